@@ -4,8 +4,9 @@
 //
 // E is the width of a query and a key, F the width of a value. A tile is at most `rows` queries by
 // the keys of one chunk (at most QKV_CHUNK). Rows of its matrices are QKV_CHUNK elements apart;
-// columns are counted from the first key of the chunk. Let W be the factors of the values (P, or P
-// after dropout and its scaling) and gain the derivative of the softcap:
+// columns are counted from the first key of the chunk. A row sees a column if neither causal
+// nor window nor lengths hide that key from the query. Let W be the factors of the values (P, or P
+// after dropout and its scaling), gain the derivative of the softcap, and d = sum_f dout[f] out[f]:
 //
 //   s = q . k         P = 2^(c score - base)       dP = dout . v
 //   W = drop(P)       dS = P (drop(dP) - d)        X = gain dS
@@ -14,13 +15,13 @@
 // Steps of one tile, in this order: scores (q by keys), scores (dout by values), cap, modify,
 // softmax_grad, the sums of dS for the gradients of bias tables, gain, pack_operand, add_transposed
 // (dv), add_transposed (dk), add_product (dq). If the scores have only a scale, `fused` runs all
-// steps at once. The law: body/scalar/scalar_attention_back.h.
+// steps at once. body/scalar/scalar_attention_back.h is the law of these kernels.
 #ifndef QKV_KERNEL_ATTENTION_BACK_KERNELS_H
 #define QKV_KERNEL_ATTENTION_BACK_KERNELS_H
 
 enum { QKV_BACK_ROWS_MAX = 128 };
 
-// Parameters of softmax_grad for one row.
+// The parameters of the kernel softmax_grad for one row.
 struct qkv_softmax_grad {
     real c; // scale of the exponent: e^score = 2^(c s)
     // base + rest = log2(e) lse, where rest is the rounding error of base; a family whose powers of
@@ -32,13 +33,14 @@ struct qkv_softmax_grad {
     real times; // factor of weights that are not dropped: 1 / (1 - p)
 };
 
-// One tile for the kernel `fused`: its scores are only scaled (no bias, mask or softcap). Row i
-// sees columns lo[i] .. hi[i]-1.
+// The arguments of the kernel `fused`: one tile whose scores are only scaled (no bias, mask or
+// softcap). Row i sees columns lo[i] .. hi[i]-1.
 struct qkv_back_tile {
     int rows;
     int64_t E, F;
     struct qkv_columns span; // columns that any row sees; both bounds are multiples of lanes
-    const int32_t *lo, *hi;  // [rows] columns that row i sees: lo[i] .. hi[i]-1; lo >= hi: none
+    // [rows] row i sees columns lo[i] .. hi[i]-1; if lo[i] >= hi[i], it sees no column
+    const int32_t *lo, *hi;
     real c;
     const real *base, *rest,
         *d;               // base, rest and d of each row, [rows], as in struct qkv_softmax_grad
@@ -47,17 +49,18 @@ struct qkv_back_tile {
     const void *q_right, *dout_right, *k_right;
     const void *k, *v; // keys and values, packed by pack_keys
     real *dq;          // gradient of q, [rows][width(E)], accumulated
-    // gradients of k and v, [QKV_CHUNK][width(E)] and [QKV_CHUNK][width(F)], accumulated; row j is
-    // column j of the tile
+    // gradients of k and v, [QKV_CHUNK][width(E)] and [QKV_CHUNK][width(F)], accumulated; row j of
+    // these belongs to column j of the tile
     real *dk, *dv;
     real *s, *ds;                // workspace for scores and dS, [rows][QKV_CHUNK] each
     void *w_operand, *x_operand; // workspace for the converted W and X, operand_bytes each
 };
 
-// The backward kernels of one precision; like struct qkv_attention_kernels, a family has its own
-// packed layouts. The score, P and dS of a row and a column have the same bits in every tile, span
-// and position in the chunk. Sums over rows and columns run in ascending order; how their terms are
-// grouped is the family's choice and depends only on `rows`, the spans and the width.
+// The backward kernels of one precision; as in struct qkv_attention_kernels, they form a family
+// with its own packed layouts. The score, P and dS of a row and a column have the same bits in
+// every tile, span and position in the chunk. Sums over rows and columns run in ascending order;
+// how their terms are grouped is the family's choice and depends only on `rows`, the spans and the
+// width.
 struct qkv_attention_back_kernels {
     const char *isa, *arithmetic;
     bool native;
@@ -66,10 +69,10 @@ struct qkv_attention_back_kernels {
     int keys;       // number of keys in one panel of packed keys; a divisor of QKV_CHUNK
     int lanes;      // the bounds of spans of `scores` are multiples of lanes; a divisor of keys
 
-    // row_bytes, key_bytes and right_bytes return the bytes of one packed row, key, and row of a
-    // right operand; the width W is E or F. The caller allocates space for n rows of pack_rows
-    // rounded up to `rows`, and for n keys or right operands rounded up to the larger of `rows` and
-    // `keys`. Each packed array begins at a multiple of 64 bytes.
+    // row_bytes, key_bytes and right_bytes return the bytes of one packed row, of one packed key,
+    // and of one row of a right operand; the width W is E or F. The caller allocates space for n
+    // rows of pack_rows rounded up to `rows`, and for n keys or right operands rounded up to the
+    // larger of `rows` and `keys`. Each packed array begins at a multiple of 64 bytes.
     size_t (*row_bytes)(int64_t W);
     size_t (*key_bytes)(int64_t W);
     size_t (*right_bytes)(int64_t W);
@@ -79,12 +82,13 @@ struct qkv_attention_back_kernels {
 
     // Packs the left operand of `scores`: the rows of q or of dout. x[i] points to row i.
     void (*pack_rows)(void *to, const void *const *x, int rows, int64_t W);
-    // Packs the right operand of `scores`: keys or values. x[j] points to number at + j; `at` is a
-    // multiple of `keys`. Entries after the last, up to a multiple of lanes, become 0.
+    // Packs the right operand of `scores`: keys or values. x[j] points to key or value number at +
+    // j; `at` is a multiple of `keys`. Entries after the last one, up to a multiple of lanes,
+    // become 0.
     void (*pack_keys)(void *to, const void *const *x, int at, int n, int64_t W);
-    // Packs a right operand: q or dout for add_transposed (at = 0, n rows of the tile), k for
-    // add_product. Nonfinite numbers become 0, and so do the entries after the last, up to a
-    // multiple of lanes. Returns true if all numbers were finite.
+    // Packs a right operand: q or dout for add_transposed (with at = 0 and the n rows of the tile),
+    // or k for add_product. Nonfinite numbers become 0, and so do the entries after the last one,
+    // up to a multiple of lanes. Returns true if all numbers were finite.
     bool (*pack_right)(void *to, const void *const *x, int at, int n, int64_t W);
 
     // Computes dot products s[i][j] = rows[i] . keys[j] for the columns of span; the W products are
@@ -92,52 +96,52 @@ struct qkv_attention_back_kernels {
     // forward family, because lse was computed from its results.
     void (*scores)(real *s, const void *rows, int n, const void *keys, int64_t W,
                    struct qkv_columns span);
-    // Applies the softcap to one row, columns lo .. hi-1: s = cap tanh(scale s / cap), gain = 1 -
+    // Applies the softcap to columns lo .. hi-1 of one row: s = cap tanh(scale s / cap), gain = 1 -
     // (s / cap)^2.
     void (*cap)(real *s, real *gain, int32_t lo, int32_t hi, real scale, real cap);
     // Applies bias, mask and distance penalty to one row of scores; the same as `modify` in struct
     // qkv_attention_kernels.
     void (*modify)(real *s, int32_t lo, int32_t hi, const struct qkv_score_modifiers *how);
     // Computes W and dS of one row, in the columns of the spans: replaces the score in s by W, and
-    // dP in ds by dS. Outside lo .. hi-1, and where the score is -INFINITY, both become 0 whatever
-    // ds contained.
+    // dP in ds by dS. Outside lo .. hi-1, and where the score is -INFINITY, W and dS become 0,
+    // whatever ds contained.
     void (*softmax_grad)(real *s, real *ds, const struct qkv_columns *spans, int n, int32_t lo,
                          int32_t hi, const struct qkv_softmax_grad *how);
-    // Multiplies dS of one row by the derivative of the softcap, columns lo .. hi-1: ds = gain ds;
-    // 0 remains 0 even if gain is nonfinite.
+    // Multiplies columns lo .. hi-1 of dS of one row by the derivative of the softcap: ds = gain
+    // ds; a ds of 0 remains 0 even if gain is nonfinite.
     void (*gain)(real *ds, const real *gain, int32_t lo, int32_t hi);
 
-    // Converts the matrix W or X to the format that add_transposed and add_product read; it has
-    // operand_bytes bytes. operand_bytes 0: they read the matrix of real itself, and pack_operand
-    // is NULL.
+    // pack_operand converts the matrix W or X to an operand of operand_bytes bytes, which
+    // add_transposed and add_product read. If operand_bytes is 0, these two kernels read the matrix
+    // of real itself, and pack_operand is NULL.
     size_t operand_bytes;
     void (*pack_operand)(void *to, const real *x, int rows, const struct qkv_columns *spans, int n);
     // Adds products along the columns of x: sum[j] += sum_i x[i][j] right[i] for the columns j of
-    // the spans. Rows of sum are width(W) elements apart. Spans have the same bounds as in
-    // `scores`, also in add_product.
+    // the spans. Rows of sum are width(W) elements apart. The bounds of spans are multiples of
+    // lanes, as in `scores`; this applies to add_product too.
     void (*add_transposed)(real *sum, const void *operand, int rows, const void *right, int64_t W,
                            const struct qkv_columns *spans, int n);
     // Adds products along the rows of x: sum[i] += sum_j x[i][j] right[j] over the columns of the
     // spans.
     void (*add_product)(real *sum, const void *operand, int rows, const void *right, int64_t W,
                         const struct qkv_columns *spans, int n);
-    // Returns element x[i][j] of an operand with the value that add_transposed and add_product use.
-    // NULL: it is the real number in the array.
+    // Returns element x[i][j] of an operand, with the value that add_transposed and add_product
+    // use. If probability is NULL, the element is the real number in the array.
     real (*probability)(const void *operand, int i, int32_t j);
     // Runs all steps of a tile at once, if its scores are only scaled (no bias, mask or softcap).
-    // The results have the same bits as with the single steps. NULL: the family has only the single
-    // steps.
+    // The results have the same bits as with the single steps. fused is NULL if the family has only
+    // the single steps.
     void (*fused)(const struct qkv_back_tile *t);
 
-    // Returns sum_f dout[f] out[f]; elements where out is 0 are skipped, so dout may be nonfinite
-    // there.
+    // Returns sum_f dout[f] out[f]. Elements with out[f] = 0 are skipped, so dout[f] may be
+    // nonfinite.
     real (*dot)(const void *dout, const void *out, int64_t F);
     // Stores to[n] = times x[n], converted to the type of the arrays.
     void (*store)(void *to, const real *x, real times, int64_t n);
 
-    // Three kernels for the gradients of bias tables, on rows of real. add: y[n] += x[n]. total:
-    // returns the sum of x[n]. moment: returns the sum over columns j = lo .. hi-1 of x[j]
-    // |distance - j|.
+    // Three kernels on rows of real, for the gradients of bias tables. add computes y[n] += x[n];
+    // total returns the sum of x[n]; moment returns the sum of x[j] |distance - j| over the columns
+    // j = lo .. hi-1.
     void (*add)(real *y, const real *x, int64_t n);
     real (*total)(const real *x, int64_t n);
     real (*moment)(const real *x, int32_t lo, int32_t hi, int64_t distance);

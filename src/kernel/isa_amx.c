@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// isa_amx.c: defines the kernel table for CPUs with AMX tiles. Contracts: kernel.h; required
-// compiler flags and CPU features: isa.def. Contains only static functions and one table. Kernels
-// that tiles do not accelerate come from the weaker ISAs.
+// isa_amx.c: defines the kernel table for CPUs with AMX tiles. kernel.h has the contracts of the
+// kernels, isa.def the required compiler flags and CPU features. The file contains only static
+// functions and one table. Kernels that tiles do not accelerate come from the weaker ISAs.
 #include "kernel/kernel.h"
 #define ISA_NAME "amx"
 #ifndef QKV_DOUBLE

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// isa_avx512.c: defines the kernel table for CPUs with AVX-512. Contracts: kernel.h; required
-// compiler flags and CPU features: isa.def. Contains only static functions and one table.
+// isa_avx512.c: defines the kernel table for CPUs with AVX-512. kernel.h has the contracts of the
+// kernels, isa.def the required compiler flags and CPU features. The file contains only static
+// functions and one table.
 #include "kernel/kernel.h"
 #define ISA_NAME "avx512"
 #ifndef QKV_DOUBLE
@@ -25,7 +26,8 @@
 #include "kernel/body/linear/linear.h"
 #include "kernel/body/linear/linear_float.h"
 #include "kernel/body/linear/linear_half.h"
-// INT8 products use pairs of 16-bit integers: the sum of two products fits into 32 bits.
+// INT8 products multiply pairs of 16-bit integers, because the sum of two products fits into 32
+// bits.
 enum { INT8_GROUP = 2, INT8_OFFSET = 0 };
 #define INT8_ARITHMETIC "int16 pairs"
 static inline void int8_put(void *to, vf a)

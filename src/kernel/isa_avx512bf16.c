@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// isa_avx512bf16.c: defines the kernel table for CPUs with AVX-512 BF16. Contracts: kernel.h;
-// required compiler flags and CPU features: isa.def. Contains only static functions and one table.
+// isa_avx512bf16.c: defines the kernel table for CPUs with AVX-512 BF16. kernel.h has the contracts
+// of the kernels, isa.def the required compiler flags and CPU features. The file contains only
+// static functions and one table.
 #include "kernel/kernel.h"
 #define ISA_NAME "avx512bf16"
 #ifndef QKV_DOUBLE
@@ -8,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-// Stores a vector as bf16, rounded to nearest even as everywhere; subnormal numbers become 0, which
-// is how the products of this unit treat them.
+// Stores a vector as bf16, rounded to nearest even like all other stores; subnormal numbers become
+// 0, because the bf16 products of this CPU count them as 0.
 static inline void store_pairs(uint16_t *p, vf a)
 {
     _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)_mm512_cvtneps_pbh(a));

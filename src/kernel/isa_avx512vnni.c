@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// isa_avx512vnni.c: defines the kernel table for CPUs with AVX-512 VNNI. Contracts: kernel.h;
-// required compiler flags and CPU features: isa.def. Contains only static functions and one table.
+// isa_avx512vnni.c: defines the kernel table for CPUs with AVX-512 VNNI. kernel.h has the contracts
+// of the kernels, isa.def the required compiler flags and CPU features. The file contains only
+// static functions and one table.
 #include "kernel/kernel.h"
 #define ISA_NAME "avx512vnni"
 #ifndef QKV_DOUBLE
@@ -13,8 +14,8 @@
 #define LINEAR_MR 8
 #define LINEAR_NR 3
 #include "kernel/body/linear/linear.h"
-// INT8 products use groups of four bytes. The instruction requires one unsigned operand: x, shifted
-// by 128.
+// INT8 products use groups of four bytes. The instruction requires one unsigned operand, so 128 is
+// added to x.
 enum { INT8_GROUP = 4, INT8_OFFSET = 128 };
 #define INT8_ARITHMETIC "int8 dot"
 static inline void int8_put(void *to, vf a)
@@ -28,8 +29,8 @@ static inline vi int8_weights(const void *p)
 }
 static inline vi int8_dot(vi sum, vi x, vi w)
 {
-    // Assembly that updates sum in place: gcc 12 copies every sum of a tile in each step if it
-    // compiles the intrinsic.
+    // This assembly updates sum in place, because gcc 12 compiles the intrinsic to code that copies
+    // every sum of a tile in each step.
     __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
     return sum;
 }

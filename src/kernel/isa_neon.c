@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// isa_neon.c: defines the kernel table for ARM CPUs with NEON. Contracts: kernel.h; required
-// compiler flags and CPU features: isa.def. Contains only static functions and one table.
+// isa_neon.c: defines the kernel table for ARM CPUs with NEON. kernel.h has the contracts of the
+// kernels, isa.def the required compiler flags and CPU features. The file contains only static
+// functions and one table.
 #include "kernel/kernel.h"
 #define ISA_NAME "neon"
 #ifndef QKV_DOUBLE
@@ -25,7 +26,7 @@
 #include "kernel/body/linear/linear.h"
 #include "kernel/body/linear/linear_float.h"
 #include "kernel/body/linear/linear_half.h"
-// INT8 products use groups of four bytes per lane: the sum of two products fits into 16 bits.
+// INT8 products multiply groups of four bytes per lane; the sum of two products fits into 16 bits.
 enum { INT8_GROUP = 4, INT8_OFFSET = 0 };
 #define INT8_ARITHMETIC "int8 pairs"
 static inline void int8_put(void *to, vf a)

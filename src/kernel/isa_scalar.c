@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// isa_scalar.c: defines the law: every kernel in plain C, written to be read. Contracts: kernel.h.
+// isa_scalar.c: defines every kernel in plain C, written to be read. These kernels are the law:
+// they define what the vector kernels compute. kernel.h has their contracts.
 #include "kernel/kernel.h"
 #define ISA_NAME "scalar"
 #include <math.h>
 #include <string.h>
 
-// Softmax of rows: y_i = exp(x_i - max) / sum_j exp(x_j - max).
+// Computes the softmax of rows: y_i = exp(x_i - max) / sum_j exp(x_j - max).
 static void softmax_rows(real *y, const real *x, int64_t rows, int64_t n, int64_t ldy, int64_t ldx)
 {
     for (int64_t r = 0; r < rows; r++, x += ldx, y += ldy) {
@@ -20,7 +21,7 @@ static void softmax_rows(real *y, const real *x, int64_t rows, int64_t n, int64_
     }
 }
 
-// Computes y[i] = e^x[i] in double and rounded once.
+// Computes y[i] = e^x[i] in double and rounds the result once.
 static void exp_array(real *y, const real *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) y[i] = (real)exp((double)x[i]);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // kernel.h: declares the table of compute kernels of a CPU and states the contract of each kernel.
-// This is the public header of module kernel.
+// This is the public header of module kernel. The scalar kernels (body/scalar/) are the law: they
+// define what every vector kernel computes.
 //
 // The kernels return no status: their callers have checked all sizes. Pointers may be misaligned
 // unless a comment says otherwise; a kernel reads and writes nothing outside its arguments. On one
-// ISA the same inputs give the same bits: the result of a row never depends on the other rows of
-// the call.
+// instruction set (ISA) the same inputs give the same bits: the result of a row never depends on
+// the other rows of the call.
 #ifndef QKV_MODULE_KERNEL_H
 #define QKV_MODULE_KERNEL_H
 
@@ -28,7 +29,7 @@ static inline qkv_dtype qkv_stored_type(qkv_precision p)
     return type == QKV_F32 ? QKV_REAL : type;
 }
 
-// Length of one chunk of the inner axis of a linear product. Each chunk is summed from 0 in
+// Length of one chunk of the inner axis K of a linear product. Each chunk is summed from 0 in
 // ascending order, then the chunks are added from left to right. The order does not depend on the
 // number of rows and columns, so the bits of a row do not either.
 enum { QKV_LINEAR_CHUNK = 384 };
@@ -36,26 +37,30 @@ enum { QKV_LINEAR_CHUNK = 384 };
 // to float.
 enum { QKV_LINEAR_INT8_CHUNK = 3072 };
 
-// Operations on the sum s of column n before it is stored: y = act(scale s + b) + residual.
+// The operations that `rows` applies to the sum s of a column before storing it: y = act(scale s +
+// b) + residual.
 struct qkv_linear_tail {
     // types of the arrays x and y: QKV_REAL, QKV_BF16 or QKV_F16, for every precision
     qkv_dtype x, y;
     const real *b; // bias [N]; NULL: none
     real scale;    // factor of the sum; 1: no scaling
     enum qkv_activation act;
-    // added last: [rows][N], rows residual_ld elements apart; may be the same array as y; NULL: no
-    // residual is added
+    // array [rows][N] that is added last, rows residual_ld elements apart; it may be the same array
+    // as y; NULL: no residual is added
     const real *residual;
     int64_t residual_ld;
-    // receives act's argument, rows before_ld elements apart; NULL: the argument is not stored
+    // array that receives the argument of act, rows before_ld elements apart; NULL: the argument is
+    // not stored
     real *before;
     int64_t before_ld;
 };
-// Two functions: one packs the weights of a linear layer, one multiplies with them. Both use one
-// packed layout, so an ISA replaces both together. BF16, F16: w and x are rounded to nearest even,
-// products are exact (as exact as the instruction set allows), sums are floats. INT8: a column of w
-// and a row of x are integers in -127 .. 127 times a scale (body/linear/quantise.h) and their dot
-// product is exact; a row or column that contains a nonfinite number gives NaN.
+// The kernels of a linear layer in one precision: `pack` packs the weights w, and `rows` multiplies
+// rows of x by them. Both use one packed layout, so an ISA replaces both together.
+// BF16, F16: w and x are rounded to nearest even, products are exact (as exact as the instruction
+// set allows), sums are floats.
+// INT8: a column of w and a row of x are integers in -127 .. 127 times a scale
+// (body/linear/quantise.h) and their dot product is exact; a row or column that contains a
+// nonfinite number gives NaN.
 struct qkv_linear_kernel {
     const char *isa; // name of the ISA in isa.def
     // name of the method that computes a product: "float", "bf16 pairs", "six bf16 products", ...
@@ -93,14 +98,14 @@ struct qkv_score_modifiers {
     // scale: factor of the dot product; cap: bound of the tanh softcap, 0: no softcap
     real scale, cap;
     const float *bias;     // bias of the row, indexed by column; NULL: no bias
-    const float *relative; // relative-position bias of the row, indexed by column; NULL: none
+    const float *relative; // relative-position bias of the row, indexed by column; NULL: no bias
     const uint8_t *mask;   // mask of the row, indexed by column: 0 hides a key; NULL: no mask
-    real slope;            // penalty per position of distance (ALiBi); 0: none
+    real slope;            // penalty per position of distance (ALiBi); 0: no penalty
     int64_t distance;      // position of the query minus the position of column 0
     real masked;           // score of a masked key: -INFINITY, or 0 for attention without softmax
 };
 
-// The attention kernels of one precision. Each family has its own packed layouts, so an ISA
+// The attention kernels of one precision. They form a family with its own packed layouts, so an ISA
 // replaces the whole family or nothing. The caller's arrays (q, k, v, out) are of `type`;
 // intermediate arrays (s, sums, o) are real.
 struct qkv_attention_kernels {
@@ -128,9 +133,10 @@ struct qkv_attention_kernels {
     bool (*pack_values)(void *to, const void *v, int64_t ldv, int64_t at, int64_t n,
                         int64_t capacity, int64_t F);
     // Packs one row of q into the operand of `scores`; packed rows of a tile are query_bytes(E)
-    // apart. NULL: `scores` reads the caller's row directly and query_bytes is unused.
+    // bytes apart. If pack_query is NULL, `scores` reads the caller's row directly and query_bytes
+    // is unused.
     void (*pack_query)(void *to, const void *q, int64_t E);
-    // Returns the number of elements allocated for a row of o: F rounded up.
+    // Returns the number of elements to allocate for a row of o: F rounded up.
     int64_t (*width)(int64_t F);
 
     // Computes dot products s[i][j] = q[i] . k[j] for the columns of span. The E products are added
@@ -141,14 +147,15 @@ struct qkv_attention_kernels {
     // or mask outside these columns; s outside them is undefined afterwards.
     void (*modify)(real *s, int32_t lo, int32_t hi, const struct qkv_score_modifiers *how);
 
-    // Computes the softmax of each row, without the final division: top = max s; s = 2^(c (s -
-    // top)); sum = sum of the new s. Columns of the spans outside lo[i] .. hi[i]-1 become 0. c > 0.
-    // If no column is visible or all are -INFINITY: top = -INFINITY, sum = 0. If a visible score is
-    // NaN or +INFINITY: sum is NaN.
+    // Computes the softmax of each row i over the visible columns lo[i] .. hi[i]-1 of the spans,
+    // without the final division: top = max s; s = 2^(c (s - top)), where c > 0; sum = sum of the
+    // new s. Other columns of the spans become 0.
+    // If no column is visible or all visible scores are -INFINITY: top = -INFINITY, sum = 0. If a
+    // visible score is NaN or +INFINITY: sum is NaN.
     void (*softmax)(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans, int n,
                     const int32_t *lo, const int32_t *hi, real c);
-    // Sets columns of the spans outside lo[i] .. hi[i]-1 to 0. Replaces `softmax` in attention
-    // without softmax.
+    // Sets the columns of the spans outside lo[i] .. hi[i]-1 to 0 in each row i. Attention without
+    // softmax calls it instead of `softmax`.
     void (*clear)(real *s, int rows, const struct qkv_columns *spans, int n, const int32_t *lo,
                   const int32_t *hi);
     // Merges two partial softmaxes (top, sum) and (top1, sum1) into the first: top becomes the
@@ -157,39 +164,41 @@ struct qkv_attention_kernels {
     void (*merge)(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1,
                   int rows, real c);
     // Returns the weight of column j in row i after `softmax` or `clear`, with the value that
-    // `values` uses; a family may then store the weights in s in its own format. NULL: the weight
-    // is the real number s[i * QKV_CHUNK + j].
+    // `values` uses, for a family that stores the weights in s in its own format. If probability is
+    // NULL, the weight is the real number s[i * QKV_CHUNK + j].
     real (*probability)(const real *s, int i, int32_t j);
-    // Dropout: sets the weights in columns from .. to-1 of row i to 0 where word[j] < less. Runs
-    // after softmax.
+    // Applies dropout after softmax: sets the weights of row i to 0 in the columns j = from .. to-1
+    // where word[j] < less.
     void (*drop)(real *s, int i, int32_t from, int32_t to, const uint32_t *word, uint32_t less);
     // Adds weighted values: o[i] = old[i] o[i] + now[i] sum_j s[i][j] v[j] over the columns of the
-    // spans, in ascending order; with old NULL the old o is not read. Rows of o are width(F)
-    // elements apart; packed row j of `values` is column j. A family may first round s to its own
-    // type. Values in the panels of the spans that were never packed are not read.
+    // spans, in ascending order; if old is NULL, the previous o is not read and counts as 0. Rows
+    // of o are width(F) elements apart; packed row j of `values` is column j. A family may first
+    // round s to its own type. Values in the panels of the spans that were never packed are not
+    // read.
     void (*values)(real *o, const real *old, const real *now, const real *s, int rows,
                    const void *values, int64_t capacity, int64_t F, const struct qkv_columns *spans,
                    int n);
     // Adds earlier sums of `values`: o[i] = old[i] o[i] + now[i] o1[i]. This is the last step of
     // `values`, for sums o1 that `values` computed earlier with now = 1. The result is
-    // bit-identical to one call of `values`. With old NULL the old o is not read. Each row has
-    // `width` = width(F) elements.
+    // bit-identical to one call of `values`. If old is NULL, the previous o is not read and counts
+    // as 0. Each row has `width` = width(F) elements.
     void (*join)(real *o, const real *old, const real *now, const real *o1, int rows,
                  int64_t width);
-    // Divides the sums of a row: out[F] = o / sum; where sum is 0, out is 0 and never -0.
+    // Divides the sums of a row: out[F] = o / sum; if sum is 0, out is 0, never -0.
     void (*divide)(void *out, const real *o, real sum, int64_t F);
-    // Turns scores into dense attention weights: w[n] = 2^(c (w - top)) / sum; 0 where sum is 0.
+    // Turns scores into dense attention weights: w[n] = 2^(c (w - top)) / sum, or 0 if sum is 0.
     void (*weights)(real *w, int64_t n, real c, real top, real sum);
 };
 
-// Statistics of the attention weights P of one tile; an array that is NULL is not computed.
+// The statistics of the attention weights P of one tile that probe_rows adds up; an array that is
+// NULL is not computed.
 struct qkv_probing {
     real c; // scale of the exponent: e^score = 2^(c s)
     // [rows] base + rest = log2(e) lse, where rest is the rounding error of base
     const real *base, *rest;
     real *entropy;     // [rows] entropy of each row: += -sum P log2 P
     real *sum, *most;  // [QKV_CHUNK] per column: sum += P; most = the largest P so far
-    const real *least; // [rows] threshold of each row: larger weights set a bit in `above`
+    const real *least; // [rows] threshold of each row; a larger weight sets its bit in `above`
     // [rows][QKV_CHUNK / 32] words: bit j % 32 of word above[i * (QKV_CHUNK / 32) + j / 32] is 1
     // where P[i][j] > least[i], and 0 elsewhere
     uint32_t *above;
@@ -227,12 +236,12 @@ struct qkv_kernels {
     const char *isa;
 
     // Computes the softmax of rows: y[r][n] = softmax of x[r][n]; rows of x are ldx elements apart,
-    // rows of y ldy; in place allowed. A row of only -INFINITY gives 0; a row with NaN or +INFINITY
-    // gives NaN.
+    // rows of y are ldy elements apart; y and x may be the same array. A row of only -INFINITY
+    // gives 0; a row with NaN or +INFINITY gives NaN.
     void (*softmax_rows)(real *y, const real *x, int64_t rows, int64_t n, int64_t ldy, int64_t ldx);
 
-    // Computes y[i] = e^x[i], with an error of at most 2 ulp (for a subnormal result, 2 of the
-    // smallest float); in place allowed.
+    // Computes y[i] = e^x[i], with an error of at most 2 ulp (if the result is subnormal, at most
+    // twice the smallest float); y and x may be the same array.
     void (*exp)(real *y, const real *x, int64_t n);
 
     // for INT8 the kernels receive k and v as floats and quantise them when they pack them
@@ -246,79 +255,82 @@ struct qkv_kernels {
 
     const struct qkv_linear_kernel *linear[QKV_PRECISIONS];
 
-    // Applies an activation: y[i] = act(x[i]); both arrays are of `type`; in place allowed.
+    // Applies an activation: y[i] = act(x[i]); both arrays are of `type` and may be the same array.
     void (*activation)(void *y, const void *x, qkv_dtype type, int64_t n, enum qkv_activation act);
-    // Layer norm: s = x + residual (NULL: x); y = (s - mean) rstd w + b; rstd = 1/sqrt(var + eps).
-    // w NULL: ones; b NULL: zeros.
-    // Passes over one row: (1) the mean, (2) the remainders s - mean and their squares, (3) the
-    // result. The mean of the remainders corrects the rounding of the mean, so a large mean costs
-    // no accuracy. `sum` receives s; mean (as rounded) and rstd are [rows]; a NULL output is not
-    // written. y, sum, x and residual are [rows][D] and may coincide.
+    // Computes the layer norm of rows: s = x + residual; y = (s - mean) rstd w + b; rstd =
+    // 1/sqrt(var + eps). A NULL residual or b counts as 0, a NULL w as 1.
+    // The kernel makes three passes over a row, which compute (1) the mean, (2) the means of the
+    // remainders s - mean and of their squares, (3) the result. The mean of the remainders corrects
+    // the rounding of the mean, so a large mean costs no accuracy. `sum` receives s; mean (as
+    // rounded) and rstd are [rows]; a NULL output is not written. y, sum, x and residual are
+    // [rows][D] and may be the same array.
     void (*norm_rows)(real *y, real *sum, real *mean, real *rstd, const real *x,
                       const real *residual, const real *w, const real *b, real eps, int64_t rows,
                       int64_t D);
-    // Adds up an embedding row: y[n] = scale a + b + c, added from left to right. b NULL or c NULL:
-    // without this term.
+    // Adds up an embedding row: y[n] = scale a + b + c, added from left to right. A NULL b or c is
+    // omitted from the sum.
     void (*embed_row)(real *y, const real *a, real scale, const real *b, const real *c, int64_t n);
 
     // ---- kernels for training (law: body/scalar/scalar_train.h) --------------------------------
-    // Arrays of a `type` are QKV_REAL, QKV_BF16 or QKV_F16; results are computed in real and
-    // rounded to nearest even.
-    // dx[i] = dy[i] act'(x[i]), with act' accurate to 2^-20; the derivative of ReLU at 0 is 0. In
-    // place allowed.
+    // The argument `type` of a training kernel is the type of its void arrays: QKV_REAL, QKV_BF16
+    // or QKV_F16; results are computed in real and rounded to nearest even.
+    // Computes the gradient of an activation: dx[i] = dy[i] act'(x[i]), with act' accurate to
+    // 2^-20; the derivative of ReLU at 0 is 0. The arrays may be the same.
     void (*activation_backward)(void *dx, const void *dy, const void *x, qkv_dtype type, int64_t n,
                                 enum qkv_activation act);
-    // Gated activation: y[i] = act(g[i]) u[i]; gated_backward computes its gradients. In place
-    // allowed: each element is read before it is written.
+    // Computes a gated activation, y[i] = act(g[i]) u[i]; gated_backward computes its gradients.
+    // Outputs may be the same arrays as inputs, because each element is read before it is written.
     void (*gated)(void *y, const void *g, const void *u, qkv_dtype type, int64_t n,
                   enum qkv_activation act);
     void (*gated_backward)(void *dg, void *du, const void *dy, const void *g, const void *u,
                            qkv_dtype type, int64_t n, enum qkv_activation act);
-    // Norm without a residual: y, of `type`, is the norm of x. rms false: layer norm. rms true: y =
-    // x rstd w + b, rstd = 1/sqrt(mean x^2 + eps), and mean is not written. y and x may be the same
-    // array if both are real. y NULL: computes only mean and rstd.
+    // Computes the norm of x without a residual; y is of `type`. With rms false, it is the layer
+    // norm; with rms true, y = x rstd w + b, where rstd = 1/sqrt(mean x^2 + eps), and mean is not
+    // written. y and x may be the same array if both are real. If y is NULL, only mean and rstd are
+    // computed.
     void (*norm_rows_to)(void *y, qkv_dtype type, real *mean, real *rstd, const real *x,
                          const real *w, const real *b, real eps, bool rms, int64_t rows, int64_t D);
-    // Gradient of norm_rows_to. With n = (x - mean) rstd (corrected for the rounding of the mean)
-    // and dn = w dy:
+    // Computes the gradients of norm_rows_to. With n = (x - mean) rstd (corrected for the rounding
+    // of the mean) and dn = w dy:
     //   dx = rstd (dn - mean(dn) - n mean(dn n)) + dx_add;   with rms the term mean(dn) is absent
     //   dw += dy n and db += dy, over the rows in ascending order
     // dx, dx_add, dw and db may be NULL; dx and dx_add may be the same array.
     void (*norm_rows_backward)(real *dx, const real *dx_add, real *dw, real *db, const void *dy,
                                qkv_dtype type, const real *x, const real *mean, const real *rstd,
                                const real *w, bool rms, int64_t rows, int64_t D);
-    // Dropout: y[n] = residual[n] + d[n], where d[n] is 0 if words[n] < threshold, and scale x[n]
-    // otherwise. y is of y_type; residual NULL: 0.
+    // Applies dropout: y[n] = residual[n] + d[n], where d[n] is 0 if words[n] < threshold, and
+    // scale x[n] otherwise. y is of y_type; a NULL residual counts as 0.
     void (*dropout)(void *y, qkv_dtype y_type, const real *residual, const void *x,
                     qkv_dtype x_type, const uint32_t *words, uint32_t threshold, real scale,
                     int64_t n);
-    // Rotary positions, in place, for one row of H heads, ld elements apart. In each head rotates
-    // the pairs of elements (step i, step i + apart), i < pairs, by the angle whose cosine and sine
-    // are cosine[i] and sine[i]; with `back` by the negative angle. step is 1, or 2 with apart 1.
+    // Applies rotary positions, in place, to one row of H heads, ld elements apart. Each head
+    // rotates the pairs of elements (step i, step i + apart), i < pairs, by the angle whose cosine
+    // and sine are cosine[i] and sine[i]; with `back` by the negative angle. step is 1, or 2 with
+    // apart 1.
     void (*rope_row)(void *x, qkv_dtype type, const real *cosine, const real *sine, bool back,
                      int64_t pairs, int64_t step, int64_t apart, int64_t H, int64_t ld);
     // Adds a scaled row: to[n] += scale x[n].
     void (*add_row)(real *to, const real *x, real scale, int64_t n);
-    // Adds up rows: to[n] += the sum over the rows of x[rows][n], rows ld elements apart, summed
+    // Adds up rows: to[n] += the sum of the rows of x[rows][n], which are ld elements apart, summed
     // from 0 in ascending order.
     void (*add_rows)(real *to, const void *x, qkv_dtype type, int64_t ld, int64_t rows, int64_t n);
-    // Transposes: row i of to[n][rows] (to_type, rows ldto elements apart) is column i of
+    // Transposes an array: row i of to[n][rows] (to_type, rows ldto elements apart) is column i of
     // x[rows][n] (rows ld elements apart).
     void (*transpose)(void *to, qkv_dtype to_type, int64_t ldto, const void *x, qkv_dtype type,
                       int64_t ld, int64_t rows, int64_t n);
 
-    // One AdamW step on n parameters, in one pass:
+    // Computes one AdamW step on n parameters, in one pass:
     //   m += how.m (a - m);   v += how.v (a^2 - v);   w = keep w - rate m / (sqrt(v) root + eps)
     void (*adamw)(real *w, real *m, real *v, const real *g, int64_t n,
                   const struct qkv_update *how);
-    // One SGD step: a += decay w;  m = momentum m + a;  w -= rate m. m NULL: no momentum, w -= rate
-    // a.
+    // Computes one SGD step: a += decay w;  m = momentum m + a;  w -= rate m. If m is NULL, there
+    // is no momentum and w -= rate a.
     void (*sgd)(real *w, real *m, const real *g, int64_t n, const struct qkv_update *how);
     // Returns sum_i x[i]^2 in double: 16 partial sums, each of every 16th element, which are then
     // added pairwise as a tree; bit-identical on every ISA.
     double (*squares)(const real *x, int64_t n);
 
-    // Draws random words: out[4 n] receives blocks block .. block + n-1 of qkv_philox, the
+    // Generates random words: out[4 n] receives the blocks block .. block + n-1 of qkv_philox, the
     // counter-based random generator; a block has four words.
     void (*philox)(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, int64_t n);
     // Turns the scores of a tile (after `scores` and `modify`) into weights P = 2^(c s - base -
@@ -327,31 +339,33 @@ struct qkv_kernels {
     // how->sum adds rows in ascending order; how->most ignores NaN.
     void (*probe_rows)(real *s, int rows, const struct qkv_columns *spans, int n, const int32_t *lo,
                        const int32_t *hi, const struct qkv_probing *how);
-    // One step of a gated recurrent unit, for n elements of its state. On entry gates[0 .. 2]
-    // contain the input's part of the arguments of r, z and n, `apart` elements apart; `hidden`
-    // contains the state's part. On return gates[0 .. 3] contain r = sigmoid(gates + hidden), z
-    // likewise, n = tanh(gates + r hidden), and the state's part of n; h = (1 - z) n + z before.
+    // Computes one step of a gated recurrent unit (GRU) for n elements of its state. On entry the
+    // rows gates[0 .. 2], `apart` elements apart, contain what the input contributes to the
+    // arguments of r, z and n; the rows of `hidden` contain what the state contributes. On return
+    // gates[0 .. 3] contain r = sigmoid(gates + hidden), z by the same formula, n = tanh(gates + r
+    // hidden), and row 2 of hidden; h = (1 - z) n + z before.
     void (*gru_row)(real *h, real *gates, int64_t apart, const real *hidden, int64_t hidden_apart,
                     const real *before, int64_t n);
-    // Gradient of gru_row for dh[n]: d[4][n] = gradients of the arguments of r, z and n and of the
-    // state's part of n; dbefore[n] = dh z, the direct part of the gradient of the previous state.
-    // gates[4][n] is the output of gru_row.
+    // Computes the gradients of gru_row from dh[n]: d[4][n] are the gradients of the arguments of
+    // r, z and n, and of row 2 of hidden; dbefore[n] = dh z is the direct part of the gradient of
+    // the previous state. gates[4][n] is the output of gru_row.
     void (*gru_row_backward)(real *d, real *dbefore, const real *dh, const real *gates,
                              const real *before, int64_t n);
-    // Additive scores of one query: s[j] = sum_e w[e] tanh(u[e] + p[j][e]); rows of p are ld
-    // elements apart.
+    // Computes the additive scores of one query: s[j] = sum_e w[e] tanh(u[e] + p[j][e]); rows of p
+    // are ld elements apart.
     void (*additive_row)(real *s, const real *u, const real *w, const real *p, int64_t ld,
                          int64_t n, int64_t d);
-    // Gradient of additive_row: adds to du[d], dw[d] and dp[n][d] (rows lddp elements apart) the
-    // gradients for ds[n]. Where ds[j] is 0, p[j] is not read.
+    // Adds the gradients of additive_row for ds[n] to du[d], dw[d] and dp[n][d] (rows lddp elements
+    // apart). Where ds[j] is 0, p[j] is not read.
     void (*additive_row_backward)(real *du, real *dw, real *dp, int64_t lddp, const real *ds,
                                   const real *u, const real *w, const real *p, int64_t ld,
                                   int64_t n, int64_t d);
     // Computes dot products: y[j] = x[d] . rows[j][d]; rows are ld elements apart.
     void (*dots)(real *y, const real *x, const real *rows, int64_t ld, int64_t n, int64_t d);
 
-    // Softmax terms of a batch, transposed: s[n][R] has one column per row of the batch, rows lds
-    // elements apart. For each column, with a[i] = s[i] + b[i] (b NULL: a = s):
+    // Computes the softmax terms of a batch that is stored transposed: s[n][R] has one column per
+    // row of the batch; its rows are lds elements apart. For each column, with a[i] = s[i] + b[i]
+    // (a = s if b is NULL):
     //   top = max a (-INFINITY if no a is larger)
     //   p[i] = gain e^(a[i] - top), stored as `type` (p NULL: not stored)
     //   sum = sum of e^(a[i] - top)
@@ -359,35 +373,34 @@ struct qkv_kernels {
     // A NaN in a column makes sum NaN.
     void (*loss_terms)(void *p, qkv_dtype type, int64_t ldp, real gain, real *top, real *sum,
                        real *all, const real *s, int64_t lds, const real *b, int64_t n, int64_t R);
-    // Computes the gradient of the logits, in place, from the terms p of the kernel above: p[i][r]
-    // = p[i][r] by[r] - less. sums[i] receives the sum of these over r before rounding; sums NULL:
-    // not computed.
+    // Computes the gradient of the logits, in place, from the terms p that loss_terms stored:
+    // p[i][r] = p[i][r] by[r] - less. sums[i], unless sums is NULL, receives the sum of row i over
+    // r before rounding.
     void (*loss_slope)(void *p, qkv_dtype type, int64_t ldp, real *sums, const real *by, real less,
                        int64_t n, int64_t R);
 
     // Measures an arithmetic unit, for measure.c: runs `turns` rounds of multiply-adds on registers
-    // only. *keep enters every sum and receives a number that depends on all of them. Returns the
-    // number of operations, two per multiply-add. A NULL pointer in the table: this CPU lacks the
-    // unit.
+    // only. *keep enters every sum and receives a number that depends on all sums. Returns the
+    // number of operations, two per multiply-add. The pointer is NULL if this CPU lacks the unit.
     int64_t (*peak[QKV_UNITS])(real *keep, int64_t turns);
-    // Reads the whole vectors of data[bytes] once, at full speed; the result depends on all of
-    // them.
+    // Reads all complete vectors of data[bytes] once, at full speed; the result depends on every
+    // vector.
     real (*peak_read)(const void *data, size_t bytes);
 };
 
-// Returns the table in use: the scalar table, overlaid with every supported ISA of isa.def up to
-// the limit in the environment variable QKV_ISA.
+// Returns the table in use: the scalar table, overlaid with the kernels of every supported ISA of
+// isa.def, up to the ISA that the environment variable QKV_ISA names.
 const struct qkv_kernels *qkv_kernel(void);
-// Returns the table of the n-th supported ISA (0: scalar, weakest first), with all weaker ISAs
-// overlaid below it; NULL past the last.
+// Returns the table of the n-th supported ISA (0: scalar, weakest first), in which weaker ISAs
+// supply the kernels that it lacks; NULL if n is past the last.
 const struct qkv_kernels *qkv_kernel_isa(int n);
 
 // ---- 8-bit weights in a file (quantise.c) ------------------------------------------------------
-// Quantises w[n] to q[n] and one scale; elements of both arrays are ld apart. The result equals a
-// column that linear[QKV_PRECISION_INT8] packs. A NaN scale means that w contains a nonfinite
-// number.
+// Quantises w[n] to q[n] and one scale; elements of both arrays are ld apart. The result equals the
+// numbers and scale that linear[QKV_PRECISION_INT8] packs for a column w. A NaN scale means that w
+// contains a nonfinite number.
 void qkv_quantise_row(int8_t *q, float *scale, const float *w, int64_t n, int64_t ld);
-// Computes w[n], ld apart, from the integers q[n] and their scale, such that packing w gives the
-// same q and scale.
+// Computes w[n] from the integers q[n] and their scale, such that packing w gives the same q and
+// scale. Elements of both arrays are ld apart.
 void qkv_quantised_row(real *w, const int8_t *q, float scale, int64_t n, int64_t ld);
 #endif

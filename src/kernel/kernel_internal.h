@@ -5,7 +5,7 @@
 
 #include "kernel/kernel.h"
 
-// Sets the table that qkv_kernel() returns until the next call of this function, for tests; NULL:
-// the table of this CPU.
+// For tests: sets the table that qkv_kernel() returns until the next call of this function; NULL
+// restores the table of this CPU.
 void qkv_kernel_use(const struct qkv_kernels *k);
 #endif

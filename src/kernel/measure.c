@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// measure.c: measures the peak arithmetic rate and read bandwidth of this machine; the loops are
-// kernels (kernel.h: peak, peak_read).
+// measure.c: measures the peak arithmetic rate and read bandwidth of this machine; the measured
+// loops are the kernels peak and peak_read (kernel.h).
 #include <qkv/measure.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static void spin(void *ctx, int64_t i, int thread)
     (void)thread;
     int64_t turns = 64, done = 0;
     s->peak(&keep, turns); // runs once before the measurement, to warm up the unit
-    // Measures CPU time of the thread, which excludes the time that other programs use.
+    // The CPU time of the thread does not include the time that other programs use.
     const double start = now(CLOCK_THREAD_CPUTIME_ID);
     double end = start;
     for (; end - start < s->seconds || !done; end = now(CLOCK_THREAD_CPUTIME_ID)) {

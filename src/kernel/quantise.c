@@ -3,8 +3,8 @@
 //
 //   scale = max |w| / 127,   q = w (127 / max |w|) rounded to nearest even
 //
-// The reverse is w = scale q, except for q = +-127: there w is the float nearest to 127 scale whose
-// quotient by 127 is exactly scale. So quantising the result again gives the same largest
+// The reverse is w = scale q, except for q = +-127, where |w| is the float nearest to 127 scale
+// that, divided by 127, is exactly scale. So quantising the result again gives the same largest
 // magnitude, the same scale and the same q, bit for bit.
 #include "kernel/kernel.h"
 #include "kernel/body/linear/quantise.h"

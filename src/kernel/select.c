@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// select.c: selects the kernels of this CPU: overlays the tables of all supported rows of isa.def,
-// weakest first.
+// select.c: selects the kernels of this CPU by overlaying the tables of all instruction sets
+// (isa.def) that it supports, weakest first.
 #include "kernel/kernel_internal.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -43,8 +43,8 @@ static const struct qkv_kernels *forced;
 static qkv_status passed_over; // the reason why QKV_ISA was ignored; QKV_OK: it was not ignored
 static char note[512];
 
-// Copies the kernels that the stronger table has; where its pointer is NULL, the weaker kernel
-// remains.
+// Copies the kernels of the stronger table `from` to the table `to`; where a pointer of `from` is
+// NULL, the weaker kernel of `to` remains.
 static void overlay(struct qkv_kernels *to, const struct qkv_kernels *from)
 {
     void *const *f = (void *const *)(const void *)from;
@@ -60,8 +60,8 @@ static int find(const char *name)
     return -1;
 }
 
-// Returns the error for an ISA name that this machine cannot run: an unknown name, or an ISA of
-// another machine.
+// Returns the error for an ISA that this machine cannot run: QKV_ERR_USAGE if the name is unknown,
+// QKV_ERR_UNSUPPORTED if the machine does not support the ISA.
 static qkv_status unknown(const char *name)
 {
     for (int i = 0; i < ROWS; i++)

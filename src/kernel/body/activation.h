@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT
 // activation.h: computes GELU, SiLU, tanh and ReLU on vectors, and `activation` over an array.
 //
-// Requires the vector functions (vec_*.h). Errors, tested by test_activation: at most 4 ulp for
-// normal results, except for the tail of the tanh GELU (see act_gelu_tanh). Infinities give the
-// limits; NaN gives NaN.
+// Requires the vector functions (vec_*.h). The error is at most 4 ulp for normal results, except
+// for the tail of the tanh GELU (see act_gelu_tanh); test_activation checks it. At the infinities
+// the results are the limits; NaN gives NaN.
 
 // Computes exp(x + more) as p 2^n with p near 1, for |x| <= 110 and |more| much smaller than |x|;
-// the error is at most 2 ulp. n ln2 is subtracted in two parts; the polynomial is the minimax
-// polynomial of degree 6 on [-ln2/2, ln2/2] with 1 + r fixed.
+// the error is at most 2 ulp. r = x + more - n ln2 is computed with ln2 in two parts; p is the
+// minimax polynomial of degree 6 on [-ln2/2, ln2/2] that begins with 1 + r.
 static inline vf act_exp_parts(vf *n, vf x, vf more)
 {
     *n = vf_round(vf_mul(x, vf_set1(1.44269504f)));
-    // the leading bits of ln2, so few that the product with n is exact
+    // this constant is the leading bits of ln2, so few that its product with n is exact
     vf r = vf_fnma(*n, vf_set1(0.693145752f), x);
     r = vf_add(vf_fnma(*n, vf_set1(1.42860682e-6f), r), more);
     vf p = vf_set1(1.381454e-3f);
@@ -22,15 +22,16 @@ static inline vf act_exp_parts(vf *n, vf x, vf more)
     p = vf_fma(vf_mul(p, r), r, r);
     return vf_add(p, vf_set1(1));
 }
-// Computes exp(-t) for t >= 0 in the same form p 2^n; 0 in float past 104.
+// Computes exp(-t) for t >= 0 in the same form p 2^n; for t above 104 this is 0 in float.
 static inline vf act_exp_down(vf *n, vf t)
 {
     return act_exp_parts(n, vf_sub(vf_zero(), vf_min(vf_set1(110), t)), vf_zero());
 }
 
-// Tables for Phi(-t) exp(t^2 / 2), t in [0, 15): the cell of 1 + t selects a polynomial around the
-// middle of the cell. Relative minimax fits of the scaled complementary error function; degree 5,
-// error at most 1.4 * 2^-24.
+// Tables for Phi(-t) exp(t^2 / 2), t in [0, 15): [1, 16) is divided into 16 cells (vi_cell), and
+// the cell of 1 + t selects a polynomial around the middle of the cell. The polynomials are
+// relative minimax fits of the scaled complementary error function, of degree 5, with an error of
+// at most 1.4 * 2^-24.
 static const float act_mills[6][16] = {
     { 0.45379323f, 0.37960443f, 0.32335618f, 0.27977058f, 0.23076032f, 0.18523167f, 0.15365194f,
       0.13072473f, 0.10634516f, 0.084803395f, 0.0703427f, 0.060015675f, 0.04912255f, 0.039506696f,
@@ -69,8 +70,8 @@ static inline vf act_gelu(vf x)
 }
 
 // Tables of GELU for a result that is rounded to bf16: polynomials of degree 3 for the cells (error
-// at most 2^-15.2 of Phi) and for 2^f (at most 2^-13.7); together below 2^-13 of the result, 2^-4
-// of the distance of two bf16 numbers.
+// at most 2^-15.2 of Phi) and for 2^f (error at most 2^-13.7). The total error is below 2^-13 of
+// the result, or 2^-4 of the distance between two adjacent bf16 numbers.
 static const float act_mills_coarse[4][16] = {
     { 0.45379177f, 0.37960353f, 0.32335562f, 0.27977023f, 0.23075734f, 0.18523028f, 0.15365125f,
       0.13072437f, 0.10634263f, 0.084802441f, 0.07034228f, 0.060015477f, 0.049121302f, 0.039506257f,
@@ -101,9 +102,9 @@ static inline vf act_gelu_coarse(vf x)
     return vf_sub(vf_max(vf_zero(), x), vf_pow2(vf_mul(vf_mul(t, m), e), n));
 }
 
-// Computes x / (1 + exp(-s)) from e = exp(-|s|): x e / (1 + e) where s is negative. There x is
-// multiplied by the mantissa of e before its power of two, because e may be subnormal where x e is
-// not.
+// Computes x / (1 + exp(-s)) from e = exp(-|s|): x / (1 + e) if s >= 0, and x e / (1 + e) if s is
+// negative. In the second case x is multiplied by the mantissa of e first and by its power of two
+// last, because e may be subnormal where x e is not.
 static inline vf act_gate(vf x, vf s)
 {
     vf n;
@@ -125,8 +126,8 @@ static inline vf act_silu(vf x)
     return act_gate(x, x);
 }
 
-// Computes tanh. |x| < 0.625: x + x^3 P(x^2); larger |x|: 1 - 2 / (exp(2|x|) + 1), with the sign of
-// x.
+// Computes tanh: for |x| < 0.625 as x + x^3 P(x^2), for larger |x| as 1 - 2 / (exp(2|x|) + 1) with
+// the sign of x.
 static inline vf act_tanh(vf x)
 {
     const vf t = vf_abs(x), z = vf_mul(x, x);
@@ -155,8 +156,8 @@ static inline vf act_vector(vf x, enum qkv_activation act)
     return x;
 }
 
-// Applies act to `count` vectors; the switch on act runs once for all of them. coarse: the results
-// will be rounded to bf16, so a faster and less accurate GELU is sufficient.
+// Applies act to `count` vectors; the switch on act runs once for all of them. coarse is true if
+// the results will be rounded to bf16, for which a faster and less accurate GELU is sufficient.
 static inline __attribute__((always_inline)) void act_vectors(vf *x, const int count,
                                                               enum qkv_activation act, bool coarse)
 {
@@ -164,8 +165,8 @@ static inline __attribute__((always_inline)) void act_vectors(vf *x, const int c
     if (act == QKV_ACT_GELU && coarse) {
         _Pragma("GCC unroll 4") for (int i = 0; i < count; i++) x[i] = act_gelu_coarse(x[i]);
     } else if (act == QKV_ACT_GELU) {
-        // processes one vector at a time: with several, the tables and constants do not fit into
-        // registers
+        // The loop processes one vector at a time; for several vectors, the tables and constants
+        // would not fit into registers.
         _Pragma("GCC unroll 1") for (int i = 0; i < count; i++) x[i] = act_gelu(x[i]);
     } else {
         for (int i = 0; i < count; i++) x[i] = act_vector(x[i], act);

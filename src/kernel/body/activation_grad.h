@@ -2,8 +2,9 @@
 // activation_grad.h: computes the derivatives of the activations and the activation kernels of
 // training, with the vector functions. Requires activation.h and typed.h.
 //
-// With s the logistic function of v and e = exp(-|v|): s = 1 / (1 + e) or e / (1 + e), and its
-// derivative s (1 - s) = e / (1 + e)^2 has no cancellation for either sign of v.
+// Let s be the logistic function of v and e = exp(-|v|): s = 1 / (1 + e) for v >= 0, and s = e / (1
+// + e) for v < 0. The derivative s (1 - s) = e / (1 + e)^2 has no cancellation for either sign of
+// v.
 
 // Returns the logistic function s of v; *slope receives its derivative.
 static inline vf slope_logistic(vf *slope, vf v)
@@ -15,8 +16,8 @@ static inline vf slope_logistic(vf *slope, vf v)
     return vf_lt0(v, low, q);
 }
 
-// Returns the derivative of GELU, Phi(x) + x phi(x); *value receives x Phi(x). Tables:
-// activation.h.
+// Returns the derivative of GELU, Phi(x) + x phi(x); *value receives x Phi(x). activation.h has the
+// tables.
 static inline vf slope_gelu(vf *value, vf x)
 {
     const vf t = vf_min(vf_set1(14.5f), vf_abs(x)), u = vf_add(t, vf_set1(1));

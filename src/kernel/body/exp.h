@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // exp.h: computes e^x over an array, and 2^x for the scores of attention.
 //
-// Requires the vector functions (vec_*.h) and activation.h (act_exp_parts). Errors, tested by
-// test_exp: docs/numerics.md, "Attention".
+// Requires the vector functions (vec_*.h) and activation.h (act_exp_parts). docs/numerics.md,
+// "Attention", states the errors; test_exp tests them.
 
-// Computes e^x. x is limited to -104 .. 89: below, e^x is less than half the smallest float; above,
-// it is more than the largest. NaN gives NaN.
+// Computes e^x. x is limited to -104 .. 89: below -104, e^x is less than half the smallest float;
+// above 89, it is more than the largest float. NaN gives NaN.
 static inline vf exp_vector(vf x)
 {
     vf n;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// loss.h: computes softmax terms of a batch whose rows are stored as columns, so that a vector
-// contains one element of as many rows as it has lanes. Requires exp.h and typed.h.
+// loss.h: computes softmax terms of a batch whose rows are stored as columns, so that each lane of
+// a vector belongs to another row of the batch. Requires exp.h and typed.h.
 
-// Processes the columns of up to `count` vectors, of which `left` columns exist.
+// Processes `count` vectors of columns, of which only the first `left` columns exist.
 static inline __attribute__((always_inline)) void
 loss_strip(char *p, qkv_dtype type, int64_t ldp, real gain, real *top, real *sum, real *all,
            const real *s, int64_t lds, const real *b, int64_t n, int64_t left, const int count)
@@ -21,7 +21,7 @@ loss_strip(char *p, qkv_dtype type, int64_t ldp, real gain, real *top, real *sum
     for (int64_t i = 0; i < n; i++) LOSS_EACH(j)
         {
             const vf a = LOSS_SCORE(i, j);
-            // the maximum ignores NaN, which then appears in the terms
+            // the maximum ignores NaN; a NaN then makes the terms of its column NaN
             most[j] = vf_max(a, most[j]);
             total[j] = vf_add(total[j], a);
         }
@@ -45,7 +45,7 @@ loss_strip(char *p, qkv_dtype type, int64_t ldp, real gain, real *top, real *sum
 #undef LOSS_EACH
 }
 
-// The type is a constant where this function is inlined into a strip loop.
+// `type` is a constant where this function is inlined, so that each type gets its own loop.
 static inline __attribute__((always_inline)) void
 loss_terms_of(char *p, const qkv_dtype type, int64_t ldp, real gain, real *top, real *sum,
               real *all, const real *s, int64_t lds, const real *b, int64_t n, int64_t R)

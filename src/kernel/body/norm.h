@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// norm.h: computes layer norm of rows, and the sum that forms an embedding, with the vector
-// functions.
+// norm.h: computes layer norm of rows, and the sum of the terms of an embedding row, with the
+// vector functions.
 
-// Returns the first n lanes of x + residual; residual NULL: of x. n >= VW: all lanes.
+// Returns x + residual, or x if residual is NULL: the first n lanes, or all lanes if n >= VW.
 static inline vf norm_sum(const float *x, const float *residual, int64_t n)
 {
     if (n >= VW) return residual ? vf_add(vf_load(x), vf_load(residual)) : vf_load(x);
     return residual ? vf_add(vf_load_n(x, n), vf_load_n(residual, n)) : vf_load_n(x, n);
 }
 
-// Computes the moments of s[D] - m: *off = the mean, *var = the mean square - off^2.
+// Computes the moments of s[D] - m: *off is the mean, *var is the mean square minus off^2.
 static void norm_moments(float *off, float *var, const float *s, float m, int64_t D)
 {
     const vf mean = vf_set1(m);
@@ -24,7 +24,7 @@ static void norm_moments(float *off, float *var, const float *s, float m, int64_
     }
     for (; i < D; i += VW) {
         const int64_t n = qkv_min64(D - i, VW);
-        // in lanes past the end both terms are 0
+        // in lanes past the end s and mean are 0, so a is 0
         const vf a = vf_sub(norm_sum(s + i, NULL, n), vf_first(mean, n));
         d0 = vf_add(d0, a);
         v0 = vf_fma(a, a, v0);

@@ -57,7 +57,7 @@ static void additive_row(real *s, const real *u, const real *w, const real *p, i
         for (int64_t i = 0, n; i < d; i += VW) {
             n = d - i;
             const vf t = act_tanh(vf_add(RECURRENT_LOAD(u), RECURRENT_LOAD(p + j * ld)));
-            // in lanes past the end w is 0, so nothing is added
+            // w is 0 in lanes past the end, so these lanes add nothing
             sum = vf_fma(RECURRENT_LOAD(w), t, sum);
         }
         s[j] = vf_total(sum);

@@ -6,7 +6,7 @@ static void softmax_rows(real *y, const real *x, int64_t rows, int64_t n, int64_
     const int64_t whole = n / VW * VW, rest = n - whole;
     for (int64_t r = 0; r < rows; r++, x += ldx, y += ldy) {
         vf most = vf_set1(-INFINITY), sum = vf_zero();
-        // the maximum ignores NaN
+        // the maximum of the row ignores NaN
         for (int64_t i = 0; i < whole; i += VW) most = vf_max(vf_load(x + i), most);
         if (rest)
             most = vf_max(vf_select(vm_first(rest), vf_load_n(x + whole, rest), vf_set1(-INFINITY)),

@@ -4,8 +4,8 @@
 //
 // 16-bit numbers are transposed in pairs of rows, which form one 32-bit lane: 2 VW rows at a time.
 
-// Returns the rows at and at + ld, interleaved element by element, as 16-bit numbers of type `to`;
-// if the second row does not exist, its elements are 0.
+// Returns the rows that begin at elements `at` and at + ld, interleaved element by element, as
+// 16-bit numbers of type `to`; if the second row does not exist, its elements are 0.
 static inline vf transpose_pair(qkv_dtype to, const void *x, qkv_dtype type, int64_t at, int64_t ld,
                                 int64_t rows, int64_t n)
 {

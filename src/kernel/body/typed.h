@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 // typed.h: loads and stores vectors of float, bf16 and f16 arrays, with the vector functions.
 
-// Functions that store a vector as bf16; an isa file may define them to use an instruction.
+// Functions that store a vector as bf16; a file isa_*.c may define these macros to use an
+// instruction of its CPU.
 #ifndef TYPED_STORE_BF16
 #define TYPED_STORE_BF16   vf_store_bf16
 #define TYPED_STORE_BF16_N vf_store_bf16_n
 #endif
 
-// Loads up to VW numbers from p[i]; lanes from n are 0.
+// Loads up to VW numbers from element i of p on; lanes n .. VW-1 become 0.
 static inline vf typed_load(const void *p, qkv_dtype type, int64_t i, int64_t n)
 {
     const uint16_t *half = (const uint16_t *)p + i;
@@ -36,8 +37,8 @@ static inline void typed_store(void *p, qkv_dtype type, int64_t i, vf a, int64_t
     }
 }
 
-// Loads VW rows and VW columns of an array as floats: t[i] is the i-th row, from element `at`, rows
-// `apart` elements apart; elements past `rows` and `columns` are 0.
+// Loads VW rows and VW columns of an array as floats: t[i] is the i-th row; row 0 begins at element
+// `at`, and rows are `apart` elements apart. Elements past `rows` and `columns` are 0.
 static inline void typed_block(vf t[VW], const void *p, qkv_dtype type, int64_t at, int64_t apart,
                                int64_t rows, int64_t columns)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // update.h: computes optimizer steps with the vector functions; each number is read and written
-// once. The last vector is masked and computed like the others, so the bits of a number do not
-// depend on its position.
+// once. The last vector is masked and computed like the other vectors, so the bits of a number do
+// not depend on its position.
 
 static inline vf update_load(const float *p, int64_t n)
 {

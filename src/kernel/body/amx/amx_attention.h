@@ -2,13 +2,15 @@
 // amx_attention.h: defines attention with AMX tiles of bf16. Requires attention_rows.h,
 // attention_probabilities.h, amx_tiles.h and amx_split.h.
 //
-// A tile of attention is 32 queries by 64 keys. Both products use amx_tiles.h:
-//   scores   rows of q unchanged (32 numbers of e per block) by keys: pairs along e, columns are
-//   keys
-//   values   weights (32 keys per block) by values: pairs along the keys, columns are f
-// bf16 arrays are used directly. Floats are split into two or three parts (amx_split.h); rows of q,
-// keys and values with very large or small numbers have a power of two, and those with nonfinite
-// numbers are marked: their scores are computed again from the floats.
+// A tile of attention is 32 queries by 64 keys. Both products use amx_tiles.h, with e an index in a
+// head of q and k, and f an index in a head of v:
+//   scores   first factor: rows of q, in blocks of 32 numbers along e;
+//            second factor: keys, in pairs along e, one key per column
+//   values   first factor: rows of weights, in blocks of 32 keys;
+//            second factor: values, in pairs of keys, one f per column
+// bf16 arrays are used directly. Floats are split into two or three bf16 parts (amx_split.h). A row
+// of q, a key or a value with very large or small numbers is scaled by a power of two. A row with
+// nonfinite numbers is marked as odd, and its scores are computed again from the floats.
 
 #include "kernel/body/amx/amx_packs.h"
 
@@ -20,8 +22,8 @@ TILE_ALWAYS struct row_end amx_query_end(const void *q, int64_t E, const int par
     return end;
 }
 
-// Computes the scores of 16 keys if some of the keys or rows of q were multiplied by a power of two
-// or contain nonfinite numbers.
+// Corrects the scores of 16 keys: applies the powers of two of keys and rows of q, and computes
+// scores with nonfinite numbers again from the floats.
 TILE_ALWAYS void amx_scores_odd(real *s, const void *const *q, int rows, const struct key_place *k,
                                 int64_t E, const int parts)
 {
@@ -46,7 +48,7 @@ TILE_ALWAYS void amx_scores_odd(real *s, const void *const *q, int rows, const s
     }
 }
 
-// Returns true if all powers are 0 and all numbers are finite.
+// Returns true if no row of end[n] has a power of two or contains nonfinite numbers.
 TILE_ALWAYS bool amx_ends_plain(const struct row_end *end, int n)
 {
     uint64_t all = 0;
@@ -58,8 +60,8 @@ TILE_ALWAYS bool amx_ends_plain(const struct row_end *end, int n)
     return all == 0;
 }
 
-// Computes scores of one part if a row of q has one or two blocks: all of q stays in tiles 4 .. 7,
-// the keys pass through tiles 2 and 3, 16 at a time, and a sum is two products and a store.
+// Computes the scores of bf16 arrays (one part) if a row of q has at most two blocks: all rows of q
+// stay in tiles 4 .. 7, and the keys are loaded into tiles 2 and 3, 16 keys at a time.
 TILE_ALWAYS void amx_scores_near(real *s, const char *q, int rows, const void *packed, int64_t E,
                                  struct qkv_columns span)
 {
@@ -122,8 +124,8 @@ TILE_ALWAYS void amx_scores(real *s, const void *const *q, int rows, const void 
 }
 
 // ---- values ------------------------------------------------------------------------------------
-// The weights of a chunk, in the blocks of 32 columns that some span touches: as tiles of parts, or
-// as copies of rows of bf16.
+// The attention weights of a chunk in blocks of 32 columns, without the blocks that no span
+// touches. `tiles` contains the parts of float weights as tiles, or copies of rows of bf16 weights.
 struct amx_probabilities {
     int blocks;
     int64_t from[CHUNK_BLOCKS];  // index of the first column of each block
@@ -170,8 +172,8 @@ TILE_ALWAYS void amx_probability(vf x[2], const struct amx_probabilities *a, con
     x[1] = vf_load_m(row + a->from[b] + VW, (vm)(a->seen[b] >> 16));
 }
 
-// Returns the power of two of a row of weights, which is computed from the largest product of a
-// weight and the power of its key.
+// Returns the power of two of a row of weights, computed from the largest product of a weight and
+// the power of its key. *odd becomes true if the row contains nonfinite weights.
 static float amx_row_power(bool *odd, const struct amx_probabilities *a, const real *row)
 {
     __m512i most = _mm512_setzero_si512();
@@ -212,7 +214,7 @@ TILE_ALWAYS void amx_fill(struct amx_probabilities *a, const real *s, int rows, 
 }
 
 // Finds the addresses of bf16 weights in the rows of s. A block with some columns outside all spans
-// is copied with 0 in those columns, with the same distance of rows.
+// is copied to `masked`, with 0 in those columns and the same distance between rows.
 static void amx_find_probabilities(const char **at, char (*masked)[QKV_CHUNK * 4],
                                    const struct amx_probabilities *a, const real *s, int rows)
 {
@@ -323,8 +325,8 @@ TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const
     }
 }
 
-// Defines the three variants; arguments: name, number of parts, type of the arrays, name of the
-// method, and the kernels that compute weights.
+// Defines the kernels and the table of one variant. The arguments are its name, number of parts,
+// type of the arrays, name of the method, and the kernels that compute weights.
 #define AMX_ATTENTION(NAME, PARTS, TYPE, WORDS, ...)                                               \
     static size_t NAME##_key_bytes(int64_t E)                                                      \
     {                                                                                              \

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // amx_int8.h: computes y = tail(x w^T) with AMX tiles of 8-bit integers. Requires amx_linear.h;
-// quantise.h defines the scales.
+// quantise.h defines the scales. With t_n the scale of column n and s_r the scale of row r:
 //
-//   w_nk = t_n W_nk,  x_rk = s_r X_rk,  integers W, X in -127 .. 127,  y = (s_r t_n) sum_k X_rk
-//   W_nk
+//   w_nk = t_n W_nk,  x_rk = s_r X_rk,  where W and X are integers in -127 .. 127,
+//   y_rn = (s_r t_n) sum_k X_rk W_nk
 //
-// A panel contains the scales of its 32 columns, then one tile for each 64 k and each half of the
-// columns. The sums of a chunk are integers and exact: every other instruction set gives the same
-// bits.
+// A panel contains the scales of its 32 columns, then one tile for each block of 64 along k and
+// each half of the columns. The sums of a chunk are integers and exact, so every other instruction
+// set gives the same bits.
 
 #include "kernel/body/linear/quantise.h"
 
@@ -39,8 +39,8 @@ static void whole_pack(void *packed, const void *given, qkv_dtype type, int64_t 
     }
 }
 
-// Copies numbers from .. from+n-1 of all rows to tiles: [block][half][16 rows][64 bytes]; numbers
-// past n are 0.
+// Quantises numbers from .. from+n-1 of all rows and stores them in tiles: [block][half][16
+// rows][64 bytes]; numbers past n are 0.
 static void whole_fill(struct linear_side *s, const float *inverse, int64_t from, int64_t n)
 {
     for (int64_t r = 0; r < s->rows; r++) {
@@ -59,7 +59,7 @@ static void whole_fill(struct linear_side *s, const float *inverse, int64_t from
     }
 }
 
-// Computes the scale of each row and the factor that is applied before rounding.
+// Computes the scale of each row, and the factor by which numbers are multiplied before rounding.
 static void whole_scales(float *scale, float *inverse, const struct linear_side *s)
 {
     for (int64_t r = 0; r < s->rows; r++) {
@@ -70,8 +70,8 @@ static void whole_scales(float *scale, float *inverse, const struct linear_side 
     }
 }
 
-// Multiplies the rows' tiles by a chunk of one panel. add true: the products are added to
-// sum[32][32]; add false: they overwrite it.
+// Multiplies the rows' tiles by a chunk of one panel. If add is true, the products are added to
+// sum[32][32]; otherwise they overwrite it.
 static void whole_panel(float (*sum)[PANEL], const struct linear_side *s, const char *b,
                         int64_t blocks, int64_t columns, bool add)
 {

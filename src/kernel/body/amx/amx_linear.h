@@ -2,15 +2,17 @@
 // amx_linear.h: computes y = tail(x w^T) with AMX tiles of bf16. Requires activation.h, amx_tiles.h
 // and amx_split.h.
 //
-// Weights are packed in panels of 32 columns: one tile for each block of 32 k, each part and each
-// half of the columns. 32 rows of x at a time are copied to tiles of the same kind, up to DEEP
-// numbers per row, and multiplied with all panels of the call. K is summed in chunks of DEEP /
-// parts, each from 0 in ascending order, and the chunks are added from left to right, in the same
-// order for every number of rows.
+// A float is represented by two or three bf16 parts (amx_split.h), a bf16 by one part. Weights are
+// packed in panels of 32 columns: one tile for each block of 32 along k, each part and each half of
+// the columns. 32 rows of x at a time, up to DEEP numbers per row, are copied to tiles of the same
+// kind and multiplied with all panels of the call. K is summed in chunks of DEEP / parts, each from
+// 0 in ascending order, and the chunks are added from left to right, in the same order for every
+// number of rows.
 //
 // With several parts (products of floats) a panel ends with the power of two of each column and the
-// mask of columns that contain nonfinite numbers. Sums of such a column or row of x are computed
-// again from the floats, because 0 times an infinite part would be NaN where floats give none.
+// mask of columns that contain nonfinite numbers. The sums of such a column, or of a row of x with
+// nonfinite numbers, are computed again from the floats, because a part of 0 times an infinite part
+// would be NaN where the product of floats is not.
 
 enum {
     PANEL = HIGH,
@@ -32,7 +34,8 @@ TILE_ALWAYS size_t linear_bytes(int64_t K, const int parts)
            (parts > 1 ? sizeof(struct panel_end) : 0);
 }
 
-// Loads numbers k .. k+31 of a weight row that begins at element `at`; numbers past K are 0.
+// Loads weights k .. k+31 of the column whose weights begin at element `at` and are ldk elements
+// apart; weights past K are 0.
 TILE_ALWAYS void linear_weights(vf *low, vf *high, const void *w, qkv_dtype type, int64_t at,
                                 int64_t k, int64_t K, int64_t ldk)
 {
@@ -48,8 +51,8 @@ TILE_ALWAYS void linear_weights(vf *low, vf *high, const void *w, qkv_dtype type
     *high = vf_load(some + VW);
 }
 
-// Returns the bits of the largest finite |w| of a column; *odd is set if it contains nonfinite
-// numbers.
+// Returns the bits of the largest finite |w| of a column; *odd becomes true if the column contains
+// nonfinite numbers.
 static uint32_t linear_largest(bool *odd, const void *w, qkv_dtype type, int64_t at, int64_t K,
                                int64_t ldk)
 {
@@ -77,7 +80,7 @@ TILE_ALWAYS void linear_pack_parts(void *packed, const void *w, qkv_dtype type, 
     for (int64_t n0 = 0; n0 < N; n0 += PANEL, panel += linear_bytes(K, parts)) {
         const int64_t columns = qkv_min64(N - n0, PANEL);
         struct panel_end end;
-        // clears the padding too, so that packed bytes depend only on the weights
+        // memset clears the padding too, so that packed bytes depend only on the weights
         memset(&end, 0, sizeof end);
         for (int64_t n = 0; parts > 1 && n < columns; n++) {
             bool odd;
@@ -114,7 +117,7 @@ TILE_ALWAYS void linear_pack_parts(void *packed, const void *w, qkv_dtype type, 
 }
 
 // ---- rows of x ---------------------------------------------------------------------------------
-// Loads numbers from .. from+31 of a row as floats, 0 past K.
+// Loads numbers from .. from+31 of a row as floats; numbers past K are 0.
 TILE_ALWAYS void linear_numbers(vf *low, vf *high, const void *row, qkv_dtype type, int64_t from,
                                 int64_t K)
 {
@@ -182,7 +185,8 @@ static void linear_form(struct linear_side *s)
     }
 }
 
-// Copies blocks from .. from+n-1 of all rows to tiles: [block][part][half][16 rows][64 bytes].
+// Splits blocks from .. from+n-1 of all rows into parts and stores them in tiles:
+// [block][part][half][16 rows][64 bytes].
 TILE_ALWAYS void linear_fill(struct linear_side *s, int64_t from, int64_t n, const int parts)
 {
     for (int64_t r = 0; r < s->rows; r++) {
@@ -204,7 +208,7 @@ TILE_ALWAYS void linear_fill(struct linear_side *s, int64_t from, int64_t n, con
 }
 
 // ---- processing the sums -----------------------------------------------------------------------
-// Returns the float of column n of a panel at k.
+// Returns weight k of column n of a panel as a float.
 TILE_ALWAYS float linear_weight(const char *panel, const struct panel_end *end, int64_t k, int n,
                                 const int parts)
 {
@@ -213,8 +217,8 @@ TILE_ALWAYS float linear_weight(const char *panel, const struct panel_end *end, 
     return joined(at, 2 * TILE, end->power[n], parts);
 }
 
-// Multiplies the sums by their powers of two, and computes the nonfinite ones again from the
-// floats.
+// Multiplies the sums by their powers of two, and computes the sums of rows and columns with
+// nonfinite numbers again from the floats.
 TILE_ALWAYS void linear_again(float (*sum)[PANEL], const struct linear_side *s, const char *panel,
                               int64_t columns, const int parts)
 {
@@ -242,7 +246,8 @@ TILE_ALWAYS void linear_again(float (*sum)[PANEL], const struct linear_side *s, 
         }
 }
 
-// Applies the tail to one vector of sums and stores it in y; n lanes are columns.
+// Applies the tail to one vector of sums and stores its first n lanes in y; later lanes are past
+// the last column.
 TILE_ALWAYS void linear_tail(void *y, qkv_dtype type, const float *sum, const float *residual,
                              float *before, const float *b, int64_t n,
                              const struct qkv_linear_tail *tail)
@@ -260,8 +265,8 @@ TILE_ALWAYS void linear_tail(void *y, qkv_dtype type, const float *sum, const fl
         vf_store_n(y, s, n);
 }
 
-// Applies the tail to all rows of the panel that begins at column n of y; row0 is the first row in
-// y.
+// Applies the tail to all rows of the panel that begins at column n of y; row0 is the index in y of
+// the first row.
 static void linear_tail_rows(char *y, int64_t ldy, const float (*sum)[PANEL], int64_t row0,
                              int64_t rows, int64_t n, int64_t columns,
                              const struct qkv_linear_tail *tail)
@@ -277,8 +282,8 @@ static void linear_tail_rows(char *y, int64_t ldy, const float (*sum)[PANEL], in
         }
 }
 
-// Multiplies tiles by panels: sum[panels][32][32] (+)= n blocks of the rows' tiles, from block
-// `from`, times the panels.
+// Multiplies n blocks of the rows' tiles, from block `from` on, by the panels. If `from` is 0, the
+// products are stored in sum[panels][32][32]; otherwise they are added to it.
 TILE_ALWAYS void linear_panels(float (*sum)[HIGH][PANEL], const struct linear_side *s,
                                const char *panels, int64_t from, int64_t n, int64_t columns,
                                const int parts)
@@ -331,7 +336,8 @@ TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t 
     TILE_RELEASE();
 }
 
-// Defines the three variants; arguments: name, number of parts, name of the method.
+// Defines the kernels and the table of one variant. The arguments are its name, the number of parts
+// and the name of the method.
 #define AMX_LINEAR(NAME, PARTS, WORDS)                                                             \
     static size_t NAME##_bytes(int64_t K)                                                          \
     {                                                                                              \

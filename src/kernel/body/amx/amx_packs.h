@@ -6,11 +6,12 @@ enum {
     ROWS = HIGH,
     KEYS = 64,
     CHUNK_BLOCKS = QKV_CHUNK / BLOCK,
-    // the least exponent of a row's largest number at which the row needs no power of two
+    // a row needs no power of two if the exponent of its largest number is at least TAME_LOW
     TAME_LOW = -20,
     TAME_HIGH = 50 // largest such exponent; within these limits any power would give the same bits
 };
-// The data at the end of a packed row of floats.
+// The trailer of a packed row of floats: its power of two, and whether it contains nonfinite
+// numbers.
 struct row_end {
     float power;
     uint32_t odd; // 1: the row contains nonfinite numbers
@@ -38,7 +39,7 @@ TILE_ALWAYS size_t amx_query_bytes(int64_t E, const int parts)
 }
 
 // ---- rows of numbers ---------------------------------------------------------------------------
-// Loads numbers from .. from+31 of a row of floats, 0 past n.
+// Loads numbers from .. from+31 of a row of floats; numbers past n are 0.
 TILE_ALWAYS void amx_floats(vf *low, vf *high, const float *row, int64_t from, int64_t n)
 {
     const int64_t left = qkv_min64(n - from, BLOCK);
@@ -90,8 +91,8 @@ TILE_ALWAYS void amx_parts(__m512i *part, const void *row, int64_t e, int64_t n,
 }
 
 // ---- packing -----------------------------------------------------------------------------------
-// Layout of keys: panels of 64, each two of 32: [block of e][part][half][16 pairs][16 keys], then
-// the trailers of the panel's 64 keys.
+// Keys are packed in panels of 64. A panel has two sides of 32 keys, each [block of e][part][half
+// of the keys][16 pairs of e][16 keys], followed by the trailers of its 64 keys.
 struct key_place {
     char *tiles;         // address of the tile of the 16 keys, for block 0 and part 0
     struct row_end *end; // trailer of the first of the 16 keys
@@ -105,8 +106,8 @@ TILE_ALWAYS struct key_place amx_key(void *packed, int64_t j, int64_t E, const i
                                         j % KEYS / HALF * HALF * (int64_t)sizeof(struct row_end)) };
 }
 
-// Packs keys j .. j+15 of a panel. Keys first .. first+n-1 are k[n]; keys before these are
-// unchanged, and keys after them become 0.
+// Packs some of the 16 keys from j on: numbers first .. first+n-1 of them are k[n]. Keys before
+// these are unchanged, and keys after them become 0.
 TILE_ALWAYS void amx_pack_sixteen(void *packed, const char *k, int64_t ldk, int64_t j,
                                   int64_t first, int64_t n, int64_t E, const int parts)
 {
@@ -148,8 +149,9 @@ TILE_ALWAYS void amx_pack_keys(void *packed, const void *k, int64_t ldk, int64_t
     }
 }
 
-// Layout of values: for each 32 columns of f and each 32 keys an array [part][half][16 pairs of
-// keys][16 f]; after all of these, the powers of two of all keys.
+// Values are packed as one array [part][half of the columns][16 pairs of keys][16 columns] for each
+// block of 32 columns f and each block of 32 keys; the powers of two of all keys follow these
+// arrays.
 TILE_ALWAYS char *amx_value_tiles(const void *packed, int64_t f, int64_t j, int64_t capacity,
                                   const int parts)
 {
@@ -161,7 +163,8 @@ TILE_ALWAYS float *amx_value_powers(const void *packed, int64_t F, int64_t capac
     return (void *)((char *)packed + deep(F) / BLOCK * (capacity / BLOCK) * parts * 2 * TILE);
 }
 
-// Splits 32 numbers of a value into parts; nonfinite numbers become 0.
+// Splits 32 numbers of a value into parts; nonfinite numbers become 0. Returns true if all were
+// finite.
 TILE_ALWAYS bool amx_value_parts(__m512i *part, const void *row, int64_t f, int64_t F, float power,
                                  const int parts)
 {
@@ -184,8 +187,8 @@ TILE_ALWAYS bool amx_value_parts(__m512i *part, const void *row, int64_t f, int6
     return vm_full(a) && vm_full(b);
 }
 
-// Packs values. Pairs of rows are packed together where both are new; a single row leaves the other
-// half of its pairs unchanged.
+// Packs values. Two rows that form a pair are packed together if both are new; if only one row is
+// new, the other half of its pairs is unchanged.
 TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64_t at, int64_t n,
                                  int64_t capacity, int64_t F, const int parts)
 {
@@ -223,7 +226,7 @@ TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64
     return finite;
 }
 
-// Packs a row of q in the layout [part][e], followed by its trailer.
+// Packs a row of q as [part][e], followed by its trailer.
 TILE_ALWAYS void amx_pack_query(void *to, const void *q, int64_t E, const int parts)
 {
     struct row_end end = { 0, 0 };

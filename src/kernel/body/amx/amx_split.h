@@ -8,18 +8,18 @@
 // below 2^-17 |x|. bf16 instructions treat numbers below 2^-126 as 0; so numbers are first
 // multiplied by a power of two that brings the largest of their row to 2^UP. Then no number that
 // affects a sum is that small, and no sum overflows that would not overflow in floats. The power is
-// divided out at the end. docs/numerics.md, "AMX".
+// divided out at the end. docs/numerics.md, "AMX", derives the errors.
 
 enum { UP = 40, FINITE = 0x7f800000 };
 
-// Returns the bits of |x|; FINITE or more: x is nonfinite.
+// Returns the bits of |x|; bits of FINITE or more mean that x is nonfinite.
 TILE_ALWAYS __m512i abs_bits(vf x)
 {
     return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
 }
 
-// Returns e with 2^UP <= |largest| 2^-e < 2^(UP + 1), for the bits of a finite number; 0 if it is
-// 0.
+// Returns the exponent e with 2^UP <= x 2^-e < 2^(UP + 1) for the finite number x >= 0 that has
+// these bits; 0 if x is 0.
 static float exponent_of(uint32_t bits)
 {
     float x;
@@ -27,8 +27,8 @@ static float exponent_of(uint32_t bits)
     return bits ? _mm_cvtss_f32(_mm_getexp_ss(_mm_setzero_ps(), _mm_set_ss(x))) - UP : 0;
 }
 
-// bf16_of converts 32 floats to bf16, in their order; bf16_low and bf16_high convert the first and
-// the last 16 back.
+// bf16_of converts 32 floats to bf16, in their order; bf16_low and bf16_high convert the first 16
+// and the last 16 of them back to floats.
 TILE_ALWAYS __m512i bf16_of(vf low, vf high)
 {
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
@@ -64,7 +64,7 @@ TILE_ALWAYS void split_odd(__m512i *part, vf low, vf high, const int parts)
     part[0] = _mm512_mask_mov_epi16(part[0], odd, bf16_of(low, high));
 }
 
-// Returns the float whose parts are at `at`, `apart` bytes from one to the next.
+// Returns 2^power times the sum of the bf16 parts at `at`, which are `apart` bytes apart.
 TILE_ALWAYS float joined(const char *at, int64_t apart, float power, const int parts)
 {
     float sum = 0;

@@ -2,14 +2,14 @@
 // amx_tiles.h: defines functions for AMX tiles, and the tile products that linear layers and
 // attention use.
 //
-// A tile is 16 rows of 64 bytes. tdpbf16ps: sum[m][n] += sum over 16 pairs p and both elements h of
-// a pair of a[m][2p + h] b[p][2n + h]; so a row of the first factor is 32 numbers in order, and a
-// row of the second factor is a pair of numbers for each of 16 columns. tdpbssd: the same with four
-// bytes. Intel SDM vol. 1, chapter 18.
+// A tile has 16 rows of 64 bytes. The instruction tdpbf16ps adds to sum[m][n] the products a[m][2p
+// + h] b[p][2n + h] over 16 pairs p and both elements h of a pair; so a row of the first factor a
+// is 32 numbers in order, and a row of the second factor b is a pair of numbers for each of 16
+// columns. tdpbssd does the same with groups of four bytes. Source: Intel SDM vol. 1, chapter 18.
 //
-// Tiles 0..3 contain sums (2 x 2), tiles 4 and 5 the first factor, 6 and 7 the second. The
-// functions use inline assembly, because the compiler's intrinsics for loads do not declare that
-// they read memory.
+// Tiles 0..3 contain 2 x 2 tiles of sums, tiles 4 and 5 the first factor, tiles 6 and 7 the second
+// factor. The functions use inline assembly, because the compiler's intrinsics for loads do not
+// declare that they read memory.
 
 enum {
     TILE = 1024,     // bytes of a tile: 16 rows of 64
@@ -34,7 +34,7 @@ enum {
 #define TILE_RELEASE()       __asm__ volatile("tilerelease" ::)
 #define TILE_ALWAYS          static inline __attribute__((always_inline))
 
-// Configures tile t with tall[t] rows of 64 bytes; 0: the tile is unused.
+// Configures tile t with tall[t] rows of 64 bytes; a tile with 0 rows is unused.
 static void tile_configure_each(const int *tall)
 {
     _Alignas(64) struct {
@@ -48,14 +48,15 @@ static void tile_configure_each(const int *tall)
     }
     __asm__ volatile("ldtilecfg %0" ::"m"(c));
 }
-// Configures sums and first factors of `rows` rows, 1..32, as two tiles in height (one for up to 16
-// rows).
+// Configures the tiles of sums and first factors for `rows` rows, 1..32: two tiles in height, or
+// one tile for up to 16 rows.
 static void tile_configure(int rows)
 {
     const int low = rows < HALF ? rows : HALF, high = rows - low;
     tile_configure_each((const int[8]){ low, low, high, high, low, high, HALF, HALF });
 }
-// Configures sums in 0 and 1, second factors in 2 and 3, first factors in 4, 5 and, if two, 6, 7.
+// Configures tiles 0 and 1 for sums, 2 and 3 for second factors, 4 and 5 for first factors, and, if
+// `two` is true, 6 and 7 also for first factors.
 static void tile_configure_near(int rows, bool two)
 {
     const int low = rows < HALF ? rows : HALF, high = rows - low;
@@ -64,15 +65,17 @@ static void tile_configure_near(int rows, bool two)
 }
 
 // The factors of a product of tiles. For block k of 32 numbers (64 bytes), part p and half h of the
-// rows, the first factor is at a + k a_block + p a_part + h a_half, its rows a_row apart; the
-// second, for half h of the columns, is at b + (k parts + p) 2 TILE + h TILE. If a_blocks or
-// b_blocks is set, it contains the addresses of the blocks.
+// rows, the tile of the first factor is at a + k a_block + p a_part + h a_half, and its rows are
+// a_row bytes apart. For half h of the columns, the tile of the second factor is at b + (k parts +
+// p) 2 TILE + h TILE. If a_blocks or b_blocks is set, it contains the addresses of the blocks
+// instead.
 struct tile_factors {
     const char *a, *b, *const *a_blocks, *const *b_blocks;
     int64_t a_row, a_block, a_part, a_half;
 };
 
-// Shape of the sums: 32 columns if wide, else 16; rows as configured, at most 16 if not tall.
+// The shape of the sums: 32 columns if wide, otherwise 16; more than 16 rows if tall, otherwise at
+// most 16 (as configured).
 struct tile_shape {
     bool tall, wide;
 };
@@ -106,10 +109,11 @@ TILE_ALWAYS void tile_multiply_whole(const bool tall, const bool wide)
     if (tall && wide) TILE_INT8(3, 5, 7);
 }
 
-// Adds the products of `depth` blocks to the sums. With one part a number is itself; with more it
-// is the sum of its parts, largest first (amx_split.h), and the products of all parts i and j with
-// i + j < parts are added: 3 for two parts, 6 for three. The small products of all blocks are added
-// first, while the sums and their rounding errors are small; then the products of the first parts.
+// Adds the products of `depth` blocks to the sums. With one part, the part is the number. With
+// several parts, a number is the sum of its parts, the largest part first (amx_split.h), and the
+// products of all parts i and j with i + j < parts are added: 3 products for two parts, 6 products
+// for three. The small products of all blocks are added first, while the sums and their rounding
+// errors are small; then the products of the first parts of all blocks are added.
 TILE_ALWAYS void tile_blocks(const struct tile_factors *f, int64_t depth, const int parts,
                              const bool tall, const bool wide)
 {
@@ -143,8 +147,8 @@ TILE_ALWAYS void tile_blocks(const struct tile_factors *f, int64_t depth, const 
     }
 }
 
-// Computes sum[rows][32] = the products of `depth` blocks, rows `apart` sums apart; sums are floats
-// or 32-bit integers.
+// Computes the products of `depth` blocks in to[rows][32], whose rows are `apart` elements apart;
+// the elements are floats or, for 8-bit factors, 32-bit integers.
 TILE_ALWAYS void tile_product(void *to, int64_t apart, const struct tile_factors *f, int64_t depth,
                               const int parts, const struct tile_shape shape)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// additive.h: defines the kernels of attention with the scores w . tanh(u + p). Requires
-// attention.h and activation.h.
+// additive.h: defines the kernels of additive attention, whose scores are w . tanh(u + p)
+// (kernel.h, `additive`). Requires attention.h and activation.h.
 
-// Packs keys; panels have the stride of E rows, but only the first E / 2 rows exist.
+// Packs keys. A panel has space for E rows, of which only the first E / 2 are used.
 static void additive_pack(void *to, const void *k, int64_t ldk, int64_t at, int64_t n, int64_t E)
 {
     while (n > 0) {

@@ -2,8 +2,9 @@
 // attention.h: defines the vector kernels of attention: layouts and products of floats, and the
 // steps that other types share. Requires exp.h.
 //
-// An isa file defines ATTENTION_MR queries and ATTENTION_NR vectors of keys (or of value columns)
-// per tile: MR * NR sums are held in registers, with NR + 1 more.
+// A file isa_*.c defines the size of a tile: ATTENTION_MR queries by ATTENTION_NR vectors of keys
+// (or of value columns). The MR * NR sums of a tile are held in registers, and NR + 1 more
+// registers hold its operands.
 
 #include "kernel/body/attention/attention_names.h"
 #include "kernel/body/attention/attention_rows.h"
@@ -21,7 +22,8 @@ static int64_t width(int64_t F)
     return (F + VW - 1) / VW * VW;
 }
 
-// Defines one function per shape of tile; EACH_TILE(ROWS, VECS) lists all shapes.
+// EACH_TILE(X) expands X(rows, vectors) for each shape of a tile, so that each shape gets its own
+// code.
 #if ATTENTION_NR == 4
 #define EACH_VECS(I, X) X(I, 1) X(I, 2) X(I, 3) X(I, 4)
 #else

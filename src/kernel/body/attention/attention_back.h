@@ -2,19 +2,20 @@
 // attention_back.h: defines the vector kernels of the attention backward pass, and the fused kernel
 // for tiles whose scores have only a scale.
 //
-// Requires attention_back_tiles.h and back_power: 2^t with the accuracy of the family. A family
-// defines how W and X become operands: struct back_operands, and back_plain_forms for the fused
-// kernel.
+// Requires attention_back_tiles.h and back_power, which computes 2^t with the accuracy of the
+// family. attention_back_kernels.h defines P, dP, W, dS, X and d. A family defines how W and X
+// become operands: back_operands_of for the single steps, back_plain_forms for the fused kernel.
 
 #ifdef QKV_TINY_TILES
 enum { BACK_ROWS = 2 * MR + 2, BACK_TILE = WIDE };
 #else
-// BACK_ROWS: rows of a group. BACK_TILE: columns that the fused kernel processes at once.
+// BACK_ROWS is the largest number of rows of a tile; BACK_TILE is the number of columns that the
+// fused kernel processes at once.
 enum { BACK_ROWS = 128, BACK_TILE = 64 };
 #endif
 
-// Addresses of the operand W or X: column j of `transposed` is at transposed[j], its rows `step`
-// elements apart; row i of `straight` is at straight[i row].
+// The operand W or X in two orders: column j of `transposed` begins at transposed[j], and its
+// elements are `step` apart; row i of `straight` begins at straight[i * row].
 struct back_operands {
     const back_number *transposed, *straight;
     int64_t step, row;
@@ -26,9 +27,9 @@ static void back_scores(real *s, const void *rows, int n, const void *keys, int6
     back_scores_block(s + span.from, QKV_CHUNK, rows, n, keys, back_deep(W), span, NULL);
 }
 
-// Parameters of one row, in every lane. back_probability and back_slope compute W and dS from score
-// s and dP, for columns that the row sees. NaN gives NaN; a score of -INFINITY gives 0 whatever dP
-// is.
+// The parameters of one row, each copied to every lane. For columns that the row sees,
+// back_probability computes P from the score s, and back_slope computes dS from s, P and dP. NaN
+// gives NaN; a score of -INFINITY gives 0, whatever dP is.
 struct back_row {
     vf c, base, rest, d;
 };
@@ -104,7 +105,8 @@ static void back_add_product(real *sum, const void *operand, int rows, const voi
 {
     const struct back_operands x = back_operands_of(operand);
     for (int p = 0; p < n; p++) {
-        // index in back_numbers; spans begin at whole vectors
+        // the index counts back_numbers; the division is exact, because spans begin at a multiple
+        // of VW
         const int32_t at = spans[p].from / BACK_GROUP;
         back_sums_block(
             sum, rows,
@@ -114,8 +116,8 @@ static void back_add_product(real *sum, const void *operand, int rows, const voi
 }
 
 // ---- the fused kernel --------------------------------------------------------------------------
-// Some columns of a tile, the range of rows that see any of them, and the columns that each row
-// sees.
+// The part of a tile that the fused kernel processes at once: some columns, the range of rows that
+// see any of these columns, and the columns that each row sees.
 struct back_part {
     struct qkv_columns c;
     int first, rows;
@@ -205,7 +207,7 @@ static real back_moment(const real *x, int32_t lo, int32_t hi, int64_t distance)
     return vf_total(sum);
 }
 
-// The kernels of a table that do not depend on the type of the arrays.
+// Lists the kernels of a table that do not depend on the type of the arrays.
 #define BACK_STEPS(WORDS_)                                                                         \
     .isa = ISA_NAME, .arithmetic = WORDS_, .rows = BACK_ROWS, .keys = WIDE, .lanes = VW,           \
     .width = width, .scores = back_scores, .cap = back_cap, .modify = modify,                      \

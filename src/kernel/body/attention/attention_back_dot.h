@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// attention_back_dot.h: a template for the dot product of two rows of type STORED.
+// attention_back_dot.h: computes the dot product of two rows of type STORED. The file is a
+// template, included once for each type.
 
-// Returns sum_f dout[f] out[f]; elements where out is 0 are skipped, so dout may be nonfinite
-// there.
+// Returns sum_f dout[f] out[f]. Elements with out[f] = 0 are skipped, so dout[f] may be nonfinite.
 static real NAME(back_dot)(const void *dout, const void *out, int64_t F)
 {
     const ELEMENT *a = dout, *b = out;

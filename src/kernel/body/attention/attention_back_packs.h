@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// attention_back_packs.h: a template that packs rows of type STORED as the floats that the backward
-// pass multiplies, and converts results back.
+// attention_back_packs.h: packs rows of type STORED as the floats that the backward pass
+// multiplies, and converts results back. The file is a template, included once for each type.
 //
-// Layouts: left operands are packed row by row. Keys are packed in panels of WIDE keys: for each
-// element of the head, the panel has a row with this element of its WIDE keys. Right operands of
-// products are packed row by row, each row padded to width(W).
+// Left operands are packed row by row. Keys are packed in panels of WIDE keys: for each element of
+// the head, the panel has a row with this element of its WIDE keys. Right operands of products are
+// packed row by row, each row padded to width(W).
 
 static void NAME(back_rows)(void *packed, const void *const *x, int rows, int64_t W)
 {

@@ -17,7 +17,7 @@ INLINE vf back_madd(vf sum, __m512i a, __m512i b)
 {
     return _mm512_dpbf16_ps(sum, as_pairs(a), as_pairs(b));
 }
-// The rounding error of base (rest) is smaller than the error of these powers, so it is ignored.
+// `rest`, the rounding error of base, is smaller than the error of these powers, so it is ignored.
 INLINE vf back_power(vf t, vf rest)
 {
     (void)rest;
@@ -27,9 +27,9 @@ INLINE vf back_power(vf t, vf rest)
 #include "kernel/body/attention/attention_back_tiles.h"
 #include "kernel/body/attention/attention_back.h"
 
-// An operand holds its values twice, as bf16 pairs: first pairs of adjacent rows, [BACK_ROWS /
-// 2][QKV_CHUNK] pairs, for add_transposed; then pairs of adjacent columns, [BACK_ROWS][QKV_CHUNK /
-// 2] pairs, for add_product.
+// An operand contains its numbers twice, as pairs of bf16: first [BACK_ROWS / 2][QKV_CHUNK] pairs
+// of adjacent rows, for add_transposed; then [BACK_ROWS][QKV_CHUNK / 2] pairs of adjacent columns,
+// for add_product.
 enum { BACK_OPERAND = BACK_ROWS / 2 * QKV_CHUNK };
 static struct back_operands back_operands_of(const void *operand)
 {
@@ -76,7 +76,8 @@ static real back_pair_probability(const void *operand, int i, int32_t j)
     return qkv_bf16_to_f32(half);
 }
 
-// Parameters of columns j .. j+VW-1 of one row; columns that it does not see give 0.
+// One row of a tile, which sees columns lo .. hi-1, or all columns if `whole`. back_seen_columns
+// computes P and dS of its columns j .. j+VW-1; both are 0 in columns that the row does not see.
 struct back_seen {
     struct back_row r;
     int32_t lo, hi;
@@ -97,7 +98,7 @@ static struct back_seen back_seen_row(const struct qkv_back_tile *t, const struc
                                       int i)
 {
     const int row = p->first + i;
-    // a row past the last of the tile sees no column
+    // a row past the last row of the tile sees no column
     if (i >= p->rows) return (struct back_seen){ .r = back_row_of(0, 0, 0, 0) };
     return (struct back_seen){ back_row_of(t->c, t->base[row], t->rest[row], t->d[row]),
                                p->see.lo[i], p->see.hi[i], p->whole };
@@ -159,8 +160,8 @@ static bool back_right_pairs(void *packed, const void *const *x, int at, int n, 
     return finite;
 }
 
-// Stores a row as bf16; subnormal numbers become 0, which is how the products of this unit treat
-// them.
+// Stores a row as bf16; subnormal numbers become 0, because the bf16 products of this CPU count
+// them as 0.
 static void back_store_pairs(void *to, const real *x, real times, int64_t n)
 {
     const vf by = vf_set1(times);

@@ -3,14 +3,16 @@
 // by NR vectors are held in registers.
 //
 // Requires attention.h or attention_pairs.h (MR, NR, WIDE, EACH_TILE), and the operand functions:
-//   back_number  BACK_GROUP adjacent elements of a product's inner axis;  back_vector: VW of them
-//   back_load    loads a vector of them;  back_all: copies one to each lane
-//   back_madd    adds the products of two vectors to a vector of sums
-// A sum is one chain of these in the order of its inner axis, starting from 0 (scores) or from its
-// previous value (sums of dq, dk, dv); the result does not depend on the position in a tile or on
-// how the axis is divided.
+//   back_number  BACK_GROUP adjacent elements along the inner axis of a product
+//   back_vector  a vector of VW back_numbers
+//   back_load    loads a back_vector
+//   back_all     copies one back_number to every lane of a back_vector
+//   back_madd    adds the products of two back_vectors to a vector of sums
+// A sum is one chain of back_madd in the order of its inner axis, starting from 0 (scores) or from
+// its previous value (sums of dq, dk, dv); the result does not depend on the position in a tile or
+// on how the axis is divided.
 
-// Returns the number of back_numbers for an inner axis of n.
+// Returns the number of back_numbers for an inner axis of n elements.
 static int64_t back_deep(int64_t n)
 {
     return (n + BACK_GROUP - 1) / BACK_GROUP;
@@ -41,8 +43,8 @@ INLINE void back_scores_tile(real *s, int64_t lds, const back_number *x, const b
         vf_store(s + i * lds + j * VW, acc[i][j]);
 }
 
-// Adds products to one tile of sums: sum[rows][vecs VW] += x right: number n of row i is x[n step +
-// i row]; rows of right[n] are ld apart.
+// Adds products to one tile of sums: sum[rows][vecs VW] += x right, where element k of row i of x
+// is x[k step + i row], and the n rows of right are ld elements apart.
 INLINE void back_sums_tile(real *sum, int64_t ld, const back_number *x, int64_t step, int64_t row,
                            const back_number *right, int64_t n, const int rows, const int vecs)
 {
@@ -62,8 +64,8 @@ INLINE void back_sums_tile(real *sum, int64_t ld, const back_number *x, int64_t 
         vf_store(sum + i * ld + j * VW, acc[i][j]);
 }
 
-// The columns that the rows of a tile see: row i sees lo[i] .. hi[i]-1. Products that contain only
-// zeros are skipped.
+// The columns that the rows of a tile see: row i sees lo[i] .. hi[i]-1. Parts of a product in which
+// no row sees a column are skipped, because they are 0.
 struct back_sight {
     int rows;
     int32_t lo[QKV_BACK_ROWS_MAX], hi[QKV_BACK_ROWS_MAX];
@@ -90,7 +92,7 @@ static struct qkv_columns back_rows_seeing(const struct back_sight *see, int j, 
 
 // Computes a block of scores: s[i][j - from] for rows i < n and the columns j of the span. `see`
 // says which columns a row sees, counted from column `from`; NULL: each row sees all columns.
-// Results in columns that no row sees are undefined.
+// Results in columns that a row does not see are undefined.
 static void back_scores_block(real *s, int64_t lds, const back_number *x, int n,
                               const back_number *keys, int64_t deep, struct qkv_columns span,
                               const struct back_sight *see)
@@ -139,7 +141,8 @@ static struct qkv_columns back_inner(const struct back_left *x, const struct bac
 }
 
 // Adds the product x right to sum; rows of sum and of right are width(W) elements apart. If
-// adjacent rows of x are adjacent in memory (x.row == 1), they are columns of the tile.
+// adjacent rows of x are adjacent in memory (x.row == 1), the rows of x are the columns of the
+// tile.
 static void back_sums_block(real *sum, int n, struct back_left x, const back_number *right,
                             int64_t W, const struct back_sight *see)
 {

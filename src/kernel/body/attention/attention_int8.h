@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // attention_int8.h: defines attention on 8-bit keys and values with one scale each, which are
-// quantised from floats when they are packed. Requires the tiles of int8.
+// quantised from floats when they are packed. Requires attention_tiles.h with STORED int8.
 //
 //   scale = max |x| / 127,   x8 = x 127 / max |x|, rounded to nearest even:   x = scale x8
 //
-// A scale belongs to one key or value of one head. Keys: a panel begins with the scales of its WIDE
-// keys. Values: the scales of all rows come first, followed by the panels of attention_packs.h. A
-// key with a nonfinite number has the scale NaN, and so all its scores are NaN.
+// A scale belongs to one key or value of one head. A panel of keys begins with the scales of its
+// WIDE keys. Packed values begin with the scales of all rows, followed by panels as in
+// attention_packs.h. A key with a nonfinite number has the scale NaN, and so all its scores are
+// NaN.
 
 enum { INT8_MOST = 127 };
 
@@ -39,8 +40,8 @@ static float largest(const float *x, int64_t n, bool *finite)
     return vf_highest(most);
 }
 
-// Returns the scale for x8 = times x. A maximum so small that the quotient would overflow counts as
-// 0.
+// Returns the scale of numbers whose largest magnitude is `most`; *times is the factor with x8 =
+// times x. A `most` so small that 127 / most would overflow counts as 0.
 static float scale_int8(float most, float *times)
 {
     const bool none = most < 0x1p-100f;
@@ -54,7 +55,7 @@ static void pack_keys_int8(void *packed, const void *given, int64_t ldk, int64_t
     const float *k = given;
     for (int64_t rows; n > 0; at += rows, n -= rows, k += rows * ldk) {
         int8_t *const begin = panel_int8(packed, at, E), *column;
-        // lanes before this one contain earlier keys, which are unchanged
+        // lanes before `lane` contain earlier keys, which must not change
         const int64_t lane = at % VW;
         float times[VW], one[VW];
         rows = qkv_min64(VW - lane, n);

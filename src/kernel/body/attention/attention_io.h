@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention_io.h: a template that converts queries of type STORED to floats, and sums to outputs of
-// type STORED.
+// attention_io.h: converts queries of type STORED to floats, and sums to outputs of type STORED.
+// The file is a template, included once for each type.
 
 static inline void NAME(pack_query)(void *packed, const void *given, int64_t E)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention_names.h: defines macros for names that end in the type STORED for which a template is
-// instantiated.
+// attention_names.h: defines macros for names in templates. A template is a file that is included
+// several times, each time with another type STORED, which becomes part of the names.
 #ifndef QKV_ATTENTION_NAMES_H
 #define QKV_ATTENTION_NAMES_H
 #define QKV_JOIN2_(A, B)    A##_##B

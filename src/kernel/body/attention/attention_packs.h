@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// attention_packs.h: a template that packs keys and values of type STORED in the layouts that
-// attention_tiles.h reads.
+// attention_packs.h: packs keys and values of type STORED in the layouts that attention_tiles.h
+// reads. The file is a template, included once for each type.
 //
-// Packed numbers have the type STORED. Keys: panels of WIDE keys, one row per element e. Values:
-// panels of WIDE columns (the last as wide as F requires), one row per key.
+// Packed numbers have the type STORED. Keys are packed in panels of WIDE keys, with one row per
+// element e of a head. Values are packed in panels of WIDE columns (the last panel is as wide as F
+// requires), with one row per key.
 
 static size_t NAME(key_bytes)(int64_t E)
 {
@@ -20,7 +21,7 @@ static void NAME(pack_keys)(void *packed, const void *given, int64_t ldk, int64_
 {
     ELEMENT *to = packed;
     const ELEMENT *k = given;
-    // packs single keys until the current vector of keys is complete
+    // packs keys one by one until the current vector of keys is complete
     for (; at % VW && n > 0; at++, n--, k += ldk)
         for (int64_t e = 0; e < E; e++) to[at / WIDE * WIDE * E + at % WIDE + e * WIDE] = k[e];
     for (int64_t j = 0; j < n; j += VW) {
@@ -33,7 +34,7 @@ static void NAME(pack_keys)(void *packed, const void *given, int64_t ldk, int64_
             if (rows == VW && columns == VW) {
                 UNROLL for (int i = 0; i < VW; i++) r[i] = NAME(vf_load)(from + i * ldk);
                 // Rows are far apart in memory, so the hardware prefetcher does not load the next
-                // ones.
+                // rows.
                 for (int i = 0; j + 2 * VW <= n && i < VW; i++)
                     __builtin_prefetch(from + (i + VW) * ldk);
             } else {

@@ -3,11 +3,11 @@
 // contains a pair of bf16, and both products are added to a float. Requires vec_avx512.h and exp.h;
 // only for AVX-512 BF16.
 //
-// Keys: panels of WIDE keys, [ceil(E / 2)][WIDE] pairs adjacent in E. Values: panels of WIDE
-// columns (the last as wide as F requires), [capacity / 2][columns] pairs of adjacent keys.
-// Queries: pairs in their order. An odd E ends in a pair with 0. Weights:
-// attention_probabilities.h. Rounding of the instruction and its treatment of subnormal numbers:
-// docs/numerics.md.
+// Keys are packed in panels of WIDE keys, as [ceil(E / 2)][WIDE] pairs of adjacent elements of a
+// head. Values are packed in panels of WIDE columns (the last panel is as wide as F requires), as
+// [capacity / 2][columns] pairs of adjacent keys. Queries are packed as pairs of adjacent elements.
+// If E is odd, the last pair ends with 0. attention_probabilities.h stores the weights as bf16.
+// docs/numerics.md describes how the instruction rounds and treats subnormal numbers.
 
 #include "kernel/body/attention/attention_names.h"
 #include "kernel/body/attention/attention_rows.h"
@@ -48,7 +48,7 @@ static void pack_query_pairs(void *to, const void *q, int64_t E)
     memcpy(to, q, (size_t)E * sizeof(uint16_t));
 }
 
-// Loads the first n of 32 numbers; the others are not read and become 0.
+// Loads the first n of 32 numbers; the other numbers are not read and become 0.
 INLINE __m512i load_halves(const uint16_t *p, int64_t n)
 {
     return n >= 2 * VW ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16((1u << n) - 1, p);
@@ -58,8 +58,8 @@ INLINE __m512bh as_pairs(__m512i x)
     return (__m512bh)x;
 }
 
-// Packs `rows` keys of E numbers at k into lanes 0 .. rows-1 of a panel, followed by 0; lanes that
-// are not in `stay` are unchanged.
+// Packs the keys k[0 .. rows-1] of E numbers into lanes 0 .. rows-1 of a panel, and 0 into the
+// other lanes. Only lanes in the mask `stay` are written.
 INLINE void pack_lanes(bf16_pair *column, vm stay, const void *const *k, int rows, int64_t E)
 {
     const int64_t deep = pairs_of(E);
@@ -81,7 +81,7 @@ static void pack_keys_pairs(void *packed, const void *given, int64_t ldk, int64_
     const uint16_t *k = given;
     const int64_t deep = pairs_of(E);
     for (int64_t rows; n > 0; at += rows, n -= rows, k += rows * ldk) {
-        // lanes before this one contain earlier keys, which are unchanged
+        // lanes before `lane` contain earlier keys, which must not change
         const int64_t lane = at % VW;
         bf16_pair *column = (bf16_pair *)packed + at / WIDE * WIDE * deep + at % WIDE;
         const void *row[VW];
@@ -93,7 +93,7 @@ static void pack_keys_pairs(void *packed, const void *given, int64_t ldk, int64_
     }
 }
 
-// Returns the mask of the finite numbers.
+// Returns the mask of the bf16 numbers in x that are finite.
 INLINE __mmask32 finite_halves(__m512i x)
 {
     const __m512i most = _mm512_set1_epi16(0x7f80);
@@ -101,7 +101,7 @@ INLINE __mmask32 finite_halves(__m512i x)
 }
 
 // Interleaves two rows of up to 32 numbers (NULL: a row of 0) as pairs and writes the halves whose
-// bit is set in `there`. Nonfinite numbers become 0; returns true if there are none.
+// bit is set in `there`. Nonfinite numbers become 0; returns true if all numbers are finite.
 INLINE bool pack_two(bf16_pair *to, __mmask32 there, const uint16_t *a, const uint16_t *b,
                      int64_t n)
 {
@@ -130,7 +130,8 @@ static bool pack_values_pairs(void *packed, const void *given, int64_t ldv, int6
         for (int64_t j = at / 2 * 2; j < at + n; j += 2) {
             const uint16_t *a = j >= at ? v + (j - at) * ldv + f0 : NULL;
             const uint16_t *b = j + 1 < at + n ? v + (j + 1 - at) * ldv + f0 : NULL;
-            // The half of a pair whose row is not among the new rows is unchanged.
+            // If only one row of a pair is new, the half of the pair that belongs to the other row
+            // is unchanged.
             const __mmask32 there = (a ? 0x55555555u : 0) | (b ? 0xaaaaaaaau : 0);
             for (int64_t f = 0; j + 9 < at + n && f < columns; f += 2 * VW) {
                 __builtin_prefetch(v + (j + 8 - at) * ldv + f0 + f);
@@ -183,7 +184,7 @@ INLINE void scores_tile(real *s, const void *const *q, const bf16_pair *panel, i
 }
 
 // Adds one step to the sums of a tile: acc += weights times values of one pair of keys; `half` is
-// the mask of existing keys (0xffffffff: both).
+// the mask of the keys of the pair that are in the span (0xffffffff: both keys).
 INLINE void values_step(vf acc[MR][NR], const char *p, const bf16_pair *v, const uint32_t half,
                         const int rows, const int vecs)
 {

@@ -30,7 +30,8 @@ static real probability_pairs(const real *s, int i, int32_t j)
     return qkv_bf16_to_f32(half);
 }
 
-// Returns the lane-wise maximum of `most` and columns from .. to-1 of one row, all of them visible.
+// Returns the lane-wise maximum of `most` and columns from .. to-1 of one row, which are all
+// visible.
 INLINE vf highest_of(const real *s, int32_t from, int32_t to, vf most)
 {
     vf other = most;
@@ -43,7 +44,8 @@ INLINE vf highest_of(const real *s, int32_t from, int32_t to, vf most)
     return vf_max(other, most);
 }
 
-// Replaces columns from .. to-1 by their weights and returns total plus the sum of the powers.
+// Replaces the scores in columns from .. to-1 by the weights 2^((s - off) times), and returns
+// `total` plus the sum of these weights.
 INLINE vf powers_of(real *s, int32_t from, int32_t to, vf off, vf times, vf total)
 {
     int32_t j = from;

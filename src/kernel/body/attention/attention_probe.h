@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
-// attention_probe.h: turns the scores of a tile into weights and adds their statistics, with
-// vectors. Requires attention_rows.h.
+// attention_probe.h: turns the scores of a tile into attention weights and computes their
+// statistics, with the vector functions. Requires attention_rows.h.
 //
 // PROBE_ROWS rows are processed together: their exponentials overlap in the pipeline, and the sum
 // of a column is read and written once for all of them.
 enum { PROBE_ROWS = 4, PROBE_WORDS = QKV_CHUNK / 32 };
 
-// Processes rows of s, from row `first` of the tile; whole: they see all columns of the span.
+// Processes rows of s, from row `first` of the tile on; `whole` is true if they see all columns of
+// the span.
 INLINE void probe_span(real *s, const int rows, struct qkv_columns span, const int32_t *lo,
                        const int32_t *hi, const struct qkv_probing *how, int first,
                        vf entropy[PROBE_ROWS], const bool whole)
 {
-    // Least exponent t: it is below the logarithm of any nonzero power, and finite, so that 0 times
-    // it is 0. NaN remains NaN.
+    // The lowest exponent t: it is smaller than the exponent of any power above 0, and finite, so
+    // that 0 times t is 0. NaN remains NaN.
     const vf lowest = vf_set1(-200), c = vf_set1(how->c);
     for (int32_t j = span.from; j < span.to; j += VW) {
         vf sum = vf_zero(), most = vf_zero();

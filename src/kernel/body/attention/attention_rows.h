@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // attention_rows.h: defines the attention kernels on rows of scores, which do not depend on how
-// keys and values are stored. Requires exp.h. (inline, because a family may replace one of them.)
+// keys and values are stored. Requires exp.h. Some functions are inline, because a family may
+// replace them and leave them unused.
 
 #define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline))
@@ -34,8 +35,8 @@ INLINE vf load_seen(const real *s, int32_t j, int32_t lo, int32_t hi, vf hidden)
     return j >= lo && j + VW <= hi ? x : vf_select(vm_range(lo - j, hi - j), x, hidden);
 }
 
-// One pass computes the maxima of all rows (ignoring NaN), a second one the powers, so that rows do
-// not wait for their maxima.
+// The first pass computes the maxima of all rows (ignoring NaN), the second pass the powers, so
+// that no row waits for its maximum.
 static inline void softmax(real *s, real *top, real *sum, int rows, const struct qkv_columns *spans,
                            int n, const int32_t *lo, const int32_t *hi, real c)
 {
@@ -85,7 +86,7 @@ static void merge(real *top, real *sum, real *old, real *now, const real *top1, 
     for (int i = 0; i < rows; i += VW) {
         const int n = rows - i < VW ? rows - i : VW;
         const vf a = vf_load_n(top + i, n), b = vf_load_n(top1 + i, n), both = vf_max(a, b);
-        // where both are -INFINITY, 2^(-INFINITY + INFINITY) would be NaN
+        // if both maxima are -INFINITY, 2^(-INFINITY + INFINITY) would be NaN
         const vm any = vm_not_equal(both, none);
         const vf x = vf_select(any, exp2_vector(vf_mul(vf_sub(a, both), times)), vf_zero());
         const vf y = vf_select(any, exp2_vector(vf_mul(vf_sub(b, both), times)), vf_zero());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // attention_stored.h: defines attention on numbers stored as bf16 or f16, or as floats with 8-bit
-// keys and values. Requires attention.h and the functions vf_load_bf16, vf_store_bf16, ... of each
-// type.
+// keys and values. Requires attention.h and, for each type, its load and store functions such as
+// vf_load_bf16 and vf_store_bf16.
 //
 // Keys and values are packed in their stored type and converted when a product loads them. Queries
 // are converted to floats once, so that all sums are sums of floats.

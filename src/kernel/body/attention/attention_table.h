@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // attention_table.h: defines macros for tables of attention kernels. ATTENTION_SHARED lists the
-// kernels that all score functions and types share. WORDS_ names the method of a product and, if
-// numbers are converted first, their type.
+// kernels that all score functions and types share. WORDS_ is the name of the method that computes
+// a product, such as "float" or "bf16 as float".
 #define ATTENTION_SHARED(WORDS_, ROWS_, KEYS_, LANES_)                                             \
     .isa = ISA_NAME, .arithmetic = WORDS_, .rows = ROWS_, .keys = KEYS_, .lanes = LANES_,          \
     .width = width, .modify = modify, .softmax = softmax, .clear = clear, .drop = drop,            \
@@ -11,8 +11,8 @@
     .key_bytes = key_bytes_##S, .value_bytes = value_bytes_##S, .pack_keys = pack_keys_##S,        \
     .pack_values = pack_values_##S, .scores = scores_##S, .values = values_##S,                    \
     .divide = divide_##S
-// A table indexed by precision for floats, 16-bit floats and 8-bit integers: the kernels NAME_,
-// NAME_bf16, NAME_f16 and NAME_int8.
+// Lists the kernels of all precisions, in an array indexed by precision: NAME_ for floats,
+// NAME_bf16, NAME_f16 and NAME_int8 for the other types.
 #define BY_CONVERSION(NAME_)                                                                       \
     {                                                                                              \
         [QKV_PRECISION_F32] = &NAME_, [QKV_PRECISION_F32_STRICT] = &NAME_,                         \

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// attention_tiles.h: a template for the two products of attention on packed keys and values of type
-// STORED.
+// attention_tiles.h: computes the two products of attention on packed keys and values of type
+// STORED. The file is a template, included once for each type.
 //
-// Both have the same structure: the outer product of MR broadcast numbers and NR vectors is added
-// once for each e (scores) or each key (values). Each sum is one chain of fma in the same order in
-// every tile.
+// Both products have the same structure: for each element e of a head (scores) or each key
+// (values), the outer product of MR broadcast numbers and NR vectors is added to the sums. Each sum
+// is one chain of fma in the same order in every tile.
 
 // Computes one tile of scores: s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are
 // constants where this function is inlined.

@@ -2,14 +2,15 @@
 // linear.h: computes y = tail(x w^T) with register tiles over packed panels of w, for every
 // precision.
 //
-// An isa file defines LINEAR_MR rows and LINEAR_NR vectors of columns per tile (MR * NR sums and NR
-// + 1 more registers). MR rows of x, prepared in the format of the precision, remain in the
-// first-level cache while the panels of a task are read from the second-level cache. Each sum is
-// one chain over a chunk of K; the chunks are added from left to right in `sum`, in the same order
-// for every number of rows.
+// A file isa_*.c defines the size of a tile: LINEAR_MR rows by LINEAR_NR vectors of columns (MR *
+// NR registers for sums and NR + 1 registers for operands). MR rows of x, prepared in the format of
+// the precision, remain in the first-level cache while the panels of a task are read from the
+// second-level cache. Each sum is one chain over a chunk of K; the chunks are added from left to
+// right in `sum`, in the same order for every number of rows.
 //
-// A form defines how a precision prepares a row of x and sums a tile. This file contains the driver
-// and the tail; linear_float.h, linear_half.h, linear_pairs.h and linear_int8.h define the forms.
+// A form defines how a precision prepares a row of x and sums a tile. This file contains the loops
+// over tiles and the tail (struct qkv_linear_tail); linear_float.h, linear_half.h, linear_pairs.h
+// and linear_int8.h define the forms.
 
 enum {
     PANEL = LINEAR_NR * VW,
@@ -17,13 +18,13 @@ enum {
     LINEAR_AT_ONCE = 4      // panels that are multiplied together if there are few rows
 };
 
-// Computes a tile over one chunk of K: the products x panel^T are added to sum[rows][panels][PANEL]
-// or overwrite it.
+// The arguments of the function `tile` of a form, which computes a tile over one chunk of K: the
+// products x panel^T are added to sum[rows][panels][PANEL] or overwrite it.
 struct linear_step {
     float *sum;
     const char *x; // prepared rows, ldx bytes apart
     size_t ldx;
-    // panel at the first k of the chunk; the next panel begins `next` bytes later
+    // address in the panel of the first k of the chunk; the next panel begins `next` bytes later
     const char *panel;
     size_t next;
     const char *head; // the header of the panel for this chunk
@@ -36,20 +37,21 @@ struct linear_form {
     int64_t group;    // numbers of a column that are adjacent in a panel
     size_t unit;      // bytes of one prepared element of x
     size_t deep;      // bytes of one panel per element of K
-    size_t (*head)(int64_t K); // Returns the bytes of the header of a panel; NULL: there is none.
-    size_t chunk_head;         // header bytes per chunk, after the scales of the columns
+    // Returns the bytes of the header of a panel; NULL: panels have no header.
+    size_t (*head)(int64_t K);
+    size_t chunk_head; // header bytes per chunk, after the scales of the columns
     // Returns the scale of a row; *inverse is the factor that is applied before rounding. NULL: the
     // form has no scales.
     float (*scale)(const void *x, qkv_dtype type, int64_t K, float *inverse);
-    // Prepares to[n rounded up to VW] from x[n]; elements past n become 0.
+    // Converts x[n] to the format of the form, in to[n rounded up to VW]; elements past n become 0.
     void (*prepare)(void *to, const void *x, qkv_dtype type, int64_t n, float inverse);
-    // Sums a tile of 1 .. MR rows. wide true: as many panels as linear_wide(rows) returns; wide
-    // false: one panel.
+    // Computes the sums of a tile of 1 .. MR rows. If wide, the tile has as many panels as
+    // linear_wide(rows) returns; otherwise it has one panel.
     void (*tile)(const struct linear_step *s, int64_t rows, bool wide);
 };
 
-// Returns the panels that are multiplied together, so that few rows also have enough independent
-// sums to keep the units busy.
+// Returns the number of panels that are multiplied together, so that even a few rows have enough
+// independent sums to keep the arithmetic units busy.
 static inline int linear_wide(int64_t rows)
 {
     const int64_t most = LINEAR_MR / rows;
@@ -87,7 +89,7 @@ static inline int linear_wide(int64_t rows)
 
 // ---- the tail ----------------------------------------------------------------------------------
 // Stores row r, columns c .. c+n-1 of the sums of a panel (all columns if `full`), multiplied by
-// the scales of the columns (NULL: none) and of the row.
+// the scales of the columns and of the row (scales NULL: not multiplied).
 static inline __attribute__((always_inline)) void
 linear_tail_of(void *y, const float *sum, const float *scales, float row_scale, int64_t r,
                int64_t c, int64_t n, const struct qkv_linear_tail *tail, const bool full)
@@ -96,7 +98,8 @@ linear_tail_of(void *y, const float *sum, const float *scales, float row_scale, 
     const int count = full ? LINEAR_NR : (int)qkv_ceil_div(n, VW);
 #define LINEAR_EACH(j) _Pragma("GCC unroll 4") for (int j = 0; j < count; j++)
 #define LINEAR_LEFT(j) (full ? VW : n - (j)*VW)
-    // Sums and scales exist for the whole panel, even past N, so full vectors are loaded.
+    // The arrays of sums and scales have space for the whole panel, even past N, so full vectors
+    // are loaded.
     _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++) s[j] = vf_load(sum + j * VW);
     if (scales) {
         const vf by = vf_set1(row_scale);
@@ -161,8 +164,8 @@ static inline void linear_run(const struct linear_form *form, void *y, int64_t l
         const char *at = (const char *)x + (size_t)(r * ldx) * x_size;
         for (int64_t i = 0; i < high && form->scale; i++)
             scale[i] = form->scale(at + (size_t)(i * ldx) * x_size, tail->x, K, &inverse[i]);
-        // Rows that fit into the buffer are prepared once; otherwise one chunk of them is prepared
-        // for each panel.
+        // If complete rows fit into the buffer, they are prepared once; otherwise one chunk of each
+        // row is prepared at a time, again for each panel.
         struct linear_step s = { .sum = sum, .next = panel_size };
         s.ldx = direct ? (size_t)ldx * x_size : qkv_round_up((size_t)K, 16) * form->unit;
         const bool whole = direct || s.ldx * (size_t)high <= sizeof capacity;
@@ -205,8 +208,8 @@ static inline void linear_run(const struct linear_form *form, void *y, int64_t l
 // ---- packing weights ---------------------------------------------------------------------------
 enum { LINEAR_RUN_OF = 16 }; // numbers of a column that are packed at once: a cache line of floats
 
-// Returns n numbers of a column, ldk apart, as floats, padded with 0; if they are adjacent it
-// returns w itself.
+// Returns n numbers of a column, ldk apart, as floats, padded with 0 to LINEAR_RUN_OF numbers. If
+// the numbers are adjacent and n is LINEAR_RUN_OF, it returns w itself.
 static inline const float *linear_column(float to[LINEAR_RUN_OF], const real *w, int64_t ldk,
                                          int64_t n)
 {
@@ -215,8 +218,8 @@ static inline const float *linear_column(float to[LINEAR_RUN_OF], const real *w,
     return to;
 }
 
-// Loads weights k .. k+VW-1 (0 past K) of columns n .. n+VW-1 (0 past N): lane j of t[i] is column
-// n+j at k+i.
+// Loads weights k .. k+VW-1 (0 past K) of columns n .. n+VW-1 (0 past N): lane j of t[i] is weight
+// k+i of column n+j.
 static inline void linear_weights_of(vf t[VW], const void *w, qkv_dtype type, int64_t k, int64_t K,
                                      int64_t n, int64_t N, int64_t ldn, int64_t ldk)
 {
@@ -257,7 +260,7 @@ static inline __attribute__((always_inline)) void linear_pack_as(void *packed, c
     }
 }
 
-// Defines the function `rows` of a table for the form FORM.
+// Defines the function NAME, which is `rows` in struct qkv_linear_kernel, for the form FORM.
 #define LINEAR_RUN(NAME, FORM)                                                                     \
     static void NAME(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels,         \
                      int64_t rows, int64_t K, int64_t N, const struct qkv_linear_tail *tail)       \

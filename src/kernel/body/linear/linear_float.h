@@ -11,7 +11,8 @@ static inline vf linear_weights(const char *panel, int64_t i, qkv_dtype type)
     return vf_load((const float *)p + i * VW);
 }
 
-// Sums a tile; rows, panels and type are constants where this function is inlined.
+// Sums a tile of struct linear_step; rows, panels and type are constants where this function is
+// inlined.
 static inline __attribute__((always_inline)) void
 linear_sum(const struct linear_step *s, const int rows, const int panels, const qkv_dtype type)
 {

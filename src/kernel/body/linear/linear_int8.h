@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // linear_int8.h: defines the product of linear.h on 8-bit integers: w_nk = t_n W_nk and x_rk = s_r
-// X_rk with integers W, X in -127 .. 127, and y = (s_r t_n) sum_k X_rk W_nk.
+// X_rk, where t_n is the scale of column n, s_r the scale of row r, and W and X are integers in
+// -127 .. 127; so y_rn = (s_r t_n) sum_k X_rk W_nk.
 //
 // The sums of a chunk are integers and exact, so every instruction set gives the same result. The
-// isa file defines: INT8_GROUP numbers per lane, int8_put (prepares VW numbers of a row),
-// int8_weights (loads one vector of a panel), int8_dot, and INT8_OFFSET, which int8_put adds to x.
-// The header of a panel contains the excess that this offset adds to each sum.
+// file isa_*.c that includes this file defines INT8_GROUP, the number of integers per lane;
+// int8_put, which prepares VW numbers of a row; int8_weights, which loads one vector of a panel;
+// int8_dot, which adds products; and INT8_OFFSET, which int8_put adds to x. The header of a panel
+// contains, for each sum, a start value that cancels what this offset adds.
 
 #include "kernel/body/linear/quantise.h"
 
@@ -46,8 +48,8 @@ static float int8_row_scale(const void *x, qkv_dtype type, int64_t K, float *inv
     return int8_scale(int8_highest(x, type, K), inverse);
 }
 
-// Packs one column: its scale, its numbers, and the excess that INT8_OFFSET adds to its sums, chunk
-// by chunk.
+// Packs one column: its scale, its numbers, and for each chunk the start value that cancels what
+// INT8_OFFSET adds to the sums.
 static void int8_pack_column(char *panel, int64_t n, const real *w, int64_t K, int64_t ldk)
 {
     int8_t *to = (int8_t *)(void *)(panel + int8_head(K)) + n * INT8_GROUP;

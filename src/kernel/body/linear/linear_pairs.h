@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // linear_pairs.h: defines the product of linear.h on pairs of bf16: one instruction multiplies two
 // pairs and adds both products to a float. The instruction treats subnormal numbers as 0 and never
-// returns any.
+// returns a subnormal number.
 
 static size_t linear_pairs_bytes(int64_t K)
 {
@@ -17,7 +17,8 @@ static inline __m512i linear_pairs_zip(vf a, vf b)
     return _mm512_permutexvar_epi16(_mm512_loadu_si512(order), (__m512i)_mm512_cvtne2ps_pbh(b, a));
 }
 
-// Packs pairs of adjacent k: panel[K / 2][PANEL][2]; elements without a weight become 0.
+// Packs weights in pairs that are adjacent along K: panel[K / 2][PANEL][2]; elements without a
+// weight become 0.
 static void linear_pairs_pack(void *packed, const void *w, qkv_dtype type, int64_t K, int64_t N,
                               int64_t ldn, int64_t ldk)
 {

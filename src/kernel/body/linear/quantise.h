@@ -3,9 +3,9 @@
 #include <math.h>
 
 // Returns the scale of numbers whose largest magnitude is `highest`; *inverse is the factor that is
-// applied before rounding to nearest even. |x - scale q| <= scale / 2 plus a rounding error. A
-// maximum below 2^-100 counts as 0 (the inverse would overflow); a nonfinite one makes the scale
-// NaN, and with it every result.
+// applied before rounding to nearest even. The error |x - scale q| is at most scale / 2 plus a
+// rounding error. A maximum below 2^-100 counts as 0, because the inverse would overflow; a
+// nonfinite maximum makes the scale, and so every result, NaN.
 static inline float int8_scale(float highest, float *inverse)
 {
     *inverse = 0;
@@ -15,7 +15,8 @@ static inline float int8_scale(float highest, float *inverse)
     return highest / 127;
 }
 
-// Returns the largest magnitude of w[n], ld apart; NaN if one of them is NaN.
+// Returns the largest magnitude of the n numbers of w, which are ld apart; NaN if one of the
+// numbers is NaN.
 static inline float int8_highest_of(const real *w, int64_t n, int64_t ld)
 {
     float highest = 0;

@@ -2,12 +2,12 @@
 // peak.h: runs as many multiply-adds per second as a core can, and reads memory as fast as
 // possible, for comparison with kernels.
 //
-// Requires the functions vf_*. Each of the twelve sums depends only on itself; twelve cover the
-// latency of two units with five cycles and fit into sixteen registers. The sums start with
-// different values, because the compiler would merge equal ones.
+// Requires the functions vf_*. Each of the twelve sums depends only on itself. Twelve sums are
+// enough for two units with a latency of five cycles, and fit into sixteen registers. The sums
+// start with different values, because the compiler would merge equal sums.
 
-// Runs `turns` rounds. *keep enters every sum and receives a number that depends on all of them, so
-// that the compiler cannot remove any. Returns the number of operations.
+// Runs `turns` rounds. *keep enters every sum and receives a number that depends on all sums, so
+// that the compiler cannot remove a sum. Returns the number of operations.
 static int64_t peak_float(real *keep, int64_t turns)
 {
     const vf x = vf_set1((real)0.5);
@@ -20,8 +20,8 @@ static int64_t peak_float(real *keep, int64_t turns)
     return turns * 12 * VW * 2;
 }
 
-// Reads data[bytes] as eight streams in turn, because a single one waits for memory longer than the
-// core requires. The result depends on every whole vector.
+// Reads data[bytes] as eight streams in turn, because a single stream would not keep the memory
+// busy. The result depends on every whole vector.
 static real peak_read(const void *data, size_t bytes)
 {
     enum { STEP = 4 * VW, STREAMS = 8 };

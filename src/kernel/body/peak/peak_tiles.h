@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // peak_tiles.h: runs as many tile products as possible (contract: kernel.h, peak), with the
-// functions of amx_tiles.h: two by two sums, whose factors stay in their tile registers.
+// functions of amx_tiles.h: there are two by two tiles of sums, and the factors stay in their tile
+// registers.
 
 #define PEAK_TILES(NAME, PRODUCT, EACH)                                                            \
     static int64_t NAME(real *keep, int64_t turns)                                                 \
@@ -27,6 +28,6 @@
         *keep += (real)sum[0];                                                                     \
         return turns * 4 * HALF * HALF * (EACH)*2;                                                 \
     }
-// An element of a tile product sums 32 products of bf16, or 64 of bytes.
+// Each element of a tile product is the sum of 32 products of bf16, or of 64 products of bytes.
 PEAK_TILES(peak_bf16_tiles, TILE_BF16, 32)
 PEAK_TILES(peak_int8_tiles, TILE_INT8, 64)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_additive.h: defines the law of attention with the scores w . tanh(u + p). Requires
-// scalar_attention.h.
+// scalar_additive.h: defines the law (the reference kernels) of additive attention, whose scores
+// are w . tanh(u + p). Requires scalar_attention.h.
 
 static void additive_pack(void *to, const void *k, int64_t ldk, int64_t at, int64_t n, int64_t E)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// scalar_attention.h: defines the law of the attention kernels in plain C, for isa_scalar.c.
+// scalar_attention.h: defines the law (the reference kernels) of attention in plain C, for
+// isa_scalar.c.
 //
-// Layouts: keys in panels of KEYS columns, values row by row; both as real numbers, whatever their
-// type in memory.
+// Keys are packed in panels of KEYS columns, values row by row; both are packed as real numbers,
+// whatever the type of the caller's arrays.
 #include "kernel/body/attention/attention_names.h"
 #include "kernel/body/attention/attention_table.h"
 #include <math.h>
@@ -156,10 +157,10 @@ typedef uint16_t element_bf16, element_f16;
 #include "kernel/body/scalar/scalar_packs.h"
 #undef STORED
 
-// 8-bit integers: x = scale x8, with one scale for the n numbers of a key or value.
-//   scale = max |x| / 127,   x8 = x 127 / max |x|, rounded to nearest even
-// The maximum ignores nonfinite numbers; returns false if there are any. A maximum so small that
-// the quotient would overflow counts as 0.
+// Computes the scale of 8-bit integers, x = scale x8, for the n numbers of a key or value:
+//   scale = max |x| / 127,   x8 = times x, rounded to nearest even,   times = 127 / max |x|
+// The maximum ignores nonfinite numbers; returns false if x contains nonfinite numbers. A maximum
+// so small that the quotient would overflow counts as 0.
 static bool scale_int8(real *scale, real *times, const real *x, int64_t n)
 {
     real most = 0;
@@ -176,7 +177,7 @@ static bool scale_int8(real *scale, real *times, const real *x, int64_t n)
     return finite;
 }
 
-// A key with a nonfinite number becomes NaN, and so do all its scores.
+// A key that contains a nonfinite number becomes NaN, and so do all its scores.
 static void pack_keys_int8(void *to, const void *given, int64_t ldk, int64_t at, int64_t n,
                            int64_t E)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// scalar_attention_back.h: defines the law of the backward kernels of attention in plain C.
-// Requires scalar_attention.h and uses its layouts: keys in panels of KEYS columns, rows and right
-// operands row by row, all as real numbers.
+// scalar_attention_back.h: defines the law (the reference kernels) of the backward pass of
+// attention in plain C. Requires scalar_attention.h and uses its layouts: keys in panels of KEYS
+// columns, rows and right operands row by row, all as real numbers.
 
 enum { BACK_ROWS = 8 };
 
@@ -43,7 +43,7 @@ static void back_gain(real *ds, const real *gain, int32_t lo, int32_t hi)
     for (int32_t j = lo; j < hi; j++) ds[j] = ds[j] == 0 ? 0 : gain[j] * ds[j];
 }
 
-// The products of a column are summed over the rows before they are added to sum.
+// The products of a column are summed over the rows before this total is added to sum.
 static void back_add_transposed(real *sum, const void *operand, int rows, const void *right,
                                 int64_t W, const struct qkv_columns *spans, int n)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_back_packs.h: a template that converts arrays of type STORED to real and back, for the
-// backward kernels.
+// scalar_back_packs.h: converts arrays of type STORED to real and back, for the backward kernels.
+// The file is a template, included once for each type.
 
 static void NAME(back_rows)(void *to, const void *const *x, int rows, int64_t W)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// scalar_linear.h: defines the law of linear layers, activations, norm and embedding rows in plain
-// C, for isa_scalar.c.
+// scalar_linear.h: defines the law (the reference kernels) of linear layers, activations, norm and
+// embedding rows in plain C, for isa_scalar.c.
 #include "kernel/body/linear/quantise.h"
 #include <math.h>
 #include <string.h>
 
-// Applies an activation to one number, in double and rounded once.
+// Applies an activation to one number: computes it in double and rounds the result once.
 static real act_scalar(real x, enum qkv_activation act)
 {
     const double d = (double)x;
@@ -24,7 +24,8 @@ static real act_scalar(real x, enum qkv_activation act)
 }
 
 // ---- linear ------------------------------------------------------------------------------------
-// Panels of 8 columns: [K][PANEL] weights; for 8-bit weights preceded by the scales of the columns.
+// Weights are packed in panels of 8 columns, [K][PANEL]; in panels of 8-bit weights the scales of
+// the columns come first.
 enum { PANEL = 8 };
 
 static real number(const void *x, qkv_dtype type, int64_t i)
@@ -127,8 +128,8 @@ LINEAR_AS(linear_bf16, QKV_BF16, "bf16 as float")
 LINEAR_AS(linear_f16, QKV_F16, "f16 as float")
 
 // 8-bit weights have one scale per column, x has one scale per row. Sums of integers are exact
-// within a chunk, and chunks are added as floats. Result = (scale of x times scale of the column)
-// times the sum.
+// within a chunk, and chunks are added as floats. The result is (scale of x times scale of the
+// column) times the sum.
 static size_t int8_bytes(int64_t K)
 {
     return qkv_round_up(PANEL * sizeof(float) + (size_t)(K * PANEL), 64);

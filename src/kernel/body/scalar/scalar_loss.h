@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_loss.h: defines the law of the softmax terms of a batch whose rows are stored as columns.
-// Requires scalar_linear.h.
+// scalar_loss.h: defines the law (the reference kernels) of the softmax terms of a batch whose rows
+// are stored as columns. Requires scalar_linear.h.
 
 static void loss_terms(void *p, qkv_dtype type, int64_t ldp, real gain, real *top, real *sum,
                        real *all, const real *s, int64_t lds, const real *b, int64_t n, int64_t R)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_packs.h: a template that converts arrays of type STORED to real and back.
+// scalar_packs.h: converts arrays of type STORED to real and back. The file is a template, included
+// once for each type.
 
 static void NAME(pack_keys)(void *to, const void *given, int64_t ldk, int64_t at, int64_t n,
                             int64_t E)

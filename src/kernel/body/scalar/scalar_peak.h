@@ -36,7 +36,7 @@ static inline uint64_t peak_word(const unsigned char *p)
 
 static real peak_read(const void *data, size_t bytes)
 {
-    // streams read in turn: a single one waits for memory longer than the core requires
+    // the streams are read in turn, because a single stream would not keep the memory busy
     enum { STREAMS = 8 };
     const unsigned char *p = data;
     const size_t part = bytes / STREAMS / 32 * 32;

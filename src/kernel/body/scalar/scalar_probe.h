@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_probe.h: defines the law of probe_rows in plain C: turns the scores of a tile into weights
-// and adds their statistics.
+// scalar_probe.h: defines the law (the reference kernel) of probe_rows in plain C, which turns the
+// scores of a tile into weights and computes their statistics.
 
 static void probe_rows(real *s, int rows, const struct qkv_columns *spans, int n, const int32_t *lo,
                        const int32_t *hi, const struct qkv_probing *how)

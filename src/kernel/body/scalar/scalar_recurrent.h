@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// scalar_recurrent.h: defines the law of the gates of recurrent units, and of additive scores of
-// one query.
+// scalar_recurrent.h: defines the law (the reference kernels) of the gates of recurrent units, and
+// of the additive scores of one query.
 
 static real gate(real x)
 {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// scalar_train.h: defines the law of the training kernels other than matrix products, in plain C.
-// Requires scalar_linear.h (number, put_number, act_scalar).
+// scalar_train.h: defines the law (the reference kernels) of training, except matrix products, in
+// plain C. Requires scalar_linear.h (number, put_number, act_scalar).
 
-// Returns act'(x), computed in double and rounded once. At the infinities it returns the limits.
+// Returns the derivative act'(x), computed in double and rounded once. At the infinities it returns
+// the limits.
 static real act_slope(real x, enum qkv_activation act)
 {
     const double d = (double)x;
@@ -13,7 +14,7 @@ static real act_slope(real x, enum qkv_activation act)
     case QKV_ACT_GELU: // the derivative is Phi(x) + x phi(x)
         return (real)(0.5 * erfc(-d * 0.70710678118654752440) +
                       d * 0.39894228040143267794 * exp(-0.5 * d * d));
-    // the derivative of x s(v), where s is the logistic function and v = 2u
+    // GELU_TANH is x s(v), where s is the logistic function; this is its derivative
     case QKV_ACT_GELU_TANH: {
         const double v = 1.5957691216057307 * (d + 0.044715 * d * d * d), e = exp(-fabs(v));
         const double slope = 1.5957691216057307 * (1 + 3 * 0.044715 * d * d);

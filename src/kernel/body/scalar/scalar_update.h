@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// scalar_update.h: defines the law of optimizer steps.
+// scalar_update.h: defines the law (the reference kernels) of optimizer steps.
 
 static void adamw(real *w, real *m, real *v, const real *g, int64_t n, const struct qkv_update *how)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// vec_avx2.h: defines the vector functions of the kernel bodies for AVX2: 8 floats per vector.
-// The suffix _n means: only the first n lanes (0 <= n <= VW); other lanes are neither read nor
-// written, and are loaded as 0. Each function is on one line where possible, so that two
-// instruction sets can be compared.
+// vec_avx2.h: defines the vector functions of the kernel bodies for AVX2: 8 floats per vector. A
+// function with the suffix _n processes only the first n lanes (0 <= n <= VW): it neither reads nor
+// writes the memory of the other lanes, and a load sets them to 0. Each function is on one line
+// where possible, so that two instruction sets can be compared.
 // clang-format off
 #include <immintrin.h>
 #include <stdint.h>
@@ -37,7 +37,7 @@ static inline vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 static inline vf vf_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
 // returns a b - c, rounded once
 static inline vf vf_fms(vf a, vf b, vf c) { return _mm256_fmsub_ps(a, b, c); }
-// If the second argument is NaN, the result is NaN, as the instruction defines.
+// vf_max and vf_min return NaN if the second argument is NaN, as the instruction does.
 static inline vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 static inline vf vf_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
@@ -64,7 +64,7 @@ static inline vf vf_sign(vf a, vf sign) // returns a (>= 0) with the sign of `si
     return _mm256_or_ps(a, _mm256_and_ps(sign, _mm256_set1_ps(-0.0f)));
 }
 // u in [1, 16) is in one of 16 cells, four per octave. vi_cell returns the index of the cell,
-// vf_cell_middle its middle.
+// vf_cell_middle the middle of the cell.
 static inline vi vi_cell(vf u)
 {
     return _mm256_srli_epi32(_mm256_sub_epi32(_mm256_castps_si256(u), _mm256_set1_epi32(0x3f800000)), 21);
@@ -80,14 +80,15 @@ static inline vf vf_lookup16(const float *table, vi i) // returns table[i] for i
     const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), i);
     return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
 }
-// Returns the sum of the lanes, always added in the same tree.
+// Returns the sum of the lanes, which are always added in the same order, pairwise as a tree.
 static inline float vf_total(vf a)
 {
     __m128 q = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
-// 16-bit floats: loads are exact; stores round to nearest even, and NaN remains NaN.
+// Functions for 16-bit floats: a load is exact; a store rounds to nearest even, and NaN remains
+// NaN.
 static inline vf vf_of_bf16(__m128i h)
 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
@@ -102,7 +103,8 @@ static inline __m128i vf_to_bf16(vf a)
     const __m256i h = _mm256_blendv_epi8(_mm256_srli_epi32(near, 16), quiet, nan);
     return _mm_packus_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
 }
-// Load the first n of eight 16-bit numbers; AVX2 has no masked loads and stores for them.
+// Load and store the first n of eight 16-bit numbers, for which AVX2 has no masked loads and
+// stores.
 static inline __m128i vf_halves_n(const uint16_t *p, int64_t n)
 {
     uint16_t h[VW] = { 0 };
@@ -137,14 +139,14 @@ static inline vf vf_pair_halves(const uint16_t *a, const uint16_t *b)
     const __m256i high = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)b));
     return _mm256_castsi256_ps(_mm256_or_si256(low, _mm256_slli_epi32(high, 16)));
 }
-// in each lane: returns a where words[i] >= least, and 0 elsewhere
+// returns in lane i: a if words[i] >= least, otherwise 0
 static inline vf vf_keep(const uint32_t *words, uint32_t least, vf a)
 {
     const __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)words);
     const __m256i most = _mm256_max_epu32(w, _mm256_set1_epi32((int)least));
     return _mm256_and_ps(a, _mm256_castsi256_ps(_mm256_cmpeq_epi32(most, w)));
 }
-// 8-bit integers: a store rounds to nearest even and clamps to -128 .. 127.
+// Functions for 8-bit integers: a store rounds to nearest even and clamps to -128 .. 127.
 static inline vf vf_load_int8(const int8_t *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p))); }
 static inline void vf_store_int8(int8_t *p, vf a)
 {
@@ -161,7 +163,8 @@ static inline vi vi_max(vi a, vi b) { return _mm256_max_epu32(a, b); }
 static inline vi vi_bits(vf a) { return _mm256_castps_si256(a); }
 static inline vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
 static inline vi vi_xor(vi a, vi b) { return _mm256_xor_si256(a, b); }
-// returns the high halves of the unsigned products; *low receives the low halves
+// multiplies the lanes as unsigned integers; returns the high halves of the products, *low receives
+// the low halves
 static inline vi vi_mul_wide(vi *low, vi a, uint32_t by)
 {
     const __m256i m = _mm256_set1_epi64x(by), even = _mm256_mul_epu32(a, m);
@@ -192,8 +195,8 @@ static inline vm vm_not_equal(vf a, vf b) { return _mm256_castps_si256(_mm256_cm
 static inline bool vm_full(vm m) { return _mm256_movemask_ps(_mm256_castsi256_ps(m)) == 0xff; }
 // returns one bit per lane, set where a > b
 static inline uint32_t vf_above(vf a, vf b) { return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GT_OQ)); }
-// loads the bytes of the lanes in m and returns the lanes whose byte is not 0; other bytes are not
-// read
+// loads one byte for each lane in the mask m and returns the mask of the lanes whose byte is not 0;
+// bytes of other lanes are not read
 static inline vm vm_bytes(const uint8_t *p, vm m)
 {
     uint8_t b[VW];
@@ -218,7 +221,8 @@ static inline vf vf_select(vm m, vf a, vf b) // per lane: m ? a : b
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(m));
 }
 static inline vf vf_lanes(void) { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
-// returns a 2^n, or 0 where t < limit; a and the result are normal; NaN in t gives NaN
+// returns a 2^n, or 0 in lanes where t < limit; a and a 2^n must be normal numbers; NaN in t gives
+// NaN
 static inline vf vf_shift_exponent_above(vf a, vf n, vf t, float limit)
 {
     const __m256i add = _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23);
@@ -233,7 +237,7 @@ static inline float vf_highest(vf a)
     q = _mm_max_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
 }
-// Transposes: r[i] lane j becomes r[j] lane i.
+// Transposes VW vectors: lane j of r[i] becomes lane i of r[j].
 static inline void vf_transpose(vf r[VW])
 {
     vf t[VW];

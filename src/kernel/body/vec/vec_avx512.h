@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // vec_avx512.h: defines the vector functions of the kernel bodies for AVX-512: 16 floats per
 // vector.
-// The suffix _n means: only the first n lanes (0 <= n <= VW); other lanes are neither read nor
-// written, and are loaded as 0. Each function is on one line where possible, so that two
-// instruction sets can be compared.
+// A function with the suffix _n processes only the first n lanes (0 <= n <= VW): it neither reads
+// nor writes the memory of the other lanes, and a load sets them to 0. Each function is on one line
+// where possible, so that two instruction sets can be compared.
 // clang-format off
 #include <immintrin.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 static inline vf vf_load_n(const float *p, int64_t n) { return _mm512_maskz_loadu_ps(vm_first(n), p); }
 static inline void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
 static inline void vf_store_n(float *p, vf a, int64_t n) { _mm512_mask_storeu_ps(p, vm_first(n), a); }
-// keeps the first n lanes; the others become 0
+// returns a with all lanes after the first n set to 0
 static inline vf vf_first(vf a, int64_t n) { return _mm512_maskz_mov_ps(vm_first(n), a); }
 static inline float vf_lane0(vf a) { return _mm512_cvtss_f32(a); }
 static inline vf vf_set1(float a) { return _mm512_set1_ps(a); }
@@ -34,7 +34,7 @@ static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 static inline vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
 // returns a b - c, rounded once
 static inline vf vf_fms(vf a, vf b, vf c) { return _mm512_fmsub_ps(a, b, c); }
-// If the second argument is NaN, the result is NaN, as the instruction defines.
+// vf_max and vf_min return NaN if the second argument is NaN, as the instruction does.
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 static inline vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 static inline vf vf_abs(vf a) { return _mm512_abs_ps(a); }
@@ -54,7 +54,7 @@ static inline vf vf_sign(vf a, vf sign) // returns a (>= 0) with the sign of `si
     return _mm512_or_ps(a, _mm512_and_ps(sign, _mm512_set1_ps(-0.0f)));
 }
 // u in [1, 16) is in one of 16 cells, four per octave. vi_cell returns the index of the cell,
-// vf_cell_middle its middle.
+// vf_cell_middle the middle of the cell.
 static inline vi vi_cell(vf u)
 {
     return _mm512_srli_epi32(_mm512_sub_epi32(_mm512_castps_si512(u), _mm512_set1_epi32(0x3f800000)), 21);
@@ -68,7 +68,7 @@ static inline vf vf_lookup16(const float *table, vi i) // returns table[i] for i
 {
     return _mm512_permutexvar_ps(i, _mm512_loadu_ps(table));
 }
-// Returns the sum of the lanes, always added in the same tree.
+// Returns the sum of the lanes, which are always added in the same order, pairwise as a tree.
 static inline float vf_total(vf a)
 {
     const __m256 h = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
@@ -76,7 +76,8 @@ static inline float vf_total(vf a)
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
-// 16-bit floats: loads are exact; stores round to nearest even, and NaN remains NaN.
+// Functions for 16-bit floats: a load is exact; a store rounds to nearest even, and NaN remains
+// NaN.
 static inline vf vf_of_bf16(__m256i h)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
@@ -108,12 +109,12 @@ static inline vf vf_pair_halves(const uint16_t *a, const uint16_t *b)
     const __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)b));
     return _mm512_castsi512_ps(_mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
 }
-// in each lane: returns a where words[i] >= least, and 0 elsewhere
+// returns in lane i: a if words[i] >= least, otherwise 0
 static inline vf vf_keep(const uint32_t *words, uint32_t least, vf a)
 {
     return _mm512_maskz_mov_ps(_mm512_cmpge_epu32_mask(_mm512_loadu_si512(words), _mm512_set1_epi32((int)least)), a);
 }
-// 8-bit integers: a store rounds to nearest even and clamps to -128 .. 127.
+// Functions for 8-bit integers: a store rounds to nearest even and clamps to -128 .. 127.
 static inline vf vf_load_int8(const int8_t *p) { return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p))); }
 static inline void vf_store_int8(int8_t *p, vf a) { _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(a))); }
 // 32-bit integers.
@@ -125,7 +126,8 @@ static inline vi vi_max(vi a, vi b) { return _mm512_max_epu32(a, b); }
 static inline vi vi_bits(vf a) { return _mm512_castps_si512(a); }
 static inline vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 static inline vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
-// returns the high halves of the unsigned products; *low receives the low halves
+// multiplies the lanes as unsigned integers; returns the high halves of the products, *low receives
+// the low halves
 static inline vi vi_mul_wide(vi *low, vi a, uint32_t by)
 {
     const __m512i m = _mm512_set1_epi64(by), even = _mm512_mul_epu32(a, m);
@@ -154,8 +156,8 @@ static inline vm vm_and(vm a, vm b) { return a & b; }
 static inline vm vm_not_equal(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_NEQ_UQ); }
 // returns one bit per lane, set where a > b
 static inline uint32_t vf_above(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
-// loads the bytes of the lanes in m and returns the lanes whose byte is not 0; other bytes are not
-// read
+// loads one byte for each lane in the mask m and returns the mask of the lanes whose byte is not 0;
+// bytes of other lanes are not read
 static inline vm vm_bytes(const uint8_t *p, vm m)
 {
     const __m128i b = _mm_maskz_loadu_epi8(m, p);
@@ -171,13 +173,14 @@ static inline vf vf_lanes(void) // returns the indices of the lanes: 0, 1, 2 ...
 {
     return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
-// returns a 2^n, or 0 where t < limit; a and the result are normal; NaN in t gives NaN
+// returns a 2^n, or 0 in lanes where t < limit; a and a 2^n must be normal numbers; NaN in t gives
+// NaN
 static inline vf vf_shift_exponent_above(vf a, vf n, vf t, float limit)
 {
     return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(t, _mm512_set1_ps(limit), _CMP_NLT_UQ), a, n);
 }
 static inline float vf_highest(vf a) { return _mm512_reduce_max_ps(a); }
-// Transposes: r[i] lane j becomes r[j] lane i.
+// Transposes VW vectors: lane j of r[i] becomes lane i of r[j].
 static inline void vf_transpose(vf r[VW])
 {
     vf t[VW];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// vec_neon.h: defines the vector functions of the kernel bodies for NEON: 4 floats per vector.
-// The suffix _n means: only the first n lanes (0 <= n <= VW); other lanes are neither read nor
-// written, and are loaded as 0. Each function is on one line where possible, so that two
-// instruction sets can be compared.
+// vec_neon.h: defines the vector functions of the kernel bodies for NEON: 4 floats per vector. A
+// function with the suffix _n processes only the first n lanes (0 <= n <= VW): it neither reads nor
+// writes the memory of the other lanes, and a load sets them to 0. Each function is on one line
+// where possible, so that two instruction sets can be compared.
 // clang-format off
 #include <arm_neon.h>
 #include <stdbool.h>
@@ -61,8 +61,8 @@ static inline vf vf_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }
 static inline vf vf_fnma(vf a, vf b, vf c) { return vfmsq_f32(c, a, b); }
 // returns a b - c, rounded once
 static inline vf vf_fms(vf a, vf b, vf c) { return vfmaq_f32(vnegq_f32(c), a, b); }
-// If the second argument is NaN, the result is NaN; a NaN in the first argument is ignored. The
-// instructions fmax and fmaxnm differ from this.
+// vf_max and vf_min return NaN if the second argument is NaN, and ignore a NaN in the first
+// argument. The instructions fmax and fmaxnm treat NaN differently.
 static inline vf vf_max(vf a, vf b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 static inline vf vf_min(vf a, vf b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 static inline vf vf_abs(vf a) { return vabsq_f32(a); }
@@ -86,7 +86,7 @@ static inline vf vf_sign(vf a, vf sign) // returns a (>= 0) with the sign of `si
     return vbslq_f32(vdupq_n_u32(0x80000000), sign, a);
 }
 // u in [1, 16) is in one of 16 cells, four per octave. vi_cell returns the index of the cell,
-// vf_cell_middle its middle.
+// vf_cell_middle the middle of the cell.
 static inline vi vi_cell(vf u)
 {
     return vshrq_n_u32(vsubq_u32(vreinterpretq_u32_f32(u), vdupq_n_u32(0x3f800000)), 21);
@@ -100,17 +100,18 @@ static inline vf vf_lookup16(const float *table, vi i) // returns table[i] for i
 {
     const uint8_t *p = (const uint8_t *)(const void *)table;
     const uint8x16x4_t bytes = { { vld1q_u8(p), vld1q_u8(p + 16), vld1q_u8(p + 32), vld1q_u8(p + 48) } };
-    // for each element the indices of its four bytes in the table
+    // `at` contains, for each element, the indices of its four bytes in the table
     const vi at = vmlaq_u32(vdupq_n_u32(0x03020100), i, vdupq_n_u32(0x04040404));
     return vreinterpretq_f32_u8(vqtbl4q_u8(bytes, vreinterpretq_u8_u32(at)));
 }
-// Returns the sum of the lanes, always added in the same tree.
+// Returns the sum of the lanes, which are always added in the same order, pairwise as a tree.
 static inline float vf_total(vf a)
 {
     const float32x2_t q = vadd_f32(vget_low_f32(a), vget_high_f32(a));
     return vget_lane_f32(q, 0) + vget_lane_f32(q, 1);
 }
-// 16-bit floats: loads are exact; stores round to nearest even, and NaN remains NaN.
+// Functions for 16-bit floats: a load is exact; a store rounds to nearest even, and NaN remains
+// NaN.
 static inline vf vf_of_bf16(uint16x4_t h) { return vreinterpretq_f32_u32(vshll_n_u16(h, 16)); }
 static inline uint16x4_t vf_to_bf16(vf a)
 {
@@ -148,12 +149,12 @@ static inline vf vf_pair_halves(const uint16_t *a, const uint16_t *b)
 {
     return vreinterpretq_f32_u32(vorrq_u32(vmovl_u16(vld1_u16(a)), vshll_n_u16(vld1_u16(b), 16)));
 }
-// in each lane: returns a where words[i] >= least, and 0 elsewhere
+// returns in lane i: a if words[i] >= least, otherwise 0
 static inline vf vf_keep(const uint32_t *words, uint32_t least, vf a)
 {
     return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(a), vcgeq_u32(vld1q_u32(words), vdupq_n_u32(least))));
 }
-// 8-bit integers: a store rounds to nearest even and clamps to -128 .. 127.
+// Functions for 8-bit integers: a store rounds to nearest even and clamps to -128 .. 127.
 static inline vf vf_load_int8(const int8_t *p)
 {
     uint32_t four;
@@ -175,7 +176,8 @@ static inline vi vi_max(vi a, vi b) { return vmaxq_u32(a, b); } // maximum of un
 static inline vi vi_bits(vf a) { return vreinterpretq_u32_f32(a); }
 static inline vi vi_add(vi a, vi b) { return vaddq_u32(a, b); }
 static inline vi vi_xor(vi a, vi b) { return veorq_u32(a, b); }
-// returns the high halves of the unsigned products; *low receives the low halves
+// multiplies the lanes as unsigned integers; returns the high halves of the products, *low receives
+// the low halves
 static inline vi vi_mul_wide(vi *low, vi a, uint32_t by)
 {
     const uint32x2_t m = vdup_n_u32(by);
@@ -211,8 +213,8 @@ static inline uint32_t vf_above(vf a, vf b) // returns one bit per lane, set whe
     const uint32x4_t bit = { 1, 2, 4, 8 };
     return vaddvq_u32(vandq_u32(vcgtq_f32(a, b), bit));
 }
-// loads the bytes of the lanes in m and returns the lanes whose byte is not 0; other bytes are not
-// read
+// loads one byte for each lane in the mask m and returns the mask of the lanes whose byte is not 0;
+// bytes of other lanes are not read
 static inline vm vm_bytes(const uint8_t *p, vm m)
 {
     uint32_t open[VW];
@@ -238,16 +240,17 @@ static inline vf vf_load_m(const float *p, vm m)
 }
 static inline vf vf_select(vm m, vf a, vf b) { return vbslq_f32(m, a, b); } // per lane: m ? a : b
 static inline vf vf_lanes(void) { return vcvtq_f32_s32(vi_lanes()); }
-// returns a 2^n, or 0 where t < limit; a and the result are normal; NaN in t gives NaN
+// returns a 2^n, or 0 in lanes where t < limit; a and a 2^n must be normal numbers; NaN in t gives
+// NaN
 static inline vf vf_shift_exponent_above(vf a, vf n, vf t, float limit)
 {
-    // NaN in t implies NaN in a; n converts to 0 then, so that 0 is added to a.
+    // If t is NaN, a is NaN too, and n converts to 0, so that a remains NaN.
     const int32x4_t x = vaddq_s32(vreinterpretq_s32_f32(a), vshlq_n_s32(vcvtq_s32_f32(n), 23));
     const vm low = vcltq_f32(t, vdupq_n_f32(limit));
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_s32(x), low));
 }
 static inline float vf_highest(vf a) { return vmaxvq_f32(a); }
-// Transposes: r[i] lane j becomes r[j] lane i.
+// Transposes VW vectors: lane j of r[i] becomes lane i of r[j].
 static inline void vf_transpose(vf r[VW])
 {
     const float64x2_t a = vreinterpretq_f64_f32(vtrn1q_f32(r[0], r[1]));
