@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// chart.js: shows the numbers under the pointer; the picture itself needs no script.
+// chart.js: shows the number under the pointer next to a chart. The picture itself needs no script.
 let panels, stage, svg, cursor, panel = 0, at = -1;
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -10,7 +10,7 @@ const short = (x) => {
   return text.replace("-", "−");
 };
 
-// Makes an SVG element inside the picture, else an HTML element.
+// Makes an SVG element if the parent is inside the picture, otherwise an HTML element.
 const element = (name, attributes, parent) => {
   const e = cursor.contains(parent) ? document.createElementNS(SVG, name) : document.createElement(name);
   for (const key in attributes) e.setAttribute(key, attributes[key]);
@@ -23,7 +23,7 @@ const place = ([low, high, log], v) =>
 const xOf = (p, x) => p.box[0] + (p.box[2] - p.box[0]) * place(p.x, x);
 const yOf = (p, y) => p.box[3] - (p.box[3] - p.box[1]) * place(p.y, y);
 
-// Returns the number of points that the cursor can stop at: the cells of a grid, the positions of lines in order.
+// Returns at how many points the cursor can stop: the cells of a grid, or the positions of lines.
 const stops = (p) => {
   if (p.grid) return p.grid[4] * p.grid[5];
   p.stops = p.stops || [...new Set(p.lines.flatMap((l) => l.at.map((q) => q[0])))].sort((a, b) => a - b);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// page.js: starts the page: the keys of every view, theme, finder, dialogs.
+// page.js: starts the page, and contains what all views share: keys, theme, finder, dialogs.
 import { max } from "./base/math.js";
 import { say } from "./base/messages.js";
 import { $, el, onClick, root } from "./base/dom.js";
@@ -13,11 +13,12 @@ import {
 } from "./base/frame.js";
 import { copyTable, savePng, saveSvg } from "./parts/save.js";
 
-// Chooses the theme: the one that the file was made with; without it the one that the reader chose last; without that
-// the theme of the system.
+// Chooses the theme: the theme with which the file was made; if it has none, the theme that the reader chose last; if
+// there is none, the theme of the system.
 const system = matchMedia("(prefers-color-scheme: dark)");
 function kept() {
-    try { return localStorage.getItem("qkv-theme"); } catch { return null; } // some browsers store nothing for files
+    // some browsers have no storage for local files
+    try { return localStorage.getItem("qkv-theme"); } catch { return null; }
 }
 function themeNow() {
     const made = page.made ??= root.dataset.theme ?? "";
@@ -33,8 +34,8 @@ function theme() {
 }
 
 // ---- keys ------------------------------------------------------------------------------------------
-// A row is a KeyRow (types.js): the keys as shown, their act in words, the test, the act, and whether the footer
-// shows it.
+// A row is a KeyRow (types.js): the key as shown, what it does in words, the test of the event, the action, and whether
+// the footer shows it.
 addKeys([
     ["S", "specials", "s", () => page.specials.length && set({ special: !state.special }), () => page.specials.length],
     ["R", "raw tokens", "r", () => set({ raw: !state.raw })],
@@ -153,7 +154,7 @@ function buildPage() {
     addEventListener("resize", () => requestDraw("layout"));
     for (const query of [system, matchMedia("(forced-colors: active)"), matchMedia("(prefers-contrast: more)")])
         query.addEventListener("change", () => { themeNow(); requestDraw("theme"); });
-    addEventListener("beforeprint", () => { // paper is light
+    addEventListener("beforeprint", () => { // paper is white, so print the light theme
         root.dataset.theme = "light";
         drawNow();
     });
@@ -179,7 +180,8 @@ async function start() {
     page.stacks = stacksOf(about);
     buildFrame();
     try {
-        const all = page.all = await load(about); // of the other model or text and of the frames of a run too
+        // the numbers of all stacks, also of the other model or text and of the frames of training
+        const all = page.all = await load(about);
         page.stacks.forEach((s, n) => { s.weights = all[n]; });
     } catch (e) {
         return broken(e.say ?? say("damaged"));
@@ -193,7 +195,7 @@ async function start() {
     readAddress();
     if (state.row >= 0) requestAnimationFrame(() => page.view.reveal?.(state.row));
 }
-// For the console and for tests: the numbers of the page.
+// Makes the numbers of the page available to the console and to tests.
 globalThis.qkv = {
     row: (l, h, i) => page.weights.row(l, h, i), get state() { return { ...state, target: currentTarget() }; },
     get timing() { return page.timing; }, svg: () => page.view.svg(), table: () => page.view.table(),

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// aggregate.js: combines heads (their mean, the rollout of layers) and tokens (words made of sub-words).
+// aggregate.js: combines heads (to their mean, or to the rollout of the layers) and tokens (sub-words to words).
 import { say } from "./messages.js";
 import { isKey, selectedHeads, page, state } from "./state.js";
 
 export const SLICE = 6;
 
-// Numbers of the heads that aggregate others; a layer has no such heads.
+// Numbers that replace the number of a head: MEAN is the mean of the selected heads, ROLLOUT the rollout of the layers.
 export const MEAN = -1;
 export const ROLLOUT = -2;
 /**
- * Returns the heads that are drawn: the selected ones, or the one that aggregates them.
+ * Returns the heads that are drawn: the selected heads, or the number (MEAN, ROLLOUT) that combines them.
  * @returns {number[]}
  */
 export const drawn = () =>
@@ -25,12 +25,12 @@ export const knows = (h, i) => h >= 0
     : h === ROLLOUT
     ? rolloutReady(state.layer)
     : means.has(meanKey(state.layer, i));
-// Returns whether the page has only the largest weights of each row of a layer, as for long texts.
+// Returns true if the page has only the largest weights of each row of this layer, as for long texts.
 export const isSparse = layer => page.stack.about.codes[layer] === "top";
 export const ALL_KEPT = 1 << 16;
 /**
- * Calls visit(key, weight) for the weights of row i of head h: for every stored weight of a sparse layer, else for the
- * keys in `keys`.
+ * Calls visit(key, weight) for the weights of row i of head h. In a sparse layer these are all stored weights; in
+ * another layer, the weights on the keys in `keys`.
  * @param {number} h
  * @param {number} i
  * @param {Iterable<number>} keys
@@ -63,9 +63,9 @@ function meanRow(layer, i) {
 }
 
 // ---- rollout -----------------------------------------------------------------------------------------
-// Abnar, Zuidema 2020 (arXiv 2005.00928): R_0 = A'_0, R_l = A'_l R_(l-1), A' = (A + I) / 2, where A is the mean of
-// all heads. R_l[i][j] is the share of token j at the input of layer 0 in token i after layer l. The rollout is
-// computed for tokens; where words are shown, its rows are merged afterwards.
+// Rollout (Abnar, Zuidema 2020, arXiv 2005.00928): R_0 = A'_0, R_l = A'_l R_(l-1), A' = (A + I) / 2, where A is the
+// mean of all heads of a layer. R_l[i][j] is how much of token i after layer l comes from token j at the input of layer
+// 0. The rollout is computed for tokens; if words are shown, its rows are merged afterwards.
 const ROLL_TOKENS = 192;
 const rollout = { layers: [], done: 0, running: false };
 /** @returns {true | string} true, or the reason why there is no rollout */
@@ -102,7 +102,7 @@ function rolloutRow(layer, i) {
     return page.words ? page.weights.merge(i, of) : of(i);
 }
 /**
- * Computes the rollout up to the current layer in slices of time, then calls `then`.
+ * Computes the rollout up to the current layer, in slices of time. Then calls `then`.
  * @param {() => void} then
  */
 export function requestRollout(then) {
@@ -124,9 +124,9 @@ export function forgetAggregates() {
 }
 
 // ---- words -------------------------------------------------------------------------------------------
-// Returns [first, end) of the tokens of each word. A token continues the preceding word when its piece says so
-// ("##ing"), or, where pieces mark the beginning of a word (with a joiner), when it has no mark and letters or digits
-// meet. Without either mark a token continues the word that it touches in the source.
+// Returns the ranges of tokens that form words, [first, end). A token continues the word before it if its piece says so
+// ("##ing"). If pieces mark the beginning of a word instead, a token continues the word if it has no mark and letters
+// or digits meet. If pieces have neither mark, a token continues the word that it touches in the source.
 const LETTER = /[\p{L}\p{N}\p{M}]/u;
 function wordsOf(tokens, places) {
     const some = pattern => tokens.some(t => !t.special && pattern.test(t.raw));
@@ -144,7 +144,7 @@ function wordsOf(tokens, places) {
     });
     return out;
 }
-// Weights between words: the sum over the tokens of a key's word, the mean over the tokens of a row's word.
+// Weights between words: the sum over the tokens of the key's word, averaged over the tokens of the row's word.
 class Words {
     constructor(base, rows, keys) {
         this.base = base;
@@ -205,7 +205,7 @@ class Words {
     }
 }
 /**
- * Returns the stack with words for tokens; null where no word has two tokens.
+ * Returns the stack with words in place of tokens; null if no word has two tokens.
  * @param {Stack} s
  * @returns {?Stack}
  */

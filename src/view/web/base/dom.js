@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// dom.js: makes elements, table rows and groups of buttons that arrow keys walk.
+// dom.js: makes elements, table rows, and groups of buttons in which arrow keys move the focus.
 
 export const root = document.documentElement;
 
@@ -13,7 +13,7 @@ export function el(tag, attributes = {}, ...children) {
 export const onClick = (node, act) => node.addEventListener("click", act);
 
 /**
- * Lets arrow keys move the focus among the buttons of a grid; one of them is in the tab order.
+ * Lets arrow keys move the focus among the buttons of a grid. Only one of the buttons is in the tab order.
  * @param {HTMLElement} box
  * @param {number} columns
  */
@@ -38,5 +38,5 @@ export function cells(...list) {
     return el("tr", {}, ...list.map(x => x instanceof Node ? x : el("td", {}, x)));
 }
 
-// Tabs and newlines inside a cell would break its row.
+// Tabs and line ends inside a cell are replaced by spaces, since they separate cells and rows.
 export const tsv = rows => rows.map(r => r.map(x => String(x).replace(/[\t\r\n]/g, " ")).join("\t")).join("\n") + "\n";

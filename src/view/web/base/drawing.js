@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// drawing.js: redraws the parts that changed, once per frame: picture, sentence, panels, table.
+// drawing.js: redraws the parts of the page that changed (picture, sentence, panels, table), once per frame.
 import { max } from "./math.js";
 import { count, plain, say } from "./messages.js";
 import { $, el } from "./dom.js";
@@ -33,7 +33,7 @@ function frame() {
     page.whole ||= what >= 2;
     page.panels ||= requestAnimationFrame(drawPanels);
 }
-// Draws everything at once, before printing.
+// Draws everything immediately, before the page is printed.
 export function drawNow() {
     pending = ORDER.length - 1;
     frame();
@@ -60,8 +60,8 @@ function drawWords() {
     announce(() => page.view.spoken?.() ?? text);
 }
 /**
- * Gives a text to screen readers, at most once in half a second: the last text wins; a function is called when it is
- * due.
+ * Gives a text to screen readers, at most once in half a second. If there are several texts, only the last one is read.
+ * A function is called only when its text is needed.
  * @param {string | (() => string)} text
  */
 export function announce(text) {
@@ -72,8 +72,7 @@ export function announce(text) {
     }, 500);
 }
 
-// Writes the shown numbers as a table. The table is always in the document for screen readers; key T shows its first
-// rows.
+// Writes the shown numbers as a table. Screen readers find the table at any time; the key T shows its first rows.
 const TABLE_ROWS = 30;
 export function drawTable() {
     const rows = page.view.table?.(TABLE_ROWS) ?? [];

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT
 // frame.js: sets the shared state, writes it to the address of the page, and registers and opens views.
 //
-// A view is an object that its script passes to addView; include/qkv/view.def states the order of the header.
-//   key, id, name   "M", "model", "Model": the key that opens it, its name in the address, its name
-//   can()           true, or the reason why it cannot be opened: a sentence, the title of the disabled entry
-//   rare            true: its entry is shown only when it can be opened
+// A view is an object that its script passes to addView(). include/qkv/view.def has the order of views in the header.
+//   key, id, name   "M", "model", "Model": the key that opens it, its name in the address, its name in the header
+//   can()           true, or why it cannot be opened: a sentence, which becomes the title of the disabled entry
+//   rare            true: its entry is shown only if it can be opened
 //   words           true: it can show words in place of tokens (state.words)
-//   build()         returns its nodes { left, mid, right }, arrays; called once for each stack it is opened on
-//   show(), hide()  called when it is opened and when another is opened
-//   stack()         called for another stack, or words for tokens: results for the previous one are void
+//   build()         returns its nodes { left, mid, right }, each an array; called once per stack
+//   show(), hide()  called when it is opened, and when another view is opened
+//   stack()         called when another stack, or words in place of tokens, are shown: earlier results are invalid
 //   layout()        computes positions for the size of the window
-//   draw(what)      draws what changed: "target" (the token under the pointer or marked), "base" (what is drawn),
-//                   "layout" (layout ran just before), "theme" (colours were read again)
+//   draw(what)      draws what changed: "target" (the token under the pointer, or the marked one), "base" (what is
+//                   drawn), "layout" (layout() ran just before), "theme" (the colours changed)
 //   panels(whole)   draws the panels around the picture, one frame later; whole: more than "target" changed
-//   answer()        returns { question, pieces }: the title and the sentence, pieces as in sentence.js
+//   answer()        returns { question, pieces }: the title, and the pieces of the sentence (see sentence.js)
 //   group           the node whose aria-label is the sentence
-//   spoken()        the text for a screen reader, if not the sentence
-//   keys            rows like the rows of addKeys in page.js; they have priority over the rows of the page
-//   table(most)     [[head, ...], [cell, ...], ...]: the numbers in view, largest first, for C; for T only
-//                   the first `most` rows are shown, so that the others may be omitted
-//   rest(n)         the sum of the rows after the n-th, as text; "": none
-//   svg()           the picture as SVG, for E
+//   spoken()        the text for screen readers, if it is not the sentence
+//   keys            rows like the rows of addKeys() in page.js; they precede the rows of the page
+//   table(most)     [[head, ...], [cell, ...], ...]: the numbers in view, largest first. Key C copies all rows; key T
+//                   shows the first `most` rows, so the others may be omitted
+//   rest(n)         the sum of the rows after the n-th, as text; "": there is no such row
+//   svg()           the picture as SVG, which key E saves
 //   reveal(i)       scrolls token i into view
-//   drop()          Esc: clears the selections that only this view has
-//   write(p), read(p)  its own part of the address, URLSearchParams; names of two letters or more
-// All but key, id, name, can, build, draw and answer are optional.
+//   drop()          clears the selections that only this view has, for key Esc
+//   write(p), read(p)  its own part of the address, a URLSearchParams; its names have two letters or more
+// All members except key, id, name, can, build, draw and answer are optional.
 import { max, min } from "./math.js";
 import { $, el } from "./dom.js";
 import { FILTERS, isKey, isShown, page, state } from "./state.js";
@@ -49,7 +49,7 @@ function statsOfHead([kind, strength, word, rows, keys, distance, focus, shares,
     return { kind, strength, word, rows, keys, distance, focus, shares, best: pairOf(best), same: pairOf(same) };
 }
 /**
- * Names the members of the rows of a description: the kinds of head, the arrays.
+ * Names the members of the rows in the description of the page: kinds of head, arrays.
  * @param {any} about as parsed from the file
  */
 export function nameRows(about) {
@@ -59,7 +59,7 @@ export function nameRows(about) {
         ({ name, kind, stack, layer, shape, offset, size, crc }));
 }
 /**
- * Returns the stacks of a description: the page's own, another model's, or one of a frame.
+ * Returns the stacks of a description: of the page, of the model to compare with, or of a frame of training.
  * @returns {Stack[]}
  */
 export function stacksOf(about) {
@@ -76,9 +76,9 @@ export function stacksOf(about) {
     });
 }
 /**
- * Makes stack n the current one: copies its members to page.
+ * Makes stack n the current one: copies its members to `page`.
  * @param {number} n
- * @param {boolean} words whether words replace tokens
+ * @param {boolean} words true: words are shown in place of tokens
  */
 export function useStack(n, words = false) {
     page.stack = page.stacks[n];
@@ -109,7 +109,7 @@ function seeTokens() {
     page.hiddenKeys = page.keys.map((_, j) => j).filter(j => !isKey(j));
     page.visibleKeys = page.tokens === page.keys ? page.visible : page.keys.map((_, j) => j).filter(isKey);
 }
-export function selectOnly(h) { // a second time: restores the previous selection
+export function selectOnly(h) { // when called again, restores the previous selection
     if (state.selected.length === 1 && state.selected[0] === h && page.before) return set({ selected: page.before });
     const before = state.selected;
     set({ selected: [h] });
@@ -144,7 +144,8 @@ export function set(change) {
     }
     if (view || again) openView();
     writeAddress();
-    const folds = windowed() && ("row" in change || "key" in change); // the shown keys depend on the mark
+    // the keys that are shown depend on the marked row
+    const folds = windowed() && ("row" in change || "key" in change);
     requestDraw(
         view || again || folds || "special" in change || "raw" in change
             ? "layout"
@@ -154,7 +155,8 @@ export function set(change) {
     );
 }
 
-// The address: #w=model&a=1&u=1&l=3&h=1.6&t=10&k=2&f=AB&s=1&x=.5&r=1&v=1&m=1 and the names of the view.
+// The state in the address, such as #w=model&a=1&u=1&l=3&h=1.6&t=10&k=2&f=AB&s=1&x=.5&r=1&v=1&m=1, followed by the
+// names that the view adds.
 const FLAGS = { s: "special", r: "raw", v: "table", m: "mean", g: "log", z: "rollout" };
 export function writeAddress() {
     const s = state, p = new URLSearchParams();
@@ -174,7 +176,7 @@ export function writeAddress() {
         history.replaceState(null, "", page.address);
     } catch { /* some browsers refuse it for files: the picture works, the link does not follow */ }
 }
-// Reads the address; values that cannot be shown are ignored.
+// Reads the state from the address. Values that cannot be shown are ignored.
 export function readAddress() {
     if (location.hash.length < 2 || location.hash === page.address) return;
     const p = new URLSearchParams(location.hash.slice(1));
@@ -201,13 +203,13 @@ export const VIEWS = [];
 /** @param {View} view */
 export const addView = view => { VIEWS.push(view); };
 export const viewOf = id => VIEWS.find(v => v.id === id);
-// Rows of keys that work in every view: page.js adds them.
+// The keys that work in every view, which page.js adds.
 /** @type {KeyRow[]} */
 export const KEYS = [];
 /** @param {KeyRow[]} rows */
 export const addKeys = rows => { KEYS.push(...rows); };
 export const keyRows = () => [...page.view?.keys ?? [], ...KEYS];
-// Opens a view for a key or a click in the header.
+// Opens a view after a key or a click in the header.
 export function requestView(view) {
     const can = view.can();
     if (can !== true) return announce(can);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// head_stats.js: computes statistics that need every row of a head (effective keys, attention received, the coarse
-// matrix, the strongest links), in slices of a few milliseconds that do not block the page.
+// head_stats.js: computes the statistics of a head that need all of its rows (effective keys, attention received, the
+// coarse matrix, the strongest links), in slices of a few milliseconds that do not block the page.
 import { floor, max, min } from "./math.js";
 import { selectedHeads, page } from "./state.js";
 import { ALL_KEPT, MEAN, ROLLOUT, SLICE, isSparse, rowAt } from "./aggregate.js";
@@ -58,7 +58,7 @@ export function forgetRowStats() {
 }
 
 /**
- * Requests the row statistics of these heads, in place of earlier requests; `then` is called when all are complete.
+ * Requests the row statistics of these heads. Earlier requests are dropped. `then` is called when all are complete.
  * @param {number} layer
  * @param {number[]} heads
  * @param {() => void} then
@@ -74,7 +74,7 @@ export function requestRowStats(layer, heads, then) {
         const end = performance.now() + SLICE;
         while (queue.length && performance.now() < end) {
             const [s] = queue;
-            if (s.head === MEAN && `${s.heads}` !== `${selectedHeads()}`) { // other heads were selected meanwhile
+            if (s.head === MEAN && `${s.heads}` !== `${selectedHeads()}`) { // other heads were selected in the meantime
                 queue.shift();
                 continue;
             }

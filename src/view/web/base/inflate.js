@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // inflate.js: decompresses raw deflate (RFC 1951), for browsers without DecompressionStream("deflate-raw").
 
-// [smallest value, number of extra bits] of each code, in order.
+// Returns for each code [smallest value, number of extra bits].
 function codesFrom(first, extra) {
     const out = [];
     let smallest = first;
@@ -19,7 +19,7 @@ const LENGTH_ORDER = [16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14,
 const END_OF_BLOCK = 256;
 
 /** @typedef {{ count: Uint16Array, symbol: Uint16Array }} Code */
-// Canonical Huffman code: number of codes of each length, and the symbols in the order of their codes.
+// Makes a canonical Huffman code: the number of codes of each length, and the symbols in the order of their codes.
 function huffman(lengths) {
     const count = new Uint16Array(16), start = new Uint16Array(16), symbol = new Uint16Array(lengths.length);
     for (const l of lengths) count[l]++;
@@ -37,8 +37,8 @@ const fixedCodes = () => [
 class BitReader {
     constructor(bytes) {
         this.bytes = bytes;
-        this.at = 0; // the next byte
-        this.held = 0; // bits that were read and not taken
+        this.at = 0; // index of the next byte
+        this.held = 0; // bits that were read from bytes, but not used yet
         this.count = 0;
     }
     take(count) {
@@ -69,7 +69,7 @@ class BitReader {
     }
 }
 
-// Reads the codes that the head of a block describes: one for literals and lengths, one for distances.
+// Reads the two codes that the head of a block contains: for literals and lengths, and for distances.
 /** @returns {[Code, Code]} */
 function readCodes(from) {
     const literals = from.take(5) + 257, distances = from.take(5) + 1, n = from.take(4) + 4;
@@ -90,7 +90,7 @@ function readCodes(from) {
     return [huffman(all.slice(0, literals)), huffman(all.slice(literals, literals + distances))];
 }
 
-// Copies a stored block to out[n..]; returns the new n.
+// Copies a stored block to out[n..]. Returns the new n.
 function copyStored(from, out, n) {
     const { bytes } = from, at = from.at + 4;
     const length = bytes[at - 4] | bytes[at - 3] << 8;
@@ -102,7 +102,7 @@ function copyStored(from, out, n) {
     return n + length;
 }
 
-// Decodes a block to out[n..]; returns the new n.
+// Decodes a compressed block to out[n..]. Returns the new n.
 function decodeBlock(from, [literals, distances], out, n) {
     for (let s; (s = from.symbol(literals)) !== END_OF_BLOCK;) {
         if (s < END_OF_BLOCK) {
@@ -120,10 +120,11 @@ function decodeBlock(from, [literals, distances], out, n) {
 }
 
 /**
+ * Decompresses bytes. Throws if they are malformed.
  * @param {Uint8Array} bytes
- * @param {number} size of the result, which must be exact
+ * @param {number} size size of the result, which must be exact
  * @returns {Uint8Array}
- * @throws on anything malformed
+ * @throws if bytes are malformed
  */
 export function inflate(bytes, size) {
     const out = new Uint8Array(size), from = new BitReader(bytes);

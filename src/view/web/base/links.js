@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// links.js: gathers the links above the threshold, and strokes them on a canvas.
+// links.js: collects the links whose weight is above the threshold, and draws them on a canvas.
 import { floor, max, min, sqrt } from "./math.js";
 import { weight } from "./messages.js";
 import { geometry, keyPasses, currentTarget, marked, page, rowPasses, threshold } from "./state.js";
 import { blend, lane, linkColour, rise, strokeLink } from "./palette.js";
 import { drawn, eachWeight, knows, nameOf } from "./aggregate.js";
 
-// Gathered links as reused arrays: m head (index among the drawn heads), i row, j key, w weight, t opacity. leaving:
-// links whose key is out of view; beyond, gone: their number and weight, [0] above the view, [1] below it.
+// The collected links, as arrays that are reused: m head (index among the drawn heads), i row, j key, w weight, t
+// opacity. leaving: links to keys that are scrolled out of view; beyond, gone: their number and their weight, [0] above
+// the view, [1] below it.
 /**
  * @typedef {{ m: number, row: number, side: number, weight: number }} LeavingLink
  */
@@ -33,8 +34,8 @@ function reserve(n) {
 
 const MOST = 4000;
 /**
- * Gathers the links of these rows above the threshold; of more than MOST the strongest. Rows that are not yet known
- * are computed until the time `end`; links.missing says that some are left for the next frame.
+ * Collects the links of these rows above the threshold; if there are more than MOST, only the strongest. Rows that are
+ * not known yet are computed until the time `end`; if some are left for the next frame, links.missing is true.
  * @param {number[]} rows
  * @param {number} top pixels that are scrolled away
  * @param {number} end
@@ -92,7 +93,7 @@ function keepStrongest() {
     }
     L.n = n;
 }
-// Strokes the gathered links for which `pick` returns true; `top` pixels are scrolled away.
+// Draws the collected links for which pick() returns true. `top` pixels are scrolled away.
 export function strokeLinks(c, g, top, pick) {
     const heads = drawn(), L = links;
     c.globalCompositeOperation = blend();
@@ -107,7 +108,7 @@ export function strokeLinks(c, g, top, pick) {
     c.globalCompositeOperation = "source-over";
 }
 
-// Returns 0: key j is above the view, 1: below, -1: in it.
+// Returns 0 if key j is above the view, 1 if it is below, and -1 if it is in view.
 export const beyond = (j, top) =>
     geometry.h >= geometry.total ? -1 : geometry.z[j] < top ? 0 : geometry.z[j] > top + geometry.h ? 1 : -1;
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// math.js: names the functions of Math that the page uses, and picks the largest of a list.
+// math.js: names the functions of Math that the page uses, and finds the largest elements of a list.
 
 export const { abs, ceil, floor, max, min, round, sqrt } = Math;
 
 /**
- * Returns the `most` elements j of list with the largest values[j], falling; ties by index.
+ * Returns the `most` elements j of list with the largest values[j], in descending order. Among equal values, the
+ * smaller index is first.
  * @param {number[]} list
  * @param {ArrayLike<number>} values
  * @param {number} most

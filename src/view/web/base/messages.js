@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// messages.js: contains every text that several views show, in one table, and formats numbers.
+// messages.js: contains the texts that several views show, in one table, and formats numbers.
 //
-// A view adds its own texts with addTexts.
+// A view adds its own texts with addTexts().
 import { round } from "./math.js";
 
 /** @type {Record<string, any>} */
@@ -98,14 +98,14 @@ const TEXT = {
     tip: "{0} {1}: {2}; measured on {3} rows, threshold {4}"
 };
 /**
- * Adds the texts of a view; every name occurs once.
+ * Adds the texts of a view. No name may occur twice.
  * @param {Record<string, string>} texts
  */
 export function addTexts(texts) {
     Object.assign(TEXT, texts);
 }
 /**
- * Returns the text of a name, with {0}, {1}, ... replaced by the arguments.
+ * Returns the text with this name, in which {0}, {1}, ... are replaced by the arguments.
  * @param {string} key
  * @param {any[]} args
  * @returns {string}
@@ -131,7 +131,7 @@ export const quoted = t => t.special ? t.text : `“${t.text}”`;
 // A piece is plain text, or { b: bold text }.
 /** @param {Piece[]} pieces */
 export const plain = pieces => pieces.map(p => typeof p === "string" ? p : p.b).join("");
-// Splits "the *next* word" into pieces.
+// Splits a text such as "the *next* word" into pieces.
 /** @returns {Piece[]} */
 export function starred(text) {
     return text.split("*").map((t, i) => i % 2 ? { b: t } : t).filter(t => t !== "");

@@ -5,10 +5,10 @@ import { el, root } from "./dom.js";
 import { page, state } from "./state.js";
 
 export const hue = {};
-// Reads the colours of the theme from the style sheet, once per theme.
+// Reads the colours of the theme from the style sheet. Called once per theme.
 export function readColours() {
     const style = getComputedStyle(root), probe = el("i");
-    probe.style.forcedColorAdjust = "none"; // the ramp keeps its colours
+    probe.style.forcedColorAdjust = "none"; // keep these colours in the forced-colours mode of browsers
     document.body.append(probe);
     const rgb = c => {
         probe.style.color = c;
@@ -29,10 +29,10 @@ export function readColours() {
 }
 export const rampAt = x => hue.ramp[round(256 * min(1, max(0, x || 0)))];
 export const css = c => `rgb(${c.join()})`;
-const LOG_FROM = 1e-4; // the smallest weight that a log scale shows
+const LOG_FROM = 1e-4; // the smallest weight that is shown on a logarithmic scale
 export const logOf = w => w > LOG_FROM ? 1 - Math.log(w) / Math.log(LOG_FROM) : 0;
 export const cell = w => rampAt(state.log ? logOf(w) : Math.pow(w, .7));
-export function textOn(c) { // returns black or white, whichever has the larger contrast
+export function textOn(c) { // returns black or white, whichever has more contrast with colour c
     const [r, g, b] = c.map(x => (x /= 255) <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
     return .2126 * r + .7152 * g + .0722 * b > .179 ? "#000" : "#fff";
 }
@@ -43,7 +43,7 @@ export function headColour(h) {
 }
 export const linkColour = h => h >= 0 && state.selected.length > 1 ? headColour(h) : css(rampAt(hue.dark ? .72 : .62));
 
-// Returns t in 0..1: how far a weight is above the threshold.
+// Returns how far a weight w is above the threshold tau, from 0 to 1.
 export function rise(w, tau) {
     if (!state.log) return (w - tau) / (1 - tau);
     const from = max(tau, LOG_FROM);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// row_window.js: chooses the rows and keys that the head view of a long text shows: rows around the marked one, and
-// only the keys that they attend to; the keys between are folded and counted.
+// row_window.js: chooses the rows and the keys that the head view of a long text shows: the rows around the marked row,
+// and only the keys to which they attend. The keys between them are folded; a fold shows their number.
 import { floor, max, min, strongestOf } from "./math.js";
 import { geometry, isKey, keyPasses, selectedHeads, page, rowPasses, state, threshold } from "./state.js";
 import { SLICE, drawn, eachWeight, isSparse, rowOf } from "./aggregate.js";
@@ -13,7 +13,7 @@ const MARKED = 16;
 export const win = { from: 0, now: null, placed: null };
 export const windowed = () => max(page.T, page.S) > WHOLE;
 
-// Sets the rows of the window, and the keys and folds of the last window whose rows are complete.
+// Sets the rows of the window. Keys and folds stay as in the last window whose rows are all known.
 export function placeWindow() {
     const last = max(0, page.visible.length - ROWS);
     win.from = min(last, max(0, win.from));
@@ -23,7 +23,7 @@ export function placeWindow() {
     else Object.assign(geometry, { keys: [], folds: [] });
 }
 /**
- * Moves the window so that token i is inside, not at an edge; returns true when it moved.
+ * Moves the window so that token i is inside and not at the edge. Returns true if it moved.
  * @param {number} i
  */
 export function showRow(i) {
@@ -42,7 +42,7 @@ export function forgetWindow() {
     win.from = 0;
 }
 
-// Reads the rows of the window in slices; when all are read it requests the layout.
+// Reads the rows of the window in slices of time. When all are read, requests the layout.
 export function requestWindow() {
     const key = [state.layer, drawn(), selectedHeads(), win.from, state.filter, state.special, page.S].join("|");
     if (win.now?.key === key) return;
@@ -78,15 +78,15 @@ function countRow(w) {
     if (entropy === entropy) w.read[i] = max(0, w.read[i]) + Math.exp(entropy) / w.heads.length;
     w.whole++;
 }
-// Chooses the shown keys: first the strongest keys of the marked row, then those with the largest weights in all rows
-// of the window, up to SLOTS lines including the folds between them.
+// Chooses the keys to show: first the strongest keys of the marked row, then the keys with the largest weights in all
+// rows of the window. With the folds between them they take at most SLOTS lines.
 function chooseKeys(w) {
     const shown = new Set();
     const place = new Int32Array(page.S).fill(-1);
     const rows = state.row >= 0 ? w.heads.map(h => rowOf(h, state.row)) : [];
     page.visibleKeys.forEach((j, n) => { place[j] = n; });
     let slots = 1;
-    const take = j => { // a shown key splits a fold into two, one or no folds
+    const take = j => { // showing a key splits its fold into two, one or no folds
         if (slots >= SLOTS || shown.has(j)) return;
         const shownAt = d => shown.has(page.visibleKeys[place[j] + d]) || page.visibleKeys[place[j] + d] === undefined;
         shown.add(j);
@@ -112,7 +112,7 @@ function chooseKeys(w) {
         fold.sum += w.sum[j];
     }
 }
-// Returns the weight on the keys of a fold, as a mean of the heads: in the marked row, or, if no row is marked, the
+// Returns the weight on the keys of a fold, as the mean of the heads: in the marked row or, if no row is marked, as the
 // mean over the rows of the window.
 export function foldWeight(fold, rows) {
     if (!rows.length) return fold.sum / max(1, win.placed.whole);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // state.js: contains the state that all views share, and answers questions about it: which heads are selected, which
-// tokens are shown, which keys a row can attend to. It imports no view.
+// tokens are shown, and to which keys a row can attend. It imports no view.
 import { max, min } from "./math.js";
 import { quoted } from "./messages.js";
 
@@ -40,7 +40,7 @@ export function span(i) {
 }
 export const threshold = i => { const [from, end] = span(i); return min(.95, state.factor / (end - from)); };
 /**
- * Returns the row and key under the pointer, else the marked ones; -1: none.
+ * Returns the row and the key under the pointer or, if there are none, the marked ones; -1: no row, no key.
  * @returns {Target}
  */
 export function currentTarget() {

@@ -5,7 +5,8 @@ import { count, say } from "./messages.js";
 import { inflate } from "./inflate.js";
 
 function fromBase64(text) {
-    const own = /** @type {any} */ (Uint8Array).fromBase64; // not in every browser, nor in the checker
+    // not all browsers have fromBase64, nor does the type checker know it
+    const own = /** @type {any} */ (Uint8Array).fromBase64;
     if (own) return own.call(Uint8Array, text);
     const raw = atob(text), out = new Uint8Array(raw.length);
     for (let i = 0; i < raw.length; i++) out[i] = raw.charCodeAt(i);
@@ -41,14 +42,14 @@ function half(h) {
     const x = e === 31 ? (m ? NaN : Infinity) : e ? (1 + m / 1024) * 2 ** (e - 15) : m * 2 ** -24;
     return h >> 15 ? -x : x;
 }
-// Returns the little-endian f32 number i of n, which is stored in four planes from `at` on.
+// Returns the i-th of n little-endian f32 numbers, whose bytes are stored in four planes from `at` on.
 const bits = new DataView(new ArrayBuffer(4));
 function float(b, at, n, i) {
     for (let k = 0; k < 4; k++) bits.setUint8(k, b[at + k * n + i]);
     return bits.getFloat32(0, true);
 }
 /**
- * Decodes head `index` of an array [N][T][E] to [T][E], or to [E][T] where `transposed`.
+ * Decodes head `index` of an array [N][T][E] to [T][E] or, if `transposed`, to [E][T].
  * @param {PackedArray} array
  * @param {number} index
  * @param {number} T
@@ -84,15 +85,15 @@ function roots(array, index) {
     });
 }
 
-// Decodes an array of kind h16, [1][T][K]: half floats relative to the largest number of each column.
+// Decodes an array [1][T][K] of kind h16: half floats, to be multiplied by the largest number of their column.
 function halves(array) {
     const [, T, K] = array.shape, n = T * K, b = array.data;
     const largest = Array.from({ length: K }, (_, k) => float(b, 2 * n, K, k));
     return Float32Array.from({ length: n }, (_, i) => half(b[i] | b[n + i] << 8) * largest[i % K]);
 }
 
-// The rows of weights of every head of one stack: computed on demand, then cached while they fit. arrays: by layer {
-// w }, { q, k, lse } or { top }, and the optional arrays of docs/formats.md.
+// The rows of weights of every head of a stack. They are computed when needed, and cached as long as they fit. arrays:
+// for each layer { w }, { q, k, lse } or { top }, and the optional arrays of docs/formats.md.
 class Weights {
     /**
      * @param {any} about the entry of the file
@@ -129,7 +130,7 @@ class Weights {
     group(head) {
         return floor(head / (this.H / this.about.kv));
     }
-    // Returns whether the rows of this layer are complete, not only their largest weights.
+    // Returns true if all weights of this layer are known, not only the largest of each row.
     whole(layer) {
         return !!(this.arrays[layer].w || this.arrays[layer].q);
     }
@@ -155,13 +156,13 @@ class Weights {
         this.rows.set(key, row);
         return row;
     }
-    // Returns the weight of row i on the keys that row() does not return.
+    // Returns the weight that row i has on keys that row() does not return.
     rest(layer, head, i) {
         if (this.whole(layer)) return 0;
         const list = this.slots(layer, head, i);
         return list.length ? max(0, this.sum(layer, head, i) - list.reduce((s, [, w]) => s + w, 0)) : 0;
     }
-    // Returns one weight, without computing its whole row where possible.
+    // Returns one weight. If possible, its row is not computed as a whole.
     pair(layer, head, i, j) {
         const a = this.arrays[layer];
         if (a.w || this.has(layer, head, i)) return this.row(layer, head, i)[j];
@@ -171,7 +172,7 @@ class Weights {
         return s.masked || lse[i] === -Infinity ? 0 : Math.exp(s.score - lse[i]);
     }
     /**
-     * Returns the n largest weights of a row, falling.
+     * Returns the n largest weights of a row, [key, weight], in descending order.
      * @returns {[number, number][]}
      */
     top(layer, head, i, n = 16) {
@@ -203,7 +204,7 @@ class Weights {
         return row;
     }
     /**
-     * Returns the stored keys and weights of a row; one entry of NaN where the row is not a number.
+     * Returns the stored keys and weights of a row. If the row contains NaN, returns a single entry with NaN.
      * @returns {[number, number][]}
      */
     slots(layer, head, i) {
@@ -230,7 +231,7 @@ class Weights {
         for (const [j, w] of list) row[j] = w;
         return row;
     }
-    // Returns the arrays of a head: q [T][E], k [E][S] and lse [T]; null if the layer has none of them.
+    // Returns the arrays of a head: q [T][E], k [E][S] and lse [T]; null if the layer does not have them.
     head(layer, head) {
         const key = this.at(layer, head), a = this.arrays[layer];
         if (!a.q) return null;
@@ -244,7 +245,7 @@ class Weights {
         }
         return m;
     }
-    // Returns the table of relative biases of a head, or null.
+    // Returns the relative biases of a head; null if the layer has none.
     table(layer, head) {
         const a = this.arrays[layer].relative;
         if (!a) return null;
@@ -261,7 +262,8 @@ class Weights {
         return (t ? t[reach + max(-reach, min(reach, j - i))] : 0) - this.slope(layer, head) * abs(i - j);
     }
     /**
-     * Computes a score step by step: dot = q.k, scaled, capped, plus bias; masked: the key does not count.
+     * Computes a score step by step: dot = q.k, then scaled, then capped, then with bias. masked: the row cannot attend
+     * to the key.
      * @returns {?{ dot: number, scaled: number, capped: number, bias: number, masked: boolean, score: number }}
      */
     score(layer, head, i, j) {
@@ -291,7 +293,7 @@ class Weights {
         if (cap > 0) for (let j = from; j < to; j++) row[j] = cap * Math.tanh(row[j] / cap);
         if (this.table(layer, head) || this.slope(layer, head))
             for (let j = from; j < to; j++) row[j] += this.bias(layer, head, i, j);
-        if (!m.lse) { // without lse the row sums to 1
+        if (!m.lse) { // without a stored lse, the row sums to 1
             let top = -Infinity, sum = 0;
             for (let j = from; j < to; j++) top = max(top, row[j]);
             for (let j = from; j < to; j++) sum += Math.exp(row[j] - top);
@@ -300,7 +302,7 @@ class Weights {
         for (let j = from; j < to; j++) row[j] = Math.exp(row[j] - lse);
         return row;
     }
-    // Return the vectors of one token; null where the page has none.
+    // These return the vector of one token; null if the page does not have it.
     q(layer, head, i) {
         const E = this.about.width;
         return this.head(layer, head)?.q.slice(i * E, i * E + E) ?? null;
@@ -317,7 +319,8 @@ class Weights {
         const a = this.arrays[layer].x, D = this.about.input;
         return a ? this.once(`x${layer}`, () => vectors(a, 0, this.T, D, false)).slice(i * D, i * D + D) : null;
     }
-    // Returns the numbers of this name for every token in a layer, [T][columns]; null if the page does not have them.
+    // Returns the array with this name in a layer, numbers [T][columns] of every token; null if the page has no such
+    // array.
     numbers(layer, name) {
         const a = this.arrays[layer][name];
         return a ? this.once(`${name}${layer}`, () => halves(a)) : null;
@@ -330,8 +333,8 @@ class Weights {
         const a = this.arrays[layer].entropy;
         return a ? this.once(`e${layer}.${head}`, () => roots(a, head)) : null;
     }
-    // Returns the matrix as side x side blocks, "max" or "mean"; null where this would compute every row of a long
-    // text.
+    // Returns the matrix as side x side blocks, with the largest weight ("max") or the mean weight ("mean") of each
+    // block; null if this would require every row of a long text.
     pyramid(layer, head, side, what) {
         const key = `${what}${layer}.${head}.${side}`, a = this.arrays[layer][what];
         if (!a && (this.T * this.S > 1.1e6 || !this.whole(layer))) return null;
@@ -352,7 +355,8 @@ class Weights {
     }
 }
 
-// Resamples blocks n x n to side x side: finer blocks repeat, coarser ones take the maximum, or the mean over pairs.
+// Resamples n x n blocks to side x side blocks. Smaller blocks repeat a number; larger blocks have the maximum or the
+// mean.
 function pool(from, n, side, what, T, S) {
     if (n === side) return from;
     const out = new Float32Array(side * side), sum = new Float32Array(side * side);
@@ -368,8 +372,8 @@ function pool(from, n, side, what, T, S) {
     return what === "mean" ? out.map((x, i) => sum[i] ? x / sum[i] : 0) : out;
 }
 
-// Lists every stack that has arrays, in the order of their numbers in the file: of the page, of the other model or
-// text, of each frame of training; each with the lengths of its texts.
+// Lists every stack that has arrays, in the order of their numbers in the file: the stacks of the page, of the other
+// model or text, and of each frame of training. Each has the lengths of its texts.
 function everyStack(about) {
     const of = (stacks, texts) =>
         stacks.map(about => ({ about, T: texts[about.rows].tokens.length, S: texts[about.keys].tokens.length }));
@@ -378,7 +382,7 @@ function everyStack(about) {
 }
 
 /**
- * Decodes the numbers of the page: one Weights for every stack. Every array is checked before any is used.
+ * Decodes the numbers of the page to one Weights per stack. All arrays are checked before any is used.
  * @returns {Promise<Weights[]>}
  * @throws {{ say: string }}
  */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// diagram.js: draws the head view: query tokens left, keys right, links between. Tokens are text, the links are one
-// canvas.
+// diagram.js: draws the head view: query tokens on the left, keys on the right, links between them. The tokens are
+// text; the links are one canvas.
 //
-// Up to WHOLE tokens all are shown; row_window.js chooses among the tokens of longer texts.
+// A text of up to WHOLE tokens is shown completely; for longer texts, row_window.js chooses the tokens.
 import { abs, max, min, round } from "../base/math.js";
 import { count, say, weight } from "../base/messages.js";
 import { $, el, onClick } from "../base/dom.js";
@@ -41,7 +41,7 @@ function point(p) {
     if (!same) requestDraw("target");
 }
 /**
- * Returns the token under the pointer: as a row (left half), as a key (right half), or null.
+ * Returns the token under the pointer: as a row in the left half, as a key in the right half; null if there is none.
  * @param {PointerEvent | MouseEvent} e
  * @returns {?Target}
  */
@@ -67,7 +67,7 @@ export function pin(p) {
     else set({ key: state.key === p.key ? -1 : p.key });
 }
 
-// Computes the positions of rows and columns for the size of the window, then places the tokens.
+// Computes the positions of rows and columns for the size of the window, and moves the tokens to them.
 export function layout() {
     const w = stage.box.clientWidth, narrow = innerWidth <= 760, scrolled = stage.box.scrollTop;
     const top = stage.box.getBoundingClientRect().top + scrollY;
@@ -88,7 +88,7 @@ export function layout() {
     geometry.total = n * geometry.row + gap;
     geometry.w = w;
     geometry.h = scrolls ? min(geometry.total, space) : geometry.total;
-    // read before anything is written, so that the browser lays out once
+    // read all sizes before writing any, so that the browser computes the layout only once
     stage.top = min(scrolled, geometry.total - geometry.h);
     const f = w / 808, wide = w >= 620;
     Object.assign(geometry, wide ? { sums: 57 * f, q: 190 * f, x0: 202 * f, x1: 534 * f, k: 546 * f, bars: 670 * f }
@@ -124,7 +124,7 @@ export function layout() {
         ...(geometry.bars && wide ? [stage.margin] : [])
     );
 }
-// Computes the positions of the keys, if they differ from the rows, and of the folds between them.
+// Computes the positions of the keys (if they are other tokens than the rows) and of the folds between them.
 function placeKeys() {
     const z = new Float32Array(page.S).fill(-1);
     let at = 0, f = 0;
@@ -137,7 +137,7 @@ function placeKeys() {
     return z;
 }
 
-// Reuses the spans of the tokens: a moved window, or folds that follow the mark, change few of them.
+// Reuses the elements of the tokens, since few of them change when the window moves or the marked row changes.
 function layTokens(split, gap) {
     const size = geometry.row >= 24 ? 16 : 13, pad = geometry.row > 30 ? 3 : 0, tall = geometry.row - 2 * pad;
     const [rows, keys, more] = stage.tokens.children;
@@ -178,7 +178,7 @@ function layTokens(split, gap) {
     }
     if (split > 0 && geometry.sums) (page.given ? ["", say("made")] : ["A", "B"]).forEach((name, k) => {
         const s = el("span", { class: page.given ? "part word" : "part", lang: "en" }, name);
-        // the word is in the gap, above the numbers
+        // the word is between the two parts, above the numbers
         s.style.top = geometry.y[page.visible[k ? split : 0]] - (page.given ? geometry.row / 2 + 10 : 12) + "px";
         marks.push(s);
     });
@@ -193,7 +193,7 @@ function inView(list, places) {
 export const rowsOnStage = () => inView(geometry.rows, geometry.y);
 export const keysOnStage = () => inView(geometry.keys, geometry.z);
 
-// Draws the links of all rows in view into stage.base. Returns false when rows were left for the next frame.
+// Draws the links of all rows in view on stage.base. Returns false if some rows are left for the next frame.
 export function drawBase() {
     const c = stage.base.getContext("2d"), { top } = stage;
     c.setTransform(stage.dpr, 0, 0, stage.dpr, 0, 0);
@@ -203,8 +203,8 @@ export function drawBase() {
     if (geometry.h < geometry.total) strokeLeaving(c, links.leaving, top);
     return !links.missing;
 }
-// Draws the links to keys that are out of view: for each row and head one dashed link per side, as dark as the sum of
-// their weights, fading at the edge.
+// Draws the links to keys that are out of view. For each row and head there is one dashed link upwards and one
+// downwards, as dark as the sum of their weights; it fades at the edge.
 function strokeLeaving(c, list, top) {
     const heads = drawn();
     const edge = (side, colour) => {
@@ -228,7 +228,7 @@ function strokeLeaving(c, list, top) {
     c.globalAlpha = 1;
 }
 
-// Draws the links of the pointed or marked token above the other links, which fade.
+// Draws the links of the token that is pointed at or marked, above the other links, which become fainter.
 export function drawStage() {
     const c = stage.canvas.getContext("2d"), l = currentTarget(), any = l.row >= 0 || l.key >= 0, { top } = stage;
     const pale = any ? hue.dark ? .07 : .11 : 1;
@@ -263,7 +263,7 @@ function strokeRow(c, l, top) {
     if (geometry.h < geometry.total) strokeLeaving(c, leaving, top);
 }
 
-// ---- margins: left effective keys; right attention received, or the weights of the marked row ----------
+// ---- margins: effective keys on the left; on the right attention received, or the weights of the
 function drawMargins(c, l, top) {
     const heads = drawn(), sums = heads.length ? marginSums(heads) : null;
     c.font = `${geometry.row < 24 ? 11 : 12}px ${page.font}`;
@@ -283,7 +283,7 @@ function drawMargins(c, l, top) {
     else if (sums) drawReceived(c, l, top, sums.received, long);
     if (geometry.h < geometry.total) drawBeyond(c, l, top);
 }
-// Returns { effectiveKeys(i), received(j) }, means of the heads; null while they are being computed.
+// Returns { effectiveKeys(i), received(j) }, the means over the heads; null while they are being computed.
 function marginSums(heads) {
     if (windowed()) return windowSums();
     if (!rowStatsReady(state.layer, heads)) return null;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// figure.js: draws pictures as SVG (with text as text, in the colours of the theme), and serves the views of one
-// query: which head, query and key are selected, their scores and weights.
+// figure.js: draws pictures as SVG, with text as text and in the colours of the theme. Also serves the views of one
+// query: finds the selected head, query and key, and computes their scores and weights.
 import { abs, ceil, floor, max, min, round, sqrt } from "../base/math.js";
 import { addTexts, plain, say } from "../base/messages.js";
 import { cells, el, onClick, root } from "../base/dom.js";
@@ -53,10 +53,10 @@ export function signed(x, digits = 2) {
     return x === x ? x.toFixed(digits).replace(/^-(0\.?0*)$/, "$1").replace("-", "−") : "!";
 }
 /**
- * Cuts a text to a width in pixels.
+ * Cuts a text so that it is at most `width` pixels wide.
  * @param {string} text
  * @param {number} width
- * @param {number} size of the font
+ * @param {number} size font size
  * @returns {string}
  */
 const ruler = document.createElement("canvas").getContext("2d");
@@ -72,8 +72,8 @@ export function fitted(text, width, size = 13) {
     return letters.slice(0, low).join("") + (low < letters.length || text.length > 200 ? "…" : "");
 }
 export const fits = (text, width, size) => fitted(text, width, size) === text;
-// Fills a node with the colour of a weight, as one of 25 classes of the ramp, so that a saved file has both themes.
-// Class on<n>: the colour of text on that fill.
+// Fills a node with the colour of a weight. The colour is one of 25 classes of the ramp, so that a saved file works in
+// both themes. Class on<n> is the colour of text on that fill.
 export const LEVELS = 24;
 export const levelOf = w => round(LEVELS * min(1, max(0, w === w ? w ** .7 : 0)));
 export function weightFill(node, w) {
@@ -95,8 +95,8 @@ export function weightText(x, y, w, text) {
 }
 export const hundredths = w => w > .995 ? "1" : round(100 * w);
 
-// Draws values as bars around a line, positive up, negative down. If there are more values than fit, groups of values
-// are drawn as their largest.
+// Draws values as bars that rise (positive) or fall (negative) from a line. If there are more values than pixels, a bar
+// shows the largest of a group of values.
 export const grouped = (n, w) => max(1, ceil(n / max(1, floor(w / 1.4))));
 export function barsOf(values, x, y, w, h, most, kind = "") {
     const group = grouped(values.length, w), n = ceil(values.length / group), wide = w / n, gap = wide > 3 ? 1 : 0;
@@ -122,7 +122,7 @@ export const largest = lists => {
     return most;
 };
 
-// A figure is redrawn completely at each change; it has few parts.
+// A figure has few parts, so it is redrawn completely at each change.
 export function newFigure(name, role = "img") {
     const node = shape("svg", { class: "figure", role, "aria-label": name });
     return { node, w: 0, h: 0 };
@@ -135,7 +135,7 @@ export function redraw(f, w, h, ...parts) {
     f.node.setAttribute("viewBox", `0 0 ${w} ${h}`);
     f.node.replaceChildren(...parts);
 }
-// Makes the hatching of masked cells; each figure contains its own, so that a saved one is complete.
+// Makes the hatching of masked cells. Each figure has its own, so that a saved figure is complete.
 export const hatching = id => shape(
     "defs", {},
     shape(
@@ -145,8 +145,8 @@ export const hatching = id => shape(
 );
 
 /**
- * Joins figures to one SVG file, next to or below each other: title and sentence as text, colours as classes of both
- * themes.
+ * Joins figures to one SVG file, side by side or, if `under`, one below the other. Title and sentence are text; the
+ * colours are classes for both themes.
  * @param {{ node: SVGElement, w: number, h: number }[]} figures
  * @param {Answer} answer
  * @param {boolean} under
@@ -207,9 +207,9 @@ export function figuresSvg(figures, { question, pieces }, under = false) {
 // ---- one head, one query, one key ------------------------------------------------------------------
 const focus = { at: "", head: 0 };
 /**
- * Returns the pair that a view of one pair shows: the marked tokens, else the pair with the largest weight. Of several
- * selected heads it is the one with the largest weight, and stays the same for one selection. null: no head is
- * selected.
+ * Returns the pair of query and key that a view of one pair shows: the marked tokens; if none are marked, the pair with
+ * the largest weight. If several heads are selected, it is the head with the largest weight on the pair, which stays
+ * the same as long as the selection does. null: no head is selected.
  * @returns {?Focus}
  */
 export function focused() {
@@ -235,7 +235,7 @@ export function focused() {
 
 const scored = { at: "", of: null };
 /**
- * Computes the scores of query i with every key; null: the file has no queries and keys of this layer.
+ * Computes the scores of query i with every key; null if the file has no queries and keys of this layer.
  * @param {Focus} focus
  * @returns {?Scores}
  */
@@ -260,7 +260,7 @@ export function scoresOf({ layer, head, i }) {
     }
     const row = page.weights.row(layer, head, i);
     of.broken = row[0] !== row[0] || of.dot.some(x => x !== x);
-    if (!row.some(w => w)) of.masked.fill(1); // a row of padding attends to no key
+    if (!row.some(w => w)) of.masked.fill(1); // a row of a padding token attends to no key
     of.seen = of.masked.reduce((n, m) => n + +!m, 0);
     of.k = j => page.weights.k(layer, head, j);
     of.v = j => page.weights.v(layer, head, j);
@@ -292,8 +292,8 @@ export function weightsAt(of, by) {
 }
 
 /**
- * Chooses the keys that have a row of their own: all up to MOST_ROWS, else the strongest and the chosen one; the
- * others are folded.
+ * Chooses the keys that have a line of their own: all keys if there are at most MOST_ROWS; if there are more, the
+ * strongest keys and the chosen one. The others are folded.
  * @param {Scores} of
  * @param {ArrayLike<number>} w
  * @param {number} chosen
@@ -323,7 +323,8 @@ export const keyName = j => page.keys[j].special ? page.keys[j].text : `“${pag
 export const shownToken = t => state.raw ? t.raw : t.text;
 
 // ---- controls --------------------------------------------------------------------------------------
-// Makes lists to select query, key, layer and head; above 512 tokens number fields.
+// Makes the lists that select query, key, layer and head. If the text has more than 512 tokens, number fields select
+// query and key.
 export function pickers() {
     const make = (name, n, text, act) => {
         const node = n <= 512
@@ -360,7 +361,7 @@ export function pickers() {
         all.layer.value = state.layer;
     } };
 }
-// Makes a group of buttons of which one is pressed: list has { id, text }.
+// Makes a group of buttons, one of which is pressed. list has elements { id, text }.
 export function choices(name, list, now, act) {
     const buttons = list.map(([id, text]) => {
         const b = el("button", {}, text);
@@ -376,21 +377,21 @@ export const pairsOf = rows => el("table", { class: "pairs" }, el("tbody", {}, .
     if (kind) tr.className = kind;
     return tr;
 })));
-// Moves the key up or down; the query stays.
+// Marks the next key in direction `by`; the query stays.
 function walkKeys(by) {
     const f = focused();
     if (!f) return;
     set({ row: f.i, key: min(page.S - 1, max(0, f.j + by)) });
 }
 /**
- * Returns true, or the reason why no query has its vectors in the file.
+ * Returns true, or why the page cannot show queries: no layer has its vectors in the file.
  * @returns {true | string}
  */
 export function canVectors() {
     for (let l = 0; l < page.L; l++) if (page.weights?.q?.(l, 0, 0) && page.weights.k(l, 0, 0)) return true;
     return say("noneVectors");
 }
-// Describes how the score of key j follows from its dot product: "÷ √32 = 4.14".
+// Describes how the score of key j follows from its dot product, such as "÷ √32 = 4.14".
 export function scaling(of, j, by) {
     const more = [of.cap ? say("cappedAt", of.cap) : "", of.biased ? say("withBias", signed(of.bias[j])) : ""].filter(
         t => t
@@ -400,11 +401,11 @@ export function scaling(of, j, by) {
     return `÷ ${abs(by / of.own - 1) < 1e-3 ? rootName(of) : signed(by)}${more ? `, ${more}:` : " ="} ` +
         `${signed(of.score(j, by))}`;
 }
-// Returns the reason why there is no picture of the pair; "" if there is a picture.
+// Returns why the pair cannot be drawn; "" if it can.
 export function whyNot(f, of) {
     return !f ? say("choose") : !of ? say("noVectors", f.layer) : of.broken ? say("notNumber", quote(f.i)) : "";
 }
-// The keyboard of the views of one pair.
+// The keys for the views of one pair.
 /** @returns {KeyRow[]} */
 export const pairKeys = pick => [
     ["↑ ↓", "key", e => e.key === "ArrowUp" || e.key === "ArrowDown", e => walkKeys(e.key === "ArrowUp" ? -1 : 1), 1],
@@ -419,7 +420,7 @@ export const pairKeys = pick => [
         () => page.stacks.length > 1
     ]
 ];
-// Makes the pair under the pointer in the heads view the pair of the view that opens.
+// Called when a view of one pair opens from the view heads: the pair under the pointer becomes its pair.
 export function takePointed() {
     const p = stage.pointer;
     stage.pointer = null;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// heatmap.js: draws weights as points: pooled over squares of tokens, computed in slices of time, coloured by the
-// ramp.
+// heatmap.js: draws weights as points, each of which may represent a square of tokens. The points are computed in
+// slices of time and coloured by the ramp.
 //
-// A level has n x m points: token i is in row floor(i n / T), key j in column floor(j m / S), as in the pyramid of
-// the file. A point is the maximum or the mean of the weights of its square.
+// A level is the matrix as n x m points: token i is in row floor(i n / T), key j in column floor(j m / S), as in the
+// blocks of the file. A point is the maximum or the mean of the weights in its square.
 import { ceil, floor, max, min, sqrt } from "../base/math.js";
 import { page, state } from "../base/state.js";
 import { hue, rampAt } from "../base/palette.js";
@@ -13,8 +13,8 @@ const HEAT_SLICE = 6;
 const tasks = new Map();
 let sliceTimer = 0;
 /**
- * Runs step(end) in slices: it works until performance.now() reaches end and returns true when it is done. A new step
- * of the same name replaces the old one.
+ * Runs step(end) in slices of time: it works until performance.now() reaches end, and returns true when it is done. A
+ * new step with the same name replaces the old one.
  * @param {string} name
  * @param {(end: number) => boolean} step
  */
@@ -36,13 +36,13 @@ const SHADE_STEPS = 1024;
 const NOT_A_NUMBER = SHADE_STEPS;
 const MASKED = SHADE_STEPS + 1;
 const pixelOf = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
-// Returns the darkness 0..1 of a weight: for up to 128 keys on the scale 0..1, for longer rows relative to s; with
-// the log scale the darkness of its logarithm.
+// Returns the darkness (0..1) of a weight. For up to 128 keys, the scale is 0..1; for more keys, it is relative to s.
+// On the log scale, it is the darkness of the logarithm.
 export function darkness(w, s) {
     if (state.log) return w > 0 ? max(0, 1 + Math.log10(w / (s || 1)) / 4) : 0;
     return s ? sqrt(min(1, w / s)) : w ** .7;
 }
-// Returns the table of a scale (0: fixed): sqrt(w / s) in SHADE_STEPS steps to pixels, then NaN and masked.
+// Returns the colours for a scale (0: fixed) as pixels: SHADE_STEPS steps of sqrt(w / s), then NaN, then masked.
 const shadeTables = new Map();
 export function shadesOf(s) {
     const key = [hue.dark, hue.forced, hue.text, !!s, state.log].join();
@@ -58,7 +58,7 @@ export function shadesOf(s) {
     }
     return table;
 }
-// Writes n weights as pixels from `to` on.
+// Writes n weights as pixels to pixels[to..].
 export function shadeRow(pixels, to, w, from, n, table, s) {
     const times = 1 / (s || 1);
     for (let c = 0; c < n; c++) {
@@ -66,7 +66,7 @@ export function shadeRow(pixels, to, w, from, n, table, s) {
         pixels[to + c] = table[x < 1 ? x * (SHADE_STEPS - 1) + .5 | 0 : x >= 1 ? SHADE_STEPS - 1 : NOT_A_NUMBER];
     }
 }
-// Returns the weight that .15 % of the weights in list exceed: the scale of long rows.
+// Returns the weight that is drawn darkest in a long text: only .15 % of the weights in list exceed it.
 export function scaleOf(list) {
     const bins = new Uint32Array(2048);
     let n = 0, most = 0;
@@ -80,21 +80,21 @@ export function scaleOf(list) {
 export const fixedScale = () => page.S <= 128;
 
 // ---- points ----------------------------------------------------------------------------------------------
-export const firstOf = (r, n, T) => ceil(r * T / n); // first token of row r of n
-// Returns the numbers of points per side, coarse to fine; the last has one point per token.
+export const firstOf = (r, n, T) => ceil(r * T / n); // first token of row r, if the matrix has n rows
+// Returns the number of points per side of each level, from coarse to fine. The last level has a point per token.
 export function levelsOf(T, S) {
     const out = [], most = max(T, S);
     for (let n = 64; n < most; n *= 2) out.push(n);
     return [...out, most];
 }
 
-// Returns the points per side of the finest level that the file has of a layer; 0: none.
+// Returns how many points per side the finest level in the file has, for a layer; 0: the file has none.
 function sideOf(layer) {
     const array = page.about.arrays.find(a => a.name === "max" && a.stack === state.stack && a.layer === layer);
     return array ? array.shape[1] : 0;
 }
 
-// Shows several heads of a layer as one: each point is the mean of their points.
+// Several heads of a layer that are drawn as one: each point is the mean of the points of the heads.
 export class Field {
     constructor(layer, heads) {
         this.layer = layer;
@@ -108,7 +108,7 @@ export class Field {
         this.sparse = !page.weights.whole(layer);
         this.side = sideOf(layer);
     }
-    // Returns the points of a level that the file has of the whole text, or null.
+    // Returns the points of a level of the whole text from the file; null if the file does not have them.
     pooled(n, kind) {
         const key = n + kind;
         if (!this.whole.has(key)) this.whole.set(key, this.gather(n, kind));
@@ -119,7 +119,7 @@ export class Field {
         const all = this.heads.map(h => this.weights.pyramid(this.layer, h, n, kind));
         return all.length > 1 ? meanOf(all) : all[0];
     }
-    // Returns the points from..to of row r of a level, { from, max, mean }, or null where they are not known yet.
+    // Returns the points from..to of row r of a level as { from, max, mean }; null if they are not known yet.
     known(n, r, from, to) {
         const p = this.rows.get(n * 2 ** 21 + r);
         return p && p.from <= from && p.to >= to ? p : null;
@@ -131,7 +131,7 @@ export class Field {
         if (old) { this.held -= old.max.length; this.rows.delete(key); }
         this.rows.set(key, p);
         this.held += to - from;
-        for (const [k, q] of this.rows) { // the oldest are dropped
+        for (const [k, q] of this.rows) { // drop the rows that were computed first
             if (this.held < 4e6) break;
             this.rows.delete(k);
             this.held -= q.max.length;
@@ -167,7 +167,7 @@ export class Field {
             ? this.heads.reduce((s, h) => s + this.weights.rest(this.layer, h, i), 0) / this.heads.length
             : 0;
     }
-    // Returns the stored keys and weights of row i, [[key, weight], ...], falling.
+    // Returns the stored keys and weights of row i, [[key, weight], ...], in descending order.
     kept(i) {
         const sum = new Map();
         for (const h of this.heads)
@@ -205,7 +205,7 @@ function addRow(p, row, j0, columns, S) {
     }
 }
 
-// Makes the hatching of masked cells: paper with lines at 45 degrees.
+// Makes the hatching of masked cells: lines at 45 degrees on the colour of paper.
 const hatchTile = { key: "", tile: null };
 export function hatchOf(c) {
     const key = [hue.paper, hue.rule].join();
@@ -222,5 +222,5 @@ export function hatchOf(c) {
     }
     return c.createPattern(hatchTile.tile, "repeat");
 }
-// Returns whether a layer masks keys; weights.span returns which.
+// Returns true if a layer masks keys; weights.span() says which.
 export const hasMask = layer => page.causal || page.stack.about.left[layer] >= 0 || page.stack.about.right[layer] >= 0;

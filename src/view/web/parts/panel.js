@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// panel.js: builds the panels around the diagram: overview of heads, filters, chips, tables, small matrix.
+// panel.js: builds the panels around the diagram: overview of heads, filters, names of the selected heads, tables, and
+// the small matrix.
 import { abs, ceil, max, min, round, strongestOf, sumOf } from "../base/math.js";
 import { NUMBERS, count, say, share, stackTitle, weight } from "../base/messages.js";
 import { cells, el, onClick, roving } from "../base/dom.js";
@@ -139,7 +140,7 @@ export function buildFilters() {
     out.push(buildAggregation());
     return out;
 }
-// Makes the buttons that select encoder, decoder or cross-attention.
+// Makes the buttons that select a stack: encoder, decoder or cross-attention.
 function buildStacks() {
     panel.stacks = page.stacks.map((s, n) => {
         const b = el(
@@ -157,7 +158,7 @@ function switchOf(key, act) {
     onClick(b, act);
     return b;
 }
-// Makes the choices: each head, their mean, or the rollout; words in place of tokens; the scale.
+// Makes the choices of what is drawn: each head, their mean, or the rollout; words or tokens; the scale.
 function buildAggregation() {
     const can = rolloutAllowed();
     panel.aggregates = ["eachHead", "mean", "rollout"].map(name => {
@@ -189,11 +190,11 @@ export function drawAggregation() {
         " "
     );
 }
-// The slider is finer near 0.
+// The slider of the threshold has finer steps near 0.
 const factorOf = x => min(.95, x ** 3) * page.S;
 const sliderOf = f => Math.cbrt(min(.95, f / page.S));
-// Returns the shares of weight A to A, A to B, B to A, B to B, and to special tokens: mean of the selected heads, or
-// of the rollout, over the rows of words.
+// Returns the shares of weight from A to A, A to B, B to A, B to B, and to special tokens: as the mean of the selected
+// heads, or of the rollout, over the rows that are no special tokens.
 function sharesNow() {
     const heads = selectedHeads(), all = [0, 1, 2, 3, 4];
     if (drawn()[0] !== ROLLOUT)
@@ -294,9 +295,9 @@ function headTable() {
 /**
  * Returns the table of a marked row or column, largest weights first.
  * @param {Target} l
- * @param {number} most rows
+ * @param {number} most maximum number of rows
  * @returns {{ heads: number[], rows: { name: string, w: number[], mean: number, key?: number, total?: boolean }[] }}
- *     w: by head; mean: over all heads
+ *     w: one weight per head; mean: over all heads
  */
 export function rowTable(l, most) {
     const heads = drawn().slice(0, 5);
@@ -331,7 +332,7 @@ export function rowTable(l, most) {
     const hidden = sums(row ? page.hiddenKeys : page.tokens.map((_, i) => i).filter(i => !isShown(i)));
     for (const j of keys) out.push({ name: tokens[j].text, key: j, w: shown.map(of => of[j]), mean: mean[j] });
     const rest = plus(whole, sums(keys), -1);
-    if (list.length > keys.length && !(few && row && keys.length < most)) { // else the other weights are not stored
+    if (list.length > keys.length && !(few && row && keys.length < most)) { // if not, the other weights are not stored
         out.push({
             name: say("more", count(list.length - keys.length)), w: rest.w.map(w => w < 0 ? 0 : w),
             mean: max(0, rest.mean)
@@ -433,7 +434,8 @@ function drawPairs(l) {
     panel.small.firstChild.textContent = title;
 }
 
-// Draws the links as a matrix: cells of tokens, or above 64 tokens each the maximum of a square.
+// Draws the links as a small matrix. Up to 64 tokens, a cell is a weight; for more tokens, a cell is the largest weight
+// of a square.
 function drawMatrix() {
     const heads = drawn(), coarse = max(page.T, page.S) > 64, c = panel.matrix.getContext("2d"), d = stage.dpr;
     const cells = coarse ? coarseCells(heads) : { n: page.visible.length, m: page.visibleKeys.length };
@@ -488,7 +490,7 @@ function drawMatrix() {
         ...(aligned ? [alignTable(aligned)] : [])
     );
 }
-// Returns { n, m, rows: [by head] }, the maxima of squares; null where none are known.
+// Returns { n, m, rows: [one per head] }, the largest weights of squares; null if none are known.
 function coarseCells(heads) {
     if (!windowed()) {
         const { n, m } = rowStats(state.layer, heads[0]);
@@ -497,7 +499,7 @@ function coarseCells(heads) {
     const rows = heads.map(h => h >= 0 && !page.words ? page.weights.pyramid?.(state.layer, h, COARSE, "max") : null);
     return rows.every(r => r) ? { n: COARSE, m: COARSE, rows } : null;
 }
-// Hatches the keys that a row cannot attend to: masked is not 0.
+// Hatches the keys to which a row cannot attend, since a masked weight is not a weight of 0.
 function hatch(c, x, y, size) {
     c.strokeStyle = hue.rule;
     c.lineWidth = 1;
@@ -528,8 +530,8 @@ function matrixLabels(c, left, top, size) {
 
 // ---- cross-attention: the alignment of words ---------------------------------------------------------
 /**
- * Returns the strongest key of each row in the mean of the selected heads; key -1 where its weight is less than twice
- * the uniform weight.
+ * Returns the strongest key of each row, in the mean of the selected heads. The key is -1 if its weight is less than
+ * twice the uniform weight.
  * @returns {Pair[]}
  */
 function alignment() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// save.js: saves the current view: table as TSV, picture as SVG or PNG.
+// save.js: saves the current view: its table as TSV, its picture as SVG or PNG.
 import { ceil, max } from "../base/math.js";
 import { count, escaped, plain, say, weight } from "../base/messages.js";
 import { el, root, tsv } from "../base/dom.js";
@@ -36,7 +36,7 @@ export async function copyTable() {
     }
     announce(say("copied", count(max(0, rows.length - 1))));
 }
-// Returns the stage as SVG: text as text, no script, colours as classes with both themes.
+// Returns the diagram as SVG: text as text, without script, with colours as classes for both themes.
 export function svg() {
     const { top } = stage;
     const heads = drawn();

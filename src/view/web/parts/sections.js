@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// sections.js: finds the sections of a text (by headings; without headings by blank lines; without those by
-// sentences), and shades the text by the attention of a row.
+// sections.js: divides a text into sections, and shades the text by the attention of a row. Sections begin at headings;
+// if there are none, at blank lines; if there are none either, at sentences.
 import { min, sqrt } from "../base/math.js";
 import { el, onClick } from "../base/dom.js";
 import { page, state } from "../base/state.js";
 import { css, hue, textOn, rampAt } from "../base/palette.js";
 
-// At most this many sections; beyond, neighbours are joined. A section is { name, short, from, to }, tokens
-// from..to-1.
+// Maximum number of sections; if there are more, neighbours are joined. A section is { name, short, from, to } and has
+// the tokens from..to-1.
 const SECTIONS = 24;
 export function sectionsOf(stack) {
     stack.sections ??= {};
@@ -43,7 +43,8 @@ function isHeading(line, before, after) {
     return /^(§|(article|section|chapter|part)\s+[\divxlc]|\d+(\.\d+)*[.)]?\s)/i.test(text) ||
         (text.length > 3 && /[A-Z]{2}/.test(text) && text === text.toUpperCase());
 }
-// Finds sections by offsets in the source: headings, if there are at least two; else paragraphs; else sentences.
+// Finds where sections begin in the source: at headings, if there are at least two; if not, at paragraphs; if there is
+// only one, at sentences.
 function startsInSource(text, tokens) {
     const source = [text.source].flat(), out = [];
     source.forEach((whole, part) => {
@@ -89,7 +90,7 @@ function startsInTokens(tokens) {
     });
     return out;
 }
-// Returns whether token i begins where the preceding token ended.
+// Returns true if token i begins where the token before it ends.
 function isGlued(tokens, i, places) {
     if (!i) return true;
     if (places && tokens[i - 1].part === tokens[i].part && places[2 * i + 1] > places[2 * i])
@@ -101,7 +102,7 @@ function isGlued(tokens, i, places) {
     return tokens.spaced && !tokens[i].special;
 }
 
-// Makes running text of tokens from..to-1, each shaded by weight(token) relative to `most`.
+// Makes running text of the tokens from..to-1. Each is shaded by its weight(token), relative to `most`.
 export function shadedText(tokens, places, from, to, weight, most, marked, act) {
     const p = el("p", { class: "shaded", lang: "", dir: "auto" });
     for (let i = from; i < to; i++) {

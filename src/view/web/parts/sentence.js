@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sentence.js: writes the sentence that describes the head view. initial_selection.c writes the same sentence for the
-// state that a page opens with. Pieces: plain text, or { b: bold text }.
+// sentence.js: writes the sentence that describes the head view. When the page opens, initial_selection.c has written
+// the same sentence. A piece of the sentence is plain text, or { b: bold text }.
 import { min } from "../base/math.js";
 import { capital, say, starred, weight } from "../base/messages.js";
 import { geometry, isKey, selectedHeads, page, quote, quoteKey, state, topKey } from "../base/state.js";
@@ -61,7 +61,7 @@ function describeColumn(j) {
     ];
 }
 
-// Returns a pair of the statistics, with the weight between words where words are shown.
+// Returns a pair of tokens from the statistics, with the weight between their words if words are shown.
 const pairNow = ({ row, key, weight }, h) =>
     ({ row, key, w: page.words ? page.weights.pair(state.layer, h, row, key) : weight });
 function describeKind(s, last, h) {
@@ -85,7 +85,7 @@ function describeKind(s, last, h) {
     }
     return out;
 }
-// Describes the aggregate of several heads: its largest weight among the rows and keys in view.
+// Describes the mean of the selected heads, or the rollout: its largest weight among the rows and keys that are shown.
 function describeAggregate() {
     const [k] = linkOrder().filter(k => page.tokens !== page.keys || links.i[k] !== links.j[k]);
     const name = nameOf(drawn()[0]);
@@ -113,7 +113,7 @@ function describeHeads() {
 }
 
 /**
- * Returns the title and the sentence for a target.
+ * Returns the title of the view and the sentence for a target.
  * @param {Target} target
  * @returns {Answer}
  */

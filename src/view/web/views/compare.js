@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// compare.js: the view "What changed?": the same head of two models, of two checkpoints, or on two texts, next to
-// each other with one cursor, or as their difference; heads are ranked by the divergence that C measured.
+// compare.js: the view "What changed?": shows the same head in two models, at two checkpoints, or on two texts, side by
+// side with a common cursor, or as their difference. Heads are ordered by the divergence that the command computed.
 import { abs, ceil, floor, max, min } from "../base/math.js";
 import { addTexts, count, say, weight } from "../base/messages.js";
 import { cells, el, onClick } from "../base/dom.js";
@@ -37,7 +37,8 @@ addTexts({
 const compare = { mode: "", point: null, other: [] };
 const MOST_CELLS = 64;
 
-// Returns the stacks of the other model or text, made once; in page.all their weights follow the weights of the page.
+// Returns the stacks of the other model or text, which are made only once. In page.all, their weights follow the
+// weights of the page's own stacks.
 function otherStacks() {
     if (!compare.other.length) {
         compare.other = stacksOf(page.about.against);
@@ -45,7 +46,7 @@ function otherStacks() {
     }
     return compare.other;
 }
-// Returns the other stack, the alignment of rows and keys, and the tokens shown on each side.
+// Returns the other stack, the alignment of its rows and keys with this one, and the tokens that each side shows.
 function pairing() {
     const { against } = page.about, other = otherStacks()[state.stack], shown = t => state.special || !t.special;
     const align = against.align[page.stack.about.rows], key = against.align[page.stack.about.keys];
@@ -58,7 +59,8 @@ function pairing() {
 const ranked = () =>
     page.about.against.moved.filter(m => m[0] === state.stack).map(([, l, h, bits, rows]) => ({ l, h, bits, rows }));
 const bitsOf = x => x === 0 ? "0" : x < .0005 ? "< .001" : weight(x, 3);
-// Returns names that distinguish A and B: the models, else the texts from shortly before their first difference.
+// Returns names for the two sides: the names of the models or, if they are equal, the texts from shortly before their
+// first difference.
 function sideNames() {
     const { about } = page, { against } = about, align = against.align[0];
     if (about.model !== against.model) return [about.model, against.model];
@@ -108,7 +110,7 @@ function pointCompare(p) {
     compare.point = p;
     if (a?.row !== p?.row || a?.key !== p?.key) requestDraw("target");
 }
-// Returns the cursor in tokens of A: the row and key under the pointer, else the marked ones.
+// Returns the cursor, as tokens of side A: the row and key under the pointer or, if there are none, the marked ones.
 function cursor() {
     return compare.point ?? { row: state.row, key: state.key };
 }
@@ -155,7 +157,7 @@ function drawCompare(what) {
             key: j => p.key[j] ?? -1, back: i => p.align.indexOf(i), backKey: j => p.key.indexOf(j)
         }
     ];
-    // The cells are reused while only the cursor moves.
+    // The cells do not change while only the cursor moves.
     const seen = compare.seen = {
         f, p, sides, w, places: [], grids: [], h: 0, cells: null,
         at: [state.stack, f.layer, f.head, modeNow(), w, hue.dark, hue.forced, state.raw, state.special].join()
@@ -188,7 +190,7 @@ function drawCompare(what) {
     drawCompareTable(compare.seen);
 }
 
-// Draws one picture of links: rows left, keys right; at most 64 of them, around the cursor.
+// Returns the part of a list that is drawn as links: at most 64 tokens, around the cursor.
 function around(list, at) {
     if (list.length <= MOST_CELLS) return list;
     const from = min(list.length - MOST_CELLS, max(0, list.indexOf(at) - MOST_CELLS / 2));
@@ -261,7 +263,7 @@ function labelsFor(tokens, rows, cols, keys, x, y, size, parts) {
         parts.push(node);
     });
 }
-// Marks the row and the cell of the cursor on each side.
+// Marks the row and the cell of the cursor on one side.
 function ringsOf({ side: s, x, y, size, rows, cols }) {
     const c = cursor(), r = c.row >= 0 ? s.of(c.row) : -1, k = c.key >= 0 ? s.key(c.key) : -1, out = [];
     const n = rows.findIndex(b => b.includes(r)), m = cols.findIndex(b => b.includes(k));
@@ -310,7 +312,7 @@ function drawCellsOf(seen, s, x, y, wide, parts) {
     if (named) labelsFor(s.tokens, rows, cols, s.keys, x0, y0, size, parts);
     return y0 + rows.length * size;
 }
-// Draws B minus A for the tokens that both sides have; large cells also contain both numbers.
+// Draws the difference B - A for the tokens that both sides have. Large cells also contain both weights.
 function drawDifference(seen, parts) {
     const { p, sides, w } = seen, [a, b] = sides;
     const rows = blocksOf(a.rows.filter(i => p.align[i] >= 0));
@@ -373,8 +375,8 @@ function placeAt(e) {
     return p && (p.row >= 0 || p.key >= 0) ? { row: p.row, key: p.key } : null;
 }
 
-// Returns every key of the row at the cursor, by the size of its change; keys without a counterpart are one row, so
-// that both columns sum to 1. null: no row.
+// Returns the weights of the row at the cursor for every key, by the size of their change. All keys without an aligned
+// key share one row, so that both columns sum to 1. null: the cursor is on no row.
 function changesOf({ f, p }, i) {
     const at = i >= 0 ? p.align[i] : -1;
     if (i < 0 || !(at >= 0)) return null;
@@ -476,7 +478,7 @@ export function walkRows(by) {
     compare.point = null;
     set({ row: page.visible[at < 0 ? by > 0 ? 0 : n - 1 : min(n - 1, max(0, at + by))], key: -1 });
 }
-// Moves to the next head in the order of change.
+// Moves to the next head in the order of their differences.
 function walkRanked(by) {
     const all = ranked();
     const f = focused();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// heads.js: the view "Which words attend to which?", composed of diagram.js and panel.js.
+// heads.js: the view "Which words attend to which?", which consists of diagram.js and panel.js.
 import { max, min, strongestOf, sumOf } from "../base/math.js";
 import { say, weight } from "../base/messages.js";
 import { el } from "../base/dom.js";
@@ -21,7 +21,7 @@ import {
 } from "../parts/panel.js";
 import { svg, viewRows } from "../parts/save.js";
 
-function step(by) { // moves the marked token
+function step(by) { // marks the next token in direction `by`
     const at = page.visible.indexOf(state.row), n = page.visible.length;
     const to = page.visible[at < 0 ? by > 0 ? 0 : n - 1 : min(n - 1, max(0, at + by))];
     if (to === undefined) return;
@@ -29,7 +29,7 @@ function step(by) { // moves the marked token
     set({ row: to, key: -1 });
     reveal(to);
 }
-// Walks the strongest links of the drawn heads; repeated until all rows are known.
+// Marks the strongest links of the drawn heads, one after the other. Repeats itself until all rows are known.
 function stepLinks(by) {
     const heads = drawn();
     if (!heads.length) return;
@@ -47,7 +47,7 @@ function stepLinks(by) {
     reveal(i);
     announce(say("linkShown", to + 1, n, quote(i), quoteKey(j), weight(w)));
 }
-const page60 = by => { // moves the window of a long text
+const page60 = by => { // moves the window by 60 tokens, in a long text
     win.from += by * (ROWS - 10);
     requestDraw("layout");
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// magnifier.js: shows one head of the model view enlarged: its tokens, weights in hundredths, the keys that it
-// attends to, and its ablation effect. Also makes the choices of the order of heads and of the content of the cells.
+// magnifier.js: shows a head of the view model enlarged, with its tokens, its weights in hundredths, the keys to which
+// it attends, and its ablation effect. Also makes the controls for the order of the heads and the content of cells.
 import { abs, ceil, floor, max, min, round } from "../base/math.js";
 import { addTexts, count, escaped, plain, say, weight } from "../base/messages.js";
 import { el, onClick } from "../base/dom.js";
@@ -78,7 +78,7 @@ export function buildMagnifier() {
         ),
         el("div", {}, el("h2", {}, say("kindCounts")), model.kindList)];
 }
-// Computes the geometry of the magnifier.
+// Computes the positions of the parts of the magnifier.
 function magnifierLayout(grid) {
     const wide = min(336, model.magnifier.parentNode.clientWidth || 312),
         labels = !isPooled() && max(grid.n, grid.m) <= 24;
@@ -98,7 +98,8 @@ function magnifierPointAt(e) {
         ? { r, c, row: firstOf(r, grid.n, page.T), key: firstOf(c, grid.m, page.S) }
         : { r, c, row: shownRows()[r], key: shownKeys()[c] };
 }
-// Returns the point whose number is shown: the point under the pointer, else the strongest.
+// Returns the point whose number is shown: the point under the pointer or, without one, the point of the largest
+// weight.
 function magnifierPoint(grid) {
     if (model.point && model.point.r < grid.n && model.point.c < grid.m) return model.point;
     let at = 0;
@@ -232,7 +233,7 @@ function drawFacts(grid, p) {
     drawModelScale(grid);
 }
 /**
- * Returns the tokens that change most without the head.
+ * Returns the tokens whose predictions change most if the head is ablated.
  * @returns {{ token: number, before: number, after: number }[]}
  */
 function tokensChanged(layer, head) {
@@ -258,7 +259,7 @@ function drawChanges(layer, head) {
         el("p", { class: "note" }, list.length ? say(turns ? "turnNote" : "probabilityNote") : say("changesNone"))
     );
 }
-// Makes a canvas with the colours of the cells, from 0 to the maximum.
+// Makes a canvas with the colours of cells, from 0 on the left to the maximum on the right.
 export function rampCanvas(wide, colour) {
     const canvas = el("canvas", { "aria-hidden": "true" }), d = devicePixelRatio || 1, c = canvas.getContext("2d");
     canvas.width = round(wide * d);
@@ -341,7 +342,7 @@ export function modelSvg() {
     for (const n of model.grid.querySelectorAll(".side b, .side small, h3")) text(n, "start");
     return pictureSvg(w, h, question, sentence, out.join(""));
 }
-// Makes the frame of a saved picture: title, sentence, and the paper of the current theme.
+// Makes the frame of a saved picture: title, sentence and background in the current theme.
 export function pictureSvg(w, h, question, sentence, inside) {
     return `<svg xmlns="http://www.w3.org/2000/svg" width="${w}" height="${h}" viewBox="0 0 ${w} ${h}" role="img">` +
         `<title>${escaped(question)}</title><desc>${escaped(sentence)}</desc>` +

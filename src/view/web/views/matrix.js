@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// matrix.js: the view "Where does this text attend to itself?": rows are queries, columns are keys, for any length of
-// text. matrix_panels.js builds the panels around it.
+// matrix.js: the view "Where does this text attend to itself?": rows are queries, columns are keys. It can show a text
+// of any length. matrix_panels.js builds the panels around it.
 import { max, min } from "../base/math.js";
 import { weight } from "../base/messages.js";
 import { el } from "../base/dom.js";
@@ -45,7 +45,7 @@ function drawMatrixBase() {
     c.lineWidth = 1;
     c.strokeRect(m.left - .5, m.above - .5, min(m.w, page.S * m.px) + 1, min(m.h, page.T * m.px) + 1);
 }
-// Draws the marked row, the pair, and the point under the pointer.
+// Draws the marks on the matrix: the marked row, the pair, and the point under the pointer.
 function drawMatrixOver() {
     const m = matrix, c = m.over.getContext("2d"), l = matrixTarget(), thin = max(1, min(m.px, 2));
     c.setTransform(m.d, 0, 0, m.d, 0, 0);
@@ -143,7 +143,7 @@ addView({
     svg: () => matrixSvg(),
     reveal: i => revealRow(i),
     drop: () => { matrix.point = null; },
-    points: () => { // for the console and for tests: the drawn values as numbers
+    points: () => { // the drawn values as numbers, for the console and for tests
         const m = matrix, v = windowOf(levelAt(m.px)), all = { ...v, c0: 0, c1: v.columns };
         const point = (r, c) => {
             const p = pointsOf(m.field, { ...all, c0: c, c1: c + 1 }, r);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// matrix_draw.js: draws the matrix: heat map, masks, section lines, labels, numbers.
+// matrix_draw.js: draws the matrix: points, masks, lines between sections, labels and numbers.
 import { ceil, floor, max, min, round } from "../base/math.js";
 import { page, state } from "../base/state.js";
 import { hue, textOn, rampAt } from "../base/palette.js";
@@ -31,7 +31,8 @@ export function drawHeat(c, field) {
     }
     if (missing) runInSlices("matrix", fillWindow);
 }
-// Hatches the masked keys. A window has a dashed edge; ALiBi has one at the distance where its factor is .01.
+// Hatches the masked keys. A dashed line shows the edge of a window, or the distance at which the factor of ALiBi is
+// .01.
 export function drawMask(c) {
     const causal = page.causal;
     const [left, right] = windowNow();
@@ -39,7 +40,7 @@ export function drawMask(c) {
     const reach = i => page.weights.span(state.layer, i);
     const i0 = floor(m.r0);
     const i1 = min(page.T, ceil(m.r0 + rowsInView()));
-    const side = (edge, far) => { // masks from the edge of each row to the far side
+    const side = (edge, far) => { // hatches from the edge of each row to the far side
         c.beginPath();
         const step = m.px >= 3 ? 1 : max(1, floor((i1 - i0) / 400));
         c.moveTo(far, yOf(i0));
@@ -126,7 +127,7 @@ export function drawTokenLabels(c) {
     for (let i = ceil(m.r0 - .5); i < min(page.T, m.r0 + rowsInView() - .2); i++)
         c.fillText(text(page.tokens[i]), m.left - 7, yOf(i + .5), m.left - 9);
     c.textAlign = "left";
-    c.font = `${max(9.5, min(13, .74 * m.px))}px ${page.font}`; // labels are rotated: less space
+    c.font = `${max(9.5, min(13, .74 * m.px))}px ${page.font}`; // column labels are rotated and have less space
     for (let j = ceil(m.c0 - .5); j < min(page.S, m.c0 + keysInView() - .2); j++) {
         c.save();
         c.translate(xOf(j + .5), m.above - 6);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// matrix_grid.js: computes the window of the matrix view: its zoom, its position, and the points that it shows, from
-// the points of the whole text down to single weights.
+// matrix_grid.js: computes what the matrix view shows: its zoom, its position, and the points, from points that each
+// represent many weights down to single weights.
 import { ceil, floor, max, min, round } from "../base/math.js";
 import { addTexts, count, say } from "../base/messages.js";
 import { el } from "../base/dom.js";
@@ -32,7 +32,7 @@ export function matrixPoint(e) {
         return null;
     return { x, y, row: floor(y), key: floor(x), px: e.clientX - box.left, py: e.clientY - box.top };
 }
-// Replaces a point of many weights by its strongest pair, which is searched in the rows of the point.
+// Replaces a point that represents many weights by the pair with the largest weight, which is searched in its rows.
 export function sharpen(p) {
     const m = matrix, field = m.field, n = levelAt(m.px), rows = min(n, page.T), columns = min(n, page.S);
     if (!field || n >= longest() || m.mode === "mean") return p;
@@ -58,12 +58,12 @@ function pointAt(clientX, clientY) {
     return p && sharpen(p);
 }
 
-// Returns the row and key under the pointer, else the marked ones.
+// Returns the row and key under the pointer or, if there are none, the marked ones.
 export function matrixTarget() {
     const p = matrix.point;
     return p ? { row: p.row, key: p.key, pointed: true } : { row: state.row, key: state.key };
 }
-// Returns the row that the panels describe: the marked one, else the one under the pointer.
+// Returns the row that the panels describe: the marked row or, if none is marked, the row under the pointer.
 export const describedRow = () => state.row >= 0 ? state.row : matrix.point?.row ?? -1;
 
 addTexts({
@@ -99,7 +99,7 @@ export const NUMBERED = 19;
 export const CLOSEST = 34;
 export const matrix = { px: 0, r0: 0, c0: 0, mode: "max", lock: 0, point: null, field: null };
 
-// Returns the field that is shown: the selected heads of the layer.
+// Returns what is drawn: the selected heads of the layer, as a Field.
 export function fieldNow() {
     const heads = selectedHeads(), key = [state.stack, state.layer, heads].join("|");
     if (!heads.length) return null;
@@ -111,8 +111,9 @@ export function fieldNow() {
     return matrix.field;
 }
 export const longest = () => max(page.T, page.S);
-// Returns the level that is drawn at a zoom: single weights where they are at least a pixel wide, else points of at
-// most 3 pixels; where finer levels have only the stored weights, the points of the file up to 6 pixels.
+// Returns the level that is drawn at a zoom of px pixels per token. If tokens are at least a pixel wide, it is the
+// level of single weights; if not, the level with points of at most 3 pixels. Where that level knows only the stored
+// weights, it is the level of the file, with points of up to 6 pixels.
 export function levelAt(px) {
     const levels = matrix.levels, last = levels[levels.length - 1], side = matrix.field?.side ?? 0;
     if (px >= 1) return last;
@@ -166,9 +167,10 @@ function windowMoved() {
     const { point, box } = matrix, r = point && box.getBoundingClientRect();
     clampWindow();
     writeMatrix();
-    if (point) matrix.point = pointAt(r.left + point.px, r.top + point.py); // another token is under the pointer now
+    // after the move, another token is under the pointer
+    if (point) matrix.point = pointAt(r.left + point.px, r.top + point.py);
 }
-// Zooms to px pixels per token; the point (row, key) keeps its position.
+// Sets the zoom to px pixels per token. The point (row, key) stays where it is.
 export function zoomTo(px, row, key) {
     const m = matrix, old = m.px, labelled = m.labelled;
     m.px = min(max(px, m.fit), max(CLOSEST, m.fit));
@@ -178,7 +180,7 @@ export function zoomTo(px, row, key) {
     windowMoved();
     requestDraw((m.px >= LABELLED) !== labelled ? "layout" : "base");
 }
-// Zooms at the pointer, else at the marked row, else in the middle.
+// Zooms around the pointer; without a pointer, around the marked row; without a marked row, around the middle.
 export function zoomBy(times) {
     const m = matrix, p = m.point, inside = state.row >= m.r0 && state.row <= m.r0 + rowsInView();
     const row = p ? p.y : state.row >= 0 && inside ? state.row + .5 : m.r0 + rowsInView() / 2;
@@ -191,14 +193,14 @@ export function wholeText() {
     requestDraw("layout");
 }
 function writeMatrix() {
-    clearTimeout(matrix.writing); // browsers limit changes of the address
+    clearTimeout(matrix.writing); // browsers limit how often the address may change
     matrix.writing = setTimeout(writeAddress, 200);
 }
 export const xOf = j => matrix.left + (j - matrix.c0) * matrix.px;
 export const yOf = i => matrix.above + (i - matrix.r0) * matrix.px;
 
-// ---- points of the window -----------------------------------------------------------------------------------
-// Returns the rows and columns of a level in view: { n, rows, columns, r0, r1, c0, c1 }.
+// ---- the points in view ------------------------------------------------------------------------
+// Returns the rows and columns of a level that are in view: { n, rows, columns, r0, r1, c0, c1 }.
 export function windowOf(n) {
     const m = matrix, rows = min(n, page.T), columns = min(n, page.S);
     return {
@@ -207,7 +209,7 @@ export function windowOf(n) {
     };
 }
 /**
- * Returns the points c0..c1 of row r: the array and the index of the first; null where they are not known.
+ * Returns the points c0..c1 of row r: an array, and the index of the first point in it; null if they are not known.
  * @returns {?{ values: Float32Array, first: number }}
  */
 export function pointsOf(field, v, r) {
@@ -216,7 +218,7 @@ export function pointsOf(field, v, r) {
     const p = field.known(v.n, r, v.c0, v.c1);
     return p && { values: p[matrix.mode], first: v.c0 - p.from };
 }
-// Computes the missing points of the window; returns true when none is missing.
+// Computes the points in view that are missing, until the time `end`. Returns true when none is missing.
 export function fillWindow(end) {
     const field = matrix.field;
     if (!field || page.view.id !== "matrix") return true;
@@ -231,7 +233,7 @@ export function fillWindow(end) {
     if (more) requestDraw("base");
     return true;
 }
-// Returns the scale of the points in view (0: fixed); it is final when all points are known.
+// Returns the scale for the points in view (0: fixed). It changes until all points are known.
 export function scaleNow(field, v, whole) {
     const m = matrix;
     if (fixedScale()) return 0;
@@ -249,7 +251,7 @@ export function scaleNow(field, v, whole) {
     }
     return m.scale;
 }
-// Returns points of the whole text that are known without computation: from the file, else from the minimap.
+// Returns the points of the whole text that are already known: from the file or, if it has none, from the minimap.
 export function coarseOf(field) {
     for (const n of [256, 128, 64]) {
         const all = field.pooled(n, matrix.mode);
@@ -263,7 +265,8 @@ function coarseScale(field) {
 }
 
 // ---- drawing ----------------------------------------------------------------------------------------------------
-// Writes rows of points to a canvas, one pixel per point; unknown rows stay transparent. Returns their number.
+// Writes rows of points to a canvas, one pixel per point. Rows that are not known stay transparent. Returns how many
+// rows are known.
 export function pointsImage(canvas, field, v, s) {
     const w = v.c1 - v.c0, h = v.r1 - v.r0, c = canvas.getContext("2d");
     canvas.width = w;
@@ -284,7 +287,7 @@ export function missingRows(field, v) {
     return n;
 }
 export const windowNow = () => [page.stack.about.left[state.layer], page.stack.about.right[state.layer]];
-// Returns the edges of windows, and the distance where an ALiBi slope reduces a weight to a hundredth.
+// Returns the distances of dashed lines: the edges of windows, and where an ALiBi slope reduces a weight to .01 of it.
 export function bandEdges() {
     const out = [];
     const [left, right] = windowNow();
@@ -300,5 +303,5 @@ export function bandEdges() {
     }
     return out;
 }
-// Returns whether hidden special tokens are omitted from the picture; the note then says how much weight they have.
+// Returns true if special tokens are left out of the picture; the note then says how much weight they have.
 export const leavesOut = () => !state.special && !page.allSpecial && page.specials.length && matrix.px >= 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// matrix_panels.js: builds the panels around the matrix: contents, zoom, overview, the text shaded by the
-// marked row, its strongest keys; pointer and keys.
+// matrix_panels.js: builds the panels around the matrix: contents, zoom, minimap, the text shaded by the marked row,
+// and the row's strongest keys. Also handles pointer and keyboard.
 import { abs, floor, max, min, round } from "../base/math.js";
 import { addTexts, count, say, share, weight } from "../base/messages.js";
 import { el, onClick } from "../base/dom.js";
@@ -45,7 +45,7 @@ addTexts({
     after: "after"
 });
 
-// ---- left: contents, zoom, choices -----------------------------------------------------------------------
+// ---- left: contents, zoom, controls ------------------------------------------------------------
 export function buildMatrixLeft() {
     const m = matrix, pressed = (title, list, act) => {
         const buttons = list.map(([name, text]) => {
@@ -104,7 +104,7 @@ export function layContents() {
     });
     matrix.contents.replaceChildren(...matrix.bars.map(b => b.item));
 }
-// Moves the window so that the section begins at its top left.
+// Moves the view so that the section begins at its top left corner.
 function goToSection(s) {
     const own = page.keys === page.tokens;
     if (isWhole()) zoomTo(min(CLOSEST, max(matrix.fit * 2, .9 * matrix.h / max(8, s.to - s.from))), s.from, s.from);
@@ -176,7 +176,7 @@ export function buildMatrixRight() {
     m.rowPanel = el("div", { class: "row-panel" });
     return [el("div", {}, el("h2", {}, say("whole")), el("div", { class: "mini" }, m.mini, m.miniNote)), m.rowPanel];
 }
-// Returns the level of the minimap.
+// Returns the number of points per side of the minimap.
 const miniLevel = () => min(256, longest());
 function fillMinimap(end) {
     const field = matrix.field, n = miniLevel(), rows = min(n, page.T), columns = min(n, page.S);
@@ -313,7 +313,7 @@ export function placeTip() {
     if (tip.hidden) return;
     const name = (tokens, k) => tokens[k].special ? tokens[k].text : state.raw ? tokens[k].raw : tokens[k].text;
     const lines = tipLines(p, name);
-    const late = p.px > m.wide / 2; // the tip goes to the wider side of the pointer: nothing is measured
+    const late = p.px > m.wide / 2; // the tip is on the wider side of the pointer, so its size need not be measured
     tip.replaceChildren(el("b", {}, lines[0]), el("span", {}, lines[1]));
     Object.assign(
         tip.style,
@@ -371,7 +371,8 @@ export function listenMatrix() {
         if (p) zoomTo(m.px * Math.exp(-e.deltaY / 200), p.y, p.x);
     }, { passive: false });
 }
-// Arrow keys pan; in the whole text, and with Shift, they move the mark.
+// Handles the arrow keys: they move the view. If the whole text is in view, or with Shift, they move the marked row or
+// key.
 export function panMatrix(dx, dy, shift) {
     const m = matrix;
     if (!isWhole() && !shift) return moveWindow(m.r0 + dy * rowsInView() / 8, m.c0 + dx * keysInView() / 8);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// matrix_text.js: describes the matrix: one row of the text, the sentence, the table, the saved picture.
+// matrix_text.js: describes the matrix in words and numbers: one row, the sentence, the table, the saved picture.
 import { ceil, floor, max, min, round } from "../base/math.js";
 import { count, escaped, plain, say, share, starred, weight } from "../base/messages.js";
 import { selectedHeads, page, quote, quoteKey, state } from "../base/state.js";
@@ -43,7 +43,7 @@ export function tipLines(p, name) {
         pairText(p.row, p.key)
     ];
 }
-// Describes the weight of row i on key j.
+// Describes the weight between row i and key j.
 function pairText(i, j) {
     const [a, b] = page.weights.span(state.layer, i), w = matrix.field.at(i, j), rest = matrix.field.rest(i);
     if (j < a || j >= b) return say("tipMasked");
@@ -55,7 +55,8 @@ const leastKept = i => matrix.field.kept(i).reduce((s, x) => min(s, x[1]), 1);
 
 // ---- one row of the text ---------------------------------------------------------------------------------
 /**
- * Returns the weights of a row: at(j), top falling, rest (the weight that is not stored), sum(from, to).
+ * Returns the weights of a row: at(j) is the weight on key j, top the largest weights in descending order, rest the
+ * weight that is not stored, and sum(from, to) a sum over keys.
  * @returns {{ i: number, field: any, at: (j: number) => number, top: [number, number][], rest: number, sum: (from:
  *     number, to: number) => number }}
  */
@@ -74,7 +75,7 @@ export function rowSummary(i) {
     };
     return matrix.row = { i, field, at, top: all, rest: field.rest(i), sum };
 }
-// Returns the 200 largest weights of a row, falling: [[key, weight], ...].
+// Returns the 200 largest weights of a row in descending order, [[key, weight], ...].
 function strongest(row) {
     let list = [], low = 0;
     row.forEach((w, j) => {
@@ -173,7 +174,8 @@ export function matrixNote() {
     else if (levelAt(m.px) > coarse.n) out.push(say("onlyKept", count(round(longest() / coarse.n)), kept));
     return out.join(" ");
 }
-// Returns the keys of the marked row, largest first; without a mark the strongest points in view.
+// Returns the table of the view: the keys of the marked row, largest weights first; if no row is marked, the strongest
+// points in view.
 export function matrixTable() {
     const m = matrix, l = { row: describedRow() };
     if (!m.field) return [];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// model.js: the view "What kinds of head does this model have?": all heads (model_grid.js), one of them enlarged
-// (magnifier.js).
+// model.js: the view "What kinds of head does this model have?", which shows all heads (model_grid.js) and one of them
+// enlarged (magnifier.js).
 import { el } from "../base/dom.js";
 import { page, state } from "../base/state.js";
 import { addView, set } from "../base/frame.js";

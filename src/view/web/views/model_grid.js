@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// model_grid.js: draws all layers and heads at once, each as a small matrix (rows: queries, columns: keys), as links,
-// or as one measure.
+// model_grid.js: draws all heads, layers x heads. Each is drawn as a small matrix (rows: queries, columns: keys), as
+// links, or as one number.
 import { abs, floor, max, min, round, sqrt } from "../base/math.js";
 import { addTexts, count, say, starred, weight } from "../base/messages.js";
 import { el, onClick } from "../base/dom.js";
@@ -42,7 +42,7 @@ export const model = {
 };
 export const MODEL_ORDERS = ["asBuilt", "byKind", "byEntropy", "byDistance", "byEffect"];
 export const MODEL_CELLS = ["cellMatrix", "cellLines", "cellKeys", "cellDistance", "cellEffect"];
-const THUMB = 64; // points per side at most
+const THUMB = 64; // maximum number of points per side
 
 export const effectOf = (l, h) => page.effects ? page.effects.values[l][h] : 0;
 export function effectText(x) {
@@ -57,8 +57,9 @@ export const shownKeys = () => page.keys === page.tokens
     : page.keys.map((_, j) => j).filter(j => state.special || !page.keys[j].special || page.keys.every(k => k.special));
 
 // ---- points of a head ----------------------------------------------------------------------------------
-// Returns the points of a head { n, m, cells, strip, scale, done }: up to 64 tokens the shown ones, else 64 x 64 of
-// all; strip: the weight of each row on special tokens; scale 0: fixed.
+// Returns the points of a head, { n, m, cells, strip, scale, done }. For up to 64 tokens, they are the weights between
+// shown tokens; for more, 64 x 64 points over all tokens. strip: the weight of each row on special tokens; scale 0: the
+// fixed scale.
 export const isPooled = () => max(page.T, page.S) > THUMB;
 export function gridOf(l, h) {
     const key = (l * page.H + h) * 2 + (state.special ? 1 : 0);
@@ -75,7 +76,7 @@ export function gridOf(l, h) {
     }
     return grid;
 }
-// Computes points until the time `end`; returns true when all are computed.
+// Computes the points of a head until the time `end`. Returns true when all are computed.
 export function fillGrid(grid, end) {
     if (grid.done) return true;
     if (!isPooled()) {
@@ -101,7 +102,7 @@ export function fillGrid(grid, end) {
     }
     return grid.done = true;
 }
-// Returns the mean weight on special tokens of the rows of point r.
+// Returns the weight on special tokens, as the mean of the rows in point r.
 function stripOf(grid, r) {
     const i0 = firstOf(r, grid.n, page.T), i1 = firstOf(r + 1, grid.n, page.T);
     let sum = 0;
@@ -109,7 +110,7 @@ function stripOf(grid, r) {
         for (const j of page.special) sum += page.weights.pair(grid.l, grid.h, i, j);
     return sum / (i1 - i0);
 }
-// Returns [first, end) of the points of row r that are not completely masked.
+// Returns the range [first, end) of the points of row r that are not completely masked.
 function maskEdges(layer, n, m, r, rows, keys) {
     const pooled = isPooled();
     const i0 = pooled ? firstOf(r, n, page.T) : rows[r];
@@ -125,7 +126,7 @@ function maskEdges(layer, n, m, r, rows, keys) {
 }
 
 // ---- a thumbnail ------------------------------------------------------------------------------------------
-// Draws points as an image of w x h pixels; where points are smaller than pixels, the largest is drawn.
+// Draws the points as an image of w x h pixels. If several points share a pixel, the largest is drawn.
 export function paintGrid(c, x, y, w, h, grid) {
     const image = c.createImageData(w, h), pixels = new Uint32Array(image.data.buffer), table = shadesOf(grid.scale);
     const rows = shownRows(), keys = shownKeys(), line = new Float32Array(w), { n, m, cells } = grid;
@@ -160,7 +161,7 @@ export function paintStrip(c, x, y, w, h, strip) {
         c.fillRect(x, y + from, w, to - from);
     }
 }
-// Draws the strongest links above the threshold; at 64 x 64 points the links above half of the scale.
+// Draws the strongest links of a head above the threshold. For 64 x 64 points, the threshold is half of the scale.
 const THUMB_LINKS = 160;
 function paintLinks(c, x, y, w, h, grid) {
     const { n, m, cells } = grid, rows = shownRows(), pooled = isPooled(), of = pooled ? grid.scale || 1 : 1, list = [];
@@ -184,7 +185,7 @@ function paintLinks(c, x, y, w, h, grid) {
     c.globalAlpha = 1;
     c.globalCompositeOperation = "source-over";
 }
-// Returns one measure of the head: its number and colour.
+// Returns the number by which the heads are drawn, and its colour.
 function measureOf(l, h) {
     const s = statsOf(l, h);
     if (model.cell === "cellEffect") {
@@ -343,7 +344,7 @@ export function openHead() {
     const { layer, head } = shownHead();
     set({ layer, selected: [head], view: "heads" });
 }
-// Moves to the next thumbnail in a direction.
+// Marks the next head in a direction.
 export function walkHeads(dx, dy) {
     const { layer, head } = model.at, t = model.at1.get(layer * page.H + head);
     let to = null;
@@ -397,7 +398,7 @@ export function drawModel(what) {
     }
     if (what !== "target") runInSlices("model", drawThumbs);
 }
-// Draws the thumbnails in view first, then the others.
+// Draws the small matrices that are in view first, then the others.
 export function drawThumbs(end) {
     const drawn = [model.cell, model.side, model.dpr, state.special, state.log, hue.dark, hue.forced, state.factor];
     const appearance = drawn.join();

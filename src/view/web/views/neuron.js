@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// neuron.js: the view "Which dimensions make this weight?": one query and one key dimension by dimension, and the
-// same products for every key.
+// neuron.js: the view "Which dimensions make this weight?": shows a query and a key by dimension, with their products,
+// and the products for every other key.
 import { abs, ceil, floor, max, min, sqrt } from "../base/math.js";
 import { addTexts, count, say, weight } from "../base/messages.js";
 import { cells, el, onClick } from "../base/dom.js";
@@ -67,8 +67,9 @@ function sortProducts(sorted) {
     requestDraw("base");
 }
 
-// Returns the order of the dimensions: up to 128 all of them, else the 64 largest products, and the sum of the
-// others: { at: [dimension], products, rest: [dimension], restSum }.
+// Returns the order in which dimensions are drawn, { at: [dimension], products, rest: [dimension], restSum }. Up to 128
+// dimensions are all in `at`; if there are more, the 64 with the largest products are in `at`, and the others in
+// `rest`.
 function orderOf(of, j) {
     const k = of.k(j), products = of.q.map((x, e) => x * k[e]), E = of.E;
     let at = Array.from({ length: E }, (_, e) => e), rest = [];
@@ -151,7 +152,7 @@ function drawBands(seen) {
         parts.push(hair(0, y + 6, w, y + 6, "line"));
         y += 14;
         const full = seen.n;
-        seen.n = all.length; // values have another width
+        seen.n = all.length; // values may have another width than queries
         put("v", 56, say("valueOf"), page.keys[f.j].text, all, top, "", "pale");
         put("w", 56, say("weighedValue"), "", all.map(a => a * x), top, `× ${weight(x, 3)}`, "");
         seen.n = full;
@@ -163,7 +164,7 @@ function drawBands(seen) {
     neuron.note.textContent = order.rest.length ? say("atMost", KEPT_BARS, of.E) : "";
     redraw(neuron.figure, w, y + 4, ...parts);
 }
-// Draws the step line from 0 to the score.
+// Draws the running sum of the products as a step line, from 0 to the score.
 function runningSum({ left, wide, narrow, w, n, of, f }, list, y, parts) {
     const sums = [0];
     for (const p of list) sums.push(sums[sums.length - 1] + p);
@@ -184,8 +185,8 @@ function runningSum({ left, wide, narrow, w, n, of, f }, list, y, parts) {
     return y + tall + (narrow ? 16 : 8);
 }
 export const SHADES = 8;
-const NUMBERS_WIDTH = 168; // of the numbers to the right of the strips
-// Draws one strip per key: its products with the query as cells, then score and weight.
+const NUMBERS_WIDTH = 168; // width of the numbers to the right of the strips
+// Draws a strip for each key: its products with the query as cells, then its score and its weight.
 function drawEveryKey(seen) {
     const { f, of, now, order, w, left, rows, narrow, n } = seen;
     const name = narrow ? 70 : left - 8;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// residual.js: the view "What does each layer add to a token?": above, the size of the residual stream over the
-// layers with a bar for the addition of each sublayer; below, token by token, the share of the stream that each
-// sublayer adds.
+// residual.js: the view "What does each layer add to a token?". The upper part shows the norm of the residual stream
+// over the layers, with a bar for the addition of each sublayer. The lower part shows, token by token, how large the
+// addition of each sublayer is compared with the stream.
 import { abs, ceil, floor, max, min, sqrt } from "../base/math.js";
 import { addTexts, capital, count, quoted, say } from "../base/messages.js";
 import { cells, el, onClick } from "../base/dom.js";
@@ -37,7 +37,7 @@ addTexts({
 const NAMES = ["attention", "cross-attention", "feed-forward"];
 const BRIEF = ["attn", "cross", "ffn"];
 const ARRAYS = ["attention", "cross", "feedforward"];
-const COLOURS = [4, 1, 6]; // of the heads: colours that no cell of the grid has
+const COLOURS = [4, 1, 6]; // colours of heads that no cell of the grid has
 const COLUMNS = 2;
 const CHART = 150;
 const ROW = 17;
@@ -49,16 +49,16 @@ const residual = {
 
 // ---- numbers ---------------------------------------------------------------------------------------
 /**
- * A sublayer's addition to a token, or a mean of tokens.
+ * What a sublayer adds to a token, or its mean over several tokens.
  * @typedef {object} Added
- * @property {number} before size of the stream before the sublayer
- * @property {number} added norm of the difference
- * @property {number} cosine of the difference and the stream before it
- * @property {number} after size of the stream after the sublayer
+ * @property {number} before norm of the stream before the sublayer
+ * @property {number} added norm of the addition
+ * @property {number} cosine between the addition and the stream before it
+ * @property {number} after norm of the stream after the sublayer
  */
 /**
- * The numbers of a layer: sizes of the stream before and after it, and of each sublayer what it adds and the cosine;
- * null: the layer lacks it.
+ * The numbers of a layer: the norm of the stream before and after the layer and, for each sublayer, the norm of its
+ * addition and the cosine; null: the layer has no such sublayer.
  * @typedef {{ before: Float32Array, after: ?Float32Array, sublayers: ?Float32Array[], last: number }} LayerNumbers
  */
 /** @returns {?LayerNumbers} */
@@ -94,7 +94,7 @@ function meanAdded(numbers, sublayer, rows) {
     }
     return mean;
 }
-// Returns the share of the stream that a sublayer adds, with the sign of the cosine.
+// Returns the norm of the addition divided by the norm of the stream, with the sign of the cosine.
 const shareOf = a => (a.cosine < 0 ? -1 : 1) * (a.before > 0 ? a.added / a.before : 0);
 // Returns the sublayers that at least one layer has.
 function sublayersOf() {
@@ -112,8 +112,7 @@ function sublayerSteps(rows) {
     }
     return out;
 }
-// Computes the shares for the rows of the grid, [band][layer][sublayer]; null if the layer does not have the
-// sublayer.
+// Computes the shares for the rows of the grid, [band][layer][sublayer]; null: the layer has no such sublayer.
 function gridShares(sublayers) {
     const at = `${state.stack} ${page.visible.length}`;
     if (residual.gridOf === at) return residual.grid;

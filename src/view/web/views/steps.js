@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// steps.js: the view "How does this word attend to that one?": the six steps of attention on one query and every key,
-// with the numbers of the model, and the purpose of the scale.
+// steps.js: the view "How does this word attend to that one?": shows the six steps of attention for one query and every
+// key, with the numbers of the model, and the purpose of the scale.
 import { abs, floor, max, min } from "../base/math.js";
 import { addTexts, count, say, weight } from "../base/messages.js";
 import { el, onClick } from "../base/dom.js";
@@ -45,7 +45,7 @@ addTexts({
     sumHere: "output z there"
 });
 
-const PLAY = 1600; // ms per step
+const PLAY = 1600; // milliseconds per step
 
 function buildSteps() {
     steps.figure = newFigure(say("sixSteps"), "group");
@@ -85,7 +85,7 @@ function buildSteps() {
 }
 
 const toggleStep = n => showStep(n === steps.at ? 0 : n);
-// Shows the steps up to n; 0: all six.
+// Stops playing and shows the steps up to n; n = 0: all six steps.
 function stopSteps() {
     clearInterval(steps.timer);
     steps.timer = 0;
@@ -96,7 +96,8 @@ function showStep(n) {
     writeAddress();
     requestDraw("base");
 }
-// Space plays one step after the other and pauses; with reduced motion it shows the next step.
+// Handles the space key: plays the steps one after the other, or pauses. If the reader prefers reduced motion, it shows
+// the next step instead.
 function playSteps() {
     const next = () => {
         steps.at = (steps.at + 1) % 7;
@@ -118,8 +119,8 @@ function scaleBy(factor) {
 }
 
 // ---- geometry --------------------------------------------------------------------------------------
-// Returns the columns for a width: [left, width] of the pictures, the right edge of the numbers. A narrow page shows
-// one picture, of the current step.
+// Returns for each column [left, width] of its pictures and the right edge of its numbers, for a page of width w. A
+// narrow page shows only the picture of the current step.
 function columnsFor(w) {
     if (w < 600) {
         const one = [.27 * w, .44 * w], at = steps.at || 5;
@@ -145,7 +146,7 @@ function sizesFor(rows, narrow, top) {
 function drawSteps() {
     const f = focused(), of = f && scoresOf(f), none = whyNot(f, of);
     steps.box.hidden = steps.scale.hidden = !!none;
-    // read before anything is written, so that the browser lays out once
+    // read the width before writing anything, so that the browser computes the layout only once
     const w = steps.box.clientWidth;
     const side = max(220, steps.scale.clientWidth);
     const top = steps.box.getBoundingClientRect().top + scrollY;
@@ -187,7 +188,7 @@ const shownAt = n => steps.at && steps.at < n ? "later" : steps.at === n ? "now"
 
 const stepName = (n, of) =>
     say(n !== 4 ? `step${n}` : of.biased ? "step4bias" : of.seen < of.S ? "step4mask" : "step4");
-// Returns the formula below the name of each step.
+// Returns the formula that is written below the name of each step.
 const underOf = (of, by) => [
     "", say("under1"), say("under2"), say("under3"),
     `÷ ${isOwn(of) && rootName(of) !== signed(of.own) ? rootName(of) + " = " : ""}${signed(by)}`, say("under5"),
@@ -313,7 +314,7 @@ function keyRow(seen, r, y, w) {
     }
     return g;
 }
-// Returns z, the sum of w v, for the current weights.
+// Returns the output z, the sum of w v, for the weights that are shown.
 function outputOf({ of, now }) {
     let z = null;
     for (let j = 0; j < of.S; j++) {

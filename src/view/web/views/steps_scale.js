@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// steps_scale.js: draws two experiments of the steps view: softmax with other scales, and attention without
-// projections. Contains the state of that view.
+// steps_scale.js: draws two experiments of the view steps: softmax with another scale, and attention without
+// projections. It also contains the state of that view.
 import { abs, ceil, max, sqrt } from "../base/math.js";
 import { count, say, weight } from "../base/messages.js";
 import { cells, el } from "../base/dom.js";
@@ -45,8 +45,8 @@ export function drawScale(seen) {
     steps.reset.textContent = say("back", rootName(of));
     drawScaleTable(of, f.j);
 }
-// Returns one curve per key: the chosen one, and the keys with the largest weights between ½ and the end. The softmax
-// is computed once per query at every position.
+// Returns one curve per key, for the chosen key and the keys with the largest weights. A curve is the weight over the
+// divisor, from ½ to the end of the axis. The softmaxes are computed once per query.
 const PLACES = 48;
 function curvesOf(of, chosen, x, yOf) {
     if (steps.of !== of) {
@@ -89,7 +89,8 @@ function drawScaleTable(of, j) {
 }
 
 // ---- attention without projections ------------------------------------------------------------------
-// Returns the weights without projections, softmax(x xᵀ / √D) with the same mask; null: the file has no x.
+// Returns the weights without projections, softmax(x xᵀ / √D), with the same mask; null if the file has no input rows
+// x.
 function rawWeights({ f, of }) {
     const x = page.tokens === page.keys ? page.weights.x?.(f.layer, f.i) : null;
     if (!x) return null;

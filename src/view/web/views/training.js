@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// training.js: the view "How did the heads learn to attend?": the same text through the frames of a run, and the
-// effective keys of each head over the steps. The other views then show the selected frame.
+// training.js: the view "How did the heads learn to attend?": shows the same text in the frames (checkpoints) of a
+// training run, and the effective keys of each head over the steps. Other views then show the selected frame.
 import { abs, max, min } from "../base/math.js";
 import { addTexts, count, say, weight } from "../base/messages.js";
 import { cells, el, onClick } from "../base/dom.js";
@@ -29,7 +29,7 @@ addTexts({
 const training = { at: -1, timer: 0, used: -1 };
 const frames = () => page.about.training.frames;
 const frameAt = () => training.at < 0 ? frames().length - 1 : min(training.at, frames().length - 1);
-// Returns the stacks of frame n; in page.all their weights follow the weights of the page and of the other model.
+// Returns the stacks of frame n. In page.all, their weights follow the weights of the page and of the other model.
 function frameStacks(n) {
     const frame = frames()[n], from = page.stacks.length + (page.about.against?.stacks.length ?? 0);
     const all = stacksOf({ texts: page.about.texts, stacks: frame.stacks });
@@ -78,7 +78,7 @@ function toFrame(n) {
 function nearestFrame(s, x) {
     return s.xs.reduce((best, at, n) => abs(at - x) < abs(s.xs[best] - x) ? n : best, 0);
 }
-// Space plays the frames; with reduced motion it shows the next frame.
+// Handles the space key: plays the frames. If the reader prefers reduced motion, it shows the next frame instead.
 function playTraining() {
     const stop = () => { clearInterval(training.timer); training.timer = 0; };
     if (training.timer) return stop();
@@ -171,7 +171,7 @@ function drawLines(now, n, xs, y, w, parts) {
         );
         ends.push({ h, y: at(series[h][series[h].length - 1]), on });
     }
-    ends.sort((a, b) => a.y - b.y); // labels must not overlap
+    ends.sort((a, b) => a.y - b.y); // labels must not overlap, so they are moved apart from top to bottom
     for (let k = 1; k < ends.length; k++) ends[k].y = max(ends[k].y, ends[k - 1].y + 11);
     for (const e of ends) parts.push(textAt(w - 28, e.y + 4, e.h, e.on ? "strong" : "tiny"));
     const bottom = max(y + 24 + tall, (ends[ends.length - 1]?.y ?? 0)) + 20;
