@@ -109,7 +109,14 @@ bool verify_report(const struct verify_options *o, double seconds);
 
 double verify_ulp(qkv_dtype type, double x); // distance between numbers of this type near x
 double verify_unit(qkv_dtype type);          // VERIFY_U_...
-double verify_rounded(qkv_dtype type, double x);
+// Returns x rounded to a type: QKV_F32, QKV_BF16 or QKV_F16.
+static inline double verify_rounded(qkv_dtype type, double x)
+{
+    const float one = (float)x;
+    if (type == QKV_F32) return (double)one;
+    return (double)(type == QKV_BF16 ? qkv_bf16_to_f32(qkv_f32_to_bf16(one))
+                                     : qkv_f16_to_f32(qkv_f32_to_f16(one)));
+}
 
 // ---- attention ----------------------------------------------------------------------------------
 enum verify_feature {
@@ -157,7 +164,12 @@ struct verify_problem {
 void verify_problem_new(struct verify_problem *p, const struct verify_case *c, qkv_dtype type,
                         uint64_t seed);
 void verify_problem_free(struct verify_problem *p);
-double verify_at(const void *x, qkv_dtype type, int64_t i); // x[i]
+static inline double verify_at(const void *x, qkv_dtype type, int64_t i) // x[i]
+{
+    if (type == QKV_F32) return (double)((const float *)x)[i];
+    const uint16_t half = ((const uint16_t *)x)[i];
+    return (double)(type == QKV_BF16 ? qkv_bf16_to_f32(half) : qkv_f16_to_f32(half));
+}
 
 // Allocates n normally distributed numbers, multiplied by `factor` and stored in `type`.
 void *verify_numbers(size_t n, qkv_dtype type, double factor, struct verify_random *r);

@@ -205,7 +205,7 @@ static float plain_row(const struct row *r, struct workspace *w, int order)
         float s = 0;
         if (!w->seen[j]) continue;
         load_floats(w->kf, r->p->k, type, key_at(r, &a->k_strides, j), a->E);
-        for (int64_t i = 0, e = a->E * order / ORDERS; i < a->E; i++, e = (e + 1) % a->E)
+        for (int64_t i = 0, e = a->E * order / ORDERS; i < a->E; i++, e = e + 1 < a->E ? e + 1 : 0)
             s += w->qf[e] * w->kf[e];
         s = STORED(a->scale * STORED(s));
         w->slope[j] = 1;
@@ -228,7 +228,7 @@ static float plain_row(const struct row *r, struct workspace *w, int order)
         float dp = 0;
         if (!w->seen[j]) continue;
         load_floats(w->vf, r->p->v, type, key_at(r, &a->v_strides, j), a->F);
-        for (int64_t k = 0, f = a->F * order / ORDERS; k < a->F; k++, f = (f + 1) % a->F)
+        for (int64_t k = 0, f = a->F * order / ORDERS; k < a->F; k++, f = f + 1 < a->F ? f + 1 : 0)
             dp += w->doutf[f] * w->vf[f];
         w->p[j] = STORED(w->p[j] / sum);
         w->dp[j] = STORED(dp);

@@ -140,17 +140,13 @@ double verify_normal(struct verify_random *r)
     return sum * 0x1p-32;
 }
 
-double verify_at(const void *x, qkv_dtype type, int64_t i)
-{
-    float one;
-    qkv_to_f32(&one, (const char *)x + (size_t)i * qkv_dtype_size(type), type, 1);
-    return (double)one;
-}
-
 void verify_put(void *x, qkv_dtype type, int64_t i, double value)
 {
     const float one = (float)value;
-    qkv_from_f32((char *)x + (size_t)i * qkv_dtype_size(type), type, &one, 1);
+    if (type == QKV_F32)
+        ((float *)x)[i] = one;
+    else
+        qkv_from_f32((char *)x + (size_t)i * qkv_dtype_size(type), type, &one, 1);
 }
 
 void *verify_numbers(size_t n, qkv_dtype type, double factor, struct verify_random *r)

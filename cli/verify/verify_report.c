@@ -30,14 +30,6 @@ double verify_ulp(qkv_dtype type, double x)
     return ldexp(2 * verify_unit(type), (exponent - 1 > least ? exponent - 1 : least));
 }
 
-double verify_rounded(qkv_dtype type, double x)
-{
-    float one = (float)x, stored;
-    qkv_from_f32(&stored, type, &one, 1);
-    qkv_to_f32(&one, &stored, type, 1);
-    return (double)one;
-}
-
 void verify_one(struct verify_measure *m, double got, double exact, double bound)
 {
     double error = fabs(got - exact);

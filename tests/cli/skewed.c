@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // skewed.c: a library that is preloaded before libqkv and changes its results: one number of a
 // result is slightly wrong, which `qkv verify` must detect; or tiles are refused, which `qkv info`
-// must report.  QKV_SKEW selects the change.
+// must report.  QKV_SKEW lists the changes, separated by commas.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <qkv/qkv.h>
@@ -10,8 +10,9 @@
 
 static bool skews(const char *what)
 {
-    const char *text = getenv("QKV_SKEW");
-    return text && !strcmp(text, what);
+    static const char *text; // read once: conversions are called many times
+    if (!text && !(text = getenv("QKV_SKEW"))) text = "";
+    return *text && strstr(text, what);
 }
 
 // Returns the next definition of the name, as a pointer to a function.
@@ -58,9 +59,9 @@ void qkv_layer_norm(float *y, const float *x, const float *w, const float *b, fl
 
 float qkv_bf16_to_f32(uint16_t h)
 {
-    float (*ours)(uint16_t);
-    find(&ours, "qkv_bf16_to_f32");
-    return skews("half") && h == 0x0001 ? 0 : ours(h); // wrong for one subnormal number
+    static float (*ours)(uint16_t);
+    if (!ours) find(&ours, "qkv_bf16_to_f32");
+    return h == 0x0001 && skews("half") ? 0 : ours(h); // wrong for one subnormal number
 }
 
 const char *qkv_cpu_amx(void)
