@@ -44,7 +44,7 @@ def lines(items, per_line):
 def table(name, what, theirs, ours):
     rows = [(r, True) for r in runs(theirs - ours)] + [(r, False) for r in runs(ours - theirs)]
     rows.sort()
-    print(f"// {what}\nstatic const struct fix {name}[] = {{")
+    print(f"// property: {what}\nstatic const struct fix {name}[] = {{")
     lines([f"{{ 0x{a:X}, 0x{b:X}, {'true' if has else 'false'} }}," for (a, b), has in rows], 3)
     print("};")
 
@@ -67,15 +67,18 @@ digits, punctuation, word = P.Digits(), P.Punctuation(), P.Whitespace()
 ascii_punct = {ord(c) for c in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"}
 
 print("// SPDX-License-Identifier: MIT")
-print("// unicode_fix.h: written by tools/unicode_fix.py, do not edit.  Included by unicode.c alone.")
+print("// unicode_fix.h: lists the code points whose properties differ between "
+      f"libutf8proc {lib.utf8proc_version().decode()} and")
+print(f"// Hugging Face tokenizers {__import__('tokenizers').__version__}.  "
+      "tools/unicode_fix.py writes this file: do not edit it.  Only")
+print("// unicode.c includes it.")
 print("// clang-format off")
-print(f"// libutf8proc {lib.utf8proc_version().decode()} against tokenizers {__import__('tokenizers').__version__}.")
-table("fix_other", "Cc, Cf, Co",
+table("fix_other", "general category Cc, Cf or Co",
       where(lambda c: clean.normalize_str("a" + c + "b") == "ab") - {0xFFFD},
       (categories(26, 27) | categories(29, 29)) - {9, 10, 13})
-table("fix_punct", "P*, ASCII punctuation",
+table("fix_punct", "general category P*, or ASCII punctuation",
       where(lambda c: pieces(punctuation, "a" + c + "b") == 3), categories(12, 18) | ascii_punct)
-table("fix_number", "N*", where(lambda c: pieces(digits, "a" + c + "b") == 3), categories(9, 11))
+table("fix_number", "general category N*", where(lambda c: pieces(digits, "a" + c + "b") == 3), categories(9, 11))
 
 
 def matched(pattern):
@@ -97,14 +100,15 @@ for number, name in enumerate(NAMES):
     if name and name != "Cs":
         theirs, old = matched(r"\p{%s}" % name), {c for c in CODES if unicodedata.category(chr(c)) == name}
         rows += [(a, b, number) for a, b in runs(theirs - old)]
-print("// Code points of regular expressions that Unicode 14 does not have, and their category.")
+print("// Code points that are newer than Unicode 14, with the category that the regular expressions of")
+print("// tokenizers give them: an index into qkv_category_names.")
 print("static const struct qkv_later fix_later[] = {")
 lines([f"{{ 0x{a:X}, 0x{b:X}, {k} }}," for a, b, k in sorted(rows)], 3)
 print("};")
-table("fix_word", "\\w", where(lambda c: pieces(word, "a" + c) == 1 and pieces(word, "(" + c) == 2),
+table("fix_word", "\\w of regular expressions", where(lambda c: pieces(word, "a" + c) == 1 and pieces(word, "(" + c) == 2),
       categories(1, 10) | categories(12, 12))
-table("fix_nonspacing", "Mn", where(lambda c: strip.normalize_str("a" + c) == "a"), categories(6, 6))
-table("fix_mark", "M*", where(lambda c: N.StripAccents().normalize_str("a" + c) == "a"), categories(6, 8))
+table("fix_nonspacing", "general category Mn", where(lambda c: strip.normalize_str("a" + c) == "a"), categories(6, 6))
+table("fix_mark", "general category M*", where(lambda c: N.StripAccents().normalize_str("a" + c) == "a"), categories(6, 8))
 
 
 def decomposed(code, options):
@@ -115,8 +119,8 @@ def decomposed(code, options):
 
 lib.utf8proc_map.restype = ctypes.c_ssize_t
 STABLE, COMPAT, DECOMPOSE = 1 << 1, 1 << 2, 1 << 4
-for name, what, n, options in (("fix_no_canonical", "have no decomposition", N.NFD(), STABLE | DECOMPOSE),
-                               ("fix_no_compatible", "have no compatibility decomposition", N.NFKD(),
+for name, what, n, options in (("fix_no_canonical", "has no canonical decomposition", N.NFD(), STABLE | DECOMPOSE),
+                               ("fix_no_compatible", "has no compatibility decomposition", N.NFKD(),
                                 STABLE | DECOMPOSE | COMPAT)):
     differ = {c for c in CODES if c and n.normalize_str(chr(c)) != decomposed(c, options)}
     for c in differ:
@@ -142,7 +146,7 @@ for c in CODES:
         rows[-1][1] = c
     else:
         rows.append([c, c, ord(t) - c])
-print("// lower case\nstatic const struct fix_lower fix_lower[] = {")
+print("// Code points whose lower case in tokenizers differs from libutf8proc.\nstatic const struct fix_lower fix_lower[] = {")
 lines([f"{{ 0x{a:X}, 0x{b:X}, {d} }}," for a, b, d in rows], 3)
 print("};")
 sys.exit(0)

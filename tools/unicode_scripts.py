@@ -36,9 +36,11 @@ for code, is_free in cuts:
     if not runs or runs[-1][1] != kind:
         runs.append((code, kind))
 print(f"""// SPDX-License-Identifier: MIT
-// unicode_scripts.h: written by tools/unicode_scripts.py, do not edit.  Included by pretokenize_fixed.c alone.
+// unicode_scripts.h: lists runs of code points that have one script, as in Hugging Face tokenizers
+// {tokenizers.__version__}.  tools/unicode_scripts.py writes this file: do not edit it.  Only
+// pretokenize_fixed.c includes it.
 // clang-format off
-// tokenizers {tokenizers.__version__}: first character of a run << 8 | its script, 0: goes with what is before it.
+// An entry is first code point << 8 | script; a run with script 0 belongs to the script before it.
 static const uint32_t script_runs[] = {{""")
 for i in range(0, len(runs), 8):
     print("    " + " ".join("0x%06X%02X," % r for r in runs[i:i + 8]))

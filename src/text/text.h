@@ -10,32 +10,34 @@
 #include "base/base.h"
 
 // ---- models/trie.c: a map from texts to numbers, walked byte by byte ---------------------------
-// Nodes are numbered from 1 (the root).  Each edge is a slot of one open-addressing hash table,
-// key = node << 8 | byte.
+// The nodes of a trie are numbered from 1 (the root).  Each edge is a slot of one open-addressing
+// hash table, whose key is node << 8 | byte.
 struct qkv_trie {
     struct qkv_trie_slot {
         uint32_t key, next;
     } * slots;
-    int32_t *value; // [nodes] number of the text that ends at the node, -1: none
+    int32_t *value; // [nodes] value of the text that ends at the node; -1: no text ends there
     int64_t nodes, value_capacity;
     int64_t edges, texts;
     int shift;          // 32 - log2(slots)
     uint8_t first[256]; // whether a text starts with this byte
 };
-// Allocates a trie for about `texts` texts.  false: out of memory.
+// Allocates a trie for about `texts` texts.  Returns false if memory is exhausted.
 bool qkv_trie_init(struct qkv_trie *t, size_t texts);
 void qkv_trie_free(struct qkv_trie *t);
 // Adds text[bytes] with this value unless the trie contains the text already; *out is the value
-// that the text then has.  false: out of memory, or more than 2^24 nodes.
+// that the text then has.  Returns false if memory is exhausted or the trie would have more than
+// 2^24 nodes.
 bool qkv_trie_add(struct qkv_trie *t, const char *text, size_t bytes, int32_t value, int32_t *out);
-// Returns the value of text[bytes]; -1: not in the trie.
+// Returns the value of text[bytes], or -1 if the trie does not contain the text.
 int32_t qkv_trie_find(const struct qkv_trie *t, const char *text, size_t bytes);
 
 // ---- unicode/unicode.c: UTF-8 and letter case --------------------------------------------------
-// Reads the character at p[0..n), n >= 1, and returns its bytes.  Invalid UTF-8: *code is U+FFFD
-// and the result is negative: minus the bytes of the maximal subpart (Unicode standard, 3.9).
+// Reads the first character of p[n], n >= 1, to *code and returns the number of its bytes.  For
+// invalid UTF-8 *code is U+FFFD and the result is negative: minus the number of bytes that one
+// U+FFFD replaces (the maximal subpart; Unicode standard, 3.9).
 int qkv_utf8_read(const uint8_t *p, size_t n, uint32_t *code);
-// Writes a Unicode scalar value; returns its bytes, 1..4.
+// Writes the character `code` as UTF-8; returns the number of its bytes, 1..4.
 int qkv_utf8_write(uint8_t *p, uint32_t code);
 
 enum qkv_class {

@@ -2,12 +2,15 @@
 // text_internal.h: declares the tokenizer and the readers of its components for the files of module
 // text.
 //
-// Encoding a text: added tokens are found (added_tokens.c); the text between them is normalized
-// (normalize.c), character by character with the bytes each came from, and split into words
-// (pretokenize_*.c); the model (models/) turns each word into tokens, which word_cache.c keeps;
-// then the tokens are truncated, put into the template and padded (postprocess_template.c), and
-// their offsets trimmed (postprocess_trim.c).  encode_text.c calls these steps.  Ids and offsets
-// equal those from Hugging Face tokenizers 0.23.
+// A text is encoded in these steps, which encode_text.c calls:
+//   added_tokens.c          finds added tokens in the text
+//   normalize.c             normalizes the text between added tokens; each character keeps the byte
+//                           offsets of its source
+//   pretokenize_*.c         splits the normalized text into words
+//   models/                 turns each word into tokens; word_cache.c caches the tokens of a word
+//   postprocess_template.c  truncates, adds the special tokens of the template, and pads
+//   postprocess_trim.c      excludes white space from the offsets of tokens
+// Ids and offsets are the same as with Hugging Face tokenizers 0.23.
 //
 // Training (training/) uses the same pre-tokenizers and writes files that this module reads.
 #ifndef QKV_TEXT_INTERNAL_H
@@ -33,14 +36,16 @@ typedef bool qkv_component_fn(qkv_tokenizer *t, const struct qkv_json_at *at);
 
 // ---- readers/assemble.c: a tokenizer from other formats than tokenizer.json ---------------------
 // A reader of another format makes an empty tokenizer, adds the tokens and the tables of its model
-// to it, writes everything else as the JSON of a tokenizer.json without model data, and calls
-// qkv_tokenizer_assemble.  The result is the same as from an equivalent tokenizer.json.
+// to it, writes all other settings as the JSON of a tokenizer.json without model data, and calls
+// qkv_tokenizer_assemble.  The resulting tokenizer is the same as from an equivalent
+// tokenizer.json.
 struct qkv_assembly {
-    double *scores; // Unigram: by id, for ids below score_count; -INFINITY: never matched in texts
+    // Unigram: [score_count] scores by id; a token with score -INFINITY is never matched in texts
+    double *scores;
     int64_t score_count;
     struct qkv_merge {
         int32_t left, right, to;
-        uint32_t rank; // equal ranks: the leftmost pair first
+        uint32_t rank; // of pairs with equal ranks the leftmost is merged first
     } * merges;        // BPE
     int64_t merge_count, merge_capacity;
     bool merged;                 // all merges are present
@@ -70,35 +75,40 @@ struct qkv_tokenizer {
     struct qkv_assembly assembly; // only while the tokenizer is opened
 };
 qkv_status qkv_tokenizer_new(qkv_tokenizer **out, const char *file, qkv_error *err);
-// Completes t with the components of the JSON `rest`.  On an error *out is NULL and t is closed.
+// Completes t with the components in the JSON text `rest` and writes it to *out.  On an error *out
+// is NULL and t is closed.
 qkv_status qkv_tokenizer_assemble(qkv_tokenizer **out, qkv_tokenizer *t,
                                   struct qkv_text_buffer *rest, qkv_error *err);
 qkv_status qkv_tokenizer_read(qkv_tokenizer **out, const char *file, qkv_error *err); // JSON
-// Reads a tokenizer.json from data[size].  Messages name it `file` and give byte offsets.
+// Reads a tokenizer.json from data[size].  Error messages use the name `file` and give byte
+// offsets.
 qkv_status qkv_tokenizer_parse(qkv_tokenizer **out, const char *data, size_t size, const char *file,
                                qkv_error *err);
 
-// Each of these reads the component at->object according to its "type".
+// Each of these functions reads the component at->object according to its "type".  Returns false if
+// at->err contains an error.
 bool qkv_normalizer_read(qkv_tokenizer *t, const struct qkv_json_at *at);
 bool qkv_pre_tokenizer_read(qkv_tokenizer *t, const struct qkv_json_at *at);
 bool qkv_text_decoder_read(qkv_tokenizer *t, const struct qkv_json_at *at);
-// Calls `read` for each object of the array at key `key`; false: at->err contains the error.
+// Calls `read` for each object of the array at key `key`.  Returns false if at->err contains an
+// error.
 bool qkv_component_list(qkv_tokenizer *t, const struct qkv_json_at *at, const char *key,
                         qkv_component_fn *read);
-// Returns the member `key`, an object, or an array if want_array is true, and writes its path.
-// Returns NULL if the member is missing or null, which is an error in at->err if `need` is true, or
-// if it has another type: then at->err contains the error and *ok is false.
+// Returns the member `key`, an array if want_array is true, otherwise an object, and writes its
+// path.  If the member is missing or null, returns NULL; this is an error if `need` is true.  If it
+// has another type, returns NULL with an error.  On an error *ok is false and at->err contains it.
 const json_t *qkv_json_member(const struct qkv_json_at *at, const char *key, bool need,
                               bool want_array, char path[256], bool *ok);
 // Reports an error of the member `key`; always returns false.
 bool qkv_text_fail(const struct qkv_json_at *at, const char *key, qkv_status status,
                    const char *format, ...) __attribute__((format(printf, 4, 5)));
-// Reads the pattern of a component, {"Regex": ...} or {"String": ...}.  *text is the text of
-// either; a Regex is also compiled to *expression, which the caller frees.
+// Reads the pattern of a component, {"Regex": ...} or {"String": ...}.  *text is the pattern; a
+// Regex is also compiled to *expression, which the caller frees.
 bool qkv_pattern_read(const struct qkv_json_at *at, const char **text,
                       struct qkv_expression *expression);
-// Reads pattern and content of a component "Replace".  If the pattern is no regular expression,
-// *from is not empty.
+// Reads pattern and content of a component "Replace".  *from is the pattern and *to the content; a
+// pattern that is a regular expression is compiled to *expression.  A pattern that is a plain text
+// must not be empty.
 bool qkv_replace_read(const struct qkv_json_at *at, const char **from, const char **to,
                       struct qkv_expression *expression);
 #define QKV_NORMALIZER(type, fn)     qkv_component_fn qkv_normalizer_##fn;

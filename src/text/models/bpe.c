@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// bpe.c: splits words by byte pair encoding: a word starts as its characters; of all neighboring
-// pairs in the list of merges, the pairs that come first in the list are merged, from left to
-// right, until no pair is in the list (Gage 1994; Sennrich, Haddow, Birch 2016).
+// bpe.c: splits words by byte pair encoding: a word begins as a list of its characters; of all
+// pairs of neighbors that the list of merges contains, the pairs that come first in that list are
+// merged, from left to right, until no pair is in the list (Gage 1994; Sennrich, Haddow, Birch
+// 2016).
 //
-// Short words search for their best pair each time; long words keep their pairs in a heap and the
-// remaining symbols in a linked list: O(n log n).
+// For short words, each merge searches all pairs; for long words, pairs are in a heap and symbols
+// in a linked list, which takes O(n log n).
 #include "text/text_internal.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,7 +44,8 @@ static const struct merge *find_merge(const struct bpe *m, int32_t left, int32_t
     return &m->merges[i];
 }
 
-// Adds a merge; of duplicate pairs the later one wins, as in the reference.
+// Adds a merge.  If a pair occurs twice, its later merge replaces the earlier merge, as in Hugging
+// Face tokenizers.
 static void insert_merge(struct bpe *m, struct merge x)
 {
     const uint64_t mask = UINT64_MAX >> m->shift;
@@ -52,7 +54,8 @@ static void insert_merge(struct bpe *m, struct merge x)
     m->merges[i] = x;
 }
 
-// Reads a merge, ["a", "b"] or "a b"; *bytes is the length of a, *right the start of b.
+// Reads a merge, ["a", "b"] or "a b": text[0] and bytes[0] are the text and length of a, text[1]
+// and bytes[1] of b.
 static bool read_pair(const struct qkv_json_at *at, size_t n, const json_t *item,
                       const char *text[2], size_t bytes[2])
 {
@@ -101,7 +104,8 @@ static bool read_merge(const qkv_tokenizer *t, struct bpe *m, const struct qkv_j
     for (int i = 0; i < 2; i++)
         if ((id[i] = qkv_trie_find(trie, text[i], bytes[i])) < 0)
             return unknown_part(at, n, "a part", text[i], bytes[i], "");
-    // Returns the right token without the prefix that marks a continuation.
+    // The text of the merged token contains the right token without the prefix that marks a
+    // continuation.
     const size_t skip = qkv_min64((int64_t)strlen(m->prefix), (int64_t)bytes[1]);
     uint32_t node = QKV_TRIE_ROOT;
     for (size_t i = 0; i < bytes[0] && node; i++)
@@ -262,7 +266,7 @@ static void put_symbol(struct symbols *s, int32_t id, int32_t bytes)
     s->at[s->count++] = (struct symbol){ .id = id, .bytes = bytes };
 }
 
-// Adds symbols for the character text[n], which has no token.
+// Adds symbols for the character text[n], for which the vocabulary has no token.
 static void put_unknown(const struct bpe *m, struct symbols *s, const uint8_t *text, int64_t n,
                         bool first, bool last)
 {
@@ -282,7 +286,7 @@ static void put_unknown(const struct bpe *m, struct symbols *s, const uint8_t *t
         if (all) return;
         s->count = before;
     }
-    if (m->unknown < 0) return; // omitted, as in the reference
+    if (m->unknown < 0) return; // the character is omitted, as in Hugging Face tokenizers
     if (s->unknown && !m->fuse) {
         put_symbol(s, m->unknown, s->unknown);
         s->unknown = 0;
@@ -348,7 +352,8 @@ static void merge_short(const struct bpe *m, struct symbols *s)
     s->count = n;
 }
 
-// A heap entry; it is valid if its pair still merges into `id`.
+// A heap entry: a pair that may be merged.  An entry is valid only while its pair still merges into
+// `id`.
 struct waiting {
     uint32_t rank;
     int32_t at, id;
@@ -419,7 +424,7 @@ static void merge_long(const struct bpe *m, struct symbols *s, struct waiting *e
     s->count = kept;
 }
 
-// Returns the id of the complete word; -1: it is not a token.
+// Returns the id of the token that is the complete word, or -1 if there is no such token.
 static int32_t whole_word(const qkv_tokenizer *t, const uint8_t *word, int64_t length)
 {
     const struct qkv_trie *trie = &t->vocab.trie;
@@ -444,7 +449,7 @@ static bool split_bpe(const qkv_tokenizer *t, struct qkv_parts *out, const uint8
         const int32_t id = whole_word(t, bytes, length);
         if (id >= 0) return qkv_parts_add(out, id, 0, length);
     }
-    // The byte tokens of prefix and suffix are symbols too.
+    // The bytes of prefix and suffix can become symbols too, if the model has byte tokens.
     const int64_t extra = m->fallback ? (int64_t)(strlen(m->prefix) + strlen(m->suffix)) : 0;
     if (length > INT32_MAX / 4 / (extra + 1)) return false;
     const int64_t most = length * (extra + 1);

@@ -7,7 +7,7 @@
 
 // ---- trie.c: one step from node to node --------------------------------------------------------
 enum { QKV_TRIE_ROOT = 1 };
-// Returns the child of `node` for `byte`; 0: the node has no such child.
+// Returns the child of `node` for `byte`, or 0 if the node has no such child.
 static inline uint32_t qkv_trie_step(const struct qkv_trie *t, uint32_t node, uint8_t byte)
 {
     const uint32_t key = node << 8 | byte, mask = UINT32_MAX >> t->shift;
@@ -29,7 +29,7 @@ struct qkv_parts {
     void *work; // work memory of the model, reused for the next word
     int64_t work_bytes;
 };
-// Grows `work` to at least `bytes`.  false: out of memory.
+// Grows p->work to at least `bytes` bytes.  Returns false if memory is exhausted.
 bool qkv_parts_reserve(struct qkv_parts *p, int64_t bytes);
 bool qkv_parts_grow(struct qkv_parts *p);
 static inline bool qkv_parts_add(struct qkv_parts *p, int32_t id, int64_t begin, int64_t end)
@@ -43,7 +43,8 @@ static inline bool qkv_parts_add(struct qkv_parts *p, int32_t id, int64_t begin,
 struct qkv_word_cache;                             // read and written without locks
 enum { QKV_CACHE_WORD = 24, QKV_CACHE_PARTS = 6 }; // bytes and tokens of a cached word at most
 struct qkv_word_cache *qkv_word_cache_new(void);   // NULL: out of memory; free with qkv_free
-// Looks up the tokens of a word in the cache.  false: the word is not cached, *out is unchanged.
+// Looks up the tokens of a word in the cache.  Returns false if the word is not cached: *out is
+// unchanged.
 bool qkv_word_cache_get(struct qkv_word_cache *c, const uint8_t *word, int64_t length,
                         struct qkv_parts *out);
 void qkv_word_cache_put(struct qkv_word_cache *c, const uint8_t *word, int64_t length,
@@ -52,11 +53,13 @@ void qkv_word_cache_put(struct qkv_word_cache *c, const uint8_t *word, int64_t l
 // ---- a model: a row of tokenizer.def -----------------------------------------------------------
 struct qkv_text_model {
     const char *name;
-    // Reads $.model with its vocabulary and sets t->model.  false: at->err contains the error.
+    // Reads $.model with its vocabulary and sets t->model.  Returns false if at->err contains an
+    // error.
     bool (*open)(qkv_tokenizer *t, const struct qkv_json_at *at);
     void (*close)(void *model);
-    // Appends the tokens of word[length], length > 0, to the empty *out.  chars: number of
-    // characters; it may exceed the bytes (limit of qkv_word).  false: out of memory.
+    // Writes the tokens of word[length], length > 0, to *out, which is empty.  chars is the number
+    // of characters of the complete word; it may exceed length if the word was cut at
+    // t->word_limit.  Returns false if memory is exhausted.
     bool (*word)(const qkv_tokenizer *t, struct qkv_parts *out, const uint8_t *word, int64_t length,
                  int64_t chars);
 };
@@ -79,15 +82,16 @@ struct qkv_vocab {
     int64_t pool_count, pool_capacity;
     bool scanned; // qkv_vocab_scan has already read the tokens of the model
 };
-// Reads $.model.vocab from the JSON text data[size] if it has the plain form; [*begin, *end) is
-// then the vocabulary with both brackets.  false: the caller must read it from the parsed JSON.
+// Reads $.model.vocab from the JSON text data[size] if it has the plain form, an object of texts
+// and ids; data[*begin .. *end) is then the vocabulary with its brackets.  Returns false for any
+// other form: the caller must then read the vocabulary from the parsed JSON.
 bool qkv_vocab_scan(struct qkv_vocab *v, const char *data, size_t size, size_t *begin, size_t *end);
-// Reads a vocabulary as above from data[size] that contains nothing else.
+// Reads a vocabulary as qkv_vocab_scan does, from data[size], which contains only the vocabulary.
 bool qkv_vocab_scan_object(struct qkv_vocab *v, const char *data, size_t size);
 // Reads {"text": id, ...} at key `key` of at->object into an empty vocabulary.
 bool qkv_vocab_read(struct qkv_vocab *v, const struct qkv_json_at *at, const char *key);
 bool qkv_vocab_add(struct qkv_vocab *v, const char *text, size_t bytes, int32_t id, uint8_t flags);
-// Sorts the tokens by id; *twice is an id that two tokens have, or -1.
+// Sorts the tokens by id; *twice becomes an id that two tokens have, or -1 if all ids differ.
 void qkv_vocab_finish(struct qkv_vocab *v, int64_t *twice);
 const struct qkv_token *qkv_vocab_token(const struct qkv_vocab *v, int64_t id); // NULL: no such id
 void qkv_vocab_free(struct qkv_vocab *v);

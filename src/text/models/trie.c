@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // trie.c: stores texts in a trie whose edges are the slots of one open-addressing hash table.
-// Texts are added in any order, and a search needs about one probe of the table per byte.
+// Texts are added in any order, and a search looks up about one slot of the table per byte.
 #include "text/text_internal.h"
 #include <string.h>
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // unigram.c: splits words by the unigram language model: of all segmentations of a word into tokens
-// it finds the one with the greatest sum of scores (log probabilities), from left to right
-// (Viterbi; Kudo 2018).  Sums, ties and unknown characters are treated as in the reference.
+// it finds the segmentation with the greatest sum of scores (log probabilities), from left to right
+// (Viterbi; Kudo 2018).  Sums, ties and unknown characters are treated as in Hugging Face
+// tokenizers.
 #include "text/text_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -27,9 +28,9 @@ static double power_of_ten(int n)
     return strtod(text, NULL);
 }
 
-// Returns the number that the reference parses from the shortest digits of x.  It reads the digits
-// as an integer and divides once, so that with 16 digits or more the last bit may differ from the
-// nearest double; which of two equally probable segmentations wins depends on it.
+// Returns the number that Hugging Face tokenizers parses from the shortest digits of x.  It reads
+// the digits as an integer and divides once, so with 16 digits or more the last bit may differ from
+// the nearest double.  This bit can decide between two equally probable segmentations.
 static double as_read(double x)
 {
     static const double tens[23] = { 1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
@@ -158,7 +159,7 @@ static void close_unigram(void *model)
 }
 
 // ---- the best segmentation ---------------------------------------------------------------------
-// The last token of the best segmentation that ends before a byte.
+// The last token of the best segmentation of the bytes before an index.
 struct best {
     double score;
     int32_t id, from; // from -1: no segmentation ends here
@@ -195,8 +196,9 @@ static void find_best(const qkv_tokenizer *t, struct best *best, const uint8_t *
     }
 }
 
-// Adds the token for consecutive unknown characters: the unknown token once, or, if the model has
-// byte tokens, the tokens of their bytes.
+// Adds the token for consecutive unknown characters: the token of their text if there is one;
+// otherwise the byte tokens of all their bytes, if the model has them; otherwise the unknown token
+// once.
 static bool put_unknown(const qkv_tokenizer *t, struct qkv_parts *out, const uint8_t *word,
                         int64_t from, int64_t to)
 {
@@ -221,7 +223,8 @@ static bool split_unigram(const qkv_tokenizer *t, struct qkv_parts *out, const u
     if (!qkv_parts_reserve(out, (length + 1) * (int64_t)sizeof(struct best))) return false;
     struct best *best = out->work;
     find_best(t, best, bytes, (int32_t)length);
-    // Reverses the best path, so that it can be followed from the start of the word.
+    // Reverses the links of the best segmentation, so that it can be followed from the start of the
+    // word.
     int32_t next = (int32_t)length;
     for (int32_t at = next; at > 0;) {
         const int32_t from = best[at].from;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// vocab.c: maps tokens to ids by a trie and ids to tokens by a sorted list.
+// vocab.c: maps tokens to ids with a trie, and ids to tokens with a sorted list.
 #include "text/text_internal.h"
 #include <inttypes.h>
 #include <stdio.h>

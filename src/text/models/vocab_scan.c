@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // vocab_scan.c: reads $.model.vocab directly from the bytes of a tokenizer.json.
 //
-// The vocabulary is most of the file; parsed into a tree of JSON values it costs ten times the time
-// and memory of the vocabulary itself.  This scanner accepts only the usual form, an object of
-// plain texts and ids.  For any other form it returns false; the caller then parses with jansson,
-// which also reports errors.
+// The vocabulary is most of the file; to parse it into a tree of JSON values would take ten times
+// as much time and memory.  This scanner accepts only the usual form, an object of plain texts and
+// ids.  For any other form it returns false; the caller then parses with jansson, which also
+// reports errors.
 #include "text/text_internal.h"
 #include <string.h>
 
@@ -26,7 +26,8 @@ static bool eat(struct scan *s, char c)
     return true;
 }
 
-// Returns the byte after the text that starts at s->p; *from, *size: the bytes between the quotes.
+// Skips the JSON string at s->p; *from and *size are the bytes between its quotes.  Returns false
+// if there is no complete string at s->p.
 static bool skip_text(struct scan *s, const char **from, size_t *size)
 {
     if (!eat(s, '"')) return false;
@@ -37,8 +38,8 @@ static bool skip_text(struct scan *s, const char **from, size_t *size)
     return true;
 }
 
-// Finds the end of the object $.model.vocab; s->p is after its '{'.  It only counts brackets;
-// jansson checks the rest of the syntax.
+// Moves s->p after the '{' of the object $.model.vocab.  Returns false if there is no such object.
+// The function only counts brackets; jansson checks the rest of the syntax.
 static bool find_vocab(struct scan *s)
 {
     const char *key[2] = { "", "" }, *text = "";
@@ -79,7 +80,7 @@ static bool hex4(const char *p, uint32_t *out)
     return true;
 }
 
-// Decodes the escape after a backslash to *to.
+// Decodes the escape sequence after a backslash and writes its character to *to.
 static bool escape(const char **from, const char *end, uint8_t **to)
 {
     static const char names[] = "\"\\/bfnrt", means[] = "\"\\/\b\f\n\r\t";
@@ -106,8 +107,8 @@ static bool escape(const char **from, const char *end, uint8_t **to)
     return true;
 }
 
-// Decodes a string into out, which has space for the bytes between the quotes.  false: the string
-// is not in the plain form.
+// Decodes a JSON string into out, which has space for the bytes between the quotes.  Returns false
+// if the string is not in the plain form.
 static bool read_text(struct scan *s, uint8_t *out, size_t *size)
 {
     uint8_t *to = out;
@@ -151,7 +152,7 @@ static bool read_id(struct scan *s, int32_t *id)
 
 static bool read_entries(struct scan *s, struct qkv_vocab *v)
 {
-    // entries, so that the tables rarely grow
+    // `guess` is an estimate of the number of entries, so that the tables rarely grow
     const size_t guess = (size_t)(s->end - s->p) / 15 + 1;
     void *pool = NULL;
     if (!qkv_trie_init(&v->trie, guess < QKV_TOKEN_IDS ? guess : QKV_TOKEN_IDS)) return false;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// wordpiece.c: splits words by WordPiece: the longest token that starts the word, then the longest
-// token (marked by a prefix) that continues it, until the end; a word with a rest that no token
-// matches becomes the unknown token (Schuster & Nakajima 2012; Devlin et al. 2019).
+// wordpiece.c: splits words by WordPiece: first comes the longest token that starts the word, then
+// repeatedly the longest token that continues it (a token marked by a prefix); if no token matches
+// the rest of a word, the word becomes the unknown token (Schuster & Nakajima 2012; Devlin et al.
+// 2019).
 //
 // One trie contains all tokens.  The search for a token that continues a word starts at the node of
 // the prefix.  A word that itself begins with the prefix ("##s") can therefore match such a token,
-// as in the reference.
+// as in Hugging Face tokenizers.
 #include "text/text_internal.h"
 #include <string.h>
 
@@ -59,7 +60,7 @@ static bool split_wordpiece(const qkv_tokenizer *t, struct qkv_parts *out, const
                 end = i + 1;
             }
         }
-        if (id < 0) { // no token matches: the tokens found so far do not count
+        if (id < 0) { // no token matches: the tokens found so far are discarded
             out->count = 0;
             return qkv_parts_add(out, m->unknown, 0, length);
         }

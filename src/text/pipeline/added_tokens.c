@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// added_tokens.c: reads added tokens, checks them against the vocabulary, and finds them in a text
-// (leftmost, longest).
+// added_tokens.c: reads added tokens, checks them against the vocabulary, and finds them in a text:
+// the leftmost match, and if several tokens match there, the longest of them.
 #include "text/text_internal.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@ static const char *text_of(const struct qkv_added *a, const struct qkv_added_tok
     return a->pool + t->text;
 }
 
-// Appends text[bytes] and a NUL to the pool and returns its offset; -1: out of memory.
+// Appends text[bytes] and a NUL to the pool.  Returns the offset of the text in the pool, or -1 if
+// memory is exhausted.
 static int64_t pool_add(struct qkv_added *a, const char *text, size_t bytes)
 {
     const int64_t at = a->pool_count;
@@ -24,7 +25,8 @@ static int64_t pool_add(struct qkv_added *a, const char *text, size_t bytes)
     return at;
 }
 
-// Checks that the vocabulary has the same id for the token, or does not use the id.
+// Checks that the vocabulary has this id for the token, or, if it does not contain the token, does
+// not use the id.
 static bool check_id(const qkv_tokenizer *t, const struct qkv_json_at *at, const char *text,
                      int32_t id)
 {
@@ -89,7 +91,8 @@ memory:
     return false;
 }
 
-// Adds a normalized token, which is matched and decoded in its normalized spelling.
+// Adds a token that is marked "normalized": it is matched in the normalized text, and decoded in
+// its normalized spelling.
 static bool add_normalized(qkv_tokenizer *t, int32_t index)
 {
     struct qkv_added_token *token = &t->added.tokens[index];
@@ -112,7 +115,7 @@ static bool add_normalized(qkv_tokenizer *t, int32_t index)
             bytes += (size_t)qkv_utf8_write((uint8_t *)out + bytes, a.at[i].code);
         token->matched = pool_add(&t->added, out, bytes);
         token->matched_bytes = (uint32_t)bytes;
-        // If two tokens have the same normalization, the first one matches.
+        // If two tokens have the same normalized spelling, the first token matches.
         ok = token->matched >= 0 &&
              (!bytes || qkv_trie_add(&t->added.normalized, out, bytes, index, &got));
     }
@@ -122,7 +125,8 @@ static bool add_normalized(qkv_tokenizer *t, int32_t index)
     return ok;
 }
 
-// Adds all tokens to the tries, special tokens first, because the first of two equal texts matches.
+// Adds all tokens to the tries, special tokens first, because if two tokens have the same text, the
+// first of them matches.
 static bool index_tokens(qkv_tokenizer *t, const struct qkv_json_at *root)
 {
     struct qkv_added *a = &t->added;
@@ -192,8 +196,8 @@ void qkv_added_free(struct qkv_added *a)
 // A text consists of bytes or, after normalization, of characters; the next four functions read
 // both.
 
-// Returns the length, in bytes or in characters, of the longest token that starts at `at`; 0: no
-// token starts there.
+// Returns the length, in bytes or in characters, of the longest token that starts at `at`, or 0 if
+// no token starts there.
 static int64_t match_longest(const struct qkv_added_walk *w, int64_t at, int32_t *index)
 {
     uint32_t node = QKV_TRIE_ROOT;
@@ -239,7 +243,7 @@ static uint32_t last_char(const struct qkv_added_walk *w, int64_t end, int64_t *
     return 0xFFFD;
 }
 
-// Returns the first position from `at` on where a token may start.
+// Returns the first position from `at` on at which the first byte of a token occurs.
 static int64_t candidate(const struct qkv_added_walk *w, int64_t at)
 {
     if (w->bytes) {
@@ -259,8 +263,8 @@ static bool is_class(uint32_t code, unsigned class)
     return qkv_unicode_class(code, class) != 0;
 }
 
-// Finds the next token whose flags allow it to match, with the white space that belongs to it.
-// false: there are no more tokens.
+// Finds the next token whose flags allow it to match, with the white space that it includes.
+// Returns false if there is no further token.
 static bool find_token(struct qkv_added_walk *w, struct qkv_added_match *out)
 {
     for (int64_t at; (at = candidate(w, w->search)) < w->n;) {

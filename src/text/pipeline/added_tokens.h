@@ -23,8 +23,8 @@ struct qkv_added {
 };
 bool qkv_added_read(qkv_tokenizer *t, const struct qkv_json_at *root); // after the normalizer
 void qkv_added_free(struct qkv_added *a);
-// A range of a text: the added token with index `token`, or, if that is -1, text between added
-// tokens.
+// A range of a text: the added token with index `token`, or text between added tokens if `token` is
+// -1.
 struct qkv_added_match {
     int64_t begin, end;
     int32_t token; // index

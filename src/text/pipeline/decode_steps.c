@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// decode_steps.c: implements the decoders of a tokenizer.json as steps that receive items in parts.
+// decode_steps.c: implements the decoders of a tokenizer.json as steps that receive items (the
+// texts of tokens) in parts.
 //
-// A step passes on the text that later input cannot change and keeps the rest in its state; so a
+// A step passes on the text that later input cannot change and keeps the rest in its state, so a
 // stream of tokens gives the same text as the complete list.
 #include "text/text_internal.h"
 #include <string.h>
@@ -17,7 +18,8 @@ static bool store(struct qkv_text_buffer *b, const char *text, int64_t n)
     return !b->failed;
 }
 
-// Returns true if text[n] may be the start of `from`, which has `size` bytes.
+// Returns true if text[n], at the end of a part, may be the start of `from`, which has `size`
+// bytes.
 static bool starts(const char *text, int64_t n, const char *from, int64_t size)
 {
     return n < size && memcmp(text, from, (size_t)n) == 0;
@@ -96,8 +98,8 @@ static bool put_replace_regex(struct qkv_decoding *d, int64_t step, const char *
     return ok && found == 0 && pass_on(d, step, text + plain, n - plain, ends);
 }
 
-// Replaces the mark of Metaspace by a space; in the first item a leading mark is removed unless the
-// scheme is "never".
+// Replaces the mark of Metaspace by a space.  In the first item a leading mark is removed instead,
+// unless the prepend scheme is "never".
 static bool put_metaspace(struct qkv_decoding *d, int64_t step, const char *text, int64_t n,
                           bool ends)
 {
@@ -126,14 +128,14 @@ static bool end_bpe(struct qkv_decoding *d, int64_t step)
 }
 
 // ---- artifacts of English ----------------------------------------------------------------------
-// The artifacts of English tokenization that the reference removes, in its order.
+// The artifacts of English tokenization that Hugging Face tokenizers removes, in the same order.
 static const char *const clean[][2] = {
     { " .", "." },   { " ?", "?" },     { " !", "!" },    { " ,", "," },
     { " ' ", "'" },  { " n't", "n't" }, { " 'm", "'m" },  { " do not", " don't" },
     { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" }
 };
 
-// Writes text[n] to out and replaces each `from` by `to`.
+// Appends text[n] to out with each `from` replaced by `to`.
 static bool swap_texts(struct qkv_text_buffer *out, const char *text, int64_t n, const char *from,
                        const char *to)
 {
@@ -151,7 +153,8 @@ static bool swap_texts(struct qkv_text_buffer *out, const char *text, int64_t n,
     return store(out, text + plain, n - plain);
 }
 
-// Cleans *b; *other is work memory.  All patterns start with a space and no replacement is longer.
+// Removes the artifacts from *b; *other is work memory.  All patterns start with a space, and no
+// replacement is longer than its pattern.
 static bool clean_text(struct qkv_text_buffer *b, struct qkv_text_buffer *other)
 {
     if (!b->count || !memchr(b->bytes, ' ', (size_t)b->count)) return true;
@@ -219,8 +222,8 @@ static bool end_fuse(struct qkv_decoding *d, int64_t step)
     return pass_on(d, step, "", 0, true);
 }
 
-// Passes on valid UTF-8; each invalid sequence becomes U+FFFD; the bytes of a character that may be
-// incomplete stay pending unless the input ends.
+// Passes on the pending bytes as valid UTF-8; each invalid sequence becomes U+FFFD.  The bytes of a
+// last character that may be incomplete stay pending unless the input ends.
 static bool put_valid(struct qkv_decoding *d, int64_t step, bool ends)
 {
     struct qkv_text_buffer *b = &d->states[step].pending;
@@ -245,8 +248,8 @@ static bool put_valid(struct qkv_decoding *d, int64_t step, bool ends)
     return true;
 }
 
-// Replaces characters that represent bytes by those bytes.  An item with another character is
-// unchanged.
+// Replaces characters that represent bytes by these bytes.  An item that contains another character
+// is not changed.
 static bool put_byte_level(struct qkv_decoding *d, int64_t step, const char *text, int64_t n,
                            bool ends)
 {
@@ -274,17 +277,19 @@ static bool end_byte_level(struct qkv_decoding *d, int64_t step)
 }
 
 // ---- byte tokens -------------------------------------------------------------------------------
-// Returns the byte of "<0x41>", -1: another text.
+// Returns the byte that a text such as "<0x41>" spells, or -1 for any other text.
 static int spelled_byte(const char *text, int64_t n)
 {
     static const char digits[] = "0123456789abcdef0123456789ABCDEF";
     if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return -1;
     const char *high = memchr(digits, text[3], 32), *low = memchr(digits, text[4], 32);
-    if (!low || (!high && text[3] != '+')) return -1; // the reference accepts "+A" as a number
+    // Hugging Face tokenizers accepts "+A" as a number
+    if (!low || (!high && text[3] != '+')) return -1;
     return (high ? (int)((high - digits) & 15) * 16 : 0) + (int)((low - digits) & 15);
 }
 
-// Ends a run of byte tokens: passes on their text, or U+FFFD for each byte if it is invalid.
+// Ends a run of byte tokens: passes on the text that their bytes spell, or U+FFFD for each byte if
+// they are not valid UTF-8.
 static bool end_byte_fallback(struct qkv_decoding *d, int64_t step)
 {
     struct qkv_text_buffer *b = &d->states[step].pending;
@@ -314,7 +319,8 @@ static bool put_byte_fallback(struct qkv_decoding *d, int64_t step, const char *
 }
 
 // ---- removed characters at both ends -----------------------------------------------------------
-// Holds back up to `stop` of the last characters: they are dropped if the item ends with them.
+// Holds back up to `stop` of the last characters that Strip may remove; they are dropped if the
+// item ends with them.
 static bool put_strip(struct qkv_decoding *d, int64_t step, const char *text, int64_t n, bool ends)
 {
     const struct qkv_decode_step *s = &d->t->decoder.steps[step];
@@ -332,8 +338,8 @@ static bool put_strip(struct qkv_decoding *d, int64_t step, const char *text, in
         end -= size;
         tail++;
     }
-    // Characters held back earlier precede this part; if all of it is that character, some stay
-    // held back.
+    // Characters that were held back earlier precede this part.  If all of this part is the
+    // character to strip, some of them stay held back.
     const int64_t back = end > i ? 0 : qkv_min64(st->tail, s->stop - tail);
     for (int64_t k = st->tail - back; k > 0; k--)
         if (!pass_on(d, step, s->from, size, false)) return false;

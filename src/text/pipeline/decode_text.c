@@ -83,8 +83,8 @@ static void decoding_free(struct qkv_decoding *d)
     qkv_text_buffer_free(&d->out);
 }
 
-// Passes the text of a token to the first step; for an added token that is the text it matches.
-// Without a decoder, spaces separate the tokens.
+// Passes the text of a token to the first step; the text of an added token is the text that the
+// token matches.  Without a decoder, spaces separate the tokens.
 static bool decoding_put(struct qkv_decoding *d, int32_t id)
 {
     const qkv_tokenizer *t = d->t;

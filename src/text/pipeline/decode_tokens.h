@@ -6,17 +6,18 @@
 #include "text/regex/regex.h"
 #include "text/text.h"
 
-// A step of a decoder.  Each token is an item.  A step receives items in parts and passes text to
-// the next step as soon as no later input can change it.
+// A step of a decoder.  The text of each token is an item.  A step receives items in parts, and
+// passes text to the next step as soon as no later input can change it.
 struct qkv_decoding;
 struct qkv_decode_step {
-    // text[n] is an item or a part of one, the last part if `ends`.  false: out of memory, or too
-    // much text.
+    // Receives text[n], an item or a part of an item; `ends` is true for its last part.  Returns
+    // false if memory is exhausted or the text is too long.
     bool (*put)(struct qkv_decoding *d, int64_t step, const char *text, int64_t n, bool ends);
     bool (*end)(struct qkv_decoding *d, int64_t step); // no item follows; NULL: nothing is pending
     bool whole;                                        // put receives each item in one part
-    // wordpiece: prefix;  replace: pattern, content;  strip, metaspace: character;  bpe: suffix;
-    // ctc: padding, delimiter
+    // Texts of the decoder: `from` is the prefix of wordpiece, the pattern of replace, the
+    // character of strip and metaspace, the suffix of bpe, the padding of ctc; `to` is the content
+    // of replace, the delimiter of ctc.
     char *from, *to;
     bool cleanup, prefixed;
     int64_t start, stop;              // strip
@@ -42,7 +43,7 @@ struct qkv_decoding {
     struct qkv_effort effort; // budget of regular expressions
     bool skip_special, any;
 };
-// Passes a part of an item to step `step`; after the last step it is appended to d->out.
+// Passes a part of an item to step `step`; what leaves the last step is appended to d->out.
 bool qkv_decode_feed(struct qkv_decoding *d, int64_t step, const char *text, int64_t n, bool ends);
 bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_decode_step step,
                     const char *from, const char *to);

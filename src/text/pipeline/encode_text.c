@@ -1,26 +1,30 @@
 // SPDX-License-Identifier: MIT
 // encode_text.c: encodes a text in one pass through normalizer, pre-tokenizer and model.
 //
-// Two tables map ASCII directly from the text into the word under construction.  Other stretches
-// are normalized piece by piece, cut where no character joins or moves across, so that memory does
-// not grow with the text; only a normalizer that needs the complete text (Strip, Replace, Prepend)
-// or a normalized added token requires the whole text at once.
+// ASCII characters are normalized and split by two tables, directly from the text into the word
+// under construction.  Other text is normalized in stretches.  A stretch ends where normalization
+// does not join or exchange characters across its end, so that memory does not grow with the text;
+// only a normalizer that needs the complete text (Strip, Replace, Prepend) or a normalized added
+// token requires the whole text at once.
 //
-// Where the pre-tokenizers are more than masks (pretokenize_steps.c), they split a stretch after
-// its normalization; a byte-level tokenizer without a normalizer needs no copy: its words are
-// substrings of the text.
+// If the pre-tokenizer has steps (pretokenize_steps.c) and not only masks, the steps split a
+// stretch after its normalization.  A byte-level tokenizer without a normalizer needs no copy,
+// because its words are substrings of the text.
 #include "text/text_internal.h"
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-// A stretch of this many characters ends at the next letter that joins with no preceding character.
+// A stretch that has this many characters ends at the next letter that does not join with a
+// preceding character.
 enum { STRETCH = 4096 };
-// Number of bytes of a word after which a model of single characters receives the part so far.
+// Number of bytes after which a model whose tokens are single characters receives the part of a
+// word read so far.
 enum { ENOUGH = 1024 };
 
-// A word under construction: its UTF-8 and, for each byte, the byte offsets of its character.
+// A word under construction: its UTF-8 bytes and, for each byte, the byte offsets of its character
+// in the original text.
 struct word {
     uint8_t *bytes;
     int64_t *begin, *end;
@@ -121,8 +125,8 @@ static inline bool parts_of(struct encoder *x, const uint8_t *word, int64_t leng
     return true;
 }
 
-// Appends x->parts to the encoding; begin, end: offsets of the bytes of the word; a part that ends
-// with the word ends at `last`.
+// Appends x->parts, the tokens of a word, to the encoding.  begin and end are the offsets in the
+// text of the bytes of the word; a token that ends with the word ends at `last`.
 static bool put_parts(struct encoder *x, const int64_t *begin, const int64_t *end, int64_t length,
                       int64_t last)
 {
@@ -174,7 +178,8 @@ static int64_t count_chars(const uint8_t *text, int64_t n)
     return chars;
 }
 
-// Splits the characters [from, to) of x->a by the steps of the pre-tokenizer.
+// Splits the characters [from, to) of x->a into words by the steps of the pre-tokenizer, and
+// encodes the words.
 static bool push_words(struct encoder *x, int64_t from, int64_t to)
 {
     struct qkv_words *w = &x->words;
@@ -225,7 +230,7 @@ static qkv_status replace_invalid(struct encoder *x, int64_t at)
                     x->sink.which ? " B" : "");
 }
 
-// Encodes the normalized characters x->a and the added tokens among them.
+// Encodes x->a, normalized characters that may contain added tokens.
 static bool push_normalized(struct encoder *x)
 {
     if (!x->t->added.any_normalized || x->found)
@@ -248,7 +253,7 @@ static bool push_normalized(struct encoder *x)
     return flush_word(x);
 }
 
-// The normalization of one character whose neighbors do not matter:
+// The normalization of one character, if it does not depend on its neighbors, in 64 bits:
 //   bits 0-20 the character, 21-41 the result, 42-49 the class of the result, 50-51 one of
 enum {
     UNKNOWN, // the slot is empty
@@ -285,7 +290,8 @@ static bool normalize_alone(struct encoder *x, uint32_t code, uint64_t *out)
     return ok;
 }
 
-// Returns the cached normalization of `code`, computed on first use; false: out of memory.
+// Writes the normalization of the character `code` to *out: the cached value, or on first use the
+// computed value.  Returns false if memory is exhausted.
 static bool recall(struct encoder *x, uint32_t code, uint64_t *out)
 {
     _Atomic uint64_t *slot = &x->t->normalizer.memo[(code * 0x9E3779B1u) >> (32 - QKV_MEMO_BITS)];
@@ -301,8 +307,8 @@ static inline int memo_kind(uint64_t m)
     return (int)(m >> 50 & 3);
 }
 
-// Encodes the character at text[*at) if it can be normalized alone; otherwise *taken is false.
-// false: out of memory.
+// Encodes the character at text[*at] if it can be normalized alone; otherwise *taken becomes false.
+// Returns false if memory is exhausted.
 static bool encode_alone(struct encoder *x, const uint8_t *text, int64_t *at, int64_t end,
                          bool *taken)
 {
@@ -322,7 +328,8 @@ static bool encode_alone(struct encoder *x, const uint8_t *text, int64_t *at, in
     return memo_kind(m) != SPACED || flush_word(x);
 }
 
-// Encodes text from *at to the next position where it can be cut, at most to `end`.
+// Encodes a stretch of text: from *at to the next position where the text can be cut, at most to
+// `end`.
 static qkv_status encode_stretch(struct encoder *x, const uint8_t *text, int64_t *at, int64_t end,
                                  bool whole)
 {
@@ -375,7 +382,8 @@ static bool is_valid(const uint8_t *text, int64_t n)
     return true;
 }
 
-// Returns the first position after `at` that no word extends across (qkv_pre_tokenizer.cuttable).
+// Returns the first position after `at` that no word extends across, for a pre-tokenizer with the
+// flag `cuttable`.
 static int64_t cut_after(const uint8_t *text, int64_t at, int64_t end)
 {
     for (int64_t i = at + 1; i < end; i++) {
@@ -401,8 +409,8 @@ static qkv_status normalized_words(struct encoder *x, const uint8_t *text, int64
     return QKV_OK;
 }
 
-// Encodes the word text[at .. to); the offsets of a token that ends inside a character include the
-// whole character.
+// Encodes the word text[at .. to); the offsets of a token that begins or ends inside a character
+// include the whole character.
 static bool encode_plain_word(struct encoder *x, const uint8_t *text, int64_t at, int64_t to)
 {
     if (!parts_of(x, text + at, to - at, to - at)) return false;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// normalize.c: normalizes texts by a list of steps over characters that know their byte offsets.
+// normalize.c: normalizes texts by a list of steps over characters, which have byte offsets in the
+// original text.
 //
-// Offsets follow NormalizedString of Hugging Face: a step writes each character with a change: 0:
-// it replaces the next input character; +n: inserted, with the offsets of the last input character;
-// -n: it replaces the next input character and n more are removed.  Canonical ordering moves
-// characters but not offsets; this behavior is kept.
+// Offsets are the same as with NormalizedString of Hugging Face tokenizers.  A step writes each
+// output character with a number, its change:
+//   0   the character replaces the next input character
+//   +n  the character is inserted and has the offsets of the last input character
+//   -n  the character replaces the next input character, and n more input characters are removed
+// Canonical ordering moves characters without their offsets, as in Hugging Face tokenizers.
 #include "text/text_internal.h"
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +24,8 @@ bool qkv_chars_add(struct qkv_chars *c, uint32_t code, int64_t begin, uint32_t s
     return true;
 }
 
-// Writes characters with changes; `read`: number of characters of `in` that are accounted for.
+// Writes characters with changes; `read` is the number of characters of `in` that the changes
+// written so far have consumed.
 struct writer {
     struct qkv_chars *out;
     const struct qkv_chars *in;
@@ -61,7 +65,7 @@ static bool run_clean(const struct qkv_normalizer_step *s, struct qkv_chars *out
 }
 
 // Applies the part of SentencePiece's rules "nmt" that NFKC does not contain: removes control
-// characters and maps others to spaces.
+// characters and maps other characters to spaces.
 static bool run_nmt(const struct qkv_normalizer_step *s, struct qkv_chars *out,
                     const struct qkv_chars *in)
 {
@@ -81,7 +85,8 @@ static bool run_nmt(const struct qkv_normalizer_step *s, struct qkv_chars *out,
     return true;
 }
 
-// Replaces each byte by the character that represents it, with the offsets of its character.
+// Replaces each byte of the UTF-8 by the character that represents the byte in byte-level
+// vocabularies; it has the offsets of the character that contains the byte.
 static bool run_bytes(const struct qkv_normalizer_step *s, struct qkv_chars *out,
                       const struct qkv_chars *in)
 {
@@ -143,10 +148,12 @@ static bool run_strip_accents(const struct qkv_normalizer_step *s, struct qkv_ch
 }
 
 // ---- decomposition and composition -------------------------------------------------------------
-// During sorting, `begin` contains the change of a character and `size` its combining class.
+// Up to this number of marks are sorted by insertion.  During sorting, the member `begin` contains
+// the change of a character and `size` its combining class.
 enum { FEW = 24 };
 
-// Sorts stably by class: insertion for few, counting for many (a letter may have a million marks).
+// Sorts n characters stably by combining class: up to FEW characters by insertion, more by
+// counting, because a letter may have a million marks.
 static bool order_marks(struct qkv_char *c, int64_t n)
 {
     if (n <= FEW) {
@@ -214,8 +221,9 @@ static bool run_decompose(const struct qkv_normalizer_step *s, struct qkv_chars 
     return true;
 }
 
-// Composes characters by the algorithm of Unicode (3.11, D117), with changes: a character that
-// composes with its starter adds to the change of the starter; the others follow the starter.
+// Composes characters by the algorithm of Unicode (3.11, D117), and computes their changes: a
+// character that composes with its starter adds to the change of the starter; characters that do
+// not compose follow the starter.
 static bool run_compose(const struct qkv_normalizer_step *s, struct qkv_chars *out,
                         const struct qkv_chars *in)
 {
@@ -277,8 +285,8 @@ static bool run_prepend(const struct qkv_normalizer_step *s, struct qkv_chars *o
     return true;
 }
 
-// Inserts the content with the offsets of the preceding character, which is the last replaced
-// character if any was replaced.
+// Inserts the content of a Replace step.  It has the offsets of the preceding character, which is
+// the last replaced character if characters were replaced.
 static bool put_content(const struct qkv_normalizer_step *s, struct qkv_chars *out,
                         const struct qkv_chars *in, int64_t end)
 {
@@ -288,7 +296,8 @@ static bool put_content(const struct qkv_normalizer_step *s, struct qkv_chars *o
     return true;
 }
 
-// Replaces the matches of a pattern, which is searched for in the UTF-8 of the characters.
+// Replaces the matches of a regular expression, which is searched for in the UTF-8 of the
+// characters.
 static bool run_replace_regex(const struct qkv_normalizer_step *s, struct qkv_chars *out,
                               const struct qkv_chars *in)
 {
@@ -513,8 +522,8 @@ bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct q
     return true;
 }
 
-// Normalizes each ASCII character alone: steps that are not `whole` look at neighbors only to join
-// or order marks.
+// Normalizes each ASCII character alone.  This is correct because steps that are not `whole` look
+// at neighbors only to join or order marks, and ASCII contains no marks.
 bool qkv_normalizer_finish(struct qkv_normalizer *n)
 {
     struct qkv_chars a = { 0 }, b = { 0 };

@@ -20,12 +20,13 @@ struct qkv_chars {
     bool begins,
         ends; // whether the text begins here, and whether an added token or its end follows
 };
-// Appends a character to the list.  false: out of memory, or the limit is reached.
+// Appends a character to the list.  Returns false if memory is exhausted or the limit is reached.
 bool qkv_chars_add(struct qkv_chars *c, uint32_t code, int64_t begin, uint32_t size);
 
 // One step of normalization.
 struct qkv_normalizer_step {
-    // Writes the result to the empty *out.  false: out of memory.
+    // Writes the result of the step for `in` to *out, which is empty.  Returns false if memory is
+    // exhausted.
     bool (*run)(const struct qkv_normalizer_step *s, struct qkv_chars *out,
                 const struct qkv_chars *in);
     bool whole;    // needs the complete text between two added tokens
@@ -45,24 +46,26 @@ struct qkv_normalizer {
     bool whole, composes; // of any step
     bool uncut;           // some step is whole and not apart
     uint8_t ascii[128];   // the result for each ASCII character, or QKV_ASCII_*
-    // Results for other characters, cached in QKV_MEMO slots; NULL: characters cannot be normalized
-    // one by one.  A slot is one word, so threads that share a tokenizer need no lock.
+    // The results for other characters, cached in QKV_MEMO slots; NULL if characters cannot be
+    // normalized one by one.  A slot is 64 bits that are read and written at once, so threads that
+    // share a tokenizer need no lock.
     _Atomic uint64_t *memo;
 };
 enum { QKV_ASCII_REMOVED = 0x80, QKV_ASCII_SLOW = 0x81, QKV_MEMO_BITS = 13 };
 enum { QKV_GROWTH = 64, QKV_GROWTH_MORE = 65536 };
-// Runs all steps over *a and replaces *a by the result; *b is work memory.  false: out of memory,
-// or the result has more than QKV_GROWTH times the characters (Replace steps can double a text
-// repeatedly).
+// Runs all steps over *a and replaces *a by the result; *b is work memory.  Returns false if memory
+// is exhausted or the result has more than QKV_GROWTH times the characters of *a (Replace steps can
+// double a text repeatedly).
 bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct qkv_chars *b);
-// Fills the ASCII table after all steps are added; false: out of memory.
+// Fills the ASCII table after all steps are added.  Returns false if memory is exhausted.
 bool qkv_normalizer_finish(struct qkv_normalizer *n);
-// Adds a step, and takes ownership of its memory even if it fails.
+// Adds a step, whose memory the normalizer then owns, even if the call fails.
 bool qkv_normalizer_add(qkv_tokenizer *t, const struct qkv_json_at *at,
                         struct qkv_normalizer_step step);
-// Replaces the changes (normalize.c) that the characters of out contain in `begin` by byte offsets.
+// Replaces the changes (normalize.c), which the characters of out contain in the member `begin`, by
+// byte offsets.
 void qkv_chars_resolve_offsets(struct qkv_chars *out, const struct qkv_chars *in);
-// Decodes a text of the file into characters; the caller frees *to.
+// Decodes a text of the tokenizer file into characters, to[count]; the caller frees *to.
 bool qkv_text_characters(const struct qkv_json_at *at, const char *text, uint32_t **to,
                          int64_t *count);
 void qkv_normalizer_free(struct qkv_normalizer *n);
@@ -70,9 +73,9 @@ void qkv_normalizer_free(struct qkv_normalizer *n);
 // ---- normalize_charsmap.c: normalization tables of SentencePiece -------------------------------
 struct qkv_charsmap;
 void qkv_charsmap_free(struct qkv_charsmap *m);
-// Adds a step for the table data[size] as SentencePiece writes it; the data is copied.  longest:
-// the longest rule applies at each position, as in SentencePiece; otherwise as in Precompiled of
-// Hugging Face.
+// Adds a step for the table data[size] as SentencePiece writes it; the data is copied.  If longest
+// is true, the longest rule applies at each position, as in SentencePiece; otherwise rules apply as
+// in the normalizer Precompiled of Hugging Face tokenizers.
 bool qkv_charsmap_add(qkv_tokenizer *t, const struct qkv_json_at *at, const uint8_t *data,
                       size_t size, bool longest);
 #endif

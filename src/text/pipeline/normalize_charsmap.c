@@ -2,11 +2,12 @@
 // normalize_charsmap.c: applies the normalization tables that SentencePiece compiles into a model,
 // which map strings of characters to replacement texts.
 //
-//   uint32 bytes of the trie; the trie, a double array (darts-clone) of uint32 units; the texts,
-//   each NUL-terminated.  The value of a key is the offset of its text.
+// A table consists of a uint32, the number of bytes of the trie; the trie, a double array
+// (darts-clone) of uint32 units; and the replacement texts, each NUL-terminated.  The trie maps a
+// string (the key) to the offset of its replacement text (the value).
 //
-// The child of unit i by byte b is i ^ offset(i) ^ b, if its label is b; if a key ends there, unit
-// i ^ offset(i) contains the value.  Every index is checked before use.
+// The child of unit i by byte b is unit i ^ offset(i) ^ b, if the label of that unit is b.  If a
+// key ends at unit i, unit i ^ offset(i) contains its value.  Every index is checked before use.
 #include <string.h>
 #include <utf8proc.h>
 #include "text/readers/readers.h"
@@ -38,8 +39,8 @@ static uint32_t label_of(uint32_t unit) // of a unit with a value: a label that 
     return unit & (1u << 31 | 0xFF);
 }
 
-// Follows the edge of one byte in the trie.  false: no key continues with it.  *value >= 0: a key
-// ends here, and this is its value.
+// Follows the edge of one byte in the trie.  Returns false if no key continues with this byte.
+// *value becomes the value of the key that ends here, or negative if no key ends here.
 static bool follow_byte(const struct qkv_charsmap *m, size_t *at, uint8_t byte, int64_t *value)
 {
     const size_t i = *at ^ byte;
@@ -55,9 +56,9 @@ static bool follow_byte(const struct qkv_charsmap *m, size_t *at, uint8_t byte, 
 // ---- normalizing -------------------------------------------------------------------------------
 enum { KEY_BYTES = 64 }; // length of the longest key that is looked up
 
-// Returns the replacement text of a key with which the characters from .. to begin: the shortest
-// such key if `first` is true, otherwise the longest.  *end is the end of the replaced characters.
-// NULL: there is no such key.
+// Returns the replacement text of a key with which the characters at[from .. to-1] begin: of the
+// shortest such key if `first` is true, otherwise of the longest.  *end is the end of the replaced
+// characters.  Returns NULL if there is no such key.
 static const char *find_replacement(const struct qkv_charsmap *m, const struct qkv_char *at,
                                     int64_t from, int64_t to, bool first, int64_t *end)
 {
@@ -84,8 +85,9 @@ static int64_t char_count(const char *text)
     return n;
 }
 
-// Applies the rules as SentencePiece does: at each position the longest rule. Offsets are assigned
-// one by one while both texts last; further characters get the offsets of the last character.
+// Applies the rules as SentencePiece does: at each position the longest rule.  The characters of a
+// replacement text get the offsets of the replaced characters one by one; if it is longer, its
+// further characters get the offsets of the last replaced character.
 static bool run_longest(const struct qkv_normalizer_step *s, struct qkv_chars *out,
                         const struct qkv_chars *in)
 {
@@ -107,9 +109,9 @@ static bool run_longest(const struct qkv_normalizer_step *s, struct qkv_chars *o
     return true;
 }
 
-// Writes `text` for `old` characters with changes (normalize.c) in `begin`, as the reference
-// computes them: the number of removed characters is added to the last character written, whichever
-// it is.
+// Writes `text` in place of `old` input characters, with changes (normalize.c) as Hugging Face
+// tokenizers computes them: the number of removed characters is added to the change of the last
+// character written, even if that character belongs to an earlier text.
 static bool put_changes(struct qkv_chars *out, int64_t old, const char *text)
 {
     const size_t n = strlen(text);
@@ -123,8 +125,9 @@ static bool put_changes(struct qkv_chars *out, int64_t old, const char *text)
     return true;
 }
 
-// Writes one grapheme as the reference does: in a grapheme of less than 6 bytes the shortest rule
-// for its start replaces all of it; in other graphemes characters are looked up one by one.
+// Writes one grapheme as Hugging Face tokenizers does.  In a grapheme of less than 6 bytes, the
+// shortest rule that matches its start replaces the whole grapheme.  In other graphemes, characters
+// are looked up one by one.
 static bool put_grapheme(const struct qkv_charsmap *m, struct qkv_chars *out,
                          const struct qkv_char *at, int64_t n)
 {
@@ -142,8 +145,8 @@ static bool put_grapheme(const struct qkv_charsmap *m, struct qkv_chars *out,
     return true;
 }
 
-// Maps marks of Unicode 16 and 17, which libutf8proc 2.8 does not know, to a mark that breaks the
-// same way.
+// Maps marks of Unicode 16 and 17, which libutf8proc 2.8 does not know, to known marks with the
+// same grapheme boundaries.
 static int32_t as_known(uint32_t code)
 {
     return code >= 0x1ACF && code <= 0x1AEB && code != 0x1ADE && code != 0x1ADF ? 0x1ACE
@@ -181,7 +184,8 @@ static bool no_memory(struct qkv_charsmap *m, const struct qkv_json_at *at)
     return false;
 }
 
-// Checks that the units of the trie refer to units, and that values are offsets of texts.
+// Checks that the units of the trie refer to existing units, and that the values are offsets of
+// existing texts.
 static bool check_units(const struct qkv_charsmap *m, const struct qkv_json_at *at)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -197,8 +201,8 @@ static bool check_units(const struct qkv_charsmap *m, const struct qkv_json_at *
     return true;
 }
 
-// Returns true if no key has a space after its first byte: then no key extends across a space after
-// a letter.
+// Returns true if no key has a space after its first byte.  Then no key matches across a space that
+// follows a letter.
 static bool spaces_apart(const struct qkv_charsmap *m)
 {
     for (size_t i = 0; i < m->count; i++)

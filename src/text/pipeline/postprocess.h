@@ -5,7 +5,7 @@
 
 #include "text/text.h"
 
-// Appends tokens to an encoding.
+// The arguments for appending the tokens of one text to an encoding.
 struct qkv_sink {
     qkv_encoding *e;
     int32_t type;
@@ -56,7 +56,8 @@ bool qkv_post_default(qkv_tokenizer *t); // no post-processor: the texts without
 bool qkv_post_roberta(qkv_tokenizer *t, const struct qkv_json_at *at);
 bool qkv_post_processor_read(qkv_tokenizer *t, const struct qkv_json_at *at);
 void qkv_post_free(struct qkv_post *p);
-// The positions of the texts in a template, in the order in which the template names them.
+// The texts of a template in the order in which the template names them, and the number of special
+// tokens around them.
 struct qkv_template_layout {
     int texts;           // 1 or 2
     uint8_t which[2];    // 0 A, 1 B
@@ -68,15 +69,15 @@ struct qkv_template_layout {
 };
 void qkv_template_layout_init(struct qkv_template_layout *l, const struct qkv_template *p,
                               bool no_special);
-// Truncates the texts in e (laid out as in l, with space for special tokens), writes the special
-// tokens, and pads.
+// Truncates the texts in e, which are placed as l says, with space for the special tokens; writes
+// the special tokens, and pads.
 qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const struct qkv_template *p,
                               const struct qkv_template_layout *l,
                               const struct qkv_encode_options *o, qkv_error *err);
 
 // ---- postprocess_trim.c ------------------------------------------------------------------------
-// Excludes from the offsets of tokens [from, from + count) of text[bytes] the white space that
-// their tokens contain.
+// Trims the offsets of the tokens from .. from+count-1 of text[bytes], so that they exclude the
+// white space at the start and end of each token.
 void qkv_trim_offsets(const qkv_tokenizer *t, qkv_encoding *e, int64_t from, int64_t count,
                       const uint8_t *text, int64_t bytes);
 #endif

@@ -24,7 +24,7 @@ static bool add_item(const struct qkv_json_at *at, struct qkv_template *p,
     return true;
 }
 
-// Appends one id of the vocabulary.
+// Reads one id, checks that the vocabulary contains it, and appends it.
 static bool add_id(qkv_tokenizer *t, const struct qkv_json_at *at, const char *key,
                    const json_t *value)
 {
@@ -64,7 +64,8 @@ static bool read_token(qkv_tokenizer *t, const struct qkv_json_at *at, const cha
     return add_id(t, at, key, json_array_get(pair, 1));
 }
 
-// Refuses a second post-processor with a template in a sequence.
+// Returns true if no post-processor of the sequence has set a template yet; a second template is an
+// error.
 static bool first_template(const qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     if (!t->post.one.count) return true;
@@ -107,7 +108,8 @@ bool qkv_post_default(qkv_tokenizer *t)
 }
 
 // ---- TemplateProcessing ------------------------------------------------------------------------
-// Reads {"id": "[CLS]", "type_id": 0} of a template; its ids are in special_tokens.
+// Reads an item {"id": "[CLS]", "type_id": 0} of a template; the member "special_tokens" of the
+// post-processor has the token ids of this name.
 static bool read_special(qkv_tokenizer *t, const struct qkv_json_at *at,
                          const struct qkv_json_at *post, struct qkv_template_item *item)
 {
@@ -256,8 +258,8 @@ static void put_token(qkv_encoding *e, int64_t at, int32_t id, int32_t type, uin
     e->attend[at] = text != 3;
 }
 
-// Computes how many tokens of each text remain after truncation: keep[i] of l->count[i], and
-// together at most `space`.
+// Computes how many tokens of each text remain after truncation: keep[i] of the l->count[i] tokens
+// of text i; the sum of both is at most `space`.
 static qkv_status shorten(int64_t keep[2], const struct qkv_template_layout *l, int64_t space,
                           enum qkv_cut cut, qkv_error *err)
 {
@@ -270,8 +272,8 @@ static qkv_status shorten(int64_t keep[2], const struct qkv_template_layout *l, 
             keep[0] = space;
             return QKV_OK;
         }
-        // Only the longer text is truncated until both are equally long; then each has half, the
-        // second one the odd token.
+        // Only the longer text is truncated until both texts are equally long; then each text gets
+        // half of the space, and the second text gets an odd token.
         const int small = l->count[0] > l->count[1];
         const int64_t n = l->count[small];
         int64_t big = n > space ? n : qkv_max64(n, space - n);

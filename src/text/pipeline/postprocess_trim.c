@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// postprocess_trim.c: reads the post-processors of byte-level tokenizers: offsets of tokens without
-// leading and trailing white space, and the special tokens of RoBERTa.
+// postprocess_trim.c: reads the post-processors of byte-level tokenizers, which exclude leading and
+// trailing white space from the offsets of tokens and add the special tokens of RoBERTa.
 #include "text/text_internal.h"
 #include <string.h>
 
@@ -22,8 +22,8 @@ static int64_t blanks_at_start(const uint8_t *text, int64_t n)
     return count;
 }
 
-// Returns the start of the character that ends at `end` > 0; invalid UTF-8 is divided as it was
-// when read.
+// Returns the start of the character that ends at `end` > 0.  Invalid UTF-8 is divided into
+// characters in the same way as when the text was read.
 static int64_t char_before(const uint8_t *text, int64_t end)
 {
     for (int n = 4; n > 1; n--) {
@@ -58,7 +58,8 @@ void qkv_trim_offsets(const qkv_tokenizer *t, qkv_encoding *e, int64_t from, int
             added ? text + e->begin[i] : (const uint8_t *)t->vocab.pool + token->text;
         const int64_t n = added ? e->end[i] - e->begin[i] : (int64_t)token->bytes;
         int64_t left = blanks_at_start(name, n), right = blanks_at_end(name, n);
-        // A single leading space of the first token may be the one that ByteLevel inserted.
+        // A single leading space of the first token may be the space that ByteLevel inserted; it is
+        // not trimmed.
         if (left == 1 && t->post.trims_prefixed && (i == from || e->begin[i] == 0)) left = 0;
         for (; left > 0 && e->begin[i] < e->end[i]; left--) {
             uint32_t code;
@@ -89,7 +90,8 @@ bool qkv_post_processor_byte_level(qkv_tokenizer *t, const struct qkv_json_at *a
     return true;
 }
 
-// Has the members of ByteLevel and of Bert; all types are 0, and two [SEP] separate the texts.
+// Reads RobertaProcessing, which has the members of ByteLevel and of BertProcessing; all token
+// types are 0, and two separator tokens are between the texts.
 bool qkv_post_processor_roberta(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     return qkv_post_processor_byte_level(t, at) && qkv_post_roberta(t, at);

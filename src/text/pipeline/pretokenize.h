@@ -26,8 +26,8 @@ static inline bool qkv_word_masks_cut(const struct qkv_word_masks *m, unsigned l
 }
 
 // ---- pretokenize_steps.c: pre-tokenizers with patterns, texts or rewriting ----------------------
-// A piece of text split into words: bytes[length], for each byte the byte offsets of its character
-// in the original text, and the words in order (none is empty).
+// A piece of text that is split into words: its bytes[length]; for each byte, the byte offsets of
+// its character in the original text; and the words in order, none of them empty.
 struct qkv_words {
     uint8_t *bytes;
     int64_t *begin, *end;
@@ -53,8 +53,9 @@ enum qkv_behavior { // how matches become words
     QKV_CONTIGUOUS
 };
 struct qkv_pre_tokenizer_step {
-    // Adds words to *out, which is empty; if it rewrites text (*rewrote) also the bytes.  false:
-    // out of memory.
+    // Splits the words of *in and adds the resulting words to *out, which is empty.  A step that
+    // rewrites the text sets *rewrote and writes the new bytes to *out too.  Returns false if
+    // memory is exhausted.
     bool (*run)(const struct qkv_pre_tokenizer_step *s, struct qkv_words *out,
                 const struct qkv_words *in, bool *rewrote);
     enum qkv_pre_tokenizer_kind {
@@ -79,7 +80,7 @@ struct qkv_pre_tokenizer {
     qkv_pattern_fn *plain; // words are substrings of the text: the matches of this scanner
     bool plain_gaps;       // and the text between matches
 };
-// Appends a step; masks read before the first step become a step themselves.
+// Appends a step.  Masks that were read before the first step become a step of their own.
 bool qkv_pre_tokenizer_add(qkv_tokenizer *t, const struct qkv_json_at *at,
                            struct qkv_pre_tokenizer_step step, const char *text);
 // Runs all steps over the words of *w; *spare is work memory.
@@ -87,8 +88,8 @@ bool qkv_pre_tokenizer_run(const struct qkv_pre_tokenizer *p, struct qkv_words *
                            struct qkv_words *spare);
 void qkv_pre_tokenizer_finish(qkv_tokenizer *t); // after the last step is added
 void qkv_pre_tokenizer_free(struct qkv_pre_tokenizer *p);
-// Returns the masks to which the component being read is added: t->masks, or, after other steps, a
-// step of its own.  NULL: at->err contains the error.
+// Returns the masks to which the component being read is added: t->masks, or, if steps precede it,
+// the masks of a new step.  Returns NULL if at->err contains an error.
 struct qkv_word_masks *qkv_pre_tokenizer_masks(qkv_tokenizer *t, const struct qkv_json_at *at);
 bool qkv_behavior_read(const struct qkv_json_at *at, enum qkv_behavior *out); // "behavior"
 // Reads the members of a component "Metaspace".
@@ -96,7 +97,8 @@ bool qkv_prepend_scheme_read(const struct qkv_json_at *at, const char **mark, bo
                              bool *first, bool *split);
 
 // ---- pretokenize_spaces.c: white space as in SentencePiece -------------------------------------
-// Adds steps to normalizer and pre-tokenizer; context of struct qkv_assembly.
+// The treatment of white space, from which steps for normalizer and pre-tokenizer are made; it is
+// the context of struct qkv_assembly.
 struct qkv_spaces {
     const char *mark; // replaces a space
     bool single;      // runs of spaces become one space; leading and trailing ones are removed
@@ -108,7 +110,7 @@ struct qkv_spaces {
     } cut;
 };
 bool qkv_spaces_add(qkv_tokenizer *t, const struct qkv_json_at *at, const struct qkv_spaces *s);
-// Returns the finest cut that all tokens of the vocabulary allow; with scores, tokens with score
-// -INFINITY do not count.
+// Returns the finest cut at spaces that no token of the vocabulary extends across.  If tokens have
+// scores, tokens with score -INFINITY do not count.
 enum qkv_spaces_cut qkv_spaces_cut_of(const qkv_tokenizer *t, const char *mark);
 #endif

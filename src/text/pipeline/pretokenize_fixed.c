@@ -6,11 +6,11 @@
 #include "text/unicode/unicode_scripts.h"
 
 // ---- scripts -----------------------------------------------------------------------------------
-// Returns the script of a character; 0: none (a space, an unassigned code), it belongs to the
-// preceding script.
+// Returns the script of a character, or 0 if it has no script (a space, an unassigned code) and so
+// belongs to the script before it.
 static uint32_t script_of(uint32_t code)
 {
-    // the last run that begins at code or before
+    // searches for the last run that begins at `code` or before it
     size_t low = 0, high = sizeof script_runs / sizeof script_runs[0];
     while (high - low > 1) { // at code or before
         const size_t mid = low + (high - low) / 2;
@@ -22,7 +22,8 @@ static uint32_t script_of(uint32_t code)
     return code == ' ' ? 0 : script_runs[low] & 0xFF;
 }
 
-// Characters before the first one with a script belong to no word, as in the reference.
+// Characters before the first character with a script belong to no word, as in Hugging Face
+// tokenizers.
 static bool run_scripts(const struct qkv_pre_tokenizer_step *step, struct qkv_words *out,
                         const struct qkv_words *in, bool *rewrote)
 {

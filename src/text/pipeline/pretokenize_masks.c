@@ -2,10 +2,11 @@
 // pretokenize_masks.c: reads pre-tokenizers that decide by the classes of two neighboring
 // characters.
 //
-// Each of them decides whether a word ends between the two, or drops a character; a sequence of
-// them is the union of their decisions, so any combination compiles to the masks of struct
-// qkv_word_masks and the text is split once.  Pre-tokenizers that need more context are in
-// pretokenize_steps.c; masks between them become a step.
+// Each of these pre-tokenizers decides whether a word ends between two neighbors, or drops a
+// character.  A sequence of them splits wherever one of them splits, so any sequence is compiled
+// into the masks of one struct qkv_word_masks, and the text is split once.  Pre-tokenizers that
+// need more context are steps (pretokenize_steps.c); masks that follow such a step become a step
+// too.
 #include "text/text_internal.h"
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +29,7 @@ bool qkv_pre_tokenizer_bert(qkv_tokenizer *t, const struct qkv_json_at *at)
                      (struct qkv_word_masks){ .drop = QKV_CLASS_SPACE, .alone = QKV_CLASS_PUNCT });
 }
 
-// Adds the words of the expression \w+|[^\w\s]+
+// Adds masks that split a text into the matches of \w+|[^\w\s]+
 bool qkv_pre_tokenizer_whitespace(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     return add_masks(t, at,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// pretokenize_spaces.c: treats white space as SentencePiece does: a mark replaces each space, a
-// mark precedes the text, and words begin with their marks.
+// pretokenize_spaces.c: treats white space as SentencePiece does: a mark character replaces each
+// space, a mark is inserted before the text, and words begin with their marks.
 #include <math.h>
 #include <string.h>
 #include "text/readers/readers.h"
@@ -12,14 +12,15 @@ static bool put_mark(const struct qkv_normalizer_step *s, struct qkv_chars *out,
     return true;
 }
 
-// Returns true if code is a space; at the end of a text, a mark that the text itself contains
-// counts as well.
+// Returns true if code counts as a space at the end of a text: a space, or a mark that the text
+// itself contains.
 static bool is_space(const struct qkv_normalizer_step *s, uint32_t code)
 {
     return code == ' ' || (s->to_count == 1 && code == s->to[0]);
 }
 
-// Replaces spaces by marks; the mark before the text has the offsets of the first character.
+// Replaces spaces by marks; the mark that is inserted before the text has the offsets of the first
+// character.
 static bool run_spaces(const struct qkv_normalizer_step *s, struct qkv_chars *out,
                        const struct qkv_chars *in)
 {
@@ -38,7 +39,8 @@ static bool run_spaces(const struct qkv_normalizer_step *s, struct qkv_chars *ou
     return true;
 }
 
-// Cuts words before marks; if `prefix` is true, only before the first mark of a run.
+// Splits words before each mark or, if `prefix` is true, only before the first mark of a run of
+// marks.
 static bool run_marks(const struct qkv_pre_tokenizer_step *step, struct qkv_words *out,
                       const struct qkv_words *in, bool *rewrote)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // pretokenize_steps.c: runs pre-tokenizers one after the other over a piece of text and its words.
 //
-// Masks (pretokenize_masks.c) look at two neighbors; the steps here match a pattern, search for a
-// text, put a character before a word, or replace characters.  A tokenizer of masks alone never
-// calls this file.
+// Masks (pretokenize_masks.c) look at two neighboring characters.  The steps here match a pattern,
+// search for a text, put a character before a word, or replace characters.  A tokenizer that has
+// only masks never calls this file.
 #include "text/text_internal.h"
 #include <stdio.h>
 #include <string.h>
@@ -70,7 +70,8 @@ static bool starts_with(const struct qkv_words *w, struct qkv_range c, const cha
 }
 
 // ---- matches, and how they become words --------------------------------------------------------
-// Collects ranges in order; the last one is pending until the next one is known.
+// Collects ranges (matches and the text between them) in order; the last range is pending until the
+// next range is known.
 struct ranges {
     struct qkv_words *out;
     enum qkv_behavior behavior;
@@ -130,7 +131,8 @@ static bool split_matches(struct ranges *s, const struct qkv_pre_tokenizer_step 
     return c.begin + plain == c.end || add_range(s, c.begin + plain, c.end, step->invert);
 }
 
-// Collects the occurrences of a text; the empty text occurs between all characters.
+// Collects the occurrences of the text step->text in one word; an empty text occurs between all
+// characters.
 static bool split_text(struct ranges *s, const struct qkv_pre_tokenizer_step *step,
                        const struct qkv_words *in, struct qkv_range c)
 {
@@ -208,7 +210,8 @@ static bool cut_by_pattern(const struct qkv_pre_tokenizer_step *step, struct qkv
     return true;
 }
 
-// Splits by ByteLevel; an inserted leading space has the offsets of the first character.
+// Splits words as ByteLevel does; a leading space that it inserts has the offsets of the first
+// character.
 static bool run_bytes(const struct qkv_pre_tokenizer_step *step, struct qkv_words *out,
                       const struct qkv_words *in, bool *rewrote)
 {
@@ -260,7 +263,7 @@ static bool run_meta(const struct qkv_pre_tokenizer_step *step, struct qkv_words
     return true;
 }
 
-// Replaces each byte by the character that represents it.
+// Replaces each byte by the character that represents it in byte-level vocabularies.
 static bool map_bytes(struct qkv_words *out, const struct qkv_words *in)
 {
     for (int64_t i = 0; i < in->count; i++) {
@@ -275,7 +278,8 @@ static bool map_bytes(struct qkv_words *out, const struct qkv_words *in)
     return true;
 }
 
-// Exchanges *w with *to, the result of the last step; if that step rewrote no text, only the cuts.
+// Exchanges *w with *to, the result of the last step.  If that step rewrote no text, only the lists
+// of words are exchanged.
 static void exchange_words(struct qkv_words *w, struct qkv_words *to, bool rewrote)
 {
     struct qkv_words old = *w;
@@ -382,7 +386,7 @@ bool qkv_pre_tokenizer_byte_level(qkv_tokenizer *t, const struct qkv_json_at *at
     bool regex = true, trim;
     struct qkv_pre_tokenizer_step s = { .run = run_bytes, .kind = QKV_PRE_TOKENIZER_BYTES };
     if (!qkv_json_bool(at, "add_prefix_space", true, &s.prefix)) return false;
-    // applies to the post-processor
+    // trim_offsets has an effect only in the post-processor; here it is only checked
     if (!qkv_json_bool(at, "trim_offsets", true, &trim)) return false;
     if (!qkv_json_bool(at, "use_regex", false, &regex)) return false;
     if (regex) s.expression.known = qkv_pattern_gpt2;
@@ -477,8 +481,8 @@ static void find_plain(struct qkv_pre_tokenizer *s)
     s->plain_gaps = is_isolated(first);
 }
 
-// Returns whether a word always ends before a space that follows an ASCII letter or digit: 1: this
-// step guarantees it; 0: a later step may; -1: no later step can.
+// Returns whether a word always ends before a space that follows an ASCII letter or digit: 1 if
+// this step guarantees it, 0 if a later step may guarantee it, -1 if no later step can.
 static int cuts_at_spaces(const struct qkv_pre_tokenizer_step *s)
 {
     switch (s->kind) {
@@ -505,7 +509,8 @@ void qkv_pre_tokenizer_finish(qkv_tokenizer *t)
     }
     s->cuttable = cuts == 1;
     find_plain(s);
-    // Without a ByteLevel step, a model that takes bytes still receives characters.
+    // Without a ByteLevel step as the last step, a model that accepts bytes still receives
+    // characters.
     t->bytes_ready =
         s->count && s->at[s->count - 1].kind == QKV_PRE_TOKENIZER_BYTES && t->bytes_ready;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // word_cache.c: caches the tokens of words for all threads that use a tokenizer.
 //
-// A slot is eight words of memory.  The first counts its writes; it is odd during a write, and a
-// reader that finds it changed ignores what it read.  The tokens of a word do not depend on the
-// thread that stored them, so no result does.
+// A slot has eight 64-bit numbers.  The first counts writes of the slot and is odd during a write;
+// a reader that finds the count changed ignores what it read.  The tokens of a word do not depend
+// on the thread that stored them, so results do not depend on threads.
 #include "text/text_internal.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -39,7 +39,8 @@ static struct slot *slot_of(struct qkv_word_cache *c, const uint8_t word[QKV_CAC
     return &c->slots[h >> (64 - SLOT_BITS)];
 }
 
-// Pads the word with zeros; words that end with zeros differ by their length.
+// Copies the word and pads it with zeros.  A word that itself ends with zeros differs from a padded
+// word by its length.
 static void pad_word(uint8_t out[QKV_CACHE_WORD], const uint8_t *word, int64_t length)
 {
     memset(out, 0, QKV_CACHE_WORD);

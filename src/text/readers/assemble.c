@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// assemble.c: adds tokens, merges and JSON sections to a tokenizer that a reader of another format
-// builds.
+// assemble.c: helps readers of other formats than tokenizer.json to build a tokenizer: adds tokens,
+// merges and sections of JSON.
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -57,8 +57,8 @@ static bool in_texts(const qkv_tokenizer *t, int32_t id)
     return id >= 0 && t->assembly.scores[id] != -INFINITY;
 }
 
-// Adds a merge for each split of the token into two tokens.  Hostile tokens may have many: *work
-// limits the bytes examined.
+// Adds a merge for each split of the token into two tokens.  A hostile token may have very many
+// splits, so *work limits the number of bytes examined.
 static bool add_splits(qkv_tokenizer *t, const struct qkv_token *token, uint32_t rank,
                        int64_t *work)
 {
@@ -129,7 +129,7 @@ void qkv_assembly_append_added(struct qkv_text_buffer *json, bool *first, int32_
     qkv_text_append_string(json, "}");
 }
 
-// Appends {"SpecialToken":{"id":TEXT,"type_id":0}}.
+// Appends {"SpecialToken":{"id":TEXT,"type_id":0}} to json.
 static void append_special(struct qkv_text_buffer *json, const char *text)
 {
     qkv_text_append_string(json, "{\"SpecialToken\":{\"type_id\":0,\"id\":");

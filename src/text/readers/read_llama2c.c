@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// read_llama2c.c: reads tokenizer.bin of llama2.c: byte pair encoding by scores, byte tokens for
-// characters without a token, a space before the text.
+// read_llama2c.c: reads tokenizer.bin of llama2.c.  Its tokenizer puts a space before the text,
+// merges the pair of neighbors with the highest score first (byte pair encoding), and uses byte
+// tokens for characters without a token.  The file is little-endian:
 //
-//   int32 longest token;  for each id:  float score, int32 bytes, the bytes     (little-endian)
+//   int32 longest token;  for each id:  float score, int32 bytes, the bytes
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@ static uint32_t little(const uint8_t *p)
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-// Reads the next entry of data[size]; false: err contains the error.
+// Reads the next entry of data[size].  Returns false if err contains an error.
 static bool entry(const uint8_t *data, size_t size, size_t *at, float *score, size_t *bytes,
                   const char *file, qkv_error *err)
 {
@@ -75,7 +76,8 @@ static bool tokens(qkv_tokenizer *t, const uint8_t *data, size_t size, qkv_error
             return false;
         }
         t->assembly.scores = scores;
-        // The exporter writes a line end before and after these two.
+        // The exporter of llama2.c writes a line end before and after the tokens <s> and </s>,
+        // which is removed here.
         const char *text = (const char *)data + at - bytes;
         const bool lines = (id == BEGIN && bytes == 5 && memcmp(text, "\n<s>\n", 5) == 0) ||
                            (id == END && bytes == 6 && memcmp(text, "\n</s>\n", 6) == 0);
@@ -92,7 +94,7 @@ static bool tokens(qkv_tokenizer *t, const uint8_t *data, size_t size, qkv_error
     return false;
 }
 
-// Ids 3 .. 258 are the byte tokens "<0x00>" .. "<0xFF>".
+// Checks that ids 3 .. 258 are the byte tokens "<0x00>" .. "<0xFF>".
 static bool bytes_there(const qkv_tokenizer *t, qkv_error *err)
 {
     for (unsigned b = 0; b < 256; b++) {

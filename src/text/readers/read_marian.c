@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // read_marian.c: reads the tokenizer of one side of a Marian translator: source.spm or target.spm
-// splits the text, vocab.json contains the ids of both sides, so that ids of either side can be
-// decoded.
+// splits the text into pieces (tokens of SentencePiece); vocab.json contains the ids of both sides,
+// so that ids of either side can be decoded.
 //
-// A piece that vocab.json does not contain is never used; tokens ">>xx<<", which select the target
-// language, are separated from the text first.
+// A piece that vocab.json does not contain is never used.  Tokens ">>xx<<", which select the target
+// language, are separated from the text before it is split.
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

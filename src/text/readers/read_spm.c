@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // read_spm.c: reads a SentencePiece .model, with the ids and decoded texts of SentencePiece; its
-// control symbols become special tokens, as in the conversions of Hugging Face.  The class in
-// tokenizer_config.json determines the special tokens around a text.
+// control symbols become special tokens, as when Hugging Face transformers converts such a model.
+// The class in tokenizer_config.json determines the special tokens around a text.
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -155,8 +155,8 @@ static void say_model(struct building *b)
     qkv_spm_append_decoder(b->json, m);
 }
 
-// Writes the added tokens: control symbols are matched before normalization, user-defined symbols
-// after it.
+// Writes the added tokens.  Control symbols are matched in the original text, user-defined symbols
+// in the normalized text.
 static bool say_added(struct building *b, const struct qkv_text_config *c)
 {
     const struct qkv_spm *m = b->m;

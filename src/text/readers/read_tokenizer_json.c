@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// read_tokenizer_json.c: reads a tokenizer.json: finds its components in tokenizer.def, checks them
-// and completes the tokenizer.
+// read_tokenizer_json.c: reads a tokenizer.json: finds the types of its components in
+// tokenizer.def, reads and checks the components, and completes the tokenizer.
 #include "text/text_internal.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -119,7 +119,8 @@ bool qkv_post_processor_read(qkv_tokenizer *t, const struct qkv_json_at *at)
 }
 
 // ---- opening -----------------------------------------------------------------------------------
-// Returns the model type of a file written before 2021, which is known only by its members.
+// Returns the type of the model in a file written before 2021, which has no "type" and is
+// recognised by its members.
 static const char *old_model_type(const json_t *model)
 {
     if (json_object_get(model, "merges")) return "BPE";
@@ -207,8 +208,8 @@ static bool read_all(qkv_tokenizer *t, const struct qkv_json_at *root)
     return read_optional(t, root, "decoder", qkv_text_decoder_read) && qkv_limits_read(t, root);
 }
 
-// Parses data[size], without the vocabulary if qkv_vocab_scan could read it.  reread: data is the
-// content of the file, so errors give line and column.
+// Parses data[size], without the vocabulary if qkv_vocab_scan could read it.  If reread is true,
+// data is the complete file, so errors give line and column.
 static qkv_status parse_json(qkv_tokenizer *t, json_t **json, const char *data, size_t size,
                              const char *file, bool reread, qkv_error *err)
 {
@@ -217,7 +218,8 @@ static qkv_status parse_json(qkv_tokenizer *t, json_t **json, const char *data, 
         char *rest = qkv_alloc(size - (end - begin) + 2, 1);
         qkv_status status = rest ? QKV_OK : qkv_fail_memory(err, file);
         if (rest) {
-            // has wrong offsets: the parse of the whole text below reports the error
+            // offsets in this error would be wrong; parsing the complete text below reports the
+            // error
             qkv_error ignored = { 0 };
             memcpy(rest, data, begin);
             memcpy(rest + begin, "{}", 2);
@@ -242,7 +244,7 @@ qkv_status qkv_tokenizer_new(qkv_tokenizer **out, const char *file, qkv_error *e
     return qkv_fail_memory(err, file);
 }
 
-// Reads the components of json into *t; the caller closes it on an error.
+// Reads the components of json into *t; on an error the caller closes *t.
 static qkv_status read_components(qkv_tokenizer **t, const json_t *json, const char *file,
                                   qkv_error *own)
 {
@@ -265,7 +267,7 @@ static qkv_status hand_over(qkv_tokenizer **out, qkv_tokenizer *t, qkv_error *er
     return own->status;
 }
 
-// Reads data[size], or the file if data is NULL.
+// Reads a tokenizer from data[size], or from the file if data is NULL.
 static qkv_status open_json(qkv_tokenizer **out, const char *data, size_t size, const char *file,
                             qkv_error *err)
 {

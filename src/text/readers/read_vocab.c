@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// read_vocab.c: reads vocabularies without a tokenizer.json: vocab.txt of BERT, and vocab.json with
-// merges.txt of GPT-2 and RoBERTa.  Further settings come from tokenizer_config.json, if it exists.
+// read_vocab.c: reads tokenizers that have no tokenizer.json: vocab.txt of BERT, and vocab.json
+// with merges.txt of GPT-2 and RoBERTa.  Further settings come from tokenizer_config.json, if it
+// exists.
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include "text/readers/readers.h"
 
-// Reads the next line of data[size] without its end; false: no more lines.
+// Reads the next line of data[size] without its line end.  Returns false if there is no further
+// line.
 static bool line(const uint8_t *data, size_t size, size_t *at, const char **text, size_t *bytes)
 {
     if (*at >= size) return false;
@@ -39,7 +41,7 @@ static int32_t id_of(const qkv_tokenizer *t, const char *text)
     return qkv_trie_find(&t->vocab.trie, text, strlen(text));
 }
 
-// Appends the names that the vocabulary contains as special tokens.
+// Appends, as special tokens, the texts in names[n] that the vocabulary contains.
 static void specials(struct qkv_text_buffer *json, const qkv_tokenizer *t,
                      const char *const names[], size_t n, const char *lstrip)
 {
@@ -230,8 +232,8 @@ bool qkv_vocab_object(struct qkv_vocab *v, const char *data, size_t size, const 
     return ok;
 }
 
-// Writes the components for a pair of files. If the vocabulary contains the special tokens of
-// RoBERTa, uses its template and its mask.
+// Writes the JSON of the components for vocab.json with merges.txt.  If the vocabulary contains the
+// special tokens of RoBERTa, the JSON has the template and the mask token of RoBERTa.
 static void pair_json(struct qkv_text_buffer *json, const qkv_tokenizer *t, bool prefix)
 {
     static const char *const gpt2[] = { "<|endoftext|>" };

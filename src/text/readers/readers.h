@@ -7,23 +7,26 @@
 
 // ---- assemble.c --------------------------------------------------------------------------------
 bool qkv_assembly_add_merge(struct qkv_assembly *a, struct qkv_merge merge); // false: no memory
-// Adds a token to the model, after qkv_trie_init(&t->vocab.trie).  false: err contains the error:
-// out of memory, or the token exists already (what and number name the entry: "piece 5").
+// Adds a token to the model, after qkv_trie_init(&t->vocab.trie).  Returns false if err contains an
+// error: memory is exhausted, or the token exists already.  `what` and `number` name the entry in
+// the message, such as "piece 5".
 bool qkv_assembly_add_token(qkv_tokenizer *t, const char *text, size_t bytes, int32_t id,
                             const char *what, int64_t number, qkv_error *err);
 // Derives the merges of byte pair encoding from scores: two neighbors whose joined text is a token
-// are merged, highest score first.  Tokens with score -INFINITY take no part.  false: err contains
-// the error.
+// are merged, in the order of the scores of these tokens, highest score first.  Tokens with score
+// -INFINITY are never merged or made.  Returns false if err contains an error.
 bool qkv_assembly_derive_merges(qkv_tokenizer *t, qkv_error *err);
-// Appends `{"id":ID,"content":TEXT,...}` of added_tokens, after a comma unless it is the first.
+// Appends an entry `{"id":ID,"content":TEXT,...}` of "added_tokens", after a comma unless *first is
+// true.
 void qkv_assembly_append_added(struct qkv_text_buffer *json, bool *first, int32_t id,
                                const char *text, bool special, bool normalized, bool lstrip);
-// Appends a template with the tokens `before` and `after` around each text; -1: no token.
+// Appends a template that puts the token `before` before each text and the token `after` after it;
+// -1 means no token.
 void qkv_assembly_append_template(struct qkv_text_buffer *json, const qkv_tokenizer *t,
                                   int32_t before, int32_t after);
 
 // ---- tokenizer_open.c --------------------------------------------------------------------------
-// tokenizer_config.json in the folder of a file; zero: there is none.
+// The contents of a tokenizer_config.json; all 0 if the folder has no such file.
 struct qkv_text_config {
     json_t *json;
     const char *kind; // "tokenizer_class" without Fast, NULL: absent
@@ -76,7 +79,8 @@ void qkv_spm_steps_init(struct qkv_spm_steps *s, const qkv_tokenizer *t, const s
 void qkv_spm_append_decoder(struct qkv_text_buffer *json, const struct qkv_spm *m);
 
 // ---- read_vocab.c ------------------------------------------------------------------------------
-// Reads {"text": id, ...}, which is all of data[size]; false: err contains the error.
+// Reads a vocabulary from data[size], which contains only the object {"text": id, ...}.  Returns
+// false if err contains an error.
 bool qkv_vocab_object(struct qkv_vocab *v, const char *data, size_t size, const char *file,
                       qkv_error *err);
 

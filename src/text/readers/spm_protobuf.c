@@ -2,8 +2,9 @@
 // spm_protobuf.c: reads a SentencePiece model from its protobuf: the fields of ModelProto
 // (sentencepiece_model.proto) that encoding and decoding need.
 //
-// A message is a sequence of fields: a varint (number << 3 | kind), then a varint (kind 0), 8 bytes
-// (1), a length and that many bytes (2), or 4 bytes (5).
+// A message is a sequence of fields.  A field begins with a varint, number << 3 | kind; its value
+// is a varint (kind 0), 8 bytes (kind 1), a length and that many bytes (kind 2), or 4 bytes (kind
+// 5).
 #include <inttypes.h>
 #include <string.h>
 #include "text/readers/readers.h"
@@ -42,7 +43,7 @@ static bool varint(struct message *m, uint64_t *out)
     return fail_at(m, m->at - 1, "integer of more than 64 bits, expected at most 10 bytes");
 }
 
-// Reads the next field and skips its bytes; *more false: no more fields.
+// Reads the next field and skips its bytes; *more becomes false if there is no further field.
 static bool next_field(struct message *m, struct field *f, bool *more)
 {
     uint64_t tag;
@@ -137,7 +138,8 @@ static bool read_piece(struct qkv_spm *s, struct message m)
     return reserved;
 }
 
-// TrainerSpec: model_type = 3, treat_whitespace_as_suffix = 24, byte_fallback = 35
+// Reads a message TrainerSpec, whose fields are model_type = 3, treat_whitespace_as_suffix = 24,
+// byte_fallback = 35.
 static bool read_trainer(struct qkv_spm *s, struct message m)
 {
     struct field f;
@@ -152,8 +154,8 @@ static bool read_trainer(struct qkv_spm *s, struct message m)
     }
 }
 
-// NormalizerSpec: precompiled_charsmap = 2, add_dummy_prefix = 3, remove_extra_whitespaces = 4,
-// escape_whitespaces = 5
+// Reads a message NormalizerSpec, whose fields are precompiled_charsmap = 2, add_dummy_prefix = 3,
+// remove_extra_whitespaces = 4, escape_whitespaces = 5.
 static bool read_normalizer(struct qkv_spm *s, struct message m)
 {
     struct field f;

@@ -61,7 +61,7 @@ static bool has_sibling(const char *path, const char *name)
     return !qkv_path_sibling(other, path, name, NULL) && qkv_path_exists(other);
 }
 
-// Returns the reader for a file name; NULL: the file is read as a tokenizer.json.
+// Returns the reader for a file name, or NULL if the file is read as a tokenizer.json.
 static qkv_text_reader *reader_of(const char *path)
 {
     if (ends_with(path, ".model")) return qkv_read_spm;
@@ -87,7 +87,7 @@ static qkv_status open_file(qkv_tokenizer **out, const char *path, qkv_error *er
     qkv_text_reader *reader = reader_of(path);
     if (!reader) return qkv_tokenizer_read(out, path, err);
     struct qkv_map map = { 0 };
-    // read: the file may shrink while it is used
+    // The file is read into memory and not mapped, because it may shrink while it is used.
     qkv_status status = qkv_map_open(&map, path, true, err);
     if (!status && map.size > QKV_TOKENIZER_BYTES)
         status = qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_location){ .file = path },
@@ -101,7 +101,7 @@ static qkv_status open_file(qkv_tokenizer **out, const char *path, qkv_error *er
 
 qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path, qkv_error *err)
 {
-    // names in the order of preference; for Marian the source side
+    // file names in the order of preference; source.spm is the source side of a Marian translator
     static const char *const names[] = { "tokenizer.json", "source.spm", "tokenizer.model",
                                          "spiece.model",   "spm.model",  "sentencepiece.bpe.model",
                                          "vocab.json",     "vocab.txt",  "tokenizer.bin" };

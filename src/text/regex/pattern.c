@@ -2,8 +2,9 @@
 // pattern.c: matches well-known regular expressions of byte-level BPE by hand-written scanners.
 //
 // Each scanner tries the alternatives of its expression in their order; tokenizer.def lists the
-// scanners with the text of their expressions.  The expressions of this file match every character:
-// one match starts where the previous one ended.  pattern_runs.c contains the others.
+// scanners with the text of their expressions.  The expressions of this file match every character,
+// so each match starts where the previous match ended.  pattern_runs.c contains the other
+// expressions.
 #include "text/regex/pattern.h"
 #include <string.h>
 
@@ -37,7 +38,8 @@ const uint16_t qkv_ascii_kind[128] = {
     LOWER,  LOWER, LOWER,   PUNCT,  SYMBOL, PUNCT,   SYMBOL, OTHER  // x y z { | } ~ DEL
 };
 
-// Returns the bytes of the match of 's|'t|'re|'ve|'m|'ll|'d at text[at]; 0: no match.
+// Returns the number of bytes that 's|'t|'re|'ve|'m|'ll|'d matches at text[at]; 0 if it does not
+// match.
 static int contraction(const uint8_t *text, int64_t at, int64_t end)
 {
     const int64_t left = end - at;
@@ -47,8 +49,8 @@ static int contraction(const uint8_t *text, int64_t at, int64_t end)
     return (a == 'r' && b == 'e') || (a == 'v' && b == 'e') || (a == 'l' && b == 'l') ? 3 : 0;
 }
 
-// Returns the bytes of the match of (?i:'s|'t|'re|'ve|'m|'ll|'d); 0: no match.  The long s counts
-// as s.
+// Returns the number of bytes that (?i:'s|'t|'re|'ve|'m|'ll|'d) matches at text[at]; 0 if it does
+// not match.  The long s (U+017F) counts as s.
 static int contraction_any_case(const uint8_t *text, int64_t at, int64_t end)
 {
     const int64_t left = end - at;
@@ -76,12 +78,12 @@ int64_t qkv_run_spaces(const uint8_t *text, int64_t at, int64_t end, bool lines)
         if (kind == NEWLINE) line = i + n;
     }
     if (lines && line > at) return line;
-    // A run that is followed by another character leaves its last character to the next match, if
-    // it has two.
+    // If another character follows the run, and the run has at least two characters, its last
+    // character belongs to the next match.
     return i == end || last == at ? i : last;
 }
 
-// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+// Matches 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 int64_t qkv_pattern_gpt2(const uint8_t *text, int64_t *from, int64_t end)
 {
     static const unsigned sets[3] = { QKV_KIND_LETTERS, DIGIT,
@@ -111,11 +113,12 @@ struct shape {
     int digits;
 };
 
-// The end of the match of [UB]*[LB]+ | [UB]+[LB]* at text[at], where U is upper case, L lower case
-// and B without case; `at`: no match.
+// Returns the end of the match of [UB]*[LB]+ | [UB]+[LB]* at text[at], where U is a letter of upper
+// case, L of lower case and B without case; returns `at` if it does not match.
 //
-// The first alternative takes the whole run of UB and the run of LB after it; if no L follows, it
-// backtracks to the last B.  The second alternative matches only if the run contains no B.
+// The first alternative matches the whole run of U and B and the run of L and B after it; if no L
+// follows, it backtracks to the last B.  The second alternative is used only if the run contains no
+// B.
 static int64_t cased_word(const uint8_t *text, int64_t at, int64_t end)
 {
     int64_t i = at, both = -1; // end of the last B

@@ -11,7 +11,7 @@ enum {
 };
 extern const uint16_t qkv_ascii_kind[128];
 
-// Returns the code point of the character at text[at]; *n: its bytes.
+// Returns the code point of the character at text[at]; *n becomes the number of its bytes.
 static inline uint32_t qkv_code_at(const uint8_t *text, int64_t at, int64_t end, int *n)
 {
     uint32_t code;
@@ -20,7 +20,7 @@ static inline uint32_t qkv_code_at(const uint8_t *text, int64_t at, int64_t end,
     return code;
 }
 
-// Returns the kind of the character at text[at]; *n: its bytes.
+// Returns the kind (QKV_KIND_*) of the character at text[at]; *n becomes the number of its bytes.
 static inline unsigned qkv_kind_at(const uint8_t *text, int64_t at, int64_t end, int *n)
 {
     const uint8_t b = text[at];
@@ -31,7 +31,7 @@ static inline unsigned qkv_kind_at(const uint8_t *text, int64_t at, int64_t end,
 
 // Returns the end of the run of characters of `kind_bits` that starts at `at`.
 int64_t qkv_run_of(const uint8_t *text, int64_t at, int64_t end, unsigned kind_bits);
-// Returns the end of the match of \s+(?!\S)|\s+ at a white space; lines: with \s*[\r\n]+
-// before both.
+// Returns the end of the match of \s+(?!\S)|\s+ at a white space, or, if `lines` is true, of
+// \s*[\r\n]+|\s+(?!\S)|\s+
 int64_t qkv_run_spaces(const uint8_t *text, int64_t at, int64_t end, bool lines);
 #endif

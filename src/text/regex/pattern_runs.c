@@ -2,8 +2,8 @@
 // pattern_runs.c: matches well-known regular expressions that leave gaps between their matches:
 // runs of one kind of character, and the expressions of CLIP, BLOOM and DeepSeek.
 //
-// A position without a match is skipped after a bounded number of characters, or together with the
-// whole run that was examined.
+// If an expression does not match at a position, the scanner has examined a bounded number of
+// characters, or it skips the whole run that it examined; so the search takes linear time.
 #include "text/regex/pattern.h"
 #include <string.h>
 
@@ -22,8 +22,8 @@ static bool in_run(const struct run *r, const uint8_t *text, int64_t at, int64_t
     return r->has(qkv_code_at(text, at, end, n));
 }
 
-// Finds the next run. A run shorter than `least` is skipped whole: no later start in it could be
-// longer.
+// Finds the next run. A run shorter than `least` is skipped completely, because a run that starts
+// later in it would be even shorter.
 static int64_t find_run(const struct run *r, const uint8_t *text, int64_t *at, int64_t end)
 {
     int64_t space = -1; // the white space before i
@@ -69,7 +69,8 @@ static bool is_east(uint32_t c)
     return (c >= 0x4E00 && c <= 0x9FA5) || (c >= 0x800 && c <= 0x4E00) ||
            (c >= 0xAC00 && c <= 0xD7FF);
 }
-// [^(\s|[.,!?\u2026\u3002\uFF0C\u3001\u0964\u06D4\u060C])]: a nested set
+// Returns true if c is in the set [^(\s|[.,!?\u2026\u3002\uFF0C\u3001\u0964\u06D4\u060C])], which
+// contains a nested set.
 static bool is_bloom(uint32_t c)
 {
     if (c < 0x80) return !strchr("(|.,!?) \t\n\v\f\r", (int)c) || !c;
@@ -98,7 +99,7 @@ RUN(han_or_kana, .has = is_han_or_kana)
 RUN(east, .has = is_east)
 RUN(bloom, .has = is_bloom, .before = QKV_KIND_SPACE, .blank = true)
 
-// \s+$, where $ matches before each line feed and at the end.
+// Matches \s+$, where $ matches before each line feed and at the end of the text.
 int64_t qkv_pattern_spaces_end(const uint8_t *text, int64_t *at, int64_t end)
 {
     for (int64_t i = *at; i < end;) {
@@ -123,7 +124,8 @@ static int64_t starts(const uint8_t *text, int64_t at, int64_t end, const char *
     return end - at >= n && memcmp(text + at, name, (size_t)n) == 0 ? n : 0;
 }
 
-// 's|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+ after the first `names` of:
+// Finds a match of 's|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+ if first is 2; if
+// first is 0, the expression begins with the alternatives <\|startoftext\|>|<\|endoftext\|>.
 static int64_t find_clip(const uint8_t *text, int64_t *at, int64_t end, size_t first)
 {
     static const char *const names[] = {
@@ -157,8 +159,8 @@ static bool is_ascii_letter(uint8_t b)
     return (uint8_t)((b | 32) - 'a') < 26;
 }
 
-// [!-/:-@\[-`{-~][A-Za-z]+ | [^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+ | ?[\p{P}\p{S}]+[\r\n]*
-// | \s*[\r\n]+ | \s+(?!\S) | \s+
+// Matches [!-/:-@\[-`{-~][A-Za-z]+ | [^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+ | ?[\p{P}\p{S}]+[\r\n]* |
+// \s*[\r\n]+ | \s+(?!\S) | \s+
 int64_t qkv_pattern_deepseek3(const uint8_t *text, int64_t *at, int64_t end)
 {
     const unsigned word = QKV_KIND_LETTERS | QKV_KIND_MARK;

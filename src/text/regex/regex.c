@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // regex.c: runs regular expressions by PCRE2 within limits.
 //
-// All expressions of a text share a budget of PCRE2 steps: a constant plus some for each byte.
-// PCRE2 counts and limits the steps from each start position, and does not report how many it used.
-// So a search runs over a window of start positions with a low limit, then over the next, wider
-// window.  When the limit is reached, the window shrinks to the position that needs more steps,
-// which is retried with more as long as the budget lasts.  After that the text is refused with an
-// error that names the expression.
+// All expressions that run on a text share a budget of PCRE2 steps: a constant number plus some
+// steps per byte.  PCRE2 can limit the steps from each start position, but does not report how many
+// it used.  So a search runs over a window of start positions with a low limit, then over the next,
+// wider window.  When PCRE2 reaches the limit, the window shrinks to the position that needs more
+// steps, and this position is retried with a higher limit as long as the budget lasts.  If the
+// budget is used up, the text is refused with an error that names the expression.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/text_internal.h"
 #include <inttypes.h>
@@ -181,7 +181,8 @@ static int refuse_match(struct qkv_matches *m, const char *what)
     return -1;
 }
 
-// Runs pcre2_match from m->at with as many steps as the match needs, within the budget.
+// Runs pcre2_match from m->at on, with as many steps as the match needs but no more than the budget
+// has left.
 static int search(struct qkv_matches *m)
 {
     int64_t from = m->at, window = FIRST_WINDOW, limit = FIRST_STEPS;
@@ -233,8 +234,8 @@ int qkv_matches_next(struct qkv_matches *m, int64_t *begin, int64_t *end)
             m->at = m->last = *end;
             return 1;
         }
-        // An empty match directly after the preceding match does not count: the search continues
-        // one character further.
+        // An empty match directly after the preceding match does not count; the search continues
+        // one character later.
         uint32_t code;
         const int n =
             m->at < m->size ? qkv_utf8_read(m->text + m->at, (size_t)(m->size - m->at), &code) : 1;

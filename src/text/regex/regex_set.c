@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// regex_set.c: translates the character sets of Oniguruma for PCRE2: nested sets, intersections,
-// properties.
+// regex_set.c: translates the character sets of Oniguruma, which may have nested sets,
+// intersections and properties, to PCRE2.
 //
-// A set is a union of items that PCRE2 accepts in brackets and of other sets, which become
+// A set is a union of items that PCRE2 accepts in brackets, and of nested sets, which become
 // alternatives: [a[^b]] becomes (?:[a]|[^b]).  An intersection becomes a lookahead: [a-z&&[^b]]
 // becomes (?:(?=[a-z])[^b]).
 #include "text/regex/regex_set.h"
@@ -66,7 +66,7 @@ static int hex(char c)
     return low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
 }
 
-// Reads a number of up to `most` hexadecimal digits.
+// Reads a number of up to `most` hexadecimal digits and returns the number of digits.
 static int read_hex(struct qkv_set_reader *in, int most, uint32_t *out)
 {
     int n = 0;
@@ -75,7 +75,8 @@ static int read_hex(struct qkv_set_reader *in, int most, uint32_t *out)
     return n;
 }
 
-// Reads {code} or a byte after \x; bytes from 80 on form UTF-8 together.
+// Reads {code} or two hexadecimal digits after \x.  Consecutive \x with values from 80 on are the
+// bytes of one character in UTF-8.
 static bool read_byte(struct qkv_set_reader *in, uint32_t *code)
 {
     uint8_t bytes[4];
@@ -148,7 +149,8 @@ bool qkv_set_character(struct qkv_set_reader *in, uint32_t *code)
 }
 
 // ---- properties --------------------------------------------------------------------------------
-// Appends the ranges that PCRE2 may not know, of categories whose name begins with `prefix`.
+// Appends the ranges of recent characters, which PCRE2 may not know, whose category has a name that
+// begins with `prefix`.
 static bool later(struct qkv_set_reader *in, struct qkv_regex_buffer *out, const char *prefix)
 {
     int count;
@@ -162,7 +164,7 @@ static bool later(struct qkv_set_reader *in, struct qkv_regex_buffer *out, const
     return true;
 }
 
-// Asks PCRE2 whether it knows \p{name}; false: out of memory.
+// Sets *known to whether PCRE2 knows \p{name}.  Returns false if memory is exhausted.
 static bool ask(struct qkv_set_reader *in, const char *name, bool *known)
 {
     const int answer = qkv_regex_property(name);
@@ -208,7 +210,7 @@ bool qkv_set_shorthand(struct qkv_set_reader *in, struct qkv_regex_buffer *out, 
     }
 }
 
-// Long names of categories, each followed by its short name.
+// The long names of categories, each followed by its short name.
 static const char long_names[] =
     "letter L uppercaseletter Lu lowercaseletter Ll titlecaseletter Lt modifierletter Lm "
     "otherletter Lo mark M nonspacingmark Mn spacingmark Mc enclosingmark Me number N "
@@ -255,7 +257,8 @@ static bool put_posix_class(struct qkv_set_reader *in, struct qkv_regex_buffer *
     return *found = false;
 }
 
-// Appends the set contents for the property `name`, in lower-case letters and digits.
+// Appends what a PCRE2 set must contain for the property `name`, which consists of lower-case
+// letters and digits.
 static bool property(struct qkv_set_reader *in, struct qkv_regex_buffer *out, const char *name)
 {
     char script[64];
@@ -279,7 +282,8 @@ static bool property(struct qkv_set_reader *in, struct qkv_regex_buffer *out, co
     return add(in, out, "\\p{") && add(in, out, scripted ? script : name) && add(in, out, "}");
 }
 
-// Reads a name up to and including `close`, without its case, spaces, hyphens and underscores.
+// Reads a name up to and including the character `close`, and writes it in lower case without
+// spaces, hyphens and underscores.
 static bool read_name(struct qkv_set_reader *in, char close, char name[48], bool *negative)
 {
     size_t n = 0;
@@ -301,7 +305,8 @@ static bool read_name(struct qkv_set_reader *in, char close, char name[48], bool
     return true;
 }
 
-// Reads one of \d \D \s \S \w \W \h \H \p{..} \P{..} \pL and appends its set contents.
+// Reads one of \d \D \s \S \w \W \h \H \p{..} \P{..} \pL and appends what a PCRE2 set must contain
+// for it.
 static bool read_property(struct qkv_set_reader *in, struct qkv_regex_buffer *out, bool *negative)
 {
     const char c = peek(in, 1), low = (char)(c | 32);
@@ -339,7 +344,7 @@ static void set_free(struct set *s)
     qkv_free(s->before.at);
 }
 
-// Appends the last union of a set, negated if required, as an expression.
+// Appends the union that was read last, which may be negated, as an expression.
 static bool put_union(struct qkv_set_reader *in, struct qkv_regex_buffer *out, const struct set *s)
 {
     const bool simple = s->simple.count > 0, others = s->others.count > 0;
@@ -368,7 +373,7 @@ static bool add_other(struct qkv_set_reader *in, struct set *s, const char *open
 
 static bool read_set(struct qkv_set_reader *in, struct set *out);
 
-// Reads a set nested in s.
+// Reads a set that is nested in s.
 static bool read_inner(struct qkv_set_reader *in, struct set *s)
 {
     struct set inner = { 0 };
@@ -383,7 +388,8 @@ static bool read_inner(struct qkv_set_reader *in, struct set *s)
     return ok;
 }
 
-// Reads [:name:]; *is becomes false if the text there is not of this form.
+// Reads [:name:] and appends it to s; *is becomes false if the text at this position does not have
+// that form.
 static bool read_posix(struct qkv_set_reader *in, struct set *s, bool *is)
 {
     struct qkv_regex_buffer text = { 0 };
@@ -465,7 +471,7 @@ static bool read_set(struct qkv_set_reader *in, struct set *out)
         out->negated = true;
         in->at++;
     }
-    // A leading ] is a character if another ] follows.
+    // A ] at the start of a set is a character if another ] follows.
     bool first = peek(in, 0) == ']' && in->at + 1 < in->size &&
                  memchr(in->text + in->at + 1, ']', (size_t)(in->size - in->at - 1));
     while (first || peek(in, 0) != ']') {

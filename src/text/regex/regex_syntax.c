@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 // regex_syntax.c: translates an expression of Oniguruma into PCRE2 syntax with the same meaning.
 //
-// Translated: nested sets and their intersections; \s \w \d \b, \h (a hexadecimal digit), \v (one
-// character), \O; {1,3}+, which repeats instead of being possessive, and other stacked quantifiers;
-// {,n}; (?m), which is (?s) in PCRE2; options without a group, which extend over alternatives;
-// \p{..} of scripts and of characters that a PCRE2 of Unicode 14 does not know; \Q, \L and other
-// letters that mean themselves.  Options of PCRE2 (regex.c) select the meaning of ^ and $.
+// These parts of an expression differ and are translated:
+//   - nested sets and their intersections
+//   - \s \w \d \b, \h (a hexadecimal digit), \v (one character), \O
+//   - {1,3}+, which repeats and is not possessive, and other quantifiers of a quantified atom; {,n}
+//   - (?m), which is (?s) in PCRE2; options without a group, which extend over alternatives
+//   - \p{..} of scripts and of characters that PCRE2 with Unicode 14 does not know
+//   - \Q, \L and other escaped letters that mean the letter
+// Options of PCRE2 (regex.c) select the meaning of ^ and $.
 // Source: doc/RE of Oniguruma 6.9 (its default syntax); pcre2pattern(3).
 #include "text/regex/regex_set.h"
 #include <stdio.h>
@@ -33,7 +36,8 @@ static bool fail(struct reader *r, qkv_status status, const char *reason)
     return qkv_set_fail(&r->in, status, reason);
 }
 
-// Inserts text[n] into out at `at`, as the translation of the current token.
+// Inserts text[n], the translation of the current token of the expression, into out before byte
+// `at`.
 static bool insert(struct reader *r, int64_t at, const char *text, int64_t n)
 {
     void *p = r->result->from;
@@ -56,7 +60,7 @@ static bool put_text(struct reader *r, const char *text)
     return put(r, text, (int64_t)strlen(text));
 }
 
-// Starts an atom at the end of out.
+// Appends text[n] to out as a new atom, to which a quantifier may follow.
 static bool put_atom(struct reader *r, const char *text, int64_t n)
 {
     r->atom = r->out.count;
@@ -64,7 +68,7 @@ static bool put_atom(struct reader *r, const char *text, int64_t n)
     return put(r, text, n);
 }
 
-// Appends text that matches nothing by itself or cannot be repeated.
+// Appends text that is no atom: it matches no character or cannot be repeated.
 static bool put_plain(struct reader *r, const char *text)
 {
     r->atom = -1;
@@ -79,8 +83,8 @@ static char peek(const struct reader *r, int64_t ahead)
 }
 
 // ---- quantifiers -------------------------------------------------------------------------------
-// Bytes of {n}, {n,}, {n,m} or {,m} at the current position; 0: none, the brace is a character; -1:
-// a number is too large.
+// Returns the number of bytes of {n}, {n,}, {n,m} or {,m} at the current position; 0 if the brace
+// is an ordinary character; -1 if a number is too large.
 static int64_t interval(const struct reader *r, char out[32], bool *exact)
 {
     int64_t i = 1, number[2] = { -1, -1 };
@@ -156,7 +160,7 @@ static bool open_group(struct reader *r, int64_t bytes)
     return true;
 }
 
-// Reads (?imx-imx:...) or (?imx-imx).
+// Reads the options of a group, (?imx-imx:...) or (?imx-imx).
 static bool options(struct reader *r)
 {
     char text[32] = "(?";
@@ -228,7 +232,8 @@ static bool end_group(struct reader *r)
 }
 
 // ---- characters --------------------------------------------------------------------------------
-// Appends \b or \B for the word characters of Oniguruma; \b of PCRE2 excludes marks.
+// Appends a translation of \b (or \B) with the word characters of Oniguruma, because in PCRE2 marks
+// are no word characters.
 static bool word_edge(struct reader *r, bool edge)
 {
     struct qkv_regex_buffer word = { 0 };
@@ -245,8 +250,8 @@ static bool word_edge(struct reader *r, bool edge)
     return ok;
 }
 
-// Copies an escape that PCRE2 reads the same way, with its brackets or digits; the position is
-// after the letter.
+// Copies an escape that has the same meaning in PCRE2, with its brackets or digits; in->at is after
+// its letter.
 static bool pass_escape(struct reader *r, char c)
 {
     char text[80] = { '\\', c };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// trainer.c: trains a tokenizer: checks the settings, runs the trainer and writes the file as a
-// whole.
+// trainer.c: trains a tokenizer: checks the settings, runs the trainer of the requested kind, and
+// writes the file completely or not at all.
 #include "text/training/trainer.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -70,7 +70,8 @@ static qkv_status add_special(struct qkv_training *t, const char *text)
     return QKV_OK;
 }
 
-// Writes the index of `text`, which is added to the special tokens if it is new; -1: text is NULL.
+// Writes the index of `text` among the special tokens to *index, and adds `text` to them if it is
+// new.  *index becomes -1 if text is NULL.
 static qkv_status require_special(struct qkv_training *t, const char *text, int32_t *index)
 {
     *index = text ? find_special(t, text) : -1;
@@ -149,7 +150,7 @@ static qkv_status write_file(struct qkv_training *t, const char *path, bool forc
     qkv_status status = QKV_OK;
     qkv_training_json(t, &json, true);
     if (json.failed) status = qkv_training_memory(t);
-    // The written file must open as a tokenizer.
+    // The new tokenizer.json must open as a tokenizer before it is written to the file.
     if (!status) status = qkv_tokenizer_parse(&check, json.bytes, (size_t)json.count, path, t->err);
     if (!status) status = qkv_output_open(&out, path, force, t->err);
     if (!status) {

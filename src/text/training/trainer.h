@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // trainer.h: declares the state and the functions that the trainers of tokenizers share.
 //
-// A trainer (a row of tokenizer.def) counts the words of the texts, split by the components that
-// the file will contain, and learns tokens from the counts; trainer_write.c writes the
-// tokenizer.json.  The result is a function of the texts and the settings: it does not depend on
-// the order of a hash table, on threads or on time.
+// A trainer (a row of tokenizer.def) splits the texts into words with the components that the file
+// will contain, counts the words, and learns tokens from the counts; trainer_write.c writes the
+// tokenizer.json.  The result depends only on the texts and the settings, not on the order of a
+// hash table, on threads or on time.
 #ifndef QKV_TEXT_TRAINER_H
 #define QKV_TEXT_TRAINER_H
 
@@ -36,8 +36,8 @@ struct qkv_training {
     int64_t n;
     qkv_error *err;
 
-    // The requested special tokens, followed by the unknown token, begin and end if they are not
-    // among the requested tokens.
+    // The requested special tokens, followed by the unknown token and the tokens begin and end, if
+    // these are not among the requested tokens.
     const char **special;
     int64_t specials;
     int32_t unknown, begin, end; // indices into special, -1: none
@@ -54,7 +54,8 @@ struct qkv_training {
 struct qkv_trainer {
     const char *kind;
     qkv_status (*learn)(struct qkv_training *t);
-    // Sections of the file as JSON; `lowercase` replaces `normalizer` if settings.lowercase.
+    // Sections of the file as JSON; if settings.lowercase is true, `lowercase` is used instead of
+    // `normalizer`.
     const char *normalizer, *lowercase, *pre_tokenizer, *decoder;
     const char *model;   // "BPE", "WordPiece", "Unigram"
     const char *unknown; // its unknown token, NULL: no token can be unknown
@@ -67,7 +68,8 @@ qkv_status qkv_training_memory(const struct qkv_training *t); // reports QKV_ERR
 // Calls the progress function of the caller, which may stop the training.
 qkv_status qkv_training_step(const struct qkv_training *t, const char *what, int64_t done,
                              int64_t total);
-// Adds the token text[bytes] with the next id unless it exists; *id (may be NULL): its id.
+// Adds the token text[bytes] with the next id unless it exists.  *id (id may be NULL) becomes the
+// id of the token.
 bool qkv_training_token(struct qkv_training *t, const char *text, size_t bytes, int32_t *id);
 qkv_status qkv_training_specials(struct qkv_training *t);
 // Counts the words of all texts, split as a tokenizer of this training splits them.
@@ -75,13 +77,13 @@ qkv_status qkv_training_count(struct qkv_training *t, struct qkv_word_counts *c)
 
 // ---- trainer_merge.c ----------------------------------------------------------------------------
 // Merges neighboring symbols into tokens, the most frequent pair first, until there are
-// settings->vocab tokens.  symbols: ids of t->vocab; the symbols of word w are at [start[w],
-// start[w + 1]); modified.  prefix: marks tokens inside a word, "": none.
+// settings->vocab tokens.  The symbols of word w are symbols[start[w] .. start[w + 1]-1], ids of
+// t->vocab; the function modifies them.  `prefix` marks tokens inside a word; "" for no mark.
 qkv_status qkv_training_merge(struct qkv_training *t, const struct qkv_word_counts *c,
                               int32_t *symbols, const int64_t *start, const char *prefix);
 
 // ---- trainer_write.c ----------------------------------------------------------------------------
-// Writes the file to memory, which the caller frees.  learned false: with a model that loads, for
-// the time before training.
+// Writes the tokenizer.json to *out, which the caller frees.  If `learned` is false, the file has a
+// provisional model, with which the tokenizer can be opened before training.
 void qkv_training_json(const struct qkv_training *t, struct qkv_text_buffer *out, bool learned);
 #endif

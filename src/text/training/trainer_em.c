@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// trainer_em.c: computes the probabilities of the pieces of a unigram model (Kudo 2018): the
-// expected number of uses over all segmentations (expectation), normalized to probabilities
-// (maximization); and the pieces that contribute least.
+// trainer_em.c: computes the probabilities of the pieces of a unigram model (Kudo 2018) by
+// expectation maximization: counts the expected number of uses of each piece over all
+// segmentations, and normalizes these counts to probabilities.  It also finds the pieces that
+// contribute least.
 //
-// Segmentations are summed from both ends in plain numbers: each character multiplies a weight by
-// exp(LIFT), so that products over a segment stay in the range of a double.  Segments are processed
-// in PARTS with fixed borders and their sums added in order: bit-identical for any number of
-// threads.
+// Probabilities of segmentations are summed from both ends without logarithms; each character
+// multiplies a weight by exp(LIFT), so that products over a segment stay in the range of a double.
+// The segments are processed in PARTS parts with fixed borders, whose sums are added in order, so
+// that the result is bit-identical for any number of threads.
 #include "text/training/trainer_unigram.h"
 #include <math.h>
 #include <string.h>
@@ -76,7 +77,7 @@ static void add_expected_counts(const struct work *w, double *sums, const struct
 }
 
 // Writes the edges of the best segmentation, last edge first, and returns their number.  `not` is
-// an edge that the segmentation must not use, or -1.
+// the index of an edge that the segmentation must not use, or -1.
 static int best_way(const struct qkv_pieces *p, const struct lattice *l, int not,
                     int out[QKV_SEGMENT_CHARS])
 {
@@ -120,7 +121,7 @@ static void do_part(void *ctx, int64_t part, int thread)
     }
 }
 
-// Computes w->sums with all parts added to the first; the caller frees it.
+// Computes w->sums and adds the sums of all parts to the first part; the caller frees w->sums.
 static bool add_up(struct work *w)
 {
     const int64_t n = w->pieces->count;
@@ -143,8 +144,9 @@ static bool build_trie(struct qkv_trie *trie, const struct qkv_pieces *p)
     return ok;
 }
 
-// Returns d/dx ln gamma(x), x > 0: the mean of the logarithm under a Dirichlet prior, under which
-// rare pieces lose probability faster than by their frequency.
+// Returns d/dx ln gamma(x), x > 0.  digamma(count) - digamma(sum of counts) is the mean of the log
+// probability under a Dirichlet prior, which gives rare pieces less probability than their
+// frequency.
 static double digamma(double x)
 {
     double sum = 0;
@@ -186,7 +188,8 @@ bool qkv_pieces_improve(struct qkv_pieces *p, const struct qkv_segments *s)
     return ok;
 }
 
-// Returns the loss of log probability per use when the best other segmentation replaces the piece.
+// Returns how much log probability is lost, averaged over all uses of pieces, if the best
+// segmentation into other pieces replaces the piece.
 static double replacement_loss(const struct qkv_pieces *p, const struct qkv_trie *trie,
                                const double *used, double total, int64_t i)
 {
@@ -222,7 +225,7 @@ bool qkv_pieces_prune(struct qkv_pieces *p, const struct qkv_segments *s, int64_
     struct qkv_pieces kept = { .single = p->single };
     bool ok = scores && build_trie(&trie, p) && add_up(&w);
     for (int64_t i = 0; ok && i < p->count; i++) total += w.sums[i];
-    // During sorting, the member score of a piece contains its loss, and chars its index.
+    // During sorting, the member `score` of a piece contains its loss, and `chars` its index.
     for (int64_t i = 0; ok && i < p->count; i++) {
         struct qkv_unit x = p->at[i];
         scores[i] = x.score;

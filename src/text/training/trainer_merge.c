@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// trainer_merge.c: learns byte pair encoding: the most frequent pair of neighbors (of equals the
-// pair with the smaller ids) becomes a token, repeatedly.
+// trainer_merge.c: learns byte pair encoding: repeatedly, the most frequent pair of neighbors
+// becomes a token (of equally frequent pairs, the pair with the smaller ids).
 //
-// Every word is stored once with its count.  A pair lists the words that may contain it, so that a
-// merge updates only those, and the heap of pairs is corrected lazily: an entry with an outdated
-// count is inserted again with the new count.
+// Every word is stored once with its count.  Each pair has a list of the words that may contain it,
+// so that a merge updates only these words.  The heap of pairs is corrected late: if the entry on
+// top has an outdated count, it is inserted again with the new count.
 #include "text/training/trainer.h"
 #include <string.h>
 
@@ -63,7 +63,7 @@ static bool grow_slots(struct merger *m)
     return true;
 }
 
-// Returns the index of a pair, which is added if it is new; -1: out of memory.
+// Returns the index of a pair, which is added if it is new, or -1 if memory is exhausted.
 static int32_t pair_of(struct merger *m, int32_t left, int32_t right)
 {
     const uint64_t key = key_of(left, right);
@@ -147,7 +147,7 @@ static struct entry heap_pop(struct merger *m)
     return top;
 }
 
-// Inserts the new and the more frequent pairs into the heap, each once.
+// Inserts each pair that became more frequent in this merge, or is new, into the heap once.
 static bool heap_fresh(struct merger *m)
 {
     for (int64_t i = 0; i < m->fresh_count; i++) {

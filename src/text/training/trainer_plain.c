@@ -10,7 +10,7 @@
 #define LOWERCASE "{\"type\":\"Lowercase\"}"
 
 // ---- bytes -------------------------------------------------------------------------------------
-// Adds the character of each byte, in the order of the bytes.
+// Adds the character that represents each byte as a token, in the order of the bytes.
 static qkv_status add_bytes(struct qkv_training *t)
 {
     for (int i = 0; i < 256; i++) {
@@ -93,7 +93,8 @@ const struct qkv_trainer qkv_trainer_bpe = { .kind = "bpe",
 // ---- characters --------------------------------------------------------------------------------
 enum { CODES = 0x110000 };
 
-// Counts the characters of a text, except NUL, which a file cannot contain and which stays unknown.
+// Counts the characters of a text, except NUL, which a tokenizer file cannot contain and which
+// therefore stays unknown.
 static void count_text(int64_t *counts, const uint8_t *text, int64_t n, bool lowercase)
 {
     for (int64_t at = 0; at < n;) {
@@ -105,7 +106,7 @@ static void count_text(int64_t *counts, const uint8_t *text, int64_t n, bool low
     }
 }
 
-// Returns the smallest count such that at most `wanted` characters occur that often.
+// Returns the smallest number such that at most `wanted` characters occur at least that often.
 static int64_t threshold(const int64_t *counts, int64_t wanted)
 {
     int64_t low = 1, high = INT64_MAX / 2;

@@ -2,10 +2,11 @@
 // trainer_seed.c: finds the repeated strings of a text from its sorted suffixes (Manber, Myers
 // 1990).
 //
-// Neighbors in the sorted order share their common prefixes; where a prefix ends a range of
-// neighbors, it continues in more than one way (an inner node of the suffix tree).  Equal words are
-// one segment with a count; a string that occurs in one word only is no seed, however frequent it
-// is: otherwise whole words would leave no counts for their parts.
+// Neighbors in the sorted order have common prefixes.  A longest common prefix of a range of
+// neighbors is a repeated string that continues in more than one way (an inner node of the suffix
+// tree).  Equal words are one segment with a count.  A string that occurs in only one word is no
+// seed, even if that word is frequent, because otherwise whole words would leave no counts for
+// their parts.
 #include "text/training/trainer_unigram.h"
 #include <string.h>
 
@@ -27,8 +28,8 @@ static uint8_t middle(uint8_t a, uint8_t b, uint8_t c)
     return a < b ? (b < c ? b : a < c ? c : a) : (a < c ? a : b < c ? c : b);
 }
 
-// Quicksort by one byte at a time (Bentley, Sedgewick 1997).  The larger of the two outer parts is
-// processed by the loop, so that the stack stays small.
+// Sorts suffixes by quicksort on one byte at a time (Bentley, Sedgewick 1997).  The loop processes
+// the larger of the two outer parts, so that the recursion stays shallow.
 static void sort_suffixes(struct suffix *s, int64_t n, int depth)
 {
     while (n > 1) {
@@ -56,8 +57,8 @@ static void sort_suffixes(struct suffix *s, int64_t n, int depth)
     }
 }
 
-// Returns the bytes of the first characters of a suffix, at most QKV_PIECE_CHARS; *chars is their
-// number.
+// Returns the number of bytes of the first characters of a suffix; *chars is the number of these
+// characters, at most QKV_PIECE_CHARS.
 static int32_t head(const uint8_t *text, int32_t most, int32_t *chars)
 {
     int32_t n = 0;
@@ -70,7 +71,7 @@ static int32_t head(const uint8_t *text, int32_t most, int32_t *chars)
     return n;
 }
 
-// Returns the bytes of the common prefix of two suffixes, in whole characters.
+// Returns the number of bytes of the common prefix of two suffixes; only complete characters count.
 static int32_t common(const uint8_t *a, const uint8_t *b)
 {
     int32_t n = 0, chars;
@@ -98,7 +99,8 @@ static bool offer(struct qkv_pieces *p, const uint8_t *text, int32_t bytes, int6
                           (struct qkv_unit){ text, bytes, chars, (double)count * (double)chars });
 }
 
-// Open prefixes, each longer than the one below it on the stack.
+// A stack of common prefixes whose range has not ended; each prefix is longer than the prefix below
+// it.
 struct open {
     int32_t bytes;
     int64_t from; // sum of the counts before it
@@ -124,7 +126,7 @@ static bool find_repeats(struct qkv_pieces *p, const struct suffix *s, int64_t n
     return true;
 }
 
-// Keeps the `most` seeds with the greatest scores; of seeds with equal scores the first ones.
+// Keeps the `most` seeds with the greatest scores; of seeds with equal scores, it keeps the first.
 static void keep_best(struct qkv_pieces *p, int64_t from, int64_t most)
 {
     double low = 0, high = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // trainer_unigram.c: learns a unigram model (Kudo 2018, as in SentencePiece): starts from many
-// repeated strings of the texts, computes their probabilities by expectation maximization, and
-// drops the least useful quarter, repeatedly, until slightly more than the vocabulary remain; the
-// best of these form the vocabulary.
+// repeated strings of the texts (seeds); repeatedly computes their probabilities by expectation
+// maximization and drops the least useful quarter, until slightly more than the size of the
+// vocabulary remain; the best of these form the vocabulary.
 #include "text/training/trainer_unigram.h"
 #include <inttypes.h>
 #include <math.h>
@@ -14,12 +14,13 @@ enum {
     SEEDS_LEAST = 20000, // minimum number of seeds
     SEEDS_MOST = 600000  // maximum number of seeds
 };
-// low, so that a text that spells a special token is split differently
+// The score of special tokens is so low that a text that spells a special token is split into other
+// pieces.
 #define SPECIAL_SCORE -1000.0
 
 // ---- characters and segments -------------------------------------------------------------------
-// Keeps the counts of the `most` most frequent characters; the other counts become 0.  false: out
-// of memory.
+// Counts characters and keeps the counts of the `most` most frequent; the other counts become 0.
+// Returns false if memory is exhausted.
 static bool count_characters(int64_t *counts, const struct qkv_word_counts *c, int64_t most)
 {
     for (int64_t w = 0; w < c->count; w++) {
@@ -66,7 +67,8 @@ static bool add_segment(struct qkv_segments *s, const uint8_t *text, int32_t byt
     return true;
 }
 
-// Makes segments from words: characters that are no pieces are removed, and long words are cut.
+// Makes segments from the words: words are cut at characters that are no pieces, and long words are
+// cut into several segments.
 static bool add_segments(struct qkv_segments *s, const struct qkv_word_counts *c,
                          const int64_t *counts)
 {
@@ -100,8 +102,8 @@ static void segments_free(struct qkv_segments *s)
 }
 
 // ---- pieces ------------------------------------------------------------------------------------
-// Adds the single characters first, with texts in texts[CODES * 5]; at the end scores are
-// logarithms of relative frequencies.
+// Adds the single characters, whose texts are stored in texts[CODES * 5], then the seeds; the
+// scores become logarithms of relative frequencies.
 static bool start_pieces(struct qkv_pieces *p, uint8_t *texts, const int64_t *counts,
                          const struct qkv_segments *s, int64_t wanted, int64_t least)
 {
@@ -157,7 +159,8 @@ static bool add_token(struct qkv_training *t, const uint8_t *text, int32_t bytes
     return ok;
 }
 
-// Writes the single characters and the best other pieces, most probable first.
+// Adds the single characters and the best of the other pieces to the vocabulary, most probable
+// first.
 static qkv_status take_best(struct qkv_training *t, struct qkv_pieces *p, int64_t wanted)
 {
     for (int64_t i = 0; i < p->count; i++) p->at[i].score = rounded(p->at[i].score);

@@ -11,7 +11,7 @@ enum {
     QKV_SEGMENT_BYTES = 4 * QKV_SEGMENT_CHARS
 };
 
-// Segments: words or parts of words whose characters are all pieces; a NUL follows each segment.
+// Segments are words or parts of words whose characters are all pieces; a NUL follows each segment.
 struct qkv_segments {
     struct qkv_segment {
         const uint8_t *text; // set when all segments are present
@@ -34,19 +34,20 @@ struct qkv_pieces {
 };
 
 // ---- trainer_seed.c: candidates for pieces ------------------------------------------------------
-// Adds the strings of 2 .. QKV_PIECE_CHARS characters that occur at least `least` times, at most
-// the `most` with the greatest count * chars.  Of strings that are always continued the same way
-// only the longest is added.
+// Adds the strings of 2 .. QKV_PIECE_CHARS characters that occur at least `least` times; if there
+// are more than `most`, those with the greatest count * chars.  If a string is always followed by
+// the same character, only the longer string is added.
 bool qkv_pieces_seed(struct qkv_pieces *p, const struct qkv_segments *s, int64_t most,
                      int64_t least);
 bool qkv_pieces_add(struct qkv_pieces *p, struct qkv_unit unit);
 
 // ---- trainer_em.c: probabilities of pieces ------------------------------------------------------
-// One step of expectation maximization; drops pieces that are hardly ever used, except single
-// characters.  false: out of memory.
+// Computes one step of expectation maximization and drops pieces that are hardly ever used, except
+// single characters.  Returns false if memory is exhausted.
 bool qkv_pieces_improve(struct qkv_pieces *p, const struct qkv_segments *s);
-// Drops pieces until `most` remain, starting with those whose replacement by others costs least.
+// Drops pieces until `most` remain, starting with the pieces whose replacement by other pieces
+// costs least.
 bool qkv_pieces_prune(struct qkv_pieces *p, const struct qkv_segments *s, int64_t most);
-// Sorts the pieces stably by score, greatest first.
+// Sorts the pieces from index `from` on stably by score, greatest first.
 bool qkv_pieces_sort(struct qkv_pieces *p, int64_t from);
 #endif

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 // trainer_wordpiece.c: learns WordPiece as Hugging Face tokenizers does: byte pair encoding over
-// characters, where characters inside a word are tokens of their own, marked by "##".
+// characters; a character inside a word is another token, marked by "##", than the same character
+// at the start of a word.
 #include "text/training/trainer.h"
 #include <inttypes.h>
 #include <string.h>
 
 enum { CODES = 0x110000, WORD_CHARS = 100 };
 
-// The counts of each character; `inside` counts it where it is not at the start of a word.
+// The counts of each character: `all` in all positions, `inside` only where it is not at the start
+// of a word.
 struct alphabet {
     int64_t *all, *inside;
 };
@@ -34,8 +36,8 @@ static int64_t tokens_from(const struct alphabet *a, int64_t least)
     return n;
 }
 
-// Returns the minimum count of characters that become tokens, such that they need at most `most`
-// tokens.
+// Returns the smallest number such that the characters that occur at least that often need at most
+// `most` tokens.
 static int64_t rarest(const struct alphabet *a, int64_t most)
 {
     int64_t low = 1, high = INT64_MAX / 2;
@@ -63,8 +65,8 @@ static bool add_characters(struct qkv_training *t, const int64_t *counts, const 
     return true;
 }
 
-// Writes words as symbols.  A word with a character that is no token is unknown as a whole and does
-// not take part in training.
+// Writes each word as symbols.  A word that contains a character that is no token is not used in
+// training, because the tokenizer would encode it as the unknown token.
 static void write_symbols(const struct qkv_training *t, const struct qkv_word_counts *c,
                           int32_t *symbols, int64_t *start)
 {

@@ -93,8 +93,8 @@ static void keep_model(void *model)
     (void)model; // the caller owns the counts
 }
 
-// Returns a position after `at` that words hardly ever extend across: a line end between two
-// letters.
+// Returns a position after `at` at which the text can be divided, because words hardly ever extend
+// across it: a line end between two letters.
 static size_t piece_end(const char *text, size_t at, size_t end)
 {
     if (end - at <= CHUNK) return end;

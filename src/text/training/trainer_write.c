@@ -16,7 +16,7 @@ static void special(struct qkv_text_buffer *b, const struct qkv_training *t, int
     qkv_text_append_json(b, t->special[i], strlen(t->special[i]), QKV_JSON_PLAIN);
 }
 
-// Its id: its index in the vocabulary now or after training.
+// Returns the id of special token i: its index in the vocabulary now or after training.
 static int64_t special_id(const struct qkv_training *t, int64_t i)
 {
     const int32_t id = qkv_trie_find(&t->vocab.trie, t->special[i], strlen(t->special[i]));
@@ -156,8 +156,9 @@ static void unigram(struct qkv_text_buffer *b, const struct qkv_training *t)
     qkv_text_append_string(b, "],\"byte_fallback\":false}");
 }
 
-// Writes the model. Before training it is a valid model with one token, whose id is larger than all
-// others; the byte-level model already has its 256 tokens.
+// Writes the model. If `learned` is false (before training), it is a valid model with a single
+// token, whose id is larger than the ids of the special tokens; the byte-level model already has
+// its 256 tokens.
 static void model(struct qkv_text_buffer *b, const struct qkv_training *t, bool learned)
 {
     if (!learned && strcmp(t->trainer->model, "BPE") != 0) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // byte_characters.c: maps bytes to the characters that represent them in byte-level vocabularies
-// (Radford et al. 2019): printable Latin-1 characters represent themselves, the other bytes are
-// numbered from U+0100 in their order.
+// (Radford et al. 2019): a byte that is a printable Latin-1 character is represented by this
+// character; the other bytes, in their order, are represented by the characters from U+0100 on.
 #include "text/text_internal.h"
 
-// 0x00-0x20, 0x7F-0xA0 and 0xAD have no printable character.
+// The bytes 0x00-0x20, 0x7F-0xA0 and 0xAD are no printable characters.
 #define LOW(b)    (0x100 + (b))
 #define MIDDLE(b) (0x121 + (b)-0x7F)
 #define CHAR(b)                                                                                    \

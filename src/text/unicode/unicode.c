@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
-// unicode.c: reads and writes UTF-8 and looks up character properties as Hugging Face tokenizers
-// does.
+// unicode.c: reads and writes UTF-8 and looks up properties of characters, with the same results as
+// Hugging Face tokenizers.
 //
 // Categories, case and decomposition come from libutf8proc (2.8: Unicode 15.0).  The components of
-// the reference use tables of other Unicode versions (punctuation and marks of BERT: 8, \w: 16,
-// ...); unicode_fix.h lists the ranges where they differ, measured over all code points by
-// tools/golden_text.py.
+// Hugging Face tokenizers use tables of other Unicode versions (punctuation and marks of BERT: 8,
+// \w: 16, ...); unicode_fix.h lists the ranges where these tables differ from libutf8proc, measured
+// over all code points by tools/golden_text.py.
 #include "text/text_internal.h"
 #include <string.h>
 #include <utf8proc.h>
 
-// A range of code points that have (or lack) a property although utf8proc reports the opposite;
-// lists of ranges are sorted.
+// A range of code points for which Hugging Face tokenizers and utf8proc disagree about a property.
+// Lists of ranges are sorted.
 struct fix {
     uint32_t first, last;
     bool has;
 };
-// The lower case of code points first .. last is code + add.
+// A range of code points: the lower case of each code in first .. last is code + add.
 struct fix_lower {
     uint32_t first, last;
     int32_t add;
@@ -49,8 +49,8 @@ int qkv_utf8_read(const uint8_t *p, size_t n, uint32_t *code)
                      : a >= 0xE0 && a <= 0xEF ? 3
                      : a >= 0xF0 && a <= 0xF4 ? 4
                                               : 1;
-    // Some lead bytes restrict the second byte: no overlong forms, no surrogates, nothing above
-    // U+10FFFF.
+    // Some lead bytes restrict the second byte, to exclude overlong forms, surrogates and
+    // characters above U+10FFFF.
     const uint8_t low = a == 0xE0 ? 0xA0 : a == 0xF0 ? 0x90 : 0x80;
     const uint8_t high = a == 0xED ? 0x9F : a == 0xF4 ? 0x8F : 0xBF;
     uint32_t c = want == 2 ? a & 0x1Fu : want == 3 ? a & 0x0Fu : a & 0x07u;
@@ -177,8 +177,8 @@ unsigned qkv_unicode_class(uint32_t code, unsigned wanted)
     return has;
 }
 
-// Returns true for the class "other" of the reference: control, format and private use characters,
-// but not unassigned ones.
+// Returns true for the class "other" of Hugging Face tokenizers: control, format and private use
+// characters, but not unassigned code points.
 bool qkv_unicode_other(uint32_t code)
 {
     const int c = category(code);

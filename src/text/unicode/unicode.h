@@ -9,7 +9,8 @@
 // ---- unicode.c: properties and decomposition ---------------------------------------------------
 bool qkv_unicode_other(uint32_t code);                 // Cc, Cf, Co
 bool qkv_unicode_mark(uint32_t code, bool nonspacing); // Mn only, or any M*
-// Writes the full decomposition, not yet in canonical order; returns the number of characters.
+// Writes the full decomposition of code, before canonical ordering; returns the number of
+// characters.
 int qkv_unicode_decompose(uint32_t out[18], uint32_t code, bool compatible);
 int qkv_unicode_ccc(uint32_t code);                   // canonical combining class
 uint32_t qkv_unicode_compose(uint32_t a, uint32_t b); // 0: a and b do not compose
@@ -31,7 +32,8 @@ enum {                         // each character has exactly one of these bits
     QKV_KIND_OTHER = 1 << 9
 };
 unsigned qkv_unicode_kind(uint32_t code);
-// Characters added to Unicode after version 14, in order: the installed PCRE2 may not know them.
+// Characters that were added to Unicode after version 14, in ascending order, which the installed
+// PCRE2 may not know.
 struct qkv_later {
     uint32_t first, last;
     uint8_t category; // index into qkv_category_names

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// unicode_scripts.h: written by tools/unicode_scripts.py, do not edit.  Included by pretokenize_fixed.c alone.
+// unicode_scripts.h: lists runs of code points that have one script, as in Hugging Face tokenizers
+// 0.23.3.  tools/unicode_scripts.py writes this file: do not edit it.  Only
+// pretokenize_fixed.c includes it.
 // clang-format off
-// tokenizers 0.23.3: first character of a run << 8 | its script, 0: goes with what is before it.
+// An entry is first code point << 8 | script; a run with script 0 belongs to the script before it.
 static const uint32_t script_runs[] = {
     0x00000001, 0x00002000, 0x00002101, 0x00004102, 0x00005B01, 0x00006102, 0x00007B01, 0x0000AA02,
     0x0000AB01, 0x0000BA02, 0x0000BB01, 0x0000C002, 0x0000D701, 0x0000D802, 0x0000F701, 0x0000F802,
