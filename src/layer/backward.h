@@ -43,13 +43,14 @@ struct qkv_linear_rows {
     void *dx;
     bool dx_real;
     const real *dx_add;
-    const void *dy;
-    int64_t lddy; // distance of the rows of dy, in elements; 0: N
+    const void *dy[QKV_LINEAR_PARTS]; // gradient of each part's result
+    int64_t lddy[QKV_LINEAR_PARTS];   // distance of the rows of dy, in elements; 0: N
     qkv_dtype dy_type;
     const void *x; // input of forward
     qkv_dtype x_type;
 };
-// Adds the gradients of a layer of one part to l->dw and l->db, and computes rows->dx.
+// Adds the gradients of the weights and biases to l->dw and l->db, and computes rows->dx, which must
+// be real if the layer has several parts.
 void qkv_linear_layer_backward(const struct qkv_linear_rows *rows, int64_t R,
                                const struct qkv_linear *l);
 // Returns the bytes of l->once->scratch for R rows; back: also for qkv_linear_layer_backward, with arrays
@@ -66,16 +67,23 @@ void qkv_mlp_backward(const struct qkv_sublayer_back *rows, void *d_inner, void 
                       const struct qkv_mlp_tape *tape, int64_t R, const struct qkv_mlp *m);
 
 // ---- self-attention with projections (heads_backward.c) ----------------------------------------
-// Arrays of backward. All but the last two are scratch, which layers may share.
+// Arrays of backward. All but d_memory, d_relative and tables are scratch, which layers may share.
+struct qkv_attention_tables;
+struct qkv_score_arrays;
 struct qkv_heads_back {
-    void *d_heads;    // [R][H F] gradient of the outputs of the heads
-    void *d_in;       // gradient of tape->in, of the same shape
-    void *d_kv;       // cross-attention: gradient of tape->kv
-    void *d_q, *d_k;  // if q or k has a norm: gradients of tape->q and tape->k
-    real *d_wide;     // if q or k has a norm: gradient of tape->wide
-    real *rstd;       // [R max(H, G)] 1 / root mean square of each head's q or k
-    real *d_memory;   // cross-attention: receives, added, the gradient of m->memory
-    real *d_relative; // [H][2 reach + 1] receives, added, the gradient of a->relative; NULL: unused
+    void *d_heads;             // [R][H F] gradient of the outputs of the heads
+    struct qkv_heads_arrays d; // gradients of tape->at
+    void *d_q, *d_k;           // if q or k has a norm: gradients of tape->q and tape->k
+    real *d_wide;              // if q or k has a norm: gradient of tape->wide
+    real *rstd;                // [R max(H, G)] 1 / root mean square of each head's q or k
+    // cross-attention: receives the gradient of m->memory, plus memory_add unless that is NULL; NULL:
+    // not computed
+    real *d_memory;
+    const real *memory_add;
+    real *d_relative; // [H][2 reach + 1] the gradient of a->relative is added; NULL: not computed
+    // of the public layer; NULL otherwise
+    const struct qkv_attention_tables *tables; // gradients of all tables, in place of d_relative
+    const struct qkv_score_arrays *scores, *d_scores; // inputs of the scores, and their gradients
 };
 // Returns the bytes of scratch of qkv_heads_forward with a tape; back: also of qkv_heads_backward.
 // SIZE_MAX: the call is refused and *status is the reason.

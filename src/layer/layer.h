@@ -47,7 +47,7 @@ enum { QKV_LINEAR_PARTS = 3 };
 //   y_p[R][N_p] = x[R][K] w_p^T + b_p
 // The caller sets K, precision, parts and part[]; qkv_linear_pack creates `packed`. A layer that is
 // trained is not packed, since its weights change with every step: the caller sets `once`, and each
-// call packs the weights. Such a layer has one part if backward is called.
+// call packs the weights. A part of such a layer may have no weights (w NULL, N = K): y = x.
 struct qkv_linear_once;
 struct qkv_linear {
     int64_t K;
@@ -65,7 +65,8 @@ struct qkv_linear {
     char *packed;
     size_t start[QKV_LINEAR_PARTS];     // byte offset of each part in packed
     const struct qkv_linear_once *once; // how a call packs the weights; unused if `packed` is set
-    real *dw, *db; // gradients of w and b of part 0, to which backward adds; NULL: not computed
+    // gradients of w and b of each part, to which backward adds; NULL: not computed
+    real *dw[QKV_LINEAR_PARTS], *db[QKV_LINEAR_PARTS];
 };
 // Packs the weights. Returns QKV_OK, QKV_ERR_LIMIT, or QKV_ERR_UNSUPPORTED if no kernel has this
 // precision. A second call has no effect.
@@ -199,6 +200,7 @@ struct qkv_heads_sums {
 };
 
 // ---- self-attention with packed projections (heads.c) ------------------------------------------
+struct qkv_scores;
 struct qkv_heads {
     // numbers of query heads and key/value heads, widths of keys and values; a row of q has H*E
     // numbers, a row of k G*E, a row of v G*F
@@ -216,6 +218,13 @@ struct qkv_heads {
     const real *memory;
     // NULL: no ablation; otherwise sequences must be packed
     const struct qkv_heads_ablation *ablation;
+    const struct qkv_scores *scores; // score function of the public layer; NULL: dot product
+};
+// The rows of q, k and v of a call: row r of q begins at q + r q_ld. They are separate arrays, or
+// columns of the rows that one product wrote.
+struct qkv_heads_arrays {
+    void *q, *k, *v;
+    int64_t q_ld, k_ld, v_ld; // distances of rows, in elements
 };
 // Copies of activations for an observer, as real; a NULL member is not written.
 struct qkv_heads_keep {
@@ -225,15 +234,15 @@ struct qkv_heads_keep {
     real *weights;   // dense attention weights, [H][R][S] with S = a->S; NULL: not computed
 };
 // Arrays of forward that backward reads, of the type of the attention kernels. With a tape the
-// linear layers are not packed, and each of them is one part.
+// linear layers are not packed. A layer of one part writes the columns of all its matrices at once,
+// as qkv_heads_joined places them.
 struct qkv_heads_tape {
-    void *in; // output of `in`: rows of q, k and v, [R][H E + G E + G F]; cross-attention [R][H E]
-    void *kv; // cross-attention: output of `kv`, rows of k and v, [S][G E + G F]
-    void *heads; // outputs of the heads, [R][H F]
-    real *lse;   // [H][R]
+    struct qkv_heads_arrays at; // outputs of the projections, which attention reads
+    void *heads;                // outputs of the heads, [R][H F]
+    real *lse;                  // [H][R]
     // If q or k has a norm: both after norm and rotation, [R][H][E] and [R][G][E]. Layers may share
     // these arrays and `wide`, since backward recomputes them. Without norms q and k are rotated in
-    // `in`.
+    // place, in `at`.
     void *q, *k;
     real *wide; // [R][max(H, G)][E] q or k as real, before its norm
 };
@@ -252,6 +261,10 @@ qkv_status qkv_heads_forward(const struct qkv_sublayer_rows *rows,
                              const struct qkv_heads_keep *keep, const struct qkv_heads_tape *tape,
                              const struct qkv_heads *m, const struct qkv_attention *a,
                              void *scratch);
+// Returns the places of q, k and v in joined rows of type t: in[R][H E + G E + G F], or, for
+// cross-attention, in[R][H E] and kv[S][G E + G F].
+struct qkv_heads_arrays qkv_heads_joined(void *in, void *kv, qkv_dtype t,
+                                         const struct qkv_heads *m);
 // Computes only the last projection of a forward with a tape, from tape->heads.
 void qkv_heads_out(const struct qkv_sublayer_rows *rows, const struct qkv_heads_tape *tape,
                    int64_t R, const struct qkv_heads *m, const struct qkv_attention *a);

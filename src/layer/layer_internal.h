@@ -20,7 +20,11 @@ enum { QKV_LANES = 8, QKV_LANE_ROWS = 128 };
 typedef void qkv_lane_body(void *ctx, int64_t r, int64_t rows, int lane);
 void qkv_lanes(int64_t R, qkv_lane_body *body, void *ctx);
 
-// ---- conversion of whole arrays (heads.c) ------------------------------------------------------
+// ---- copies between real and 16-bit types (copy_rows.c) ----------------------------------------
+// Copies n columns of R rows. The types are equal, or one of them is QKV_REAL. Rows are to_ld and
+// from_ld elements apart.
+void qkv_copy_rows(void *to, qkv_dtype to_type, int64_t to_ld, const void *from,
+                   qkv_dtype from_type, int64_t from_ld, int64_t n, int64_t R);
 // Converts from[n] of a 16-bit type to reals; does nothing if `to` is NULL or type is QKV_REAL.
 void qkv_widen(real *to, const void *from, qkv_dtype type, int64_t n);
 // Converts reals from[n] to `type`, rounded to nearest even.

@@ -16,7 +16,7 @@ void qkv_mlp_backward(const struct qkv_sublayer_back *rows, void *d_inner, void 
     const qkv_dtype type = qkv_mlp_tape_type(m);
     qkv_mlp_activate(tape->inner, tape->up, NULL, R, m);
     qkv_linear_layer_backward(&(struct qkv_linear_rows){ .dx = d_inner,
-                                                         .dy = rows->dy,
+                                                         .dy = { rows->dy },
                                                          .dy_type = rows->dy_type,
                                                          .x = tape->inner,
                                                          .x_type = type },
@@ -25,7 +25,7 @@ void qkv_mlp_backward(const struct qkv_sublayer_back *rows, void *d_inner, void 
     qkv_linear_layer_backward(&(struct qkv_linear_rows){ .dx = rows->dx,
                                                          .dx_real = rows->dx_real,
                                                          .dx_add = rows->dx_add,
-                                                         .dy = d_up,
+                                                         .dy = { d_up },
                                                          .dy_type = type,
                                                          .x = rows->x,
                                                          .x_type = rows->x_type },

@@ -15,6 +15,7 @@ struct inner {
     struct qkv_heads_arrays at;
     void *q, *k; // q and k after norm and rotation
     void *heads;
+    struct qkv_score_arrays scores;
     real *wide; // real copy of q or k for their norms
     void *own;  // scratch of the attention kernels
 };
@@ -35,6 +36,7 @@ static bool place(struct inner *in, struct qkv_arena *arena, const struct qkv_he
                   const struct qkv_attention_work *w)
 {
     const struct qkv_heads_keep none = { 0 }, *to = keep ? keep : &none;
+    *in = (struct inner){ 0 };
     const bool same = w->kernel->type == QKV_REAL;
     struct qkv_heads_arrays *at = &in->at;
     *at =
@@ -44,33 +46,33 @@ static bool place(struct inner *in, struct qkv_arena *arena, const struct qkv_he
     at->v = array(to->v, same, arena, S, at->v_ld, w->size);
     in->heads = array(to->heads, same, arena, R, m->H * m->F, w->size);
     in->wide = qkv_arena_alloc(arena, qkv_heads_wide(m, w->kernel->type, R, S), sizeof(real));
+    if (m->scores) qkv_score_take(&in->scores, arena, m, R, S, w->size, m->G > 1 && m->G < m->H);
     in->own = qkv_arena_alloc(arena, 1, w->scratch);
     return !qkv_arena_full(arena);
 }
 
-struct qkv_heads_arrays qkv_heads_joined(void *in, void *kv, qkv_dtype type,
-                                         const struct qkv_heads *m)
+struct qkv_heads_arrays qkv_heads_joined(void *in, void *kv, qkv_dtype t, const struct qkv_heads *m)
 {
     const int64_t q = m->H * m->E, k = m->G * m->E, v = m->G * m->F;
-    const size_t size = qkv_dtype_size(type);
-    char *keys = m->kv.K ? kv : (char *)in + (size_t)q * size;
     const int64_t q_ld = m->kv.K ? q : q + k + v, kv_ld = m->kv.K ? k + v : q_ld;
-    return (struct qkv_heads_arrays){
-        .q = in, .k = keys, .v = keys + (size_t)k * size, .q_ld = q_ld, .k_ld = kv_ld, .v_ld = kv_ld
-    };
+    const size_t size = qkv_dtype_size(t);
+    struct qkv_heads_arrays at = { .q = in, .q_ld = q_ld, .k_ld = kv_ld, .v_ld = kv_ld };
+    at.k = m->kv.K ? kv : in ? (char *)in + (size_t)q * size : NULL;
+    if (at.k) at.v = (char *)at.k + (size_t)k * size;
+    return at;
 }
 
 // Places the activations of a call with a tape.
-static struct inner place_tape(const struct qkv_heads_tape *tape, qkv_dtype type, void *scratch,
+static struct inner place_tape(const struct qkv_heads_tape *tape, void *scratch,
                                const struct qkv_heads *m)
 {
-    struct inner in = { .at = qkv_heads_joined(tape->in, tape->kv, type, m),
-                        .heads = tape->heads,
-                        .wide = tape->wide,
-                        .own = scratch };
-    in.q = qkv_heads_normed(m) ? tape->q : in.at.q;
-    in.k = qkv_heads_normed(m) ? tape->k : in.at.k;
-    return in;
+    const bool normed = qkv_heads_normed(m);
+    return (struct inner){ .at = tape->at,
+                           .q = normed ? tape->q : tape->at.q,
+                           .k = normed ? tape->k : tape->at.k,
+                           .heads = tape->heads,
+                           .wide = tape->wide,
+                           .own = scratch };
 }
 
 struct qkv_attention qkv_heads_attention(const struct qkv_heads *m, const struct qkv_attention *a,
@@ -93,10 +95,18 @@ struct qkv_attention qkv_heads_attention(const struct qkv_heads *m, const struct
 }
 
 qkv_status qkv_heads_resolve(struct qkv_attention_work *w, const struct qkv_heads *m,
-                             const struct qkv_attention *a, const struct qkv_heads_arrays *at)
+                             const struct qkv_attention *a, const struct qkv_heads_arrays *at,
+                             char *reason, size_t size)
 {
-    const struct qkv_attention whole = qkv_heads_attention(m, a, at);
-    return qkv_attention_resolve(w, qkv_attention_family(&whole), &whole, NULL, 0);
+    struct qkv_attention whole = qkv_heads_attention(m, a, at);
+    const struct qkv_attention_kernels *kernel = qkv_attention_family(&whole);
+    if (m->scores && whole.scale == 0) whole.scale = 1;
+    if (kernel && qkv_heads_additive(m)) {
+        const qkv_status status = qkv_score_shape(&whole, m);
+        if (status) return status;
+        kernel = qkv_kernel()->additive;
+    }
+    return qkv_attention_resolve(w, kernel, &whole, reason, size);
 }
 
 size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
@@ -105,78 +115,10 @@ size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *
     struct qkv_attention_work w;
     struct qkv_arena arena = { NULL, SIZE_MAX, 0 };
     struct inner in;
-    *status = qkv_heads_resolve(&w, m, a, NULL);
+    *status = qkv_heads_resolve(&w, m, a, NULL, NULL, 0);
     if (!*status && !place(&in, &arena, NULL, a->B * a->T, a->B * a->S, m, &w))
         *status = QKV_ERR_LIMIT;
     return *status ? SIZE_MAX : arena.used;
-}
-
-void qkv_widen(real *to, const void *from, qkv_dtype type, int64_t n)
-{
-    enum { BLOCK = 256 };
-    float some[BLOCK];
-    const char *p = from;
-    if (!to || type == QKV_REAL) return;
-    for (int64_t at = 0; at < n; at += BLOCK) {
-        const int64_t now = qkv_min64(n - at, BLOCK);
-        qkv_to_f32(some, p + (size_t)at * qkv_dtype_size(type), type, now);
-        for (int64_t i = 0; i < now; i++) to[at + i] = (real)some[i];
-    }
-}
-
-void qkv_narrow(void *to, qkv_dtype type, const real *from, int64_t n)
-{
-    char *at = to;
-    if (type == QKV_REAL)
-        memcpy(to, from, (size_t)n * sizeof *from);
-    else if (QKV_REAL == QKV_F32)
-        qkv_from_f32(to, type, (const float *)(const void *)from, n);
-    else
-        for (int64_t i = 0; i < n; i++) {
-            const float one = (float)from[i];
-            qkv_from_f32(at + (size_t)i * qkv_dtype_size(type), type, &one, 1);
-        }
-}
-
-real qkv_real_at(const void *at, qkv_dtype type)
-{
-    real whole;
-    float one;
-    if (type == QKV_REAL) return memcpy(&whole, at, sizeof whole), whole;
-    qkv_to_f32(&one, at, type, 1);
-    return (real)one;
-}
-
-// ---- copies of some columns of rows ------------------------------------------------------------
-struct columns {
-    char *to;
-    const char *from;
-    qkv_dtype to_type, from_type;
-    int64_t to_ld, from_ld, n, R;
-};
-enum { COLUMN_ROWS = 16 };
-
-static void copy_rows(void *ctx, int64_t i, int thread)
-{
-    const struct columns *j = ctx;
-    (void)thread;
-    for (int64_t r = i * COLUMN_ROWS; r < j->R && r < (i + 1) * COLUMN_ROWS; r++) {
-        char *to = j->to + (size_t)(r * j->to_ld) * qkv_dtype_size(j->to_type);
-        const char *from = j->from + (size_t)(r * j->from_ld) * qkv_dtype_size(j->from_type);
-        if (j->to_type == j->from_type)
-            memcpy(to, from, (size_t)j->n * qkv_dtype_size(j->to_type));
-        else if (j->to_type == QKV_REAL)
-            qkv_widen((real *)(void *)to, from, j->from_type, j->n);
-        else
-            qkv_narrow(to, j->to_type, (const real *)(const void *)from, j->n);
-    }
-}
-
-void qkv_heads_copy(void *to, qkv_dtype to_type, int64_t to_ld, const void *from,
-                    qkv_dtype from_type, int64_t from_ld, int64_t n, int64_t R)
-{
-    struct columns j = { to, from, to_type, from_type, to_ld, from_ld, n, R };
-    qkv_parallel_for(qkv_ceil_div(R, COLUMN_ROWS), copy_rows, &j);
 }
 
 // ---- the steps of a call -----------------------------------------------------------------------
@@ -188,10 +130,10 @@ void qkv_heads_ready(void *to, void *x, int64_t ld, qkv_dtype t, real *wide, int
     const bool apart = to != x;
     if (norm) {
         const bool copied = type || apart;
-        if (copied) qkv_heads_copy(wide, QKV_REAL, width, x, t, ld, width, R);
+        if (copied) qkv_copy_rows(wide, QKV_REAL, width, x, t, ld, width, R);
         qkv_norm_kind_forward(to, type, NULL, copied ? wide : x, R * H, norm, QKV_NORM_RMS);
     } else if (apart) {
-        qkv_heads_copy(to, t, width, x, t, ld, width, R);
+        qkv_copy_rows(to, t, width, x, t, ld, width, R);
     }
     if (!m->rope) return;
     struct qkv_rope rope = *m->rope;
@@ -240,52 +182,60 @@ void qkv_heads_out(const struct qkv_sublayer_rows *rows, const struct qkv_heads_
     qkv_heads_output(rows, tape->heads, qkv_attention_family(a)->type, R, m);
 }
 
+// Computes q, k and v, ready for the scores.
+static void project(struct inner *in, const struct qkv_sublayer_rows *rows, qkv_dtype type,
+                    const struct qkv_heads *m, int64_t R, int64_t S)
+{
+    const struct qkv_heads_arrays *at = &in->at;
+    const int64_t ld[] = { at->q_ld, at->k_ld, at->v_ld };
+    qkv_linear_forward((void *[]){ at->q, at->k, at->v }, ld, rows->x, R, &m->in,
+                       &(struct qkv_after){ .x = rows->x_type, .y = type });
+    if (m->kv.K)
+        qkv_linear_forward((void *[]){ at->k, at->v }, ld + 1, m->memory, S, &m->kv,
+                           &(struct qkv_after){ .y = type });
+    qkv_heads_ready(in->q, at->q, at->q_ld, type, in->wide, R, m->H, m->norm_q, m);
+    qkv_heads_ready(in->k, at->k, at->k_ld, type, in->wide, S, m->G, m->norm_k, m);
+}
+
 qkv_status qkv_heads_forward(const struct qkv_sublayer_rows *rows,
                              const struct qkv_heads_keep *keep, const struct qkv_heads_tape *tape,
                              const struct qkv_heads *m, const struct qkv_attention *a,
                              void *scratch)
 {
+    const struct qkv_heads_keep none = { 0 };
     struct qkv_attention_work w;
-    struct qkv_heads_arrays shape = qkv_heads_joined(NULL, NULL, QKV_REAL, m);
-    qkv_status status = qkv_heads_resolve(&w, m, a, tape ? &shape : NULL);
+    qkv_status status = qkv_heads_resolve(&w, m, a, tape ? &tape->at : NULL, NULL, 0);
     if (status) return status;
-    const int64_t R = a->B * a->T, S = a->B * a->S;
+    const int64_t R = a->B * a->T, S = a->B * a->S, width = m->H * m->F;
     const qkv_dtype type = w.kernel->type;
     struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
     struct inner in;
+    if (!keep) keep = &none;
     if (tape)
-        in = place_tape(tape, type, scratch, m);
+        in = place_tape(tape, scratch, m);
     else if (!place(&in, &arena, keep, R, S, m, &w))
         return QKV_ERR_LIMIT;
-    if (!m->out.K && type == QKV_REAL && !tape) in.heads = rows->y;
+    if (!m->out.K && type == QKV_REAL && !tape && !keep->heads) in.heads = rows->y;
 
-    const struct qkv_heads_arrays *at = &in.at;
-    const struct qkv_after after = { .x = rows->x_type, .y = type }, memory = { .y = type };
-    const int64_t ld[] = { at->q_ld, at->k_ld, at->v_ld };
-    qkv_linear_forward((void *[]){ at->q, at->k, at->v }, ld, rows->x, R, &m->in, &after);
-    if (m->kv.K)
-        qkv_linear_forward((void *[]){ at->k, at->v }, ld + 1, m->memory, S, &m->kv, &memory);
-    qkv_heads_ready(in.q, at->q, at->q_ld, type, in.wide, R, m->H, m->norm_q, m);
-    qkv_heads_ready(in.k, at->k, at->k_ld, type, in.wide, S, m->G, m->norm_k, m);
+    project(&in, rows, type, m, R, S);
     qkv_heads_quiet(in.q, type, a->q_offsets, a->sequences, m);
-    real *lse = tape ? tape->lse : keep ? keep->lse : NULL;
-    status = qkv_attention_run(in.heads, lse, keep ? keep->weights : NULL, in.q, in.k, at->v, &w,
-                               in.own);
+    const struct qkv_score_arrays *scores = &in.scores;
+    if (m->scores) qkv_score_fill(scores, in.q, in.k, in.at.v, type, R, S, m);
+    status = qkv_attention_run(in.heads, tape ? tape->lse : keep->lse, keep->weights,
+                               scores->q ? scores->q : in.q, scores->k ? scores->k : in.k,
+                               scores->v ? scores->v : in.at.v, &w, in.own);
     if (status) return status;
     qkv_heads_replace(in.heads, type, a->q_offsets, a->sequences, m, NULL);
-    if (keep) {
-        qkv_widen(keep->q, in.q, type, R * m->H * m->E);
-        qkv_widen(keep->k, in.k, type, S * m->G * m->E);
-        qkv_widen(keep->v, at->v, type, S * m->G * m->F);
-        qkv_widen(keep->heads, in.heads, type, R * m->H * m->F);
-    }
+    qkv_widen(keep->q, in.q, type, R * m->H * m->E);
+    qkv_widen(keep->k, in.k, type, S * m->G * m->E);
+    qkv_widen(keep->v, in.at.v, type, S * m->G * m->F);
+    qkv_widen(keep->heads, in.heads, type, R * width);
     if (!rows->y) return QKV_OK;
     if (m->out.K) {
         qkv_heads_output(rows, in.heads, type, R, m);
     } else {
-        const int64_t width = m->H * m->F;
         if (in.heads != rows->y)
-            qkv_heads_copy(rows->y, QKV_REAL, width, in.heads, type, width, width, R);
+            qkv_copy_rows(rows->y, QKV_REAL, width, in.heads, type, width, width, R);
         if (rows->norm) qkv_norm_forward(rows->y, NULL, NULL, rows->y, NULL, R, rows->norm);
     }
     return QKV_OK;

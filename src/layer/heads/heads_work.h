@@ -7,32 +7,67 @@
 #include "layer/attention/attention_work.h"
 #include "layer/layer_internal.h"
 
-// The rows of q, k and v of a call: row r of q begins at q + r q_ld. They are separate arrays, or
-// columns of the rows that one product wrote.
-struct qkv_heads_arrays {
-    void *q, *k, *v;
-    int64_t q_ld, k_ld, v_ld; // distances of rows, in elements
+// A score function other than the dot product, with its weights (qkv/layer.h, struct
+// qkv_multi_head).
+struct qkv_scores {
+    enum qkv_score kind; // QKV_SCORE_BILINEAR or QKV_SCORE_ADDITIVE
+    int64_t d_a;
+    const real *w_s, *w_aq, *w_ak, *w_a;
+    real *dw_s, *dw_aq, *dw_ak, *dw_a;  // gradients, to which backward adds; NULL: not computed
+    const struct qkv_linear_once *once; // how its products pack their weights
 };
+static inline bool qkv_heads_additive(const struct qkv_heads *m)
+{
+    return m->scores && m->scores->kind == QKV_SCORE_ADDITIVE;
+}
+// The arrays that attention reads in place of q, k and v; NULL: q, k or v itself.
+//   bilinear  q: [R][H][E] q W_s
+//   additive  q: [R][H][2 d_a] W_q q followed by w;  k: [S][H][key_width] W_k k in the first d_a
+//             columns;  v: [S][H][F] values repeated for each query head
+struct qkv_score_arrays {
+    void *q, *k, *v;
+    int64_t key_width; // d_a in forward, 2 d_a in backward
+};
+// Allocates the arrays; v only if `repeated`.
+void qkv_score_take(struct qkv_score_arrays *s, struct qkv_arena *arena, const struct qkv_heads *m,
+                    int64_t R, int64_t S, size_t size, bool repeated);
+// Sets the sizes and strides of attention with additive scores over these arrays. Returns QKV_OK,
+// QKV_ERR_UNSUPPORTED (precisions that do not store floats), or QKV_ERR_LIMIT.
+qkv_status qkv_score_shape(struct qkv_attention *a, const struct qkv_heads *m);
+// Returns true if additive scores support precision p; their kernels exist only for floats.
+bool qkv_score_additive(qkv_precision p);
+// Returns the bytes of scratch of the products, for m->scores->once.
+size_t qkv_score_scratch(const struct qkv_heads *m, qkv_dtype t, int64_t R, int64_t S, bool back);
+// Fills the arrays from q, k and v, separate arrays of type t.
+void qkv_score_fill(const struct qkv_score_arrays *s, const void *q, const void *k, const void *v,
+                    qkv_dtype t, int64_t R, int64_t S, const struct qkv_heads *m);
+// Computes the gradients d of q, k and v from the gradients `from` of these arrays, and adds the
+// gradients of the score function's weights (scores_backward.c).
+void qkv_score_backward(const struct qkv_heads_arrays *d, const struct qkv_score_arrays *from,
+                        const void *q, const void *k, qkv_dtype t, int64_t R, int64_t S,
+                        const struct qkv_heads *m);
+
 // Validates attention with the sizes of m, over q, k and v with these distances of rows; `at` NULL:
-// separate arrays. Returns QKV_OK or the reason for which the call is refused.
+// separate arrays. Returns QKV_OK or the reason for which the call is refused, also as text in
+// reason[size] (size 0: not requested).
 qkv_status qkv_heads_resolve(struct qkv_attention_work *w, const struct qkv_heads *m,
-                             const struct qkv_attention *a, const struct qkv_heads_arrays *at);
+                             const struct qkv_attention *a, const struct qkv_heads_arrays *at,
+                             char *reason, size_t size);
 // Returns *a with the sizes of m and the distances of rows of `at`.
 struct qkv_attention qkv_heads_attention(const struct qkv_heads *m, const struct qkv_attention *a,
                                          const struct qkv_heads_arrays *at);
-// Returns where the projections write q, k and v on a tape, or, with the arrays of a gradient of the
-// same shape, where backward writes their gradients. type: element type of the arrays.
-struct qkv_heads_arrays qkv_heads_joined(void *in, void *kv, qkv_dtype type,
-                                         const struct qkv_heads *m);
+// The same as qkv_heads_resolve for backward. tables: gradients that are computed in addition.
+struct qkv_attention_back;
+struct qkv_attention_tables;
+qkv_status qkv_heads_back_resolve(struct qkv_attention_back *back, const struct qkv_heads *m,
+                                  const struct qkv_attention *a, const struct qkv_heads_arrays *at,
+                                  const struct qkv_attention_tables *tables, char *reason,
+                                  size_t size);
 // Returns true if q or k has a norm, so that a tape stores both before and after the norm.
 static inline bool qkv_heads_normed(const struct qkv_heads *m)
 {
     return m->norm_q || m->norm_k;
 }
-// Copies n columns of R rows. The types are equal, or one of them is QKV_REAL. Rows are to_ld and
-// from_ld elements apart.
-void qkv_heads_copy(void *to, qkv_dtype to_type, int64_t to_ld, const void *from,
-                    qkv_dtype from_type, int64_t from_ld, int64_t n, int64_t R);
 // Prepares rows x[R][H][E] of type t (queries or keys) for the scores: applies `norm` to each head,
 // then rotates by the positions of m. Rows of x are ld elements apart. to: x itself, or an array
 // [R][H][E] that receives the result. norm NULL: without a norm. wide: space for R H E reals,

@@ -7,18 +7,30 @@
 #ifndef QKV_LAYER_MULTI_HEAD_WORK_H
 #define QKV_LAYER_MULTI_HEAD_WORK_H
 
-#include "layer/attention/attention_work.h"
-#include "layer/layer_internal.h"
+#include "layer/heads/heads_work.h"
 
 static inline real *qkv_reals(const float *p)
 {
     return (real *)(uintptr_t)p;
 }
 
-// Returns QKV_OK if the widths, with defaults filled in, are consistent.
+// Returns *m with the defaults of its sizes filled in.
+struct qkv_multi_head qkv_multi_head_defaults(const struct qkv_multi_head *m);
+// Returns QKV_OK if the widths are consistent.
 qkv_status qkv_multi_head_check(const struct qkv_multi_head *m, const struct qkv_attention *a);
-// Returns true if additive scores support precision p; their kernels exist only for floats.
-bool qkv_multi_head_additive(qkv_precision p);
-// Sets the attention's sizes, strides and scale for dot-product scores.
-void qkv_multi_head_shape(struct qkv_attention *a, const struct qkv_multi_head *m);
+// The public layer as heads of a model; the members point to each other.
+struct qkv_multi_head_layer {
+    struct qkv_heads heads;
+    struct qkv_scores scores;
+    struct qkv_linear_once once;
+};
+// Describes the layer of a call. context NULL: self-attention.
+void qkv_multi_head_layer(struct qkv_multi_head_layer *l, const struct qkv_multi_head *m,
+                          const float *context, qkv_precision precision);
+// Returns the operations of the products, given how many one multiply-add of a projection and of the
+// score function's weights counts.
+double qkv_multi_head_flops(const struct qkv_multi_head *m, const struct qkv_attention *a,
+                            double projections, double scores);
+// Fills in the reason of a refused plan that has none.
+void qkv_multi_head_reason(struct qkv_attention_plan *p);
 #endif

@@ -4,6 +4,7 @@
 //
 // Work is divided into blocks of rows and groups of panels. The division depends only on the shape
 // and no sum crosses it, so neither the division nor the number of threads changes a bit.
+#include "layer/layer_internal.h"
 #include "layer/linear/linear_work.h"
 
 enum {
@@ -148,9 +149,15 @@ static void once(void *const *y, const int64_t *ld, const void *x, int64_t R,
                  const struct qkv_linear *l, const struct qkv_after *after)
 {
     const int64_t ldx = after && after->ldx ? after->ldx : l->K;
-    for (int p = 0; p < l->parts; p++)
-        qkv_linear_once(y[p], ld && ld[p] ? ld[p] : l->part[p].N, x, ldx, R, l->K, &l->part[p],
-                        after, l->once);
+    const qkv_dtype x_type = after && after->x ? after->x : QKV_REAL;
+    const qkv_dtype y_type = after && after->y ? after->y : QKV_REAL;
+    for (int p = 0; p < l->parts; p++) {
+        const int64_t N = l->part[p].N, ldy = ld && ld[p] ? ld[p] : N;
+        if (l->part[p].w)
+            qkv_linear_once(y[p], ldy, x, ldx, R, l->K, &l->part[p], after, l->once);
+        else
+            qkv_copy_rows(y[p], y_type, ldy, x, x_type, ldx, N, R);
+    }
 }
 
 void qkv_linear_forward(void *const *y, const int64_t *ld, const void *x, int64_t R,

@@ -174,26 +174,42 @@ static struct qkv_linear_back back_of(const struct qkv_linear *l)
 void qkv_linear_layer_backward(const struct qkv_linear_rows *rows, int64_t R,
                                const struct qkv_linear *l)
 {
+    static const struct qkv_dropout none = { 0 };
     struct qkv_linear_back how = back_of(l);
     how.x = rows->x_type;
     how.y = rows->dy_type;
-    how.lddy = rows->lddy;
     how.dx_real = rows->dx_real;
     how.dx_add = rows->dx_add;
-    qkv_linear_once_backward(rows->dx, l->dw, l->db, rows->dy, rows->x, R, l->K, &l->part[0], &how);
+    for (int p = 0; p < l->parts; p++) {
+        const struct qkv_linear_part *part = &l->part[p];
+        how.lddy = rows->lddy[p];
+        if (part->w)
+            qkv_linear_once_backward(rows->dx, l->dw[p], l->db[p], rows->dy[p], rows->x, R, l->K,
+                                     part, &how);
+        else if (rows->dx && R > 0) // y = x
+            qkv_dropout_forward(rows->dx, how.dx_add, rows->dy[p], rows->dy_type, 0, R * part->N,
+                                &none);
+        how.dx_add = rows->dx;
+    }
 }
 
 size_t qkv_linear_train_scratch(const struct qkv_linear *l, qkv_dtype type, int64_t R, bool back)
 {
-    size_t most = qkv_linear_once_scratch(l->once, l->K, l->part[0].N);
     // The bytes of backward may depend on the types of its arrays: the largest counts.
     const qkv_dtype types[] = { (qkv_dtype)0, type };
-    for (int i = 0; back && i < 4; i++) {
-        struct qkv_linear_back how = back_of(l);
-        how.x = types[i & 1];
-        how.y = types[i >> 1];
-        const size_t bytes = qkv_linear_once_backward_scratch(&how, R, l->K, l->part[0].N);
-        if (bytes > most) most = bytes;
+    size_t most = 0;
+    for (int p = 0; p < l->parts; p++) {
+        const int64_t N = l->part[p].N;
+        if (!l->part[p].w) continue;
+        const size_t once = qkv_linear_once_scratch(l->once, l->K, N);
+        if (once > most) most = once;
+        for (int i = 0; back && i < 4; i++) {
+            struct qkv_linear_back how = back_of(l);
+            how.x = types[i & 1];
+            how.y = types[i >> 1];
+            const size_t bytes = qkv_linear_once_backward_scratch(&how, R, l->K, N);
+            if (bytes > most) most = bytes;
+        }
     }
     return most;
 }

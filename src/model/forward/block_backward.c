@@ -61,6 +61,7 @@ qkv_status qkv_sublayer_backward(struct qkv_stream *s, struct qkv_stream_back *b
         const struct qkv_heads heads = qkv_sublayer_heads(s, b, sublayer);
         const struct qkv_attention a = qkv_sublayer_attention(s, b, sublayer, t);
         struct qkv_heads_back own = back->heads;
+        own.d = qkv_heads_joined(back->d_in, back->d_kv, s->type ? s->type : QKV_REAL, &heads);
         if (sublayer == QKV_SUBLAYER_CROSS) own.d_relative = NULL;
         const qkv_status status =
             qkv_heads_backward(&rows, &own, &t->heads, &heads, &a, s->scratch);

@@ -220,7 +220,7 @@ static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
                       u->rows, norm, kind, f->scratch);
     qkv_activation_backward(u->dense, u->d_act, u->dense, 0, u->rows * D, act);
     qkv_linear_layer_backward(
-        &(struct qkv_linear_rows){ .dx = u->d_act, .dy = u->dense, .x = u->picked }, u->rows,
+        &(struct qkv_linear_rows){ .dx = u->d_act, .dy = { u->dense }, .x = u->picked }, u->rows,
         &body->masked.dense);
     put_back(u, s, u->d_act);
     return qkv_net_side_backward(f, s, u->d_final);
@@ -278,7 +278,7 @@ static void classify_backward(struct run *u, const struct qkv_net_side *s)
     }
     qkv_activation_backward(u->dense, d, u->dense, 0, u->rows * D, f->n->is.classify_act);
     qkv_linear_layer_backward(
-        &(struct qkv_linear_rows){ .dx = u->d_act, .dy = u->dense, .x = u->picked }, u->rows,
+        &(struct qkv_linear_rows){ .dx = u->d_act, .dy = { u->dense }, .x = u->picked }, u->rows,
         &body->classify.dense);
     if (f->n->is.label_pool == QKV_LABEL_MEAN)
         qkv_mean_pool_backward(u->d_final, u->d_act, NULL, NULL, s->in->offsets, u->rows, D, false);
@@ -298,8 +298,8 @@ static qkv_status end_labels(struct run *u, struct qkv_net_side *s)
                           u->scale, &p);
         return QKV_OK;
     }
-    qkv_cross_entropy(u->loss, u->d_act, out->dw, out->db, NULL, u->read, u->b->targets, u->rows,
-                      u->scale, &p);
+    qkv_cross_entropy(u->loss, u->d_act, out->dw[0], out->db[0], NULL, u->read, u->b->targets,
+                      u->rows, u->scale, &p);
     classify_backward(u, s);
     return qkv_net_side_backward(f, s, u->d_final);
 }

@@ -84,8 +84,9 @@ static void take_tape(struct qkv_tape *t, struct qkv_arena *a, const struct qkv_
         t->mlp.up = qkv_net_up_again(f, sub) ? f->up : take(a, s->R, b->mlp.up.part[0].N, f->bytes);
         return;
     }
-    t->heads.in = take(a, s->R, m->in.part[0].N, f->bytes);
-    if (m->kv.K) t->heads.kv = take(a, f->encoder.R, m->kv.part[0].N, f->bytes);
+    void *in = take(a, s->R, m->in.part[0].N, f->bytes), *kv = NULL;
+    if (m->kv.K) kv = take(a, f->encoder.R, m->kv.part[0].N, f->bytes);
+    t->heads.at = qkv_heads_joined(in, kv, f->type ? f->type : QKV_REAL, m);
     t->heads.heads = take(a, s->R, m->out.K, f->bytes);
     t->heads.lse = take_real(a, s->R, m->H);
 }
@@ -192,12 +193,13 @@ static void take_back(struct qkv_net_state *f, struct qkv_arena *a, const struct
     back->d_spare = take_real(a, w->R, D);
     if (f->keeping == QKV_KEEP_ALL) f->again = take_real(a, w->R, D);
     // Only one sublayer runs at a time.
-    back->d_up = back->heads.d_in = take(a, w->R, qkv_max64(w->in, w->up), f->bytes);
+    back->d_up = back->d_in = take(a, w->R, qkv_max64(w->in, w->up), f->bytes);
     back->heads.d_heads = take(a, w->R, w->wide, f->bytes);
     back->d_normed = take(a, w->R, D, f->bytes);
     if (!w->kv) return;
-    back->heads.d_kv = take(a, f->encoder.R, w->kv, f->bytes);
+    back->d_kv = take(a, f->encoder.R, w->kv, f->bytes);
     back->heads.d_memory = take_real(a, f->encoder.R, D);
+    back->heads.memory_add = back->heads.d_memory;
 }
 
 // Gives the sublayers and the stream of a stack the arrays that all stacks share.

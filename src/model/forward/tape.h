@@ -40,7 +40,9 @@ struct qkv_stream_back {
     real *d;        // [R][D] gradient of the residual stream
     real *d_spare;  // [R][D] swapped with d
     void *d_normed; // [R][D] gradient of the output of the norm before a sublayer
-    void *d_up;     // gradient of the first projection of feed-forward
+    // gradients of the outputs of the projections: q, k and v; k and v of cross-attention
+    void *d_in, *d_kv;
+    void *d_up; // gradient of the first projection of feed-forward
     // heads.d_heads is also the gradient of the inner rows of feed-forward. heads.d_memory receives
     // the gradient of the encoder's output, heads.d_relative of the stack's relative positions
     struct qkv_heads_back heads;

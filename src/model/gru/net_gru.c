@@ -52,8 +52,8 @@ static bool linear(qkv_net *n, struct qkv_linear *to, const char *name, int64_t 
     to->K = K;
     to->parts = 1;
     to->part[0].N = N;
-    return declare_matrix(n, &to->part[0].w, &to->dw, name, ".weight", layer, N, K, K) &&
-           (!bias || declare_matrix(n, &to->part[0].b, &to->db, name, ".bias", layer, N, 0, K));
+    return declare_matrix(n, &to->part[0].w, &to->dw[0], name, ".weight", layer, N, K, K) &&
+           (!bias || declare_matrix(n, &to->part[0].b, &to->db[0], name, ".bias", layer, N, 0, K));
 }
 
 // Declares the parameters of a GRU cell. query (NULL: none) follows w_h in memory: one product of
@@ -198,14 +198,15 @@ static void decode_backward(struct qkv_gru_run *r)
     qkv_gru_product_backward(
         r,
         &(struct qkv_linear_rows){
-            .dx = r->d_s[0], .dy = r->d_out, .lddy = D, .x = r->s[r->decoders - 1] },
+            .dx = r->d_s[0], .dy = { r->d_out }, .lddy = { D }, .x = r->s[r->decoders - 1] },
         P, &b->state);
     qkv_gru_product_backward(
-        r, &(struct qkv_linear_rows){ .dx = r->d_e, .dy = r->d_out, .lddy = D, .x = r->e }, P,
-        &b->token);
+        r, &(struct qkv_linear_rows){ .dx = r->d_e, .dy = { r->d_out }, .lddy = { D }, .x = r->e },
+        P, &b->token);
     qkv_gru_product_backward(
         r,
-        &(struct qkv_linear_rows){ .dx = r->d_context, .dy = r->d_out, .lddy = D, .x = r->context },
+        &(struct qkv_linear_rows){
+            .dx = r->d_context, .dy = { r->d_out }, .lddy = { D }, .x = r->context },
         P, &b->mixed);
     for (int64_t l = r->decoders - 1; l > 0; l--) {
         const struct qkv_gru_weights *w = &b->decoder[l];

@@ -328,11 +328,13 @@ static void begin_backward(struct qkv_gru_run *r)
     for (int64_t l = 0; l < r->decoders; l++) {
         real *d = r->d_first + l * n * D;
         qkv_activation_backward(d, d, r->argument[l], 0, n * D, QKV_ACT_TANH);
-        qkv_gru_product_backward(
-            r,
-            &(struct qkv_linear_rows){
-                .dx = r->d_last, .dx_add = l ? r->d_last : NULL, .dy = d, .lddy = D, .x = r->last },
-            n, &r->body->begin[l]);
+        qkv_gru_product_backward(r,
+                                 &(struct qkv_linear_rows){ .dx = r->d_last,
+                                                            .dx_add = l ? r->d_last : NULL,
+                                                            .dy = { d },
+                                                            .lddy = { D },
+                                                            .x = r->last },
+                                 n, &r->body->begin[l]);
     }
     for (int64_t i = 0; i < n; i++)
         if (r->from[i] < r->from[i + 1])
@@ -349,8 +351,8 @@ void qkv_gru_encode_backward(struct qkv_gru_run *r)
         qkv_gru_product_backward(r,
                                  &(struct qkv_linear_rows){ .dx = r->d_y[0],
                                                             .dx_add = r->d_y[0],
-                                                            .dy = r->d_keys,
-                                                            .lddy = r->A,
+                                                            .dy = { r->d_keys },
+                                                            .lddy = { r->A },
                                                             .x = r->y[r->layers - 1] },
                                  R, &b->key);
     begin_backward(r);

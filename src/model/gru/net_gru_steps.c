@@ -144,8 +144,8 @@ static struct qkv_linear layer_of(int64_t K, int64_t N, const struct qkv_weight 
     return (struct qkv_linear){ .K = K,
                                 .parts = 1,
                                 .part = { { .N = N, .w = w->value, .b = b->value } },
-                                .dw = w->grad,
-                                .db = b->grad };
+                                .dw = { w->grad },
+                                .db = { b->grad } };
 }
 
 // Computes the gradients of the weights, in one product over all rows of all steps.
@@ -162,17 +162,18 @@ static void weights_back(struct qkv_gru_run *r)
     qkv_gru_product_backward(
         r,
         &(struct qkv_linear_rows){
-            .dx = r->d_e, .dx_add = r->d_e, .dy = r->d_input, .lddy = 3 * D, .x = r->e },
+            .dx = r->d_e, .dx_add = r->d_e, .dy = { r->d_input }, .lddy = { 3 * D }, .x = r->e },
         r->P, &in);
     qkv_gru_product_backward(
-        r, &(struct qkv_linear_rows){ .dy = r->d_input, .lddy = 3 * D, .x = r->context }, r->P,
-        &context);
+        r, &(struct qkv_linear_rows){ .dy = { r->d_input }, .lddy = { 3 * D }, .x = r->context },
+        r->P, &context);
     qkv_gru_product_backward(
-        r, &(struct qkv_linear_rows){ .dy = r->d_hidden, .lddy = row, .x = r->previous }, r->P,
-        &hidden);
-    qkv_gru_product_backward(
-        r, &(struct qkv_linear_rows){ .dy = r->d_hidden + 3 * D, .lddy = row, .x = r->previous },
-        r->P, &query);
+        r, &(struct qkv_linear_rows){ .dy = { r->d_hidden }, .lddy = { row }, .x = r->previous },
+        r->P, &hidden);
+    qkv_gru_product_backward(r,
+                             &(struct qkv_linear_rows){
+                                 .dy = { r->d_hidden + 3 * D }, .lddy = { row }, .x = r->previous },
+                             r->P, &query);
     for (int64_t i = 0; i < r->sequences; i++)
         qkv_kernel()->add_row(b->score.grad, r->d_score + i * r->A, 1, r->A);
 }

@@ -51,7 +51,7 @@ static void attach_linear(qkv_net *n, struct qkv_net_body *body, struct qkv_net_
 {
     struct qkv_linear *l = row_linear(body, s, row);
     const real **value = row->bias ? &l->part[0].b : &l->part[0].w;
-    real **grad = row->bias ? &l->db : &l->dw;
+    real **grad = row->bias ? &l->db[0] : &l->dw[0];
     if (!row->bias) {
         l->K = row->columns;
         l->parts = 1; // further parts follow the first in memory: one product reads all of them
@@ -95,11 +95,12 @@ static qkv_status declare_transformer(qkv_net *n, qkv_error *err)
     if (!body) return qkv_fail_memory(err, NULL);
     body->decoder.is.causal = true;
     struct qkv_net_stack *first = decoder ? &body->decoder : &body->encoder;
-    if (qkv_stack_size(&first->is, d, d->size.layers, false) ||
-        (pair && qkv_stack_size(&body->decoder.is, d, d->decoder_layers, true)))
-        return qkv_fail_memory(err, NULL);
+    // The rows are checked first: a config.json with larger sizes than its file allocates no layers.
     qkv_status status = qkv_layout(&row, &rows, d, n->family, err);
     if (!status) status = qkv_net_check_rows(n, row, rows, err);
+    if (!status && (qkv_stack_size(&first->is, d, d->size.layers, false) ||
+                    (pair && qkv_stack_size(&body->decoder.is, d, d->decoder_layers, true))))
+        status = qkv_fail_memory(err, NULL);
     for (int64_t i = 0; !status && i < rows; i++) attach_row(n, body, &row[i]);
     qkv_free(row);
     return status;
