@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// checkpoint.c: writes checkpoints so that the newest complete one of a run is readable at any
-// instant.
+// checkpoint.c: writes checkpoints so that at any instant the newest complete checkpoint of a run
+// is readable.  The steps of a save are, in this order:
 //
-//   files into NAME.tmp/, each synced;  manifest.json, synced;  NAME.tmp/ synced;
-//   NAME.tmp renamed to NAME;  the folder of the run synced;  the link renamed into place;
-//   older ones renamed to NAME.tmp (from then on not a checkpoint), then removed
+//   1. write the files into NAME.tmp/ and sync each
+//   2. write manifest.json and sync it; sync the folder NAME.tmp/
+//   3. rename NAME.tmp to NAME and sync the folder of the run
+//   4. replace the link to the newest checkpoint by a rename
+//   5. rename older checkpoints to NAME.tmp, after which they are no checkpoints, and remove them
 #include "file/checkpoint_names.h"
 #include <dirent.h>
 #include <errno.h>
@@ -32,7 +34,7 @@ static qkv_status remove_named(const char *run, const char *name, qkv_error *err
     return QKV_OK;
 }
 
-// Removes the folders that interrupted saves and removals have left in the run.
+// Removes the folders that interrupted saves and removals have left in the folder of the run.
 static qkv_status remove_unfinished(const char *run, qkv_error *err)
 {
     static const struct {
@@ -82,7 +84,8 @@ void qkv_checkpoint_abort(struct qkv_checkpoint *c)
 }
 
 // ---- manifest ----------------------------------------------------------------------------------
-// Returns {"name": [offset, bytes, "sum"], ...} of a safetensors file; NULL for another file.
+// Writes {"name": [offset, bytes, "checksum"], ...} of the tensors of a safetensors file to *out,
+// or NULL for a file of another format.
 static qkv_status describe_tensors(json_t **out, const char *path, qkv_error *err)
 {
     const size_t n = strlen(path), end = strlen(".safetensors");
@@ -177,8 +180,8 @@ qkv_status qkv_checkpoint_link(const char *run, const char *name, const char *ta
     return QKV_OK;
 }
 
-// Renames a checkpoint to NAME.tmp, which is not a checkpoint, and removes it.  If removing fails,
-// the next save removes the rest.
+// Renames a checkpoint to NAME.tmp, so that it is no longer a checkpoint, and removes it.  If the
+// removal fails, the next save removes the rest.
 static qkv_status retire(const char *run, int64_t step, qkv_error *err)
 {
     char name[QKV_CHECKPOINT_NAME], gone[QKV_CHECKPOINT_NAME + 8], from[QKV_PATH], to[QKV_PATH];
@@ -204,9 +207,10 @@ static qkv_status retire_older(const char *run, const char *keep, qkv_error *err
     return status;
 }
 
-// Frees the name of the new checkpoint if a folder has it.  A folder without manifest is not a
-// checkpoint and is removed.  A folder with a manifest was written when the run reached this step
-// before, and is replaced; if the process is killed meanwhile, the next save removes its remains.
+// Renames the folder of the new checkpoint to its final name.  A folder that has this name already
+// (without a manifest it is no checkpoint; with one it was written when the run reached this step
+// before) is first renamed to NAME.old, and removed at the end.  If the process is killed
+// meanwhile, the next save cleans up.
 static qkv_status into_place(const struct qkv_checkpoint *c, qkv_error *err)
 {
     char path[QKV_PATH], aside[QKV_PATH], name[QKV_CHECKPOINT_NAME + 8];

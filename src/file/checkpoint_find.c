@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // checkpoint_find.c: finds the newest complete checkpoint of a run and checks every file against
-// the manifest.
+// its manifest.
 #include "file/checkpoint_names.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-// The location of a difference between a file and the manifest: the tensor whose checksum differs.
+// The location of a difference between a file and the manifest: the name and offset of the tensor
+// whose checksum differs.
 struct difference {
     const char *tensor; // NULL: unknown
     int64_t offset;     // -1: unknown
@@ -128,7 +129,7 @@ static qkv_status check_files(const char *dir, int64_t step, const char *before,
     return status;
 }
 
-// Counts the folders that are not complete checkpoints and stores the name of the newest of them.
+// Counts the folders of the run that are incomplete checkpoints, and stores the name of the newest.
 static qkv_status count_passed(struct qkv_checkpoint_found *f, const char *run, qkv_error *err)
 {
     static const enum qkv_checkpoint_kind skipped_kind[] = { QKV_CHECKPOINT_UNFINISHED,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// checkpoint_names.c: decides by their names which folders of a run are checkpoints.
+// checkpoint_names.c: recognises by its name whether a folder of a run is a checkpoint.
 #include "file/checkpoint_names.h"
 #include <dirent.h>
 #include <errno.h>

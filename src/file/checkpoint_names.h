@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// checkpoint_names.h: declares the folder names and checksums that writer and reader of checkpoints
-// share.
+// checkpoint_names.h: declares the folder names and checksums that both the writer and the reader
+// of checkpoints use.
 #ifndef QKV_FILE_CHECKPOINT_NAMES_H
 #define QKV_FILE_CHECKPOINT_NAMES_H
 #include "file/set.h"
@@ -18,8 +18,8 @@ enum qkv_checkpoint_kind {
 };
 enum qkv_checkpoint_kind qkv_checkpoint_kind(const char *name, int64_t *step);
 
-// Lists the names of one kind by ascending step; of kind WHOLE only those with a manifest, or only
-// those without.
+// A list of the steps of checkpoint folders of one kind, in ascending order.  Of the kind WHOLE, it
+// contains only folders with a manifest if with_manifest is true, otherwise only folders without.
 struct qkv_checkpoint_list {
     int64_t *steps;
     int64_t n, capacity;
@@ -28,6 +28,7 @@ qkv_status qkv_checkpoint_list(struct qkv_checkpoint_list *l, const char *run,
                                enum qkv_checkpoint_kind kind, bool with_manifest, qkv_error *err);
 void qkv_checkpoint_name(char out[QKV_CHECKPOINT_NAME], int64_t step);
 
-// Computes a 64-bit checksum, which locates the difference in a file whose SHA-256 differs.
+// Computes a 64-bit checksum of one tensor, by which a difference is located in a file whose
+// SHA-256 differs.
 uint64_t qkv_sum64(const void *data, size_t bytes);
 #endif

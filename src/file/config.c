@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Accepts 8-bit weights that qkv wrote and refuses every other quantization.  Refusing it here
-// avoids a later error about a missing tensor.
+// Accepts 8-bit weights that qkv wrote and refuses every other quantization; otherwise the user
+// would get an error about a missing tensor later.
 static qkv_status check_quantised(const struct qkv_config *c)
 {
     const json_t *how = json_object_get(c->root, "quantization_config");
@@ -171,7 +171,8 @@ bool qkv_config_sizes(const struct qkv_config *c, const struct qkv_config_keys *
                                  "number of key/value heads does not divide the number of heads, "
                                  "expected a divisor of %" PRId64 ", found %" PRId64,
                                  s->heads, s->kv_heads);
-    // An epsilon below FLT_MIN is 0 in float, and a constant row would be divided by 0.
+    // An epsilon below FLT_MIN could become 0 in float, and the norm of a constant row would divide
+    // by 0.
     if (k->eps && !qkv_config_real(c, k->eps, false, &s->eps, FLT_MIN, 1)) return false;
     if (k->pad && !qkv_config_int(c, k->pad, false, &s->pad, -1, INT64_MAX)) return false;
     if (s->pad >= s->vocab)

@@ -19,15 +19,15 @@ struct qkv_checkpoint {
     bool open;
 };
 // Begins a checkpoint: removes the folders of unfinished checkpoints and makes a new folder.
-// Returns QKV_OK; QKV_ERR_USAGE (step); QKV_ERR_IO.
+// Returns QKV_OK; QKV_ERR_USAGE (an invalid step); QKV_ERR_IO.
 qkv_status qkv_checkpoint_begin(struct qkv_checkpoint *c, const char *run, int64_t step,
                                 qkv_error *err);
 // Completes a checkpoint: writes the manifest, syncs, renames the folder and links it; then removes
-// older checkpoints except the preceding one and the one named `keep` (may be NULL).  On error the
-// older checkpoints are unchanged and the new one is removed.
+// older checkpoints, except the preceding checkpoint and the checkpoint named `keep` (which may be
+// NULL).  On error the older checkpoints are unchanged and the new checkpoint is removed.
 qkv_status qkv_checkpoint_commit(struct qkv_checkpoint *c, const char *keep, qkv_error *err);
 void qkv_checkpoint_abort(struct qkv_checkpoint *c); // no effect after commit or on a zeroed struct
-// Makes RUN/name a link to `target`, replacing an old link in one step.
+// Makes RUN/name a link to `target`; an existing link is replaced atomically.
 qkv_status qkv_checkpoint_link(const char *run, const char *name, const char *target,
                                qkv_error *err);
 
@@ -37,9 +37,11 @@ struct qkv_checkpoint_found {
     int64_t passed;                            // names skipped: unfinished or without manifest
     char passed_name[QKV_CHECKPOINT_NAME + 8]; // the newest skipped name
 };
-// Finds the newest checkpoint of run that has a manifest and checks every file against it.
-// Returns QKV_OK; QKV_ERR_FORMAT: a file differs (the message names file, tensor, offset and the
-// preceding checkpoint); QKV_ERR_UNSUPPORTED: newer format; QKV_ERR_IO; QKV_ERR_LIMIT
+// Finds the newest checkpoint of the run that has a manifest, and checks every file against the
+// manifest.
+// Returns QKV_OK; QKV_ERR_FORMAT: a file differs (the message names the file, the tensor, the
+// offset and the preceding checkpoint); QKV_ERR_UNSUPPORTED: a later version of qkv wrote the
+// checkpoint; QKV_ERR_IO; QKV_ERR_LIMIT.
 qkv_status qkv_checkpoint_find(struct qkv_checkpoint_found *f, const char *run, qkv_error *err);
 
 // ---- weights of 8 bits (docs/formats.md) --------------------------------------------------------
@@ -52,16 +54,18 @@ struct qkv_folder {
     char path[QKV_PATH], dir[QKV_PATH]; // final path; folder for the files until commit
     bool force, replaces, open;
 };
-// Begins a folder that commit renames to path.  Returns QKV_OK; QKV_ERR_USAGE: path exists, and
-// force is false or path is not a model folder; QKV_ERR_IO.
+// Begins a folder, which qkv_folder_commit renames to path.  Returns QKV_OK; QKV_ERR_USAGE (path
+// exists and force is false; path exists and is not a model folder); QKV_ERR_IO.
 qkv_status qkv_folder_begin(struct qkv_folder *f, const char *path, bool force, qkv_error *err);
-// Copies the files of `from`, and of folders in it down to `depth`, for which `wanted` returns true
-// and that the new folder does not have yet.  Names that begin with a dot are skipped.  *left_out
-// counts the files for which `wanted` returns false.
+// Copies files from the folder `from`, and from folders in it down to `depth` levels, to the new
+// folder.  It copies the files for which `wanted` returns true and that the new folder does not
+// contain yet; names that begin with a dot are skipped.  *left_out counts the files for which
+// `wanted` returns false.
 typedef bool qkv_folder_wanted(const char *name, int64_t bytes);
 qkv_status qkv_folder_copy(const struct qkv_folder *f, const char *from, qkv_folder_wanted *wanted,
                            int depth, int64_t *left_out, qkv_error *err);
-// Renames the new folder to its final path; on error a folder that existed there is unchanged.
+// Renames the new folder to its final path; on error a folder that existed at that path is
+// unchanged.
 qkv_status qkv_folder_commit(struct qkv_folder *f, qkv_error *err);
 void qkv_folder_abort(struct qkv_folder *f); // no effect after commit or on a zeroed struct
 #endif

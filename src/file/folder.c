@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // folder.c: writes a folder completely or not at all.  Files are written into NAME.tmp.PID/ and
-// synced; then that folder is synced and renamed to NAME, and the parent folder is synced.  A
-// folder that is replaced has the name NAME.old.PID until then.
+// synced; then that folder is synced and renamed to NAME, and the parent folder is synced.  If a
+// folder NAME exists, it is first renamed to NAME.old.PID, and removed at the end.
 #define _XOPEN_SOURCE 700 // realpath
 #include "file/set.h"
 #include <dirent.h>
@@ -20,7 +20,8 @@ static bool is_dot(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-// Removes a folder and its contents; links are removed, not followed.  false: errno is set.
+// Removes a folder and its contents; links are removed, not followed.  Returns false, with errno
+// set, if it fails.
 static bool remove_tree(const char *dir, int depth)
 {
     char path[QKV_PATH];
@@ -41,7 +42,7 @@ static bool remove_tree(const char *dir, int depth)
     return all && qkv_disk_rmdir(dir) == 0;
 }
 
-// Checks that the folder at path may be replaced: it is empty, or a model folder.
+// Checks that the folder at path may be replaced, because it is empty or a model folder.
 static qkv_status may_replace(const char *path, bool force, qkv_error *err)
 {
     const struct qkv_location at = { .file = path };

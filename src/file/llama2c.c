@@ -2,15 +2,18 @@
 // llama2c.c: reads checkpoints of llama2.c as named tensors, and their header as the config of a
 // Llama.
 //
-//   version 0   seven int32: width, inner width, layers, heads, key heads, vocabulary, positions;
-//               vocabulary below 0: the output projection has its own weights; then floats
-//   version 1   "24ka", int32 1, the seven, a byte (1: no output projection), 0 up to 256
-//   version 2   the same with an int32 after the byte: group size; matrices are bytes, each
-//               followed by one float per group
+//   version 0   begins with seven sizes as int32: width, inner width, layers, heads, key heads,
+//               vocabulary, positions; if the vocabulary is negative, the output projection has its
+//               own weights; floats follow
+//   version 1   begins with "24ka", int32 1, the seven sizes and a byte (1: no own weights of the
+//               output projection), padded with 0 to 256 bytes; floats follow
+//   version 2   begins as version 1, with an int32, the group size, after the byte; each matrix is
+//               stored as bytes, followed by one float per group
 //
-// Tensors have the names and shapes of Llama in transformers.  llama2.c rotates the pairs (2i, 2i +
-// 1) of a head, transformers (i, i + E/2): the rows of q and k are reordered in a copy.  Source:
-// export.py and run.c of karpathy/llama2.c.
+// Tensors have the names and shapes of Llama in transformers.  For rotary positions llama2.c
+// rotates the pairs (2i, 2i + 1) of a head of width E, but transformers the pairs (i, i + E/2), so
+// the rows of the q and k weights are reordered in a copy.
+// Source: export.py and run.c of karpathy/llama2.c.
 #include "file/set.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,7 +32,8 @@ struct checkpoint {
     qkv_error *err;
 };
 
-// Offset and shape of the tensors that have one name in all layers; they are stored layer by layer.
+// The name and shape of the tensors that have one name in all layers; they are stored layer by
+// layer.
 enum what { NORM, MATRIX, TURNED };
 struct part {
     const char *name; // '#': the layer
@@ -80,7 +84,8 @@ static qkv_status read_sizes(struct checkpoint *c)
     for (int i = 0; i < SIZES; i++) {
         char want[48];
         const int64_t at = from + 4 * i, n = int_at(c, at);
-        // the sign says whether logits are tied
+        // in version 0, the sign of the vocabulary says whether the output projection has its own
+        // weights
         const bool sign = !c->version && rows[i].to == &c->V;
         *rows[i].to = sign && n < 0 ? -n : n;
         if (sign) c->own = n < 0;
@@ -172,7 +177,7 @@ static void lay_out(struct layout *l, const struct checkpoint *c)
     add_rows(l, "model.layers.#.mlp.up_proj.weight", MATRIX, M, D, 0);
     if (!c->version) {
         add_rows(l, norm, NORM, D, 0, 0);
-        // sines and cosines of every position: not used
+        // the file contains sines and cosines for every position, which qkv does not use
         add_rows(l, NULL, NORM, c->P, D / c->H, 0);
     }
     if (c->own) add_rows(l, "lm_head.weight", MATRIX, c->V, D, 0);
@@ -188,14 +193,14 @@ static int64_t stored(const struct checkpoint *c, const struct part *p)
     const int64_t n = numbers(p);
     return c->group && p->what != NORM ? n + n / c->group * 4 : n * 4;
 }
-// Returns true if the tensor is computed in a copy instead of read in place.
+// Returns true if the tensor must be converted to a copy, false if it is used in the file.
 static bool formed(const struct checkpoint *c, const struct part *p)
 {
     return p->what == TURNED || (c->group && p->what == MATRIX);
 }
 
 // Compares the size of the file with the sizes in its header; *copy receives the number of bytes of
-// the tensors that are computed in a copy.
+// the tensors that are converted to a copy.
 static qkv_status check_layout(const struct checkpoint *c, const struct layout *l, int64_t *tensors,
                                int64_t *copy)
 {
@@ -236,7 +241,7 @@ static float float_at(const uint8_t *p)
     return x;
 }
 
-// Writes the n elements of a matrix that start at element `first` to to[n].
+// Converts n elements of a matrix, from element `first` on, to floats in to[n].
 static void widen(float *to, const struct checkpoint *c, const uint8_t *from, int64_t all,
                   int64_t first, int64_t n)
 {

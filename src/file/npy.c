@@ -3,8 +3,8 @@
 // of three keys, and the data.
 // Source: NEP 1 and numpy/lib/format.py (versions 1.0, 2.0, 3.0).
 //
-// The dict is parsed by a grammar of its own and never evaluated.  Data in the layout that qkv
-// needs is used in place; Fortran order and other byte orders are converted in a copy.
+// The dict is parsed by a small grammar and never evaluated as Python.  Little-endian data in C
+// order is used in place; big-endian data and Fortran order are converted to a copy.
 #include "file/set.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ static bool accept_char(struct npy *p, char c)
     return true;
 }
 
-// Reads a Python string without escapes, in either kind of quotes.
+// Reads a Python string in single or double quotes, without escapes.
 static bool read_string(struct npy *p, struct qkv_span *out)
 {
     skip_space(p);
@@ -105,8 +105,8 @@ static qkv_status read_descr(struct npy *p)
             p->err, QKV_ERR_UNSUPPORTED, &where,
             "dtype is not supported: pickle is never loaded, expected %s, found objects \"%.*s\"",
             want, shown, raw.at);
-    // A kind of numpy followed by digits is a valid type that qkv does not support; any other text
-    // is malformed.
+    // The letter of a type of numpy followed by digits is a valid type that qkv does not support;
+    // any other text is malformed.
     bool known = code.bytes > 1 && strchr("fciubSUVMma", code.at[0]) != NULL;
     for (size_t i = 1; known && i < code.bytes && code.at[i] != '['; i++)
         known = code.at[i] >= '0' && code.at[i] <= '9';
@@ -129,7 +129,7 @@ static qkv_status read_order(struct npy *p)
     return QKV_OK;
 }
 
-// Reads one size of the shape: digits, maybe followed by the L of Python 2.
+// Reads one size of the shape: digits, which may be followed by the L of a Python 2 integer.
 static qkv_status read_size(struct npy *p, int64_t *out)
 {
     skip_space(p);
@@ -221,8 +221,8 @@ static qkv_status read_dict(struct npy *p)
     return QKV_OK;
 }
 
-// Reads magic, version and header length; p->text becomes the header, and *data the offset of the
-// byte after it.
+// Reads magic, version and header length; p->text becomes the header, and *data becomes the offset
+// of the byte after the header.
 static qkv_status read_start(struct npy *p, const struct qkv_map *m, size_t *data)
 {
     struct qkv_location where = { .file = p->file, .has_offset = true };
@@ -270,8 +270,8 @@ static void swap_bytes(uint8_t *p, int64_t n, size_t size)
         }
 }
 
-// Writes a row-major copy of a column-major array; it writes the copy in order and reads the file
-// by strides.
+// Writes a row-major copy of a column-major array.  It writes the copy in order and reads the array
+// with strides.
 static void transpose(uint8_t *out, const uint8_t *in, const struct npy *p, int64_t n, size_t size)
 {
     int64_t at[QKV_RANK_MAX] = { 0 }, stride[QKV_RANK_MAX], from = 0, step = 1;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // safetensors.c: reads one .safetensors file, which consists of N as 8 little-endian bytes, N bytes
 // of JSON, and the data.
-// Source: the format section of the safetensors README; stricter where docs/formats.md says so.
+// Source: the format section of the safetensors README; docs/formats.md lists where qkv is
+//         stricter.
 //
 // Every range is checked against the file before a pointer is computed or memory is read.
 #include "file/set.h"
@@ -50,7 +51,7 @@ static qkv_status malformed(struct header *h)
                 h->s.want, found);
 }
 
-// Decodes a text and appends it to src->text, which has space for every text of the header.
+// Decodes a JSON string and appends it to src->text, which has space for all strings of the header.
 static const char *keep(struct header *h, const struct qkv_span *raw)
 {
     char *text = h->text;
@@ -119,7 +120,7 @@ static qkv_status read_offsets(struct header *h, struct entry *e)
     return QKV_OK;
 }
 
-// Reads { "dtype": .., "shape": .., "data_offsets": .. } in any order.
+// Reads { "dtype": .., "shape": .., "data_offsets": .. }, whose members may be in any order.
 static qkv_status read_fields(struct header *h, struct entry *e)
 {
     if (!qkv_scan_need(&h->s, '{', "the { of a tensor")) return malformed(h);
@@ -163,7 +164,8 @@ static qkv_status read_fields(struct header *h, struct entry *e)
     return QKV_OK;
 }
 
-// Checks that the byte range of a tensor is inside the file and fits the shape.
+// Checks that the byte range of a tensor is inside the file and has the size that its shape
+// requires.
 static qkv_status check_range(struct header *h, const struct entry *e)
 {
     size_t bytes;
@@ -219,7 +221,7 @@ static int by_key(const void *ctx, uint32_t a, uint32_t b)
     return strcmp(meta[a].key, meta[b].key);
 }
 
-// Checks that no key of the metadata occurs twice, by sorting, because there may be many keys.
+// Checks that no key of the metadata occurs twice; it sorts the keys, because there may be many.
 static qkv_status check_metadata(struct header *h, int64_t first, size_t at)
 {
     const int64_t n = h->t->n_meta - first;
@@ -302,7 +304,7 @@ static int as_written(const void *ctx, uint32_t a,
     return x[a].bytes < x[b].bytes ? -1 : x[a].bytes > x[b].bytes;
 }
 
-// Checks that the tensors fill the data without gaps or overlaps.
+// Checks that the tensors cover all data of the file without gaps or overlaps.
 static qkv_status check_layout(struct header *h)
 {
     const int64_t n = h->src->n;
@@ -361,8 +363,8 @@ qkv_status qkv_safetensors_read(struct qkv_tensors *t, struct qkv_source *src, q
     struct header h = { .t = t, .src = src, .err = err, .data = m->size - 8 - size };
     h.s = (struct qkv_scan){ .data = (const char *)m->data + 8, .size = size };
 
-    // An entry has at least 48 bytes: {"":{"dtype":"U8","shape":[],"data_offsets":[0,0]}}.  The NUL
-    // of every text fits into the space of its two quotes.
+    // An entry has at least 48 bytes: {"":{"dtype":"U8","shape":[],"data_offsets":[0,0]}}.  When
+    // texts are stored, the NUL of each text takes less space than its two quotes in the header.
     const int64_t most = qkv_min64((int64_t)size / 48, QKV_TENSORS_MAX - t->n) + 1;
     qkv_status status = QKV_OK;
     src->first = t->n;

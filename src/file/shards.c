@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// shards.c: reads FILE.safetensors.index.json, which lists the files of a checkpoint:
+// shards.c: reads FILE.safetensors.index.json, which lists the weight files (shards) of a model:
+//
 //   {"metadata": {"total_size": N}, "weight_map": {NAME: FILE}}
 //
-// Every named file must be in the folder of the index, and every tensor in its file.
+// Every FILE must be in the folder of the index, and must contain the tensors NAME that weight_map
+// assigns to it.
 #include "file/set.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,9 +25,9 @@ static struct qkv_location entry(const struct index *x, char text[256], const ch
     return (struct qkv_location){ .file = x->path, .path = text };
 }
 
-// Returns true if a name is a file below the folder of the index: no absolute path, no component
-// "..", so that no index refers outside. Links inside the folder are followed, because caches of
-// models consist of links.
+// Returns true if the name of a file is a path below the folder of the index, without an absolute
+// path or a component "..", so that an index cannot refer to files outside. Links inside the folder
+// are followed, because the model cache of Hugging Face consists of links.
 static bool inside_folder(const char *file)
 {
     if (file[0] == 0 || file[0] == '/' || strchr(file, '\\')) return false;
@@ -121,7 +123,8 @@ static qkv_status open_shards(struct index *x, const struct qkv_tensors_options 
     return QKV_OK;
 }
 
-// Sources are in the order of x->files, so that binary search finds the file of a tensor.
+// The files of the set are in the order of x->files, so that binary search finds the file of a
+// tensor.
 static const char *file_of(const struct index *x, const struct qkv_tensor *tensor)
 {
     const int64_t i = tensor - x->t->all;

@@ -14,7 +14,8 @@ bool qkv_shape_bytes(size_t *bytes, qkv_dtype dtype, int rank, const int64_t *sh
         if (shape[i] < 0) return false;
         empty = empty || shape[i] == 0;
     }
-    // The product of the sizes other than 0 must fit too, so [0, 2^48, 2^48] is refused.
+    // The product of the sizes that are not 0 must fit into size_t too, so the shape [0, 2^48,
+    // 2^48] is refused.
     for (int i = 0; i < rank; i++)
         if (shape[i] > 0 && !qkv_mul_size(bytes, *bytes, (size_t)shape[i])) return false;
     if (*bytes > PTRDIFF_MAX) return false;
@@ -78,7 +79,7 @@ static qkv_status twice(const struct qkv_tensors *t, uint32_t first, uint32_t se
                     t->all[second].name, a->map.path);
 }
 
-// Sorts metadata by key.  If two shards have the same key, that of the first shard is kept.
+// Sorts metadata by key.  If two shards have the same key, the value of the first shard is kept.
 static bool sort_meta(struct qkv_tensors *t)
 {
     if (t->n_meta < 2) return true;
@@ -134,15 +135,17 @@ static bool ends(const char *path, const char *suffix)
     return n >= k && memcmp(path + n - k, suffix, k) == 0;
 }
 
-// Returns true for a pickle: protocol 2 or later begins with 0x80, its protocol, and an opcode (a
-// checkpoint of llama2.c may begin with the same two bytes of a width, followed by 0).
+// Returns true if the file is a pickle: with protocol 2 or later it begins with 0x80, the protocol,
+// and an opcode, which is not 0.  (The width at the start of a llama2.c checkpoint may be the same
+// two bytes, but a byte 0 follows.)
 static bool is_pickle(const struct qkv_map *m)
 {
     return m->size > 2 && m->data[0] == 0x80 && m->data[1] >= 2 && m->data[1] <= 5 && m->data[2];
 }
 
-// Detects the format by content first, because names can be wrong.  A safetensors file may begin
-// with any byte and is recognized by '{' after a size that fits.
+// Detects the format by content first, because names can be wrong.  A safetensors file begins with
+// the size of its header; it is recognized by a size that fits into the file and a '{' after the
+// size.
 static enum kind kind_of(const struct qkv_map *m)
 {
     const char *name = m->path;
@@ -215,7 +218,7 @@ static qkv_status open_file(struct qkv_tensors *t, const char *path,
 }
 
 // Finds model.safetensors, its index, or a checkpoint of llama2.c; otherwise reports which other
-// files there are.
+// files the folder contains.
 static qkv_status open_folder(struct qkv_tensors *t, const char *dir,
                               const struct qkv_tensors_options *o, qkv_error *err)
 {

@@ -39,8 +39,8 @@ static int by_key(const void *ctx, uint32_t a, uint32_t b)
     return strcmp(pairs[2 * a], pairs[2 * b]);
 }
 
-// Checks that no two of the texts text(ctx, i), i < n, are equal; two equal texts are
-// QKV_ERR_USAGE. `compare` compares them.
+// Checks that the texts text(ctx, i), i < n, are all different, with the function `compare`; if two
+// are equal, returns QKV_ERR_USAGE.
 static qkv_status check_once(const char *path, const void *ctx, int64_t n,
                              const char *(*text)(const void *, int64_t),
                              int (*compare)(const void *, uint32_t, uint32_t), qkv_error *err)
@@ -121,7 +121,8 @@ static qkv_status check_tensors(const char *path, const struct qkv_tensor *t, in
     return check_once(path, metadata, *pairs, key_of, by_key, err);
 }
 
-// Writes the size and the header, padded with spaces so that the data starts at a multiple of 8.
+// Writes the size of the header and the header, padded with spaces so that the data starts at a
+// multiple of 8 bytes.
 static void write_header(struct qkv_text_buffer *h, const struct qkv_tensor *t, int64_t n,
                          const char *const *metadata, int64_t pairs)
 {
