@@ -17,6 +17,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -65,13 +66,19 @@
 #define EACH(p, array)                                                                             \
     for (__typeof__((array)[0]) *p = (array), *p##_end = p + sizeof(array) / sizeof(array)[0];     \
          p < p##_end; p++)
-// Slow builds (sanitizers, small tiles: QKV_FEW) leave out the sets between the weakest and the strongest.
+// Slow builds (sanitizers, small tiles: QKV_FEW) leave out the sets between the weakest and the
+// strongest. With QKV_STRONGEST in the environment only the strongest set is tested: the tests on
+// emulated tiles, whose other sets the same test without tiles covers.
 #ifndef QKV_FEW
 #define QKV_FEW 0
 #endif
+static inline bool check_leaves_out(int isa)
+{
+    return qkv_kernel_isa(isa + 1) && ((QKV_FEW && isa) || getenv("QKV_STRONGEST"));
+}
 #define EACH_ISA(k)                                                                                \
     for (int k##_n = 0; qkv_kernel_isa(k##_n); k##_n++, qkv_kernel_use(NULL))                      \
-        if (QKV_FEW && k##_n && qkv_kernel_isa(k##_n + 1))                                         \
+        if (check_leaves_out(k##_n))                                                               \
             continue;                                                                              \
         else                                                                                       \
             for (const struct qkv_kernels *k = qkv_kernel_isa(k##_n), *k##_once = k;               \
