@@ -38,7 +38,7 @@ struct qkv_probe;
 struct qkv_attention {
     int64_t B, T, S, H, G, E, F;
     qkv_precision precision; /**< precision of the computation, and type of q, k, v and out */
-    float scale;             /**< factor of q.k; 0: 1/sqrt(E); 1: no scaling */
+    float scale;             /**< factor of q.k; 0 means 1/sqrt(E); 1 means no scaling */
     float softcap;           /**< cap c of the scores, c tanh(s/c); 0: no cap */
     bool causal;             /**< attend only to keys j <= i */
     enum qkv_diagonal diagonal;
@@ -154,8 +154,8 @@ QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention 
  *            T = 0 or B = 0: nothing to do.  S = 0: every row counts as a row with every key
  *            masked.
  *  Repeats:  bit-identical for any number of threads, other batch items, padding or packing, on one
- *            ISA; the outputs of a prefix of a causal run equal a run of the prefix alone.  Error
- *            bounds: docs/numerics.md
+ *            ISA; the outputs of a prefix of a causal run equal a run of the prefix alone.  The
+ *            error bounds are in docs/numerics.md
  *  Source:   Vaswani et al. 2017 (arXiv 1706.03762) eq. 1; Rabe & Staats 2021 (arXiv 2112.05682)
  */
 QKV_API QKV_MUST_CHECK qkv_status qkv_attention_forward(void *out, float *lse, float *weights,

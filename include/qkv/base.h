@@ -153,8 +153,8 @@ QKV_API uint16_t qkv_f32_to_bf16(float x);
  *  to_f32    from every type: F64 and integers are rounded to nearest, F16 and BF16 are exact, BOOL
  *            becomes 0 or 1
  *  from_f32  to F32, F64, F16 and BF16, each number as the functions above convert it
- *  Returns:  true; false if there is no such conversion or an argument is NULL: nothing is
- *  written */
+ *  Returns:  true; false, with nothing written, if there is no such conversion or an argument is
+ *            NULL */
 QKV_API bool qkv_to_f32(float *to, const void *from, qkv_dtype type, int64_t n);
 QKV_API bool qkv_from_f32(void *to, qkv_dtype type, const float *from, int64_t n);
 

@@ -85,7 +85,7 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_recurrence_forward(float *h, const float *
  *  Source: Zaheer et al. 2020 (arXiv 2007.14062); Beltagy et al. 2020 (arXiv 2004.05150) */
 struct qkv_block_sparse {
     int64_t B, T, H, G, E, F; /**< S = T */
-    float scale;              /**< factor of q.k; 0: 1/sqrt(E); 1: no scaling */
+    float scale;              /**< factor of q.k; 0 means 1/sqrt(E); 1 means no scaling */
     bool causal;
     int64_t block, window, global, random; /**< block >= 1, the others >= 0 */
     uint64_t seed;                         /**< seed of the random blocks (Philox4x32-10) */
@@ -124,7 +124,7 @@ struct qkv_linear_attention {
     enum qkv_feature_map map;
     int64_t features;    /**< number M of random features, the rows of random; ignored for ELU */
     const float *random; /**< [M][E], from qkv_random_features; ignored for ELU */
-    float scale;         /**< factor of q.k for RANDOM, 0: 1/sqrt(E); ignored for ELU */
+    float scale;         /**< factor of q.k for RANDOM, 0 means 1/sqrt(E); ignored for ELU */
 };
 QKV_API struct qkv_kind_plan qkv_linear_attention_plan(const struct qkv_linear_attention *a);
 /** Computes out, and the denominators norm[B][H][T], which backward needs (NULL: not stored).
@@ -170,7 +170,7 @@ QKV_API void qkv_random_features(float *w, int64_t M, int64_t E, uint64_t seed);
 struct qkv_linformer {
     int64_t B, T, S, H, G, E, F;
     int64_t rank;
-    float scale; /**< 0: 1/sqrt(E) */
+    float scale; /**< factor of q.k; 0 means 1/sqrt(E) */
     const float *p_k, *p_v;
 };
 QKV_API struct qkv_kind_plan qkv_linformer_plan(const struct qkv_linformer *l);
@@ -196,8 +196,8 @@ QKV_API void qkv_segment_means(float *p, int64_t rank, int64_t S);
 struct qkv_nystrom {
     int64_t B, T, S, H, G, E, F;
     int64_t landmarks;  /**< number L of landmarks, at most T and at most S */
-    int64_t iterations; /**< steps of the iteration for pinv; 0: 6 */
-    float scale;        /**< 0: 1/sqrt(E) */
+    int64_t iterations; /**< number of iterations that compute pinv; 0 means 6 */
+    float scale;        /**< factor of q.k; 0 means 1/sqrt(E) */
 };
 QKV_API struct qkv_kind_plan qkv_nystrom_plan(const struct qkv_nystrom *n);
 QKV_API QKV_MUST_CHECK qkv_status qkv_nystrom_forward(float *out, const float *q, const float *k,

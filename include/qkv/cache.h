@@ -30,7 +30,8 @@ extern "C" {
 /** A KV cache.  Any number of threads may read a const cache concurrently. */
 typedef struct qkv_cache qkv_cache;
 
-/** The shape of a cache: B items, G key/value heads of widths E (keys) and F (values; 0: E). */
+/** The shape of a cache: B items, G key/value heads of widths E (keys) and F (values; 0 means
+ *  E). */
 struct qkv_cache_shape {
     int64_t B, G, E, F;
     int64_t capacity; /**< the most tokens of an item; 0: limited by memory and 2^31 only */

@@ -93,7 +93,7 @@ enum qkv_ending {
     QKV_END_TOKEN = 0, /**< the model generated an end token */
     QKV_END_STOP,      /**< the text contains a stop string */
     QKV_END_TOKENS,    /**< the output has max_tokens tokens */
-    QKV_END_POSITIONS  /**< the output reached the positions of the model */
+    QKV_END_POSITIONS  /**< the sequence has the maximum number of positions */
 };
 
 /** A complete output, for a callback.  Pointers are valid during the call of the callback. */
@@ -113,7 +113,7 @@ struct qkv_generated {
     /** number of tokens of the prompt, including special tokens, after truncation */
     int64_t prompt_tokens;
     int64_t cut; /**< number of tokens that truncation removed from the prompt */
-    /** number of invalid UTF-8 sequences in the prompt; byte offset of the first */
+    /** number of invalid UTF-8 sequences in the prompt; byte offset of the first of them */
     int64_t replaced, replaced_at;
     /** [tokens + (ending == QKV_END_TOKEN)][source_tokens] cross-attention weights of each token,
      *  and of the end token, over the tokens of the source; each row sums to 1.  NULL unless the
@@ -123,13 +123,16 @@ struct qkv_generated {
     int64_t source_tokens;
 };
 
-/** The condition that ends a beam search; the values False, True and "never" of early_stopping in
- *  transformers. */
+/** The condition under which a beam search ends: the values False, True and "never" of
+ *  early_stopping in transformers. */
 enum qkv_early {
-    /** False: when the best running beam is no better than any finished beam */
+    /** False: the search ends when the best running beam is no better than the worst finished
+     *  beam */
     QKV_EARLY_LIKELY = 0,
-    QKV_EARLY_FULL, /**< True: when as many beams have finished as the search has beams */
-    QKV_EARLY_NEVER /**< "never": when no finished beam can be beaten at any length */
+    QKV_EARLY_FULL, /**< True: the search ends when as many beams have finished as it has beams */
+    /** "never": the search ends when the best running beam could not beat the worst finished beam
+     *  at any length */
+    QKV_EARLY_NEVER
 };
 
 /** Options of one call; zero is the default. */
@@ -180,11 +183,12 @@ struct qkv_generate_options {
     struct qkv_progress progress; /**< called at every step; counts finished prompts */
 };
 
-/** Options of opening; zero is the default. */
+/** Options of qkv_generator_open and qkv_translator_open; zero is the default. */
 struct qkv_generator_options {
     struct qkv_model_options model;
     qkv_precision cache; /**< precision of the KV cache, as in struct qkv_decoder_options */
-    /** the most concurrent sequences, including beams; 0: 8, or with beams as many as they need */
+    /** the most concurrent sequences, where each beam counts as one sequence; 0 means 8; increased
+     *  to the number of beams if that is larger */
     int64_t items;
     int64_t positions; /**< the most tokens of a sequence; 0: the positions of the model */
 };
@@ -217,8 +221,8 @@ QKV_API const qkv_tokenizer *qkv_translator_tokenizer(const qkv_translator *t);
  *  reused by the next prompt.  The random numbers of an output depend on the seed and on prompt *
  *  n_best + rank.
  *  Returns:  QKV_OK; QKV_ERR_USAGE (an invalid option, which err names; a prompt that is too long
- *            or has no token), QKV_ERR_FORMAT (strict), QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED;
- *            err->path names the prompt
+ *            or has no token), QKV_ERR_FORMAT (invalid UTF-8 with the option strict),
+ *            QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED; err->path names the prompt
  *  Repeats:  an output is bit-identical for any number of threads, whatever the other prompts
  *            are */
 QKV_API QKV_MUST_CHECK qkv_status qkv_generate(qkv_generator *g, const char *const *prompts,

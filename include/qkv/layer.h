@@ -71,7 +71,7 @@ QKV_API void qkv_packed_close(qkv_packed *p); /**< NULL is fine */
 struct qkv_packed_info {
     int64_t K, N;
     qkv_precision precision;
-    const char *isa; /**< instruction set of the kernel: qkv_isa() or a weaker one */
+    const char *isa; /**< instruction set of the kernel: qkv_isa() or a weaker set */
     /** how products are computed: "float", "bf16 pairs", "bf16 as float", ... */
     const char *arithmetic;
     size_t bytes; /**< bytes of packed weights, which every run reads at least once */
@@ -81,13 +81,13 @@ QKV_API struct qkv_packed_info qkv_packed_info(const qkv_packed *p);
 /** Array types and additional steps of qkv_packed_linear; zero is the default. */
 struct qkv_packed_call {
     qkv_dtype x, y;   /**< types of the arrays: QKV_F32, QKV_BF16 or QKV_F16 */
-    int64_t x_stride; /**< elements from one row of x to the next; 0: K */
-    int64_t y_stride; /**< elements from one row of y to the next; 0: N */
+    int64_t x_stride; /**< elements from one row of x to the next; 0 means K */
+    int64_t y_stride; /**< elements from one row of y to the next; 0 means N */
     float scale;      /**< factor of the product; 0 means 1 */
     enum qkv_activation act;
     /** [R][N] array that is added after the activation; NULL: nothing is added */
     const float *residual;
-    int64_t residual_stride; /**< elements from one row of residual to the next; 0: N */
+    int64_t residual_stride; /**< elements from one row of residual to the next; 0 means N */
 };
 
 /** Computes y[R][N] = act(scale x w^T + b) + residual in one pass.
@@ -106,7 +106,7 @@ struct qkv_packed_call {
  *  Edge:     K = 0: the product is 0.  R = 0 or N = 0: nothing to do.  NaN and Inf affect only
  *            their own row; with INT8 they make the whole row NaN, and a row whose numbers are all
  *            below 2^-100 counts as 0
- *  Error:    docs/numerics.md, "Linear"
+ *  Error:    docs/numerics.md, "Linear", has the bounds
  *  Repeats:  the bits of a row depend on that row alone: not on R, other rows or the number of
  *            threads
  *  Source:   Goto and van de Geijn 2008 (ACM TOMS 34, 12) for panels; Jacob et al. 2018 (arXiv

@@ -59,7 +59,7 @@ struct qkv_model_info {
     enum qkv_model_kind kind;
     unsigned can;       /**< abilities: bits of QKV_CAN_TOKENS, QKV_CAN_LABELS, QKV_CAN_RUN */
     const char *family; /**< name of the model family in model.def: "bert", "roberta", ... */
-    const char *name;   /**< last component of the folder's path */
+    const char *name;   /**< name of the model: the last component of the folder's path */
     int64_t layers, heads, kv_heads, width, head_width, inner, vocab, types;
     /** decoder layers of an encoder-decoder, whose encoder layers are in `layers`; 0 for other
      *  models */
@@ -197,7 +197,7 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_classify(const qkv_model *m, float *
 /** The replacement for the output of an ablated head:
  *    ZERO     zeros: in F32 bit-identical to setting the columns of the output projection that
  *             multiply the head to 0
- *      MEAN     the mean of the head's output over the rows of the sequence; in a decoder, over the
+ *    MEAN     the mean of the head's output over the rows of the sequence; in a decoder, over the
  *             rows up to and including the current row, so that decoding one token at a time equals
  *             a whole run
  *    UNIFORM  the mean of the values of all keys that are not masked: equal weights */
@@ -216,7 +216,7 @@ struct qkv_ablation {
  *  Returns:  QKV_OK; QKV_ERR_USAGE (no such part, layer or head; a head named twice; an unknown
  *            kind: err names it); QKV_ERR_UNSUPPORTED (a GRU has no heads); QKV_ERR_LIMIT.  After
  *            an error the model is unchanged
- *  The effect of each head on a text: qkv/ablate.h */
+ *  qkv/ablate.h measures the effect of each head on a text. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_ablate(qkv_model *m, const struct qkv_ablation *list,
                                                    int64_t n, qkv_error *err);
 

@@ -37,7 +37,7 @@ struct qkv_plot_info {
     double first, last; /**< training loss at the first step; mean over the last 20 steps */
     double valid, best; /**< last validation loss; lowest validation loss */
 };
-/** Returns the summary of run i; all 0 past the last run. */
+/** Returns the summary of run i; all members are 0 if i is past the last run. */
 QKV_API struct qkv_plot_info qkv_plot_info(const qkv_plot *p, int64_t i);
 
 /** Writes a sentence that states the result of the runs to out[size], NUL-terminated; a sentence

@@ -72,8 +72,8 @@ QKV_API struct qkv_attention_plan qkv_attention_probe_plan(const struct qkv_atte
  *            weight of a row is not finite, the entropy and distance of the row and all sums that
  *            include the weight are NaN, and the top keys of the row are -1 with the weight NaN.
  *            Contents of masked keys have no effect.
- *  Repeats:  bit-identical for any number of threads, on one ISA.  Error bounds:
- *  docs/numerics.md */
+ *  Repeats:  bit-identical for any number of threads, on one ISA.  The error bounds
+ *            are in docs/numerics.md */
 QKV_API QKV_MUST_CHECK qkv_status qkv_attention_probe(const struct qkv_probe *p, const void *q,
                                                       const void *k, const float *lse,
                                                       const struct qkv_attention *a, void *scratch);

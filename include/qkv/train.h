@@ -62,9 +62,10 @@ struct qkv_train_options {
     double epochs; /**< number of passes through the data, which replaces steps */
     int64_t batch_tokens, batch_sequences, accumulate;
     const char *optimizer; /**< optimizer: "adamw", "sgd" */
-    const char *schedule;  /**< learning rate: "cosine", "linear", "inverse-sqrt", "constant" */
-    double rate, last;     /**< peak learning rate; final learning rate as a share of the peak */
-    int64_t warmup;        /**< number of warmup steps; negative: no warmup */
+    /** schedule of the learning rate: "cosine", "linear", "inverse-sqrt", "constant" */
+    const char *schedule;
+    double rate, last; /**< peak learning rate; final learning rate as a share of the peak */
+    int64_t warmup;    /**< number of warmup steps; negative: no warmup */
     double decay, clip, beta1, beta2, eps, momentum;
     double dropout, smoothing, temperature, mask_share;
     const char *precision; /**< precision of the products: "f32", "bf16", ...; weights are floats */
@@ -197,7 +198,7 @@ struct qkv_eval_example {
     bool right; /**< the output equals one of the references */
     /** [out_tokens][source_tokens] attention weights of each output token, including the end token,
      *  over the source tokens, as the mean over the heads of the last layer.  NULL: the observer
-     *  did not request it. */
+     *  did not request the alignment. */
     const float *alignment;
     int64_t out_tokens, source_tokens;
     /** [out_tokens] and [source_tokens] texts of the tokens */
@@ -221,7 +222,8 @@ struct qkv_eval_result {
      *  whose nearest second text in the batch is the second text of the same pair.  Other
      *  objectives: target tokens whose logit is the largest */
     double accuracy;
-    /** contrastive: the same share, but with the second texts of all pairs instead of one batch */
+    /** contrastive: share of first texts whose nearest second text, among the second texts of all
+     *  pairs, is the second text of the same pair */
     double retrieval;
     /** seq2seq: number of decoded sources; a source with several references counts once */
     int64_t sources;

@@ -96,10 +96,10 @@ struct qkv_view_layer_data {
     const float *alibi;    /**< [H] ALiBi slopes; NULL: no ALiBi */
     /** statistics with B = 1; at least top_k, top_weight and top_key are set */
     const struct qkv_probe *probe;
-    float scale;   /**< factor of q.k; 0: 1/sqrt(E) */
+    float scale;   /**< factor of q.k; 0 means 1/sqrt(E) */
     float softcap; /**< cap c of the scores; 0: no cap */
     int64_t reach;
-    bool window; /**< use left and right */
+    bool window; /**< apply the window of left and right */
     /** number of keys before and after the query that it attends to; < 0: unlimited */
     int64_t left, right;
 };
@@ -112,7 +112,7 @@ QKV_API bool qkv_view_probe_request(const qkv_view *v, int64_t budget,
 /** Adds one layer and computes the statistics of its heads (kind, effective keys, ...).
  *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack or layer; data from which weights cannot be
  *           computed); QKV_ERR_LIMIT.  NaN weights and rows whose sum is not 1 are accepted
- *           unchanged; qkv_view_report counts them. */
+ *           unchanged; struct qkv_view_report counts them. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_layer(qkv_view *v, int64_t stack, int64_t layer,
                                                  const struct qkv_view_layer_data *seen,
                                                  qkv_error *err);
@@ -137,7 +137,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_residual(qkv_view *v, int64_t stack, 
 struct qkv_view_head {
     /** kind of the head: "next", "same word", ...; "" for texts of fewer than 8 tokens */
     const char *kind;
-    /** value of the measure that defines the kind, 0..1; 0 if the kind has no measure */
+    /** strength of the head: the value, 0..1, of the measure that defines its kind; 0 if the kind
+     *  has no measure */
     float strength;
     int64_t word;         /**< token that a vertical head attends to; -1 for other kinds */
     float effective_keys; /**< effective keys: 2^(entropy of a row in bits), mean over rows */
@@ -249,8 +250,9 @@ QKV_API char *qkv_view_sentence(const qkv_view *v, const struct qkv_view_options
 
 /** A description of the file that qkv_view_html wrote. */
 struct qkv_view_report {
-    const char *kind; /**< encoding of the first stack: "dense", "qk16", "qk8", "top" */
-    double error;     /**< largest measured error of a weight stored in the file */
+    /** how the file stores the weights of the first stack: "dense", "qk16", "qk8" or "top" */
+    const char *kind;
+    double error; /**< largest measured error of a weight stored in the file */
     /** share of the weight of a row that is stored, mean over rows; 1 unless kind is "top" */
     double kept;
     int64_t top;            /**< stored weights per row; 0 unless kind is "top" */

@@ -226,7 +226,8 @@ TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64
     return finite;
 }
 
-// Packs a row of q as [part][e], followed by its trailer.
+// Packs a row of q as an array [part][e], where e is the index in the head, followed by the row's
+// trailer.
 TILE_ALWAYS void amx_pack_query(void *to, const void *q, int64_t E, const int parts)
 {
     struct row_end end = { 0, 0 };

@@ -6,8 +6,8 @@
 // enough for two units with a latency of five cycles, and fit into sixteen registers. The sums
 // start with different values, because the compiler would merge equal sums.
 
-// Runs `turns` rounds. *keep enters every sum and receives a number that depends on all sums, so
-// that the compiler cannot remove a sum. Returns the number of operations.
+// Runs `turns` rounds of multiply-adds. *keep enters every sum and receives a number that depends
+// on all sums, so that the compiler cannot remove a sum. Returns the number of operations.
 static int64_t peak_float(real *keep, int64_t turns)
 {
     const vf x = vf_set1((real)0.5);
