@@ -281,18 +281,18 @@ static qkv_status check_folder(const char *dir, const char *file, qkv_error *err
 }
 
 // ---- progress and report ------------------------------------------------------------------------
-static int on_step(void *user, const struct qkv_train_step *seen)
+static int on_step(void *user, const struct qkv_train_step *now)
 {
     (void)user;
     if (cmd_progress_due()) {
         char left[32], valid[32] = "", line[200];
-        cmd_duration(left, sizeof left, seen->left);
-        if (isfinite(seen->valid_loss))
-            snprintf(valid, sizeof valid, " valid %.4f", seen->valid_loss);
+        cmd_duration(left, sizeof left, now->left);
+        if (isfinite(now->valid_loss))
+            snprintf(valid, sizeof valid, " valid %.4f", now->valid_loss);
         snprintf(line, sizeof line,
                  "step %lld/%lld %.*f tok/s loss %.4f%s lr %.2e norm %.2f, %s left",
-                 (long long)seen->step, (long long)seen->steps, seen->tokens_second < 10,
-                 seen->tokens_second, seen->loss, valid, seen->rate, seen->norm, left);
+                 (long long)now->step, (long long)now->steps, now->tokens_second < 10,
+                 now->tokens_second, now->loss, valid, now->rate, now->norm, left);
         cmd_progress_line(line);
     }
     return cmd_interrupted();

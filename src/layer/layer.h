@@ -289,8 +289,8 @@ struct qkv_heads_cache {
     int64_t n;
     const int64_t *items, *offsets;
     bool append;
-    const struct qkv_heads_sums *sums;  // running sums of MEAN heads; NULL: there are none
-    const struct qkv_heads_trace *seen; // activations of one slot, for an observer; NULL: none
+    const struct qkv_heads_sums *sums;   // running sums of MEAN heads; NULL: there are none
+    const struct qkv_heads_trace *trace; // activations of one slot, for an observer; NULL: none
 };
 // Returns the bytes of scratch for up to R rows of this cache; SIZE_MAX: the call is refused and
 // *status is the reason.

@@ -28,7 +28,7 @@ struct qkv_heads *qkv_part_heads(const struct qkv_model *m, enum qkv_attention_p
 // A run of a stack from a given layer to its end, for n copies of one sequence of T tokens. Each
 // copy may ablate other heads of that layer; its result is bit-identical to a complete run with
 // that ablation (forward_from_layer.c).
-struct qkv_again {
+struct qkv_run_from_layer {
     enum qkv_attention_part part; // the part whose heads are ablated; the stack of this part runs
     int64_t layer;                // the first layer that runs
     int64_t n, T, S;
@@ -41,9 +41,9 @@ struct qkv_again {
 };
 // Returns true if `a` must run with n = 1: it ablates heads to uniform weights (QKV_HEADS_UNIFORM)
 // in a stack with relative positions, whose table all copies share. Reads part, n and gives.
-bool qkv_again_alone(const struct qkv_model *m, const struct qkv_again *a);
+bool qkv_run_from_layer_alone(const struct qkv_model *m, const struct qkv_run_from_layer *a);
 // Writes hidden[n][T][D], the same values as qkv_model_run. Returns QKV_OK, QKV_ERR_LIMIT, or the
 // reason why a layer was refused.
-qkv_status qkv_model_again(const struct qkv_model *m, float *hidden, const struct qkv_again *a,
-                           qkv_error *err);
+qkv_status qkv_model_run_from_layer(const struct qkv_model *m, float *hidden,
+                                    const struct qkv_run_from_layer *a, qkv_error *err);
 #endif

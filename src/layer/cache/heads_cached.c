@@ -51,7 +51,7 @@ size_t qkv_heads_cached_scratch(const struct qkv_heads *m, const struct qkv_atte
 // observer is a run of its own.
 static int64_t alike(const struct qkv_heads_cache *c, int64_t i)
 {
-    const int64_t T = c->offsets[i + 1] - c->offsets[i], alone = c->seen ? c->seen->place : -1;
+    const int64_t T = c->offsets[i + 1] - c->offsets[i], alone = c->trace ? c->trace->place : -1;
     int64_t end = i + 1;
     while (i != alone && end != alone && end < c->n && c->offsets[end + 1] - c->offsets[end] == T)
         end++;
@@ -90,14 +90,14 @@ qkv_status qkv_heads_cached(const struct qkv_sublayer_rows *rows, const struct q
                                            (const char *)at.k + r * (size_t)(m->G * m->E) * size,
                                            (const char *)at.v + r * (size_t)(m->G * m->F) * size,
                                            step.T, NULL, NULL, NULL);
-        const struct qkv_heads_trace *seen = c->seen && c->seen->place == i ? c->seen : NULL;
+        const struct qkv_heads_trace *trace = c->trace && c->trace->place == i ? c->trace : NULL;
         if (!status)
-            status =
-                qkv_cache_forward_some(heads, seen ? seen->lse : NULL, seen ? seen->weights : NULL,
-                                       q, c->cache, c->items + i, end - i, &step, at.own);
-        if (!status && seen) (void)!qkv_to_f32(seen->q, q, type, step.T * m->H * m->E);
-        if (!status && seen && seen->probe)
-            status = qkv_cache_probe(seen->probe, q, seen->lse, c->cache, c->items[i], &step);
+            status = qkv_cache_forward_some(heads, trace ? trace->lse : NULL,
+                                            trace ? trace->weights : NULL, q, c->cache,
+                                            c->items + i, end - i, &step, at.own);
+        if (!status && trace) (void)!qkv_to_f32(trace->q, q, type, step.T * m->H * m->E);
+        if (!status && trace && trace->probe)
+            status = qkv_cache_probe(trace->probe, q, trace->lse, c->cache, c->items[i], &step);
         if (status) return status;
     }
     qkv_heads_replace(at.heads, type, c->offsets, c->n, m, c->sums);

@@ -292,13 +292,14 @@ static qkv_status piece_layers(qkv_decoder *d, struct qkv_stream *stream)
     const struct qkv_decoder_piece *p = &d->piece;
     struct qkv_heads_sums rows;
     const struct qkv_heads_sums *sums = qkv_decoder_sums_rows(d, &rows);
-    const struct qkv_heads_trace *seen = NULL, *seen_cross = NULL;
-    qkv_status status = d->observation ? qkv_decoder_observe_begin(d, &seen, &seen_cross) : QKV_OK;
-    if (!status && seen) status = qkv_decoder_observe_layer(d, -1, stream->x);
+    const struct qkv_heads_trace *trace = NULL, *trace_cross = NULL;
+    qkv_status status =
+        d->observation ? qkv_decoder_observe_begin(d, &trace, &trace_cross) : QKV_OK;
+    if (!status && trace) status = qkv_decoder_observe_layer(d, -1, stream->x);
     for (int64_t i = 0; !status && i < stack->blocks; i++) {
-        struct qkv_heads_cache own = { NULL, p->n, p->items, p->offsets, true, sums, seen };
+        struct qkv_heads_cache own = { NULL, p->n, p->items, p->offsets, true, sums, trace };
         struct qkv_heads_cache cross = {
-            NULL, p->n, p->slots, p->offsets, false, sums, seen_cross
+            NULL, p->n, p->slots, p->offsets, false, sums, trace_cross
         };
         if (i < stack->layers) {
             own.cache = d->own[i];
@@ -307,7 +308,7 @@ static qkv_status piece_layers(qkv_decoder *d, struct qkv_stream *stream)
         stream->cache = &own;
         stream->cross_cache = &cross;
         status = qkv_block_forward(stream, &stack->block[i], NULL);
-        if (!status && seen && (i + 1 < stack->layers || i + 1 == stack->blocks))
+        if (!status && trace && (i + 1 < stack->layers || i + 1 == stack->blocks))
             status = qkv_decoder_observe_layer(d, qkv_min64(i, stack->layers - 1), stream->x);
     }
     return status;

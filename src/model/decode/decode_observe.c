@@ -8,7 +8,7 @@
 // The recorded results of self-attention or cross-attention of one layer, for the rows of the
 // observed item.
 struct view {
-    struct qkv_heads_trace seen;
+    struct qkv_heads_trace trace;
     struct qkv_probe probe;
     int64_t keys[2]; // offsets of the key sequence: 0, S
 };
@@ -33,17 +33,17 @@ static void take_view(struct view *v, struct qkv_arena *a, const struct qkv_deco
     const size_t rows = (size_t)(l->R * heads->H);
     v->keys[0] = 0;
     v->keys[1] = S;
-    v->seen.place = l->place;
-    v->seen.q = qkv_arena_alloc(a, rows, (size_t)heads->E * sizeof(float));
-    v->seen.lse = qkv_arena_alloc(a, rows, sizeof(float));
-    v->seen.weights =
+    v->trace.place = l->place;
+    v->trace.q = qkv_arena_alloc(a, rows, (size_t)heads->E * sizeof(float));
+    v->trace.lse = qkv_arena_alloc(a, rows, sizeof(float));
+    v->trace.weights =
         l->observer.weights ? qkv_arena_alloc(a, rows, (size_t)S * sizeof(float)) : NULL;
-    v->seen.probe = NULL;
+    v->trace.probe = NULL;
     if (!qkv_probe_requested(w)) return;
     v->probe = (struct qkv_probe){ .row = w->row };
     while (v->probe.rows < w->rows && w->row[v->probe.rows] < l->R) v->probe.rows++;
     qkv_probe_take(&v->probe, a, w, heads->H, l->R, S);
-    v->seen.probe = &v->probe;
+    v->trace.probe = &v->probe;
 }
 
 static void take(qkv_decoder *d, struct qkv_arena *a, int64_t source)
@@ -82,25 +82,25 @@ qkv_status qkv_decoder_observe_begin(qkv_decoder *d, const struct qkv_heads_trac
     if (!reserve_scores(l, &count)) return QKV_ERR_LIMIT;
     struct qkv_arena arena = { l->memory, l->bytes, 0 };
     take(d, &arena, source);
-    *own = &l->own.seen;
-    if (d->two) *cross = &l->cross.seen;
+    *own = &l->own.trace;
+    if (d->two) *cross = &l->cross.trace;
     return QKV_OK;
 }
 
-static qkv_status tell(const qkv_decoder *d, struct qkv_layer_output *seen, struct view *v,
+static qkv_status tell(const qkv_decoder *d, struct qkv_layer_output *output, struct view *v,
                        const struct qkv_heads *heads, const struct qkv_attention *a)
 {
     const struct qkv_decoder_observation *l = d->observation;
-    qkv_observe_heads(seen, heads, a);
-    seen->S = v->keys[1];
-    seen->k_offsets = v->keys;
-    if (seen->layer >= 0) {
-        seen->q = v->seen.q;
-        seen->lse = v->seen.lse;
-        seen->weights = v->seen.weights;
-        seen->probe = v->seen.probe;
+    qkv_observe_heads(output, heads, a);
+    output->S = v->keys[1];
+    output->k_offsets = v->keys;
+    if (output->layer >= 0) {
+        output->q = v->trace.q;
+        output->lse = v->trace.lse;
+        output->weights = v->trace.weights;
+        output->probe = v->trace.probe;
     }
-    return l->observer.layer(l->observer.user, seen) ? QKV_ERR_INTERRUPTED : QKV_OK;
+    return l->observer.layer(l->observer.user, output) ? QKV_ERR_INTERRUPTED : QKV_OK;
 }
 
 // Returns the rows of the observed item after a layer; after the last layer, with the final norm
@@ -119,20 +119,20 @@ qkv_status qkv_decoder_observe_layer(qkv_decoder *d, int64_t layer, const float 
 {
     struct qkv_decoder_observation *l = d->observation;
     const struct qkv_block *b = &d->stack->block[qkv_max64(layer, 0)];
-    struct qkv_layer_output seen = { .part = QKV_PART_CROSS,
-                                     .layer = layer,
-                                     .R = l->R,
-                                     .q_offsets = l->queries,
-                                     .first = d->length[l->item] - l->R };
+    struct qkv_layer_output output = { .part = QKV_PART_CROSS,
+                                       .layer = layer,
+                                       .R = l->R,
+                                       .q_offsets = l->queries,
+                                       .first = d->length[l->item] - l->R };
     qkv_status status = QKV_OK;
     if (d->two && layer >= 0) {
-        status = tell(d, &seen, &l->cross, &b->cross, &d->across);
+        status = tell(d, &output, &l->cross, &b->cross, &d->across);
         if (status) return status;
     }
     const struct qkv_attention own = qkv_block_attention(b, b->local ? &d->local : &d->attention);
-    seen.part = d->two ? QKV_PART_DECODER : QKV_PART_STACK;
-    seen.hidden = hidden(d, layer, x);
-    return tell(d, &seen, &l->own, &b->heads, &own);
+    output.part = d->two ? QKV_PART_DECODER : QKV_PART_STACK;
+    output.hidden = hidden(d, layer, x);
+    return tell(d, &output, &l->own, &b->heads, &own);
 }
 
 // ---- a GRU -------------------------------------------------------------------------------------
@@ -149,14 +149,14 @@ static void take_states(struct qkv_decoder_observation *l, struct qkv_arena *a,
     to->states = qkv_arena_alloc(a, states, 1);
     to->weights = qkv_arena_alloc(a, R, S * sizeof(float));
     to->lse = qkv_arena_alloc(a, R, sizeof(float));
-    l->cross.seen.probe = NULL;
+    l->cross.trace.probe = NULL;
     if (!qkv_probe_requested(&l->observer.probe)) return;
     l->logs = qkv_arena_alloc(a, R, S * sizeof(float));
     l->zeros = qkv_arena_alloc(a, 2 * R + S, sizeof(float));
     *p = (struct qkv_probe){ .row = l->observer.probe.row };
     while (p->rows < l->observer.probe.rows && p->row[p->rows] < to->R) p->rows++;
     qkv_probe_take(p, a, &l->observer.probe, 1, to->R, to->S);
-    l->cross.seen.probe = p;
+    l->cross.trace.probe = p;
 }
 
 qkv_status qkv_decoder_observe_states(qkv_decoder *d, struct qkv_observed_states *to, size_t states)
@@ -183,30 +183,30 @@ static qkv_status probe_weights(const struct qkv_decoder_observation *l,
     const float *zeros = l->zeros;
     memset(l->zeros, 0, (size_t)(2 * of->R + of->S) * sizeof *zeros);
     for (int64_t i = 0; i < of->R * of->S; i++) l->logs[i] = logf(of->weights[i]);
-    return qkv_attention_real_probe(l->cross.seen.probe, zeros, zeros + of->R,
+    return qkv_attention_real_probe(l->cross.trace.probe, zeros, zeros + of->R,
                                     zeros + of->R + of->S, &a);
 }
 
 qkv_status qkv_decoder_observe_gru(qkv_decoder *d, const struct qkv_observed_states *of)
 {
     struct qkv_decoder_observation *l = d->observation;
-    const struct qkv_layer_output seen = { .part = QKV_PART_CROSS,
-                                           .R = of->R,
-                                           .H = 1,
-                                           .G = 1,
-                                           .S = of->S,
-                                           .q_offsets = l->queries,
-                                           .k_offsets = l->cross.keys,
-                                           .left = -1,
-                                           .right = -1,
-                                           .lse = of->lse,
-                                           .weights = of->weights,
-                                           .scale = 1,
-                                           .first = d->length[l->item] - of->R,
-                                           .probe = l->cross.seen.probe };
-    const qkv_status status = l->cross.seen.probe ? probe_weights(l, of) : QKV_OK;
+    const struct qkv_layer_output output = { .part = QKV_PART_CROSS,
+                                             .R = of->R,
+                                             .H = 1,
+                                             .G = 1,
+                                             .S = of->S,
+                                             .q_offsets = l->queries,
+                                             .k_offsets = l->cross.keys,
+                                             .left = -1,
+                                             .right = -1,
+                                             .lse = of->lse,
+                                             .weights = of->weights,
+                                             .scale = 1,
+                                             .first = d->length[l->item] - of->R,
+                                             .probe = l->cross.trace.probe };
+    const qkv_status status = l->cross.trace.probe ? probe_weights(l, of) : QKV_OK;
     if (status) return status;
-    return l->observer.layer(l->observer.user, &seen) ? QKV_ERR_INTERRUPTED : QKV_OK;
+    return l->observer.layer(l->observer.user, &output) ? QKV_ERR_INTERRUPTED : QKV_OK;
 }
 
 size_t qkv_decoder_observe_bytes(const qkv_decoder *d)

@@ -8,10 +8,10 @@
 #include "model/forward/stream.h"
 
 // The probe statistics of one attention of a run: `at` as the attention operator writes them;
-// `seen` as the observer receives them, with padding rows inserted.
+// `padded` as the observer receives them, with padding rows inserted.
 struct qkv_observed_probe {
     int64_t heads;
-    struct qkv_probe at, seen;
+    struct qkv_probe at, padded;
 };
 
 // One stack and its input. R counts the rows that are computed; `all` counts the caller's rows,

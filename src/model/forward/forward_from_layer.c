@@ -7,9 +7,9 @@
 #include <string.h>
 
 // The state of a run over all copies.
-struct again {
+struct layers_run {
     const struct qkv_model *m;
-    const struct qkv_again *of;
+    const struct qkv_run_from_layer *of;
     const struct qkv_stack *stack;
     int64_t R;                    // number of rows of all copies
     int64_t *offsets, *k_offsets; // [n + 1] first row of each copy; of each copy's source
@@ -23,18 +23,18 @@ struct again {
     struct qkv_attention attention, local, across;
 };
 
-static bool alike(const struct qkv_again *a, int64_t H)
+static bool alike(const struct qkv_run_from_layer *a, int64_t H)
 {
     return a->gives && memchr(a->gives, QKV_HEADS_UNIFORM, (size_t)(a->n * H));
 }
 
-bool qkv_again_alone(const struct qkv_model *m, const struct qkv_again *a)
+bool qkv_run_from_layer_alone(const struct qkv_model *m, const struct qkv_run_from_layer *a)
 {
     return a->part != QKV_PART_CROSS && m->stack[qkv_part_stack(a->part)].relative &&
            alike(a, m->is.size.heads);
 }
 
-static void take(struct again *g, struct qkv_arena *a)
+static void take(struct layers_run *g, struct qkv_arena *a)
 {
     const size_t R = (size_t)g->R, D = (size_t)g->m->is.size.width;
     const size_t H = (size_t)g->m->is.size.heads;
@@ -43,13 +43,13 @@ static void take(struct again *g, struct qkv_arena *a)
     g->x = qkv_arena_alloc(a, R, D * sizeof *g->x);
     g->spare = qkv_arena_alloc(a, R, D * sizeof *g->x);
     if (g->m->is.norm != QKV_NORM_POST) g->normed = qkv_arena_alloc(a, R, D * sizeof *g->x);
-    if (qkv_again_alone(g->m, g->of))
+    if (qkv_run_from_layer_alone(g->m, g->of))
         g->relative =
             qkv_arena_alloc(a, H, (size_t)(2 * g->stack->reach + 1) * sizeof *g->relative);
     g->scratch = qkv_arena_alloc(a, g->scratch_bytes, 1);
 }
 
-static struct qkv_attention packed(const struct again *g, struct qkv_attention a, int64_t keys)
+static struct qkv_attention packed(const struct layers_run *g, struct qkv_attention a, int64_t keys)
 {
     a.B = 1;
     a.T = g->R;
@@ -61,7 +61,7 @@ static struct qkv_attention packed(const struct again *g, struct qkv_attention a
 }
 
 // Prepares the attentions and finds their scratch size.
-static qkv_status plan(struct again *g)
+static qkv_status plan(struct layers_run *g)
 {
     const struct qkv_attention *each[] = { &g->attention, &g->local };
     const int stack = qkv_part_stack(g->of->part);
@@ -77,9 +77,9 @@ static qkv_status plan(struct again *g)
 }
 
 // Repeats the input rows and ids for each copy and computes the positions.
-static void fill(struct again *g)
+static void fill(struct layers_run *g)
 {
-    const struct qkv_again *of = g->of;
+    const struct qkv_run_from_layer *of = g->of;
     const size_t rows = (size_t)(of->T * g->m->is.size.width);
     for (int64_t i = 0; i < of->n; i++) {
         memcpy(g->x + (size_t)i * rows, of->x, rows * sizeof *g->x);
@@ -89,9 +89,9 @@ static void fill(struct again *g)
 }
 
 // Returns the first layer with the ablation of this run; *ablation is the struct it points to.
-static struct qkv_block first(struct again *g, struct qkv_heads_ablation *ablation)
+static struct qkv_block first(struct layers_run *g, struct qkv_heads_ablation *ablation)
 {
-    const struct qkv_again *of = g->of;
+    const struct qkv_run_from_layer *of = g->of;
     const int64_t H = g->m->is.size.heads;
     struct qkv_block b = g->stack->block[of->layer];
     if (!of->gives) return b;
@@ -105,7 +105,7 @@ static struct qkv_block first(struct again *g, struct qkv_heads_ablation *ablati
     return b;
 }
 
-static qkv_status layers(struct again *g, float *hidden)
+static qkv_status layers(struct layers_run *g, float *hidden)
 {
     const struct qkv_model *m = g->m;
     struct qkv_stream stream = { .R = g->R,
@@ -135,10 +135,10 @@ static qkv_status layers(struct again *g, float *hidden)
     return QKV_OK;
 }
 
-qkv_status qkv_model_again(const struct qkv_model *m, float *hidden, const struct qkv_again *a,
-                           qkv_error *err)
+qkv_status qkv_model_run_from_layer(const struct qkv_model *m, float *hidden,
+                                    const struct qkv_run_from_layer *a, qkv_error *err)
 {
-    struct again g = {
+    struct layers_run g = {
         .m = m, .of = a, .stack = &m->stack[qkv_part_stack(a->part)], .R = a->n * a->T
     };
     struct qkv_arena count = { .size = SIZE_MAX };

@@ -124,7 +124,7 @@ struct run {
 
 // Returns the weights of the projection to tokens: its own, or the embedding table of the last
 // stack.
-static const struct qkv_weight *projection(const struct qkv_net_body *body)
+static const struct qkv_weight *projection(const struct qkv_net_layers *body)
 {
     const struct qkv_net_stack *last = body->decoder.is.block ? &body->decoder : &body->encoder;
     return body->logits.value ? &body->logits : qkv_net_words(body, last);
@@ -132,7 +132,7 @@ static const struct qkv_weight *projection(const struct qkv_net_body *body)
 
 static struct qkv_cross_entropy to_tokens(const struct run *u, qkv_dtype type)
 {
-    const struct qkv_net_body *body = u->f.n->body;
+    const struct qkv_net_layers *body = u->f.n->body;
     return (struct qkv_cross_entropy){ .V = u->f.n->shape.vocab,
                                        .K = u->f.n->shape.width,
                                        .w = projection(body)->value,
@@ -148,7 +148,7 @@ static struct qkv_cross_entropy to_tokens(const struct run *u, qkv_dtype type)
 
 static struct qkv_cross_entropy to_labels(const struct run *u)
 {
-    const struct qkv_net_body *body = u->f.n->body;
+    const struct qkv_net_layers *body = u->f.n->body;
     struct qkv_cross_entropy p = to_tokens(u, 0);
     p.times = p.softcap = 0;
     p.V = body->classify.out.part[0].N;
@@ -162,7 +162,7 @@ static struct qkv_cross_entropy to_labels(const struct run *u)
 static void tokens_loss(struct run *u, void *d_x, const void *x, qkv_dtype type,
                         const int32_t *targets, int64_t rows)
 {
-    struct qkv_net_body *body = u->f.n->body;
+    struct qkv_net_layers *body = u->f.n->body;
     const struct qkv_cross_entropy p = to_tokens(u, type);
     const struct qkv_weight *w = projection(body);
     if (u->gradients)
@@ -205,7 +205,7 @@ static void put_back(const struct run *u, const struct qkv_net_side *s, const re
 static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
 {
     struct qkv_net_state *f = &u->f;
-    struct qkv_net_body *body = f->n->body;
+    struct qkv_net_layers *body = f->n->body;
     const struct qkv_norm *norm = &body->masked.norm;
     const enum qkv_norm_kind kind = f->n->is.norm_kind;
     const enum qkv_activation act = f->n->is.masked_act;
@@ -233,7 +233,7 @@ static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
 static void classify_forward(struct run *u, const struct qkv_net_side *s)
 {
     struct qkv_net_state *f = &u->f;
-    struct qkv_net_body *body = f->n->body;
+    struct qkv_net_layers *body = f->n->body;
     const struct qkv_norm *norm = &body->classify.norm;
     const enum qkv_norm_kind kind = f->n->is.norm_kind;
     const int64_t D = f->n->shape.width;
@@ -261,7 +261,7 @@ static void classify_forward(struct run *u, const struct qkv_net_side *s)
 static void classify_backward(struct run *u, const struct qkv_net_side *s)
 {
     struct qkv_net_state *f = &u->f;
-    struct qkv_net_body *body = f->n->body;
+    struct qkv_net_layers *body = f->n->body;
     const struct qkv_norm *norm = &body->classify.norm;
     const enum qkv_norm_kind kind = f->n->is.norm_kind;
     const int64_t D = f->n->shape.width;
@@ -289,7 +289,7 @@ static void classify_backward(struct run *u, const struct qkv_net_side *s)
 static qkv_status end_labels(struct run *u, struct qkv_net_side *s)
 {
     struct qkv_net_state *f = &u->f;
-    struct qkv_net_body *body = f->n->body;
+    struct qkv_net_layers *body = f->n->body;
     const struct qkv_linear *out = &body->classify.out;
     const struct qkv_cross_entropy p = to_labels(u);
     classify_forward(u, s);
@@ -375,7 +375,7 @@ static size_t end_scratch(void *ctx)
     const struct run *u = ctx;
     const int64_t R = u->b->in.offsets[u->b->in.n];
     const struct qkv_net_state *f = &u->f;
-    const struct qkv_net_body *body = f->n->body;
+    const struct qkv_net_layers *body = f->n->body;
     const int64_t D = f->n->shape.width;
     const bool labels = u->b->objective == QKV_OBJECTIVE_CLASSIFY;
     size_t bytes[4] = { 0 }, most = 0;

@@ -249,7 +249,7 @@ static void take_all(struct qkv_net_state *f, const struct qkv_net_plan *plan, s
 
 struct qkv_embed qkv_net_embedding(const struct qkv_net_state *f, const struct qkv_net_stack *s)
 {
-    const struct qkv_net_body *body = f->body;
+    const struct qkv_net_layers *body = f->body;
     const struct qkv_config_sizes *size = &f->n->is.size;
     const bool fixed = body->table[0] && f->n->is.position != QKV_POSITION_ROTARY;
     return (struct qkv_embed){ .V = s == &body->decoder ? qkv_described_vocab(&f->n->is)

@@ -12,7 +12,7 @@
 #ifndef QKV_MODEL_NET_STATE_H
 #define QKV_MODEL_NET_STATE_H
 #include "model/forward/tape.h"
-#include "model/params/net_body.h"
+#include "model/params/net_layers.h"
 
 // The arrays that a run stores.
 enum qkv_net_keeping {
@@ -52,7 +52,7 @@ struct qkv_net_side {
 
 struct qkv_net_state {
     qkv_net *n;
-    struct qkv_net_body *body;
+    struct qkv_net_layers *body;
     enum qkv_net_keeping keeping;
     bool drops; // dropout is on
     uint64_t seed, step;

@@ -169,50 +169,51 @@ static qkv_status dense_weights(struct qkv_run *u, const struct qkv_side *s,
     return QKV_OK;
 }
 
-void qkv_observe_heads(struct qkv_layer_output *seen, const struct qkv_heads *heads,
+void qkv_observe_heads(struct qkv_layer_output *output, const struct qkv_heads *heads,
                        const struct qkv_attention *a)
 {
-    seen->H = heads->H;
-    seen->G = heads->G;
-    seen->E = heads->E;
-    seen->F = heads->F;
-    seen->causal = a->causal;
-    seen->left = a->window.on ? a->window.left : -1;
-    seen->right = a->window.on ? a->window.right : -1;
-    seen->softcap = a->softcap;
-    seen->relative = a->relative.at;
-    seen->reach = a->relative.reach;
-    seen->scale = a->scale != 0 ? a->scale : (float)(1 / sqrt((double)heads->E));
+    output->H = heads->H;
+    output->G = heads->G;
+    output->E = heads->E;
+    output->F = heads->F;
+    output->causal = a->causal;
+    output->left = a->window.on ? a->window.left : -1;
+    output->right = a->window.on ? a->window.right : -1;
+    output->softcap = a->softcap;
+    output->relative = a->relative.at;
+    output->reach = a->relative.reach;
+    output->scale = a->scale != 0 ? a->scale : (float)(1 / sqrt((double)heads->E));
 }
 
 // Fills in the description and the results of an attention; keys: the side that k and v come from.
-static qkv_status fill(struct qkv_layer_output *seen, struct qkv_run *u, struct qkv_side *s,
+static qkv_status fill(struct qkv_layer_output *output, struct qkv_run *u, struct qkv_side *s,
                        struct qkv_side *keys, const struct qkv_heads_keep *keep,
                        struct qkv_observed_probe *probe, const struct qkv_attention *a,
                        qkv_error *err)
 {
     const struct qkv_heads *heads = heads_of(u);
     const int64_t H = heads->H, G = heads->G;
-    qkv_observe_heads(seen, heads, a);
-    seen->S = keys->all;
-    seen->k_offsets = keys->in->offsets;
-    if (seen->layer < 0) return QKV_OK;
-    if (u->probes) seen->probe = qkv_observed_probe_output(probe, s, keys);
+    qkv_observe_heads(output, heads, a);
+    output->S = keys->all;
+    output->k_offsets = keys->in->offsets;
+    if (output->layer < 0) return QKV_OK;
+    if (u->probes) output->probe = qkv_observed_probe_output(probe, s, keys);
     if (!qkv_observe_keeps(u)) return QKV_OK;
-    seen->q = qkv_observe_spread(s, s->spread_q, keep->q, H * heads->E);
-    seen->k = qkv_observe_spread(keys, keys->spread_k, keep->k, G * heads->E);
-    seen->v = qkv_observe_spread(keys, keys->spread_v, keep->v, G * heads->F);
-    seen->lse = spread_lse(s, keep->lse, H);
+    output->q = qkv_observe_spread(s, s->spread_q, keep->q, H * heads->E);
+    output->k = qkv_observe_spread(keys, keys->spread_k, keep->k, G * heads->E);
+    output->v = qkv_observe_spread(keys, keys->spread_v, keep->v, G * heads->F);
+    output->lse = spread_lse(s, keep->lse, H);
     if (!u->dense) return QKV_OK;
     const qkv_status status = dense_weights(u, s, keys, keep, a);
     if (status) return qkv_fail(err, status, NULL, "the dense weights were refused");
-    seen->weights = u->dense;
+    output->weights = u->dense;
     return QKV_OK;
 }
 
-static qkv_status tell(const struct qkv_run *u, const struct qkv_layer_output *seen, qkv_error *err)
+static qkv_status tell(const struct qkv_run *u, const struct qkv_layer_output *output,
+                       qkv_error *err)
 {
-    return u->observer->layer(u->observer->user, seen)
+    return u->observer->layer(u->observer->user, output)
                ? qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "stopped")
                : QKV_OK;
 }
@@ -220,21 +221,21 @@ static qkv_status tell(const struct qkv_run *u, const struct qkv_layer_output *s
 qkv_status qkv_observe_layer(struct qkv_run *u, struct qkv_side *s, int64_t layer, qkv_error *err)
 {
     const bool two = u->m->stacks > 1, local = layer >= 0 && qkv_described_local(&u->m->is, layer);
-    struct qkv_layer_output seen = { .layer = layer, .R = s->all, .q_offsets = s->in->offsets };
+    struct qkv_layer_output output = { .layer = layer, .R = s->all, .q_offsets = s->in->offsets };
     qkv_status status = QKV_OK;
     if (s->stack && layer >= 0) {
-        seen.part = QKV_PART_CROSS;
-        status = fill(&seen, u, s, &u->side[0], &s->keep_cross, &s->probe_cross, &s->across, err);
-        if (!status) status = tell(u, &seen, err);
+        output.part = QKV_PART_CROSS;
+        status = fill(&output, u, s, &u->side[0], &s->keep_cross, &s->probe_cross, &s->across, err);
+        if (!status) status = tell(u, &output, err);
     }
     if (status) return status;
-    seen.part = !two ? QKV_PART_STACK : s->stack ? QKV_PART_DECODER : QKV_PART_ENCODER;
-    seen.hidden = qkv_observe_spread(s, s->spread, s->stream.x, u->m->is.size.width);
+    output.part = !two ? QKV_PART_STACK : s->stack ? QKV_PART_DECODER : QKV_PART_ENCODER;
+    output.hidden = qkv_observe_spread(s, s->spread, s->stream.x, u->m->is.size.width);
     for (int k = 0; k < QKV_SUBLAYERS; k++)
-        if (s->sublayers.stored & 1u << k) seen.stream[k] = s->sublayers.at[k];
+        if (s->sublayers.stored & 1u << k) output.stream[k] = s->sublayers.at[k];
     s->sublayers.stored = 0;
     const struct qkv_attention own = qkv_block_attention(
         &u->m->stack[s->stack].block[qkv_max64(layer, 0)], local ? &s->local : &s->attention);
-    status = fill(&seen, u, s, s, &s->keep, &s->probe, &own, err);
-    return status ? status : tell(u, &seen, err);
+    status = fill(&output, u, s, s, &s->keep, &s->probe, &own, err);
+    return status ? status : tell(u, &output, err);
 }

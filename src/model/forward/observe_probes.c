@@ -37,10 +37,10 @@ static void take_one(struct qkv_observed_probe *p, struct qkv_arena *a, const st
     }
     p->at.rows = own;
     p->at.row = padded ? row : w->row;
-    p->seen.rows = rows;
-    p->seen.row = w->row;
+    p->padded.rows = rows;
+    p->padded.row = w->row;
     qkv_probe_take(&p->at, a, w, H, s->R, keys->R);
-    if (padded || keys->R < keys->all) qkv_probe_take(&p->seen, a, w, H, s->all, keys->all);
+    if (padded || keys->R < keys->all) qkv_probe_take(&p->padded, a, w, H, s->all, keys->all);
 }
 
 static void lay_out_probes(void *ctx, struct qkv_arena *a)
@@ -80,7 +80,7 @@ static void spread(void *to, int64_t to_rows, const void *from, int64_t from_row
 static void spread_full(const struct qkv_observed_probe *p, const struct qkv_side *s, int64_t H,
                         int64_t to_keys, int64_t keys)
 {
-    const struct qkv_probe *from = &p->at, *to = &p->seen;
+    const struct qkv_probe *from = &p->at, *to = &p->padded;
     memset(to->row_weights, 0, (size_t)(H * to->rows * to_keys) * sizeof(float));
     for (int64_t h = 0; h < H; h++)
         for (int64_t i = 0, n = 0; i < to->rows && n < from->rows; i++) {
@@ -95,7 +95,7 @@ const struct qkv_probe *qkv_observed_probe_output(struct qkv_observed_probe *p,
                                                   const struct qkv_side *keys)
 {
     const int64_t H = p->heads;
-    const struct qkv_probe *from = &p->at, *to = &p->seen;
+    const struct qkv_probe *from = &p->at, *to = &p->padded;
     if (s->R == s->all && keys->R == keys->all) return from;
     // Without padding there may be fewer keys, so fewer top keys were collected.
     const int64_t k = from->top_k, all = to->top_k;

@@ -70,7 +70,7 @@ static bool cell(qkv_net *n, struct qkv_gru_weights *to, const char *name, int64
            matrix(n, &to->b_h, name, ".bias_hh", layer, 3 * D, 0, D);
 }
 
-static bool declare_encoder(qkv_net *n, struct qkv_net_gru_body *b)
+static bool declare_encoder(qkv_net *n, struct qkv_net_gru_layers *b)
 {
     const int64_t D = n->is.size.width;
     bool ok = words(n, &b->source_word, "encoder.embed_tokens");
@@ -80,7 +80,7 @@ static bool declare_encoder(qkv_net *n, struct qkv_net_gru_body *b)
     return ok;
 }
 
-static bool declare_decoder(qkv_net *n, struct qkv_net_gru_body *b)
+static bool declare_decoder(qkv_net *n, struct qkv_net_gru_layers *b)
 {
     const int64_t D = n->is.size.width, A = n->is.size.inner;
     bool ok = words(n, &b->target_word, "decoder.embed_tokens");
@@ -100,7 +100,7 @@ static bool declare_decoder(qkv_net *n, struct qkv_net_gru_body *b)
 
 static qkv_status declare(qkv_net *n, qkv_error *err)
 {
-    struct qkv_net_gru_body *b = qkv_alloc_zero(1, sizeof *b);
+    struct qkv_net_gru_layers *b = qkv_alloc_zero(1, sizeof *b);
     n->body = b;
     if (!b) return qkv_fail_memory(err, NULL);
     b->encoder = qkv_alloc_zero((size_t)n->is.size.layers, 2 * sizeof *b->encoder);
@@ -113,7 +113,7 @@ static qkv_status declare(qkv_net *n, qkv_error *err)
 
 static void release(qkv_net *n)
 {
-    struct qkv_net_gru_body *b = n->body;
+    struct qkv_net_gru_layers *b = n->body;
     if (!b) return;
     qkv_free(b->encoder);
     qkv_free(b->decoder);
@@ -153,7 +153,7 @@ static void tanh_rows(real *y, const real *x, int64_t n, bool back)
 
 static struct qkv_cross_entropy loss_of(const struct qkv_gru_run *r)
 {
-    const struct qkv_net_gru_body *b = r->body;
+    const struct qkv_net_gru_layers *b = r->body;
     return (struct qkv_cross_entropy){ .V = r->n->is.size.vocab,
                                        .K = r->D,
                                        .w =
@@ -172,7 +172,7 @@ static struct qkv_dropout readout_dropout(const struct qkv_gru_run *r)
 
 static void decode_forward(struct qkv_gru_run *r)
 {
-    const struct qkv_net_gru_body *b = r->body;
+    const struct qkv_net_gru_layers *b = r->body;
     qkv_gru_steps(r);
     for (int64_t l = 1; l < r->decoders; l++) {
         const struct qkv_gru cell = qkv_gru_cell(r, &b->decoder[l], r->D, false);
@@ -190,7 +190,7 @@ static void decode_forward(struct qkv_gru_run *r)
 // Computes the gradients d_s[], d_context and d_e from d_out, through all layers of the decoder.
 static void decode_backward(struct qkv_gru_run *r)
 {
-    const struct qkv_net_gru_body *b = r->body;
+    const struct qkv_net_gru_layers *b = r->body;
     const int64_t D = r->D, P = r->P;
     const struct qkv_dropout drop = readout_dropout(r);
     if (drop.p > 0) qkv_dropout_backward(r->d_out, 0, r->d_out, 0, P * D, &drop);

@@ -21,7 +21,7 @@
 struct qkv_gru_weights {
     struct qkv_weight w_i, w_h, b_i, b_h;
 };
-struct qkv_net_gru_body {
+struct qkv_net_gru_layers {
     struct qkv_weight source_word, target_word;
     // [2 layers] forward and backward GRU of each layer; owned
     struct qkv_gru_weights *encoder;
@@ -44,7 +44,7 @@ struct qkv_net_gru_body {
 // rows of the decoder, width D, A hidden units of a score.
 struct qkv_gru_run {
     qkv_net *n;
-    const struct qkv_net_gru_body *body;
+    const struct qkv_net_gru_layers *body;
     int64_t D, A, layers, decoders, R, P, sequences;
     struct qkv_linear_once work; // settings and scratch of the products of this run
     uint64_t seed, step;

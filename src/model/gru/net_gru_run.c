@@ -35,7 +35,7 @@ static struct qkv_embed table(const struct qkv_gru_run *r, const struct qkv_weig
 static size_t layer_bytes(const struct qkv_gru_run *r)
 {
     const int64_t D = r->D, wide = 2 * D, rows = qkv_max64(r->R, r->P);
-    const struct qkv_net_gru_body *b = r->body;
+    const struct qkv_net_gru_layers *b = r->body;
     const struct qkv_cross_entropy loss = { .V = r->n->is.size.vocab,
                                             .K = D,
                                             .precision = r->n->options.precision,
@@ -115,7 +115,7 @@ static void place_backward(struct qkv_gru_run *r, struct qkv_arena *a)
 
 void qkv_gru_products(struct qkv_gru_run *r)
 {
-    const struct qkv_net_gru_body *b = r->body;
+    const struct qkv_net_gru_layers *b = r->body;
     const struct qkv_gru_weights *w = &b->decoder[0];
     const int64_t D = r->D;
     const struct qkv_linear plain = { .precision = r->n->options.precision, .parts = 1 };
@@ -292,7 +292,7 @@ static void half(real *to, const real *y, int64_t R, int64_t D)
 
 void qkv_gru_encode(struct qkv_gru_run *r)
 {
-    const struct qkv_net_gru_body *b = r->body;
+    const struct qkv_net_gru_layers *b = r->body;
     const int64_t D = r->D, n = r->sequences;
     embed(r, r->x, &b->source_word, r->source, r->R, 0);
     if (r->P) embed(r, r->e, &b->target_word, r->target_in, r->P, 1);
@@ -345,7 +345,7 @@ static void begin_backward(struct qkv_gru_run *r)
 // values; the gradients through keys, initial states and layers are added.
 void qkv_gru_encode_backward(struct qkv_gru_run *r)
 {
-    const struct qkv_net_gru_body *b = r->body;
+    const struct qkv_net_gru_layers *b = r->body;
     const int64_t D = r->D, R = r->R, n = r->sequences;
     if (R)
         qkv_gru_product_backward(r,

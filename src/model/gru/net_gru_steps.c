@@ -151,7 +151,7 @@ static struct qkv_linear layer_of(int64_t K, int64_t N, const struct qkv_weight 
 // Computes the gradients of the weights, in one product over all rows of all steps.
 static void weights_back(struct qkv_gru_run *r)
 {
-    const struct qkv_net_gru_body *b = r->body;
+    const struct qkv_net_gru_layers *b = r->body;
     const struct qkv_gru_weights *w = &b->decoder[0];
     const int64_t D = r->D, row = 3 * D + r->A;
     const struct qkv_weight none = { NULL, NULL };

@@ -47,7 +47,7 @@ static struct qkv_linear packed(const struct qkv_gru_writer *w, const struct qkv
 
 static qkv_status pack(struct qkv_gru_writer *w)
 {
-    const struct qkv_net_gru_body *b = w->r.body;
+    const struct qkv_net_gru_layers *b = w->r.body;
     const int64_t D = w->r.D;
     qkv_status status = QKV_OK;
     w->of = qkv_alloc_zero((size_t)w->products, sizeof *w->of);
@@ -69,7 +69,7 @@ static qkv_status pack(struct qkv_gru_writer *w)
 
 qkv_status qkv_gru_writer_open(struct qkv_gru_writer *w, qkv_net *n, int64_t rows)
 {
-    const struct qkv_net_gru_body *b = n->body;
+    const struct qkv_net_gru_layers *b = n->body;
     *w = (struct qkv_gru_writer){ .rows = rows };
     qkv_gru_sizes(&w->r, n);
     qkv_gru_products(&w->r);

@@ -2,16 +2,16 @@
 // attach.c: connects the layers of a trainable Transformer with their parameters, following the
 // rows of the layout.
 #include "model/forward/stream.h"
-#include "model/params/net_body.h"
+#include "model/params/net_layers.h"
 
-static struct qkv_net_stack *row_stack(const qkv_net *n, struct qkv_net_body *body,
+static struct qkv_net_stack *row_stack(const qkv_net *n, struct qkv_net_layers *body,
                                        const struct qkv_parameter_row *row)
 {
     const bool decoder = row->stack == 1 || n->is.kind == QKV_NET_DECODER;
     return decoder ? &body->decoder : &body->encoder;
 }
 
-static struct qkv_linear *row_linear(struct qkv_net_body *body, struct qkv_net_stack *s,
+static struct qkv_linear *row_linear(struct qkv_net_layers *body, struct qkv_net_stack *s,
                                      const struct qkv_parameter_row *row)
 {
     switch (row->role) {
@@ -22,7 +22,7 @@ static struct qkv_linear *row_linear(struct qkv_net_body *body, struct qkv_net_s
     }
 }
 
-static struct qkv_norm *row_norm(struct qkv_net_body *body, struct qkv_net_stack *s,
+static struct qkv_norm *row_norm(struct qkv_net_layers *body, struct qkv_net_stack *s,
                                  const struct qkv_parameter_row *row)
 {
     switch (row->role) {
@@ -33,7 +33,7 @@ static struct qkv_norm *row_norm(struct qkv_net_body *body, struct qkv_net_stack
 }
 
 // Returns the weight of a row that is a table, or a vector outside of linear layers and norms.
-static struct qkv_weight *row_weight(struct qkv_net_body *body, struct qkv_net_stack *s,
+static struct qkv_weight *row_weight(struct qkv_net_layers *body, struct qkv_net_stack *s,
                                      const struct qkv_parameter_row *row)
 {
     switch (row->role) {
@@ -46,7 +46,7 @@ static struct qkv_weight *row_weight(struct qkv_net_body *body, struct qkv_net_s
     }
 }
 
-static void attach_linear(qkv_net *n, struct qkv_net_body *body, struct qkv_net_stack *s,
+static void attach_linear(qkv_net *n, struct qkv_net_layers *body, struct qkv_net_stack *s,
                           const struct qkv_parameter_row *row)
 {
     struct qkv_linear *l = row_linear(body, s, row);
@@ -72,7 +72,7 @@ static void attach_norm(qkv_net *n, struct qkv_norm *norm, const struct qkv_para
 }
 
 // Declares the parameter of one row and sets the sizes of the layer that owns it.
-static void attach_row(qkv_net *n, struct qkv_net_body *body, const struct qkv_parameter_row *row)
+static void attach_row(qkv_net *n, struct qkv_net_layers *body, const struct qkv_parameter_row *row)
 {
     struct qkv_net_stack *s = row_stack(n, body, row);
     if (qkv_role_kind(row->role) == QKV_ROLE_IS_LINEAR) {
@@ -89,7 +89,7 @@ static qkv_status declare_transformer(qkv_net *n, qkv_error *err)
 {
     const struct qkv_description *d = &n->is;
     const bool pair = d->kind == QKV_NET_ENCODER_DECODER, decoder = d->kind == QKV_NET_DECODER;
-    struct qkv_net_body *body = n->body = qkv_alloc_zero(1, sizeof *body);
+    struct qkv_net_layers *body = n->body = qkv_alloc_zero(1, sizeof *body);
     struct qkv_parameter_row *row = NULL;
     int64_t rows = 0;
     if (!body) return qkv_fail_memory(err, NULL);
@@ -114,7 +114,7 @@ static bool is_norm_weight(const struct qkv_parameter_row *row)
 // Computes the weights of norms with the description's norm_offset added.
 static qkv_status shift_norms(const qkv_net *n)
 {
-    struct qkv_net_body *body = n->body;
+    struct qkv_net_layers *body = n->body;
     const real offset = (real)n->is.norm_offset;
     int64_t count = 0;
     if (offset == 0) return QKV_OK;
@@ -150,7 +150,7 @@ static qkv_status derive_relative(const struct qkv_description *d, struct qkv_ne
 
 qkv_status qkv_net_derive(const qkv_net *n)
 {
-    struct qkv_net_body *body = n->body;
+    struct qkv_net_layers *body = n->body;
     qkv_status status = shift_norms(n);
     if (!status) status = derive_relative(&n->is, &body->encoder);
     if (!status) status = derive_relative(&n->is, &body->decoder);
@@ -184,7 +184,7 @@ static void set_table(real **to, real *table)
 qkv_status qkv_net_positions(const qkv_net *n, int64_t rows)
 {
     enum { ROWS_FIRST = 64 };
-    struct qkv_net_body *body = n->body;
+    struct qkv_net_layers *body = n->body;
     const struct qkv_description *d = &n->is;
     if (d->position == QKV_POSITION_LEARNED || d->position == QKV_POSITION_NONE ||
         rows <= body->table_rows)
@@ -206,7 +206,7 @@ qkv_status qkv_net_positions(const qkv_net *n, int64_t rows)
 
 static void free_transformer(qkv_net *n)
 {
-    struct qkv_net_body *body = n->body;
+    struct qkv_net_layers *body = n->body;
     if (!body) return;
     struct qkv_net_stack *const stacks[] = { &body->encoder, &body->decoder };
     for (int i = 0; i < 2; i++) {

@@ -3,7 +3,7 @@
 //
 // The names of the tensors determine the output head of the folder: for labels, for masked tokens,
 // or no head.
-#include "model/params/net_body.h"
+#include "model/params/net_layers.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -98,7 +98,7 @@ struct qkv_net {
     int64_t carried_count, carried_capacity;
     void *arena; // memory of the last run, reused by the next
     size_t arena_size, activations;
-    void *body; // struct qkv_net_body of a Transformer, struct qkv_net_gru_body of a GRU
+    void *body; // struct qkv_net_layers of a Transformer, struct qkv_net_gru_layers of a GRU
 };
 
 // Returns the names of all rows of net.def, separated by commas (architecture.c).

@@ -149,24 +149,25 @@ static qkv_status copies(struct scan *s, enum qkv_attention_part part, int64_t l
 {
     const struct qkv_effect_stack *to = stack_of(s, part);
     const bool encoder = part == QKV_PART_ENCODER;
-    const struct qkv_again again = { .part = part,
-                                     .layer = layer,
-                                     .n = n,
-                                     .T = encoder ? s->S : s->T,
-                                     .S = encoder ? 0 : s->S,
-                                     .ids = encoder ? s->source : s->ids,
-                                     .x = x,
-                                     .memory = encoder ? NULL : s->memory,
-                                     .gives = s->gives };
-    const struct qkv_again rest = { .part = QKV_PART_DECODER,
-                                    .n = n,
-                                    .T = s->T,
-                                    .S = s->S,
-                                    .ids = s->ids,
-                                    .x = s->first,
-                                    .memory = s->read };
-    qkv_status status = qkv_model_again(s->m, encoder ? s->read : s->again, &again, s->err);
-    if (!status && encoder) status = qkv_model_again(s->m, s->again, &rest, s->err);
+    const struct qkv_run_from_layer again = { .part = part,
+                                              .layer = layer,
+                                              .n = n,
+                                              .T = encoder ? s->S : s->T,
+                                              .S = encoder ? 0 : s->S,
+                                              .ids = encoder ? s->source : s->ids,
+                                              .x = x,
+                                              .memory = encoder ? NULL : s->memory,
+                                              .gives = s->gives };
+    const struct qkv_run_from_layer rest = { .part = QKV_PART_DECODER,
+                                             .n = n,
+                                             .T = s->T,
+                                             .S = s->S,
+                                             .ids = s->ids,
+                                             .x = s->first,
+                                             .memory = s->read };
+    qkv_status status =
+        qkv_model_run_from_layer(s->m, encoder ? s->read : s->again, &again, s->err);
+    if (!status && encoder) status = qkv_model_run_from_layer(s->m, s->again, &rest, s->err);
     for (int64_t i = 0; !status && i < n; i++) {
         const float *hidden = s->again + i * s->T * s->D;
         const int64_t at = layer * to->heads + s->head[i];
@@ -194,8 +195,8 @@ static qkv_status layer(struct scan *s, enum qkv_attention_part part, int64_t la
     const int64_t H = heads->H;
     const unsigned char what = (unsigned char)(QKV_HEADS_ZERO + (int)s->o.kind);
     memset(s->gives, what, (size_t)H);
-    const struct qkv_again one = { .part = part, .n = 1, .gives = s->gives };
-    const int64_t most = qkv_again_alone(s->m, &one) ? 1 : s->batch;
+    const struct qkv_run_from_layer one = { .part = part, .n = 1, .gives = s->gives };
+    const int64_t most = qkv_run_from_layer_alone(s->m, &one) ? 1 : s->batch;
     qkv_status status = QKV_OK;
     for (int64_t h = 0; !status && h < H;) {
         const int64_t from = h;
@@ -217,28 +218,28 @@ static qkv_status layer(struct scan *s, enum qkv_attention_part part, int64_t la
 
 // ---- the two runs ------------------------------------------------------------------------------
 // Observer of the first run: records the decoder's first input and the encoder's output.
-static int observation(void *user, const struct qkv_layer_output *seen)
+static int observation(void *user, const struct qkv_layer_output *output)
 {
     struct scan *s = user;
-    if (seen->part == QKV_PART_DECODER && seen->layer < 0)
-        memcpy(s->first, seen->hidden, (size_t)(s->T * s->D) * sizeof *s->first);
-    if (seen->part == QKV_PART_ENCODER && seen->layer == s->info.layers - 1)
+    if (output->part == QKV_PART_DECODER && output->layer < 0)
+        memcpy(s->first, output->hidden, (size_t)(s->T * s->D) * sizeof *s->first);
+    if (output->part == QKV_PART_ENCODER && output->layer == s->info.layers - 1)
         for (int64_t i = 0; i < s->batch; i++)
-            memcpy(s->memory + i * s->S * s->D, seen->hidden,
+            memcpy(s->memory + i * s->S * s->D, output->hidden,
                    (size_t)(s->S * s->D) * sizeof *s->memory);
     return 0;
 }
 
 // Observer of the second run: receives the output of one layer, which is the input of the next, and
 // measures every head of that next layer.
-static int every_head(void *user, const struct qkv_layer_output *seen)
+static int every_head(void *user, const struct qkv_layer_output *output)
 {
     struct scan *s = user;
-    const int64_t next = seen->layer + 1;
-    if (seen->part == QKV_PART_CROSS) return 0;
-    if (next >= stack_of(s, seen->part)->layers) return 0;
-    if (layer(s, seen->part, next, seen->hidden)) return 1;
-    return seen->part == QKV_PART_DECODER && layer(s, QKV_PART_CROSS, next, seen->hidden);
+    const int64_t next = output->layer + 1;
+    if (output->part == QKV_PART_CROSS) return 0;
+    if (next >= stack_of(s, output->part)->layers) return 0;
+    if (layer(s, output->part, next, output->hidden)) return 1;
+    return output->part == QKV_PART_DECODER && layer(s, QKV_PART_CROSS, next, output->hidden);
 }
 
 static qkv_status base(struct scan *s, const struct qkv_model_input *in)

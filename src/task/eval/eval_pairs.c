@@ -143,14 +143,14 @@ static qkv_status text_of(char **out, const qkv_tokenizer *t, const int32_t *ids
 
 // The text of a source, of its output and of its references (the targets of its group).
 struct answer {
-    struct qkv_eval_example seen;
+    struct qkv_eval_example example;
     char *source, *output, **references;
     const char **out_token, **source_token;
 };
 
 static void answer_free(struct answer *a)
 {
-    for (int64_t i = 0; i < a->seen.n_references; i++) qkv_free(a->references[i]);
+    for (int64_t i = 0; i < a->example.n_references; i++) qkv_free(a->references[i]);
     qkv_free(a->references);
     qkv_free(a->source);
     qkv_free(a->output);
@@ -171,11 +171,11 @@ static qkv_status name_tokens(struct answer *a, const struct eval *e, const stru
             qkv_tokenizer_token(e->tokenizer, i < g->tokens ? g->ids[i] : e->draw.eos);
     for (int64_t i = 0; i < g->source_tokens; i++)
         a->source_token[i] = qkv_tokenizer_token(e->tokenizer, g->source_ids[i]);
-    a->seen.alignment = g->alignment;
-    a->seen.out_token = a->out_token;
-    a->seen.source_token = a->source_token;
-    a->seen.out_tokens = rows;
-    a->seen.source_tokens = g->source_tokens;
+    a->example.alignment = g->alignment;
+    a->example.out_token = a->out_token;
+    a->example.source_token = a->source_token;
+    a->example.out_tokens = rows;
+    a->example.source_tokens = g->source_tokens;
     return QKV_OK;
 }
 
@@ -188,7 +188,7 @@ struct sums {
 static bool count(struct sums *sums, struct answer *a)
 {
     struct eval_distance best = { 0 };
-    for (int64_t i = 0; i < a->seen.n_references; i++) {
+    for (int64_t i = 0; i < a->example.n_references; i++) {
         struct eval_distance d;
         if (!eval_distance(&d, a->output, a->references[i])) return false;
         if (!i || d.tokens < best.tokens) {
@@ -199,9 +199,9 @@ static bool count(struct sums *sums, struct answer *a)
             best.characters = d.characters;
             best.character_length = d.character_length;
         }
-        if (!strcmp(a->output, a->references[i])) a->seen.right = true;
+        if (!strcmp(a->output, a->references[i])) a->example.right = true;
     }
-    sums->exact += a->seen.right;
+    sums->exact += a->example.right;
     sums->tokens += best.tokens;
     sums->token_length += best.token_length;
     sums->characters += best.characters;
@@ -226,17 +226,17 @@ static qkv_status take_answer(const struct eval *e, struct sums *sums, const str
     }
     // The text of a reference includes special tokens. So a reference with the unknown token
     // differs from every output.
-    for (; !status && a.seen.n_references < references; a.seen.n_references++)
-        status = text_of(&a.references[a.seen.n_references], e->tokenizer,
-                         x->ids + p[a.seen.n_references].target,
-                         p[a.seen.n_references].target_count, false, err);
+    for (; !status && a.example.n_references < references; a.example.n_references++)
+        status = text_of(&a.references[a.example.n_references], e->tokenizer,
+                         x->ids + p[a.example.n_references].target,
+                         p[a.example.n_references].target_count, false, err);
     if (!status && !count(sums, &a)) status = qkv_fail_memory(err, NULL);
     if (!status && e->observer.example) {
-        a.seen.source = a.source;
-        a.seen.output = a.output;
-        a.seen.references = (const char *const *)a.references;
+        a.example.source = a.source;
+        a.example.output = a.output;
+        a.example.references = (const char *const *)a.references;
         if (g->alignment) status = name_tokens(&a, e, g, err);
-        if (!status && e->observer.example(e->observer.user, &a.seen))
+        if (!status && e->observer.example(e->observer.user, &a.example))
             status = qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
     }
     answer_free(&a);

@@ -15,14 +15,14 @@
 struct layer_alignment {
     float *weights; // [rows][n]
     int64_t layer, n;
-    const struct qkv_layer_output *seen;
+    const struct qkv_layer_output *layer_output;
     bool found;
 };
 
 static void align_row(void *ctx, int64_t t, int thread)
 {
     const struct layer_alignment *a = ctx;
-    const struct qkv_layer_output *s = a->seen;
+    const struct qkv_layer_output *s = a->layer_output;
     (void)thread;
     for (int64_t j = 0; j < a->n; j++) {
         double sum = 0;
@@ -39,13 +39,15 @@ static void align_row(void *ctx, int64_t t, int thread)
     }
 }
 
-static int align_layer(void *user, const struct qkv_layer_output *seen)
+static int align_layer(void *user, const struct qkv_layer_output *layer_output)
 {
     struct layer_alignment *a = user;
-    if (seen->part != QKV_PART_CROSS || seen->layer != a->layer || seen->S != a->n) return 0;
-    a->seen = seen;
+    if (layer_output->part != QKV_PART_CROSS || layer_output->layer != a->layer ||
+        layer_output->S != a->n)
+        return 0;
+    a->layer_output = layer_output;
     a->found = true;
-    qkv_parallel_for(seen->R, align_row, a);
+    qkv_parallel_for(layer_output->R, align_row, a);
     return 0;
 }
 
@@ -57,12 +59,13 @@ struct decoder_alignment {
 
 // Observer of a GRU decoder: copies the attention weights of all new tokens, which the decoder
 // reports in one call.
-static int copy_weights(void *user, const struct qkv_layer_output *seen)
+static int copy_weights(void *user, const struct qkv_layer_output *layer_output)
 {
     const struct decoder_alignment *to = user;
-    if (seen->part != QKV_PART_CROSS || seen->H != 1 || seen->R != to->rows || seen->S != to->n)
+    if (layer_output->part != QKV_PART_CROSS || layer_output->H != 1 ||
+        layer_output->R != to->rows || layer_output->S != to->n)
         return 1;
-    memcpy(to->weights, seen->weights, (size_t)(to->rows * to->n) * sizeof *to->weights);
+    memcpy(to->weights, layer_output->weights, (size_t)(to->rows * to->n) * sizeof *to->weights);
     return 0;
 }
 

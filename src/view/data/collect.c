@@ -284,9 +284,9 @@ static bool has_stack(const qkv_view *v, int64_t stack)
 }
 
 qkv_status qkv_view_layer(qkv_view *v, int64_t stack, int64_t layer,
-                          const struct qkv_view_layer_data *seen, qkv_error *err)
+                          const struct qkv_view_layer_data *data, qkv_error *err)
 {
-    if (!v || !seen)
+    if (!v || !data)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_view_layer: expected a view and the output of a layer, found NULL");
     if (!has_stack(v, stack))
@@ -296,20 +296,20 @@ qkv_status qkv_view_layer(qkv_view *v, int64_t stack, int64_t layer,
     if (layer < 0 || layer >= k->shape.layers)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "layer %lld, expected 0 to %lld",
                         (long long)layer, (long long)k->shape.layers - 1);
-    if (!seen->weights && !seen->probe &&
-        (!seen->q || !seen->k || !seen->lse || !k->shape.head_width))
+    if (!data->weights && !data->probe &&
+        (!data->q || !data->k || !data->lse || !k->shape.head_width))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "layer %lld, expected q, k and lse, or weights, or a probe",
                         (long long)layer);
-    if (seen->probe && (!seen->probe->top_key || !seen->probe->top_weight ||
-                        seen->probe->top_k < 1 || seen->probe->top_k > k->shape.keys))
+    if (data->probe && (!data->probe->top_key || !data->probe->top_weight ||
+                        data->probe->top_k < 1 || data->probe->top_k > k->shape.keys))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "layer %lld, expected a probe with the largest weights of each row",
                         (long long)layer);
     free_layer(&k->layer[layer]);
     struct view_layer l = { .filled = true };
-    qkv_status status = take_layer(&l, k, seen, err);
-    if (!status && seen->probe) status = view_probe_copy(&l.probe, seen->probe, k, err);
+    qkv_status status = take_layer(&l, k, data, err);
+    if (!status && data->probe) status = view_probe_copy(&l.probe, data->probe, k, err);
     k->layer[layer] = l;
     if (!status) status = measure(k, layer, err);
     if (status) free_layer(&k->layer[layer]);

@@ -36,7 +36,7 @@ qkv_status score_of(struct score *s, const struct view_stack *v, int64_t layer, 
     s->value = l->v ? l->v + group * s->S * s->F : NULL;
     s->own = 1 / (double)l->scale;
     s->softcap = (double)l->softcap;
-    s->seen = view_span(v, layer, row);
+    s->span = view_span(v, layer, row);
     double **const arrays[] = { &s->dot, &s->bias, &s->w, &s->bare };
     float *given = qkv_alloc((size_t)s->S, sizeof *given);
     bool failed = !given;
@@ -74,15 +74,15 @@ double score_softmax(double *w, const struct score *s, double by, double *gradie
 {
     double top = -INFINITY, sum = 0, entropy = 0, left = 0;
     for (int64_t j = 0; j < s->S; j++) w[j] = 0;
-    for (int64_t j = s->seen.from; j < s->seen.to; j++) top = fmax(top, w[j] = score_at(s, j, by));
-    for (int64_t j = s->seen.from; j < s->seen.to; j++) sum += w[j] = exp(w[j] - top);
-    for (int64_t j = s->seen.from; j < s->seen.to; j++) {
+    for (int64_t j = s->span.from; j < s->span.to; j++) top = fmax(top, w[j] = score_at(s, j, by));
+    for (int64_t j = s->span.from; j < s->span.to; j++) sum += w[j] = exp(w[j] - top);
+    for (int64_t j = s->span.from; j < s->span.to; j++) {
         w[j] /= sum;
         left += w[j] * (1 - w[j]);
         if (w[j] > 0) entropy -= w[j] * log(w[j]);
     }
     if (gradient) *gradient = left;
-    return s->seen.to > s->seen.from ? exp(entropy) : 0;
+    return s->span.to > s->span.from ? exp(entropy) : 0;
 }
 
 void score_root(struct view_text *t, const struct score *s)
@@ -101,7 +101,7 @@ static bool own_line(const struct score *s, int64_t key, int64_t chosen, double 
 {
     if (key == chosen) return true;
     if (!score_masked(s, key)) return s->w[key] >= least;
-    const int64_t before = key < s->seen.from ? key : key - (s->seen.to - s->seen.from);
+    const int64_t before = key < s->span.from ? key : key - (s->span.to - s->span.from);
     return before < (hidden <= 4 ? 4 : 2); // show only the first masked keys, as examples
 }
 
@@ -110,10 +110,10 @@ static bool own_line(const struct score *s, int64_t key, int64_t chosen, double 
 static double least_weight(const struct score *s)
 {
     double above = INFINITY;
-    if (s->seen.to - s->seen.from <= OWN_LINES) return -1;
+    if (s->span.to - s->span.from <= OWN_LINES) return -1;
     for (int k = 0; k < KEPT_LINES; k++) {
         double next = -1;
-        for (int64_t j = s->seen.from; j < s->seen.to; j++)
+        for (int64_t j = s->span.from; j < s->span.to; j++)
             if (s->w[j] < above && s->w[j] > next) next = s->w[j];
         above = next;
     }
@@ -123,7 +123,7 @@ static double least_weight(const struct score *s)
 int score_lines(struct score_line out[SCORE_LINES], const struct score *s, int64_t chosen)
 {
     const double least = least_weight(s);
-    const int64_t hidden = s->S - (s->seen.to - s->seen.from);
+    const int64_t hidden = s->S - (s->span.to - s->span.from);
     int n = 0;
     for (int64_t j = 0; j < s->S && n < SCORE_LINES - 1; j++) {
         const bool masked = score_masked(s, j);

@@ -18,7 +18,7 @@ struct score {
     double *dot;        // [S] q . k
     double *bias;       // [S] sum of the relative and the ALiBi bias of each key
     bool biased;
-    struct view_span seen;
+    struct view_span span;
     double *w;    // [S] the weights, computed with the lse of the layer
     double *bare; // [S] the weights if the products were not divided
 };
@@ -29,7 +29,7 @@ qkv_status score_of(struct score *out, const struct view_stack *v, int64_t layer
 void score_free(struct score *s);
 static inline bool score_masked(const struct score *s, int64_t key)
 {
-    return key < s->seen.from || key >= s->seen.to;
+    return key < s->span.from || key >= s->span.to;
 }
 static inline double score_k(const struct score *s, int64_t key, int64_t e)
 {

@@ -292,10 +292,10 @@ static double draw_chain(struct neuron *g, double y)
         return y + 30;
     }
     double top = -INFINITY, sum = 0;
-    for (int64_t j = k->seen.from; j < k->seen.to; j++) top = fmax(top, score_at(k, j, k->own));
-    for (int64_t j = k->seen.from; j < k->seen.to; j++) sum += exp(score_at(k, j, k->own) - top);
+    for (int64_t j = k->span.from; j < k->span.to; j++) top = fmax(top, score_at(k, j, k->own));
+    for (int64_t j = k->span.from; j < k->span.to; j++) sum += exp(score_at(k, j, k->own) - top);
     put_pair(g, &y, "exp(score − maximum)", exp(score - top), 4, false);
-    view_say(&t, "sum over %" PRId64 " keys", k->seen.to - k->seen.from);
+    view_say(&t, "sum over %" PRId64 " keys", k->span.to - k->span.from);
     s->failed |= t.failed;
     put_pair(g, &y, t.at ? t.at : "", sum, 3, false);
     view_text_free(&t);

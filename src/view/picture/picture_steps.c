@@ -92,7 +92,7 @@ static void draw_heads(struct steps *g, double y)
     const struct score *s = &g->s;
     struct canvas *canvas = &g->p->canvas;
     struct view_text by = { 0 };
-    const bool masked = s->seen.to - s->seen.from < s->S;
+    const bool masked = s->span.to - s->span.from < s->S;
     view_say(&by, "÷ ");
     score_root(&by, s);
     view_say(&by, " = ");
@@ -196,7 +196,7 @@ static void draw_sum(struct steps *g, double y)
 {
     const struct score *s = &g->s;
     struct canvas *canvas = &g->p->canvas;
-    const int64_t hidden = s->S - (s->seen.to - s->seen.from);
+    const int64_t hidden = s->S - (s->span.to - s->span.from);
     double all = 0;
     for (int64_t j = 0; j < s->S; j++) all += s->w[j];
     canvas_line(canvas, g->left, y + 4, g->left + FULL, y + 4, PALETTE_TEXT, 1.2);

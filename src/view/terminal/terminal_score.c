@@ -171,7 +171,7 @@ static void put_chain(struct text_canvas *s, const struct score *k, int64_t key)
         return;
     }
     char keys[48];
-    snprintf(keys, sizeof keys, "softmax of %" PRId64 " keys", k->seen.to - k->seen.from);
+    snprintf(keys, sizeof keys, "softmax of %" PRId64 " keys", k->span.to - k->span.from);
     text_canvas_text(s, keys, name_columns(s), false);
     text_canvas_sgr(s, "1");
     put_share(s, k->w[key], number_columns(s));
@@ -348,7 +348,7 @@ qkv_status terminal_steps(struct text_canvas *s, qkv_error *err)
              "4 The score is divided"
              "%s. 5 The softmax turns scores into weights.",
              k.layer, k.head, k.E,
-             k.seen.to - k.seen.from < k.S ? "; masked keys are left out" : "");
+             k.span.to - k.span.from < k.S ? "; masked keys are left out" : "");
     fold(s, &t);
     text_canvas_line(s);
     put_keys(s, &k, key);

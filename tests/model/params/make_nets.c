@@ -2,7 +2,7 @@
 // make_nets.c: make_nets DIR: saves models of every architecture that transformers has, new or
 // fine-tuned from a folder of tests/golden, below DIR, each with its results, for `golden_net.py
 // check DIR`.
-#include "model/params/net_body.h"
+#include "model/params/net_layers.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

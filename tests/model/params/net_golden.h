@@ -3,7 +3,7 @@
 #ifndef QKV_NET_GOLDEN_H
 #define QKV_NET_GOLDEN_H
 #include "check.h"
-#include "model/params/net_body.h"
+#include "model/params/net_layers.h"
 #include <stdlib.h>
 
 // An opened folder of tests/golden: its model, its batch and the results of torch.

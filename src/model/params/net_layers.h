@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// net_body.h: declares a trainable Transformer: the stacks and blocks of a model that runs
+// net_layers.h: declares a trainable Transformer: the stacks and blocks of a model that runs
 // (model_internal.h), with gradients, and its output heads.
-#ifndef QKV_MODEL_NET_BODY_H
-#define QKV_MODEL_NET_BODY_H
+#ifndef QKV_MODEL_NET_LAYERS_H
+#define QKV_MODEL_NET_LAYERS_H
 #include "model/model_internal.h"
 #include "model/params/trainable.h"
 
@@ -15,7 +15,7 @@ struct qkv_net_stack {
     real *d_relative;           // gradient of is.relative; owned; NULL: no relative positions
 };
 
-struct qkv_net_body {
+struct qkv_net_layers {
     struct qkv_weight words[2]; // token embeddings; [1]: of the decoder, if it has its own table
     struct qkv_weight type;
     struct qkv_net_stack encoder, decoder;
@@ -40,7 +40,7 @@ struct qkv_net_body {
 };
 
 // Returns the table of token embeddings that a stack uses.
-static inline const struct qkv_weight *qkv_net_words(const struct qkv_net_body *body,
+static inline const struct qkv_weight *qkv_net_words(const struct qkv_net_layers *body,
                                                      const struct qkv_net_stack *s)
 {
     return &body->words[s == &body->decoder && body->words[1].value];
