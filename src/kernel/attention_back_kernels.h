@@ -91,9 +91,9 @@ struct qkv_attention_back_kernels {
     // up to a multiple of lanes. Returns true if all numbers were finite.
     bool (*pack_right)(void *to, const void *const *x, int at, int n, int64_t W);
 
-    // Computes dot products s[i][j] = rows[i] . keys[j] for the columns of span; the W products are
-    // added in the same order in every tile. For q and k, callers prefer the `scores` of the
-    // forward family, because lse was computed from its results.
+    // Computes dot products s[i][j] = rows[i] . keys[j] for the columns of span; the W products of
+    // a dot product are added in the same order in every tile. For q and k, callers prefer the
+    // `scores` of the forward family, because lse was computed from its results.
     void (*scores)(real *s, const void *rows, int n, const void *keys, int64_t W,
                    struct qkv_columns span);
     // Applies the softcap to columns lo .. hi-1 of one row: s = cap tanh(scale s / cap), gain = 1 -

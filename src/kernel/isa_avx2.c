@@ -26,8 +26,8 @@
 #include "kernel/body/linear/linear.h"
 #include "kernel/body/linear/linear_float.h"
 #include "kernel/body/linear/linear_half.h"
-// INT8 products multiply pairs of 16-bit integers, because the sum of two products fits into 32
-// bits.
+// INT8 products are computed from pairs of 16-bit integers, because the sum of the two products of
+// a pair fits into a lane of 32 bits.
 enum { INT8_GROUP = 2, INT8_OFFSET = 0 };
 #define INT8_ARITHMETIC "int16 pairs"
 static inline void int8_put(void *to, vf a)

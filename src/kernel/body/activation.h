@@ -11,7 +11,8 @@
 static inline vf act_exp_parts(vf *n, vf x, vf more)
 {
     *n = vf_round(vf_mul(x, vf_set1(1.44269504f)));
-    // this constant is the leading bits of ln2, so few that its product with n is exact
+    // this constant consists of the leading bits of ln2, so few bits that n times the constant is
+    // exact
     vf r = vf_fnma(*n, vf_set1(0.693145752f), x);
     r = vf_add(vf_fnma(*n, vf_set1(1.42860682e-6f), r), more);
     vf p = vf_set1(1.381454e-3f);

@@ -36,8 +36,8 @@ static int64_t tokens_from(const struct alphabet *a, int64_t least)
     return n;
 }
 
-// Returns the smallest number such that the characters that occur at least that often need at most
-// `most` tokens.
+// Returns the smallest count c such that all characters that occur at least c times need at most
+// `most` tokens together.
 static int64_t rarest(const struct alphabet *a, int64_t most)
 {
     int64_t low = 1, high = INT64_MAX / 2;

@@ -172,8 +172,9 @@ TILE_ALWAYS void amx_probability(vf x[2], const struct amx_probabilities *a, con
     x[1] = vf_load_m(row + a->from[b] + VW, (vm)(a->seen[b] >> 16));
 }
 
-// Returns the power of two of a row of weights, computed from the largest product of a weight and
-// the power of its key. *odd becomes true if the row contains nonfinite weights.
+// Returns the power of two by which amx_fill divides a row of weights, computed from the largest
+// product of a weight and the power of its key. *odd becomes true if the row contains nonfinite
+// weights.
 static float amx_row_power(bool *odd, const struct amx_probabilities *a, const real *row)
 {
     __m512i most = _mm512_setzero_si512();

@@ -124,7 +124,8 @@ struct back_part {
     bool whole; // true: every row sees all columns
     struct back_sight see;
 };
-// Turns the scores in t->s and dP in t->ds into W and X; rows are BACK_TILE elements apart.
+// Computes W and X (attention_back_kernels.h) of part p from the scores in t->s and from dP in
+// t->ds, whose rows are BACK_TILE elements apart.
 static void back_plain_forms(struct back_operands *w, struct back_operands *x,
                              const struct qkv_back_tile *t, const struct back_part *p);
 

@@ -128,7 +128,8 @@ static void scaled_scores_int8(real *s, const void *const *q, int rows, const vo
     }
 }
 
-// Multiplies each weight by the scale of its value before the product.
+// Adds weighted INT8 values: each weight is first multiplied by the scale of the value row that it
+// weights.
 static void scaled_values_int8(real *o, const real *old, const real *now, const real *s, int rows,
                                const void *packed, int64_t capacity, int64_t F,
                                const struct qkv_columns *spans, int n)

@@ -43,7 +43,8 @@ struct linear_form {
     // Returns the scale of a row; *inverse is the factor that is applied before rounding. NULL: the
     // form has no scales.
     float (*scale)(const void *x, qkv_dtype type, int64_t K, float *inverse);
-    // Converts x[n] to the format of the form, in to[n rounded up to VW]; elements past n become 0.
+    // Converts x[n] to the type that `tile` multiplies and writes it to `to`, padded with 0 to a
+    // multiple of VW elements.
     void (*prepare)(void *to, const void *x, qkv_dtype type, int64_t n, float inverse);
     // Computes the sums of a tile of 1 .. MR rows. If wide, the tile has as many panels as
     // linear_wide(rows) returns; otherwise it has one panel.
