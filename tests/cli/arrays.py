@@ -10,7 +10,6 @@
 """
 import json
 import math
-import random
 import struct
 import sys
 
@@ -178,6 +177,7 @@ def close(a, b, tolerance):
 
 def main(word, *args):
     if word == "random":
+        import random  # here, since it takes as long as all the rest
         source = random.Random(int(args[3]))
         save(args[0], args[1], dims(args[2]), [source.gauss(0, 1) for _ in range(size(dims(args[2])))])
     elif word == "values":

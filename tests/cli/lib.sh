@@ -42,7 +42,7 @@ prints() { [ "$(cat "$out")" = "$1" ] || failed "stdout, expected: $1"; }
 prints_part() { grep -qF -- "$1" "$out" || failed "stdout, expected in it: $1"; }
 silent() { [ ! -s "$err" ] || failed 'stderr, expected nothing'; }
 check() { "$@" || failed "$*"; }
-python() { python3 "$here/arrays.py" "$@"; }
+python() { python3 -S -E "$here/arrays.py" "$@"; } # without site packages it starts faster
 last_number() { sed -n "s/.*\"$1\": *\([-0-9.e+]*\).*/\1/p" "$2" | tail -n 1; }
 # near X Y: 0 if the numbers are equal except for rounding, 1 if not, 2 if one is no number
 near() {

@@ -2,7 +2,8 @@
 # browser.py: tests the page in a real browser, from disk, without network.
 #   browser.py MAKE_PAGES FOLDER [QKV]
 # Pages are made in FOLDER; QKV_SHOTS=1 saves screenshots there. A console error or a request fails the test.
-# QKV_CASES names some cases; QKV_PART one part of them: heads, maps or pairs. Exit 77: Chromium is not installed.
+# QKV_CASES names some cases; QKV_PART one part of them: heads, maps or pairs, which share the pages that
+# QKV_PART=pages makes. Exit 77: Chromium is not installed.
 # QKV: also compares sentences on MiniLM, if models/ has it.
 import glob, json, os, re, subprocess, sys, time, xml.etree.ElementTree as xml
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -545,14 +546,18 @@ def main():
     if not path:
         print("skipped: no Chromium or Chrome that runs (QKV_CHROME names one)")
         return 77
-    os.makedirs(sys.argv[2], exist_ok=True)
-    for maker in (sys.argv[1], os.path.join(os.path.dirname(sys.argv[1]), "make_maps")):
-        subprocess.run([maker, sys.argv[2]], check=True)
+    part = os.environ.get("QKV_PART")
+    if part in (None, "pages"):
+        os.makedirs(sys.argv[2], exist_ok=True)
+        for maker in (sys.argv[1], os.path.join(os.path.dirname(sys.argv[1]), "make_maps")):
+            subprocess.run([maker, sys.argv[2]], check=True)
+    if part == "pages":
+        return 0
     browser = chrome.Chrome(path)
     test = Test(browser, sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None)
     browser.size(1440, 900)
     browser.media(prefers_color_scheme="light")
-    parts = {"heads": [Test], "maps": [Maps], "pairs": [Pairs]}.get(os.environ.get("QKV_PART"), Test.__mro__)
+    parts = {"heads": [Test], "maps": [Maps], "pairs": [Pairs]}.get(part, Test.__mro__)
     cases = [n for base in parts for n, f in vars(base).items() if "_" in n and callable(f) and not n.startswith("__")]
     wanted = os.environ.get("QKV_CASES", "").split() or cases
     failed = 0

@@ -13,13 +13,15 @@ if(Python3_FOUND)
   if(TARGET qkv_cli)
     set(qkv_command $<TARGET_FILE:qkv_cli>)
   endif()
-  foreach(part heads maps pairs)
+  # The first makes the pages of the others.
+  foreach(part pages heads maps pairs)
     add_test(NAME view/browser_${part} COMMAND ${Python3_EXECUTABLE}
       ${CMAKE_CURRENT_SOURCE_DIR}/view/browser.py $<TARGET_FILE:make_pages>
-      ${CMAKE_BINARY_DIR}/browser_${part} ${qkv_command} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+      ${CMAKE_BINARY_DIR}/browser ${qkv_command} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(view/browser_${part} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 COST 2000
-      LABELS view ENVIRONMENT QKV_PART=${part})
+      LABELS view ENVIRONMENT QKV_PART=${part} FIXTURES_REQUIRED pages)
   endforeach()
+  set_tests_properties(view/browser_pages PROPERTIES FIXTURES_SETUP pages FIXTURES_REQUIRED "")
   foreach(size odd large)
     add_test(NAME view/browser_${size} COMMAND ${Python3_EXECUTABLE}
       ${CMAKE_CURRENT_SOURCE_DIR}/view/browser_odd.py $<TARGET_FILE:make_odd>
