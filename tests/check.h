@@ -4,7 +4,7 @@
 //   CASE(name)...          a row of CHECK_MAIN, which is the program
 //   CHECK(x)               x is true            CHECK_EQ(a, b)  integers
 //   CHECK_NEAR(a, b, tol)  |a - b| <= tol       CHECK_BITS(p, q, bytes)
-//   EACH(p, array)         for each element     EACH_ISA(k)     for each supported ISA (kernel tests)
+//   EACH(p, array)         for each element     EACH_ISA(k)     for each supported ISA
 //   fenced(bytes)          memory that ends right before a guard page; fence_free() frees all of it
 #ifndef QKV_CHECK_H
 #define QKV_CHECK_H

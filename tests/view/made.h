@@ -103,8 +103,8 @@ static inline qkv_view *view_of(const struct made *m)
     return v;
 }
 
-// The stream before layer `layer` in out[0], and after its attention and its feed-forward network, as
-// made up for rows of m->stack.width.
+// Makes up the stream before layer `layer` (out[0]), after its attention and after its feed-forward
+// network, in rows of m->stack.width.
 static inline void made_stream(float *out[3], const struct made *m, int64_t layer)
 {
     const int64_t n = m->text.tokens * m->stack.width;

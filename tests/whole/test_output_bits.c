@@ -2,7 +2,7 @@
 // test_output_bits.c: compares SHA-256 hashes of everything that running models computes with the
 // hashes in tests/golden/output_bits.txt, so that a change of the code cannot change a bit unseen.
 //
-// Models: each folder of tests/golden that opens, and models/.  Each is run on every instruction set
+// Models: each folder of tests/golden that opens, and models/.  Each runs on every instruction set
 // of this machine, in f32, bf16 and int8, on one thread.  A line of the file is one such run; each
 // word of it is NAME=HASH, the first 12 hexadecimal digits, or NAME=refused:STATUS:
 //
@@ -15,13 +15,13 @@
 //               of each kind of ablation     watched   what a decoder shows of its new tokens
 //   effects     of qkv_ablate_scan           greedy, sampled, beams: ids and scores of generation
 //
-// tests/golden/gru-attention holds 60 steps of `qkv train --arch gru-attention --width 16 --tokenizer
-// characters` on 60 pairs of short words; only here it is run.
+// tests/golden/gru-attention contains 60 steps of `qkv train --arch gru-attention --width 16
+// --tokenizer characters` on 60 pairs of short words; only this test runs it.
 //
 // Only numbers are hashed, no text for a reader.  Another libm may give other bits: where the hash
 // of its functions (the line "libm") differs, the test is skipped.
 //
-//   QKV_WRITE_BITS=FILE build/release/tests/whole/test_output_bits     writes FILE instead of comparing
+//   QKV_WRITE_BITS=FILE build/release/tests/whole/test_output_bits   writes FILE, compares nothing
 #include "output_bits_file.h"
 #include <qkv/qkv.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_net_families.c: a model that is trained is the model that runs: the loss of each golden folder
-// is that of its logits or labels; what is trained and saved opens for running and for training.
+// test_net_families.c: checks that a model that is trained is the model that runs: the loss of each
+// golden folder is the loss of its logits or labels, and a trained and saved model opens for
+// running and for training.
 #include "model/folder.h"
 #include "model/model_internal.h"
 #include "model/params/trainable.h"
@@ -15,7 +16,8 @@ static double loss_of(const float *logits, int64_t V, int32_t target)
     return most + log(sum) - (double)logits[target];
 }
 
-// A golden folder, opened for training, and a batch of its texts: next tokens, masked tokens, or labels.
+// A golden folder, opened for training, and a batch of its texts: next tokens, masked tokens, or
+// labels.
 enum { ROWS = 64 };
 struct trained {
     const char *name;
@@ -77,7 +79,7 @@ static double run(const struct trained *f, qkv_net *n, bool gradients)
     return loss.sum;
 }
 
-// ---- the model of the folder ---------------------------------------------------------------------
+// ---- the model of the folder --------------------------------------------------------------------
 static void check_loss(const struct trained *f)
 {
     const struct qkv_tensor *logits = golden_find(f->t.golden, NULL, "logits");
@@ -122,7 +124,7 @@ TEST(what_is_trained_is_the_model_of_the_folder)
     CHECK(folders >= 29);
 }
 
-// ---- activations that are made again ---------------------------------------------------------------
+// ---- activations that are recomputed ------------------------------------------------------------
 // All gradients of a run; the caller frees them.
 static real *gradients_of(const struct trained *f, const struct qkv_net_options *o,
                           int64_t *numbers)
@@ -157,8 +159,9 @@ TEST(activations_made_again_give_the_same_gradients)
     }
 }
 
-// Numbers between products have 11 bits: rounding moves gradients by some parts in a thousand, most in
-// T5, whose scores are not scaled (.041 of their length).  A term that is missing moves them by more.
+// Numbers between products have 11 bits: rounding moves gradients by some parts in a thousand, and
+// most in T5, whose scores are not scaled (.041 of their length).  A missing term moves them by
+// more.
 TEST(gradients_in_16_bits_are_near_those_in_32)
 {
     static const struct qkv_net_options whole = { 0 }, half = { .precision = QKV_PRECISION_F16 };
@@ -182,7 +185,7 @@ TEST(gradients_in_16_bits_are_near_those_in_32)
     }
 }
 
-// ---- saved ---------------------------------------------------------------------------------------
+// ---- saved --------------------------------------------------------------------------------------
 // One step down the gradient, so that no weight is that of the folder any more.
 static void step(const struct trained *f)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_residual.c: the numbers of the residual stream: norms and cosines by their formula, the same in the page, and what
-// is refused.
+// test_residual.c: checks the numbers of the residual stream: norms and cosines equal their formula
+// and the numbers of the page, and wrong arguments are refused.
 #include "base/faults.h"
 #include "view/data/residual.h"
 #include "view/made.h"
