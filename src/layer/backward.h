@@ -5,8 +5,8 @@
 //   Activations and their gradients are overwritten; gradients of weights are accumulated (+=). A
 //   gradient whose pointer is NULL is not computed. `keep` receives the activations that backward
 //   needs.
-//   Arrays declared void * contain numbers of one type t: 0 is real; QKV_BF16 and QKV_F16 are the
-//   types of 16-bit precisions, rounded to nearest even when written. All sums are real.
+//   Arrays declared void * contain numbers of one type t: 0 means real; QKV_BF16 or QKV_F16 means
+//   16 bits, rounded to nearest even when written. All sums are real.
 //   Sums over rows are split by shape and added in a fixed order: no bit depends on the number of
 //   threads.
 //   Scratch is 64-byte aligned and has the bytes that *_scratch returns; SIZE_MAX: too large for an
@@ -21,7 +21,7 @@
 struct qkv_linear_back {
     qkv_precision precision;
     int threads;        // number of threads that scratch has space for
-    qkv_dtype x, y;     // types of x and of dy; dx has the type of x unless dx_real is set
+    qkv_dtype x, y;     // x: type of the array x, and of dx unless dx_real is set; y: type of dy
     bool dx_real;       // true: dx is an array of real
     int64_t ldx, lddy;  // distance of rows in elements; 0 means K and N; dx uses ldx
     const real *dx_add; // added to dx, in its layout (may be dx itself if real); NULL: none
@@ -36,7 +36,8 @@ void qkv_linear_once_backward(void *dx, real *dw, real *db, const void *dy, cons
                               int64_t R, int64_t K, const struct qkv_linear_part *part,
                               const struct qkv_linear_back *how);
 
-// The rows of a product y = x w^T + b of a linear layer that is not packed, for its backward.
+// The arrays that backward of a linear layer y = x w^T + b reads and writes; the layer is not
+// packed.
 struct qkv_linear_rows {
     // gradient of x, plus dx_add unless that is NULL; its type is real if dx_real is true,
     // otherwise x_type; dx NULL: not computed
@@ -49,17 +50,17 @@ struct qkv_linear_rows {
     const void *x; // input of forward
     qkv_dtype x_type;
 };
-// Adds the gradients of the weights and biases to l->dw and l->db, and computes rows->dx, which must
-// be real if the layer has several parts.
+// Adds the gradients of the weights and biases to l->dw and l->db, and computes rows->dx, which
+// must be real if the layer has several parts.
 void qkv_linear_layer_backward(const struct qkv_linear_rows *rows, int64_t R,
                                const struct qkv_linear *l);
-// Returns the bytes of l->once->scratch for R rows; back: also for qkv_linear_layer_backward, with arrays
-// of type real or `type`.
+// Returns the bytes that l->once->scratch must have for forward of R rows and, if `back` is true,
+// also for qkv_linear_layer_backward with arrays of type real or `type`.
 size_t qkv_linear_train_scratch(const struct qkv_linear *l, qkv_dtype type, int64_t R, bool back);
 
 // ---- feed-forward (mlp_backward.c) -------------------------------------------------------------
-// Returns the bytes of scratch of qkv_mlp_forward with a tape; back: also of qkv_mlp_backward. The
-// scratch of all products is l->once->scratch of each layer.
+// Returns the bytes of scratch of qkv_mlp_forward with a tape and, if `back` is true, also of
+// qkv_mlp_backward. The caller sets this scratch as once->scratch of m->up and m->down.
 size_t qkv_mlp_train_scratch(const struct qkv_mlp *m, int64_t R, bool back);
 // Adds the gradients of both layers and computes rows->dx. d_inner[R][M] and d_up, of the shape of
 // tape->up, are scratch arrays of the type of tape->up.
@@ -67,7 +68,8 @@ void qkv_mlp_backward(const struct qkv_sublayer_back *rows, void *d_inner, void 
                       const struct qkv_mlp_tape *tape, int64_t R, const struct qkv_mlp *m);
 
 // ---- self-attention with projections (heads_backward.c) ----------------------------------------
-// Arrays of backward. All but d_memory, d_relative and tables are scratch, which layers may share.
+// Arrays that backward writes. All except d_memory, d_relative and tables are scratch, which layers
+// may share.
 struct qkv_attention_tables;
 struct qkv_score_arrays;
 struct qkv_heads_back {
@@ -76,17 +78,18 @@ struct qkv_heads_back {
     void *d_q, *d_k;           // if q or k has a norm: gradients of tape->q and tape->k
     real *d_wide;              // if q or k has a norm: gradient of tape->wide
     real *rstd;                // [R max(H, G)] 1 / root mean square of each head's q or k
-    // cross-attention: receives the gradient of m->memory, plus memory_add unless that is NULL; NULL:
-    // not computed
+    // cross-attention: receives the gradient of m->memory, plus memory_add unless that is NULL;
+    // d_memory NULL: not computed
     real *d_memory;
     const real *memory_add;
     real *d_relative; // [H][2 reach + 1] the gradient of a->relative is added; NULL: not computed
-    // of the public layer; NULL otherwise
-    const struct qkv_attention_tables *tables; // gradients of all tables, in place of d_relative
+    // the following members are for the public layer only; NULL in models
+    // gradients of bias, relative, alibi and sinks; d_relative is unused
+    const struct qkv_attention_tables *tables;
     const struct qkv_score_arrays *scores, *d_scores; // inputs of the scores, and their gradients
 };
-// Returns the bytes of scratch of qkv_heads_forward with a tape; back: also of qkv_heads_backward.
-// SIZE_MAX: the call is refused and *status is the reason.
+// Returns the bytes of scratch of qkv_heads_forward with a tape and, if `back` is true, also of
+// qkv_heads_backward. SIZE_MAX: the call is refused and *status is the reason.
 size_t qkv_heads_train_scratch(const struct qkv_heads *m, const struct qkv_attention *a, bool back,
                                qkv_status *status);
 // Adds the gradients of all projections and norms of heads, and computes rows->dx.
@@ -102,23 +105,23 @@ enum qkv_norm_kind { QKV_NORM_LAYER = 0, QKV_NORM_RMS };
 // mean. x and y may be the same array if t is real. y NULL: only keep is written.
 void qkv_norm_kind_forward(void *y, qkv_dtype t, const struct qkv_norm_keep *keep, const real *x,
                            int64_t R, const struct qkv_norm *p, enum qkv_norm_kind kind);
-// Computes the gradients of a norm: dx[R][D] = the gradient of x for dy (type t) + dx_add[R][D].
-// dx_add NULL: nothing is added; dx and dx_add may be the same array. dw[D] and db[D] are
-// accumulated. x is the input of forward.
+// Computes the gradients of a norm from dy, the gradient of its result (type t): dx[R][D] = the
+// gradient of x + dx_add[R][D]. dx_add NULL: nothing is added; dx and dx_add may be the same array.
+// dw[D] and db[D] are accumulated. x is the input of forward.
 size_t qkv_norm_backward_scratch(int64_t R, int64_t D);
 void qkv_norm_backward(real *dx, const real *dx_add, real *dw, real *db, const void *dy,
                        qkv_dtype t, const real *x, const struct qkv_norm_keep *keep, int64_t R,
                        const struct qkv_norm *p, enum qkv_norm_kind kind, void *scratch);
 
 // ---- activations (activation.c) ----------------------------------------------------------------
-// Apply an activation, and compute its gradient: y[n] = act(a); da = dy act'(a). In place allowed,
-// also for the gated functions below.
+// Apply an activation, y[n] = act(a), and compute its gradient, da = dy act'(a). Here and in the
+// gated functions below, the result may be the same array as an argument.
 void qkv_activation_forward(void *y, const void *a, qkv_dtype t, int64_t n,
                             enum qkv_activation act);
 void qkv_activation_backward(void *da, const void *dy, const void *a, qkv_dtype t, int64_t n,
                              enum qkv_activation act);
-// Gated activation (SwiGLU with SILU; Shazeer 2020, arXiv 2002.05202): y = act(g) u. Rows of g and
-// u may alternate in one array.
+// Apply a gated activation, y = act(g) u (SwiGLU if act is SILU; Shazeer 2020, arXiv 2002.05202),
+// and compute its gradients. Rows of g and u may alternate in one array.
 void qkv_gated_forward(void *y, const void *g, const void *u, qkv_dtype t, int64_t n,
                        enum qkv_activation act);
 void qkv_gated_backward(void *dg, void *du, const void *dy, const void *g, const void *u,
@@ -172,17 +175,17 @@ void qkv_rope_apply(void *x, qkv_dtype t, const int32_t *positions, int64_t R, i
                     const struct qkv_rope *p);
 
 // ---- embeddings (embed_backward.c) -------------------------------------------------------------
-// Gradients of qkv_embed_forward: d token[V][D], d position[P][D] and d type[Y][D] += the rows of
-// dy that used each table row, in ascending order of r; rows that no id selects are not touched.
-// Scratch stores the sorted ids.
+// Computes the gradients of the tables of qkv_embed_forward: adds each row r of dy, in ascending
+// order of r, to the rows ids[r] of dtoken[V][D] (times p->scale), positions[r] of dposition[P][D]
+// and types[r] of dtype[Y][D]. Scratch stores the sorted ids.
 size_t qkv_embed_backward_scratch(int64_t R, const struct qkv_embed *p);
 void qkv_embed_backward(real *dtoken, real *dposition, real *dtype, const real *dy,
                         const int32_t *ids, const int32_t *types, const int32_t *positions,
                         int64_t R, const struct qkv_embed *p, void *scratch);
 
 // ---- losses (cross_entropy.c, contrastive.c) ---------------------------------------------------
-// Softmax cross-entropy fused with the vocabulary projection: logits = cap(times x w^T + b) exist
-// only in blocks.
+// Softmax cross-entropy fused with the vocabulary projection: the logits, cap(times x w^T + b),
+// exist only in blocks. lse is their log-sum-exp.
 //   loss = sum over rows with target >= 0 of  (1 - e) (lse - logit[target]) + e (lse - mean logit)
 struct qkv_cross_entropy {
     int64_t V, K;
@@ -264,8 +267,8 @@ size_t qkv_gru_scratch(const struct qkv_gru *p, int64_t R, int64_t sequences);
 // zeros.
 void qkv_gru_forward(real *h, real *gates, const real *x, const real *first, const int64_t *offsets,
                      int64_t sequences, const struct qkv_gru *p);
-// Computes the gradients: from dh[R][D] writes dx[R][D_in] and dfirst[sequences][D]. A gradient
-// that is NULL is not computed.
+// Computes the gradients from dh[R][D], the gradient of h: writes dx[R][D_in] and
+// dfirst[sequences][D], accumulates *g. A gradient that is NULL is not computed.
 void qkv_gru_backward(real *dx, real *dfirst, const struct qkv_gru_grad *g, const real *dh,
                       const real *h, const real *gates, const real *x, const real *first,
                       const int64_t *offsets, int64_t sequences, const struct qkv_gru *p);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// lanes.c: sends blocks of rows through several layers each, so that the output of one layer is
-// still in the cache when the next layer reads it.
+// lanes.c: runs several layers on one block of rows before the next block, so that the output of a
+// layer is still in the cache when the next layer reads it.
 //
 // With few threads, each thread runs one lane, and a lane processes one block after the other; the
 // activations between layers are in the lane's own piece of scratch. With many threads, blocks

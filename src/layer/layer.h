@@ -8,7 +8,8 @@
 //   built, so most functions return no status.
 //   The bits of a row depend only on that row: not on R, on other rows or on the number of threads.
 //   The `keep` arguments receive activations that backward or an observer needs; a NULL member is
-//   not stored.
+//   not stored. A tape (struct qkv_*_tape) is the arrays that forward of a trained layer fills and
+//   its backward reads.
 //   Scratch is 64-byte aligned and has at least the bytes that *_scratch returns for that R or a
 //   larger one.
 #ifndef QKV_MODULE_LAYER_H
@@ -37,8 +38,9 @@ void qkv_embed_forward(real *y, const int32_t *ids, const int32_t *types, const 
 // Sets positions[r] = first + the index of row r in its sequence. Sequence i consists of rows
 // offsets[i] .. offsets[i+1]-1.
 void qkv_positions(int32_t *positions, const int64_t *offsets, int64_t sequences, int32_t first);
-// Fills table[P][D] with sin and cos of p / 10000^(2i/D): as pairs (interleaved), or all sines
-// followed by all cosines. Vaswani et al. 2017 (arXiv 1706.03762) section 3.5.
+// Fills row p of table[P][D] with the sine and cosine of p / 10000^(2i/D) for each i < D/2.
+// interleaved: each sine is followed by its cosine; otherwise: all sines precede all cosines.
+// Vaswani et al. 2017 (arXiv 1706.03762) section 3.5.
 void qkv_position_sinusoid(real *table, int64_t P, int64_t D, bool interleaved);
 
 // ---- linear (linear.c) -------------------------------------------------------------------------
@@ -78,10 +80,11 @@ qkv_status qkv_linear_pack(struct qkv_linear *l);
 size_t qkv_linear_pack_bytes(struct qkv_linear *l);
 void qkv_linear_pack_at(struct qkv_linear *l, void *memory);
 // Packs weights in pieces, directly from a checkpoint of any type (linear_pack.c); threads may pack
-// different pieces concurrently. qkv_linear_piece returns the columns of one piece.
-// qkv_linear_pack_piece packs columns n .. n+N-1 of part p (n a multiple of the piece) into
-// `packed`, which must exist; element k of column n+i is w[i ldn + k ldk]. Returns false if memory
-// for a type conversion cannot be allocated.
+// different pieces concurrently. A piece is a fixed number of columns (outputs of the layer), which
+// qkv_linear_piece returns. qkv_linear_pack_piece packs columns n .. n+N-1 of part p into the
+// memory l->packed, which the caller has allocated; n is a multiple of that number. Element k of
+// column n+i is w[i ldn + k ldk]. Returns false if memory for a type conversion cannot be
+// allocated.
 int64_t qkv_linear_piece(const struct qkv_linear *l);
 bool qkv_linear_pack_piece(struct qkv_linear *l, int p, int64_t n, int64_t N, const void *w,
                            qkv_dtype type, int64_t ldn, int64_t ldk);
@@ -124,7 +127,7 @@ void qkv_linear_once(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t R
 // ---- norm (norm.c) -----------------------------------------------------------------------------
 struct qkv_norm {
     int64_t D;
-    const real *w, *b; // weight and bias, [D]; NULL: ones, zeros
+    const real *w, *b; // weight and bias, [D]; w NULL: ones; b NULL: zeros
     real eps;
     real *dw, *db; // gradients of w and b, to which backward of a block adds; NULL: not computed
 };
@@ -133,8 +136,8 @@ struct qkv_norm_keep {
 };
 
 // ---- sublayers ---------------------------------------------------------------------------------
-// The rows that a sublayer f reads and writes: y[R][D] = norm(f(x) + residual). y, x and residual may
-// be the same array.
+// The rows that a sublayer f reads and writes: y[R][D] = norm(f(x) + residual). The arrays y, x and
+// residual may be the same.
 struct qkv_sublayer_rows {
     const void *x;
     void *y; // NULL: the sublayer stops before its last projection (only with a tape)
@@ -144,7 +147,8 @@ struct qkv_sublayer_rows {
 };
 // The rows that backward of a sublayer reads and writes.
 struct qkv_sublayer_back {
-    const void *x, *dy; // input of forward, [R][D]; gradient of its last projection, [R][D]
+    // x: input of forward, [R][D]; dy: gradient of the last projection's result, [R][D]
+    const void *x, *dy;
     qkv_dtype x_type, dy_type;
     // gradient of x, [R][D], plus dx_add unless that is NULL; its type is real if dx_real is true,
     // otherwise x_type
@@ -181,11 +185,12 @@ void qkv_mlp_forward(const struct qkv_sublayer_rows *rows, const struct qkv_mlp_
 // queries become 0, so that every visible key has the same weight).
 enum qkv_heads_gives { QKV_HEADS_FOUND = 0, QKV_HEADS_ZERO, QKV_HEADS_MEAN, QKV_HEADS_UNIFORM };
 struct qkv_heads_ablation {
-    // [H] one enum qkv_heads_gives for each head; step 0: for all sequences. step H:
-    // [sequences][H], one choice per sequence
+    // enum qkv_heads_gives of each head. step 0: [H], the same for all sequences; step H:
+    // [sequences][H], one row per sequence
     const unsigned char *gives;
     int64_t step;
-    bool running; // true: MEAN averages the rows up to each row; false: all rows of the sequence
+    // true: MEAN of a row averages this row and the rows before it; false: all rows of the sequence
+    bool running;
     // for runs with a KV cache (step 0): index, in a token's row of qkv_heads_sums, at which the
     // sums of this layer's MEAN heads begin
     int64_t column;
@@ -230,19 +235,23 @@ struct qkv_heads_arrays {
 struct qkv_heads_keep {
     real *q, *k, *v; // q [R][H][E], k [R][G][E], v [R][G][F]
     real *heads;     // outputs of the heads before the output projection, [R][H][F]
-    real *lse;       // log-sum-exp of the scores, [H][R]
-    real *weights;   // dense attention weights, [H][R][S] with S = a->S; NULL: not computed
+    // log-sum-exp of the scores, [H][R]; with batch items [B][H][T]
+    real *lse;
+    // dense attention weights, [H][R][S] with S = a->S; with batch items [B][H][T][S]; NULL: not
+    // computed
+    real *weights;
 };
 // Arrays of forward that backward reads, of the type of the attention kernels. With a tape the
-// linear layers are not packed. A layer of one part writes the columns of all its matrices at once,
-// as qkv_heads_joined places them.
+// linear layers are not packed. In a trained model the projections that read the same rows are one
+// part of a linear layer, so that one product writes q, k and v as columns of one row
+// (qkv_heads_joined).
 struct qkv_heads_tape {
     struct qkv_heads_arrays at; // outputs of the projections, which attention reads
     void *heads;                // outputs of the heads, [R][H F]
     real *lse;                  // [H][R]
-    // If q or k has a norm: both after norm and rotation, [R][H][E] and [R][G][E]. Layers may share
-    // these arrays and `wide`, since backward recomputes them. Without norms q and k are rotated in
-    // place, in `at`.
+    // If q or k has a norm: q [R][H][E] and k [R][G][E] after norm and rotation. Layers may share
+    // these arrays and `wide`, since backward recomputes them. If neither has a norm, q and k are
+    // rotated in place, in `at`.
     void *q, *k;
     real *wide; // [R][max(H, G)][E] q or k as real, before its norm
 };
@@ -255,14 +264,15 @@ size_t qkv_heads_scratch(const struct qkv_heads *m, const struct qkv_attention *
                          qkv_status *status);
 // Computes attention with its projections: y[R][D] = norm(out(attention(in(x))) + residual), with
 // rows = { x, y, residual, norm }. residual is added only if `out` exists. keep: may be NULL. tape:
-// NULL, or the arrays that backward will read; then scratch has the bytes that
-// qkv_heads_train_scratch returns, rows->norm is NULL, and heads are not ablated.
+// NULL, or the arrays that backward will read. With a tape, scratch has the bytes that
+// qkv_heads_train_scratch returns, and rows->norm and m->ablation are NULL.
 qkv_status qkv_heads_forward(const struct qkv_sublayer_rows *rows,
                              const struct qkv_heads_keep *keep, const struct qkv_heads_tape *tape,
                              const struct qkv_heads *m, const struct qkv_attention *a,
                              void *scratch);
-// Returns the places of q, k and v in joined rows of type t: in[R][H E + G E + G F], or, for
-// cross-attention, in[R][H E] and kv[S][G E + G F].
+// Returns the places of q, k and v in rows of type t that contain several of them: in
+// self-attention q, k and v in in[R][H E + G E + G F]; in cross-attention q in in[R][H E], k and v
+// in kv[S][G E + G F].
 struct qkv_heads_arrays qkv_heads_joined(void *in, void *kv, qkv_dtype t,
                                          const struct qkv_heads *m);
 // Computes only the last projection of a forward with a tape, from tape->heads.
@@ -271,12 +281,8 @@ void qkv_heads_out(const struct qkv_sublayer_rows *rows, const struct qkv_heads_
 
 #ifndef QKV_DOUBLE
 // ---- attention of new tokens to a KV cache (heads_cached.c) ------------------------------------
-// Slot i of n contains rows offsets[i] .. offsets[i+1]-1. Self-attention (append true): the rows
-// are the next tokens of cache item items[i] and are appended to it; no item occurs twice.
-// Cross-attention (append false, heads with kv): the rows attend to all keys of items[i], which
-// qkv_heads_remember stored.
-// Receives the activations of one slot with R rows; S is the number of keys of its item after the
-// call.
+// Arrays that receive the activations of slot `place` of a call. R is the number of rows of the
+// slot, S the number of keys of its cache item after the call.
 struct qkv_heads_trace {
     int64_t place;
     float *q;                      // queries, [R][H][E]
@@ -284,28 +290,34 @@ struct qkv_heads_trace {
     real *weights;                 // dense attention weights, [H][R][S]; NULL: not computed
     const struct qkv_probe *probe; // attention statistics to collect; NULL: none
 };
+// The rows of a call with a KV cache: n slots, each with the rows of one sequence. Slot i contains
+// rows offsets[i] .. offsets[i+1]-1. Self-attention (append true): the rows are the next tokens of
+// cache item items[i] and are appended to it; no item occurs twice. Cross-attention (append false,
+// heads with kv): the rows attend to all keys of cache item items[i], which qkv_heads_remember
+// stored.
 struct qkv_heads_cache {
     qkv_cache *cache;
     int64_t n;
     const int64_t *items, *offsets;
     bool append;
-    const struct qkv_heads_sums *sums;   // running sums of MEAN heads; NULL: there are none
-    const struct qkv_heads_trace *trace; // activations of one slot, for an observer; NULL: none
+    const struct qkv_heads_sums *sums; // running sums of MEAN heads; NULL: no head is MEAN
+    // activations of one slot, for an observer; NULL: not recorded
+    const struct qkv_heads_trace *trace;
 };
 // Returns the bytes of scratch for up to R rows of this cache; SIZE_MAX: the call is refused and
 // *status is the reason.
 size_t qkv_heads_cached_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
                                 const qkv_cache *cache, int64_t R, qkv_status *status);
-// Computes the attention of new tokens to a KV cache. rows: as in qkv_heads_forward, x and y of type
-// real. `a` sets masks, scale and other options; the cache determines the sizes.
+// Computes the attention of new tokens to a KV cache. rows: as in qkv_heads_forward, x and y of
+// type real. `a` sets masks, scale and other options; the cache determines the sizes.
 // Returns QKV_OK or QKV_ERR_LIMIT. After QKV_ERR_LIMIT y is undefined, and some items may already
 // contain the new tokens.
 qkv_status qkv_heads_cached(const struct qkv_sublayer_rows *rows, const struct qkv_heads *m,
                             const struct qkv_attention *a, const struct qkv_heads_cache *c,
                             void *scratch);
-// Projects memory[R][kv.K], R = offsets[n], to keys and values and appends them to the cache: rows
-// offsets[i] .. offsets[i+1]-1 to cache item items[i]. type: the type in which the cache stores
-// them.
+// Projects the encoder output memory[R][kv.K], R = offsets[n], to keys and values and appends them
+// to the cache: rows offsets[i] .. offsets[i+1]-1 to cache item items[i]. type: element type of the
+// keys and values in the cache.
 size_t qkv_heads_remember_scratch(const struct qkv_heads *m, qkv_dtype type, int64_t R);
 qkv_status qkv_heads_remember(qkv_cache *cache, const int64_t *items, const int64_t *offsets,
                               int64_t n, const real *memory, const struct qkv_heads *m,
@@ -313,9 +325,9 @@ qkv_status qkv_heads_remember(qkv_cache *cache, const int64_t *items, const int6
 #endif
 
 // ---- attention over real (attention_real.c) ----------------------------------------------------
-// These functions are qkv_attention_forward and qkv_attention_backward (qkv/attention.h) with lse
-// and weights of real, for layers that use them. qkv_attention_real_scratch returns the bytes for
-// forward, or with `backward` for both passes; SIZE_MAX: refused, and *status says why.
+// These functions are qkv_attention_forward and qkv_attention_backward (qkv/attention.h) whose lse
+// and weights are arrays of real. qkv_attention_real_scratch returns the bytes for forward, or, if
+// `backward` is true, for both passes; SIZE_MAX: the call is refused and *status is the reason.
 size_t qkv_attention_real_scratch(const struct qkv_attention *a, bool backward, qkv_status *status);
 qkv_status qkv_attention_real(void *out, real *lse, real *weights, const void *q, const void *k,
                               const void *v, const struct qkv_attention *a, void *scratch);

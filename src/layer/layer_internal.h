@@ -6,9 +6,9 @@
 #include "layer/layer.h"
 
 // ---- layer norm (norm.c) -----------------------------------------------------------------------
-// Applies layer norm: s = x + residual (NULL: x); y[R][D] = (s - mean s) / sqrt(var s + eps) * w +
-// b. sum receives s, for a residual stream or for backward (NULL: not stored). y, sum, x and
-// residual may coincide.
+// Applies layer norm to s = x + residual (residual NULL: s = x): y[R][D] = (s - mean s) / sqrt(var
+// s + eps) * w + b. sum receives s, for a residual stream or for backward; sum NULL: not stored.
+// The arrays y, sum, x and residual may be the same.
 void qkv_norm_forward(real *y, real *sum, const struct qkv_norm_keep *keep, const real *x,
                       const real *residual, int64_t R, const struct qkv_norm *p);
 
@@ -36,15 +36,15 @@ static inline qkv_dtype qkv_mlp_tape_type(const struct qkv_mlp *m)
 {
     return qkv_stored_type(m->down.once->precision);
 }
-// Computes inner[R][M] = act(up), or act(gate) * up if m is gated, from `up` as struct qkv_mlp_tape
-// has it. With d_up, of the shape of `up`: computes d_up, the gradient of `up`, from inner, the
-// gradient of the result.
+// If d_up is NULL, computes inner[R][M] = act(up) or, if m is gated, act(gate) * up, from the array
+// `up` of struct qkv_mlp_tape. If d_up is set, inner is the gradient of that result, and the
+// function writes d_up, the gradient of `up`.
 void qkv_mlp_activate(void *inner, const void *up, void *d_up, int64_t R, const struct qkv_mlp *m);
 
 #ifndef QKV_DOUBLE
 // ---- probes over a KV cache (cache_probe.c) ----------------------------------------------------
-// Collects attention statistics of queries q[T][H][E], T = a->T, which are the last tokens of a
-// cache item and whose lse is known. Returns QKV_OK, QKV_ERR_LIMIT, or the error with which the
+// Collects the attention statistics of queries q[T][H][E], T = a->T: the last T tokens of a cache
+// item, whose lse has been computed. Returns QKV_OK, QKV_ERR_LIMIT, or the error with which the
 // attention is refused.
 qkv_status qkv_cache_probe(const struct qkv_probe *p, const void *q, const real *lse,
                            const qkv_cache *cache, int64_t item, const struct qkv_attention *a);

@@ -172,8 +172,8 @@ void qkv_rows_scores(const struct qkv_rows *u, const struct qkv_rows_group *p,
 void qkv_rows_run(const struct qkv_rows *u, struct qkv_rows_group *p,
                   const struct qkv_rows_packed *from, const struct qkv_rows_sums *sums, bool merge,
                   real *now);
-// qkv_rows_sees returns true if row i of the group attends to column j. qkv_rows_probability returns
-// the weight of that row and column, after qkv_rows_run.
+// qkv_rows_sees returns true if row i of the group attends to column j. qkv_rows_probability
+// returns the weight of that row and column, after qkv_rows_run.
 bool qkv_rows_sees(const struct qkv_rows *u, const struct qkv_rows_group *p, int i, int32_t j);
 real qkv_rows_probability(const struct qkv_rows *u, int i, int32_t j);
 // Writes out, lse and dense weights of group g. The sink, a key without a value, is merged last.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // mlp.c: computes the feed-forward network y = norm(down(act(up(x))) + residual).
 //
-// Without a tape, rows are processed in blocks, so that the wide inner activations (M) remain in the
-// cache and scratch does not grow with R. They are stored in the type that the second product reads.
+// Without a tape, rows are processed in blocks, so that the wide inner activations (M) remain in
+// the cache and scratch does not grow with R. They are stored in the type that the second product
+// reads.
 #include "layer/layer_internal.h"
 
 size_t qkv_mlp_scratch(const struct qkv_mlp *m, int64_t R)

@@ -4,9 +4,10 @@
 //   q, k, v = x W^T + b (one pass over x),   y = norm(attention(q, k, v) W_o^T + b_o + residual)
 //   k, v = memory W_kv^T + b_kv for cross-attention
 //
-// q, k, v and heads are stored in the type of the attention kernels, so that each product writes
-// the type that the next one reads. With a tape they are the arrays of the tape, in which q, k and v
-// are columns of one row, since backward of one product of all three is faster than of three.
+// q, k, v and the outputs of the heads are stored in the type of the attention kernels, so that no
+// product converts its input. With a tape they are the arrays of the tape. In a trained model q, k
+// and v are columns of one row there, since backward of one product is faster than backward of
+// three.
 #include "layer/heads/heads_work.h"
 #include <string.h>
 
@@ -20,8 +21,8 @@ struct inner {
     void *own;  // scratch of the attention kernels
 };
 
-// Returns the array in which the caller keeps an activation, if its type is the same; otherwise
-// allocates an array in scratch.
+// Returns `kept`, the caller's array for an activation, if it exists and has the type of the
+// attention kernels (same); otherwise allocates an array in scratch.
 static void *array(real *kept, bool same, struct qkv_arena *arena, int64_t R, int64_t width,
                    size_t size)
 {
@@ -62,7 +63,7 @@ struct qkv_heads_arrays qkv_heads_joined(void *in, void *kv, qkv_dtype t, const 
     return at;
 }
 
-// Places the activations of a call with a tape.
+// Returns the arrays of a call with a tape.
 static struct inner place_tape(const struct qkv_heads_tape *tape, void *scratch,
                                const struct qkv_heads *m)
 {
@@ -141,7 +142,8 @@ void qkv_heads_ready(void *to, void *x, int64_t ld, qkv_dtype t, real *wide, int
     qkv_rope_apply(to, type, m->positions, R, H, m->E, &rope);
 }
 
-// Applies output projection, residual and norm to heads[R], block by block.
+// A call of the output projection with residual and norm; it runs one block of rows after the
+// other.
 struct output {
     const struct qkv_sublayer_rows *rows;
     const char *heads;
@@ -182,7 +184,7 @@ void qkv_heads_out(const struct qkv_sublayer_rows *rows, const struct qkv_heads_
     qkv_heads_output(rows, tape->heads, qkv_attention_family(a)->type, R, m);
 }
 
-// Computes q, k and v, ready for the scores.
+// Computes q, k and v with their norms and rotation.
 static void project(struct inner *in, const struct qkv_sublayer_rows *rows, qkv_dtype type,
                     const struct qkv_heads *m, int64_t R, int64_t S)
 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// heads_ablate.c: replaces the output of ablated heads by zeros, by its mean, or by the mean of the
-// visible values.
+// heads_ablate.c: replaces the outputs of ablated heads by zeros, by their mean over rows, or by
+// the mean of the visible values.
 //
-//   mean     y[r] = sum_r' x[r'] / rows    over the sequence; running: over its rows up to r
-//   uniform  q = 0: every score is 0, so that attention itself gives all visible keys the same
-//   weight, whatever the mask, with a cache or without
+//   mean     y[r] = the mean of x[r'] over all rows r' of the sequence; running: over r' <= r
+//   uniform  q = 0: every dot product is 0, so the softmax gives all visible keys the same weight,
+//            with any mask, with or without a KV cache; ablate.c also sets the relative-position
+//            biases of the head to 0
 //
 // Sums are in double and run row by row, so that decoding one token at a time is bit-identical to
 // one pass over all tokens.
@@ -12,7 +13,7 @@
 #include "layer/heads/heads_work.h"
 #include <string.h>
 
-enum { COLUMNS = 64 }; // elements of a head that are averaged at once
+enum { COLUMNS = 64 }; // number of elements of a head that are averaged at once
 
 static enum qkv_heads_gives gives(const struct qkv_heads_ablation *a, int64_t sequence, int64_t h)
 {
@@ -70,10 +71,10 @@ static void whole_mean(const struct column *c)
     for (int64_t r = 0; r < c->rows; r++) store(c->x + (size_t)r * c->row, c->type, x, c->n);
 }
 
-// Replaces each row by the mean of all rows of its sequence up to this row. before: number of
-// earlier rows of the sequence. sums receives the sums of these rows, `stride` numbers apart; the
-// sums of the earlier rows precede it in memory. sums NULL: the sums are not stored, and before is
-// 0.
+// Replaces each row of c by the mean of this row and all rows of its sequence before it. before:
+// number of rows of the sequence before c. sums receives the sum up to each row of c, `stride`
+// numbers apart; the sums of the rows before c precede it in memory. sums NULL: the sums are not
+// stored, and before is 0.
 static void running_mean(const struct column *c, int64_t before, double *sums, int64_t stride)
 {
     double sum[COLUMNS] = { 0 };
@@ -92,7 +93,7 @@ static void running_mean(const struct column *c, int64_t before, double *sums, i
 }
 
 // Replaces the output x[rows][F] of a head, in sequence i, by its mean. `mean` is the index of the
-// head among all heads that are replaced by a mean.
+// head among the heads of this layer that are replaced by their mean.
 static void mean_head(const struct column *x, int64_t i, int64_t mean, int64_t F,
                       const struct qkv_heads_ablation *a, const struct qkv_heads_sums *sums)
 {

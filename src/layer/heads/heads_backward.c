@@ -3,8 +3,8 @@
 // forward.
 //   d heads = dy W_o,   dq, dk, dv = backward of attention,   dx = [dq, dk, dv] W,
 //   d memory = [dk, dv] W_kv for cross-attention
-// Queries and keys after their norms, and the inputs of bilinear and additive scores, are
-// recomputed, since layers share those arrays.
+// Backward recomputes queries and keys after their norms, and the inputs of bilinear and additive
+// scores, since layers share the arrays of these.
 #include "layer/attention/attention_back_work.h"
 #include "layer/heads/heads_work.h"
 
@@ -48,16 +48,16 @@ size_t qkv_heads_train_scratch(const struct qkv_heads *m, const struct qkv_atten
     return most;
 }
 
-// Queries or keys of a call: before norm and rotation in rows of `x`, and their gradients.
+// The queries or the keys of a call, and their gradients.
 struct side {
-    const void *x; // what the projection wrote
-    void *d_x, *d; // its gradient; the gradient after norm and rotation
+    const void *x; // queries or keys before norm and rotation, as the projection wrote them
+    void *d_x, *d; // d_x: gradient of x; d: gradient of the queries or keys after norm and rotation
     int64_t ld, R, H;
     const struct qkv_norm *norm;
 };
 
-// Computes the gradient s->d_x of queries or keys before norm and rotation from s->d, which is
-// overwritten.
+// Computes s->d_x, the gradient of queries or keys before norm and rotation, from s->d, which it
+// overwrites.
 static void unready(const struct side *s, qkv_dtype t, const struct qkv_heads_back *b,
                     const struct qkv_heads_tape *tape, const struct qkv_heads *m, void *scratch)
 {
@@ -83,7 +83,8 @@ static void unready(const struct side *s, qkv_dtype t, const struct qkv_heads_ba
     if (d != s->d_x) qkv_copy_rows(s->d_x, t, s->ld, d, d_type, width, width, s->R);
 }
 
-// Computes the gradient of the outputs of the heads from that of the last projection.
+// Computes b->d_heads, the gradient of the outputs of the heads, from rows->dy, the gradient of the
+// last projection's result.
 static void out_backward(const struct qkv_sublayer_back *rows, const struct qkv_heads_back *b,
                          const struct qkv_heads_tape *tape, qkv_dtype t, int64_t R,
                          const struct qkv_heads *m)
@@ -101,7 +102,8 @@ static void out_backward(const struct qkv_sublayer_back *rows, const struct qkv_
         qkv_copy_rows(b->d_heads, t, width, rows->dy, dy_type, width, width, R);
 }
 
-// Computes the gradients of the inputs of the projections, and of their weights.
+// Computes the gradients of the inputs of the projections to q, k and v, and adds the gradients of
+// their weights.
 static void in_backward(const struct qkv_sublayer_back *rows, const struct qkv_heads_back *b,
                         qkv_dtype t, int64_t R, int64_t S, const struct qkv_heads *m)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// multi_head.c: provides the public multi-head layer: validates its request, and calls the attention
-// of models (heads.c) with projections of any widths and three score functions.
+// multi_head.c: provides the public multi-head layer: validates the arguments, and calls the
+// attention of models (heads.c) with projections of any widths and one of three score functions.
 //
 //   q = x W_q^T + b_q,  k = c W_k^T + b_k,  v = c W_v^T + b_v,  out = concat(heads) W_o^T + b_o
 #include "layer/heads/multi_head_work.h"
@@ -79,8 +79,8 @@ void qkv_multi_head_layer(struct qkv_multi_head_layer *l, const struct qkv_multi
     if (m->score != QKV_SCORE_DOT) heads->scores = &l->scores;
 }
 
-// Checks the request and describes the call. If attention refuses it, reason[size] receives the
-// cause; size 0: not requested.
+// Checks a call of the layer and fills *w and *l. If attention refuses the call, reason[size]
+// receives the cause; size 0: not requested.
 static qkv_status resolve(struct qkv_attention_work *w, struct qkv_multi_head_layer *l,
                           const struct qkv_multi_head *m, const float *context,
                           const struct qkv_attention *a, char *reason, size_t size)
@@ -97,8 +97,8 @@ static qkv_status resolve(struct qkv_attention_work *w, struct qkv_multi_head_la
     return status;
 }
 
-// Places the memory of the products and the scratch of the layer in scratch. Returns the bytes;
-// SIZE_MAX: too large.
+// Divides `scratch` into the scratch of the products, l->once.scratch, and the scratch of
+// qkv_heads_forward, *own. Returns the bytes of both; SIZE_MAX: too large.
 static size_t place(struct qkv_multi_head_layer *l, const struct qkv_attention *a, void *scratch,
                     void **own)
 {

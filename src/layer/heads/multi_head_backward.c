@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// multi_head_backward.c: provides the backward pass of the public multi-head layer: its arrays in
-// scratch, and a call of the backward pass of models (heads_backward.c).
+// multi_head_backward.c: provides the backward pass of the public multi-head layer: places its
+// arrays in scratch and calls the backward pass of models (heads_backward.c).
 #include "layer/attention/attention_back_work.h"
 #include "layer/heads/multi_head_work.h"
 #include <stdio.h>
@@ -15,7 +15,8 @@ struct call {
     struct qkv_attention_tables tables;
     qkv_dtype type; // type of the arrays of the attention kernels
     int64_t rows, keys;
-    // the arrays that forward stored, converted to the kernels' type; NULL: they have this type
+    // copies of the arrays that forward stored, in the type of the attention kernels; NULL: the
+    // arrays have this type
     struct qkv_heads_arrays converted;
     void *heads;
     struct qkv_score_arrays scores, d_scores;
@@ -52,7 +53,7 @@ static struct qkv_heads_arrays take(struct qkv_arena *arena, const struct call *
     return at;
 }
 
-// Places all arrays of the call.
+// Allocates all arrays of the call from the arena.
 static void place(struct call *c, struct qkv_arena *arena)
 {
     const struct qkv_heads *m = &c->layer.heads;
@@ -84,7 +85,7 @@ static void place(struct call *c, struct qkv_arena *arena)
     c->own = qkv_arena_alloc(arena, 1, c->back.scratch);
 }
 
-// Gives the layer the arrays of the caller that receive gradients.
+// Sets the pointers of the layer to the caller's arrays that receive gradients.
 static void set_gradients(struct call *c)
 {
     const struct qkv_multi_head_gradients *g = &c->g;
@@ -161,7 +162,8 @@ static qkv_status check_arrays(const struct call *c, const float *dx, const floa
     return QKV_OK;
 }
 
-// Returns an array of the caller in the type of the kernels: itself, or converted into `to`.
+// Returns the caller's array from[n] in the type of the attention kernels: `from` itself if `to` is
+// NULL, otherwise its conversion, which it writes to `to`.
 static void *stored(const struct call *c, void *to, const float *from, int64_t n)
 {
     if (!to) return qkv_reals(from);
@@ -204,7 +206,8 @@ qkv_multi_head_backward_plan(const struct qkv_multi_head *m, const struct qkv_at
     struct qkv_attention_plan p = { .status = QKV_ERR_USAGE };
     struct call c;
     const float any = 0;
-    // As cross-attention: its products need at least as much scratch.
+    // The plan assumes cross-attention, whose products need at least as much scratch as the
+    // products of self-attention.
     if (m && a) p.status = resolve(&c, m, &any, a, g, NULL, p.reason, sizeof p.reason);
     qkv_multi_head_reason(&p);
     if (p.status) return p;

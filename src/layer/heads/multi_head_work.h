@@ -14,23 +14,25 @@ static inline real *qkv_reals(const float *p)
     return (real *)(uintptr_t)p;
 }
 
-// Returns *m with the defaults of its sizes filled in.
+// Returns *m in which sizes that are 0 have their default.
 struct qkv_multi_head qkv_multi_head_defaults(const struct qkv_multi_head *m);
 // Returns QKV_OK if the widths are consistent.
 qkv_status qkv_multi_head_check(const struct qkv_multi_head *m, const struct qkv_attention *a);
-// The public layer as heads of a model; the members point to each other.
+// The public layer as the heads of a model. `heads` points to `scores` and `once`.
 struct qkv_multi_head_layer {
     struct qkv_heads heads;
     struct qkv_scores scores;
     struct qkv_linear_once once;
 };
-// Describes the layer of a call. context NULL: self-attention.
+// Fills *l from the public description *m. context: rows of the keys and values; NULL:
+// self-attention.
 void qkv_multi_head_layer(struct qkv_multi_head_layer *l, const struct qkv_multi_head *m,
                           const float *context, qkv_precision precision);
-// Returns the operations of the products, given how many one multiply-add of a projection and of the
-// score function's weights counts.
+// Returns the number of operations of all products with weights. projections, scores: operations
+// per multiply-add in a projection and in a product with the score function's weights (2 in
+// forward, more with backward).
 double qkv_multi_head_flops(const struct qkv_multi_head *m, const struct qkv_attention *a,
                             double projections, double scores);
-// Fills in the reason of a refused plan that has none.
+// Fills in p->reason if the plan is refused and its reason is empty.
 void qkv_multi_head_reason(struct qkv_attention_plan *p);
 #endif

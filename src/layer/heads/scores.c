@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// scores.c: computes the inputs of attention for bilinear and additive scores, so that its kernels do
-// the rest: masks have the same meaning for every score, and memory does not grow with T*S.
-//   bilinear:  s = (q W_s).k                    W_s is applied to all queries first, then a dot
-//   product
-//   additive:  s = w . tanh(W_q q + W_k k)      both inner products first, then kernels->additive
+// scores.c: computes the inputs of attention for bilinear and additive scores. The attention
+// kernels then run on these inputs, so that masks have the same meaning for every score and memory
+// does not grow with T*S.
+//   bilinear:  s = (q W_s).k                  inputs: q W_s and k, for the dot-product kernels
+//   additive:  s = w . tanh(W_q q + W_k k)    inputs: W_q q, w and W_k k, for the additive kernels
 //
 // Luong et al. 2015 (arXiv 1508.04025), Bahdanau et al. 2015 (arXiv 1409.0473).
 #include "layer/heads/heads_work.h"
@@ -26,9 +26,9 @@ qkv_status qkv_score_shape(struct qkv_attention *a, const struct qkv_heads *m)
 {
     const int64_t d = m->scores->d_a;
     if (!qkv_score_additive(a->precision)) return QKV_ERR_UNSUPPORTED;
-    // Keys are multiplied by another matrix for each query head, so each query head has its own
-    // keys. If there is one value head, a stride of 0 shares its values; otherwise qkv_score_fill
-    // repeats the values.
+    // Each query head multiplies the keys by a matrix of its own, so it has its own keys. The
+    // values of a single value head are shared by a stride of 0; the values of several value heads
+    // are repeated by qkv_score_fill.
     a->E = 2 * d;
     a->G = m->H;
     a->k_strides = (struct qkv_strides){ 0, m->H * d, d };
@@ -52,7 +52,8 @@ void qkv_score_take(struct qkv_score_arrays *s, struct qkv_arena *arena, const s
     const int64_t d = m->scores->d_a;
     if (!s->key_width) s->key_width = d;
     s->q = take(arena, R, m->H * (additive ? 2 * d : m->E), size);
-    // Attention treats keys as wide as queries: the last key of d_a numbers seems to end later.
+    // One more key: attention checks keys as if they were as wide as queries, 2 d_a, but in forward
+    // a key has d_a numbers.
     s->k = additive ? take(arena, S * m->H + 1, s->key_width, size) : NULL;
     s->v = additive && repeated ? take(arena, S, m->H * m->F, size) : NULL;
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // scores_backward.c: computes the gradients through bilinear and additive scores (scores.c).
-//   bilinear:  attention read q W_s:          dq = d W_s^T,  dW_s += q^T d
-//   additive:  attention read W_q q, followed by w, and W_k k, separate for each query head
+//   bilinear:  from d, the gradient of q W_s:  dq = d W_s^T,  dW_s += q^T d
+//   additive:  from d_q, d_w and d_k, the gradients of W_q q, w and W_k k of each query head:
+//              dq = d_q W_q,  dW_q += d_q^T q,  dk += d_k W_k,  dW_k += d_k^T k,  dw += d_w
 #include "layer/heads/heads_work.h"
 #include <string.h>
 
-// The product y = x w^T of one head.
+// The arrays of backward of one head's product y = x w^T.
 struct head_product {
     void *dx;
     const real *dx_add;

@@ -2,8 +2,8 @@
 // block.c: runs one layer of a stack, in a model that runs and in one that is trained. For each of
 // its sublayers f (self-attention, cross-attention, feed-forward):
 //
-//   x = norm_out(x + drop(f(norm_in(x))))      a norm that the description leaves out is the identity
-//   x = x + drop(norm_out(f(norm_in(x))))      norms inside (QKV_NORM_INSIDE)
+//   x = norm_out(x + drop(f(norm_in(x)))) a norm that the description leaves out is the identity x
+//   = x + drop(norm_out(f(norm_in(x)))) norms inside (QKV_NORM_INSIDE)
 //
 // Without a tape, the last projection of f also adds the residual and applies a layer norm while a
 // block of rows is in the cache. With a tape, what backward reads stays in the arrays of the tape.
@@ -22,8 +22,8 @@ static struct qkv_dropout dropout_after(const struct qkv_stream *s, const struct
     return t ? qkv_stream_dropout(s, 4 * t->number) : (struct qkv_dropout){ 0 };
 }
 
-// Returns the norm that the last projection applies; NULL: the sublayer has no norm after it, or one
-// that the projection cannot apply.
+// Returns the norm that the last projection applies; NULL: the sublayer has no norm after it, or
+// one that the projection cannot apply.
 static const struct qkv_norm *fused(const struct qkv_stream *s, const struct qkv_norm *norm,
                                     const struct qkv_tape *t)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// net_losses.c: runs a batch through a trainable Transformer, forward and backward, and computes the
-// loss of the batch's objective.
+// net_losses.c: runs a batch through a trainable Transformer, forward and backward, and computes
+// the loss of the batch's objective.
 #include "model/forward/net_state.h"
 #include <inttypes.h>
 #include <string.h>
@@ -98,8 +98,8 @@ qkv_status qkv_net_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_b
 }
 
 // ---- a run and its output head -----------------------------------------------------------------
-// Number of the random stream for dropout before the projection to labels, larger than the numbers of
-// sublayers and of the embeddings.
+// Number of the random stream for dropout before the projection to labels, larger than the numbers
+// of sublayers and of the embeddings.
 enum { HEAD_PLACE = (1 << 18) + 1 };
 
 // A run: the stacks, and the arrays between the output of the last stack and the loss.

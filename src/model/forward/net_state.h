@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // net_state.h: declares the state of one run of a trainable Transformer.
 //
-// Each block runs with a tape (tape.h): of each sublayer f the arrays that backward reads. These are
-// the argument of the norm after it, mean and rstd of its norms, the output of its first projection
-// and, of attention, the outputs of the heads and lse. Backward recomputes everything else: the norm
-// of x, and the inner rows of feed-forward. Two of these arrays are also recomputed, by a matrix
-// product, which halves the memory that autograd would need: the sum between attention and
-// feed-forward if no norm follows it (one product of D x D), and, in every third layer (every second
-// layer if norms follow the sublayers), the output of feed-forward's first projection, the widest
-// array.
+// Each block runs with a tape (tape.h): of each sublayer f the arrays that backward reads. These
+// are the argument of the norm after it, mean and rstd of its norms, the output of its first
+// projection and, of attention, the outputs of the heads and lse. Backward recomputes everything
+// else: the norm of x, and the inner rows of feed-forward. Two of these arrays are also recomputed,
+// by a matrix product, which halves the memory that autograd would need: the sum between attention
+// and feed-forward if no norm follows it (one product of D x D), and, in every third layer (every
+// second layer if norms follow the sublayers), the output of feed-forward's first projection, the
+// widest array.
 #ifndef QKV_MODEL_NET_STATE_H
 #define QKV_MODEL_NET_STATE_H
 #include "model/forward/tape.h"
@@ -90,8 +90,8 @@ struct qkv_net_plan {
 // (net_memory.c).
 qkv_status qkv_net_begin(struct qkv_net_state *f, const struct qkv_net_plan *plan, qkv_error *err);
 void qkv_net_end(struct qkv_net_state *f);
-// Returns true if backward recomputes the output of a feed-forward's first projection, or the sum of
-// sublayer i.
+// Returns true if backward recomputes the output of a feed-forward's first projection, or the sum
+// of sublayer i.
 bool qkv_net_up_again(const struct qkv_net_state *f, const struct qkv_net_sublayer *sub);
 bool qkv_net_sum_again(const struct qkv_net_state *f, const struct qkv_net_side *s, int64_t i);
 // Returns true if the value of sublayer i has an array of its own: the last value of the stack, and

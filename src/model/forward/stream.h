@@ -89,8 +89,8 @@ struct qkv_sublayer_streams {
     int64_t width;
     const int64_t *place; // [R] the caller's row of each computed row; NULL: no padding, rows agree
 };
-// The residual stream x[R][D] of a run, and the settings and memory for one block (block.c). Without
-// a tape, x and spare are swapped after each sublayer.
+// The residual stream x[R][D] of a run, and the settings and memory for one block (block.c).
+// Without a tape, x and spare are swapped after each sublayer.
 struct qkv_stream {
     int64_t R, D;
     enum qkv_norm_kind norm;
@@ -116,8 +116,8 @@ struct qkv_stream {
     struct qkv_dropout drop;
 };
 // Runs one layer: replaces s->x by the stream after it. tape: NULL, or one entry (tape.h) for each
-// sublayer that the block has, whose arrays receive what backward reads; then s->x becomes the array
-// `value` of the last entry.
+// sublayer that the block has, whose arrays receive what backward reads; then s->x becomes the
+// array `value` of the last entry.
 struct qkv_tape;
 qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b,
                              const struct qkv_tape *tape);

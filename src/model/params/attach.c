@@ -95,7 +95,8 @@ static qkv_status declare_transformer(qkv_net *n, qkv_error *err)
     if (!body) return qkv_fail_memory(err, NULL);
     body->decoder.is.causal = true;
     struct qkv_net_stack *first = decoder ? &body->decoder : &body->encoder;
-    // The rows are checked first: a config.json with larger sizes than its file allocates no layers.
+    // The rows are checked first: a config.json with larger sizes than its file allocates no
+    // layers.
     qkv_status status = qkv_layout(&row, &rows, d, n->family, err);
     if (!status) status = qkv_net_check_rows(n, row, rows, err);
     if (!status && (qkv_stack_size(&first->is, d, d->size.layers, false) ||
