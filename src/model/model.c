@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Reads the label names from id2label of config.json; a label without a text has no name.
+// Reads the label names from id2label of config.json; a label without a text there is named
+// LABEL_n.
 static qkv_status take_names(struct qkv_model *m, const json_t *root, qkv_error *err)
 {
     const json_t *names = json_object_get(root, "id2label");
@@ -42,7 +43,8 @@ static void take_stops(struct qkv_model *m)
     if (!m->stops && d->eos >= 0) m->stop[m->stops++] = (int32_t)d->eos;
 }
 
-// Returns the name of the folder: the last part of its path, after resolving "." and "..".
+// Returns the name of a folder: the last part of its path, in which "." and ".." at the end are
+// resolved.
 static char *name_of(const char *dir)
 {
     char full[PATH_MAX];
@@ -74,8 +76,8 @@ static qkv_status check_precision(qkv_precision p, qkv_error *err)
                     name ? name : "none of them");
 }
 
-// Selects int8 for a folder that was saved with int8 weights, which cannot run in another
-// precision.
+// Selects precision int8 for a folder that was saved with int8 weights: such weights cannot run in
+// another precision.
 static qkv_status check_saved(struct qkv_model *m, qkv_error *err)
 {
     const char *saved = qkv_tensors_metadata(m->file, QKV_EIGHT_BITS);
@@ -88,7 +90,8 @@ static qkv_status check_saved(struct qkv_model *m, qkv_error *err)
     return check_precision(m->precision, err);
 }
 
-// Opens the files of a folder as its description requires, and reads the names in config.json.
+// Reads the description of a folder, opens its weights, binds them to layers and reads the label
+// names.
 static qkv_status take_folder(struct qkv_model *m, bool no_mmap, qkv_error *err)
 {
     json_t *root = NULL;
@@ -198,8 +201,8 @@ static void count(struct qkv_model_info *info, const qkv_model *m)
     info->unused_tensors = m->stacks ? info->tensors - m->used : 0;
     for (int64_t i = 0; i < info->tensors; i++) {
         const struct qkv_tensor *t = qkv_tensors_at(m->file, i);
-        // F32, F64, F16 and BF16 tensors are parameters; I8 tensors only if they have row scales,
-        // which are not counted
+        // Parameters are the numbers of F32, F64, F16 and BF16 tensors, and of I8 tensors that have
+        // row scales. The row scales themselves are not counted
         const bool weights = t->dtype == QKV_I8 ? has_scale(m->file, t->name)
                                                 : t->dtype <= QKV_BF16 && !is_scale(m->file, t);
         if (weights) info->parameters += qkv_tensor_count(t);

@@ -18,32 +18,35 @@ enum qkv_norm_place { QKV_NORM_POST = 0, QKV_NORM_PRE, QKV_NORM_BOTH, QKV_NORM_I
 
 // Returns the path of the model folder (model.c).
 const char *qkv_model_dir(const qkv_model *m);
-// Writes to out[size] directory n, from 0, of those that are searched for models; "" if its path is
-// unknown on this system. Returns false if there are at most n directories (search_directory.c).
+// Writes to out[size] the path of directory n, counted from 0, in which qkv_model_find looks for
+// models; "" if the path is unknown on this system. Returns false if there is no directory n
+// (search_directory.c).
 bool qkv_model_search_directory(char *out, size_t size, int n);
 
-// Returns the heads of a layer in the given part; NULL: the model has no such part (ablate.c).
+// Returns the heads of a layer in the given part, which the model must have (ablate.c).
 struct qkv_heads *qkv_part_heads(const struct qkv_model *m, enum qkv_attention_part part,
                                  int64_t layer);
-// A run of a stack from a given layer to its end, for n copies of one sequence of T tokens. Each
-// copy may ablate other heads of that layer; its result is bit-identical to a complete run with
-// that ablation (forward_from_layer.c).
+// A run of a stack from a given layer to the last one, for n copies of one sequence of T tokens.
+// Each copy may have other ablated heads in the given layer; its result is bit-identical to a
+// complete run with the same ablation (forward_from_layer.c).
 struct qkv_run_from_layer {
-    enum qkv_attention_part part; // the part whose heads are ablated; the stack of this part runs
-    int64_t layer;                // the first layer that runs
+    // the part whose heads are ablated; the stack that contains this part runs
+    enum qkv_attention_part part;
+    int64_t layer; // the first layer that runs
     int64_t n, T, S;
     const int32_t *ids; // [T] token ids of the sequence
-    const float *x;     // [T][D] input of that layer, the same for all copies
+    const float *x;     // [T][D] input of the first layer that runs, the same for all copies
     // [n][S][D] output of the encoder of an encoder-decoder; NULL for other models
     const float *memory;
-    // [n][H] QKV_HEADS_* of each head of that layer, per copy; NULL: the model's own ablation
+    // [n][H] QKV_HEADS_* of each head of the first layer, per copy; NULL: the model's own ablation
     const unsigned char *gives;
 };
-// Returns true if `a` must run with n = 1: it ablates heads to uniform weights (QKV_HEADS_UNIFORM)
-// in a stack with relative positions, whose table all copies share. Reads part, n and gives.
+// Returns true if `a` must run with n = 1. This is the case if it ablates heads to uniform weights
+// (QKV_HEADS_UNIFORM) in a stack with relative positions, because all copies of a run share one
+// relative-position table. Reads only the members part, n and gives.
 bool qkv_run_from_layer_alone(const struct qkv_model *m, const struct qkv_run_from_layer *a);
-// Writes hidden[n][T][D], the same values as qkv_model_run. Returns QKV_OK, QKV_ERR_LIMIT, or the
-// reason why a layer was refused.
+// Writes hidden[n][T][D], the same last hidden states as qkv_model_run. Returns QKV_OK,
+// QKV_ERR_LIMIT, or the reason why a layer was refused.
 qkv_status qkv_model_run_from_layer(const struct qkv_model *m, float *hidden,
                                     const struct qkv_run_from_layer *a, qkv_error *err);
 #endif

@@ -7,17 +7,17 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-// An embedding table in the model file. Its rows may be of another type than float or unaligned;
-// then they are converted one by one.
+// An embedding table in the model file. If its rows are not floats or not aligned, each row is
+// converted when a run needs it.
 struct qkv_table {
     const struct qkv_tensor *tensor;
     const float *rows; // [n][D] the rows in the mapped file; NULL: convert each row
 };
 
-// One layer: self-attention, cross-attention and feed-forward, each with its norms. If the layer
-// lacks one of them, the corresponding size is 0: heads.H, cross.H, mlp.up.K, or D of the norm. A
-// model that runs has packed linear layers. In a model that is trained, the linear layers and norms
-// have gradients, and each call packs the weights.
+// One layer: self-attention, cross-attention and feed-forward, each with its norms. A sublayer or
+// norm that the layer lacks has the size 0: heads.H, cross.H, mlp.up.K, or D of the norm. A model
+// that runs has packed linear layers. In a model that is trained, the linear layers and norms have
+// gradients, and each call packs the weights.
 struct qkv_block {
     // norms before and after each sublayer, by QKV_SUBLAYER_*
     struct qkv_norm in[QKV_SUBLAYERS], out[QKV_SUBLAYERS];
@@ -25,8 +25,8 @@ struct qkv_block {
     struct qkv_heads heads, cross;
     struct qkv_mlp mlp;
     bool local; // a query attends only to the keys in its window
-    // relative-position table of this layer, with zeros for ablated heads; NULL: the table of the
-    // stack
+    // relative-position table of this layer, with zeros for heads ablated to uniform weights; NULL:
+    // the layer uses the table of the stack
     const float *relative;
 };
 
@@ -37,7 +37,8 @@ struct qkv_stack {
     struct qkv_table word;     // token embeddings; two stacks may share one table
     struct qkv_table position; // learned position embeddings
     struct qkv_norm embedding_norm, final_norm;
-    // [blocks] the layers; owned; with mlp_once, an extra last block without heads
+    // [blocks] the layers; owned. If the description has mlp_once, one more block, with the only
+    // feed-forward network, follows the layers
     struct qkv_block *block;
     int64_t layers, blocks;
     bool locals;     // at least one layer has a window
@@ -45,14 +46,14 @@ struct qkv_stack {
     int64_t reach;
 };
 
-// Allocates the blocks of a stack and sets the members that the description determines. cross: the
-// layers have cross-attention. Returns QKV_OK or QKV_ERR_LIMIT (stack.c).
+// Allocates the blocks of a stack and sets the members that the description determines. cross: true
+// if the layers have cross-attention. Returns QKV_OK or QKV_ERR_LIMIT (stack.c).
 qkv_status qkv_stack_size(struct qkv_stack *to, const struct qkv_description *d, int64_t layers,
                           bool cross);
-// Returns the member of a stack, or of one of its blocks, that a row of the layout table fills;
-// NULL: the row belongs to another struct.
+// Returns the address of the member of a stack, or of one of its blocks, that a row of the layout
+// table fills (role.def); NULL: the row fills a member of another struct.
 void *qkv_stack_member(struct qkv_stack *s, const struct qkv_parameter_row *row);
-// Returns true if a block has a sublayer, QKV_SUBLAYER_*.
+// Returns true if a block has the sublayer, one of QKV_SUBLAYER_*.
 static inline bool qkv_block_has(const struct qkv_block *b, int sublayer)
 {
     return sublayer == QKV_SUBLAYER_ATTENTION ? b->heads.H > 0
@@ -62,32 +63,32 @@ static inline bool qkv_block_has(const struct qkv_block *b, int sublayer)
 // Returns the number of sublayers of a stack.
 int64_t qkv_stack_sublayers(const struct qkv_stack *s);
 
-// Describes which tensors a linear layer is packed from.
+// The tensors from which a linear layer is packed.
 struct qkv_linear_source {
     struct qkv_linear *to;
     enum qkv_pack_group group;
     const struct qkv_tensor *from[QKV_LINEAR_PARTS];
-    // first row of each part in a tensor that several parts share
+    // index of the first row of each part in its tensor, which several parts may share
     int64_t at[QKV_LINEAR_PARTS];
     const float *scale[QKV_LINEAR_PARTS]; // [N] row scales of int8 weights (I8)
     bool transposed;                      // tensors are stored as [in][out]
 };
 
-// An output head: norm(act(dense x)), then the projection `out`. A missing layer has K = 0, a
-// missing norm D = 0.
+// An output head: out(norm(act(dense x))). A linear layer that the head lacks has K = 0; a norm
+// that it lacks has D = 0.
 struct qkv_end {
     struct qkv_linear dense, out;
     struct qkv_norm norm;
 };
 
-// Tables with one row per position that a run computes on demand, up to the largest position used
-// so far: the position table of each stack (sinusoids, or learned rows that are not aligned floats)
-// and the cosines and sines of rotary positions.
+// The kinds of tables with one row per position. A run that needs more rows than earlier runs
+// computes them. They are the position table of each stack (sinusoids, or learned rows that are not
+// aligned floats in the file) and the cosines and sines of rotary positions.
 enum qkv_rows_kind {
     QKV_ROWS_FIRST = 0,   // position table of stack 0
     QKV_ROWS_SECOND,      // position table of stack 1
     QKV_ROWS_TURNS,       // rotary positions
-    QKV_ROWS_TURNS_LOCAL, // rotary positions of local layers that have a theta of their own
+    QKV_ROWS_TURNS_LOCAL, // rotary positions of local layers, if they have another theta
     QKV_ROWS_KINDS
 };
 
@@ -99,12 +100,12 @@ struct qkv_model {
     qkv_precision precision;
     char *dir, *name;
     qkv_tensors *file;
-    const char *prefix; // prefix of all tensor names in this file: "" or the prefix of the family
+    const char *prefix; // prefix of the tensor names in this file: "" or the prefix of the family
     struct qkv_table type;
     int stacks; // 2: the second stack attends to the output of the first
     struct qkv_stack stack[2];
     struct qkv_end tokens, labels; // output heads for tokens and labels; out.K == 0: no such head
-    // name of the missing tensor if there is no output head for tokens
+    // if the model has no output head for tokens: the name of the tensor that is missing
     char lacks[QKV_TENSOR_NAME];
     char **label;                // [is.labels] label names; NULL: config.json has none
     int32_t stop[QKV_STOPS_MAX]; // token ids that end a text
@@ -115,25 +116,25 @@ struct qkv_model {
     int64_t owned, own_capacity;
     int64_t used;      // number of tensors in the file that the family uses
     int64_t positions; // maximum tokens of a sequence
-    // guards packing of weights (by the first run) and creation of position rows
+    // held by a run that packs weights or computes position tables
     pthread_mutex_t lock;
     atomic_bool packed[QKV_PACK_GROUPS];
     char *weights[QKV_PACK_GROUPS]; // packed weights of all layers in a group
-    // list of position tables of each kind, newest first; NULL: not computed yet
+    // list of the position tables of each kind, newest first; NULL: no run has computed one
     _Atomic(struct qkv_rows_made *) made[QKV_ROWS_KINDS];
-    // the memory of all ablations; NULL: no head is ablated
+    // memory of the ablation arrays of all layers (ablate.c); NULL: no head is ablated
     void *ablated;
-    // numbers per decoded token for running sums of heads ablated to their mean
+    // numbers per decoded token that the running sums of heads ablated to their mean need
     int64_t sums;
     struct qkv_workspace_pool workspaces; // memory of concurrent runs
 };
 
-// Finds the tensors that the description requires and checks their shapes and types; reads only
-// short vectors (bind.c).
+// Finds the tensors that the description requires and checks their shapes and types. Reads the
+// numbers of vectors only, not of matrices (bind.c).
 qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err);
 void qkv_model_unbind(struct qkv_model *m);
-// Packs the weights of a group, with all threads, unless an earlier call has done so. Any thread
-// may call it. Returns QKV_OK or QKV_ERR_LIMIT (pack.c).
+// Packs the weights of a group, with all threads, unless an earlier call has done so. Several
+// threads may call this function at once. Returns QKV_OK or QKV_ERR_LIMIT (pack.c).
 qkv_status qkv_model_pack(struct qkv_model *m, enum qkv_pack_group group);
 // Copies row `row` of an embedding table to out[D], as float.
 void qkv_table_row(float *out, const struct qkv_table *t, int64_t row, int64_t D);

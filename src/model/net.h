@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // net.h: declares the trainable model: its parameters with gradients, forward and backward over
-// packed tokens, and saving to a folder. Included by model.h.
+// packed tokens, and saving to a folder. model.h includes this header.
 //
 // All numbers are `real`; the same sources compiled with real = double check the gradients.
 #ifndef QKV_MODEL_NET_H
@@ -17,15 +17,17 @@ enum qkv_net_kind {
 // Sizes and options of an architecture (`--arch`). qkv_net_shape_default fills in the values of the
 // published reference; sizes that it leaves 0 must be set by the caller.
 struct qkv_net_shape {
-    const char *arch;               // name of a row of net.def, such as "gpt"
-    int64_t layers, decoder_layers; // decoder_layers: of encoder-decoders; 0: the same as layers
-    int64_t heads, kv_heads;        // kv_heads 0: the same as heads
-    // d_k, d_v: width of a query or value head, 0: width / heads; inner 0: as in the reference
+    const char *arch; // name of a row of net.def, such as "gpt"
+    // decoder_layers: layers of the decoder of an encoder-decoder, 0: as many as `layers`
+    int64_t layers, decoder_layers;
+    int64_t heads, kv_heads; // kv_heads 0: the same as heads
+    // d_k: width of a query head, d_v: of a value head, 0: width / heads; inner: width inside the
+    // feed-forward network, 0: as in the reference
     int64_t width, d_k, d_v, inner;
     int64_t vocab, positions, types;
-    // size of the encoder's vocabulary; the token that the decoder of an encoder-decoder begins
-    // with; the token that it must write first, -1: none; set for a loaded model, ignored by
-    // qkv_net_new
+    // Three members that are set for a loaded model and that qkv_net_new ignores. source_vocab:
+    // size of the encoder's vocabulary; start: the token with which the decoder's input begins;
+    // forced: the token that the decoder must generate first, -1: no such token
     int64_t source_vocab;
     int32_t start, forced;
     int32_t pad, bos, eos, mask; // ids of special tokens; -1: the vocabulary lacks the token
@@ -39,7 +41,8 @@ struct qkv_net_shape {
 };
 // Returns the names of the architectures in net.def; the list ends with NULL.
 const char *const *qkv_net_architectures(void);
-// Fills in the values of an architecture's reference. Returns false if net.def has no row `arch`.
+// Fills in *s with the values of an architecture's reference. Returns false if net.def has no row
+// with the name `arch`.
 bool qkv_net_shape_default(struct qkv_net_shape *s, const char *arch);
 
 // One parameter tensor. The order of the parameters is fixed, so that an optimizer can keep arrays
@@ -67,9 +70,10 @@ struct qkv_net_options {
 // (docs/training.md), from seed.
 qkv_status qkv_net_new(qkv_net **out, const struct qkv_net_shape *shape,
                        const struct qkv_net_options *o, uint64_t seed, qkv_error *err);
-// Loads a model from a folder (any family of model.def, or a folder written by qkv_net_save).
-// labels > 0 adds a new classification head if the folder has none; QKV_NET_TOKENS adds a head for
-// masked tokens to an encoder without an output head. qkv_net_new_end returns the head added.
+// Loads a model from a folder (any family of model.def, or a folder that qkv_net_save wrote).
+// labels > 0: if the folder has no classification head, one for that many labels is added. labels =
+// QKV_NET_TOKENS: if the model is an encoder without an output head, a head for masked tokens is
+// added. qkv_net_new_end describes the head that was added.
 enum { QKV_NET_TOKENS = -1 };
 qkv_status qkv_net_open(qkv_net **out, const char *dir, const struct qkv_net_options *o, int labels,
                         uint64_t seed, qkv_error *err);
@@ -77,11 +81,11 @@ void qkv_net_free(qkv_net *n); // n may be NULL
 void qkv_net_options_set(qkv_net *n, const struct qkv_net_options *o);
 const struct qkv_net_shape *qkv_net_shape(const qkv_net *n);
 enum qkv_net_kind qkv_net_kind(const qkv_net *n);
-// Returns a text that describes the output head that the folder lacked and that was initialized
-// from scratch; NULL: the folder had the head.
+// Returns a text that describes the output head that the folder lacked and that was therefore
+// initialized with random numbers; NULL: no head was added.
 const char *qkv_net_new_end(const qkv_net *n);
-// Sets the names of the labels [labels], which qkv_net_save writes to config.json (NULL: LABEL_n).
-// Returns false if memory is exhausted.
+// Sets the label names that qkv_net_save writes to config.json: names[labels]; a name that is NULL
+// becomes LABEL_n. Returns false if memory is exhausted.
 bool qkv_net_name_labels(qkv_net *n, const char *const *names);
 struct qkv_parameter *qkv_net_parameters(qkv_net *n, int64_t *count);
 void qkv_net_zero_gradients(qkv_net *n);
@@ -100,7 +104,7 @@ enum {
 };
 // Returns a text that says why the model cannot be trained with an objective; NULL: it can.
 const char *qkv_net_lacks(const qkv_net *n, enum qkv_objective o);
-// Packed sequences; attention stays within each sequence.
+// Packed sequences. A token attends only to tokens of its own sequence.
 struct qkv_sequences {
     int64_t n;
     const int64_t *offsets; // [n + 1] first token of each sequence, from 0
@@ -109,26 +113,29 @@ struct qkv_sequences {
 };
 struct qkv_net_batch {
     enum qkv_objective objective;
-    struct qkv_sequences in;     // input; with the objective seq2seq: of the decoder
-    struct qkv_sequences source; // seq2seq: input of the encoder, with as many sequences as `in`
-    // one target per row of `in`, -1: the row has no loss; objective CLASSIFY: one per sequence
+    // input of the model; with the objective SEQ2SEQ: input of the decoder
+    struct qkv_sequences in;
+    struct qkv_sequences source; // SEQ2SEQ: input of the encoder, with as many sequences as `in`
+    // one target per row of `in`, -1: the row has no loss; with the objective CLASSIFY: one label
+    // per sequence
     const int32_t *targets;
 };
-// Runs forward over one batch and, if gradients, backward: adds scale times the gradient of the
-// summed losses to the gradients of the parameters. Adds the losses to *loss. seed and step select
-// the random stream of dropout. Memory: one arena per model, reused by later calls. Returns QKV_OK;
-// QKV_ERR_LIMIT; QKV_ERR_USAGE (id out of range, sequence longer than positions, objective that the
-// model does not support); QKV_ERR_UNSUPPORTED.
+// Runs forward over one batch and adds its losses to *loss. If `gradients` is true, also runs
+// backward: adds scale times the gradient of the summed losses to the gradients of the parameters.
+// seed and step select the random stream of dropout. Each model has one arena, which later calls
+// reuse. Returns QKV_OK; QKV_ERR_LIMIT; QKV_ERR_USAGE (an id is out of range, a sequence is longer
+// than `positions`, or the model does not support the objective); QKV_ERR_UNSUPPORTED.
 qkv_status qkv_net_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_batch *b,
                        bool gradients, real scale, uint64_t seed, uint64_t step, qkv_error *err);
-// Computes statistics of the self-attention of one sequence (of the encoder in an encoder-decoder),
-// in memory linear in its tokens: calls `layer` once per layer with its probe (B = 1, S = T).
+// Computes attention statistics of one sequence, which runs through the only stack or the encoder
+// of the model, in memory linear in its tokens. Calls `layer` once per layer with the statistics of
+// its self-attention (B = 1, S = T).
 qkv_status qkv_net_probe(qkv_net *n, const struct qkv_probe_request *w,
                          void (*layer)(void *user, int64_t layer, const struct qkv_probe *p),
                          void *user, const struct qkv_sequences *in, qkv_error *err);
 
 // Writes config.json and model.safetensors to the existing folder dir, with the names and shapes of
-// the family's reference (transformers); type: QKV_F32, QKV_BF16, QKV_F16. Each file is replaced
-// atomically and synced.
+// the family's reference (transformers). type: element type of the weights, QKV_F32, QKV_BF16 or
+// QKV_F16. Each file is replaced atomically and synced.
 qkv_status qkv_net_save(qkv_net *n, const char *dir, qkv_dtype type, qkv_error *err);
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// architecture.c: describes models that are trained from scratch: the choices of an architecture's
-// reference (net.def), with the sizes that the caller requests.
+// architecture.c: describes models that are trained from scratch, from the choices of an
+// architecture's reference (net.def) and the sizes that the caller requests.
 #include "model/params/trainable.h"
 #include <inttypes.h>
 #include <math.h>
@@ -58,8 +58,9 @@ bool qkv_net_shape_default(struct qkv_net_shape *s, const char *arch)
     return true;
 }
 
-// Returns the inner width of the reference: 4 D; for gated layers, which have a third matrix, 8/3 D
-// rounded up to a multiple of 256 as in Llama (of 32 in small models).
+// Returns the inner width of the reference for a model of width D. Feed-forward without gate: 4 D.
+// Gated feed-forward, which has a third matrix: 8/3 D, rounded up to a multiple of 256 as in Llama,
+// or of 32 if D < 1024. GRU: D.
 static int64_t default_inner(const struct qkv_description *d)
 {
     const int64_t D = d->size.width;
@@ -147,8 +148,9 @@ qkv_status qkv_arch_check(const struct qkv_description *d, qkv_error *err)
     return QKV_OK;
 }
 
-// Returns the architecture that initializes a family without a row of its own: the one of its kind;
-// for decoders the one with the same kind of norm.
+// Returns the architecture whose initialization a family uses: the row of net.def that names the
+// family. If no row names it: the first row of the same kind of model, for decoders also with the
+// same kind of norm.
 const struct qkv_net_arch *qkv_arch_of(const struct qkv_description *d, const char *model_type)
 {
     for (int i = 0; i < ARCHES; i++)

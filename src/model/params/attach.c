@@ -32,7 +32,8 @@ static struct qkv_norm *row_norm(struct qkv_net_layers *body, struct qkv_net_sta
     }
 }
 
-// Returns the weight of a row that is a table, or a vector outside of linear layers and norms.
+// Returns the member for a row that is neither part of a linear layer nor of a norm: a table of
+// embeddings or positions, the projection to tokens or its bias.
 static struct qkv_weight *row_weight(struct qkv_net_layers *body, struct qkv_net_stack *s,
                                      const struct qkv_parameter_row *row)
 {
@@ -54,7 +55,8 @@ static void attach_linear(qkv_net *n, struct qkv_net_layers *body, struct qkv_ne
     real **grad = row->bias ? &l->db[0] : &l->dw[0];
     if (!row->bias) {
         l->K = row->columns;
-        l->parts = 1; // further parts follow the first in memory: one product reads all of them
+        // further parts follow the first part in memory, so that one product reads all of them
+        l->parts = 1;
         l->part[0].N += row->rows;
         l->once = &body->once;
     }
@@ -71,7 +73,8 @@ static void attach_norm(qkv_net *n, struct qkv_norm *norm, const struct qkv_para
         qkv_net_declare(n, &norm->w, &norm->dw, row);
 }
 
-// Declares the parameter of one row and sets the sizes of the layer that owns it.
+// Declares the parameter of one row of the layout and sets the sizes of the layer to which it
+// belongs.
 static void attach_row(qkv_net *n, struct qkv_net_layers *body, const struct qkv_parameter_row *row)
 {
     struct qkv_net_stack *s = row_stack(n, body, row);
@@ -95,8 +98,8 @@ static qkv_status declare_transformer(qkv_net *n, qkv_error *err)
     if (!body) return qkv_fail_memory(err, NULL);
     body->decoder.is.causal = true;
     struct qkv_net_stack *first = decoder ? &body->decoder : &body->encoder;
-    // The rows are checked first: a config.json with larger sizes than its file allocates no
-    // layers.
+    // The tensors of the file are checked before layers are allocated: a config.json with sizes
+    // larger than the file cannot make the program allocate them.
     qkv_status status = qkv_layout(&row, &rows, d, n->family, err);
     if (!status) status = qkv_net_check_rows(n, row, rows, err);
     if (!status && (qkv_stack_size(&first->is, d, d->size.layers, false) ||
@@ -112,7 +115,8 @@ static bool is_norm_weight(const struct qkv_parameter_row *row)
     return qkv_role_kind(row->role) == QKV_ROLE_IS_NORM && !row->bias;
 }
 
-// Computes the weights of norms with the description's norm_offset added.
+// Computes the weights of all norms plus the description's norm_offset, which the layers use in
+// place of the stored ones.
 static qkv_status shift_norms(const qkv_net *n)
 {
     struct qkv_net_layers *body = n->body;

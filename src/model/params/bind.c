@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 // bind.c: binds the tensors of a checkpoint to the layers of a model that runs.
 //
-// Binding checks name, shape and type and reads no large tensor: matrices are packed by the first
-// run that needs them (pack.c), embedding rows are read from the mapped file.
+// Binding checks names, shapes and types and reads no large tensor: the first run that needs a
+// matrix packs it (pack.c), and each run reads embedding rows from the mapped file.
 #include "model/forward/stream.h"
 #include "model/params/layout.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-// The state of binding: a model, and the table of its parameters.
+// A model whose tensors are being bound, and the layout table of its parameters.
 struct binding {
     struct qkv_model *m;
     struct qkv_parameter_row *row;
@@ -53,7 +53,8 @@ static float *alloc_vector(const struct binding *b, int64_t n)
     return memory;
 }
 
-// Sets *out to the elements from `first` on of a vector t of n elements.
+// Sets *out to element `first` of the vector t, which has n elements; converts the vector to float
+// if needed.
 static qkv_status load_vector(const struct binding *b, const float **out,
                               const struct qkv_tensor *t, int64_t first, int64_t n)
 {
@@ -84,7 +85,8 @@ static qkv_status bind_table(const struct binding *b, struct qkv_table *out,
     return status;
 }
 
-// Expands relative-position biases from one per bucket to one per distance.
+// Binds relative-position biases, which the file stores per bucket, as a table with one bias per
+// distance.
 static qkv_status bind_relative(const struct binding *b, const struct qkv_parameter_row *row)
 {
     const struct qkv_relative_buckets *buckets = &b->m->is.relative;
@@ -106,7 +108,8 @@ static qkv_status bind_relative(const struct binding *b, const struct qkv_parame
     return status;
 }
 
-// Binds the weights of a norm, with the description's norm_offset added, and its bias.
+// Binds a norm: its weights plus the description's norm_offset, and its bias if there is a second
+// row.
 static qkv_status bind_norm(const struct binding *b, struct qkv_norm *out,
                             const struct qkv_parameter_row *row, int64_t rows)
 {
@@ -136,7 +139,7 @@ static struct qkv_linear_source *next_source(struct qkv_model *m, struct qkv_lin
     return source;
 }
 
-// Finds the scales of the int8 weights of row[0 .. parts-1]: one scale per output.
+// Finds the tensor with the scales of the int8 weights of row[0 .. parts-1]: one scale per output.
 static qkv_status load_scales(const struct binding *b, const struct qkv_tensor **t,
                               const struct qkv_parameter_row *row, int64_t parts)
 {
@@ -148,8 +151,8 @@ static qkv_status load_scales(const struct binding *b, const struct qkv_tensor *
     return load_tensor(b, t, &scale, 1, false);
 }
 
-// Binds the matrices of row[0 .. parts-1], which share a tensor, to the parts of a layer from
-// `part` on.
+// Binds the matrices of row[0 .. parts-1], which share a tensor, to the parts of a linear layer
+// that the rows name.
 static qkv_status bind_matrices(const struct binding *b, struct qkv_linear *out,
                                 struct qkv_linear_source *source,
                                 const struct qkv_parameter_row *row, int64_t parts)
@@ -229,7 +232,7 @@ static void *row_member(struct qkv_model *m, const struct qkv_parameter_row *row
     }
 }
 
-// Binds the layer of which row[0 .. rows-1] are the parameters.
+// Binds one layer, whose parameters are row[0 .. rows-1].
 static qkv_status bind_layer(const struct binding *b, const struct qkv_parameter_row *row,
                              int64_t rows)
 {
@@ -251,7 +254,7 @@ static qkv_status size_model(const struct binding *b)
     struct qkv_model *m = b->m;
     const struct qkv_description *d = &m->is;
     const bool two = d->kind == QKV_NET_ENCODER_DECODER;
-    size_t sources = 1; // one for an output projection tied to the embedding table
+    size_t sources = 1; // 1: room for an output projection tied to the embedding table
     m->stacks = 1 + two;
     m->stack[0].causal = d->kind == QKV_NET_DECODER;
     m->stack[1].causal = true;
@@ -269,7 +272,8 @@ static qkv_status size_model(const struct binding *b)
     return QKV_OK;
 }
 
-// Returns the number of classes of a classification head: the rows of its tensor in the checkpoint.
+// Returns the number of classes of the classification head: the rows of its tensor in the
+// checkpoint; 0: the checkpoint has no such head.
 static int64_t count_labels(const struct qkv_model *m)
 {
     const struct qkv_end_names *ends = m->family->ends;
@@ -279,8 +283,9 @@ static int64_t count_labels(const struct qkv_model *m)
     return t && t->rank == 2 && t->shape[0] >= 1 ? t->shape[0] : 0;
 }
 
-// Returns true if the checkpoint has the output projection for tokens. If not, m->lacks names the
-// first missing tensor. (The dense layer alone proves nothing: it may belong to a head for labels.)
+// Returns true if the checkpoint has the output head for tokens, that is, every tensor of it that
+// must exist. If not, m->lacks names the first missing tensor. (The dense layer alone is no proof:
+// it may belong to a head for labels.)
 static bool has_tokens(const struct binding *b)
 {
     struct qkv_model *m = b->m;

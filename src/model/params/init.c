@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// init.c: draws the initial numbers of parameters (docs/training.md).
+// init.c: sets the initial values of parameters, most of them at random (docs/training.md).
 //
-// Number i of parameter p is a function of (seed, p, i) only: Philox words, converted by Box and
-// Muller (1958) for the normal distribution. It depends neither on threads nor on other parameters.
+// Number i of parameter p is a function of (seed, p, i) only: a Philox word, which the method of
+// Box and Muller (1958) converts to a normal distribution. So it depends neither on the number of
+// threads nor on other parameters.
 #include "model/params/trainable.h"
 #include <math.h>
 
-enum { PIECE = 1 << 14 }; // numbers per task; a multiple of 4
+enum { PIECE = 1 << 14 }; // numbers that one task of a parallel loop sets; a multiple of 4
 
 enum law { LAW_ZERO = 0, LAW_ONE, LAW_NORMAL, LAW_UNIFORM };
 struct draw {
@@ -43,7 +44,7 @@ static void resolve_law(struct draw *to, const qkv_net *n, const struct qkv_para
     }
 }
 
-// Converts four random words to four numbers.
+// Converts four random words to four numbers of the distribution j->law.
 static void draw_four(double out[4], const uint32_t word[4], const struct draw *j)
 {
     const double whole = 0x1p-32, turn = 6.283185307179586476925;
@@ -82,8 +83,8 @@ void qkv_net_initialize(qkv_net *n, uint64_t seed, bool missing_only)
         const struct qkv_parameter *p = &n->parameter[i];
         const int64_t pad = n->row[i].zero_pad ? n->is.size.pad : -1;
         if (missing_only && !n->slot[i].missing) continue;
-        // Dropout numbers its random streams by steps from 0; the top bit keeps these streams
-        // different.
+        // The top bit of `site` distinguishes these random streams from the streams of dropout,
+        // whose numbers begin with the training step.
         struct draw j = { .value = p->value,
                           .count = p->count,
                           .seed = seed,

@@ -13,7 +13,7 @@ enum qkv_role_kind qkv_role_kind(enum qkv_role role)
     return kinds[role];
 }
 
-// A table under construction.  The members after `no_memory` are copied into each new row.
+// A layout table under construction. Each new row gets the current group, stack and layer.
 struct builder {
     const struct qkv_description *d;
     const struct qkv_family *family;
@@ -51,7 +51,8 @@ static void add_table(struct builder *b, enum qkv_role role, const char *pattern
                                            .zero_pad = role == QKV_ROLE_WORD });
 }
 
-// Adds the weights of a norm of n numbers, and its bias if the kind of norm has one.
+// Adds the rows of a norm over n numbers: its weights, and its bias if this kind of norm has a
+// bias.
 static void add_norm(struct builder *b, enum qkv_role role, const char *pattern, int64_t n,
                      enum qkv_norm_kind kind)
 {
@@ -70,14 +71,14 @@ static void add_norm(struct builder *b, enum qkv_role role, const char *pattern,
     add_row(b, row);
 }
 
-// Adds a norm of the model's kind and width.
+// Adds a norm of the model's kind over the model's width.
 static void add_model_norm(struct builder *b, enum qkv_role role, const char *pattern)
 {
     add_norm(b, role, pattern, b->d->size.width, b->d->norm_kind);
 }
 
-// Adds the norms before and after a sublayer, according to the position of norms in the
-// description.
+// Adds the norm before a sublayer (`in`), the norm after it (`out`), or both, as the description
+// places norms.
 static void add_norms(struct builder *b, enum qkv_role in, const char *in_pattern,
                       enum qkv_role out, const char *out_pattern)
 {
@@ -85,7 +86,7 @@ static void add_norms(struct builder *b, enum qkv_role in, const char *in_patter
     if (b->d->norm != QKV_NORM_PRE) add_model_norm(b, out, out_pattern);
 }
 
-// A linear layer of up to three matrices with the same input of K numbers.
+// A linear layer: up to three matrices that read the same K numbers.
 struct linear {
     enum qkv_role role;
     int64_t K;
@@ -124,8 +125,9 @@ static void add_linear(struct builder *b, const struct linear *l)
 // ---- one block ----------------------------------------------------------------------------------
 static const double half_root = .70710678118654752440; // sqrt(1/2)
 
-// Adds the projections of queries, keys and values, and of the output of all heads. cross: keys and
-// values, computed from another stack, are a layer of their own.
+// Adds the projections to queries, keys and values, and the output projection. cross false: q, k
+// and v are one linear layer; cross true: k and v, which read the output of the encoder, are a
+// linear layer of their own.
 static void add_projections(struct builder *b, const struct qkv_heads_names *name, bool cross)
 {
     const struct qkv_description *d = b->d;
@@ -141,7 +143,7 @@ static void add_projections(struct builder *b, const struct qkv_heads_names *nam
         .parts = cross ? 1 : 3,
         .bias = bias,
         .init = QKV_INIT_MATRIX,
-        .spread = half_root, // as fairseq initializes three projections of one width
+        .spread = half_root, // fairseq initializes q, k and v of equal widths with this factor
     };
     const struct linear kv = { .role = QKV_ROLE_CROSS_KV,
                                .K = D,
@@ -224,12 +226,14 @@ static void add_stack(struct builder *b, const struct qkv_names *name, int stack
         if (cross) add_cross_attention(b, &name->cross);
         if (!d->mlp_once) add_feed_forward(b, &name->mlp);
     }
-    if (d->mlp_once) add_feed_forward(b, &name->last_mlp); // one more block, after all layers
+    // the only feed-forward network is one more block, after all layers
+    if (d->mlp_once) add_feed_forward(b, &name->last_mlp);
     b->layer = 0;
     if (d->final_norm) add_model_norm(b, QKV_ROLE_FINAL_NORM, name->final_norm);
 }
 
-// Adds the table of token embeddings, or one for each of two stacks.
+// Adds the table of token embeddings (two tables if each stack has its own vocabulary) and the
+// table of token types.
 static void add_words(struct builder *b, const struct qkv_names *first,
                       const struct qkv_names *second)
 {
@@ -244,8 +248,8 @@ static void add_words(struct builder *b, const struct qkv_names *first,
     if (d->size.types) add_table(b, QKV_ROLE_TYPE, first->type, d->size.types, d->size.width);
 }
 
-// Adds norm(act(dense x)), the layers before an output projection. If the description has no
-// biases, the checkpoint determines whether the dense layer has one.
+// Adds the layers before an output projection, norm(act(dense x)). If the description has no
+// biases, the dense layer has a bias only if the checkpoint contains one.
 static void add_dense(struct builder *b, enum qkv_role role, const char *pattern,
                       enum qkv_role norm_role, const char *norm_pattern, bool prefixed)
 {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // load.c: opens a model folder of any family for training.
 //
-// The names of the tensors determine the output head of the folder: for labels, for masked tokens,
-// or no head.
+// The names of the tensors in the folder determine whether its model has an output head for labels,
+// an output head for masked tokens, or no output head.
 #include "model/params/net_layers.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-// The folder that is being opened and the model that it is read into.
+// The folder that is being opened, and the model into which it is read.
 struct loading {
     qkv_net *n;
     const qkv_tensors *file;
@@ -32,7 +32,8 @@ static int64_t count_labels(const struct loading *l)
     return t && t->rank == 2 ? t->shape[0] : 0;
 }
 
-// Determines the output head that is trained, and the prefix of tensor names in models with it.
+// Determines the output head of an encoder that is trained (n->is.labels, n->masked_end), and
+// n->prefix, the prefix of the tensor names in the saved model.
 static qkv_status choose_head(const struct loading *l, int labels)
 {
     qkv_net *n = l->n;
@@ -56,8 +57,8 @@ static qkv_status choose_head(const struct loading *l, int labels)
 }
 
 // ---- numbers -----------------------------------------------------------------------------------
-// Returns true if the folder may lack the tensor of a row: the row is a buffer, which then contains
-// zeros, or belongs to an output head that may be new.
+// Returns true if the folder may lack the tensor of a row. This is the case for a buffer, which
+// then contains zeros, and for the parameters of an output head that may be new.
 static bool may_be_missing(const qkv_net *n, const struct qkv_parameter_row *row)
 {
     return row->buffer || row->group == QKV_PACK_LABELS ||
@@ -81,8 +82,9 @@ qkv_status qkv_net_check_rows(const qkv_net *n, const struct qkv_parameter_row *
     return status;
 }
 
-// Copies parameter i from the numbers of a tensor that several parameters share: the parameter
-// begins at row `first` of `all` rows, or, in a transposed tensor, at column `first` of `all`.
+// Copies parameter i from the numbers of a tensor that several parameters share. The parameter
+// begins at row `first` of the tensor's `all` rows; in a transposed tensor, at column `first` of
+// its `all` columns.
 static void copy_numbers(const qkv_net *n, int64_t i, const float *numbers, int64_t first,
                          int64_t all)
 {
@@ -123,8 +125,9 @@ static bool ends_with(const char *name, const char *tail)
     return n >= t && strcmp(name + n - t, tail) == 0;
 }
 
-// Returns true if a tensor is not saved: a copy of a tied table, a mask or frequencies that can be
-// computed, or an output head that the model no longer has.
+// Returns true if a tensor that is not trained is not saved either. Such tensors are copies of a
+// tied table, masks or frequencies that can be computed, and output heads that the model no longer
+// has.
 static bool is_dropped(const qkv_net *n, const char *name)
 {
     static const char *const tails[] = { "embed_tokens.weight", "embed_positions.weight",
@@ -133,8 +136,8 @@ static bool is_dropped(const qkv_net *n, const char *name)
     const struct qkv_end_names *ends = n->family->ends;
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++)
         if (ends_with(name, tails[i])) return true;
-    // A pooler is saved only in a model without an output head; a head for labels that uses a
-    // pooler trains it as its own parameter.
+    // A pooler that is not trained is saved only if the model has no output head. (A head for
+    // labels that uses a pooler trains it, as its own parameter.)
     if ((n->is.labels || n->masked_end) && strstr(name, "pooler.")) return true;
     if (ends->logits && strcmp(name, ends->logits) == 0) return true;
     if (ends->logits_bias && strcmp(name, ends->logits_bias) == 0) return true;
@@ -155,12 +158,13 @@ static bool is_float(qkv_dtype type)
     return type == QKV_F32 || type == QKV_F16 || type == QKV_BF16 || type == QKV_F64;
 }
 
-// Copies the tensors of the folder that the model does not train and saves unchanged.
+// Copies those tensors of the folder to the model that are not trained but saved unchanged.
 static qkv_status carry_tensors(const struct loading *l)
 {
     qkv_net *n = l->n;
     const bool prefixed =
-        strcmp(n->folder.prefix, n->prefix) != 0; // with a new head, names get a prefix
+        // a model with a new output head has prefixed names
+        strcmp(n->folder.prefix, n->prefix) != 0;
     for (int64_t i = 0; i < qkv_tensors_count(l->file); i++) {
         const struct qkv_tensor *t = qkv_tensors_at(l->file, i);
         char name[QKV_TENSOR_NAME];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// match.c: finds the tensors of a checkpoint for rows of a layout, and checks shape and type.
+// match.c: finds the tensors of a checkpoint for rows of the layout table, and checks their shapes
+// and types.
 #include "model/params/layout.h"
 #include <stdio.h>
 
@@ -18,7 +19,7 @@ static qkv_status refuse(qkv_error *err, const char *dir, qkv_status status, con
                     "%s, expected %s, found %s", text, expected, found);
 }
 
-// Returns true if the int8 weights have a tensor of scales (docs/formats.md).
+// Returns true if the file has the tensor of scales for the int8 weights `name` (docs/formats.md).
 static bool has_scales(const qkv_tensors *file, const char *name)
 {
     char scale[QKV_TENSOR_NAME + sizeof QKV_EIGHT_SCALE];
@@ -26,7 +27,7 @@ static bool has_scales(const qkv_tensors *file, const char *name)
     return qkv_tensor_named(file, scale) != NULL;
 }
 
-// Compares shapes; a vector may be stored as one row, and a row as a vector.
+// Returns true if t has the given shape. vector: t may have the shape [n] or [1][n].
 static bool same_shape(const struct qkv_tensor *t, const int64_t *shape, int rank, bool vector)
 {
     if (vector && t->rank == 2 && t->shape[0] == 1) return t->shape[1] == shape[rank - 1];

@@ -7,7 +7,7 @@
 #include "model/params/trainable.h"
 
 struct qkv_net_stack {
-    // layers 0: the model lacks this stack. is.relative is `relative` expanded to one bias per
+    // is.layers = 0: the model lacks this stack. is.relative is `relative` expanded to one bias per
     // distance, [H][2 reach + 1]; owned
     struct qkv_stack is;
     struct qkv_weight position; // table of learned positions
@@ -16,7 +16,8 @@ struct qkv_net_stack {
 };
 
 struct qkv_net_layers {
-    struct qkv_weight words[2]; // token embeddings; [1]: of the decoder, if it has its own table
+    // token embeddings; words[1]: of the decoder, if it has its own table
+    struct qkv_weight words[2];
     struct qkv_weight type;
     struct qkv_net_stack encoder, decoder;
     struct qkv_weight logits; // output projection, unless it is tied to a table in `words`
@@ -29,11 +30,11 @@ struct qkv_net_layers {
         struct qkv_linear dense, out;
         struct qkv_norm norm;
     } classify;
-    // how the products of a run pack their weights; every linear layer points to it
+    // settings of the products of a run; every linear layer points to them
     struct qkv_linear_once once;
     // Tables of fixed positions, owned: sinusoids [rows][D], or cosines and sines of rotary
-    // positions [rows][2 pairs]. table[1]: for local layers, if they have another base. The tables
-    // grow to the largest number of rows that a run needed.
+    // positions [rows][2 pairs]. table[1]: for local layers, if they have another base. A run that
+    // needs more rows replaces the tables by larger ones.
     real *table[2];
     int64_t table_rows;
     real *shifted; // owned; norm weights plus norm_offset, to which w of the norms points
@@ -49,8 +50,8 @@ static inline const struct qkv_weight *qkv_net_words(const struct qkv_net_layers
 // Extends the tables of fixed positions, if the model has any, to at least `rows` rows. Returns
 // QKV_OK or QKV_ERR_LIMIT.
 qkv_status qkv_net_positions(const qkv_net *n, int64_t rows);
-// Recomputes the arrays that depend on the parameters' current values: `shifted` and is.relative of
-// the stacks. Returns QKV_OK or QKV_ERR_LIMIT.
+// Recomputes the arrays that are derived from the current values of the parameters: `shifted`, and
+// is.relative of both stacks. Returns QKV_OK or QKV_ERR_LIMIT.
 qkv_status qkv_net_derive(const qkv_net *n);
 
 // Runs a batch through a Transformer, as qkv_net_run describes (net_losses.c).

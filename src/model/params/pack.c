@@ -2,15 +2,16 @@
 // pack.c: packs the matrices of a model from its checkpoint into the layout that matrix products
 // use.
 //
-// The first run that needs a group of layers packs it, piece by piece from the mapped file.
+// The first run that needs a group of layers packs the group, piece by piece, from the mapped file.
 #include "model/model_internal.h"
 #include <string.h>
 
-// Packing of one group of linear layers, in pieces: each part of each layer consists of several.
+// Packing of one group of linear layers. Each part of each layer is packed in pieces, which threads
+// process in parallel.
 struct packing {
     struct qkv_model *model;
     enum qkv_pack_group group;
-    const int64_t *to; // [sources] cumulative number of pieces, up to and including each source
+    const int64_t *to; // [sources] number of pieces of all sources up to and including this one
     atomic_int status;
 };
 
@@ -24,7 +25,8 @@ static int64_t count_pieces(const struct qkv_linear *l, int p)
     return qkv_ceil_div(l->part[p].N, qkv_linear_piece(l));
 }
 
-// Packs rows n .. n+N-1 of part p from int8 weights, which it converts to floats.
+// Packs outputs n .. n+N-1 of part p of a layer from int8 weights, which it converts to floats
+// first.
 static bool pack_eight_bits(const struct qkv_linear_source *source, int p, int64_t n, int64_t N)
 {
     struct qkv_linear *l = source->to;
@@ -74,7 +76,8 @@ static void pack_piece(void *ctx, int64_t i, int thread)
 }
 
 // Counts the bytes of all layers of the group, each aligned to a cache line, and fills to[]. If
-// memory is given, assigns each layer its bytes in it. Returns false if the size overflows.
+// memory is not NULL, also sets the address of each layer in it. Returns false if the size
+// overflows.
 static bool assign_memory(const struct packing *job, int64_t *to, char *memory, size_t *bytes)
 {
     int64_t count = 0;
@@ -93,8 +96,8 @@ static bool assign_memory(const struct packing *job, int64_t *to, char *memory, 
     return true;
 }
 
-// Allocates all layers of the group in one block: a single layer is too small for large pages, and
-// every token reads all layers.
+// Allocates one block of memory for all layers of the group. A single layer would be too small for
+// large memory pages, which make reading faster, and every token reads all layers.
 static bool alloc_group(const struct packing *job, int64_t *to)
 {
     char **memory = &job->model->weights[job->group];

@@ -22,7 +22,8 @@ static bool is_utf8(const char *text)
     return true;
 }
 
-// Writes the names of labels; a name that is NULL or not UTF-8 becomes LABEL_n, as in transformers.
+// Writes the label names to the config; a name that is NULL or not UTF-8 becomes LABEL_n, as in
+// transformers.
 static bool put_labels(json_t *config, int64_t labels, const char *const *names)
 {
     json_t *to_name = json_object(), *to_id = json_object();
@@ -34,7 +35,8 @@ static bool put_labels(json_t *config, int64_t labels, const char *const *names)
         const char *name = names && names[i] && is_utf8(names[i]) ? names[i] : number;
         ok = qkv_put_text(to_name, id, name) && qkv_put_int(to_id, name, i);
     }
-    // json_object_set takes a reference of its own: both objects are released below in any case
+    // json_object_set adds a reference to the object, so the references of this function are
+    // released in any case
     if (ok) ok = !json_object_set(config, "id2label", to_name);
     if (ok) ok = !json_object_set(config, "label2id", to_id);
     json_decref(to_name);
@@ -42,7 +44,7 @@ static bool put_labels(json_t *config, int64_t labels, const char *const *names)
     return ok;
 }
 
-// Names the labels by number unless the config already has a name for each.
+// Names the labels LABEL_n unless the config already has a name for each of them.
 static bool number_labels(json_t *config, int64_t labels)
 {
     const json_t *old = json_object_get(config, "id2label");
@@ -96,8 +98,8 @@ static qkv_status save_config(const qkv_net *n, const char *dir, qkv_dtype type,
     return status;
 }
 
-// One tensor of the file: parameters first .. first+parts-1, or a tensor copied unchanged from
-// another folder.
+// One tensor of the file: either parameters first .. first+parts-1, or `carried`, a tensor copied
+// unchanged from the folder that was opened.
 struct piece {
     int64_t first, parts;
     const struct qkv_tensor *carried;
@@ -116,7 +118,7 @@ static void to_float(float *to, const real *from, int64_t n)
     for (int64_t i = 0; i < n; i++) to[i] = (float)from[i];
 }
 
-// Writes row r of a piece, as the file stores it, to row[]; returns its length.
+// Copies row r of a tensor, as the file stores it, to row[]; returns the length of the row.
 static int64_t gather_row(float *row, const qkv_net *n, const struct piece *p, int64_t r)
 {
     const struct qkv_parameter *part = &n->parameter[p->first];
@@ -139,7 +141,7 @@ static int64_t gather_row(float *row, const qkv_net *n, const struct piece *p, i
     return part->shape[1];
 }
 
-// Returns the length of the longest row of any piece.
+// Returns the length of the longest row of all tensors that are not copied unchanged.
 static int64_t longest_row(const qkv_net *n, const struct piece *p, int64_t pieces)
 {
     int64_t most = 1;
@@ -165,7 +167,7 @@ static qkv_status write_piece(qkv_safetensors_writer *w, const qkv_net *n, const
     return status;
 }
 
-// Fills p with all pieces, wider element types first; returns the number of pieces.
+// Fills p with all tensors of the file, wider element types first; returns their number.
 static int64_t list_pieces(struct piece *p, const qkv_net *n, qkv_dtype type)
 {
     int64_t pieces = 0;

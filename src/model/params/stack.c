@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// stack.c: allocates the blocks of a stack, of a model that runs or is trained, and finds their
-// members by role.
+// stack.c: allocates the blocks of a stack, and finds the member of a stack or block that a
+// parameter fills, for models that run and models that are trained.
 #include "model/model_internal.h"
 #include <stddef.h>
 

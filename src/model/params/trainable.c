@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-// trainable.c: creates a model that is trained, and keeps its parameters: values, gradients, names.
+// trainable.c: creates a model that is trained, and manages its parameters: values, gradients,
+// names.
 #include "model/params/trainable.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-// Writes the dropout rate of training to every dropout key of config.json: for a missing key,
-// transformers uses 0.1.
+// Writes the dropout rate of training to every dropout key of config.json, because transformers
+// uses 0.1 for a missing key.
 static bool put_dropout(const qkv_net *n)
 {
     const struct qkv_config_keys *keys = n->family->keys;
@@ -307,7 +308,7 @@ void qkv_net_memory(const qkv_net *n, size_t *activations, size_t *arena)
 void *qkv_net_memory_for(qkv_net *n, size_t bytes)
 {
     if (n->arena && n->arena_size >= bytes) return n->arena;
-    qkv_free(n->arena); // first, so that the old and the new memory never exist together
+    qkv_free(n->arena); // freed first, so that the old and the new memory never exist together
     n->arena_size = 0;
     n->arena = qkv_alloc(bytes ? bytes : 1, 1);
     if (n->arena) n->arena_size = bytes;
