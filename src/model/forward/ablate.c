@@ -2,8 +2,8 @@
 // ablate.c: marks the ablated heads of a model in its layers.
 //
 // A layer with ablated heads points to an array with one QKV_HEADS_* value per head (layer.h). A
-// head with uniform weights needs equal scores. So a layer with such heads has its own
-// relative-position table, which is 0 for them.
+// head ablated to uniform weights needs equal scores. So a layer with such heads has a
+// relative-position table of its own, which is 0 for these heads.
 #include "model/forward/observe.h"
 #include "model/forward/stream.h"
 #include <inttypes.h>
@@ -38,14 +38,15 @@ void qkv_ablate_relative(float *to, const float *from, const unsigned char *give
 }
 
 // ---- checked lists ------------------------------------------------------------------------------
-// The kinds of ablation of all heads, by part and layer, and the structs through which layers refer
-// to them.
+// The memory of all ablations of a model: the kind of ablation of each head, by part and layer, and
+// the structs to which layers point.
 struct ablated {
     const struct qkv_model *model;
     // per part [layers][H], QKV_HEADS_* of each head; NULL: the model has no such part
     unsigned char *gives[PARTS];
-    struct qkv_heads_ablation *part[PARTS]; // per part [layers], the struct that a layer points to
-    // [layers][H][2 reach + 1] relative-position tables of each stack
+    // per part [layers], the struct to which each layer points
+    struct qkv_heads_ablation *part[PARTS];
+    // per stack [layers][H][2 reach + 1], relative-position tables of its layers
     float *relative[2];
 };
 
@@ -67,7 +68,7 @@ static void lay_out_ablation(void *ctx, struct qkv_arena *arena)
                                 (size_t)(2 * m->stack[i].reach + 1) * sizeof *a->relative[i]);
 }
 
-// Marks the heads that x selects with its kind of ablation.
+// Sets a->gives of the heads that x selects to the kind of ablation x->kind.
 static void mark(struct ablated *a, const struct qkv_model *m, const struct qkv_ablation *x)
 {
     const int64_t H = m->is.size.heads;
@@ -76,8 +77,8 @@ static void mark(struct ablated *a, const struct qkv_model *m, const struct qkv_
     memset(row + first, QKV_HEADS_ZERO + (int)x->kind, (size_t)(last - first + 1));
 }
 
-// Sets the pointers of a layer to its ablation. Adds to *sums how many numbers of running sums the
-// layer needs per decoded token, for heads ablated to their mean.
+// Points a layer to its ablation if any of its heads is ablated. Adds to *sums the numbers of
+// running sums that the layer needs per decoded token, for heads ablated to their mean.
 static void point(struct ablated *a, struct qkv_model *m, enum qkv_attention_part part,
                   int64_t layer, int64_t *sums)
 {

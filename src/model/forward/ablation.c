@@ -11,7 +11,8 @@ static const char *const kinds[] = { "zero", "mean", "uniform" };
 enum { PARTS = 4, KINDS = 3 };
 
 // ---- names -------------------------------------------------------------------------------------
-// Parses the digits at *p as a number; false: no digits, a leading zero, or more than 9.
+// Parses the digits at *p as a number; false: there are no digits or more than 9, or the first of
+// several digits is 0.
 static bool number(int64_t *out, const char **p, const char *end)
 {
     const char *from = *p;
@@ -28,7 +29,7 @@ static bool take(const char **p, const char *end, const char *word)
     return true;
 }
 
-// Parses "=KIND" up to the end; an empty text means zero.
+// Parses the text p .. end, "=KIND"; an empty text means the kind zero.
 static bool kind_of(enum qkv_ablation_kind *out, const char *p, const char *end)
 {
     *out = QKV_ABLATE_ZERO;
@@ -126,7 +127,8 @@ qkv_status qkv_ablation_check(const struct qkv_model *m, const struct qkv_ablati
     qkv_status status = QKV_OK;
     for (int64_t i = 0; !status && i < n; i++) {
         status = check_one(m, &list[i], err);
-        // quadratic, but bounded: a list without duplicates has at most one entry per head
+        // quadratic, but bounded: the loop ends at the first duplicate, so it reads at most one
+        // entry per head of the model
         for (int64_t k = 0; !status && k < i; k++) {
             const struct qkv_ablation *x = &list[i], *y = &list[k];
             char name[48];

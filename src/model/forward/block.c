@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-// block.c: runs one layer of a stack, in a model that runs and in one that is trained. For each of
-// its sublayers f (self-attention, cross-attention, feed-forward):
+// block.c: runs one layer of a stack, in models that run (without a tape) and models that are
+// trained (with a tape, tape.h). For each sublayer f of the layer (self-attention, cross-attention,
+// feed-forward):
 //
-//   x = norm_out(x + drop(f(norm_in(x)))) a norm that the description leaves out is the identity x
-//   = x + drop(norm_out(f(norm_in(x)))) norms inside (QKV_NORM_INSIDE)
+//   x = x + drop(norm_out(f(norm_in(x))))      with norms inside (QKV_NORM_INSIDE)
+//   x = norm_out(x + drop(f(norm_in(x))))      otherwise
 //
-// Without a tape, the last projection of f also adds the residual and applies a layer norm while a
-// block of rows is in the cache. With a tape, what backward reads stays in the arrays of the tape.
+// A norm that the description lacks is the identity. drop is dropout; without a tape it is the
+// identity. Without a tape, the last projection of f also adds the residual and applies a layer
+// norm while a block of rows is in the cache. With a tape, the arrays of the tape receive the
+// activations that backward reads.
 #include "model/forward/tape.h"
 #include <string.h>
 
@@ -22,8 +25,8 @@ static struct qkv_dropout dropout_after(const struct qkv_stream *s, const struct
     return t ? qkv_stream_dropout(s, 4 * t->number) : (struct qkv_dropout){ 0 };
 }
 
-// Returns the norm that the last projection applies; NULL: the sublayer has no norm after it, or
-// one that the projection cannot apply.
+// Returns the norm after a sublayer if the last projection can apply it (layer norm, no tape);
+// NULL: there is no norm, or the projection cannot apply it.
 static const struct qkv_norm *fused(const struct qkv_stream *s, const struct qkv_norm *norm,
                                     const struct qkv_tape *t)
 {
@@ -41,8 +44,8 @@ const void *qkv_sublayer_input(struct qkv_stream *s, const struct qkv_block *b, 
     return s->normed;
 }
 
-// Sets where the last projection of a sublayer writes, and what it adds: sum = x + f, or, if steps
-// follow that it cannot do, f alone.
+// Sets where the last projection of a sublayer f writes its result and what it adds. Norms inside:
+// it writes f to sum. With dropout: it writes f to s->branch. Otherwise it writes x + f to sum.
 static void direct(struct qkv_sublayer_rows *rows, const struct qkv_stream *s, const real *x,
                    real *sum, const struct qkv_tape *t)
 {
@@ -56,7 +59,7 @@ static void direct(struct qkv_sublayer_rows *rows, const struct qkv_stream *s, c
     }
 }
 
-// Returns the rows that a sublayer reads and writes.
+// Applies the norm before a sublayer and returns the rows that the sublayer reads and writes.
 static struct qkv_sublayer_rows enter(struct qkv_stream *s, const struct qkv_block *b, int sublayer,
                                       const struct qkv_tape *t)
 {
@@ -67,7 +70,7 @@ static struct qkv_sublayer_rows enter(struct qkv_stream *s, const struct qkv_blo
     return rows;
 }
 
-// Copies the stream after a sublayer for an observer.
+// Copies the stream after a sublayer for an observer, if it has requested copies.
 static void copy_stream(const struct qkv_stream *s, int sublayer)
 {
     struct qkv_sublayer_streams *to = s->sublayers;
@@ -78,8 +81,8 @@ static void copy_stream(const struct qkv_stream *s, int sublayer)
     to->stored |= 1u << sublayer;
 }
 
-// Makes the result of a sublayer the new stream, after the steps that its last projection did not
-// do: dropout, residual, norm.
+// Applies dropout, residual and norm after a sublayer, except the steps that its last projection
+// has applied, and makes the result the new stream s->x.
 static void leave(struct qkv_stream *s, const struct qkv_block *b, int sublayer,
                   const struct qkv_tape *t)
 {

@@ -9,8 +9,9 @@ static void swap(struct qkv_stream_back *back)
     back->d_spare = d;
 }
 
-// Sets the gradient of the last projection's result, computed from back->d, the gradient of the
-// stream after the sublayer. Afterwards back->d is the gradient of x through the residual alone.
+// Sets rows->dy, the gradient of the last projection's result, from back->d, the gradient of the
+// stream after the sublayer. Afterwards back->d is the gradient of x through the residual
+// connection alone.
 static void leave_backward(struct qkv_sublayer_back *rows, struct qkv_stream *s,
                            struct qkv_stream_back *back, const struct qkv_norm *norm,
                            const struct qkv_tape *t)
@@ -76,7 +77,7 @@ qkv_status qkv_sublayer_backward(struct qkv_stream *s, struct qkv_stream_back *b
 size_t qkv_stack_train_scratch(const struct qkv_stack *stack, const struct qkv_stream *s, bool back,
                                qkv_status *status)
 {
-    const struct qkv_tape first = { 0 }; // only its random streams are read
+    const struct qkv_tape first = { 0 }; // qkv_sublayer_attention reads only its number
     size_t most = back ? qkv_norm_backward_scratch(s->R, s->D) : 0;
     *status = QKV_OK;
     for (int64_t i = 0; i < stack->blocks; i++) {

@@ -16,7 +16,7 @@
 #define WHOLE "model.safetensors"
 enum { NUMBERS = 1 << 16, NAME = 4200, SMALL = 64 << 20 };
 
-// Conversion of a tensor of the old folder to a tensor of the new one.
+// Ways to convert a tensor of the old folder to a tensor of the new folder.
 enum how {
     AS_IT_IS,
     CAST,    // floats converted to another floating-point type
@@ -25,9 +25,11 @@ enum how {
     WIDENED, // int8 weights expanded to floats
 };
 struct piece {
-    const struct qkv_tensor *from, *scale; // source tensor; scale: its row scales, for WIDENED
+    // from: tensor of the old folder; scale: its row scales, only for WIDENED
+    const struct qkv_tensor *from, *scale;
     enum how how;
-    bool turned; // the tensor is stored as [in][out]: its outputs are columns
+    // true: the tensor is stored as [in][out], so each column has one scale; false: each row
+    bool turned;
     int64_t shard;
     char *name; // name in the new folder; NULL: the name of `from`
     struct qkv_tensor to;
@@ -36,9 +38,9 @@ struct job {
     const char *dir;
     const struct qkv_convert_options *o;
     struct qkv_config config;
-    qkv_tensors *own; // the opened tensors; NULL if the tensors of `model` are read
-    // the opened model, for a conversion to or from int8 only: it determines which tensors are
-    // weights of linear layers; NULL: other conversions
+    qkv_tensors *own; // the tensors of the old folder, opened without a model
+    // the opened model, which determines the tensors that are weights of linear layers; only for
+    // conversions to or from int8, otherwise NULL
     qkv_model *model;
     const qkv_tensors *file;
     struct piece *piece;
@@ -56,8 +58,8 @@ static bool is_float(qkv_dtype t)
 }
 
 // ---- choice of the conversion ------------------------------------------------------------------
-// Returns the source of the linear layer whose weights are t; NULL: t belongs to no linear layer,
-// or is also an embedding table.
+// Returns the source of the linear layer whose weights are in t; NULL: t belongs to no linear
+// layer, or t is also an embedding table.
 static const struct qkv_linear_source *linear_of(const struct qkv_model *m,
                                                  const struct qkv_tensor *t)
 {
@@ -156,12 +158,12 @@ static int by_size(const void *a, const void *b)
     const struct piece *x = a, *y = b;
     const size_t s = qkv_dtype_size(x->to.dtype), t = qkv_dtype_size(y->to.dtype);
     if (x->shard != y->shard) return x->shard < y->shard ? -1 : 1;
-    if (s != t) return s > t ? -1 : 1; // wider types first: all stay aligned
+    if (s != t) return s > t ? -1 : 1; // wider types first, so that every tensor is aligned
     return strcmp(x->to.name, y->to.name);
 }
 
-// Distributes the tensors over shards in the order of their names; a shard receives whole tensors
-// until the next one would not fit.
+// Distributes the tensors over shards in the order of their names: a tensor that does not fit in
+// the current shard begins the next shard.
 static void deal(struct job *j)
 {
     int64_t capacity = j->o->shard_bytes;
@@ -210,7 +212,8 @@ static qkv_status put_floats(struct job *j, qkv_safetensors_writer *w, const str
 {
     if (p->to.dtype == QKV_F16)
         for (int64_t i = 0; i < n; i++)
-            if (fabsf(x[i]) >= 65520 && fabsf(x[i]) < INFINITY) { // rounds to infinity
+            // F16 would round x[i] to infinity
+            if (fabsf(x[i]) >= 65520 && fabsf(x[i]) < INFINITY) {
                 char found[32];
                 snprintf(found, sizeof found, "%g", (double)x[i]);
                 return refuse(j, QKV_ERR_UNSUPPORTED, p->from, "number too large for F16",
@@ -254,8 +257,9 @@ static qkv_status put_cast(struct job *j, qkv_safetensors_writer *w, const struc
     return status;
 }
 
-// Quantizes a tensor and writes either its int8 weights, in the tensor's own order, or its row
-// scales. The two new tensors are written separately, so the quantization is computed twice.
+// Quantizes a tensor. For EIGHTS writes its int8 weights, in the order of the tensor; for SCALES
+// writes its row scales. These are two tensors of the new folder, so each tensor is quantized
+// twice.
 static qkv_status put_eights(struct job *j, qkv_safetensors_writer *w, const struct piece *p)
 {
     const struct qkv_tensor *t = p->from;
@@ -382,7 +386,7 @@ static qkv_status write_config(struct job *j)
     if (ok && !eight) {
         json_object_del(root, "torch_dtype"); // older name of the same key
         ok = qkv_put_text(root, "dtype", names[qkv_precision_type(j->o->precision)]);
-    } else if (ok) { // only qkv reads int8 weights of this form
+    } else if (ok) { // this key tells other programs that only qkv reads such int8 weights
         ok = !json_object_set_new(root, "quantization_config",
                                   json_pack("{ss}", "quant_method", QKV_EIGHT_METHOD));
     }
@@ -410,7 +414,7 @@ static bool is_small(const char *name, int64_t bytes)
         ".safetensors", ".index.json", ".bin", ".pt",   ".pth", ".ckpt", ".pkl",
         ".h5",          ".msgpack",    ".ot",  ".onnx", ".npz", ".gguf", ".tflite",
     };
-    // These two files of a checkpoint describe the unconverted weights.
+    // These two files of a training checkpoint describe the weights before conversion.
     if (strcmp(name, "manifest.json") == 0 || strcmp(name, "state.json") == 0) return false;
     if (is_tokenizer(name, bytes)) return true;
     for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++)
@@ -418,8 +422,8 @@ static bool is_small(const char *name, int64_t bytes)
     return bytes <= SMALL;
 }
 
-// Sets *file if j->dir names a file. Writes to `folder` the folder of that file, or j->dir itself
-// if it is a folder.
+// If j->dir names a file (*.bin), sets *file to true and writes the folder of this file to
+// `folder`. If j->dir names a folder, sets *file to false and copies j->dir to `folder`.
 static void folder_of(char folder[QKV_PATH], const struct job *j, bool *file)
 {
     const char *slash = strrchr(j->dir, '/');
@@ -431,7 +435,7 @@ static void folder_of(char folder[QKV_PATH], const struct job *j, bool *file)
              *file && !slash ? "." : j->dir);
 }
 
-// Checks that the new folder is neither the old one nor inside it.
+// Checks that the new folder is neither the old folder nor inside the old folder.
 static qkv_status check_apart(const struct job *j, const char *out)
 {
     char from[PATH_MAX], to[PATH_MAX], above[QKV_PATH], folder[QKV_PATH];
@@ -483,7 +487,8 @@ static qkv_status write_all(struct job *j, const char *out, struct qkv_convert_r
     char folder[QKV_PATH];
     bool file;
     folder_of(folder, j, &file);
-    // not reported: with a single file, the other files of its folder are not part of the model
+    // files that were not copied; not reported if j->dir is a single file, since other files of its
+    // folder are then not part of the model
     int64_t ignored = 0;
     qkv_status status = qkv_folder_begin(&j->out, out, j->o->force, j->err);
     if (!status) status = write_config(j);

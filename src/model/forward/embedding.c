@@ -5,7 +5,8 @@
 qkv_status qkv_places_ready(struct qkv_places *p, const struct qkv_model *m, int stack,
                             int64_t deepest)
 {
-    // m is const for callers, but new position tables are stored in it, under its lock.
+    // m is const for callers, but qkv_position_rows stores new position tables in the model, under
+    // its lock.
     struct qkv_model *own = (struct qkv_model *)m;
     const struct qkv_description *d = &m->is;
     const int64_t before = d->size.positions - m->positions + d->position_offset;
@@ -50,7 +51,8 @@ void qkv_embedding(float *x, float *words, float *kinds, int32_t *ids, const int
                            .P = size->positions,
                            .Y = size->types,
                            .scale = (float)m->is.embed_scale };
-    if (words) { // gather the used rows in a table of their own and renumber the ids
+    // gathers the rows of all tokens in a small table, in which row r belongs to token r
+    if (words) {
         for (int64_t r = 0; r < R; r++) {
             qkv_table_row(words + r * D, &to->word, ids[r], D);
             ids[r] = (int32_t)r;

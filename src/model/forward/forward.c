@@ -2,10 +2,10 @@
 // forward.c: runs tokens through a model: checks the input, computes embeddings and layers, calls
 // the observer.
 //
-// Padding rows are not computed: the other rows are run as packed sequences without padding and are
-// copied to their rows at the end. With two stacks the encoder runs first; the decoder then attends
-// to its output. All memory of a run is one arena, counted first; the model reuses it for the next
-// run.
+// Padding rows are not computed. The other rows run as packed sequences without padding; at the end
+// they are copied to the caller's rows. In a model with two stacks the encoder runs first, then the
+// decoder, which attends to the output of the encoder. The arrays of a run are in one arena, whose
+// bytes are counted first; the model reuses its memory for later runs.
 #include "model/forward/forward.h"
 #include <inttypes.h>
 #include <string.h>
@@ -52,8 +52,8 @@ static qkv_status check(const struct qkv_model *m, int stack, const struct qkv_m
     return QKV_OK;
 }
 
-// Checks the input of each stack: a source is required by a model with two stacks and an error for
-// a model with one.
+// Checks the input of each stack. A model with two stacks requires a source (the input of the
+// encoder); a model with one stack refuses a source.
 static qkv_status check_sides(const struct qkv_model *m, const struct qkv_model_input *in,
                               qkv_error *err)
 {
@@ -79,7 +79,8 @@ static qkv_status check_sides(const struct qkv_model *m, const struct qkv_model_
     return status;
 }
 
-// Computes the offsets of each sequence among the computed rows; false: memory is exhausted.
+// Counts the rows to compute (without padding), and computes the offsets of the sequences among
+// them; false: memory is exhausted.
 static bool count_rows(struct qkv_side *s)
 {
     const struct qkv_model_input *in = s->in;
@@ -120,8 +121,8 @@ struct qkv_attention qkv_cross_attention(const struct qkv_model *m)
     return a;
 }
 
-// Fills in sizes and offsets of packed attention: the queries of `s` attend to `keys` (the same
-// stack in self-attention).
+// Returns `a` with the sizes and offsets of packed attention from the rows of stack s to the rows
+// of stack `keys`, which is s itself in self-attention.
 static struct qkv_attention packed(struct qkv_attention a, const struct qkv_side *s,
                                    const struct qkv_side *keys)
 {
@@ -134,7 +135,8 @@ static struct qkv_attention packed(struct qkv_attention a, const struct qkv_side
     return a;
 }
 
-// Prepares the attentions of each stack and finds their scratch size.
+// Sets the three attentions of each stack (normal layers, local layers, cross-attention) and
+// u->block_scratch.
 static qkv_status plan(struct qkv_run *u, qkv_error *err)
 {
     qkv_status status = QKV_OK;
@@ -160,14 +162,15 @@ static qkv_status plan(struct qkv_run *u, qkv_error *err)
                   : QKV_OK;
 }
 
-// Allocates the arrays of a stack from the arena. into: array to which the last sublayer writes its
-// result; NULL: an array of the arena.
+// Allocates the arrays of a stack from the arena. into: the array that must contain the result of
+// the stack; NULL: any array of the arena may contain it.
 static void take_side(struct qkv_run *u, struct qkv_side *s, struct qkv_arena *a, float *into)
 {
     const struct qkv_model *m = u->m;
     const struct qkv_embedding_memory capacity = qkv_embedding_memory(m, s->stack);
     const size_t R = (size_t)s->R, D = (size_t)m->is.size.width;
-    // Each sublayer swaps x and spare.
+    // Each sublayer swaps x and spare, so an even number of sublayers leaves the result in the
+    // array that x is now.
     const bool even = qkv_stack_sublayers(&m->stack[s->stack]) % 2 == 0;
     s->ids = qkv_arena_alloc(a, R, sizeof *s->ids);
     s->types = qkv_arena_alloc(a, R, sizeof *s->types);
@@ -180,7 +183,8 @@ static void take_side(struct qkv_run *u, struct qkv_side *s, struct qkv_arena *a
     if (m->is.norm != QKV_NORM_POST) s->stream.normed = qkv_arena_alloc(a, R, D * sizeof(float));
 }
 
-// Allocates all arrays from the arena: called once to count the bytes, once to assign the pointers.
+// Allocates all arrays from the arena. Called twice: first to count the bytes, then to set the
+// pointers.
 static void take(struct qkv_run *u, struct qkv_arena *a)
 {
     void *scratch = NULL;
@@ -194,7 +198,8 @@ static void take(struct qkv_run *u, struct qkv_arena *a)
     if (u->observer) qkv_observe_alloc(u, a);
 }
 
-// Copies the caller's tokens without padding, and records the caller's row of each.
+// Copies the caller's tokens without padding, and stores the caller's row of each token in
+// s->place.
 static void gather(struct qkv_side *s, bool types)
 {
     const struct qkv_model_input *in = s->in;
@@ -207,8 +212,8 @@ static void gather(struct qkv_side *s, bool types)
         }
 }
 
-// Runs every block of a stack. For the observer, the feed-forward and the norm after the last layer
-// are part of that layer.
+// Runs every block of a stack and calls the observer after each layer. The last layer includes the
+// final norm and, with mlp_once, the feed-forward network after the layers.
 static qkv_status layers(struct qkv_run *u, struct qkv_side *s, qkv_error *err)
 {
     const struct qkv_stack *stack = &u->m->stack[s->stack];
@@ -249,7 +254,7 @@ static qkv_status run_side(struct qkv_run *u, struct qkv_side *s, qkv_error *err
     return layers(u, s, err);
 }
 
-// Packs the weights and prepares the position rows, if no earlier run has done so.
+// Packs the weights and computes the position rows, if no earlier run has done so.
 static qkv_status prepare(struct qkv_run *u)
 {
     qkv_status status = qkv_model_pack((struct qkv_model *)u->m, QKV_PACK_BODY);
@@ -258,7 +263,7 @@ static qkv_status prepare(struct qkv_run *u)
     return status;
 }
 
-// Runs a checked and counted input with at least one row.
+// Runs an input that has been checked, whose rows have been counted, and that has at least one row.
 static qkv_status run_all(struct qkv_run *u, qkv_error *err)
 {
     const struct qkv_side *end = &u->side[u->sides - 1];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// forward_from_layer.c: runs the rest of a stack from a given layer for copies of a sequence that
-// differ in the ablated heads of that layer, so that a scan over all heads runs the preceding
-// layers once.
+// forward_from_layer.c: runs a stack from a given layer to its end, for copies of a sequence that
+// differ in the ablated heads of the given layer. So a scan that ablates one head at a time runs
+// the preceding layers only once.
 #include "model/forward/observe.h"
 #include "model/forward/stream.h"
 #include <string.h>
@@ -11,11 +11,13 @@ struct layers_run {
     const struct qkv_model *m;
     const struct qkv_run_from_layer *of;
     const struct qkv_stack *stack;
-    int64_t R;                    // number of rows of all copies
-    int64_t *offsets, *k_offsets; // [n + 1] first row of each copy; of each copy's source
+    int64_t R; // number of rows of all copies together
+    // [n + 1] first row of each copy; first row of each copy's encoder output
+    int64_t *offsets, *k_offsets;
     int32_t *ids, *positions;
     float *x, *spare, *normed;
-    // relative-position table of the first layer, if a head is ablated to uniform weights
+    // relative-position table of the first layer; NULL: no head is ablated to uniform weights, or
+    // the stack has no relative positions
     float *relative;
     void *scratch;
     size_t scratch_bytes;
@@ -60,7 +62,7 @@ static struct qkv_attention packed(const struct layers_run *g, struct qkv_attent
     return a;
 }
 
-// Prepares the attentions and finds their scratch size.
+// Sets the three attentions (normal layers, local layers, cross-attention) and g->scratch_bytes.
 static qkv_status plan(struct layers_run *g)
 {
     const struct qkv_attention *each[] = { &g->attention, &g->local };
@@ -88,7 +90,8 @@ static void fill(struct layers_run *g)
     qkv_position_number(g->positions, &g->m->is, g->ids, g->offsets, of->n, 0);
 }
 
-// Returns the first layer with the ablation of this run; *ablation is the struct it points to.
+// Returns a copy of the first layer that runs, with the ablation of this run. The copy points to
+// *ablation, which the function fills.
 static struct qkv_block first(struct layers_run *g, struct qkv_heads_ablation *ablation)
 {
     const struct qkv_run_from_layer *of = g->of;
@@ -146,8 +149,8 @@ qkv_status qkv_model_run_from_layer(const struct qkv_model *m, float *hidden,
     if (qkv_model_pack((struct qkv_model *)m, QKV_PACK_BODY) ||
         qkv_places_ready(&g.places, m, qkv_part_stack(a->part), a->T))
         return qkv_fail_memory(err, m->dir);
-    // The operator's plan reads the offsets: they are allocated before the memory whose size it
-    // returns.
+    // The plan of attention reads the offsets, so they are allocated before the memory whose size
+    // the plan returns.
     int64_t *offsets = qkv_alloc(2 * (size_t)a->n + 2, sizeof *offsets);
     if (!offsets) return qkv_fail_memory(err, NULL);
     g.offsets = offsets;

@@ -6,7 +6,8 @@
 #include <string.h>
 
 // ---- checks of the batch -----------------------------------------------------------------------
-// Checks sequences of ids below `vocab`.
+// Checks the offsets, lengths and token types of sequences, and that all token ids are below
+// `vocab`.
 static qkv_status check_ids(const qkv_net *n, const struct qkv_sequences *in, int64_t vocab,
                             qkv_error *err)
 {
@@ -98,32 +99,37 @@ qkv_status qkv_net_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_b
 }
 
 // ---- a run and its output head -----------------------------------------------------------------
-// Number of the random stream for dropout before the projection to labels, larger than the numbers
-// of sublayers and of the embeddings.
+// Number of the random stream for dropout before the projection to labels. It is larger than the
+// numbers of the streams of all sublayers and of the embeddings.
 enum { HEAD_PLACE = (1 << 18) + 1 };
 
-// A run: the stacks, and the arrays between the output of the last stack and the loss.
+// A run: the state of the stacks, and the arrays of the computation from the last stack's output to
+// the loss.
 struct run {
     struct qkv_net_state f;
     const struct qkv_net_batch *b;
     struct qkv_loss *loss;
     bool gradients;
     real scale;
-    int64_t rows;     // rows that have a loss: tokens with a target, or sequences
-    int32_t *row;     // [rows] the index of each in the stack's output; masked tokens, labels
+    // rows of the loss: sequences (contrastive, classify), masked tokens (masked), or all tokens
+    int64_t rows;
+    // [rows] index of each row in the stack's output; only for masked and classify
+    int32_t *row;
     int32_t *targets; // [rows] targets of masked tokens
     void *d_final;    // [R][D] gradient of the stack's output, of type final_type
-    // [rows][D] each: selected rows of the stack's output; the output of the dense layer (backward
-    // overwrites it with its gradient); the output of the activation; the gradient of that
+    // [rows][D] each. picked: selected rows of the stack's output; dense: output of the dense
+    // layer, which backward overwrites with its gradient; act: output of the activation; d_act:
+    // gradient of act, then of picked; for classify first of read
     real *picked, *dense, *act, *d_act;
     void *x, *d_x;    // [rows][D] input of the projection to tokens, and its gradient
     const real *read; // [rows][D] input of the projection to labels: act, x or d_x
     struct qkv_norm_keep keep;
-    real *vector, *length, *halves, *d_halves, *d_vector; // contrastive: [n][D], length [n]
+    // only for contrastive: length [rows], the others [rows][D]
+    real *vector, *length, *halves, *d_halves, *d_vector;
 };
 
-// Returns the weights of the projection to tokens: its own, or the embedding table of the last
-// stack.
+// Returns the weights of the projection to tokens. If it is tied, they are the embedding table of
+// the last stack.
 static const struct qkv_weight *projection(const struct qkv_net_layers *body)
 {
     const struct qkv_net_stack *last = body->decoder.is.block ? &body->decoder : &body->encoder;
@@ -157,8 +163,8 @@ static struct qkv_cross_entropy to_labels(const struct run *u)
     return p;
 }
 
-// Adds the cross-entropy of the rows x with their target tokens to the loss; with u->gradients,
-// also computes the gradient d_x and adds the gradients of the projection.
+// Adds to the loss the cross-entropy of the logits of the rows x with their target tokens. With
+// u->gradients, also computes d_x, the gradient of x, and adds the gradients of the projection.
 static void tokens_loss(struct run *u, void *d_x, const void *x, qkv_dtype type,
                         const int32_t *targets, int64_t rows)
 {
@@ -172,8 +178,8 @@ static void tokens_loss(struct run *u, void *d_x, const void *x, qkv_dtype type,
         qkv_cross_entropy(u->loss, NULL, NULL, NULL, NULL, x, targets, rows, u->scale, &p);
 }
 
-// Computes the loss of a decoder, in which every row of the stack predicts a token, and runs
-// backward.
+// Computes the loss of a decoder, in which every row of the stack predicts a token; with
+// u->gradients, also runs backward through the stack.
 static qkv_status end_tokens(struct run *u, struct qkv_net_side *s)
 {
     void *d = s->stack->is.final_norm.D ? u->d_final : u->f.back.d;
@@ -200,8 +206,8 @@ static void put_back(const struct run *u, const struct qkv_net_side *s, const re
         memcpy(to + (size_t)u->row[i] * D, d + (size_t)i * D, D * sizeof *to);
 }
 
-// Computes the loss of masked tokens, with x = norm(act(dense row)) before the projection, and runs
-// backward.
+// Computes the loss of masked tokens, whose rows go through x = norm(act(dense row)) and the
+// projection to tokens; with u->gradients, also runs backward.
 static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
 {
     struct qkv_net_state *f = &u->f;
@@ -226,10 +232,11 @@ static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
     return qkv_net_side_backward(f, s, u->d_final);
 }
 
-// Computes the input of the projection `out` to labels, from one row of each sequence or the mean
-// of its rows:
+// Computes u->read, the input of the projection `out` to labels. row is one row of each sequence,
+// or the mean of the rows of the sequence:
 //   logits = out(drop(norm(act(dense row))))
-// Each step writes to an array of its own, since backward needs the arguments of norm and dropout.
+// Each step writes to another array, since backward needs the arguments of the activation and the
+// norm.
 static void classify_forward(struct run *u, const struct qkv_net_side *s)
 {
     struct qkv_net_state *f = &u->f;
@@ -304,8 +311,8 @@ static qkv_status end_labels(struct run *u, struct qkv_net_side *s)
     return qkv_net_side_backward(f, s, u->d_final);
 }
 
-// Copies the vectors of even sequences to the first half of `to` and of odd sequences to the
-// second; back: the inverse.
+// Copies the vectors of even sequences to the first half of `to`, and the vectors of odd sequences
+// to the second half. back: copies them from halves to alternating rows again.
 static void halve(const struct run *u, real *to, const real *from, bool back)
 {
     const size_t D = (size_t)u->f.n->shape.width, n = (size_t)u->rows;
@@ -399,7 +406,7 @@ static size_t end_scratch(void *ctx)
     return most;
 }
 
-// Returns the number of rows that have a loss.
+// Returns the number of rows of the loss (struct run).
 static int64_t count_rows(const struct qkv_net_batch *b)
 {
     const int64_t R = b->in.offsets[b->in.n];

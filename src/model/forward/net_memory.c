@@ -2,8 +2,8 @@
 // net_memory.c: allocates the memory of a run of a trainable Transformer.
 //
 // One arena contains the arrays that are stored for backward and the scratch that all sublayers
-// share. Gradients are bit-identical whether a run stores all arrays or only the input of each
-// layer, since recomputed arrays have the same bits.
+// share. A run that stores all arrays and a run that stores only the input of each layer compute
+// bit-identical gradients, since recomputed arrays are bit-identical to stored ones.
 #include "model/forward/net_state.h"
 #include <inttypes.h>
 
@@ -39,8 +39,9 @@ static const struct qkv_norm *norm_out(const struct qkv_net_sublayer *sub)
     return &sub->block->out[sub->kind];
 }
 
-// With QKV_KEEP_ALL, backward recomputes the output of feed-forward's first projection in one of
-// AGAIN_PRE layers, or of AGAIN_POST layers if norms follow the sublayers (reason: net_state.h).
+// With QKV_KEEP_ALL, backward recomputes the output of the first projection of feed-forward in one
+// of every AGAIN_PRE layers; if a norm follows the sublayer, in one of every AGAIN_POST layers
+// (net_state.h has the reason).
 enum { AGAIN_PRE = 3, AGAIN_POST = 2 };
 bool qkv_net_up_again(const struct qkv_net_state *f, const struct qkv_net_sublayer *sub)
 {
@@ -64,7 +65,8 @@ static bool last_of_layer(const struct qkv_net_side *s, int64_t i)
 bool qkv_net_value_kept(const struct qkv_net_state *f, const struct qkv_net_side *s, int64_t i)
 {
     if (i + 1 == s->sublayers) return true;
-    // Other values are recomputed from their sum; a missing sum, from the preceding sublayer.
+    // QKV_KEEP_ALL: backward recomputes the values without an array from the stored sum, or, if
+    // qkv_net_sum_again, from the input of the sublayer. QKV_KEEP_INPUTS: it runs the layer again.
     if (f->keeping == QKV_KEEP_ALL)
         return f->n->is.norm == QKV_NORM_INSIDE ||
                (!norm_out(&s->sublayer[i])->D && !qkv_net_sum_again(f, s, i));
@@ -72,7 +74,7 @@ bool qkv_net_value_kept(const struct qkv_net_state *f, const struct qkv_net_side
 }
 
 // ---- arrays ------------------------------------------------------------------------------------
-// Allocates the arrays that a sublayer stores for backward, except its sum.
+// Allocates the arrays that a sublayer stores for backward, except `sum` and `value`.
 static void take_tape(struct qkv_tape *t, struct qkv_arena *a, const struct qkv_net_state *f,
                       const struct qkv_net_side *s, const struct qkv_net_sublayer *sub)
 {
@@ -91,13 +93,14 @@ static void take_tape(struct qkv_tape *t, struct qkv_arena *a, const struct qkv_
     t->heads.lse = take_real(a, s->R, m->H);
 }
 
-// Allocates the tapes of a stack, and the arrays of its sublayers' values.
+// Sets the tapes of all sublayers of a stack and allocates their arrays.
 static void take_tapes(struct qkv_net_state *f, struct qkv_net_side *s, struct qkv_arena *a)
 {
     const bool all = f->keeping == QKV_KEEP_ALL;
-    struct qkv_tape shared[QKV_SUBLAYERS] = { { 0 } }; // by index in the layer
-    // Later layers reuse the arrays of the first layer: the shapes are equal, but the first layer
-    // may lack a norm.
+    // by index of the sublayer in its layer; unused with QKV_KEEP_ALL
+    struct qkv_tape shared[QKV_SUBLAYERS] = { { 0 } };
+    // Layers that share a tape use the arrays of the first layer, since the shapes are equal. But
+    // the first layer may lack a norm: then the next layer allocates the arrays of this norm.
     bool taken[QKV_SUBLAYERS] = { false }, normed[QKV_SUBLAYERS] = { false };
     int64_t place = 0;
     for (int64_t i = 0; i < s->sublayers; i++) {
@@ -110,7 +113,8 @@ static void take_tapes(struct qkv_net_state *f, struct qkv_net_side *s, struct q
         if (fresh) take_tape(t, a, f, s, sub);
         if (!fresh && !normed[place]) t->in = take_norm(a, norm_in(sub), s->R);
         if (!norm_out(sub)->D || f->keeping == QKV_KEEP_NOTHING)
-            t->sum = value; // a norm is computed in place
+            // no norm: sum and value are equal; forward only: the norm is applied in place
+            t->sum = value;
         else if (fresh)
             t->sum = take_real(a, s->R, s->stream.D);
         taken[place] = true;
@@ -122,7 +126,7 @@ static void take_tapes(struct qkv_net_state *f, struct qkv_net_side *s, struct q
     }
 }
 
-// Allocates the arrays of one stack that exist during the whole run.
+// Allocates the arrays of one stack that no other stack uses.
 static void take_side(struct qkv_net_state *f, struct qkv_net_side *s, struct qkv_arena *a)
 {
     const struct qkv_stack *stack = &s->stack->is;
@@ -139,8 +143,8 @@ static void take_side(struct qkv_net_state *f, struct qkv_net_side *s, struct qk
 
 // Largest sizes over all sublayers, for the scratch arrays that they share.
 struct widths {
-    int64_t R, in;     // rows; outputs of `in` of heads
-    int64_t inner, up; // M of feed-forward; outputs of its first projection
+    int64_t R, in;     // rows; outputs of the projection heads.in
+    int64_t inner, up; // inner width of feed-forward; outputs of its first projection
     int64_t wide;      // max(M, H F)
     int64_t kv;
 };
@@ -163,7 +167,7 @@ static void widen(struct widths *w, const struct qkv_net_side *s)
     w->wide = qkv_max64(w->wide, w->inner);
 }
 
-// Arrays of heads with norms, which all sublayers share.
+// Arrays of heads whose q or k has a norm, which all sublayers share.
 struct normed_heads {
     void *q, *k;
     real *wide;
@@ -192,7 +196,7 @@ static void take_back(struct qkv_net_state *f, struct qkv_arena *a, const struct
     back->d = take_real(a, w->R, D);
     back->d_spare = take_real(a, w->R, D);
     if (f->keeping == QKV_KEEP_ALL) f->again = take_real(a, w->R, D);
-    // Only one sublayer runs at a time.
+    // d_up and d_in are one array, since only one sublayer runs at a time.
     back->d_up = back->d_in = take(a, w->R, qkv_max64(w->in, w->up), f->bytes);
     back->heads.d_heads = take(a, w->R, w->wide, f->bytes);
     back->d_normed = take(a, w->R, D, f->bytes);
@@ -202,7 +206,7 @@ static void take_back(struct qkv_net_state *f, struct qkv_arena *a, const struct
     back->heads.memory_add = back->heads.d_memory;
 }
 
-// Gives the sublayers and the stream of a stack the arrays that all stacks share.
+// Points the stream and the tapes of a stack to the arrays that all stacks share.
 static void share(const struct qkv_net_state *f, struct qkv_net_side *s, void *normed, void *branch,
                   void *inner, const struct normed_heads *heads)
 {
@@ -286,7 +290,8 @@ static bool list_sublayers(struct qkv_net_side *s)
     return s->sublayer;
 }
 
-// Returns self-attention or cross-attention of a stack over the packed sequences of a run.
+// Returns `a` with the sizes and offsets of attention from the rows of stack s to the rows of stack
+// `keys`, which is s itself in self-attention.
 static struct qkv_attention packed(const struct qkv_net_state *f, struct qkv_attention a,
                                    const struct qkv_net_side *s, const struct qkv_net_side *keys)
 {
@@ -301,7 +306,7 @@ static struct qkv_attention packed(const struct qkv_net_state *f, struct qkv_att
     return a;
 }
 
-// Sets the stream of a stack, without its arrays, and the settings of its layers.
+// Sets the attentions, rotary positions and stream of a stack, but not the arrays of the stream.
 static void set_stream(struct qkv_net_state *f, struct qkv_net_side *s)
 {
     const struct qkv_description *d = &f->n->is;
@@ -331,8 +336,9 @@ static void set_stream(struct qkv_net_state *f, struct qkv_net_side *s)
         .local = &s->local,
         .across = &s->across,
         .type = f->type,
-        // The number of a random stream consists of the step and, in the low 20 bits, the stack
-        // (1 bit) and the place in it (19 bits).
+        // The number of a random stream consists of the training step and, in the low 20 bits, the
+        // stack (1 bit) and the place of the dropout in the stack (19 bits), which
+        // qkv_stream_dropout adds.
         .drop = { f->drops ? f->n->options.dropout : 0, f->seed, f->step << 20 | side << 19 },
     };
 }

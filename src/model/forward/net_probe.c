@@ -4,7 +4,8 @@
 #include "model/forward/net_state.h"
 #include "model/forward/observe.h"
 
-// State of a run with a probe: arrays of statistics that all layers reuse.
+// State of a run with a probe: the arrays of statistics, which all layers reuse, and the caller's
+// callback.
 struct probing {
     struct qkv_probe p;
     void (*layer)(void *user, int64_t layer, const struct qkv_probe *p);
@@ -19,7 +20,7 @@ static qkv_status layer_done(struct qkv_net_state *f, struct qkv_net_side *s, in
     return QKV_OK;
 }
 
-// Runs the first stack, or a decoder alone, and stores nothing for backward.
+// Runs the encoder, or the only stack of a decoder, and stores nothing for backward.
 static qkv_status run_stack(struct qkv_net_state *f, const struct qkv_sequences *in, qkv_error *err)
 {
     const bool decoder = f->n->kind == QKV_NET_DECODER;

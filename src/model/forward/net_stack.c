@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// net_stack.c: runs a stack of a trainable Transformer forward and backward: embeddings, and layer
-// after layer.
+// net_stack.c: runs a stack of a trainable Transformer forward and backward: the embeddings and all
+// layers.
 #include "model/forward/net_state.h"
 #include <string.h>
 
 // ---- forward -----------------------------------------------------------------------------------
-// Number of the random stream for dropout of the embeddings, larger than the numbers of sublayers.
+// Number of the random stream for dropout of the embeddings. It is larger than the numbers of the
+// streams of all sublayers.
 enum { EMBEDDING_PLACE = 1 << 18 };
 
 static void embed(struct qkv_net_state *f, struct qkv_net_side *s)
@@ -22,7 +23,8 @@ static void embed(struct qkv_net_state *f, struct qkv_net_side *s)
     if (drop.p > 0) qkv_dropout_forward(s->x, NULL, after, 0, 0, s->R * e.D, &drop);
 }
 
-// Runs the blocks of sublayers first .. last from the stored stream before them.
+// Runs sublayers first .. last, block by block, from their stored input: the value of the preceding
+// sublayer, or the embeddings.
 static qkv_status run_blocks(struct qkv_net_side *s, int64_t first, int64_t last)
 {
     struct qkv_tape tape[QKV_SUBLAYERS];
@@ -39,7 +41,7 @@ static qkv_status run_blocks(struct qkv_net_side *s, int64_t first, int64_t last
     return QKV_OK;
 }
 
-// Returns the first sublayer of the layer to which a sublayer belongs.
+// Returns the index of the first sublayer of the layer to which sublayer i belongs.
 static int64_t first_of_layer(const struct qkv_net_side *s, int64_t i)
 {
     while (i > 0 && s->sublayer[i - 1].layer == s->sublayer[i].layer) i--;
@@ -63,14 +65,15 @@ qkv_status qkv_net_side_forward(struct qkv_net_state *f, struct qkv_net_side *s)
 }
 
 // ---- backward ----------------------------------------------------------------------------------
-// Returns the input of sublayer i: the stored value of sublayer i - 1, or the value recomputed from
-// the stored sum, or the sum recomputed from the input of sublayer i - 1.
+// Returns the input of sublayer i, the value of sublayer i - 1. If this value is not stored, it is
+// recomputed: from the tape's heads and the input of sublayer i - 1 if qkv_net_sum_again, otherwise
+// from the stored sum by the norm after it.
 static const real *read_by(struct qkv_net_state *f, struct qkv_net_side *s, int64_t i)
 {
     if (!i) return s->x;
     const struct qkv_net_sublayer *before = &s->sublayer[i - 1];
     if (qkv_net_sum_again(f, s, i - 1)) {
-        const real *x = i > 1 ? before[-1].tape.value : s->x; // stored: no norm follows it
+        const real *x = i > 1 ? before[-1].tape.value : s->x; // stored, since no norm follows
         qkv_sublayer_sum(&s->stream, before->block, before->kind, x, &before->tape, f->again);
         return f->again;
     }
@@ -80,11 +83,12 @@ static const real *read_by(struct qkv_net_state *f, struct qkv_net_side *s, int6
     return f->again;
 }
 
-// Runs sublayers first .. last of a layer again, from the stored input of the layer.
+// Runs a layer, sublayers first .. last, again from its stored input, to fill the tapes that layers
+// share.
 static qkv_status run_again(struct qkv_net_side *s, int64_t first, int64_t last)
 {
     struct qkv_net_sublayer *end = &s->sublayer[last];
-    end->tape.partial = !end->block->out[end->kind].D; // its value is stored
+    end->tape.partial = !end->block->out[end->kind].D; // without a norm its value is still stored
     const qkv_status status = run_blocks(s, first, last);
     end->tape.partial = false;
     return status;
@@ -117,7 +121,8 @@ static void embed_backward(struct qkv_net_state *f, struct qkv_net_side *s)
                        &e, f->scratch);
 }
 
-// Computes the gradient of the stream after the last layer, given the gradient d of s->final.
+// Computes f->back.d, the gradient of the stream after the last layer, from d, the gradient of
+// s->final.
 static void final_backward(struct qkv_net_state *f, struct qkv_net_side *s, const void *d)
 {
     const struct qkv_norm *norm = &s->stack->is.final_norm;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// observe.c: calls the observer of a run after each layer: inserts padding rows and computes the
-// dense weights if requested.
+// observe.c: calls the observer of a run after each layer; before the call it inserts padding rows
+// and, if requested, computes the dense weights.
 #include "model/forward/forward.h"
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,8 @@ static const struct qkv_heads *heads_of(const struct qkv_run *u)
     return &u->m->stack[0].block[0].heads;
 }
 
-// Returns the tokens of the longest query or key sequence, the size for dense weights.
+// Returns the number of tokens of the longest query or key sequence, which determines the size of
+// the dense weights.
 static int64_t longest_side(const struct qkv_run *u)
 {
     int64_t n = 0;
@@ -18,7 +19,7 @@ static int64_t longest_side(const struct qkv_run *u)
     return n;
 }
 
-// Returns the attention of one unpacked sequence: T queries to S keys (self-attention: S = T).
+// Returns the attention `like` for a single sequence that is not packed, with T queries and S keys.
 static struct qkv_attention alone(const struct qkv_run *u, const struct qkv_attention *like,
                                   int64_t T, int64_t S)
 {
@@ -33,7 +34,7 @@ static struct qkv_attention alone(const struct qkv_run *u, const struct qkv_atte
     a.F = heads->F;
     a.sequences = 0;
     a.q_offsets = a.k_offsets = NULL;
-    a.probe = NULL; // the layer itself collects the statistics
+    a.probe = NULL; // the run of the layer has already collected the statistics
     return a;
 }
 
@@ -130,8 +131,9 @@ static const float *spread_lse(const struct qkv_side *s, const float *from, int6
     return to;
 }
 
-// Returns rows from[n] of a recorded array in the operator's type: the array itself, or its exact
-// conversion back to the type that it was recorded from.
+// Returns the n recorded numbers `from` in `type`, the type of the attention operator: if it is
+// F32, `from` itself; otherwise `to`, which receives the numbers converted back. The conversion is
+// exact, since they had this type before.
 static const void *stored(qkv_dtype type, void *to, const float *from, int64_t n)
 {
     if (type == QKV_F32) return from;
@@ -139,8 +141,8 @@ static const void *stored(qkv_dtype type, void *to, const float *from, int64_t n
     return to;
 }
 
-// Computes dense[H][all][longest key sequence]: runs the operator again on the recorded q, k, v,
-// one sequence at a time, so that scratch depends on the longest sequence and not on the square of
+// Computes u->dense: runs the attention operator again on the recorded q, k and v, one sequence at
+// a time, so that u->square and the scratch depend on the longest sequence and not on the number of
 // all tokens.
 static qkv_status dense_weights(struct qkv_run *u, const struct qkv_side *s,
                                 const struct qkv_side *keys, const struct qkv_heads_keep *keep,
@@ -185,7 +187,8 @@ void qkv_observe_heads(struct qkv_layer_output *output, const struct qkv_heads *
     output->scale = a->scale != 0 ? a->scale : (float)(1 / sqrt((double)heads->E));
 }
 
-// Fills in the description and the results of an attention; keys: the side that k and v come from.
+// Fills in the sizes and the results of one attention of a layer. keys: the side from which k and v
+// come.
 static qkv_status fill(struct qkv_layer_output *output, struct qkv_run *u, struct qkv_side *s,
                        struct qkv_side *keys, const struct qkv_heads_keep *keep,
                        struct qkv_observed_probe *probe, const struct qkv_attention *a,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// observe_probes.c: allocates the probe arrays of a run with an observer, which the operator fills
-// in every layer, and inserts padding rows into them.
+// observe_probes.c: allocates the arrays of the probes that an observer requests, which the
+// attention operator fills in every layer, and inserts padding rows into them.
 #include "model/forward/forward.h"
 #include <string.h>
 
-// Returns the computed row of the caller's row r; -1: padding.
+// Returns the index of the caller's row r among the computed rows; -1: row r is padding.
 static int64_t computed(const struct qkv_side *s, int64_t r)
 {
     const int64_t *offsets = s->in->offsets;
@@ -26,13 +26,14 @@ static void take_one(struct qkv_observed_probe *p, struct qkv_arena *a, const st
     const struct qkv_probe_request *w = &u->observer->probe;
     const int64_t H = p->heads = u->m->stack[0].block[0].heads.H;
     const bool padded = s->R < s->all;
-    // number of requested rows that exist; number of those that are computed
+    // rows: number of requested rows that exist; own: number of requested rows that are computed
     int64_t rows = 0, own = 0, *row = NULL;
     if (padded) row = qkv_arena_alloc(a, (size_t)w->rows, sizeof *row);
     for (; rows < w->rows && w->row[rows] < s->all; rows++) {
         const int64_t r = computed(s, w->row[rows]);
         if (r < 0) continue;
-        if (row) row[own] = r; // NULL: the arena is only counting bytes, or there is no padding
+        // row is NULL if the arena only counts bytes, and if there is no padding
+        if (row) row[own] = r;
         own++;
     }
     p->at.rows = own;
@@ -61,8 +62,8 @@ qkv_status qkv_observed_probe_begin(struct qkv_run *u, qkv_error *err)
 }
 
 // ---- padding rows ------------------------------------------------------------------------------
-// Copies from[H][from_rows][each] to to[H][to_rows][each]: row r becomes row place[r] (NULL: r);
-// the other rows are filled with byte `fill`.
+// Copies from[H][from_rows][each] to to[H][to_rows][each]: row r becomes row place[r], or row r if
+// place is NULL. All bytes of the other rows are set to `fill`.
 static void spread(void *to, int64_t to_rows, const void *from, int64_t from_rows,
                    const int64_t *place, int64_t H, int64_t each, int fill)
 {
@@ -75,8 +76,8 @@ static void spread(void *to, int64_t to_rows, const void *from, int64_t from_row
                    (const char *)from + (size_t)(h * from_rows + r) * size, size);
 }
 
-// Copies the requested rows of weights. In each row the weights of the computed keys come first and
-// the rest is 0; padding rows are 0.
+// Copies the requested rows of weights from p->at to p->padded. Each row begins with the weights of
+// its keys, followed by 0; padding rows are 0.
 static void spread_full(const struct qkv_observed_probe *p, const struct qkv_side *s, int64_t H,
                         int64_t to_keys, int64_t keys)
 {
@@ -97,7 +98,8 @@ const struct qkv_probe *qkv_observed_probe_output(struct qkv_observed_probe *p,
     const int64_t H = p->heads;
     const struct qkv_probe *from = &p->at, *to = &p->padded;
     if (s->R == s->all && keys->R == keys->all) return from;
-    // Without padding there may be fewer keys, so fewer top keys were collected.
+    // top_k is at most the number of keys, and p->at may have fewer keys than p->padded, which
+    // includes padding.
     const int64_t k = from->top_k, all = to->top_k;
     spread(to->top_weight, s->all, NULL, 0, NULL, H, all, 0);
     spread(to->top_key, s->all, NULL, 0, NULL, H, all, 0xff);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-// output_heads.c: computes the logits of tokens and of labels from hidden states.
+// output_heads.c: computes the logits of tokens and of labels from hidden states x, with the
+// weights W and bias b of the output projection.
 //
-//   logits = cap(scale W x' + b),  x' = x, or norm(act(dense x)) in a head for masked tokens
-//   cap(s) = c tanh(s / c)
+//   labels:  logits = W x' + b
+//   tokens:  logits = cap(scale W x' + b),  cap(s) = c tanh(s / c) if the model has a softcap c
+//   x' = norm(act(dense x)) if the head has these layers, otherwise x' = x
 #include "model/forward/stream.h"
 #include <inttypes.h>
 #include <math.h>
@@ -26,7 +28,7 @@ static void end_rows(float *y, const float *x, int64_t R, const struct qkv_end *
     if (end->norm.D) qkv_norm_kind_forward(y, 0, NULL, y, R, &end->norm, kind);
 }
 
-// Computes x[n] = c tanh(x / c), one block per task.
+// Replaces each of n logits x by c tanh(x / c); each task of a parallel loop computes one block.
 enum { CAP_BLOCK = 4096 };
 struct cap {
     float *at;
@@ -81,7 +83,8 @@ qkv_status qkv_model_logits(const qkv_model *m, float *logits, const float *hidd
 }
 
 // ---- labels ------------------------------------------------------------------------------------
-// Writes v[D], the input of the output head: a row of rows[n], or their mean.
+// Writes v[D], the input of the head for labels: the first or the last of rows[n][D], or the mean
+// of all rows.
 static void pool(float *v, const float *rows, int64_t n, int64_t D, enum qkv_label_pool how)
 {
     if (how == QKV_LABEL_MEAN) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // position_number.c: computes the row of the position table for each token.
 //
-// Padding tokens: as in create_position_ids_from_input_ids of RoBERTa's reference.
+// With position_after_pad, padding tokens are numbered as by create_position_ids_from_input_ids of
+// RoBERTa's reference.
 #include "model/forward/stream.h"
 
 void qkv_position_number(int32_t *positions, const struct qkv_description *d, const int32_t *ids,

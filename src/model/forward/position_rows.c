@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// position_rows.c: computes position rows that the file does not store as aligned floats, and
-// stores them in the model.
+// position_rows.c: computes the rows of position tables that the file does not store as aligned
+// floats, and stores the tables in the model for later runs.
 #include "model/forward/stream.h"
 
-// minimum number of rows, so that slightly longer texts do not each make a new table
+// minimum number of rows of a table, so that each slightly longer text does not need a new table
 enum { ROWS_FIRST = 64 };
 
 static bool fill(float *at, int64_t rows, int64_t D, const struct qkv_model *m,
@@ -21,8 +21,9 @@ static bool fill(float *at, int64_t rows, int64_t D, const struct qkv_model *m,
     return true;
 }
 
-// Makes a table at least twice as long as the previous one, so that the replaced tables together
-// are no larger than the newest.
+// Makes a table of at least `rows` rows. If the model has enough positions, the table has at least
+// twice the rows of the previous table, so that there are few replaced tables, and all of them
+// together are smaller than the newest table.
 static struct qkv_rows_made *make(struct qkv_model *m, enum qkv_rows_kind kind,
                                   struct qkv_rows_made *older, int64_t rows)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// probe_request.c: checks probe requests and allocates the arrays they need.
+// probe_request.c: checks probe requests and allocates the arrays of the requested statistics.
 #include "model/forward/observe.h"
 #include "model/forward/stream.h"
 

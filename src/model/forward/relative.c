@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 // relative.c: expands learned relative-position biases from one per bucket to one per distance.
 //
-// Raffel et al. 2020 (arXiv 1910.10683) section 2.1; buckets as in transformers' T5: half of the
-// buckets for each direction (all of them in causal attention); the first half of these are single
-// distances, the others cover distances up to `distance` on a logarithmic scale.
+// Raffel et al. 2020 (arXiv 1910.10683) section 2.1. The buckets are the buckets of T5 in
+// transformers: each direction has half of all buckets; in causal attention the past has all of
+// them. Of the buckets of one direction, the first half are single distances, and the second half
+// divides the distances up to `distance` on a logarithmic scale.
 #include "model/forward/stream.h"
 #include <math.h>
 
-// Returns the bucket of distance n >= 0 among `buckets` of one direction. Uses float as the
-// reference does: double could round to another bucket at an edge.
+// Returns the bucket of distance n >= 0 among the `buckets` buckets of one direction. It computes
+// in float as the reference does, since double could select another bucket where two buckets meet.
 static int64_t bucket_of(int64_t n, int64_t buckets, int64_t distance)
 {
     const int64_t exact = buckets / 2;
@@ -19,7 +20,7 @@ static int64_t bucket_of(int64_t n, int64_t buckets, int64_t distance)
     return qkv_min64(exact + (int64_t)share, buckets - 1);
 }
 
-// Returns the bucket of a key `at` tokens after the query.
+// Returns the bucket of a key that is `at` tokens after its query (before it if `at` is negative).
 static int64_t bucket_at(int64_t at, const struct qkv_relative_buckets *b, bool causal)
 {
     const int64_t each = causal ? b->buckets : b->buckets / 2;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// rope_scale.c: computes the frequencies of rotary positions that are scaled to more positions than
-// the model was trained for.
+// rope_scale.c: computes the angles of rotary positions, which some models scale to more positions
+// than they were trained with.
 //
-// llama3: as in the reference of Llama 3.1; yarn: Peng et al. 2023 (arXiv 2309.00071); both as
-// computed by modeling_rope_utils of transformers.
+// Two kinds of scaling: llama3, from the reference of Llama 3.1, and yarn, Peng et al. 2023 (arXiv
+// 2309.00071). Both agree with modeling_rope_utils of transformers.
 #include "model/forward/stream.h"
 #include <math.h>
 
@@ -16,8 +16,8 @@ int64_t qkv_rope_pairs(const struct qkv_description *d)
     return qkv_max64(1, (int64_t)((double)E * d->rotated) / 2);
 }
 
-// Returns the (fractional) index of the pair that makes `turns` rotations within the original
-// positions.
+// Returns the (fractional) index of the pair of dimensions that makes `turns` full rotations within
+// `original`, the number of positions with which the model was trained.
 static double pair_of(double turns, int64_t pairs, double theta, int64_t original)
 {
     return (double)pairs * log((double)original / (turns * turn)) / log(theta);
