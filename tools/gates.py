@@ -166,7 +166,7 @@ def functions(files):
 
 
 def folders(files):
-    """A folder has at most FOLDER files, and the name of a source file occurs once in src/ and cli/."""
+    """A folder has at most FOLDER files; a file name occurs once in src/ and cli/; a header's guard ends with it."""
     count = collections.Counter(os.path.dirname(f) for f in files)
     for folder, n in sorted(count.items()):
         if n > FOLDER and not folder.startswith(TABLES):
@@ -178,6 +178,12 @@ def folders(files):
     for name, paths in sorted(names.items()):
         if len(paths) > 1:
             yield paths[1], 1, f"the file name of {paths[0]}"
+    for path in files:
+        if path.startswith(("src/", "cli/")) and path.endswith(".h"):
+            guard = next((line.split()[1] for line in lines(path) if re.match(r"#ifndef QKV_\w+_H$", line)), None)
+            wanted = re.sub(r"\W", "_", os.path.basename(path)).upper()
+            if guard and not guard.endswith(wanted):
+                yield path, 1, f"include guard {guard}, expected a name that ends with {wanted}"
 
 
 def declared_in_face(path, module):

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // similar_terms.h: declares `qkv similar A B --why`, which splits the cosine of two texts into
 // terms of pairs of their tokens.
-#ifndef QKV_SIMILAR_WHY_H
-#define QKV_SIMILAR_WHY_H
+#ifndef QKV_CLI_SIMILAR_TERMS_H
+#define QKV_CLI_SIMILAR_TERMS_H
 
 #include "frame/charts.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // word_operand.h: declares the search for a word of the command line in a text: for its
 // occurrences, or for the token that it names.
-#ifndef QKV_WORDS_H
-#define QKV_WORDS_H
+#ifndef QKV_CLI_WORD_OPERAND_H
+#define QKV_CLI_WORD_OPERAND_H
 
 #include "frame/cmd.h"
 

@@ -46,13 +46,15 @@ struct qkv_stack {
     int64_t reach;
 };
 
-// Allocates the blocks of a stack and sets the members that the description determines. cross: true
-// if the layers have cross-attention. Returns QKV_OK or QKV_ERR_LIMIT (stack.c).
-qkv_status qkv_stack_size(struct qkv_stack *to, const struct qkv_description *d, int64_t layers,
-                          bool cross);
-// Returns the address of the member of a stack, or of one of its blocks, that a row of the layout
-// table fills (role.def); NULL: the row fills a member of another struct.
-void *qkv_stack_member(struct qkv_stack *s, const struct qkv_parameter_row *row);
+// Allocates the blocks of a stack and sets the members that the description determines. cross: the
+// layers have cross-attention. Returns QKV_OK or QKV_ERR_LIMIT (stack.c).
+qkv_status qkv_stack_alloc(struct qkv_stack *to, const struct qkv_description *d, int64_t layers,
+                           bool cross);
+// Returns the member that a row of the layout table fills (role.def): of a stack or of one of its
+// blocks, or of m. m is not read for a row of a stack or block.
+struct qkv_model;
+void *qkv_role_member(struct qkv_model *m, struct qkv_stack *s,
+                      const struct qkv_parameter_row *row);
 // Returns true if a block has the sublayer, one of QKV_SUBLAYER_*.
 static inline bool qkv_block_has(const struct qkv_block *b, int sublayer)
 {

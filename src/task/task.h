@@ -11,6 +11,6 @@
 //   ablate/    qkv/ablate.h    the effect of every head
 //   words/     qkv/train.h     word vectors (word_vectors.h)
 //   find_model.c               the default model of a job
-#ifndef QKV_TASK_FACE_H
-#define QKV_TASK_FACE_H
+#ifndef QKV_TASK_TASK_H
+#define QKV_TASK_TASK_H
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // baseline_work.h: declares the checks of sizes and arrays, and the products of blocks, that the
 // baseline layers of qkv/baseline.h share. Sizes are named as in qkv/attention.h.
-#ifndef QKV_LAYER_KIND_WORK_H
-#define QKV_LAYER_KIND_WORK_H
+#ifndef QKV_LAYER_BASELINE_WORK_H
+#define QKV_LAYER_BASELINE_WORK_H
 
 #include "layer/layer.h"
 #include <qkv/baseline.h>

@@ -88,12 +88,12 @@ static void take(qkv_decoder *d, struct qkv_arena *a, size_t scratch)
 // in *s.
 static size_t scratch_of(const qkv_decoder *d, qkv_status *s)
 {
-    const struct qkv_block *b = &d->stack->block[0];
     size_t most = 0;
-    for (int64_t i = 0; i < d->stack->layers; i++) {
-        b = &d->stack->block[i];
+    for (int64_t i = 0; i < d->stack->blocks; i++) {
+        const struct qkv_block *b = &d->stack->block[i];
         const struct qkv_attention *a = b->local ? &d->local : &d->attention;
-        size_t bytes[3] = { qkv_heads_cached_scratch(&b->heads, a, d->own[i], d->chunk, s), 0, 0 };
+        size_t bytes[3] = { 0 };
+        if (b->heads.H) bytes[0] = qkv_heads_cached_scratch(&b->heads, a, d->own[i], d->chunk, s);
         if (!*s && b->cross.H)
             bytes[1] = qkv_heads_cached_scratch(&b->cross, &d->across, d->cross[i], d->chunk, s);
         if (*s) return SIZE_MAX;
@@ -319,19 +319,13 @@ static qkv_status run_piece(qkv_decoder *d, struct feeding *f, const int64_t *wa
 {
     const struct qkv_model *m = d->m;
     const int64_t R = d->piece.offsets[d->piece.n], D = m->is.size.width;
-    struct qkv_stream stream = { .R = R,
-                                 .D = D,
-                                 .norm = m->is.norm_kind,
-                                 .place = m->is.norm,
-                                 .places = &d->places,
-                                 .positions = d->positions,
-                                 .x = d->x,
-                                 .spare = d->spare,
-                                 .normed = d->normed,
-                                 .attention = &d->attention,
-                                 .local = &d->local,
-                                 .across = &d->across,
-                                 .scratch = d->scratch };
+    struct qkv_stream stream =
+        qkv_stream_of(&m->is, R, &d->places, &d->attention, &d->local, &d->across);
+    stream.positions = d->positions;
+    stream.x = d->x;
+    stream.spare = d->spare;
+    stream.normed = d->normed;
+    stream.scratch = d->scratch;
     qkv_embedding(stream.x, d->words, NULL, d->ids, NULL, d->positions, R, &d->places, m, d->two);
     const qkv_status status = piece_layers(d, &stream);
     if (status || !f->logits || !want) return status;
@@ -404,7 +398,7 @@ qkv_status qkv_decoder_feed(qkv_decoder *d, float *logits, const struct qkv_deco
         const int64_t want = next_piece(d, &f, d->wanted);
         status = run_piece(d, &f, d->wanted, want);
     }
-    // Some layers have already changed: empty the items, which can no longer be consistent.
+    // Some layers may already have the new tokens: cut every item to its length before the call.
     if (status) {
         take_back(d, t, &f);
         return failed(d, status, err);

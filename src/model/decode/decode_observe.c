@@ -57,7 +57,7 @@ static void take(qkv_decoder *d, struct qkv_arena *a, int64_t source)
 
 // Grows the memory of the observation to the size that `count` has counted. Returns false if memory
 // is exhausted.
-static bool reserve_scores(struct qkv_decoder_observation *l, const struct qkv_arena *count)
+static bool reserve_observation(struct qkv_decoder_observation *l, const struct qkv_arena *count)
 {
     if (qkv_arena_full(count)) return false;
     if (count->used <= l->bytes) return true;
@@ -79,7 +79,7 @@ qkv_status qkv_decoder_observe_begin(qkv_decoder *d, const struct qkv_heads_trac
     l->R = l->queries[1] = p->offsets[l->place + 1] - p->offsets[l->place];
     const int64_t source = d->two ? qkv_cache_length(d->cross[0], p->slots[l->place]) : 0;
     take(d, &count, source);
-    if (!reserve_scores(l, &count)) return QKV_ERR_LIMIT;
+    if (!reserve_observation(l, &count)) return QKV_ERR_LIMIT;
     struct qkv_arena arena = { l->memory, l->bytes, 0 };
     take(d, &arena, source);
     *own = &l->own.trace;
@@ -164,7 +164,7 @@ qkv_status qkv_decoder_observe_states(qkv_decoder *d, struct qkv_observed_states
     struct qkv_decoder_observation *l = d->observation;
     struct qkv_arena count = { .size = SIZE_MAX };
     take_states(l, &count, to, states);
-    if (!reserve_scores(l, &count)) return QKV_ERR_LIMIT;
+    if (!reserve_observation(l, &count)) return QKV_ERR_LIMIT;
     struct qkv_arena arena = { l->memory, l->bytes, 0 };
     take_states(l, &arena, to, states);
     l->R = l->queries[1] = to->R;

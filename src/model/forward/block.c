@@ -46,8 +46,8 @@ const void *qkv_sublayer_input(struct qkv_stream *s, const struct qkv_block *b, 
 
 // Sets where the last projection of a sublayer f writes its result and what it adds. Norms inside:
 // it writes f to sum. With dropout: it writes f to s->branch. Otherwise it writes x + f to sum.
-static void direct(struct qkv_sublayer_rows *rows, const struct qkv_stream *s, const real *x,
-                   real *sum, const struct qkv_tape *t)
+static void set_output(struct qkv_sublayer_rows *rows, const struct qkv_stream *s, const real *x,
+                       real *sum, const struct qkv_tape *t)
 {
     rows->y = sum;
     if (s->place == QKV_NORM_INSIDE) return;
@@ -60,12 +60,12 @@ static void direct(struct qkv_sublayer_rows *rows, const struct qkv_stream *s, c
 }
 
 // Applies the norm before a sublayer and returns the rows that the sublayer reads and writes.
-static struct qkv_sublayer_rows enter(struct qkv_stream *s, const struct qkv_block *b, int sublayer,
-                                      const struct qkv_tape *t)
+static struct qkv_sublayer_rows sublayer_begin(struct qkv_stream *s, const struct qkv_block *b,
+                                               int sublayer, const struct qkv_tape *t)
 {
     struct qkv_sublayer_rows rows = { .norm = fused(s, &b->out[sublayer], t) };
     rows.x = qkv_sublayer_input(s, b, sublayer, s->x, t, &rows.x_type);
-    direct(&rows, s, s->x, t ? t->sum : s->spare, t);
+    set_output(&rows, s, s->x, t ? t->sum : s->spare, t);
     if (t && t->partial) rows.y = NULL;
     return rows;
 }
@@ -83,8 +83,8 @@ static void copy_stream(const struct qkv_stream *s, int sublayer)
 
 // Applies dropout, residual and norm after a sublayer, except the steps that its last projection
 // has applied, and makes the result the new stream s->x.
-static void leave(struct qkv_stream *s, const struct qkv_block *b, int sublayer,
-                  const struct qkv_tape *t)
+static void sublayer_end(struct qkv_stream *s, const struct qkv_block *b, int sublayer,
+                         const struct qkv_tape *t)
 {
     const struct qkv_norm *norm = &b->out[sublayer];
     const struct qkv_dropout drop = dropout_after(s, t);
@@ -136,7 +136,7 @@ static qkv_status attend(struct qkv_stream *s, const struct qkv_block *b, int su
     const bool across = sublayer == QKV_SUBLAYER_CROSS;
     const struct qkv_heads heads = qkv_sublayer_heads(s, b, sublayer);
     const struct qkv_attention a = qkv_sublayer_attention(s, b, sublayer, t);
-    const struct qkv_sublayer_rows rows = enter(s, b, sublayer, t);
+    const struct qkv_sublayer_rows rows = sublayer_begin(s, b, sublayer, t);
     const struct qkv_heads_cache *cache = across ? s->cross_cache : s->cache;
     if (!cache)
         return qkv_heads_forward(&rows, across ? s->keep_cross : s->keep, t ? &t->heads : NULL,
@@ -154,13 +154,13 @@ qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b,
     for (int k = 0; k < QKV_SUBLAYERS; k++) {
         if (!qkv_block_has(b, k)) continue;
         if (k == QKV_SUBLAYER_FEED_FORWARD) {
-            const struct qkv_sublayer_rows rows = enter(s, b, k, tape);
+            const struct qkv_sublayer_rows rows = sublayer_begin(s, b, k, tape);
             qkv_mlp_forward(&rows, tape ? &tape->mlp : NULL, s->R, &b->mlp, s->scratch);
         } else {
             const qkv_status status = attend(s, b, k, tape);
             if (status) return status;
         }
-        leave(s, b, k, tape);
+        sublayer_end(s, b, k, tape);
         if (tape) tape++;
     }
     return QKV_OK;
@@ -173,12 +173,12 @@ void qkv_sublayer_sum(struct qkv_stream *s, const struct qkv_block *b, int subla
     const struct qkv_attention a = qkv_sublayer_attention(s, b, sublayer, t);
     const struct qkv_dropout drop = dropout_after(s, t);
     struct qkv_sublayer_rows rows = { 0 };
-    direct(&rows, s, x, sum, t);
+    set_output(&rows, s, x, sum, t);
     qkv_heads_out(&rows, &t->heads, s->R, &heads, &a);
     if (drop.p > 0) qkv_dropout_forward(sum, x, s->branch, s->type, 0, s->R * s->D, &drop);
 }
 
-size_t qkv_block_scratch(const struct qkv_stack *stack, const struct qkv_attention *a,
+size_t qkv_stack_scratch(const struct qkv_stack *stack, const struct qkv_attention *a,
                          const struct qkv_attention *across, qkv_status *status)
 {
     size_t most = 0;

@@ -2,26 +2,18 @@
 // block_backward.c: computes the gradients of one sublayer of a block (block.c) from its tape.
 #include "model/forward/tape.h"
 
-static void swap(struct qkv_stream_back *back)
-{
-    real *d = back->d;
-    back->d = back->d_spare;
-    back->d_spare = d;
-}
-
-// Sets rows->dy, the gradient of the last projection's result, from back->d, the gradient of the
-// stream after the sublayer. Afterwards back->d is the gradient of x through the residual
-// connection alone.
-static void leave_backward(struct qkv_sublayer_back *rows, struct qkv_stream *s,
-                           struct qkv_stream_back *back, const struct qkv_norm *norm,
-                           const struct qkv_tape *t)
+// Sets the gradient of the last projection's result, computed from back->d, the gradient of the
+// stream after the sublayer. Afterwards back->d is the gradient of x through the residual alone.
+static void sublayer_end_backward(struct qkv_sublayer_back *rows, struct qkv_stream *s,
+                                  struct qkv_stream_back *back, const struct qkv_norm *norm,
+                                  const struct qkv_tape *t)
 {
     const bool inside = s->place == QKV_NORM_INSIDE;
     const struct qkv_dropout drop = qkv_stream_dropout(s, 4 * t->number);
     if (norm->D && !inside) {
         qkv_norm_backward(back->d_spare, NULL, norm->dw, norm->db, back->d, 0, t->sum, &t->out,
                           s->R, norm, s->norm, s->scratch);
-        swap(back);
+        qkv_stream_back_swap(back);
     }
     rows->dy = back->d;
     rows->dy_type = 0;
@@ -44,7 +36,7 @@ qkv_status qkv_sublayer_backward(struct qkv_stream *s, struct qkv_stream_back *b
 {
     const struct qkv_norm *in = &b->in[sublayer];
     struct qkv_sublayer_back rows = { 0 };
-    leave_backward(&rows, s, back, &b->out[sublayer], t);
+    sublayer_end_backward(&rows, s, back, &b->out[sublayer], t);
     rows.x = qkv_sublayer_input(s, b, sublayer, x, t, &rows.x_type);
     if (in->D) {
         rows.dx = back->d_normed;

@@ -126,13 +126,7 @@ struct qkv_attention qkv_cross_attention(const struct qkv_model *m)
 static struct qkv_attention packed(struct qkv_attention a, const struct qkv_side *s,
                                    const struct qkv_side *keys)
 {
-    a.B = 1;
-    a.T = s->R;
-    a.S = keys->R;
-    a.sequences = s->sequences;
-    a.q_offsets = s->offsets;
-    a.k_offsets = keys->offsets;
-    return a;
+    return qkv_attention_packed(&a, s->R, keys->R, s->sequences, s->offsets, keys->offsets);
 }
 
 // Sets the three attentions of each stack (normal layers, local layers, cross-attention) and
@@ -152,7 +146,7 @@ static qkv_status plan(struct qkv_run *u, qkv_error *err)
         const struct qkv_attention *each[] = { &s->attention, &s->local };
         for (int k = 0; !status && k < 1 + u->m->stack[s->stack].locals; k++) {
             const size_t bytes =
-                qkv_block_scratch(&u->m->stack[s->stack], each[k], &s->across, &status);
+                qkv_stack_scratch(&u->m->stack[s->stack], each[k], &s->across, &status);
             if (!status && bytes > u->block_scratch) u->block_scratch = bytes;
         }
     }
@@ -235,15 +229,15 @@ static qkv_status run_side(struct qkv_run *u, struct qkv_side *s, qkv_error *err
 {
     const struct qkv_model *m = u->m;
     struct qkv_stream *stream = &s->stream;
-    stream->R = s->R;
-    stream->D = m->is.size.width;
-    stream->norm = m->is.norm_kind;
-    stream->place = m->is.norm;
-    stream->places = &s->places;
+    struct qkv_stream own =
+        qkv_stream_of(&m->is, s->R, &s->places, &s->attention, &s->local, &s->across);
+    own.x = stream->x;
+    own.spare = stream->spare;
+    own.normed = stream->normed;
+    own.scratch = stream->scratch;
+    own.sublayers = stream->sublayers;
+    *stream = own;
     stream->positions = s->positions;
-    stream->attention = &s->attention;
-    stream->local = &s->local;
-    stream->across = &s->across;
     stream->memory = s->stack ? u->side[0].stream.x : NULL;
     stream->keep = qkv_observe_keeps(u) ? &s->keep : NULL;
     stream->keep_cross = qkv_observe_keeps(u) ? &s->keep_cross : NULL;

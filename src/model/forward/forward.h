@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // forward.h: declares the state of a run, for forward.c, which runs the layers, and observe.c,
 // which calls the observer.
-#ifndef QKV_MODEL_RUN_H
-#define QKV_MODEL_RUN_H
+#ifndef QKV_MODEL_FORWARD_H
+#define QKV_MODEL_FORWARD_H
 
 #include "model/forward/observe.h"
 #include "model/forward/stream.h"

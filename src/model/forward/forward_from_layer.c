@@ -53,13 +53,8 @@ static void take(struct layers_run *g, struct qkv_arena *a)
 
 static struct qkv_attention packed(const struct layers_run *g, struct qkv_attention a, int64_t keys)
 {
-    a.B = 1;
-    a.T = g->R;
-    a.S = g->of->n * keys;
-    a.sequences = g->of->n;
-    a.q_offsets = g->offsets;
-    a.k_offsets = keys == g->of->T ? g->offsets : g->k_offsets;
-    return a;
+    return qkv_attention_packed(&a, g->R, g->of->n * keys, g->of->n, g->offsets,
+                                keys == g->of->T ? g->offsets : g->k_offsets);
 }
 
 // Sets the three attentions (normal layers, local layers, cross-attention) and g->scratch_bytes.
@@ -72,7 +67,7 @@ static qkv_status plan(struct layers_run *g)
     g->local = packed(g, qkv_stack_attention(g->m, stack, true), g->of->T);
     g->across = packed(g, qkv_cross_attention(g->m), g->of->S);
     for (int k = 0; !status && k < 1 + g->stack->locals; k++) {
-        const size_t bytes = qkv_block_scratch(g->stack, each[k], &g->across, &status);
+        const size_t bytes = qkv_stack_scratch(g->stack, each[k], &g->across, &status);
         if (!status && bytes > g->scratch_bytes) g->scratch_bytes = bytes;
     }
     return status;
@@ -111,20 +106,14 @@ static struct qkv_block first(struct layers_run *g, struct qkv_heads_ablation *a
 static qkv_status layers(struct layers_run *g, float *hidden)
 {
     const struct qkv_model *m = g->m;
-    struct qkv_stream stream = { .R = g->R,
-                                 .D = m->is.size.width,
-                                 .norm = m->is.norm_kind,
-                                 .place = m->is.norm,
-                                 .places = &g->places,
-                                 .positions = g->positions,
-                                 .x = g->x,
-                                 .spare = g->spare,
-                                 .normed = g->normed,
-                                 .attention = &g->attention,
-                                 .local = &g->local,
-                                 .across = &g->across,
-                                 .memory = g->of->memory,
-                                 .scratch = g->scratch };
+    struct qkv_stream stream =
+        qkv_stream_of(&m->is, g->R, &g->places, &g->attention, &g->local, &g->across);
+    stream.positions = g->positions;
+    stream.x = g->x;
+    stream.spare = g->spare;
+    stream.normed = g->normed;
+    stream.memory = g->of->memory;
+    stream.scratch = g->scratch;
     struct qkv_heads_ablation ablation;
     const struct qkv_block other = first(g, &ablation);
     qkv_status status = qkv_block_forward(&stream, &other, NULL);

@@ -296,14 +296,8 @@ static struct qkv_attention packed(const struct qkv_net_state *f, struct qkv_att
                                    const struct qkv_net_side *s, const struct qkv_net_side *keys)
 {
     a.probe = f->probe;
-    a.B = 1;
-    a.T = s->R;
-    a.S = keys->R;
     a.precision = qkv_precision_attention(f->n->options.precision);
-    a.sequences = s->in->n;
-    a.q_offsets = s->in->offsets;
-    a.k_offsets = keys->in->offsets;
-    return a;
+    return qkv_attention_packed(&a, s->R, keys->R, s->in->n, s->in->offsets, keys->in->offsets);
 }
 
 // Sets the attentions, rotary positions and stream of a stack, but not the arrays of the stream.
@@ -326,21 +320,12 @@ static void set_stream(struct qkv_net_state *f, struct qkv_net_side *s)
         s->places.turn[1].table = table[1] ? table[1] : table[0];
         s->places.turn[0].turned = s->places.turn[1].turned = 2 * qkv_rope_pairs(d);
     }
-    s->stream = (struct qkv_stream){
-        .R = s->R,
-        .D = d->size.width,
-        .norm = d->norm_kind,
-        .place = d->norm,
-        .places = &s->places,
-        .attention = &s->attention,
-        .local = &s->local,
-        .across = &s->across,
-        .type = f->type,
-        // The number of a random stream consists of the training step and, in the low 20 bits, the
-        // stack (1 bit) and the place of the dropout in the stack (19 bits), which
-        // qkv_stream_dropout adds.
-        .drop = { f->drops ? f->n->options.dropout : 0, f->seed, f->step << 20 | side << 19 },
-    };
+    s->stream = qkv_stream_of(d, s->R, &s->places, &s->attention, &s->local, &s->across);
+    s->stream.type = f->type;
+    // The number of a random stream consists of the training step and, in the low 20 bits, the stack
+    // (1 bit) and the place of the dropout in the stack (19 bits), which qkv_stream_dropout adds.
+    s->stream.drop = (struct qkv_dropout){ f->drops ? f->n->options.dropout : 0, f->seed,
+                                           f->step << 20 | side << 19 };
 }
 
 static qkv_status count_scratch(struct qkv_net_state *f, const struct qkv_net_side *s)

@@ -94,13 +94,6 @@ static qkv_status run_again(struct qkv_net_side *s, int64_t first, int64_t last)
     return status;
 }
 
-static void swap(struct qkv_stream_back *back)
-{
-    real *d = back->d;
-    back->d = back->d_spare;
-    back->d_spare = d;
-}
-
 static void embed_backward(struct qkv_net_state *f, struct qkv_net_side *s)
 {
     const struct qkv_embed e = qkv_net_embedding(f, s->stack);
@@ -109,12 +102,12 @@ static void embed_backward(struct qkv_net_state *f, struct qkv_net_side *s)
     struct qkv_stream_back *back = &f->back;
     if (drop.p > 0) {
         qkv_dropout_backward(back->d_spare, 0, back->d, 0, s->R * e.D, &drop);
-        swap(back);
+        qkv_stream_back_swap(back);
     }
     if (s->embedded) {
         qkv_norm_backward(back->d_spare, NULL, norm->dw, norm->db, back->d, 0, s->embedded,
                           &s->embedded_keep, s->R, norm, s->stream.norm, f->scratch);
-        swap(back);
+        qkv_stream_back_swap(back);
     }
     qkv_embed_backward(qkv_net_words(f->body, s->stack)->grad, s->stack->position.grad,
                        f->body->type.grad, back->d, s->in->ids, s->in->types, s->positions, s->R,

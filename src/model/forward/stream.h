@@ -1,36 +1,10 @@
 // SPDX-License-Identifier: MIT
-// stream.h: declares the steps of a run: positions, embeddings, blocks, output heads.
+// stream.h: declares the residual stream of a run and the layers that change it.
 #ifndef QKV_MODEL_STREAM_H
 #define QKV_MODEL_STREAM_H
 
-#include "model/model_internal.h"
+#include "model/position/position.h"
 
-// Computes positions[r], the row of the position table for token ids[r], for n sequences packed at
-// offsets[0 .. n]: the index of the token in its sequence + `first` + position_offset. If the
-// description has position_after_pad, the index counts only tokens other than padding and begins at
-// pad + 1; a padding token has row pad (position_number.c).
-void qkv_position_number(int32_t *positions, const struct qkv_description *d, const int32_t *ids,
-                         const int64_t *offsets, int64_t n, int32_t first);
-// A position table that position_rows.c computes, or converts from a table in the file that is not
-// aligned floats.
-struct qkv_rows_made {
-    int64_t rows;
-    // the smaller table before it, which runs may still read; freed with the model
-    struct qkv_rows_made *older;
-    float *at; // the table [rows][D]; for rotary positions [rows][2 pairs]
-};
-// Sets *out to a position table of this kind with at least `rows` rows. Several threads may call
-// this function at once. Returns QKV_OK or QKV_ERR_LIMIT.
-qkv_status qkv_position_rows(const float **out, struct qkv_model *m, enum qkv_rows_kind kind,
-                             int64_t rows);
-// Returns the number of rotated pairs of dimensions in a head (rope_scale.c).
-int64_t qkv_rope_pairs(const struct qkv_description *d);
-// Writes to step[] the angle per position of each rotated pair, for base theta, scaled as the
-// description requires. Returns the factor with which cosines and sines are multiplied.
-double qkv_rope_scaled(double *step, const struct qkv_description *d, double theta);
-// Writes table[rows][2 pairs]: cosines and sines of the rotated pairs, for base theta. Returns
-// false if memory is exhausted.
-bool qkv_rope_turns(real *table, int64_t rows, const struct qkv_description *d, double theta);
 // These functions return attention as a description defines it: self-attention in normal or `local`
 // layers, and cross-attention. The caller sets sizes, offsets, precision and relative positions.
 static inline struct qkv_attention qkv_described_attention(const struct qkv_description *d,
@@ -50,40 +24,20 @@ static inline struct qkv_attention qkv_described_cross_attention(const struct qk
     return (struct qkv_attention){ .scale = (float)d->attention_scale };
 }
 // Returns true if rotary positions have another base in local layers than in normal layers.
-static inline bool qkv_described_two_turns(const struct qkv_description *d)
+static inline struct qkv_attention qkv_attention_packed(const struct qkv_attention *a, int64_t R,
+                                                        int64_t S, int64_t n,
+                                                        const int64_t *q_offsets,
+                                                        const int64_t *k_offsets)
 {
-    return d->theta_local > 0 && d->theta_local != d->theta;
+    struct qkv_attention own = *a;
+    own.B = 1;
+    own.T = R;
+    own.S = S;
+    own.sequences = n;
+    own.q_offsets = q_offsets;
+    own.k_offsets = k_offsets;
+    return own;
 }
-// Expands the relative-position biases buckets[buckets][H] of a stack to one bias per distance,
-// table[H][2 reach + 1] with reach = distance (relative.c).
-void qkv_relative_table(float *table, const real *buckets, int64_t H,
-                        const struct qkv_relative_buckets *b, bool causal);
-// Adds the gradient of the expanded table, table[H][2 reach + 1], to the gradient of the biases,
-// buckets[buckets][H].
-void qkv_relative_backward(real *buckets, const real *table, int64_t H,
-                           const struct qkv_relative_buckets *b, bool causal);
-
-// The position tables of a run (embedding.c).
-struct qkv_places {
-    // rows of the position table; NULL: the stack has no table of position embeddings
-    const float *rows;
-    struct qkv_rope turn[2]; // rotary positions of normal and of local layers; table NULL: unused
-};
-// Sets *p to position tables of a stack for at least the positions 0 .. deepest-1; computes the
-// rows that no earlier run has computed. Returns QKV_OK or QKV_ERR_LIMIT.
-qkv_status qkv_places_ready(struct qkv_places *p, const struct qkv_model *m, int stack,
-                            int64_t deepest);
-// The scratch arrays that qkv_embedding needs. words: true if it needs words[R][D]; kinds: true if
-// it needs kinds[types][D].
-struct qkv_embedding_memory {
-    bool words, kinds;
-};
-struct qkv_embedding_memory qkv_embedding_memory(const struct qkv_model *m, int stack);
-// Computes the embeddings x[R][D]. words, kinds: scratch, or NULL if qkv_embedding_memory does not
-// require it. If words is not NULL, the function overwrites ids.
-void qkv_embedding(float *x, float *words, float *kinds, int32_t *ids, const int32_t *types,
-                   const int32_t *positions, int64_t R, const struct qkv_places *p,
-                   const struct qkv_model *m, int stack);
 
 // Copies, for an observer, of the stream after each sublayer of a layer.
 struct qkv_sublayer_streams {
@@ -123,10 +77,27 @@ struct qkv_stream {
     // and step (qkv_stream_dropout)
     struct qkv_dropout drop;
 };
-// Runs one layer: replaces s->x by the stream after the layer. tape: NULL, or an array with one
-// entry (tape.h) for each sublayer that the block has; the arrays of the entries receive the
-// activations that backward reads. With a tape, s->x becomes the array `value` of the last entry.
 struct qkv_tape;
+// Returns a stream of R rows with the norms of a description; the caller sets x, spare, normed,
+// positions, scratch and what its run needs besides.
+static inline struct qkv_stream qkv_stream_of(const struct qkv_description *d, int64_t R,
+                                              const struct qkv_places *places,
+                                              const struct qkv_attention *attention,
+                                              const struct qkv_attention *local,
+                                              const struct qkv_attention *across)
+{
+    return (struct qkv_stream){ .R = R,
+                                .D = d->size.width,
+                                .norm = d->norm_kind,
+                                .place = d->norm,
+                                .places = places,
+                                .attention = attention,
+                                .local = local,
+                                .across = across };
+}
+// Runs one layer: replaces s->x by the stream after it. tape: NULL, or one entry (tape.h) for each
+// sublayer that the block has, whose arrays receive what backward reads; then s->x becomes the array
+// `value` of the last entry.
 qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b,
                              const struct qkv_tape *tape);
 // qkv_stack_attention returns the self-attention of a stack, in its normal or its local layers;
@@ -145,7 +116,7 @@ static inline struct qkv_attention qkv_block_attention(const struct qkv_block *b
 // Returns the bytes of scratch that suffice for every block of a stack, without a tape. SIZE_MAX: a
 // block was refused, and *status is the reason. a, across: settings of self-attention and
 // cross-attention.
-size_t qkv_block_scratch(const struct qkv_stack *stack, const struct qkv_attention *a,
+size_t qkv_stack_scratch(const struct qkv_stack *stack, const struct qkv_attention *a,
                          const struct qkv_attention *across, qkv_status *status);
 
 // Runs only the encoder of an encoder-decoder and writes its output hidden[R][D] (forward.c).

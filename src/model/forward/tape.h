@@ -53,6 +53,13 @@ struct qkv_stream_back {
     // of the stack's relative positions
     struct qkv_heads_back heads;
 };
+// Exchanges d and d_spare.
+static inline void qkv_stream_back_swap(struct qkv_stream_back *back)
+{
+    real *d = back->d;
+    back->d = back->d_spare;
+    back->d_spare = d;
+}
 // Runs backward of one sublayer: replaces back->d, the gradient of the stream after the sublayer,
 // by the gradient of x, the stream before the sublayer, and adds the gradients of the sublayer's
 // weights. up_again: the tape of a feed-forward lacks the output of its first projection, which is

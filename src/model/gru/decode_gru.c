@@ -82,7 +82,7 @@ size_t qkv_decoder_gru_bytes(const qkv_decoder *d)
 }
 
 // Allocates scores of a source of n tokens for each thread; false: memory is exhausted.
-static bool reserve_scores(struct qkv_decoder_gru *g, int64_t n)
+static bool reserve_observation(struct qkv_decoder_gru *g, int64_t n)
 {
     size_t each;
     if (g->workspace && n <= g->longest) return true;
@@ -129,7 +129,7 @@ qkv_status qkv_decoder_gru_source(qkv_decoder *d, int64_t first, const int32_t *
     const struct qkv_sequences source = { .n = n, .offsets = offsets, .ids = ids };
     struct qkv_gru_run r = { .apart = true };
     qkv_status status = qkv_gru_run_begin(&r, g->net, NULL, &source, NULL, err);
-    if (!status && !reserve_scores(g, r.longest)) status = qkv_fail_memory(err, d->m->dir);
+    if (!status && !reserve_observation(g, r.longest)) status = qkv_fail_memory(err, d->m->dir);
     if (!status) qkv_gru_encode(&r);
     for (int64_t i = 0; !status && i < n; i++) {
         if (!keep(g, &r, i, slots[i])) status = qkv_fail_memory(err, d->m->dir);

@@ -41,6 +41,22 @@ const struct qkv_net_arch *qkv_arch_find(const char *name)
     return NULL;
 }
 
+const struct qkv_arch_training *qkv_arch_training(const char *arch)
+{
+    const struct qkv_net_arch *row = qkv_arch_find(arch);
+    return row ? &row->training : NULL;
+}
+
+const char *qkv_arch_for(int objective)
+{
+    const bool encoder =
+        objective == QKV_OBJECTIVE_CONTRASTIVE || objective == QKV_OBJECTIVE_CLASSIFY;
+    const int of = encoder ? QKV_OBJECTIVE_MASKED : objective;
+    for (int i = 0; i < ARCHES; i++)
+        if (arches[i].training.objective == of) return arches[i].name;
+    return NULL;
+}
+
 bool qkv_net_shape_default(struct qkv_net_shape *s, const char *arch)
 {
     const struct qkv_net_arch *row = qkv_arch_find(arch);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // attach.c: connects the layers of a trainable Transformer with their parameters, following the
 // rows of the layout.
-#include "model/forward/stream.h"
 #include "model/params/net_layers.h"
+#include "model/position/position.h"
 
 static struct qkv_net_stack *row_stack(const qkv_net *n, struct qkv_net_layers *body,
                                        const struct qkv_parameter_row *row)
@@ -18,7 +18,7 @@ static struct qkv_linear *row_linear(struct qkv_net_layers *body, struct qkv_net
     case QKV_ROLE_TOKENS_DENSE: return &body->masked.dense;
     case QKV_ROLE_LABELS_DENSE: return &body->classify.dense;
     case QKV_ROLE_LABELS_OUT: return &body->classify.out;
-    default: return qkv_stack_member(&s->is, row);
+    default: return qkv_role_member(NULL, &s->is, row);
     }
 }
 
@@ -28,7 +28,7 @@ static struct qkv_norm *row_norm(struct qkv_net_layers *body, struct qkv_net_sta
     switch (row->role) {
     case QKV_ROLE_TOKENS_NORM: return &body->masked.norm;
     case QKV_ROLE_LABELS_NORM: return &body->classify.norm;
-    default: return qkv_stack_member(&s->is, row);
+    default: return qkv_role_member(NULL, &s->is, row);
     }
 }
 
@@ -102,8 +102,8 @@ static qkv_status declare_transformer(qkv_net *n, qkv_error *err)
     // larger than the file cannot make the program allocate them.
     qkv_status status = qkv_layout(&row, &rows, d, n->family, err);
     if (!status) status = qkv_net_check_rows(n, row, rows, err);
-    if (!status && (qkv_stack_size(&first->is, d, d->size.layers, false) ||
-                    (pair && qkv_stack_size(&body->decoder.is, d, d->decoder_layers, true))))
+    if (!status && (qkv_stack_alloc(&first->is, d, d->size.layers, false) ||
+                    (pair && qkv_stack_alloc(&body->decoder.is, d, d->decoder_layers, true))))
         status = qkv_fail_memory(err, NULL);
     for (int64_t i = 0; !status && i < rows; i++) attach_row(n, body, &row[i]);
     qkv_free(row);
@@ -165,19 +165,13 @@ qkv_status qkv_net_derive(const qkv_net *n)
 // Computes a table of fixed positions; NULL: memory is exhausted.
 static real *make_table(const struct qkv_description *d, int64_t rows, double theta)
 {
-    const bool rotary = d->position == QKV_POSITION_ROTARY;
-    const int64_t width = rotary ? 2 * qkv_rope_pairs(d) : d->size.width;
     size_t count;
     real *table = NULL;
-    if (qkv_mul_size(&count, (size_t)rows, (size_t)width)) table = qkv_alloc(count, sizeof *table);
-    if (!table) return NULL;
-    if (!rotary) {
-        qkv_position_sinusoid(table, rows, width, d->position == QKV_POSITION_SINUSOIDAL);
-    } else if (!qkv_rope_turns(table, rows, d, theta)) {
-        qkv_free(table);
-        return NULL;
-    }
-    return table;
+    if (qkv_mul_size(&count, (size_t)rows, (size_t)qkv_position_width(d)))
+        table = qkv_alloc(count, sizeof *table);
+    if (table && qkv_position_fill(table, d, rows, theta)) return table;
+    qkv_free(table);
+    return NULL;
 }
 
 static void set_table(real **to, real *table)
@@ -188,15 +182,13 @@ static void set_table(real **to, real *table)
 
 qkv_status qkv_net_positions(const qkv_net *n, int64_t rows)
 {
-    enum { ROWS_FIRST = 64 };
     struct qkv_net_layers *body = n->body;
     const struct qkv_description *d = &n->is;
     if (d->position == QKV_POSITION_LEARNED || d->position == QKV_POSITION_NONE ||
         rows <= body->table_rows)
         return QKV_OK;
     const bool two = d->position == QKV_POSITION_ROTARY && qkv_described_two_turns(d);
-    const int64_t twice = qkv_max64(2 * body->table_rows, ROWS_FIRST);
-    const int64_t made = qkv_max64(rows, qkv_min64(twice, d->size.positions));
+    const int64_t made = qkv_position_grow(body->table_rows, rows, d->size.positions);
     real *table = make_table(d, made, d->theta);
     real *local = two && table ? make_table(d, made, d->theta_local) : NULL;
     if (!table || (two && !local)) {

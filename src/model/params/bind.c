@@ -3,8 +3,8 @@
 //
 // Binding checks names, shapes and types and reads no large tensor: the first run that needs a
 // matrix packs it (pack.c), and each run reads embedding rows from the mapped file.
-#include "model/forward/stream.h"
 #include "model/params/layout.h"
+#include "model/position/position.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -216,27 +216,11 @@ static void bind_tied(const struct binding *b)
     out->part[0].N = table->tensor->shape[0];
 }
 
-// ---- rows to members of the model ---------------------------------------------------------------
-static void *row_member(struct qkv_model *m, const struct qkv_parameter_row *row)
-{
-    switch (row->role) {
-    case QKV_ROLE_TYPE: return &m->type;
-    case QKV_ROLE_TOKENS_DENSE: return &m->tokens.dense;
-    case QKV_ROLE_TOKENS_NORM: return &m->tokens.norm;
-    case QKV_ROLE_TOKENS_OUT:
-    case QKV_ROLE_TOKENS_BIAS: return &m->tokens.out;
-    case QKV_ROLE_LABELS_DENSE: return &m->labels.dense;
-    case QKV_ROLE_LABELS_NORM: return &m->labels.norm;
-    case QKV_ROLE_LABELS_OUT: return &m->labels.out;
-    default: return qkv_stack_member(&m->stack[row->stack], row);
-    }
-}
-
 // Binds one layer, whose parameters are row[0 .. rows-1].
 static qkv_status bind_layer(const struct binding *b, const struct qkv_parameter_row *row,
                              int64_t rows)
 {
-    void *to = row_member(b->m, row);
+    void *to = qkv_role_member(b->m, &b->m->stack[row->stack], row);
     switch (qkv_role_kind(row->role)) {
     case QKV_ROLE_IS_TABLE: return bind_table(b, to, row);
     case QKV_ROLE_IS_RELATIVE: return bind_relative(b, row);
@@ -266,8 +250,8 @@ static qkv_status size_model(const struct binding *b)
                    (kind == QKV_ROLE_IS_LINEAR && !b->row[i].bias && !b->row[i].part);
     }
     m->source = qkv_alloc_zero(sources, sizeof *m->source);
-    if (!m->source || qkv_stack_size(&m->stack[0], d, d->size.layers, false) ||
-        (two && qkv_stack_size(&m->stack[1], d, d->decoder_layers, true)))
+    if (!m->source || qkv_stack_alloc(&m->stack[0], d, d->size.layers, false) ||
+        (two && qkv_stack_alloc(&m->stack[1], d, d->decoder_layers, true)))
         return qkv_fail_memory(b->err, m->dir);
     return QKV_OK;
 }

@@ -12,8 +12,8 @@ static void size_heads(struct qkv_heads *to, const struct qkv_description *d)
     to->F = qkv_head_values(d);
 }
 
-qkv_status qkv_stack_size(struct qkv_stack *to, const struct qkv_description *d, int64_t layers,
-                          bool cross)
+qkv_status qkv_stack_alloc(struct qkv_stack *to, const struct qkv_description *d, int64_t layers,
+                           bool cross)
 {
     to->layers = layers;
     to->blocks = layers + d->mlp_once;
@@ -36,26 +36,24 @@ qkv_status qkv_stack_size(struct qkv_stack *to, const struct qkv_description *d,
 
 enum owner { OWNER_MODEL = 0, OWNER_STACK, OWNER_BLOCK };
 
-void *qkv_stack_member(struct qkv_stack *s, const struct qkv_parameter_row *row)
+void *qkv_role_member(struct qkv_model *m, struct qkv_stack *s, const struct qkv_parameter_row *row)
 {
-#define OFFSET_MODEL(MEMBER) 0
-#define OFFSET_STACK(MEMBER) offsetof(struct qkv_stack, MEMBER)
-#define OFFSET_BLOCK(MEMBER) offsetof(struct qkv_block, MEMBER)
+#define STRUCT_MODEL struct qkv_model
+#define STRUCT_STACK struct qkv_stack
+#define STRUCT_BLOCK struct qkv_block
     static const struct {
         enum owner owner;
         size_t offset;
     } members[] = {
 #define QKV_ROLE(NAME, KIND, OWNER, MEMBER)                                                        \
-    [QKV_ROLE_##NAME] = { OWNER_##OWNER, OFFSET_##OWNER(MEMBER) },
+    [QKV_ROLE_##NAME] = { OWNER_##OWNER, offsetof(STRUCT_##OWNER, MEMBER) },
 #include "model/params/role.def"
 #undef QKV_ROLE
     };
-    switch (members[row->role].owner) {
-    case OWNER_STACK: return (char *)s + members[row->role].offset;
-    case OWNER_BLOCK: return (char *)&s->block[row->layer] + members[row->role].offset;
-    case OWNER_MODEL: break;
-    }
-    return NULL;
+    char *owner = (char *)m;
+    if (members[row->role].owner == OWNER_STACK) owner = (char *)s;
+    if (members[row->role].owner == OWNER_BLOCK) owner = (char *)&s->block[row->layer];
+    return owner + members[row->role].offset;
 }
 
 int64_t qkv_stack_sublayers(const struct qkv_stack *s)

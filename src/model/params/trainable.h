@@ -50,6 +50,7 @@ struct qkv_net_arch {
     struct qkv_description is;
     enum qkv_scheme scheme;
     double spread;
+    struct qkv_arch_training training;
 };
 
 // ---- the model ---------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // corpus_internal.h: declares the structs that corpus.c, which finds the files of a corpus, shares
 // with corpus_next.c, which reads the files.
-#ifndef QKV_TASK_CORPUS_WORK_H
-#define QKV_TASK_CORPUS_WORK_H
+#ifndef QKV_TASK_CORPUS_INTERNAL_H
+#define QKV_TASK_CORPUS_INTERNAL_H
 #include "task/data/data.h"
 
 enum corpus_format { CORPUS_TEXT = 0, CORPUS_JSONL, CORPUS_TSV };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // data_internal.h: declares the folder of a dataset, which data_make.c writes and data.c reads.
-#ifndef QKV_TASK_DATA_WORK_H
-#define QKV_TASK_DATA_WORK_H
+#ifndef QKV_TASK_DATA_INTERNAL_H
+#define QKV_TASK_DATA_INTERNAL_H
 #include "task/data/data.h"
 
 enum { DATA_VERSION = 1, DATA_LABELS = 1 << 16, DATA_LABEL_BYTES = 1 << 10 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // train_internal.h: declares the state of a training run, and the functions that the files of this
 // folder share.
-#ifndef QKV_TASK_TRAIN_WORK_H
-#define QKV_TASK_TRAIN_WORK_H
+#ifndef QKV_TASK_TRAIN_INTERNAL_H
+#define QKV_TASK_TRAIN_INTERNAL_H
 #include "task/data/data.h"
 #include "task/embed/embed_internal.h"
 #include "task/train/optim.h"

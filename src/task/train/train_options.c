@@ -400,46 +400,47 @@ static void set_real(double *to, double x)
     if (*to == 0) *to = x;
 }
 
-// Sets the sizes of a model that is trained from scratch. The sizes of arch vaswani are those in
-// its paper; other models are small enough for a desktop computer.
+// Sets the sizes of a model that is trained from scratch: the sizes of the architecture's
+// reference, or smaller sizes, for a desktop computer.
 static void default_sizes(struct qkv_train_options *o)
 {
-    const bool paper = !strcmp(o->arch, "vaswani"), gru = !strcmp(o->arch, "gru-attention");
-    set_int(&o->width, paper ? 512 : 256);
-    set_int(&o->layers, paper ? 6 : gru ? 1 : 4);
-    if (!o->heads && paper) o->heads = 8;
-    if (!o->heads && gru) o->heads = 1;
+    struct qkv_net_shape reference = { 0 };
+    const struct qkv_arch_training *row = qkv_arch_training(o->arch);
+    if (row && row->reference_sizes) qkv_net_shape_default(&reference, o->arch);
+    set_int(&o->width, reference.width ? reference.width : 256);
+    set_int(&o->layers, reference.layers ? reference.layers : 4);
+    if (!o->heads) o->heads = reference.heads;
     if (!o->heads) o->heads = o->width % 64 || o->width < 128 ? 4 : o->width / 64;
 }
 
 static void default_learning(struct qkv_train_options *o)
 {
+    static const struct qkv_arch_training none;
+    const struct qkv_arch_training *row = qkv_arch_training(o->arch);
     const bool pairs = o->objective && !strcmp(o->objective, "seq2seq");
-    const bool decoder = o->arch && (!strcmp(o->arch, "gpt") || !strcmp(o->arch, "llama"));
-    const bool paper = o->arch && !strcmp(o->arch, "vaswani");
-    const bool encoder = o->arch && !strcmp(o->arch, "bert");
+    if (!row) row = &none;
     set_text(&o->optimizer, "adamw");
-    set_text(&o->schedule, paper ? "inverse-sqrt" : o->from ? "linear" : "cosine");
+    set_text(&o->schedule, row->schedule ? row->schedule : o->from ? "linear" : "cosine");
     set_real(&o->last, o->from ? -1 : .1);
     const bool sgd = !strcmp(o->optimizer, "sgd");
     // Rate from scratch: 1e-3 for a width of at most 256; for larger widths, 1e-3 / sqrt(width /
     // 256).
     const double wide = o->width > 256 ? (double)o->width / 256 : 1;
     set_real(&o->rate, sgd ? .1 : o->from ? 2e-5 : 1e-3 / sqrt(wide));
-    set_real(&o->decay, decoder ? .1 : encoder || o->from ? .01 : -1);
+    set_real(&o->decay, row->decay > 0 ? row->decay : o->from ? .01 : -1);
     set_real(&o->clip, 1);
     set_real(&o->beta1, .9);
-    set_real(&o->beta2, decoder ? .95 : paper ? .98 : .999);
-    set_real(&o->eps, paper ? 1e-9 : 1e-8);
+    set_real(&o->beta2, row->beta2 > 0 ? row->beta2 : .999);
+    set_real(&o->eps, row->eps > 0 ? row->eps : 1e-8);
     set_real(&o->momentum, sgd ? .9 : -1);
-    set_real(&o->dropout, paper || encoder ? .1 : -1);
-    set_real(&o->smoothing, paper ? .1 : -1);
+    set_real(&o->dropout, row->dropout > 0 ? row->dropout : -1);
+    set_real(&o->smoothing, row->smoothing > 0 ? row->smoothing : -1);
     set_real(&o->temperature, .05);
     set_real(&o->mask_share, .15);
     set_int(&o->batch_tokens, 4096);
     if (o->objective && !strcmp(o->objective, "contrastive")) set_int(&o->batch_sequences, 64);
     set_int(&o->accumulate, 1);
-    set_int(&o->context, pairs || encoder ? 128 : 256);
+    set_int(&o->context, row->context ? row->context : pairs ? 128 : 256);
 }
 
 // Checks that run.json, from a run that is resumed, has the options without a default.
@@ -474,13 +475,9 @@ qkv_status train_config_defaults(struct train_config *c, qkv_error *err)
             "options of a model from scratch cannot be combined with a folder to start from");
     if (c->fresh && !o->from) {
         if (!o->arch)
-            o->arch = !o->objective || !strcmp(o->objective, "causal") ? "gpt"
-                      : !strcmp(o->objective, "seq2seq")               ? "vaswani"
-                                                                       : "bert";
-        if (!o->objective)
-            o->objective = !strcmp(o->arch, "bert")                               ? "masked"
-                           : !strcmp(o->arch, "gpt") || !strcmp(o->arch, "llama") ? "causal"
-                                                                                  : "seq2seq";
+            o->arch = qkv_arch_for(o->objective ? train_word(task_objectives, o->objective)
+                                                : QKV_OBJECTIVE_CAUSAL);
+        if (!o->objective) o->objective = task_objectives[qkv_arch_training(o->arch)->objective];
         default_sizes(o);
     }
     c->any_context = c->fresh && !o->context;

@@ -54,28 +54,17 @@ struct train_specials train_specials_of(const qkv_tokenizer *tokenizer)
     return (struct train_specials){ ids[0], ids[1], ids[2], ids[3] };
 }
 
-// Returns the special tokens that a newly trained tokenizer gets for this kind of model.
+// Returns the special tokens of a newly trained tokenizer. net.def lists them by architecture; a
+// run without an architecture gets the tokens of the first one with its objective.
 static struct qkv_tokenizer_training special_tokens(const struct train *t)
 {
-    static const char *const gpt[] = { "<|endoftext|>" };
-    static const char *const llama[] = { "<unk>", "<s>", "</s>" };
-    static const char *const pairs[] = { "<pad>", "</s>", "<unk>", "<s>" };
-    static const char *const encoder[] = { "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]" };
-    if (t->objective == QKV_OBJECTIVE_SEQ2SEQ)
-        return (struct qkv_tokenizer_training){
-            .special = pairs, .specials = 4, .unknown = "<unk>", .end = "</s>"
-        };
-    if (t->objective != QKV_OBJECTIVE_CAUSAL)
-        return (struct qkv_tokenizer_training){
-            .special = encoder, .specials = 5, .unknown = "[UNK]", .begin = "[CLS]", .end = "[SEP]"
-        };
-    if (!strcmp(t->o->arch, "llama"))
-        return (struct qkv_tokenizer_training){
-            .special = llama, .specials = 3, .unknown = "<unk>", .begin = "<s>"
-        };
-    return (struct qkv_tokenizer_training){
-        .special = gpt, .specials = 1, .unknown = "<|endoftext|>", .begin = "<|endoftext|>"
+    const struct qkv_arch_training *row = qkv_arch_training(t->o->arch);
+    if (!row) row = qkv_arch_training(qkv_arch_for(t->objective));
+    struct qkv_tokenizer_training tokens = {
+        .special = row->special, .unknown = row->unknown, .begin = row->begin, .end = row->end
     };
+    while (row->special[tokens.specials]) tokens.specials++;
+    return tokens;
 }
 
 // The texts of both corpora in one list. A text is copied if the corpus would overwrite it.

@@ -11,8 +11,8 @@
 // f) - sample / f. Sources: Mikolov, Chen, Corrado, Dean 2013 (arXiv 1301.3781); Mikolov,
 // Sutskever, Chen, Corrado, Dean 2013 (arXiv 1310.4546); for the factor 1/n in the gradient of
 // CBOW's mean: Irsoy, Benton, Stratos 2021 (arXiv 2012.15332).
-#ifndef QKV_TASK_WORDS_H
-#define QKV_TASK_WORDS_H
+#ifndef QKV_TASK_WORD_VECTORS_H
+#define QKV_TASK_WORD_VECTORS_H
 
 #include "base/base.h"
 #include <qkv/train.h>

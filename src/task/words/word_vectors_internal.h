@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // word_vectors_internal.h: declares the word list of a corpus. word_vectors_text.c builds it,
 // word_vectors_train.c reads it.
-#ifndef QKV_TASK_WORDS_WORK_H
-#define QKV_TASK_WORDS_WORK_H
+#ifndef QKV_TASK_WORD_VECTORS_INTERNAL_H
+#define QKV_TASK_WORD_VECTORS_INTERNAL_H
 #include "task/data/data.h"
 #include "task/words/word_vectors.h"
 

@@ -8,8 +8,8 @@
 //
 // Lengths are pixels of the page at zoom 1; y grows downwards. If an allocation fails, `failed` is
 // set and nothing more is drawn; the function that writes the canvas reports the error.
-#ifndef QKV_VIEW_SHEET_H
-#define QKV_VIEW_SHEET_H
+#ifndef QKV_VIEW_CANVAS_H
+#define QKV_VIEW_CANVAS_H
 #include "view/format_text.h"
 
 // ---- colours: indices into the palette, the same in both themes --------------------------------

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // text_canvas.h: declares the functions that write terminal pictures: colours, cells of a fixed
 // width, folded text, and grids.
-#ifndef QKV_VIEW_SCREEN_H
-#define QKV_VIEW_SCREEN_H
+#ifndef QKV_VIEW_TEXT_CANVAS_H
+#define QKV_VIEW_TEXT_CANVAS_H
 
 #include "view/canvas/canvas.h"
 #include "view/data/initial_selection.h"

@@ -4,8 +4,8 @@
 //   chart_axis.c  scales, ticks, numbers    chart_draw.c      lines on a canvas
 //   chart_grid.c  cells on a canvas         chart_terminal.c  the terminal picture
 //   chart_file.c  SVG, PNG and HTML files
-#ifndef QKV_VIEW_CHART_H
-#define QKV_VIEW_CHART_H
+#ifndef QKV_VIEW_CHART_INTERNAL_H
+#define QKV_VIEW_CHART_INTERNAL_H
 #include <qkv/chart.h>
 #include "view/canvas/text_canvas.h"
 #include "view/canvas/canvas.h"

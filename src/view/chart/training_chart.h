@@ -3,8 +3,8 @@
 //
 //   training_log.c    series from log files   training_axis.c   bins, scales, the sentence
 //   training_chart.c  curves as a chart       training_heads.c  entropy of every head
-#ifndef QKV_VIEW_PLOT_H
-#define QKV_VIEW_PLOT_H
+#ifndef QKV_VIEW_TRAINING_CHART_H
+#define QKV_VIEW_TRAINING_CHART_H
 #include <qkv/plot.h>
 #include "view/chart/chart_internal.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // score_steps.h: declares the scores of one query step by step: for every key, the products of the
 // elements, their sum, scale, soft cap, bias, mask and softmax.
-#ifndef QKV_VIEW_SCORE_H
-#define QKV_VIEW_SCORE_H
+#ifndef QKV_VIEW_SCORE_STEPS_H
+#define QKV_VIEW_SCORE_STEPS_H
 #include "view/data/view_data.h"
 
 struct score {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // page_internal.h: declares the functions that encode the numbers of a page, fit them into the
 // page's budget of bytes, and describe them.
-#ifndef QKV_VIEW_PAGE_H
-#define QKV_VIEW_PAGE_H
+#ifndef QKV_VIEW_PAGE_INTERNAL_H
+#define QKV_VIEW_PAGE_INTERNAL_H
 
 #include "view/data/head_stats.h"
 #include "view/page/compress.h"

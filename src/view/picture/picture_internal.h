@@ -6,8 +6,8 @@
 //   picture_matrix.c   weights as points        picture_model.c     all heads
 //   picture_neuron.c   one query and one key    picture_steps.c     the six steps of attention
 //   picture_compare.c  one query in two views   picture_residual.c  the residual stream
-#ifndef QKV_VIEW_PICTURE_H
-#define QKV_VIEW_PICTURE_H
+#ifndef QKV_VIEW_PICTURE_INTERNAL_H
+#define QKV_VIEW_PICTURE_INTERNAL_H
 #include <qkv/picture.h>
 #include "view/data/score_steps.h"
 #include "view/canvas/canvas.h"

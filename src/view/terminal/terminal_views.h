@@ -6,8 +6,8 @@
 //   terminal_head_overview.c  a table of all heads, ablation effects
 //   terminal_residual.c       the residual stream
 //   terminal_score.c          the views neuron and steps: the scores of one query
-#ifndef QKV_VIEW_TERMINAL_H
-#define QKV_VIEW_TERMINAL_H
+#ifndef QKV_VIEW_TERMINAL_VIEWS_H
+#define QKV_VIEW_TERMINAL_VIEWS_H
 #include "view/canvas/text_canvas.h"
 #include "view/data/score_steps.h"
 

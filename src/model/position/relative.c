@@ -5,7 +5,7 @@
 // transformers: each direction has half of all buckets; in causal attention the past has all of
 // them. Of the buckets of one direction, the first half are single distances, and the second half
 // divides the distances up to `distance` on a logarithmic scale.
-#include "model/forward/stream.h"
+#include "model/position/position.h"
 #include <math.h>
 
 // Returns the bucket of distance n >= 0 among the `buckets` buckets of one direction. It computes

@@ -4,7 +4,7 @@
 //
 // Two kinds of scaling: llama3, from the reference of Llama 3.1, and yarn, Peng et al. 2023 (arXiv
 // 2309.00071). Both agree with modeling_rope_utils of transformers.
-#include "model/forward/stream.h"
+#include "model/position/position.h"
 #include <math.h>
 
 static const double turn = 6.283185307179586; // 2 pi

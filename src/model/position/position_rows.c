@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: MIT
 // position_rows.c: computes the rows of position tables that the file does not store as aligned
 // floats, and stores the tables in the model for later runs.
-#include "model/forward/stream.h"
-
-// minimum number of rows of a table, so that each slightly longer text does not need a new table
-enum { ROWS_FIRST = 64 };
+#include "model/position/position.h"
 
 static bool fill(float *at, int64_t rows, int64_t D, const struct qkv_model *m,
                  enum qkv_rows_kind kind)
 {
     const struct qkv_description *d = &m->is;
-    if (kind == QKV_ROWS_TURNS) return qkv_rope_turns(at, rows, d, d->theta);
-    if (kind == QKV_ROWS_TURNS_LOCAL) return qkv_rope_turns(at, rows, d, d->theta_local);
-    if (d->position != QKV_POSITION_LEARNED) {
-        qkv_position_sinusoid(at, rows, D, d->position == QKV_POSITION_SINUSOIDAL);
-        return true;
-    }
+    if (d->position != QKV_POSITION_LEARNED)
+        return qkv_position_fill(at, d, rows,
+                                 kind == QKV_ROWS_TURNS_LOCAL ? d->theta_local : d->theta);
     for (int64_t p = 0; p < rows; p++)
         qkv_table_row(at + p * D, &m->stack[kind == QKV_ROWS_SECOND].position, p, D);
     return true;
@@ -27,14 +21,12 @@ static bool fill(float *at, int64_t rows, int64_t D, const struct qkv_model *m,
 static struct qkv_rows_made *make(struct qkv_model *m, enum qkv_rows_kind kind,
                                   struct qkv_rows_made *older, int64_t rows)
 {
-    const bool turns = kind == QKV_ROWS_TURNS || kind == QKV_ROWS_TURNS_LOCAL;
-    const int64_t D = turns ? 2 * qkv_rope_pairs(&m->is) : m->is.size.width;
+    const int64_t D = qkv_position_width(&m->is);
     const int64_t most = m->is.size.positions + m->is.position_offset;
-    const int64_t again = older ? 2 * older->rows : ROWS_FIRST;
     size_t numbers;
     struct qkv_rows_made *made = qkv_alloc_zero(1, sizeof *made);
     if (!made) return NULL;
-    made->rows = qkv_max64(rows, qkv_min64(again, most));
+    made->rows = qkv_position_grow(older ? older->rows : 0, rows, most);
     made->older = older;
     if (qkv_mul_size(&numbers, (size_t)made->rows, (size_t)D))
         made->at = qkv_alloc(numbers, sizeof *made->at);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // embedding.c: computes the input rows of the first layer of a stack from token ids.
-#include "model/forward/stream.h"
+#include "model/position/position.h"
 
 qkv_status qkv_places_ready(struct qkv_places *p, const struct qkv_model *m, int stack,
                             int64_t deepest)

@@ -3,7 +3,7 @@
 //
 // With position_after_pad, padding tokens are numbered as by create_position_ids_from_input_ids of
 // RoBERTa's reference.
-#include "model/forward/stream.h"
+#include "model/position/position.h"
 
 void qkv_position_number(int32_t *positions, const struct qkv_description *d, const int32_t *ids,
                          const int64_t *offsets, int64_t n, int32_t first)

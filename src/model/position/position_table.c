@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// position_table.c: computes tables of fixed and rotary positions, which models make as long as the
+// texts that they run need.
+#include "model/position/position.h"
+
+// least number of rows, so that slightly longer texts do not each make a new table
+enum { ROWS_FIRST = 64 };
+
+int64_t qkv_position_grow(int64_t older, int64_t rows, int64_t most)
+{
+    return qkv_max64(rows, qkv_min64(qkv_max64(2 * older, ROWS_FIRST), most));
+}
+
+int64_t qkv_position_width(const struct qkv_description *d)
+{
+    return d->position == QKV_POSITION_ROTARY ? 2 * qkv_rope_pairs(d) : d->size.width;
+}
+
+bool qkv_position_fill(real *table, const struct qkv_description *d, int64_t rows, double theta)
+{
+    if (d->position == QKV_POSITION_ROTARY) return qkv_rope_turns(table, rows, d, theta);
+    qkv_position_sinusoid(table, rows, d->size.width, d->position == QKV_POSITION_SINUSOIDAL);
+    return true;
+}
