@@ -7,7 +7,7 @@
 //   out = o / sum,   lse = top + ln sum
 //
 // The kernels compute powers of 2: exp(s) = 2^(c s) with c = log2 e. If the score is only a scaled
-// dot product, c includes the scale and s is the dot product itself.
+// dot product, s is the dot product itself and the factor c includes the scale.
 //
 // Milakov & Gimelshein 2018 (arXiv 1805.02867), Rabe & Staats 2021 (arXiv 2112.05682), Dao et al.
 // 2022 (arXiv 2205.14135). All sums run in the order of the keys, chunk by chunk: docs/numerics.md.
@@ -15,12 +15,12 @@
 #include <math.h>
 #include <string.h>
 
-// struct call: data that all threads of one call share. struct unit: the state of the unit that a
-// thread runs.
+// struct call: data that all threads of one call share. struct unit: the state of the unit
+// (attention_work.h) that a thread runs.
 struct call {
     struct qkv_rows_call r;
-    // for each packed sequence the number of row blocks in all earlier sequences; NULL: the
-    // sequences are not packed
+    // for each packed item, the number of row blocks in all earlier items; NULL: the sequences are
+    // not packed
     const int64_t *table;
     const char *k, *v;
     char *scratch; // scratch of thread 0; the scratch of other threads follows
@@ -43,8 +43,8 @@ static const char *row_query(const struct unit *u, int64_t row)
 {
     return u->c->r.q + qkv_rows_row(&u->r, &u->c->r.w->a.q_strides, row);
 }
-// Two functions that return the address of a key, or of a value, with index j in the item, for
-// key/value head g.
+// item_key and item_value return the addresses of the key and the value with index j in the item,
+// for key/value head g.
 static const char *item_key(const struct unit *u, int64_t g, int64_t j)
 {
     return u->c->k + qkv_rows_place(&u->r, &u->c->r.w->a.k_strides, u->r.item.key + j, g);
@@ -54,8 +54,8 @@ static const char *item_value(const struct unit *u, int64_t g, int64_t j)
     return u->c->v + qkv_rows_place(&u->r, &u->c->r.w->a.v_strides, u->r.item.key + j, g);
 }
 
-// Adds nonfinite values to the rows that attend to them. pack_values replaced them by 0, so that a
-// masked value cannot turn a sum into NaN.
+// Adds nonfinite values to the sums of the rows that attend to them. pack_values has replaced these
+// values by 0, so that a masked value cannot turn a sum into NaN.
 static void add_not_finite(const struct unit *u, const struct qkv_rows_group *p, const real *now)
 {
     const struct qkv_attention_work *w = u->c->r.w;
@@ -88,8 +88,8 @@ static void run_group(const struct unit *u, struct qkv_rows_group *p, bool finit
     if (!finite) add_not_finite(u, p, now);
 }
 
-// Packs keys and values lo .. hi-1 of the item into the layouts of the kernels; returns true if all
-// values are finite.
+// Packs the keys and values with indices lo .. hi-1 in the item for the kernels; returns true if
+// all these values are finite.
 static bool pack(const struct unit *u, int64_t chunk, int64_t lo, int64_t hi)
 {
     const struct qkv_attention_work *w = u->c->r.w;
@@ -100,7 +100,7 @@ static bool pack(const struct unit *u, int64_t chunk, int64_t lo, int64_t hi)
                                   lo - chunk, hi - lo, w->chunk, w->a.F);
 }
 
-// Finds the item, heads and block of rows of unit i.
+// Sets the item, the heads and the block of rows of unit i.
 static void find_unit(struct unit *u, int64_t i)
 {
     const struct qkv_attention_work *w = u->c->r.w;
@@ -150,8 +150,8 @@ static void take_scratch(struct unit *u, int thread)
     u->sums.begun = qkv_arena_alloc(&a, (size_t)w->block, 1);
 }
 
-// Keys, values and queries to prefetch while a chunk is processed; each group of rows prefetches
-// its share.
+// Keys, values and queries to prefetch while a chunk is processed. Each group of rows prefetches an
+// equal share of them.
 struct ahead {
     const char *k, *v;
     int64_t n;    // number of keys, and of values, to prefetch
@@ -171,7 +171,7 @@ static struct ahead find_next(const struct unit *u, int64_t chunk, int64_t first
 static void fetch_row(const char *row, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i, 0, 2);
-    // the last byte of the row too, because a row may begin inside a cache line
+    // also prefetches the last byte of the row, because a row may begin inside a cache line
     __builtin_prefetch(row + bytes - 1, 0, 2);
 }
 static void fetch(const struct unit *u, const struct ahead *x, int64_t g)
@@ -189,13 +189,13 @@ static void fetch(const struct unit *u, const struct ahead *x, int64_t g)
         fetch_row(row_query(u, r) + next, w->a.E * size);
 }
 
-// Returns whether the thread prefetches the next unit as whole rows of tokens. It does so if the
-// unit is a short sequence whose heads are adjacent in memory: memory delivers whole rows of tokens
-// much faster than one head of each token.
+// Returns whether the thread prefetches all heads of the next unit token by token. It does so if
+// the unit is a short sequence whose heads are adjacent in memory: reading all heads of a token at
+// once is much faster than reading one head of every token.
 static bool whole_rows(const struct unit *u)
 {
     // MOST: largest bytes of such a unit, a fraction of a second-level cache; LONG: largest number
-    // of heads and keys, and largest width
+    // of heads, of keys, and largest width E + F
     enum { MOST = 1 << 18, LONG = 4096 };
     const struct qkv_attention *a = &u->c->r.w->a;
     const int64_t heads = u->g_end - u->r.g, size = (int64_t)u->c->r.w->size;
@@ -236,7 +236,7 @@ static void run_head(struct unit *u)
         for (int64_t g = 0; g < u->r.groups; g++) qkv_rows_finish(&u->r, &u->sums, g);
         return;
     }
-    // Queries that every chunk reads again are first copied into adjacent rows.
+    // If several chunks read the queries, the queries are first copied into adjacent rows.
     u->copied = w->kernel->pack_query || last.hi - first.lo > w->chunk;
     for (int64_t r = 0; u->copied && r < u->r.rows; r++)
         if (w->kernel->pack_query)
@@ -275,7 +275,8 @@ static void run_unit(void *ctx, int64_t i, int thread)
     for (; u.r.g < u.g_end; u.r.g++) run_head(&u);
 }
 
-// Collects the requested attention statistics, in the scratch that forward no longer needs.
+// Collects the requested attention statistics. Their workspace is the scratch, which forward no
+// longer needs.
 static qkv_status run_probe(const struct qkv_attention_work *w, const void *q, const void *k,
                             const real *lse, void *scratch)
 {
@@ -329,9 +330,9 @@ QKV_API void qkv_softmax_rows(float *y, const float *x, int64_t rows, int64_t n,
 }
 #endif
 
-// For H a power of two the slopes are a geometric series; otherwise the slopes for the power of two
-// below H come first, then every other slope for the power of two above H: Press et al. 2022,
-// section 3 and their published code.
+// If H is a power of two, the slopes are a geometric series. For any other H, the slopes for the
+// largest power of two below H come first, followed by every other slope for twice that power:
+// Press et al. 2022, section 3 and their published code.
 QKV_API void qkv_alibi_slopes(float *slopes, int64_t H)
 {
     int64_t power = 1;

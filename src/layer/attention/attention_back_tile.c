@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: MIT
-// attention_back_tile.c: runs the backward pass through one tile: a group of rows by a chunk of
-// keys.
+// attention_back_tile.c: runs the backward pass for one tile: a group of rows and a chunk of keys.
 //
 //   P = exp(score - lse),  dP = dout v^T,  dS = P (drop(dP) - dout . out),  X = dS (1 - (s/cap)^2)
 //   dv += drop(P)^T dout,   dk += X^T q,   dq += X k,   tables += dS
 //
-// The packed operands of these three products contain 0 in place of nonfinite numbers: a masked row
-// or key may contain anything, and 0 x NaN is NaN. add_not_finite then adds nonfinite numbers to
-// the sums of the rows and keys that see them.
+// drop is dropout, tables are the gradients of relative bias, bias and ALiBi. The packed operands
+// of the products to dv, dk and dq contain 0 in place of nonfinite numbers, because a masked row or
+// key may contain any numbers, and 0 times NaN is NaN. add_not_finite then adds the nonfinite
+// numbers to the sums of those rows and keys that are not masked.
 #include "layer/attention/attention_back_work.h"
 #include <math.h>
 #include <string.h>
 
-// The columns and spans of one group and chunk.
+// The rows, columns and spans of one tile.
 struct tile {
     int64_t group, first; // index of the group in the block, its first row
     int rows;
-    int64_t chunk;                                        // index of the key in column 0
-    int32_t lo[QKV_BACK_ROWS_MAX], hi[QKV_BACK_ROWS_MAX]; // columns that each row may see
-    int32_t from, to;                                     // columns that any row may see
+    int64_t chunk; // index of the key in column 0
+    // columns that each row may see: lo[i] .. hi[i]-1
+    int32_t lo[QKV_BACK_ROWS_MAX], hi[QKV_BACK_ROWS_MAX];
+    // columns that at least one row may see: from .. to-1
+    int32_t from, to;
     struct qkv_columns spans[QKV_SPANS_MAX];
     int n;
 };
@@ -80,7 +82,7 @@ static const void *key_at(const struct qkv_back_rows *u, const void *array,
 }
 
 // Prefetches a row. Rows of one head are far apart in memory, so the hardware prefetcher does not
-// load the next ones.
+// load the next row.
 static void fetch(const void *row, int64_t bytes)
 {
     const char *at = row;
@@ -110,8 +112,8 @@ void qkv_back_fetch_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
     }
 }
 
-// Computes base, rest and d of a row and adds to the gradient of its sink. A row that sees no key
-// has lse -INFINITY, and its dout is not read.
+// Sets u->m.base, rest and d of row r and adds its contribution to the gradient of the sink. A row
+// that sees no key has lse -INFINITY, and its dout is not read.
 static void find_row(const struct qkv_back_rows *u, int64_t r)
 {
     const struct qkv_attention *a = &u->b->w.a;
@@ -200,7 +202,8 @@ static bool find_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk, s
     return p->n > 0;
 }
 
-// Finds the columns of span n that row i sees; returns false if there are none.
+// Sets *c to the columns of span n that row i sees; returns false if row i sees no column of this
+// span.
 static bool seen_columns(const struct tile *p, int i, int n, struct qkv_columns *c)
 {
     c->from = p->lo[i] > p->spans[n].from ? p->lo[i] : p->spans[n].from;
@@ -294,8 +297,8 @@ static bool sees(const struct qkv_back_rows *u, const struct tile *p, int i, int
            !(bias && bias[p->chunk + j] == -INFINITY);
 }
 
-// For each nonfinite element of x, the row i of an operand: adds its product with the weights of
-// that row to the sums of the columns that the row sees.
+// Adds the contribution of the nonfinite elements of x, which is row i of an operand: for each of
+// them, its product with the weights of row i, to the sums of the columns that row i sees.
 static void spread_row(const struct qkv_back_rows *u, const struct tile *p, int i, const char *x,
                        const void *operand, real *sums, int64_t W)
 {
@@ -332,8 +335,9 @@ static void add_not_finite(const struct qkv_back_rows *u, const struct tile *p,
 }
 
 // ---- additive scores ---------------------------------------------------------------------------
-// Computes the additive scores of row i. Queries and keys are read from the caller's arrays: a row
-// is u[E/2], w[E/2], a key p[E/2] (its other half is not read and has gradient 0).
+// Computes the additive scores of row i. Queries and keys are read from the caller's arrays. A
+// query of E numbers consists of u[E/2] and w[E/2]; a key consists of p[E/2] and E/2 numbers that
+// are not read and have gradient 0.
 static void additive_scores(const struct qkv_back_rows *u, const struct tile *p, int i, real *s)
 {
     const struct qkv_attention *a = &u->b->w.a;
@@ -363,7 +367,8 @@ static void additive_back(const struct qkv_back_rows *u, const struct tile *p, i
 }
 
 // ---- the tile ----------------------------------------------------------------------------------
-// Collects the packed operands of the group and the sums of its rows and of the chunk's columns.
+// Returns the arguments of the tile kernel: the packed operands of the group and the chunk, and the
+// sums to which the kernel adds.
 static struct qkv_back_tile operands(const struct qkv_back_rows *u, const struct tile *p)
 {
     const struct qkv_attention_back_kernels *k = u->b->kernel;

@@ -6,15 +6,15 @@
 //       dk, dv = 0
 //       for each block of rows:  dq = 0
 //           for each part of the keys:  share = 0
-//               for each chunk of it, for each group of rows:  share, dk, dv += tile
+//               for each chunk of the part, for each group of rows:  share, dk, dv += tile
 //               dq += share
 //           store dq
 //       store dk, dv
 //
-// The sums of a key run over all rows in ascending order, the sums of a row over chunks and then
-// over parts; this order does not depend on blocks, units or threads. Where a unit contains only
-// some of the parts, it stores their shares of dq separately and a second pass adds them in the
-// same order.
+// Terms as in attention_back_work.h. The sums of a key run over all rows in ascending order, the
+// sums of a row over chunks and then over parts. This order does not depend on blocks, units or
+// threads. A unit with only some of the parts of the keys stores the share of dq of each part; a
+// second pass adds the shares in the same order.
 //
 // Dao et al. 2022 (arXiv 2205.14135) algorithm 4.
 #include "layer/attention/attention_back_work.h"
@@ -26,7 +26,7 @@ struct call {
     const struct qkv_attention_back_given *x;
     struct qkv_back_arrays arrays;
     struct qkv_rows_call rows;
-    struct qkv_attention_item item; // current item of the pass that adds the shares of dq
+    struct qkv_attention_item item; // the item whose shares of dq the second pass currently adds
 };
 
 // ---- storing gradients -------------------------------------------------------------------------
@@ -36,7 +36,7 @@ static char *key_row(const struct qkv_back_rows *u, void *array, const struct qk
     return (char *)array + qkv_rows_place(&u->at, s, key, u->at.g);
 }
 
-// Sets dk and dv of keys lo .. hi-1 of the array to 0.
+// Sets dk and dv to 0 for keys lo .. hi-1, which are counted from the first key of the batch item.
 static void clear_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
 {
     const struct qkv_attention *a = &u->b->w.a;
@@ -59,7 +59,8 @@ static void store_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
     }
 }
 
-// Returns the address of a row in the partial dq, [parts][B][T][H][width].
+// Returns the address of the row of token t and head h of item m in the partial dq,
+// [parts][B][T][H][width].
 static real *probability_row(const struct call *c, const struct qkv_attention_item *m, int64_t part,
                              int64_t t, int64_t h)
 {
@@ -69,9 +70,9 @@ static real *probability_row(const struct call *c, const struct qkv_attention_it
 }
 
 // ---- a block of rows ---------------------------------------------------------------------------
-// Prefetches the data that the thread needs after this tile: the keys of the next chunk; in the
-// last chunk, the rows that follow in the item or in the next unit, group by group, and their first
-// keys.
+// Prefetches the data that the thread needs after this tile. Before the last chunk these are the
+// keys of the next chunk. In the last chunk they are the next block of rows, in this item or in the
+// next unit, group by group, and its first keys.
 static void fetch_ahead(const struct qkv_back_rows *u, int64_t chunk, int64_t last, int64_t g)
 {
     const struct qkv_attention_back *b = u->b;
@@ -94,8 +95,8 @@ static void fetch_ahead(const struct qkv_back_rows *u, int64_t chunk, int64_t la
         qkv_back_fetch_keys(&next, next.from, qkv_min64(next.from + b->chunk, next.end));
 }
 
-// Computes the block's share of dq from the keys lo .. hi-1 of one part, and adds to dk and dv of
-// these keys.
+// Computes the share of dq of the block from keys lo .. hi-1, which are one part, and adds to dk
+// and dv of these keys.
 static void run_part(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
 {
     const struct qkv_attention_back *b = u->b;
@@ -122,7 +123,7 @@ static void store_rows(const struct qkv_back_rows *u, const real *dq)
                  (real)a->scale, a->E);
 }
 
-// Processes all parts of the keys in order and stores dq.
+// Processes a block of rows with all parts of the keys in order, and stores its dq.
 static void run_block(const struct qkv_back_rows *u)
 {
     const struct qkv_attention_back *b = u->b;
@@ -141,7 +142,8 @@ static void run_block(const struct qkv_back_rows *u)
     store_rows(u, u->m.dq);
 }
 
-// Processes the parts of a cut unit and stores their shares of dq for the second pass.
+// Processes a block of rows with the parts of a cut unit, and stores the share of dq of each part
+// for the second pass.
 static void run_shares(const struct call *c, const struct qkv_back_rows *u)
 {
     const int64_t width = c->b->kernel->width(c->b->w.a.E), S = u->at.item.S;
@@ -156,8 +158,9 @@ static void run_shares(const struct call *c, const struct qkv_back_rows *u)
 }
 
 // ---- a unit ------------------------------------------------------------------------------------
-// Sets dk and dv to 0 for keys that no query of the item sees: keys beyond its length, or outside
-// all sequences.
+// Sets dk and dv to 0 for keys that no query sees. Item n is a sequence: its keys beyond its
+// length. Item n consists of the rows before or after all packed sequences: the keys before or
+// after all sequences.
 static void clear_unseen(const struct qkv_back_rows *u, int64_t n)
 {
     const struct qkv_attention *a = &u->b->w.a;
@@ -170,8 +173,8 @@ static void clear_unseen(const struct qkv_back_rows *u, int64_t n)
         clear_keys(u, m->key + m->S, m->key + m->all);
 }
 
-// Selects batch item n and key/value head g, with the keys of all parts or, for a cut unit, of the
-// run of parts with index `cut`.
+// Sets the item n, the key/value head g and the range of keys of the unit: all keys, or, if streams
+// are cut, the run of parts with index `cut`.
 static void find_pair(struct qkv_back_rows *u, int64_t n, int64_t g, int64_t cut)
 {
     const struct qkv_attention_back *b = u->b;
@@ -221,12 +224,12 @@ static struct qkv_back_tables unit_tables(const struct call *c, int64_t slice, i
     }
     if (c->g->relative) t.relative = c->arrays.relative + copy * a->H * line;
     if (c->g->alibi) t.alibi = c->arrays.alibi + copy * a->H;
-    // The sink's gradient is computed once per row, not once per part of its keys.
+    // Only the first cut adds to the gradient of the sinks, since each row counts once.
     if (c->g->sinks && cut == 0) t.sinks = c->arrays.sinks + copy * a->H;
     return t;
 }
 
-// Enumerates the pairs of an item and a head that a unit processes in turn.
+// The pairs of an item n and a key/value head g that a unit processes one after the other.
 struct pairs {
     int64_t n, n_end, g, g_from, g_end, cut;
 };
@@ -280,8 +283,8 @@ static void run_unit(void *ctx, int64_t i, int thread)
 // ---- D = dout . out ----------------------------------------------------------------------------
 enum { DOT_TOKENS = 64 };
 
-// Computes D for DOT_TOKENS tokens of a batch item, for all heads in the order in which they are
-// stored: memory delivers adjacent rows much faster than the rows of one head.
+// Computes D for DOT_TOKENS tokens of a batch item and all heads, in the order in which the rows
+// are stored: reading adjacent rows is much faster than reading the rows of one head.
 static void find_dots(void *ctx, int64_t i, int thread)
 {
     const struct call *c = ctx;
@@ -303,8 +306,8 @@ static void find_dots(void *ctx, int64_t i, int thread)
 }
 
 // ---- adding the results of several units -------------------------------------------------------
-// Adds the shares of dq of one token of the item, for all heads and over the parts in order, and
-// stores dq.
+// Adds the shares of dq of one token of the item over the parts in order, for all heads, and stores
+// dq.
 static void add_shares(void *ctx, int64_t t, int thread)
 {
     const struct call *c = ctx;

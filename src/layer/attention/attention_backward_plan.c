@@ -2,16 +2,17 @@
 // attention_backward_plan.c: validates a request for the attention backward pass and computes its
 // units and scratch.
 //
-// How work is divided into units depends on the shape and on the requested gradients, never on the
-// number of threads. Each pair of an item and a key/value head is a unit; where pairs are few, a
-// unit has only some parts of the keys. Pairs that add to the same number of a gradient table (a
-// bias without a head axis, a slope) share a unit, or add to copies of the table that are summed in
-// order.
+// The division of work into units depends on the shape and on the requested gradients, never on the
+// number of threads. Each pair of an item and a key/value head is a unit; if there are few pairs, a
+// unit has only some parts of the keys. If several pairs add to the same number of a gradient table
+// (of a bias without a head axis, for example), either one unit processes them, or each unit adds
+// to a copy of the table, and the copies are summed in order.
 #include "layer/attention/attention_back_work.h"
 #include <math.h>
 
-enum { UNITS = 16 }; // enough units for an even distribution; limits the copies of tables and of dq
-// a sequence of keys has at most PARTS_MAX parts of at least PART_CHUNKS chunks
+// number of units to aim for: enough for an even distribution, few copies of tables and of dq
+enum { UNITS = 16 };
+// the keys of an item are divided into at most PARTS_MAX parts of at least PART_CHUNKS chunks each
 enum { PARTS_MAX = 16, PART_CHUNKS = 2 };
 
 int64_t qkv_attention_back_part(const struct qkv_attention_back *b, int64_t S)
@@ -20,8 +21,8 @@ int64_t qkv_attention_back_part(const struct qkv_attention_back *b, int64_t S)
     return qkv_max64(PART_CHUNKS, qkv_ceil_div(chunks, PARTS_MAX)) * b->chunk;
 }
 
-// Returns the rows of a block: packed rows and their sums must fit into a second-level cache
-// together with the keys.
+// Returns the number of rows of a block. The packed rows and their sums must fit into a
+// second-level cache together with the keys of a chunk.
 static int64_t block_rows(const struct qkv_attention_back *b, int64_t T)
 {
     const int64_t rows = b->kernel->rows, all = qkv_ceil_div(qkv_max64(T, 1) * b->w.heads, rows);
@@ -35,7 +36,8 @@ static int64_t block_rows(const struct qkv_attention_back *b, int64_t T)
     return qkv_min64(most, all) * rows;
 }
 
-// Finds whether two heads, or two items, add to the same number of the bias gradient.
+// Sets b->bias_heads and b->bias_items: whether several heads, and several items, add to the same
+// number of the bias gradient.
 static void find_shared_bias(struct qkv_attention_back *b, const struct qkv_attention_tables *g)
 {
     const struct qkv_attention *a = &b->w.a;
@@ -54,15 +56,16 @@ static void cut_units(struct qkv_attention_back *b, const struct qkv_attention_t
     if (b->bias_items || tables)
         b->slices = qkv_min64(items, qkv_max64(1, UNITS / (b->bias_heads ? 1 : a->G)));
     if (b->bias_heads) b->shares = qkv_min64(a->G, qkv_max64(1, UNITS / qkv_max64(1, b->slices)));
-    // The parts of items of different lengths begin at different keys, and might add to the same
-    // column.
+    // Items of different lengths have parts that begin at different keys, so two cuts might add to
+    // the same column of the bias gradient.
     const bool uneven = b->bias_items && (a->sequences || a->k_lengths);
     const int64_t most = UNITS / qkv_max64(1, b->slices * b->shares);
     b->cuts = most > 1 && !uneven ? qkv_min64(most, b->parts) : 1;
     b->bias_copied = (b->bias_items && b->slices > 1) || (b->bias_heads && b->shares > 1);
 }
 
-// Computes the strides of a copy of the bias gradient; an axis is stored only if the bias has it.
+// Computes the strides and the size of a copy of the bias gradient. A copy has only the axes that
+// the bias has.
 static bool place_bias(struct qkv_attention_back *b)
 {
     const struct qkv_attention *a = &b->w.a;
@@ -97,7 +100,7 @@ static bool count_scratch(struct qkv_attention_back *b, const struct qkv_attenti
     line += (g->alibi ? 1 : 0) + (g->sinks ? 1 : 0);
     if (!qkv_mul_size(&b->tables, line, (size_t)(b->slices * b->cuts * a->H) * sizeof(real)))
         return false;
-    // padding: each of six arrays begins at a multiple of 64, and so does the end
+    // padding: six arrays, and the end of scratch, are at multiples of 64 bytes
     enum { EDGES = 7 * 64 };
     if (!qkv_back_memory(&memory, &b->scratch_thread, b, NULL)) return false;
     const int64_t units = b->slices * b->shares * b->cuts;
@@ -152,8 +155,8 @@ static qkv_status check_gradients(const struct qkv_attention *a,
         qkv_attention_rows_meet(&a->v_strides, a->B, a->S, a->G, a->F))
         return qkv_attention_refuse(say, QKV_ERR_USAGE,
                                     "strides of q, k or v let rows of a gradient overlap");
-    // An axis that the bias lacks (stride 0) counts as size 1; rows along the other axes must not
-    // overlap.
+    // An axis that the bias lacks (stride 0) counts as an axis of size 1. Rows along the other axes
+    // must not overlap.
     const struct qkv_strides s = { a->bias.b, a->bias.t, a->bias.h };
     if (g->bias && qkv_attention_rows_meet(&s, s.b ? a->B : qkv_min64(a->B, 1),
                                            s.t ? a->T : qkv_min64(a->T, 1), s.h ? a->H : 1, a->S))
@@ -186,7 +189,7 @@ static qkv_status resolve(struct qkv_attention_back *b, const struct qkv_attenti
     const struct qkv_attention_reason say = { reason, size };
     *b = (struct qkv_attention_back){ .parts = 1, .cuts = 1 };
     b->additive = forward && forward == qkv_kernel()->additive;
-    struct qkv_attention alone = *a; // copy of the request without probes, which only forward runs
+    struct qkv_attention alone = *a; // the request without probes, which only forward collects
     alone.probe = NULL;
     qkv_status status = qkv_attention_resolve(&b->w, forward, &alone, reason, size);
     if (status) return status;
@@ -210,7 +213,7 @@ static qkv_status resolve(struct qkv_attention_back *b, const struct qkv_attenti
     find_longest(b);
     find_shared_bias(b, g);
     cut_units(b, g);
-    find_longest(b); // computed again, because a cut unit accumulates fewer keys
+    find_longest(b); // computed again, because a cut unit accumulates dk and dv of fewer keys
     if (!count_scratch(b, g))
         return qkv_attention_refuse(&say, QKV_ERR_LIMIT, "scratch does not fit into memory");
     return QKV_OK;

@@ -2,15 +2,15 @@
 // attention_overlap.c: checks that the arrays of a call do not overlap and are aligned for their
 // types. It compares addresses and reads no array.
 //
-// An array without gaps covers all bytes from its first to its last, so two such arrays overlap if
-// their byte ranges do. An array with gaps may legally interleave with another (q, k and v of one
-// projection in one array), so overlaps of such arrays are not detected; if they overlap, the call
-// writes out while it still reads its inputs.
+// An array without gaps contains all bytes from its first byte to its last, so two such arrays
+// overlap if and only if their byte ranges overlap. An array with gaps may legally interleave with
+// another array (such as q, k and v as columns of one array), so overlaps with such an array are
+// not detected. If they occur, the call overwrites inputs that it still reads.
 #include "layer/attention/attention_back_work.h"
 #include "layer/attention/attention_probe_work.h"
 
 struct range {
-    uintptr_t from, to; // byte range [from, to); equal: there is no array
+    uintptr_t from, to; // byte range from .. to-1; from = to: there is no array
     bool gaps;
 };
 struct axes {
@@ -31,8 +31,8 @@ static void sort(struct axes *x)
             }
 }
 
-// Returns the byte range of rows of `wide` elements; the caller has checked that their strides stay
-// within the address space.
+// Returns the byte range of an array whose rows have `wide` elements and whose other axes are x.
+// The caller has checked that it stays within the address space.
 static struct range range_of(const void *at, struct axes x, int64_t wide, size_t element)
 {
     struct range r = { (uintptr_t)at, (uintptr_t)at, false };
@@ -84,7 +84,8 @@ bool qkv_attention_rows_meet(const struct qkv_strides *s, int64_t B, int64_t L, 
     return false;
 }
 
-// Computes the ranges of the optional inputs that every call reads.
+// Computes the byte ranges of the optional inputs of attention: bias, mask, tables, lengths and
+// offsets.
 enum { OPTIONS = 8 };
 static void option_ranges(struct range to[OPTIONS], const struct qkv_attention *a)
 {
@@ -103,8 +104,8 @@ static void option_ranges(struct range to[OPTIONS], const struct qkv_attention *
     to[7] = plain(a->k_offsets, offsets, sizeof(int64_t));
 }
 
-// Returns true if no written array overlaps another written array, an input array or an optional
-// table.
+// Returns true if no written array overlaps another written array, one of the arrays `read`, or an
+// optional input.
 static bool apart(const struct range *written, int n, const struct range *read, int m,
                   const struct qkv_attention *a)
 {
@@ -146,7 +147,8 @@ static struct range lse_range(const real *at, const struct qkv_attention_work *w
     return plain(at, w->a.B * w->a.T * w->a.H, sizeof(real));
 }
 
-// Computes the ranges of the arrays that probes write; their sizes were checked before.
+// Computes the byte ranges of the arrays that probes write; qkv_probe_resolve has checked their
+// sizes.
 enum { PROBES = 9 };
 static void probe_ranges(struct range to[PROBES], const struct qkv_probe *p,
                          const struct qkv_attention *a)

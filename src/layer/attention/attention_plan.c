@@ -6,9 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-// largest sizes; the product of two such sizes fits into 64 bits
+// Limits. A size has at most SIZE_MAX_BITS bits, so that the product of two sizes fits into 64
+// bits; a head has at most WIDTH_MAX numbers
 enum { SIZE_MAX_BITS = 31, WIDTH_MAX = 1 << 20 };
-// A distance that is larger than that of any query and key.
+// A distance that is larger than the distance of any query and key.
 #define REACH_MAX (INT64_C(1) << (SIZE_MAX_BITS + 1))
 
 qkv_status qkv_attention_refuse(const struct qkv_attention_reason *to, qkv_status status,
@@ -22,8 +23,8 @@ qkv_status qkv_attention_refuse(const struct qkv_attention_reason *to, qkv_statu
 }
 #define refuse qkv_attention_refuse
 
-// Returns true if the sum of |stride| times size over all axes, plus one row of n elements, stays
-// within the address space.
+// Returns true if the distance of the first and the last element of an array with these strides and
+// sizes, whose rows have n elements, stays within the address space.
 static bool reach_fits(int64_t b, int64_t B, int64_t t, int64_t T, int64_t h, int64_t H, int64_t n)
 {
     const int64_t stride[] = { b, t, h }, size[] = { B, T, H };
@@ -67,7 +68,8 @@ static qkv_status check_sizes(const struct qkv_attention *a, const struct qkv_at
         return refuse(say, QKV_ERR_USAGE,
                       "%lld query heads, expected a multiple of the %lld key heads",
                       (long long)a->H, (long long)a->G);
-    // The default strides contain B*T*H*E, so this product is bounded before it is computed.
+    // The default strides are products of these sizes, so it is checked first that B*T*H*E does not
+    // overflow.
     int64_t rows, all;
     const int64_t wide = qkv_max64(a->E, a->F), tokens = qkv_max64(a->T, a->S);
     if (__builtin_mul_overflow(qkv_max64(a->B, 1), qkv_max64(tokens, 1), &rows) ||
@@ -154,8 +156,8 @@ static qkv_status check_reach(const struct qkv_attention *a, const struct qkv_at
     return QKV_OK;
 }
 
-// Returns the keys of a chunk: packed, they must fill only part of a second-level cache. The number
-// depends only on E and F, because it determines the order of sums.
+// Returns the number of keys of a chunk, which when packed must fill only part of a second-level
+// cache. The number depends only on E and F, because it determines the order of sums.
 int64_t qkv_attention_chunk(const struct qkv_attention *a, int keys)
 {
 #ifdef QKV_TINY_TILES
@@ -168,8 +170,8 @@ int64_t qkv_attention_chunk(const struct qkv_attention *a, int keys)
 #endif
 }
 
-// Returns the most rows of a block: their queries and sums must fit into a second-level cache
-// together with the packed keys.
+// Returns the largest number of rows of a block: their queries and sums must fit into a
+// second-level cache together with the packed keys of a chunk.
 int64_t qkv_attention_block_most(const struct qkv_attention *a)
 {
     // NUMBERS: largest number of elements of queries and sums in a block; ROWS: larger blocks are
@@ -178,8 +180,8 @@ int64_t qkv_attention_block_most(const struct qkv_attention *a)
     return qkv_min64(ROWS, NUMBERS / (a->E + a->F));
 }
 
-// Returns the rows of a block. Larger blocks pack the keys less often; blocks are smaller where
-// there would be too few of them for the threads.
+// Returns the number of rows of a block. The larger the blocks, the less often keys are packed; but
+// blocks are smaller if there would otherwise be fewer blocks than the threads need.
 static int64_t block_rows(const struct qkv_attention *a, const struct qkv_attention_kernels *k)
 {
 #ifdef QKV_TINY_TILES
@@ -193,7 +195,8 @@ static int64_t block_rows(const struct qkv_attention *a, const struct qkv_attent
 #endif
 }
 
-// Computes the scratch of one thread: the same arrays that take_scratch in attention.c assigns.
+// Computes the bytes of scratch of one thread, for the arrays that take_scratch in attention.c
+// allocates.
 static bool thread_bytes(size_t *out, const struct qkv_attention_work *w)
 {
     const struct qkv_attention_kernels *k = w->kernel;
@@ -203,7 +206,7 @@ static bool thread_bytes(size_t *out, const struct qkv_attention_work *w)
     const size_t pieces[] = { chunk * k->key_bytes(w->a.E),        chunk * k->value_bytes(w->a.F),
                               (block + (size_t)k->rows) * row,     block * width * whole,
                               (size_t)k->rows * QKV_CHUNK * whole, 2 * block * whole };
-    size_t sum = block + line; // sums.begun needs one byte per group
+    size_t sum = block + line; // for sums.begun, one byte per group, at most one per row
     for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++)
         if (!qkv_add_size(&sum, sum, qkv_round_up(pieces[i], line))) return false;
     *out = qkv_round_up(sum, line);
@@ -250,7 +253,8 @@ static qkv_status resolve_units(struct qkv_attention_work *w,
     else if (__builtin_mul_overflow(a->B, qkv_attention_blocks(w, a->T), &blocks) ||
              blocks > INT64_MAX / WIDTH_MAX)
         return refuse(say, QKV_ERR_LIMIT, "too many rows");
-    // With many short items a unit has several heads, so that it can prefetch the next unit.
+    // If there are many short items, a unit has several heads: it then runs long enough to prefetch
+    // the next unit.
     w->span = qkv_max64(1, qkv_min64(a->G, blocks * a->G / 32));
     if (__builtin_mul_overflow(blocks, qkv_ceil_div(a->G, w->span), &w->units))
         return refuse(say, QKV_ERR_LIMIT, "too many rows");
@@ -269,8 +273,8 @@ const struct qkv_attention_kernels *qkv_attention_family(const struct qkv_attent
     return known ? qkv_kernel()->attention[a->precision] : NULL;
 }
 
-// Refuses a request for native products of a precision that the kernels convert; the reason lists
-// the precisions that have native products.
+// Refuses a request with `native` in a precision whose numbers the kernels convert to float; the
+// reason lists the precisions that have native products.
 static qkv_status refuse_converted(qkv_precision precision, const struct qkv_attention_reason *say)
 {
     char list[96] = "";
@@ -286,7 +290,8 @@ static qkv_status refuse_converted(qkv_precision precision, const struct qkv_att
                   qkv_precision_name(precision), qkv_isa(), list);
 }
 
-// Probes run after forward and reuse its scratch; lse is stored after both.
+// Extends the scratch of a call with probes. Probes run after forward in the same scratch; lse is
+// stored after the scratch of both.
 static qkv_status add_probe(struct qkv_attention_work *w, const struct qkv_attention_reason *say)
 {
     struct qkv_probe_work x;
@@ -327,8 +332,8 @@ qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
     status = check_sequences(a, &say);
     if (!status) status = check_reach(a, &say);
     if (status) return status;
-    // Clamps window sizes to a value larger than any distance of a query and a key. Such a window
-    // has no effect, and sums with its size do not overflow.
+    // Limits window sizes to a value that is larger than any distance of a query and a key, so that
+    // sums with window sizes do not overflow.
     const int64_t far = INT64_C(1) << (SIZE_MAX_BITS + 2);
     a->window.left = qkv_min64(a->window.left, far);
     a->window.right = qkv_min64(a->window.right, far);
@@ -339,7 +344,7 @@ qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
     return status || !a->probe ? status : add_probe(w, &say);
 }
 
-// Returns the sum over t = 0 .. T-1 of t + k, each term clamped to 0 .. S.
+// Returns the sum of t + k over t = 0 .. T-1, where each term is limited to the range 0 .. S.
 static double sum_held(int64_t T, int64_t k, int64_t S)
 {
     // begin: first t with t + k >= 0; end: first t with t + k >= S
@@ -366,7 +371,8 @@ static double pairs(const struct qkv_attention_work *w, const struct qkv_attenti
     return hi - lo;
 }
 
-// Counts the tiles of one item and key/value head, and the tiles in which some row sees a key.
+// Counts the tiles of one item and key/value head. *tiles: all tiles; *visited: tiles in which at
+// least one row sees a key.
 static void count_tiles(const struct qkv_attention_work *w, const struct qkv_attention_item *m,
                         const struct qkv_attention_tiling *tile, int64_t *tiles, int64_t *visited)
 {

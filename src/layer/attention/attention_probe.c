@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// attention_probe.c: collects statistics of the attention weights: computes the scores again and,
-// with the lse of forward, the weights of one tile at a time.
+// attention_probe.c: collects statistics of the attention weights. It computes the scores again
+// and, from the lse of forward, the weights of one tile at a time.
 //
 //   for each batch item, head and slice of its rows:
 //       for each block of rows, for each chunk of keys, for each group of rows:
@@ -8,8 +8,9 @@
 //       add the column sums of the block and chunk (and of a line of probe tiles) to the slice
 //   sums = slice 0 + slice 1 + ...
 //
-// Sums of a row run over its keys in ascending order; sums over rows run over the rows of a block,
-// then over blocks, then over slices. The order depends only on the shape.
+// Slices, lines and other terms are as in attention_probe_work.h. Sums of a row run over its keys
+// in ascending order; sums over rows run over the rows of a block, then over blocks, then over
+// slices. The order depends only on the shape.
 #include "layer/attention/attention_probe_work.h"
 #include <math.h>
 #include <string.h>
@@ -25,22 +26,26 @@ struct call {
     char *copies, *threads;
 };
 
-// State of a unit: the current block of rows.
+// State of a unit, which processes one block of rows at a time.
 struct unit {
     const struct call *c;
     struct qkv_rows r; // r.g is the index of the query head
     int64_t key_head;
     struct qkv_probe_memory m;
     struct qkv_probe_sums to;
-    const struct qkv_attention_back_kernels *row; // kernels that add rows of numbers
-    int64_t line;      // line of probe tiles that the column sums belong to
-    int32_t from, end; // columns whose sums are not 0
-    int64_t wanted;    // index of the first requested full row that is not before the block
+    // the kernels of backward, which also add rows of numbers
+    const struct qkv_attention_back_kernels *row;
+    // the line of probe tiles to which the current column sums belong; -1: no probe tiles
+    int64_t line;
+    int32_t from, end; // range of columns that contains all columns whose sum is not 0
+    // index, among the requested full rows, of the first one that is not before the block
+    int64_t wanted;
 };
 
 // ---- the k largest weights ---------------------------------------------------------------------
-// Encodes a weight and its key in one number that sorts by weight, then by smaller key (positive
-// floats sort like their bits). 0: no entry.
+// Encodes a weight and its key in one integer. A larger weight gives a larger integer; of equal
+// weights, the smaller key does. (Positive floats have the order of their bits.) The integer 0
+// means: no entry.
 static uint64_t entry_of(float x, int64_t key)
 {
     uint32_t bits;
@@ -48,8 +53,8 @@ static uint64_t entry_of(float x, int64_t key)
     return (uint64_t)bits << 32 | (UINT32_MAX - (uint32_t)key);
 }
 
-// Inserts x into the k largest, in descending order. A short list is updated in one pass without
-// branches, so that consecutive insertions overlap in the pipeline.
+// Inserts x into the list of the k largest entries, in descending order. A short list is updated in
+// one pass without branches, so that the CPU overlaps consecutive insertions.
 static void keep_entry(uint64_t *top, int64_t k, uint64_t x)
 {
     enum { FEW = 32 };
@@ -82,8 +87,9 @@ static float weight_of(uint64_t entry)
     return x;
 }
 
-// Returns a lower bound of the k-th largest of x[n]: the numbers are dealt into k groups, and the
-// smallest maximum of a group is returned; each of the k groups has a number at least as large.
+// Returns a lower bound of the k-th largest number of x[n]: divides the numbers into k groups and
+// returns the smallest of the k maxima. Each group has a number at least as large, so at least k
+// numbers are.
 static real floor_of(const real *x, int64_t n, int64_t k)
 {
     enum { FEW = 64 };
@@ -96,15 +102,16 @@ static real floor_of(const real *x, int64_t n, int64_t k)
     return least;
 }
 
-// Inserts the weights of row i of the tile that exceed the smallest entry at the start of the tile.
+// Inserts the weights of row i of the tile into the row's list of the k largest, if they exceed the
+// smallest entry that the list had at the start of the tile.
 static void keep_largest(const struct unit *u, const struct qkv_rows_group *p, int i)
 {
     const int64_t row = p->first + i, k = u->c->x->p.top_k;
     const real *s = u->m.s + i * QKV_CHUNK;
     uint64_t *top = u->m.top + row * k;
     bool changed = false;
-    // While the list has fewer than k entries, all weights exceed it, but most weights of a whole
-    // chunk would be replaced again: a lower bound skips them.
+    // While the list has fewer than k entries, every weight would be inserted, and most would soon
+    // be replaced. A lower bound of the k-th largest weight of the chunk skips these.
     const struct qkv_columns c = p->spans[0];
     const real least = top[k - 1] || p->n > 1 ? 0 : floor_of(s + c.from, c.to - c.from, k);
     for (int n = 0; n < WORDS; n++)
@@ -117,7 +124,8 @@ static void keep_largest(const struct unit *u, const struct qkv_rows_group *p, i
     if (changed) u->m.least[row] = (real)weight_of(top[k - 1]);
 }
 
-// Writes the largest weights of a row to the caller's arrays.
+// Writes the largest weights of a row and their keys to the caller's arrays. known false: the row
+// contains NaN, so its largest weights are NaN.
 static void give_largest(const struct unit *u, int64_t row, bool known)
 {
     const struct qkv_probe *want = &u->c->x->p;
@@ -130,7 +138,7 @@ static void give_largest(const struct unit *u, int64_t row, bool known)
 }
 
 // ---- column sums -------------------------------------------------------------------------------
-// Adds the sums of columns from .. end-1 of the chunk to the probe tiles of the line.
+// Adds the sums of columns u->from .. u->end-1 of the chunk to the probe tiles of line u->line.
 static void add_tiles(const struct unit *u, int64_t chunk)
 {
     const int64_t side = u->c->x->p.side, S = u->c->x->w.a.S;
@@ -150,7 +158,7 @@ static void add_tiles(const struct unit *u, int64_t chunk)
     }
 }
 
-// Adds the sums of the chunk's columns to the outputs and sets them to 0.
+// Adds the column sums of the chunk to the arrays of the slice, and sets the column sums to 0.
 static void flush_columns(struct unit *u, int64_t chunk)
 {
     if (u->from < u->end) {
@@ -173,7 +181,8 @@ static int64_t line_of(const struct unit *u, int64_t row)
     return (u->r.item.row + u->r.row + row) * x->p.side / x->w.a.T;
 }
 
-// Turns the scores of rows i .. end-1 of the group into weights and adds their row and column sums.
+// Turns the scores of rows i .. end-1 of the group into weights, and adds these to the sums of the
+// rows and columns.
 static void form_rows(struct unit *u, const struct qkv_rows_group *p, int i, int end)
 {
     const struct qkv_probe *want = &u->c->x->p;
@@ -193,7 +202,8 @@ static void form_rows(struct unit *u, const struct qkv_rows_group *p, int i, int
     if (p->to > u->end) u->end = p->to;
 }
 
-// Collects the statistics of single rows: mean distance, and requested full rows.
+// Collects the statistics of row i of the group that need single weights: mean distance, weight per
+// distance, and the weights of the row if it is a requested full row.
 static void observe_row(const struct unit *u, const struct qkv_rows_group *p, int i, float *full)
 {
     const struct qkv_probe *want = &u->c->x->p;
@@ -213,7 +223,7 @@ static void run_tile(struct unit *u, struct qkv_rows_group *p, const struct qkv_
 {
     const struct qkv_probe *want = &u->c->x->p;
     int64_t wanted = u->wanted;
-    // a row with lse -INFINITY sees no key, even where the mask allows it
+    // a row with lse -INFINITY has weight 0 for all keys, even if the mask allows some of them
     for (int i = 0; i < p->rows; i++)
         if (u->c->lse[qkv_rows_index(&u->r, p->first + i)] == -(real)INFINITY)
             p->lo[i] = p->hi[i] = 0;
@@ -248,7 +258,7 @@ static void begin_rows(struct unit *u)
         const real lse = u->c->lse[at];
         u->m.base[r] = u->m.rest[r] = u->m.least[r] = u->m.entropy[r] = u->m.distance[r] = 0;
         if (lse != -(real)INFINITY) qkv_rows_base(&u->m.base[r], &u->m.rest[r], lse);
-        // a row with a NaN has no largest weights: no weight exceeds the threshold
+        // a row with NaN has no largest weights, so its threshold is infinite
         if (isnan(lse)) u->m.least[r] = (real)INFINITY;
     }
     u->wanted = 0;
@@ -263,7 +273,7 @@ static void finish_rows(const struct unit *u)
     const struct qkv_probe *want = &u->c->x->p;
     for (int64_t r = 0; r < u->r.rows; r++) {
         const int64_t at = qkv_rows_index(&u->r, r);
-        // A single weight that was rounded to more than 1 has an entropy below 0.
+        // The sum is below 0 if the row has a single weight that was rounded to more than 1.
         const double bits = u->m.entropy[r] < 0 ? 0 : (double)u->m.entropy[r];
         if (want->entropy) want->entropy[at] = (float)(bits * LN2);
         if (want->distance) want->distance[at] = (float)u->m.distance[r];
@@ -289,7 +299,8 @@ static void pack_queries(const struct unit *u)
     }
 }
 
-// Returns the packed keys of the chunk: the keys in the cache, or keys lo .. hi-1, which it packs.
+// Returns the packed keys of a chunk. With a KV cache they are in the cache; without a cache the
+// function packs keys lo .. hi-1.
 static const char *packed_keys(const struct unit *u, int64_t chunk, int64_t lo, int64_t hi)
 {
     const struct qkv_probe_work *x = u->c->x;
@@ -302,7 +313,8 @@ static const char *packed_keys(const struct unit *u, int64_t chunk, int64_t lo, 
     return u->m.keys;
 }
 
-// Adds the weight per distance of a block and chunk to the sums of the slice.
+// Adds the weights per distance of a block and a chunk to the sums of the slice, and sets them to
+// 0.
 static void flush_diagonal(const struct unit *u, int64_t chunk)
 {
     const int32_t n = (int32_t)(u->r.rows - 1 + QKV_CHUNK);
@@ -345,14 +357,14 @@ static void clear_sums(const struct qkv_probe_work *x, const struct qkv_probe_su
     if (to->tile_sum) memset(to->tile_sum, 0, tiles * sizeof(real));
 }
 
-// Runs the blocks of item n whose index in the batch item is in from .. end-1; `at` is the index of
-// the item's first block.
+// Runs the row blocks of item n whose index, counted over all items of the batch item, is in from
+// .. end-1. at: index of the first block of item n.
 static void run_item(struct unit *u, int64_t n, int64_t at, int64_t from, int64_t end)
 {
     const struct qkv_attention_work *w = &u->c->x->w;
     u->r.item = qkv_attention_item(w, n);
-    // the sequence is a cache item: its length is the cache's, and its first keys may have been
-    // evicted
+    // the keys are a cache item: S is the length of this item, and its first keys may have been
+    // removed
     if (u->c->x->cache) {
         u->r.item.S = u->c->x->cache->lengths[u->c->x->item];
         u->r.item.shift = u->r.item.S - u->r.item.T;
@@ -399,7 +411,8 @@ static void run_unit(void *ctx, int64_t i, int thread)
 }
 
 // ---- adding the slices -------------------------------------------------------------------------
-// to[i] = the sum of number i over all slices in order (with `most`: the largest).
+// Computes to[i] = the sum of number i over all slices in order or, if `most` is true, the largest
+// number i of all slices.
 static void join(float *to, const struct call *c, int64_t pair, int64_t n, bool most, size_t member)
 {
     const struct qkv_probe_work *x = c->x;

@@ -4,7 +4,8 @@
 #include "layer/attention/attention_probe_work.h"
 #include <string.h>
 
-enum { UNITS = 32 };         // enough units for an even distribution; limits the copies of sums
+// number of units to aim for: enough for an even distribution, few copies of sums
+enum { UNITS = 32 };
 enum { SIDE_MAX = 1 << 16 }; // limit of `side`; its products with a size fit into 64 bits
 
 // Returns whether an array of rows * n numbers fits into the address space.
@@ -139,7 +140,8 @@ struct qkv_probe_sums qkv_probe_sums_at(const struct qkv_probe_work *x, char *co
     const struct counts n = counts_of(&x->w.a, p);
     const int64_t pair = b * x->w.a.H + h, copy = slice - (x->slices - x->copies);
     struct qkv_probe_sums to = { 0 };
-    if (copy < 0) { // real is float, so the first slice adds directly to the caller's arrays
+    // the first slice adds directly to the caller's arrays, which is possible because real is float
+    if (copy < 0) {
         if (n.received) to.received = (real *)(void *)(p->received + pair * n.received);
         if (n.offsets) to.offsets = (real *)(void *)(p->offsets + pair * n.offsets);
         if (n.tile_max) to.tile_max = (real *)(void *)(p->tile_max + pair * n.tile_max);
@@ -183,7 +185,7 @@ QKV_API struct qkv_attention_plan qkv_attention_probe_plan(const struct qkv_atte
         plan.arithmetic = x.w.kernel->arithmetic;
         plan.scratch = x.scratch;
         plan.scratch_thread = x.scratch_thread;
-        x.w.heads = x.shared; // visited pairs are counted over all heads
+        x.w.heads = x.shared; // counts tiles as forward does, over all heads that share keys
         qkv_attention_count(&plan, &x.w,
                             &(struct qkv_attention_tiling){
                                 .block = x.w.block,

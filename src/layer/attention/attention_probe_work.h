@@ -21,13 +21,14 @@ struct qkv_probe_work {
     struct qkv_probe p; // the request; sizes of statistics that are not requested are 0
     int64_t shared;     // query heads per key/value head
     int64_t slices;     // number of slices of a batch item and head
-    // number of copies of the sums per batch item and head: one for each slice that cannot write
-    // its sums to the caller's array
+    // number of copies of the sums per batch item and head: one for each slice that does not add
+    // directly to the caller's arrays
     int64_t copies;
     size_t sums;    // numbers in one copy of the sums
     size_t partial; // bytes of all copies of the sums
     size_t scratch_thread, scratch;
-    const qkv_cache *cache; // cache whose item contains the packed keys; NULL: the keys are in k
+    // KV cache that contains the packed keys, as its item `item`; NULL: the keys are in the array k
+    const qkv_cache *cache;
     int64_t item;
 };
 
@@ -38,11 +39,12 @@ struct qkv_probe_sums {
     real *tile_max, *tile_sum; // [side][side] largest weight and sum of weights of each probe tile
 };
 
-// Validates a request for the call w and fills x. On failure `say` contains the reason.
+// Validates the probe request p for the attention call w and fills *x. On failure `say` receives
+// the reason.
 qkv_status qkv_probe_resolve(struct qkv_probe_work *x, const struct qkv_attention_work *w,
                              const struct qkv_probe *p, const struct qkv_attention_reason *say);
-// Each slice sums into arrays of its own: either the caller's or a copy. Returns the arrays of one
-// slice; `copies` is the memory that holds all copies.
+// Returns the arrays to which a slice adds its sums: the caller's arrays for the first slice if
+// real is float, otherwise a copy. `copies` is the memory of all copies.
 struct qkv_probe_sums qkv_probe_sums_at(const struct qkv_probe_work *x, char *copies, int64_t b,
                                         int64_t h, int64_t slice);
 
@@ -51,21 +53,22 @@ struct qkv_probe_memory {
     char *keys, *queries; // packed keys of a chunk; packed queries of a block
     real *s;              // [tile rows][QKV_CHUNK] scores, then weights
     uint64_t *top;        // [block][k] largest weights so far
-    // [block] base and rest of each row's lse; weights below `least` cannot be among the k largest
+    // [block] base and rest: the two parts of each row's lse (qkv_rows_base); least: weights of the
+    // row that do not exceed it cannot be among its k largest
     real *base, *rest, *least;
     real *entropy, *distance; // [block] entropy and mean distance of each row
     real *sum, *most;         // [QKV_CHUNK] sum and maximum of each column of the chunk
     real *diagonal;           // [block + QKV_CHUNK] weight per distance, for one block and chunk
-    uint32_t *above; // [tile rows][QKV_CHUNK / 32] bit set where a weight exceeds the row's `least`
+    uint32_t *above;  // [tile rows][QKV_CHUNK / 32] bit j: weight j of the row exceeds `least`
     size_t row_bytes; // bytes of one packed query
 };
-// Assigns the arrays of a thread in the memory `at` and sets *bytes to their size. `at` NULL: only
-// sets *bytes. Returns false if the size overflows.
+// Sets the pointers of *m to arrays in the memory `at`, and *bytes to the size of all arrays. `at`
+// NULL: only sets *bytes. Returns false if the size overflows.
 bool qkv_probe_memory(struct qkv_probe_memory *m, size_t *bytes, const struct qkv_probe_work *x,
                       char *at);
 
-// Returns the first query of line y, or the first key of column y, of the probe tiles; n is the
-// number of queries or keys.
+// Returns the index of the first query in line y of the probe tiles, if n is the number of queries;
+// of the first key in column y, if n is the number of keys.
 static inline int64_t qkv_probe_tile(int64_t y, int64_t n, int64_t side)
 {
     return qkv_ceil_div(y * n, side);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// attention_real.c: provides attention and its backward pass over real, the type of layers and
-// models, so that tests can check gradients in double.
+// attention_real.c: provides attention and its backward pass with lse and weights of type real. In
+// the build where real is double, tests check the gradients of layers and models in double
+// precision.
 #include "layer/attention/attention_back_work.h"
 #include "layer/attention/attention_probe_work.h"
 #include "layer/layer.h"

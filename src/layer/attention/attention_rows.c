@@ -10,14 +10,16 @@
 
 void qkv_rows_exponent(struct qkv_rows_call *c)
 {
-    // Softcap, bias and ALiBi are applied to the score itself, and so is a scale that is not
-    // positive (it would turn the largest product into the smallest score).
+    // If the score needs a softcap, bias or ALiBi, the scale is applied to the score and not to the
+    // exponent; also if the scale is not positive, since the largest product would then have the
+    // smallest score.
     c->shaped = qkv_attention_shaped(&c->w->a);
     c->c = (real)(c->shaped ? LOG2E : LOG2E * (double)c->w->a.scale);
 }
 
 // ---- visible columns ---------------------------------------------------------------------------
-// Returns whether mask and bias let any row of the group see one of these columns.
+// Returns true if mask and bias let at least one row of the group see at least one of the columns
+// from .. to-1.
 static bool panel_open(const struct qkv_rows *u, const struct qkv_rows_reach *p, int32_t from,
                        int32_t to)
 {
@@ -110,7 +112,8 @@ static void shape_group(const struct qkv_rows *u, const struct qkv_rows_group *p
     }
 }
 
-// Copies the scores to the requested dense rows; qkv_rows_finish turns them into weights.
+// Copies the scores of the group to the caller's array for dense weights; qkv_rows_finish turns
+// them into weights.
 static void keep_scores(const struct qkv_rows *u, const struct qkv_rows_group *p)
 {
     for (int i = 0; i < p->rows; i++) {
@@ -132,8 +135,7 @@ void qkv_rows_scores(const struct qkv_rows *u, const struct qkv_rows_group *p,
     if (u->call->shaped || w->a.mask.at) shape_group(u, p);
 }
 
-// Dropout: sets dropped weights to 0. The remaining ones are scaled by 1 / (1 - p) when the row is
-// finished.
+// Dropout: sets dropped weights to 0. qkv_rows_finish scales the other weights by 1 / (1 - p).
 static void drop_probabilities(const struct qkv_rows *u, const struct qkv_rows_group *p)
 {
     const struct qkv_attention_work *w = u->call->w;
@@ -168,8 +170,8 @@ void qkv_rows_run(const struct qkv_rows *u, struct qkv_rows_group *p,
         k->softmax(u->s, sums->top + p->first, sums->sum + p->first, p->rows, p->spans, p->n, p->lo,
                    p->hi, c);
     if (w->a.dropout.p > 0) drop_probabilities(u, p);
-    // Scores were computed for whole vectors of columns; values are packed only where a row of the
-    // block sees them, so the spans are narrowed to these columns.
+    // Scores were computed for whole vectors of columns, but only the values that some row of the
+    // block sees are packed. So the spans are narrowed to the columns of these values.
     if (p->spans[0].from < p->from) p->spans[0].from = p->from;
     if (p->spans[p->n - 1].to > p->to) p->spans[p->n - 1].to = p->to;
     k->values(sums->o + p->first * k->width(w->a.F), merge && sums->begun[p->g] ? old : NULL, now,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// attention_rows_work.h: declares the steps that every pass over keys shares: finding the rows,
-// columns and scores of a group of queries.
+// attention_rows_work.h: declares the steps that all passes over keys share (forward, backward,
+// probes, KV cache): finding the rows and columns of a group of queries, and computing its scores.
 //
 //   call   data that all threads of one call share: sizes, arrays, exponent
 //   rows   consecutive rows of one item and key/value head, in groups of at most a tile's rows
 //   group  rows that are processed with a chunk of keys together (attention_work.h)
-//   sums   partial results of rows: o, top and sum, as the kernels merge and values define them
+//   sums   partial results of rows: o, top and sum, as the kernels merge and values (kernel.h)
+//          define them
 #ifndef QKV_LAYER_ATTENTION_ROWS_WORK_H
 #define QKV_LAYER_ATTENTION_ROWS_WORK_H
 
@@ -17,7 +18,7 @@ struct qkv_rows_call {
     real *lse, *weights; // log-sum-exp and dense weights of all rows; NULL: not requested
     const char *q;
     real c;      // scale of the exponent: e^score = 2^(c s), where s is the score of the kernels
-    bool shaped; // true: scores need more than a scale
+    bool shaped; // true: scores need more than a scale (qkv_attention_shaped)
 };
 
 struct qkv_rows {
@@ -25,8 +26,9 @@ struct qkv_rows {
     struct qkv_attention_item item;
     int64_t g;                 // index of the key/value head
     int64_t row, rows, groups; // first row in the item, number of rows, number of groups
-    int64_t first;             // first key that exists; earlier keys were forgotten
-    real *s;                   // scores of one group
+    // index of the first key that exists; a KV cache may have removed earlier keys
+    int64_t first;
+    real *s; // scores of one group
 };
 
 struct qkv_rows_sums {
@@ -42,8 +44,8 @@ struct qkv_rows_group {
     int64_t chunk; // index of the key in column 0
     // columns that each row may see: lo[i] .. hi[i]-1
     int32_t lo[QKV_TILE_ROWS_MAX], hi[QKV_TILE_ROWS_MAX];
-    int32_t from, to; // columns that any row may see
-    // from .. to without the panels that mask and bias hide entirely
+    int32_t from, to; // columns that at least one row may see: from .. to-1
+    // [n] the columns from .. to-1 without the panels that mask and bias hide entirely
     struct qkv_columns spans[QKV_SPANS_MAX];
     int n;
 };
@@ -58,7 +60,7 @@ struct qkv_rows_packed {
 static inline int64_t qkv_rows_token(const struct qkv_rows *u, int64_t row)
 {
     const int64_t heads = u->call->w->heads;
-    // heads == 1 is frequent in short calls, where a division would cost most
+    // avoids a division if heads is 1, which is frequent in short calls
     return heads == 1 ? u->row + row : (u->row + row) / heads;
 }
 static inline int64_t qkv_rows_head(const struct qkv_rows *u, int64_t row)
@@ -79,8 +81,8 @@ static inline ptrdiff_t qkv_rows_row(const struct qkv_rows *u, const struct qkv_
 {
     return qkv_rows_place(u, s, u->item.row + qkv_rows_token(u, row), qkv_rows_head(u, row));
 }
-// Two functions that return the address of a row's bias, or of its mask, for the first key of the
-// item; NULL: the call has no bias, or no mask.
+// qkv_rows_bias and qkv_rows_mask return the addresses of the bias and the mask of a row for the
+// first key of the item; NULL: the call has no bias, or no mask.
 static inline const float *qkv_rows_bias(const struct qkv_rows *u, int64_t row)
 {
     const struct qkv_attention *a = &u->call->w->a;
@@ -95,27 +97,27 @@ static inline const uint8_t *qkv_rows_mask(const struct qkv_rows *u, int64_t row
                        : a->mask.at + u->item.b * a->mask.b + qkv_rows_head(u, row) * a->mask.h +
                              (u->item.row + qkv_rows_token(u, row)) * a->mask.t;
 }
-// Returns the index of a row in lse [B][H][T]. The row begins at S times this index in the dense
-// weights.
+// Returns the index of a row in lse [B][H][T]. In the dense weights, the row begins at S times this
+// index.
 static inline int64_t qkv_rows_index(const struct qkv_rows *u, int64_t row)
 {
     const struct qkv_attention *a = &u->call->w->a;
     return (u->item.b * a->H + qkv_rows_head(u, row)) * a->T + u->item.row + qkv_rows_token(u, row);
 }
-// Returns the distance of the row's query and the key with index `chunk`: the position of the query
-// on the diagonal minus the key's.
+// Returns the distance of a row's query from the key with index `chunk`: the index of the key on
+// the query's diagonal minus `chunk`.
 static inline int64_t qkv_rows_distance(const struct qkv_rows *u, int64_t row, int64_t chunk)
 {
     return qkv_rows_token(u, row) + u->item.shift - chunk;
 }
-// Splits log2(e) lse into base + rest, where rest is the rounding error of base.
+// Splits log2(e) lse into *base + *rest, where *rest is the rounding error of *base.
 static inline void qkv_rows_base(real *base, real *rest, real lse)
 {
     const double power = 1.44269504088896340736 * (double)lse;
     *base = (real)power;
     *rest = (real)(power - (double)*base);
 }
-// Returns the range of keys that a row sees, without keys that the cache has evicted.
+// Returns the range of keys that a row sees, without the keys that a KV cache has removed.
 static inline struct qkv_attention_keys qkv_rows_keys(const struct qkv_rows *u, int64_t row)
 {
     struct qkv_attention_keys k = qkv_attention_keys(u->call->w, &u->item, qkv_rows_token(u, row));
@@ -132,15 +134,15 @@ void qkv_rows_exponent(struct qkv_rows_call *c);
 // Writes to[j] = relative bias of the row and key chunk + j, for columns from .. end-1.
 void qkv_rows_relative(float *to, const struct qkv_rows *u, int64_t row, int64_t chunk,
                        int32_t from, int32_t end);
-// Adds x[j], for the columns j of c, to the gradient of the relative bias line[2 reach + 1]: to the
-// element reach + apart + j, clamped to the line. apart: position of column 0 minus position of the
-// query.
+// Adds x[j], for each column j of c, to line[2 reach + 1], the gradient of the relative bias: to
+// element reach + apart + j or, if this is outside of the line, to its first or last element.
+// apart: position of column 0 minus position of the query.
 void qkv_rows_add_relative(real *line, int64_t reach, int64_t apart, const real *x,
                            struct qkv_columns c, const struct qkv_attention_back_kernels *k);
-// Writes the random words that decide the dropout of a row's weights: word[j] for key chunk + j,
-// columns from .. to-1. word has QKV_CHUNK entries; chunk is a multiple of 4. The words of a row
-// begin at index row_index * ceil4(S) of the random stream, where ceil4 rounds up to a multiple of
-// 4.
+// Writes the random words that determine the dropout of a row's weights: word[j] for key chunk + j,
+// for columns j in from .. to-1. word has QKV_CHUNK entries; chunk is a multiple of 4. The words of
+// a row begin at index row_index * ceil4(S) of the random stream, where ceil4 rounds up to a
+// multiple of 4.
 void qkv_rows_words(uint32_t *word, const struct qkv_rows *u, int64_t row, int64_t chunk,
                     int32_t from, int32_t to);
 // Finds the spans of columns for which products are computed: whole vectors of `lanes` columns,
@@ -151,31 +153,32 @@ struct qkv_rows_reach {
     int rows;
     int64_t chunk;
     const int32_t *lo, *hi; // [rows] columns that each row sees: lo[i] .. hi[i]-1
-    int32_t from, to;       // columns that any row sees
+    int32_t from, to;       // columns that at least one row sees: from .. to-1
 };
 int qkv_rows_spans(struct qkv_columns *spans, const struct qkv_rows *u,
                    const struct qkv_rows_reach *p, int32_t lanes, int32_t keys);
 
 // ---- rows and groups ---------------------------------------------------------------------------
-// Initialise the sums and the requested dense weights of rows.
+// Initialize the sums of rows, and their dense weights if these are requested.
 void qkv_rows_begin_sums(const struct qkv_rows *u, const struct qkv_rows_sums *sums);
 void qkv_rows_begin_weights(const struct qkv_rows *u);
-// Finds the columns of group g in the chunk that begins at key `chunk`; returns false if the group
-// sees none of its keys.
+// Sets *p to the rows and columns of group g in the chunk that begins at key `chunk`; returns false
+// if the group sees no key of the chunk.
 bool qkv_rows_find(const struct qkv_rows *u, int64_t g, int64_t chunk, struct qkv_rows_group *p);
 // Computes the scores of the group and its chunk in u->s, ready for the softmax.
 void qkv_rows_scores(const struct qkv_rows *u, const struct qkv_rows_group *p,
                      const struct qkv_rows_packed *from);
-// Processes the group with its chunk: scores, weights and sums of values. With `merge` the result
-// is merged into the sums; otherwise top and sum are computed from this chunk alone. now[rows]
-// receives the factors of the chunk's values.
+// Processes the group with its chunk: computes scores, weights and sums of values. merge true:
+// merges the result into *sums; merge false: sets *sums to the result of this chunk alone.
+// now[rows] receives the factor with which the chunk's values were added to the sums of each row.
 void qkv_rows_run(const struct qkv_rows *u, struct qkv_rows_group *p,
                   const struct qkv_rows_packed *from, const struct qkv_rows_sums *sums, bool merge,
                   real *now);
 // qkv_rows_sees returns true if row i of the group attends to column j. qkv_rows_probability
-// returns the weight of that row and column, after qkv_rows_run.
+// returns the weight of row i and column j after qkv_rows_run.
 bool qkv_rows_sees(const struct qkv_rows *u, const struct qkv_rows_group *p, int i, int32_t j);
 real qkv_rows_probability(const struct qkv_rows *u, int i, int32_t j);
-// Writes out, lse and dense weights of group g. The sink, a key without a value, is merged last.
+// Writes out, lse and dense weights of group g from its sums. An attention sink, a key without a
+// value, is merged last.
 void qkv_rows_finish(const struct qkv_rows *u, const struct qkv_rows_sums *sums, int64_t g);
 #endif

@@ -33,7 +33,7 @@ void qkv_rows_words(uint32_t *word, const struct qkv_rows *u, int64_t row, int64
 {
     const struct qkv_attention *a = &u->call->w->a;
     const int32_t first = from / 4 * 4;
-    // Philox blocks per row; the block index wraps around at 2^64
+    // number of Philox blocks of a row; block indices are computed modulo 2^64
     const uint64_t blocks = (uint64_t)qkv_ceil_div(a->S, 4);
     const uint64_t block =
         (uint64_t)qkv_rows_index(u, row) * blocks + (uint64_t)(chunk + first) / 4;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // baseline_block_sparse.c: computes softmax attention over a sparse pattern of key blocks.
 //
-// A unit is a block of queries with the heads of one key head. The key blocks that it sees are
-// packed consecutively, in ascending order, into chunks of exact attention, and its rows are
-// processed with these chunks: the same kernels and the same online softmax, with other keys. With
-// a causal mask the unit's own block is the last of its list, so that the columns that a row sees
-// are a prefix.
+// A unit, the work of one thread, is a block of queries for all query heads that share a key head.
+// The key blocks that it sees are packed consecutively, in ascending order, into chunks as in exact
+// attention. The kernels and the online softmax of exact attention then run on these chunks. With a
+// causal mask, the block with the same index as the query block is the last one, so that the
+// columns that a row sees are the first columns.
 #include "layer/attention/attention_rows_work.h"
 #include "layer/baseline/baseline_work.h"
 #include <math.h>
@@ -13,7 +13,8 @@
 
 #ifndef QKV_DOUBLE
 // ---- pattern -----------------------------------------------------------------------------------
-// Inserts x into the ascending list of n numbers, unless it contains x; returns the new length.
+// Inserts x into the ascending list of n numbers, unless the list contains x already; returns the
+// new length.
 static int64_t put(int64_t *list, int64_t n, int64_t x)
 {
     int64_t at = n;
@@ -24,7 +25,7 @@ static int64_t put(int64_t *list, int64_t n, int64_t x)
     return n + 1;
 }
 
-// Inserts `random` of the first `most` blocks that are not in the list yet, each with the same
+// Inserts s->random blocks below `most` that are not in the list yet; each such block has the same
 // probability.
 static int64_t put_random(int64_t *list, int64_t n, int64_t most, const struct qkv_block_sparse *s,
                           int64_t g, int64_t i)
@@ -34,7 +35,7 @@ static int64_t put_random(int64_t *list, int64_t n, int64_t most, const struct q
         uint32_t word[4];
         qkv_philox(word, s->seed, (uint64_t)g, place + (uint64_t)(r / 4));
         int64_t x = (int64_t)(((uint64_t)word[r % 4] * (uint64_t)(most - n)) >> 32);
-        // the x-th block among those that are not in the list yet
+        // turns x into the x-th block that is not in the list yet
         for (int64_t j = 0; j < n && list[j] <= x; j++) x++;
         n = put(list, n, x);
     }
@@ -80,11 +81,12 @@ struct unit {
     struct qkv_rows_sums sums;
     const struct call *c;
     int64_t block;
-    // list [blocks]: the key blocks of the unit; from [chunk]: the index of the key in each column
+    // list: [blocks] the key blocks that the unit sees; from: [chunk] the index of the key in each
+    // column of the chunk
     int64_t *list, *from;
     char *keys, *values, *queries;
     size_t row_bytes;
-    bool finite; // true: the values of the chunk are all finite
+    bool finite; // true: all values of the chunk are finite
 };
 
 static bool place(struct unit *u, struct qkv_arena *arena)
@@ -106,8 +108,8 @@ static bool place(struct unit *u, struct qkv_arena *arena)
     return !qkv_arena_full(arena);
 }
 
-// Returns the operations of both products, as if every list had as many blocks as the pattern
-// requests.
+// Returns the operations of both matrix products. It assumes that every query block sees as many
+// key blocks as the pattern requests.
 static double flops_of(const struct qkv_block_sparse *s, const struct qkv_attention_work *w)
 {
     const double blocks = (double)qkv_ceil_div(s->T, s->block);
@@ -179,7 +181,7 @@ static const float *value(const struct unit *u, int64_t s)
     return u->c->v + ((u->r.item.b * a->S + s) * a->G + u->r.g) * a->F;
 }
 
-// Packs n keys and values from s as columns `at` .. of the chunk.
+// Packs the n keys and values from key s on as columns at .. at+n-1 of the chunk.
 static void pack(struct unit *u, int64_t s, int64_t at, int64_t n)
 {
     const struct qkv_attention_work *w = &u->c->w;
@@ -190,7 +192,8 @@ static void pack(struct unit *u, int64_t s, int64_t at, int64_t n)
     for (int64_t i = 0; i < n; i++) u->from[at + i] = s + i;
 }
 
-// Adds nonfinite values to the rows that see them; packed values contain 0 in their place.
+// Adds nonfinite values to the sums of the rows that see them; the packed values contain 0 in their
+// place.
 static void add_not_finite(const struct unit *u, const struct qkv_rows_group *p, const real *now)
 {
     const int64_t F = u->c->w.a.F, width = u->c->w.kernel->width(F);
@@ -204,8 +207,9 @@ static void add_not_finite(const struct unit *u, const struct qkv_rows_group *p,
     }
 }
 
-// Processes all groups of rows with a chunk of n keys. With a causal mask, `own` is the column of
-// the unit's own first key; a row sees the columns up to itself.
+// Processes all groups of rows with a chunk of n keys. own: with a causal mask, the column of the
+// key with the index of the unit's first query; a query sees the columns up to the key with its own
+// index.
 static void run_chunk(struct unit *u, int64_t n, int64_t own)
 {
     const struct qkv_attention_work *w = &u->c->w;
@@ -232,8 +236,8 @@ static void run_chunk(struct unit *u, int64_t n, int64_t own)
     }
 }
 
-// Packs the blocks of the list consecutively into chunks; a block may begin in one chunk and end in
-// the next.
+// Packs the key blocks of the list consecutively into chunks, and processes each chunk. A block may
+// begin in one chunk and end in the next chunk.
 static void run_list(struct unit *u, int64_t blocks)
 {
     const struct qkv_block_sparse *s = u->c->s;
@@ -268,7 +272,7 @@ static void run_unit(void *ctx, int64_t i, int thread)
     u.r.item = qkv_attention_item(w, i / (w->a.G * c->blocks));
     u.r.g = i / c->blocks % w->a.G;
     u.block = c->blocks - 1 - i % c->blocks;
-    // units with the most keys run first
+    // the units with the most keys run first
     if (c->s->global > 0 && !c->s->causal) u.block = i % c->blocks;
     const int64_t first = u.block * c->s->block;
     u.r.item.row += first;

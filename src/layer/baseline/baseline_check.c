@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// baseline_check.c: checks sizes, arrays and scratch for all baseline layers, and multiplies blocks
-// with the linear kernels.
+// baseline_check.c: checks sizes, arrays and scratch for all baseline layers, and multiplies small
+// matrices with the linear kernels.
 #include "layer/baseline/baseline_work.h"
 #include <math.h>
 #include <stdio.h>
 
-// limits: a size is below 2^31, an array has less than 2^48 numbers
+// limits: a size is less than 2^31, an array has less than 2^48 numbers
 enum { SIZE_BITS = 31, ARRAY_BITS = 48 };
 
 void qkv_kind_refuse(struct qkv_kind_plan *p, qkv_status status, const char *format, ...)

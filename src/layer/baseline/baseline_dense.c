@@ -2,21 +2,22 @@
 // baseline_dense.c: computes the convolution and recurrence baselines as sequences of matrix
 // products.
 //
-// Convolution: the `width` rows that a token reads are adjacent in x, so they form one row of width
-// D_in numbers; the row of the next token begins D_in numbers later. The convolution is a product
-// over these overlapping rows. Only tokens near the ends of the sequence, whose rows would reach
-// beyond it, are copied and padded with zeros.
+// Convolution: the `width` rows of x that a token reads are adjacent, so they are one row of width
+// times D_in numbers; the row of the next token begins D_in numbers later. The convolution is the
+// product of these overlapping rows and the weights. Only for tokens near the ends of the sequence,
+// which would read beyond it, are the rows copied and padded with zeros.
 //
-// Elman: W_i x + b_i of all tokens is one product, written to h; each step then adds W_h h for the
-// whole batch and applies tanh.
+// Elman network: one product computes W_i x + b_i of all tokens and writes it to h; each step then
+// adds W_h h for the whole batch and applies tanh.
 #include "layer/baseline/baseline_work.h"
 #include <string.h>
 
 #ifndef QKV_DOUBLE
 // ---- convolution -------------------------------------------------------------------------------
 struct convolution {
-    int64_t left, ends; // tokens before the first complete row; most tokens that are copied
-    int64_t x, y, w;    // lengths of the arrays x, y and w
+    // left: rows that a token reads before its own row; ends: most tokens at an end of the sequence
+    int64_t left, ends;
+    int64_t x, y, w; // lengths of the arrays x, y and w
     char *once;
     float *edge; // [(ends + width - 1)][D_in] padded copy of an end of the sequence
 };
@@ -63,7 +64,7 @@ QKV_API struct qkv_kind_plan qkv_convolution_plan(const struct qkv_convolution *
     return none;
 }
 
-// Computes tokens from .. to-1, whose rows are complete in x; row 0 of x is token `first`.
+// Computes tokens from .. to-1, all of whose rows are in x; row 0 of x is token `first`.
 static void convolve(float *y, const float *x, int64_t first, int64_t from, int64_t to,
                      const struct qkv_convolution *c, const struct convolution *at)
 {
@@ -75,7 +76,8 @@ static void convolve(float *y, const float *x, int64_t first, int64_t from, int6
                     to - from, c->width * c->D_in, &part, &after, &once);
 }
 
-// Computes tokens from .. to-1 on a copy of their rows, with zeros beyond the ends of the sequence.
+// Computes tokens from .. to-1 from a copy of their rows that has zeros beyond the ends of the
+// sequence.
 static void convolve_edge(float *y, const float *x, int64_t from, int64_t to,
                           const struct qkv_convolution *c, const struct convolution *at)
 {

@@ -4,8 +4,8 @@
 #include "layer/baseline/baseline_work.h"
 #include <math.h>
 
-// Computes elu(x) + 1: e^x for x <= 0, else 1 + x, computed as exp(min(x, 0)) + max(x, 0). NaN
-// remains NaN.
+// Computes elu(x) + 1, which is e^x for x <= 0 and 1 + x for x > 0, as exp(min(x, 0)) + max(x, 0).
+// NaN remains NaN.
 void qkv_features_elu(real *phi, const real *x, int64_t ldx, int64_t n, int64_t E)
 {
     for (int64_t i = 0; i < n; i++)
@@ -17,8 +17,8 @@ void qkv_features_elu(real *phi, const real *x, int64_t ldx, int64_t n, int64_t 
 
 #ifndef QKV_DOUBLE
 // ---- orthogonal rows ---------------------------------------------------------------------------
-// Returns normal random number n of the stream: Box and Muller 1958, the cosine of each pair of
-// words.
+// Returns normally distributed random number n of the stream: the cosine number that the method of
+// Box and Muller (1958) computes from pair n of random words.
 static double normal(uint64_t seed, uint64_t site, uint64_t n)
 {
     const double tau = 6.28318530717958647692;
@@ -42,11 +42,11 @@ static void resize(float *row, int64_t n, double length)
     for (int64_t i = 0; i < n && now > 0; i++) row[i] = (float)(length * (double)row[i] / now);
 }
 
-enum { DIRECTIONS, LENGTHS }; // identifiers of two streams of random numbers
+enum { DIRECTIONS, LENGTHS }; // numbers of the two random streams
 
-// Orthogonalises the rows with Gram-Schmidt, twice, to remove rounding errors. Each row then
-// receives the length of another row of normal numbers, so that its distribution is that of an
-// independent row.
+// Makes rows of normally distributed numbers orthogonal by the Gram-Schmidt method, twice to remove
+// rounding errors. Then scales each row to the length of a new random row, so that it has the same
+// distribution as a row of independent numbers.
 QKV_API void qkv_random_features(float *w, int64_t M, int64_t E, uint64_t seed)
 {
     if (!w || E < 1) return;
@@ -65,7 +65,7 @@ QKV_API void qkv_random_features(float *w, int64_t M, int64_t E, uint64_t seed)
         }
         resize(row, E, 1);
     }
-    for (int64_t m = 0; m < M; m++) { // gives each row, of length 1 so far, a random length
+    for (int64_t m = 0; m < M; m++) { // scales each row, which has length 1, to a random length
         double squares = 0;
         for (int64_t e = 0; e < E; e++) {
             const double x = normal(seed, LENGTHS, (uint64_t)(m * E + e));

@@ -4,15 +4,15 @@
 //   state[M][F] = sum_j phi(k_j) v_j^T,   z[M] = sum_j phi(k_j)
 //   out_i = phi(q_i) state / (phi(q_i) . z)
 //
-// causal: keys in chunks. A row reads the state of all chunks before its own, and is paired with
-// the keys of its own chunk up to itself:
+// With a causal mask, keys are processed in chunks. A row multiplies the state of all chunks before
+// its own chunk, and the single keys of its own chunk up to itself:
 //   out_i ~ phi(q_i) state + sum_{j <= i in the chunk} (phi(q_i) . phi(k_j)) v_j
-// Chunks are counted from token 0, and a sum over j continues with zeros after i, so the bits of a
-// row do not depend on the rows that follow.
+// Chunks are counted from token 0, and the terms of a sum for j > i are 0, so the bits of a row do
+// not depend on the following rows.
 //
-// Random features: exp(top), where top is the largest exponent of the keys so far, is factored out
-// of the state as in an online softmax; a factor common to a row of queries cancels in the
-// quotient.
+// Random features: the state is stored divided by exp(top), where top is the largest exponent of
+// the keys so far, as in an online softmax. The features of a query are divided by a factor of
+// their own, which cancels in the quotient out_i.
 #include "layer/baseline/baseline_work.h"
 #include <float.h>
 #include <math.h>
@@ -78,7 +78,7 @@ struct unit {
     const struct run *r;
     struct place at;
     int64_t b, g;
-    real top; // largest exponent of the keys so far; the sums are divided by its exponential
+    real top; // largest exponent of the keys so far; the sums are stored divided by exp(top)
 };
 
 static const real *query(const struct unit *u, int64_t t, int64_t h)
@@ -97,8 +97,8 @@ static const real *value(const struct unit *u, int64_t s)
     return u->r->v + ((u->b * a->S + s) * a->G + u->g) * a->F;
 }
 
-// Computes y[n][M] = sqrt(scale) x w^T: the exponents of the features, without the term -|x'|^2 /
-// 2.
+// Computes y[n][M] = x' w^T with x' = sqrt(scale) x: the exponents of random features without their
+// term -|x'|^2 / 2.
 static void exponents(const struct unit *u, real *y, const real *x, int64_t ldx, int64_t n)
 {
     const struct qkv_linear_work *w = u->r->w;
@@ -113,8 +113,8 @@ static void exponents(const struct unit *u, real *y, const real *x, int64_t ldx,
                                               .scale = (real)sqrt((double)w->a.scale) });
 }
 
-// Computes the features of n queries. With softmax features each row is divided by a factor of its
-// own, which cancels in the quotient.
+// Computes the features of n queries. Random features of a row are divided by their sum, a factor
+// that cancels in the quotient out_i.
 static void map_queries(const struct unit *u, const real *x, int64_t ldx, int64_t n)
 {
     const int64_t M = u->r->w->M;
@@ -126,8 +126,8 @@ static void map_queries(const struct unit *u, const real *x, int64_t ldx, int64_
     qkv_kernel()->softmax_rows(u->at.phi_q, u->at.phi_q, n, M, M, M);
 }
 
-// Returns the maximum of x[n] and top. Several independent maxima are computed and then merged, so
-// that the compiler can use vectors.
+// Returns the maximum of x[n] and top. It computes several independent maxima and then merges them,
+// so that the compiler can use vector instructions.
 static real largest(const real *x, int64_t n, real top)
 {
     enum { SIDE = 16 };
@@ -187,14 +187,14 @@ static void begin(struct unit *u, int thread, int64_t i)
     qkv_kind_pack(u->at.features, u->at.random, w->a.E, w->M, w->a.E, 1);
 }
 
-// Packs the values of n keys from s into panels.
+// Packs the values of the n keys from key s on into panels.
 static void pack_values(const struct unit *u, int64_t s, int64_t n)
 {
     const struct qkv_linear_attention *a = &u->r->w->a;
     qkv_kind_pack(u->at.values, value(u, s), n, a->F, 1, a->G * a->F);
 }
 
-// Adds the n keys of phi_k, whose values are packed, to the state.
+// Adds n keys to the state, from their features phi_k and their packed values.
 static void add_keys(const struct unit *u, int64_t n)
 {
     const struct qkv_linear_work *w = u->r->w;
@@ -218,7 +218,8 @@ static real *out_row(const struct unit *u, int64_t t, int64_t h)
     return u->r->out + ((u->b * a->T + t) * a->H + h) * a->F;
 }
 
-// Computes rows t .. t+n-1 of head h from the packed state; den receives their denominators.
+// Computes the numerators of rows t .. t+n-1 of head h from the packed state, in out; den receives
+// their denominators.
 static void read_state(const struct unit *u, int64_t t, int64_t h, int64_t n)
 {
     const struct qkv_linear_work *w = u->r->w;
@@ -282,9 +283,9 @@ static bool all_finite(const struct unit *u, int64_t s, int64_t n)
     return !bad;
 }
 
-// Multiplies the chunk's pairs with its values. A nonfinite value must not affect earlier rows, not
-// even through a product with 0; in such chunks each row is multiplied separately, with only the
-// keys that it sees.
+// Adds the product of `pairs` and the chunk's values to out. A nonfinite value must not affect rows
+// before it, not even multiplied by 0. So in a chunk with such a value (finite false), each row is
+// multiplied separately by only the values that it sees.
 static void read_pairs(const struct unit *u, int64_t t, int64_t h, int64_t n, int64_t keys,
                        bool finite)
 {
@@ -310,7 +311,7 @@ static void read_pairs(const struct unit *u, int64_t t, int64_t h, int64_t n, in
     }
 }
 
-// Computes rows t .. t+n-1 of a head, whose chunk has `keys` keys.
+// Computes the output rows t .. t+n-1 of head h, which are one chunk with `keys` keys.
 static void run_rows(const struct unit *u, int64_t t, int64_t h, int64_t n, int64_t keys,
                      bool finite)
 {
@@ -417,7 +418,8 @@ struct qkv_kind_plan qkv_linear_work(struct qkv_linear_work *w,
     if (!p.status) check_lengths(a, &p);
     if (backward && a->map != QKV_MAP_ELU)
         qkv_kind_refuse(&p, QKV_ERR_UNSUPPORTED, "backward is not supported for random features");
-    // Each thread has the state of a head once as floats and once as packed panels.
+    // These products are limits of sizes: each thread stores the state of a head once as floats and
+    // once as packed panels.
     qkv_kind_count(&p, w->M, h.F + 1, 4, 1);
     qkv_kind_count(&p, w->M, C, 8, 1);
     if (p.status) return p;

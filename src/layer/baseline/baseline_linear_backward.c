@@ -6,9 +6,9 @@
 //   dphi(q_i) = (sum_j phi(k_j) V_j^T) G_i,   dphi(k_j) = (sum_i phi(q_i) G_i^T) V_j,
 //   dv_j = (sum_i phi(q_i) g_i^T)^T phi(k_j),   dx = dphi (x > 0 ? 1 : e^x)
 //
-// causal: the first sum runs over j <= i, the others over i >= j. One pass over the chunks in
-// ascending order computes dq, one in descending order dk and dv; products of pairs within a chunk
-// are computed as in forward.
+// With a causal mask, the sum over j runs over j <= i, the sums over i over i >= j. One pass over
+// the chunks in ascending order computes dq, a second pass in descending order computes dk and dv.
+// Pairs of a row and a key in the same chunk are multiplied one by one, as in forward.
 #include "layer/baseline/baseline_work.h"
 #include <string.h>
 
@@ -31,7 +31,7 @@ static size_t largest(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-// Returns the most bytes of packed operands of any product below.
+// Returns the bytes of the largest packed operand of all products in this file.
 static size_t panels(int64_t M, int64_t N)
 {
     const size_t sums = largest(qkv_kind_panels(M, N), qkv_kind_panels(N, M));
@@ -76,7 +76,7 @@ struct unit {
     int64_t b, g, keys; // b, g: batch item and key/value head; keys: number of its keys
 };
 
-// returns the row index of query t, head h in q
+// returns the index of the row of query t and head h in q
 static int64_t query(const struct unit *u, int64_t t, int64_t h)
 {
     const struct qkv_linear_attention *a = &u->r->w->a;
@@ -89,7 +89,7 @@ static int64_t key(const struct unit *u, int64_t s)
 }
 
 // ---- steps -------------------------------------------------------------------------------------
-// A matrix operand of y[R][N] (+)= x[R][K] w: element k of column n is at[n ldn + k ldk].
+// The matrix w of a product y[R][N] = x[R][K] w: element k of column n is at[n ldn + k ldk].
 struct matrix {
     const real *at;
     int64_t ldn, ldk;
@@ -102,7 +102,7 @@ static void multiply(const struct unit *u, struct qkv_kind_product p, struct mat
     qkv_kind_rows(&p);
 }
 
-// Computes phi(k) and V of n keys from s.
+// Computes phi(k) and V of the n keys from key s on.
 static void load_keys(const struct unit *u, int64_t s, int64_t n)
 {
     const struct qkv_linear_work *w = u->r->w;
@@ -114,7 +114,7 @@ static void load_keys(const struct unit *u, int64_t s, int64_t n)
     }
 }
 
-// Computes phi(q) and G of n rows from t. A row that saw no key has gradient 0.
+// Computes phi(q) and G of the n rows from token t on. A row that saw no key has gradient 0.
 static void load_rows(const struct unit *u, int64_t t, int64_t h, int64_t n)
 {
     const struct qkv_linear_work *w = u->r->w;
@@ -131,7 +131,7 @@ static void load_rows(const struct unit *u, int64_t t, int64_t h, int64_t n)
     }
 }
 
-// Adds to a sum over keys or rows: sum[M][N] += phi[n][M]^T x[n][N].
+// Adds n keys or rows to a sum: sum[M][N] += phi[n][M]^T x[n][N].
 static void gather(const struct unit *u, real *sum, const real *phi, const real *x, int64_t n)
 {
     const int64_t M = u->r->w->M, N = u->r->w->a.F + 1;
@@ -143,7 +143,8 @@ static void gather(const struct unit *u, real *sum, const real *phi, const real 
         (struct matrix){ x, 1, N });
 }
 
-// Computes the products of pairs: pairs[n][keys] = x[n][K] y[keys][K]^T for keys j <= i, else 0.
+// Computes the products of n rows and the keys of their chunk: pairs[i][j] = x[i] . y[j] for j <=
+// i, 0 for j > i.
 static void pair(const struct unit *u, const real *x, const real *y, int64_t K, int64_t n,
                  int64_t keys)
 {
@@ -155,8 +156,8 @@ static void pair(const struct unit *u, const real *x, const real *y, int64_t K, 
         if (i < n) memset(u->at.pairs + i * C + i + 1, 0, (size_t)(keys - i - 1) * sizeof(real));
 }
 
-// Writes dx = d times the derivative of elu(x) + 1: 1 where phi > 1 (x > 0), else e^x, which equals
-// phi.
+// Writes dx = d times the derivative of elu(x) + 1. If phi > 1 (x > 0), the derivative is 1;
+// otherwise it is e^x, which equals phi.
 static void slope(real *dx, int64_t ld, const real *d, const real *phi, int64_t n, int64_t M)
 {
     for (int64_t i = 0; i < n; i++)
@@ -165,7 +166,7 @@ static void slope(real *dx, int64_t ld, const real *d, const real *phi, int64_t 
 }
 
 // ---- dq ----------------------------------------------------------------------------------------
-// Computes dq of rows t .. t+n-1 of a head from sum_k and, with a causal mask, from the `keys` keys
+// Computes dq of rows t .. t+n-1 of head h from sum_k and, with a causal mask, from the `keys` keys
 // of their chunk.
 static void query_rows(const struct unit *u, int64_t t, int64_t h, int64_t n, int64_t keys)
 {
@@ -193,7 +194,8 @@ static void query_rows(const struct unit *u, int64_t t, int64_t h, int64_t n, in
 }
 
 // ---- dk, dv ------------------------------------------------------------------------------------
-// Adds pairs^T rows, the contribution of a chunk's rows, to the gradients of its keys and values.
+// Adds y[keys][width] += pairs^T rows, the contribution of the n rows of a chunk to the gradients
+// of its keys or values.
 static void add_pairs(const struct unit *u, real *y, int64_t ldy, const real *rows, int64_t ld,
                       int64_t width, int64_t n, int64_t keys)
 {
@@ -211,7 +213,7 @@ static void add_pairs(const struct unit *u, real *y, int64_t ldy, const real *ro
 }
 
 // Computes dk and dv of keys s .. s+keys-1 from sum_q and, with a causal mask, from the n rows of
-// their chunk, which are then added to sum_q.
+// their chunk. Then adds these rows to sum_q.
 static void key_rows(const struct unit *u, int64_t s, int64_t keys, int64_t n)
 {
     const struct qkv_linear_work *w = u->r->w;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// baseline_linformer.c: computes exact attention on keys and values that were projected along the
-// token axis.
+// baseline_linformer.c: computes Linformer attention: exact attention to keys and values that are
+// projected along the token axis, from S tokens to `rank` rows.
 //
-// The keys (values) of all heads are adjacent in a token's row, so that a projection is one
-// product, P [rank][S] times [S][G E].
+// The keys of all heads are adjacent in the row of a token, so their projection is one product:
+// P[rank][S] times k[S][G E]. The same is true of the values.
 #include "layer/baseline/baseline_work.h"
 #include <string.h>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// baseline_nystrom.c: computes Nystrom attention through landmarks, the means of segments of
-// queries and keys.
+// baseline_nystrom.c: computes Nystrom attention through L landmarks, which are the means of L
+// segments of the queries (q~) and of the keys (k~).
 //
 //   out = softmax(q k~^T) (pinv(A) (softmax(q~ k^T) v)),   A = softmax(q~ k~^T)
 //
-// The two outer factors are exact attention, with few queries and with few keys. The products of L
-// x L matrices between them run on one thread per head.
+// softmax(q~ k^T) v and softmax(q k~^T) times a matrix are exact attention, with few queries and
+// with few keys. The products of L x L matrices for pinv(A) run on one thread per head.
 #include "layer/baseline/baseline_work.h"
 #include <math.h>
 #include <string.h>
@@ -17,8 +17,8 @@ struct nystrom {
     int threads;                  // number of threads that scratch has space for
     struct qkv_attention in, out; // requests for softmax(q~ k^T) v and for softmax(q k~^T) w
     float scale;
-    // landmarks of q [B][L][H][E]; landmarks of k [B][L][G][E]; landmarks of k repeated for every
-    // query head [B][L][H][E]
+    // q: landmarks of the queries [B][L][H][E]; k: of the keys [B][L][G][E]; k_all: of the keys,
+    // repeated for every query head [B][L][H][E]
     float *q, *k, *k_all;
     float *values, *w; // [B][L][H][F]: values = result of `in`; w = pinv(A) times values
     float *square;     // workspace of each thread: SQUARES matrices [L][L]
@@ -86,7 +86,8 @@ QKV_API struct qkv_kind_plan qkv_nystrom_plan(const struct qkv_nystrom *n)
     return none;
 }
 
-// Computes the landmarks to[b][L][W] = the means of L segments of x[b][n][W].
+// Computes landmarks: to[b][L][W] = the means of L segments of the n rows x[b][n][W], for each
+// batch item b.
 static void landmarks(float *to, const float *x, int64_t B, int64_t n, int64_t L, int64_t W)
 {
     for (int64_t i = 0; i < B * L; i++) {
@@ -122,7 +123,7 @@ static void multiply(const struct nystrom *at, void *panels, float *y, const flo
                                               .scale = by });
 }
 
-// Replaces x[L][L] by diagonal I - x.
+// Replaces the matrix x[L][L] by diagonal times the identity minus x.
 static void from_diagonal(float *x, int64_t L, float diagonal)
 {
     for (int64_t i = 0; i < L * L; i++) x[i] = -x[i];
@@ -171,7 +172,7 @@ static void run_head(void *ctx, int64_t i, int thread)
     const struct run *r = ctx;
     const struct nystrom *at = r->at;
     const struct qkv_kind_heads *h = &at->h;
-    // first row of the head, in rows of one head
+    // index of the first landmark of the head, in rows of one head each
     const int64_t L = at->L, head = i / h->H * L * h->H + i % h->H;
     float *A = (float *)(void *)((char *)at->square + (size_t)thread * at->square_bytes);
     float *z = A + L * L, *az = z + L * L, *t = az + L * L;
@@ -202,7 +203,7 @@ static void run_head(void *ctx, int64_t i, int thread)
                                               .N = h->F });
 }
 
-// Repeats the landmarks of keys for each query head.
+// Repeats the landmarks of the keys for each query head.
 static void spread_keys(const struct nystrom *at)
 {
     const struct qkv_kind_heads *h = &at->h;

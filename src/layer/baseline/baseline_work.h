@@ -8,13 +8,14 @@
 #include <qkv/baseline.h>
 
 // ---- plans (baseline_check.c) ------------------------------------------------------------------
-// Sets the status and reason of a plan, unless it already has an error.
+// Sets the status and the reason of a plan, unless the plan already has an error.
 void qkv_kind_refuse(struct qkv_kind_plan *p, qkv_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-// Refuses the request unless value is in least .. 2^31 - 1.
+// Refuses the request unless the size `value`, called `name` in the reason, is in least .. 2^31 -
+// 1.
 void qkv_kind_size(struct qkv_kind_plan *p, const char *name, int64_t value, int64_t least);
-// Returns the product of four checked sizes, the length of an array. If the product is too large,
-// refuses the request and returns 0.
+// Returns a b c d, the length of an array with these four sizes, which have been checked. If it is
+// too large, refuses the request and returns 0.
 int64_t qkv_kind_count(struct qkv_kind_plan *p, int64_t a, int64_t b, int64_t c, int64_t d);
 
 // Sizes of attention with defaults for G and F, and the lengths of its arrays.
@@ -25,7 +26,8 @@ struct qkv_kind_heads {
 void qkv_kind_heads(struct qkv_kind_heads *h, struct qkv_kind_plan *p);
 // Returns the scale, or its default if scale is 0. Refuses the request if scale is nonfinite.
 float qkv_kind_scale(struct qkv_kind_plan *p, float scale, int64_t E);
-// Sets the scratch of a plan without error to the bytes that the counting arena `a` used.
+// Sets the scratch of a plan, unless the plan has an error, to the bytes that were counted with the
+// arena `a`.
 void qkv_kind_scratch(struct qkv_kind_plan *p, const struct qkv_arena *a);
 
 // One array of a call: address and number of elements; n 0: the array is absent.
@@ -39,13 +41,13 @@ bool qkv_kind_arrays(const struct qkv_kind_array *a, int written, int count, con
                      size_t bytes);
 
 // qkv_kind_exact returns a request for exact attention on arrays in the default layout.
-// qkv_kind_exact_scratch returns the scratch of a request and adds its operations to p; it refuses
-// the request if attention refuses it.
+// qkv_kind_exact_scratch returns the bytes of scratch of such a request and adds its operations to
+// the plan p; if attention refuses it, p becomes a refusal.
 struct qkv_attention qkv_kind_exact(const struct qkv_kind_heads *h, int64_t T, int64_t S, int64_t G,
                                     float scale);
 size_t qkv_kind_exact_scratch(struct qkv_kind_plan *p, const struct qkv_attention *a);
 
-// Segment r of n tokens, from .. to-1, if the tokens are divided evenly into `all` segments.
+// The tokens from .. to-1 of segment r, if n tokens are divided evenly into `all` segments.
 struct qkv_kind_segment {
     int64_t from, to;
 };
@@ -70,20 +72,22 @@ struct qkv_kind_product {
 void qkv_kind_rows(const struct qkv_kind_product *p);
 
 // ---- linear attention over real (baseline_linear.c, baseline_linear_backward.c) ----------------
-enum { QKV_KIND_CHUNK = 128 }; // tokens of a chunk, whose pairs are multiplied directly
+enum { QKV_KIND_CHUNK = 128 }; // tokens of a chunk; pairs within a chunk are multiplied one by one
 struct qkv_linear_work {
     struct qkv_linear_attention a; // the request with defaults for G, F, S and scale
     int64_t M;                     // number of features
     int threads;
     size_t thread; // bytes of scratch for one thread
 };
-// Validates the request and returns the plan of forward or backward; fills w.
+// Validates the request, fills *w and returns the plan of forward or, if `backward` is true, of
+// backward.
 struct qkv_kind_plan qkv_linear_work(struct qkv_linear_work *w,
                                      const struct qkv_linear_attention *a, bool backward);
-// Two functions that return the bytes of scratch for one thread, in forward and in backward.
+// These functions return the bytes of scratch of one thread, in forward and in backward.
 size_t qkv_linear_work_forward(const struct qkv_linear_work *w);
 size_t qkv_linear_work_backward(const struct qkv_linear_work *w);
-// Returns the number of keys of batch item b: its length if the request has lengths, or else S.
+// Returns the number of keys of batch item b: k_lengths[b] if the request has k_lengths, otherwise
+// S.
 int64_t qkv_linear_work_keys(const struct qkv_linear_work *w, int64_t b);
 
 // Computes phi[n][E] = elu(x) + 1 of rows x[n][E], ldx elements apart.

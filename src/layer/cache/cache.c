@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
-// cache.c: implements the KV cache: keys and values of growing sequences, packed as the attention
-// kernels read them.
+// cache.c: implements the KV cache: keys and values of growing sequences, stored in the packed
+// layout that the attention kernels read.
 //
-// Chunks are counted from key 0 as in attention, so that a sum over the cache has the same order. A
-// new token is packed in place after the tokens before it: no token is packed twice.
+// Chunks are counted from key 0 as in attention without a cache, so that sums over keys have the
+// same order. A new token is packed into its place after the earlier tokens, so that no token is
+// packed twice.
 #include "layer/cache/cache_work.h"
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #ifndef QKV_DOUBLE
-// Large enough for the system's large pages, small compared with the memory of a useful cache.
+// Bytes of a slab: large enough for the system's large memory pages, small compared with the memory
+// of a useful cache.
 enum { SLAB_BYTES = 64 << 20 };
-// New tokens times width of a row: below this number one thread packs, because starting threads
+// Numbers (new tokens times E + F) below which one thread packs alone, because starting threads
 // would take longer than the work.
 enum { PACK_ALONE = 1 << 15 };
 
@@ -21,7 +23,8 @@ static bool add_slab(qkv_cache *c)
 {
     const int64_t fits = qkv_max64(1, (int64_t)(SLAB_BYTES / c->block));
     int64_t n = qkv_max64(1, qkv_min64(fits, c->blocks));
-    if (c->shape.capacity) { // with a capacity, allocates at most the blocks that it can fill
+    // if the cache has a capacity, allocates at most the blocks that the capacity needs
+    if (c->shape.capacity) {
         const int64_t each = qkv_ceil_div(c->shape.capacity, c->chunk);
         int64_t all;
         if (!__builtin_mul_overflow(each, c->shape.B, &all))
@@ -51,8 +54,8 @@ static char *take_block(qkv_cache *c)
     }
     if (c->used == c->last && !add_slab(c)) return NULL;
     block = c->slabs[c->slabs_count - 1] + (size_t)c->used++ * c->block;
-    // Rows of a chunk that are not packed yet are multiplied by weights of 0, so they must be
-    // finite numbers.
+    // The kernels multiply rows of a chunk that are not packed yet by weights of 0, so these rows
+    // must be finite numbers.
     return memset(block, 0, c->block);
 }
 
@@ -76,8 +79,8 @@ static void give_block(qkv_cache *c, char *block)
     c->spare = block;
 }
 
-// Copies the chunk that receives token `length` of the item, if the chunk has tokens and other
-// items share it.
+// Ensures that item m alone uses the block that receives its token `length`: if this block already
+// has tokens and other items share it, the item gets a copy. Returns false if memory is exhausted.
 static bool part(qkv_cache *c, struct qkv_cache_item *m, int64_t length)
 {
     const int64_t at = length / c->chunk - m->base;
@@ -91,7 +94,8 @@ static bool part(qkv_cache *c, struct qkv_cache_item *m, int64_t length)
     return true;
 }
 
-// Ensures that the item, with `length` tokens, has chunks for n tokens.
+// Ensures that item m, which has `length` tokens, has blocks for n tokens. Returns false if memory
+// is exhausted.
 static bool hold(qkv_cache *c, struct qkv_cache_item *m, int64_t length, int64_t n)
 {
     const int64_t need = qkv_ceil_div(n, c->chunk) - m->base;
@@ -179,7 +183,8 @@ QKV_API void qkv_cache_free(qkv_cache *c)
 }
 
 // ---- append ------------------------------------------------------------------------------------
-// Sets *first .. *end-1 to the items that b names; returns false if there are none.
+// Sets *first and *end to the range of items that b selects: one item, or all for QKV_CACHE_ALL.
+// Returns false if there is no such item.
 static bool named(const qkv_cache *c, int64_t b, int64_t *first, int64_t *end)
 {
     if (!c || b < QKV_CACHE_ALL || b >= c->shape.B) return false;
@@ -196,10 +201,10 @@ struct append {
     const int64_t *list;
     int64_t first, items, n;
     int64_t pieces;  // chunks that the new tokens of an item may touch
-    atomic_bool odd; // true: some new value is nonfinite
+    atomic_bool odd; // true: at least one new value is nonfinite
 };
 
-// Returns the cache item that batch item i of the call is appended to.
+// Returns the index of the cache item to which batch item i of the call is appended.
 static int64_t placed(const struct append *p, int64_t i)
 {
     return p->list ? p->list[i] : p->first + i;
@@ -212,7 +217,7 @@ static const char *row(const struct append *p, const char *x, const struct qkv_s
     return x + (ptrdiff_t)(i * s->b + j * s->t + g * s->h) * (ptrdiff_t)p->c->size;
 }
 
-// Packs the new tokens of one batch item and head that belong to one chunk.
+// Packs those new tokens of one batch item and head that belong to one chunk.
 static void pack_piece(void *ctx, int64_t n, int thread)
 {
     struct append *p = ctx;
@@ -259,7 +264,7 @@ static int64_t find_odd(const struct append *p, int64_t i, struct qkv_cache_odd 
 
 static bool keep_odd(const struct append *p)
 {
-    // allocates the lists of all items first, so that nothing fails after the first item has
+    // allocates the lists of all items first, so that no allocation can fail after an item has
     // changed
     for (int64_t i = 0; i < p->items; i++) {
         struct qkv_cache_item *m = &p->c->items[placed(p, i)];
@@ -291,8 +296,8 @@ static qkv_status check_append(const struct append *p, qkv_error *err)
     return QKV_OK;
 }
 
-// Fills in default strides and checks them as attention does: the furthest element must be
-// addressable.
+// Fills in default strides, and checks as attention does that all elements are within the address
+// space.
 static qkv_status set_strides(struct append *p, const struct qkv_strides *k,
                               const struct qkv_strides *v, qkv_error *err)
 {
@@ -331,7 +336,7 @@ static qkv_status append(struct append *p, const struct qkv_strides *k_strides,
         const int64_t b = placed(p, i), length = c->lengths[b];
         if (!hold(c, &c->items[b], length, length + n)) return qkv_fail_memory(err, NULL);
     }
-    // one chunk more, because the first chunk may be partly filled
+    // one more chunk, because the first chunk may already have tokens
     p->pieces = qkv_ceil_div(n, c->chunk) + 1;
     atomic_init(&p->odd, false);
     const int64_t units = p->items * c->shape.G * p->pieces;
@@ -357,7 +362,7 @@ QKV_API qkv_status qkv_cache_append(qkv_cache *c, int64_t b, const void *k, cons
     return append(&p, k_strides, v_strides, err);
 }
 
-// Checks that all items of a list exist and that none occurs twice.
+// Checks that all items of a list exist and that no item occurs twice.
 static qkv_status check_list(qkv_cache *c, const int64_t *items, int64_t count, qkv_error *err)
 {
     int64_t n = 0;
@@ -440,8 +445,8 @@ QKV_API qkv_status qkv_cache_forget(qkv_cache *c, int64_t b, int64_t n)
 }
 
 // ---- copies ------------------------------------------------------------------------------------
-// Makes a copy of item b that shares the blocks with its tokens; returns false if memory is
-// exhausted.
+// Makes `to` a copy of item b. The copy shares all blocks of item b that contain tokens. Returns
+// false if memory is exhausted.
 static bool copy_item(const qkv_cache *c, struct qkv_cache_item *to, int64_t b)
 {
     const struct qkv_cache_item *from = &c->items[b];
@@ -493,7 +498,7 @@ QKV_API qkv_status qkv_cache_copy(qkv_cache *c, const int64_t *to, const int64_t
         made++;
     }
     for (int64_t i = 0; i < made; i++) {
-        if (!status) { // swaps the copy in; the previous content is freed below
+        if (!status) { // exchanges the item and its copy; the previous content is freed below
             const struct copy was = { c->items[to[i]], 0 };
             c->items[to[i]] = copies[i].item;
             c->lengths[to[i]] = copies[i].length;

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
-// cache_forward.c: computes the attention of new tokens to a KV cache, with the sums of attention
-// over packed chunks.
+// cache_forward.c: computes the attention of new tokens to a KV cache, whose chunks are already
+// packed.
 //
 //   stream  a block of rows (row = t heads + h, as in attention_work.h) of one item and key/value
-//   head, with the chunks that some of the rows see
+//           head, with the chunks that at least one of the rows sees
 //
-// If there are many streams, each is a unit that merges its chunks one after the other. If there
-// are too few for all threads, a unit is one chunk of a stream: it stores its sums in a slot, and a
-// second pass merges the slots from left to right. Both compute the same sums in the same order:
+// If there are many streams, each stream is a unit (the work of one thread) and merges its chunks
+// one after the other. If there are too few streams for all threads, each chunk of a stream is a
+// unit: it stores its sums in a slot, and a second pass merges the slots in the order of the
+// chunks. Both ways compute the same sums in the same order:
 //
 //   top' = max(top, top1);   sum, o  =  exp(top - top') (sum, o) + exp(top1 - top') (sum1, o1)
 //
-// A wave is as many chunks as there are slots, so memory does not grow with the cache.
+// The chunks are processed in waves of as many chunks as there are slots, so memory does not grow
+// with the cache.
 #include "layer/attention/attention_rows_work.h"
 #include "layer/cache/cache_work.h"
 
@@ -21,7 +23,7 @@ struct call {
     struct qkv_rows_call r;
     const struct qkv_cache_job *j;
     char *threads, *states, *slots;
-    // [streams + 1] number of chunks in the streams before each one; used if chunks run in waves
+    // [streams + 1] number of chunks in all streams before each stream; used if chunks run in waves
     int64_t *starts;
     int64_t wave; // index of the first chunk of the wave
 };
@@ -29,13 +31,14 @@ struct call {
 struct stream {
     struct qkv_rows r;
     const struct call *c;
-    int64_t item;        // index of the cache item; r.item is its place in the list
-    int64_t lo, hi;      // keys that any row sees
+    // index of the cache item; r.item describes its place in the list of the call
+    int64_t item;
+    int64_t lo, hi;      // keys that at least one row sees: lo .. hi-1
     const char *queries; // packed rows of q; NULL: the caller's rows are read
 };
 
 // ---- addresses ---------------------------------------------------------------------------------
-// Returns the arrays of the sums of a block of rows in the memory `at`.
+// Returns pointers to the sums of one block of rows, which are stored in the memory `at`.
 static struct qkv_rows_sums state_at(const struct qkv_cache_job *j, char *at)
 {
     struct qkv_arena a = { at, j->state, 0 };
@@ -60,7 +63,8 @@ static struct stream stream_at(const struct call *c, int64_t n)
     u.r.row = n % j->blocks * j->block;
     u.r.rows = qkv_min64(j->block, j->w.a.T * j->w.heads - u.r.row);
     u.r.groups = qkv_ceil_div(u.r.rows, j->w.kernel->rows);
-    u.r.first = j->cache->items[u.item].first; // first key that exists; earlier keys were forgotten
+    // index of the first key that the cache has not removed
+    u.r.first = j->cache->items[u.item].first;
     u.lo = qkv_rows_keys(&u.r, 0).lo;
     u.hi = qkv_rows_keys(&u.r, u.r.rows - 1).hi;
     return u;
@@ -72,7 +76,8 @@ static int64_t stream_chunks(const struct stream *u)
 }
 
 // ---- one group in one chunk --------------------------------------------------------------------
-// Adds nonfinite values to the rows that attend to them; packed values contain 0 in their place.
+// Adds nonfinite values to the sums of the rows that attend to them; the packed values contain 0 in
+// their place.
 static void add_odd(const struct stream *u, const struct qkv_rows_group *p, const real *now,
                     real *o)
 {
@@ -102,8 +107,8 @@ static const char *query(const struct stream *u, int64_t row)
     return u->c->r.q + qkv_rows_row(&u->r, &j->w.a.q_strides, row);
 }
 
-// Processes group g of the stream with a chunk and writes to the sums `to`. merge true: the chunk
-// is merged into these sums; merge false: `to` receives the chunk's own top and sum.
+// Processes group g of the stream with one chunk. merge true: merges the result into the sums `to`;
+// merge false: sets `to` to the sums of this chunk alone.
 static void run_group(const struct stream *u, int64_t g, int64_t chunk,
                       const struct qkv_rows_sums *to, bool merge)
 {
@@ -121,7 +126,8 @@ static void run_group(const struct stream *u, int64_t g, int64_t chunk,
 }
 
 // ---- streams as units --------------------------------------------------------------------------
-// Assigns the workspace of a thread: packed rows of q, scores and, if a stream is a unit, its sums.
+// Sets the pointers of *u to the workspace of a thread and packs the rows of q there. Returns the
+// sums in this workspace, which a stream uses if it is a unit.
 static struct qkv_rows_sums take_thread(struct stream *u, int thread)
 {
     const struct qkv_attention_work *w = &u->c->j->w;
@@ -172,7 +178,7 @@ static void begin_stream(void *ctx, int64_t n, int thread)
     qkv_rows_begin_weights(&u.r);
 }
 
-// Computes chunk i of the wave in its slot.
+// Computes the sums of chunk i of the wave and stores them in slot i.
 static void run_chunk(void *ctx, int64_t i, int thread)
 {
     const struct call *c = ctx;
@@ -192,7 +198,8 @@ static void run_chunk(void *ctx, int64_t i, int thread)
     for (int64_t g = 0; g < u.r.groups; g++) run_group(&u, g, chunk * c->j->w.chunk, &to, false);
 }
 
-// Merges the slots of the wave that belong to a stream into its sums, from left to right.
+// Merges those slots of the wave that belong to stream n into the sums of the stream, in the order
+// of the chunks.
 static void merge_stream(void *ctx, int64_t n, int thread)
 {
     const struct call *c = ctx;
@@ -269,7 +276,8 @@ static qkv_status forward(void *out, real *lse, real *weights, const void *q,
             c.starts[n + 1] = c.starts[n] + stream_chunks(&u);
         }
     }
-    // With at most two chunks per stream a second pass would take longer than it saves.
+    // If streams have at most two chunks on average, the second pass would take longer than waves
+    // save.
     if (j.slots && c.starts[j.streams] > 2 * j.streams)
         run_waves(&c);
     else

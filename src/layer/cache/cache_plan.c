@@ -5,7 +5,8 @@
 #include <string.h>
 
 #ifndef QKV_DOUBLE
-enum { STREAMS_A_THREAD = 4 }; // streams per thread that are enough for an even distribution
+// number of streams per thread that is enough for an even distribution
+enum { STREAMS_A_THREAD = 4 };
 enum { SLOTS_A_THREAD = 32, SLOTS_LEAST = 4, SLOT_BYTES = 1 << 20 };
 
 static qkv_status refuse(char *reason, size_t size, qkv_status status, const char *text)
@@ -26,8 +27,8 @@ static int64_t longest_of(const struct qkv_cache_job *j, int64_t count)
     return most;
 }
 
-// Completes the request `a` with the sizes of the cache. Its lengths are the request's own or, if
-// the request has none, the lengths of the cache items.
+// Sets *to to the request `a`, with the sizes of the cache. If the request has no k_lengths, they
+// are the lengths of the cache items.
 static qkv_status complete(struct qkv_attention *to, const struct qkv_attention *a,
                            const struct qkv_cache_job *j, int64_t count, char *reason, size_t size)
 {
@@ -69,13 +70,14 @@ static qkv_status complete(struct qkv_attention *to, const struct qkv_attention 
     to->precision = s->precision;
     to->diagonal = QKV_BOTTOM_RIGHT;
     to->k_strides = to->v_strides = (struct qkv_strides){ 0 };
-    // The lengths of listed items are not adjacent; stream_at reads them one by one.
+    // The lengths of the items in a list are not adjacent in memory, so stream_at reads them one by
+    // one.
     if (!a->k_lengths && !j->items) to->k_lengths = c->lengths;
     return QKV_OK;
 }
 
-// Two functions that return the bytes of the sums of a block of rows, and of the workspace of a
-// thread.
+// state_bytes returns the bytes of the sums of a block of rows; thread_bytes the bytes of the
+// workspace of a thread.
 static size_t state_bytes(const struct qkv_attention_work *w, int64_t block)
 {
     const size_t rows = (size_t)block, width = (size_t)w->kernel->width(w->a.F);
@@ -90,7 +92,7 @@ static size_t thread_bytes(const struct qkv_attention_work *w, int64_t block)
            state_bytes(w, block);
 }
 
-// Returns a number of streams: calls with fewer streams divide each stream into chunks.
+// Returns the number of streams below which each chunk is a unit; 0 with one thread.
 static int64_t few_streams(const struct qkv_attention_work *w)
 {
     return w->threads > 1 ? STREAMS_A_THREAD * (int64_t)w->threads : 0;
@@ -109,8 +111,8 @@ static void count_slots(struct qkv_cache_job *j)
     j->states = (size_t)j->streams * j->state;
 }
 
-// Computes an upper bound of the scratch of every call with at most these rows and streams; `block`
-// is the most rows of a block in such calls.
+// Computes j->scratch, which suffices for every call with at most as many rows and streams as j.
+// block: the largest number of rows of a block in such calls.
 static bool count_scratch(struct qkv_cache_job *j, int64_t block)
 {
     const struct qkv_attention_work *w = &j->w;
@@ -142,7 +144,7 @@ qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c, const 
     qkv_status status = complete(&whole, a, j, items ? count : c->shape.B, reason, size);
     if (!status) status = qkv_attention_resolve(&j->w, c->kernel, &whole, reason, size);
     if (status) return status;
-    // As few blocks as the CPU cache allows, because each block reads all keys.
+    // Uses as few blocks as the CPU cache allows, because each block reads all keys.
     const int64_t rows = j->w.a.T * j->w.heads, tile = j->w.kernel->rows;
     const int64_t most = qkv_max64(QKV_BLOCK_LEAST, qkv_attention_block_most(&j->w.a));
     j->blocks = qkv_ceil_div(rows, most);

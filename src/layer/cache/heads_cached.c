@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// heads_cached.c: computes the attention of new tokens to a KV cache, with projections before and
-// after it.
+// heads_cached.c: computes the attention of new tokens to a KV cache, with the projections to q, k
+// and v and the output projection.
 //
-// Adjacent slots with the same number of tokens go through the cache in one call, so a decoding
+// Adjacent slots with the same number of new tokens attend to the cache in one call, so a decoding
 // step of many sequences is one call.
 #include "layer/layer_internal.h"
 #include "layer/heads/heads_work.h"
@@ -36,7 +36,8 @@ static bool place(struct inner *at, struct qkv_arena *arena, int64_t R, const st
 size_t qkv_heads_cached_scratch(const struct qkv_heads *m, const struct qkv_attention *a,
                                 const qkv_cache *cache, int64_t R, qkv_status *status)
 {
-    struct qkv_attention all = *a; // all items with R tokens each: an upper bound for any call
+    // all items of the cache with R new tokens each: an upper bound of every call
+    struct qkv_attention all = *a;
     struct qkv_arena arena = { NULL, SIZE_MAX, 0 };
     struct inner at;
     all.H = m->H;
@@ -47,8 +48,8 @@ size_t qkv_heads_cached_scratch(const struct qkv_heads *m, const struct qkv_atte
     return *status ? SIZE_MAX : arena.used;
 }
 
-// Returns the end of the run of slots from i on that have the same number of tokens. A slot with an
-// observer is a run of its own.
+// Returns the end of the run of slots that begins with slot i and has the same number of new tokens
+// in each slot. A slot with an observer is a run of its own.
 static int64_t alike(const struct qkv_heads_cache *c, int64_t i)
 {
     const int64_t T = c->offsets[i + 1] - c->offsets[i], alone = c->trace ? c->trace->place : -1;

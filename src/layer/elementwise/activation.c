@@ -6,7 +6,7 @@
 
 enum { BLOCK = 8192 }; // elements per task
 
-// One call: its arrays in the order of the kernel's arguments; NULL: the kernel has no such
+// One call. `out` and `in` have the order of the kernel's arguments; NULL: the kernel has no such
 // argument.
 struct job {
     void *out[2];

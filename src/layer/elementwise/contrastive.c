@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// contrastive.c: computes the in-batch contrastive loss: each vector must match its partner among
-// all vectors of the batch.
+// contrastive.c: computes the in-batch contrastive loss of pairs (a_i, b_i), with temperature t:
+// each vector must match its partner among all vectors of the batch.
 //
-//   row i:  -ln (e^(a_i b_i / t) / sum_j e^(a_i b_j / t));   columns likewise;   their mean
+//   loss of row i:     -ln (e^(a_i b_i / t) / sum_j e^(a_i b_j / t))
+//   loss of column i:  -ln (e^(a_i b_i / t) / sum_j e^(a_j b_i / t))
 //
-// Each direction is a cross-entropy whose vocabulary is the other side's vectors, so the n x n
-// scores never exist at once.
+// Each direction is a cross-entropy whose vocabulary weights are the vectors of the other side, so
+// the n x n scores never exist at once.
 #include "layer/layer.h"
 #include <string.h>
 
@@ -42,7 +43,7 @@ size_t qkv_contrastive_scratch(const struct qkv_contrastive *p, int64_t n, int64
 }
 
 // Computes the loss of one direction, in which row i of x must match row i of y, and adds its
-// gradients to dx and dy; both NULL: computes only the loss.
+// gradients to dx and dy. dx and dy NULL: computes only the loss.
 static struct qkv_loss direction(real *dx, real *dy, const real *x, const real *y, int64_t n,
                                  int64_t D, real scale, real temperature, const struct place *at,
                                  int threads)

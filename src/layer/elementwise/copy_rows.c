@@ -40,7 +40,7 @@ real qkv_real_at(const void *at, qkv_dtype type)
     return (real)one;
 }
 
-// A copy of some columns of R rows, in parallel.
+// A copy of n columns of R rows, which threads share.
 struct columns {
     char *to;
     const char *from;

@@ -1,33 +1,36 @@
 // SPDX-License-Identifier: MIT
 // cross_entropy.c: computes softmax cross-entropy fused with the projection to the vocabulary.
 //
-//   logits = cap(scale x w^T + b),   lse = ln sum_n e^logit[n],   q[n] = (1 - e) [n = target] + e /
-//   V
-//   loss = lse - sum_n q[n] logit[n],   g[n] = e^(logit[n] - lse) - q[n],   dx = g w,   dw = g^T x
-//   cap(a) = c tanh(a / c):   g[n] times 1 - (logit[n] / c)^2
+//   logits = cap(times x w^T + b),  cap(a) = c tanh(a / c),  lse = ln sum_n e^logit[n]
+//   q[n] = (1 - e) [n = target] + e / V,  loss = lse - sum_n q[n] logit[n]
+//   g[n] = e^(logit[n] - lse) - q[n], with a softcap multiplied by 1 - (logit[n] / c)^2
+//   dx = times g w,  dw = times g^T x
 //
-// Rows that have a target are processed in blocks of a few hundred. Only the terms of one block
-// exist at once: e^(logit - top), with one `top` per group of vocabulary words, stored in the type
-// of the precision. Each block makes two passes over the weights, and no pass recomputes logits:
-//   1  for each group of words: logits, their maximum, their terms and sum, while they are in the
-//   cache
-//   2  the sums are merged; then for each piece of the vocabulary the terms become gradients g,
-//   which are added to dw (each element is read and written once per block) and to dx
-// A block is stored transposed, words by rows: the weights are the left operand of the logits and
-// are read unpacked, a vector contains as many rows as it has lanes, and g has the layout that dw
-// needs.
+// e is the label smoothing, c the softcap, g the gradient of the logits. Rows that have a target
+// are processed in blocks of a few hundred rows. For one block at a time, the terms e^(logit - top)
+// are stored in the type of the precision; `top` is the largest logit of the row in a group of
+// vocabulary words. A block makes two passes over the weights, without computing logits twice:
+//   pass 1  computes, for each group of words, the logits and, while they are in the cache, their
+//           maximum, their terms and the sum of the terms
+//   pass 2  merges the sums of all groups; then turns the terms of each piece of the vocabulary
+//           into gradients g, which it adds to dw (reading and writing each element once per block)
+//           and to dx
+// The terms of a block are stored transposed, [word][row]. So the weights are the left operand of
+// the product that computes logits and need no packing, a vector register contains adjacent rows,
+// and g has the layout that dw needs.
 #include "layer/layer_internal.h"
 #include <math.h>
 #include <string.h>
 
 enum {
-    ROWS = QKV_LINEAR_CHUNK, // most rows of a block: one chain of sums in dw
+    ROWS = QKV_LINEAR_CHUNK, // most rows of a block; one chunk of the sums of dw
     ALIGN = 16,              // the columns of a block are rounded up to a multiple of this
     WORDS = 64,              // vocabulary words per task: their logits stay in the cache
-    PIECE = 12 * WORDS,      // words that are added to dx at once: two chains of sums
-    TILE = 128,              // rows per task of dx
-    PANEL_BYTES = 1 << 19,   // bytes of packed weights per task of dx
-    KEPT = 96 << 20          // most bytes of the stored terms of a block
+    // words whose contribution is added to dx at once; two chunks of the sums of dx
+    PIECE = 12 * WORDS,
+    TILE = 128,            // rows per task of dx
+    PANEL_BYTES = 1 << 19, // bytes of packed weights per task of dx
+    KEPT = 96 << 20        // most bytes of the stored terms of a block
 };
 
 // One call: its sizes and its arrays in scratch.
@@ -36,33 +39,37 @@ struct job {
     const struct qkv_linear_kernel *kernel;
     qkv_dtype x, type; // x: type of the caller's x; type: type of terms and gradients
     size_t size;       // bytes of one term
-    int64_t most, ld; // most rows of a block, and the same rounded up: the length of a row of terms
-    int64_t groups;   // number of groups of vocabulary words
-    int64_t panels;   // number of panels of the K columns
-    real gain, less;  // factor of stored gradients, against underflow; less = gain e / V
-    real *rows;       // [most][K] dx of the block
-    char *gathered;   // [most][K] copy of x, for blocks whose rows are not adjacent
-    char *along, *across; // packed x: with inner axis K; with inner axis rows
+    // most: largest number of rows of a block; ld: this number rounded up, the distance of rows of
+    // terms
+    int64_t most, ld;
+    int64_t groups;       // number of groups of vocabulary words
+    int64_t panels;       // number of panels of the K columns
+    real gain, less;      // gain: factor of stored gradients, against underflow; less: gain e / V
+    real *rows;           // [most][K] dx of the block
+    char *gathered;       // [most][K] copy of x, for blocks whose rows are not adjacent
+    char *along, *across; // packed x; inner axis of the product: `along` K, `across` rows
     char *terms;          // [V][ld] terms, later gradients
     real *bend;           // [V][ld] derivative of the softcap; NULL: no softcap
-    // [groups][ld] maximum, sum of terms, and sum of logits of each group and row; `all` exists
-    // only with label smoothing
+    // [groups][ld] for each group and row: top: largest logit, sum: sum of terms, all: sum of
+    // logits (only with label smoothing)
     real *top, *sum, *all;
-    real *part;                   // [threads][WORDS][ld] logits of one group
-    real *by;                     // [threads][ld] factor of each row for its terms
-    char *slopes;                 // [most][PIECE] gradients of one piece, transposed
-    char *w;                      // packed weights of one piece, with the words as inner axis
-    double *lse, *total;          // [ld] log-sum-exp and sum of terms of each row
-    real *highest, *picked, *own; // [ld] maximum over all groups; logit and gradient of the target
-    int64_t *row;                 // [ld] index of each row in the caller's arrays
-    int32_t *target;              // [ld] target word of each row
-    uint8_t *led; // [ld] 1 if no other word of the target's group has a larger logit
+    real *part;          // [threads][WORDS][ld] logits of one group
+    real *by;            // [threads][ld] factor of each row for its terms
+    char *slopes;        // [most][PIECE] gradients of one piece, transposed
+    char *w;             // packed weights of one piece, with the words as inner axis
+    double *lse, *total; // [ld] log-sum-exp and sum of terms of each row
+    // [ld] highest: largest logit of the row; picked: logit of the target; own: gradient of this
+    // logit
+    real *highest, *picked, *own;
+    int64_t *row;    // [ld] index of each row in the caller's arrays
+    int32_t *target; // [ld] target word of each row
+    uint8_t *led;    // [ld] 1 if the target is the first largest logit of its group
 
     int64_t n;        // number of rows of this block
     const char *from; // the rows of x, in the caller's type
     bool together;    // true: from points into the caller's x, whose rows are adjacent
-    char *to;         // destination of dx for the last piece; NULL: `rows`
-    bool slope;       // true: terms are stored for gradients
+    char *to;         // array to which the last piece writes dx; NULL: `rows`
+    bool slope;       // true: gradients are requested, so terms are stored
     real *dw, *db;
     bool dx;
     real scale;
@@ -74,7 +81,7 @@ static int64_t rows_at_once(const struct qkv_cross_entropy *p, int64_t R, size_t
     if (p->softcap != 0) size += sizeof(real); // each term also needs the derivative of the softcap
     const int64_t fit = KEPT / (int64_t)size / qkv_max64(p->V, 1) / ALIGN * ALIGN;
     const int64_t most = qkv_min64(ROWS, qkv_max64(fit, ALIGN)), all = qkv_max64(R, 1);
-    // divides the rows into blocks of about equal size
+    // the rows are divided into blocks of about equal size
     return qkv_ceil_div(all, qkv_ceil_div(all, most));
 }
 
@@ -85,7 +92,8 @@ static void *take(struct qkv_arena *arena, int64_t a, int64_t b, size_t size)
     return qkv_arena_alloc(arena, (size_t)a, row);
 }
 
-// Assigns the arrays in scratch; returns false if the size overflows.
+// Sets the sizes of a call and allocates its arrays from the arena; returns false if the size
+// overflows.
 static bool place(struct job *j, const struct qkv_cross_entropy *p, int64_t R,
                   struct qkv_arena *arena)
 {
@@ -97,7 +105,7 @@ static bool place(struct job *j, const struct qkv_cross_entropy *p, int64_t R,
     j->ld = (int64_t)qkv_round_up((size_t)j->most, ALIGN);
     j->groups = qkv_ceil_div(p->V, WORDS);
     j->panels = qkv_ceil_div(p->K, j->kernel->panel);
-    // a factor that keeps small probabilities in the range of normal f16 numbers
+    // the factor keeps small probabilities in the range of normal f16 numbers
     j->gain = j->type == QKV_F16 ? 1024 : 1;
     j->less = j->gain * p->smoothing / (real)p->V;
     if (p->K >> 40 || p->V >> 40) return false;
@@ -160,7 +168,7 @@ static real times_of(const struct qkv_cross_entropy *p)
     return p->times != 0 ? p->times : 1;
 }
 
-// Computes the logits of group g, words by rows, without bias and softcap.
+// Computes the logits of word group g, to[word][row], without bias and softcap.
 static void products(const struct job *j, real *to, int64_t g)
 {
     const struct qkv_cross_entropy *p = j->p;
@@ -176,8 +184,8 @@ static void add_bias(const struct job *j, real *s, const real *b, int64_t words)
         for (int64_t r = 0; r < j->n; r++) s[i * j->ld + r] += b[i];
 }
 
-// Applies the softcap to logits that include their bias, and writes its derivative to bend; bend
-// NULL: the derivative is not computed.
+// Applies the softcap to logits s, to which the bias has been added, and writes the derivative of
+// the softcap to bend; bend NULL: the derivative is not computed.
 static void cap(const struct job *j, real *s, real *bend, int64_t words)
 {
     const real c = j->p->softcap;
@@ -222,8 +230,8 @@ static void terms(void *ctx, int64_t g, int thread)
                              j->all ? j->all + g * j->ld : NULL, s, j->ld, b, words, j->n);
 }
 
-// Merges the groups: highest, total = sum of e^(logit - highest), and lse; `by` is workspace for
-// one row.
+// Merges the results of all groups: computes highest, total = sum of e^(logit - highest), and lse
+// of each row. by: [ld] workspace.
 static void merge(const struct job *j, real *by)
 {
     for (int64_t r = 0; r < j->n; r++) {
@@ -243,9 +251,9 @@ static void merge(const struct job *j, real *by)
     for (int64_t r = 0; r < j->n; r++) j->lse[r] = (double)j->highest[r] + log(j->total[r]);
 }
 
-// Computes the losses of the block, whether each target has the largest logit, and the gradient of
-// the target's logit. That gradient is computed with expm1, which avoids the cancellation of a
-// probability near 1.
+// Adds the losses of the rows of the block, and the number of targets with the largest logit, to
+// *loss, and computes `own`, the gradient of each target's logit. It uses expm1, which avoids
+// cancellation if the probability is near 1.
 static void count(const struct job *j, struct qkv_loss *loss, real *losses)
 {
     const double e = (double)j->p->smoothing, V = (double)j->p->V;
@@ -269,8 +277,8 @@ static void count(const struct job *j, struct qkv_loss *loss, real *losses)
 }
 
 // ---- pass 2 ------------------------------------------------------------------------------------
-// Multiplies the gradients of capped logits by the derivative of the softcap, and sums them per
-// word.
+// Multiplies the gradients of the logits by the derivative of the softcap, and computes their sum
+// for each word.
 static void bend_slopes(const struct job *j, char *own, real *sums, const real *bend, int64_t words)
 {
     for (int64_t i = 0; i < words; i++) {
@@ -283,8 +291,8 @@ static void bend_slopes(const struct job *j, char *own, real *sums, const real *
     }
 }
 
-// Turns the terms of a group into gradients and adds them to dw and db; copies them, transposed, to
-// the operand of dx.
+// Turns the terms of word group g into gradients of the logits, and adds their contribution to dw
+// and db. Also copies the gradients, transposed, to j->slopes, the operand of dx.
 static void slopes(const struct job *j, int64_t g, int thread)
 {
     const struct qkv_cross_entropy *p = j->p;
@@ -327,8 +335,8 @@ static int64_t piece_words(const struct job *j)
     return qkv_min64(j->p->V - j->piece, PIECE);
 }
 
-// Runs task i of a piece of the vocabulary. The first tasks turn the terms of its groups into
-// gradients; each of the others packs one panel of its weights for dx.
+// Runs task i of a piece of the vocabulary. The first tasks each turn the terms of one group of the
+// piece into gradients; the other tasks each pack one panel of the piece's weights for dx.
 static void piece(void *ctx, int64_t i, int thread)
 {
     const struct job *j = ctx;
@@ -350,7 +358,8 @@ static int64_t panels_at_once(const struct job *j)
     return qkv_max64(fit, 1);
 }
 
-// Adds the gradients of the piece times its weights to dx, for some rows and some panels of K.
+// Adds the contribution of a piece of the vocabulary to dx (its gradients times its weights), for
+// the rows and panels of task i.
 static void inputs(void *ctx, int64_t i, int thread)
 {
     const struct job *j = ctx;
@@ -389,7 +398,7 @@ static void backward(struct job *j, void *dx)
 }
 
 // ---- blocks ------------------------------------------------------------------------------------
-// Collects the next rows, from *r, that have a target, at most one block.
+// Collects the next block: the rows from *r on that have a target, at most j->most of them.
 static void gather(struct job *j, const void *x, const int32_t *targets, int64_t *r, int64_t R)
 {
     const int64_t K = j->p->K;
@@ -400,7 +409,7 @@ static void gather(struct job *j, const void *x, const int32_t *targets, int64_t
         j->target[j->n++] = targets ? targets[*r] : 0;
     }
     if (!j->n) return;
-    // Adjacent rows are read directly from x.
+    // If the rows are adjacent, they are read directly from x.
     j->together = j->row[j->n - 1] - j->row[0] == j->n - 1;
     j->from = j->together ? (const char *)x + (size_t)j->row[0] * row : j->gathered;
     for (int64_t i = 0; i < j->n && !j->together; i++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// dropout.c: computes y = residual + drop(x) and its gradient, which draws the same random numbers
-// again.
-//   drop(x)[i] = x[i] / (1 - p) where word i of the stream is at least p 2^32, else 0
+// dropout.c: computes y = residual + drop(x), and its gradient with the same random numbers, which
+// it computes again.
+//   drop(x)[i] = x[i] / (1 - p) if word i of the random stream is at least p 2^32, otherwise 0
 // Srivastava et al. 2014 (JMLR 15); random numbers: philox.c.
 #include "layer/layer.h"
 
@@ -26,7 +26,7 @@ static void task(void *ctx, int64_t i, int thread)
     (void)thread;
     const struct job *j = ctx;
     const struct qkv_kernels *k = qkv_kernel();
-    // space for whole Philox blocks of four words around the range
+    // the words of the range, with space for whole Philox blocks of four words at both ends
     uint32_t words[WORDS + 8] = { 0 };
     const int64_t end = qkv_min64(j->n, (i + 1) * BLOCK);
     for (int64_t at = i * BLOCK; at < end; at += WORDS) {

@@ -2,9 +2,10 @@
 // embed_backward.c: computes the gradients of embeddings: adds rows of dy to the table rows that
 // forward read.
 //
-// Rows are sorted by table index; rows with the same index keep their order. A task has a range of
-// the sorted rows and some columns, and adds the runs of equal indices that begin in its range: so
-// only one task writes to an element, in the order of the rows.
+// The rows of dy are sorted by table index; rows with the same index keep their order. A task
+// processes a range of the sorted rows and some columns. It adds all runs of equal indices that
+// begin in its range, so that only one task adds to an element of the table, in the order of the
+// rows.
 #include "layer/layer.h"
 #include <string.h>
 
@@ -59,7 +60,7 @@ static void task(void *ctx, int64_t i, int thread)
     const int64_t d = i % j->strips * COLUMNS, n = qkv_min64(COLUMNS, j->D - d);
     const int64_t begin = i / j->strips * SHARE, end = qkv_min64(begin + SHARE, j->R);
     int64_t r = begin;
-    // skips rows of a run that begins in the preceding range
+    // skips the rows of a run that begins in the preceding range
     while (r > 0 && r < end && j->keys[r].index == j->keys[r - 1].index) r++;
     while (r < end) {
         const int32_t index = j->keys[r].index;

@@ -5,17 +5,19 @@
 //   n = tanh(W_in x + b_in + r (W_hn h + b_hn)),  h' = (1 - z) n + z h
 //
 // Products that do not depend on the state are computed for all rows at once: W_i x before the
-// steps, and after them the gradients of x and of both weights. A step processes the sequences that
-// have not ended; they are sorted by length, longest first, so these are always the first few.
+// first step, and the gradients of x, W_i and W_h after the last step. Sequences are sorted by
+// length, longest first. A step processes the sequences that have not ended, which are the first
+// ones in this order.
 #include "layer/layer.h"
 #include <string.h>
 
 struct place {
     int64_t *order; // [sequences] indices of the sequences, longest first
-    real *state;    // [sequences][D] in that order: the state h, or its gradient in backward
-    real *hidden;   // [sequences][3D] W_h h + b_h; in backward its gradient
-    real *d;        // [R][4D] gradients of the arguments of r, z, n and of the state's part of n
-    real *before;   // [R][D] state before each row
+    // [sequences][D] in the order of `order`: the state h; in backward, its gradient
+    real *state;
+    real *hidden;        // [sequences][3D] W_h h + b_h; in backward, its gradient
+    real *d;             // [R][4D] gradients of the arguments of r, z and n, and of W_hn h + b_hn
+    real *before;        // [R][D] state before each row
     char *packed, *once; // packed: W_h, packed; once: scratch of the products over all rows
 };
 
@@ -27,7 +29,8 @@ static struct qkv_linear hidden_part(const struct qkv_gru *p)
                                 .part = { { 3 * p->D, p->w_h, p->b_h, false } } };
 }
 
-// Returns the transposed recurrent layer, for the product dh = d W_h of backward.
+// Returns a linear layer with the transposed recurrent weights, for the product dh = d W_h of
+// backward.
 static struct qkv_linear hidden_back(const struct qkv_gru *p)
 {
     return (struct qkv_linear){ .K = 3 * p->D,
@@ -113,7 +116,7 @@ static int64_t row_of(const struct run *j, int64_t s, int64_t t)
     return j->p->reverse ? j->offsets[s + 1] - 1 - t : j->offsets[s] + t;
 }
 
-// Returns the state before step t of sequence s; NULL: zeros.
+// Returns the state before step t of sequence s; NULL: this state is 0.
 static const real *before(const struct run *j, const real *h, int64_t s, int64_t t)
 {
     if (t > 0) return h + row_of(j, s, t - 1) * j->p->D;
@@ -135,7 +138,8 @@ static void begin(struct run *j, const struct qkv_gru *p, const int64_t *offsets
     j->offsets = offsets;
     j->sequences = sequences;
     place(&j->at, p, offsets[sequences], sequences, &arena);
-    // The sort's workspace of one int64_t per sequence fits into `hidden`, which is not in use yet.
+    // The sort needs a workspace of one int64_t per sequence, which fits into `hidden`; this array
+    // is not in use yet.
     sort(j, (int64_t *)(void *)j->at.hidden);
 }
 
@@ -174,8 +178,8 @@ void qkv_gru_forward(real *h, real *gates, const real *x, const real *first, con
 }
 
 // ---- backward ----------------------------------------------------------------------------------
-// Runs one backward step: the gradient of h is the given dh plus the gradient from the following
-// step.
+// Runs one backward step of one sequence. The gradient of its state is dh, which the caller gave,
+// plus the gradient from the following step.
 static void step_back(void *ctx, int64_t i, int thread)
 {
     struct run *j = ctx;

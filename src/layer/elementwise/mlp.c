@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // mlp.c: computes the feed-forward network y = norm(down(act(up(x))) + residual).
 //
-// Without a tape, rows are processed in blocks, so that the wide inner activations (M) remain in
-// the cache and scratch does not grow with R. They are stored in the type that the second product
-// reads.
+// Without a tape, rows are processed in blocks, so that the inner activations of width M remain in
+// the cache and scratch does not grow with R. The inner activations have the type that the product
+// `down` reads.
 #include "layer/layer_internal.h"
 
 size_t qkv_mlp_scratch(const struct qkv_mlp *m, int64_t R)
@@ -50,9 +50,10 @@ static void block(void *ctx, int64_t r, int64_t rows, int lane)
 }
 
 // ---- with a tape -------------------------------------------------------------------------------
-// A parallel computation of inner = act(gate) * up from rows [gate, up], or of its gradient.
+// A computation of inner = act(gate) * up from rows [gate, up], or of its gradient, which threads
+// share.
 struct gating {
-    char *inner;    // [R][M] the result; in backward, its gradient
+    char *inner;    // [R][M] the result; in backward, the gradient of the result
     const char *up; // [R][2 M] gate and up
     char *d_up;     // [R][2 M] gradient of gate and up; NULL: forward
     int64_t R, M;

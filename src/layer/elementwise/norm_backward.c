@@ -3,13 +3,13 @@
 // Hinton 2016 (arXiv 1607.06450); Zhang and Sennrich 2019 (arXiv 1910.07467).
 //   n = (x - mean) rstd,  y = w n + b:   dn = w dy
 //   dx = rstd (dn - mean(dn) - n mean(dn n)) + dx_add,   dw += sum_r dy n,   db += sum_r dy
-// RMS: mean = 0, and without mean(dn).
+// RMS norm: the same with mean = 0 and without the term mean(dn).
 #include "layer/layer.h"
 #include <string.h>
 
 enum {
     ROWS = 32,  // least rows per task
-    PARTS = 16, // most parts of a sum over rows; each task sums one part
+    PARTS = 16, // most parts into which a sum over rows is divided; each task sums one part
     STRIP = 256 // columns that one task adds over all parts
 };
 

@@ -2,7 +2,7 @@
 // pool_rows.c: computes the mean of the rows of each sequence, optionally scaled to length 1, and
 // its gradient.
 //   m = 1/n sum_r x_r,   v = m / |m|:   dm = (dv - v (v . dv)) / |m|,   dx_r = dm / n
-// A sequence without rows gives 0, and so does a mean of 0.
+// Of a sequence without rows, or whose mean is 0, v is 0.
 #include "layer/layer.h"
 #include <math.h>
 #include <string.h>
@@ -39,8 +39,8 @@ void qkv_mean_pool_forward(real *v, real *norm, const real *x, const int64_t *of
     qkv_parallel_for(n, forward, &j);
 }
 
-// All rows of a sequence have the same gradient: it is computed in the first row and copied to the
-// others.
+// Computes the gradient of the first row of sequence i and copies it to the other rows, whose
+// gradient is the same.
 static void backward(void *ctx, int64_t i, int thread)
 {
     (void)thread;

@@ -10,7 +10,7 @@ enum {
     PAIRS = 128 // pairs whose angles are computed together
 };
 
-// step[i] = 1 / theta^((from + i) / pairs), i < n.
+// Computes step[i] = 1 / theta^((from + i) / pairs) for i < n.
 static void steps(double *step, int64_t n, int64_t from, int64_t pairs, double theta)
 {
     const double base = theta != 0 ? theta : 10000;

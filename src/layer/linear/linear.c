@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT
-// linear.c: computes y = x w^T + b with weights that were packed once, and the operations that
-// follow in the same pass. Weights that are not packed go to qkv_linear_once, part by part.
+// linear.c: computes y = x w^T + b with weights that were packed once, and the operations of struct
+// qkv_after in the same pass. For a layer that is not packed, it calls qkv_linear_once for each
+// part.
 //
-// Work is divided into blocks of rows and groups of panels. The division depends only on the shape
-// and no sum crosses it, so neither the division nor the number of threads changes a bit.
+// A task computes a block of rows and a group of columns. This division depends only on the shape,
+// and each sum is computed in one task, so neither the division nor the number of threads changes a
+// bit.
 #include "layer/layer_internal.h"
 #include "layer/linear/linear_work.h"
 
 enum {
-    ROWS = 128, // rows per task: x, y and a group of weights share the second-level cache
+    // rows per task: few enough that x, y and the weights of a task fit into the second-level cache
+    ROWS = 128,
     GROUP_BYTES = 1 << 20, // bytes of weights per task
-    GROUP_WORK = 4 << 20,  // least products per task, approximately
+    GROUP_WORK = 4 << 20,  // least multiplications per task, approximately
     TASKS = 8,             // number of tasks to aim for, if each has enough work
-    // with at most this many rows, reading the weights dominates: tasks are measured in bytes
+    // with at most this many rows, most of the time is spent reading weights, so tasks have equal
+    // bytes of weights
     FEW_ROWS = 8,
     // least bytes of weights per task, approximately: memory reads them in about ten microseconds
     FEW_BYTES = 1 << 18,
@@ -81,8 +85,8 @@ struct qkv_linear_tail qkv_linear_tail_at(int64_t N, const real *b, const struct
     return tail;
 }
 
-// Returns the columns per task for few rows: weights are read once, and tasks need not fit into a
-// cache together with rows.
+// Returns the columns of a task if there are few rows. Each task then reads its weights only once,
+// so they need not remain in the cache.
 static int64_t few_columns(const struct qkv_linear_kernel *kernel, int64_t K, int64_t N)
 {
     const int64_t bytes = (int64_t)qkv_max64((int64_t)kernel->panel_bytes(K), 1);
@@ -92,10 +96,10 @@ static int64_t few_columns(const struct qkv_linear_kernel *kernel, int64_t K, in
     return qkv_ceil_div(most, FEW_PANELS) * FEW_PANELS * kernel->panel;
 }
 
-// Returns the columns per task: as many panels as fit into the cache, about equally many in every
-// task; fewer for few rows, so that a short text keeps several threads busy. Depends only on the
-// shape. Two tasks write to the same cache line only where a row of y does not begin at a cache
-// line.
+// Returns the columns of a task: as many panels as fit into the cache, about equally many in every
+// task. If there are few rows, tasks have fewer columns, so that a short text uses several threads.
+// The number depends only on the shape. Two tasks write to the same cache line only if a row of y
+// does not begin at a cache line.
 static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, int64_t K,
                              int64_t N)
 {
@@ -106,12 +110,12 @@ static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, 
     const int64_t share = qkv_ceil_div(panels * qkv_min64(qkv_ceil_div(R, ROWS), TASKS), TASKS);
     const int64_t most = qkv_max64(qkv_min64(fit, qkv_max64(work, share)), 1);
     const int64_t each = qkv_ceil_div(panels, qkv_ceil_div(panels, most));
-    // an even number of panels ends at a cache line of y in every type
+    // an even number of panels ends at the end of a cache line of y in every type
     return (each + each % 2) * kernel->panel;
 }
 
-// One forward pass, shared by all tasks. Tasks are numbered by blocks of rows, and within a block
-// by the groups of part 0, then of part 1, ...
+// One forward pass, whose data all tasks share. Tasks are numbered by block of rows, and within a
+// block by part and group of columns.
 struct job {
     void *const *y;
     const int64_t *ld;

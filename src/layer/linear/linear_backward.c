@@ -4,9 +4,9 @@
 //   dw += dy^T x:        the rows are columns of dy, transposed first; x is packed as the weights
 //   db += sum_r dy
 //
-// dw and db are summed in passes of DEEP rows, which are added in order. The division into passes
-// depends only on the shape, not on the threads, so results are reproducible; no other division of
-// work splits a sum.
+// dw and db are summed in passes of DEEP rows; the sums of the passes are added in order. No other
+// division of work splits a sum, and the division into passes depends only on the shape, so results
+// do not depend on the number of threads.
 #include "layer/linear/linear_work.h"
 
 enum {
@@ -16,10 +16,11 @@ enum {
     STRIP = 64 // columns of dy that one task transposes
 };
 
-// Operands of dw[M][C] += left^T right: left[r][M] is transposed, right[r][C] is packed.
+// The operands of dw[M][C] += left^T right. Of each pass of R rows, left[R][M] is transposed and
+// right[R][C] is packed.
 struct sides {
     const void *left, *right;
-    real *sum; // [M] column sums of left are added to it; NULL: not computed
+    real *sum; // [M] receives the column sums of left, which are added; NULL: not computed
     qkv_dtype left_type, right_type;
     int64_t ld_left, ld_right, M, C;
 };
@@ -34,7 +35,8 @@ static size_t turned_bytes(qkv_dtype type, int64_t R, int64_t M)
     return qkv_round_up(bytes, 64);
 }
 
-// Returns the type of transposed rows: the type that the product reads, whatever the type of dy.
+// Returns the type of transposed rows: the type that the linear kernel reads, which may differ from
+// the type of dy.
 static qkv_dtype turned_type(qkv_precision p)
 {
     return qkv_stored_type(p);
@@ -66,7 +68,7 @@ struct turn {
     int64_t r, rows, apart;
 };
 
-// Transposes a strip of columns and, while it is in the cache, adds its column sums.
+// Transposes a strip of columns and adds its column sums while the strip is in the cache.
 static void turn_strip(void *ctx, int64_t i, int thread)
 {
     (void)thread;
@@ -195,7 +197,8 @@ void qkv_linear_layer_backward(const struct qkv_linear_rows *rows, int64_t R,
 
 size_t qkv_linear_train_scratch(const struct qkv_linear *l, qkv_dtype type, int64_t R, bool back)
 {
-    // The bytes of backward may depend on the types of its arrays: the largest counts.
+    // The scratch of backward may depend on the types of its arrays, so the largest over all types
+    // is returned.
     const qkv_dtype types[] = { (qkv_dtype)0, type };
     size_t most = 0;
     for (int p = 0; p < l->parts; p++) {

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: MIT
-// linear_once.c: computes y = x w^T + b for weights that are used only once: a task packs a group
-// of columns and multiplies with it.
+// linear_once.c: computes y = x w^T + b for weights that are used only once: packs them and
+// multiplies by them in the same call.
 //
-// A task packs a group of panels that fits into the second-level cache and multiplies all rows with
-// it; each group is packed by only one task, as long as there are enough groups for all threads. No
-// sum crosses a group, so their size may depend on the number of threads without changing a bit.
+// A task packs a group of columns that fits into the second-level cache and multiplies rows of x by
+// it. If there are enough groups for all threads, one task multiplies all rows, so that each group
+// is packed only once. Each sum is computed in one group, so the size of groups may depend on the
+// number of threads without changing a bit.
 #include "layer/linear/linear_work.h"
 
 enum {
-    // packed weights of a task: half of a second-level cache; its rows need the rest
+    // bytes of packed weights of a task: half of a second-level cache; rows of x and y need the
+    // rest
     BYTES = 1 << 19,
-    TURNS = 4,       // approximate tasks per thread, so that threads finish together
+    TURNS = 4,       // approximate number of tasks per thread, so that threads finish together
     LEAST_ROWS = 128 // least rows of a task if several tasks pack the same panels
 };
 
-// Returns the columns of a group: as many as fit into BYTES, fewer if threads would be idle.
+// Returns the number of columns of a group: as many as fit into BYTES, or fewer if some threads
+// would be idle otherwise.
 static int64_t columns_of(const struct qkv_linear_kernel *kernel, int threads, int64_t K, int64_t N)
 {
     const int64_t panels = qkv_max64(qkv_ceil_div(N, kernel->panel), 1);
@@ -22,7 +25,7 @@ static int64_t columns_of(const struct qkv_linear_kernel *kernel, int threads, i
     const int64_t share = qkv_ceil_div(panels, threads > 1 ? threads * TURNS : 1);
     const int64_t most = qkv_min64(fit, share);
     const int64_t each = qkv_ceil_div(panels, qkv_ceil_div(panels, most));
-    // an even number of panels ends at a cache line of y in every type
+    // an even number of panels ends at the end of a cache line of y in every type
     return (each + each % 2) * kernel->panel;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// linear_pack.c: packs weights piece by piece from any type and either order, so that no full copy
-// of a checkpoint as floats is needed.
+// linear_pack.c: packs weights piece by piece from any element type and from [N][K] or [K][N]
+// order, so that a checkpoint need not be converted to floats as a whole.
 #include "layer/layer.h"
 
 enum { COLUMNS = 64 }; // approximate columns of a piece; bounds the memory for conversion
@@ -10,14 +10,14 @@ int64_t qkv_linear_piece(const struct qkv_linear *l)
     return qkv_ceil_div(COLUMNS, l->kernel->panel) * l->kernel->panel;
 }
 
-// Returns whether the kernels of precision p pack weights of this type without conversion.
+// Returns true if the kernels of precision p pack weights of this type directly, without a
+// conversion to real.
 static bool packs(qkv_precision p, qkv_dtype type)
 {
     return type == QKV_REAL || (p != QKV_PRECISION_INT8 && (type == QKV_BF16 || type == QKV_F16));
 }
 
-// Converts weights to rows[N][K] of real; columns of w are ldn elements apart, elements of a column
-// ldk.
+// Converts weights to rows[N][K] of real: element k of row n is w[n ldn + k ldk].
 static void convert(real *rows, const char *w, qkv_dtype type, int64_t N, int64_t K, int64_t ldn,
                     int64_t ldk)
 {

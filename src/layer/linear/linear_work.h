@@ -8,8 +8,8 @@
 
 enum { QKV_LINEAR_K_BITS = 40 }; // limit of K, 2^40: below it the bytes of a panel fit into 64 bits
 
-// Returns the tail of a product for its elements from row r and column n on; N is the number of
-// columns of the part.
+// Returns the operations after a product, with bias, residual and `before` starting at row r and
+// column n of the result. N is the number of columns of the whole part.
 struct qkv_linear_tail qkv_linear_tail_at(int64_t N, const real *b, const struct qkv_after *a,
                                           int64_t r, int64_t n);
 
@@ -21,7 +21,7 @@ struct qkv_linear_pass {
     qkv_dtype type; // type of the weights w
     const real *b;  // bias, [N]; NULL: none
     int64_t ldy, ldx, ldn, ldk, R, K, N;
-    const struct qkv_after *after; // operations on the result; NULL: none
+    const struct qkv_after *after; // operations on the result; NULL: no operations
     const struct qkv_linear_kernel *kernel;
     int threads;
     void *scratch; // workspace for `threads` threads

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// packed.c: provides linear layers with packed weights as an opaque handle: checks sizes, types and
-// overlaps; linear.c computes.
+// packed.c: provides linear layers with packed weights to callers of the library, as an opaque
+// handle. It checks sizes, types and overlaps; linear.c computes.
 #include "layer/layer.h"
 #include <math.h>
 #include <string.h>
@@ -74,10 +74,10 @@ struct qkv_packed_info qkv_packed_info(const qkv_packed *p)
                                      .bytes = p->bytes };
 }
 
-// The bytes that R rows of a caller's array cover, from the first row to the last.
+// The byte range of R rows of a caller's array.
 struct span {
     const char *at;
-    size_t bytes; // number of bytes from the first element to the end of the last one
+    size_t bytes; // number of bytes from the first element to the end of the last element
 };
 static struct span span_of(const void *at, int64_t R, int64_t stride, int64_t width, qkv_dtype type)
 {
@@ -93,7 +93,8 @@ static bool is_type(qkv_dtype t)
     return t == QKV_F32 || t == QKV_BF16 || t == QKV_F16;
 }
 
-// Fills in the defaults of c and validates the call; returns QKV_OK if it can run.
+// Replaces members of c that are 0 by their defaults and validates the call. Returns QKV_OK if the
+// call can run.
 static qkv_status resolve(struct qkv_packed_call *c, void *y, const void *x, int64_t R,
                           const qkv_packed *p)
 {
