@@ -42,7 +42,7 @@ static qkv_status planned(struct compare_layer *l, qkv_status status, size_t scr
     l->operations = operations;
     return status;
 }
-static qkv_status kind_planned(struct compare_layer *l, struct qkv_kind_plan p)
+static qkv_status kind_planned(struct compare_layer *l, struct qkv_baseline_plan p)
 {
     return planned(l, p.status, p.scratch, p.flops);
 }

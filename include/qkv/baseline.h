@@ -28,7 +28,7 @@ extern "C" {
 
 /** The properties of a call of a baseline layer, computed before it runs; valid for the current
  *  number of threads and instruction set. */
-struct qkv_kind_plan {
+struct qkv_baseline_plan {
     qkv_status status; /**< QKV_OK, or the error that forward would return */
     char reason[192];  /**< the reason of a refusal, "" when status is QKV_OK */
     size_t scratch;    /**< bytes of scratch, a multiple of 64 */
@@ -48,7 +48,7 @@ struct qkv_convolution {
     enum qkv_activation act;
     const float *w, *b;
 };
-QKV_API struct qkv_kind_plan qkv_convolution_plan(const struct qkv_convolution *c);
+QKV_API struct qkv_baseline_plan qkv_convolution_plan(const struct qkv_convolution *c);
 /** Computes y[B][T][D_out] from x[B][T][D_in]. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_convolution_forward(float *y, const float *x,
                                                           const struct qkv_convolution *c,
@@ -67,7 +67,7 @@ struct qkv_recurrence {
     enum qkv_cell cell;
     const float *w_i, *w_h, *b_i, *b_h;
 };
-QKV_API struct qkv_kind_plan qkv_recurrence_plan(const struct qkv_recurrence *r);
+QKV_API struct qkv_baseline_plan qkv_recurrence_plan(const struct qkv_recurrence *r);
 /** Computes h[B][T][D] from x[B][T][D_in].  first[B][D] is the state before the first step; NULL
  *  means a state of 0. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_recurrence_forward(float *h, const float *x,
@@ -90,7 +90,7 @@ struct qkv_block_sparse {
     int64_t block, window, global, random; /**< block >= 1, the others >= 0 */
     uint64_t seed;                         /**< seed of the random blocks (Philox4x32-10) */
 };
-QKV_API struct qkv_kind_plan qkv_block_sparse_plan(const struct qkv_block_sparse *s);
+QKV_API struct qkv_baseline_plan qkv_block_sparse_plan(const struct qkv_block_sparse *s);
 /** Writes the key blocks of query block i and key head g, ascending and distinct, to
  *  blocks[ceil(T/block)].
  *  Returns the number of blocks written; 0 if s is invalid or g or i does not exist. */
@@ -126,7 +126,7 @@ struct qkv_linear_attention {
     const float *random; /**< [M][E], from qkv_random_features; ignored for ELU */
     float scale;         /**< factor of q.k for RANDOM, 0 means 1/sqrt(E); ignored for ELU */
 };
-QKV_API struct qkv_kind_plan qkv_linear_attention_plan(const struct qkv_linear_attention *a);
+QKV_API struct qkv_baseline_plan qkv_linear_attention_plan(const struct qkv_linear_attention *a);
 /** Computes out, and the denominators norm[B][H][T], which backward needs (NULL: not stored).
  *  With ELU a prefix of a causal run is bit-identical to a run of the prefix; NaN in a key or
  *  value that a row does not attend to has no effect on the row. */
@@ -137,7 +137,7 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_linear_attention_forward(float *out, float
                                                                void *scratch);
 /** Plans qkv_linear_attention_backward, which needs scratch of another size than forward.  With
  *  QKV_MAP_RANDOM the status is QKV_ERR_UNSUPPORTED. */
-QKV_API struct qkv_kind_plan
+QKV_API struct qkv_baseline_plan
 qkv_linear_attention_backward_plan(const struct qkv_linear_attention *a);
 /** Computes dq, dk, dv with the layout of q, k, v from dout with the layout of out; out and norm
  *  are the outputs of forward.
@@ -173,7 +173,7 @@ struct qkv_linformer {
     float scale; /**< factor of q.k; 0 means 1/sqrt(E) */
     const float *p_k, *p_v;
 };
-QKV_API struct qkv_kind_plan qkv_linformer_plan(const struct qkv_linformer *l);
+QKV_API struct qkv_baseline_plan qkv_linformer_plan(const struct qkv_linformer *l);
 QKV_API QKV_MUST_CHECK qkv_status qkv_linformer_forward(float *out, const float *q, const float *k,
                                                         const float *v,
                                                         const struct qkv_linformer *l,
@@ -199,7 +199,7 @@ struct qkv_nystrom {
     int64_t iterations; /**< number of iterations that compute pinv; 0 means 6 */
     float scale;        /**< factor of q.k; 0 means 1/sqrt(E) */
 };
-QKV_API struct qkv_kind_plan qkv_nystrom_plan(const struct qkv_nystrom *n);
+QKV_API struct qkv_baseline_plan qkv_nystrom_plan(const struct qkv_nystrom *n);
 QKV_API QKV_MUST_CHECK qkv_status qkv_nystrom_forward(float *out, const float *q, const float *k,
                                                       const float *v, const struct qkv_nystrom *n,
                                                       void *scratch);

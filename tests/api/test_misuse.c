@@ -325,7 +325,7 @@ static qkv_status multi_head(struct qkv_multi_head m, struct qkv_attention a)
 }
 
 // Checks for a baseline layer that the plan returns the same status and reason as forward.
-static qkv_status planned(struct qkv_kind_plan p, qkv_status s)
+static qkv_status planned(struct qkv_baseline_plan p, qkv_status s)
 {
     return s == QKV_OK || (p.status == QKV_OK && s == QKV_ERR_USAGE) ||
                    (p.status == s && p.reason[0])

@@ -60,7 +60,7 @@ static int64_t list_row(int64_t *list, const struct qkv_block_sparse *s, int64_t
 QKV_API int64_t qkv_block_sparse_row(int64_t *blocks, const struct qkv_block_sparse *s, int64_t g,
                                      int64_t i)
 {
-    const struct qkv_kind_plan p = qkv_block_sparse_plan(s);
+    const struct qkv_baseline_plan p = qkv_block_sparse_plan(s);
     if (!blocks || p.status || g < 0 || g >= (s->G ? s->G : s->H) || i < 0) return 0;
     const int64_t all = qkv_ceil_div(s->T, s->block);
     return i < all ? list_row(blocks, s, all, g, i) : 0;
@@ -121,15 +121,15 @@ static double flops_of(const struct qkv_block_sparse *s, const struct qkv_attent
     return 2 * pairs * (double)w->a.B * (double)w->a.H * ((double)w->a.E + (double)w->a.F);
 }
 
-static struct qkv_kind_plan resolve(struct call *c, const struct qkv_block_sparse *s)
+static struct qkv_baseline_plan resolve(struct call *c, const struct qkv_block_sparse *s)
 {
-    struct qkv_kind_plan p = { 0 };
-    struct qkv_kind_heads h = { s->B, s->T, s->T, s->H, s->G, s->E, s->F, 0, 0, 0, 0 };
-    qkv_kind_heads(&h, &p);
-    qkv_kind_size(&p, "block", s->block, 1);
-    qkv_kind_size(&p, "window", s->window, 0);
-    qkv_kind_size(&p, "global", s->global, 0);
-    qkv_kind_size(&p, "random", s->random, 0);
+    struct qkv_baseline_plan p = { 0 };
+    struct qkv_baseline_heads h = { s->B, s->T, s->T, s->H, s->G, s->E, s->F, 0, 0, 0, 0 };
+    qkv_baseline_heads(&h, &p);
+    qkv_baseline_size(&p, "block", s->block, 1);
+    qkv_baseline_size(&p, "window", s->window, 0);
+    qkv_baseline_size(&p, "global", s->global, 0);
+    qkv_baseline_size(&p, "random", s->random, 0);
     if (p.status) return p;
     const struct qkv_attention a = { .B = s->B,
                                      .T = s->T,
@@ -144,28 +144,28 @@ static struct qkv_kind_plan resolve(struct call *c, const struct qkv_block_spars
     const qkv_status status =
         qkv_attention_resolve(&c->w, qkv_attention_family(&a), &a, why, sizeof why);
     if (status) {
-        qkv_kind_refuse(&p, status, "%s", why);
+        qkv_baseline_refuse(&p, status, "%s", why);
         return p;
     }
     c->s = s;
     c->r.w = &c->w;
     c->blocks = qkv_ceil_div(s->T, s->block);
-    c->rows = qkv_kind_count(&p, qkv_min64(s->block, s->T), c->w.heads, 1, 1);
+    c->rows = qkv_baseline_count(&p, qkv_min64(s->block, s->T), c->w.heads, 1, 1);
     struct unit u = { .c = c };
     struct qkv_arena one = { NULL, SIZE_MAX, 0 }, all = { NULL, SIZE_MAX, 0 };
     c->thread = place(&u, &one) ? one.used : SIZE_MAX;
     qkv_arena_alloc(&all, (size_t)c->w.threads, c->thread);
-    qkv_kind_scratch(&p, &all);
+    qkv_baseline_scratch(&p, &all);
     p.flops = flops_of(s, &c->w);
     return p;
 }
 
-QKV_API struct qkv_kind_plan qkv_block_sparse_plan(const struct qkv_block_sparse *s)
+QKV_API struct qkv_baseline_plan qkv_block_sparse_plan(const struct qkv_block_sparse *s)
 {
     struct call c = { .s = s };
-    struct qkv_kind_plan none = { 0 };
+    struct qkv_baseline_plan none = { 0 };
     if (s) return resolve(&c, s);
-    qkv_kind_refuse(&none, QKV_ERR_USAGE, "the pattern is NULL");
+    qkv_baseline_refuse(&none, QKV_ERR_USAGE, "the pattern is NULL");
     return none;
 }
 
@@ -295,16 +295,16 @@ QKV_API qkv_status qkv_block_sparse_forward(float *out, float *lse, const float 
     struct call c;
     if (!s) return QKV_ERR_USAGE;
     memset(&c, 0, sizeof c);
-    const struct qkv_kind_plan p = resolve(&c, s);
+    const struct qkv_baseline_plan p = resolve(&c, s);
     if (p.status || !s->B || !s->T) return p.status;
     const struct qkv_attention *a = &c.w.a;
     const int64_t rows = a->B * a->T * a->H, keys = a->B * a->T * a->G;
-    const struct qkv_kind_array arrays[] = { { out, rows * a->F },
-                                             { lse, lse ? rows : 0 },
-                                             { q, rows * a->E },
-                                             { k, keys * a->E },
-                                             { v, keys * a->F } };
-    if (!qkv_kind_arrays(arrays, 2, 5, scratch, p.scratch)) return QKV_ERR_USAGE;
+    const struct qkv_baseline_array arrays[] = { { out, rows * a->F },
+                                                 { lse, lse ? rows : 0 },
+                                                 { q, rows * a->E },
+                                                 { k, keys * a->E },
+                                                 { v, keys * a->F } };
+    if (!qkv_baseline_arrays(arrays, 2, 5, scratch, p.scratch)) return QKV_ERR_USAGE;
     c.r.out = (char *)out;
     c.r.lse = lse;
     c.r.q = (const char *)q;

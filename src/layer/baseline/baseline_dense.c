@@ -27,21 +27,21 @@ static struct qkv_linear_once once_of(void *scratch)
     return (struct qkv_linear_once){ QKV_PRECISION_F32, qkv_threads(), scratch };
 }
 
-static struct qkv_kind_plan
+static struct qkv_baseline_plan
 convolution_plan(struct convolution *at, const struct qkv_convolution *c, struct qkv_arena *arena)
 {
-    struct qkv_kind_plan p = { 0 };
-    qkv_kind_size(&p, "B", c->B, 0);
-    qkv_kind_size(&p, "T", c->T, 0);
-    qkv_kind_size(&p, "D_in", c->D_in, 1);
-    qkv_kind_size(&p, "D_out", c->D_out, 1);
-    qkv_kind_size(&p, "width", c->width, 1);
+    struct qkv_baseline_plan p = { 0 };
+    qkv_baseline_size(&p, "B", c->B, 0);
+    qkv_baseline_size(&p, "T", c->T, 0);
+    qkv_baseline_size(&p, "D_in", c->D_in, 1);
+    qkv_baseline_size(&p, "D_out", c->D_out, 1);
+    qkv_baseline_size(&p, "width", c->width, 1);
     if ((unsigned)c->act > QKV_ACT_TANH)
-        qkv_kind_refuse(&p, QKV_ERR_USAGE, "unknown activation: %d", (int)c->act);
-    at->x = qkv_kind_count(&p, c->B, c->T, c->D_in, 1);
-    at->y = qkv_kind_count(&p, c->B, c->T, c->D_out, 1);
-    at->w = qkv_kind_count(&p, c->D_out, c->width, c->D_in, 1);
-    qkv_kind_count(&p, c->width, c->D_in, 2, 1);
+        qkv_baseline_refuse(&p, QKV_ERR_USAGE, "unknown activation: %d", (int)c->act);
+    at->x = qkv_baseline_count(&p, c->B, c->T, c->D_in, 1);
+    at->y = qkv_baseline_count(&p, c->B, c->T, c->D_out, 1);
+    at->w = qkv_baseline_count(&p, c->D_out, c->width, c->D_in, 1);
+    qkv_baseline_count(&p, c->width, c->D_in, 2, 1);
     if (p.status) return p;
     const struct qkv_linear_once once = once_of(NULL);
     at->left = c->causal ? c->width - 1 : (c->width - 1) / 2;
@@ -49,18 +49,18 @@ convolution_plan(struct convolution *at, const struct qkv_convolution *c, struct
     at->edge = qkv_arena_alloc(arena, (size_t)((at->ends + c->width - 1) * c->D_in), sizeof(float));
     at->once =
         qkv_arena_alloc(arena, 1, qkv_linear_once_scratch(&once, c->width * c->D_in, c->D_out));
-    qkv_kind_scratch(&p, arena);
+    qkv_baseline_scratch(&p, arena);
     p.flops = 2.0 * (double)at->y * (double)c->width * (double)c->D_in;
     return p;
 }
 
-QKV_API struct qkv_kind_plan qkv_convolution_plan(const struct qkv_convolution *c)
+QKV_API struct qkv_baseline_plan qkv_convolution_plan(const struct qkv_convolution *c)
 {
     struct convolution at;
     struct qkv_arena count = { NULL, SIZE_MAX, 0 };
-    struct qkv_kind_plan none = { 0 };
+    struct qkv_baseline_plan none = { 0 };
     if (c) return convolution_plan(&at, c, &count);
-    qkv_kind_refuse(&none, QKV_ERR_USAGE, "the convolution is NULL");
+    qkv_baseline_refuse(&none, QKV_ERR_USAGE, "the convolution is NULL");
     return none;
 }
 
@@ -96,12 +96,12 @@ QKV_API qkv_status qkv_convolution_forward(float *y, const float *x,
     struct convolution at;
     struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
     if (!c) return QKV_ERR_USAGE;
-    const struct qkv_kind_plan p = convolution_plan(&at, c, &arena);
+    const struct qkv_baseline_plan p = convolution_plan(&at, c, &arena);
     if (p.status || !at.y) return p.status;
-    const struct qkv_kind_array arrays[] = {
+    const struct qkv_baseline_array arrays[] = {
         { y, at.y }, { x, at.x }, { c->w, at.w }, { c->b, c->b ? c->D_out : 0 }
     };
-    if (!qkv_kind_arrays(arrays, 1, 4, scratch, p.scratch)) return QKV_ERR_USAGE;
+    if (!qkv_baseline_arrays(arrays, 1, 4, scratch, p.scratch)) return QKV_ERR_USAGE;
     const int64_t begin = qkv_min64(at.left, c->T);
     const int64_t end = qkv_max64(begin, c->T - (c->width - 1 - at.left));
     for (int64_t b = 0; b < c->B; b++) {
@@ -141,23 +141,23 @@ static struct qkv_linear hidden_of(const struct qkv_recurrence *r)
         struct qkv_linear){ .K = r->D, .parts = 1, .part = { { r->D, r->w_h, r->b_h, false } } };
 }
 
-static struct qkv_kind_plan recurrence_plan(struct recurrence *at, const struct qkv_recurrence *r,
-                                            struct qkv_arena *arena)
+static struct qkv_baseline_plan
+recurrence_plan(struct recurrence *at, const struct qkv_recurrence *r, struct qkv_arena *arena)
 {
-    struct qkv_kind_plan p = { 0 };
-    qkv_kind_size(&p, "B", r->B, 0);
-    qkv_kind_size(&p, "T", r->T, 0);
-    qkv_kind_size(&p, "D_in", r->D_in, 1);
-    qkv_kind_size(&p, "D", r->D, 1);
+    struct qkv_baseline_plan p = { 0 };
+    qkv_baseline_size(&p, "B", r->B, 0);
+    qkv_baseline_size(&p, "T", r->T, 0);
+    qkv_baseline_size(&p, "D_in", r->D_in, 1);
+    qkv_baseline_size(&p, "D", r->D, 1);
     if (r->cell != QKV_CELL_ELMAN && r->cell != QKV_CELL_GRU)
-        qkv_kind_refuse(&p, QKV_ERR_USAGE, "unknown cell: %d", (int)r->cell);
+        qkv_baseline_refuse(&p, QKV_ERR_USAGE, "unknown cell: %d", (int)r->cell);
     const bool gru = r->cell == QKV_CELL_GRU;
     at->N = p.status ? 0 : (gru ? 3 : 1) * r->D;
-    at->x = qkv_kind_count(&p, r->B, r->T, r->D_in, 1);
-    at->h = qkv_kind_count(&p, r->B, r->T, r->D, 1);
-    at->w_i = qkv_kind_count(&p, at->N, r->D_in, 1, 1);
-    at->w_h = qkv_kind_count(&p, at->N, r->D, 1, 1);
-    qkv_kind_count(&p, 4, r->B, r->T, r->D);
+    at->x = qkv_baseline_count(&p, r->B, r->T, r->D_in, 1);
+    at->h = qkv_baseline_count(&p, r->B, r->T, r->D, 1);
+    at->w_i = qkv_baseline_count(&p, at->N, r->D_in, 1, 1);
+    at->w_h = qkv_baseline_count(&p, at->N, r->D, 1, 1);
+    qkv_baseline_count(&p, 4, r->B, r->T, r->D);
     if (p.status) return p;
     if (gru) {
         const struct qkv_gru g = gru_of(r, NULL);
@@ -171,18 +171,18 @@ static struct qkv_kind_plan recurrence_plan(struct recurrence *at, const struct 
         at->packed = qkv_arena_alloc(arena, 1, qkv_linear_pack_bytes(&hidden));
         at->inner = qkv_arena_alloc(arena, 1, qkv_linear_once_scratch(&once, r->D_in, r->D));
     }
-    qkv_kind_scratch(&p, arena);
+    qkv_baseline_scratch(&p, arena);
     p.flops = 2.0 * (double)r->B * (double)r->T * (double)at->N * ((double)r->D_in + (double)r->D);
     return p;
 }
 
-QKV_API struct qkv_kind_plan qkv_recurrence_plan(const struct qkv_recurrence *r)
+QKV_API struct qkv_baseline_plan qkv_recurrence_plan(const struct qkv_recurrence *r)
 {
     struct recurrence at;
     struct qkv_arena count = { NULL, SIZE_MAX, 0 };
-    struct qkv_kind_plan none = { 0 };
+    struct qkv_baseline_plan none = { 0 };
     if (r) return recurrence_plan(&at, r, &count);
-    qkv_kind_refuse(&none, QKV_ERR_USAGE, "the recurrence is NULL");
+    qkv_baseline_refuse(&none, QKV_ERR_USAGE, "the recurrence is NULL");
     return none;
 }
 
@@ -219,16 +219,16 @@ QKV_API qkv_status qkv_recurrence_forward(float *h, const float *x, const float 
     struct recurrence at;
     struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
     if (!r) return QKV_ERR_USAGE;
-    const struct qkv_kind_plan p = recurrence_plan(&at, r, &arena);
+    const struct qkv_baseline_plan p = recurrence_plan(&at, r, &arena);
     if (p.status || !at.h) return p.status;
-    const struct qkv_kind_array arrays[] = { { h, at.h },
-                                             { x, at.x },
-                                             { r->w_i, at.w_i },
-                                             { r->w_h, at.w_h },
-                                             { r->b_i, r->b_i ? at.N : 0 },
-                                             { r->b_h, r->b_h ? at.N : 0 },
-                                             { first, first ? r->B * r->D : 0 } };
-    if (!qkv_kind_arrays(arrays, 1, 7, scratch, p.scratch)) return QKV_ERR_USAGE;
+    const struct qkv_baseline_array arrays[] = { { h, at.h },
+                                                 { x, at.x },
+                                                 { r->w_i, at.w_i },
+                                                 { r->w_h, at.w_h },
+                                                 { r->b_i, r->b_i ? at.N : 0 },
+                                                 { r->b_h, r->b_h ? at.N : 0 },
+                                                 { first, first ? r->B * r->D : 0 } };
+    if (!qkv_baseline_arrays(arrays, 1, 7, scratch, p.scratch)) return QKV_ERR_USAGE;
     if (r->cell == QKV_CELL_ELMAN) {
         elman(h, x, first, r, &at);
         return QKV_OK;

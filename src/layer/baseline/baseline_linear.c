@@ -47,15 +47,15 @@ static bool place(struct place *at, const struct qkv_linear_work *w, struct qkv_
     at->z = qkv_arena_alloc(arena, M, R);
     at->den = qkv_arena_alloc(arena, C, R);
     at->ones = qkv_arena_alloc(arena, C, R);
-    at->values = qkv_arena_alloc(arena, 1, qkv_kind_panels(C, a->F));
-    at->summed = qkv_arena_alloc(arena, 1, qkv_kind_panels(w->M, a->F));
+    at->values = qkv_arena_alloc(arena, 1, qkv_baseline_panels(C, a->F));
+    at->summed = qkv_arena_alloc(arena, 1, qkv_baseline_panels(w->M, a->F));
     if (a->causal) {
         at->pairs = qkv_arena_alloc(arena, C * C, R);
-        at->keys = qkv_arena_alloc(arena, 1, qkv_kind_panels(w->M, C));
+        at->keys = qkv_arena_alloc(arena, 1, qkv_baseline_panels(w->M, C));
     }
     if (a->map == QKV_MAP_RANDOM) {
         at->random = qkv_arena_alloc(arena, M * (size_t)a->E, R);
-        at->features = qkv_arena_alloc(arena, 1, qkv_kind_panels(a->E, w->M));
+        at->features = qkv_arena_alloc(arena, 1, qkv_baseline_panels(a->E, w->M));
     }
     return !qkv_arena_full(arena);
 }
@@ -102,15 +102,15 @@ static const real *value(const struct unit *u, int64_t s)
 static void exponents(const struct unit *u, real *y, const real *x, int64_t ldx, int64_t n)
 {
     const struct qkv_linear_work *w = u->r->w;
-    qkv_kind_rows(&(struct qkv_kind_product){ .y = y,
-                                              .x = x,
-                                              .panels = u->at.features,
-                                              .ldy = w->M,
-                                              .ldx = ldx,
-                                              .R = n,
-                                              .K = w->a.E,
-                                              .N = w->M,
-                                              .scale = (real)sqrt((double)w->a.scale) });
+    qkv_baseline_rows(&(struct qkv_baseline_product){ .y = y,
+                                                      .x = x,
+                                                      .panels = u->at.features,
+                                                      .ldy = w->M,
+                                                      .ldx = ldx,
+                                                      .R = n,
+                                                      .K = w->a.E,
+                                                      .N = w->M,
+                                                      .scale = (real)sqrt((double)w->a.scale) });
 }
 
 // Computes the features of n queries. Random features of a row are divided by their sum, a factor
@@ -184,14 +184,14 @@ static void begin(struct unit *u, int thread, int64_t i)
     for (int j = 0; j < C; j++) u->at.ones[j] = 1;
     if (w->a.map != QKV_MAP_RANDOM) return;
     for (int64_t m = 0; m < w->M * w->a.E; m++) u->at.random[m] = (real)w->a.random[m];
-    qkv_kind_pack(u->at.features, u->at.random, w->a.E, w->M, w->a.E, 1);
+    qkv_baseline_pack(u->at.features, u->at.random, w->a.E, w->M, w->a.E, 1);
 }
 
 // Packs the values of the n keys from key s on into panels.
 static void pack_values(const struct unit *u, int64_t s, int64_t n)
 {
     const struct qkv_linear_attention *a = &u->r->w->a;
-    qkv_kind_pack(u->at.values, value(u, s), n, a->F, 1, a->G * a->F);
+    qkv_baseline_pack(u->at.values, value(u, s), n, a->F, 1, a->G * a->F);
 }
 
 // Adds n keys to the state, from their features phi_k and their packed values.
@@ -200,15 +200,15 @@ static void add_keys(const struct unit *u, int64_t n)
     const struct qkv_linear_work *w = u->r->w;
     const int64_t M = w->M, F = w->a.F;
     qkv_kernel()->transpose(u->at.turned, QKV_REAL, C, u->at.phi_k, QKV_REAL, M, n, M);
-    qkv_kind_rows(&(struct qkv_kind_product){ .y = u->at.state,
-                                              .x = u->at.turned,
-                                              .panels = u->at.values,
-                                              .ldy = F,
-                                              .ldx = C,
-                                              .R = M,
-                                              .K = n,
-                                              .N = F,
-                                              .add = true });
+    qkv_baseline_rows(&(struct qkv_baseline_product){ .y = u->at.state,
+                                                      .x = u->at.turned,
+                                                      .panels = u->at.values,
+                                                      .ldy = F,
+                                                      .ldx = C,
+                                                      .R = M,
+                                                      .K = n,
+                                                      .N = F,
+                                                      .add = true });
     qkv_kernel()->add_rows(u->at.z, u->at.phi_k, QKV_REAL, M, n, M);
 }
 
@@ -223,14 +223,14 @@ static real *out_row(const struct unit *u, int64_t t, int64_t h)
 static void read_state(const struct unit *u, int64_t t, int64_t h, int64_t n)
 {
     const struct qkv_linear_work *w = u->r->w;
-    qkv_kind_rows(&(struct qkv_kind_product){ .y = out_row(u, t, h),
-                                              .x = u->at.phi_q,
-                                              .panels = u->at.summed,
-                                              .ldy = w->a.H * w->a.F,
-                                              .ldx = w->M,
-                                              .R = n,
-                                              .K = w->M,
-                                              .N = w->a.F });
+    qkv_baseline_rows(&(struct qkv_baseline_product){ .y = out_row(u, t, h),
+                                                      .x = u->at.phi_q,
+                                                      .panels = u->at.summed,
+                                                      .ldy = w->a.H * w->a.F,
+                                                      .ldx = w->M,
+                                                      .R = n,
+                                                      .K = w->M,
+                                                      .N = w->a.F });
     qkv_kernel()->dots(u->at.den, u->at.z, u->at.phi_q, w->M, n, w->M);
 }
 
@@ -260,7 +260,7 @@ static void run_all(struct unit *u)
         pack_values(u, s, n);
         add_keys(u, n);
     }
-    qkv_kind_pack(u->at.summed, u->at.state, w->M, a->F, 1, a->F);
+    qkv_baseline_pack(u->at.summed, u->at.state, w->M, a->F, 1, a->F);
     for (int64_t h = u->g * heads; h < (u->g + 1) * heads; h++)
         for (int64_t t = 0; t < a->T; t += C) {
             const int64_t n = qkv_min64(a->T - t, C);
@@ -290,24 +290,24 @@ static void read_pairs(const struct unit *u, int64_t t, int64_t h, int64_t n, in
                        bool finite)
 {
     const struct qkv_linear_attention *a = &u->r->w->a;
-    struct qkv_kind_product p = { .y = out_row(u, t, h),
-                                  .x = u->at.pairs,
-                                  .panels = u->at.values,
-                                  .ldy = a->H * a->F,
-                                  .ldx = C,
-                                  .R = n,
-                                  .K = keys,
-                                  .N = a->F,
-                                  .add = true };
+    struct qkv_baseline_product p = { .y = out_row(u, t, h),
+                                      .x = u->at.pairs,
+                                      .panels = u->at.values,
+                                      .ldy = a->H * a->F,
+                                      .ldx = C,
+                                      .R = n,
+                                      .K = keys,
+                                      .N = a->F,
+                                      .add = true };
     if (finite) {
-        qkv_kind_rows(&p);
+        qkv_baseline_rows(&p);
         return;
     }
     p.R = 1;
     for (int64_t i = 0; i < n; i++, p.y += p.ldy, p.x += p.ldx) {
         p.K = qkv_min64(i + 1, keys);
         pack_values(u, t, p.K);
-        qkv_kind_rows(&p);
+        qkv_baseline_rows(&p);
     }
 }
 
@@ -320,14 +320,14 @@ static void run_rows(const struct unit *u, int64_t t, int64_t h, int64_t n, int6
     map_queries(u, query(u, t, h), w->a.H * w->a.E, n);
     read_state(u, t, h, n);
     if (keys) {
-        qkv_kind_rows(&(struct qkv_kind_product){ .y = u->at.pairs,
-                                                  .x = u->at.phi_q,
-                                                  .panels = u->at.keys,
-                                                  .ldy = C,
-                                                  .ldx = w->M,
-                                                  .R = n,
-                                                  .K = w->M,
-                                                  .N = keys });
+        qkv_baseline_rows(&(struct qkv_baseline_product){ .y = u->at.pairs,
+                                                          .x = u->at.phi_q,
+                                                          .panels = u->at.keys,
+                                                          .ldy = C,
+                                                          .ldx = w->M,
+                                                          .R = n,
+                                                          .K = w->M,
+                                                          .N = keys });
         for (int64_t i = 0; i < n; i++) {
             const int64_t from = qkv_min64(i + 1, keys);
             memset(u->at.pairs + i * C + from, 0, (size_t)(C - from) * sizeof(real));
@@ -350,10 +350,10 @@ static void run_causal(struct unit *u)
         const bool finite = all_finite(u, t, keys);
         if (keys) {
             map_keys(u, key(u, t), a->G * a->E, keys);
-            qkv_kind_pack(u->at.keys, u->at.phi_k, w->M, keys, w->M, 1);
+            qkv_baseline_pack(u->at.keys, u->at.phi_k, w->M, keys, w->M, 1);
             pack_values(u, t, keys);
         }
-        qkv_kind_pack(u->at.summed, u->at.state, w->M, a->F, 1, a->F);
+        qkv_baseline_pack(u->at.summed, u->at.state, w->M, a->F, 1, a->F);
         for (int64_t h = u->g * heads; h < (u->g + 1) * heads; h++)
             run_rows(u, t, h, n, keys, finite);
         if (!keys || t + n >= a->T) continue;
@@ -373,60 +373,63 @@ static void run_unit(void *ctx, int64_t i, int thread)
 }
 
 // ---- the call ----------------------------------------------------------------------------------
-static void check_map(struct qkv_linear_work *w, struct qkv_kind_plan *p)
+static void check_map(struct qkv_linear_work *w, struct qkv_baseline_plan *p)
 {
     const struct qkv_linear_attention *a = &w->a;
     w->M = a->E;
     if (a->map == QKV_MAP_ELU) return;
     w->M = a->features;
-    qkv_kind_size(p, "features", a->features, 1);
+    qkv_baseline_size(p, "features", a->features, 1);
     if (a->map != QKV_MAP_RANDOM)
-        qkv_kind_refuse(p, QKV_ERR_USAGE, "unknown feature map: %d", (int)a->map);
-    w->a.scale = qkv_kind_scale(p, a->scale, a->E);
+        qkv_baseline_refuse(p, QKV_ERR_USAGE, "unknown feature map: %d", (int)a->map);
+    w->a.scale = qkv_baseline_scale(p, a->scale, a->E);
     if (!(w->a.scale > 0) && !p->status)
-        qkv_kind_refuse(p, QKV_ERR_USAGE, "scale is %g, expected more than 0", (double)a->scale);
+        qkv_baseline_refuse(p, QKV_ERR_USAGE, "scale is %g, expected more than 0",
+                            (double)a->scale);
     if (!a->random || (uintptr_t)a->random % sizeof(float))
-        qkv_kind_refuse(p, QKV_ERR_USAGE, "random features require an aligned array of rows");
-    qkv_kind_count(p, a->features, a->E, 1, 1);
+        qkv_baseline_refuse(p, QKV_ERR_USAGE, "random features require an aligned array of rows");
+    qkv_baseline_count(p, a->features, a->E, 1, 1);
 }
 
-static void check_lengths(const struct qkv_linear_attention *a, struct qkv_kind_plan *p)
+static void check_lengths(const struct qkv_linear_attention *a, struct qkv_baseline_plan *p)
 {
     for (int64_t b = 0; a->k_lengths && b < a->B && !p->status; b++)
         if (a->k_lengths[b] < 0 || a->k_lengths[b] > a->S)
-            qkv_kind_refuse(p, QKV_ERR_USAGE, "k_lengths[%lld] is %lld, expected 0 to %lld",
-                            (long long)b, (long long)a->k_lengths[b], (long long)a->S);
+            qkv_baseline_refuse(p, QKV_ERR_USAGE, "k_lengths[%lld] is %lld, expected 0 to %lld",
+                                (long long)b, (long long)a->k_lengths[b], (long long)a->S);
 }
 
-struct qkv_kind_plan qkv_linear_work(struct qkv_linear_work *w,
-                                     const struct qkv_linear_attention *a, bool backward)
+struct qkv_baseline_plan qkv_linear_work(struct qkv_linear_work *w,
+                                         const struct qkv_linear_attention *a, bool backward)
 {
-    struct qkv_kind_plan p = { 0 };
+    struct qkv_baseline_plan p = { 0 };
     if (!a) {
-        qkv_kind_refuse(&p, QKV_ERR_USAGE, "the attention is NULL");
+        qkv_baseline_refuse(&p, QKV_ERR_USAGE, "the attention is NULL");
         return p;
     }
-    struct qkv_kind_heads h = { a->B, a->T, a->S, a->H, a->G, a->E, a->F, 0, 0, 0, 0 };
+    struct qkv_baseline_heads h = { a->B, a->T, a->S, a->H, a->G, a->E, a->F, 0, 0, 0, 0 };
     *w = (struct qkv_linear_work){ .a = *a, .threads = qkv_threads() };
-    qkv_kind_heads(&h, &p);
+    qkv_baseline_heads(&h, &p);
     w->a.G = h.G;
     w->a.F = h.F;
     if (!p.status && a->causal && a->S != a->T)
-        qkv_kind_refuse(&p, QKV_ERR_USAGE, "S is %lld, expected S = T = %lld for causal attention",
-                        (long long)a->S, (long long)a->T);
+        qkv_baseline_refuse(&p, QKV_ERR_USAGE,
+                            "S is %lld, expected S = T = %lld for causal attention",
+                            (long long)a->S, (long long)a->T);
     if (!p.status) check_map(w, &p);
     if (!p.status) check_lengths(a, &p);
     if (backward && a->map != QKV_MAP_ELU)
-        qkv_kind_refuse(&p, QKV_ERR_UNSUPPORTED, "backward is not supported for random features");
+        qkv_baseline_refuse(&p, QKV_ERR_UNSUPPORTED,
+                            "backward is not supported for random features");
     // These products are limits of sizes: each thread stores the state of a head once as floats and
     // once as packed panels.
-    qkv_kind_count(&p, w->M, h.F + 1, 4, 1);
-    qkv_kind_count(&p, w->M, C, 8, 1);
+    qkv_baseline_count(&p, w->M, h.F + 1, 4, 1);
+    qkv_baseline_count(&p, w->M, C, 8, 1);
     if (p.status) return p;
     w->thread = backward ? qkv_linear_work_backward(w) : qkv_linear_work_forward(w);
     struct qkv_arena arena = { NULL, SIZE_MAX, 0 };
     qkv_arena_alloc(&arena, (size_t)w->threads, w->thread);
-    qkv_kind_scratch(&p, &arena);
+    qkv_baseline_scratch(&p, &arena);
     const double rows = (double)h.q + (double)h.k, pairs = a->causal ? (double)C : 0;
     const double state = 2.0 * (double)w->M * ((double)h.out + (double)h.v);
     p.flops =
@@ -441,15 +444,15 @@ qkv_status qkv_linear_attention_real(real *out, real *norm, const real *q, const
                                      void *scratch)
 {
     struct qkv_linear_work w;
-    const struct qkv_kind_plan p = qkv_linear_work(&w, a, false);
+    const struct qkv_baseline_plan p = qkv_linear_work(&w, a, false);
     const int64_t rows = p.status ? 0 : a->B * a->T * a->H;
     if (p.status || !rows) return p.status;
     const int64_t keys = a->B * a->S * w.a.G;
-    const struct qkv_kind_array arrays[] = {
+    const struct qkv_baseline_array arrays[] = {
         { out, rows * w.a.F }, { norm, norm ? rows : 0 }, { q, rows * w.a.E },
         { k, keys * w.a.E },   { v, keys * w.a.F },
     };
-    if (!qkv_kind_arrays(arrays, 2, 5, scratch, p.scratch)) return QKV_ERR_USAGE;
+    if (!qkv_baseline_arrays(arrays, 2, 5, scratch, p.scratch)) return QKV_ERR_USAGE;
     struct run r = { &w, out, norm, q, k, v, scratch };
     qkv_parallel_for_most(w.a.B * w.a.G, w.threads, run_unit, &r);
     return QKV_OK;
@@ -459,13 +462,13 @@ size_t qkv_linear_attention_real_scratch(const struct qkv_linear_attention *a, b
                                          qkv_status *status)
 {
     struct qkv_linear_work w;
-    const struct qkv_kind_plan p = qkv_linear_work(&w, a, backward);
+    const struct qkv_baseline_plan p = qkv_linear_work(&w, a, backward);
     *status = p.status;
     return p.status ? SIZE_MAX : p.scratch;
 }
 
 #ifndef QKV_DOUBLE
-QKV_API struct qkv_kind_plan qkv_linear_attention_plan(const struct qkv_linear_attention *a)
+QKV_API struct qkv_baseline_plan qkv_linear_attention_plan(const struct qkv_linear_attention *a)
 {
     struct qkv_linear_work w;
     return qkv_linear_work(&w, a, false);

@@ -34,9 +34,9 @@ static size_t largest(size_t a, size_t b)
 // Returns the bytes of the largest packed operand of all products in this file.
 static size_t panels(int64_t M, int64_t N)
 {
-    const size_t sums = largest(qkv_kind_panels(M, N), qkv_kind_panels(N, M));
-    const size_t rows = largest(qkv_kind_panels(C, N), qkv_kind_panels(C, M));
-    const size_t pairs = largest(qkv_kind_panels(M, C), qkv_kind_panels(N, C));
+    const size_t sums = largest(qkv_baseline_panels(M, N), qkv_baseline_panels(N, M));
+    const size_t rows = largest(qkv_baseline_panels(C, N), qkv_baseline_panels(C, M));
+    const size_t pairs = largest(qkv_baseline_panels(M, C), qkv_baseline_panels(N, C));
     return largest(sums, largest(rows, pairs));
 }
 
@@ -94,12 +94,12 @@ struct matrix {
     const real *at;
     int64_t ldn, ldk;
 };
-static void multiply(const struct unit *u, struct qkv_kind_product p, struct matrix w)
+static void multiply(const struct unit *u, struct qkv_baseline_product p, struct matrix w)
 {
     if (!p.K) return;
-    qkv_kind_pack(u->at.panels, w.at, p.K, p.N, w.ldn, w.ldk);
+    qkv_baseline_pack(u->at.panels, w.at, p.K, p.N, w.ldn, w.ldk);
     p.panels = u->at.panels;
-    qkv_kind_rows(&p);
+    qkv_baseline_rows(&p);
 }
 
 // Computes phi(k) and V of the n keys from key s on.
@@ -138,7 +138,7 @@ static void gather(const struct unit *u, real *sum, const real *phi, const real 
     qkv_kernel()->transpose(u->at.turned, QKV_REAL, C, phi, QKV_REAL, M, n, M);
     multiply(
         u,
-        (struct qkv_kind_product){
+        (struct qkv_baseline_product){
             .y = sum, .x = u->at.turned, .ldy = N, .ldx = C, .R = M, .K = n, .N = N, .add = true },
         (struct matrix){ x, 1, N });
 }
@@ -149,7 +149,7 @@ static void pair(const struct unit *u, const real *x, const real *y, int64_t K, 
                  int64_t keys)
 {
     multiply(u,
-             (struct qkv_kind_product){
+             (struct qkv_baseline_product){
                  .y = u->at.pairs, .x = x, .ldy = C, .ldx = K, .R = n, .K = K, .N = keys },
              (struct matrix){ y, K, 1 });
     for (int64_t i = 0; i + 1 < keys; i++)
@@ -174,20 +174,20 @@ static void query_rows(const struct unit *u, int64_t t, int64_t h, int64_t n, in
     const int64_t M = w->M, N = w->a.F + 1;
     load_rows(u, t, h, n);
     multiply(u,
-             (struct qkv_kind_product){
+             (struct qkv_baseline_product){
                  .y = u->at.d, .x = u->at.G, .ldy = M, .ldx = N, .R = n, .K = N, .N = M },
              (struct matrix){ u->at.sum_k, N, 1 });
     if (keys) {
         pair(u, u->at.G, u->at.V, N, n, keys);
         multiply(u,
-                 (struct qkv_kind_product){ .y = u->at.d,
-                                            .x = u->at.pairs,
-                                            .ldy = M,
-                                            .ldx = C,
-                                            .R = n,
-                                            .K = keys,
-                                            .N = M,
-                                            .add = true },
+                 (struct qkv_baseline_product){ .y = u->at.d,
+                                                .x = u->at.pairs,
+                                                .ldy = M,
+                                                .ldx = C,
+                                                .R = n,
+                                                .K = keys,
+                                                .N = M,
+                                                .add = true },
                  (struct matrix){ u->at.phi_k, 1, M });
     }
     slope(u->r->dq + query(u, t, h) * M, w->a.H * M, u->at.d, u->at.phi_q, n, M);
@@ -201,14 +201,14 @@ static void add_pairs(const struct unit *u, real *y, int64_t ldy, const real *ro
 {
     qkv_kernel()->transpose(u->at.turned, QKV_REAL, C, u->at.pairs, QKV_REAL, C, n, keys);
     multiply(u,
-             (struct qkv_kind_product){ .y = y,
-                                        .x = u->at.turned,
-                                        .ldy = ldy,
-                                        .ldx = C,
-                                        .R = keys,
-                                        .K = n,
-                                        .N = width,
-                                        .add = true },
+             (struct qkv_baseline_product){ .y = y,
+                                            .x = u->at.turned,
+                                            .ldy = ldy,
+                                            .ldx = C,
+                                            .R = keys,
+                                            .K = n,
+                                            .N = width,
+                                            .add = true },
              (struct matrix){ rows, 1, ld });
 }
 
@@ -223,12 +223,12 @@ static void key_rows(const struct unit *u, int64_t s, int64_t keys, int64_t n)
     if (keys) {
         load_keys(u, s, keys);
         multiply(u,
-                 (struct qkv_kind_product){
+                 (struct qkv_baseline_product){
                      .y = u->at.d, .x = u->at.V, .ldy = M, .ldx = N, .R = keys, .K = N, .N = M },
                  (struct matrix){ u->at.sum_q, N, 1 });
         multiply(
             u,
-            (struct qkv_kind_product){
+            (struct qkv_baseline_product){
                 .y = dv, .x = u->at.phi_k, .ldy = a->G * F, .ldx = M, .R = keys, .K = M, .N = F },
             (struct matrix){ u->at.sum_q, 1, N });
     }
@@ -314,23 +314,23 @@ qkv_status qkv_linear_attention_real_backward(real *dq, real *dk, real *dv, cons
                                               const struct qkv_linear_attention *a, void *scratch)
 {
     struct qkv_linear_work w;
-    const struct qkv_kind_plan p = qkv_linear_work(&w, a, true);
+    const struct qkv_baseline_plan p = qkv_linear_work(&w, a, true);
     if (p.status) return p.status;
     const int64_t rows = a->B * a->T * a->H, keys = a->B * a->S * w.a.G;
     const int64_t E = w.a.E, F = w.a.F;
-    const struct qkv_kind_array arrays[] = {
+    const struct qkv_baseline_array arrays[] = {
         { dq, rows * E }, { dk, keys * E }, { dv, keys * F },  { dout, rows * F }, { q, rows * E },
         { k, keys * E },  { v, keys * F },  { out, rows * F }, { norm, rows },
     };
     if (!rows && !keys) return QKV_OK;
-    if (!qkv_kind_arrays(arrays, 3, 9, scratch, p.scratch)) return QKV_ERR_USAGE;
+    if (!qkv_baseline_arrays(arrays, 3, 9, scratch, p.scratch)) return QKV_ERR_USAGE;
     struct run r = { &w, dq, dk, dv, dout, q, k, v, out, norm, scratch };
     qkv_parallel_for_most(w.a.B * w.a.G, w.threads, run_unit, &r);
     return QKV_OK;
 }
 
 #ifndef QKV_DOUBLE
-QKV_API struct qkv_kind_plan
+QKV_API struct qkv_baseline_plan
 qkv_linear_attention_backward_plan(const struct qkv_linear_attention *a)
 {
     struct qkv_linear_work w;

@@ -12,7 +12,7 @@
 
 #ifndef QKV_DOUBLE
 struct nystrom {
-    struct qkv_kind_heads h;
+    struct qkv_baseline_heads h;
     int64_t L;
     int threads;                  // number of threads that scratch has space for
     struct qkv_attention in, out; // requests for softmax(q~ k^T) v and for softmax(q k~^T) w
@@ -32,35 +32,35 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static struct qkv_kind_plan nystrom_plan(struct nystrom *at, const struct qkv_nystrom *n,
-                                         struct qkv_arena *arena)
+static struct qkv_baseline_plan nystrom_plan(struct nystrom *at, const struct qkv_nystrom *n,
+                                             struct qkv_arena *arena)
 {
-    struct qkv_kind_plan p = { 0 };
-    at->h = (struct qkv_kind_heads){ n->B, n->T, n->S, n->H, n->G, n->E, n->F, 0, 0, 0, 0 };
-    qkv_kind_heads(&at->h, &p);
-    qkv_kind_size(&p, "landmarks", n->landmarks, 1);
-    qkv_kind_size(&p, "iterations", n->iterations, 0);
-    const struct qkv_kind_heads *h = &at->h;
+    struct qkv_baseline_plan p = { 0 };
+    at->h = (struct qkv_baseline_heads){ n->B, n->T, n->S, n->H, n->G, n->E, n->F, 0, 0, 0, 0 };
+    qkv_baseline_heads(&at->h, &p);
+    qkv_baseline_size(&p, "landmarks", n->landmarks, 1);
+    qkv_baseline_size(&p, "iterations", n->iterations, 0);
+    const struct qkv_baseline_heads *h = &at->h;
     if (!p.status && h->T && (n->landmarks > h->T || n->landmarks > h->S))
-        qkv_kind_refuse(&p, QKV_ERR_USAGE,
-                        "the number of landmarks is %lld, expected at most T and S",
-                        (long long)n->landmarks);
-    at->scale = qkv_kind_scale(&p, n->scale, h->E);
+        qkv_baseline_refuse(&p, QKV_ERR_USAGE,
+                            "the number of landmarks is %lld, expected at most T and S",
+                            (long long)n->landmarks);
+    at->scale = qkv_baseline_scale(&p, n->scale, h->E);
     at->L = n->landmarks;
     at->threads = qkv_threads();
-    const int64_t L = at->L, q = qkv_kind_count(&p, h->B, L, h->H, h->E);
-    const int64_t k = qkv_kind_count(&p, h->B, L, h->G, h->E);
-    const int64_t v = qkv_kind_count(&p, h->B, L, h->H, h->F);
-    qkv_kind_count(&p, SQUARES, L, L, 1);
+    const int64_t L = at->L, q = qkv_baseline_count(&p, h->B, L, h->H, h->E);
+    const int64_t k = qkv_baseline_count(&p, h->B, L, h->G, h->E);
+    const int64_t v = qkv_baseline_count(&p, h->B, L, h->H, h->F);
+    qkv_baseline_count(&p, SQUARES, L, L, 1);
     if (p.status) return p;
     const size_t threads = (size_t)at->threads;
-    at->panel_bytes =
-        larger(qkv_kind_panels(h->E, L), larger(qkv_kind_panels(L, L), qkv_kind_panels(L, h->F)));
+    at->panel_bytes = larger(qkv_baseline_panels(h->E, L),
+                             larger(qkv_baseline_panels(L, L), qkv_baseline_panels(L, h->F)));
     at->square_bytes = SQUARES * (size_t)(L * L) * sizeof(float);
-    at->in = qkv_kind_exact(h, L, h->S, h->G, at->scale);
-    at->out = qkv_kind_exact(h, h->T, L, h->H, at->scale);
-    const size_t in = qkv_kind_exact_scratch(&p, &at->in);
-    const size_t out = qkv_kind_exact_scratch(&p, &at->out);
+    at->in = qkv_baseline_exact(h, L, h->S, h->G, at->scale);
+    at->out = qkv_baseline_exact(h, h->T, L, h->H, at->scale);
+    const size_t in = qkv_baseline_exact_scratch(&p, &at->in);
+    const size_t out = qkv_baseline_exact_scratch(&p, &at->out);
     at->q = qkv_arena_alloc(arena, (size_t)q, sizeof(float));
     at->k = qkv_arena_alloc(arena, (size_t)k, sizeof(float));
     at->k_all = h->G == h->H ? at->k : qkv_arena_alloc(arena, (size_t)q, sizeof(float));
@@ -69,20 +69,20 @@ static struct qkv_kind_plan nystrom_plan(struct nystrom *at, const struct qkv_ny
     at->square = qkv_arena_alloc(arena, threads, at->square_bytes);
     at->panels = qkv_arena_alloc(arena, threads, at->panel_bytes);
     at->attention = qkv_arena_alloc(arena, 1, larger(in, out));
-    qkv_kind_scratch(&p, arena);
+    qkv_baseline_scratch(&p, arena);
     const double turns = (double)(n->iterations ? n->iterations : 6), l = (double)L;
     p.flops +=
         2 * (double)h->B * (double)h->H * l * l * (4 * turns * l + (double)h->E + (double)h->F);
     return p;
 }
 
-QKV_API struct qkv_kind_plan qkv_nystrom_plan(const struct qkv_nystrom *n)
+QKV_API struct qkv_baseline_plan qkv_nystrom_plan(const struct qkv_nystrom *n)
 {
     struct nystrom at;
     struct qkv_arena count = { NULL, SIZE_MAX, 0 };
-    struct qkv_kind_plan none = { 0 };
+    struct qkv_baseline_plan none = { 0 };
     if (n) return nystrom_plan(&at, n, &count);
-    qkv_kind_refuse(&none, QKV_ERR_USAGE, "the attention is NULL");
+    qkv_baseline_refuse(&none, QKV_ERR_USAGE, "the attention is NULL");
     return none;
 }
 
@@ -91,7 +91,7 @@ QKV_API struct qkv_kind_plan qkv_nystrom_plan(const struct qkv_nystrom *n)
 static void landmarks(float *to, const float *x, int64_t B, int64_t n, int64_t L, int64_t W)
 {
     for (int64_t i = 0; i < B * L; i++) {
-        const struct qkv_kind_segment s = qkv_kind_segment(i % L, n, L);
+        const struct qkv_baseline_segment s = qkv_baseline_segment(i % L, n, L);
         float *row = to + i * W;
         memset(row, 0, (size_t)W * sizeof *row);
         qkv_kernel()->add_rows(row, x + (i / L * n + s.from) * W, QKV_REAL, W, s.to - s.from, W);
@@ -111,16 +111,16 @@ static void multiply(const struct nystrom *at, void *panels, float *y, const flo
                      const float *z, float by)
 {
     const int64_t L = at->L;
-    qkv_kind_pack(panels, z, L, L, 1, L);
-    qkv_kind_rows(&(struct qkv_kind_product){ .y = y,
-                                              .x = x,
-                                              .panels = panels,
-                                              .ldy = L,
-                                              .ldx = L,
-                                              .R = L,
-                                              .K = L,
-                                              .N = L,
-                                              .scale = by });
+    qkv_baseline_pack(panels, z, L, L, 1, L);
+    qkv_baseline_rows(&(struct qkv_baseline_product){ .y = y,
+                                                      .x = x,
+                                                      .panels = panels,
+                                                      .ldy = L,
+                                                      .ldx = L,
+                                                      .R = L,
+                                                      .K = L,
+                                                      .N = L,
+                                                      .scale = by });
 }
 
 // Replaces the matrix x[L][L] by diagonal times the identity minus x.
@@ -153,16 +153,16 @@ static void begin_inverse(float *z, const float *A, int64_t L)
 static void pair_landmarks(const struct nystrom *at, float *A, void *panels, int64_t head)
 {
     const int64_t L = at->L, E = at->h.E, wide = at->h.H * E;
-    qkv_kind_pack(panels, at->k_all + head * E, E, L, wide, 1);
-    qkv_kind_rows(&(struct qkv_kind_product){ .y = A,
-                                              .x = at->q + head * E,
-                                              .panels = panels,
-                                              .ldy = L,
-                                              .ldx = wide,
-                                              .R = L,
-                                              .K = E,
-                                              .N = L,
-                                              .scale = at->scale });
+    qkv_baseline_pack(panels, at->k_all + head * E, E, L, wide, 1);
+    qkv_baseline_rows(&(struct qkv_baseline_product){ .y = A,
+                                                      .x = at->q + head * E,
+                                                      .panels = panels,
+                                                      .ldy = L,
+                                                      .ldx = wide,
+                                                      .R = L,
+                                                      .K = E,
+                                                      .N = L,
+                                                      .scale = at->scale });
     qkv_kernel()->softmax_rows(A, A, L, L, L, L);
 }
 
@@ -171,7 +171,7 @@ static void run_head(void *ctx, int64_t i, int thread)
 {
     const struct run *r = ctx;
     const struct nystrom *at = r->at;
-    const struct qkv_kind_heads *h = &at->h;
+    const struct qkv_baseline_heads *h = &at->h;
     // index of the first landmark of the head, in rows of one head each
     const int64_t L = at->L, head = i / h->H * L * h->H + i % h->H;
     float *A = (float *)(void *)((char *)at->square + (size_t)thread * at->square_bytes);
@@ -192,21 +192,21 @@ static void run_head(void *ctx, int64_t i, int thread)
         az = z;
         z = next;
     }
-    qkv_kind_pack(panels, at->values + head * h->F, L, h->F, 1, h->H * h->F);
-    qkv_kind_rows(&(struct qkv_kind_product){ .y = at->w + head * h->F,
-                                              .x = z,
-                                              .panels = panels,
-                                              .ldy = h->H * h->F,
-                                              .ldx = L,
-                                              .R = L,
-                                              .K = L,
-                                              .N = h->F });
+    qkv_baseline_pack(panels, at->values + head * h->F, L, h->F, 1, h->H * h->F);
+    qkv_baseline_rows(&(struct qkv_baseline_product){ .y = at->w + head * h->F,
+                                                      .x = z,
+                                                      .panels = panels,
+                                                      .ldy = h->H * h->F,
+                                                      .ldx = L,
+                                                      .R = L,
+                                                      .K = L,
+                                                      .N = h->F });
 }
 
 // Repeats the landmarks of the keys for each query head.
 static void spread_keys(const struct nystrom *at)
 {
-    const struct qkv_kind_heads *h = &at->h;
+    const struct qkv_baseline_heads *h = &at->h;
     const size_t row = (size_t)h->E * sizeof(float);
     for (int64_t r = 0; at->k_all != at->k && r < h->B * at->L; r++)
         for (int64_t i = 0; i < h->H; i++)
@@ -220,13 +220,13 @@ QKV_API qkv_status qkv_nystrom_forward(float *out, const float *q, const float *
     struct nystrom at;
     struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
     if (!n) return QKV_ERR_USAGE;
-    const struct qkv_kind_plan p = nystrom_plan(&at, n, &arena);
-    const struct qkv_kind_heads *h = &at.h;
+    const struct qkv_baseline_plan p = nystrom_plan(&at, n, &arena);
+    const struct qkv_baseline_heads *h = &at.h;
     if (p.status || !h->out) return p.status;
-    const struct qkv_kind_array arrays[] = {
+    const struct qkv_baseline_array arrays[] = {
         { out, h->out }, { q, h->q }, { k, h->k }, { v, h->v }
     };
-    if (!qkv_kind_arrays(arrays, 1, 4, scratch, p.scratch)) return QKV_ERR_USAGE;
+    if (!qkv_baseline_arrays(arrays, 1, 4, scratch, p.scratch)) return QKV_ERR_USAGE;
     landmarks(at.q, q, h->B, h->T, at.L, h->H * h->E);
     landmarks(at.k, k, h->B, h->S, at.L, h->G * h->E);
     spread_keys(&at);

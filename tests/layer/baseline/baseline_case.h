@@ -20,7 +20,7 @@ static inline float *numbers(int64_t n, double size)
 }
 
 // Returns scratch filled with NaN, so that a read before the first write is detected.
-static inline void *workspace(struct qkv_kind_plan p)
+static inline void *workspace(struct qkv_baseline_plan p)
 {
     CHECK_EQ(p.status, QKV_OK);
     CHECK_TEXT(p.reason, "");
