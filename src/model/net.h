@@ -41,11 +41,12 @@ struct qkv_net_shape {
 };
 // Returns the names of the architectures in net.def; the list ends with NULL.
 const char *const *qkv_net_architectures(void);
-// How an architecture is trained from scratch where the user chooses nothing else (net.def). A number
-// 0, or text NULL, means the default of training.
+// How an architecture is trained from scratch where the user chooses nothing else (net.def). A
+// number 0, or text NULL, means the default of training.
 struct qkv_arch_training {
     int objective; // enum qkv_objective
-    // true: sizes that the user does not choose are the sizes of the reference; false: smaller sizes
+    // true: sizes that the user does not choose are the sizes of the reference; false: smaller
+    // sizes
     bool reference_sizes;
     const char *schedule;
     double decay, beta2, eps, dropout, smoothing;

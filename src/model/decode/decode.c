@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // decode.c: decodes text token by token with a KV cache.
 //
-// Tokens pass through the layers in pieces of at most `chunk` rows. A piece can contain tokens of
-// several items (sequences): a long prompt is divided into several pieces, and one step of many
-// items is one piece. Each layer appends keys and values to its cache and attends to the cache. If
-// a call fails, its tokens are removed from every cache.
+// An item is a sequence of the decoder. Tokens pass through the layers in pieces of at most `chunk`
+// rows. A long prompt is divided into several pieces; the next tokens of many items are one piece.
+// Each layer appends the keys and values of a piece to its cache and attends to the cache. If a
+// call fails, its tokens are removed from every cache.
 #include "model/decode/decode.h"
 #include <inttypes.h>
 #include <string.h>
@@ -62,8 +62,8 @@ static qkv_status make(qkv_decoder *d, qkv_error *err)
     return make_caches(d, err);
 }
 
-// Allocates the memory of a piece from the arena: called once to count the bytes, once to assign
-// the pointers.
+// Allocates the memory of a piece from the arena. Called twice: first to count the bytes, then to
+// set the pointers.
 static void take(qkv_decoder *d, struct qkv_arena *a, size_t scratch)
 {
     const struct qkv_model *m = d->m;
@@ -84,8 +84,8 @@ static void take(qkv_decoder *d, struct qkv_arena *a, size_t scratch)
     d->scratch = qkv_arena_alloc(a, scratch, 1);
 }
 
-// Returns the scratch bytes that any block needs; SIZE_MAX if a block was refused, with the reason
-// in *s.
+// Returns the bytes of scratch that suffice for every block. SIZE_MAX: a block was refused, and *s
+// is the reason.
 static size_t scratch_of(const qkv_decoder *d, qkv_status *s)
 {
     size_t most = 0;
@@ -250,16 +250,18 @@ static qkv_status check(const qkv_decoder *d, const struct qkv_decoder_tokens *t
     return status;
 }
 
-// The progress of one call of feed: the next token and the next row of logits.
+// The progress of one call of qkv_decoder_feed.
 struct feeding {
     const struct qkv_decoder_tokens *t;
-    int64_t place, at; // index of the next sequence in the call; number of its tokens already fed
-    float *logits;     // output array for the logits; NULL: not requested
-    int64_t rows;      // number of logits rows already written
+    // place: index, in the call, of the sequence that is fed next; at: number of its tokens that
+    // have been fed
+    int64_t place, at;
+    float *logits; // output array for the logits; NULL: not requested
+    int64_t rows;  // number of logits rows already written
 };
 
-// Fills the next piece with as many tokens as fit: writes ids, positions, offsets, and the rows
-// whose logits are requested. Returns the number of those rows.
+// Fills the next piece with as many tokens as fit: writes their ids, positions and offsets, and to
+// wanted[] the indices of the rows whose logits are requested. Returns the number of these indices.
 static int64_t next_piece(qkv_decoder *d, struct feeding *f, int64_t *wanted)
 {
     const struct qkv_decoder_tokens *t = f->t;
@@ -314,7 +316,7 @@ static qkv_status piece_layers(qkv_decoder *d, struct qkv_stream *stream)
     return status;
 }
 
-// Runs the piece through the layers and computes the logits of `want` of its rows.
+// Runs the piece through the layers and computes the logits of the rows wanted[want].
 static qkv_status run_piece(qkv_decoder *d, struct feeding *f, const int64_t *wanted, int64_t want)
 {
     const struct qkv_model *m = d->m;
@@ -339,7 +341,7 @@ static qkv_status run_piece(qkv_decoder *d, struct feeding *f, const int64_t *wa
     return QKV_OK;
 }
 
-// Cuts every item that this call has fed back to its previous length.
+// Cuts every item to which this call has fed tokens to its length before the call.
 static void take_back(qkv_decoder *d, const struct qkv_decoder_tokens *t, const struct feeding *f)
 {
     for (int64_t i = 0; i < t->n && i <= f->place; i++) {
@@ -350,8 +352,8 @@ static void take_back(qkv_decoder *d, const struct qkv_decoder_tokens *t, const 
     }
 }
 
-// Releases keys and values of layers with a window that no later query can attend to, in multiples
-// of STEP tokens.
+// In layers with a window, releases the keys and values to which no later query can attend, in
+// multiples of STEP tokens.
 static void forget(qkv_decoder *d, const struct qkv_decoder_tokens *t)
 {
     enum { STEP = 256 };
@@ -458,8 +460,8 @@ qkv_status qkv_decoder_cut(qkv_decoder *d, int64_t item, int64_t n)
     if (n >= d->length[item]) return QKV_OK;
     if (d->gru && n > 0) return QKV_ERR_USAGE;
     if (d->gru) qkv_decoder_gru_begin(d, item);
-    // All layers of one kind (local or not) have released the same tokens: if the first can be cut,
-    // all can.
+    // All local layers have released the same tokens, other layers none, so if the first local
+    // layer can be cut, all layers can.
     for (int pass = 0; pass < 2; pass++)
         for (int64_t k = 0; k < d->stack->layers; k++)
             if (d->stack->block[k].local == (pass == 0)) {

@@ -2,8 +2,8 @@
 // decode_ablate.c: stores the running sums of heads ablated to their mean, for tokens that are
 // decoded one by one.
 //
-// The sums are stored for every token, not only for the last one. So an item can be cut to a
-// shorter length, and decoding from it is bit-identical to decoding from the shorter text.
+// The sums are stored for every token, not only for the last token. So an item can be cut to a
+// shorter length, and decoding then continues bit-identically to decoding from the shorter text.
 #include "model/decode/decode.h"
 #include <string.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// decode_cross.c: encodes the source of a decoder item and stores its cross-attention keys and
-// values, once per source.
+// decode_cross.c: encodes the sources of decoder items (sequences) and stores the keys and values
+// of cross-attention, once per source.
 //
 // An item refers to one slot of the cross-attention caches; copies of the item (beams) share its
-// slot. There are as many slots as items, so that a free slot always exists for an item that drops
-// its own.
+// slot. There are as many slots as items, so an item that gives up its slot always finds a free
+// one.
 #include "model/decode/decode.h"
 #include <inttypes.h>
 #include <string.h>
@@ -80,7 +80,7 @@ static bool compact(struct compact *c, const qkv_decoder *d, const struct qkv_mo
     return true;
 }
 
-// Empties items first .. first+n-1 and assigns a free slot to each.
+// Empties items first .. first+n-1 and assigns a free slot to each of them.
 static void begin(qkv_decoder *d, int64_t first, int64_t n, int64_t *slots)
 {
     int64_t slot = 0;
@@ -109,7 +109,7 @@ static qkv_status remember(qkv_decoder *d, const struct compact *c, int64_t n)
     return status;
 }
 
-// Runs the encoder, then stores the keys and values of its output for every layer.
+// Runs the encoder on the sources, then stores the keys and values of its output for every layer.
 static qkv_status encode(qkv_decoder *d, int64_t first, int64_t n, const struct compact *c,
                          qkv_error *err)
 {
@@ -121,7 +121,8 @@ static qkv_status encode(qkv_decoder *d, int64_t first, int64_t n, const struct 
     return status ? qkv_fail_memory(err, d->m->dir) : QKV_OK;
 }
 
-// Encodes the sources for a GRU, after checking their ids; later steps do not check them.
+// Encodes the sources for a GRU. Checks their lengths and token ids first, since the following
+// steps do not.
 static qkv_status encode_states(qkv_decoder *d, int64_t first, int64_t n, const struct compact *c,
                                 qkv_error *err)
 {

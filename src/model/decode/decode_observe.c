@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// decode_observe.c: passes the attention of new tokens of one item to an observer, layer by layer
-// and piece by piece.
+// decode_observe.c: passes the attention of new tokens of one item to an observer, for each piece
+// and each layer.
 #include "model/decode/decode.h"
 #include <math.h>
 #include <string.h>
@@ -17,11 +17,12 @@ struct qkv_decoder_observation {
     struct qkv_observer observer;
     int64_t *row; // [observer.probe.rows] copy of the caller's row indices
     int64_t item;
-    void *memory; // memory of the current piece; grows to the largest size needed
+    // memory of the arrays for the current piece; it grows to the largest size that a piece needs
+    void *memory;
     size_t bytes;
     int64_t place, R;   // index of the observed item in the current piece; number of its rows
     int64_t queries[2]; // offsets of the query sequence: 0, R
-    float *hidden;      // [R][D] the last hidden state after the final norm
+    float *hidden;      // [R][D] output of the last layer after the final norm
     struct view own, cross;
     float *logs, *zeros; // for a GRU: logarithms of the weights [R][S]; zeros [2 R + S]
 };
@@ -103,8 +104,8 @@ static qkv_status tell(const qkv_decoder *d, struct qkv_layer_output *output, st
     return l->observer.layer(l->observer.user, output) ? QKV_ERR_INTERRUPTED : QKV_OK;
 }
 
-// Returns the rows of the observed item after a layer; after the last layer, with the final norm
-// applied.
+// Returns the rows of the observed item in x, the stream after a layer. If it is the last layer,
+// applies the final norm.
 static const float *hidden(const qkv_decoder *d, int64_t layer, const float *x)
 {
     const struct qkv_decoder_observation *l = d->observation;
@@ -172,8 +173,8 @@ qkv_status qkv_decoder_observe_states(qkv_decoder *d, struct qkv_observed_states
     return QKV_OK;
 }
 
-// Computes the probe statistics of existing attention weights P, by running attention with scores
-// 0 and bias ln P: its weights are P, since its lse is 0.
+// Computes the probe statistics of given attention weights P. It probes an attention with scores 0
+// and bias ln P, whose lse is 0 and whose weights are therefore P.
 static qkv_status probe_weights(const struct qkv_decoder_observation *l,
                                 const struct qkv_observed_states *of)
 {

@@ -37,7 +37,7 @@ bool qkv_describe_bart(struct qkv_description *d, const struct qkv_config *c)
     d->act = QKV_ACT_GELU;
     d->bias = d->embedding_norm = true;
     d->position_offset = 2;
-    d->size.eps = 1e-5; // not in the config: fixed in the reference
+    d->size.eps = 1e-5; // not in config.json: the value of the reference
     d->size.pad = 1;
     if (!qkv_config_sizes(c, &keys, &d->size) ||
         !qkv_describe_activation(d, c, "activation_function") ||

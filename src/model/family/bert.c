@@ -22,7 +22,8 @@ bool qkv_describe_bert(struct qkv_description *d, const struct qkv_config *c)
     static const char *const absolute[] = { "absolute", NULL };
     int kind = 0;
     bool decoder = false, tied = true;
-    d->size.types = 2; // default of the reference if the key is absent; the weights must agree
+    // default of the reference if the key is absent; binding checks the shape of the table
+    d->size.types = 2;
     d->size.eps = 1e-12;
     d->embedding_norm = d->bias = true;
     d->classify_act = QKV_ACT_TANH;

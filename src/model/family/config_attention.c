@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// config_attention.c: reads the keys of config.json about rotary positions, their scaling, windows,
-// and the layers with a window.
+// config_attention.c: reads the keys of config.json for rotary positions, their scaling, windows,
+// and the layers that have a window.
 //
 //   rope_theta, partial_rotary_factor            at the top level, or inside of
 //   rope_parameters { rope_type, rope_theta, factor, ... }        the current form
@@ -14,7 +14,8 @@
 #include <stdio.h>
 #include <string.h>
 
-// Reads a number that must be in min .. max if it is present; need: it must be present.
+// Reads the number under `key`, which must be in min .. max. If the key is absent, need true: this
+// is an error; need false: *out does not change.
 static bool number(const struct qkv_json_at *at, const char *key, bool need, double *out,
                    double min, double max)
 {
@@ -40,7 +41,8 @@ static bool refuse(const struct qkv_json_at *at, qkv_status status, const char *
     return false;
 }
 
-// Reads rope_type, or its older name type. An unsupported type is an error that names it.
+// Reads the key rope_type, or `type`, its older name. If the type is unsupported, the error names
+// it.
 static bool scaling_kind(struct qkv_rope_scaling *r, const struct qkv_json_at *at)
 {
     static const struct {
@@ -66,8 +68,9 @@ static bool scaling_kind(struct qkv_rope_scaling *r, const struct qkv_json_at *a
     return !text || refuse(at, QKV_ERR_UNSUPPORTED, key, says);
 }
 
-// Reads the factor of cosines and sines; if it is absent, computes 0.1 mscale ln(factor) + 1 as in
-// the paper.
+// Reads attention_factor, the factor of cosines and sines. If it is absent, it is 0.1 ln(factor) +
+// 1 as in the paper, or, if mscale and mscale_all_dim are present, the quotient that transformers
+// computes from them.
 static bool yarn_attention(struct qkv_rope_scaling *r, const struct qkv_json_at *at)
 {
     double part = 0, all = 0;
@@ -88,7 +91,7 @@ static bool scaling(struct qkv_description *d, const struct qkv_json_at *at)
     if (r->kind != QKV_ROPE_LINEAR && !qkv_json_int(at, "original_max_position_embeddings", false,
                                                     &r->original, 1, QKV_POSITIONS_MAX))
         return false;
-    // yarn may omit the factor: it is then the ratio of the two lengths
+    // for yarn `factor` may be absent: it is then the ratio of the two numbers of positions
     const bool given = json_is_number(json_object_get(at->object, "factor"));
     if (r->kind == QKV_ROPE_YARN && !given)
         r->factor = (double)d->size.positions / (double)r->original;
@@ -113,8 +116,8 @@ static bool scaling(struct qkv_description *d, const struct qkv_json_at *at)
     return yarn_attention(r, at);
 }
 
-// Finds the object under key in c->root; out->object is NULL if the key is absent or null. Returns
-// false if the value is of another type.
+// Sets *out to the object under `key` in config.json. If the key is absent or null, out->object is
+// NULL. Returns false if the value has another type.
 static bool object_at(struct qkv_json_at *out, const struct qkv_config *c, const char *key)
 {
     const json_t *value = json_object_get(c->root, key);
@@ -126,7 +129,7 @@ static bool object_at(struct qkv_json_at *out, const struct qkv_config *c, const
     return true;
 }
 
-// Checks that an even number of dimensions per head is rotated.
+// Checks that the number of rotated dimensions per head is even and positive.
 static bool turned(const struct qkv_description *d, const struct qkv_config *c)
 {
     const int64_t E = qkv_head_keys(d);
@@ -242,8 +245,8 @@ bool qkv_describe_window(struct qkv_description *d, const struct qkv_config *c, 
     if (!window)
         return qkv_config_refuse(c, QKV_ERR_FORMAT, "sliding_window",
                                  "missing, expected the window of its local layers, found none");
-    d->window_left = window - 1; // the reference counts the token itself
-    // A window as long as all positions masks no key.
+    d->window_left = window - 1; // sliding_window counts the token itself, window_left does not
+    // A window of at least as many tokens as the model has positions masks no key.
     if (window >= d->size.positions) memset(d->local, 0, sizeof d->local);
     return true;
 }

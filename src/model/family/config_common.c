@@ -22,8 +22,8 @@ bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config 
     int at = 0;
     for (int i = 0; i < ACTIVATIONS; i++) names[i] = activations[i].name;
     if (!qkv_config_choice(c, key, false, &at, names)) return false;
-    // Absent, and the family has already set a default. ("gelu", the first row, is the default of
-    // all others.)
+    // If the key is absent, keeps the default that the family has set. (Other families get "gelu",
+    // the first row.)
     if (!json_is_string(json_object_get(c->root, key)) && d->act) return true;
     d->act = activations[at].act;
     return true;
@@ -58,7 +58,8 @@ bool qkv_describe_tokens(struct qkv_description *d, const struct qkv_config *c)
     const int64_t V = qkv_described_vocab(d);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const json_t *value = json_object_get(c->root, rows[i].key);
-        if (json_is_array(value)) { // several ids may end a text: the first becomes eos
+        // several ids: the first one becomes the value; all ids of eos_token_id end a text
+        if (json_is_array(value)) {
             const json_t *first = json_array_get(value, 0);
             const int64_t id = json_is_integer(first) ? json_integer_value(first) : -1;
             if (id >= 0 && id < V) *rows[i].out = id;
@@ -66,7 +67,8 @@ bool qkv_describe_tokens(struct qkv_description *d, const struct qkv_config *c)
             continue;
         }
         if (!qkv_config_int(c, rows[i].key, false, rows[i].out, -1, INT64_MAX)) return false;
-        // A small model that was cut from a large one may have ids outside its vocabulary.
+        // An id outside of the vocabulary, as in a small model that was made from a large one,
+        // counts as absent.
         if (*rows[i].out >= V) *rows[i].out = -1;
     }
     return true;

@@ -11,9 +11,9 @@
 
 #include "model/model.h"
 
-// Encoding of positions. In the order of the values: a learned table; a table with sines and
-// cosines in alternating columns; no encoding; rotation of q and k; a table with all sines before
-// all cosines.
+// Encoding of positions. LEARNED: a learned table; SINUSOIDAL: a table with sines and cosines in
+// alternating columns; NONE: no encoding; ROTARY: rotation of q and k; SINES_FIRST: a table with
+// all sines before all cosines.
 enum qkv_position_kind {
     QKV_POSITION_LEARNED = 0,
     QKV_POSITION_SINUSOIDAL,
@@ -23,11 +23,11 @@ enum qkv_position_kind {
 };
 
 // Scaling of rotary positions, for more positions than the model was trained with. It changes the
-// frequencies of the table. linear: divides all frequencies by `factor`. llama3 and yarn: high
-// frequencies are unchanged, low ones are divided by `factor`, with a smooth transition between.
-// The transition is, in llama3, at wavelengths original/high .. original/low; in yarn, at
-// frequencies of `high` (beta_fast) .. `low` (beta_slow) rotations within `original` positions.
-// attention: factor of cosines and sines (yarn only; 0: 1).
+// frequencies of the table. LINEAR divides all frequencies by `factor`. LLAMA3 and YARN do not
+// change high frequencies, divide low frequencies by `factor`, and have a smooth transition between
+// them. With LLAMA3 the transition is at wavelengths original/high .. original/low; with YARN it is
+// at frequencies of `high` (beta_fast) .. `low` (beta_slow) rotations within `original` positions.
+// attention: factor of cosines and sines (YARN only; 0 means 1).
 struct qkv_rope_scaling {
     enum qkv_rope_scaling_kind {
         QKV_ROPE_PLAIN = 0,
@@ -37,10 +37,12 @@ struct qkv_rope_scaling {
     } kind;
     double factor, low, high, attention;
     int64_t original;
-    bool whole; // yarn: the bounds of the transition are rounded outward to whole frequency indices
+    // YARN: the bounds of the transition are rounded to whole frequency indices, so that it becomes
+    // wider
+    bool whole;
 };
 
-// The layers that have biases, if only some of them do.
+// Bits for the layers that have biases, if only some layers have biases.
 enum {
     QKV_BIAS_QKV = 1, // q, k and v projections
     QKV_BIAS_OUT = 2, // output projection of attention
@@ -48,7 +50,8 @@ enum {
     QKV_BIAS_ENDS = 8 // dense layers of the output heads for tokens and labels
 };
 
-// The row of a sequence that the output head for labels reads.
+// What the output head for labels reads: the first or the last row of a sequence, or the mean of
+// its rows.
 enum qkv_label_pool { QKV_LABEL_FIRST = 0, QKV_LABEL_MEAN, QKV_LABEL_LAST };
 
 enum { QKV_STOPS_MAX = 16 };
@@ -57,10 +60,11 @@ enum { QKV_STOPS_MAX = 16 };
 struct qkv_description {
     enum qkv_net_kind kind;
     struct qkv_config_sizes size; // sizes; types 0: no token types
-    // layers of the decoder in an encoder-decoder; other sizes are shared
+    // layers of the decoder in an encoder-decoder; encoder and decoder share all other sizes
     int64_t decoder_layers;
-    int64_t decoder_vocab; // vocabulary of the decoder if it has its own table; 0: shared
-    int64_t d_k, d_v;      // width of a query or value head; 0: width / heads
+    // vocabulary of the decoder if it has its own embedding table; 0: the stacks share a table
+    int64_t decoder_vocab;
+    int64_t d_k, d_v; // width of a query or value head; 0: width / heads
     enum qkv_norm_place norm;
     enum qkv_norm_kind norm_kind;
     enum qkv_activation act;
@@ -71,8 +75,8 @@ struct qkv_description {
     double rotated;     // fraction of a head's dimensions that is rotated; 0: all
     struct qkv_rope_scaling rope;
     int64_t position_offset; // unused rows at the start of the position table (BART: 2)
-    // Window of local layers: number of keys before and after the token itself (a decoder attends
-    // to no key after it). Bit i of `local` is set if layer i is local.
+    // Window of local layers: numbers of keys before and after the token itself to which a query
+    // attends (in a decoder, none after it). Bit i of `local` is set if layer i is local.
     int64_t window_left, window_right;
     uint64_t local[QKV_LAYERS_MAX / 64];
     double attention_scale; // factor of q.k; 0: 1/sqrt(E)
@@ -81,9 +85,9 @@ struct qkv_description {
     double logit_softcap;   // soft cap of the scaled logits; 0: no cap
     // Relative positions of self-attention (T5): a learned score bias per bucket of distances, in
     // one table for all layers of a stack. buckets 0: no relative positions. An encoder has buckets
-    // for both directions, a decoder for keys before the token only.
+    // for both directions, a decoder only for keys before the token.
     struct qkv_relative_buckets {
-        int64_t buckets, distance; // all distances from `distance` on share the last bucket
+        int64_t buckets, distance; // all distances of at least `distance` share the last bucket
     } relative;
     bool norm_q, norm_k;     // RMS norm of each query or key head, weights [E], before rotation
     double norm_offset;      // added to the weights of RMS norms (Gemma: 1)
@@ -91,28 +95,30 @@ struct qkv_description {
     bool first_norm_missing; // the first layer has no norm before its attention
     double embed_scale;      // factor of token embeddings; 0: 1
     bool embedding_norm;     // norm on the sum of the embeddings
-    bool mlp_once;           // one feed-forward after the stack instead of one in each layer
-    bool final_norm;         // norm after the last layer
-    bool bias;               // all linear layers have biases
-    unsigned biases;         // if `bias` is false: layers with biases, QKV_BIAS_QKV, ...
-    bool untied;             // the output projection has weights of its own
+    // the stack has one feed-forward network, after all layers, instead of one in each layer
+    bool mlp_once;
+    bool final_norm; // norm after the last layer
+    bool bias;       // all linear layers have biases
+    unsigned biases; // if `bias` is false: layers with biases, QKV_BIAS_QKV, ...
+    bool untied;     // the output projection has weights of its own
     // The first token has row pad + 1 of the position table; a padding token has row pad (RoBERTa).
     bool position_after_pad;
     int64_t bos, eos, mask; // ids of special tokens; -1: the model has no such token
-    // id of the first input of the decoder (-1: bos); id that it must generate first (-1: any)
+    // start: id of the first input of the decoder, -1: bos; forced: id that the decoder must
+    // generate first, -1: any
     int64_t start, forced;
     int64_t stop[QKV_STOPS_MAX];      // ids that end a text, if there are several
     int stops;                        // number of ids in `stop`; 0: only eos ends a text
     int64_t labels;                   // number of classes of a classification head
-    enum qkv_label_pool label_pool;   // row that the classification head reads
+    enum qkv_label_pool label_pool;   // row or rows that the classification head reads
     enum qkv_activation masked_act;   // activation in an output head for masked tokens
     enum qkv_activation classify_act; // activation in a classification head
 };
 
 // Tensor names in the checkpoint. '#' is replaced by the number of the layer. Names of tables are
-// complete; to other names, ".weight" or ".bias" is appended. NULL: no model of the family has the
-// tensor. Several members with the same name are one tensor, whose rows are stored in the order q,
-// k, v, or gate, up.
+// complete; ".weight" or ".bias" is appended to other names. NULL: no model of the family has the
+// tensor. If q, k and v, or gate and up, have the same name, they are one tensor, whose rows are
+// stored in this order.
 struct qkv_names {
     const char *word, *position, *type;
     const char *own_word; // token embeddings of a decoder with a table of its own (decoder_vocab)
@@ -124,14 +130,15 @@ struct qkv_names {
     } heads, cross; // cross: cross-attention of a decoder
     struct qkv_mlp_names {
         const char *gate, *up, *down, *norm_in, *norm_out;
-        const char *plain;           // name of `up` in models that are not gated, if it differs
-    } mlp, last_mlp;                 // feed-forward of each layer; feed-forward after the stack
+        const char *plain; // name of `up` in models that are not gated, if it differs
+        // mlp: feed-forward of each layer; last_mlp: feed-forward after the stack (mlp_once)
+    } mlp, last_mlp;
     bool conv1d;                     // matrices are stored as [in][out], as in GPT-2
     bool joined;                     // q, k, v are one tensor
     const struct qkv_names *decoder; // names of the decoder in an encoder-decoder
 };
 
-// Tensor names of the output heads; without a prefix unless stated.
+// Tensor names of the output heads. They have no prefix, except where a member says so.
 struct qkv_end_names {
     const char *logits;      // output projection with weights of its own
     const char *logits_bias; // complete name of the bias of the output projection
@@ -150,18 +157,19 @@ struct qkv_family {
     const char *prefix; // prefix of all names in files of models with an output head
     const struct qkv_names *names;
     const struct qkv_end_names *ends;
-    // Fills d (zeroed; pad, bos, eos, mask, start, forced -1) from c. Returns false on an error,
-    // which c->err describes.
+    // Fills in *d from the config c. The caller has set pad, bos, eos, mask, start and forced to -1
+    // and all other members to 0. Returns false on an error, which c->err describes.
     bool (*describe)(struct qkv_description *d, const struct qkv_config *c);
-    // Returns true if the family can represent d. NULL, like compose: models of the family cannot
-    // be trained from scratch.
+    // Returns true if the family can represent d. fits and compose NULL: models of the family
+    // cannot be trained from scratch.
     bool (*fits)(const struct qkv_description *d);
     // Writes d as members of config.json. Returns false if memory is exhausted.
     bool (*compose)(json_t *to, const struct qkv_description *d);
-    // keys that compose writes; NULL: the family has no keys for dropout
+    // keys of config.json that compose writes, with the keys of dropout rates; NULL: no dropout
+    // keys
     const struct qkv_config_keys *keys;
 };
-// Returns the family of this model_type and sets *row to the name in model.def; NULL: model.def has
+// Returns the family of a model_type and sets *row to this name in model.def; NULL: model.def has
 // no such row (family.c).
 const struct qkv_family *qkv_family_find(const char *model_type, const char **row);
 // Reads the config of dir into *d and finds its family. *root receives the JSON tree of
@@ -175,48 +183,51 @@ enum { QKV_TENSOR_NAME = 256 }; // maximum bytes of a tensor name
 void qkv_tensor_name(char out[QKV_TENSOR_NAME], const char *prefix, const char *name, int64_t layer,
                      const char *suffix);
 // Returns the tensor with this name, or with the name that checkpoints converted from TensorFlow
-// use (LayerNorm.gamma, .beta); NULL: the file has neither.
+// have instead (LayerNorm.gamma, LayerNorm.beta); NULL: the file has no tensor with either name.
 const struct qkv_tensor *qkv_tensor_named(const qkv_tensors *file, const char *name);
 // Writes a shape as text, such as "[2, 3]".
 void qkv_shape_text(char text[160], const int64_t *shape, int rank);
-// Returns the family's prefix if the file has the token embeddings only under a name with the
-// prefix; otherwise "".
+// Returns the prefix of the tensor names in a file: the family's prefix if the name of the token
+// embeddings has it (or, if the file lacks them, if any name has it); otherwise "".
 const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *family);
 
 // Functions and names that several families use:
 extern const struct qkv_names qkv_bert_names; // tensor names of BERT (bert.c)
 // Reads the config.json of BERT (bert.c).
 bool qkv_describe_bert(struct qkv_description *d, const struct qkv_config *c);
-// Reads the config.json of RoBERTa: as of BERT, with positions that count after the padding token
-// (roberta.c).
+// Reads the config.json of RoBERTa: the keys of BERT, and positions that begin after the id of the
+// padding token (roberta.c).
 bool qkv_describe_roberta(struct qkv_description *d, const struct qkv_config *c);
 extern const struct qkv_names qkv_llama_names, qkv_bart_names; // tensor names of Llama and BART
 // Reads the config.json of Llama (llama.c).
 bool qkv_describe_llama(struct qkv_description *d, const struct qkv_config *c);
-// Reads the config.json of BART; the caller has set the position of norms in *d (bart.c).
+// Reads the config.json of BART; the caller has set d->norm (bart.c).
 bool qkv_describe_bart(struct qkv_description *d, const struct qkv_config *c);
-// Reads the value of `key` as an activation; if the key is absent, GELU (config_common.c).
+// Reads the value of `key` as an activation. If the key is absent, an activation that is already in
+// *d remains, otherwise it is GELU (config_common.c).
 bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config *c,
                              const char *key);
-// Functions of config_attention.c; sizes and head widths are already in *d.
+// The following functions are in config_attention.c. Their callers have set the sizes and head
+// widths in *d.
 
 // Reads theta, the rotated fraction of a head and the scaling of rotary positions.
 bool qkv_describe_rotation(struct qkv_description *d, const struct qkv_config *c);
-// Reads two rotations: one for global and one for local layers.
+// Reads two kinds of rotary positions: one for global layers and one for local layers.
 bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *c);
-// Reads from layer_types which layers are local; *found: the key exists.
+// Reads from the key layer_types which layers are local. Sets *found to true if the key exists.
 bool qkv_describe_layer_types(struct qkv_description *d, const struct qkv_config *c, bool *found);
-// Marks layer i as local for all i >= from, except if i % every == but; every 0: no exception.
+// Marks layers i >= from as local, except layers with i % every == but. every 0: without exception.
 void qkv_describe_local(struct qkv_description *d, int64_t from, int64_t every, int64_t but);
-// Reads sliding_window, the window of local layers. If the key is absent, the window is `usual`;
-// with usual 0, the model must then have no local layer.
+// Reads sliding_window, the window of local layers. If the key is absent, the window is `usual`; if
+// that is 0, an absent key is an error for models with local layers.
 bool qkv_describe_window(struct qkv_description *d, const struct qkv_config *c, int64_t usual);
 // Reads which layers of Qwen are local (qwen2.c).
 bool qkv_describe_qwen_window(struct qkv_description *d, const struct qkv_config *c);
 // Checks that `key`, if present, has the same value for the decoder as for the encoder.
 bool qkv_describe_same(const struct qkv_config *c, const char *key, int64_t encoder);
 const char *qkv_activation_name(enum qkv_activation act); // returns the name used in config.json
-// Reads bos_token_id, eos_token_id (the first of a list) and mask_token_id; an absent key gives -1.
+// Reads the ids of special tokens: bos_token_id, eos_token_id, mask_token_id and others. An absent
+// key does not change *d.
 bool qkv_describe_tokens(struct qkv_description *d, const struct qkv_config *c);
 // The following functions write members of config.json. They return false if memory is exhausted.
 bool qkv_put_int(json_t *to, const char *key, int64_t value);
@@ -224,24 +235,25 @@ bool qkv_put_real(json_t *to, const char *key, double value);
 bool qkv_put_text(json_t *to, const char *key, const char *value);
 bool qkv_put_flag(json_t *to, const char *key, bool value);
 bool qkv_put_sizes(json_t *to, const struct qkv_config_keys *k, const struct qkv_config_sizes *s);
-// Reads the keys by which qkv's own families (encoder.c, transformer.c) choose an architecture; an
-// absent key leaves *d unchanged. Keys with their values:
+// Reads the keys with which qkv's own families (encoder.c, transformer.c) describe an architecture.
+// An absent key does not change *d. The keys and their values:
 //   norm "post", "pre" or "both"; norm_kind "layer" or "rms"; hidden_act (name of an activation)
 //   positions "learned", "sinusoidal", "none", "rotary" or "sines-first"; rope_theta
 //   gated, bias, embedding_norm, final_norm, tie_word_embeddings: true or false
 //   embedding_scale, head_dim, value_head_dim: numbers
 bool qkv_describe_choices(struct qkv_description *d, const struct qkv_config *c);
-// Writes these keys. Returns false if memory is exhausted.
+// Writes the keys that qkv_describe_choices reads. Returns false if memory is exhausted.
 bool qkv_put_choices(json_t *to, const struct qkv_description *d);
 
-// Returns the maximum tokens of a sequence: rows of the position table without its unused rows
-// (position_offset rows are not counted in size.positions).
+// Returns the maximum tokens of a sequence: size.positions without the positions up to the padding
+// token's, which position_after_pad leaves unused. (size.positions does not include the
+// position_offset rows.)
 static inline int64_t qkv_described_positions(const struct qkv_description *d)
 {
     return d->size.positions - (d->position_after_pad ? d->size.pad + 1 : 0);
 }
-// Returns the number of ids in the logits: the size of the decoder's own vocabulary, or of the only
-// vocabulary if the decoder has none.
+// Returns the number of ids in the logits: the size of the decoder's own vocabulary, or, if it has
+// none, of the vocabulary that the stacks share.
 static inline int64_t qkv_described_vocab(const struct qkv_description *d)
 {
     return d->decoder_vocab ? d->decoder_vocab : d->size.vocab;
@@ -254,8 +266,8 @@ static inline bool qkv_described_local(const struct qkv_description *d, int64_t 
 {
     return (d->local[layer / 64] >> (layer % 64) & 1) != 0;
 }
-// Returns true if heads have width / heads dimensions and there are as many key heads as query
-// heads.
+// Returns true if each head has width / heads dimensions and there are as many key/value heads as
+// query heads.
 static inline bool qkv_heads_plain(const struct qkv_description *d)
 {
     return d->size.kv_heads == d->size.heads && d->size.width % d->size.heads == 0 &&

@@ -3,7 +3,7 @@
 // tensor names.
 //
 // Sanh et al. 2019 (arXiv 1910.01108); names and keys as saved by transformers' DistilBertModel.
-// With sinusoidal_pos_embds the file still contains the table, so the flag changes nothing here.
+// With sinusoidal_pos_embds the file also contains the position table, so qkv ignores this key.
 #include "model/family/description.h"
 
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
@@ -19,7 +19,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
         .dropout = { "dropout", "attention_dropout" },
     };
     bool tied = true;
-    d->size.eps = 1e-12; // not in the config: fixed in the reference
+    d->size.eps = 1e-12; // not in config.json: the value of the reference
     d->embedding_norm = d->bias = true;
     d->classify_act = QKV_ACT_RELU;
     if (!qkv_config_sizes(c, &keys, &d->size) || !qkv_describe_activation(d, c, "activation") ||

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// family.c: finds the family that a folder's config.json names, and composes names of tensors.
+// family.c: finds the family that config.json of a folder names, and composes names of tensors.
 #include "model/family/description.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -39,7 +39,8 @@ qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_famil
     for (int i = 0; i < FAMILIES && at < sizeof known; i++)
         at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "",
                                families[i].model_type);
-    // The caller's struct may already contain an error: use an own one, whose status is known.
+    // The caller's struct may already contain an error, so this function uses a struct of its own,
+    // whose status it knows.
     qkv_error found = { 0 };
     qkv_status status = qkv_config_open(&c, dir, &found);
     if (status) goto done;
@@ -117,7 +118,7 @@ const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *
         if (qkv_tensors_find(file, words[i])) return "";
         if (qkv_tensors_find(file, with)) return family->prefix;
     }
-    // The word table is missing: use the prefix if any other tensor has it.
+    // The file lacks the token embeddings: returns the prefix if any other tensor has it.
     for (int64_t i = 0; i < qkv_tensors_count(file); i++)
         if (strncmp(qkv_tensors_at(file, i)->name, family->prefix, n) == 0) return family->prefix;
     return "";

@@ -22,7 +22,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
         .free_heads = true,
     };
     bool tied = true, bias = false, both = false, found = false;
-    double scalar = 256; // this value and those set below are the defaults of the reference
+    double scalar = 256; // this value, and the values set below, are the defaults of the reference
     d->kind = QKV_NET_DECODER;
     d->norm = QKV_NORM_INSIDE;
     d->norm_kind = QKV_NORM_RMS;

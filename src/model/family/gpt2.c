@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gpt2.c: describes GPT-2: decoder, norm before each sublayer, learned positions.
 //
-// Radford et al. 2019; names, keys and the transposed matrices as saved by transformers'
+// Radford et al. 2019; names, keys and transposed matrices as saved by transformers'
 // GPT2LMHeadModel.
 #include "model/family/description.h"
 

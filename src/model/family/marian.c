@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // marian.c: describes the Transformer of Vaswani et al. 2017 (arXiv 1706.03762) as saved by
-// transformers' MarianMTModel: encoder and decoder, norm after each sublayer, sinusoidal positions,
-// one embedding table for both or one for each.
+// transformers' MarianMTModel: encoder and decoder, norm after each sublayer, sinusoidal positions;
+// encoder and decoder share an embedding table or have one each.
 #include "model/family/description.h"
 #include <inttypes.h>
 #include <math.h>
@@ -24,7 +24,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
     d->act = QKV_ACT_GELU;
     d->bias = true;
     d->position = QKV_POSITION_SINES_FIRST;
-    d->size.eps = 1e-5; // not in the config: fixed in the reference
+    d->size.eps = 1e-5; // not in config.json: the value of the reference
     if (!qkv_config_sizes(c, &keys, &d->size) ||
         !qkv_describe_activation(d, c, "activation_function") ||
         !qkv_config_flag(c, "scale_embedding", false, &scaled) ||

@@ -2,7 +2,7 @@
 // mistral.c: describes Mistral: Llama with a window of the last tokens in each layer.
 //
 // Jiang et al. 2023 (arXiv 2310.06825); names and keys as saved by transformers'
-// MistralForCausalLM. sliding_window null: no window, as in later models.
+// MistralForCausalLM. In later models sliding_window is null, which means no window.
 #include "model/family/description.h"
 
 static bool describe(struct qkv_description *d, const struct qkv_config *c)

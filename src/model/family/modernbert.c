@@ -7,7 +7,8 @@
 // ModernBertForMaskedLM.
 #include "model/family/description.h"
 
-// Reads which layers are local and their window; local_attention counts both sides.
+// Reads which layers are local, and their window; the key local_attention is the number of tokens
+// on both sides together.
 static bool windows(struct qkv_description *d, const struct qkv_config *c)
 {
     int64_t every = 3, both = 128;
@@ -21,8 +22,8 @@ static bool windows(struct qkv_description *d, const struct qkv_config *c)
     return true;
 }
 
-// Reads the activations of the output heads for tokens and labels, and the row that the latter
-// reads.
+// Reads the activations of the output heads for tokens and for labels, and which rows the head for
+// labels reads.
 static bool heads(struct qkv_description *d, const struct qkv_config *c)
 {
     static const char *const pools[] = { "cls", "mean", NULL };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // mpnet.c: describes MPNet: BERT's layers with learned relative positions in addition to learned
-// positions; no token types, positions count after the padding token.
+// positions; no token types; positions begin after the id of the padding token.
 //
 // Song et al. 2020 (arXiv 2004.09297); names and keys as saved by transformers' MPNetForMaskedLM.
 #include "model/family/description.h"
 #include <inttypes.h>
 
-enum { PAD = 1, BUCKETS = 32, DISTANCE = 128 }; // fixed in the reference, regardless of the config
+enum { PAD = 1, BUCKETS = 32, DISTANCE = 128 }; // the values of the reference for any config.json
 
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {

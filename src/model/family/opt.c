@@ -24,7 +24,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
     d->act = QKV_ACT_RELU;
     d->bias = true;
     d->position_offset = 2;
-    d->size.eps = 1e-5; // not in the config: fixed in the reference
+    d->size.eps = 1e-5; // not in config.json: the value of the reference
     d->size.pad = 1;
     if (!qkv_config_sizes(c, &keys, &d->size) ||
         !qkv_describe_activation(d, c, "activation_function") ||

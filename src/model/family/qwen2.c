@@ -20,7 +20,7 @@ bool qkv_describe_qwen_window(struct qkv_description *d, const struct qkv_config
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
     if (!qkv_describe_llama(d, c)) return false;
-    d->biases = QKV_BIAS_QKV; // not in the config: fixed in the reference
+    d->biases = QKV_BIAS_QKV; // not in config.json: the value of the reference
     return qkv_describe_qwen_window(d, c);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// roberta.c: describes RoBERTa: BERT with positions that count after the padding token.
+// roberta.c: describes RoBERTa: BERT with positions that begin after the id of the padding token.
 //
 // Liu et al. 2019 (arXiv 1907.11692); names and keys as saved by transformers' RobertaModel.
 #include "model/family/description.h"
@@ -9,7 +9,7 @@ bool qkv_describe_roberta(struct qkv_description *d, const struct qkv_config *c)
     d->size.pad = 1;
     d->position_after_pad = true;
     if (!qkv_describe_bert(d, c)) return false;
-    d->masked_act = QKV_ACT_GELU; // fixed in the reference, for any activation of the layers
+    d->masked_act = QKV_ACT_GELU; // the reference uses GELU for any activation of the layers
     return true;
 }
 

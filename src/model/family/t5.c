@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // t5.c: describes T5 and Flan-T5: encoder and decoder, RMS norm before each sublayer, no positions
-// except learned relative ones, scores without a scale.
+// except learned relative positions, scores without a scale.
 //
 // Raffel et al. 2020 (arXiv 1910.10683); names and keys as saved by transformers'
 // T5ForConditionalGeneration. Version 1.0 ties its output projection to the token embeddings and
@@ -9,7 +9,8 @@
 #include "model/family/description.h"
 #include <math.h>
 
-// Reads feed_forward_proj: the activation, after the prefix "gated-" if feed-forward is gated.
+// Reads feed_forward_proj: the name of the activation, with the prefix "gated-" if feed-forward is
+// gated.
 static bool inner_rows(struct qkv_description *d, const struct qkv_config *c)
 {
     static const char *const names[] = { "relu",           "gelu",       "gelu_new",
@@ -18,10 +19,15 @@ static bool inner_rows(struct qkv_description *d, const struct qkv_config *c)
     static const struct {
         enum qkv_activation act;
         bool gated;
-    } rows[] = { { QKV_ACT_RELU, false },      { QKV_ACT_GELU, false },
-                 { QKV_ACT_GELU_TANH, false }, { QKV_ACT_SILU, false },
-                 { QKV_ACT_GELU_TANH, true },  { QKV_ACT_SILU, true }, // gated-gelu means gelu_new
-                 { QKV_ACT_GELU_TANH, true },  { QKV_ACT_RELU, true } };
+    } rows[] = { { QKV_ACT_RELU, false },
+                 { QKV_ACT_GELU, false },
+                 { QKV_ACT_GELU_TANH, false },
+                 { QKV_ACT_SILU, false },
+                 // "gated-gelu" means the activation gelu_new
+                 { QKV_ACT_GELU_TANH, true },
+                 { QKV_ACT_SILU, true },
+                 { QKV_ACT_GELU_TANH, true },
+                 { QKV_ACT_RELU, true } };
     int at = 0;
     if (!qkv_config_choice(c, "feed_forward_proj", false, &at, names)) return false;
     d->act = rows[at].act;
@@ -63,12 +69,13 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
                         QKV_WIDTH_MAX) ||
         !qkv_config_flag(c, "tie_word_embeddings", false, &tied))
         return false;
-    // The logarithmic buckets cover the distances from half the number of a decoder's buckets up to
-    // `distance`.
+    // In a decoder, half of the buckets are single distances; the others divide the larger
+    // distances up to `distance` on a logarithmic scale.
     if (d->relative.distance <= d->relative.buckets / 2)
         return qkv_config_refuse(c, QKV_ERR_FORMAT, "relative_attention_max_distance",
                                  "out of range, expected more than half of the buckets");
-    // default of scale_decoder_outputs; newer files always say tied and have that key too
+    // default of scale_decoder_outputs. In newer files tie_word_embeddings is always true, but they
+    // also have this key.
     scaled = tied;
     d->decoder_layers = d->size.layers;
     if (!qkv_config_int(c, "num_decoder_layers", false, &d->decoder_layers, 1, QKV_LAYERS_MAX) ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// transformer.c: describes qkv's own decoders and encoder-decoders, for descriptions that no family
-// of transformers can represent; each choice is a key of config.json.
+// transformer.c: describes qkv's own decoders and encoder-decoders, for models that no family of
+// the library transformers can represent; each choice of a description is a key of config.json.
 //
 //   model_type "qkv-transformer"; kind "decoder", "encoder-decoder"; decoder_layers
 //   sizes as in Llama; the other choices: qkv_describe_choices, with the defaults of GPT-2
@@ -81,7 +81,7 @@ static const struct qkv_names decoder = {
     },
 };
 
-// A decoder without encoder uses these names for its only stack.
+// The encoder has these names. (A decoder without encoder has the names of `decoder`.)
 static const struct qkv_names names = {
     .word = "shared.weight",
     .position = "embed_positions.weight",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// xlm_roberta.c: describes XLM-RoBERTa: BERT with positions that count after the padding token.
+// xlm_roberta.c: describes XLM-RoBERTa: BERT with positions that begin after the id of the padding
+// token.
 //
 // Conneau et al. 2020 (arXiv 1911.02116); names and keys as saved by transformers' XLMRobertaModel.
 #include "model/family/description.h"

@@ -322,8 +322,9 @@ static void set_stream(struct qkv_net_state *f, struct qkv_net_side *s)
     }
     s->stream = qkv_stream_of(d, s->R, &s->places, &s->attention, &s->local, &s->across);
     s->stream.type = f->type;
-    // The number of a random stream consists of the training step and, in the low 20 bits, the stack
-    // (1 bit) and the place of the dropout in the stack (19 bits), which qkv_stream_dropout adds.
+    // The number of a random stream consists of the training step and, in the low 20 bits, the
+    // stack (1 bit) and the place of the dropout in the stack (19 bits), which qkv_stream_dropout
+    // adds.
     s->stream.drop = (struct qkv_dropout){ f->drops ? f->n->options.dropout : 0, f->seed,
                                            f->step << 20 | side << 19 };
 }

@@ -96,8 +96,8 @@ static inline struct qkv_stream qkv_stream_of(const struct qkv_description *d, i
                                 .across = across };
 }
 // Runs one layer: replaces s->x by the stream after it. tape: NULL, or one entry (tape.h) for each
-// sublayer that the block has, whose arrays receive what backward reads; then s->x becomes the array
-// `value` of the last entry.
+// sublayer that the block has, whose arrays receive what backward reads; then s->x becomes the
+// array `value` of the last entry.
 qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b,
                              const struct qkv_tape *tape);
 // qkv_stack_attention returns the self-attention of a stack, in its normal or its local layers;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// decode_gru.c: decodes with a GRU. An item (sequence) has no growing cache: it has states, which
-// each token overwrites, and refers to the encoder output of its source.
+// decode_gru.c: decodes with a GRU. An item (sequence) has no KV cache: it has states, which each
+// token overwrites, and refers to the encoder output of its source.
 //
-// The weights come from a trainable model, and steps are computed as in training. An earlier
-// state cannot be restored, so an item can be cut only to length 0.
+// The weights belong to a trainable model (net_gru.h). An earlier state cannot be restored, so an
+// item can be cut only to length 0.
 #include "model/decode/decode.h"
 #include "model/gru/net_gru.h"
 #include <inttypes.h>
@@ -12,14 +12,15 @@
 struct qkv_decoder_gru {
     qkv_net *net;
     struct qkv_gru_writer w;
-    // [items][decoders][D] states of each item; initial states for the source in each slot
+    // [items][decoders][D] state: current states of each item; first: initial states for the source
+    // in each slot
     real *state, *first;
     struct qkv_gru_read *read; // [items] encoder output of the source in each slot
-    void **left;               // [items] memory of `read` for each slot
+    void **left;               // [items] memory of the arrays in `read` for each slot
     struct qkv_gru_read *rows; // [items] source of each row in a step
     int32_t *tokens;           // [items] token of each row in a step
     int64_t *place;            // [items] index of the sequence of each row in the call of feed
-    real *workspace;           // scores, with space for the longest source so far
+    real *workspace;           // scores of each thread, with space for the longest source so far
     int64_t longest;
     float *logits; // [items][V] logits of a step
     size_t bytes;
@@ -95,7 +96,8 @@ static bool reserve_observation(struct qkv_decoder_gru *g, int64_t n)
     return true;
 }
 
-// Copies the encoder output of sequence i to the memory of a slot.
+// Copies the encoder output of sequence i to newly allocated memory of a slot; false: memory is
+// exhausted.
 static bool keep(struct qkv_decoder_gru *g, const struct qkv_gru_run *r, int64_t i, int64_t slot)
 {
     const int64_t from = r->from[i], n = r->from[i + 1] - from, A = r->A, D = r->D;
@@ -139,8 +141,8 @@ qkv_status qkv_decoder_gru_source(qkv_decoder *d, int64_t first, const int32_t *
     return status;
 }
 
-// Collects token `step` of every sequence of the call that is longer than `step`, as the rows of a
-// step. Returns the number of rows.
+// Collects the rows of a step: token `step` of every sequence of the call that has more than `step`
+// tokens. Returns the number of rows.
 static int64_t gather(qkv_decoder *d, const struct qkv_decoder_tokens *t, int64_t step)
 {
     struct qkv_decoder_gru *g = d->gru;
@@ -161,7 +163,7 @@ static int64_t gather(qkv_decoder *d, const struct qkv_decoder_tokens *t, int64_
     return R;
 }
 
-// Copies the new states of a step to their items, and the requested rows of logits to the output.
+// Copies the new states of a step to their items, and the requested rows of logits to `logits`.
 static void scatter(qkv_decoder *d, float *logits, const struct qkv_decoder_tokens *t, int64_t step,
                     int64_t R)
 {
@@ -236,7 +238,7 @@ qkv_status qkv_decoder_gru_feed(qkv_decoder *d, float *logits, const struct qkv_
 
 void qkv_decoder_gru_copy(qkv_decoder *d, const int64_t *to, const int64_t *from, int64_t n)
 {
-    // Copy via the writer's rows, since an item may be both written and read.
+    // Copies via the writer's rows, since an item may occur both in `to` and in `from`.
     struct qkv_decoder_gru *g = d->gru;
     const int64_t D = g->w.r.D, decoders = g->w.r.decoders;
     for (int64_t l = 0; l < decoders; l++)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// net_gru.c: declares the parameters of the GRU encoder-decoder with additive attention, and runs
-// forward and backward of a batch.
+// net_gru.c: declares the parameters of the GRU encoder-decoder with additive attention, and runs a
+// batch forward and backward.
 //
-// Initial values as in PyTorch's nn.GRU, nn.Linear and nn.Embedding: recurrent units uniform within
-// 1/sqrt(D), linear layers and biases uniform within 1/sqrt(input width), embeddings N(0, 1).
+// Initial values are drawn as in PyTorch's nn.GRU, nn.Linear and nn.Embedding: weights and biases
+// of a GRU uniformly from -1/sqrt(D) .. 1/sqrt(D), weights and biases of linear layers uniformly
+// from -1/sqrt(K) .. 1/sqrt(K) with K inputs, embeddings from N(0, 1).
 #include "model/gru/net_gru.h"
 #include <math.h>
 #include <string.h>
@@ -56,8 +57,8 @@ static bool linear(qkv_net *n, struct qkv_linear *to, const char *name, int64_t 
            (!bias || declare_matrix(n, &to->part[0].b, &to->db[0], name, ".bias", layer, N, 0, K));
 }
 
-// Declares the parameters of a GRU cell. query (NULL: none) follows w_h in memory: one product of
-// the state computes both.
+// Declares the parameters of a GRU cell. query: the projection W_q of attention, which follows w_h
+// in memory, so that one product with the state computes both; NULL: the cell has no attention.
 static bool cell(qkv_net *n, struct qkv_gru_weights *to, const char *name, int64_t layer,
                  int64_t D_in, struct qkv_weight *query)
 {
@@ -132,8 +133,8 @@ struct piece {
 };
 enum { PIECE = 1 << 14 };
 
-// Computes tanh in pieces; back: y = x (1 - out^2), where y contains the forward output and is
-// overwritten.
+// Computes one piece of y = tanh(x). back: computes the gradient of x in y, which contains the
+// gradient of the result.
 static void tanh_piece(void *ctx, int64_t i, int thread)
 {
     const struct piece *p = ctx;
@@ -187,7 +188,7 @@ static void decode_forward(struct qkv_gru_run *r)
     if (drop.p > 0) qkv_dropout_forward(r->out, NULL, r->out, 0, 0, r->P * r->D, &drop);
 }
 
-// Computes the gradients d_s[], d_context and d_e from d_out, through all layers of the decoder.
+// Runs backward through all layers of the decoder: computes d_s, d_context and d_e from d_out.
 static void decode_backward(struct qkv_gru_run *r)
 {
     const struct qkv_net_gru_layers *b = r->body;

@@ -10,10 +10,10 @@
 //   readout   t_i = tanh(W_s h_i + W_t e_i + W_c c_i + b),  logits = t_i W_o^T + b_o
 //
 // Bahdanau et al. 2015 (arXiv 1409.0473), with the gates of torch.nn.GRU; the readout is the
-// attentional state of Luong et al. 2015 (arXiv 1508.04025) with the token as additional input.
-// Sequences run concurrently, longest output first, so that the running ones are always the first;
-// scores and weights of one step exist for one sequence per thread, so that memory is linear in
-// tokens.
+// attentional state of Luong et al. 2015 (arXiv 1508.04025) with the token as additional input. The
+// sequences of a batch advance together and are sorted by output length, longest first, so that a
+// step runs the first sequences of this order. Each thread stores the scores and weights of one
+// sequence and one step only, so that memory is linear in the tokens.
 #ifndef QKV_MODEL_NET_GRU_H
 #define QKV_MODEL_NET_GRU_H
 #include "model/params/trainable.h"
@@ -27,20 +27,20 @@ struct qkv_net_gru_layers {
     struct qkv_gru_weights *encoder;
     // [decoder layers] owned; w_i of the first layer has only the columns for the token
     struct qkv_gru_weights *decoder;
-    // [decoder layers] projections for the initial states
+    // [decoder layers] projections W to the initial states
     struct qkv_linear *begin;
-    // [3D][2D] the columns of the first decoder layer's w_i for the context
+    // [3D][2D] the other columns of w_i of the first decoder layer, for the context
     struct qkv_weight context;
-    // [A][D] projection of the state; follows w_h of the first decoder in memory
+    // [A][D] projection W_q of the state; follows w_h of the first decoder layer in memory
     struct qkv_weight query;
     struct qkv_linear key;                 // [A][2D] projection of encoder outputs to keys
     struct qkv_weight score;               // [A] weights of the score
     struct qkv_linear state, token, mixed; // W_s, W_t and W_c of the readout; b is in `state`
-    // output projection; logits.value NULL: tied to target_word
+    // output projection and its bias; logits.value NULL: the projection is tied to target_word
     struct qkv_weight logits, logits_bias;
 };
 
-// The state of a run. Its n sequences are sorted by output length. Sizes: R rows of the encoder, P
+// The state of a run of n sequences, in the order of output length. Sizes: R rows of the encoder, P
 // rows of the decoder, width D, A hidden units of a score.
 struct qkv_gru_run {
     qkv_net *n;
@@ -49,11 +49,14 @@ struct qkv_gru_run {
     struct qkv_linear_once work; // settings and scratch of the products of this run
     uint64_t seed, step;
     bool drops, backward;
-    bool apart; // the run has memory of its own, freed by the caller; false: memory of the model
+    // true: the run allocates memory of its own, which the caller frees; false: it uses the model's
+    // arena
+    bool apart;
     void *memory;
     // The order of the sequences:
-    int64_t *order;     // [n] index of each sequence in the caller's batch
-    int64_t *from, *to; // [n + 1] first row of each sequence in the encoder; first in the decoder
+    int64_t *order; // [n] index of each sequence in the caller's batch
+    // [n + 1] first row of each sequence; from: in the encoder, to: in the decoder
+    int64_t *from, *to;
     int32_t *source, *target_in, *target_out;
     // Encoder:
     real *x;           // [R][D] embeddings
@@ -67,16 +70,18 @@ struct qkv_gru_run {
     real **s, **s_gates;           // [decoders]: [P][D] states, [P][4D] gates
     real *context, *queries, *lse; // [P][2D] context vectors, [P][A] projected states, [P] lse
     real *before, *out;            // [P][D] readout before tanh; after tanh
-    // Arrays of one step: n rows of width D, A + 3D, 2D and 3D, and scores [threads][longest
-    // source].
+    // Arrays of one step: state [n][D], units [n][A + 3D], mixed [n][2D], added [n][3D], and scores
+    // [threads][longest].
     real *state, *units, *mixed, *added, *workspace;
     int64_t longest; // tokens of the longest source
     char *pack_state, *pack_context;
     struct qkv_linear of_state, of_context;
-    int64_t t, running; // current step; number of sequences that have this step
+    // t: index of the current step; running: number of sequences that have this step
+    int64_t t, running;
     // Backward:
     real *d_out, *d_s[2], *d_context, *d_e, *d_y[2], *d_half, *d_keys, *d_first, *d_last, *d_x;
-    // [P][3D], [P][3D + A] gradients of the products; [P][D] previous states
+    // d_input [P][3D], d_hidden [P][3D + A]: gradients of the products with inputs and with states;
+    // previous [P][D]: states before each row
     real *d_input, *d_hidden, *previous;
     real *d_score; // [n][A] gradient of `score`, per sequence
     real *four;    // [threads][4D] gate gradients of one row
@@ -85,7 +90,8 @@ struct qkv_gru_run {
     size_t scratch_bytes, activations;
 };
 
-// Computes y[R][N] = x w^T + b of a layer of the model, plus residual unless it is NULL.
+// Computes y[R][N] = x w^T + b, plus residual unless that is NULL, for a linear layer l of the
+// model.
 static inline void qkv_gru_product(const struct qkv_gru_run *r, real *y, const real *x, int64_t R,
                                    const struct qkv_linear *l, const real *residual)
 {
@@ -102,26 +108,27 @@ static inline void qkv_gru_product_backward(const struct qkv_gru_run *r,
     own.once = &r->work;
     qkv_linear_layer_backward(rows, R, &own);
 }
-// Fills in the weights, sizes and number of threads of a run, which do not depend on its sequences
+// Sets the members of a run that do not depend on its sequences: weights, sizes, number of threads
 // (net_gru_run.c).
 void qkv_gru_sizes(struct qkv_gru_run *r, qkv_net *n);
-// Packs the weights of the products that every step computes.
+// Describes the products that every step computes, in of_state, of_context and their counterparts
+// for backward.
 void qkv_gru_products(struct qkv_gru_run *r);
-// Sorts the sequences of a run and allocates its arrays from n's arena; `in` NULL: only the encoder
-// runs.
+// Sorts the sequences of a run and allocates its arrays. in: input of the decoder; NULL: only the
+// encoder runs.
 qkv_status qkv_gru_run_begin(struct qkv_gru_run *r, qkv_net *n, const struct qkv_sequences *in,
                              const struct qkv_sequences *source, const int32_t *targets,
                              qkv_error *err);
 struct qkv_gru qkv_gru_cell(const struct qkv_gru_run *r, const struct qkv_gru_weights *w,
                             int64_t D_in, bool reverse);
-void qkv_gru_encode(struct qkv_gru_run *r); // computes y, keys, last and first
+void qkv_gru_encode(struct qkv_gru_run *r); // sets y, keys, last and first of the run
 void qkv_gru_encode_backward(struct qkv_gru_run *r);
 
 // Runs the first decoder layer step by step (net_gru_steps.c).
 void qkv_gru_steps(struct qkv_gru_run *r);
 void qkv_gru_steps_backward(struct qkv_gru_run *r);
-// Computes context[2D] from one query's units u[A] over n rows of keys and y. workspace [n]
-// receives the weights. Returns lse.
+// Computes the context vector context[2D] of one query: u[A] is its projected state, keys and y are
+// the n rows of its source. workspace[n] receives the attention weights. Returns lse.
 real qkv_gru_attend(const struct qkv_gru_run *r, real *context, real *workspace, const real *u,
                     const real *keys, const real *y, int64_t n);
 
@@ -130,13 +137,13 @@ struct qkv_gru_read {
     const real *keys, *y; // [n][A] keys and [n][2D] outputs of the encoder
     int64_t n;
 };
-// A decoder that runs one token of several rows (sequences) at a time.
+// A decoder that runs one step at a time: one token of each of several rows (sequences).
 struct qkv_gru_writer {
     struct qkv_gru_run r;  // sizes, weights and threads; has no sequences
     int64_t rows;          // maximum rows of a step
     struct qkv_linear *of; // [products] packed weights of the products of a step
     int64_t products;
-    void *memory; // memory of all following arrays
+    void *memory; // memory of the following arrays
     real **h;     // [decoders]: [rows][D] states; a step reads and writes the first rows
     real *spare;  // [rows][D] scratch
     real *e, *gates, *units, *added, *context, *before, *out;
@@ -145,17 +152,19 @@ struct qkv_gru_writer {
     struct qkv_cross_entropy logits;
     // Of the current step:
     const struct qkv_gru_read *read;
-    real *below; // states of the layer below the current one
-    // array that receives the attention weights of row `observation`; shown_lse receives its lse;
-    // NULL: not requested
+    real *below; // states of the layer below the current layer
+    // receives the attention weights of row `observation`, and shown_lse its lse; NULL: not
+    // requested
     real *shown;
     int64_t observation;
     real shown_lse;
 };
-// Returns QKV_OK or QKV_ERR_LIMIT; the writer must be closed in both cases.
+// Opens a writer for at most `rows` rows. Returns QKV_OK or QKV_ERR_LIMIT; the caller must close
+// the writer in both cases.
 qkv_status qkv_gru_writer_open(struct qkv_gru_writer *w, qkv_net *n, int64_t rows);
 void qkv_gru_writer_close(struct qkv_gru_writer *w); // a zeroed writer is allowed
-// Computes logits[R][V] after tokens[R]; updates the states w->h.
+// Runs one step with tokens[R]: updates the states w->h and computes logits[R][V] for the following
+// tokens. read[r]: the encoder output of the source of row r.
 void qkv_gru_write(struct qkv_gru_writer *w, real *logits, const int32_t *tokens,
                    const struct qkv_gru_read *read, int64_t R);
 #endif

@@ -31,7 +31,7 @@ static struct qkv_embed table(const struct qkv_gru_run *r, const struct qkv_weig
     return (struct qkv_embed){ .V = r->n->is.size.vocab, .D = r->D, .token = w->value };
 }
 
-// Returns the scratch bytes of the largest layer; layers run one after the other.
+// Returns the largest bytes of scratch of all layers, which run one after the other.
 static size_t layer_bytes(const struct qkv_gru_run *r)
 {
     const int64_t D = r->D, wide = 2 * D, rows = qkv_max64(r->R, r->P);
@@ -132,8 +132,8 @@ void qkv_gru_products(struct qkv_gru_run *r)
     r->back_context.part[0] = (struct qkv_linear_part){ 2 * D, b->context.value, NULL, true };
 }
 
-// Computes sizes and allocates arrays from the arena; an arena without memory only counts. Returns
-// false if the size overflows.
+// Computes the sizes of a run and allocates its arrays from the arena; an arena without memory only
+// counts bytes. Returns false if the size overflows.
 static bool place_run(struct qkv_gru_run *r, struct qkv_arena *a)
 {
     const int64_t n = r->sequences, D = r->D;
@@ -173,8 +173,8 @@ static int64_t length(const struct qkv_sequences *s, int64_t i)
     return s->offsets[i + 1] - s->offsets[i];
 }
 
-// Sorts sequences by decreasing output length; equal lengths keep their order. Insertion sort
-// suffices: a batch is nearly sorted, or small compared with its computation.
+// Sorts sequences by decreasing output length; equal lengths keep their order. Insertion sort is
+// fast enough: a batch is nearly sorted, or the sort takes little time compared with the run.
 static void arrange(struct qkv_gru_run *r, const struct qkv_sequences *in,
                     const struct qkv_sequences *source, const int32_t *targets)
 {
@@ -276,7 +276,8 @@ static void embed_backward(struct qkv_gru_run *r, real *dy, const struct qkv_wei
     qkv_embed_backward(w->grad, NULL, NULL, dy, ids, NULL, NULL, R, &words, r->work.scratch);
 }
 
-// Joins rows of two halves into rows of both; `half` below extracts one half again.
+// Joins rows a[R][D] and b[R][D] to rows y[R][2D]; the function `half` below extracts one half
+// again.
 static void join(real *y, const real *a, const real *b, int64_t R, int64_t D)
 {
     for (int64_t i = 0; i < R; i++) {
@@ -320,8 +321,8 @@ void qkv_gru_encode(struct qkv_gru_run *r)
     }
 }
 
-// Propagates the gradient of the decoder's initial states to the encoder rows they were computed
-// from.
+// Runs backward from the decoder's initial states to the encoder rows from which they were
+// computed.
 static void begin_backward(struct qkv_gru_run *r)
 {
     const int64_t D = r->D, n = r->sequences;
@@ -341,8 +342,9 @@ static void begin_backward(struct qkv_gru_run *r)
             qkv_kernel()->add_row(r->d_y[0] + r->from[i] * 2 * D + D, r->d_last + i * D, 1, D);
 }
 
-// Computes the gradients of the encoder. d_y[0] already contains the gradient of h^e as attention
-// values; the gradients through keys, initial states and layers are added.
+// Computes the gradients of the encoder. d_y[0] already contains the gradient of the encoder output
+// h^e as values of attention; this function adds the gradients through the keys and the initial
+// states, and runs backward through the layers.
 void qkv_gru_encode_backward(struct qkv_gru_run *r)
 {
     const struct qkv_net_gru_layers *b = r->body;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
-// net_gru_steps.c: runs the first decoder, which has attention. Its input depends on the previous
-// step, so scores, weights and gates are computed step by step, for all running sequences at once.
+// net_gru_steps.c: runs the first decoder layer, which has attention. Its input depends on the
+// previous step, so scores, weights and gates are computed step by step, for all running sequences
+// at once.
 //
 //   u = W_q h,   s_j = v . tanh(u + k_j),   a = softmax(s),   c = sum_j a_j y_j
 //   h' = GRU(h; W_i e + b_i + W_c c)
 //
-// Backward recomputes s and a from u and lse, one sequence at a time: with dc,
+// Backward recomputes s and a from u and lse, one sequence at a time. From dc, the gradient of c,
+// it computes
 //   da_j = dc . y_j,   ds_j = a_j (da_j - dc . c),   dy_j += a_j dc
-// and the gradients of v, u and k follow from ds.
+// and from ds the gradients of v, u and k.
 #include "model/gru/net_gru.h"
 #include <math.h>
 #include <string.h>
@@ -87,8 +89,9 @@ void qkv_gru_steps(struct qkv_gru_run *r)
     }
 }
 
-// Backward of the gates of one sequence: computes d_input, the gates' part of d_hidden, and the
-// gradient of the previous state, from the gradient of the state.
+// Runs backward of the gates of sequence i in one step. From the gradient of the state computes the
+// row of d_input, the part of d_hidden that belongs to the gates, and the gradient of the previous
+// state through the gates.
 static void gates_back(void *ctx, int64_t i, int thread)
 {
     struct qkv_gru_run *r = ctx;
@@ -106,8 +109,8 @@ static void gates_back(void *ctx, int64_t i, int thread)
     memcpy(hidden + 2 * D, four + 3 * D, bytes);
 }
 
-// Backward of attention for one sequence: computes the gradients of u, v, keys and values from dc
-// (mixed, plus d_context from the readout).
+// Runs backward of attention of sequence i in one step: computes the gradients of u, v, keys and
+// values from dc, the sum of `mixed` (through the gates) and d_context (through the readout).
 static void attend_back(void *ctx, int64_t i, int thread)
 {
     struct qkv_gru_run *r = ctx;
@@ -148,7 +151,8 @@ static struct qkv_linear layer_of(int64_t K, int64_t N, const struct qkv_weight 
                                 .db = { b->grad } };
 }
 
-// Computes the gradients of the weights, in one product over all rows of all steps.
+// Computes the gradients of the weights of the first decoder layer, and of the token embeddings,
+// after the last step: each product runs over all rows at once.
 static void weights_back(struct qkv_gru_run *r)
 {
     const struct qkv_net_gru_layers *b = r->body;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// net_gru_write.c: runs the GRU decoder one token at a time, for a batch of rows that each have
-// their own states and source.
+// net_gru_write.c: runs the GRU decoder one token at a time, for a batch of rows; each row has its
+// own states and source.
 #include "model/gru/net_gru.h"
 #include <string.h>
 
@@ -37,7 +37,8 @@ static struct qkv_linear product(const struct qkv_gru_writer *w, int64_t K, int6
                                 .part = { { N, weight->value, b->value, false } } };
 }
 
-// Returns a layer of the model with the precision of this run, to be packed.
+// Returns a layer of the model in the form that qkv_linear_pack expects, with the precision of the
+// model.
 static struct qkv_linear packed(const struct qkv_gru_writer *w, const struct qkv_linear *l)
 {
     return (struct qkv_linear){
@@ -98,7 +99,7 @@ void qkv_gru_writer_close(struct qkv_gru_writer *w)
     *w = (struct qkv_gru_writer){ 0 };
 }
 
-// Context of the parallel loops in a step: R rows of the writer.
+// Data of the parallel loops of a step, which runs R rows of the writer.
 struct step {
     struct qkv_gru_writer *w;
     int64_t R;

@@ -2,8 +2,8 @@
 // layout.h: declares the layout table of a model: the list of its parameters, with the name and
 // shape of each.
 //
-// Opening, packing, training, initialization, saving and, through an opened model, conversion read this table. It is the only
-// code that derives the tensors of a Transformer from its description.
+// Opening, packing, training, initialization, saving and, through an opened model, conversion read
+// this table. It is the only code that derives the tensors of a Transformer from its description.
 #ifndef QKV_MODEL_LAYOUT_H
 #define QKV_MODEL_LAYOUT_H
 

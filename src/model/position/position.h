@@ -38,8 +38,8 @@ int64_t qkv_position_grow(int64_t older, int64_t rows, int64_t most);
 // Returns the width of a row of fixed positions: 2 pairs for rotary positions, else the model's
 // width.
 int64_t qkv_position_width(const struct qkv_description *d);
-// Fills table[rows][width] with sinusoids, or with the cosines and sines of rotary positions of base
-// theta. Returns false if memory is exhausted.
+// Fills table[rows][width] with sinusoids, or with the cosines and sines of rotary positions of
+// base theta. Returns false if memory is exhausted.
 bool qkv_position_fill(real *table, const struct qkv_description *d, int64_t rows, double theta);
 // Returns true if rotary positions have another base in local layers than in normal layers.
 static inline bool qkv_described_two_turns(const struct qkv_description *d)
