@@ -8,8 +8,8 @@
 //   built, so most functions return no status.
 //   The bits of a row depend only on that row: not on R, on other rows or on the number of threads.
 //   The `keep` arguments receive activations that backward or an observer needs; a NULL member is
-//   not stored. A tape (struct qkv_*_tape) is the arrays that forward of a trained layer fills and
-//   its backward reads.
+//   not stored. A tape (struct qkv_*_tape) contains the arrays that forward of a trained layer
+//   fills and its backward reads.
 //   Scratch is 64-byte aligned and has at least the bytes that *_scratch returns for that R or a
 //   larger one.
 #ifndef QKV_MODULE_LAYER_H

@@ -46,12 +46,12 @@ struct qkv_stack {
     int64_t reach;
 };
 
-// Allocates the blocks of a stack and sets the members that the description determines. cross: the
-// layers have cross-attention. Returns QKV_OK or QKV_ERR_LIMIT (stack.c).
+// Allocates the blocks of a stack and sets the members that the description determines. cross: true
+// if the layers have cross-attention. Returns QKV_OK or QKV_ERR_LIMIT (stack.c).
 qkv_status qkv_stack_alloc(struct qkv_stack *to, const struct qkv_description *d, int64_t layers,
                            bool cross);
-// Returns the member that a row of the layout table fills (role.def): of a stack or of one of its
-// blocks, or of m. m is not read for a row of a stack or block.
+// Returns the address of the member that a row of the layout table fills (role.def): a member of m,
+// of the stack s, or of a block of s. m may be NULL if the row does not fill a member of m.
 struct qkv_model;
 void *qkv_role_member(struct qkv_model *m, struct qkv_stack *s,
                       const struct qkv_parameter_row *row);

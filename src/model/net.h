@@ -41,25 +41,27 @@ struct qkv_net_shape {
 };
 // Returns the names of the architectures in net.def; the list ends with NULL.
 const char *const *qkv_net_architectures(void);
-// How an architecture is trained from scratch where the user chooses nothing else (net.def). A
-// number 0, or text NULL, means the default of training.
+// The options with which an architecture is trained from scratch, unless the user chooses others
+// (net.def). A number that is 0 and a text that is NULL mean the default of training.
 struct qkv_arch_training {
     int objective; // enum qkv_objective
-    // true: sizes that the user does not choose are the sizes of the reference; false: smaller
-    // sizes
+    // sizes that the user does not choose: true: the sizes of the reference; false: smaller sizes
     bool reference_sizes;
     const char *schedule;
     double decay, beta2, eps, dropout, smoothing;
     int64_t context;
-    // the special tokens of a new tokenizer, ended by NULL; the one for unknown characters, the one
-    // before a text, and the one after a text (NULL: no such token)
+    // special: all special tokens of a new tokenizer, ended by NULL; unknown: the token for unknown
+    // characters; begin, end: the tokens before and after a text. NULL: no such token
     const char *special[6], *unknown, *begin, *end;
 };
-// Returns the row of net.def; NULL: there is none, or arch is NULL.
+// Returns the training options of an architecture; NULL: arch is NULL, or net.def has no row with
+// this name.
 const struct qkv_arch_training *qkv_arch_training(const char *arch);
-// Returns the name of the first architecture of net.def that is trained with an objective.
+// Returns the name of the first architecture in net.def that is trained with this objective (enum
+// qkv_objective).
 const char *qkv_arch_for(int objective);
-// Fills in the values of an architecture's reference. Returns false if net.def has no row `arch`.
+// Fills in *s with the values of an architecture's reference. Returns false if net.def has no row
+// with the name `arch`.
 bool qkv_net_shape_default(struct qkv_net_shape *s, const char *arch);
 
 // One parameter tensor. The order of the parameters is fixed, so that an optimizer can keep arrays

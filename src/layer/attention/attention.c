@@ -6,8 +6,9 @@
 //       sum, o  =  exp(top - top') (sum, o) + exp(top1 - top') (sum p, p v)
 //   out = o / sum,   lse = top + ln sum
 //
-// The kernels compute powers of 2: exp(s) = 2^(c s) with c = log2 e. If the score is only a scaled
-// dot product, s is the dot product itself and the factor c includes the scale.
+// top, sum and o are the maximum, the sum of weights and the weighted sum of values over the chunks
+// so far. The kernels compute powers of 2: exp(s) = 2^(c s) with c = log2 e. If the score is only a
+// scaled dot product, s is the dot product itself and the factor c includes the scale.
 //
 // Milakov & Gimelshein 2018 (arXiv 1805.02867), Rabe & Staats 2021 (arXiv 2112.05682), Dao et al.
 // 2022 (arXiv 2205.14135). All sums run in the order of the keys, chunk by chunk: docs/numerics.md.

@@ -87,7 +87,7 @@ static void fetch(const void *row, int64_t bytes)
 {
     const char *at = row;
     for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, 2);
-    // the last byte of the row too, because a row may begin inside a cache line
+    // also prefetches the last byte of the row, because a row may begin inside a cache line
     __builtin_prefetch(at + bytes - 1, 0, 2);
 }
 

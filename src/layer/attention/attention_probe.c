@@ -88,8 +88,8 @@ static float weight_of(uint64_t entry)
 }
 
 // Returns a lower bound of the k-th largest number of x[n]: divides the numbers into k groups and
-// returns the smallest of the k maxima. Each group has a number at least as large, so at least k
-// numbers are.
+// returns the smallest of the maxima of the groups. At least k numbers, the maxima, are as large as
+// this bound.
 static real floor_of(const real *x, int64_t n, int64_t k)
 {
     enum { FEW = 64 };

@@ -41,8 +41,8 @@ bool qkv_baseline_arrays(const struct qkv_baseline_array *a, int written, int co
                          const void *scratch, size_t bytes);
 
 // qkv_baseline_exact returns a request for exact attention on arrays in the default layout.
-// qkv_baseline_exact_scratch returns the bytes of scratch of such a request and adds its operations to
-// the plan p; if attention refuses it, p becomes a refusal.
+// qkv_baseline_exact_scratch returns the bytes of scratch of such a request and adds its operations
+// to the plan p; if attention refuses it, p becomes a refusal.
 struct qkv_attention qkv_baseline_exact(const struct qkv_baseline_heads *h, int64_t T, int64_t S,
                                         int64_t G, float scale);
 size_t qkv_baseline_exact_scratch(struct qkv_baseline_plan *p, const struct qkv_attention *a);

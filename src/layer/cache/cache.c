@@ -14,8 +14,8 @@
 // Bytes of a slab: large enough for the system's large memory pages, small compared with the memory
 // of a useful cache.
 enum { SLAB_BYTES = 64 << 20 };
-// Numbers (new tokens times E + F) below which one thread packs alone, because starting threads
-// would take longer than the work.
+// If new keys and values have fewer numbers than this, one thread packs them alone, because
+// starting threads would take longer than the work.
 enum { PACK_ALONE = 1 << 15 };
 
 // ---- blocks ------------------------------------------------------------------------------------

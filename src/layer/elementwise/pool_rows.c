@@ -2,7 +2,7 @@
 // pool_rows.c: computes the mean of the rows of each sequence, optionally scaled to length 1, and
 // its gradient.
 //   m = 1/n sum_r x_r,   v = m / |m|:   dm = (dv - v (v . dv)) / |m|,   dx_r = dm / n
-// Of a sequence without rows, or whose mean is 0, v is 0.
+// If a sequence has no rows, or if its mean is 0, v is 0.
 #include "layer/layer.h"
 #include <math.h>
 #include <string.h>

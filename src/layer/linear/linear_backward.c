@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// linear_backward.c: computes the gradients of y = x w^T + b with the kernels of the forward pass.
-//   dx = dy w + dx_add:  the rows are rows of dy, the weights are w transposed
-//   dw += dy^T x:        the rows are columns of dy, transposed first; x is packed as the weights
+// linear_backward.c: computes the gradients of y = x w^T + b with the kernels of the forward pass,
+// which multiply rows by packed weights.
+//   dx = dy w + dx_add:  the rows are the rows of dy, the weights are w transposed
+//   dw += dy^T x:        the rows are the columns of dy, transposed first; the weights are x
 //   db += sum_r dy
 //
 // dw and db are summed in passes of DEEP rows; the sums of the passes are added in order. No other

@@ -438,7 +438,7 @@ qkv_status qkv_decoder_copy(qkv_decoder *d, const int64_t *to, const int64_t *fr
         if (sums) qkv_decoder_sums_drop(d, n);
         return status;
     }
-    // Read the length and slot of every source item before writing any of them.
+    // Reads the length and slot of every item in `from` before it changes an item in `to`.
     if (d->gru) qkv_decoder_gru_copy(d, to, from, n);
     for (int64_t i = 0; i < n; i++) {
         d->mark[i] = d->slot[from[i]];

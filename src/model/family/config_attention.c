@@ -2,9 +2,10 @@
 // config_attention.c: reads the keys of config.json for rotary positions, their scaling, windows,
 // and the layers that have a window.
 //
-//   rope_theta, partial_rotary_factor            at the top level, or inside of
-//   rope_parameters { rope_type, rope_theta, factor, ... }        the current form
-//   rope_scaling    { rope_type or type, factor, ... } or null    the older form; it has precedence
+//   rope_theta, partial_rotary_factor            are at the top level, or inside rope_parameters
+//   rope_parameters { rope_type, rope_theta, factor, ... }        is the current form
+//   rope_scaling    { rope_type or type, factor, ... } or null    is the older form; if both forms
+//                                                                 exist, the older one is used
 //
 // Su et al. 2021 (arXiv 2104.09864); linear: Chen et al. 2023 (arXiv 2306.15595); yarn: Peng et al.
 // 2023 (arXiv 2309.00071); llama3: Dubey et al. 2024 (arXiv 2407.21783).

@@ -5,7 +5,8 @@
 // A family is a description and a table of tensor names. To add one, write
 // src/model/family/<name>.c with one `const struct qkv_family qkv_family_<name>` and add a row to
 // model.def. The table of parameters (params/layout.h) and the layers use the description, not the
-// family; only params/load.c names tensors of a family, which training drops.
+// family; only params/load.c uses names of a family, to find the tensors that training does not
+// save.
 #ifndef QKV_MODEL_DESCRIPTION_H
 #define QKV_MODEL_DESCRIPTION_H
 

@@ -2,11 +2,11 @@
 // encoder.c: describes qkv's own encoder: every choice of a description is a key of its
 // config.json.
 //
-//   model_type "qkv-encoder"; sizes as in BERT, num_key_value_heads
-//   type_vocab_size (default: none); feed_forward  "each" (default), "once"
-//   the other choices (qkv_describe_choices): norm "post" (default), norm_kind "layer",
-//   positions "learned", bias true, embedding_norm false, final_norm false ("pre": true),
-//   hidden_act "gelu", gated false
+// Its keys are model_type "qkv-encoder"; the sizes of BERT, num_key_value_heads and type_vocab_size
+// (absent: no token types); feed_forward, "each" (default) or "once"; and the keys of
+// qkv_describe_choices with these defaults:
+//   norm "post", norm_kind "layer", positions "learned", bias true, embedding_norm false,
+//   final_norm false (with norm "pre": true), hidden_act "gelu", gated false
 #include "model/family/description.h"
 
 static const struct qkv_config_keys keys = {

@@ -2,8 +2,9 @@
 // gru_attention.c: describes the encoder-decoder that preceded the Transformer: a bidirectional GRU
 // encoder, a GRU decoder, additive attention between them. Bahdanau et al. 2015 (arXiv 1409.0473).
 //
-//   model_type "qkv-gru-attention"; hidden_size, attention_size (hidden units of a score),
-//   vocab_size, max_position_embeddings (maximum tokens of a sequence)
+// Its config.json has model_type "qkv-gru-attention" and, among others, the keys hidden_size,
+// attention_size (hidden units of a score), vocab_size and max_position_embeddings (maximum tokens
+// of a sequence).
 #include "model/family/description.h"
 
 static const struct qkv_config_keys keys = {

@@ -2,8 +2,8 @@
 // transformer.c: describes qkv's own decoders and encoder-decoders, for models that no family of
 // the library transformers can represent; each choice of a description is a key of config.json.
 //
-//   model_type "qkv-transformer"; kind "decoder", "encoder-decoder"; decoder_layers
-//   sizes as in Llama; the other choices: qkv_describe_choices, with the defaults of GPT-2
+// The keys are model_type "qkv-transformer"; kind, "decoder" or "encoder-decoder"; decoder_layers;
+// the sizes of Llama; and the keys of qkv_describe_choices, with the defaults of GPT-2.
 //
 // Tensor names follow transformers' encoder-decoders.
 #include "model/family/description.h"

@@ -2,7 +2,7 @@
 // word_vectors.c: describes a model that consists only of word vectors: an embedding table without
 // layers, so that the last hidden state of a token is its vector.
 //
-//   model_type "qkv-words"; vocab_size, hidden_size
+// Its config.json has the keys model_type ("qkv-words"), vocab_size and hidden_size.
 #include "model/family/description.h"
 
 static bool describe(struct qkv_description *d, const struct qkv_config *c)

@@ -2,8 +2,9 @@
 // block_backward.c: computes the gradients of one sublayer of a block (block.c) from its tape.
 #include "model/forward/tape.h"
 
-// Sets the gradient of the last projection's result, computed from back->d, the gradient of the
-// stream after the sublayer. Afterwards back->d is the gradient of x through the residual alone.
+// Sets rows->dy, the gradient of the last projection's result, from back->d, the gradient of the
+// stream after the sublayer. Afterwards back->d is the gradient of x through the residual
+// connection alone.
 static void sublayer_end_backward(struct qkv_sublayer_back *rows, struct qkv_stream *s,
                                   struct qkv_stream_back *back, const struct qkv_norm *norm,
                                   const struct qkv_tape *t)

@@ -224,7 +224,8 @@ static void share(const struct qkv_net_state *f, struct qkv_net_side *s, void *n
     }
 }
 
-// Allocates all arrays from the arena: called once to count the bytes, once to assign the pointers.
+// Allocates all arrays from the arena. Called twice: first to count the bytes, then to set the
+// pointers.
 static void take_all(struct qkv_net_state *f, const struct qkv_net_plan *plan, struct qkv_arena *a)
 {
     const int64_t D = f->n->is.size.width;

@@ -23,7 +23,8 @@ static inline struct qkv_attention qkv_described_cross_attention(const struct qk
 {
     return (struct qkv_attention){ .scale = (float)d->attention_scale };
 }
-// Returns true if rotary positions have another base in local layers than in normal layers.
+// Returns *a with the sizes and offsets of n packed sequences, whose queries are R rows and whose
+// keys are S rows.
 static inline struct qkv_attention qkv_attention_packed(const struct qkv_attention *a, int64_t R,
                                                         int64_t S, int64_t n,
                                                         const int64_t *q_offsets,
@@ -39,7 +40,7 @@ static inline struct qkv_attention qkv_attention_packed(const struct qkv_attenti
     return own;
 }
 
-// Copies, for an observer, of the stream after each sublayer of a layer.
+// Copies of the stream after each sublayer of a layer, for an observer.
 struct qkv_sublayer_streams {
     real *at[QKV_SUBLAYERS]; // each [caller's rows][width]; padding rows are 0
     // bit k: the stream after sublayer k has been copied since the last call of the observer
@@ -79,7 +80,7 @@ struct qkv_stream {
 };
 struct qkv_tape;
 // Returns a stream of R rows with the norms of a description; the caller sets x, spare, normed,
-// positions, scratch and what its run needs besides.
+// positions, scratch and the other members that its run uses.
 static inline struct qkv_stream qkv_stream_of(const struct qkv_description *d, int64_t R,
                                               const struct qkv_places *places,
                                               const struct qkv_attention *attention,
@@ -95,9 +96,9 @@ static inline struct qkv_stream qkv_stream_of(const struct qkv_description *d, i
                                 .local = local,
                                 .across = across };
 }
-// Runs one layer: replaces s->x by the stream after it. tape: NULL, or one entry (tape.h) for each
-// sublayer that the block has, whose arrays receive what backward reads; then s->x becomes the
-// array `value` of the last entry.
+// Runs one layer: replaces s->x by the stream after the layer. tape: NULL, or an array with one
+// entry (tape.h) for each sublayer that the block has; the arrays of the entries receive the
+// activations that backward reads. With a tape, s->x becomes the array `value` of the last entry.
 qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b,
                              const struct qkv_tape *tape);
 // qkv_stack_attention returns the self-attention of a stack, in its normal or its local layers;

@@ -3,7 +3,7 @@
 // shape of each.
 //
 // Opening, packing, training, initialization, saving and, through an opened model, conversion read
-// this table. It is the only code that derives the tensors of a Transformer from its description.
+// this table. No other code derives the tensors of a Transformer from its description.
 #ifndef QKV_MODEL_LAYOUT_H
 #define QKV_MODEL_LAYOUT_H
 

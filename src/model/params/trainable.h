@@ -141,7 +141,7 @@ bool qkv_net_has_row(const qkv_net *n, const struct qkv_parameter_row *row);
 void qkv_net_initialize(qkv_net *n, uint64_t seed, bool missing_only);
 
 // Checks that the model can run these sequences: that their ids, lengths and offsets are valid
-// (net_losses.c).
+// (net_run.c).
 qkv_status qkv_net_check_sequences(const qkv_net *n, const struct qkv_sequences *in,
                                    qkv_error *err);
 

@@ -32,11 +32,12 @@ double qkv_rope_scaled(double *step, const struct qkv_description *d, double the
 // Writes table[rows][2 pairs]: cosines and sines of the rotated pairs, for base theta. Returns
 // false if memory is exhausted.
 bool qkv_rope_turns(real *table, int64_t rows, const struct qkv_description *d, double theta);
-// Returns how many rows a new table gets: at least `rows`, and twice the number of rows `older` of
-// the previous table (0: there is no table), as far as `most` allows (position_table.c).
+// Returns the number of rows of a new table: at least `rows`, and twice the rows of the previous
+// table, `older` (0: there is no table), but not more than `most` unless `rows` is larger
+// (position_table.c).
 int64_t qkv_position_grow(int64_t older, int64_t rows, int64_t most);
-// Returns the width of a row of fixed positions: 2 pairs for rotary positions, else the model's
-// width.
+// Returns the width of a row of fixed positions: 2 pairs for rotary positions, otherwise the
+// model's width.
 int64_t qkv_position_width(const struct qkv_description *d);
 // Fills table[rows][width] with sinusoids, or with the cosines and sines of rotary positions of
 // base theta. Returns false if memory is exhausted.

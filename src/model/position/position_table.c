@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// position_table.c: computes tables of fixed and rotary positions, which models make as long as the
-// texts that they run need.
+// position_table.c: computes tables of fixed and rotary positions. The tables of a model are as
+// long as the longest text that it has run requires.
 #include "model/position/position.h"
 
-// least number of rows, so that slightly longer texts do not each make a new table
+// minimum number of rows of a table, so that each slightly longer text does not need a new table
 enum { ROWS_FIRST = 64 };
 
 int64_t qkv_position_grow(int64_t older, int64_t rows, int64_t most)
