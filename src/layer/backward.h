@@ -83,8 +83,8 @@ struct qkv_heads_back {
     real *d_memory;
     const real *memory_add;
     real *d_relative; // [H][2 reach + 1] the gradient of a->relative is added; NULL: not computed
-    // The following three members are for the public layer only; they are NULL in models. gradients
-    // of bias, relative, alibi and sinks; if tables is set, d_relative is unused
+    // The following three members are for the public layer only; in models they are NULL. tables:
+    // gradients of bias, relative, alibi and sinks; if it is set, d_relative is unused
     const struct qkv_attention_tables *tables;
     const struct qkv_score_arrays *scores, *d_scores; // inputs of the scores, and their gradients
 };

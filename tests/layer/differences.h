@@ -13,7 +13,7 @@
 #define U 0x1p-24
 #endif
 
-// Returns the next n numbers of the script; *count is the index of the next one.
+// Returns the next n input numbers of the golden script; *count is the index of the next number.
 static inline real *made(int64_t *count, int64_t n, double size)
 {
     real *x = fenced((size_t)n * sizeof *x);

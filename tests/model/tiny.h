@@ -43,7 +43,8 @@ static inline void tiny_find(void)
     if (!tiny_count) tiny_find();                                                                  \
     for (char(*name)[64] = tiny_names; name < tiny_names + tiny_count; name++)
 
-// The same with every precision p that this CPU supports; in slow builds only the first ones.
+// Loops over all folders and over every precision p that this CPU supports; in slow builds only
+// over the first precisions.
 #define EACH_TINY_PRECISION(name, p)                                                               \
     EACH_TINY(name)                                                                                \
     for (qkv_precision p = QKV_PRECISION_F32; p <= QKV_PRECISION_INT8; p++)                        \
@@ -83,7 +84,7 @@ static inline struct tiny open_tiny(const char *name, qkv_precision p)
     }
     return t;
 }
-// Returns the input of a run; t must stay in place meanwhile.
+// Returns the input of a run, which points to members of t, so t must not move during the run.
 static inline const struct qkv_model_input *tiny_input(struct tiny *t)
 {
     t->in.source = t->source.ids ? &t->source : NULL;

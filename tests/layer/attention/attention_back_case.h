@@ -15,7 +15,7 @@
 // TABLES: gradients of the tables are requested
 enum { TABLES = FEATURES, ALL_FEATURES = 2 * FEATURES };
 
-// All gradients, or their error bounds, or their values by another method.
+// One number for each element of all gradients: its value by one method, or the bound of its error.
 struct gradients {
     double *q, *k, *v, *bias, *relative, *alibi, *sinks;
 };
@@ -30,8 +30,8 @@ static inline const struct qkv_attention_back_kernels *back_family(void)
 {
     return qkv_kernel()->attention_back[case_precision];
 }
-// Returns whether there is a backward pass, and whether it or the forward pass differs from that of
-// the next weaker ISA.
+// Returns true if this ISA has a backward pass and its forward or backward kernels differ from the
+// kernels of the next weaker ISA.
 static inline bool back_new_here(int isa)
 {
     const struct qkv_kernels *here = qkv_kernel_isa(isa), *below = qkv_kernel_isa(isa - 1);
@@ -39,8 +39,8 @@ static inline bool back_new_here(int isa)
            (!below || here->attention[case_precision] != below->attention[case_precision] ||
             here->attention_back[case_precision] != below->attention_back[case_precision]);
 }
-// Returns the rounding error of W and dS before they are multiplied, in families with bf16
-// products.
+// Returns the rounding error of the matrices W and dS before they are multiplied, if the kernels
+// multiply bf16; otherwise 0.
 static inline double back_form_unit(void)
 {
     return back_family()->type == QKV_BF16 && back_family()->native ? 0x1p-8 : 0;
@@ -57,7 +57,8 @@ static inline size_t relative_numbers(const struct qkv_attention *a)
     return a->relative.at ? (size_t)(a->H * (2 * a->relative.reach + 1)) : 0;
 }
 
-// The caller sets sizes of at least 1 in a; everything else is drawn at random.
+// Returns a problem with the sizes in a, which are at least 1; all other numbers are drawn at
+// random.
 static inline struct back_problem back_new(struct qkv_attention a, unsigned features)
 {
     struct back_problem x = { .p = case_new(a, features & (FEATURES - 1) &
@@ -168,12 +169,12 @@ struct back_row {
     int plain; // 1: every step is rounded, as the plain formula in that precision would
 };
 
-// Adds in float if plain, rounding each step.
+// Returns sum + add. If r->plain, `add` and the result are rounded to float.
 static inline double back_sum(const struct back_row *r, double sum, double add)
 {
     return rounded(sum + rounded(add, r->plain), r->plain);
 }
-// Rounds to the type of the precision, as stored matrices are, if plain.
+// Returns x. If r->plain, x is rounded to the type in which the precision stores matrices.
 static inline double back_rounded(const struct back_row *r, double x)
 {
     return r->plain ? case_rounded((double)(real)x, back_family()->type) : x;
@@ -186,7 +187,7 @@ static inline double *grad_at(double *base, struct qkv_strides s, int64_t L, int
     return base + b * s.b + t * s.t + h * s.h;
 }
 
-// Computes weights, dP and d of a row; returns false if it sees no key.
+// Computes weights, dP and d of a row; returns false if the row sees no key.
 static inline bool back_row_shares(struct back_row *r)
 {
     const struct problem *p = &r->x->p;
@@ -254,7 +255,7 @@ static inline bool back_row_shares(struct back_row *r)
     return true;
 }
 
-// Adds the contribution of the row and key j to all gradients and to their bounds.
+// Adds the contribution of the row and key j to all gradients and to their error bounds.
 static inline void back_pair(const struct back_row *r, int64_t j, const struct gradients *g,
                              const struct gradients *off)
 {

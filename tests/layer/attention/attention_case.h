@@ -55,8 +55,8 @@ struct problem {
 static qkv_precision case_precision; // precision of all functions below
 static const qkv_precision case_precisions[] = { QKV_PRECISION_F32, QKV_PRECISION_BF16,
                                                  QKV_PRECISION_F16, QKV_PRECISION_INT8 };
-// Returns whether the current ISA computes attention in this precision with other functions than
-// all weaker ISAs: only then a test of it can have another result.
+// Returns true if the current ISA computes attention in this precision with other functions than
+// all weaker ISAs. If not, a test of this ISA cannot have another result.
 static inline bool case_new_here(void)
 {
     const struct qkv_kernels *here = qkv_kernel(), *weaker;
@@ -90,7 +90,7 @@ static inline double case_power_unit(void)
 {
     return case_family()->type == QKV_BF16 && case_family()->native ? 0x1p-13 : 0;
 }
-// Returns the error of the weights of such a softmax, which are rounded to bf16.
+// Returns the error of the weights in a softmax of bf16 products, which are rounded to bf16.
 static inline double case_share_unit(void)
 {
     return case_power_unit() > 0 ? 0x1p-8 + 0x1p-13 : 0;
@@ -113,7 +113,7 @@ static inline real *fenced_real(size_t n)
     for (size_t i = 0; i < n; i++) x[i] = (real)(float)check_gauss();
     return x;
 }
-// Draws rows of `width` numbers that the precision stores exactly; quantised ones have the scale
+// Draws rows of `width` numbers that the precision stores exactly; quantised rows have the scale
 // 1/32.
 static inline real *case_numbers(size_t n, int64_t width, bool quantised)
 {
@@ -191,7 +191,7 @@ static inline void case_masks(struct problem *p, unsigned features)
     if (features & SINKS) a->sinks = fenced_float((size_t)a->H);
 }
 
-// The caller sets sizes in a; everything else is drawn at random.
+// Returns a problem with the sizes in a; all other numbers are drawn at random.
 static inline struct problem case_new(struct qkv_attention a, unsigned features)
 {
     if (!a.G) a.G = a.H;
@@ -296,7 +296,7 @@ static inline real *case_at(real *base, struct qkv_strides s, int64_t L, int64_t
     return base + b * s.b + t * s.t + h * s.h;
 }
 
-// The sequence of query token t of batch item b: keys [key, key + S), diagonal t0 + shift.
+// The keys of the sequence to which a query token belongs.
 struct seen {
     int64_t key, S, at; // first key, number of keys, position of the query on the diagonal
     bool none;

@@ -88,7 +88,7 @@ static inline double dot(const float *a, const float *b, int64_t n)
     return sum;
 }
 
-// want[F] = sum_s weight[s] v[s] / sum_s weight[s]; 0 where that sum is 0.
+// Computes want[F] = sum_s weight[s] v[s] / sum_s weight[s]; 0 if the sum of the weights is 0.
 static inline void weigh(double *want, const struct problem *p, int64_t b, int64_t h,
                          const double *weight)
 {

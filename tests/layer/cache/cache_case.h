@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cache_case.h: runs one attention problem twice: on keys and values in arrays, and on a KV cache
-// that they were appended to.
+// to which these keys and values were appended.
 //
 //   pair_new()      the problem: B items of different lengths, with the bottom-right diagonal
 //   pair_fill()     appends its keys and values to a cache, in pieces
@@ -12,7 +12,7 @@
 #include <qkv/cache.h>
 #include <stdlib.h>
 
-// Returns whether precision p has kernels of its own in this table.
+// Returns true if precision p has kernels of its own in the current kernel table.
 static inline bool own(int p)
 {
     const struct qkv_attention_kernels *const *k = qkv_kernel()->attention;
@@ -51,8 +51,8 @@ static inline void *pair_numbers(qkv_precision p, int64_t n)
     return x;
 }
 
-// The caller sets sizes, precision and options in a; S is the longest item, the other lengths are
-// drawn.
+// Returns a problem with the sizes, precision and options in a. S is the length of the longest
+// item; the lengths of the other items are drawn at random.
 static inline struct pair pair_new(struct qkv_attention a)
 {
     struct pair p = { .a = a };
@@ -106,7 +106,7 @@ static inline qkv_cache *pair_fill(const struct pair *p, int64_t piece)
     return c;
 }
 
-// Compares bits; any NaN equals any NaN.
+// Checks that x[n] and y[n] are bit-identical; any NaN equals any other NaN.
 static inline void pair_same(const void *x, const void *y, size_t n, qkv_dtype type,
                              const char *what)
 {
@@ -130,7 +130,8 @@ static inline void pair_same(const void *x, const void *y, size_t n, qkv_dtype t
     }
 }
 
-// Runs both and compares the results; dense: also the dense weights.
+// Runs attention on the arrays and on the cache and compares the results; dense: also compares the
+// dense weights.
 static inline void pair_check(const struct pair *p, const qkv_cache *c, bool dense)
 {
     struct qkv_attention a = p->a, cached = p->a;

@@ -92,7 +92,7 @@ static inline float *case_whole(const struct decoder_case *c, const int32_t *ids
     return logits;
 }
 
-// Returns a decoder in which every item has the source.
+// Returns a decoder; in an encoder-decoder every item has the source of the case.
 static inline qkv_decoder *case_decoder(const struct decoder_case *c,
                                         const struct qkv_decoder_options *o)
 {

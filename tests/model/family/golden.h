@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #define GOLDEN "tests/golden/"
-// Maximum differences from transformers in f32, as promised by the project.
+// Maximum differences from transformers in f32 that the project allows.
 static const double golden_hidden_tolerance = 1e-4, golden_attention_tolerance = 1e-5;
 
 static inline const struct qkv_tensor *golden_find(const qkv_tensors *t, const char *text,
