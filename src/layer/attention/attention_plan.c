@@ -393,6 +393,14 @@ static void count_tiles(const struct qkv_attention_work *w, const struct qkv_att
     }
 }
 
+// Adds times * n to a count, at most INT64_MAX.
+static void add_product(int64_t *count, int64_t times, int64_t n)
+{
+    int64_t more;
+    if (__builtin_mul_overflow(times, n, &more) || __builtin_add_overflow(*count, more, count))
+        *count = INT64_MAX;
+}
+
 void qkv_attention_count(struct qkv_attention_plan *p, const struct qkv_attention_work *w,
                          const struct qkv_attention_tiling *tile)
 {
@@ -405,8 +413,8 @@ void qkv_attention_count(struct qkv_attention_plan *p, const struct qkv_attentio
         const int64_t times = (alike ? w->items : 1) * w->a.G;
         int64_t tiles, visited;
         count_tiles(w, &m, tile, &tiles, &visited);
-        p->tiles += times * tiles;
-        p->visited += times * visited;
+        add_product(&p->tiles, times, tiles);
+        add_product(&p->visited, times, visited);
         p->flops += tile->flops * pairs(w, &m) * (double)(times * w->heads);
     }
     p->skipped = p->tiles - p->visited;

@@ -32,6 +32,12 @@ static void *array(real *kept, bool same, struct qkv_arena *arena, int64_t R, in
     return qkv_arena_alloc(arena, (size_t)R, row);
 }
 
+// Returns true if a projection that is not packed has no weights, and nothing changes its result.
+static bool missing(const struct qkv_linear *l, int part, const struct qkv_heads *m)
+{
+    return l->once && !l->part[part].w && !m->rope && !qkv_heads_normed(m);
+}
+
 static bool place(struct inner *in, struct qkv_arena *arena, const struct qkv_heads_keep *keep,
                   int64_t R, int64_t S, const struct qkv_heads *m,
                   const struct qkv_attention_work *w)
@@ -42,10 +48,18 @@ static bool place(struct inner *in, struct qkv_arena *arena, const struct qkv_he
     struct qkv_heads_arrays *at = &in->at;
     *at =
         (struct qkv_heads_arrays){ .q_ld = m->H * m->E, .k_ld = m->G * m->E, .v_ld = m->G * m->F };
-    in->q = at->q = array(to->q, same, arena, R, at->q_ld, w->size);
-    in->k = at->k = array(to->k, same, arena, S, at->k_ld, w->size);
-    at->v = array(to->v, same, arena, S, at->v_ld, w->size);
-    in->heads = array(to->heads, same, arena, R, m->H * m->F, w->size);
+    const struct qkv_linear *kv = m->kv.K ? &m->kv : &m->in;
+    const int k = m->kv.K ? 0 : 1;
+    // An input that is not projected is read where it is (project); heads that are the output are
+    // written there.
+    if (!same || to->q || !missing(&m->in, 0, m))
+        at->q = array(to->q, same, arena, R, at->q_ld, w->size);
+    if (!same || to->k || !missing(kv, k, m))
+        at->k = array(to->k, same, arena, S, at->k_ld, w->size);
+    if (!same || to->v || !missing(kv, k + 1, m))
+        at->v = array(to->v, same, arena, S, at->v_ld, w->size);
+    if (!same || to->heads || m->out.K)
+        in->heads = array(to->heads, same, arena, R, m->H * m->F, w->size);
     in->wide = qkv_arena_alloc(arena, qkv_heads_wide(m, w->kernel->type, R, S), sizeof(real));
     if (m->scores) qkv_score_take(&in->scores, arena, m, R, S, w->size, m->G > 1 && m->G < m->H);
     in->own = qkv_arena_alloc(arena, 1, w->scratch);
@@ -188,8 +202,14 @@ void qkv_heads_out(const struct qkv_sublayer_rows *rows, const struct qkv_heads_
 static void project(struct inner *in, const struct qkv_sublayer_rows *rows, qkv_dtype type,
                     const struct qkv_heads *m, int64_t R, int64_t S)
 {
-    const struct qkv_heads_arrays *at = &in->at;
+    struct qkv_heads_arrays *at = &in->at;
     const int64_t ld[] = { at->q_ld, at->k_ld, at->v_ld };
+    const void *keys = m->kv.K ? m->memory : rows->x;
+    if (!at->q) at->q = (void *)rows->x; // place gave it no array: it is only read
+    if (!at->k) at->k = (void *)keys;
+    if (!at->v) at->v = (void *)keys;
+    if (!in->q) in->q = at->q;
+    if (!in->k) in->k = at->k;
     qkv_linear_forward((void *[]){ at->q, at->k, at->v }, ld, rows->x, R, &m->in,
                        &(struct qkv_after){ .x = rows->x_type, .y = type });
     if (m->kv.K)
@@ -217,7 +237,7 @@ qkv_status qkv_heads_forward(const struct qkv_sublayer_rows *rows,
         in = place_tape(tape, scratch, m);
     else if (!place(&in, &arena, keep, R, S, m, &w))
         return QKV_ERR_LIMIT;
-    if (!m->out.K && type == QKV_REAL && !tape && !keep->heads) in.heads = rows->y;
+    if (!in.heads) in.heads = rows->y;
 
     project(&in, rows, type, m, R, S);
     qkv_heads_quiet(in.q, type, a->q_offsets, a->sequences, m);

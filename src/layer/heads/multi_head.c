@@ -116,7 +116,7 @@ static size_t place(struct qkv_multi_head_layer *l, const struct qkv_attention *
     const size_t layer = qkv_heads_scratch(m, a, &status);
     l->once.scratch = qkv_arena_alloc(&arena, 1, most);
     *own = qkv_arena_alloc(&arena, 1, layer);
-    return status || qkv_arena_full(&arena) ? SIZE_MAX : arena.used;
+    return status || qkv_arena_full(&arena) || arena.used > INT64_MAX ? SIZE_MAX : arena.used;
 }
 
 double qkv_multi_head_flops(const struct qkv_multi_head *m, const struct qkv_attention *a,

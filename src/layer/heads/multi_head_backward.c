@@ -66,8 +66,8 @@ static void place(struct call *c, struct qkv_arena *arena)
     if (m->scores) {
         struct qkv_score_arrays *const each[] = { &c->scores, &c->d_scores };
         for (int i = 0; i < 2; i++) {
-            each[i]->key_width =
-                2 * m->scores->d_a; // backward kernels read keys as wide as queries
+            // backward kernels read keys as wide as queries
+            if (qkv_heads_additive(m)) each[i]->key_width = 2 * m->scores->d_a;
             qkv_score_take(each[i], arena, m, c->rows, c->keys, one, m->G < m->H);
         }
     }
@@ -133,7 +133,7 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m, const 
     struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
     place(c, &arena);
     c->bytes = arena.used;
-    return qkv_arena_full(&arena) ? QKV_ERR_LIMIT : QKV_OK;
+    return qkv_arena_full(&arena) || c->bytes > INT64_MAX ? QKV_ERR_LIMIT : QKV_OK;
 }
 
 static bool aligned(const float *const *arrays, size_t n)

@@ -159,7 +159,7 @@ static void once(void *const *y, const int64_t *ld, const void *x, int64_t R,
         const int64_t N = l->part[p].N, ldy = ld && ld[p] ? ld[p] : N;
         if (l->part[p].w)
             qkv_linear_once(y[p], ldy, x, ldx, R, l->K, &l->part[p], after, l->once);
-        else
+        else if (y[p] != x)
             qkv_copy_rows(y[p], y_type, ldy, x, x_type, ldx, N, R);
     }
 }

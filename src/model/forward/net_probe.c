@@ -47,7 +47,7 @@ qkv_status qkv_net_probe(qkv_net *n, const struct qkv_probe_request *w,
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "expected a Transformer and one sequence, found a %s", n->model_type);
     qkv_status status = qkv_probe_request_check(w, err);
-    if (!status) status = qkv_net_check_sequences(n, in, err);
+    if (!status) status = qkv_net_check_sequences(n, n->kind == QKV_NET_ENCODER_DECODER, in, err);
     if (status) return status;
     const int64_t H = n->is.size.heads, T = in->offsets[1];
     l.p.row = w->row;

@@ -39,9 +39,10 @@ static qkv_status check_ids(const qkv_net *n, const struct qkv_sequences *in, in
     return QKV_OK;
 }
 
-qkv_status qkv_net_check_sequences(const qkv_net *n, const struct qkv_sequences *in, qkv_error *err)
+qkv_status qkv_net_check_sequences(const qkv_net *n, bool source, const struct qkv_sequences *in,
+                                   qkv_error *err)
 {
-    return check_ids(n, in, n->shape.vocab, err);
+    return check_ids(n, in, source ? n->shape.source_vocab : n->shape.vocab, err);
 }
 
 const char *qkv_net_lacks(const qkv_net *n, enum qkv_objective o)
@@ -62,13 +63,13 @@ static qkv_status check(const qkv_net *n, const struct qkv_net_batch *b, qkv_err
 {
     const char *lacks = qkv_net_lacks(n, b->objective);
     if (lacks) return qkv_fail(err, QKV_ERR_USAGE, NULL, "this objective requires %s", lacks);
-    qkv_status status = qkv_net_check_sequences(n, &b->in, err);
+    qkv_status status = qkv_net_check_sequences(n, false, &b->in, err);
     if (!status && b->objective == QKV_OBJECTIVE_SEQ2SEQ) {
         if (b->source.n != b->in.n)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
                             "sources of a batch, expected %" PRId64 ", found %" PRId64, b->in.n,
                             b->source.n);
-        status = check_ids(n, &b->source, n->shape.source_vocab, err);
+        status = qkv_net_check_sequences(n, true, &b->source, err);
     }
     if (status) return status;
     if (b->objective == QKV_OBJECTIVE_CONTRASTIVE)

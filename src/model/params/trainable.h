@@ -140,9 +140,9 @@ bool qkv_net_has_row(const qkv_net *n, const struct qkv_parameter_row *row);
 // opened folder lacks (init.c).
 void qkv_net_initialize(qkv_net *n, uint64_t seed, bool missing_only);
 
-// Checks that the model can run these sequences: that their ids, lengths and offsets are valid
-// (net_run.c).
-qkv_status qkv_net_check_sequences(const qkv_net *n, const struct qkv_sequences *in,
+// Checks that the model can run these sequences: ids, lengths, offsets. source: true for the input
+// of the encoder of an encoder-decoder, whose vocabulary may be another one (net_run.c).
+qkv_status qkv_net_check_sequences(const qkv_net *n, bool source, const struct qkv_sequences *in,
                                    qkv_error *err);
 
 // Sets *activations to the bytes that the last run stored for backward, and *arena to the bytes of

@@ -516,33 +516,6 @@ TEST(packed_sequences_equal_each_alone_and_threads_change_no_bit)
     }
 }
 
-TEST(scratch_grows_with_tokens_not_with_their_square)
-{
-    EACH(score, scores)
-    {
-        const float w = 0;
-        const struct qkv_multi_head m = { .H = 2,
-                                          .d_q = 8,
-                                          .d_k = 4,
-                                          .d_v = 4,
-                                          .d_a = 4,
-                                          .score = *score,
-                                          .w_s = &w,
-                                          .w_aq = &w,
-                                          .w_ak = &w,
-                                          .w_a = &w };
-        size_t bytes[2];
-        for (int i = 0; i < 2; i++) {
-            const int64_t n = i ? 1 << 21 : 1 << 20;
-            const struct qkv_attention_plan p =
-                qkv_multi_head_plan(&m, &(struct qkv_attention){ .B = 1, .T = n, .S = n });
-            CHECK_EQ(p.status, QKV_OK);
-            bytes[i] = p.scratch;
-        }
-        CHECK(bytes[1] <= 2 * bytes[0]);
-    }
-}
-
 TEST(widths_that_do_not_fit_are_refused_before_anything_is_written)
 {
     const float w = 0;
@@ -594,6 +567,5 @@ CHECK_MAIN(CASE(one_head_of_the_notes_gives_5_by_25),
            CASE(additive_scores_are_refused_where_they_are_not_computed),
            CASE(without_projections_the_inputs_are_query_key_and_value),
            CASE(packed_sequences_equal_each_alone_and_threads_change_no_bit),
-           CASE(scratch_grows_with_tokens_not_with_their_square),
            CASE(widths_that_do_not_fit_are_refused_before_anything_is_written))
 #endif

@@ -278,6 +278,34 @@ static void run_as_model(const struct qkv_net_shape *shape)
     qkv_net_free(n);
 }
 
+static void ignore_probe(void *user, int64_t layer, const struct qkv_probe *p)
+{
+    (void)layer;
+    (void)p;
+    ++*(int *)user;
+}
+
+// The encoder of this folder has a vocabulary of its own, larger than that of the decoder.
+TEST(a_probe_checks_ids_against_the_vocabulary_of_the_encoder)
+{
+    const int64_t offsets[] = { 0, 2 }, rows[] = { 0 };
+    const struct qkv_net_options o = { 0 };
+    const struct qkv_probe_request request = { .top_k = 1, .rows = 1, .row = rows };
+    qkv_net *n = NULL;
+    qkv_error err = { 0 };
+    int layers = 0;
+    CHECK_EQ(qkv_net_open(&n, "tests/golden/marian-two-tables", &o, 0, 1, &err), QKV_OK);
+    const struct qkv_net_shape *shape = qkv_net_shape(n);
+    CHECK(shape->source_vocab != shape->vocab);
+    int32_t ids[] = { 5, (int32_t)shape->source_vocab - 1 };
+    const struct qkv_sequences in = { .n = 1, .offsets = offsets, .ids = ids };
+    CHECK_EQ(qkv_net_probe(n, &request, ignore_probe, &layers, &in, &err), QKV_OK);
+    CHECK_EQ(layers, shape->layers);
+    ids[1]++;
+    CHECK_EQ(qkv_net_probe(n, &request, ignore_probe, &layers, &in, &err), QKV_ERR_USAGE);
+    qkv_net_free(n);
+}
+
 TEST(a_saved_net_runs_as_a_model_with_the_same_attention)
 {
     struct qkv_net_shape s = small("gpt");
@@ -524,6 +552,7 @@ CHECK_MAIN(CASE(any_number_of_threads_gives_the_same_bits),
            CASE(layers_run_again_give_the_bits_of_layers_that_were_kept),
            CASE(gradients_add_up_and_scale), CASE(batch_neighbours_do_not_change_a_sequence_s_loss),
            CASE(what_is_saved_opens_to_the_same_numbers),
+           CASE(a_probe_checks_ids_against_the_vocabulary_of_the_encoder),
            CASE(a_saved_net_runs_as_a_model_with_the_same_attention),
            CASE(a_family_that_loads_is_opened_and_saved_under_its_names),
            CASE(a_head_for_labels_is_added_to_an_encoder_and_saved),
