@@ -12,9 +12,8 @@ qkv_status attn_misfit(qkv_error *err, const struct array *a, const char *expect
     if (!b)
         return cmd_error(err, QKV_ERR_USAGE, a->source, "%s: expected %s, found %s", a->what,
                          expected, found);
-    return cmd_error(err, QKV_ERR_USAGE, a->source,
-                     "%s does not fit %s: expected %s as %s %s has, found %s", a->what, b->what,
-                     expected, b->what, array_shape(other, b->rank, b->shape), found);
+    return cmd_error(err, QKV_ERR_USAGE, a->source, "%s does not fit %s %s: expected %s, found %s",
+                     a->what, b->what, array_shape(other, b->rank, b->shape), expected, found);
 }
 
 // Reads the sizes from an array: it has 2 axes (tokens, width), 3 axes (batch, tokens, width) or 4
@@ -52,18 +51,21 @@ static qkv_status given(struct attn_job *j, const struct attn_files *f, qkv_erro
                              all[i]->what);
         if (all[i]->rank < 2 || all[i]->rank > 4)
             return attn_misfit(err, all[i], "2, 3 or 4 axes", NULL);
-        if (all[i]->rank != j->q.rank) return attn_misfit(err, all[i], "as many axes", &j->q);
+        if (all[i]->rank != j->q.rank)
+            return attn_misfit(err, all[i], "the same number of axes", &j->q);
     }
     if (j->layout >= 0 && j->q.rank != 4)
-        return attn_misfit(err, &j->q, "4 axes, whose order --layout gives", NULL);
+        return attn_misfit(err, &j->q, "4 axes, whose order --layout describes", NULL);
     const struct sizes q = sizes_of(&j->q, j->layout), k = sizes_of(&j->k, j->layout),
                        v = sizes_of(&j->v, j->layout);
-    if (k.b != q.b) return attn_misfit(err, &j->k, "the same batch", &j->q);
+    if (k.b != q.b) return attn_misfit(err, &j->k, "the same batch size", &j->q);
     if (k.e != q.e) return attn_misfit(err, &j->k, "the same head width", &j->q);
-    if (v.b != k.b) return attn_misfit(err, &j->v, "the same batch", &j->k);
-    if (v.t != k.t) return attn_misfit(err, &j->v, "as many tokens", &j->k);
-    if (v.h != k.h) return attn_misfit(err, &j->v, "as many heads", &j->k);
-    if (!k.h || q.h % k.h) return attn_misfit(err, &j->k, "a divisor of the query heads", &j->q);
+    if (v.b != k.b) return attn_misfit(err, &j->v, "the same batch size", &j->k);
+    if (v.t != k.t) return attn_misfit(err, &j->v, "the same number of tokens", &j->k);
+    if (v.h != k.h) return attn_misfit(err, &j->v, "the same number of heads", &j->k);
+    if (!k.h || q.h % k.h)
+        return attn_misfit(err, &j->k, "a number of heads that divides the number of query heads",
+                           &j->q);
     j->a.B = q.b;
     j->a.T = q.t;
     j->a.S = k.t;
@@ -112,26 +114,27 @@ static qkv_status projection(struct attn_job *j, struct array *w, const char *na
         if (!*heads) *heads = 1;
         if (d % *heads) {
             char text[96];
-            snprintf(text, sizeof text, "a width that %lld heads divide (or %s)", (long long)*heads,
-                     name);
+            snprintf(text, sizeof text, "a width that can be divided by the %lld heads (or %s)",
+                     (long long)*heads, name);
             return attn_misfit(err, input, text, NULL);
         }
         *width = d / *heads;
         return QKV_OK;
     }
     if (w->rank != 2 && w->rank != 3)
-        return attn_misfit(err, w, "2 axes, or 3 with the head first", NULL);
+        return attn_misfit(err, w, "2 axes, or 3 axes with the head first", NULL);
     if (w_layout == W_IN_OUT) transpose(w);
     if (w->shape[w->rank - 1] != d) {
         char text[96];
-        snprintf(text, sizeof text, "%lld inputs (--w-layout %s)", (long long)d,
+        snprintf(text, sizeof text, "a matrix with %lld inputs (--w-layout %s)", (long long)d,
                  w_layout == W_IN_OUT ? "in,out" : "out,in");
         return attn_misfit(err, w, text, input);
     }
     if (w->rank == 3) {
         if (*heads && *heads != w->shape[0]) {
             char text[64];
-            snprintf(text, sizeof text, "%lld heads in the first axis", (long long)*heads);
+            snprintf(text, sizeof text, "a matrix with %lld heads in its first axis",
+                     (long long)*heads);
             return attn_misfit(err, w, text, NULL);
         }
         *heads = w->shape[0];
@@ -140,7 +143,7 @@ static qkv_status projection(struct attn_job *j, struct array *w, const char *na
     const int64_t out = w->rank == 3 ? w->shape[0] * w->shape[1] : w->shape[0];
     if (!*heads || out % *heads) {
         char text[64];
-        snprintf(text, sizeof text, "a number of outputs that %lld heads divide",
+        snprintf(text, sizeof text, "a number of outputs that can be divided by the %lld heads",
                  (long long)*heads);
         return attn_misfit(err, w, text, NULL);
     }
@@ -217,11 +220,12 @@ static qkv_status read_inputs(struct attn_job *j, const struct attn_files *f, qk
         (status = array_read(&j->c, "context", f->context, j->all, j->all_path, err)))
         return status;
     if (j->x.rank != 2 && j->x.rank != 3)
-        return attn_misfit(err, &j->x, "2 axes (tokens, width), or 3 with a batch first", NULL);
+        return attn_misfit(err, &j->x, "2 axes (tokens, width), or 3 axes with the batch first",
+                           NULL);
     if (!j->c.at) return QKV_OK;
-    if (j->c.rank != j->x.rank) return attn_misfit(err, &j->c, "as many axes", &j->x);
+    if (j->c.rank != j->x.rank) return attn_misfit(err, &j->c, "the same number of axes", &j->x);
     if (j->x.rank == 3 && j->c.shape[0] != j->x.shape[0])
-        return attn_misfit(err, &j->c, "the same batch", &j->x);
+        return attn_misfit(err, &j->c, "the same batch size", &j->x);
     return QKV_OK;
 }
 
@@ -241,12 +245,12 @@ static qkv_status from_inputs(struct attn_job *j, const struct attn_files *f, in
         return status;
     if (d_k != d_k2) {
         char text[96];
-        snprintf(text, sizeof text, "keys of the same head width (%lld)", (long long)d_k);
+        snprintf(text, sizeof text, "keys with the same head width, %lld", (long long)d_k);
         return attn_misfit(err, j->wk.at ? &j->wk : c, text, j->wq.at ? &j->wq : &j->x);
     }
     if (G < 1 || heads % G)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--kv-heads, expected a divisor of the %lld heads, found %lld",
+                         "--kv-heads: expected a divisor of the %lld heads, found %lld",
                          (long long)heads, (long long)G);
     m->H = heads;
     m->G = G;
@@ -264,7 +268,7 @@ static qkv_status from_inputs(struct attn_job *j, const struct attn_files *f, in
         if (w_layout == W_IN_OUT) transpose(&j->wo);
         if (j->wo.shape[1] != m->H * m->d_v) {
             char text[96];
-            snprintf(text, sizeof text, "%lld inputs (%lld heads of %lld)",
+            snprintf(text, sizeof text, "a matrix with %lld inputs (%lld heads of width %lld)",
                      (long long)(m->H * m->d_v), (long long)m->H, (long long)m->d_v);
             return attn_misfit(err, &j->wo, text, NULL);
         }
@@ -297,13 +301,13 @@ qkv_status attn_inputs(struct attn_job *j, const struct attn_files *f, int w_lay
     const bool heads_given = f->q || f->k || f->v;
     if (f->x && heads_given)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "-x cannot be combined with -q, -k and -v: it computes them");
+                         "-x cannot be combined with -q, -k and -v, which it computes");
     j->inputs = f->x || (j->all && !heads_given && !qkv_tensors_find(j->all, "q") &&
                          qkv_tensors_find(j->all, "x"));
     if (j->inputs && j->layout >= 0)
         return cmd_error(
             err, QKV_ERR_USAGE, NULL,
-            "--layout cannot be combined with inputs: it is for -q, -k and -v with 4 axes");
+            "--layout cannot be combined with -x: it describes -q, -k and -v with 4 axes");
     if (j->inputs) return from_inputs(j, f, w_layout, score, heads, kv_heads, err);
     if (score || heads || kv_heads || w_layout >= 0 || f->context || f->wq || f->wk || f->wv ||
         f->wo || f->ws || f->waq || f->wak || f->wa)

@@ -28,76 +28,97 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_GROUP("Queries, keys and values"),
-    OPT_TEXT('q', "query", &o.f.q, "FILE", "queries: (T, E), (B, T, E) or 4 axes (--layout)"),
+    OPT_TEXT('q', "query", &o.f.q, "FILE",
+             "queries: an array (T, E), (B, T, E) or one with 4 axes (--layout)"),
     OPT_TEXT('k', "key", &o.f.k, "FILE",
-             "keys: (S, E), (B, S, E) or 4 axes; their heads divide the query heads"),
-    OPT_TEXT('v', "value", &o.f.v, "FILE", "values: (S, F), (B, S, F) or 4 axes"),
-    OPT_CHOICE(
-        0, "layout", &o.layout, layouts, "ORDER",
-        "axes of 4-D arrays, in and out: bthe (batch, token, head, width; the default) or bhte"),
+             "keys: an array (S, E), (B, S, E) or one with 4 axes; the number of its heads divides "
+             "the number of query heads"),
+    OPT_TEXT('v', "value", &o.f.v, "FILE", "values: an array (S, F), (B, S, F) or one with 4 axes"),
+    OPT_CHOICE(0, "layout", &o.layout, layouts, "ORDER",
+               "order of the 4 axes of arrays that are read and written: bthe (batch, token, head, "
+               "width; the default) or bhte"),
     OPT_TEXT('i', "input", &o.f.all, "FILE",
-             "one .safetensors with tensors named q, k, v (or x, wq, wk, ...), bias, mask, "
+             "one .safetensors file with tensors named q, k, v (or x, wq, wk, ...), bias, mask, "
              "lengths, sinks"),
     OPT_GROUP("From inputs"),
     OPT_TEXT('x', "inputs", &o.f.x, "FILE",
-             "inputs (T, D) or (B, T, D); without projections Q = K = V = X"),
-    OPT_TEXT('c', "context", &o.f.context, "FILE", "source of keys and values (cross-attention)"),
+             "inputs: an array (T, D) or (B, T, D); without projections Q = K = V = X"),
+    OPT_TEXT('c', "context", &o.f.context, "FILE",
+             "inputs of keys and values, for cross-attention (default: the same as for queries)"),
     OPT_TEXT(0, "wq", &o.f.wq, "FILE",
              "query projection (outputs, inputs) or (heads, outputs, inputs)"),
     OPT_TEXT(0, "wk", &o.f.wk, "FILE", "key projection"),
     OPT_TEXT(0, "wv", &o.f.wv, "FILE", "value projection"),
     OPT_TEXT(0, "wo", &o.f.wo, "FILE", "output projection of the concatenated heads"),
-    OPT_CHOICE(0, "w-layout", &o.w_layout, w_layouts, "ORDER",
-               "axes of the projections: out,in (the default, y = W x) or in,out (y = x W)"),
-    OPT_INT(0, "heads", &o.heads, 1, 1 << 20, "H", "query heads (default: 1, or from wq)"),
-    OPT_INT(0, "kv-heads", &o.kv_heads, 1, 1 << 20, "G", "key and value heads (default: H)"),
-    OPT_CHOICE(0, "score", &o.score, scores, "KIND",
-               "dot (the default); bilinear: q Ws k; additive: wa . tanh(Waq q + Wak k)"),
-    OPT_TEXT(0, "ws", &o.f.ws, "FILE", "bilinear: (d_k, d_k), or one for each head"),
-    OPT_TEXT(0, "waq", &o.f.waq, "FILE", "additive: (d_a, d_k), or one for each head"),
-    OPT_TEXT(0, "wak", &o.f.wak, "FILE", "additive: (d_a, d_k), or one for each head"),
-    OPT_TEXT(0, "wa", &o.f.wa, "FILE", "additive: (d_a,), or one for each head"),
+    OPT_CHOICE(
+        0, "w-layout", &o.w_layout, w_layouts, "ORDER",
+        "axes of the projection matrices: out,in (the default, y = W x) or in,out (y = x W)"),
+    OPT_INT(0, "heads", &o.heads, 1, 1 << 20, "H",
+            "number of query heads (default: 1, or the first axis of wq)"),
+    OPT_INT(0, "kv-heads", &o.kv_heads, 1, 1 << 20, "G",
+            "number of key and value heads (default: the number of query heads)"),
+    OPT_CHOICE(
+        0, "score", &o.score, scores, "KIND",
+        "score function: dot (the default); bilinear: q Ws k; additive: wa . tanh(Waq q + Wak k)"),
+    OPT_TEXT(0, "ws", &o.f.ws, "FILE",
+             "Ws of --score bilinear: (d_k, d_k), or one matrix per head"),
+    OPT_TEXT(0, "waq", &o.f.waq, "FILE",
+             "Waq of --score additive: (d_a, d_k), or one matrix per head"),
+    OPT_TEXT(0, "wak", &o.f.wak, "FILE",
+             "Wak of --score additive: (d_a, d_k), or one matrix per head"),
+    OPT_TEXT(0, "wa", &o.f.wa, "FILE", "wa of --score additive: (d_a,), or one vector per head"),
     OPT_GROUP("Scores and masks"),
     OPT_TEXT(0, "scale", &o.scale, "X|none",
-             "factor of the scores (default: 1/sqrt(E); none for bilinear and additive scores)"),
-    OPT_REAL(0, "softcap", &o.softcap, "C", "scores become C tanh(score/C)"),
+             "factor by which scores are multiplied, or none (default: 1/sqrt(E); none for "
+             "bilinear and additive scores)"),
+    OPT_REAL(0, "softcap", &o.softcap, "C", "soft cap: a score becomes C tanh(score/C)"),
     OPT_TEXT(0, "bias", &o.bias, "FILE",
-             "added to the scores: (S,), (T, S), (H, T, S) ..., broadcast as by numpy; -inf masks"),
-    OPT_TEXT(0, "mask", &o.mask, "FILE", "true: attend; shapes as --bias"),
-    OPT_FLAG(0, "causal", &o.causal, "attend only to keys up to the query's position"),
-    OPT_FLAG(0, "causal-br", &o.causal_br, "as --causal, with the last query at the last key"),
-    OPT_TEXT(0, "window", &o.window, "L,R",
-             "keys from L before to R after the query; -1: no limit"),
+             "numbers that are added to the scores: (S,), (T, S), (H, T, S) ..., broadcast as by "
+             "numpy; -inf masks a key"),
+    OPT_TEXT(0, "mask", &o.mask, "FILE",
+             "mask: true where a query may attend to a key; shapes as for --bias"),
+    OPT_FLAG(0, "causal", &o.causal, "let each query attend only to keys up to its own position"),
+    OPT_FLAG(0, "causal-br", &o.causal_br,
+             "like --causal, with the last query at the position of the last key"),
+    OPT_TEXT(
+        0, "window", &o.window, "L,R",
+        "let each query attend to the keys from L before its position to R after it; -1: no limit"),
     OPT_CHOICE(0, "diagonal", &o.diagonal, diagonals, "CORNER",
-               "where --causal, --window and --alibi are aligned: top-left (the default) or "
-               "bottom-right"),
+               "where positions of queries and keys are aligned, for --causal, --window and "
+               "--alibi: top-left (the default) or bottom-right"),
     OPT_TEXT(0, "lengths", &o.lengths, "FILE|N,N",
-             "number of keys for each batch item; ./123 is a file of that name"),
+             "number of keys of each batch item, as a list or a file; ./123 is a file with the "
+             "name 123"),
     OPT_TEXT(0, "offsets", &o.offsets, "FILE|N,N",
-             "packed sequences: the start of each, and the end: 0,3,8; ./123 is a file of that "
-             "name"),
+             "packed sequences: where each begins, and the end, such as 0,3,8, or a file; ./123 is "
+             "a file with the name 123"),
     OPT_TEXT(0, "k-offsets", &o.k_offsets, "FILE|N,N",
-             "packed sequences of the keys (default: --offsets)"),
-    OPT_FLAG(0, "alibi", &o.alibi, "lower the scores with distance, slopes as by Press et al."),
-    OPT_TEXT(0, "sinks", &o.sinks, "FILE",
-             "one logit for each head that enters the softmax sum without a value"),
+             "the same for the keys of packed sequences (default: --offsets)"),
+    OPT_FLAG(0, "alibi", &o.alibi,
+             "lower the scores with the distance of query and key (ALiBi, with the slopes of Press "
+             "et al.)"),
+    OPT_TEXT(
+        0, "sinks", &o.sinks, "FILE",
+        "attention sinks: one logit per head, which is part of the softmax sum and has no value"),
     OPT_FLAG(0, "no-softmax", &o.no_softmax,
-             "weight the values by the scores themselves; with --scale none: X X^T X"),
+             "weight the values by the scores, without softmax; with --scale none: X X^T X"),
     OPT_GROUP("Computation"),
     OPT_FLAG(0, "native", &o.native,
-             "fail if this CPU has no products for --precision, instead of converting"),
+             "fail if this CPU cannot compute in --precision, instead of converting to float"),
     OPT_GROUP("Results"),
     OPT_TEXT('o', "output", &o.results[OUT], "FILE.npy",
-             "the output (default: printed); '-': as .npy on standard output"),
-    OPT_FLAG(0, "sum", &o.sum, "sum the rows of the output: one vector for each sequence and head"),
+             "output file (default: print the output); '-': as .npy on standard output"),
+    OPT_FLAG(0, "sum", &o.sum,
+             "write the sum of the output's rows: one vector per sequence and head"),
     OPT_TEXT(0, "lse", &o.results[LSE], "FILE.npy",
-             "logarithm of each row's softmax sum; '-' prints it"),
+             "output file for the logarithm of each row's softmax sum; '-' prints it"),
     OPT_TEXT(0, "weights", &o.results[WEIGHTS], "FILE.npy",
-             "the dense attention weights: T x S floats for each head; '-' prints them"),
+             "output file for the attention weights, T x S floats per head; '-' prints them"),
     OPT_TEXT(0, "probe", &o.probe, "LIST", PROBES_HELP),
     OPT_TEXT(0, "probes", &o.results[PROBES], "FILE.safetensors",
-             "file for the statistics of --probe (default: printed)"),
-    OPT_FLAG(0, "plan", &o.plan, "print kernel, memory and tiles of the run without running it"),
+             "output file for the statistics of --probe (default: print them)"),
+    OPT_FLAG(0, "plan", &o.plan,
+             "print the kernel, the memory and the tiles of the run, and do not run it"),
     OPT_END
 };
 
@@ -142,7 +163,8 @@ static qkv_status broadcast(const struct attn_job *j, const struct array *x, int
     sizes[n] = j->a.S;
     strides[n++] = &unused;
     char text[SHAPE_TEXT], expected[SHAPE_TEXT + 64];
-    snprintf(expected, sizeof expected, "%s, or fewer axes, or axes of size 1 before the keys",
+    snprintf(expected, sizeof expected,
+             "%s, or fewer axes, or axes of size 1 before the last axis (keys)",
              array_shape(text, n, sizes));
     if (x->rank < 1 || x->rank > n) return attn_misfit(err, x, expected, NULL);
     int64_t step = 1;
@@ -169,9 +191,10 @@ static qkv_status numbers(struct attn_job *j, qkv_error *err)
         j->a.scale = (float)scale;
     }
     if (o.softcap < 0 || (o.softcap > 0 && (float)o.softcap == 0))
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--softcap: expected a number over 0, also as float32, found %g",
-                         o.softcap);
+        return cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "--softcap: expected a number above 0 that a float32 can represent, found %g",
+            o.softcap);
     j->a.softcap = (float)o.softcap;
     if (o.causal && o.causal_br)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--causal cannot be combined with --causal-br");
@@ -220,7 +243,7 @@ static qkv_status packed(struct attn_job *j, struct masks *m, qkv_error *err)
     if (m->offsets.rank != 1 || m->offsets.count < 2)
         return attn_misfit(err, &m->offsets, "(sequences + 1,)", NULL);
     if (m->k_offset && (m->k_offsets.rank != 1 || m->k_offsets.count != m->offsets.count))
-        return attn_misfit(err, &m->k_offsets, "as many", &m->offsets);
+        return attn_misfit(err, &m->k_offsets, "as many numbers", &m->offsets);
     j->a.sequences = m->offsets.count - 1;
     j->a.q_offsets = m->offset;
     j->a.k_offsets = m->k_offset;
@@ -251,7 +274,7 @@ static qkv_status masks_read(struct attn_job *j, struct masks *m, qkv_error *err
     const int64_t items = j->a.sequences ? j->a.sequences : j->a.B;
     if (m->length) {
         char text[64];
-        snprintf(text, sizeof text, "(%lld,): one length for each sequence", (long long)items);
+        snprintf(text, sizeof text, "(%lld,), one length per sequence", (long long)items);
         if (m->lengths.rank != 1 || m->lengths.count != items)
             return attn_misfit(err, &m->lengths, text, NULL);
         for (int64_t i = 0; i < items; i++)
@@ -264,7 +287,7 @@ static qkv_status masks_read(struct attn_job *j, struct masks *m, qkv_error *err
     }
     if (m->sinks.at) {
         char text[64];
-        snprintf(text, sizeof text, "(%lld,): one logit for each head", (long long)j->a.H);
+        snprintf(text, sizeof text, "(%lld,), one logit per head", (long long)j->a.H);
         if (m->sinks.rank != 1 || m->sinks.count != j->a.H)
             return attn_misfit(err, &m->sinks, text, NULL);
         j->a.sinks = m->sinks.at;
@@ -387,13 +410,13 @@ static void plan_print(const struct attn_job *j, const struct qkv_attention_plan
         printf("layer    score %s, hidden width %" PRId64 ", inputs %" PRId64 " and %" PRId64
                ", outputs %" PRId64 "\n",
                scores[m->score], m->d_a, m->d_q, m->d_kv, m->d_out);
-    printf("scratch  %zu bytes%s, %zu of them per thread; does not grow with T x S\n", p->scratch,
-           j->inputs ? " for the whole layer" : "", p->scratch_thread);
-    printf("tiles    %" PRId64 " of %" PRId64 " x %" PRId64 ": %" PRId64 " visited, %" PRId64
-           " skipped\n",
+    printf("scratch  %zu bytes%s, %zu of them per thread; the size does not depend on T x S\n",
+           p->scratch, j->inputs ? " for the whole layer" : "", p->scratch_thread);
+    printf("tiles    %" PRId64 " of %" PRId64 " x %" PRId64 " scores: %" PRId64
+           " computed, %" PRId64 " skipped\n",
            p->tiles, p->tile_rows, p->tile_keys, p->visited, p->skipped);
     printf("work     %.6g FLOP\n", p->flops);
-    printf("weights  %.6g bytes if stored\n", weights);
+    printf("weights  %.6g bytes if they were stored\n", weights);
 }
 
 // ---- 16-bit precisions: files contain floats, which are converted for the operator -------------
@@ -446,7 +469,7 @@ static qkv_status compute(struct attn_job *j, struct array *r, qkv_error *err)
     }
     free(workspace);
     if (status)
-        return cmd_error(err, status, NULL, "this attention is refused: %s",
+        return cmd_error(err, status, NULL, "this attention cannot run: %s",
                          qkv_status_name(status));
     if (o.sum) sum_rows(j, &r[OUT]);
     return QKV_OK;
@@ -462,7 +485,7 @@ static qkv_status check_outputs(qkv_error *err)
     for (int i = 0; i < COUNT; i++) stdins += inputs[i] && !strcmp(inputs[i], "-");
     if (stdins > 1)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "standard input can be read only once, expected one '-', found %d",
+                         "standard input can be read only once, expected a single '-', found %d",
                          stdins);
     if (o.no_softmax && o.results[LSE])
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--lse cannot be combined with --no-softmax");
@@ -475,8 +498,9 @@ static qkv_status check_outputs(qkv_error *err)
             o.results[OUT] = NULL;
         else if ((o.results[LSE] && !strcmp(o.results[LSE], "-")) ||
                  (o.results[WEIGHTS] && !strcmp(o.results[WEIGHTS], "-")))
-            return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "standard output can receive only one .npy result, expected one '-'");
+            return cmd_error(
+                err, QKV_ERR_USAGE, NULL,
+                "standard output can receive only one .npy result, expected a single '-'");
         else
             o.results[OUT] = "/dev/stdout";
     }
@@ -514,23 +538,27 @@ const struct cmd cmd_attn = {
     .brief = "run attention on .npy and .safetensors files",
     .usage = "-q FILE -k FILE -v FILE [options]\n-x FILE [--wq FILE --wk FILE --wv FILE --wo FILE] [options]\n"
              "-i FILE.safetensors [options]",
-    .about = "Computes out = softmax(scale Q K^T + bias) V exactly, in memory linear in the tokens, with any "
-             "mixture of masks. A 2-D array is one sequence of one head, a 3-D array a batch of them; several query "
-             "heads share keys when k and v have fewer heads (grouped-query attention). With -x the heads are computed "
-             "from inputs, with or without projections. float64 is converted to float32, with a note. Without -o "
-             "the output is printed.\n\n"
-             "The order of the operator: score, scale, softcap, bias and ALiBi, masks, softmax. Masked keys are "
-             "never read: a NaN there has no effect. A row whose keys are all masked gives 0. With --precision "
-             "bf16 or f16, q, k, v and the output are rounded to that type.",
+    .about = "Computes out = softmax(scale Q K^T + bias) V exactly, in memory linear in the number "
+             "of tokens, with any combination of masks. An array with 2 axes is one sequence of "
+             "one head, an array with 3 axes is a batch of such sequences. If k and v have fewer "
+             "heads than q, several query heads share a key head (grouped-query attention). With "
+             "-x, queries, keys and values are computed from inputs, with or without projections. "
+             "Arrays of float64 are converted to float32, with a note. Without -o, the output is "
+             "printed.\n"
+             "\n"
+             "The operator computes in this order: score, scale, soft cap, bias and ALiBi, masks, "
+             "softmax. Masked keys are never read, so a NaN in them has no effect. The output of a "
+             "row whose keys are all masked is 0. With --precision bf16 or f16, q, k, v and the "
+             "output are rounded to that type.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_JSON | USES_OUTPUT,
     .max_args = 0,
     .examples = {
-        { "qkv attn -q q.npy -k k.npy -v v.npy --causal -o out.npy", "causal attention of arrays saved by numpy" },
+        { "qkv attn -q q.npy -k k.npy -v v.npy --causal -o out.npy", "causal attention on arrays that numpy saved" },
         { "qkv attn -x x.npy --wq wq.npy --wk wk.npy --wv wv.npy --weights -",
-          "one head from inputs and its projections; prints output and weights" },
-        { "qkv attn -x x.npy --no-softmax --scale none --sum", "the basic form X X^T X, rows summed" },
-        { "qkv attn -i all.safetensors --window 128,0 --causal --plan", "plan of attention with a sliding window" },
+          "one head, from inputs and projections; prints output and weights" },
+        { "qkv attn -x x.npy --no-softmax --scale none --sum", "attention in its simplest form, X X^T X, summed over rows" },
+        { "qkv attn -i all.safetensors --window 128,0 --causal --plan", "the plan of attention with a sliding window" },
         { "qkv attn -x x.npy --probe top=4,entropy,received", "statistics of each row, without the T x S weights" },
     },
     .run = run_attn,

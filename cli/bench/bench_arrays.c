@@ -17,8 +17,8 @@ qkv_status bench_fits(const char *shape, double bytes, qkv_error *err)
     const double have = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     if (have <= 0 || bytes <= 0.9 * have) return QKV_OK;
     return cmd_error(err, QKV_ERR_LIMIT, NULL,
-                     "%s requires %.3g GB of arrays, expected at most %.3g GB (nine tenths of this "
-                     "machine's memory)",
+                     "%s: the arrays require %.3g GB, expected at most %.3g GB (nine tenths of "
+                     "this machine's memory)",
                      shape, bytes * 1e-9, 0.9e-9 * have);
 }
 

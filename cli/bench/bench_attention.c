@@ -48,7 +48,8 @@ qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
     at[0] = 0;
     for (int64_t i = 0; i < B; i++)
         if (__builtin_add_overflow(at[i], bench_length(s, i), &at[i + 1]))
-            return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: too many tokens for an array", s->name);
+            return cmd_error(err, QKV_ERR_LIMIT, NULL,
+                             "%s: the shape has too many tokens for an array", s->name);
     a->B = 1;
     a->T = a->S = at[B];
     a->sequences = B;
@@ -126,7 +127,8 @@ qkv_status bench_attention_numbers(struct bench_numbers *n, const struct qkv_att
                    ((double)n->q + (double)n->k + (double)n->v + (double)n->out);
         return QKV_OK;
     }
-    return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: too many numbers for an array", name);
+    return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: the shape has too many numbers for an array",
+                     name);
 }
 
 struct job {
@@ -190,7 +192,8 @@ static qkv_status measure_attention(struct bench_table *table, const struct benc
     j.scratch = cmd_alloc(j.plan.scratch, 1);
     const struct bench_work work = { forward, peak, &j, j.plan.flops };
     if ((status = bench_rounds(&r.times, &work, seconds))) {
-        cmd_error(err, status, NULL, "%s is refused: %s", shape->name, qkv_status_name(status));
+        cmd_error(err, status, NULL, "%s: this attention cannot run: %s", shape->name,
+                  qkv_status_name(status));
         goto done;
     }
     r.isa = j.plan.isa;
@@ -216,10 +219,11 @@ static qkv_status check_attention(const struct bench_shape *shape, qkv_error *er
 static qkv_status run_attention(const struct bench_shape *shapes, int count, double seconds,
                                 qkv_error *err)
 {
-    struct bench_table table = { .topic = "attention",
-                                 .error =
-                                     "largest error relative to the formula in double, on 64 rows",
-                                 .moved = "bytes of q, k, v and out, each once" };
+    struct bench_table table = {
+        .topic = "attention",
+        .error = "largest error relative to the formula in double precision, on 64 rows",
+        .moved = "bytes of q, k, v and out"
+    };
     return bench_all(&table, shapes, count, seconds, err, check_attention, measure_attention);
 }
 

@@ -141,7 +141,8 @@ static qkv_status measure_attention_backward(struct bench_table *table,
     const struct bench_work work = { turn, peak, &j, r.flops };
     status = forward(&j);
     if (status || (status = bench_rounds(&r.times, &work, seconds))) {
-        cmd_error(err, status, NULL, "%s is refused: %s", shape->name, qkv_status_name(status));
+        cmd_error(err, status, NULL, "%s: backward of this attention cannot run: %s", shape->name,
+                  qkv_status_name(status));
         goto done;
     }
     r.tokens = (double)a->B * (double)a->T;
@@ -168,8 +169,8 @@ static qkv_status run_attention_backward(const struct bench_shape *shapes, int c
 {
     struct bench_table table = {
         .topic = "attention-backward",
-        .error = "largest error of dq relative to the formula in double, on 64 rows",
-        .moved = "bytes of q, k, v, out and their gradients, each once"
+        .error = "largest error of dq relative to the formula in double precision, on 64 rows",
+        .moved = "bytes of q, k, v, out and their gradients"
     };
     return bench_all(&table, shapes, count, seconds, err, check_attention_backward,
                      measure_attention_backward);

@@ -59,16 +59,18 @@ static qkv_status prepare(struct job *j, const struct bench_shape *s, qkv_error 
                                  .causal = true,
                                  .diagonal = QKV_BOTTOM_RIGHT };
     if (a->T > a->S)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "%s: more new tokens than keys in the cache, expected T of at most S",
-                         s->name);
+        return cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "%s: there are more new tokens than keys in the cache, expected T of at most S",
+            s->name);
     const struct qkv_attention_plan whole = qkv_attention_plan(a);
     if (whole.status) return cmd_error(err, whole.status, NULL, "%s: %s", s->name, whole.reason);
     if (!bench_count(&j->n_q, a->B * a->T, a->H, a->E) ||
         !bench_count(&j->n_k, a->B * a->S, a->G, a->E) ||
         !bench_count(&j->n_v, a->B * a->S, a->G, a->F) ||
         !bench_count(&j->n_out, a->B * a->T, a->H, a->F))
-        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: too many numbers for an array", s->name);
+        return cmd_error(err, QKV_ERR_LIMIT, NULL,
+                         "%s: the shape has too many numbers for an array", s->name);
     j->bytes = (size_t)(j->n_k + j->n_v) * (p == QKV_PRECISION_INT8 ? 1 : bench_size(p));
     const double arrays = (double)bench_size(p) *
                           ((double)j->n_q + (double)j->n_k + (double)j->n_v + (double)j->n_out);
@@ -104,7 +106,8 @@ static qkv_status measure_decode(struct bench_table *table, const struct bench_s
     j.scratch = cmd_alloc(j.plan.scratch, 1);
     const struct bench_work work = { decode, peak, &j, (double)j.bytes };
     if ((status = bench_rounds(&r.times, &work, seconds))) {
-        cmd_error(err, status, NULL, "%s is refused: %s", shape->name, qkv_status_name(status));
+        cmd_error(err, status, NULL, "%s: this attention cannot run: %s", shape->name,
+                  qkv_status_name(status));
         goto done;
     }
     r.isa = j.plan.isa;
@@ -130,12 +133,13 @@ static qkv_status check_decode(const struct bench_shape *shape, qkv_error *err)
 static qkv_status run_decode(const struct bench_shape *shapes, int count, double seconds,
                              qkv_error *err)
 {
-    struct bench_table table = { .topic = "decode",
-                                 .rate = BENCH_GBYTES,
-                                 .read = true,
-                                 .error =
-                                     "largest error relative to the formula in double, on 64 rows",
-                                 .moved = "bytes of the keys and values of the cache, each once" };
+    struct bench_table table = {
+        .topic = "decode",
+        .rate = BENCH_GBYTES,
+        .read = true,
+        .error = "largest error relative to the formula in double precision, on 64 rows",
+        .moved = "bytes of the keys and values in the cache"
+    };
     return bench_all(&table, shapes, count, seconds, err, check_decode, measure_decode);
 }
 

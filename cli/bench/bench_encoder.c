@@ -70,7 +70,7 @@ static qkv_status kernel(struct job *j, qkv_error *err)
     qkv_packed *p = NULL;
     const qkv_status status = qkv_packed_open(&p, &one, NULL, 1, 1, common.precision);
     if (status)
-        return cmd_error(err, status, NULL, "products of %s are refused: %s",
+        return cmd_error(err, status, NULL, "products in %s cannot run: %s",
                          qkv_precision_name(common.precision), qkv_status_name(status));
     const struct qkv_packed_info info = qkv_packed_info(p);
     j->isa = info.isa;
@@ -137,10 +137,12 @@ static qkv_status run_encoder(const struct bench_shape *shapes, int count, doubl
     char dir[CMD_PATH];
     const struct qkv_embedder_options how = { .model.precision = common.precision,
                                               .no_tokenizer = true };
-    struct bench_table table = { .topic = "encoder",
-                                 .rate = BENCH_TOKENS,
-                                 .error = "1 - smallest cosine to f32-strict, over 32 sequences",
-                                 .moved = "bytes of the weights of the linear layers, each once" };
+    struct bench_table table = {
+        .topic = "encoder",
+        .rate = BENCH_TOKENS,
+        .error = "1 - the smallest cosine to a vector in f32-strict, over 32 sequences",
+        .moved = "bytes of the weights of all linear layers"
+    };
     struct job j = { .n = 0 };
     qkv_status status = cmd_model_find(dir, err);
     if (!status) status = kernel(&j, err);

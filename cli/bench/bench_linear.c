@@ -76,8 +76,8 @@ static qkv_status prepare(struct job *j, const struct bench_shape *shape, qkv_er
     j->how.act = shape->gelu ? QKV_ACT_GELU : QKV_ACT_NONE;
     if (!bench_count(&j->n_x, j->R, j->K, 1) || !bench_count(&j->n_w, j->N, j->K, 1) ||
         !bench_count(&j->n_y, j->R, j->N, 1))
-        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: too many numbers for an array",
-                         shape->name);
+        return cmd_error(err, QKV_ERR_LIMIT, NULL,
+                         "%s: the shape has too many numbers for an array", shape->name);
     return bench_fits(shape->name,
                       (double)bench_size(p) * ((double)j->n_x + (double)j->n_y) +
                           9.0 * (double)j->n_w + (j->R <= FEW ? 2.2 * COLD : 0),
@@ -93,7 +93,7 @@ static qkv_status pack(struct job *j, const char *name, qkv_error *err)
     for (j->layers = 0; j->layers < want; j->layers++) {
         const qkv_status status = qkv_packed_open(&j->packed[j->layers], j->w, j->b, j->K, j->N, p);
         if (status)
-            return cmd_error(err, status, NULL, "%s: weights of %s are refused: %s", name,
+            return cmd_error(err, status, NULL, "%s: weights in %s cannot be packed: %s", name,
                              qkv_precision_name(p), qkv_status_name(status));
         j->bytes += qkv_packed_info(j->packed[j->layers]).bytes;
         if (j->layers || j->R > FEW || !j->bytes) continue;
@@ -138,7 +138,8 @@ static qkv_status measure_linear(struct bench_table *table, const struct bench_s
     const struct bench_work work = { product, peak, &j,
                                      r.read ? (double)j.bytes : r.flops * (double)j.layers };
     if ((status = bench_rounds(&r.times, &work, seconds))) {
-        cmd_error(err, status, NULL, "%s is refused: %s", shape->name, qkv_status_name(status));
+        cmd_error(err, status, NULL, "%s: this product cannot run: %s", shape->name,
+                  qkv_status_name(status));
         goto done;
     }
     r.times.best /= (double)j.layers;
@@ -161,9 +162,8 @@ static qkv_status run_linear(const struct bench_shape *shapes, int count, double
 {
     struct bench_table table = {
         .topic = "linear",
-        .error = "largest error relative to the formula in double, on 512 numbers",
-        .moved = "bytes of x, packed weights and y, each once; up to 8 rows: bytes of the weights, "
-                 "from memory"
+        .error = "largest error relative to the formula in double precision, on 512 numbers",
+        .moved = "bytes of x, packed weights and y; up to 8 rows: bytes of weights read from memory"
     };
     return bench_all(&table, shapes, count, seconds, err, check_linear, measure_linear);
 }

@@ -150,16 +150,17 @@ static qkv_status run_memory(const struct bench_shape *shapes, int count, double
             (status = child_run(&told, sizeof told, measure_task, &task, shapes[i].name, err)))
             return status;
         if (told.status)
-            return cmd_error(err, told.status, NULL, "%s is refused: %s", shapes[i].name,
-                             qkv_status_name(told.status));
+            return cmd_error(err, told.status, NULL, "%s: this attention cannot run: %s",
+                             shapes[i].name, qkv_status_name(told.status));
         if ((status = row(&shapes[i], &j.a, &told, i == 0, err))) return status;
     }
     if (common.json)
         puts("]}");
     else
         puts("\narrays   bytes of q, k, v and out, which the caller allocates\nscratch  bytes of "
-             "scratch for all threads, by the plan\ngrown    growth of the process's peak memory, "
-             "by scratch, threads and run\nT x S    bytes that dense scores would require");
+             "scratch for all threads, according to the plan\ngrown    bytes by which scratch, "
+             "threads and run raised the peak memory of the process\nT x S    bytes that the "
+             "scores would need if they were stored");
     return QKV_OK;
 }
 

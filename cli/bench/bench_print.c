@@ -136,18 +136,19 @@ void bench_close(struct bench_table *t)
         figure(least, t->peaks[i].least / 1e9);
         // the peak of plain reads depends on how much is read
         if (t->peaks[i].best > 0 && t->peaks[i].read)
-            printf("; peak %s%s%s GB/s, a plain read of the same number of bytes", least,
+            printf("; peak %s%s%s GB/s, the rate of plainly reading as many bytes", least,
                    strcmp(least, most) ? " to " : "", strcmp(least, most) ? most : "");
         else if (t->peaks[i].best > 0)
-            printf("; peak %s GFLOP/s, multiply-adds in registers", most);
+            printf("; peak %s GFLOP/s, the rate of multiply-adds in registers", most);
         putchar('\n');
     }
-    puts("peak    median rate as a share of the peak, which is measured in turns with it\nspread  "
-         "width of the middle half of the rounds, as a share of their median");
+    puts("peak    rate of the work / peak of the machine, measured alternately; median\nspread  "
+         "interquartile range of the times, divided by their median");
     if (t->moved) printf("moved   %s\n", t->moved);
     if (t->error) printf("error   %s\n", t->error);
     if (t->core > 0 && t->core < 0.95)
-        printf("busy    this process had at worst %.0f%% of its core: other programs are running\n",
+        printf("busy    this process used only %.0f%% of its core in some row: other programs are "
+               "running\n",
                100 * t->core);
 }
 

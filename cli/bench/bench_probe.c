@@ -173,7 +173,8 @@ static qkv_status compared(const struct bench_shape *s, struct job *j, double se
     forward_seconds(j); // the forward pass writes lse, which the statistics read
     qkv_status status = bench_rounds(&t, &work, seconds);
     if (status)
-        cmd_error(err, status, NULL, "%s is refused: %s", s->name, qkv_status_name(status));
+        cmd_error(err, status, NULL, "%s: this attention cannot run: %s", s->name,
+                  qkv_status_name(status));
     else
         status = row(s, j, &t, first, err);
     inputs_free(j);
@@ -206,7 +207,8 @@ static qkv_status write_head(qkv_safetensors_writer *w, struct job *j, int64_t n
                               (char *)j->v + v, &j->a, j->scratch);
     j->a.probe = NULL;
     if (status)
-        return cmd_error(err, status, NULL, "a head is refused: %s", qkv_status_name(status));
+        return cmd_error(err, status, NULL, "attention of a head cannot run: %s",
+                         qkv_status_name(status));
     const int n = probes_list(list, &j->probe, j->a.T, j->a.S);
     for (int i = 0; i < n; i++) {
         const qkv_status put = qkv_safetensors_append(
@@ -306,15 +308,16 @@ static qkv_status measure_probe_shapes(const struct bench_shape *shapes, int cou
     for (int i = 0; i < count; i++) {
         if (shapes[i].stream != streams || (streams && !shapes[i].L) || (!streams && shapes[i].L))
             return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "--shape: L requires stream, and stream must be in all shapes or in "
-                             "none, found '%s'",
+                             "--shape: L requires the word stream, which must be in all shapes or "
+                             "in none, found '%s'",
                              shapes[i].name);
         if ((status = prepare(&j, &shapes[i], request, err))) return status;
     }
     if (bench_given.output && (!streams || count > 1))
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--output requires one shape with stream, found %d shapes%s", count,
-                         streams ? "" : " without stream");
+        return cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "--output requires a single shape, with the word stream, found %d shapes%s", count,
+            streams ? "" : " without stream");
     head(&j, list, streams);
     for (int i = 0; i < count; i++) {
         if ((status = prepare(&j, &shapes[i], request, err))) return status;
@@ -325,13 +328,13 @@ static qkv_status measure_probe_shapes(const struct bench_shape *shapes, int cou
     if (common.json)
         puts("]}");
     else if (streams)
-        puts("\nfile      bytes of the statistics of all heads of all layers\nresident  peak "
-             "memory of the process, with the arrays of one head\nT x S     bytes that the dense "
-             "weights would require");
+        puts("\nfile      bytes of the statistics of all heads in all layers\nresident  peak "
+             "memory of the process, which has the arrays of one head\nT x S     bytes that the "
+             "weights would need if they were stored");
     else
-        puts("\nprobes   time of the pass over the scores after forward\ncost     time of the "
-             "probes relative to forward: median over the rounds\nfound    bytes of the "
-             "statistics;  scratch  bytes for all threads, by the plan");
+        puts("\nprobes   time of computing the statistics, after forward\ncost     this time "
+             "divided by the time of forward: median over the rounds\nfound    bytes of the "
+             "statistics;  scratch  bytes for all threads, according to the plan");
     return QKV_OK;
 }
 

@@ -75,14 +75,15 @@ static qkv_status wrong(const char *word, const struct bench_shape *s,
     }
     return cmd_error(
         err, QKV_ERR_USAGE, NULL,
-        "--shape: unknown size '%.60s', expected each of %s at most once with 1 to "
-        "%lld%s%s%s%s%s%s, found '%.90s'",
-        word, letters, (long long)most, g->ragged ? " (for lengths from 20 to 54: N20-54)" : "",
-        strstr(g->words, "causal") ? ", or causal" : "",
-        strstr(g->words, "forward") ? ", or forward" : "",
-        strstr(g->words, "stream") ? ", or stream" : "",
-        strstr(g->words, "window") ? ", or window with a number such as window64" : "",
-        strchr(g->letters, 'R') ? ", or gelu, or three sizes such as 1024x384x1536" : "", s->name);
+        "--shape: unknown or repeated size '%.60s', expected each of %s at most once, with a "
+        "number of 1 to %lld%s%s%s%s%s%s, found '%.90s'",
+        word, letters, (long long)most, g->ragged ? " (N20-54: lengths from 20 to 54)" : "",
+        strstr(g->words, "causal") ? ", or the word causal" : "",
+        strstr(g->words, "forward") ? ", or the word forward" : "",
+        strstr(g->words, "stream") ? ", or the word stream" : "",
+        strstr(g->words, "window") ? ", or the word window with a number, such as window64" : "",
+        strchr(g->letters, 'R') ? ", or the word gelu, or three sizes such as 1024x384x1536" : "",
+        s->name);
 }
 
 static qkv_status one(struct bench_shape *s, const struct bench_grammar *g, qkv_error *err)
@@ -125,7 +126,7 @@ qkv_status bench_shapes(struct bench_shape *out, int *count, const char *text,
         p += n;
     }
     if (*count) return QKV_OK;
-    return cmd_error(err, QKV_ERR_USAGE, NULL, "--shape: expected a shape, found none");
+    return cmd_error(err, QKV_ERR_USAGE, NULL, "--shape: no shape is given, expected one or more");
 }
 
 int64_t bench_length(const struct bench_shape *s, int64_t i)

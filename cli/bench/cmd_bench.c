@@ -13,18 +13,19 @@ struct bench_given bench_given;
 
 static const struct opt opts[] = {
     OPT_TEXT('s', "shape", &o.shape, "SHAPE",
-             "sizes to run, separated by commas; ';' or a space separates several shapes "
-             "(default: the shapes of the documentation)"),
+             "shapes to measure: sizes separated by commas; a ';' or a space separates several "
+             "shapes (default: the shapes in the documentation)"),
     OPT_TEXT(0, "isa", &o.isa, "NAME",
-             "instruction set, one of those that 'qkv info' lists (default: QKV_ISA, else the "
-             "strongest)"),
-    OPT_REAL(0, "seconds", &o.seconds, "S",
-             "seconds for each shape (default: 2); a started run is completed"),
+             "instruction set, one that 'qkv info' lists (default: the value of QKV_ISA or, "
+             "without it, the strongest)"),
+    OPT_REAL(
+        0, "seconds", &o.seconds, "S",
+        "how many seconds each shape is measured (default: 2); a run that has begun is completed"),
     OPT_TEXT(0, "probe", &bench_given.probe, "LIST",
-             "statistics of bench probe, as for qkv attn --probe (default: "
+             "statistics that bench probe measures, as for qkv attn --probe (default: "
              "top=16,entropy,received; with stream top=16,tiles=256)"),
     OPT_TEXT('o', "output", &bench_given.output, "FILE",
-             "output file of bench probe with stream (default: a temporary file)"),
+             "output file of bench probe with the word stream (default: a temporary file)"),
     OPT_END
 };
 
@@ -46,11 +47,11 @@ static const struct bench_topic *topic_find(const char *name, qkv_error *err)
         snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names[i]);
     }
     if ((near = cmd_nearest(name, names)))
-        cmd_error(err, QKV_ERR_USAGE, NULL, "unknown bench '%.100s'; did you mean '%s'?", name,
-                  near);
+        cmd_error(err, QKV_ERR_USAGE, NULL,
+                  "unknown topic '%.100s' of qkv bench; did you mean '%s'?", name, near);
     else
-        cmd_error(err, QKV_ERR_USAGE, NULL, "unknown bench '%.100s', expected one of %s", name,
-                  all);
+        cmd_error(err, QKV_ERR_USAGE, NULL,
+                  "unknown topic '%.100s' of qkv bench, expected one of %s", name, all);
     return NULL;
 }
 
@@ -65,7 +66,7 @@ static qkv_status isa_set(const char *name, qkv_error *err)
     }
     return cmd_error(err, status, NULL, "--isa: %s, expected one of %s, found '%.100s'",
                      status == QKV_ERR_USAGE ? "unknown instruction set"
-                                             : "instruction set not supported by this machine",
+                                             : "this machine does not support the instruction set",
                      names, name);
 }
 
@@ -78,7 +79,7 @@ static int run_bench(int argc, char **argv)
     if (!topic || (o.isa && isa_set(o.isa, &err))) return cmd_fail(&err);
     if (!(o.seconds > 0 && o.seconds <= 3600)) {
         cmd_error(&err, QKV_ERR_USAGE, NULL,
-                  "--seconds: expected more than 0, at most 3600, found %g", o.seconds);
+                  "--seconds: expected a number above 0, at most 3600, found %g", o.seconds);
         return cmd_fail(&err);
     }
     if (!bench_shapes(shapes, &count, o.shape ? o.shape : topic->shapes, &topic->grammar, &err))
@@ -92,36 +93,49 @@ const struct cmd cmd_bench = {
     .name = "bench",
     .brief = "measure speed, and compare it with the peak of the machine",
     .usage = "attention|attention-backward|linear|encoder|decode|memory|probe [options]",
-    .about = "Measures each shape and the peak of the machine in turns, for the same number of seconds. The peak is "
-             "multiply-adds in registers, in the arithmetic of the kernel, or for decode a plain read of as many "
-             "bytes. Prints the best and the median time, the spread of the middle half of the rounds, the rate of the "
-             "median round, its fraction of the peak, the bytes that must move, and the largest error relative to the "
-             "formula in double.\n\n"
-             "attention: the operator; B1,H8,N2048,E64,causal has a batch of 1, 8 heads of 64, 2048 tokens; T and S "
-             "instead of N for queries and keys (the queries are the last tokens), G key heads, F value width, "
-             "window4096: the 4096 keys up to the query's position; N20-54 packs B sequences of mixed lengths.\n\n"
-             "attention-backward: the gradients of q, k and v, shapes as for attention; with ,forward appended a turn "
-             "is the operator and its gradients.\n\n"
-             "linear: 1024x384x1536, or R1024,K384,N1536, is rows x inputs x outputs, with packed weights; ,gelu "
-             "appended applies GELU. Up to 8 rows: weights from memory, as when a model decodes, compared with a plain "
-             "read of as many bytes.\n\n"
-             "encoder: a model (--model) on B sequences of N tokens, B128,N20-54; random ids.\n\n"
-             "decode: T new tokens (1) against a cache of S keys, H32,G8,S16384,E128; the peak is a read of as many "
-             "bytes.\n\n"
-             "memory: scratch of the plan and growth of the process, from 128 to 1,048,576 tokens.\n\n"
-             "probe: the pass that computes attention statistics, relative to its forward, shapes as for attention; "
-             "L12,H12,N100000,E64,stream: the heads of 12 layers one by one, with the statistics written to a file, "
-             "and their memory.",
+    .about = "Measures each shape and the peak of the machine alternately, for the same number of "
+             "seconds. The peak is the rate of multiply-adds in registers, in the arithmetic of "
+             "the kernel; for decode it is the rate of plain memory reads. Prints the best and the "
+             "median time, the spread (interquartile range) of the times, the rate of the median "
+             "round, this rate divided by the peak, the bytes that must be moved, and the largest "
+             "error relative to the formula in double precision.\n"
+             "\n"
+             "attention: the attention operator. B1,H8,N2048,E64,causal is a batch of 1, with 8 "
+             "heads of width 64 and 2048 tokens. T and S in place of N: numbers of queries and "
+             "keys (the queries are the last tokens); G: number of key heads; F: width of the "
+             "values; window4096: a query attends to the 4096 keys up to its own position; N20-54: "
+             "B packed sequences of mixed lengths.\n"
+             "\n"
+             "attention-backward: the gradients of q, k and v, with the shapes of attention. With "
+             ",forward appended, a run is the operator and its gradients.\n"
+             "\n"
+             "linear: 1024x384x1536, or R1024,K384,N1536, is rows x inputs x outputs of a product "
+             "with packed weights. ,gelu appends an activation. With up to 8 rows, weights are "
+             "read from memory, as when a model decodes, and compared with a plain read of as many "
+             "bytes.\n"
+             "\n"
+             "encoder: a model (--model) on B sequences of N tokens, such as B128,N20-54, with "
+             "random ids.\n"
+             "\n"
+             "decode: T new tokens (default 1) attend to a cache of S keys, such as "
+             "H32,G8,S16384,E128. The peak is a plain read of as many bytes.\n"
+             "\n"
+             "memory: the scratch of the plan and the growth of the process, from 128 to 1,048,576 "
+             "tokens.\n"
+             "\n"
+             "probe: the pass that computes attention statistics, compared with its forward pass, "
+             "with the shapes of attention. L12,H12,N100000,E64,stream: the heads of 12 layers one "
+             "by one; the statistics are written to a file, and the memory is reported.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT,
     .min_args = 1,
     .max_args = 1,
     .examples = {
-        { "qkv bench attention --precision bf16 --threads 1", "the shapes of the documentation, one core" },
-        { "qkv bench attention -s 'B1,H8,N4096,E64,causal' --isa avx2", "one shape on a weaker instruction set" },
-        { "qkv bench linear -s '1x768x2304;37x384x1536,gelu' --json", "two products, as JSON" },
-        { "qkv bench probe -s 'H12,N4096,E64' --threads 1", "cost of largest weights, entropy and received weight" },
-        { "qkv bench memory -s 'N262144,H1,E64,window4096'", "memory of a long text" },
+        { "qkv bench attention --precision bf16 --threads 1", "the shapes in the documentation, on one core" },
+        { "qkv bench attention -s 'B1,H8,N4096,E64,causal' --isa avx2", "one shape, with a weaker instruction set" },
+        { "qkv bench linear -s '1x768x2304;37x384x1536,gelu' --json", "two products, printed as JSON" },
+        { "qkv bench probe -s 'H12,N4096,E64' --threads 1", "the cost of largest weights, entropy and received weights" },
+        { "qkv bench memory -s 'N262144,H1,E64,window4096'", "the memory that a long text needs" },
     },
     .run = run_bench,
 };

@@ -10,9 +10,9 @@ static struct {
     int64_t count;
 } o = { .count = 10 };
 
-static const struct opt opts[] = {
-    OPT_INT('n', "count", &o.count, 1, 1000, "N", "words to list, 1 to 1000 (default: 10)"), OPT_END
-};
+static const struct opt opts[] = { OPT_INT('n', "count", &o.count, 1, 1000, "N",
+                                           "number of words to list, 1 to 1000 (default: 10)"),
+                                   OPT_END };
 
 struct term {
     char word[256];
@@ -28,20 +28,23 @@ static qkv_status part(struct term *terms, int *n, float *sign, const char *p, s
     if (*p == '+' || *p == '-') {
         if (*sign != 0 && *n)
             return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "two consecutive signs, expected a word, found '%.*s'", (int)bytes, p);
+                             "two consecutive signs in the sum, expected a word, found '%.*s'",
+                             (int)bytes, p);
         *sign = *p == '-' ? -1.0f : 1.0f;
         p++;
         bytes--;
         if (!bytes) return QKV_OK;
     } else if (*sign == 0) {
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "two consecutive words, expected + or - before '%.*s'",
+                         "two consecutive words in the sum, expected + or - before '%.*s'",
                          (int)(bytes < 200 ? bytes : 200), p);
     }
     if (*n == TERMS)
-        return cmd_error(err, QKV_ERR_LIMIT, NULL, "too many words, expected at most %d", TERMS);
+        return cmd_error(err, QKV_ERR_LIMIT, NULL, "too many words in the sum, expected at most %d",
+                         TERMS);
     if (bytes >= sizeof terms->word)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "word too long, found '%.40s...'", p);
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "word of the sum is too long, found '%.40s...'",
+                         p);
     memcpy(terms[*n].word, p, bytes);
     terms[*n].word[bytes] = 0;
     terms[(*n)++].sign = *sign;
@@ -61,10 +64,10 @@ static qkv_status parse(struct term *terms, int *n, int argc, char **argv, qkv_e
         }
     if (!*n)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "no words, expected a sum such as: paris - france + italy");
+                         "no words are given, expected a sum such as: paris - france + italy");
     if (sign != 0)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "the sum ends with a sign, expected a word after it");
+                         "sum ends with a sign, expected a word after it");
     return QKV_OK;
 }
 
@@ -84,11 +87,12 @@ static qkv_status find_term(struct term *t, const qkv_tokenizer *tokenizer, qkv_
         }
         status = cmd_error(
             err, QKV_ERR_USAGE, NULL,
-            "'%s' is not a word of the model's vocabulary, expected one token, found %lld: %s",
+            "'%s' is not a word of the model's vocabulary, expected a single token, found %lld: %s",
             t->word, (long long)e.count, parts);
     }
     if (!status && qkv_tokenizer_special(tokenizer, e.ids[0]))
-        status = cmd_error(err, QKV_ERR_USAGE, NULL, "'%s' is not a word of the model's vocabulary",
+        status = cmd_error(err, QKV_ERR_USAGE, NULL,
+                           "'%s' is not a word of the model's vocabulary, expected another word",
                            t->word);
     if (!status) t->id = e.ids[0];
     qkv_encoding_free(&e);
@@ -175,9 +179,10 @@ const struct cmd cmd_analogy = {
     .name = "analogy",
     .brief = "add and subtract words: paris - france + italy",
     .usage = "WORD [+|- WORD]... [options]",
-    .about = "Adds and subtracts the input embeddings of words (less the mean of the vocabulary) and lists the words "
-             "nearest to the sum by cosine, without the words of the sum. A word must be one token of the model. Signs "
-             "are operands of their own or precede their word; the whole sum may be one operand in "
+    .about = "Adds and subtracts the input embeddings of words (after subtracting the mean over "
+             "the vocabulary), and lists the words that are nearest to the sum by cosine, without "
+             "the words of the sum. Each word must be a single token of the model. A sign is an "
+             "operand of its own, or precedes its word; the whole sum may also be one operand in "
              "quotes.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | SIGNED_WORDS,
@@ -186,7 +191,7 @@ const struct cmd cmd_analogy = {
     .examples = {
         { "qkv analogy Paris - France + Italy", "a word such as Rome" },
         { "qkv analogy -n 3 king - man + woman", "the three nearest words" },
-        { "qkv analogy --json \"king - man + woman\"", "JSON, with ids" },
+        { "qkv analogy --json \"king - man + woman\"", "the words as JSON, with their ids" },
     },
     .run = run_analogy,
 };

@@ -13,7 +13,7 @@ static struct {
 // clang-format off
 static const struct opt opts[] = {
     OPT_TEXT('r', "reference", &o.reference, "FILE", "file with the output of the reference (default: golden.safetensors in DIR)"),
-    OPT_REAL(0, "tolerance", &o.tolerance, "X", "largest error of hidden states and scores, relative to the larger of 1 and their largest value; a tenth of it for attention (default: 1e-4; required unless --precision is f32, f32-strict or f32-fast)"),
+    OPT_REAL(0, "tolerance", &o.tolerance, "X", "largest error allowed for hidden states and logits, relative to their largest value (if that is below 1, absolute); a tenth of it for attention weights (default: 1e-4; required unless --precision is f32, f32-strict or f32-fast)"),
     OPT_END
 };
 // clang-format on
@@ -43,7 +43,7 @@ struct check {
 static qkv_status malformed(const struct check *c, const char *name, const char *want)
 {
     return cmd_error(c->err, QKV_ERR_FORMAT, c->path,
-                     "tensor \"%s\", expected %s, found something else", name, want);
+                     "tensor \"%s\" is invalid, expected %s, found something else", name, want);
 }
 
 // Copies a tensor of rank 1 and the given type, which may be unaligned in the file, and sets
@@ -70,7 +70,8 @@ static qkv_status read_texts(struct check *c, struct qkv_model_input *in, const 
     in->sequences = n - 1;
     if (!at || n < 2 || at[0])
         return malformed(c, offsets, "I64 offsets [texts + 1] that begin with 0");
-    if (!id || tokens != at[n - 1]) return malformed(c, ids, "I32 ids, as many as the last offset");
+    if (!id || tokens != at[n - 1])
+        return malformed(c, ids, "I32 ids, as many as the last offset says");
     for (int64_t i = 1; i < n; i++)
         if (at[i] < at[i - 1] || at[i] > tokens) return malformed(c, offsets, "ascending offsets");
     return QKV_OK;
@@ -115,11 +116,12 @@ static qkv_status read_reference(struct check *c)
     if (!status && two) status = read_texts(c, &c->from, "source.offsets", "source.ids");
     if (status) return status;
     if (two && c->from.sequences != c->in.sequences)
-        return malformed(c, "source.offsets", "as many texts as the tensor offsets");
+        return malformed(c, "source.offsets", "as many texts as in the tensor offsets");
     if (two) c->in.source = &c->from;
     c->in.types = copied(c, "types", QKV_I32, &types);
     const int64_t R = c->in.offsets[c->in.sequences], D = c->info.width, H = c->info.heads;
-    if (c->in.types && types != R) return malformed(c, "types", "I32 types, as many as ids");
+    if (c->in.types && types != R)
+        return malformed(c, "types", "I32 token types, as many as token ids");
     const int64_t layers = two ? c->info.decoder_layers : c->info.layers, S = longest(&c->in);
     c->own.hidden = tensor(c, "hidden", (int64_t[]){ layers + 1, R, D, 0 }, &status);
     c->own.attention = tensor(c, "attention", (int64_t[]){ layers, H, R, S, 0 }, &status);
@@ -194,7 +196,8 @@ static void compare(struct check *c, const struct comparison *b)
     memcpy(&want, (const char *)b->want + (size_t)at * sizeof want, sizeof want);
     c->differs = true;
     snprintf(c->first, sizeof c->first,
-             "%s differs first: %s, row %lld, column %lld, expected %.9g within %.3g, found %.9g",
+             "%s is the first that differs: %s, row %lld, column %lld, expected %.9g within %.3g, "
+             "found %.9g",
              place, b->what, (long long)(at / b->row), (long long)(at % b->row), (double)want,
              limit, (double)b->got[at]);
 }
@@ -281,15 +284,16 @@ static qkv_status open_both(struct check *c)
     if (isnan(o.tolerance) && !floats)
         return cmd_error(
             c->err, QKV_ERR_USAGE, NULL,
-            "--precision %s requires --tolerance: the reference has a higher precision",
+            "--precision %s requires --tolerance, since the reference has a higher precision",
             qkv_precision_name(common.precision));
     c->tolerance = isnan(o.tolerance) ? 1e-4 : o.tolerance;
     if (!(c->tolerance > 0))
-        return cmd_error(c->err, QKV_ERR_USAGE, NULL, "--tolerance: expected more than 0");
+        return cmd_error(c->err, QKV_ERR_USAGE, NULL, "--tolerance: expected a number above 0");
     const int n = o.reference ? snprintf(c->path, sizeof c->path, "%s", o.reference)
                               : snprintf(c->path, sizeof c->path, "%s/golden.safetensors", c->dir);
     if (n < 0 || n >= (int)sizeof c->path)
-        return cmd_error(c->err, QKV_ERR_USAGE, NULL, "the file name of the reference is too long");
+        return cmd_error(c->err, QKV_ERR_USAGE, NULL,
+                         "file name of the reference is too long, expected a shorter name");
     qkv_status status = qkv_model_open(&c->model, c->dir, &how, c->err);
     if (!status) status = qkv_tensors_open(&c->file, c->path, NULL, c->err);
     if (status) return status;
@@ -311,7 +315,7 @@ static int run_check(int argc, char **argv)
     if (!status && !c.compared)
         status = cmd_error(
             &err, QKV_ERR_FORMAT, c.path,
-            "no tensor to compare in the reference, expected hidden, attention, logits or scores");
+            "reference has no tensor to compare, expected hidden, attention, logits or scores");
     if (!status && c.differs)
         cmd_error(&err, QKV_ERR_INTERNAL, c.dir, "%s", c.first);
     else if (!status && !common.json)
@@ -330,16 +334,17 @@ const struct cmd cmd_check = {
     .name = "check",
     .brief = "compare a model with a reference, layer by layer",
     .usage = "DIR [options]",
-    .about = "Runs the ids of a stored reference and compares embeddings, attention weights, hidden states, logits "
-             "and label scores with the stored ones; the first layer that differs is named. "
-             "`tools/golden.py reference DIR FILE` writes such a file with transformers, in double precision, for any "
-             "folder that it opens.\n\nExit code 1: a difference exceeds the tolerance.",
+    .about = "Runs the model on the token ids of a stored reference, and compares embeddings, "
+             "attention weights, hidden states, logits and label scores with the stored ones. The "
+             "first layer that differs is named. `tools/golden.py reference DIR FILE` writes such "
+             "a file with transformers, in double precision, for any model folder that "
+             "transformers opens.\n\nExit code 1: a difference exceeds the tolerance.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_JSON,
     .min_args = 1,
     .max_args = 1,
     .examples = {
-        { "qkv check tests/golden/bert", "a folder that contains its reference" },
+        { "qkv check tests/golden/bert", "a model folder that contains its reference" },
         { "qkv check models/big -r big.safetensors --json", "JSON" },
     },
     .run = run_check,

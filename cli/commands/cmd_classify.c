@@ -12,14 +12,14 @@ static struct {
 } o;
 
 static const struct opt opts[] = {
-    OPT_TEXT('f', "file", &o.file, "FILE", "one text a line; '-' is standard input"),
+    OPT_TEXT('f', "file", &o.file, "FILE", "file with one text per line; '-' is standard input"),
     OPT_FLAG(0, "pairs", &o.pairs,
-             "lines of the file are pairs of texts separated by a tab (cross-encoders)"),
+             "each line of the file is a pair of texts, separated by a tab (for cross-encoders)"),
     OPT_INT('n', "count", &o.count, 1, 1000, "N",
             "number of labels to print, most probable first (default: all)"),
     OPT_FLAG(0, "truncate", &o.truncate,
-             "cut texts that exceed the model's positions instead of refusing them"),
-    OPT_FLAG(0, "strict", &o.strict, "refuse invalid UTF-8 instead of replacing it by U+FFFD"),
+             "truncate texts that exceed the model's positions, instead of failing"),
+    OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8, instead of replacing it by U+FFFD"),
     OPT_END
 };
 
@@ -38,8 +38,9 @@ static qkv_status read_texts(struct classified *c, int argc, char **argv, qkv_er
     const bool two = argc == 2;
     if (!argc && !file) {
         if (isatty(0))
-            return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "no text, expected a text, -f FILE, or lines on standard input");
+            return cmd_error(
+                err, QKV_ERR_USAGE, NULL,
+                "no text is given, expected a text, -f FILE, or lines on standard input");
         file = "-";
     }
     if (two && file)
@@ -54,7 +55,7 @@ static qkv_status read_texts(struct classified *c, int argc, char **argv, qkv_er
         char *tab = memchr(c->t.text[i], '\t', c->t.bytes[i]);
         if (!tab)
             return cmd_error(err, QKV_ERR_FORMAT, file,
-                             "line %lld: expected two texts separated by a tab, found one",
+                             "line %lld: expected two texts separated by a tab, found one text",
                              (long long)i + 1);
         *tab = 0;
         c->t.bytes[i] = (size_t)(tab - c->t.text[i]);
@@ -142,7 +143,8 @@ static int run_classify(int argc, char **argv)
     cmd_progress_end();
     for (int64_t i = 0; i < c.t.count && !status; i++) print_one(&c, i);
     if (!status && cut)
-        cmd_note("texts were cut, %lld tokens were dropped in total", (long long)cut);
+        cmd_note("texts were truncated; number of tokens that were dropped in total: %lld",
+                 (long long)cut);
     if (!status) (void)cmd_written(stdout, "standard output", &err);
 done:
     cmd_texts_free(&c.t);
@@ -158,17 +160,18 @@ const struct cmd cmd_classify = {
     .name = "classify",
     .brief = "classify texts or pairs: labels with probabilities",
     .usage = "[TEXT [TEXT_B]] [-f FILE] [options]",
-    .about = "Prints the labels of a model's classification head for each text, the likeliest first; a pair of texts "
-             "for cross-encoders, which score how they relate. Probabilities are a softmax over the labels; for a "
-             "single label, or where config.json says multi_label_classification, the logistic function of each "
-             "score.",
+    .about = "Prints the labels that a model's classification head assigns to each text, the most "
+             "probable first. A cross-encoder reads a pair of texts, and scores how they relate. "
+             "Probabilities are a softmax over the labels. If there is a single label, or if "
+             "config.json says multi_label_classification, the probability of a label is the "
+             "logistic function of its score.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
     .max_args = 2,
     .examples = {
-        { "qkv classify \"what a film\" -m sentiment", "labels with their probabilities" },
+        { "qkv classify \"what a film\" -m sentiment", "the labels with their probabilities" },
         { "qkv classify \"who wrote it?\" \"Jane Austen did\" -m ranker", "a pair" },
-        { "qkv classify -f pairs.tsv --pairs --json -n 1", "one JSON object a line, with the best label" },
+        { "qkv classify -f pairs.tsv --pairs --json -n 1", "one JSON object per line, with the best label" },
     },
     .run = run_classify,
 };

@@ -16,7 +16,7 @@ static struct {
 // clang-format off
 static const struct opt opts[] = {
     OPT_CHOICE(0, "precision", &o.precision, words, "P", "type of the weights: f32, f16, bf16, int8 (required)"),
-    OPT_TEXT(0, "shard-size", &o.shard, "N", "largest size of a weight file, such as 500MB, 2GB or 1GiB (default: one file)"),
+    OPT_TEXT(0, "shard-size", &o.shard, "N", "maximum size of a file with weights, such as 500MB, 2GB or 1GiB (default: one file)"),
     OPT_END
 };
 // clang-format on
@@ -66,7 +66,7 @@ static void print_report(const char *out, const struct qkv_convert_report *r)
            (long long)r->tensors, (long long)r->files, r->files == 1 ? "" : "s",
            (long long)r->bytes_out, r->bytes_in ? (double)r->bytes_out / (double)r->bytes_in : 1.0);
     if (r->eight_bits)
-        printf("%lld of them are 8-bit weights with a scale for each output\n",
+        printf("%lld of the tensors are 8-bit weights with a scale for each output\n",
                (long long)r->eight_bits);
 }
 
@@ -77,7 +77,7 @@ static qkv_status check_out(const char *out, qkv_error *err)
     struct stat st;
     if (common.force || stat(out, &st) != 0 || !S_ISDIR(st.st_mode)) return QKV_OK;
     return cmd_error(err, QKV_ERR_USAGE, out,
-                     "exists already, expected a new name, or --force to replace it");
+                     "output exists already, expected a new name, or --force to replace it");
 }
 
 static int run_convert(int argc, char **argv)
@@ -88,7 +88,7 @@ static int run_convert(int argc, char **argv)
     (void)argc;
     if (o.precision < 0)
         cmd_error(&err, QKV_ERR_USAGE, NULL,
-                  "--precision is required, expected f32, f16, bf16 or int8");
+                  "--precision is missing, expected f32, f16, bf16 or int8");
     else if (!read_size(&how.shard_bytes, &err)) {
         how.precision = precisions[o.precision];
         if (check_out(argv[1], &err)) return cmd_fail(&err);
@@ -98,9 +98,8 @@ static int run_convert(int argc, char **argv)
         if (!status) {
             print_report(argv[1], &report);
             if (report.left_out)
-                cmd_note(
-                    "%lld file%s of %s not copied: other formats of the weights, or large files",
-                    (long long)report.left_out, report.left_out == 1 ? "" : "s", argv[0]);
+                cmd_note("%lld file%s of %s not copied: weights in other formats, or large files",
+                         (long long)report.left_out, report.left_out == 1 ? "" : "s", argv[0]);
         }
     }
     return err.status ? cmd_fail(&err) : QKV_OK;
@@ -110,18 +109,19 @@ const struct cmd cmd_convert = {
     .name = "convert",
     .brief = "convert the weights of a model folder to another type",
     .usage = "DIR OUT --precision P",
-    .about = "Writes OUT, a model folder with the weights of DIR as f32, f16, bf16, or as 8-bit integers with a scale "
-             "for each output (int8), and copies every small file. With int8, norms, biases and embeddings keep their "
-             "type; the new folder computes the same bits as the original with --precision int8. DIR may be a llama2.c "
-             "checkpoint, FILE.bin: OUT is then a folder with config.json and safetensors.\n\n"
-             "OUT is written under a temporary name and renamed when it is complete.",
+    .about = "Writes OUT, a model folder with the weights of DIR in f32, f16 or bf16, or as 8-bit "
+             "integers with a scale for each output (int8). Every small file is copied. With int8, "
+             "norms, biases and embeddings keep their type, and the new folder computes the same "
+             "bits as the original with --precision int8. DIR may also be a checkpoint of "
+             "llama2.c, FILE.bin; OUT is then a folder with config.json and safetensors.\n"
+             "\nOUT is written under a temporary name, and renamed when it is complete.",
     .opts = opts,
     .uses = USES_OUTPUT | USES_JSON | USES_THREADS,
     .min_args = 2,
     .max_args = 2,
     .examples = {
-        { "qkv convert models/verse verse-int8 --precision int8", "linear layers with one byte for each weight" },
-        { "qkv convert stories15M.bin stories15M --precision bf16", "a llama2.c checkpoint to a model folder" },
+        { "qkv convert models/verse verse-int8 --precision int8", "linear layers with one byte per weight" },
+        { "qkv convert stories15M.bin stories15M --precision bf16", "a checkpoint of llama2.c becomes a model folder" },
         { "qkv convert big big-bf16 --precision bf16 --shard-size 2GB", "files of at most 2 GB" },
     },
     .run = run_convert,

@@ -20,27 +20,33 @@ static struct {
 } o = { .pool = -1 };
 
 static const struct opt opts[] = {
-    OPT_TEXT('f', "file", &o.file, "FILE", "one text per line; '-' is standard input"),
-    OPT_TEXT('o', "output", &o.output, "FILE",
-             "FILE.npy (texts x width, float32) or FILE.jsonl (default, or '-': standard output, "
-             "one line of numbers per text; with --json a JSON object)"),
+    OPT_TEXT('f', "file", &o.file, "FILE", "file with one text per line; '-' is standard input"),
+    OPT_TEXT(
+        'o', "output", &o.output, "FILE",
+        "output file: FILE.npy (texts x width, float32) or FILE.jsonl (default, or '-': standard "
+        "output, with one line of numbers per text; with --json one JSON object per text)"),
     OPT_CHOICE(0, "pool", &o.pool, pools, "KIND",
-               "how token vectors become a text vector: mean, cls, max or last (default: from the "
-               "model's files)"),
+               "how the hidden states of tokens become one vector: mean, cls, max or last "
+               "(default: as the model's files say)"),
     OPT_FLAG(0, "no-normalize", &o.no_normalize, "do not scale vectors to length 1"),
     OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, 1 << 24, "N",
-            "tokens in a batch (default: 512 per thread, 1024 to 8192); does not change results"),
+            "maximum number of tokens in a batch (default: 512 per thread, 1024 to 8192); does not "
+            "change results"),
     OPT_INT(0, "max-length", &o.max_length, 1, 1 << 24, "N",
-            "cut texts to N tokens, specials included; a note on stderr reports the cut"),
+            "truncate texts to N tokens, including special tokens; a note on stderr says how many "
+            "were truncated"),
     OPT_FLAG(0, "truncate", &o.truncate,
-             "cut longer texts to the model's length instead of failing"),
+             "truncate longer texts to the model's length, instead of failing"),
     OPT_FLAG(0, "pad", &o.pad,
-             "pad every text to that length with a mask; does not change results, costs time"),
-    OPT_FLAG(0, "no-special", &o.no_special,
-             "do not add [CLS], [SEP]; text that spells a special token is plain text"),
-    OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8 instead of replacing it by U+FFFD"),
+             "pad every text to that length with masked tokens; does not change results, but takes "
+             "more time"),
+    OPT_FLAG(
+        0, "no-special", &o.no_special,
+        "do not add special tokens such as [CLS]; text that spells a special token is plain text"),
+    OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8, instead of replacing it by U+FFFD"),
     OPT_TEXT(0, "ids", &o.ids, "N,N|FILE",
-             "token ids instead of texts, a list or one line each; no tokenizer is used"),
+             "embed token ids instead of texts: a list, or a file with one list per line; no "
+             "tokenizer is used"),
     OPT_END
 };
 
@@ -139,7 +145,7 @@ static qkv_status sink_close(struct sink *s, qkv_error *err)
         const bool bad = ferror(s->to);
         fclose(s->to);
         s->to = NULL;
-        if (bad) return cmd_error(err, QKV_ERR_IO, o.output, "cannot read the temporary file");
+        if (bad) return cmd_error(err, QKV_ERR_IO, o.output, "temporary file cannot be read");
     }
     return cmd_file_commit(&s->file, err);
 }
@@ -156,8 +162,9 @@ static qkv_status form_of(enum form *form, qkv_error *err)
         *form = FORM_JSONL;
     // a device or a pipe, to which vectors are written like to standard output
     else if (!cmd_output_direct(o.output))
-        return cmd_error(err, QKV_ERR_USAGE, o.output,
-                         "unknown output format, expected a name that ends with .npy or .jsonl");
+        return cmd_error(
+            err, QKV_ERR_USAGE, o.output,
+            "unknown format of the output, expected a name that ends with .npy or .jsonl");
     const char *inputs[] = { o.file, o.ids };
     return cmd_output_check(o.output, inputs, 2, err);
 }
@@ -203,8 +210,9 @@ static qkv_status source_open(struct source *s, int argc, char **argv, qkv_error
     }
     if (!argc && !file) {
         if (isatty(0))
-            return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "no text, expected operands, -f FILE, or lines on standard input");
+            return cmd_error(
+                err, QKV_ERR_USAGE, NULL,
+                "no text is given, expected operands, -f FILE, or lines on standard input");
         file = "-";
     }
     if (!file) return QKV_OK;
@@ -315,7 +323,7 @@ static qkv_status check_length(const qkv_embedder *e, qkv_error *err)
     if (o.max_length <= most) return QKV_OK;
     return cmd_error(
         err, QKV_ERR_USAGE, NULL,
-        "--max-length: more than the model's positions, expected 1 to %lld, found %lld",
+        "--max-length: number exceeds the model's positions, expected 1 to %lld, found %lld",
         (long long)most, (long long)o.max_length);
 }
 
@@ -357,17 +365,18 @@ const struct cmd cmd_embed = {
     .name = "embed",
     .brief = "embed texts as vectors",
     .usage = "[TEXT...] [-f FILE] [-o FILE] [options]",
-    .about = "Prints one vector per text, pooled and normalized as the model's files say, so that the dot product of "
-             "two vectors is their cosine. Texts come from the operands, then from the lines of -f; without either "
-             "from standard input. Texts of mixed length are packed without padding. A text longer than the model's "
-             "positions is refused without --truncate or --max-length.",
+    .about = "Prints one vector per text, pooled and normalized as the model's files say, so that "
+             "the dot product of two vectors is their cosine. Texts come from the operands and "
+             "from the lines of -f; if there are neither, from standard input. Texts of different "
+             "lengths are packed without padding. A text that is longer than the model's positions "
+             "is an error, unless --truncate or --max-length is given.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
     .max_args = -1,
     .examples = {
-        { "qkv embed \"hello\"", "384 numbers (with all-MiniLM-L6-v2) on one line" },
-        { "qkv embed -f lines.txt --truncate -o vectors.npy", "one vector for each line of a file, for numpy.load" },
-        { "cut -f2 table.tsv | qkv embed -f - --json", "standard input; one JSON object a line" },
+        { "qkv embed \"hello\"", "384 numbers on one line (with all-MiniLM-L6-v2)" },
+        { "qkv embed -f lines.txt --truncate -o vectors.npy", "one vector per line of a file, for numpy.load" },
+        { "cut -f2 table.tsv | qkv embed -f - --json", "texts from standard input; one JSON object per line" },
     },
     .run = run_embed,
 };

@@ -29,25 +29,25 @@ static int64_t shown;
 
 // clang-format off
 static const struct opt opts[] = {
-    OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "causal, masked, seq2seq, contrastive, classify (default: from the run, else by the kind of model)"),
-    OPT_CHOICE(0, "format", &c.format, formats, "WORD", "text, jsonl, tsv (default: by the ending of each file)"),
-    OPT_TEXT(0, "field", &o.texts.field, "NAME", "member of a JSON line, column of a table (default: text, 1)"),
-    OPT_TEXT(0, "field-b", &o.texts.field_b, "NAME", "member or column of the second text or the label (default: text_b, label, 2)"),
-    OPT_FLAG(0, "per-line", &o.texts.per_line, "each line is a document (default: a blank line ends one)"),
-    OPT_INT(0, "context", &o.context, 2, 1 << 24, "N", "largest length of a sequence in tokens (default: from the run, else the model's positions, at most 1024)"),
-    OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, 1 << 30, "N", "largest number of tokens in a batch (default: 4096)"),
-    OPT_CHOICE(0, "precision", &c.precision, precisions, "P", "f32, f32-strict, f32-fast, bf16, f16, int8 (default: f32)"),
-    OPT_INT(0, "seed", &c.seed, 0, INT64_MAX, "N", "seed of the random masks of masked models (default: from the run)"),
+    OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "what to evaluate: causal, masked, seq2seq, contrastive or classify (default: as in the run; without a run, by the kind of model)"),
+    OPT_CHOICE(0, "format", &c.format, formats, "WORD", "format of the files: text, jsonl or tsv (default: by the ending of each name)"),
+    OPT_TEXT(0, "field", &o.texts.field, "NAME", "JSON member, or column of a table, that has the text (default: text, 1)"),
+    OPT_TEXT(0, "field-b", &o.texts.field_b, "NAME", "JSON member, or column, that has the second text or the label (default: text_b, label, 2)"),
+    OPT_FLAG(0, "per-line", &o.texts.per_line, "each line is a document (default: a blank line ends a document)"),
+    OPT_INT(0, "context", &o.context, 2, 1 << 24, "N", "maximum length of a sequence in tokens (default: as in the run; without a run the model's positions, at most 1024)"),
+    OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, 1 << 30, "N", "maximum number of tokens in a batch (default: 4096)"),
+    OPT_CHOICE(0, "precision", &c.precision, precisions, "P", "precision of products: f32, f32-strict, f32-fast, bf16, f16 or int8 (default: f32)"),
+    OPT_INT(0, "seed", &c.seed, 0, INT64_MAX, "N", "seed of the random masks, for masked models (default: as in the run)"),
     OPT_GROUP("Pairs"),
-    OPT_INT(0, "beam", &c.beam, 1, 256, "N", "hypotheses of the beam search; 1: greedy (default: 4)"),
-    OPT_REAL(0, "penalty", &c.penalty, "X", "length penalty: hypotheses are scored by log-probability / length^X (default: 1)"),
-    OPT_INT(0, "most", &o.most, 1, 1 << 30, "N", "number of sources to decode (default: all)"),
-    OPT_INT(0, "show", &c.show, 1, 1 << 30, "N", "print the first N sources, outputs and references"),
-    OPT_FLAG(0, "alignment", &c.alignment, "with --show: how much each output token attends to the source (last layer, mean over heads); darker is more, < marks the largest"),
-    OPT_GROUP("One file, of any length"),
-    OPT_TEXT(0, "perplexity", &c.perplexity, "FILE", "perplexity of a decoder on FILE, read as one text in overlapping windows; '-' is standard input"),
-    OPT_INT(0, "window", &c.window, 2, 1 << 24, "N", "tokens in a window (default: the model's positions, at most 1024)"),
-    OPT_INT(0, "stride", &c.stride, 1, 1 << 24, "N", "tokens between the starts of two windows; a smaller stride gives each token more context and takes longer (default: half a window)"),
+    OPT_INT(0, "beam", &c.beam, 1, 256, "N", "number of hypotheses of the beam search; 1: greedy (default: 4)"),
+    OPT_REAL(0, "penalty", &c.penalty, "X", "length penalty: the score of a hypothesis is its log-probability / length^X (default: 1)"),
+    OPT_INT(0, "most", &o.most, 1, 1 << 30, "N", "number of sources to translate (default: all)"),
+    OPT_INT(0, "show", &c.show, 1, 1 << 30, "N", "print the first N sources with their outputs and references"),
+    OPT_FLAG(0, "alignment", &c.alignment, "with --show, print how much each output token attends to the source (last layer, mean over heads); darker is more, < marks the largest"),
+    OPT_GROUP("A single file of any length"),
+    OPT_TEXT(0, "perplexity", &c.perplexity, "FILE", "print the perplexity of a decoder on FILE, read as one text in overlapping windows; '-' is standard input"),
+    OPT_INT(0, "window", &c.window, 2, 1 << 24, "N", "number of tokens in a window (default: the model's positions, at most 1024)"),
+    OPT_INT(0, "stride", &c.stride, 1, 1 << 24, "N", "number of tokens from the start of one window to the start of the next; a smaller stride gives each token more context and takes longer (default: half a window)"),
     OPT_END
 };
 // clang-format on
@@ -100,7 +100,7 @@ static void perplexity(const char *dir, qkv_error *err)
     if (status) goto done;
     eval_print_perplexity(&p);
     if (p.replaced)
-        cmd_note("%lld place%s with invalid UTF-8 replaced by U+FFFD, the first at byte %lld",
+        cmd_note("invalid UTF-8 was replaced by U+FFFD in %lld place%s, the first at byte %lld",
                  (long long)p.replaced, p.replaced == 1 ? "" : "s", (long long)p.replaced_at);
 done:
     free(text);
@@ -155,21 +155,23 @@ const struct cmd cmd_eval = {
     .name = "eval",
     .brief = "evaluate a model on its validation text or on files",
     .usage = "RUN|DIR [FILE...] [options]\n[RUN|DIR] --perplexity FILE [options]",
-    .about = "Prints loss and perplexity, and for decoders the bits per byte of text. Encoder-decoders decode the "
-             "sources of the pairs: printed are the share of outputs that equal a reference of their source, and the "
-             "edits to the nearest reference, per token (split at white space) and per character. Contrastive models: "
-             "the share of first texts whose nearest second text is their own. Labels: the share of correct labels. "
-             "RUN is a folder of 'qkv train' with its own validation text; a model folder requires files. --perplexity "
-             "reads one file as one text, in overlapping windows: each token counts once.",
+    .about = "Prints the loss and the perplexity, for decoders also the bits per byte of text. An "
+             "encoder-decoder translates the sources of the pairs: printed are the share of "
+             "outputs that equal a reference of their source, and the number of edits to the "
+             "nearest reference, per token (separated by white space) and per character. For a "
+             "contrastive model: the share of first texts whose nearest second text is their own. "
+             "For labels: the share of correct labels. RUN is a folder of 'qkv train', which has "
+             "its own validation text; for a model folder, files must be given. --perplexity reads "
+             "a file as one text, in overlapping windows; each token counts once.",
     .opts = opts,
     .uses = USES_THREADS | USES_ABLATE | USES_JSON,
     .max_args = -1,
     .examples = {
-        { "qkv eval run", "the newest model of a run on its validation text" },
+        { "qkv eval run", "the newest model of a run, on its validation text" },
         { "qkv eval models/verse book.txt", "bits per byte of another text" },
         { "qkv eval models/verse --perplexity book.txt --stride 64", "perplexity with at least 192 tokens of context" },
         { "qkv eval run test.tsv --show 5 --alignment", "five outputs and their alignment" },
-        { "qkv eval run --ablate L3.H5=mean", "the loss with the output of a head replaced by its mean" },
+        { "qkv eval run --ablate L3.H5=mean", "the loss if the output of a head is replaced by its mean" },
     },
     .run = run,
 };

@@ -11,7 +11,7 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_INT('n', "count", &o.count, 1, 1000, "N",
-            "number of tokens to print for each mask, 1 to 1000 (default: 5)"),
+            "number of tokens to print per mask, 1 to 1000 (default: 5)"),
     OPT_END
 };
 
@@ -113,18 +113,16 @@ done:
 
 const struct cmd cmd_fill = {
     .name = "fill",
-    .brief = "fill the masks of a text (masked encoders)",
+    .brief = "predict the masked tokens of a text (masked encoders)",
     .usage = "TEXT [options]",
-    .about = "Prints the most probable tokens for each mask of TEXT, with their probabilities. A mask is written as "
-             "the model's tokenizer spells it: [MASK], <mask>. Each mask is filled while the others remain masks. "
-             "Without --model, the first installed model that supports the command is used.",
+    .about = "Prints the most probable tokens for each mask of TEXT, with their probabilities. A mask is written as in the model's tokenizer, such as [MASK] or <mask>. Each mask is predicted while the others remain masks. Without --model, the first installed model that supports the command is used.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
     .min_args = 1,
     .max_args = 1,
     .examples = {
-        { "qkv fill \"Paris is the [MASK] of France\"", "five words with their probabilities" },
-        { "qkv fill \"the [MASK] sat on the [MASK]\" -n 2 --json", "two tokens for each of two masks" },
+        { "qkv fill \"Paris is the [MASK] of France\"", "five words, with their probabilities" },
+        { "qkv fill \"the [MASK] sat on the [MASK]\" -n 2 --json", "two tokens for each of two masks, as JSON" },
     },
     .run = run_fill,
 };

@@ -14,8 +14,8 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_TEXT(0, "only", &o.only, "NAME",
-             "one check, or all checks of a folder: layer/linear, layer"),
-    OPT_FLAG(0, "quick", &o.quick, "check fewer numbers of each array"),
+             "run one check, or all checks of a folder, such as layer/linear or layer"),
+    OPT_FLAG(0, "quick", &o.quick, "compare fewer numbers of each array"),
     OPT_FLAG(0, "list", &o.list, "list the checks without running them"), OPT_END
 };
 
@@ -53,7 +53,7 @@ static int run_gradcheck(int argc, char **argv)
     }
     qkv_error err = { 0 };
     cmd_error(&err, QKV_ERR_IO, NULL,
-              "qkv-gradcheck not found, expected in the folder of qkv, or in %s relative to it; "
+              "qkv-gradcheck is missing, expected in the folder of qkv, or in %s relative to it; "
               "'make' builds it",
               QKV_LIBEXEC_FROM_BIN);
     return cmd_fail(&err);
@@ -61,21 +61,25 @@ static int run_gradcheck(int argc, char **argv)
 
 const struct cmd cmd_gradcheck = {
     .name = "gradcheck",
-    .brief = "check every gradient against finite differences in double",
+    .brief = "compare every gradient with finite differences, in double precision",
     .usage = "[options]",
     .about =
-        "Runs the backward pass of each layer, and of whole models, on random numbers in double precision and compares "
-        "it with fourth-order central differences of the forward pass: each number of small arrays, a sample of large "
-        "ones, and all numbers of a check together along one random direction. The error of a number is relative to it, "
-        "or to the root mean square of its array's gradient where that is larger; the limit is 1e-6.\n\n"
-        "Prints a line for each check: its name, how many numbers were compared, the worst relative error and its place. "
-        "Exit code 1: a gradient is wrong. The program is compiled from the library's sources with double instead of "
-        "float and the kernels in plain C; the tests compare the vector kernels with the kernels in plain C.",
+        "Runs the backward pass of each layer and of whole models on random numbers, in double "
+        "precision, and compares it with fourth-order central differences of the forward pass. In "
+        "small arrays, each number is compared; in large arrays, a sample of them. In addition, "
+        "all numbers of a check are moved together along one random direction. The error of a "
+        "number is relative to the number itself, or to the root mean square of its array's "
+        "gradient if that is larger; the limit is 1e-6.\n"
+        "\n"
+        "Prints a line per check: its name, how many numbers were compared, the worst relative "
+        "error and where it is. Exit code 1: a gradient is wrong. The program is compiled from the "
+        "sources of the library, with double in place of float and with the kernels in plain C; "
+        "the tests compare the vector kernels with the kernels in plain C.",
     .opts = opts,
     .max_args = 0,
     .examples = {
         { "qkv gradcheck", "all checks" },
-        { "qkv gradcheck --only layer --quick", "the layers only, fewer numbers" },
+        { "qkv gradcheck --only layer --quick", "only the checks of layers, with fewer numbers" },
     },
     .run = run_gradcheck,
 };

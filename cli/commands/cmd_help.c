@@ -8,9 +8,9 @@ static struct {
     int shell;
 } o = { .shell = -1 };
 
-static const struct opt opts[] = { OPT_FLAG(0, "man", &o.man, "print a man page (roff)"),
+static const struct opt opts[] = { OPT_FLAG(0, "man", &o.man, "print a man page, in roff"),
                                    OPT_CHOICE(0, "completion", &o.shell, cmd_shells, "SHELL",
-                                              "print completion for bash, zsh or fish"),
+                                              "print shell completion for bash, zsh or fish"),
                                    OPT_END };
 
 static int run_help(int argc, char **argv)
@@ -45,12 +45,12 @@ const struct cmd cmd_help = {
     .name = "help",
     .brief = "explain the commands",
     .usage = "[COMMAND] [--man]\n--completion SHELL",
-    .about = "Lists all commands, or explains one of them. 'qkv COMMAND --help' prints the same text.",
+    .about = "Lists all commands, or explains one command. 'qkv COMMAND --help' prints the same text.",
     .opts = opts,
     .max_args = 1,
     .examples = {
         { "qkv help attn", "the options of attn" },
-        { "qkv help --completion bash > /etc/bash_completion.d/qkv", "completion of commands, options and their values" },
+        { "qkv help --completion bash > /etc/bash_completion.d/qkv", "shell completion of commands, options and their values" },
     },
     .run = run_help,
 };

@@ -41,7 +41,7 @@ static bool same(const char *a, const char *b)
 static const char *amx(void)
 {
     if (strcmp(qkv_cpu_amx(), "present") != 0) return qkv_cpu_amx();
-    return strcmp(qkv_isa(), "amx") ? "present, not in use" : "in use";
+    return strcmp(qkv_isa(), "amx") ? "present, but not in use" : "in use";
 }
 
 // How this machine computes products in a precision. NULL: the machine does not support the
@@ -147,7 +147,7 @@ static void machine(void)
     printf("example    causal attention, 4096 tokens, 8 heads of 64: %s kernel,\n"
            "           tiles of %" PRId64 " x %" PRId64 ", %s of ",
            p.kernel, p.tile_rows, p.tile_keys, grouped(number, p.skipped));
-    printf("%s skipped, scratch %zu KiB per thread\n", grouped(number, p.tiles),
+    printf("%s are skipped, scratch is %zu KiB per thread\n", grouped(number, p.tiles),
            p.scratch_thread >> 10);
 }
 
@@ -274,7 +274,7 @@ static void model_text(const char *dir, const struct qkv_model_info *i, const st
     if (i->decoder_layers) printf(", decoder %" PRId64, i->decoder_layers);
     putchar('\n');
     printf("heads       %" PRId64 " of %" PRId64, i->heads, i->head_width);
-    if (i->kv_heads != i->heads) printf(" on %" PRId64 " key/value heads", i->kv_heads);
+    if (i->kv_heads != i->heads) printf(" with %" PRId64 " key/value heads", i->kv_heads);
     printf("\nwidth       %" PRId64 ", feed-forward %" PRId64 "\n", i->width, i->inner);
     printf("positions   %" PRId64 ", token types %" PRId64 "\n", i->positions, i->types);
     printf("parameters  %s", grouped(number, i->parameters));
@@ -290,7 +290,7 @@ static void model_text(const char *dir, const struct qkv_model_info *i, const st
         printf("tokenizer   could not be read: %s\n",
                qkv_error_line(line, sizeof line, &b->no_tokenizer));
     if (b->embedder)
-        printf("embedding   %" PRId64 " numbers per text, up to %" PRId64 " tokens\n",
+        printf("embedding   %" PRId64 " numbers per text of at most %" PRId64 " tokens\n",
                qkv_embedder_width(b->embedder), qkv_embedder_max_length(b->embedder));
     else if (b->tokenizer)
         printf("embedding   not possible: %s\n",
@@ -370,14 +370,12 @@ const struct cmd cmd_info = {
     .name = "info",
     .brief = "describe a file, a model or this machine",
     .usage = "[FILE|DIR]",
-    .about = "For a .safetensors, .npy or index file: its tensors. For a model folder: family, sizes, parameters, work "
-             "per token, tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by "
-             "default, and why.",
+    .about = "Prints for a .safetensors, .npy or index file: its tensors. For a model folder: family, sizes, parameters, work per token and tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by default, and why.",
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
     .max_args = 1,
     .examples = {
         { "qkv info", "CPU, kernels, threads, default model" },
-        { "qkv info models/all-MiniLM-L6-v2", "layers, heads, parameters of a model" },
+        { "qkv info models/all-MiniLM-L6-v2", "layers, heads and parameters of a model" },
         { "qkv info --json x.npy", "dtype and shape of an array, as JSON" },
     },
     .run = run_info,

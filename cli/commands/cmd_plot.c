@@ -12,7 +12,7 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_FLAG(0, "probes", &o.probes,
-             "plot the entropy of every head over the steps (of a run with --probe)"),
+             "plot the entropy of every head over the steps (for a run with --probe)"),
     CHART_OPTIONS(o.picture), OPT_END
 };
 
@@ -60,7 +60,7 @@ static int run_plot(int argc, char **argv)
     qkv_plot *plot = NULL;
     const struct qkv_chart_options how = { .theme = (enum qkv_view_theme)o.picture.theme };
     if (!argc) {
-        cmd_error(&err, QKV_ERR_USAGE, NULL, "no run given, expected the folder of a run");
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "no run is given, expected the folder of a run");
         goto done;
     }
     if (chart_output_check(&o.picture, &err)) goto done;
@@ -82,18 +82,18 @@ const struct cmd cmd_plot = {
     .name = "plot",
     .brief = "plot training runs: loss, learning rate, gradient norm, entropy of heads",
     .usage = "RUN... [options]",
-    .about = "Draws the log of a run, also while it runs: loss and validation loss, learning rate and gradient norm "
-             "over the steps; several runs share one picture. In an HTML file the pointer shows the numbers of each "
-             "step. The training loss in sentences and tables is the mean of the last 20 "
-             "steps.",
+    .about = "Draws the log of a run, which may still be running: training loss and validation "
+             "loss, learning rate and gradient norm over the steps. Several runs are drawn "
+             "together. In an HTML file, the pointer shows the numbers of each step. In sentences "
+             "and tables, the training loss is the mean over the last 20 steps.",
     .opts = opts,
     .uses = USES_OUTPUT | USES_JSON,
     .max_args = -1,
     .examples = {
         { "qkv plot run/", "curves in the terminal" },
         { "qkv plot run/ -o curve.svg", "the same curves as a picture" },
-        { "qkv plot small/ large/ -o compare.html", "two runs, one page" },
-        { "qkv plot run/ --probes", "entropy of every head over the steps" },
+        { "qkv plot small/ large/ -o compare.html", "two runs on one page" },
+        { "qkv plot run/ --probes", "the entropy of every head over the steps" },
     },
     .run = run_plot,
 };

@@ -14,15 +14,17 @@ static struct {
 } o = { 0 };
 
 static const struct opt opts[] = {
-    OPT_TEXT('f', "file", &o.file, "FILE", "more texts, one per line; '-' is standard input"),
+    OPT_TEXT('f', "file", &o.file, "FILE",
+             "file with more texts, one per line; '-' is standard input"),
     OPT_TEXT('t', "token", &o.word, "WORD",
-             "compare the vectors of this word in the texts, in upper or lower case, and its "
-             "static embedding; in a text without the word, words that begin with it count; a text "
-             "with neither is skipped with a note"),
-    OPT_FLAG(0, "why", &o.why,
-             "for two texts: the cosine as a sum over pairs of their tokens, drawn as a matrix"),
+             "compare the vectors of this word in the texts, ignoring case, and its static "
+             "embedding; in a text without the word, words that begin with it count; a text with "
+             "neither is skipped with a note"),
+    OPT_FLAG(
+        0, "why", &o.why,
+        "for two texts: print the cosine as a sum over pairs of their tokens, drawn as a matrix"),
     OPT_FLAG(0, "truncate", &o.truncate,
-             "cut texts that exceed the model's positions instead of failing"),
+             "truncate texts that exceed the model's positions, instead of failing"),
     CHART_OPTIONS(o.picture),
     OPT_END
 };
@@ -189,15 +191,15 @@ static qkv_status find_rows(const struct cmd_texts *t, struct row **rows, int64_
         if (*count == before) *count = find_places(t, i, true, rows, *count);
     }
     if (!*count && t->count == 1)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--token: word '%.60s' not found in '%s'",
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--token: word '%.60s' does not occur in '%s'",
                          o.word, shorten(text, t, 0));
     if (!*count)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--token: word '%.60s' not found in any of %lld texts", o.word,
+                         "--token: word '%.60s' does not occur in any of the %lld texts", o.word,
                          (long long)t->count);
     for (int64_t i = 0, r = 0; i < t->count; i++) {
         if (r >= *count || (*rows)[r].text != i)
-            cmd_note("--token: word '%.60s' not found in '%s': text skipped", o.word,
+            cmd_note("--token: word '%.60s' does not occur in '%s': the text is skipped", o.word,
                      shorten(text, t, i));
         while (r < *count && (*rows)[r].text == i) r++;
     }
@@ -232,7 +234,8 @@ static qkv_status one_word(struct word_job *j, int64_t r, const qkv_model *m, co
                             j->e.end[i] > (int64_t)j->rows[r].begin;
         if (!inside) continue;
         status = qkv_model_embedding(m, one, j->e.ids[i]);
-        if (status) cmd_error(err, status, NULL, "token id %d has no embedding", j->e.ids[i]);
+        if (status)
+            cmd_error(err, status, NULL, "token id %d has no embedding in the model", j->e.ids[i]);
         n++;
         for (int64_t d = 0; !status && d < j->width; d++) {
             c[d] += hidden[i * j->width + d];
@@ -248,7 +251,7 @@ static qkv_status one_word(struct word_job *j, int64_t r, const qkv_model *m, co
     if (!status && n)
         j->rows[j->kept++] = j->rows[r];
     else if (!status)
-        cmd_note("--token: word '%.60s' of '%s' was cut: occurrence skipped", o.word,
+        cmd_note("--token: word '%.60s' of '%s' was truncated: this occurrence is skipped", o.word,
                  shorten(text, j->t, j->rows[r].text));
     return status;
 }
@@ -276,10 +279,10 @@ static qkv_status run_texts(struct word_job *j, const qkv_model *m, const qkv_to
         free(hidden);
     }
     if (!status && !j->kept)
-        status = cmd_error(
-            err, QKV_ERR_USAGE, NULL,
-            "--token: every occurrence of '%.60s' was cut, expected one among the first tokens",
-            o.word);
+        status = cmd_error(err, QKV_ERR_USAGE, NULL,
+                           "--token: every occurrence of '%.60s' was truncated, expected one among "
+                           "the first tokens",
+                           o.word);
     j->count = j->kept;
     return status;
 }
@@ -338,7 +341,7 @@ static qkv_status check_options(qkv_error *err)
 {
     if (o.why && o.word)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--why cannot be combined with --token: it compares whole texts");
+                         "--why cannot be combined with --token, since it compares whole texts");
     if ((o.picture.path || o.picture.theme || o.picture.width) && !o.why)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "%s requires --why",
                          o.picture.path    ? "-o"
@@ -381,22 +384,25 @@ const struct cmd cmd_similar = {
     .name = "similar",
     .brief = "compare texts, or one word in several texts, by cosine",
     .usage = "TEXT TEXT... [options]\n--token WORD TEXT... [options]\nTEXT TEXT --why [-o FILE] [options]",
-    .about = "Prints the cosine of each two texts' embeddings. With --token the vectors of one word are compared: "
-             "above its hidden states in the last layer, which differ from sentence to sentence, and below its static "
-             "input embedding (the mean of its tokens when it has several). Every occurrence of the word is a row: "
-             "WORD in either case, or, in a text without it, the words that begin with it (bear: bears, bearing); a "
-             "text with neither is skipped with a note on stderr.\n\n"
-             "With --why the cosine of two texts is split over pairs of their tokens, exactly: a text's vector is the "
-             "mean of its tokens' rows, and the cosine a sum of their products. Blue cells make the texts alike, "
-             "orange cells make them different. Models with other pooling are refused.",
+    .about = "Prints the cosine of the vectors of every two texts. With --token, the vectors of "
+             "one word are compared: first its hidden states in the last layer, which differ from "
+             "sentence to sentence, then its static input embedding (the mean over its tokens, if "
+             "it has several). Every occurrence of the word is a row: WORD in upper or lower case "
+             "or, in a text without it, words that begin with it (bear: bears, bearing). A text "
+             "with neither is skipped, with a note on stderr.\n"
+             "\n"
+             "With --why, the cosine of two texts is split exactly into terms of pairs of their "
+             "tokens: the vector of a text is the mean over its tokens, so the cosine is a sum of "
+             "their products. Blue cells make the texts more alike, orange cells less. A model "
+             "with another pooling than the mean is an error.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
     .max_args = -1,
     .examples = {
-        { "qkv similar \"a happy dog\" \"a joyful puppy\" \"tax law\"", "a table of three texts" },
+        { "qkv similar \"a happy dog\" \"a joyful puppy\" \"tax law\"", "a table with three texts" },
         { "qkv similar \"a happy dog\" \"a joyful puppy\" --why -o why.svg", "which tokens make two texts alike" },
         { "qkv similar --token bear \"I love bears\" \"She bears the pain\"",
-          "one word, two senses" },
+          "one word with two meanings" },
         { "qkv similar --json -f lines.txt", "all pairs of lines of a file, as JSON" },
     },
     .run = run_similar,

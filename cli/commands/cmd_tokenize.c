@@ -12,19 +12,21 @@ static struct {
 } o;
 
 static const struct opt opts[] = {
-    OPT_TEXT('f', "file", &o.file, "FILE", "more texts, one per line; '-' is standard input"),
-    OPT_TEXT(0, "tokenizer", &o.tokenizer, "FILE",
-             "tokenizer.json, SentencePiece's .model or .spm, vocab.txt, vocab.json with "
-             "merges.txt, tokenizer.bin of llama2.c, or a folder with one (default: the model's)"),
-    OPT_TEXT(0, "pair", &o.pair, "TEXT", "second text of each pair: added after each text"),
-    OPT_FLAG(0, "ids", &o.ids, "print ids only, one line per text"),
+    OPT_TEXT('f', "file", &o.file, "FILE",
+             "file with more texts, one per line; '-' is standard input"),
+    OPT_TEXT(
+        0, "tokenizer", &o.tokenizer, "FILE",
+        "tokenizer.json, a .model or .spm of SentencePiece, vocab.txt, vocab.json with merges.txt, "
+        "tokenizer.bin of llama2.c, or a folder with one of them (default: the model's tokenizer)"),
+    OPT_TEXT(0, "pair", &o.pair, "TEXT", "second text that makes a pair with each text"),
+    OPT_FLAG(0, "ids", &o.ids, "print only the ids, one line per text"),
     OPT_TEXT(0, "decode", &o.decode, "N,N|FILE",
-             "print the text of these ids, a list or one line each; '-' is standard "
-             "input"),
+             "print the text of these ids: a list, or a file with one list per line; '-' is "
+             "standard input"),
     OPT_FLAG(0, "no-special", &o.no_special,
-             "do not add [CLS], [SEP]; text that spells a special token is plain text; with "
-             "--decode, drop special tokens"),
-    OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8 instead of replacing it by U+FFFD"),
+             "do not add special tokens such as [CLS]; text that spells a special token is plain "
+             "text; with --decode, leave out special tokens"),
+    OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8, instead of replacing it by U+FFFD"),
     OPT_END
 };
 
@@ -148,10 +150,10 @@ static qkv_status print_tokens(const qkv_tokenizer *t, qkv_encoding *e, const ch
         return status;
     }
     if (e->replaced)
-        cmd_note(
-            "text %lld: %lld place%s with invalid UTF-8 replaced by U+FFFD, the first at byte %lld",
-            (long long)number, (long long)e->replaced, e->replaced == 1 ? "" : "s",
-            (long long)e->replaced_at);
+        cmd_note("text %lld: invalid UTF-8 was replaced by U+FFFD in %lld place%s, the first at "
+                 "byte %lld",
+                 (long long)number, (long long)e->replaced, e->replaced == 1 ? "" : "s",
+                 (long long)e->replaced_at);
     if (common.json) {
         print_json(&s);
     } else if (o.ids) {
@@ -170,8 +172,9 @@ static qkv_status tokenize_texts(const qkv_tokenizer *t, int argc, char **argv, 
     qkv_encoding e = { 0 };
     qkv_status status = QKV_OK;
     if (!argc && !o.file && isatty(0))
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "no text, expected operands, -f FILE, or lines on standard input");
+        return cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "no text is given, expected operands, -f FILE, or lines on standard input");
     for (int i = 0; i < argc && !status; i++)
         status = print_tokens(t, &e, argv[i], strlen(argv[i]), i + 1, err);
     if (!status && file) {
@@ -246,15 +249,17 @@ const struct cmd cmd_tokenize = {
     .name = "tokenize",
     .brief = "print the tokens, ids and byte ranges of a text, or the text of ids",
     .usage = "[TEXT...] [-f FILE] [options]\n--decode IDS [options]",
-    .about = "Prints a line for each token: its id, the token, its byte range in the text, and those bytes. On a "
-             "terminal the text is printed first, in the colors of its tokens. Texts come from the operands, then from "
-             "the lines of -f; without either from standard input. Tokenizers: tokenizer.json, SentencePiece, Marian's "
-             "source.spm with vocab.json, vocab.txt, vocab.json with merges.txt, tokenizer.bin of llama2.c.",
+    .about = "Prints a line for each token: its id, the token, its byte range in the text, and "
+             "those bytes. On a terminal, the text is printed first, in the colors of its tokens. "
+             "Texts come from the operands and from the lines of -f; if there are neither, from "
+             "standard input. Tokenizers can be tokenizer.json, SentencePiece, source.spm with "
+             "vocab.json (Marian), vocab.txt, vocab.json with merges.txt, or tokenizer.bin of "
+             "llama2.c.",
     .opts = opts,
     .uses = USES_MODEL | USES_JSON,
     .max_args = -1,
     .examples = {
-        { "qkv tokenize \"unbelievable tokens\"", "tokens of the default model" },
+        { "qkv tokenize \"unbelievable tokens\"", "tokens of a text, by the default model" },
         { "qkv tokenize --ids -f lines.txt", "a line of ids for each line of a file" },
         { "qkv tokenize --decode 101,7592,2088,102", "the text of ids" },
         { "qkv tokenize --tokenizer spiece.model --json hello", "one JSON object per text" },

@@ -21,15 +21,13 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_TEXT('o', "output", &o.output, "FILE",
-             "the .safetensors file to write (required); '-' is "
-             "standard output"),
+             "the .safetensors file to write (required); '-' is standard output"),
     OPT_TEXT(0, "what", &o.what, "LIST",
-             "some of embeddings,hidden,q,k,v,attention,probe, or all except "
-             "probe (default: all except probe and "
-             "attention, which is layers x heads x T x T floats: 75 "
-             "MB for 512 tokens of 6 layers of 12 heads)"),
+             "which arrays to write: some of embeddings,hidden,q,k,v,attention,probe, or all, "
+             "which means all except probe (default: all except probe and attention; attention is "
+             "layers x heads x T x T floats: 75 MB for 512 tokens, 6 layers and 12 heads)"),
     OPT_TEXT(0, "probe", &o.probe, "LIST",
-             "attention statistics of --what probe: " PROBES_HELP
+             "attention statistics for --what probe: " PROBES_HELP
              "; default: top=16,received,entropy,distance"),
     TOKEN_OPTIONS(o.tokens), OPT_END
 };
@@ -245,11 +243,11 @@ static qkv_status parse_what(int *what, qkv_error *err)
         const int asked = kinds[i] ? bits[i] : ALL;
         if (*what & asked)
             return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "--what: word '%s' is given twice, expected once", word);
+                             "--what: word '%s' is given twice, expected each word once", word);
         *what |= asked;
     }
     if (o.probe && !(*what & PROBE))
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--probe requires probe in --what");
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--probe requires the word probe in --what");
     return QKV_OK;
 }
 
@@ -343,7 +341,8 @@ static int run_trace(int argc, char **argv)
     const char *inputs[] = { o.tokens.ids };
     const struct qkv_model_options options = cmd_model_options();
     if (!o.output)
-        cmd_error(&err, QKV_ERR_USAGE, NULL, "no output file, expected -o FILE.safetensors");
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "no output file is given, expected -o FILE.safetensors");
     if (err.status || parse_what(&what, &err) ||
         (what & PROBE &&
          probes_parse(&request, &rows, "--probe", o.probe ? o.probe : usual_probe, &err)) ||
@@ -368,26 +367,31 @@ const struct cmd cmd_trace = {
     .name = "trace",
     .brief = "write the activations of a run, and optionally its attention, as safetensors",
     .usage = "TEXT [TEXT_B] -o FILE.safetensors [options]\n--ids N,N,... -o FILE.safetensors [options]",
-    .about = "Runs the model on a text, or a pair of texts, and writes its activations, named and shaped as in "
-             "transformers (with a leading batch of 1): input_ids, token_type_ids, attention_mask; hidden_states.0 "
-             "(after the embeddings) to hidden_states.L; attentions.N (heads, queries, keys) and, by the name of "
-             "the module that computes them, q, k, v of each layer: encoder.layer.N.attention.self.query and "
-             "so on in BERT. For a model with two stacks the second text is the input of its decoder: encoder_ and "
-             "decoder_hidden_states.N, encoder_, decoder_ and cross_attentions.N, decoder_input_ids. "
-             "The file is written while the model runs.\n\n"
-             "With --what probe, probes.N.entropy and so on (encoder_, decoder_, cross_probes) contain statistics of "
-             "each attention, without its T x T weights: memory and file are linear in the tokens.\n\n"
-             "Attention weights grow with the square of the tokens and are written only with --what attention or all; "
-             "memory and file are linear in the tokens.",
+    .about = "Runs the model on a text, or on a pair of texts, and writes its activations, with "
+             "the names and shapes of transformers (including a leading batch of 1): input_ids, "
+             "token_type_ids, attention_mask; hidden_states.0 (after the embeddings) to "
+             "hidden_states.L; attentions.N (heads, queries, keys). The q, k and v of each layer "
+             "have the name of the module that computes them, such as "
+             "encoder.layer.N.attention.self.query in BERT. For an encoder-decoder, the second "
+             "text is the input of the decoder, and the names are encoder_hidden_states.N, "
+             "decoder_hidden_states.N, encoder_attentions.N, decoder_attentions.N, "
+             "cross_attentions.N and decoder_input_ids. The file is written while the model runs.\n"
+             "\n"
+             "With --what probe, the tensors probes.N.entropy and so on (encoder_probes, "
+             "decoder_probes, cross_probes) are statistics of each attention. They need no T x T "
+             "weights: memory and file are linear in the number of tokens.\n"
+             "\n"
+             "Attention weights grow with the square of the number of tokens, so they are written "
+             "only with --what attention or all.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
     .max_args = 2,
     .examples = {
-        { "qkv trace \"time flies like an arrow\" -o flies.safetensors", "hidden states and q, k, v of every layer" },
-        { "qkv trace \"time flies\" --what all -o flies.safetensors", "with the attention of every layer and head" },
-        { "qkv trace \"who?\" \"the cat\" --what attention -o pair.safetensors", "attention of a pair of texts only" },
+        { "qkv trace \"time flies like an arrow\" -o flies.safetensors", "hidden states, and q, k, v of every layer" },
+        { "qkv trace \"time flies\" --what all -o flies.safetensors", "also the attention of every layer and head" },
+        { "qkv trace \"who?\" \"the cat\" --what attention -o pair.safetensors", "only the attention, for a pair of texts" },
         { "qkv trace \"time flies\" --what probe --probe top=4,rows=1 -o probes.safetensors",
-          "the largest weights of every row, and one row in full" },
+          "the largest weights of every row, and all weights of one row" },
         { "qkv trace --ids 101,2051,10029,102 --what hidden -o ids.safetensors",
           "from token ids, for a model without a readable tokenizer" },
     },

@@ -76,72 +76,72 @@ static void list_archs(struct opt *arch)
 
 // clang-format off
 static const struct opt opts[] = {
-    OPT_TEXT('o', "out", &c.out, "RUN", "folder of the run; created if missing, continued if it exists"),
-    OPT_TEXT(0, "resume", &c.resume, "RUN", "continue this run with its options; name files only if they have moved"),
+    OPT_TEXT('o', "out", &c.out, "RUN", "folder of the run; it is created if missing, and continued if it contains a run"),
+    OPT_TEXT(0, "resume", &c.resume, "RUN", "continue this run with its options; name the files only if they have moved"),
     OPT_GROUP("Text"),
-    OPT_TEXT(0, "valid", &c.valid, "FILE", "validation text (default: a part of the text)"),
-    OPT_REAL(0, "valid-share", &o.valid_share, "X", "fraction of the text used for validation only (default: 0.01)"),
-    OPT_CHOICE(0, "format", &c.format, formats, "WORD", "text, jsonl, tsv (default: by each file's ending)"),
-    OPT_TEXT(0, "field", &o.train.field, "NAME", "member of a JSON line, or column of a table, with the text (default: text, 1)"),
-    OPT_TEXT(0, "field-b", &o.train.field_b, "NAME", "member or column with the second text or the label (default: text_b, label, 2)"),
-    OPT_FLAG(0, "per-line", &o.train.per_line, "each line is a document (default: a blank line ends one)"),
-    OPT_TEXT(0, "tokenizer", &o.tokenizer, "WHAT", "tokenizer.json or its folder, or the kind of tokenizer to train on the text: bytes, characters, bpe, wordpiece, unigram (default: bpe; wordpiece for encoders)"),
-    OPT_INT(0, "vocab", &o.vocab, 1, 1 << 24, "N", "size of a trained tokenizer's vocabulary (default: 4096, wordpiece 8192)"),
-    OPT_FLAG(0, "lowercase", &o.lowercase, "train the tokenizer on lower case without accents"),
-    OPT_INT(0, "context", &o.context, 2, 1 << 24, "N", "largest length of a sequence in tokens (default: 256; pairs, encoders 128)"),
+    OPT_TEXT(0, "valid", &c.valid, "FILE", "files with the validation text (default: a part of the text)"),
+    OPT_REAL(0, "valid-share", &o.valid_share, "X", "fraction of the text that is used only for validation (default: 0.01)"),
+    OPT_CHOICE(0, "format", &c.format, formats, "WORD", "format of the files: text, jsonl or tsv (default: by the ending of each name)"),
+    OPT_TEXT(0, "field", &o.train.field, "NAME", "JSON member, or column of a table, that has the text (default: text, 1)"),
+    OPT_TEXT(0, "field-b", &o.train.field_b, "NAME", "JSON member, or column, that has the second text or the label (default: text_b, label, 2)"),
+    OPT_FLAG(0, "per-line", &o.train.per_line, "each line is a document (default: a blank line ends a document)"),
+    OPT_TEXT(0, "tokenizer", &o.tokenizer, "WHAT", "tokenizer.json or its folder, or the kind of tokenizer to train on the text: bytes, characters, bpe, wordpiece or unigram (default: bpe; wordpiece for encoders)"),
+    OPT_INT(0, "vocab", &o.vocab, 1, 1 << 24, "N", "size of the vocabulary of a tokenizer that is trained (default: 4096; wordpiece 8192)"),
+    OPT_FLAG(0, "lowercase", &o.lowercase, "convert the text to lower case without accents, for a tokenizer that is trained"),
+    OPT_INT(0, "context", &o.context, 2, 1 << 24, "N", "maximum length of a sequence in tokens (default: 256; for pairs and encoders 128)"),
     OPT_GROUP("Model"),
-    OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "causal, masked, seq2seq, contrastive, classify; words: word vectors (default: by the architecture)"),
-    OPT_TEXT(0, "from", &o.from, "DIR", "model folder to start from (default: from scratch)"),
+    OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "what to learn: causal, masked, seq2seq, contrastive or classify; words: word vectors (default: by the architecture)"),
+    OPT_TEXT(0, "from", &o.from, "DIR", "model folder with which training starts (default: from scratch)"),
     OPT_CHOICE_LISTED(0, "arch", &c.arch, list_archs, "WORD"),
     OPT_INT(0, "layers", &o.layers, 1, 1000, "N", "number of layers (default: 4; vaswani 6, gru-attention 1)"),
-    OPT_INT(0, "decoder-layers", &o.decoder_layers, 1, 1000, "N", "decoder layers of an encoder-decoder (default: as --layers)"),
+    OPT_INT(0, "decoder-layers", &o.decoder_layers, 1, 1000, "N", "number of decoder layers of an encoder-decoder (default: the value of --layers)"),
     OPT_INT(0, "heads", &o.heads, 1, 1000, "N", "number of heads (default: width / 64; vaswani 8)"),
-    OPT_INT(0, "kv-heads", &o.kv_heads, 1, 1000, "N", "key and value heads, a divisor of --heads (default: as --heads)"),
+    OPT_INT(0, "kv-heads", &o.kv_heads, 1, 1000, "N", "number of key and value heads, a divisor of --heads (default: the value of --heads)"),
     OPT_INT(0, "width", &o.width, 1, 1 << 20, "N", "width of hidden states (default: 256; vaswani 512)"),
-    OPT_INT(0, "d-k", &o.d_k, 1, 1 << 20, "N", "width of a head's queries and keys (default: width / heads)"),
-    OPT_INT(0, "d-v", &o.d_v, 1, 1 << 20, "N", "width of a head's values (default: width / heads)"),
+    OPT_INT(0, "d-k", &o.d_k, 1, 1 << 20, "N", "width of the queries and keys of a head (default: width / heads)"),
+    OPT_INT(0, "d-v", &o.d_v, 1, 1 << 20, "N", "width of the values of a head (default: width / heads)"),
     OPT_INT(0, "inner", &o.inner, 1, 1 << 20, "N", "inner width of the feed-forward network (default: by the architecture)"),
-    OPT_CHOICE(0, "norm", &c.norm, norms, "WORD", "place of the norms: pre, post, both (default: by the architecture)"),
-    OPT_CHOICE(0, "activation", &c.activation, activations, "WORD", "relu, gelu, gelu-tanh, silu, tanh (default: by the architecture)"),
+    OPT_CHOICE(0, "norm", &c.norm, norms, "WORD", "where the norms are: pre, post or both (default: by the architecture)"),
+    OPT_CHOICE(0, "activation", &c.activation, activations, "WORD", "activation function: relu, gelu, gelu-tanh, silu or tanh (default: by the architecture)"),
     OPT_GROUP("Learning"),
-    OPT_INT(0, "steps", &o.steps, 1, MOST, "N", "number of weight updates (default: 1000)"),
-    OPT_REAL(0, "epochs", &o.epochs, "X", "number of passes over the text, instead of --steps"),
-    OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, MOST, "N", "largest number of tokens in a batch (default: 4096)"),
-    OPT_INT(0, "batch-sequences", &o.batch_sequences, 1, MOST, "N", "largest number of sequences or pairs in a batch (default: no limit; contrastive 64)"),
-    OPT_INT(0, "accumulate", &o.accumulate, 1, 1 << 20, "N", "batches whose gradients are added in one step (default: 1)"),
-    OPT_REAL(0, "rate", &o.rate, "X", "peak of the learning rate (default: 1e-3 up to width 256, then proportional to 1/sqrt(width); 2e-5 with --from; sgd 0.1)"),
-    OPT_INT(0, "warmup", &c.warmup, 0, MOST, "N", "steps until the peak learning rate (default: a twentieth of all steps, at most 4000)"),
-    OPT_CHOICE(0, "schedule", &c.schedule, schedules, "WORD", "learning rate schedule: cosine, linear, inverse-sqrt, constant (default: cosine; vaswani inverse-sqrt; linear with --from)"),
-    OPT_REAL(0, "last-rate", &c.last, "X", "final rate of cosine and linear as a fraction of the peak (default: 0.1; 0 with --from)"),
+    OPT_INT(0, "steps", &o.steps, 1, MOST, "N", "number of training steps, that is, of weight updates (default: 1000)"),
+    OPT_REAL(0, "epochs", &o.epochs, "X", "number of passes over the text, in place of --steps"),
+    OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, MOST, "N", "maximum number of tokens in a batch (default: 4096)"),
+    OPT_INT(0, "batch-sequences", &o.batch_sequences, 1, MOST, "N", "maximum number of sequences or pairs in a batch (default: no limit; contrastive 64)"),
+    OPT_INT(0, "accumulate", &o.accumulate, 1, 1 << 20, "N", "number of batches whose gradients are added up in a step (default: 1)"),
+    OPT_REAL(0, "rate", &o.rate, "X", "maximum of the learning rate (default: 1e-3 up to width 256, for larger widths proportional to 1/sqrt(width); 2e-5 with --from; sgd 0.1)"),
+    OPT_INT(0, "warmup", &c.warmup, 0, MOST, "N", "number of steps until the learning rate has its maximum (default: a twentieth of all steps, at most 4000)"),
+    OPT_CHOICE(0, "schedule", &c.schedule, schedules, "WORD", "schedule of the learning rate: cosine, linear, inverse-sqrt or constant (default: cosine; vaswani inverse-sqrt; linear with --from)"),
+    OPT_REAL(0, "last-rate", &c.last, "X", "learning rate at the end of cosine and linear, as a fraction of the maximum (default: 0.1; 0 with --from)"),
     OPT_CHOICE(0, "optimizer", &c.optimizer, optimizers, "WORD", "adamw, sgd (default: adamw)"),
-    OPT_REAL(0, "decay", &c.decay, "X", "weight decay of matrices (default: 0.1 for decoders, 0.01 for encoders, else 0)"),
-    OPT_REAL(0, "beta1", &o.beta1, "X", "decay of AdamW's first moment (default: 0.9)"),
-    OPT_REAL(0, "beta2", &o.beta2, "X", "decay of AdamW's second moment (default: 0.999; decoders 0.95, vaswani 0.98)"),
-    OPT_REAL(0, "eps", &o.eps, "X", "epsilon of AdamW (default: 1e-8; vaswani 1e-9)"),
+    OPT_REAL(0, "decay", &c.decay, "X", "weight decay of matrices (default: 0.1 for decoders, 0.01 for encoders and with --from, otherwise 0)"),
+    OPT_REAL(0, "beta1", &o.beta1, "X", "decay rate of AdamW's first moment (default: 0.9)"),
+    OPT_REAL(0, "beta2", &o.beta2, "X", "decay rate of AdamW's second moment (default: 0.999; decoders 0.95, vaswani 0.98)"),
+    OPT_REAL(0, "eps", &o.eps, "X", "epsilon of AdamW, added to the divisor (default: 1e-8; vaswani 1e-9)"),
     OPT_REAL(0, "momentum", &c.momentum, "X", "momentum of SGD (default: 0.9)"),
-    OPT_REAL(0, "clip", &c.clip, "X", "largest gradient norm: a larger gradient is scaled down; 0: no limit (default: 1)"),
-    OPT_REAL(0, "dropout", &c.dropout, "P", "dropout probability (default: 0.1 for vaswani and bert from scratch, else 0)"),
-    OPT_REAL(0, "smoothing", &c.smoothing, "X", "label smoothing (default: 0.1 for vaswani, else 0)"),
-    OPT_REAL(0, "temperature", &o.temperature, "X", "temperature of contrastive learning (default: 0.05)"),
-    OPT_REAL(0, "mask-share", &o.mask_share, "X", "fraction of tokens that masked training predicts (default: 0.15)"),
-    OPT_CHOICE(0, "precision", &c.precision, precisions, "P", "precision of products: f32, f32-strict, f32-fast, bf16, f16 (default: f32); weights are f32"),
-    OPT_FLAG(0, "recompute", &o.recompute, "recompute activations in backward: less memory, more time"),
-    OPT_INT(0, "seed", &o.seed, 0, INT64_MAX, "N", "seed of initial weights, order of the text, masks and dropout (default: 0)"),
+    OPT_REAL(0, "clip", &c.clip, "X", "maximum norm of the gradient: a larger gradient is scaled down; 0: no limit (default: 1)"),
+    OPT_REAL(0, "dropout", &c.dropout, "P", "dropout probability (default: 0.1 for vaswani and bert from scratch, otherwise 0)"),
+    OPT_REAL(0, "smoothing", &c.smoothing, "X", "label smoothing (default: 0.1 for vaswani, otherwise 0)"),
+    OPT_REAL(0, "temperature", &o.temperature, "X", "temperature of contrastive learning, by which cosines are divided (default: 0.05)"),
+    OPT_REAL(0, "mask-share", &o.mask_share, "X", "fraction of the tokens that masked training predicts (default: 0.15)"),
+    OPT_CHOICE(0, "precision", &c.precision, precisions, "P", "precision of products: f32, f32-strict, f32-fast, bf16 or f16 (default: f32); the weights are f32"),
+    OPT_FLAG(0, "recompute", &o.recompute, "recompute activations in the backward pass: needs less memory and more time"),
+    OPT_INT(0, "seed", &o.seed, 0, INT64_MAX, "N", "seed of the initial weights, the order of the text, the masks and dropout (default: 0)"),
     OPT_GROUP("Word vectors (--objective words)"),
-    OPT_FLAG(0, "cbow", &vectors.cbow, "continuous bag of words (default: skip-gram)"),
-    OPT_INT(0, "window", &vectors.window, 1, 1000, "N", "largest number of context words on each side (default: 5)"),
-    OPT_INT(0, "negative", &vectors.negative, 1, 1000, "N", "noise words for each context word (default: 5)"),
-    OPT_INT(0, "least", &vectors.least, 1, MOST, "N", "smallest count of a word that gets a vector (default: 5)"),
+    OPT_FLAG(0, "cbow", &vectors.cbow, "train a continuous bag of words (default: skip-gram)"),
+    OPT_INT(0, "window", &vectors.window, 1, 1000, "N", "maximum number of context words on each side (default: 5)"),
+    OPT_INT(0, "negative", &vectors.negative, 1, 1000, "N", "number of noise words per context word (default: 5)"),
+    OPT_INT(0, "least", &vectors.least, 1, MOST, "N", "how often a word must occur to get a vector (default: 5)"),
     OPT_GROUP("The run"),
-    OPT_INT(0, "eval-every", &o.eval_every, 1, MOST, "N", "steps between evaluations (default: a twentieth of all steps)"),
-    OPT_INT(0, "save-every", &o.save_every, 1, MOST, "N", "steps between checkpoints (default: --eval-every)"),
-    OPT_INT(0, "patience", &o.patience, 1, MOST, "N", "stop after so many evaluations without improvement; RUN/best has the best model (default: never)"),
-    OPT_TEXT(0, "probe", &c.probe, "every=N", "every N steps, write entropy and top keys of every head to RUN/probes.jsonl"),
-    OPT_TEXT(0, "probe-text", &o.probe_text, "TEXT", "text that these statistics are computed on (default: the first validation text)"),
-    OPT_CHOICE(0, "on-nan", &c.on_nan, bad_steps, "WORD", "what to do at a nonfinite loss or gradient: stop, or skip the step (default: stop)"),
-    OPT_FLAG(0, "allow-data-change", &o.allow_data_change, "continue with a changed text: read it again"),
-    OPT_TEXT(0, "export", &o.export_dir, "DIR", "also write the final model to DIR"),
-    OPT_CHOICE(0, "export-type", &c.type, types, "WORD", "type of the exported weights: f32, bf16, f16 (default: f32)"),
+    OPT_INT(0, "eval-every", &o.eval_every, 1, MOST, "N", "number of steps between evaluations (default: a twentieth of all steps)"),
+    OPT_INT(0, "save-every", &o.save_every, 1, MOST, "N", "number of steps between checkpoints (default: the value of --eval-every)"),
+    OPT_INT(0, "patience", &o.patience, 1, MOST, "N", "stop after this number of evaluations without improvement; RUN/best has the best model (default: never)"),
+    OPT_TEXT(0, "probe", &c.probe, "every=N", "every N steps, write the entropy and the top keys of every head to RUN/probes.jsonl"),
+    OPT_TEXT(0, "probe-text", &o.probe_text, "TEXT", "text on which these statistics are computed (default: the first validation text)"),
+    OPT_CHOICE(0, "on-nan", &c.on_nan, bad_steps, "WORD", "what to do if a loss or gradient is not finite: stop the run, or skip the step (default: stop)"),
+    OPT_FLAG(0, "allow-data-change", &o.allow_data_change, "continue although the text has changed: read it again"),
+    OPT_TEXT(0, "export", &o.export_dir, "DIR", "also write the final model to the folder DIR"),
+    OPT_CHOICE(0, "export-type", &c.type, types, "WORD", "type of the exported weights: f32, bf16 or f16 (default: f32)"),
     OPT_END
 };
 // clang-format on
@@ -207,7 +207,7 @@ static qkv_status read_options(int argc, char **argv, qkv_error *err)
     o.resume = c.resume != NULL;
     if (!o.run)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "no folder given for the run, expected --out RUN");
+                         "no folder is given for the run, expected --out RUN");
     if (c.resume && c.out)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--out cannot be combined with --resume");
     o.train.paths = (const char *const *)argv;
@@ -271,13 +271,15 @@ static qkv_status check_folder(const char *dir, const char *file, qkv_error *err
     if (!dir) return QKV_OK;
     const int n = snprintf(path, sizeof path, "%s/%s", dir, file);
     if (n < 0 || n >= CMD_PATH)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "the name of the folder is too long");
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "name of the folder is too long, expected a shorter name");
     FILE *there = fopen(path, "rbe");
     if (!there) return QKV_OK;
     fclose(there);
     if (common.force) return QKV_OK;
-    return cmd_error(err, QKV_ERR_USAGE, path,
-                     "exists already, expected a new folder, or --force to replace it");
+    return cmd_error(
+        err, QKV_ERR_USAGE, path,
+        "folder contains a model already, expected a new folder, or --force to replace it");
 }
 
 // ---- progress and report ------------------------------------------------------------------------
@@ -335,11 +337,12 @@ static void print_result(const struct qkv_train_result *r)
     if (isfinite(r->valid_loss)) printf(", validation %.4f", r->valid_loss);
     if (isfinite(r->best_loss) && r->best_step != r->steps)
         printf(" (best %.4f at step %lld)", r->best_loss, (long long)r->best_step);
-    printf("\n%lld parameters, %lld tokens, %s", (long long)r->parameters, (long long)r->tokens,
-           took);
+    printf("\n%lld parameters, %lld tokens read, %s", (long long)r->parameters,
+           (long long)r->tokens, took);
     if (r->from_step) printf(" from step %lld on", (long long)r->from_step);
     if (r->bad_steps)
-        printf(", %lld step%s skipped", (long long)r->bad_steps, r->bad_steps == 1 ? "" : "s");
+        printf(", %lld nonfinite step%s skipped", (long long)r->bad_steps,
+               r->bad_steps == 1 ? "" : "s");
     printf("\n%s\n", r->model);
 }
 
@@ -368,12 +371,16 @@ const struct cmd cmd_train = {
     .name = "train",
     .brief = "train a model on text: decoder, encoder, encoder-decoder",
     .usage = "FILE... --out RUN [options]\n--resume RUN [options]",
-    .about = "Operands are files, folders (with all files below them), or - for standard input; pairs are lines of a "
-             ".tsv or .jsonl. RUN stores the tokenizer, the tokens, a log and checkpoints; RUN/model is at any time a "
-             "model folder that the other commands open. After any interruption (Ctrl-C, kill, power failure) the same "
-             "command, or --resume, continues from the last checkpoint and ends with the same bits as an uninterrupted "
-             "run, with any number of threads. Options that are not repeated keep their value.\n\n"
-             "RUN/log.jsonl has one line per step; 'qkv plot RUN' draws it, 'qkv eval RUN' evaluates the model.",
+    .about = "The operands are files, folders (with all files below them), or - for standard "
+             "input; pairs of texts are lines of a .tsv or .jsonl file. RUN is a folder for the "
+             "tokenizer, the tokens, a log and checkpoints. At any time, RUN/model is a model "
+             "folder that the other commands open. After an interruption (Ctrl-C, kill, power "
+             "failure), the same command, or --resume, continues from the last checkpoint. The "
+             "result is bit-identical to a run without interruption, with any number of threads. "
+             "Options that are not given again keep their values.\n"
+             "\n"
+             "RUN/log.jsonl has one line per step; 'qkv plot RUN' draws it, and 'qkv eval RUN' "
+             "evaluates the model.",
     .opts = opts,
     .uses = USES_THREADS | USES_JSON | USES_OUTPUT,
     .max_args = -1,
@@ -381,9 +388,9 @@ const struct cmd cmd_train = {
         { "qkv train book.txt --out run", "a small decoder" },
         { "qkv train pairs.tsv --arch vaswani --out run --epochs 10", "an encoder-decoder" },
         { "qkv train --resume run", "continue an interrupted run" },
-        { "qkv train text/ --objective words --out vectors", "vectors for 'qkv analogy --model vectors'" },
+        { "qkv train text/ --objective words --out vectors", "word vectors for 'qkv analogy --model vectors'" },
         { "qkv train text/ --arch llama --width 512 --layers 8 --precision bf16 --out run",
-          "a larger decoder, in bf16" },
+          "a larger decoder, trained in bf16" },
     },
     .run = run_train,
 };

@@ -20,23 +20,25 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_CHOICE('k', "kind", &o.kind, kinds, "KIND",
-               "bpe (byte pairs on bytes), wordpiece, unigram, characters or bytes (default: bpe)"),
+               "kind of tokenizer: bpe (byte pairs, starting from bytes), wordpiece, unigram, "
+               "characters or bytes (default: bpe)"),
     OPT_INT(0, "vocab", &o.vocab, 1, 1 << 24, "N",
-            "size of the vocabulary, special tokens included (default: 8192; characters: all; "
-            "bytes: 256 "
-            "and the special tokens)"),
+            "size of the vocabulary, including special tokens (default: 8192; characters: all "
+            "characters; bytes: 256 and the special tokens)"),
     OPT_TEXT('o', "output", &o.output, "FILE", "the tokenizer.json to write (required)"),
     OPT_TEXT(0, "special", &o.special, "A,B,...",
-             "special tokens with the ids 0, 1, ... (bytes: 256, 257, ...)"),
+             "special tokens, which get the ids 0, 1, ... (bytes: 256, 257, ...)"),
     OPT_TEXT(0, "unknown", &o.unknown, "TOKEN",
              "unknown token, for text that no other token covers (default: wordpiece [UNK]; "
-             "unigram, characters <unk>)"),
-    OPT_TEXT(0, "begin", &o.begin, "TOKEN", "special token before each text that is encoded"),
-    OPT_TEXT(0, "end", &o.end, "TOKEN", "special token after each text"),
+             "unigram and characters <unk>)"),
+    OPT_TEXT(0, "begin", &o.begin, "TOKEN",
+             "special token that is put before each text when it is encoded"),
+    OPT_TEXT(0, "end", &o.end, "TOKEN",
+             "special token that is put after each text when it is encoded"),
     OPT_FLAG(0, "lowercase", &o.lowercase,
-             "convert texts to lower case first (wordpiece: accents are removed, too)"),
+             "convert texts to lower case first (for wordpiece, also remove accents)"),
     OPT_INT(0, "least", &o.least, 1, INT64_MAX, "N",
-            "smallest count of a pair or word that becomes a token (default: 2)"),
+            "how often a pair or word must occur to become a token (default: 2)"),
     OPT_END
 };
 
@@ -60,7 +62,7 @@ static qkv_status read_texts(struct texts *t, int argc, char **argv, qkv_error *
     static char *standard[] = { "-" };
     if (!argc && isatty(0))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "no text, expected files, or text on standard input");
+                         "no text is given, expected files, or text on standard input");
     if (!argc) argv = standard;
     const int n = argc ? argc : 1;
     t->text = cmd_alloc((size_t)n, sizeof *t->text);
@@ -130,7 +132,8 @@ static int run_train_tokenizer(int argc, char **argv)
     char *list = NULL;
     const char **special = NULL;
     int64_t specials = 0;
-    if (!o.output) cmd_error(&err, QKV_ERR_USAGE, NULL, "no output file, expected -o FILE");
+    if (!o.output)
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "no output file is given, expected -o FILE");
     if (err.status || cmd_output_stdout(&o.output, &err) ||
         cmd_output_check(o.output, (const char *const *)argv, argc, &err) ||
         read_texts(&t, argc, argv, &err))
@@ -164,19 +167,20 @@ const struct cmd cmd_train_tokenizer = {
     .brief = "train a tokenizer on texts",
     .usage = "FILE... -o tokenizer.json [options]\n-o tokenizer.json [options] <text",
     .about =
-        "Trains a tokenizer on texts and writes it as tokenizer.json, which qkv and Hugging Face "
-        "tokenizers read alike. A file is one text; without files the text comes from standard input. The "
-        "same texts and options always give the same file.\n\n"
-        "bpe starts from bytes, so that it can encode every text; wordpiece and unigram split words into parts, "
-        "and know only the characters of the texts.",
+        "Trains a tokenizer on texts, and writes it as a tokenizer.json, which qkv and Hugging "
+        "Face tokenizers read in the same way. Each file is one text; without files, the text is "
+        "read from standard input. The same texts and options always result in the same file.\n"
+        "\n"
+        "bpe starts from bytes, so it can encode every text. wordpiece and unigram split words "
+        "into parts, and know only the characters that the texts contain.",
     .opts = opts,
     .uses = USES_OUTPUT | USES_JSON,
     .max_args = -1,
     .examples = {
-        { "qkv train-tokenizer book.txt --vocab 4096 -o tokenizer.json", "byte pairs, 4096 tokens" },
+        { "qkv train-tokenizer book.txt --vocab 4096 -o tokenizer.json", "byte pairs, with 4096 tokens" },
         { "qkv train-tokenizer *.txt --kind wordpiece --lowercase -o tokenizer.json",
-          "as BERT's with --special '[PAD],[UNK],[CLS],[SEP],[MASK]' --begin '[CLS]' --end '[SEP]'" },
-        { "zcat dump.gz | qkv train-tokenizer --kind unigram -o tokenizer.json --json", "from a pipe" },
+          "like BERT's tokenizer, with --special '[PAD],[UNK],[CLS],[SEP],[MASK]' --begin '[CLS]' --end '[SEP]'" },
+        { "zcat dump.gz | qkv train-tokenizer --kind unigram -o tokenizer.json --json", "texts from a pipe" },
     },
     .run = run_train_tokenizer,
 };

@@ -76,10 +76,11 @@ static void describe_finding(struct similar_terms *y)
                               "; the largest, %.4f, belongs to “%.40s” and “%.40s”", p->term,
                               y->label[0][p->row], y->label[1][p->column]);
     if (below <= -0.00005) // with four decimals, the value is not 0
-        snprintf(y->sentence + n, sizeof y->sentence - n, "; those below 0 add up to %.4f.", below);
+        snprintf(y->sentence + n, sizeof y->sentence - n, "; the terms below 0 add up to %.4f.",
+                 below);
     else
         snprintf(y->sentence + n, sizeof y->sentence - n, "%s",
-                 below < 0 ? "." : "; none is below 0.");
+                 below < 0 ? "." : "; no term is below 0.");
     for (int64_t i = 0; i < y->count; i++) {
         snprintf(y->cell[i + 1][0], sizeof y->cell[0][0], "%.90s", y->label[0][p[i].row]);
         snprintf(y->cell[i + 1][1], sizeof y->cell[0][0], "%.90s", y->label[1][p[i].column]);
@@ -93,7 +94,7 @@ static void describe_finding(struct similar_terms *y)
 static qkv_status draw(struct similar_terms *y, const struct chart_output *to, const char *model,
                        qkv_error *err)
 {
-    static const char *const heads[COLUMNS] = { "first", "second", "term", "of the cosine" };
+    static const char *const heads[COLUMNS] = { "first", "second", "term", "term of the cosine" };
     const char *cells[(PAIRS + 1) * COLUMNS];
     for (int64_t i = 0; i <= y->count; i++)
         for (int64_t k = 0; k < COLUMNS; k++) cells[i * COLUMNS + k] = i ? y->cell[i][k] : heads[k];

@@ -15,23 +15,25 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_TEXT('n', "n", &o.n, "N,N",
-             "tokens (default: 128,512,2048,4096; with --memory 1024 to 32768)"),
+             "numbers of tokens (default: 128,512,2048,4096; with --memory 1024 to 32768)"),
     OPT_TEXT('d', "d", &o.d, "D,D",
-             "width of a token (default: 128,512; with --memory one head of 64)"),
+             "widths of a token (default: 128,512; with --memory one head of width 64)"),
     OPT_TEXT(
         'k', "kinds", &o.kinds, "LIST",
         "kinds of layers, separated by commas: attention, multi-head, convolution, elman, gru, "
         "window, block-sparse, linear, performer, linformer, nystrom (default: all)"),
     OPT_INT('r', "keys", &o.keys, 1, 1 << 20, "R",
-            "keys that each query of a scalable kind may use (default: 256)"),
+            "number of keys that each query of an approximation may use (default: 256)"),
     OPT_INT(0, "width", &o.width, 2, 1 << 10, "K",
-            "width of the convolution in tokens (default: 3)"),
-    OPT_FLAG(0, "causal", &o.causal, "no token attends to later ones"),
-    OPT_FLAG(0, "memory", &o.memory,
-             "compare dense attention, which stores n x n scores, with fused"),
-    OPT_TEXT('o', "output", &o.output, "FILE", "write a chart: .svg, .png or .html"),
+            "width of the convolution, in tokens (default: 3)"),
+    OPT_FLAG(0, "causal", &o.causal, "let no token attend to later tokens"),
+    OPT_FLAG(
+        0, "memory", &o.memory,
+        "compare the memory of dense attention, which stores n x n scores, with fused attention"),
+    OPT_TEXT('o', "output", &o.output, "FILE", "also write a chart: .svg, .png or .html"),
     OPT_REAL(0, "seconds", &o.seconds, "S",
-             "seconds for a layer of one size (default: 0.03); a started run is completed"),
+             "how many seconds a layer of one size is measured (default: 0.03); a run that has "
+             "begun is completed"),
     OPT_END
 };
 
@@ -51,8 +53,8 @@ static qkv_status sizes(const char *option, const char *text, int64_t most, int6
     if (*count > COMPARE_SIZES) {
         free(*out);
         *out = NULL;
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: %lld sizes, expected at most %d", option,
-                         (long long)*count, COMPARE_SIZES);
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: found %lld sizes, expected at most %d",
+                         option, (long long)*count, COMPARE_SIZES);
     }
     qsort(*out, (size_t)*count, sizeof **out, by_size);
     for (int64_t i = 0; i < *count; i++)
@@ -81,7 +83,7 @@ static qkv_status parse_kinds(bool wanted[COMPARE_KINDS], qkv_error *err)
         near = cmd_nearest(word, names);
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--kinds: unknown kind '%s'%s%s%s", word,
                          near ? "; did you mean '"
-                              : ", expected kinds that 'qkv help compare' lists",
+                              : ", expected kinds of layers that 'qkv help compare' lists",
                          near ? near : "", near ? "'?" : "");
     }
     return QKV_OK;
@@ -166,10 +168,10 @@ static int run_compare(int argc, char **argv)
     };
     if (!(o.seconds > 0 && o.seconds <= 3600))
         cmd_error(&err, QKV_ERR_USAGE, NULL,
-                  "--seconds: expected more than 0, at most 3600, found %g", o.seconds);
+                  "--seconds: expected a number above 0, at most 3600, found %g", o.seconds);
     if (o.memory && (o.kinds || o.causal || argc))
         cmd_error(&err, QKV_ERR_USAGE, NULL,
-                  "--memory compares dense with fused attention and cannot be combined with %s",
+                  "--memory compares dense with fused attention, and cannot be combined with %s",
                   o.kinds    ? "--kinds"
                   : o.causal ? "--causal"
                              : "text");
@@ -181,7 +183,7 @@ static int run_compare(int argc, char **argv)
     job.n = n;
     job.d = d;
     if (o.memory && job.d_count > 1) {
-        cmd_error(&err, QKV_ERR_USAGE, NULL, "--d: expected one width with --memory");
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "--d: expected a single width with --memory");
         goto done;
     }
     if (compare_fits(&job, &err)) goto done;
@@ -201,28 +203,33 @@ const struct cmd cmd_compare = {
     .name = "compare",
     .brief = "compare attention with convolution, recurrence and efficient attention",
     .usage = "[TEXT] [options]\n--memory [options]",
-    .about = "Compares one layer of each kind: operations, sequential steps and the longest path between two tokens, "
-             "as "
-             "formulas and numbers; then measured time and memory over n tokens of width d, the n from which on "
-             "a kind is faster than exact attention, and the error of the scalable kinds on the same "
-             "queries, keys and values: normally distributed ones, and with TEXT the ones in every layer of a model. "
-             "Every layer runs in a process of its own; the best of the rounds is printed, since other programs "
-             "use the machine; with --threads 1 times are processor times.\n\n"
+    .about = "Compares one layer of each kind. First the number of operations, the sequential "
+             "steps and the longest path between two tokens, as formulas and numbers. Then the "
+             "measured time and memory over n tokens of width d, and from which n a kind is faster "
+             "than exact attention. Then the errors of the approximations on the same queries, "
+             "keys and values: on normally distributed numbers and, with TEXT, on the numbers in "
+             "every layer of a model. Every layer runs in a process of its own. The shortest time "
+             "of several rounds is printed, since other programs use the machine too; with "
+             "--threads 1, times are processor times.\n"
+             "\n"
              "Attention is compared without its projections, as in the formulas, and with them as "
-             "'multi-head'. No kind is trained: Linformer projects by means of segments, Nystrom and Performer follow "
-             "their papers. A scalable kind uses --keys: a window of so many keys, eight blocks of an "
-             "eighth, so many random features or projected rows, a quarter as many landmarks.\n\n"
-             "--memory: softmax(q k^T) v with a stored matrix of scores against the fused operator, as long as it fits.",
+             "'multi-head'. No kind is trained: Linformer projects keys to means of segments; "
+             "Nystrom and Performer follow their papers. An approximation may use --keys keys per "
+             "query: as a window, as eight blocks of an eighth each, as random features or "
+             "projected rows, or, for Nystrom, as a quarter as many landmarks.\n"
+             "\n"
+             "--memory compares softmax(q k^T) v with a stored matrix of scores with the fused "
+             "operator, for all n that fit into memory.",
     .opts = opts,
     .uses = USES_THREADS | USES_MODEL | USES_JSON | USES_OUTPUT,
     .max_args = 1,
     .examples = {
-        { "qkv compare", "all kinds, 128 to 4096 tokens" },
+        { "qkv compare", "all kinds of layers, 128 to 4096 tokens" },
         { "qkv compare -k attention,convolution,elman -n 64,256 -d 64,256 --json",
-          "the three kinds of the notes, as JSON" },
+          "three kinds of layers at two sizes, as JSON" },
         { "qkv compare \"The animal didn't cross the street because it was too tired.\"",
-          "with the errors on the activations of a model" },
-        { "qkv compare --memory -o memory.svg", "n x n scores against none, and a chart" },
+          "also the errors on the activations of a model" },
+        { "qkv compare --memory -o memory.svg", "dense attention compared with fused attention, and a chart" },
     },
     .run = run_compare,
 };

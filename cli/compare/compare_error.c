@@ -67,7 +67,7 @@ qkv_status compare_gaussian(struct compare_error *errors, const struct compare_j
     memset(errors, 0, COMPARE_KINDS * sizeof *errors);
     const qkv_status status = add_layer(errors, job, &s, (const float *const *)qkv);
     for (int i = 0; i < 3; i++) free(qkv[i]);
-    return status ? cmd_error(err, status, NULL, "a layer is refused at n = %lld, d = %lld",
+    return status ? cmd_error(err, status, NULL, "a layer cannot run at n = %lld, d = %lld",
                               (long long)n, (long long)d)
                   : QKV_OK;
 }
@@ -126,7 +126,7 @@ qkv_status compare_model(struct compare_error *errors, struct compare_text *t,
     const struct qkv_model_info i = qkv_model_info(model);
     if (i.kind == QKV_KIND_ENCODER_DECODER) {
         status = cmd_error(err, QKV_ERR_UNSUPPORTED, dir,
-                           "the model is an encoder-decoder, expected a model with one stack");
+                           "model is an encoder-decoder, expected a model with one stack");
         goto done;
     }
     if ((status = tokens_read(&tokens, &how, dir, model, texts, err))) goto done;
@@ -140,9 +140,9 @@ qkv_status compare_model(struct compare_error *errors, struct compare_text *t,
     status = qkv_model_run(model, hidden, &in, &observer, err);
     if (w.status) {
         *err = (qkv_error){ 0 };
-        status = cmd_error(
-            err, w.status, dir,
-            "attention of this model has relative positions or a soft cap, expected plain scores");
+        status = cmd_error(err, w.status, dir,
+                           "attention of this model has relative positions or a soft cap, expected "
+                           "scores without them");
     }
 done:
     free(hidden);

@@ -107,8 +107,8 @@ qkv_status compare_fits(const struct compare_job *job, qkv_error *err)
     return need <= have || have <= 0
                ? QKV_OK
                : cmd_error(err, QKV_ERR_LIMIT, NULL,
-                           "%lld tokens of %lld numbers require up to %.3g GB, expected at most "
-                           "%.3g GB (seven tenths of this machine's memory)",
+                           "%lld tokens of width %lld require up to %.3g GB, expected at most %.3g "
+                           "GB (seven tenths of this machine's memory)",
                            (long long)n, (long long)d, 1e-9 * need, 1e-9 * have);
 }
 

@@ -62,10 +62,10 @@ static void formulas(const struct compare_report *r)
         else
             printf("%12s%9s%8s\n", "-", "-", "-");
     }
-    printf("\nn tokens of d numbers; r = %" PRId64 " keys a query, k = %" PRId64
-           " tokens wide, heads of e = 64 numbers\noperations  multiplications and additions by "
-           "the plan of the kernel\npath        layers between the two tokens farthest apart; "
-           "log_k n with dilation\n",
+    printf("\nn tokens of d numbers; r = %" PRId64 " keys per query, k = %" PRId64
+           " tokens wide, heads of e = 64 numbers\noperations  multiplications and additions, "
+           "according to the plan of the kernel\npath        layers between the two tokens that "
+           "are farthest apart; log_k n with dilation\n",
            job->keys, job->width);
 }
 
@@ -116,7 +116,8 @@ static void crossings(const struct compare_report *r)
 {
     const struct compare_job *job = r->job;
     if (!job->wanted[0] || (job->n_count < 2 && job->d_count < 2)) return;
-    puts("\nCompared with exact attention (between measured sizes: interpolated on logarithms)");
+    puts("\nFrom which n a kind is faster or slower than exact attention (interpolated between "
+         "measured sizes)");
     for (int64_t d = 0; d < job->d_count && job->n_count > 1; d++) crossings_at(r, false, d);
     if (job->d_count > 1) crossings_at(r, true, job->n_count - 1);
 }
@@ -139,7 +140,7 @@ static void errors(const struct compare_error *e)
 void compare_print(const struct compare_report *r)
 {
     formulas(r);
-    printf("\nMeasured: best of the rounds, %s time; ",
+    printf("\nMeasured: shortest of several rounds, %s time; ",
            qkv_threads() == 1 ? "processor" : "wall clock");
     machine();
     putchar('\n');
@@ -147,13 +148,13 @@ void compare_print(const struct compare_report *r)
     for (int64_t d = 0; d < r->job->d_count; d++) table(r, d, true);
     crossings(r);
     if (r->gaussian && any(r->gaussian)) {
-        printf("\nError relative to exact attention: |out - exact| / |exact| of a head; normal "
-               "numbers, n = %" PRId64 ", d = %" PRId64 "\n%-*s%10s%10s\n",
+        printf("\nError relative to exact attention, |out - exact| / |exact|, on "
+               "normally distributed numbers, n = %" PRId64 ", d = %" PRId64 "\n%-*s%10s%10s\n",
                r->gaussian_n, r->gaussian_d, NAME, "kind", "mean", "worst");
         errors(r->gaussian);
     }
     if (r->model && any(r->model)) {
-        printf("\n... of q, k and v of %s on %" PRId64 " tokens, %" PRId64 " layers of %" PRId64
+        printf("\nThe same on q, k and v of %s, %" PRId64 " tokens, %" PRId64 " layers of %" PRId64
                " heads, r = a quarter of the tokens\n%-*s%10s%10s\n",
                r->text->model, r->text->tokens, r->text->layers, r->text->heads, NAME, "kind",
                "mean", "worst");
@@ -285,7 +286,7 @@ void compare_print_memory(const struct compare_job *job, const struct compare_po
 {
     char text[6][16];
     printf("Attention with one head of width %" PRId64
-           ": growth of the process's peak memory, and time; ",
+           ": by how much the peak memory of the process grows, and time; ",
            job->d[0]);
     machine();
     printf("\n\n%10s%14s%14s%14s%12s%12s\n", "n", "n x n floats", "dense grows", "fused grows",
@@ -298,9 +299,10 @@ void compare_print_memory(const struct compare_job *job, const struct compare_po
                bytes_of(text[2], fused[i].grown), fits ? time_of(text[3], dense[i].best) : "-",
                time_of(text[4], fused[i].best));
     }
-    puts("\ndense  softmax(q k^T) as a matrix, then its product with v\nfused  "
-         "qkv_attention_forward: tiles of scores that are used and discarded\nq, k, v and out are "
-         "not included; \"does not fit\": more than 70 % of this machine's memory");
+    puts(
+        "\ndense  softmax(q k^T) as a matrix, then its product with v\nfused  "
+        "qkv_attention_forward: tiles of scores, which are used and discarded\nThe memory does not "
+        "include q, k, v and out. \"does not fit\": it is more than 70 % of this machine's memory");
 }
 
 void compare_json_memory(const struct compare_job *job, const struct compare_point *fused,

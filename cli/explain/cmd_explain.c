@@ -28,10 +28,10 @@ static const struct opt opts[] = {
 #include "explain/explain.def"
 #undef TOPIC
     OPT_GROUP("Where"),
-    OPT_INT(0, "layer", &explain_options.layer, 0, 100000, "L", "layer (default: the one with the largest weight)"),
-    OPT_INT(0, "head", &explain_options.head, 0, 100000, "H", "head (default: the one with the largest weight)"),
-    OPT_TEXT('t', "token", &explain_options.token, "WORD", "the query: a word of the text, or its token index"),
-    OPT_INT(0, "d", &explain_options.width, 2, 4096, "D", "dimensions of --positions (default: 64)"),
+    OPT_INT(0, "layer", &explain_options.layer, 0, 100000, "L", "layer (default: the layer with the largest weight)"),
+    OPT_INT(0, "head", &explain_options.head, 0, 100000, "H", "head (default: the head with the largest weight)"),
+    OPT_TEXT('t', "token", &explain_options.token, "WORD", "the query: a word of the text, or the index of a token"),
+    OPT_INT(0, "d", &explain_options.width, 2, 4096, "D", "number of dimensions for --positions (default: 64)"),
     OPT_INT(0, "seed", &explain_options.seed, 0, INT64_MAX, "N", "seed of the random numbers (default: 1)"),
     CHART_OPTIONS(output),
     TOKEN_OPTIONS(explain_options.tokens),
@@ -89,20 +89,21 @@ const struct cmd cmd_explain = {
     .brief = "explain self-attention with real numbers",
     .usage = "[TEXT] [options]\n--reads TEXT WORD... --token WORD [options]\n--scaling | --positions | --norm | --shapes | --mask\n--selection | --diagonal | --geometry | --dense [TEXT]\n"
              "--context WORD TEXT...\n--lookup [QUERY TEXT...]",
-    .about = "Without a topic: the six steps from one token to the output of a head, with the numbers of a model "
-             "(embedding, q, k and v, the score, its scale and mask, the softmax, the weighted values), and the kernel's "
-             "own weights for comparison. A topic shows one idea by an experiment: the question, the finding with its numbers, "
-             "a picture here and, with -o, as a file; --json prints every number that is drawn.\n\n"
-             "Layers, heads and tokens are counted from 0.",
+    .about = "Without a topic, shows the six steps from one token to the output of a head, with "
+             "the numbers of a model (embedding, q, k and v, the score, its scale and mask, the "
+             "softmax, the weighted values), and compares the weights with the weights of the "
+             "kernel. A topic shows one idea by an experiment: a question, the answer with its "
+             "numbers, and a picture, here and, with -o, in a file. --json prints every number "
+             "that is drawn.\n\nLayers, heads and tokens are counted from 0.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_ABLATE,
     .max_args = -1,
     .examples = {
-        { "qkv explain --token it \"The animal didn't cross because it was too tired\"", "six steps for one word" },
+        { "qkv explain --token it \"The animal didn't cross because it was too tired\"", "the six steps for one word" },
         { "qkv explain --reads \"The animal was tired: it slept\" animal tired --token it",
-          "which heads attend from it to the two words" },
-        { "qkv explain --scaling -o scaling.svg", "why the scores are divided by sqrt(d_k)" },
-        { "qkv explain --context bear \"I love bears\" \"She bears the pain\"", "one word, two vectors" },
+          "the heads that attend from it to the two words" },
+        { "qkv explain --scaling -o scaling.svg", "why scores are divided by sqrt(d_k)" },
+        { "qkv explain --context bear \"I love bears\" \"She bears the pain\"", "two vectors of one word" },
     },
     .run = run_explain,
 };

@@ -47,7 +47,7 @@ static int64_t table_index(struct page *p, const char *query, const char *const 
     int64_t all = 0, words = 0;
     const char *at = query;
     while (next_word(&at, word)) words++;
-    page_table(p, "the inverted index: word -> texts that contain it", words + 2, 2);
+    page_table(p, "inverted index: for each word, the texts that contain it", words + 2, 2);
     page_cell(p, 0, 0, "word of the query");
     page_cell(p, 0, 1, "texts");
     at = query;
@@ -72,7 +72,7 @@ static int64_t table_index(struct page *p, const char *query, const char *const 
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%lld", used ? ", " : "",
                                  (long long)t);
     }
-    page_cell(p, words + 1, 0, "all of them");
+    page_cell(p, words + 1, 0, "all these words");
     page_cell(p, words + 1, 1, "%s", used ? list : "none");
     return all;
 }
@@ -87,7 +87,7 @@ qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)
     const int64_t n = argc > 1 ? argc - 1 : (int64_t)(sizeof TEXTS / sizeof *TEXTS);
     if (argc == 1)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--lookup: expected a query and texts, found a query alone");
+                         "--lookup: expected a query and the texts to search, found only a query");
     text[0] = argc ? argv[0] : QUERY;
     for (int64_t t = 0; t < n; t++) text[t + 1] = argc ? argv[t + 1] : TEXTS[t];
     const struct qkv_embedder_options how = { .model = cmd_model_options(), .truncate = true };
@@ -109,7 +109,7 @@ qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)
                **rows = page_take(p, SHARP, sizeof *rows);
     for (int64_t t = 0; t < n; t++) names[t] = page_text(p, "%lld %s", (long long)t, text[t + 1]);
     for (int i = 0; i < SHARP; i++) rows[i] = page_text(p, "cosine x %.0f", sharp[i]);
-    float *grid = page_grid(p, "softmax of query . key at four scales", SHARP, n, rows, NULL,
+    float *grid = page_grid(p, "softmax of query . key, at four scales", SHARP, n, rows, NULL,
                             QKV_CHART_WEIGHTS);
     for (int i = 0; i < SHARP; i++) {
         explain_softmax(w, like, n, 1 / sharp[i]);
@@ -126,14 +126,13 @@ qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)
     bars->y.zero = true;
     const int64_t hard = table_index(p, text[0], text + 1, n);
     page_title(p, "How is attention a soft lookup?");
-    page_say(
-        p,
-        "An index finds %lld text%s that contain%s every word of \"%s\". As a vector the query is "
-        "compared with every key: \"%s\" has the largest cosine, %.2f. The larger the scale of the "
-        "softmax, "
-        "the larger its weight (%.2f at 100); the result is the weighted mean of the values.",
-        (long long)hard, hard == 1 ? "" : "s", hard == 1 ? "s" : "", text[0], text[at + 1],
-        like[at], best);
+    page_say(p,
+             "An index finds %lld text%s that contain%s every word of \"%s\". As a vector the "
+             "query is compared with every key: \"%s\" has the largest cosine, %.2f. The larger "
+             "the factor before the softmax, the larger the weight of this text (%.2f for 100); "
+             "the result is the weighted mean of the values.",
+             (long long)hard, hard == 1 ? "" : "s", hard == 1 ? "s" : "", text[0], text[at + 1],
+             like[at], best);
     return QKV_OK;
 }
 
@@ -183,7 +182,8 @@ qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)
     const int64_t n = s->T, D = s->D;
     if (n > 64)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--dense: expected at most 64 tokens, found %lld", (long long)n);
+                         "--dense: text too long, expected at most 64 tokens, found %lld",
+                         (long long)n);
     float *x = page_take(p, (size_t)(2 * n * D), sizeof *x), *reversed_x = x + n * D;
     float *out = page_take(p, (size_t)(4 * n * D), sizeof *out), *back = out + n * D,
           *fixed_out = back + n * D, *fixed_back = fixed_out + n * D;
@@ -204,8 +204,8 @@ qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)
         reversed[n - 1 - i] = s->name[i];
         place[i] = page_text(p, "%lld", (long long)i);
     }
-    float *fixed = page_grid(p, "a dense layer over positions: one matrix for every input", n, n,
-                             place, place, QKV_CHART_WEIGHTS);
+    float *fixed = page_grid(p, "a dense layer over positions: the same matrix for every input", n,
+                             n, place, place, QKV_CHART_WEIGHTS);
     for (int64_t i = 0; i < n; i++) {
         double *w = page_take(p, (size_t)n, sizeof *w);
         for (int64_t j = 0; j < n; j++) w[j] = 1.5 * explain_normal(&r);
@@ -214,8 +214,8 @@ qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)
     }
     float *w = page_grid(p, "attention: the matrix computed from this text", n, n, s->name, s->name,
                          QKV_CHART_WEIGHTS);
-    float *w2 = page_grid(p, "... and from the same words in reverse order", n, n, reversed,
-                          reversed, QKV_CHART_WEIGHTS);
+    float *w2 = page_grid(p, "attention: the matrix computed from the same words in reverse order",
+                          n, n, reversed, reversed, QKV_CHART_WEIGHTS);
     if ((status = attend(out, w, x, n, D, err)) ||
         (status = attend(back, w2, reversed_x, n, D, err)))
         return status;
@@ -224,10 +224,8 @@ qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)
     page_title(p, "Where do the weights come from?");
     page_say(p,
              "With the words reversed, attention computes the same vector for each word, within "
-             "%.0e: the weights "
-             "depend on the words. A dense layer uses the same matrix for all inputs: its vectors "
-             "change by up to "
-             "%.1f.",
+             "%.0e: its weights depend on the words. A dense layer uses the same matrix for all "
+             "inputs: the vectors of the words change by up to %.1f.",
              farthest(out, back, n, D), farthest(fixed_out, fixed_back, n, D));
     return QKV_OK;
 }

@@ -68,13 +68,13 @@ static void lead_steps(struct page *p, const struct place *a)
     page_lead(p, "2 multiply  q and the key k of \"%s\", elementwise\n", to);
     lead_floats(p, "k", seen_k(s, a->layer, a->head, a->key), s->E);
     lead_vector(p, "q k", products, s->E);
-    page_lead(p, "3 score     their sum: q.k = %.3f\n", k->dot);
+    page_lead(p, "3 score     the sum of these products: q.k = %.3f\n", k->dot);
     page_lead(p, "4 scale     times %.4f", (double)l->scale);
     if (fabs((double)l->scale * sqrt((double)s->E) - 1) < 1e-6)
         page_lead(p, " = 1 / sqrt(%lld)", (long long)s->E);
     page_lead(p, ": %.3f", k->scaled);
-    if (l->softcap > 0) page_lead(p, ", capped at %.0f", (double)l->softcap);
-    if (l->relative) page_lead(p, "; relative position %+.3f", k->bias);
+    if (l->softcap > 0) page_lead(p, ", then capped at %.0f", (double)l->softcap);
+    if (l->relative) page_lead(p, ", then plus %+.3f for the relative position", k->bias);
     page_lead(p, s->causal ? "; later tokens are masked\n"
                            : "; no mask: this model is bidirectional\n");
     page_lead(p, "5 softmax   e^%.3f / e^%.3f = %.4f; all weights of the row sum to 1\n", k->score,
@@ -82,7 +82,8 @@ static void lead_steps(struct page *p, const struct place *a)
     page_lead(p, "6 sum       z is the sum of the values v times their weights\n");
     lead_floats(p, "v", seen_v(s, a->layer, a->head, a->key), s->F);
     lead_vector(p, "z", a->z, s->F);
-    page_lead(p, "The kernel's own weights of this row are at most %.1e from these.\n\n", apart(a));
+    page_lead(p, "The weights of this row in the kernel differ from these by at most %.1e.\n\n",
+              apart(a));
 }
 
 static void table_steps(struct page *p, const struct place *a)
@@ -94,7 +95,7 @@ static void table_steps(struct page *p, const struct place *a)
     for (int64_t j = 0; j < s->T; j++)
         raw[j] = a->keys[j].masked ? -INFINITY : a->keys[j].score * sharp;
     explain_softmax(w, raw, s->T, 1);
-    page_table(p, "every key", s->T + 2, 5);
+    page_table(p, "all keys", s->T + 2, 5);
     static const char *const head[] = { "key", "q.k", "score", "weight", "without the scale" };
     for (int64_t c = 0; c < 5; c++) page_cell(p, 0, c, "%s", head[c]);
     double sum = 0;
@@ -159,7 +160,7 @@ qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
     if (!isfinite(a.lse))
         return cmd_error(
             err, QKV_ERR_UNSUPPORTED, dir,
-            "layer %lld, head %lld: scores of \"%s\", expected finite numbers, found NaN or Inf",
+            "layer %lld, head %lld: expected finite scores of \"%s\", found NaN or Inf",
             (long long)a.layer, (long long)a.head, s->name[a.row]);
     double best = -1;
     for (int64_t j = 0; j < s->T; j++) {
@@ -207,7 +208,8 @@ qkv_status explain_reads(struct page *p, int argc, char **argv, qkv_error *err)
     int64_t row = 0, words = argc - 1, key[16];
     qkv_status status = QKV_OK;
     if (!explain_options.token)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--reads requires --token, the query");
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--reads requires --token, the word of the query");
     if (words > EXPLAIN_PANELS)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--reads: expected at most %d words, found %lld",
                          EXPLAIN_PANELS, (long long)words);

@@ -69,10 +69,8 @@ qkv_status explain_norm(struct page *p, int argc, char **argv, qkv_error *err)
     page_title(p, "Why does a Transformer normalise each token separately?");
     page_say(p,
              "With the last token scaled by 100, the other tokens change by %.2f under layer norm "
-             "and by "
-             "%.2f under batch norm: with batch norm a token depends on the other tokens, with "
-             "layer norm "
-             "it does not.",
+             "and by %.2f under batch norm: with batch norm a token depends on the other tokens, "
+             "with layer norm it does not.",
              others(layer, layer2, ROWS - 1), others(batch, batch2, ROWS - 1));
     return QKV_OK;
 }
@@ -95,7 +93,8 @@ qkv_status explain_shapes(struct page *p, int argc, char **argv, qkv_error *err)
     qkv_status status = qkv_linear(q, x, w[0], NULL, TOKENS, MODEL, KEY);
     if (!status) status = qkv_linear(k, x, w[1], NULL, TOKENS, MODEL, KEY);
     if (!status) status = qkv_linear(v, x, w[2], NULL, TOKENS, MODEL, VALUE);
-    if (status) return cmd_error(err, status, NULL, "the projections were refused");
+    if (status)
+        return cmd_error(err, status, NULL, "the linear kernel cannot compute the projections");
     if ((status = explain_attend(out, weights, q, k, v, &a, err))) return status;
     const struct {
         const char *name, *of;
@@ -179,12 +178,13 @@ qkv_status explain_mask(struct page *p, int argc, char **argv, qkv_error *err)
         if (score[i] == -INFINITY) score[i] = weight[i] = NAN;
         if (transposed[i] == -INFINITY) transposed[i] = transposed_weight[i] = NAN;
     }
-    add_grid(p, "scores, queries as rows: above the diagonal -INFINITY", score, token,
+    add_grid(p, "scores, queries as rows: -INFINITY above the diagonal", score, token,
              QKV_CHART_SIGNED);
-    add_grid(p, "weights: each row sums to 1", weight, token, QKV_CHART_WEIGHTS);
-    add_grid(p, "scores, queries as columns: below the diagonal -INFINITY", transposed, token,
+    add_grid(p, "weights, queries as rows: each row sums to 1", weight, token, QKV_CHART_WEIGHTS);
+    add_grid(p, "scores, queries as columns: -INFINITY below the diagonal", transposed, token,
              QKV_CHART_SIGNED);
-    add_grid(p, "weights: each column sums to 1", transposed_weight, token, QKV_CHART_WEIGHTS);
+    add_grid(p, "weights, queries as columns: each column sums to 1", transposed_weight, token,
+             QKV_CHART_WEIGHTS);
     for (int i = 0; i < 4; i++) {
         p->panel[i].x.name = i < 2 ? "key" : "query";
         p->panel[i].y.name = i < 2 ? "query" : "key";

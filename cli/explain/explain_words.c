@@ -64,13 +64,15 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
     const int64_t n = s->T;
     if (n > 64)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--diagonal: expected at most 64 tokens, found %lld", (long long)n);
+                         "--diagonal: text too long, expected at most 64 tokens, found %lld",
+                         (long long)n);
     float *x = page_take(p, (size_t)(n * s->D), sizeof *x);
     double *score = page_take(p, (size_t)n, sizeof *score), *w = page_take(p, (size_t)n, sizeof *w);
     struct seen_key *row = page_take(p, (size_t)n, sizeof *row);
     if ((status = embeddings(x, s, err))) return status;
-    float *raw = page_grid(p, "softmax of X X^T / sqrt(d), X the embeddings as they are", n, n,
-                           s->name, s->name, QKV_CHART_WEIGHTS);
+    float *raw =
+        page_grid(p, "softmax of X X^T / sqrt(d), where X are the embeddings without projections",
+                  n, n, s->name, s->name, QKV_CHART_WEIGHTS);
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < n; j++) {
             score[j] = 0;
@@ -99,17 +101,18 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
             head = h;
             memcpy(least, now, (size_t)(n * n) * sizeof *now);
         }
-    memcpy(page_grid(p,
-                     page_text(p, "the same words after W_Q and W_K of layer %lld, head %lld",
-                               (long long)layer, (long long)head),
-                     n, n, s->name, s->name, QKV_CHART_WEIGHTS),
-           least, (size_t)(n * n) * sizeof *least);
+    memcpy(
+        page_grid(p,
+                  page_text(p, "the same words, projected by W_Q and W_K of layer %lld, head %lld",
+                            (long long)layer, (long long)head),
+                  n, n, s->name, s->name, QKV_CHART_WEIGHTS),
+        least, (size_t)(n * n) * sizeof *least);
     const struct diagonal a = measure(raw, n), b = measure(least, n);
     page_title(p, "Must a word attend to itself?");
     page_say(p,
-             "With raw vectors yes: %lld of %lld tokens attend most to themselves, with a mean "
-             "weight of "
-             "%.2f. After the projections it need not: in L%lld.H%lld %lld of %lld do, with %.3f.",
+             "With the raw embeddings %lld of %lld tokens attend most to themselves, with "
+             "a mean weight of %.2f. With the projections they need not: in L%lld.H%lld %lld of "
+             "%lld tokens do, with a mean weight of %.3f.",
              (long long)a.itself, (long long)n, a.mean, (long long)layer, (long long)head,
              (long long)b.itself, (long long)n, b.mean);
     return QKV_OK;
@@ -133,8 +136,8 @@ static void panel_plane(struct page *p, const char *name, const struct text_run 
         points->style = QKV_CHART_POINTS;
         points->text = s->name;
     }
-    panel->note =
-        page_text(p, "first two principal components, %.0f %% of the variance", 100 * share);
+    panel->note = page_text(p, "first two principal components, which have %.0f %% of the variance",
+                            100 * share);
 }
 
 // Returns how well queries point to their keys: the mean, over queries, of the cosine with the key
@@ -171,7 +174,8 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
     const int64_t n = s->T, E = s->E, D = s->D;
     if (n > 200)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--geometry: expected at most 200 tokens, found %lld", (long long)n);
+                         "--geometry: text too long, expected at most 200 tokens, found %lld",
+                         (long long)n);
     float *learned = page_take(p, (size_t)(2 * n * E), sizeof *learned),
           *drawn = page_take(p, (size_t)(2 * n * E), sizeof *drawn),
           *w = page_take(p, (size_t)(E * D), sizeof *w);
@@ -179,21 +183,22 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
     for (int side = 0; side < 2; side++) {
         explain_normals(w, E * D, .02, &r); // BERT initializes its weights with this distribution
         if ((status = qkv_linear(drawn + side * n * E, s->layer[layer].x, w, NULL, n, D, E)))
-            return cmd_error(err, status, NULL, "random projections were refused");
+            return cmd_error(err, status, NULL,
+                             "the linear kernel cannot compute the random projections");
         for (int64_t i = 0; i < n; i++)
             memcpy(learned + (side * n + i) * E,
                    side ? seen_k(s, layer, head, i) : seen_q(s, layer, head, i),
                    (size_t)E * sizeof *learned);
     }
-    panel_plane(p, "before: random W_Q and W_K, N(0, .02)", s, drawn);
+    panel_plane(p, "before training: random W_Q and W_K, N(0, .02)", s, drawn);
     panel_plane(p,
-                page_text(p, "after: layer %lld, head %lld of %s", (long long)layer,
+                page_text(p, "after training: layer %lld, head %lld of %s", (long long)layer,
                           (long long)head, s->info.name),
                 s, learned);
-    page_title(p, "Where are queries and keys in space?");
+    page_title(p, "Where do queries and keys lie in space?");
     page_say(p,
-             "In L%lld.H%lld the cosine of a query and the key with the largest product is %.2f on "
-             "average; with the random projections at the start of training it is %.2f.",
+             "In L%lld.H%lld the cosine between a query and the key with which its product is "
+             "largest is %.2f on average; with random projections, as before training, it is %.2f.",
              (long long)layer, (long long)head, aim(learned, n, E), aim(drawn, n, E));
     return QKV_OK;
 }
@@ -232,7 +237,8 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
         NULL; // [L + 2][texts][D]: the table, the hidden state before each layer, then the last
     const char **label = page_take(p, (size_t)texts, sizeof *label);
     if (explain_options.tokens.ids)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--context: expected texts, found --ids");
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--context cannot be combined with --ids, expected texts");
     for (int64_t t = 0; t < texts; t++) {
         struct text_run *s;
         const char *text = argv[1 + t];
@@ -241,7 +247,8 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
         if (!word_next(&begin, &end, text, bytes, word, false) &&
             !word_next(&begin, &end, text, bytes, word, true))
             return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "--context: no word begins with '%s' in '%s'", word, text);
+                             "--context: no word that begins with '%s' in the text '%s'", word,
+                             text);
         qkv_status status = run_model(p, &s, text, err);
         if (status) return status;
         if (!first) {
@@ -259,10 +266,10 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
     }
     const int64_t L = first->L, D = first->D;
     const float *last = v + (L + 1) * texts * D;
-    float *fixed =
-        page_grid(p, "static embedding: cosines", texts, texts, label, NULL, QKV_CHART_LINEAR);
+    float *fixed = page_grid(p, "cosines of the static embeddings", texts, texts, label, NULL,
+                             QKV_CHART_LINEAR);
     float *moved =
-        page_grid(p, "after the last layer: cosines", texts, texts, label, NULL, QKV_CHART_LINEAR);
+        page_grid(p, "cosines after the last layer", texts, texts, label, NULL, QKV_CHART_LINEAR);
     double least = 2;
     int64_t a = 0, b = 0;
     for (int64_t i = 0; i < texts; i++)
@@ -274,21 +281,22 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
             a = i;
             b = j;
         }
-    struct qkv_chart_panel *layers = page_panel(p, "cosine to the first text's, layer by layer");
+    struct qkv_chart_panel *layers = page_panel(
+        p, "cosine between the word in each text and in the first text, after each layer");
     double *y = page_take(p, (size_t)(L + 2), sizeof *y);
     for (int64_t t = 1; t < texts; t++) {
         for (int64_t l = 0; l < L + 2; l++)
             y[l] = (double)qkv_cosine(v + l * texts * D, v + (l * texts + t) * D, D);
         page_line(p, layers, label[t], NULL, y, L + 2)->style = QKV_CHART_STRONG;
     }
-    layers->x.name = "0: embedding matrix; 1: with position; then after each layer";
+    layers->x.name = "0: embedding matrix; 1: with position; then one point after each layer";
     layers->y.name = "cosine";
     for (int i = 0; i < 2; i++) p->grid[i]->high = 1;
     page_title(p, "What does \"%s\" mean here?", word);
-    page_say(
-        p,
-        "The embedding matrix has one vector per word, the model computes another in each text: "
-        "\"%s\" and \"%s\" are the least similar, with a cosine of %.2f (%.2f in the matrix).",
-        label[a], label[b], least, (double)fixed[a * texts + b]);
+    page_say(p,
+             "The embedding matrix has one vector per word, but the model computes a different one "
+             "in each text: in \"%s\" and \"%s\" the vectors differ most, with a cosine of %.2f "
+             "(%.2f in the embedding matrix).",
+             label[a], label[b], least, (double)fixed[a * texts + b]);
     return QKV_OK;
 }

@@ -42,7 +42,9 @@ qkv_status explain_attend(float *out, float *weights, const float *q, const floa
     void *scratch = cmd_alloc(plan.scratch, 1);
     const qkv_status status = qkv_attention_forward(out, NULL, weights, q, k, v, a, scratch);
     free(scratch);
-    return status ? cmd_error(err, status, NULL, "attention is refused: %s", plan.reason) : QKV_OK;
+    return status ? cmd_error(err, status, NULL,
+                              "the attention kernel cannot compute this case: %s", plan.reason)
+                  : QKV_OK;
 }
 
 // Computes the eigenvector v[E] of c[E][E] with the largest eigenvalue, by power iteration.

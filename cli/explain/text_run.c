@@ -91,7 +91,7 @@ qkv_status text_run_open(struct text_run *s, const char *dir, const char *text, 
     const char *texts[2] = { text, NULL };
     *s = (struct text_run){ .text = text };
     if (text && !text[strspn(text, " \t\r\n")])
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "empty text, expected words");
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "the text is empty, expected words");
     qkv_status status = qkv_model_open(&s->model, dir, &how, err);
     if (status) return status;
     s->info = qkv_model_info(s->model);
@@ -104,11 +104,11 @@ qkv_status text_run_open(struct text_run *s, const char *dir, const char *text, 
     s->T = s->tokens.length;
     s->L = s->info.layers;
     s->D = s->info.width;
-    if (!s->T) return cmd_error(err, QKV_ERR_USAGE, NULL, "empty text, expected words");
+    if (!s->T) return cmd_error(err, QKV_ERR_USAGE, NULL, "the text has no tokens, expected words");
     if (s->T > 4096)
         return cmd_error(err, QKV_ERR_LIMIT, NULL,
-                         "text too long, expected at most 4096 tokens, found %lld ('qkv view' "
-                         "accepts any length)",
+                         "the text is too long, expected at most 4096 tokens, found %lld ('qkv "
+                         "view' accepts any length)",
                          (long long)s->T);
     s->layer = cmd_alloc((size_t)s->L, sizeof *s->layer);
     memset(s->layer, 0, (size_t)s->L * sizeof *s->layer);
@@ -172,7 +172,7 @@ qkv_status seen_embedding(const struct text_run *s, float *out, int64_t i, qkv_e
 {
     const qkv_status status = qkv_model_embedding(s->model, out, s->tokens.ids[i]);
     return !status ? QKV_OK
-                   : cmd_error(err, status, NULL, "token id %ld has no embedding",
+                   : cmd_error(err, status, NULL, "token id %ld has no row in the embedding matrix",
                                (long)s->tokens.ids[i]);
 }
 
@@ -195,8 +195,9 @@ qkv_status text_run_find(const struct text_run *s, const char *word, int64_t *ou
 static qkv_status in_range(const char *option, int64_t value, int64_t n, qkv_error *err)
 {
     return value < n ? QKV_OK
-                     : cmd_error(err, QKV_ERR_USAGE, NULL, "%s: expected 0 to %lld, found %lld",
-                                 option, (long long)n - 1, (long long)value);
+                     : cmd_error(err, QKV_ERR_USAGE, NULL,
+                                 "%s: number out of range, expected 0 to %lld, found %lld", option,
+                                 (long long)n - 1, (long long)value);
 }
 
 qkv_status text_run_choose(const struct text_run *s, int64_t token, int64_t *layer, int64_t *head,

@@ -100,8 +100,8 @@ static qkv_status locate(struct array *a, const struct qkv_tensor **t, const cha
         *t = n == 1 ? qkv_tensors_at(a->file, 0) : qkv_tensors_find(a->file, what);
         if (!*t)
             return cmd_error(err, QKV_ERR_USAGE, a->source,
-                             "cannot tell which tensor is %s, expected one tensor or one named "
-                             "'%s', found %lld tensors",
+                             "cannot tell which tensor is %s: expected a single tensor or one "
+                             "named '%s', found %lld tensors",
                              what, what, (long long)n);
     }
     if (*t) {
@@ -124,7 +124,8 @@ qkv_status array_read(struct array *a, const char *what, const char *path, const
         if (!a->at) a->at = a->own = cmd_alloc(0, sizeof(float));
         return QKV_OK;
     }
-    if (t->dtype == QKV_F64) cmd_note("%s: float64 was converted to float32", a->source);
+    if (t->dtype == QKV_F64)
+        cmd_note("the numbers of %s were converted from float64 to float32", a->source);
     a->own = cmd_alloc((size_t)a->count, sizeof *a->own);
     qkv_tensor_to_f32(a->own, t);
     a->at = a->own;
@@ -180,7 +181,8 @@ qkv_status array_read_ints(struct array *a, int64_t **out, const char *what, con
     const qkv_status status = locate(a, &t, what, path, all, all_path, err);
     if (status || !t) return status;
     if (!is_integer(t->dtype))
-        return cmd_error(err, QKV_ERR_USAGE, a->source, "%s contains %s, expected integers", what,
+        return cmd_error(err, QKV_ERR_USAGE, a->source,
+                         "%s contains numbers of type %s, expected integers", what,
                          qkv_dtype_name(t->dtype));
     *out = cmd_alloc((size_t)a->count, sizeof **out);
     for (int64_t i = 0; i < a->count; i++) (*out)[i] = integer_at(t, i);
@@ -196,7 +198,8 @@ qkv_status array_read_bools(struct array *a, uint8_t **out, const char *what, co
     if (status || !t) return status;
     if (t->dtype != QKV_BOOL && !is_integer(t->dtype))
         return cmd_error(err, QKV_ERR_USAGE, a->source,
-                         "%s contains %s, expected BOOL or integers (use --bias for scores to add)",
+                         "%s contains numbers of type %s, expected BOOL or integers (--bias "
+                         "accepts numbers to add to the scores)",
                          what, qkv_dtype_name(t->dtype));
     *out = cmd_alloc((size_t)a->count, 1);
     for (int64_t i = 0; i < a->count; i++) {
@@ -290,7 +293,8 @@ void array_print(FILE *to, const struct array *a, const char *name)
         }
     }
     if (blocks > BLOCKS)
-        fprintf(to, "  ... %lld more blocks; -o FILE writes all\n", (long long)(blocks - BLOCKS));
+        fprintf(to, "  ... %lld more matrices; -o FILE writes all of them\n",
+                (long long)(blocks - BLOCKS));
 }
 
 qkv_status array_write(const struct array *a, const char *path, qkv_error *err)

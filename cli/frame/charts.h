@@ -14,15 +14,17 @@ struct chart_output {
 extern const char *const chart_themes[];
 #define CHART_LOOK_OPTIONS(to)                                                                     \
     OPT_CHOICE(0, "theme", &(to).theme, chart_themes, "NAME",                                      \
-               "auto, light or dark (auto: as the reader's system; in the terminal COLORFGBG, "    \
-               "else dark)"),                                                                      \
-        OPT_INT(0, "width", &(to).width, 1, 500, "N",                                              \
-                "columns of the terminal picture (default: the terminal's)")
+               "auto, light or dark (auto: in a file as the reader's system, in the terminal as "  \
+               "COLORFGBG says, or dark)"),                                                        \
+        OPT_INT(                                                                                   \
+            0, "width", &(to).width, 1, 500, "N",                                                  \
+            "width of the picture in the terminal, in columns (default: that of the terminal)")
 #define CHART_OPTIONS(to)                                                                          \
     OPT_GROUP("Picture"),                                                                          \
-        OPT_TEXT('o', "output", &(to).path, "FILE",                                                \
-                 "also write the picture: .svg, .png or .html by the ending; '-' is standard "     \
-                 "output (SVG), without the picture in the terminal"),                             \
+        OPT_TEXT(                                                                                  \
+            'o', "output", &(to).path, "FILE",                                                     \
+            "also write the picture to FILE, as .svg, .png or .html; '-' is standard output, "     \
+            "which gets the SVG and no picture for the terminal"),                                 \
         CHART_LOOK_OPTIONS(to)
 
 // Checks that the output file has an ending for charts and can be written. Called before the

@@ -27,7 +27,7 @@ qkv_status cmd_model_find_named(char dir[CMD_PATH], const char *model, qkv_error
     if (status && !model)
         return cmd_error(
             err, status, NULL,
-            "%s; choose one with --model DIR or QKV_MODEL, or download one with 'make demo'",
+            "%s; choose a model with --model DIR or QKV_MODEL, or download one with 'make demo'",
             met.text);
     if (status) *err = met;
     return status;
@@ -91,8 +91,9 @@ qkv_status cmd_output_stdout(const char **path, qkv_error *err)
 {
     if (!*path || strcmp(*path, "-") != 0) return QKV_OK;
     if (isatty(1))
-        return cmd_error(err, QKV_ERR_USAGE, "standard output",
-                         "is a terminal, expected a file or a pipe for binary output");
+        return cmd_error(
+            err, QKV_ERR_USAGE, "standard output",
+            "standard output is a terminal, expected a file or a pipe for binary output");
     *path = "/dev/stdout";
     return QKV_OK;
 }
@@ -116,26 +117,29 @@ qkv_status cmd_output_check(const char *path, const char *const *inputs, int cou
     char temp[CMD_PATH];
     if (!temp_name(temp, path))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "the output's name is too long, expected less than %d bytes", CMD_PATH);
+                         "the name of the output file is too long, expected less than %d bytes",
+                         CMD_PATH);
     for (int i = 0; i < outputs; i++)
         if (!strcmp(checked[i], path))
             return cmd_error(err, QKV_ERR_USAGE, path,
-                             "is the name of two outputs, expected different names");
+                             "two outputs have this name, expected different names");
     if (stat(path, &st) == 0) {
         if (S_ISDIR(st.st_mode))
-            return cmd_error(err, QKV_ERR_IO, path, "is a directory, expected a file to write");
+            return cmd_error(err, QKV_ERR_IO, path, "the output is a directory, expected a file");
         for (int i = 0; i < count; i++)
             if (inputs[i] && strcmp(inputs[i], "-") != 0 && same_file(&st, inputs[i]))
-                return cmd_error(err, QKV_ERR_USAGE, path,
-                                 "is input and output at once, expected another name");
+                return cmd_error(
+                    err, QKV_ERR_USAGE, path,
+                    "this file is an input and an output at once, expected another output file");
         // an output that is written directly has no temporary file
         if (cmd_output_direct(path)) {
             if (outputs < (int)(sizeof checked / sizeof *checked)) checked[outputs++] = path;
             return QKV_OK;
         }
         if (!common.force)
-            return cmd_error(err, QKV_ERR_USAGE, path,
-                             "exists already, expected a new name, or --force to replace it");
+            return cmd_error(
+                err, QKV_ERR_USAGE, path,
+                "the output file exists already, expected a new name, or --force to replace it");
     }
     // Create the file to find out whether the folder is writable: its permissions do not tell if
     // the file system is mounted read-only.
@@ -173,7 +177,7 @@ qkv_status cmd_file_open(struct cmd_file *f, const char *path, qkv_error *err)
     *f = (struct cmd_file){ NULL, NULL, NULL };
     if (cmd_output_direct(path)) return open_direct(f, path, err);
     if (!temp_name(temp, path))
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "the output's name is too long");
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "the name of the output file is too long");
     follow(target, path);
     f->to = fopen(temp, "w+be");
     if (!f->to) return cmd_error(err, QKV_ERR_IO, path, "cannot create: %s", strerror(errno));
@@ -193,8 +197,8 @@ qkv_status cmd_file_commit(struct cmd_file *f, qkv_error *err)
         status = cmd_error(err, QKV_ERR_IO, f->path, "cannot close: %s", strerror(errno));
     f->to = NULL;
     if (!status && f->temp && rename(f->temp, f->path) != 0)
-        status =
-            cmd_error(err, QKV_ERR_IO, f->path, "cannot rename into place: %s", strerror(errno));
+        status = cmd_error(err, QKV_ERR_IO, f->path,
+                           "cannot rename the temporary file to this name: %s", strerror(errno));
     if (!status) {
         free(f->temp);
         f->temp = NULL;
@@ -229,9 +233,9 @@ qkv_status cmd_lines_open(struct cmd_lines *l, const char *path, qkv_error *err)
     struct stat st;
     const char *wrong = NULL;
     if (fstat(fileno(l->from), &st) == 0) {
-        if (S_ISDIR(st.st_mode)) wrong = "is a directory, expected a text file";
+        if (S_ISDIR(st.st_mode)) wrong = "the input is a directory, expected a text file";
         if (endless(l->from, &st))
-            wrong = "is a device without an end of file, expected a text file";
+            wrong = "the input is a device without an end of file, expected a text file";
         if (S_ISREG(st.st_mode) && !standard) l->size = st.st_size;
     }
     if (!wrong) return QKV_OK;
@@ -248,7 +252,7 @@ qkv_status cmd_lines_next(struct cmd_lines *l, int64_t *bytes, qkv_error *err)
     if (n < 0) {
         if (cmd_interrupted()) return cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
         if (errno == ENOMEM)
-            return cmd_error(err, QKV_ERR_LIMIT, l->path, "out of memory for line %lld",
+            return cmd_error(err, QKV_ERR_LIMIT, l->path, "out of memory while reading line %lld",
                              (long long)l->number + 1);
         if (ferror(l->from))
             return cmd_error(err, QKV_ERR_IO, l->path, "cannot read: %s", strerror(errno));

@@ -11,24 +11,24 @@ static const struct {
     const char *what;
 } exits[] = {
     { 0, "done" },
-    { 1, "nonfinite numbers, or a check that failed; else a bug of qkv" },
-    { 2, "wrong usage: an option, an operand, or shapes that do not match" },
+    { 1, "numbers that are not finite, a failed check, or a bug in qkv" },
+    { 2, "wrong usage: an invalid option or operand, or shapes that do not match" },
     { 3, "malformed input" },
     { 4, "valid input that qkv does not support" },
-    { 5, "out of memory, or over a limit" },
+    { 5, "out of memory, or a size limit is exceeded" },
     { 6, "a file cannot be read or written" },
     { 130, "interrupted" },
 };
 static const struct {
     const char *name, *what;
 } variables[] = {
-    { "QKV_MODEL", "folder of the model when --model is not given" },
-    { "QKV_THREADS", "threads when --threads is not given" },
-    { "QKV_ISA", "strongest instruction set to use, one of those that 'qkv info' lists" },
-    { "XDG_DATA_HOME", "folder whose qkv/models is searched (default: ~/.local/share)" },
-    { "TMPDIR", "folder of temporary copies of standard input (default: /tmp)" },
-    { "COLUMNS", "width of the terminal (default: queried from the terminal)" },
-    { "NO_COLOR", "if set: no color on the terminal" },
+    { "QKV_MODEL", "folder of the model, if --model is not given" },
+    { "QKV_THREADS", "number of threads, if --threads is not given" },
+    { "QKV_ISA", "most advanced instruction set to use ('qkv info' lists them)" },
+    { "XDG_DATA_HOME", "folder with models in qkv/models (default: ~/.local/share)" },
+    { "TMPDIR", "folder for temporary copies of standard input (default: /tmp)" },
+    { "COLUMNS", "width of the terminal in columns (default: asked of the terminal)" },
+    { "NO_COLOR", "if it is set, output in the terminal has no color" },
 };
 
 // ---- text --------------------------------------------------------------------------------------
@@ -175,8 +175,8 @@ void cmd_help_all(FILE *to)
         wrap(&p, cmd_table[i]->brief, 2 + wide, 2 + wide);
     }
     heading(&p, "Everywhere");
-    fputs("  '-' as a FILE or a text is standard input; '--' ends the options;\n  --json prints "
-          "output for programs; an existing output file is not\n  replaced without --force\n",
+    fputs("  The FILE or text '-' is standard input; '--' ends the options; --json prints\n  "
+          "output for programs; an existing output file is only replaced with --force\n",
           to);
     heading(&p, "Environment");
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)

@@ -31,7 +31,7 @@ static qkv_status unknown(const char *name, qkv_error *err)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "unknown %s '%.200s'; did you mean '%s'?", kind,
                          name, near);
     return cmd_error(err, QKV_ERR_USAGE, NULL,
-                     "unknown %s '%.200s', expected one that 'qkv help' lists", kind, name);
+                     "unknown %s '%.200s', 'qkv help' lists all that exist", kind, name);
 }
 
 // Refuses values of environment variables that the library would silently ignore.
@@ -68,8 +68,8 @@ int main(int argc, char **argv)
     const char *name = argv[1];
     if (!strcmp(name, "--version") || !strcmp(name, "-V")) {
         if (argc > 2) {
-            cmd_error(&err, QKV_ERR_USAGE, NULL, "unexpected operand '%.100s', expected only %s",
-                      argv[2], name);
+            cmd_error(&err, QKV_ERR_USAGE, NULL,
+                      "unexpected operand '%.100s', expected no operand after %s", argv[2], name);
             return cmd_fail(&err);
         }
         printf("qkv %s\n", qkv_version());

@@ -13,26 +13,28 @@ static int64_t threads = 0;
 static const char *precision;
 static struct cmd_words ablate;
 
-static const struct opt opt_model =
-    OPT_TEXT('m', "model", &common.model, "DIR",
-             "folder with config.json and model.safetensors (default: QKV_MODEL, else the first "
-             "found; 'qkv info' prints it)");
-static const struct opt opt_threads = OPT_INT(0, "threads", &threads, 0, QKV_THREADS_MAX, "N",
-                                              "number of threads; 0: all available CPUs (default: "
-                                              "QKV_THREADS, else 0); results do not depend on it");
-static const struct opt opt_precision =
-    OPT_TEXT(0, "precision", &precision, "P",
-             "precision of products: f32 (the default), f32-strict, f32-fast, bf16, f16, int8");
-static const struct opt opt_ablate = OPT_WORDS(
-    0, "ablate", &ablate, "HEADS",
-    "replace the output of heads: L3.H5=zero (by 0), =mean (by its mean over the text), =uniform "
-    "(by that of uniform attention weights); H*: all heads of a layer; enc., dec., cross. before L "
-    "in encoder-decoders; separate several by commas or repeat the option");
+static const struct opt opt_model = OPT_TEXT(
+    'm', "model", &common.model, "DIR",
+    "model folder, with config.json and model.safetensors (default: the folder that QKV_MODEL "
+    "names, or else the first installed model that supports the command; 'qkv info' prints it)");
+static const struct opt opt_threads =
+    OPT_INT(0, "threads", &threads, 0, QKV_THREADS_MAX, "N",
+            "number of threads; 0: one for each available CPU (default: QKV_THREADS if it is set, "
+            "otherwise 0); results do not depend on it");
+static const struct opt opt_precision = OPT_TEXT(
+    0, "precision", &precision, "P",
+    "precision of matrix products: f32 (the default), f32-strict, f32-fast, bf16, f16, int8");
+static const struct opt opt_ablate =
+    OPT_WORDS(0, "ablate", &ablate, "HEADS",
+              "replace the output of heads: L3.H5=zero (replace by 0), =mean (by the head's mean "
+              "over the text), =uniform (by the output for uniform attention weights); H*: all "
+              "heads of a layer; enc., dec. or cross. before L in encoder-decoders; several heads "
+              "are separated by commas, or the option is repeated");
 static const struct opt opt_force =
-    OPT_FLAG(0, "force", &common.force, "replace an existing output file");
+    OPT_FLAG(0, "force", &common.force, "replace the output file if it exists");
 static const struct opt opt_json =
-    OPT_FLAG(0, "json", &common.json, "print the output, and errors on stderr, as JSON");
-static const struct opt opt_help = OPT_FLAG('h', "help", &common.help, "print this text");
+    OPT_FLAG(0, "json", &common.json, "print output on stdout and errors on stderr as JSON");
+static const struct opt opt_help = OPT_FLAG('h', "help", &common.help, "print this help");
 
 void cmd_all_options(const struct cmd *c, struct opt *out)
 {
@@ -110,9 +112,10 @@ qkv_status cmd_parse_ints(const char *option, const char *text, int64_t min, int
         snprintf(word, sizeof word, "%.*s", (int)(bytes < 31 ? bytes : 31), p);
         if (bytes > 30 || !cmd_parse_int(word, &v[*count]) || v[*count] < min || v[*count] > max) {
             free(v);
-            return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "%s: expected numbers of %lld to %lld separated by commas, found '%s'",
-                             option, (long long)min, (long long)max, word);
+            return cmd_error(
+                err, QKV_ERR_USAGE, NULL,
+                "%s: expected numbers from %lld to %lld separated by commas, found '%s'", option,
+                (long long)min, (long long)max, word);
         }
         ++*count;
         p += bytes;
@@ -197,8 +200,8 @@ static qkv_status unknown(const struct cmd *c, const struct opt *opts, const cha
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "unknown option '%.200s' of %s; did you mean '--%s'?", arg, c->name, near);
     return cmd_error(err, QKV_ERR_USAGE, NULL,
-                     "unknown option '%.200s' of %s, expected an option that 'qkv %s --help' lists",
-                     arg, c->name, c->name);
+                     "unknown option '%.200s' of %s, 'qkv %s --help' lists all options", arg,
+                     c->name, c->name);
 }
 
 // Stores the value of an option. label: the option as the user wrote it, for messages.
@@ -244,7 +247,9 @@ static qkv_status set(const struct opt *o, const char *label, const char *value,
                          "%s: unknown value, expected one of %s, found '%.100s'", label, all,
                          value);
     }
-    default: return cmd_error(err, QKV_ERR_INTERNAL, NULL, "option '%s' has no kind", label);
+    default:
+        return cmd_error(err, QKV_ERR_INTERNAL, NULL,
+                         "option '%s' has an unknown kind, this is a bug in qkv", label);
     }
 }
 
@@ -274,8 +279,7 @@ static qkv_status parse_option(const struct cmd *c, const struct opt *opts, bool
     snprintf(label, sizeof label, arg[1] == '-' ? "--%s" : "-%.1s",
              arg[1] == '-' ? o->name : arg + 1);
     if (seen[o - opts] && o->kind != OPT_KIND_WORDS)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "option %s is given twice, expected once",
-                         label);
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "option %s occurs twice, expected once", label);
     seen[o - opts] = true;
     if (o->kind == OPT_KIND_FLAG) {
         if (value)
@@ -285,10 +289,10 @@ static qkv_status parse_option(const struct cmd *c, const struct opt *opts, bool
         if (!value && *i + 1 < argc && is_value(argv[*i + 1])) value = argv[++*i];
         if (!value || !*value)
             return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "option %s requires a value, expected %s, found %s", label, o->value,
-                             value           ? "an empty one"
+                             "option %s: value is missing, expected %s, found %s", label, o->value,
+                             value           ? "an empty value"
                              : *i + 1 < argc ? argv[*i + 1]
-                                             : "the end of the line");
+                                             : "the end of the command line");
     }
     return set(o, label, value, err);
 }
@@ -359,8 +363,8 @@ static qkv_status apply_common(qkv_error *err)
                          precision);
     }
     if (threads && qkv_threads_set((int)threads))
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--threads: %lld is out of range",
-                         (long long)threads);
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--threads: invalid number of threads, found %lld", (long long)threads);
     return read_ablations(err);
 }
 
@@ -387,11 +391,11 @@ qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands
     if (common.help) return QKV_OK;
     const int usage = (int)strcspn(c->usage, "\n"); // length of the first line of the usage
     if (n < c->min_args)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: too few operands, expected: qkv %s %.*s",
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: too few operands, expected 'qkv %s %.*s'",
                          c->name, c->name, usage, c->usage);
     if (c->max_args >= 0 && n > c->max_args)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "%s: unexpected operand '%.100s', expected: qkv %s %.*s", c->name,
+                         "%s: unexpected operand '%.100s', expected 'qkv %s %.*s'", c->name,
                          argv[c->max_args], c->name, usage, c->usage);
     return apply_common(err);
 }

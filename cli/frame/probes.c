@@ -70,8 +70,9 @@ qkv_status probes_parse(struct qkv_probe_request *w, int64_t **row, const char *
         free(*row);
         *row = NULL;
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "%s: expected each at most once of top=K, rows=0+5+8-10 (ascending), "
-                         "received, entropy, distance, offsets=R, tiles=N (to %d), found '%.100s'",
+                         "%s: unknown, invalid or repeated statistic, expected top=K, "
+                         "rows=0+5+8-10 (ascending), received, entropy, distance, offsets=R or "
+                         "tiles=N (N to %d), found '%.100s'",
                          option, SIDE_MOST, shown);
     }
     return QKV_OK;

@@ -7,10 +7,11 @@
 #include "frame/arrays.h"
 
 #define PROBES_HELP                                                                                \
-    "attention statistics, separated by commas: top=K (largest weights of a row and their keys), " \
-    "rows=0+5+8-10 (those rows in full), received (weight of a key over all rows), entropy "       \
-    "(nats), distance (tokens), offsets=R (by key less query, -R to R), tiles=N (N x N: largest "  \
-    "and mean)"
+    "attention statistics, separated by commas: top=K (the K largest weights of each row, and "    \
+    "their keys), rows=0+5+8-10 (all weights of rows 0, 5 and 8 to 10), received (sum of the "     \
+    "weights that a key receives), entropy (of each row, in nats), distance (mean distance of "    \
+    "query and key, in tokens), offsets=R (weight by key position minus query position, -R to "    \
+    "R), tiles=N (largest and mean weight in each of N x N blocks)"
 
 // Parses a list such as "top=16,entropy" to a request.  w->row points to *rows, which the caller
 // frees. Returns QKV_ERR_USAGE if the list is invalid; err names the option and the wrong word.

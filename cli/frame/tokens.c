@@ -8,16 +8,16 @@
 void tokens_notes(const struct qkv_embed_report *r, int64_t texts, int64_t limit)
 {
     if (r->cut_texts && texts == 1)
-        cmd_note("the text was cut to %lld tokens, %lld tokens were dropped", (long long)limit,
+        cmd_note("the text was cut to %lld tokens: %lld tokens were dropped", (long long)limit,
                  (long long)r->cut_tokens);
     else if (r->cut_texts)
-        cmd_note("%lld of %lld texts were cut to %lld tokens, %lld tokens were dropped in total",
+        cmd_note("%lld of %lld texts were cut to %lld tokens: %lld tokens were dropped in total",
                  (long long)r->cut_texts, (long long)texts, (long long)limit,
                  (long long)r->cut_tokens);
     if (!r->replaced) return;
     char text[48] = "";
     if (texts > 1) snprintf(text, sizeof text, " of text %lld", (long long)r->replaced_text + 1);
-    cmd_note("%lld place%s with invalid UTF-8 replaced by U+FFFD, the first at byte %lld%s",
+    cmd_note("invalid UTF-8 was replaced by U+FFFD in %lld place%s, the first at byte %lld%s",
              (long long)r->replaced, r->replaced == 1 ? "" : "s", (long long)r->replaced_at, text);
 }
 
@@ -47,9 +47,9 @@ static qkv_status line_of_ids(struct id_lists *l, int64_t *used, int64_t *capaci
     }
     if (*used == (l->count ? l->offsets[l->count] : 0)) {
         if (file)
-            return cmd_error(err, QKV_ERR_FORMAT, file,
-                             "line %lld: expected a token id, found none", (long long)number);
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--ids: expected a token id, found none");
+            return cmd_error(err, QKV_ERR_FORMAT, file, "line %lld: expected token ids, found none",
+                             (long long)number);
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--ids: expected token ids, found none");
     }
     l->offsets = cmd_grow(l->offsets, (size_t)l->count + 2, sizeof *l->offsets);
     l->offsets[0] = 0;
@@ -86,18 +86,19 @@ static qkv_status from_ids(struct tokens *t, const struct token_options *o, int6
     struct id_lists l;
     qkv_status status = id_lists_read(&l, o->ids, err);
     if (!status && l.count != 1)
-        status = cmd_error(err, QKV_ERR_USAGE, NULL, "--ids: expected one sequence, found %lld",
+        status = cmd_error(err, QKV_ERR_USAGE, NULL,
+                           "--ids: expected one sequence of token ids, found %lld sequences",
                            (long long)l.count);
     int64_t n = status ? 0 : l.offsets[1];
     if (!status && !n)
-        status = cmd_error(err, QKV_ERR_USAGE, NULL, "--ids: expected a token id, found none");
+        status = cmd_error(err, QKV_ERR_USAGE, NULL, "--ids: expected token ids, found none");
     const int64_t limit = o->max_length ? o->max_length : positions;
     if (!status && limit > 0 && n > limit) {
         if (!o->truncate && !o->max_length) {
-            status = cmd_error(
-                err, QKV_ERR_USAGE, NULL,
-                "--ids: too long, expected at most %lld tokens, found %lld (--truncate cuts)",
-                (long long)limit, (long long)n);
+            status = cmd_error(err, QKV_ERR_USAGE, NULL,
+                               "--ids: sequence too long, expected at most %lld tokens, found %lld "
+                               "(--truncate cuts it)",
+                               (long long)limit, (long long)n);
         } else {
             const struct qkv_embed_report r = { .cut_texts = 1, .cut_tokens = n - limit };
             tokens_notes(&r, 1, limit);
@@ -154,14 +155,14 @@ qkv_status tokens_read(struct tokens *t, const struct token_options *o, const ch
 {
     const int64_t positions = qkv_model_info(m).positions;
     if (o->max_length > positions)
-        return cmd_error(
-            err, QKV_ERR_USAGE, NULL,
-            "--max-length: more than the model's positions, expected 1 to %lld, found %lld",
-            (long long)positions, (long long)o->max_length);
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--max-length: number exceeds the model's positions, expected 1 to "
+                         "%lld, found %lld",
+                         (long long)positions, (long long)o->max_length);
     if (!texts[0] == !o->ids)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          o->ids ? "a text cannot be combined with --ids"
-                                : "expected a text, or --ids, found neither");
+                                : "input is missing, expected a text or --ids");
     return o->ids ? from_ids(t, o, positions, err) : from_texts(t, o, dir, positions, texts, err);
 }
 
@@ -172,10 +173,14 @@ qkv_status tokens_written(struct tokens *t, const struct token_options *o, const
     const char *const texts[2] = { text, NULL };
     struct token_options how = { .strict = o->strict, .truncate = o->truncate };
     if (!text || i.start < 0)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         i.start < 0 ? "the model has no start token for its decoder"
-                                     : "the model is an encoder-decoder, expected a second text "
-                                       "for its decoder, found none");
+        return cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            i.start < 0
+                ? "the decoder of this model has no start token, so that no second text can be "
+                  "given to it"
+                : "the text of the decoder is missing: this model is an encoder-decoder and "
+                  "requires a "
+                  "second text");
     const qkv_status status = tokens_read(t, &how, dir, m, texts, err);
     if (status) return status;
     int64_t n = t->length;

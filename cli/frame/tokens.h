@@ -14,18 +14,21 @@ struct token_options {
 #define TOKEN_OPTIONS(to)                                                                          \
     OPT_GROUP("Tokens"),                                                                           \
         OPT_INT(0, "max-length", &(to).max_length, 1, 1 << 24, "N",                                \
-                "cut to N tokens, specials included; a note on stderr reports the cut"),           \
-        OPT_FLAG(0, "truncate", &(to).truncate,                                                    \
-                 "cut a text that exceeds the model's positions instead of failing"),              \
+                "cut the input to N tokens, including special tokens; a note on stderr reports "   \
+                "the cut"),                                                                        \
+        OPT_FLAG(                                                                                  \
+            0, "truncate", &(to).truncate,                                                         \
+            "cut a text that has more tokens than the model has positions, instead of failing"),   \
         OPT_FLAG(0, "pad", &(to).pad,                                                              \
-                 "pad to --max-length (default: the positions) with a mask; bit-identical "        \
-                 "results"),                                                                       \
-        OPT_FLAG(0, "no-special", &(to).no_special,                                                \
-                 "do not add [CLS], [SEP]; text that spells a special token is plain text"),       \
+                 "pad to --max-length tokens (default: the model's positions), which are masked; " \
+                 "results are bit-identical"),                                                     \
+        OPT_FLAG(                                                                                  \
+            0, "no-special", &(to).no_special,                                                     \
+            "do not add special tokens such as [CLS]; read text such as '[SEP]' as plain text"),   \
         OPT_FLAG(0, "strict", &(to).strict,                                                        \
                  "fail on invalid UTF-8 instead of replacing it by U+FFFD"),                       \
         OPT_TEXT(0, "ids", &(to).ids, "N,N|FILE",                                                  \
-                 "token ids instead of a text; no tokenizer is used")
+                 "token ids instead of a text, on the command line or in a file")
 
 // The tokens of one sequence.
 struct tokens {

@@ -79,6 +79,6 @@ qkv_status token_find(int64_t *out, const struct token_name *names, int64_t toke
             }
     if (cmd_parse_int(word, out) && *out >= 0 && *out < tokens) return QKV_OK;
     return cmd_error(err, QKV_ERR_USAGE, NULL,
-                     "%s%sexpected a token of the text or its index, 0 to %lld, found '%s'",
+                     "%s%sexpected a token of the text or its index from 0 to %lld, found '%s'",
                      option ? option : "", option ? ": " : "", (long long)tokens - 1, word);
 }

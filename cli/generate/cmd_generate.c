@@ -13,9 +13,9 @@ static const struct opt opts[] = {
     GENERATE_OUTPUT_OPTIONS("1"),
     GENERATE_SAMPLING_OPTIONS,
     GENERATE_RUN_OPTIONS,
-    OPT_FLAG(0, "stream", &o.stream, "print tokens as they are generated (default on a terminal)"),
+    OPT_FLAG(0, "stream", &o.stream, "print each token as soon as it is generated (default on a terminal)"),
     OPT_FLAG(0, "no-stream", &o.whole, "print each output when it is complete"),
-    OPT_FLAG(0, "echo", &o.echo, "print the text before its continuation"),
+    OPT_FLAG(0, "echo", &o.echo, "print each text before its continuation"),
     OPT_END
 };
 // clang-format on
@@ -70,21 +70,22 @@ done:
 
 const struct cmd cmd_generate = {
     .name = "generate",
-    .brief = "generate text (decoders)",
+    .brief = "continue texts with a decoder",
     .usage = "[TEXT] [-f FILE] [options]",
-    .about = "Continues each text with a decoder: by the most probable token each time, with --temperature by a "
-             "sampled token, with --beam by the best sequence that a beam search finds. The texts of a file are "
-             "decoded together; an output is bit-identical alone, in a batch, and for any number of threads. Without "
-             "--model, the first installed model that supports the command is used. A text that exceeds the model's "
-             "positions is an error; --truncate cuts its beginning.",
+    .about = "Continues each text with a decoder. The next token is the most probable one; with "
+             "--temperature it is sampled; with --beam a beam search finds the best sequence of "
+             "tokens. The texts of a file are decoded together; the output for a text is "
+             "bit-identical alone, in a batch, and with any number of threads. Without --model, "
+             "the first installed model that supports the command is used. A text with more tokens "
+             "than the model has positions is an error; with --truncate its beginning is cut.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
     .max_args = 1,
     .examples = {
-        { "qkv generate \"In the beginning\" -n 40", "40 tokens, the most probable each time" },
-        { "qkv generate \"And he said\" -t 0.8 --top-p 0.9 --seed 7", "sampled; another seed gives another text" },
+        { "qkv generate \"In the beginning\" -n 40", "40 tokens, the most probable one each time" },
+        { "qkv generate \"And he said\" -t 0.8 --top-p 0.9 --seed 7", "sampled tokens; another seed gives another output" },
         { "qkv generate -f prompts.txt --json --logprobs 3", "one JSON object for each line of the file" },
-        { "qkv generate \"Blessed are\" --beam 4 --n-best 4 -n 20", "the four best outputs of a search" },
+        { "qkv generate \"Blessed are\" --beam 4 --n-best 4 -n 20", "the four best outputs of a beam search" },
     },
     .run = run_generate,
 };

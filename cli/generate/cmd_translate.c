@@ -10,10 +10,10 @@ static struct {
 
 // clang-format off
 static const struct opt opts[] = {
-    GENERATE_OUTPUT_OPTIONS("from the model's files, else 4"),
+    GENERATE_OUTPUT_OPTIONS("from the model's files, or 4"),
     OPT_GROUP("Alignment"),
-    OPT_FLAG(0, "alignment", &o.alignment, "print how much each output token attends to the text: cross-attention, mean over heads; darker is more, < marks the largest"),
-    OPT_INT(0, "layer", &o.layer, 1, 1 << 16, "L", "layer of --alignment (default: the last)"),
+    OPT_FLAG(0, "alignment", &o.alignment, "print, for each output token, its attention to each token of the text: the mean of all heads of cross-attention; darker is larger, < marks the largest"),
+    OPT_INT(0, "layer", &o.layer, 1, 1 << 16, "L", "layer whose cross-attention --alignment prints (default: the last)"),
     GENERATE_SAMPLING_OPTIONS,
     GENERATE_RUN_OPTIONS,
     OPT_END
@@ -53,19 +53,20 @@ done:
 
 const struct cmd cmd_translate = {
     .name = "translate",
-    .brief = "translate text (encoder-decoders)",
+    .brief = "translate texts with an encoder-decoder",
     .usage = "[TEXT] [-f FILE] [options]",
-    .about = "An encoder reads each text, and a decoder writes its translation: the best that a beam search finds "
-             "(--beam 1: the most probable token each time). The texts of a file are decoded together without changing "
-             "each other's results. --alignment prints which tokens of the text each output token attends to. Without "
+    .about = "An encoder reads each text, and a decoder writes its translation. A beam search "
+             "finds the best translation; with --beam 1 the next token is always the most probable "
+             "one. The texts of a file are decoded together without changing each other's results. "
+             "--alignment prints to which tokens of the text each output token attends. Without "
              "--model, the first installed model that supports the command is used.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
     .max_args = 1,
     .examples = {
         { "qkv translate \"the third of May 1987\" -m models/dates", "1987-05-03" },
-        { "qkv translate \"12 Jan 2031\" -m models/dates --alignment", "with the alignment of each digit" },
-        { "qkv translate -f dates.txt --json --n-best 3", "one JSON object an output, with its score" },
+        { "qkv translate \"12 Jan 2031\" -m models/dates --alignment", "also print to which tokens of the text each digit attends" },
+        { "qkv translate -f dates.txt --json --n-best 3", "one JSON object for each output, with its score" },
     },
     .run = run_translate,
 };

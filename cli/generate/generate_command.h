@@ -17,39 +17,43 @@ struct generate_options {
 extern struct generate_options generate_o;
 extern const char *const generate_early[], *const generate_caches[];
 #define GENERATE_OUTPUT_OPTIONS(beams_default)                                                     \
-    OPT_TEXT('f', "file", &generate_o.file, "FILE", "one text per line; '-' is standard input"),   \
+    OPT_TEXT('f', "file", &generate_o.file, "FILE",                                                \
+             "read one text per line; '-' is standard input"),                                     \
         OPT_INT('n', "tokens", &generate_o.tokens, 1, 1 << 30, "N",                                \
                 "largest number of tokens of an output (default: 256)"),                           \
         OPT_INT(0, "min-tokens", &generate_o.min_tokens, 0, 1 << 30, "N",                          \
                 "smallest number of tokens of an output (default: 0)"),                            \
-        OPT_TEXT(0, "stop", &generate_o.stop, "TEXT",                                              \
-                 "end an output before TEXT; A|B: before either; \\n, \\t, \\|, \\\\ as in C"),    \
+        OPT_TEXT(                                                                                  \
+            0, "stop", &generate_o.stop, "TEXT",                                                   \
+            "end an output before TEXT; A|B ends it before A or B; escapes: \\n, \\t, \\|, \\\\"), \
         OPT_TEXT(0, "prefix", &generate_o.prefix, "TEXT", "begin each output with TEXT"),          \
         OPT_FLAG(0, "ignore-end", &generate_o.ignore_end,                                          \
-                 "continue after the token that ends a text"),                                     \
+                 "do not end an output at the token that ends a text"),                            \
         OPT_INT(0, "logprobs", &generate_o.logprobs, 1, 1000, "N",                                 \
                 "print the log-probability of each token, and of the N most probable tokens"),     \
         OPT_GROUP("Search"),                                                                       \
-        OPT_INT(0, "beam", &generate_o.beams, 1, 1024, "N",                                        \
-                "hypotheses of a beam search; 1: no search (default: " beams_default ")"),         \
+        OPT_INT(                                                                                   \
+            0, "beam", &generate_o.beams, 1, 1024, "N",                                            \
+            "number of hypotheses of a beam search; 1: no beam search (default: " beams_default    \
+            ")"),                                                                                  \
         OPT_INT(0, "n-best", &generate_o.n_best, 1, 1024, "N",                                     \
-                "outputs per text: the best of the search, or N samples (default: 1)"),            \
+                "outputs per text: the N best of the beam search, or N samples (default: 1)"),     \
         OPT_REAL(0, "length-penalty", &generate_o.length_penalty, "X",                             \
-                 "score hypotheses by log-probability / length^X (default: 1)"),                   \
+                 "compare hypotheses by log-probability / length^X (default: 1)"),                 \
         OPT_CHOICE(0, "early", &generate_o.early, generate_early, "WORD",                          \
-                   "when a search ends: likely (default), full, never; early_stopping of "         \
-                   "transformers: False, True, \"never\"")
+                   "when a beam search ends: likely (default), full or never, as early_stopping "  \
+                   "False, True or \"never\" of transformers")
 #define GENERATE_SAMPLING_OPTIONS                                                                  \
     OPT_GROUP("Sampling, applied in this order"),                                                  \
         OPT_TEXT(0, "bias", &generate_o.bias, "ID=X,...",                                          \
-                 "add X to the logit of a token; -inf: never"),                                    \
+                 "add X to the logit of token ID; -inf: never generate it"),                       \
         OPT_REAL(0, "repetition", &generate_o.repetition, "X",                                     \
-                 "divide the logits of tokens that occurred by X (multiply those below 0) "        \
+                 "for tokens that occurred, divide positive logits by X, multiply negative by X "  \
                  "(default: 1)"),                                                                  \
         OPT_REAL(0, "presence", &generate_o.presence, "X",                                         \
-                 "subtract X from the logits of tokens in the output (default: 0)"),               \
+                 "subtract X from the logits of tokens that are in the output (default: 0)"),      \
         OPT_REAL(0, "frequency", &generate_o.frequency, "X",                                       \
-                 "subtract X for each occurrence in the output (default: 0)"),                     \
+                 "subtract X times its count in the output from each token's logit (default: 0)"), \
         OPT_INT(0, "no-repeat", &generate_o.no_repeat, 1, 1 << 30, "N",                            \
                 "never generate the same N consecutive tokens twice"),                             \
         OPT_REAL('t', "temperature", &generate_o.temperature, "X",                                 \
@@ -57,29 +61,29 @@ extern const char *const generate_early[], *const generate_caches[];
         OPT_INT(0, "top-k", &generate_o.top_k, 1, 1 << 30, "N",                                    \
                 "sample from the N most probable tokens"),                                         \
         OPT_REAL(0, "top-p", &generate_o.top_p, "P",                                               \
-                 "sample from the fewest tokens whose probabilities reach P"),                     \
+                 "sample from the fewest most probable tokens whose probabilities sum to P"),      \
         OPT_REAL(0, "min-p", &generate_o.min_p, "P",                                               \
-                 "sample from tokens of at least P times the largest probability"),                \
+                 "sample from tokens with at least P times the largest probability"),              \
         OPT_INT(0, "seed", &generate_o.seed, 0, INT64_MAX, "N",                                    \
                 "seed of the samples (default: 0); the output does not depend on the number of "   \
                 "threads")
 #define GENERATE_RUN_OPTIONS                                                                       \
     OPT_GROUP("Run"),                                                                              \
         OPT_CHOICE(0, "cache", &generate_o.cache, generate_caches, "P",                            \
-                   "precision of the KV cache: f32, bf16, f16, int8 (default: as the model's "     \
-                   "precision stores it)"),                                                        \
+                   "precision of the KV cache: f32, bf16, f16, int8 (default: follows from the "   \
+                   "precision of the model)"),                                                     \
         OPT_INT(                                                                                   \
             0, "batch", &generate_o.batch, 1, 1 << 16, "N",                                        \
-            "sequences decoded at once, beams included (default: 8); does not change results"),    \
-        OPT_FLAG(0, "truncate", &generate_o.truncate,                                              \
-                 "cut a text that exceeds the model's positions instead of failing"),              \
+            "sequences decoded at once, including beams (default: 8); does not change outputs"),   \
         OPT_FLAG(                                                                                  \
-            0, "no-special", &generate_o.no_special,                                               \
-            "do not add a token before the text; text that spells a special token is plain text"), \
+            0, "truncate", &generate_o.truncate,                                                   \
+            "cut a text that has more tokens than the model has positions, instead of failing"),   \
+        OPT_FLAG(0, "no-special", &generate_o.no_special,                                          \
+                 "do not add a token before the text; read text such as '</s>' as plain text"),    \
         OPT_FLAG(0, "strict", &generate_o.strict,                                                  \
                  "fail on invalid UTF-8 instead of replacing it by U+FFFD"),                       \
         OPT_FLAG(0, "stats", &generate_o.stats,                                                    \
-                 "print tokens, seconds and tokens per second on stderr")
+                 "print the number of tokens, seconds and tokens per second on stderr")
 
 // The state of one call of the command: options for the library, texts, and what has been printed.
 struct generate_call {

@@ -60,7 +60,7 @@ static qkv_status read_stops(struct generate_call *s, qkv_error *err)
     for (int64_t i = 0; i < n; i++)
         if (!*s->stops[i])
             return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "--stop: expected texts separated by |, found an empty one");
+                             "--stop: expected texts separated by |, found an empty text");
     s->how.stop = s->stops;
     s->how.stops = n;
     return QKV_OK;
@@ -88,9 +88,10 @@ static qkv_status read_bias(struct generate_call *s, qkv_error *err)
                 good = good && cmd_parse_real(equals + 1, &x);
         }
         if (!good)
-            return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "--bias: expected ID=X separated by commas, found '%.*s'",
-                             (int)(bytes < 60 ? bytes : 60), p);
+            return cmd_error(
+                err, QKV_ERR_USAGE, NULL,
+                "--bias: expected ID=X (token id and number) separated by commas, found '%.*s'",
+                (int)(bytes < 60 ? bytes : 60), p);
         s->bias[s->how.sampling.biases++] = (struct qkv_token_value){ (int32_t)id, (float)x };
         p += bytes + (p[bytes] == ',');
     }
@@ -127,8 +128,9 @@ qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_er
         (status = read_stops(s, err)) || (status = read_bias(s, err)))
         return status;
     if (o->beams > 1 && p->temperature > 0)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--beam cannot be combined with --temperature: a search does not sample");
+        return cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "--beam cannot be combined with --temperature: a beam search does not sample");
     if (p->temperature == 0 && (o->top_k || p->top_p > 0 || p->min_p > 0))
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s requires --temperature above 0",
                          o->top_k       ? "top-k"

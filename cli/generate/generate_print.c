@@ -260,18 +260,19 @@ static void print_notes(const struct generate_call *s)
 {
     const double seconds = now() - s->begun;
     if (s->cut_texts)
-        cmd_note("%lld of %lld texts were cut to the model's positions, %lld tokens were dropped",
+        cmd_note("%lld of %lld texts were cut to the number of the model's positions: %lld tokens "
+                 "were dropped",
                  (long long)s->cut_texts, (long long)s->texts.count, (long long)s->cut);
     if (s->replaced) {
         char text[48] = "";
         if (s->texts.count > 1)
             snprintf(text, sizeof text, " of text %lld", (long long)s->replaced_text + 1);
-        cmd_note("%lld place%s with invalid UTF-8 replaced by U+FFFD, the first at byte %lld%s",
+        cmd_note("invalid UTF-8 was replaced by U+FFFD in %lld place%s, the first at byte %lld%s",
                  (long long)s->replaced, s->replaced == 1 ? "" : "s", (long long)s->replaced_at,
                  text);
     }
     if (generate_o.stats)
-        cmd_note("%lld tokens read, %lld written in %.2f s: %.1f tokens/s",
+        cmd_note("%lld tokens of input, %lld tokens of output in %.2f s: %.1f tokens/s",
                  (long long)s->prompt_tokens, (long long)s->tokens, seconds,
                  (double)s->tokens / seconds);
 }

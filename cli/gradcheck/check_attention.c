@@ -63,7 +63,7 @@ static void run(struct gradcheck *g, struct qkv_attention a, bool biased)
     qkv_status status;
     const size_t bytes = qkv_attention_real_scratch(&x.a, true, &status);
     if (status) {
-        gradcheck_fail(g, "attention is refused");
+        gradcheck_fail(g, "the attention kernel cannot compute this case");
         return;
     }
     x.scratch = gradcheck_memory(g, bytes);
@@ -143,7 +143,7 @@ static void run_linear(struct gradcheck *g, struct qkv_linear_attention a)
     x.out = gradcheck_random(g, x.n, 1);
     x.norm = gradcheck_random(g, a.B * a.T * a.H, 1);
     if (status[0] || status[1]) {
-        gradcheck_fail(g, "linear attention is refused");
+        gradcheck_fail(g, "the linear attention kernel cannot compute this case");
         return;
     }
     x.scratch = gradcheck_memory(g, forward > backward ? forward : backward);

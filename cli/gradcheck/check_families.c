@@ -47,7 +47,7 @@ static void check(struct gradcheck *g, const char *family, const char *config, i
                   enum qkv_objective objective, const struct qkv_net_options *o)
 {
     qkv_net *n = qkv_alloc_zero(1, sizeof *n);
-    qkv_error err = { .text = "no such model" };
+    qkv_error err = { .text = "cannot create the model" };
     if (n) n->options = *o;
     if (!n || make(n, family, config, labels, &err))
         gradcheck_fail(g, err.text);

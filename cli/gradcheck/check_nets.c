@@ -88,7 +88,7 @@ static void check(struct gradcheck *g, const struct qkv_net_shape *shape,
 {
     qkv_net *n = NULL;
     if (qkv_net_new(&n, shape, o, 1, NULL))
-        gradcheck_fail(g, "no trainable model");
+        gradcheck_fail(g, "cannot create a trainable model");
     else
         gradcheck_net(g, n, objective, o->dropout > 0);
     qkv_net_free(n);

@@ -179,7 +179,7 @@ static void check_whole(struct gradcheck *g, bool tied)
     for (int i = 0; i < 9; i++) in[i] = (int32_t)gradcheck_pick(g, 11);
     for (int i = 0; i < 9; i++) targets[i] = i == 4 ? -1 : (int32_t)gradcheck_pick(g, 11);
     if (qkv_net_new(&j.n, &shape, &options, 1, NULL)) {
-        gradcheck_fail(g, "no trainable model");
+        gradcheck_fail(g, "cannot create a trainable model");
         return;
     }
     int64_t count;

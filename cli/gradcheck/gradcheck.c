@@ -92,7 +92,7 @@ void gradcheck_observe(struct gradcheck *g, const char *name, real *numbers, con
                        int64_t n)
 {
     if (g->count == ARRAYS) {
-        gradcheck_fail(g, "too many arrays");
+        gradcheck_fail(g, "the check has too many arrays");
         return;
     }
     struct array *a = &g->arrays[g->count++];
@@ -208,7 +208,8 @@ static void along_all(struct line *l)
             square += d * d;
             *from++ = g->arrays[k].x[i];
         }
-    record(g, compare(l, analytic, sqrt(square / (double)total), 1), "all, along a direction", -1);
+    record(g, compare(l, analytic, sqrt(square / (double)total), 1),
+           "all arrays, along a random direction", -1);
     (void)at(l, 0);
 }
 

@@ -29,8 +29,8 @@ static bool wanted(const char *only, const char *name)
 
 static int usage(const char *what, const char *word)
 {
-    fprintf(stderr, "qkv-gradcheck: %s '%.100s'; options are --list, --only NAME, --quick\n", what,
-            word);
+    fprintf(stderr, "qkv-gradcheck: %s '%.100s'; the options are --list, --only NAME and --quick\n",
+            what, word);
     return QKV_ERR_USAGE;
 }
 
@@ -64,9 +64,9 @@ int main(int argc, char **argv)
         fflush(stdout);
         failed += !ok;
     }
-    if (!ran) return usage("no check of the name", only ? only : "");
+    if (!ran) return usage("no check has the name", only ? only : "");
     if (!list)
-        printf("%d checks, %d failed (relative error at most %.0e)\n", ran, failed,
+        printf("%d checks, %d failed (limit of the relative error: %.0e)\n", ran, failed,
                GRADCHECK_LIMIT);
     return failed ? QKV_ERR_INTERNAL : QKV_OK;
 }

@@ -13,12 +13,13 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_TEXT(0, "isa", &o.isa, "NAME",
-             "one instruction set (default: all that this machine supports)"),
-    OPT_TEXT(0, "precision", &o.precision, "P",
-             "f32, f32-strict, f32-fast, bf16, f16 or int8 (default: all)"),
-    OPT_FLAG(0, "quick", &o.quick, "run a tenth of the grid"),
+             "check only this instruction set (default: all that this machine supports)"),
+    OPT_TEXT(
+        0, "precision", &o.precision, "P",
+        "check only this precision: f32, f32-strict, f32-fast, bf16, f16 or int8 (default: all)"),
+    OPT_FLAG(0, "quick", &o.quick, "check only a tenth of the cases"),
     OPT_FLAG(0, "cases", &o.cases,
-             "print every case, not only failed ones, and all columns of the table"),
+             "print every case, not only failed cases, and all columns of the table"),
     OPT_INT(0, "seed", &o.seed, 0, INT64_MAX, "N", "seed of the random numbers (default: 1)"),
     OPT_END
 };
@@ -70,7 +71,7 @@ static int run_verify(int argc, char **argv)
         return cmd_fail(&err);
     if (verify_report(&v, now() - begin)) return QKV_OK;
     cmd_error(&err, QKV_ERR_INTERNAL, NULL,
-              "the error of a kernel exceeds its limit: the cases are listed above");
+              "a check failed: an error exceeds its limit; the failed cases are listed above");
     return cmd_fail(&err);
 }
 
@@ -79,20 +80,24 @@ const struct cmd cmd_verify = {
     .brief = "compare every kernel of this machine with its formula in double",
     .usage = "[options]",
     .about =
-        "Runs each kernel of each instruction set and precision that this machine has on a grid of lengths, head "
-        "widths, masks and score sizes, adversarial rows among them, and compares every number with the "
-        "same formula in double; for backward, each of dq, dk and dv. There are two limits. The bound of a number is derived from its own formula "
-        "(docs/numerics.md) and holds for any data. And the largest error of a group of cases, which differ in size "
-        "only, is at most 1.5 times (f32) or 2 times (bf16, f16) the error of the plain formula in the same type on the "
-        "same data, plus 2 units in the last place. Conversions of 16-bit floats are tested for every bit pattern.\n\n"
-        "Exit code 1: an error exceeds a limit; the case is printed. A row also reports what this machine or version "
-        "does not compute.",
+        "Runs each kernel, in each instruction set and precision that this machine has, on a grid "
+        "of lengths, head widths, masks and score sizes, including adversarial rows, and compares "
+        "every number with the same formula computed in double; in the backward pass, each number "
+        "of dq, dk and dv. An error has two limits. The bound of a number is derived from its own "
+        "formula (docs/numerics.md) and holds for any data. The second limit concerns the largest "
+        "error of a group of cases that differ only in size: it is at most 1.5 times (f32) or 2 "
+        "times (bf16, f16) the error of the plain formula computed in the same type on the same "
+        "data, plus 2 units in the last place. Conversions of 16-bit floats are tested for every "
+        "bit pattern.\n"
+        "\n"
+        "Exit code 1: an error exceeds a limit; the case is printed. The table also has a row for "
+        "what this machine or version cannot compute.",
     .opts = opts,
     .uses = USES_THREADS | USES_JSON,
     .max_args = 0,
     .examples = {
-        { "qkv verify --quick", "half a minute of one core" },
-        { "qkv verify --isa avx2 --precision f32 --cases", "all cases of one set of kernels" },
+        { "qkv verify --quick", "takes half a minute on one core" },
+        { "qkv verify --isa avx2 --precision f32 --cases", "all cases of one instruction set" },
         { "qkv verify --json > verify.json", "the report as JSON" },
     },
     .run = run_verify,

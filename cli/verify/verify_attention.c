@@ -132,8 +132,9 @@ static qkv_status run_way(const struct way *way, const struct verify_case *c,
                    : qkv_attention_forward(p->out, p->lse, NULL, p->q, p->k, p->v, a, scratch);
     free(scratch);
     if (status)
-        return cmd_error(err, status, NULL, "%s, %s %s, %s: refused: %s", way->kernel, qkv_isa(),
-                         name, c->name, plan.reason);
+        return cmd_error(err, status, NULL,
+                         "the kernel of %s, %s %s, cannot compute the case %s: %s", way->kernel,
+                         qkv_isa(), name, c->name, plan.reason);
     struct verify_measure m;
     measure(&m, p, r, &promise);
     verify_add(row, c->name, &m, o);

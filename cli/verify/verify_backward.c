@@ -83,8 +83,9 @@ static qkv_status run_one(const struct verify_case *c, struct verify_problem *p,
     }
     const qkv_status status = compute(&x, p, g, plan.scratch);
     if (status)
-        cmd_error(err, status, NULL, "backward, %s %s, %s: refused: %s", qkv_isa(), name, c->name,
-                  plan.reason);
+        cmd_error(err, status, NULL,
+                  "the kernel of backward, %s %s, cannot compute the case %s: %s", qkv_isa(), name,
+                  c->name, plan.reason);
     else
         measure(row, &x, c, p, g, o);
     arrays_free(&x);

@@ -50,7 +50,7 @@ static void widen_all(const struct half *h, const struct verify_options *o)
     struct verify_measure m = { .size = 1, .plain = NAN };
     for (unsigned i = 0; i < PATTERNS; i++) count(&m, (double)h->widen((uint16_t)i), meaning(h, i));
     verify_add(verify_row("convert", "any", qkv_precision_name(h->precision), "to f32", QKV_F32, 0),
-               "every pattern", &m, o);
+               "every bit pattern", &m, o);
 }
 
 // Returns the number of the type that is nearest to x; if two are equally near, the even one.
@@ -119,7 +119,9 @@ static qkv_status through(const struct half *h, bool ties, const struct verify_o
     const qkv_status status = qkv_attention_forward(out, NULL, NULL, q, k, v, &a, scratch);
     free(scratch);
     if (status)
-        return cmd_error(err, status, NULL, "attention, %s %s: refused", qkv_isa(), precision);
+        return cmd_error(err, status, NULL,
+                         "the kernel of attention, %s %s, cannot compute a case of conversion",
+                         qkv_isa(), precision);
     for (unsigned i = 0; i < PATTERNS; i++) {
         const double x = meaning(h, v[i]), y = meaning(h, v[PATTERNS + i]);
         double want = ties ? verify_rounded(h->type, (x + y) / 2) : x;
@@ -130,7 +132,7 @@ static qkv_status through(const struct half *h, bool ties, const struct verify_o
         count(&m, got, want);
     }
     verify_add(verify_row("convert", qkv_isa(), precision, "load, store", h->type, 0),
-               ties ? "the middle of every two neighbours" : "every pattern", &m, o);
+               ties ? "the midpoint of every two neighbours" : "every bit pattern", &m, o);
     return QKV_OK;
 }
 

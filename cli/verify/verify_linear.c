@@ -99,12 +99,13 @@ static qkv_status run_linear_case(struct job *j, const char *name, const struct 
     qkv_status status = qkv_packed_open(&p, j->w, j->b, j->K, j->N, j->precision);
     if (status == QKV_ERR_UNSUPPORTED) {
         verify_refused(verify_row("linear", qkv_isa(), precision, "", j->type, 0),
-                       "no kernel of this precision");
+                       "no kernel has this precision");
         return QKV_OK;
     }
     if (status)
-        return cmd_error(err, status, NULL, "linear, %s %s, %s: refused", qkv_isa(), precision,
-                         name);
+        return cmd_error(err, status, NULL,
+                         "the kernel of linear, %s %s, cannot compute the case %s", qkv_isa(),
+                         precision, name);
     const struct qkv_packed_info info = qkv_packed_info(p);
     struct verify_row *const row = verify_row("linear", qkv_isa(), precision, info.arithmetic,
                                               j->type, factor_of(j->precision));
@@ -117,8 +118,9 @@ static qkv_status run_linear_case(struct job *j, const char *name, const struct 
     status = qkv_packed_linear(j->y, j->stored, j->R, p, &call);
     qkv_packed_close(p);
     if (status)
-        return cmd_error(err, status, NULL, "linear, %s %s, %s: refused", qkv_isa(), precision,
-                         name);
+        return cmd_error(err, status, NULL,
+                         "the kernel of linear, %s %s, cannot compute the case %s", qkv_isa(),
+                         precision, name);
     // Of a large product, only every step-th element is compared; these are still many.
     const int64_t work = j->R * j->N * j->K, step = work > 5000000 ? 1 + work / 5000000 : 1;
     double plain = 0;
@@ -139,7 +141,8 @@ static qkv_status product(int64_t R, int64_t K, int64_t N, bool uneven,
     char name[96];
     qkv_status status = QKV_OK;
     snprintf(name, sizeof name, "R %lld, K %lld, N %lld: %s", (long long)R, (long long)K,
-             (long long)N, uneven ? "numbers of all sizes" : "normal random numbers");
+             (long long)N,
+             uneven ? "numbers of very different sizes" : "normally distributed numbers");
     for (int p = 0; !status && qkv_precision_name((qkv_precision)p); p++) {
         if (o->precision >= 0 && o->precision != p) continue;
         struct verify_random r = { o->seed ^ (uint64_t)(R * 1000003 + K * 1009 + N) };
@@ -208,7 +211,9 @@ static qkv_status activation(enum qkv_activation act, const char *name,
         }
     }
     qkv_packed_close(p);
-    if (status) return cmd_error(err, status, NULL, "activation %s, %s: refused", name, qkv_isa());
+    if (status)
+        return cmd_error(err, status, NULL, "the activation %s, %s, cannot be computed", name,
+                         qkv_isa());
     verify_add(verify_row("activation", qkv_isa(), "f32", name, QKV_F32, 0),
                o->quick ? "every 40,009th float" : "every 499th float", &m, o);
     return QKV_OK;

@@ -163,8 +163,8 @@ static double judge_groups(struct verify_row *r)
         if (ratio <= r->factor) continue;
         r->failed++;
         if (!common.json)
-            printf("FAIL %s %s %s, %s, all sizes:\n"
-                   "     %.2f ulp, plain formula %.2f ulp, %.2f times\n",
+            printf("FAIL %s %s %s, %s, all sizes:\n     %.2f ulp, plain formula %.2f ulp, (error - "
+                   "2) / plain is %.2f\n",
                    r->kernel, r->isa, r->precision, g->name, g->error, g->plain, ratio);
     }
     return most;
@@ -247,7 +247,7 @@ static void narrow_row(const struct verify_row *r, double ratio)
         if (r->as) {
             printf(" as %s\n", r->as);
         } else {
-            fputs(" refused\n    ", stdout);
+            fputs(" not computed\n    ", stdout);
             cmd_print_cell(stdout, r->reason, strlen(r->reason), 0, 76);
             putchar('\n');
         }
@@ -267,10 +267,10 @@ static void narrow(const double *ratios)
     printf("%-10s %-10s %-10s %-13s %5s %5s %5s %8s %6s\n", "kernel", "isa", "precision",
            "products", "cases", "ulp", "usual", "worst", "bound");
     for (int i = 0; i < count; i++) narrow_row(&rows[i], ratios[i]);
-    puts("\nulp    largest error, in units in the last place of its case's largest result\nusual  "
-         "error / error of the plain formula in the same type, geometric mean\nworst "
-         " the same ratio for the worst group, less 2 ulp / its limit\nbound "
-         " largest share of the bound derived for each number (docs/numerics.md)");
+    puts("\nulp    largest error, in units in the last place of its case's largest result\n"
+         "usual  error / error of the plain formula in the same type, geometric mean\n"
+         "worst  A/B: A = largest (error - 2 ulp) / plain formula's error, B = its limit\n"
+         "bound  largest error / bound derived for the same number (docs/numerics.md)");
 }
 
 // ---- with --cases: all columns -----------------------------------------------------------------
@@ -279,7 +279,7 @@ static void wide_row(const struct verify_row *r, double ratio)
     printf("%-10s %-10s %-10s %-16s ", r->kernel, r->isa, r->precision,
            r->arithmetic ? r->arithmetic : "");
     if (!r->cases) {
-        printf(r->as ? "as %s\n" : "refused: %s\n", r->as ? r->as : r->reason);
+        printf(r->as ? "as %s\n" : "not computed: %s\n", r->as ? r->as : r->reason);
         return;
     }
     printf("%6lld %8.1e ", (long long)r->cases, r->largest);
@@ -302,13 +302,14 @@ static void wide(const double *ratios)
 {
     printf("%-10s %-10s %-10s %-16s %6s %8s %9s %6s %7s %12s %7s  %s\n", "kernel", "isa",
            "precision", "arithmetic", "cases", "max", "max ulp", "rms", "usual", "worst", "bound",
-           "nearest to a limit");
+           "case nearest to a limit");
     for (int i = 0; i < count; i++) wide_row(&rows[i], ratios[i]);
-    puts("\nmax: largest error, relative to the largest result of its case; max ulp, rms: in units "
-         "in the last place of that result\nusual: error relative to the error of the plain "
-         "formula in the same type, geometric mean of the cases; worst: (error - 2 ulp) of the "
-         "worst group, and its limit\nbound: largest share of the bound derived for each number "
-         "(docs/numerics.md)");
+    puts("\n"
+         "max: largest error / largest result of its case; max ulp, rms: the error in units in the "
+         "last place (ulp) of that result\n"
+         "usual: error / error of the plain formula in the same type, geometric mean of the cases; "
+         "worst: (error - 2 ulp) / error of the plain formula, for the worst group, and its limit\n"
+         "bound: largest error / bound derived for the same number (docs/numerics.md)");
 }
 
 bool verify_report(const struct verify_options *o, double seconds)

@@ -16,14 +16,15 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_FLAG(0, "scan", &o.scan,
-             "ablate every head in turn (the default without --ablate); with --ablate, scan the "
-             "model without those heads"),
+             "ablate each head in turn (the default without --ablate); together with --ablate, "
+             "scan the model without the heads of --ablate"),
     OPT_CHOICE(0, "kind", &o.kind, effects_kind_names, "KIND",
-               "replacement of a head in a scan: zero, mean, uniform (default: zero)"),
-    OPT_INT('n', "count", &o.count, 1, 1 << 20, "N", "heads, or tokens, to list (default: 10)"),
+               "by what a scan replaces the output of a head: zero, mean, uniform (default: zero)"),
+    OPT_INT('n', "count", &o.count, 1, 1 << 20, "N",
+            "number of heads, or of tokens, to list (default: 10)"),
     OPT_TEXT('o', "output", &o.output, "FILE.html",
-             "also write the page of qkv view with the effect of each head; a click on one shows "
-             "the tokens that change most"),
+             "also write the page of 'qkv view' with the effect of each head; a click on a head "
+             "shows the tokens that change most"),
     TOKEN_OPTIONS(o.tokens),
     OPT_END
 };
@@ -74,7 +75,7 @@ static void print_bar(double share)
 static const char *unit_words(const struct effects *e)
 {
     return e->info.kind == QKV_KIND_ENCODER ? "1 - cosine of the text's vector"
-                                            : "increase of the loss, nats per token";
+                                            : "increase of the loss in nats per token";
 }
 
 static void print_scan(const struct effects *e)
@@ -83,9 +84,10 @@ static void print_scan(const struct effects *e)
     int64_t n;
     struct effects_place *p = effects_rank(e, &n);
     char name[48], x[24];
-    printf("%lld tokens, each of %lld heads in turn replaced by %s: %s\n",
+    printf("%lld tokens, each of %lld heads in turn replaced by %s. Effect: %s\n",
            (long long)e->of.stack[0].tokens, (long long)n, gives[e->kind], unit_words(e));
-    if (e->info.kind != QKV_KIND_ENCODER) printf("unablated: %.4f nats per token\n", e->of.loss);
+    if (e->info.kind != QKV_KIND_ENCODER)
+        printf("loss without ablation: %.4f nats per token\n", e->of.loss);
     putchar('\n');
     for (int64_t i = 0; i < n && i < o.count; i++) {
         const double most = fabs((double)p[0].effect);
@@ -95,7 +97,8 @@ static void print_scan(const struct effects *e)
         print_changes(e, &p[i], 49);
     }
     if (n > o.count)
-        printf("\nthe median of all %lld: %s\n", (long long)n, figures(x, (double)p[n / 2].effect));
+        printf("\nmedian effect of all %lld heads: %s\n", (long long)n,
+               figures(x, (double)p[n / 2].effect));
     free(p);
 }
 
@@ -107,7 +110,8 @@ static void print_together(const struct effects *e)
     int width = 8;
     printf("without %s: %s %s\n", cmd_ablated(names, sizeof names),
            figures(x, (double)e->of.stack[0].effect[0]), unit_words(e));
-    if (e->info.kind != QKV_KIND_ENCODER) printf("unablated: %.4f nats per token\n", e->of.loss);
+    if (e->info.kind != QKV_KIND_ENCODER)
+        printf("loss without ablation: %.4f nats per token\n", e->of.loss);
     putchar('\n');
     for (int pass = 0; pass < 2; pass++) {
         for (int64_t i = 0; i < e->of.changes && i < o.count && c[i].token >= 0; i++) {
@@ -129,13 +133,14 @@ static void print_together(const struct effects *e)
 static qkv_status check_options(bool every, qkv_error *err)
 {
     if (!every && o.kind)
-        return cmd_error(
-            err, QKV_ERR_USAGE, NULL,
-            "--kind requires --scan; without a scan append =%s to the heads of --ablate",
-            effects_kind_names[o.kind]);
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--kind requires --scan; to choose the replacement without a scan, append "
+                         "=%s to the heads of --ablate",
+                         effects_kind_names[o.kind]);
     if (!o.output) return QKV_OK;
     if (!every)
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "-o requires --scan: the page shows a scan");
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "-o requires --scan: the page shows the effects of a scan");
     if (!cmd_ends_with(o.output, ".html"))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "-o: expected a name that ends with .html, found '%s'", o.output);
@@ -187,24 +192,28 @@ done:
 
 const struct cmd cmd_ablate = {
     .name = "ablate",
-    .brief = "measure the effect of ablating each head on a text",
+    .brief = "measure how much a model's output changes without each head",
     .usage = "TEXT [TEXT_B] [--scan] [-o FILE.html] [options]\nTEXT [TEXT_B] --ablate HEADS [options]",
-    .about = "Runs a text through the model once for each head, with that head ablated, and ranks the heads by their "
-             "effect. Encoders: 1 - cosine of the text's vector with and without the head, and the tokens whose hidden "
-             "state changes most. Decoders: the increase of the loss in nats per token (negative: the text became more "
-             "likely), and the tokens whose probability changes most, before and after. Encoder-decoders: TEXT is the "
-             "source, TEXT_B the output (default: the model's own).\n\n"
-             "The layers before a head run once for all heads of its layer, and the layers after it run for many heads "
-             "in one batch; every number equals that of a separate run. With --ablate and without --scan the named "
-             "heads are ablated together, and the changes are listed token by token.",
+    .about = "Runs a text through the model once for each head, with this head ablated, and ranks "
+             "the heads by their effect. The effect for encoders is 1 - cosine of the text's "
+             "vector with and without the head; the tokens whose hidden states change most are "
+             "listed. The effect for decoders is the increase of the loss in nats per token (if "
+             "negative, the text became more likely); the tokens whose probabilities change most "
+             "are listed, with their probabilities before and after. For encoder-decoders TEXT is "
+             "the source and TEXT_B the output (default: the model's own output).\n"
+             "\n"
+             "The layers before a head run once for all heads of its layer, and the layers after "
+             "it run for many heads in one batch; every number equals that of a separate run. With "
+             "--ablate and without --scan all heads of --ablate are ablated together, and the "
+             "change of each token is listed.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
     .max_args = 2,
     .examples = {
-        { "qkv ablate \"The animal did not cross: it was too tired\"", "every head; prints the ten largest effects" },
-        { "qkv ablate \"time flies like an arrow\" -o map.html", "also as a map in the page of qkv view" },
-        { "qkv ablate \"time flies\" --ablate L5.H11=mean,L2.H3", "two heads together, token by token" },
-        { "qkv ablate \"In the beginning\" -m models/verse --kind uniform --json", "a scan of a decoder, as JSON" },
+        { "qkv ablate \"The animal did not cross: it was too tired\"", "ablate each head; print the ten largest effects" },
+        { "qkv ablate \"time flies like an arrow\" -o map.html", "also show the effects as a map in the page of qkv view" },
+        { "qkv ablate \"time flies\" --ablate L5.H11=mean,L2.H3", "ablate two heads together, list the change of each token" },
+        { "qkv ablate \"In the beginning\" -m models/verse --kind uniform --json", "scan a decoder, print the effects as JSON" },
     },
     .run = run,
 };

@@ -17,7 +17,8 @@ static const char *const views[] = {
 #undef QKV_VIEW
 // the names of the views for the help, such as " heads model ..."
 #define QKV_VIEW(name, key, picture, terminal, needs, question) " " #name
-static const char view_help[] = "the view to open with (default: chosen by the length of the text):"
+static const char view_help[] =
+    "the view that is shown first (default: chosen by the length of the text):"
 #include <qkv/view.def>
     ;
 #undef QKV_VIEW
@@ -34,44 +35,52 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_TEXT('o', "output", &o.output, "FILE",
-             "where to write, by its ending: .html (default: view.html, or the first free of "
-             "view-2.html, ...), .svg or .png of the view, .csv or .npy of the weights on screen; "
-             "'-' is "
-             "the page on standard "
-             "output, without the picture"),
+             "output file, whose format follows from its ending: .html (default: view.html, or the "
+             "first free name of view-2.html, ...), .svg or .png for a picture of the view, .csv "
+             "or .npy for the weights that are shown; '-' is standard output, which gets the page, "
+             "without the picture in the terminal"),
     OPT_FLAG(0, "terminal", &o.terminal,
-             "only the picture in the terminal, a file only where -o names it"),
+             "only print the picture in the terminal; write a file only if -o names it"),
     OPT_GROUP("What is shown first"),
     OPT_CHOICE(0, "view", &o.view, views, "VIEW", view_help),
-    OPT_TEXT(0, "stack", &o.stack, "NAME", "encoder, decoder or cross, of a model that has them"),
+    OPT_TEXT(0, "stack", &o.stack, "NAME",
+             "attention of an encoder-decoder that is shown: encoder, decoder or cross"),
     OPT_INT(0, "layer", &o.layer, 0, 100000, "L",
-            "layer, from 0 (default: the one whose heads have the clearest kinds)"),
-    OPT_TEXT(0, "heads", &o.heads, "H,H,...", "heads that are selected, from 0 (default: chosen)"),
-    OPT_TEXT(0, "token", &o.token, "WORD|N", "the token whose row is marked, or its number"),
-    OPT_FLAG(0, "special", &o.special, "show [CLS], [SEP] too"),
+            "layer (default: the one whose heads have the clearest kinds)"),
+    OPT_TEXT(0, "heads", &o.heads, "H,H,...",
+             "heads that are selected (default: chosen by the view)"),
+    OPT_TEXT(0, "token", &o.token, "WORD|N", "token whose row is marked, as a word or its index"),
+    OPT_FLAG(0, "special", &o.special, "also show special tokens such as [CLS] and [SEP]"),
     CHART_LOOK_OPTIONS(o.picture),
-    OPT_FLAG(0, "all", &o.all, "the whole matrix, also where it is wider than the terminal"),
+    OPT_FLAG(0, "all", &o.all, "print the whole matrix, even if it is wider than the terminal"),
     OPT_GROUP("What the file stores"),
-    OPT_TEXT(0, "budget", &o.budget, "SIZE", "largest HTML file: 4M, 900K, bytes (default: 16M)"),
-    OPT_TEXT(0, "layers", &o.layers, "L,L,...",
-             "layers of a long text that are stored in full (default: as many as fit)"),
+    OPT_TEXT(0, "budget", &o.budget, "SIZE",
+             "maximum size of the HTML file: 4M, 900K or a number of bytes (default: 16M)"),
+    OPT_TEXT(
+        0, "layers", &o.layers, "L,L,...",
+        "layers of a long text of which all weights are stored (default: as many layers as fit)"),
     OPT_FLAG(0, "values", &o.values,
-             "values and input rows of every layer, up to the budget (default: up to a page of "
-             "6 MB)"),
+             "store values and input rows of every layer as far as the budget allows (default: as "
+             "far as a page of 6 MB allows)"),
     OPT_GROUP("What is compared or added"),
-    OPT_INT(0, "generate", &o.generate, 1, 1 << 20, "N",
-            "first generate N tokens with a decoder; then show prompt and output"),
+    OPT_INT(
+        0, "generate", &o.generate, 1, 1 << 20, "N",
+        "first generate N tokens with a decoder, then show the prompt and the generated tokens"),
     OPT_TEXT(0, "against", &o.against, "DIR|TEXT",
-             "another model or checkpoint on the same text, or the same model on another text: "
-             "heads ranked by how much they changed; the one that changed most is shown first"),
+             "compare with another model or checkpoint on the same text, or with the same model on "
+             "another text: heads are ranked by their change, and the head that changed most is "
+             "shown first"),
     OPT_TEXT(0, "training", &o.training, "RUN",
-             "the checkpoints of a training run, one frame each"),
-    OPT_FLAG(0, "ablate-map", &o.map, "the ablation effect of each head on the text"),
+             "show the checkpoints of a training run, one frame for each"),
+    OPT_FLAG(0, "ablate-map", &o.map,
+             "also measure and show the effect of ablating each head on the text"),
     OPT_GROUP("Weights from a file"),
     OPT_TEXT(0, "attention", &o.attention, "FILE",
-             ".npy of (layer, batch, head, row, key), or .safetensors, instead of a model"),
-    OPT_TEXT(0, "tokens", &o.names, "FILE", "the tokens of the weights, one per line"),
-    OPT_TEXT(0, "key-tokens", &o.key_names, "FILE", "the tokens of the keys, if they differ"),
+             "attention weights instead of a model: .npy with axes (layer, batch, head, row, key), "
+             "or .safetensors"),
+    OPT_TEXT(0, "tokens", &o.names, "FILE", "file with the tokens of the rows, one per line"),
+    OPT_TEXT(0, "key-tokens", &o.key_names, "FILE",
+             "file with the tokens of the keys, if they differ from those that --tokens names"),
     TOKEN_OPTIONS(o.tokens),
     OPT_END
 };
@@ -118,7 +127,7 @@ static qkv_status parse_list(const char *option, const char *text, int64_t **lis
         for (int64_t k = 0; k < i; k++)
             if ((*list)[i] == (*list)[k])
                 return cmd_error(err, QKV_ERR_USAGE, NULL,
-                                 "%s: %lld occurs twice, expected each number once", option,
+                                 "%s: number %lld occurs twice, expected each number once", option,
                                  (long long)(*list)[i]);
     return status;
 }
@@ -143,8 +152,8 @@ static qkv_status check_kind(const char *path, qkv_error *err)
     const bool residual = o.view >= 0 && strcmp(views[o.view], "residual") == 0;
     if (kind_of(path) == NUMBERS && residual)
         return cmd_error(err, QKV_ERR_UNSUPPORTED, NULL,
-                         "-o: .csv and .npy contain attention weights, expected .html, .svg or "
-                         ".png for --view residual, found '%s'",
+                         "-o: --view residual shows no attention weights, which .csv and .npy "
+                         "files contain; expected .html, .svg or .png, found '%s'",
                          path);
     if (kind_of(path) != UNKNOWN) return QKV_OK;
     return cmd_error(
@@ -219,8 +228,8 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
         status = print_picture(stdout, s->view, p, err);
         if (!status) print_view_moved(s, 12);
         if (!status && path) putchar('\n');
-        if (!status && numbers) printf("%s: weights of what is shown\n", path);
-        if (!status && drawn) printf("%s: the view as a picture\n", path);
+        if (!status && numbers) printf("%s: the weights that are shown\n", path);
+        if (!status && drawn) printf("%s: picture of the view\n", path);
         if (!status && page) print_view_report(path, &report);
     }
 done:
@@ -276,12 +285,12 @@ static qkv_status check_words(int argc, char **argv, qkv_error *err)
 {
     for (int i = 0; i < argc; i++)
         if (!argv[i][strspn(argv[i], " \t\r\n")])
-            return cmd_error(err, QKV_ERR_USAGE, NULL, "empty text, expected words");
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "the text is empty, expected words");
     if (o.attention && (argc || o.tokens.ids || o.against || o.training || o.generate || o.map ||
                         common.model || common.ablations))
         return cmd_error(
             err, QKV_ERR_USAGE, NULL,
-            "--attention cannot be combined with a text or a model: the file has the weights");
+            "--attention cannot be combined with a text or a model: its file contains the weights");
     if (!o.attention && (o.names || o.key_names))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--tokens and --key-tokens require --attention FILE");
@@ -306,9 +315,9 @@ static int run(int argc, char **argv)
     output_name(path);
     const bool file = o.output || !o.terminal;
     if (cmd_is_stdout(path) && (common.json || o.terminal)) {
-        cmd_error(
-            &err, QKV_ERR_USAGE, NULL,
-            "-o: standard output cannot receive both the page and the report, expected a file");
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "-o: standard output cannot receive both the page and the report, expected the "
+                  "name of a file");
         goto done;
     }
     if (parse_budget(&w.budget, &err)) goto done;
@@ -342,26 +351,30 @@ const struct cmd cmd_view = {
     .name = "view",
     .brief = "show the attention of a model on a text: in the terminal and as one offline HTML file",
     .usage = "TEXT [TEXT_B] [options]\n--ids N,N,... [options]\n--attention FILE --tokens FILE",
-    .about = "Runs the model on a text, or a pair of texts, and shows which words attend to which: in the terminal "
-             "an overview of all heads, the matrix of one and the weights of one token as bars; in the HTML file every "
-             "layer and head, with links and numbers (press ? for its keys). The file needs no network and no other "
-             "file. For an encoder-decoder TEXT is the source and TEXT_B the output (default: the model's own); "
-             "encoder, decoder and cross-attention are shown.\n\n"
-             "Layers, heads and tokens are counted from 0. Weights are never renormalised: the share of hidden "
-             "weights (special tokens, links below the threshold) is shown. For short texts the file stores every "
-             "weight in 8 bits, for longer ones the queries and keys, from which the page computes any row; for very "
-             "long ones the largest weights of each row and block maxima. The error is measured and printed.",
+    .about = "Runs the model on a text, or a pair of texts, and shows which words attend to which: "
+             "in the terminal an overview of all heads, the matrix of one head and the weights of "
+             "one token as bars; in the HTML file every layer and head, with links and numbers "
+             "(press ? for its keys). The HTML file needs no network and no other file. For an "
+             "encoder-decoder TEXT is the source and TEXT_B the output (default: the model's own "
+             "output); encoder, decoder and cross-attention are shown.\n"
+             "\n"
+             "Layers, heads and tokens are counted from 0. Weights are never renormalised: the "
+             "share of the weights that are hidden (weights of special tokens and below the "
+             "threshold of links) is shown. For short texts the file stores every weight in 8 "
+             "bits; for longer texts it stores the queries and keys, from which the page computes "
+             "any row; for very long texts it stores the largest weights of each row and the "
+             "maxima of blocks. The error is measured and printed.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_ABLATE,
     .max_args = 2,
     .examples = {
-        { "qkv view \"time flies like an arrow\" \"fruit flies like a banana\"", "two sentences, picture and page" },
+        { "qkv view \"time flies like an arrow\" \"fruit flies like a banana\"", "two sentences: a picture in the terminal and a page" },
         { "qkv view \"The animal did not cross: it was too tired\" --token it",
-          "what one word attends to" },
-        { "qkv view \"I love bears\" --terminal --layer 3 --heads 1,7", "given heads, only in the terminal" },
-        { "qkv view \"I love bears\" --view steps -o steps.svg", "one view for a paper" },
-        { "qkv view \"I love bears\" --against \"I love birds\"", "the heads that change most between two sentences" },
-        { "qkv view \"ACT I\" -m models/verse --generate 60 -o verse.html", "generate with a decoder, then show all of it" },
+          "to which words one word attends" },
+        { "qkv view \"I love bears\" --terminal --layer 3 --heads 1,7", "two given heads, only in the terminal" },
+        { "qkv view \"I love bears\" --view steps -o steps.svg", "a single view as a picture for a paper" },
+        { "qkv view \"I love bears\" --against \"I love birds\"", "the heads that differ most between two sentences" },
+        { "qkv view \"ACT I\" -m models/verse --generate 60 -o verse.html", "generate text with a decoder, then show all of it" },
     },
     .run = run,
 };

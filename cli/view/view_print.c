@@ -63,17 +63,17 @@ void print_view_report(const char *path, const struct qkv_view_report *r)
     printf("%s: %.*f %s, ", path, r->bytes < 1000000 ? 0 : 1,
            (double)r->bytes / (r->bytes < 1000000 ? 1e3 : 1e6), r->bytes < 1000000 ? "kB" : "MB");
     if (r->top)
-        printf("the %lld largest weights of each row, %.1f %% of all weight", (long long)r->top,
-               100 * r->kept);
+        printf("stores the %lld largest weights of each row (%.1f %% of all weight)",
+               (long long)r->top, 100 * r->kept);
     else
-        printf("all %lld weights", (long long)r->weights);
+        printf("stores all %lld weights", (long long)r->weights);
     printf(", error %s %.4f\n", most, ceil(r->error * 1e4) / 1e4);
     if (r->top)
-        cmd_note("the text is too long to store all weights within the budget; --layers stores "
+        cmd_note("the text is too long to store all its weights within the budget; --layers stores "
                  "some layers in full, --budget 64M allows a larger file");
     if (r->values_left)
-        cmd_note("the values of %lld layers are not in the file: --values stores as many as "
-                 "the budget allows",
+        cmd_note("the values of %lld layers are not in the file: --values stores as many as the "
+                 "budget allows",
                  (long long)r->values_left);
 }
 
@@ -82,8 +82,8 @@ void print_view_moved(const struct source *s, int64_t most)
     int64_t count;
     const struct qkv_view_divergence *m = qkv_view_divergence(s->view, &count);
     if (!count) return;
-    puts("\nheads that changed most, Jensen-Shannon divergence in bits (0: equal, 1: no key in "
-         "common)");
+    puts("\nHeads that changed most, Jensen-Shannon divergence in bits (0: equal weights, 1: no "
+         "key in\ncommon)");
     for (int64_t i = 0; i < count && i < most; i++) {
         char name[64];
         const bool one = s->shape.stacks == 1;
@@ -93,7 +93,7 @@ void print_view_moved(const struct source *s, int64_t most)
         if (m[i].rows)
             printf("  %-16s %.4f  %s\n", name, m[i].bits, h.kind);
         else
-            printf("  %-16s !       no row without NaN in both\n", name);
+            printf("  %-16s !       every row contains NaN in one of the two\n", name);
     }
 }
 

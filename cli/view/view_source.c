@@ -120,8 +120,9 @@ qkv_status source_stack(int64_t *out, const struct source *s, const char *name, 
         }
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", s->stack[i].name);
     }
-    return cmd_error(err, QKV_ERR_USAGE, NULL, "--stack: expected one of %s, found '%s'", names,
-                     name);
+    return cmd_error(err, QKV_ERR_USAGE, NULL,
+                     "--stack: unknown attention of this model, expected one of %s, found '%s'",
+                     names, name);
 }
 
 // ---- generating tokens before the run ----------------------------------------------------------
@@ -311,7 +312,7 @@ static qkv_status check_exact(const struct source *s, const struct source_reques
     for (int64_t i = 0; i < w->exact_count; i++)
         if (w->exact[i] >= layers)
             return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "--layers: layer %lld is out of range, expected 0 to %lld",
+                             "--layers: layer out of range, found %lld, expected 0 to %lld",
                              (long long)w->exact[i], (long long)layers - 1);
     return QKV_OK;
 }
@@ -347,7 +348,8 @@ qkv_status source_open(struct source *s, const char *const *texts, const struct 
         status = cmd_error(
             err, QKV_ERR_UNSUPPORTED, e->dir, "--generate requires a decoder; this model is %s%s",
             e->info.family,
-            e->in.source ? ", which generates without --generate when one text is given" : "");
+            e->in.source ? ", which generates its output without --generate if one text is given"
+                         : "");
     if (!status && w->generate) status = write_on(&given, e, texts[0], w->generate, err);
     if (status) return status;
     const bool two = e->in.source != NULL;

@@ -36,7 +36,7 @@ static qkv_status find_checkpoints(struct checkpoint **all, int64_t *count, cons
     DIR *d = opendir(run);
     *count = 0;
     *all = NULL;
-    if (!d) return cmd_error(err, QKV_ERR_IO, run, "cannot open: %s", strerror(errno));
+    if (!d) return cmd_error(err, QKV_ERR_IO, run, "cannot open the folder: %s", strerror(errno));
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         struct checkpoint c;
         if (strncmp(e->d_name, prefix, sizeof prefix - 1) != 0) continue;
@@ -51,7 +51,8 @@ static qkv_status find_checkpoints(struct checkpoint **all, int64_t *count, cons
     closedir(d);
     if (!*count)
         return cmd_error(err, QKV_ERR_FORMAT, run,
-                         "no folder checkpoint-N, expected the folder of a training run");
+                         "folder without checkpoints, expected the folder of a training run, with "
+                         "folders checkpoint-N");
     qsort(*all, (size_t)*count, sizeof **all, by_step);
     return QKV_OK;
 }

@@ -30,17 +30,20 @@ static qkv_status sizes_of(struct sizes *z, const struct qkv_tensor *t, const ch
     const int r = t->rank;
     char shape[SHAPE_TEXT];
     if (r < 3 || r > 5)
-        return cmd_error(err, QKV_ERR_FORMAT, path,
-                         "attention has shape %s, expected (layer, batch, head, row, key)",
-                         array_shape(shape, r, t->shape));
+        return cmd_error(
+            err, QKV_ERR_FORMAT, path,
+            "attention weights have the shape %s, expected (layer, batch, head, row, key)",
+            array_shape(shape, r, t->shape));
     const int64_t *n = t->shape;
     *z = (struct sizes){ r > 3 ? n[0] : 1, n[r - 3], n[r - 2], n[r - 1] };
     if (r == 5 && n[1] != 1)
-        return cmd_error(err, QKV_ERR_FORMAT, path, "attention has shape %s, expected a batch of 1",
-                         array_shape(shape, r, n));
+        return cmd_error(
+            err, QKV_ERR_FORMAT, path,
+            "attention weights have the shape %s, expected the size 1 for the axis batch",
+            array_shape(shape, r, n));
     if (z->layers < 1 || z->heads < 1 || z->T < 1 || z->S < 1)
         return cmd_error(err, QKV_ERR_FORMAT, path,
-                         "attention has shape %s, expected no axis of size 0",
+                         "attention weights have the shape %s, expected no axis of size 0",
                          array_shape(shape, r, n));
     return QKV_OK;
 }
@@ -53,7 +56,9 @@ static qkv_status read_tokens(struct source_text *x, const char *path, qkv_error
     if (status) return status;
     int64_t n = 0;
     for (size_t i = 0; i < bytes; i++) n += x->made[i] == '\n' || i + 1 == bytes;
-    if (!n) return cmd_error(err, QKV_ERR_FORMAT, path, "no tokens, expected one per line");
+    if (!n)
+        return cmd_error(err, QKV_ERR_FORMAT, path,
+                         "the file contains no tokens, expected one token per line");
     x->token = cmd_alloc((size_t)n, sizeof *x->token);
     char *at = x->made, *end = x->made + bytes;
     for (int64_t i = 0; i < n; i++) {
@@ -75,9 +80,10 @@ static qkv_status check_tokens(const struct source_text *x, int64_t n, const cha
                                const char *path, const char *tokens, qkv_error *err)
 {
     if (x->text.tokens == n) return QKV_OK;
-    return cmd_error(err, QKV_ERR_USAGE, tokens,
-                     "%lld tokens, expected one for each of the %lld %s of %s",
-                     (long long)x->text.tokens, (long long)n, what, path);
+    return cmd_error(
+        err, QKV_ERR_USAGE, tokens,
+        "wrong number of tokens: found %lld, expected one for each of the %lld %s of %s",
+        (long long)x->text.tokens, (long long)n, what, path);
 }
 
 // Refuses negative weights, which usually are scores before the softmax.
@@ -88,8 +94,8 @@ static qkv_status check_weights(const float *w, const struct sizes *z, int64_t l
     for (int64_t i = 0; i < n; i++)
         if (w[i] < 0 || isinf(w[i]))
             return cmd_error(err, QKV_ERR_FORMAT, path,
-                             "layer %lld, head %lld, row %lld, key %lld: expected a weight from 0, "
-                             "found %g",
+                             "attention weight of layer %lld, head %lld, row %lld, key %lld: "
+                             "expected a finite number of at least 0, found %g",
                              (long long)layer, (long long)(i / z->S / z->T),
                              (long long)(i / z->S % z->T), (long long)(i % z->S), (double)w[i]);
     return QKV_OK;
@@ -118,7 +124,8 @@ static qkv_status find_stack(struct found *f, const qkv_tensors *all, const stru
         if (z.layers != 1 ||
             (l && (z.heads != f->size.heads || z.T != f->size.T || z.S != f->size.S)))
             return cmd_error(err, QKV_ERR_FORMAT, path,
-                             "%s has another shape than the first layer, expected the same", name);
+                             "%s has another shape than the first layer, expected the same shape",
+                             name);
         f->size = z;
         f->tensor[f->layers++] = t;
     }
@@ -143,8 +150,8 @@ static qkv_status find_stacks(struct found *found, int64_t *count, const qkv_ten
     }
     if (*count) return QKV_OK;
     return cmd_error(err, QKV_ERR_FORMAT, path,
-                     "%lld tensors, expected one, or attentions.0, attentions.1, ... as written by "
-                     "`qkv trace --what attention`",
+                     "the file contains %lld tensors, expected one tensor, or the tensors "
+                     "attentions.0, attentions.1, ... that `qkv trace --what attention` writes",
                      (long long)qkv_tensors_count(all));
 }
 

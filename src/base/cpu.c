@@ -52,7 +52,8 @@ static unsigned detect_tiles(unsigned bits, bool enabled)
     if (!bits) return 0;
     const int why = !(bits & ~granted) ? 0 : enabled ? ask_for_tiles() : ENOTSUP;
     if (why) {
-        snprintf(amx, sizeof amx, "present, but the system refuses it (%s)", strerror(why));
+        snprintf(amx, sizeof amx, "present, but the operating system refuses it (%s)",
+                 strerror(why));
         return bits & granted;
     }
     snprintf(amx, sizeof amx, "present");

@@ -72,7 +72,7 @@ static bool copy_text(struct builder *b, const struct qkv_span *raw, size_t *n)
 
 static bool too_large(struct builder *b, size_t start)
 {
-    b->what = "number too large, expected one of 64 bits";
+    b->what = "number too large for JSON, expected an integer of at most 64 bits";
     b->start = start;
     return false;
 }
@@ -127,7 +127,7 @@ static bool build_member(struct builder *b, json_t *object, int depth)
     const size_t start = b->s.at;
     if (!qkv_scan_string(&b->s, &raw) || !copy_text(b, &raw, &n)) return false;
     if (json_object_get(object, b->scratch)) {
-        b->what = "duplicate key, expected each once";
+        b->what = "duplicate key in a JSON object, expected each key once";
         b->start = start;
         return false;
     }
@@ -282,7 +282,7 @@ static const json_t *find_member(const struct qkv_json_at *at, const char *key, 
     if (!v && need) {
         *ok = false;
         qkv_fail(at->err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = at->file, .path = path },
-                 "missing, expected a value, found none");
+                 "required member is missing, expected a value, found none");
     }
     return v;
 }
@@ -291,7 +291,7 @@ static bool fail_type(const struct qkv_json_at *at, const char *path, const char
                       const json_t *v)
 {
     qkv_fail(at->err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = at->file, .path = path },
-             "wrong type, expected %s, found %s", want, kind_name(v));
+             "value of the wrong type, expected %s, found %s", want, kind_name(v));
     return false;
 }
 
@@ -307,7 +307,8 @@ bool qkv_json_int(const struct qkv_json_at *at, const char *key, bool need, int6
     if (n < min || n > max) {
         const qkv_status status = n > max && min <= max ? QKV_ERR_LIMIT : QKV_ERR_FORMAT;
         qkv_fail(at->err, status, &(struct qkv_location){ .file = at->file, .path = path },
-                 "out of range, expected %" PRId64 " .. %" PRId64 ", found %" PRId64, min, max, n);
+                 "number out of range, expected %" PRId64 " .. %" PRId64 ", found %" PRId64, min,
+                 max, n);
         return false;
     }
     *out = n;

@@ -87,7 +87,8 @@ static qkv_status open_file(struct qkv_map *m, const char *path, bool no_mmap, s
                           : S_ISFIFO(st.st_mode) ? "is a FIFO"
                                                  : "is a device");
     } else if (st.st_size > PTRDIFF_MAX) {
-        status = qkv_fail(err, QKV_ERR_LIMIT, &at, "file too large for this machine's addresses");
+        status = qkv_fail(err, QKV_ERR_LIMIT, &at,
+                          "file too large, expected a size that this machine can address");
     } else if ((size_t)st.st_size > max) {
         status = qkv_fail(err, QKV_ERR_LIMIT, &at,
                           "file too large, expected at most %zu bytes, found %zu", max,

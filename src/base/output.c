@@ -20,7 +20,7 @@ static qkv_status fail_exists(const char *path, qkv_error *err)
 {
     return qkv_fail(
         err, QKV_ERR_USAGE, &(struct qkv_location){ .file = path },
-        "exists already, expected a new name or permission to replace it, found a file");
+        "file exists already, expected a new name or permission to replace it, found a file");
 }
 
 // Returns the descriptor that a path such as /dev/stdout or /dev/fd/N names, or -1 if path is not
@@ -56,7 +56,7 @@ static qkv_status examine_target(struct qkv_output *o, const char *path, mode_t 
         const bool there = stat(path, &st) == 0; // false for a dangling link
         if (there && S_ISDIR(st.st_mode))
             return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = path },
-                            "is a directory, expected a file, found a directory");
+                            "path is a directory, expected a file, found a directory");
         *direct = there && (!S_ISREG(st.st_mode) || descriptor(path) >= 0);
         if (!*direct && !o->force) return fail_exists(path, err);
         if (there && !*direct) {
@@ -92,7 +92,7 @@ static qkv_status open_temp(struct qkv_output *o, mode_t mode, qkv_error *err)
     }
     o->temp = temp;
     if (mode && fchmod(o->fd, mode) != 0)
-        return qkv_fail_errno(err, o->path, "cannot set permissions", errno);
+        return qkv_fail_errno(err, o->path, "cannot set the permissions of the file", errno);
     return QKV_OK;
 }
 
@@ -179,7 +179,7 @@ static qkv_status into_place(struct qkv_output *o, qkv_error *err)
         if (errno == EEXIST) return fail_exists(o->path, err);
     }
     if (qkv_disk_rename(o->temp, o->target) != 0)
-        return qkv_fail_errno(err, o->path, "cannot rename into place", errno);
+        return qkv_fail_errno(err, o->path, "cannot rename the finished file into place", errno);
     qkv_free(o->temp);
     o->temp = NULL;
     return QKV_OK;

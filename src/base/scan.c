@@ -77,20 +77,20 @@ static bool escape(struct qkv_scan *s)
     if (s->at >= s->size) return fail(s, "an escape");
     const char c = s->data[s->at];
     if (c != 'u') {
-        if (c == 0 || !strchr("\"\\/bfnrt", c)) return fail(s, "an escape of JSON");
+        if (c == 0 || !strchr("\"\\/bfnrt", c)) return fail(s, "a valid JSON escape such as \\n");
         s->at++;
         return true;
     }
     const int u = hex4(s, s->at + 1);
     if (u < 0) return fail(s, "four hexadecimal digits after \\u");
-    if (u == 0) return fail(s, "a string without NUL");
-    if (u >= 0xDC00 && u < 0xE000) return fail(s, "a high surrogate before a low one");
+    if (u == 0) return fail(s, "a string without NUL characters");
+    if (u >= 0xDC00 && u < 0xE000) return fail(s, "a high surrogate before a low surrogate");
     s->at += 5;
     if (u < 0xD800 || u >= 0xE000) return true;
     if (s->size - s->at < 6 || s->data[s->at] != '\\' || s->data[s->at + 1] != 'u')
-        return fail(s, "a low surrogate after a high one");
+        return fail(s, "a low surrogate after a high surrogate");
     const int low = hex4(s, s->at + 2);
-    if (low < 0xDC00 || low >= 0xE000) return fail(s, "a low surrogate after a high one");
+    if (low < 0xDC00 || low >= 0xE000) return fail(s, "a low surrogate after a high surrogate");
     s->at += 6;
     return true;
 }
@@ -105,7 +105,7 @@ bool qkv_scan_string(struct qkv_scan *s, struct qkv_span *raw)
         if (s->at >= s->size) return fail(s, "the closing quote of a string");
         const unsigned char c = (unsigned char)s->data[s->at];
         if (c == '"') break;
-        if (c < 0x20) return fail(s, "an escaped control byte");
+        if (c < 0x20) return fail(s, "control characters to be written as escapes");
         if (c == '\\') {
             s->at++;
             raw->escaped = true;
@@ -185,7 +185,7 @@ bool qkv_scan_number(struct qkv_scan *s, bool *integer)
     if (s->at < s->size && s->data[s->at] == '-') s->at++;
     if (s->at < s->size && s->data[s->at] == '0') {
         s->at++;
-        if (is_digit(s)) return fail(s, "no digit after a leading 0");
+        if (is_digit(s)) return fail(s, "a number without leading zeros");
     } else if (!skip_digits(s)) {
         return false;
     }

@@ -61,8 +61,9 @@ qkv_status qkv_checkpoint_begin(struct qkv_checkpoint *c, const char *run, int64
     char temp[QKV_CHECKPOINT_NAME + 8];
     memset(c, 0, sizeof *c);
     if (step < 0 || step >= (int64_t)1000000000000000000 || strlen(run) >= sizeof c->run)
-        return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = run },
-                        "step of a checkpoint, expected less than 10^18, found %" PRId64, step);
+        return qkv_fail(
+            err, QKV_ERR_USAGE, &(struct qkv_location){ .file = run },
+            "step of a checkpoint is too large, expected less than 10^18, found %" PRId64, step);
     memcpy(c->run, run, strlen(run) + 1);
     c->step = step;
     qkv_checkpoint_name(c->name, step);
@@ -222,7 +223,8 @@ static qkv_status into_place(const struct qkv_checkpoint *c, qkv_error *err)
     if (there && (!qkv_disk_remove_folder(aside) || qkv_disk_rename(path, aside) != 0))
         return qkv_fail_errno(err, path, "cannot rename", errno);
     if (qkv_disk_rename(c->dir, path) != 0) {
-        status = qkv_fail_errno(err, path, "cannot rename into place", errno);
+        status =
+            qkv_fail_errno(err, path, "cannot rename the finished checkpoint into place", errno);
         if (there) qkv_disk_rename(aside, path);
         return status;
     }

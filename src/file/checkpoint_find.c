@@ -41,14 +41,14 @@ static qkv_status differs(const char *path, const struct difference *d, const ch
     const struct qkv_location at = { .file = path,
                                      .has_offset = d->offset >= 0,
                                      .offset = d->offset };
-    char part[300] = "", instead[200] = "no earlier checkpoint exists";
+    char part[300] = "", instead[200] = "there is no earlier checkpoint to continue from";
     if (d->tensor) snprintf(part, sizeof part, " in tensor \"%.200s\"", d->tensor);
     if (*before)
-        snprintf(instead, sizeof instead, "%s precedes it: remove this one to continue from there",
-                 before);
+        snprintf(instead, sizeof instead,
+                 "to continue from the checkpoint before it, %s, remove this one", before);
     return qkv_fail(err, QKV_ERR_FORMAT, &at,
-                    "content differs from what the manifest lists%s, expected %s; %s", part, what,
-                    instead);
+                    "file differs from the manifest of its checkpoint%s, expected %s; %s", part,
+                    what, instead);
 }
 
 static qkv_status check_file(const char *dir, const char *name, const json_t *row,
@@ -60,9 +60,10 @@ static qkv_status check_file(const char *dir, const char *name, const json_t *ro
     qkv_status status = qkv_path_join(path, dir, name, err);
     if (status) return status;
     if (!json_is_integer(bytes) || !json_is_string(sha) || strchr(name, '/'))
-        return qkv_fail(
-            err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = dir },
-            QKV_MANIFEST " has no valid row for \"%.80s\", expected its bytes and sha256", name);
+        return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = dir },
+                        QKV_MANIFEST
+                        " has no valid entry for the file \"%.80s\", expected its bytes and sha256",
+                        name);
     if ((status = qkv_map_open(&m, path, false, err)) != QKV_OK) return status;
     if ((json_int_t)m.size != json_integer_value(bytes)) {
         const struct difference d = { NULL, (int64_t)m.size };
@@ -99,25 +100,27 @@ static qkv_status check_files(const char *dir, int64_t step, const char *before,
     } else if (strcmp(format, QKV_MANIFEST_FORMAT) != 0) {
         status = qkv_fail(
             err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = path, .path = "$.format" },
-            "not a manifest, expected \"" QKV_MANIFEST_FORMAT "\", found \"%.80s\"", format);
+            "file is not the manifest of a checkpoint, expected format \"" QKV_MANIFEST_FORMAT
+            "\", found \"%.80s\"",
+            format);
     } else if (version > QKV_MANIFEST_VERSION) {
-        status = qkv_fail(err, QKV_ERR_UNSUPPORTED,
-                          &(struct qkv_location){ .file = path, .path = "$.version" },
-                          "checkpoint format is too new, expected version %d, found %" PRId64,
-                          (int)QKV_MANIFEST_VERSION, version);
+        status = qkv_fail(
+            err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = path, .path = "$.version" },
+            "checkpoint format is too new, expected version %d or earlier, found %" PRId64,
+            (int)QKV_MANIFEST_VERSION, version);
     } else if (!qkv_json_int(&at, "step", true, &said, 0, INT64_MAX)) {
         status = QKV_ERR_FORMAT;
     } else if (said != step) {
-        status =
-            qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = path, .path = "$.step" },
-                     "manifest of another checkpoint, expected step %" PRId64 ", found %" PRId64,
-                     step, said);
+        status = qkv_fail(
+            err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = path, .path = "$.step" },
+            "manifest belongs to another checkpoint, expected step %" PRId64 ", found %" PRId64,
+            step, said);
     }
     json_t *files = json_object_get(root, "files");
     if (!status && !json_is_object(files))
         status =
             qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = path, .path = "$.files" },
-                     "wrong type, expected an object");
+                     "member \"files\" has the wrong type, expected an object");
     if (!status) {
         json_object_foreach(files, name, row)
         {

@@ -18,7 +18,7 @@ static qkv_status check_quantised(const struct qkv_config *c)
     return qkv_fail(
         c->err, QKV_ERR_UNSUPPORTED,
         &(struct qkv_location){ .file = c->file, .path = "$.quantization_config.quant_method" },
-        "unsupported quantization of the weights, expected \"%s\", found \"%.64s\"",
+        "unsupported quantization of the weights, expected the method \"%s\", found \"%.64s\"",
         QKV_EIGHT_METHOD, name);
 }
 
@@ -38,9 +38,9 @@ qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err
     qkv_status status = qkv_path_join(path, dir, "config.json", err);
     if (!status && !qkv_path_exists(path) &&
         !qkv_path_join(below, dir, "model/config.json", NULL) && qkv_path_exists(below))
-        return qkv_fail(
-            err, QKV_ERR_IO, &(struct qkv_location){ .file = dir },
-            "no config.json in this folder, expected a model folder; its subfolder model/ is one");
+        return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = dir },
+                        "no config.json in this folder, expected a model folder; its subfolder "
+                        "model/ is a model folder");
     if (!status) status = qkv_json_file(&c->root, path, QKV_CONFIG_BYTES_MAX, err);
     if (!status && !(c->file = qkv_copy_text(path, strlen(path))))
         status = qkv_fail_memory(err, path);
@@ -89,7 +89,7 @@ bool qkv_config_real(const struct qkv_config *c, const char *key, bool need, dou
     if (!qkv_json_real(&at, key, need, &x)) return false;
     if (json_is_number(json_object_get(c->root, key)) && !(x >= min && x <= max))
         return qkv_config_refuse(c, QKV_ERR_FORMAT, key,
-                                 "out of range, expected %g .. %g, found %g", min, max, x);
+                                 "number out of range, expected %g .. %g, found %g", min, max, x);
     *out = x;
     return true;
 }
@@ -134,7 +134,7 @@ const char *qkv_config_model_type(const struct qkv_config *c, const char *known)
     if (!qkv_json_text(&at, "model_type", false, &text)) return NULL;
     if (!text)
         qkv_config_refuse(c, QKV_ERR_FORMAT, "model_type",
-                          "missing, expected one of %s, found none", known);
+                          "required member is missing, expected one of %s, found none", known);
     return text;
 }
 

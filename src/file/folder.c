@@ -50,11 +50,11 @@ static qkv_status may_replace(const char *path, bool force, qkv_error *err)
     struct stat st;
     if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
         return qkv_fail(err, QKV_ERR_USAGE, &at,
-                        "exists already, expected a new name, found a file");
+                        "output exists already, expected the name of a new folder, found a file");
     if (!force)
-        return qkv_fail(
-            err, QKV_ERR_USAGE, &at,
-            "exists already, expected a new name or permission to replace it, found a folder");
+        return qkv_fail(err, QKV_ERR_USAGE, &at,
+                        "output exists already, expected a new name or permission to replace it, "
+                        "found a folder");
     DIR *d = opendir(path);
     if (!d) return qkv_fail_errno(err, path, "cannot open", errno);
     bool empty = true;
@@ -196,13 +196,14 @@ static qkv_status into_place(const struct qkv_folder *f, qkv_error *err)
     char aside[QKV_PATH];
     const int n = snprintf(aside, sizeof aside, "%s.old.%ld", f->path, (long)getpid());
     if (n < 0 || (size_t)n >= sizeof aside)
-        return qkv_fail_errno(err, f->path, "cannot rename into place", ENAMETOOLONG);
+        return qkv_fail_errno(err, f->path, "cannot rename the finished folder into place",
+                              ENAMETOOLONG);
     if (f->replaces && qkv_disk_rename(f->path, aside) != 0)
         return qkv_fail_errno(err, f->path, "cannot rename", errno);
     if (qkv_disk_rename(f->dir, f->path) != 0) {
         const int why = errno;
         if (f->replaces) qkv_disk_rename(aside, f->path);
-        return qkv_fail_errno(err, f->path, "cannot rename into place", why);
+        return qkv_fail_errno(err, f->path, "cannot rename the finished folder into place", why);
     }
     qkv_status status = sync_above(f->path, err);
     if (!status && f->replaces && !remove_tree(aside, 0))

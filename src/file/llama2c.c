@@ -72,13 +72,13 @@ static qkv_status read_sizes(struct checkpoint *c)
         const char *what;
         int64_t *to, most;
     } rows[SIZES] = {
-        { "width", &c->D, QKV_WIDTH_MAX },
-        { "inner width", &c->M, QKV_INNER_MAX },
-        { "number of layers", &c->L, QKV_LAYERS_MAX },
-        { "number of heads", &c->H, QKV_HEADS_MAX },
-        { "number of key/value heads", &c->G, QKV_HEADS_MAX },
-        { "vocabulary", &c->V, QKV_VOCAB_MAX },
-        { "number of positions", &c->P, QKV_POSITIONS_MAX },
+        { "invalid width", &c->D, QKV_WIDTH_MAX },
+        { "invalid inner width", &c->M, QKV_INNER_MAX },
+        { "invalid number of layers", &c->L, QKV_LAYERS_MAX },
+        { "invalid number of heads", &c->H, QKV_HEADS_MAX },
+        { "invalid number of key/value heads", &c->G, QKV_HEADS_MAX },
+        { "invalid size of the vocabulary", &c->V, QKV_VOCAB_MAX },
+        { "invalid number of positions", &c->P, QKV_POSITIONS_MAX },
     };
     const int64_t from = c->version ? FIRST : 0;
     for (int i = 0; i < SIZES; i++) {
@@ -90,20 +90,20 @@ static qkv_status read_sizes(struct checkpoint *c)
         *rows[i].to = sign && n < 0 ? -n : n;
         if (sign) c->own = n < 0;
         snprintf(want, sizeof want, "1 .. %" PRId64 "%s", rows[i].most,
-                 sign ? " or the same numbers below 0" : "");
+                 sign ? " or minus such a number" : "");
         if (*rows[i].to < 1) return fail_at(c, QKV_ERR_FORMAT, at, rows[i].what, want, n);
         if (*rows[i].to > rows[i].most) return fail_at(c, QKV_ERR_LIMIT, at, rows[i].what, want, n);
     }
     char want[96];
     if (c->D % c->H || c->D / c->H % 2) {
         snprintf(want, sizeof want,
-                 "a divisor of the width %" PRId64 " that gives an even head width", c->D);
-        return fail_at(c, QKV_ERR_FORMAT, from + 12, "number of heads", want, c->H);
+                 "a divisor of the width %" PRId64 " for which the head width is even", c->D);
+        return fail_at(c, QKV_ERR_FORMAT, from + 12, "invalid number of heads", want, c->H);
     }
-    snprintf(want, sizeof want, "a divisor of the %" PRId64 " heads", c->H);
-    return c->H % c->G == 0
-               ? QKV_OK
-               : fail_at(c, QKV_ERR_FORMAT, from + 16, "number of key/value heads", want, c->G);
+    snprintf(want, sizeof want, "a divisor of the %" PRId64 " query heads", c->H);
+    return c->H % c->G == 0 ? QKV_OK
+                            : fail_at(c, QKV_ERR_FORMAT, from + 16,
+                                      "invalid number of key/value heads", want, c->G);
 }
 
 static qkv_status read_header(struct checkpoint *c)
@@ -111,19 +111,21 @@ static qkv_status read_header(struct checkpoint *c)
     const int64_t size = (int64_t)c->map->size;
     if (size >= 4 && memcmp(c->map->data, magic, sizeof magic) == 0) {
         if (size < HEAD)
-            return fail_at(c, QKV_ERR_FORMAT, 0, "file too short", "256 bytes of header", size);
+            return fail_at(c, QKV_ERR_FORMAT, 0, "file of llama2.c too short",
+                           "a header of 256 bytes", size);
         const int64_t version = int_at(c, 4);
         if (version != 1 && version != 2)
-            return fail_at(c, QKV_ERR_UNSUPPORTED, 4, "version of a checkpoint", "1 or 2", version);
+            return fail_at(c, QKV_ERR_UNSUPPORTED, 4,
+                           "unsupported version of a llama2.c checkpoint", "1 or 2", version);
         c->version = (int)version;
         const uint8_t shared = c->map->data[FLAG];
         if (shared > 1)
-            return fail_at(c, QKV_ERR_FORMAT, FLAG, "flag of the shared output projection",
+            return fail_at(c, QKV_ERR_FORMAT, FLAG, "invalid flag of the shared output projection",
                            "0 or 1", shared);
         c->own = !shared;
     } else if (size < HEAD0) {
-        return fail_at(c, QKV_ERR_FORMAT, 0, "file too short",
-                       "28 bytes of a llama2.c checkpoint's header", size);
+        return fail_at(c, QKV_ERR_FORMAT, 0, "file of llama2.c too short",
+                       "a checkpoint header of 28 bytes", size);
     }
     qkv_status status = read_sizes(c);
     if (status || c->version < 2) return status;
@@ -132,7 +134,8 @@ static qkv_status read_header(struct checkpoint *c)
     snprintf(want, sizeof want, "a divisor of the width %" PRId64, c->D);
     return c->group > 0 && c->D % c->group == 0
                ? QKV_OK
-               : fail_at(c, QKV_ERR_FORMAT, GROUP, "size of a quantization group", want, c->group);
+               : fail_at(c, QKV_ERR_FORMAT, GROUP, "invalid size of a quantization group", want,
+                         c->group);
 }
 
 // ---- layout of the file ------------------------------------------------------------------------
@@ -218,8 +221,8 @@ static qkv_status check_layout(const struct checkpoint *c, const struct layout *
                                              .has_offset = true,
                                              .offset = size };
             return qkv_fail(c->err, QKV_ERR_FORMAT, &at,
-                            "truncated checkpoint, expected %s at bytes %" PRId64 "..%" PRId64
-                            ", found the end of the file",
+                            "truncated checkpoint of llama2.c, expected %s at bytes %" PRId64
+                            "..%" PRId64 ", found the end of the file",
                             p->name ? p->name : "the table of rotary positions", begin, end);
         }
     }
@@ -228,9 +231,10 @@ static qkv_status check_layout(const struct checkpoint *c, const struct layout *
     const bool projection = !c->own && size - end == c->V * c->D * 4 && !c->group;
     return qkv_fail(
         c->err, QKV_ERR_FORMAT, &at,
-        "bytes after the last tensor, expected the end of the file, found %" PRId64 " more%s",
+        "bytes after the last tensor, expected the end of the file, found %" PRId64 " more bytes%s",
         size - end,
-        projection ? ": the size of an output projection, which the header does not announce" : "");
+        projection ? ", which is the size of an output projection that the header does not announce"
+                   : "");
 }
 
 // ---- tensors -----------------------------------------------------------------------------------

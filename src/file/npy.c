@@ -85,8 +85,9 @@ static qkv_status read_descr(struct npy *p)
                                         .offset = p->base + (int64_t)at };
     if (at < p->size && p->text[at] == '[')
         return qkv_fail(p->err, QKV_ERR_UNSUPPORTED, &where,
-                        "dtype, expected %s, found a structure", want);
-    if (!read_string(p, &raw)) return fail_at(p, QKV_ERR_FORMAT, at, "dtype", "a text in quotes");
+                        "unsupported dtype of the array, expected %s, found a structure", want);
+    if (!read_string(p, &raw))
+        return fail_at(p, QKV_ERR_FORMAT, at, "malformed dtype", "a text in quotes");
     struct qkv_span code = raw;
     char order = '=';
     if (code.bytes && strchr("<>=|", code.at[0])) {
@@ -101,17 +102,18 @@ static qkv_status read_descr(struct npy *p)
     }
     const int shown = raw.bytes > 32 ? 32 : (int)raw.bytes;
     if (code.bytes && code.at[0] == 'O')
-        return qkv_fail(
-            p->err, QKV_ERR_UNSUPPORTED, &where,
-            "dtype is not supported: pickle is never loaded, expected %s, found objects \"%.*s\"",
-            want, shown, raw.at);
+        return qkv_fail(p->err, QKV_ERR_UNSUPPORTED, &where,
+                        "unsupported dtype of the array (pickle is never loaded), expected %s, "
+                        "found objects \"%.*s\"",
+                        want, shown, raw.at);
     // The letter of a type of numpy followed by digits is a valid type that qkv does not support;
     // any other text is malformed.
     bool known = code.bytes > 1 && strchr("fciubSUVMma", code.at[0]) != NULL;
     for (size_t i = 1; known && i < code.bytes && code.at[i] != '['; i++)
         known = code.at[i] >= '0' && code.at[i] <= '9';
     return qkv_fail(p->err, known ? QKV_ERR_UNSUPPORTED : QKV_ERR_FORMAT, &where,
-                    "dtype, expected %s, found \"%.*s\"", want, shown, raw.at);
+                    "unsupported dtype of the array, expected %s, found \"%.*s\"", want, shown,
+                    raw.at);
 }
 
 static qkv_status read_order(struct npy *p)
@@ -124,7 +126,7 @@ static qkv_status read_order(struct npy *p)
     } else if (left >= 5 && memcmp(p->text + p->at, "False", 5) == 0) {
         p->at += 5;
     } else {
-        return fail_at(p, QKV_ERR_FORMAT, p->at, "fortran_order", "True or False");
+        return fail_at(p, QKV_ERR_FORMAT, p->at, "malformed fortran_order", "True or False");
     }
     return QKV_OK;
 }
@@ -137,13 +139,14 @@ static qkv_status read_size(struct npy *p, int64_t *out)
     uint64_t n = 0;
     for (; p->at < p->size && p->text[p->at] >= '0' && p->text[p->at] <= '9'; p->at++)
         if (n <= QKV_DIM_MAX) n = n * 10 + (uint64_t)(p->text[p->at] - '0');
-    if (p->at == at) return fail_at(p, QKV_ERR_FORMAT, at, "shape", "a whole number >= 0");
+    if (p->at == at)
+        return fail_at(p, QKV_ERR_FORMAT, at, "malformed shape", "a whole number >= 0");
     if (n > QKV_DIM_MAX) {
         const struct qkv_location where = { .file = p->file,
                                             .has_offset = true,
                                             .offset = p->base + (int64_t)at };
         return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
-                        "shape, expected sizes up to 2^48, found %.*s",
+                        "invalid shape of the array, expected sizes up to 2^48, found %.*s",
                         p->at - at > 32 ? 32 : (int)(p->at - at), p->text + at);
     }
     if (p->at < p->size && p->text[p->at] == 'L') p->at++;
@@ -153,11 +156,12 @@ static qkv_status read_size(struct npy *p, int64_t *out)
 
 static qkv_status read_shape(struct npy *p)
 {
-    if (!accept_char(p, '(')) return fail_at(p, QKV_ERR_FORMAT, p->at, "shape", "'(' of a tuple");
+    if (!accept_char(p, '('))
+        return fail_at(p, QKV_ERR_FORMAT, p->at, "malformed shape", "'(' of a tuple");
     while (!accept_char(p, ')')) {
         skip_space(p);
         if (p->rank == QKV_RANK_MAX)
-            return fail_at(p, QKV_ERR_LIMIT, p->at, "rank", "at most 8 axes");
+            return fail_at(p, QKV_ERR_LIMIT, p->at, "rank too large", "at most 8 axes");
         const qkv_status status = read_size(p, &p->shape[p->rank]);
         if (status) return status;
         p->rank++;
@@ -165,7 +169,7 @@ static qkv_status read_shape(struct npy *p)
         skip_space(p);
         const bool last = p->at < p->size && p->text[p->at] == ')';
         if (!comma && (!last || p->rank == 1)) // (3) is a number in Python, (3,) a tuple
-            return fail_at(p, QKV_ERR_FORMAT, p->at, "shape", "','");
+            return fail_at(p, QKV_ERR_FORMAT, p->at, "malformed shape", "','");
     }
     return QKV_OK;
 }
@@ -175,7 +179,8 @@ static qkv_status read_pair(struct npy *p)
     struct qkv_span key;
     skip_space(p);
     const size_t at = p->at;
-    if (!read_string(p, &key)) return fail_at(p, QKV_ERR_FORMAT, at, "header", "a key in quotes");
+    if (!read_string(p, &key))
+        return fail_at(p, QKV_ERR_FORMAT, at, "malformed header", "a key in quotes");
     const bool descr = qkv_span_is(&key, "descr"), order = qkv_span_is(&key, "fortran_order"),
                shape = qkv_span_is(&key, "shape");
     const struct qkv_location where = { .file = p->file,
@@ -183,26 +188,27 @@ static qkv_status read_pair(struct npy *p)
                                         .offset = p->base + (int64_t)at };
     bool *seen = descr ? &p->has_descr : order ? &p->has_order : &p->has_shape;
     if ((!descr && !order && !shape) || *seen)
-        return qkv_fail(
-            p->err, QKV_ERR_FORMAT, &where,
-            "header, expected descr, fortran_order and shape, each once, found \"%.*s\"",
-            key.bytes > 64 ? 64 : (int)key.bytes, key.at);
+        return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
+                        "unknown key in the header, expected descr, fortran_order and shape, each "
+                        "once, found \"%.*s\"",
+                        key.bytes > 64 ? 64 : (int)key.bytes, key.at);
     *seen = true;
     if (!accept_char(p, ':'))
-        return fail_at(p, QKV_ERR_FORMAT, p->at, "header", "a colon after a key");
+        return fail_at(p, QKV_ERR_FORMAT, p->at, "malformed header", "a colon after a key");
     return descr ? read_descr(p) : order ? read_order(p) : read_shape(p);
 }
 
 static qkv_status read_dict(struct npy *p)
 {
-    if (!accept_char(p, '{')) return fail_at(p, QKV_ERR_FORMAT, p->at, "header", "'{' of a dict");
+    if (!accept_char(p, '{'))
+        return fail_at(p, QKV_ERR_FORMAT, p->at, "malformed header", "'{' of a dict");
     while (!accept_char(p, '}')) {
         const qkv_status status = read_pair(p);
         if (status) return status;
         if (accept_char(p, ',')) continue;
         skip_space(p);
         if (p->at >= p->size || p->text[p->at] != '}')
-            return fail_at(p, QKV_ERR_FORMAT, p->at, "header", "',' or '}'");
+            return fail_at(p, QKV_ERR_FORMAT, p->at, "malformed header", "',' or '}'");
     }
     if (!p->has_descr || !p->has_order || !p->has_shape) {
         const struct qkv_location where = { .file = p->file,
@@ -217,7 +223,7 @@ static qkv_status read_dict(struct npy *p)
     }
     skip_space(p);
     if (p->at < p->size)
-        return fail_at(p, QKV_ERR_FORMAT, p->at, "header", "white space after the dict");
+        return fail_at(p, QKV_ERR_FORMAT, p->at, "malformed header", "white space after the dict");
     return QKV_OK;
 }
 
@@ -231,13 +237,15 @@ static qkv_status read_start(struct npy *p, const struct qkv_map *m, size_t *dat
                         "file too short, expected 8 bytes of magic and version, found %zu",
                         m->size);
     if (memcmp(m->data, "\x93NUMPY", MAGIC) != 0)
-        return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
-                        "magic, expected \\x93NUMPY, found other bytes");
+        return qkv_fail(
+            p->err, QKV_ERR_FORMAT, &where,
+            "file is not a .npy file, expected \\x93NUMPY at its start, found other bytes");
     const unsigned major = m->data[6], minor = m->data[7];
     where.offset = MAGIC;
     if (major < 1 || major > 3 || minor != 0)
         return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
-                        "version, expected 1.0, 2.0 or 3.0, found %u.%u", major, minor);
+                        "unsupported version of .npy, expected 1.0, 2.0 or 3.0, found %u.%u", major,
+                        minor);
     const size_t width = major == 1 ? 2 : 4, start = MAGIC + 2 + width;
     where.offset = MAGIC + 2;
     if (m->size < start)
@@ -247,11 +255,13 @@ static qkv_status read_start(struct npy *p, const struct qkv_map *m, size_t *dat
     size_t size = 0;
     for (size_t i = width; i > 0; i--) size = size << 8 | m->data[MAGIC + 1 + i];
     if (size == 0 || size > m->size - start)
-        return qkv_fail(p->err, QKV_ERR_FORMAT, &where, "header size, expected 1..%zu, found %zu",
+        return qkv_fail(p->err, QKV_ERR_FORMAT, &where,
+                        "invalid size of the header, expected 1..%zu bytes, found %zu",
                         m->size - start, size);
     if (size > QKV_NPY_HEADER_MAX)
         return qkv_fail(p->err, QKV_ERR_LIMIT, &where,
-                        "header size, expected at most %d, found %zu", QKV_NPY_HEADER_MAX, size);
+                        "header too large, expected at most %d bytes, found %zu",
+                        QKV_NPY_HEADER_MAX, size);
     p->text = (const char *)m->data + start;
     p->size = size;
     p->base = (int64_t)start;
@@ -301,15 +311,16 @@ qkv_status qkv_npy_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *
     const struct qkv_location header = { .file = m->path, .has_offset = true, .offset = p.base };
     if (!qkv_shape_bytes(&bytes, p.dtype, p.rank, p.shape))
         return qkv_fail(err, QKV_ERR_FORMAT, &header,
-                        "shape, expected a size of less than 2^63 bytes, found more");
+                        "array too large, expected a shape of less than 2^63 bytes, found more");
     const struct qkv_location end = { .file = m->path,
                                       .has_offset = true,
                                       .offset = (int64_t)(m->size - data < bytes ? m->size
                                                                                  : data + bytes) };
     if (m->size - data != bytes)
         return qkv_fail(err, QKV_ERR_FORMAT, &end, "%s, expected %zu bytes, found %zu",
-                        m->size - data < bytes ? "truncated data" : "bytes after the data", bytes,
-                        m->size - data);
+                        m->size - data < bytes ? "truncated data of the array"
+                                               : "bytes after the data of the array",
+                        bytes, m->size - data);
     if (!qkv_reserve((void **)&t->all, &t->capacity, t->n + 1, sizeof *t->all))
         return qkv_fail_memory(err, m->path);
     struct qkv_tensor *x = &t->all[t->n];
@@ -373,14 +384,17 @@ qkv_status qkv_npy_write(const char *path, const struct qkv_tensor *t, bool forc
     if ((unsigned)t->dtype >= QKV_DTYPE_COUNT || t->rank < 0 || t->rank > QKV_RANK_MAX ||
         !qkv_shape_bytes(&bytes, t->dtype, t->rank, t->shape))
         return qkv_fail(err, QKV_ERR_USAGE, &at,
-                        "tensor to write, expected a dtype, a rank of 0..%d and sizes >= 0 "
-                        "whose product fits, found others",
+                        "tensor to write is invalid, expected a dtype, a rank of 0..%d and sizes "
+                        ">= 0 whose product fits, found others",
                         QKV_RANK_MAX);
     if (bytes && !t->data)
-        return qkv_fail(err, QKV_ERR_USAGE, &at, "tensor to write, expected data, found NULL");
+        return qkv_fail(err, QKV_ERR_USAGE, &at,
+                        "tensor to write has no data, expected a pointer, found NULL");
     if (!descr[t->dtype])
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at,
-                        "dtype, expected one that .npy has, found %s", qkv_dtype_name(t->dtype));
+        return qkv_fail(
+            err, QKV_ERR_UNSUPPORTED, &at,
+            "unsupported dtype of the tensor to write, expected a dtype of .npy files, found %s",
+            qkv_dtype_name(t->dtype));
     char header[512];
     const size_t n = npy_header(header, t, descr[t->dtype]);
     struct qkv_output o;

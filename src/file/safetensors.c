@@ -83,8 +83,8 @@ static qkv_status read_dtype(struct header *h, struct entry *e)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (qkv_span_is(&raw, known[i])) status = QKV_ERR_UNSUPPORTED;
     return FAIL(h, status, at,
-                "dtype of \"%.80s\", expected F64, F32, F16, BF16, I64..I8, U64..U8 or BOOL, found "
-                "\"%.*s\"",
+                "unsupported dtype of tensor \"%.80s\", expected F64, F32, F16, BF16, I64..I8, "
+                "U64..U8 or BOOL, found \"%.*s\"",
                 e->name, raw.bytes > 32 ? 32 : (int)raw.bytes, raw.at);
 }
 
@@ -98,12 +98,15 @@ static qkv_status read_shape(struct header *h, struct entry *e)
         const size_t at = h->s.at;
         if (!qkv_scan_size(&h->s, &n, "a whole number >= 0 below 2^64")) return malformed(h);
         if (n > QKV_DIM_MAX)
-            return FAIL(h, QKV_ERR_FORMAT, at,
-                        "shape of \"%.80s\", expected sizes up to 2^48, found %" PRIu64, e->name,
-                        n);
+            return FAIL(
+                h, QKV_ERR_FORMAT, at,
+                "shape of tensor \"%.80s\" is too large, expected sizes up to 2^48, found %" PRIu64,
+                e->name, n);
         if (e->rank == QKV_RANK_MAX)
-            return FAIL(h, QKV_ERR_LIMIT, at, "rank of \"%.80s\", expected at most %d, found more",
-                        e->name, QKV_RANK_MAX);
+            return FAIL(
+                h, QKV_ERR_LIMIT, at,
+                "rank of tensor \"%.80s\" is too large, expected at most %d axes, found more",
+                e->name, QKV_RANK_MAX);
         e->shape[e->rank++] = (int64_t)n;
     } while (qkv_scan_take(&h->s, ','));
     return qkv_scan_need(&h->s, ']', "',' or ']'") ? QKV_OK : malformed(h);
@@ -171,20 +174,23 @@ static qkv_status check_range(struct header *h, const struct entry *e)
     size_t bytes;
     if (e->end < e->begin)
         return FAIL(h, QKV_ERR_FORMAT, e->at,
-                    "data_offsets of \"%.80s\", expected an end >= %" PRIu64 ", found %" PRIu64,
+                    "invalid data_offsets of tensor \"%.80s\", expected an end of at least %" PRIu64
+                    ", found %" PRIu64,
                     e->name, e->begin, e->end);
     if (e->end > h->data)
         return FAIL(h, QKV_ERR_FORMAT, e->at,
-                    "tensor \"%.80s\", expected data bytes %" PRIu64 "..%" PRIu64
+                    "data of tensor \"%.80s\" is truncated, expected bytes %" PRIu64 "..%" PRIu64
                     ", found the end of the file at %" PRIu64,
                     e->name, e->begin, e->end, h->data);
     if (!qkv_shape_bytes(&bytes, e->dtype, e->rank, e->shape))
-        return FAIL(h, QKV_ERR_FORMAT, e->at,
-                    "shape of \"%.80s\", expected a size of less than 2^63 bytes, found more",
-                    e->name);
+        return FAIL(
+            h, QKV_ERR_FORMAT, e->at,
+            "shape of tensor \"%.80s\" is too large, expected less than 2^63 bytes, found more",
+            e->name);
     if (bytes != e->end - e->begin)
         return FAIL(h, QKV_ERR_FORMAT, e->at,
-                    "tensor \"%.80s\", expected %zu bytes for its dtype and shape, found %" PRIu64,
+                    "size of tensor \"%.80s\" is wrong, expected %zu bytes for its dtype and "
+                    "shape, found %" PRIu64,
                     e->name, bytes, e->end - e->begin);
     return QKV_OK;
 }
@@ -192,7 +198,8 @@ static qkv_status check_range(struct header *h, const struct entry *e)
 static qkv_status read_tensor(struct header *h, const struct qkv_span *raw, size_t at)
 {
     if (raw->bytes > QKV_NAME_MAX)
-        return FAIL(h, QKV_ERR_LIMIT, at, "name of a tensor, expected at most %d bytes, found %zu",
+        return FAIL(h, QKV_ERR_LIMIT, at,
+                    "name of a tensor is too long, expected at most %d bytes, found %zu",
                     QKV_NAME_MAX, raw->bytes);
     if (h->t->n == QKV_TENSORS_MAX)
         return FAIL(h, QKV_ERR_LIMIT, at, "too many tensors, expected at most %d, found more",
@@ -235,9 +242,10 @@ static qkv_status check_metadata(struct header *h, int64_t first, size_t at)
     if (!qkv_order_sort(order, n, by_key, meta)) status = qkv_fail_memory(h->err, h->src->map.path);
     for (int64_t i = 1; i < n && !status; i++)
         if (strcmp(meta[order[i].item].key, meta[order[i - 1].item].key) == 0)
-            status = FAIL(h, QKV_ERR_FORMAT, at,
-                          "__metadata__, expected each key once, found \"%.80s\" twice",
-                          meta[order[i].item].key);
+            status =
+                FAIL(h, QKV_ERR_FORMAT, at,
+                     "duplicate key in __metadata__, expected each key once, found \"%.80s\" twice",
+                     meta[order[i].item].key);
     qkv_free(order);
     return status;
 }
@@ -245,7 +253,8 @@ static qkv_status check_metadata(struct header *h, int64_t first, size_t at)
 static qkv_status read_metadata(struct header *h, size_t at)
 {
     if (h->has_meta)
-        return FAIL(h, QKV_ERR_FORMAT, at, "__metadata__, expected it once, found it twice");
+        return FAIL(h, QKV_ERR_FORMAT, at,
+                    "duplicate __metadata__, expected it once, found it twice");
     h->has_meta = true;
     const int64_t first = h->t->n_meta;
     if (!qkv_scan_need(&h->s, '{', "a { before the metadata")) return malformed(h);
@@ -256,7 +265,8 @@ static qkv_status read_metadata(struct header *h, size_t at)
             !qkv_scan_string(&h->s, &value))
             return malformed(h);
         if (h->t->n_meta == QKV_META_MAX)
-            return FAIL(h, QKV_ERR_LIMIT, at, "__metadata__, expected at most %d keys, found more",
+            return FAIL(h, QKV_ERR_LIMIT, at,
+                        "too many keys in __metadata__, expected at most %d keys, found more",
                         QKV_META_MAX);
         if (!qkv_reserve((void **)&h->t->meta, &h->t->meta_capacity, h->t->n_meta + 1,
                          sizeof *h->t->meta))
@@ -323,7 +333,7 @@ static qkv_status check_layout(struct header *h)
         const size_t at = h->where[order[i].item];
         if (order[i].key > end)
             status = FAIL(h, QKV_ERR_FORMAT, at,
-                          "hole before tensor \"%.80s\", expected it at data byte %" PRIu64
+                          "unused bytes before tensor \"%.80s\", expected it at data byte %" PRIu64
                           ", found it at %" PRIu64,
                           now->name, end, order[i].key);
         else if (order[i].key < end)
@@ -340,7 +350,8 @@ static qkv_status check_layout(struct header *h)
             &(struct qkv_location){ .file = h->src->map.path,
                                     .has_offset = true,
                                     .offset = (int64_t)(h->src->map.size - h->data + end) },
-            "bytes after the last tensor, expected the end of the file, found %" PRIu64 " more",
+            "bytes after the last tensor, expected the end of the file, found %" PRIu64
+            " more bytes",
             h->data - end);
     return status;
 }
@@ -356,10 +367,12 @@ qkv_status qkv_safetensors_read(struct qkv_tensors *t, struct qkv_source *src, q
     for (int i = 7; i >= 0; i--) size = size << 8 | m->data[i];
     if (size > m->size - 8)
         return qkv_fail(err, QKV_ERR_FORMAT, &start,
-                        "header size, expected at most %zu, found %" PRIu64, m->size - 8, size);
+                        "header too large, expected at most %zu bytes, found %" PRIu64, m->size - 8,
+                        size);
     if (size > QKV_HEADER_MAX)
         return qkv_fail(err, QKV_ERR_LIMIT, &start,
-                        "header size, expected at most %d, found %" PRIu64, QKV_HEADER_MAX, size);
+                        "header too large, expected at most %d bytes, found %" PRIu64,
+                        QKV_HEADER_MAX, size);
     struct header h = { .t = t, .src = src, .err = err, .data = m->size - 8 - size };
     h.s = (struct qkv_scan){ .data = (const char *)m->data + 8, .size = size };
 

@@ -71,8 +71,9 @@ static qkv_status list_files(struct index *x)
         const char *file = json_string_value(value);
         const struct qkv_location at = entry(x, text, name);
         if (!file) {
-            status = qkv_fail(x->err, QKV_ERR_FORMAT, &at,
-                              "wrong type, expected a file name, found none");
+            status =
+                qkv_fail(x->err, QKV_ERR_FORMAT, &at,
+                         "value of the wrong type, expected the file name of a shard, found none");
             goto done;
         }
         if (!inside_folder(file)) {
@@ -151,10 +152,11 @@ static qkv_status check_map(struct index *x)
         const struct qkv_location at = entry(x, text, name);
         if (!tensor)
             return qkv_fail(x->err, QKV_ERR_FORMAT, &at,
-                            "missing tensor, expected it in shard %s, found it in no shard", want);
+                            "tensor is missing, expected it in shard %s, found it in no shard",
+                            want);
         if (strcmp(file_of(x, tensor), want) != 0)
             return qkv_fail(x->err, QKV_ERR_FORMAT, &at,
-                            "tensor in another shard, expected it in shard %s, found it in %s",
+                            "tensor is in another shard, expected it in shard %s, found it in %s",
                             want, file_of(x, tensor));
     }
     return QKV_OK;
@@ -168,19 +170,19 @@ static qkv_status check_total(const struct index *x)
     if (!json_is_object(meta))
         return qkv_fail(x->err, QKV_ERR_FORMAT,
                         &(struct qkv_location){ .file = x->path, .path = "$.metadata" },
-                        "wrong type, expected an object, found another type");
+                        "value of the wrong type, expected an object, found another type");
     const json_t *total = json_object_get(meta, "total_size");
     if (!total) return QKV_OK;
     int64_t bytes = 0;
     for (int64_t i = 0; i < x->t->n; i++) bytes += (int64_t)x->t->all[i].bytes;
     if (!json_is_number(total))
         return qkv_fail(x->err, QKV_ERR_FORMAT, &at,
-                        "wrong type, expected a number, found another type");
+                        "value of the wrong type, expected a number, found another type");
     if (json_is_integer(total) ? json_integer_value(total) != bytes
                                : json_real_value(total) != (double)bytes)
         return qkv_fail(x->err, QKV_ERR_FORMAT, &at,
-                        "total size of the tensors, expected %" PRId64
-                        " as in the shards, found %.17g",
+                        "total size of the tensors is wrong, expected %" PRId64
+                        " bytes as in the shards, found %.17g",
                         bytes, json_number_value(total));
     return QKV_OK;
 }
@@ -194,9 +196,10 @@ qkv_status qkv_shards_read(struct qkv_tensors *t, const char *path,
     x.map = json_object_get(x.root, "weight_map");
     if (!json_is_object(x.map)) {
         const struct qkv_location at = { .file = path, .path = "$.weight_map" };
-        status = qkv_fail(err, QKV_ERR_FORMAT, &at,
-                          "wrong type, expected an object that maps tensors to files, found %s",
-                          x.map ? "another type" : "none");
+        status = qkv_fail(
+            err, QKV_ERR_FORMAT, &at,
+            "value of the wrong type, expected an object that maps tensors to files, found %s",
+            x.map ? "another type" : "none");
         goto done;
     }
     if ((status = list_files(&x)) != QKV_OK) goto done;

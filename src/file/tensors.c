@@ -176,20 +176,19 @@ static qkv_status refuse_format(enum kind kind, const char *path, qkv_error *err
     const struct qkv_location at = { .file = path };
     if (kind == PICKLE)
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at,
-                        "pickle is never loaded; convert with safetensors.torch.save_file, "
-                        "expected .safetensors or .npy, found a PyTorch or pickle file");
+                        "PyTorch and pickle files are never loaded (convert them with "
+                        "safetensors.torch.save_file), expected .safetensors or .npy, found a "
+                        "PyTorch or pickle file");
     if (kind == GGUF)
-        return qkv_fail(
-            err, QKV_ERR_UNSUPPORTED, &at,
-            "GGUF is not supported; use the .safetensors of the model, expected .safetensors or "
-            ".npy, found a GGUF file");
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at,
+                        "GGUF files are not supported (use the .safetensors files of the model), "
+                        "expected .safetensors or .npy, found a GGUF file");
     if (kind == NPZ)
-        return qkv_fail(
-            err, QKV_ERR_UNSUPPORTED, &at,
-            "npz is not read; save each array with numpy.save, expected .safetensors or .npy, "
-            "found a zip archive");
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at,
+                        ".npz files are not supported (save each array with numpy.save), expected "
+                        ".safetensors or .npy, found a zip archive");
     return qkv_fail(err, QKV_ERR_FORMAT, &at,
-                    "unknown file type, expected .safetensors, .safetensors.index.json or .npy, "
+                    "unknown type of file, expected .safetensors, .safetensors.index.json or .npy, "
                     "found neither their content nor their name");
 }
 
@@ -244,8 +243,9 @@ qkv_status qkv_tensors_open(qkv_tensors **out, const char *path,
     static const struct qkv_tensors_options plain = { 0 };
     if (out) *out = NULL;
     if (!out || !path)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_tensors_open: expected out and path, found NULL");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "qkv_tensors_open: expected pointers for the tensors and the path, found NULL");
     const int saved = errno;
     struct qkv_tensors *t = qkv_alloc_zero(1, sizeof *t);
     if (!t) return qkv_fail_memory(err, path);

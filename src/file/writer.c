@@ -76,21 +76,23 @@ static qkv_status check_tensor(const struct qkv_tensor *t, uint64_t *end, const 
     size_t bytes;
     if (!t->name || strcmp(t->name, "__metadata__") == 0 || strlen(t->name) > QKV_NAME_MAX ||
         !is_utf8(t->name))
-        return qkv_fail(err, QKV_ERR_USAGE, &at,
-                        "name of a tensor, expected UTF-8 of at most %d bytes, found \"%.80s\"",
-                        QKV_NAME_MAX, t->name ? t->name : "");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, &at,
+            "invalid name of a tensor, expected UTF-8 of at most %d bytes, found \"%.80s\"",
+            QKV_NAME_MAX, t->name ? t->name : "");
     if ((unsigned)t->dtype >= QKV_DTYPE_COUNT || t->rank < 0 || t->rank > QKV_RANK_MAX ||
         !qkv_shape_bytes(&bytes, t->dtype, t->rank, t->shape) ||
         __builtin_add_overflow(*end, bytes, end) || *end > INT64_MAX)
         return qkv_fail(err, QKV_ERR_USAGE, &at,
-                        "tensor \"%.80s\" to write, expected a dtype, a rank of 0..%d and "
+                        "tensor \"%.80s\" cannot be written, expected a dtype, a rank of 0..%d and "
                         "sizes of 0..2^48 whose product fits, found others",
                         t->name, QKV_RANK_MAX);
     for (int i = 0; i < t->rank; i++)
         if ((uint64_t)t->shape[i] > QKV_DIM_MAX)
-            return qkv_fail(err, QKV_ERR_USAGE, &at,
-                            "tensor \"%.80s\" to write, expected sizes of 0..2^48, found %" PRId64,
-                            t->name, t->shape[i]);
+            return qkv_fail(
+                err, QKV_ERR_USAGE, &at,
+                "tensor \"%.80s\" cannot be written, expected sizes of 0..2^48, found %" PRId64,
+                t->name, t->shape[i]);
     return QKV_OK;
 }
 
@@ -101,11 +103,11 @@ static qkv_status check_tensors(const char *path, const struct qkv_tensor *t, in
     const struct qkv_location at = { .file = path };
     if (n < 0 || (n > 0 && !t))
         return qkv_fail(err, QKV_ERR_USAGE, &at,
-                        "tensors to write, expected n >= 0, found %" PRId64, n);
+                        "invalid number of tensors to write, expected n >= 0, found %" PRId64, n);
     if (n > QKV_TENSORS_MAX)
         return qkv_fail(err, QKV_ERR_LIMIT, &at,
-                        "tensors to write, expected at most %d, found %" PRId64, QKV_TENSORS_MAX,
-                        n);
+                        "too many tensors to write, expected at most %d, found %" PRId64,
+                        QKV_TENSORS_MAX, n);
     for (int64_t i = 0; i < n; i++) {
         const qkv_status status = check_tensor(&t[i], data, path, err);
         if (status) return status;
@@ -116,8 +118,8 @@ static qkv_status check_tensors(const char *path, const struct qkv_tensor *t, in
         if (!metadata[2 * *pairs + 1] || !is_utf8(metadata[2 * *pairs]) ||
             !is_utf8(metadata[2 * *pairs + 1]))
             return qkv_fail(err, QKV_ERR_USAGE, &at,
-                            "metadata to write, expected pairs of UTF-8, found invalid UTF-8 or a "
-                            "key without a value");
+                            "invalid metadata to write, expected pairs of UTF-8 texts, found "
+                            "invalid UTF-8 or a key without a value");
     return check_once(path, metadata, *pairs, key_of, by_key, err);
 }
 
@@ -164,8 +166,9 @@ qkv_status qkv_safetensors_create(qkv_safetensors_writer **out, const char *path
 {
     if (out) *out = NULL;
     if (!out || !path)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_safetensors_create: expected out and path, found NULL");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "qkv_safetensors_create: expected pointers for the writer and the path, found NULL");
     struct qkv_safetensors_writer *w = NULL;
     struct qkv_text_buffer header = { 0 };
     uint64_t data = 0;
@@ -181,7 +184,7 @@ qkv_status qkv_safetensors_create(qkv_safetensors_writer **out, const char *path
     w->data = data;
     if (header.count - 8 > QKV_HEADER_MAX) {
         status = qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_location){ .file = path },
-                          "header to write, expected at most %d bytes, found %" PRId64,
+                          "header to write is too large, expected at most %d bytes, found %" PRId64,
                           QKV_HEADER_MAX, header.count - 8);
         goto done;
     }
@@ -204,7 +207,7 @@ static qkv_status closed(const struct qkv_safetensors_writer *w, const char *cal
                     "%s: expected an open writer, found %s", call,
                     !w            ? "NULL"
                     : w->finished ? "a finished one"
-                                  : "one with an earlier error");
+                                  : "a writer with an earlier error");
 }
 
 qkv_status qkv_safetensors_append(qkv_safetensors_writer *w, const void *data, size_t bytes,
@@ -213,10 +216,10 @@ qkv_status qkv_safetensors_append(qkv_safetensors_writer *w, const void *data, s
     if (!w || w->finished || w->broken) return closed(w, "qkv_safetensors_append", err);
     const struct qkv_location at = { .file = w->out.path };
     if (bytes && !data)
-        return qkv_fail(err, QKV_ERR_USAGE, &at, "bytes to append, expected data, found NULL");
+        return qkv_fail(err, QKV_ERR_USAGE, &at, "no bytes to append, expected data, found NULL");
     if (bytes > w->data - w->appended)
         return qkv_fail(err, QKV_ERR_USAGE, &at,
-                        "bytes to append, expected at most %" PRIu64 " more, found %zu",
+                        "too many bytes to append, expected at most %" PRIu64 " more, found %zu",
                         w->data - w->appended, bytes);
     w->broken = qkv_output_write(&w->out, data, bytes, err);
     if (!w->broken) w->appended += bytes;

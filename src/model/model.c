@@ -17,7 +17,7 @@ static qkv_status take_names(struct qkv_model *m, const json_t *root, qkv_error 
     if (json_is_object(names) && (int64_t)json_object_size(names) != m->is.labels)
         return qkv_fail(
             err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = m->dir, .path = "$.id2label" },
-            "number of label names, expected one for each of the %" PRId64
+            "wrong number of label names, expected one for each of the %" PRId64
             " rows of %s.weight, found %" PRId64,
             m->is.labels, m->family->ends->classify_out, (int64_t)json_object_size(names));
     m->label = qkv_alloc_zero((size_t)m->is.labels, sizeof *m->label);
@@ -72,8 +72,8 @@ static qkv_status check_precision(qkv_precision p, qkv_error *err)
     }
     const char *name = qkv_precision_name(p);
     return qkv_fail(err, name ? QKV_ERR_UNSUPPORTED : QKV_ERR_USAGE, NULL,
-                    "precision of a model, expected one of %s, found %s", can,
-                    name ? name : "none of them");
+                    "unsupported precision of a model, expected one of %s, found %s", can,
+                    name ? name : "another value");
 }
 
 // Selects precision int8 for a folder that was saved with int8 weights: such weights cannot run in
@@ -83,9 +83,10 @@ static qkv_status check_saved(struct qkv_model *m, qkv_error *err)
     const char *saved = qkv_tensors_metadata(m->file, QKV_EIGHT_BITS);
     if (!saved || strcmp(saved, "int8") != 0 || m->precision == QKV_PRECISION_INT8) return QKV_OK;
     if (m->precision != QKV_PRECISION_F32)
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = m->dir },
-                        "the weights are stored as int8, expected precision int8, found %s",
-                        qkv_precision_name(m->precision));
+        return qkv_fail(
+            err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = m->dir },
+            "weights of the model are stored as int8, expected precision int8, found %s",
+            qkv_precision_name(m->precision));
     m->precision = QKV_PRECISION_INT8; // F32 is the default, so the caller did not request it
     return check_precision(m->precision, err);
 }

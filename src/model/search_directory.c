@@ -44,7 +44,8 @@ static qkv_status found(char *out, size_t size, char *why, size_t why_size, cons
 {
     const int n = snprintf(out, size, "%s", dir);
     if (n < 0 || (size_t)n >= size)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "the path of the model is too long");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "path of the model is too long, expected a shorter path");
     if (why_size) snprintf(why, why_size, "%s", reason);
     return QKV_OK;
 }
@@ -54,7 +55,8 @@ qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size, co
 {
     const char *request = getenv("QKV_MODEL");
     if (dir && *dir) return found(out, size, why, why_size, dir, "as given", err);
-    if (request && *request) return found(out, size, why, why_size, request, "from QKV_MODEL", err);
+    if (request && *request)
+        return found(out, size, why, why_size, request, "from the variable QKV_MODEL", err);
     char place[3900], path[QKV_PATH], reason[QKV_PATH + 100], looked[640] = "";
     for (int n = 0; qkv_model_search_directory(place, sizeof place, n); n++) {
         if (!place[0]) continue;
@@ -63,10 +65,11 @@ qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size, co
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
             snprintf(path, sizeof path, "%s/%s", place, names[i]);
             if (!is_model(path)) continue;
-            snprintf(reason, sizeof reason, "first found in %s", looked);
+            snprintf(reason, sizeof reason, "the first model found, in %s", looked);
             return found(out, size, why, why_size, path, reason, err);
         }
     }
     return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                    "no model found, expected all-MiniLM-L6-v2 or verse in one of %s", looked);
+                    "no model found, expected all-MiniLM-L6-v2 or verse in one of the folders %s",
+                    looked);
 }

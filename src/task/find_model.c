@@ -74,7 +74,7 @@ qkv_status qkv_model_find_for(enum qkv_job job, char *out, size_t size, char *wh
     const char *request = getenv("QKV_MODEL");
     if ((int)job < 0 || job > QKV_JOB_CLASSIFY || !out || !size)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_model_find_for: expected a job and a buffer for the path");
+                        "qkv_model_find_for: expected a job and a buffer for the path, found NULL");
     if ((dir && *dir) || (request && *request))
         return qkv_model_find(out, size, why, why_size, dir, err);
     char place[3900], path[QKV_PATH], looked[640] = "";
@@ -85,14 +85,16 @@ qkv_status qkv_model_find_for(enum qkv_job job, char *out, size_t size, char *wh
         if (!find_in(path, place, job)) continue;
         const int used = snprintf(out, size, "%s", path);
         if (used < 0 || (size_t)used >= size)
-            return qkv_fail(err, QKV_ERR_USAGE, NULL, "the path of the model is too long");
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "path of the model is too long, expected a shorter path");
         if (why && why_size)
             snprintf(why, why_size, "the first model that %s, found in %s", jobs[job], looked);
         return QKV_OK;
     }
-    return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                    "no model found that %s, expected --model, or a model in one of %s", jobs[job],
-                    looked);
+    return qkv_fail(
+        err, QKV_ERR_USAGE, NULL,
+        "no model found that %s, expected --model DIR, or a model in one of the folders %s",
+        jobs[job], looked);
 }
 
 qkv_status qkv_unfit(const qkv_model *m, const char *wanted, qkv_error *err)

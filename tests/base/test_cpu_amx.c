@@ -49,7 +49,8 @@ static int denied(int code)
     char want[128];
     if (!deny(code)) return NOT_HERE;
     qkv_cpu_pretend(TILES, 0);
-    snprintf(want, sizeof want, "present, but the system refuses it (%s)", strerror(code));
+    snprintf(want, sizeof want, "present, but the operating system refuses it (%s)",
+             strerror(code));
     errno = 42;
     const bool right = !(qkv_cpu_features() & TILES) && !strcmp(qkv_cpu_amx(), want);
     return right && errno == 42 ? RIGHT : WRONG;
@@ -77,7 +78,7 @@ static int unknown(int unused)
     (void)unused;
     qkv_cpu_pretend(TILES, 0);
     if (qkv_cpu_features() & TILES) return NOT_HERE; // it has them
-    return strstr(qkv_cpu_amx(), "the system refuses it (") ? RIGHT : WRONG;
+    return strstr(qkv_cpu_amx(), "the operating system refuses it (") ? RIGHT : WRONG;
 }
 
 TEST(tiles_that_the_system_refuses_are_no_feature_and_the_reason_is_reported)

@@ -96,7 +96,7 @@ TEST(each_syntax_error_is_reported_at_its_byte)
     refused("{\"a\":Infinity}", 5, "malformed JSON, expected a value, found 'I'");
     refused("{\"a\":+1}", 5, "malformed JSON, expected a value, found '+'");
     refused("{\"a\":.5}", 5, "malformed JSON, expected a value, found '.'");
-    refused("{\"a\":01}", 6, "malformed JSON, expected no digit after a leading 0, found '1'");
+    refused("{\"a\":01}", 6, "malformed JSON, expected a number without leading zeros, found '1'");
     refused("{\"a\":-}", 6, "malformed JSON, expected a digit, found '}'");
     refused("{\"a\":1.}", 7, "malformed JSON, expected a digit, found '}'");
     refused("{\"a\":1e}", 7, "malformed JSON, expected a digit, found '}'");
@@ -113,20 +113,24 @@ TEST(texts_are_utf8_without_nul)
     refused("{\"a\":\"\xf4\x90\x80\x80\"}", 6,
             "malformed JSON, expected valid UTF-8, found byte 0xf4");
     refused("{\"a\":\"\xe2\x82", 6, "malformed JSON, expected valid UTF-8, found byte 0xe2");
-    refused("{\"a\\u0000b\":1}", 4, "malformed JSON, expected a string without NUL, found 'u'");
-    refused_bytes("{\"a\":\"\0\"}", 9, 6,
-                  "malformed JSON, expected an escaped control byte, found byte 0x00");
-    refused("{\"a\":\"\n\"}", 6,
-            "malformed JSON, expected an escaped control byte, found byte 0x0a");
-    refused("{\"a\":\"\\x\"}", 7, "malformed JSON, expected an escape of JSON, found 'x'");
+    refused("{\"a\\u0000b\":1}", 4,
+            "malformed JSON, expected a string without NUL characters, found 'u'");
+    refused_bytes(
+        "{\"a\":\"\0\"}", 9, 6,
+        "malformed JSON, expected control characters to be written as escapes, found byte 0x00");
+    refused(
+        "{\"a\":\"\n\"}", 6,
+        "malformed JSON, expected control characters to be written as escapes, found byte 0x0a");
+    refused("{\"a\":\"\\x\"}", 7,
+            "malformed JSON, expected a valid JSON escape such as \\n, found 'x'");
     refused("{\"a\":\"\\u12g4\"}", 7,
             "malformed JSON, expected four hexadecimal digits after \\u, found 'u'");
     refused("{\"a\":\"\\udc00\"}", 7,
-            "malformed JSON, expected a high surrogate before a low one, found 'u'");
+            "malformed JSON, expected a high surrogate before a low surrogate, found 'u'");
     refused("{\"a\":\"\\ud800x\"}", 12,
-            "malformed JSON, expected a low surrogate after a high one, found 'x'");
+            "malformed JSON, expected a low surrogate after a high surrogate, found 'x'");
     refused("{\"a\":\"\\ud800\\u0041\"}", 12,
-            "malformed JSON, expected a low surrogate after a high one, found '\\'");
+            "malformed JSON, expected a low surrogate after a high surrogate, found '\\'");
     refused("{\"a\":\"x", 7,
             "malformed JSON, expected the closing quote of a string, found the end");
     refused("{\"a\":\"\\", 7, "malformed JSON, expected an escape, found the end");
@@ -134,9 +138,12 @@ TEST(texts_are_utf8_without_nul)
 
 TEST(duplicate_keys_are_refused)
 {
-    refused("{\"a\":1,\"b\":2,\"a\":3}", 13, "duplicate key, expected each once, found \"a\"");
-    refused("{\"a\":1,\"\\u0061\":3}", 7, "duplicate key, expected each once, found \"\\u0061\"");
-    refused("{\"x\":{\"\":1,\"\":2}}", 11, "duplicate key, expected each once, found \"\"");
+    refused("{\"a\":1,\"b\":2,\"a\":3}", 13,
+            "duplicate key in a JSON object, expected each key once, found \"a\"");
+    refused("{\"a\":1,\"\\u0061\":3}", 7,
+            "duplicate key in a JSON object, expected each key once, found \"\\u0061\"");
+    refused("{\"x\":{\"\":1,\"\":2}}", 11,
+            "duplicate key in a JSON object, expected each key once, found \"\"");
     json_decref(parsed("{\"a\":{\"a\":{\"a\":1}}}"));
 }
 
@@ -167,17 +174,21 @@ TEST(depth_ends_at_sixty_four)
 TEST(a_number_fits_or_is_refused)
 {
     refused("{\"a\":9223372036854775808}", 5,
-            "number too large, expected one of 64 bits, found 9223372036854775808");
+            "number too large for JSON, expected an integer of at most 64 bits, found "
+            "9223372036854775808");
     refused("{\"a\":-9223372036854775809}", 5,
-            "number too large, expected one of 64 bits, found -9223372036854775809");
-    refused("{\"a\":1e999}", 5, "number too large, expected one of 64 bits, found 1e999");
-    refused("{\"a\":-1.5e400}", 5, "number too large, expected one of 64 bits, found -1.5e400");
+            "number too large for JSON, expected an integer of at most 64 bits, found "
+            "-9223372036854775809");
+    refused("{\"a\":1e999}", 5,
+            "number too large for JSON, expected an integer of at most 64 bits, found 1e999");
+    refused("{\"a\":-1.5e400}", 5,
+            "number too large for JSON, expected an integer of at most 64 bits, found -1.5e400");
     enum { LONG = 1000000 };
     char *text = malloc(LONG + 20);
     memcpy(text, "{\"a\":", 5);
     memset(text + 5, '7', LONG);
     strcpy(text + 5 + LONG, "}");
-    char says[200] = "number too large, expected one of 64 bits, found ";
+    char says[200] = "number too large for JSON, expected an integer of at most 64 bits, found ";
     memset(says + strlen(says), '7', 64);
     refused(text, 5, says);
     memcpy(text + 5, "0.", 2); // long, but a number
@@ -244,23 +255,23 @@ TEST(members_have_the_type_they_are_asked_for)
     CHECK_TEXT(err.path, where);                                                                   \
     CHECK_TEXT(err.text, says)
     REFUSED(qkv_json_int(&at, "no", true, &i, 0, 10), QKV_ERR_FORMAT, "$.m.no",
-            "missing, expected a value, found none");
+            "required member is missing, expected a value, found none");
     REFUSED(qkv_json_int(&at, "n", true, &i, 0, 10), QKV_ERR_FORMAT, "$.m.n",
-            "missing, expected a value, found none");
+            "required member is missing, expected a value, found none");
     REFUSED(qkv_json_int(&at, "r", true, &i, 0, 10), QKV_ERR_FORMAT, "$.m.r",
-            "wrong type, expected an integer, found a real number");
+            "value of the wrong type, expected an integer, found a real number");
     REFUSED(qkv_json_int(&at, "b", true, &i, 0, 10), QKV_ERR_FORMAT, "$.m.b",
-            "wrong type, expected an integer, found true");
+            "value of the wrong type, expected an integer, found true");
     REFUSED(qkv_json_int(&at, "i", true, &i, 6, 10), QKV_ERR_FORMAT, "$.m.i",
-            "out of range, expected 6 .. 10, found 5");
+            "number out of range, expected 6 .. 10, found 5");
     REFUSED(qkv_json_int(&at, "big", true, &i, 6, 10), QKV_ERR_LIMIT, "$.m.big",
-            "out of range, expected 6 .. 10, found 1000");
+            "number out of range, expected 6 .. 10, found 1000");
     REFUSED(qkv_json_real(&at, "t", true, &r), QKV_ERR_FORMAT, "$.m.t",
-            "wrong type, expected a number, found a text");
+            "value of the wrong type, expected a number, found a text");
     REFUSED(qkv_json_bool(&at, "i", true, &b), QKV_ERR_FORMAT, "$.m.i",
-            "wrong type, expected true or false, found an integer");
+            "value of the wrong type, expected true or false, found an integer");
     REFUSED(qkv_json_text(&at, "b", true, &t), QKV_ERR_FORMAT, "$.m.b",
-            "wrong type, expected a text, found true");
+            "value of the wrong type, expected a text, found true");
     json_decref(v);
 }
 

@@ -189,8 +189,9 @@ TEST(an_existing_file_is_not_replaced_unless_forced)
     put("mine", "mine");
     CHECK_EQ(chmod(in_dir("mine"), 0600), 0);
     CHECK_EQ(write_text(in_dir("mine"), "yours", false, &err), QKV_ERR_USAGE);
-    CHECK_TEXT(err.text,
-               "exists already, expected a new name or permission to replace it, found a file");
+    CHECK_TEXT(
+        err.text,
+        "file exists already, expected a new name or permission to replace it, found a file");
     holds("mine", "mine");
     CHECK_EQ(write_text(in_dir("mine"), "yours", true, NULL), QKV_OK);
     holds("mine", "yours");
@@ -311,7 +312,7 @@ TEST(paths_that_cannot_be_files_are_errors)
 {
     qkv_error err = { 0 };
     CHECK_EQ(write_text(dir, "x", true, &err), QKV_ERR_IO);
-    CHECK_TEXT(err.text, "is a directory, expected a file, found a directory");
+    CHECK_TEXT(err.text, "path is a directory, expected a file, found a directory");
     memset(&err, 0, sizeof err);
     CHECK_EQ(write_text(in_dir("no/such"), "x", true, &err), QKV_ERR_IO);
     CHECK_TEXT(err.text, "cannot create: No such file or directory");

@@ -118,13 +118,13 @@ title 'an invalid head is refused with its name'
 runs 2 embed x -m "$bert" --ablate L99.H0
 says "qkv: $bert: cannot ablate L99.H0=zero: no such layer, expected 0 to $(python3 -c "import json; print(json.load(open('$bert/config.json'))['num_hidden_layers'] - 1)"), found 99"
 runs 2 embed x -m "$bert" --ablate L0.H0,L0.H0=mean
-says "qkv: $bert: cannot ablate L0.H0=mean: the head is named twice, expected once"
+says "qkv: $bert: cannot ablate L0.H0=mean: the head is named twice, expected each head once"
 runs 2 embed x --ablate L0.H0=none
 says "qkv: --ablate: unknown replacement of a head, expected =zero, =mean or =uniform, found '=none'"
 runs 2 embed x --ablate L0.H0,
 says_part "qkv: --ablate: unknown head to ablate, expected a name such as L3.H5"
 runs 2 embed x -m "$bert" --ablate cross.L0.H0
-says_part 'wrong part of the model, expected a layer without enc., dec. or cross.: the model has one stack'
+says_part 'wrong part of the model, expected a layer without enc., dec. or cross. before it, since the model has one stack'
 runs 2 translate x -m models/dates --ablate L0.H0
 says_part 'wrong part of the model, expected enc., dec. or cross. before the layer'
 runs 2 eval models/verse text --ablate L9.H0

@@ -82,7 +82,7 @@ check cmp -s turned.npy got.npy
 title 'float64 is converted, with a note'
 python random x64.npy f8 5x10 1
 runs 0 attn -x x64.npy -o from64.npy
-says 'qkv: note: x64.npy: float64 was converted to float32'
+says 'qkv: note: the numbers of x64.npy were converted from float64 to float32'
 runs 0 attn -x x.npy -o from32.npy
 check cmp -s from64.npy from32.npy
 
@@ -257,31 +257,31 @@ check cmp -s from_x.npy plain.npy
 # ---- shapes that do not match
 title 'shapes that do not match are refused with both shapes'
 runs 2 attn -q q2.npy -k x.npy -v x.npy
-says 'qkv: x.npy: k does not fit q: expected the same head width as q (5, 20) has, found (5, 10)'
+says 'qkv: x.npy: k does not fit q (5, 20): expected the same head width, found (5, 10)'
 runs 2 attn -q q2.npy -k k2.npy -v q2.npy
-says 'qkv: q2.npy: v does not fit k: expected as many tokens as k (7, 20) has, found (5, 20)'
+says 'qkv: q2.npy: v does not fit k (7, 20): expected the same number of tokens, found (5, 20)'
 runs 2 attn -q q4.npy -k k2.npy -v v2.npy
-says 'qkv: k2.npy: k does not fit q: expected as many axes as q (2, 5, 4, 6) has, found (7, 20)'
+says 'qkv: k2.npy: k does not fit q (2, 5, 4, 6): expected the same number of axes, found (7, 20)'
 runs 2 attn -q k4.npy -k q4.npy -v q4.npy
-says 'qkv: q4.npy: k does not fit q: expected a divisor of the query heads as q (2, 7, 2, 6) has, found (2, 5, 4, 6)'
+says 'qkv: q4.npy: k does not fit q (2, 7, 2, 6): expected a number of heads that divides the number of query heads, found (2, 5, 4, 6)'
 runs 2 attn $given --bias x.npy
-says 'qkv: x.npy: bias: expected (5, 7), or fewer axes, or axes of size 1 before the keys, found (5, 10)'
+says 'qkv: x.npy: bias: expected (5, 7), or fewer axes, or axes of size 1 before the last axis (keys), found (5, 10)'
 runs 2 attn $given --mask bias.npy
-says 'qkv: bias.npy: mask contains F32, expected BOOL or integers (use --bias for scores to add)'
+says 'qkv: bias.npy: mask contains numbers of type F32, expected BOOL or integers (--bias accepts numbers to add to the scores)'
 runs 2 attn $given --lengths 3,4
-says 'qkv: 3,4: lengths: expected (1,): one length for each sequence, found (2,)'
+says 'qkv: 3,4: lengths: expected (1,), one length per sequence, found (2,)'
 runs 2 attn $given --lengths 8
 says 'qkv: 8: length 8 of batch item 0 is out of range, expected 0 to 7'
 runs 2 attn $given --sinks keybias.npy
-says 'qkv: keybias.npy: sinks: expected (1,): one logit for each head, found (7,)'
+says 'qkv: keybias.npy: sinks: expected (1,), one logit per head, found (7,)'
 runs 2 attn -x x.npy --wq wq.npy --wk wv.npy
-says 'qkv: wv.npy: wk does not fit wq: expected keys of the same head width (20) as wq (20, 10) has, found (25, 10)'
+says 'qkv: wv.npy: wk does not fit wq (20, 10): expected keys with the same head width, 20, found (25, 10)'
 runs 2 attn -x x.npy --wq wq_t.npy
-says 'qkv: wq_t.npy: wq does not fit x: expected 10 inputs (--w-layout out,in) as x (5, 10) has, found (10, 20)'
+says 'qkv: wq_t.npy: wq does not fit x (5, 10): expected a matrix with 10 inputs (--w-layout out,in), found (10, 20)'
 runs 2 attn -x x.npy --heads 3
-says 'qkv: x.npy: x: expected a width that 3 heads divide (or wq), found (5, 10)'
+says 'qkv: x.npy: x: expected a width that can be divided by the 3 heads (or wq), found (5, 10)'
 runs 2 attn -x x.npy -q q2.npy
-says 'qkv: -x cannot be combined with -q, -k and -v: it computes them'
+says 'qkv: -x cannot be combined with -q, -k and -v, which it computes'
 runs 2 attn -q q2.npy -k k2.npy
 says 'qkv: v is missing, expected -q, -k and -v (or -i with all three, or -x)'
 runs 2 attn -x x.npy --score bilinear
@@ -305,9 +305,9 @@ for words in '--ws ws.npy' '--wa wa.npy' '--waq waq.npy' '--wak wak.npy' '--w-la
 done
 for order in bhte bthe; do
     runs 2 attn -x x.npy --layout $order
-    says 'qkv: --layout cannot be combined with inputs: it is for -q, -k and -v with 4 axes'
+    says 'qkv: --layout cannot be combined with -x: it describes -q, -k and -v with 4 axes'
     runs 2 attn $given --layout $order
-    says 'qkv: q2.npy: q: expected 4 axes, whose order --layout gives, found (5, 20)'
+    says 'qkv: q2.npy: q: expected 4 axes, whose order --layout describes, found (5, 20)'
 done
 runs 0 attn -q q4.npy -k k4.npy -v v4.npy --layout bthe
 runs 2 attn -x x.npy --w-layout in,out
@@ -320,7 +320,7 @@ says_part '--diagonal requires --causal, --window or --alibi'
 
 title 'factors outside float32 are refused'
 runs 2 attn $given --softcap 1e-50
-says 'qkv: --softcap: expected a number over 0, also as float32, found 1e-50'
+says 'qkv: --softcap: expected a number above 0 that a float32 can represent, found 1e-50'
 for x in 1e-50 1e50; do
     runs 2 attn $given --scale $x
     says_part '--scale: expected a number other than 0, or none'
@@ -354,7 +354,7 @@ for p in f32-strict=1e-5 f32-fast=1e-3 bf16=0.1 f16=0.015 int8=0.2; do
     prints_part '"arithmetic":"'
 done
 QKV_ISA=scalar runs 4 attn $given --precision bf16 --native
-says_part 'qkv: bf16 products are not available in the scalar kernels, which have f32'
+says_part 'qkv: products in bf16 are not available in the scalar kernels, which have f32'
 [ ! -s "$out" ] || failed 'something was computed'
 QKV_ISA=scalar runs 0 attn $given --precision f32 --native
 
@@ -457,12 +457,12 @@ for name, numbers in found.items():
     assert all(abs(a - b) <= 1e-6 * (1 + abs(b)) for a, b in zip(flat(d[name]['data']), numbers)), name
 PY
 runs 2 attn -x x.npy --probe top=2,top=3
-says_part "--probe: expected each at most once"
+says_part "--probe: unknown, invalid or repeated statistic"
 runs 2 attn -x x.npy --probe rows=5
 says_part 'row 5 is out of range, expected a row below 5'
 runs 2 attn -x x.npy --probes p.safetensors
 says_part '--probes requires --probe'
 runs 2 attn -x x.npy --no-softmax --probe entropy
-says_part 'probes are not supported without softmax'
+says_part 'attention statistics are not supported without softmax'
 
 finish

@@ -74,7 +74,7 @@ assert a["bytes"] == 4 * 300 * 2 * 32 and b["bytes"] == 4 * 2 * 40 * 2 * 32, (a,
 assert a["peak"]["of"] == "read"
 PY
 runs 0 bench decode $short -s 'H4,G2,S300,E16'
-prints_part 'GB/s, a plain read of the same number of bytes'
+prints_part 'GB/s, the rate of plainly reading as many bytes'
 
 title 'memory: each shape in its own process, whose growth does not follow T x S'
 runs 0 bench memory $short --json --threads 1 -s 'N64,causal N4096,window64 T4,S4096,causal'
@@ -88,7 +88,7 @@ for r in d["results"]:
     assert 0 < r["scratch_thread"] <= r["scratch"] < 1 << 22 and r["seconds"] > 0, r
 PY
 runs 0 bench memory $short -s N64
-prints_part 'grown    growth of the process'
+prints_part 'grown    bytes by which scratch, threads and run raised'
 
 title 'probe: the cost relative to forward; streamed, a file of every head in little memory'
 runs 0 bench probe $short --json -s 'H2,N64,E16 H2,N70,E16,causal' --probe top=4,entropy
@@ -99,7 +99,7 @@ assert d["bench"] == "probe" and [r["found"] for r in d["results"]] == [2 * n * 
 assert all(r["forward"] > 0 and r["probes"] > 0 and r["cost"] > 0 and 0 < r["scratch"] < 1 << 22 for r in d["results"]), d
 PY
 runs 0 bench probe $short -s H1,N64
-prints_part 'cost     time of the probes relative to forward'
+prints_part 'cost     this time divided by the time of forward'
 runs 0 bench probe --json -s 'L2,H3,N600,E16,stream' --probe top=4,tiles=8 -o streamed.safetensors
 python3 - "$out" <<'PY' || failed 'the file of probe'
 import json, os, struct, sys
@@ -138,37 +138,37 @@ refused() { # CODE MESSAGE ARGS...: the command exits with CODE and MESSAGE
     says_part "$message"
     [ ! -s "$out" ] || failed "stdout, expected nothing: $*"
 }
-refused 2 'stream must be in all shapes or in none' probe -s 'L2,N64'
-refused 2 'requires one shape with stream' probe -s N64 -o none.safetensors
+refused 2 'the word stream, which must be in all shapes or in none' probe -s 'L2,N64'
+refused 2 'requires a single shape, with the word stream' probe -s N64 -o none.safetensors
 refused 2 "found 'sharp'" probe -s N64 --probe sharp
 
-refused 2 'too few operands, expected: qkv bench attention|attention-backward|linear'
-refused 2 "qkv: unknown bench 'attension'; did you mean 'attention'?" attension
-refused 2 "qkv: unknown bench 'x', expected one of attention, attention-backward, linear, encoder, decode, memory" x
-refused 2 "unknown size 'X3', expected each of B T S N H G E F at most once" attention -s X3
-refused 2 "unknown size 'forward'" attention -s N4,forward
+refused 2 "too few operands, expected 'qkv bench attention|attention-backward|linear"
+refused 2 "qkv: unknown topic 'attension' of qkv bench; did you mean 'attention'?" attension
+refused 2 "qkv: unknown topic 'x' of qkv bench, expected one of attention, attention-backward, linear, encoder, decode, memory" x
+refused 2 "unknown or repeated size 'X3', expected each of B T S N H G E F at most once" attention -s X3
+refused 2 "unknown or repeated size 'forward'" attention -s N4,forward
 refused 4 "integers have no gradient" attention-backward --precision int8 -s N4
-refused 2 "unknown size 'N3'" attention -s N4,B1,N3
-refused 2 "unknown size 'N0'" attention -s N0
-refused 2 "unknown size 'N9-3'" attention -s B2,N9-3
-refused 2 "unknown size 'N99999999999999999999'" attention -s N99999999999999999999
-refused 2 "unknown size ''" attention -s N4,,B2
-refused 2 "(for lengths from 20 to 54: N20-54), or causal, or window with a number such as window64, found 'N4,window'" \
+refused 2 "unknown or repeated size 'N3'" attention -s N4,B1,N3
+refused 2 "unknown or repeated size 'N0'" attention -s N0
+refused 2 "unknown or repeated size 'N9-3'" attention -s B2,N9-3
+refused 2 "unknown or repeated size 'N99999999999999999999'" attention -s N99999999999999999999
+refused 2 "unknown or repeated size ''" attention -s N4,,B2
+refused 2 "(N20-54: lengths from 20 to 54), or the word causal, or the word window with a number, such as window64, found 'N4,window'" \
     attention -s N4,window
 refused 2 'or three sizes such as 1024x384x1536' linear -s 3x4
 refused 2 'N cannot be combined with T or S' attention -s N4,T2
 refused 2 'expected N, or T and S' attention -s H4
-refused 2 "unknown size 'causal'" linear -s 3x4x5,causal
-refused 2 "unknown size '3x4'" linear -s 3x4
+refused 2 "unknown or repeated size 'causal'" linear -s 3x4x5,causal
+refused 2 "unknown or repeated size '3x4'" linear -s 3x4
 refused 2 'N is missing' linear -s R3,K4
 refused 2 'S is missing' decode -s H4
 refused 2 'expected T of at most S' decode -s S3,T4
-refused 2 'expected a shape, found none' memory -s ' ; '
+refused 2 'no shape is given, expected one or more' memory -s ' ; '
 refused 2 'a multiple of the 2 key heads' attention -s H3,G2,N8
-refused 2 '--seconds: expected more than 0' attention --seconds 0
+refused 2 '--seconds: expected a number above 0' attention --seconds 0
 refused 2 '--isa: unknown instruction set' attention --isa avx9
 refused 2 '--precision: unknown value' attention --precision f33
-refused 5 'GB of arrays, expected at most' attention -s N2000000000,H1,E64
+refused 5 'the arrays require' attention -s N2000000000,H1,E64
 refused 5 'too many numbers for an array' linear -s 1099511627776x1099511627776x4
 refused 2 'did you mean' attention --shap N4
 refused 6 'no-such-folder' encoder --model no-such-folder

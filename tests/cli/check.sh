@@ -35,12 +35,12 @@ PY
 }
 change bert encoder.layer.1.attention.self.key.weight
 runs 1 check changed
-says_part 'qkv: changed: layer 1 differs first: attention, row '
+says_part 'qkv: changed: layer 1 is the first that differs: attention, row '
 prints_part 'layer 0            hidden     error '
 [ "$(grep -c differs "$out")" -eq 2 ] || failed 'differing lines'
 change bert encoder.layer.1.output.dense.bias
 runs 1 check changed
-says_part 'qkv: changed: layer 1 differs first: hidden, row '
+says_part 'qkv: changed: layer 1 is the first that differs: hidden, row '
 runs 1 check --json changed
 says_part '"status":"internal"'
 prints_part '"equal":false}]'
@@ -48,11 +48,11 @@ change bert embeddings.word_embeddings.weight # the row of id 0, which no text c
 runs 0 check changed
 change net-llama model.layers.0.mlp.down_proj.weight
 runs 1 check changed
-says_part 'qkv: changed: layer 0 differs first: hidden'
+says_part 'qkv: changed: layer 0 is the first that differs: hidden'
 
 title '--tolerance sets the tolerances, which coarser precisions need'
 runs 2 check "$golden/bert" --precision bf16
-says 'qkv: --precision bf16 requires --tolerance: the reference has a higher precision'
+says 'qkv: --precision bf16 requires --tolerance, since the reference has a higher precision'
 runs 0 check "$golden/bert" --precision bf16 --tolerance 0.5
 runs 1 check "$golden/bert" --tolerance 1e-9
 runs 2 check "$golden/bert" --tolerance -1
@@ -61,9 +61,9 @@ title 'a file that is not a reference is refused'
 runs 6 check "$golden/net-labels"
 says_part 'golden.safetensors: cannot open'
 runs 3 check "$golden/bert" -r "$golden/distilbert/golden.safetensors"
-says_part 'tensor "hidden", expected F32 of 3 x 21 x 35, found something else'
+says_part 'tensor "hidden" is invalid, expected F32 of 3 x 21 x 35, found something else'
 runs 3 check "$golden/bert" -r "$golden/bert/model.safetensors"
-says_part 'tensor "offsets", expected I64 offsets [texts + 1] that begin with 0, found something else'
+says_part 'tensor "offsets" is invalid, expected I64 offsets [texts + 1] that begin with 0, found something else'
 python3 - <<'PY'
 import json, struct
 def write(path, **t):
@@ -83,7 +83,7 @@ PY
 runs 3 check "$golden/bert" -r far.safetensors
 runs 3 check "$golden/bert" -r fall.safetensors
 runs 3 check "$golden/bert" -r none.safetensors
-says 'qkv: none.safetensors: no tensor to compare in the reference, expected hidden, attention, logits or scores'
+says 'qkv: none.safetensors: reference has no tensor to compare, expected hidden, attention, logits or scores'
 runs 2 check "$golden/bert" -r id.safetensors
 
 finish

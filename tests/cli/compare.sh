@@ -7,7 +7,7 @@ title 'every layer has its formulas, its figures at every size, and an error if 
 runs 0 compare $small
 silent
 for part in 'One layer: formulas' 'n^2 d' 'k n d^2' 'log_k n' 'Time, d = 32' \
-    'Memory in addition to inputs and outputs, d = 32' 'Compared with exact attention' 'Error relative to exact attention'; do
+    'Memory in addition to inputs and outputs, d = 32' 'From which n a kind is faster or slower than exact attention' 'Error relative to exact attention'; do
     prints_part "$part"
 done
 check test "$(wc -L <"$out")" -le 110
@@ -93,15 +93,15 @@ refused() { # MESSAGE ARGS...: the command exits with 2 and MESSAGE
     [ ! -s "$out" ] || failed "stdout, expected nothing: $*"
 }
 refused "--kinds: unknown kind 'atention'; did you mean 'attention'?" -k atention
-refused "--n: expected numbers of 1 to 16777216 separated by commas, found '0'" -n 0
-refused "--d: expected numbers of 1 to 65536 separated by commas, found 'x'" -d x
-refused '--n: 17 sizes, expected at most 16' -n 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17
-refused '--seconds: expected more than 0' --seconds 0
-refused '--memory compares dense with fused attention and cannot be combined with --kinds' --memory -k linear
-refused '--d: expected one width with --memory' --memory -d 32,64
+refused "--n: expected numbers from 1 to 16777216 separated by commas, found '0'" -n 0
+refused "--d: expected numbers from 1 to 65536 separated by commas, found 'x'" -d x
+refused '--n: found 17 sizes, expected at most 16' -n 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17
+refused '--seconds: expected a number above 0' --seconds 0
+refused '--memory compares dense with fused attention, and cannot be combined with --kinds' --memory -k linear
+refused '--d: expected a single width with --memory' --memory -d 32,64
 refused '--width' --width 1
 runs 5 compare -n 16777216 -d 65536
-says_part '16777216 tokens of 65536 numbers require up to '
+says_part '16777216 tokens of width 65536 require up to '
 
 need_model
 title 'errors on the q, k and v of a model'

@@ -10,7 +10,7 @@ echo '{}' >from/1_Pooling/config.json
 echo x | tee from/pytorch_model.bin from/.git/x from/state.json from/notes.txt >/dev/null
 runs 0 convert from bf16 --precision bf16
 prints '39 tensors in 1 file, 42422 bytes, 0.5 of the original size'
-says 'qkv: note: 3 files of from not copied: other formats of the weights, or large files'
+says 'qkv: note: 3 files of from not copied: weights in other formats, or large files'
 [ "$(ls bf16 | tr '\n' ' ')" = '1_Pooling config.json model.safetensors notes.txt tokenizer.json ' ] ||
     failed "files: $(ls bf16)"
 check cmp -s from/tokenizer.json bf16/tokenizer.json
@@ -52,18 +52,18 @@ for name in bert distilbert net-gpt2 net-llama encoder-both llama2c-v1; do
     prints_part "$eight,"
 done
 runs 0 convert "$golden/bert" int8b --precision int8
-prints_part '12 of them are 8-bit weights with a scale for each output'
+prints_part '12 of the tensors are 8-bit weights with a scale for each output'
 runs 4 check int8b -r "$golden/bert/golden.safetensors" --precision bf16 --tolerance 1
-says 'qkv: int8b: the weights are stored as int8, expected precision int8, found bf16'
+says 'qkv: int8b: weights of the model are stored as int8, expected precision int8, found bf16'
 runs 4 convert int8b int8c --precision int8
-says 'qkv: int8b: weights to convert to int8, expected floats, found int8'
+says 'qkv: int8b: weights cannot be converted to int8, expected floats, found int8'
 runs 0 convert int8b back --precision f32
 runs 0 convert back int8c --precision int8
 check cmp -s int8b/model.safetensors int8c/model.safetensors
 sed 's/qkv-int8/gptq/' int8b/config.json >config
 mv config int8b/config.json
 runs 4 info int8b
-says_part '$.quantization_config.quant_method: unsupported quantization of the weights, expected "qkv-int8", found "gptq"'
+says_part '$.quantization_config.quant_method: unsupported quantization of the weights, expected the method "qkv-int8", found "gptq"'
 
 title 'shards: filled with whole tensors, with an index; read as one set'
 runs 0 convert from sharded --precision f32 --shard-size 20KB
@@ -93,7 +93,7 @@ runs 0 convert ckpt llama2 --precision f16
 title 'an existing folder is refused without --force, and replaced whole with it'
 cp -r bf16 kept
 runs 2 convert from bf16 --precision f32
-says 'qkv: bf16: exists already, expected a new name, or --force to replace it'
+says 'qkv: bf16: output exists already, expected a new name, or --force to replace it'
 check cmp -s bf16/model.safetensors kept/model.safetensors
 runs 0 convert from bf16 --precision f32 --force
 check cmp -s bf16/model.safetensors f32/model.safetensors
@@ -103,17 +103,17 @@ runs 2 convert from mine --precision f32 --force
 says "qkv: mine: cannot replace this folder, expected a model folder with config.json, found other files"
 [ -f mine/thesis.txt ] || failed 'a folder that is no model was replaced'
 runs 2 convert from mine/thesis.txt --precision f32 --force
-says 'qkv: mine/thesis.txt: exists already, expected a new name, found a file'
+says 'qkv: mine/thesis.txt: output exists already, expected the name of a new folder, found a file'
 for name in from ./from/ from/../from; do
     runs 2 convert from "$name" --precision f32 --force
-    says "qkv: $name: is input and output at once, expected another name"
+    says "qkv: $name: folder is input and output at once, expected another name for the output"
 done
 runs 2 convert from from/deep --precision f32
 says 'qkv: from/deep: new folder is inside the old one, expected a folder outside of from'
 
 title 'input that cannot be read, output that cannot be written'
 runs 2 convert from new
-says 'qkv: --precision is required, expected f32, f16, bf16 or int8'
+says 'qkv: --precision is missing, expected f32, f16, bf16 or int8'
 runs 6 convert missing new --precision f32
 runs 6 convert from nowhere/new --precision f32
 says 'qkv: nowhere/new: cannot make: No such file or directory'

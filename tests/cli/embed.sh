@@ -72,7 +72,7 @@ runs 2 embed -f long
 says_part 256
 says_part 302
 runs 0 embed -f long --truncate
-says 'qkv: note: the text was cut to 256 tokens, 46 tokens were dropped'
+says 'qkv: note: the text was cut to 256 tokens: 46 tokens were dropped'
 cp "$out" cut
 python3 -c "print('word ' * 254)" >fits
 runs 0 embed -f fits
@@ -80,7 +80,7 @@ silent
 check cmp -s "$out" cut
 printf 'a b c d e f\na\nb c d e\n' >short
 runs 0 embed -f short --max-length 5
-says 'qkv: note: 2 of 3 texts were cut to 5 tokens, 4 tokens were dropped in total'
+says 'qkv: note: 2 of 3 texts were cut to 5 tokens: 4 tokens were dropped in total'
 cp "$out" five
 runs 0 embed 'a b c' a 'b c d'
 check cmp -s "$out" five
@@ -90,7 +90,7 @@ says_part "at text $((texts + 1)): "
 [ ! -e late.npy ] || failed 'an output of a failed run'
 
 runs 2 embed hello --max-length 513
-says "qkv: --max-length: more than the model's positions, expected 1 to 512, found 513"
+says "qkv: --max-length: number exceeds the model's positions, expected 1 to 512, found 513"
 
 title 'padding changes no bit'
 runs 0 embed -f lines --pad
@@ -111,18 +111,18 @@ runs 0 embed --ids ids
 runs 0 embed --ids ids --pad --max-length 9 --json
 prints_part '{"ids":[101,7592,102],"vector":['
 runs 0 embed --ids 101,7592,7592,102 --max-length 3
-says 'qkv: note: the text was cut to 3 tokens, 1 tokens were dropped'
+says 'qkv: note: the text was cut to 3 tokens: 1 tokens were dropped'
 runs 2 embed --ids 101,30522,102
 runs 2 embed --ids 1,99999999999
 runs 2 embed --ids 1,2 hello
 says 'qkv: texts cannot be combined with --ids'
 for list in , ' ' ', ,'; do
     runs 2 embed --ids "$list"
-    says 'qkv: --ids: expected a token id, found none'
+    says 'qkv: --ids: expected token ids, found none'
 done
 printf '101 102\n\n101\n' >badids
 runs 3 embed --ids badids
-says 'qkv: badids: line 2: expected a token id, found none'
+says 'qkv: badids: line 2: expected token ids, found none'
 printf '101 102\n101 x\n' >badids
 runs 3 embed --ids badids
 says "qkv: badids: line 2: not a token id, expected a number from 0, found 'x'"
@@ -130,7 +130,7 @@ says "qkv: badids: line 2: not a token id, expected a number from 0, found 'x'"
 title 'empty texts, spaces, emoji, NUL and invalid UTF-8 are texts'
 printf '\n   \n\360\237\230\200\na\000b\n\377\300\200x\n' >odd
 runs 0 embed -f odd --json
-says '{"note":"3 places with invalid UTF-8 replaced by U+FFFD, the first at byte 0 of text 5"}'
+says '{"note":"invalid UTF-8 was replaced by U+FFFD in 3 places, the first at byte 0 of text 5"}'
 python3 - "$out" <<'PY' || failed 'odd texts'
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1], encoding='utf-8')]
@@ -173,16 +173,16 @@ check cmp -s at3 v.jsonl
 
 title 'an unknown format, a missing file, an output that is the input'
 runs 2 embed hello -o v.txt
-says 'qkv: v.txt: unknown output format, expected a name that ends with .npy or .jsonl'
+says 'qkv: v.txt: unknown format of the output, expected a name that ends with .npy or .jsonl'
 runs 6 embed -f missing
 says 'qkv: missing: cannot open: No such file or directory'
 runs 6 embed -f .
-says 'qkv: .: is a directory, expected a text file'
+says 'qkv: .: the input is a directory, expected a text file'
 runs 6 embed -f /dev/zero
-says 'qkv: /dev/zero: is a device without an end of file, expected a text file'
+says 'qkv: /dev/zero: the input is a device without an end of file, expected a text file'
 cp lines in.jsonl
 runs 2 embed -f in.jsonl -o in.jsonl --force
-says 'qkv: in.jsonl: is input and output at once, expected another name'
+says 'qkv: in.jsonl: this file is an input and an output at once, expected another output file'
 runs 6 embed hello -m nowhere
 
 title 'every precision gives a vector near that in f32, and --json names it'

@@ -31,7 +31,7 @@ assert min(abs(products - float(x[1])) for x in table[1:-1]) < 1e-3, products
 END
 runs 0 explain --token 3 "In the beginning God created"
 prints_part '1 project'
-prints_part "The kernel's own weights of this row are at most"
+prints_part "The weights of this row in the kernel differ from these by at most"
 
 title 'the scale: a hundred times the scores saturate, and the naive exponential is not a number'
 runs 0 explain --scaling --json
@@ -102,13 +102,13 @@ title 'words: each topic runs on a model and prints its finding'
 runs 0 explain --diagonal "In the beginning"
 prints_part 'Must a word attend to itself?'
 runs 0 explain --geometry "In the beginning God created the heaven"
-prints_part 'Where are queries and keys in space?'
+prints_part 'Where do queries and keys lie in space?'
 runs 0 explain --dense "In the beginning God created"
 prints_part 'A dense layer uses the same matrix for all inputs'
 runs 0 explain --context heaven "the heaven and the earth" "the kingdom of heaven"
-prints_part 'cosine to the first text'
+prints_part 'cosine between the word in each text and in the first text'
 runs 0 explain --lookup "the light" "the light of day" "darkness of night"
-prints_part 'all of them'
+prints_part 'all these words'
 runs 0 explain --reads "God said, Let there be light" light God --token there
 prints_part 'the strongest heads'
 
@@ -125,15 +125,15 @@ says_part 'cannot be combined with another topic'
 runs 2 explain --mask x
 says_part '--mask: expected at most 0 operands, found 1'
 runs 2 explain --token zebra "In the beginning"
-says_part "expected a token of the text or its index, 0 to"
+says_part "expected a token of the text or its index from 0 to"
 runs 2 explain --layer 4 "In the beginning"
-says 'qkv: --layer: expected 0 to 3, found 4'
+says 'qkv: --layer: number out of range, expected 0 to 3, found 4'
 runs 2 explain --context bear "I love cats" "I love dogs"
-says_part "no word begins with 'bear' in 'I love cats'"
+says_part "no word that begins with 'bear' in the text 'I love cats'"
 runs 2 explain --reads "In the beginning" the
 says_part '--reads requires --token'
 runs 2 explain " "
-says "qkv: empty text, expected words"
+says "qkv: the text is empty, expected words"
 runs 2 explain --mask -o mask.txt
 says_part "expected a name that ends with .svg, .png or .html"
 finish

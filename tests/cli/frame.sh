@@ -17,12 +17,12 @@ done
 runs 0 --version
 prints "qkv $(sed -n 's/#define QKV_VERSION_[A-Z]* //p' "$here/../../include/qkv/base.h" | paste -sd.)"
 runs 2 --version x
-says "qkv: unexpected operand 'x', expected only --version"
+says "qkv: unexpected operand 'x', expected no operand after --version"
 runs 2 -V --json
 runs 0 analogy --help
-prints_part 'words to list, 1 to 1000 (default: 10)'
+prints_part 'number of words to list, 1 to 1000 (default: 10)'
 runs 0 attn --help
-[ "$(tr -s ' \n' '  ' <"$out" | grep -o './123 is a file of that name' | wc -l)" -eq 2 ] || failed 'lists and files of that name'
+[ "$(tr -s ' \n' '  ' <"$out" | grep -o './123 is a file with the name 123' | wc -l)" -eq 2 ] || failed 'lists and files of that name'
 
 title 'every command has help with two examples, in 80 columns'
 for name in $commands; do
@@ -46,27 +46,27 @@ says "qkv: unknown command 'embd'; did you mean 'embed'?"
 runs 2 help analgy
 says "qkv: unknown command 'analgy'; did you mean 'analogy'?"
 runs 2 xyzzyx
-says "qkv: unknown command 'xyzzyx', expected one that 'qkv help' lists"
+says "qkv: unknown command 'xyzzyx', 'qkv help' lists all that exist"
 
 title 'an unknown option names the nearest'
 runs 2 attn --casual
 says "qkv: unknown option '--casual' of attn; did you mean '--causal'?"
 runs 2 attn --xyzzyxyz
-says "qkv: unknown option '--xyzzyxyz' of attn, expected an option that 'qkv attn --help' lists"
+says "qkv: unknown option '--xyzzyxyz' of attn, 'qkv attn --help' lists all options"
 runs 2 attn -Z
 says_part "unknown option '-Z'"
 
 title 'an option without a value, repeated, empty, or with an invalid value'
 runs 2 attn -q
-says 'qkv: option -q requires a value, expected FILE, found the end of the line'
+says 'qkv: option -q: value is missing, expected FILE, found the end of the command line'
 runs 2 attn --scale --causal
-says 'qkv: option --scale requires a value, expected X|none, found --causal'
+says 'qkv: option --scale: value is missing, expected X|none, found --causal'
 runs 2 attn --causal --causal
-says 'qkv: option --causal is given twice, expected once'
+says 'qkv: option --causal occurs twice, expected once'
 runs 2 attn -q a --query b
-says 'qkv: option --query is given twice, expected once'
+says 'qkv: option --query occurs twice, expected once'
 runs 2 attn --softcap=
-says 'qkv: option --softcap requires a value, expected C, found an empty one'
+says 'qkv: option --softcap: value is missing, expected C, found an empty value'
 runs 2 attn --causal=yes
 says "qkv: option --causal accepts no value, found 'yes'"
 

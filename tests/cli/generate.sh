@@ -85,11 +85,11 @@ runs 2 generate x --beam 2 -t 1
 runs 2 generate x --n-best 2
 says_part 'qkv: --n-best: expected beams or a temperature'
 runs 2 generate x --bias 5
-says "qkv: --bias: expected ID=X separated by commas, found '5'"
+says "qkv: --bias: expected ID=X (token id and number) separated by commas, found '5'"
 runs 2 generate x --bias 99999=1
 says_part 'bias of token 99999'
 runs 2 generate x --stop 'a|'
-says 'qkv: --stop: expected texts separated by |, found an empty one'
+says 'qkv: --stop: expected texts separated by |, found an empty text'
 runs 2 generate x --cache int4
 runs 2 generate x y
 runs 2 generate x --stream --beam 2
@@ -100,7 +100,7 @@ runs 2 generate -f long
 says_part 'prompt too long, expected at most 255 tokens, found 30'
 says_part '; --truncate cuts it'
 runs 0 generate -f long --truncate -n 4
-says_part "1 of 1 texts were cut to the model's positions"
+says_part "1 of 1 texts were cut to the number of the model's positions"
 python3 -c "
 import sys
 for i in range(100): sys.stdout.write('many words ' * 90000)
@@ -112,7 +112,7 @@ rm huge
 title 'invalid UTF-8 is reported, or refused'
 printf 'In \377\300 the\n' >bad
 runs 0 generate -f bad -n 2
-says 'qkv: note: 2 places with invalid UTF-8 replaced by U+FFFD, the first at byte 3'
+says 'qkv: note: invalid UTF-8 was replaced by U+FFFD in 2 places, the first at byte 3'
 runs 3 generate -f bad --strict
 
 title 'for another kind of model the error names the suitable command'
@@ -138,7 +138,7 @@ assert [m['at'] for m in r['masks']] == [0, 9]
 assert all(len(m['tokens']) == 2 and m['tokens'][0]['probability'] >= m['tokens'][1]['probability'] for m in r['masks'])
 PY
 runs 2 fill 'no mask' -m bert
-says_part 'no mask in the text, expected [MASK]'
+says_part 'text has no mask, expected [MASK]'
 
 title 'texts and pairs are classified'
 cp "$top"/tests/golden/net-labels/config.json "$top"/tests/golden/net-labels/model.safetensors labels
@@ -155,7 +155,7 @@ runs 0 classify 'a b' -m labels -n 1
 [ "$(wc -w <"$out")" -eq 2 ] || failed 'one label'
 printf 'a b\n' >nopair
 runs 3 classify -f nopair --pairs -m labels
-says 'qkv: nopair: line 1: expected two texts separated by a tab, found one'
+says 'qkv: nopair: line 1: expected two texts separated by a tab, found one text'
 runs 2 classify 'a b c d e f g h i j k l m n o p q' -m labels
 
 title 'perplexity of a file, through windows'
@@ -177,7 +177,7 @@ cp "$out" as_model
 runs 0 eval run --perplexity genesis
 check cmp -s "$out" as_model
 runs 2 eval --perplexity genesis --window 5000
-says_part 'window, expected 2 to 256'
+says_part 'window is out of range, expected 2 to 256 tokens'
 runs 2 eval --window 5
 runs 2 eval
 says_part 'too few operands'

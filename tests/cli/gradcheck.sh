@@ -23,7 +23,7 @@ prints_part ' 0 failed'
 
 title 'an unknown name is a usage error'
 runs 2 gradcheck --only layer/none
-says "qkv-gradcheck: no check of the name 'layer/none'; options are --list, --only NAME, --quick"
+says "qkv-gradcheck: no check has the name 'layer/none'; the options are --list, --only NAME and --quick"
 runs 2 gradcheck --sideways
 
 finish

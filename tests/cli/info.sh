@@ -40,8 +40,8 @@ python3 - "$out" <<'PY' || failed 'the JSON of this machine'
 import json, sys
 d = json.load(open(sys.argv[1]))
 # Tiles run if the CPU has them and the operating system allows them.
-assert d["amx"] in ("in use", "present, not in use", "not present") or "the system refuses it" in d["amx"], d["amx"]
-assert ("amx" in d["isas"]) == (d["amx"] in ("in use", "present, not in use")), d
+assert d["amx"] in ("in use", "present, but not in use", "not present") or "the operating system refuses it" in d["amx"], d["amx"]
+assert ("amx" in d["isas"]) == (d["amx"] in ("in use", "present, but not in use")), d
 assert d["isa"] in d["isas"] and d["isas"][0] == "scalar" and d["threads"] >= 1
 names = [p["name"] for p in d["precisions"]]
 assert names == "f32 f32-strict f32-fast bf16 f16 int8".split(), names
@@ -53,9 +53,9 @@ PY
 if [ -z "${QKV_SLOW:-}" ] && [ -f "${QKV_SKEWED:-}" ]; then
     title 'a CPU whose tiles the system refuses is reported'
     LD_PRELOAD=$QKV_SKEWED QKV_SKEW=amx runs 0 info
-    prints_part 'AMX        present, but the system refuses it (Permission denied)'
+    prints_part 'AMX        present, but the operating system refuses it (Permission denied)'
     LD_PRELOAD=$QKV_SKEWED QKV_SKEW=amx runs 0 info --json
-    prints_part '"amx":"present, but the system refuses it (Permission denied)"'
+    prints_part '"amx":"present, but the operating system refuses it (Permission denied)"'
 fi
 
 title 'malformed, missing or unsupported files give their exit code and position'
@@ -111,7 +111,7 @@ done
 
 title 'the default model and the reason of the choice'
 QKV_MODEL=$model runs 0 info --json
-prints_part "\"model\":\"$model\",\"why\":\"from QKV_MODEL\""
+prints_part "\"model\":\"$model\",\"why\":\"from the variable QKV_MODEL\""
 mkdir models
 ln -s "$model" models/all-MiniLM-L6-v2
 runs 0 info --json

@@ -21,7 +21,7 @@ prints ''
 silent
 cp out.npy kept
 runs 2 attn -x x.npy --causal -o out.npy
-says 'qkv: out.npy: exists already, expected a new name, or --force to replace it'
+says 'qkv: out.npy: the output file exists already, expected a new name, or --force to replace it'
 check cmp -s out.npy kept
 runs 0 attn -x x.npy --causal -o out.npy --force
 ! cmp -s out.npy kept || failed '--force did not replace'
@@ -32,19 +32,19 @@ ln x.npy twin.npy
 cp x.npy before
 for name in x.npy ./x.npy sub/../x.npy alias.npy twin.npy; do
     runs 2 attn -x x.npy -o $name --force
-    says "qkv: $name: is input and output at once, expected another name"
+    says "qkv: $name: this file is an input and an output at once, expected another output file"
 done
 check cmp -s x.npy before
 
 title 'the same name for two outputs is refused'
 runs 2 attn -x x.npy -o a.npy --lse a.npy
-says 'qkv: a.npy: is the name of two outputs, expected different names'
+says 'qkv: a.npy: two outputs have this name, expected different names'
 
 title 'a missing or read-only folder is refused before the input is read'
 runs 6 attn -x missing.npy -o nowhere/out.npy
 says 'qkv: nowhere/out.npy: cannot create: No such file or directory'
 runs 6 attn -x x.npy -o sub
-says 'qkv: sub: is a directory, expected a file to write'
+says 'qkv: sub: the output is a directory, expected a file'
 runs 6 attn -x x.npy -o /proc/out.npy
 says_part 'qkv: /proc/out.npy: cannot create'
 runs 6 attn -x x.npy -o x.npy/out.npy
@@ -82,7 +82,7 @@ check cmp -s through out1.npy
 [ -p pipe ] || failed 'the pipe was replaced'
 runs 6 attn -x x.npy -o pipe # a pipe without a reader
 runs 2 attn -x x.npy -o - --weights -
-says "qkv: standard output can receive only one .npy result, expected one '-'"
+says "qkv: standard output can receive only one .npy result, expected a single '-'"
 runs 0 attn -x x.npy -o - --json
 prints_part '{"out":{"shape":[5,10]'
 runs 6 attn -x x.npy -o /dev/fd/77

@@ -18,7 +18,7 @@ done >run/probes.jsonl
 title 'the finding is printed above the curves'
 runs 0 plot run
 silent
-prints_part 'After 40 steps the validation loss is 12.250, its least so far'
+prints_part 'After 40 steps the validation loss is 12.250, its minimum so far'
 prints_part 'step'
 
 title 'without UTF-8 the output is ASCII'
@@ -58,7 +58,7 @@ title 'probes show every head'
 runs 0 plot run --probes
 prints_part 'L0.H0 fell most, from 0.90 to 0.70 bits'
 runs 2 plot run other --probes
-says_part 'probes can be plotted for one run'
+says_part 'too many runs: the probes of only one run can be plotted'
 
 title 'a folder that is not a run is named'
 runs 6 plot nowhere

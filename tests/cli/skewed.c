@@ -68,5 +68,6 @@ const char *qkv_cpu_amx(void)
 {
     const char *(*ours)(void);
     find(&ours, "qkv_cpu_amx");
-    return skews("amx") ? "present, but the system refuses it (Permission denied)" : ours();
+    return skews("amx") ? "present, but the operating system refuses it (Permission denied)"
+                        : ours();
 }

@@ -21,7 +21,7 @@ prints '2 10 11 3
 2 3
 2 10 11 3
 2 13 3'
-says 'qkv: note: text 4: 1 place with invalid UTF-8 replaced by U+FFFD, the first at byte 2'
+says 'qkv: note: text 4: invalid UTF-8 was replaced by U+FFFD in 1 place, the first at byte 2'
 runs 0 tokenize --tokenizer "$data/bert" --ids --no-special 'hello [SEP]'
 prints '10 11 1 1 1'
 printf hello >one

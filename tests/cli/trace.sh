@@ -69,7 +69,7 @@ prints_part '10 tensors'
 runs 2 trace "$text" --what hidden,keys -o no.safetensors
 says "qkv: --what: unknown word, expected some of embeddings,hidden,q,k,v,attention,probe, or all, found 'keys'"
 runs 2 trace "$text" --what q,k,q -o no.safetensors
-says "qkv: --what: word 'q' is given twice, expected once"
+says "qkv: --what: word 'q' is given twice, expected each word once"
 runs 2 trace "$text" --what all,q -o no.safetensors
 
 title 'without --what everything except the attention, which is optional'
@@ -122,17 +122,17 @@ PY
 
 title '--max-length truncates and reports the count; otherwise a long text is refused'
 runs 0 trace "$text" --max-length 6 --what embeddings -o six.safetensors
-says 'qkv: note: the text was cut to 6 tokens, 9 tokens were dropped'
+says 'qkv: note: the text was cut to 6 tokens: 9 tokens were dropped'
 runs 2 trace "$(python3 -c "print('word ' * 600)")" -o no.safetensors
 says_part 512
 says_part 602
 runs 2 trace "$text" --max-length 513 -o no.safetensors
-says "qkv: --max-length: more than the model's positions, expected 1 to 512, found 513"
+says "qkv: --max-length: number exceeds the model's positions, expected 1 to 512, found 513"
 
 title 'invalid UTF-8 is reported with its byte, or refused'
 bad=$(printf 'ab\377c')
 runs 0 trace "$bad" --what embeddings -o bad.safetensors
-says 'qkv: note: 1 place with invalid UTF-8 replaced by U+FFFD, the first at byte 2'
+says 'qkv: note: invalid UTF-8 was replaced by U+FFFD in 1 place, the first at byte 2'
 runs 3 trace "$bad" --strict -o no.safetensors
 says_part 'at byte 2'
 runs 0 trace '[CLS]' --no-special --what embeddings -o plain.safetensors
@@ -146,13 +146,13 @@ python entry pair.safetensors token_type_ids types.npy
 
 title 'no output, no text, no place to write'
 runs 2 trace "$text"
-says 'qkv: no output file, expected -o FILE.safetensors'
+says 'qkv: no output file is given, expected -o FILE.safetensors'
 runs 2 trace -o no.safetensors
-says 'qkv: expected a text, or --ids, found neither'
+says 'qkv: input is missing, expected a text or --ids'
 runs 6 trace "$text" -o nowhere/no.safetensors
 says 'qkv: nowhere/no.safetensors: cannot create: No such file or directory'
 runs 2 trace "$text" -o all.safetensors
-says 'qkv: all.safetensors: exists already, expected a new name, or --force to replace it'
+says 'qkv: all.safetensors: the output file exists already, expected a new name, or --force to replace it'
 [ ! -e no.safetensors ] || failed 'an output of a failed run'
 
 title 'full disk: the error names it, and no file is left'
@@ -180,7 +180,7 @@ for h in range(12):
     assert all(at[t][int(key[(h * 15 + t) * 2])] == max(at[t]) for t in range(15))
 PY
 runs 2 trace "$text" --probe top=2 -o no.safetensors
-says_part '--probe requires probe in --what'
+says_part '--probe requires the word probe in --what'
 
 dates=$here/../../models/dates
 title 'two stacks: the attention of each, and the cross-attention'
@@ -205,6 +205,6 @@ rows = struct.unpack(f'<{4 * T * S}f', b[8 + n:][slice(*head['cross_attentions.1
 assert all(abs(sum(rows[r * S:(r + 1) * S]) - 1) < 1e-5 for r in range(4 * T))
 PY
 runs 2 trace --model "$dates" '3 may 1999' -o no.safetensors
-says_part 'is an encoder-decoder, expected a second text for its decoder'
+says_part 'this model is an encoder-decoder and requires a second text'
 
 finish

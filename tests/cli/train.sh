@@ -133,6 +133,6 @@ title 'vectors of words, for analogy'
 runs 0 train text.txt --objective words --out words --width 16 --least 2 --epochs 2
 runs 0 analogy --model words one - two + three
 runs 2 train text.txt --objective words --out words --width 16
-says 'qkv: words/config.json: exists already, expected a new folder, or --force to replace it'
+says 'qkv: words/config.json: folder contains a model already, expected a new folder, or --force to replace it'
 runs 0 train text.txt --objective words --out words --width 16 --least 2 --epochs 1 --force
 finish

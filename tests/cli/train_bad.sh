@@ -19,9 +19,9 @@ left() { [ ! -e "$1" ] || failed "$1 exists, expected no such file"; }
 
 title 'no folder, no text, no file'
 runs 2 train text.txt
-says 'qkv: no folder given for the run, expected --out RUN'
+says 'qkv: no folder is given for the run, expected --out RUN'
 runs 2 train --out r
-says 'qkv: no text to train on, expected files'
+says 'qkv: no text to train on, expected files, found none'
 left r
 runs 6 train missing.txt --out r $small
 says_part 'missing.txt: '
@@ -29,11 +29,11 @@ left r
 runs 2 train --out r --resume r
 says 'qkv: --out cannot be combined with --resume'
 runs 2 train --resume r
-says "qkv: r: no run to resume, expected the folder of a run, found no run.json"
+says "qkv: r: no run to resume in this folder, expected the folder of a run, found no run.json"
 left r
 mkdir other && touch other/file
 runs 2 train text.txt --out other $small
-says "qkv: other: folder has other files and no run, expected a new folder or the folder of a run"
+says "qkv: other: folder contains other files and no run, expected a new folder or the folder of a run"
 [ "$(ls other)" = file ] || failed 'something was put into a folder that is no run'
 
 title 'invalid words and numbers'
@@ -46,11 +46,11 @@ says_part '--probe: expected every=N'
 runs 2 train text.txt --out r --steps 5 --epochs 1
 says 'qkv: --steps cannot be combined with --epochs'
 runs 2 train text.txt --out r --dropout 1
-says_part 'dropout, expected at most 0.999, found 1'
+says_part 'dropout is out of range, expected at most 0.999, found 1'
 runs 2 train text.txt --out r --tokenizer bytes --heads 3 --width 64
 says_part 'found 3'
 runs 2 train text.txt --out r --from nowhere --layers 2
-says_part 'a folder to start from'
+says_part 'cannot be combined with --from, a model to start from'
 left r
 
 title 'empty data, one token, no validation text, a text shorter than the context'
@@ -70,7 +70,7 @@ says_part 'no example is left for validation, expected a second document or pair
 printf '%060d' 7 >unbroken.txt
 runs 0 train-tokenizer text.txt --kind bytes -o plain.json # a tokenizer that adds no special tokens to a text
 runs 3 train unbroken.txt --out r --tokenizer plain.json --layers 1 --heads 1 --width 8 --context 16
-says_part 'unbroken.txt: the text is too short for validation, expected two tokens or more'
+says_part 'unbroken.txt: validation text is too short, expected two tokens or more'
 runs 3 train text.txt --valid empty.txt --out r $small
 says_part 'empty.txt: too little validation text'
 left r
@@ -112,7 +112,7 @@ python3 "$here/run_for.py" INT 3 "$QKV_BIN" train text.txt --out both $small --s
 first=$!
 for i in 1 2 3 4 5 6 7 8 9 10; do [ -s both/log.jsonl ] && break || sleep 0.2; done
 runs 6 train --resume both
-says "qkv: both: another trainer is running in this folder, expected none, found process $(cat both/lock)"
+says "qkv: both: another trainer is running in this folder, expected no other trainer, found process $(cat both/lock)"
 wait $first
 [ $? -eq 130 ] || failed 'expected exit code 130'
 grep -q 'interrupted after step [0-9]*; its checkpoint is saved' first.err || failed "stderr: $(cat first.err)"
@@ -155,13 +155,13 @@ title 'unfinished checkpoints are skipped, changed ones refused'
 runs 0 train text.txt --out c $small --steps 6 --save-every 2
 mkdir c/checkpoint-00000099.tmp c/checkpoint-00000098
 runs 0 train --resume c --steps 7
-says_part 'checkpoint-00000099.tmp is not a complete checkpoint and is ignored (2 in total)'
+says_part 'checkpoint-00000099.tmp is not a complete checkpoint and is ignored; number of such checkpoints: 2'
 rmdir c/checkpoint-00000098
 printf x | dd of=c/checkpoint-00000007/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
 runs 3 train --resume c --steps 8
 says_part 'model.safetensors: at byte '
-says_part 'content differs from what the manifest lists in tensor "'
-says_part 'checkpoint-00000006 precedes it: remove this one to continue from there'
+says_part 'file differs from the manifest of its checkpoint in tensor "'
+says_part 'to continue from the checkpoint before it, checkpoint-00000006, remove this one'
 rm -r c/checkpoint-00000007
 runs 0 train --resume c --steps 8
 sed -i 's/"version": 1/"version": 2/' c/checkpoint-00000008/manifest.json
@@ -170,7 +170,7 @@ says_part 'checkpoint format is too new'
 sed -i 's/"version": 2/"version": 1/' c/checkpoint-00000008/manifest.json
 sed -i 's/"version": 1/"version": 9/' c/run.json
 runs 4 train --resume c --steps 9
-says_part 'run format is too new'
+says_part 'format of run.json is too new'
 echo '{' >c/run.json
 runs 3 train --resume c --steps 9
 says_part 'c/run.json: '
@@ -208,7 +208,7 @@ title 'an existing export is not replaced without --force'
 runs 0 train text.txt --out e $small --steps 2 --export out --export-type bf16
 [ -f out/model.safetensors ] && [ -f out/config.json ] && [ -f out/tokenizer.json ] || failed 'a file of the export'
 runs 2 train --resume e --export out
-says_part 'exists already'
+says_part 'folder contains a model already'
 runs 0 train --resume e --export out --force
 
 title 'eval: no text, no run, no such model'

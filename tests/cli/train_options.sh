@@ -44,7 +44,7 @@ left r
 
 title 'an objective that the model does not support is refused before the first step'
 runs 2 train pairs.tsv --out r $sizes --arch gpt --objective contrastive
-says_part 'objective contrastive requires an encoder, found gpt'
+says_part 'objective contrastive does not fit the model, expected an encoder, found gpt'
 left r
 
 title "a folder's positions bound the context; targets have one before them"
@@ -52,7 +52,7 @@ runs 0 train pairs.tsv --out pairs $sizes --arch vaswani --context 13 --steps 1
 runs 0 train pairs.tsv --out on --from pairs/model --batch-tokens 64 --steps 1
 grep -q '"context": 13' on/run.json || failed 'context of the run'
 runs 2 train pairs.tsv --out r --from pairs/model --context 14
-says_part 'context (--context), expected at most 13 (the model has 14 positions), found 14'
+says_part 'context (--context) is too long, expected at most 13 (the model has 14 positions), found 14'
 left r
 
 title 'a run of one step works'
@@ -76,7 +76,7 @@ runs 0 eval named.model labels.tsv --json
 prints_part '"sequences":40'
 sed 's/\tyes/\tperhaps/' labels.tsv >strange.tsv
 runs 3 eval named.model strange.tsv
-says_part 'a label that the model was not trained on: "perhaps"'
+says_part 'text has a label that the model does not know, expected a label of its training, found "perhaps"'
 
 title 'options that a recurrent model does not support are refused by name'
 runs 4 train pairs.tsv --out r $sizes --arch gru-attention --recompute
@@ -103,7 +103,7 @@ text = json.dumps(out).encode()
 open(sys.argv[1], 'wb').write(struct.pack('<Q', len(text)) + text + body)
 PY
 runs 0 train text.txt --from plain --objective masked --out masked --batch-tokens 64 --steps 2
-says 'qkv: note: plain has no head for masked tokens: training starts a new one'
+says 'qkv: note: plain has no head for masked tokens: training begins with a new one'
 grep -q 'cls.predictions.transform.dense.weight' masked/model/model.safetensors || failed 'no head was saved'
 runs 0 train --resume masked --steps 3
 silent
@@ -118,12 +118,12 @@ runs 0 eval encoder --json --seed 5
 runs 0 eval encoder --json --seed 0
 [ "$(sed 's/,"seconds.*//' "$out")" = "$(cat seed5)" ] && failed "a seed of 0 was taken for the run's"
 runs 2 eval encoder text.txt --context 100
-says_part 'context (--context), expected at most 16 (the model has 16 positions), found 100'
+says_part 'context (--context) is too long, expected at most 16 (the model has 16 positions), found 100'
 
 title 'files that only resemble the remains of a kill are not removed'
 mkdir own && echo mine >own/notes.tmp.txt
 runs 2 train text.txt --out own $small
-says "qkv: own: folder has other files and no run, expected a new folder or the folder of a run"
+says "qkv: own: folder contains other files and no run, expected a new folder or the folder of a run"
 [ "$(cat own/notes.tmp.txt)" = mine ] || failed 'a file of the user'
 echo mine >run/notes.tmp.1
 echo half >run/tokenizer.json.tmp.12345.1
@@ -136,7 +136,7 @@ for member in objective arch optimizer schedule context; do
     cp -r run lost
     sed -i "/\"$member\":/d" lost/run.json
     runs 3 train --resume lost
-    says_part "run.json has lost a member, expected \"$member\", found none"
+    says_part "run.json has lost a required member, expected \"$member\", found none"
     rm -r lost
 done
 

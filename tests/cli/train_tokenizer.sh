@@ -48,19 +48,19 @@ PY
 
 title 'invalid requests are refused, and an existing file is kept'
 runs 2 train-tokenizer cats -o bpe.json
-says 'qkv: bpe.json: exists already, expected a new name, or --force to replace it'
+says 'qkv: bpe.json: the output file exists already, expected a new name, or --force to replace it'
 runs 0 train-tokenizer cats --vocab 290 -o bpe.json --force
 runs 2 train-tokenizer cats
-says 'qkv: no output file, expected -o FILE'
+says 'qkv: no output file is given, expected -o FILE'
 runs 2 train-tokenizer cats --vocab 100 -o new.json
-says 'qkv: vocabulary too small, expected at least 256 bytes and 0 special tokens, found 100'
+says 'qkv: vocabulary too small, expected at least 256 bytes and 0 special tokens, found a size of 100'
 runs 6 train-tokenizer missing -o new.json
 says 'qkv: missing: cannot open: No such file or directory'
 runs 6 train-tokenizer . -o new.json
-says 'qkv: .: is a directory, expected a text file'
+says 'qkv: .: the input is a directory, expected a text file'
 : >empty
 runs 3 train-tokenizer empty -o new.json
-says 'qkv: no text to train the tokenizer on'
+says 'qkv: no text to train the tokenizer on, expected at least one character'
 runs 2 train-tokenizer cats --special 'a,,b' --vocab 300 -o new.json
 says_part 'invalid special token'
 check [ ! -e new.json ]

@@ -47,6 +47,6 @@ python3 -c "print('May ' * 100)" >long
 runs 2 translate -f long
 says_part 'source too long, expected at most 105 tokens, found 40'
 runs 0 translate -f long --truncate -n 3
-says_part "cut to the model's positions"
+says_part "cut to the number of the model's positions"
 
 finish

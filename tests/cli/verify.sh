@@ -79,13 +79,13 @@ if [ -z "${QKV_SLOW:-}" ] && [ -f "${QKV_SKEWED:-}" ]; then
     title 'an error of 2^-12 in one number is detected'
     LD_PRELOAD=$QKV_SKEWED QKV_SKEW=attention runs 1 verify --quick --isa scalar --precision f32
     prints_part 'FAIL attention scalar f32, T 1, S 1,'
-    says_part 'qkv: the error of a kernel exceeds its limit'
+    says_part 'qkv: a check failed: an error exceeds its limit'
     LD_PRELOAD=$QKV_SKEWED QKV_SKEW=backward,norm runs 1 verify --quick --isa scalar --precision f32
     grep -q '^FAIL backward scalar f32, T .*, dk:' "$out" || failed 'an error in dk'
     prints_part 'FAIL layer norm scalar f32, '
     grep -q '^FAIL attention' "$out" && failed 'an error that no library made'
     LD_PRELOAD=$QKV_SKEWED QKV_SKEW=half runs 1 verify --quick --isa scalar --precision bf16 --json
-    prints_part '"cases":[{"kernel":"convert","isa":"any","precision":"bf16","case":"every pattern"'
+    prints_part '"cases":[{"kernel":"convert","isa":"any","precision":"bf16","case":"every bit pattern"'
     prints_part '"ok":false'
 fi
 finish

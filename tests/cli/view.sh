@@ -45,10 +45,10 @@ check grep -q 'doctype html' both.html
 title 'a view as a picture, by the ending of the file name'
 runs 0 view "$animal" --view steps --token it --layer 3 --heads 1 -o steps.svg
 prints_part 'How does “it” attend to “animal”?'
-prints_part 'steps.svg: the view as a picture'
+prints_part 'steps.svg: picture of the view'
 runs 0 view "$animal" --view residual --token it -o residual.svg
-prints_part 'The stream of “it” goes from size'
-check grep -q '<desc id="finding">The stream of “it” goes from size' residual.svg
+prints_part 'The residual stream of “it” goes from norm'
+check grep -q '<desc id="finding">The residual stream of “it” goes from norm' residual.svg
 check grep -q '<desc id="finding">Layer 3, head 1, 32 dimensions per vector' steps.svg
 runs 0 view "$animal" --view model -o model.png
 check sh -c "head -c 4 model.png | grep -q PNG"
@@ -70,7 +70,7 @@ runs 0 view "$animal" --terminal --json --token it --layer 3 --heads 1
 prints_part '{"file":null,"model":"all-MiniLM-L6-v2","precision":"f32","tokens":15,'
 prints_part '"sentence":"In layer 3, head 1, “it” attends to “animal” with .64'
 runs 2 view "$animal" --layer 6 --terminal --json
-says '{"status":"usage","code":2,"text":"no layer 6, expected 0 to 5"}'
+says '{"status":"usage","code":2,"text":"unknown layer 6, expected 0 to 5"}'
 
 title 'the page may be written to standard output'
 runs 0 view "$animal" -o -
@@ -80,16 +80,16 @@ runs 2 view "$animal" -o - --terminal
 
 title 'unknown layers, heads and words are refused with the valid ones'
 runs 2 view "$animal" --heads 3,1,3 --terminal
-says 'qkv: --heads: 3 occurs twice, expected each number once'
+says 'qkv: --heads: number 3 occurs twice, expected each number once'
 runs 2 view "$animal" --layer 6 --terminal
-says 'qkv: no layer 6, expected 0 to 5'
+says 'qkv: unknown layer 6, expected 0 to 5'
 runs 2 view "$animal" --heads 3,12 --terminal
-says 'qkv: no head 12, expected 0 to 11'
+says 'qkv: unknown head 12, expected 0 to 11'
 runs 2 view "$animal" --heads 3,x --terminal
 runs 2 view "$animal" --token giraffe --terminal
-says 'qkv: --token: expected a token of the text or its index, 0 to 14, found '"'giraffe'"
+says 'qkv: --token: expected a token of the text or its index from 0 to 14, found '"'giraffe'"
 runs 2 view '' --terminal
-says 'qkv: empty text, expected words'
+says 'qkv: the text is empty, expected words'
 runs 2 view '  ' --terminal
 runs 2 view "$animal" --budget nothing
 runs 5 view "$animal" --budget 1K

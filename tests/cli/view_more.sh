@@ -20,7 +20,7 @@ prints_part '+ cross'
 runs 4 view 'the third of may 1998' -m "$dates" --stack cross --view residual --terminal
 says_part 'residual stream of layer 0 of "cross"'
 runs 2 view 'the third of may 1998' -m "$dates" --stack middle --terminal
-says 'qkv: --stack: expected one of encoder, decoder, cross, found '"'middle'"
+says 'qkv: --stack: unknown attention of this model, expected one of encoder, decoder, cross, found '"'middle'"
 
 title 'generated text is shown with its prompt'
 runs 0 view 'ACT I' -m "$verse" --generate 12 -o verse.html --json
@@ -35,7 +35,7 @@ prints_part '"bits":0}'
 [ "$(grep -o '"bits":0}' "$out" | wc -l)" = "$(grep -o '"bits":' "$out" | wc -l)" ] || failed 'a head moved'
 check grep -q '"against":{"model"' same.html
 runs 0 view 'to be or not' -m "$verse" --against 'to be and not' --terminal
-prints_part 'heads that changed most, Jensen-Shannon divergence in bits'
+prints_part 'Heads that changed most, Jensen-Shannon divergence in bits'
 runs 0 view 'to be or not' -m "$verse" --against "$verse" -o models.html --json
 prints_part '"bits":0}'
 
@@ -78,21 +78,21 @@ prints_part '{"file":"w.html","model":"w.npy","tokens":4,"layers":2,"heads":3'
 runs 0 view --attention one.npy --tokens t.txt -o one.html --terminal
 prints_part '1 row does not sum to 1'
 runs 0 view --attention nan.npy --tokens t.txt -o nan.html --terminal
-prints_part '1 row is not a number'
+prints_part '1 row contains NaN or Inf'
 runs 4 view --attention w.npy --tokens t.txt --view residual --terminal
 runs 2 view --attention w.npy --tokens t.txt -m "$verse" --terminal
 says_part 'cannot be combined with a text or a model'
 runs 2 view 'to be or not' -m "$verse" --layers 9 --terminal
-says 'qkv: --layers: layer 9 is out of range, expected 0 to 3'
+says 'qkv: --layers: layer out of range, found 9, expected 0 to 3'
 runs 0 view --attention across.npy --tokens two.txt --key-tokens t.txt --terminal
 runs 3 view --attention flat.npy --tokens t.txt --terminal
-says_part 'attention has shape (12, 4), expected (layer, batch, head, row, key)'
+says_part 'attention weights have the shape (12, 4), expected (layer, batch, head, row, key)'
 runs 3 view --attention batch.npy --tokens t.txt --terminal
-says_part 'expected a batch of 1'
+says_part 'expected the size 1 for the axis batch'
 runs 3 view --attention scores.npy --tokens t.txt --terminal
-says_part 'layer 0, head 0, row 0, key 0: expected a weight from 0, found -1'
+says_part 'attention weight of layer 0, head 0, row 0, key 0: expected a finite number of at least 0, found -1'
 runs 2 view --attention w.npy --tokens two.txt --terminal
-says_part '2 tokens, expected one for each of the 4 rows'
+says_part 'wrong number of tokens: found 2, expected one for each of the 4 rows'
 runs 2 view --attention across.npy --tokens two.txt --terminal
 says_part '--key-tokens is missing, expected a file with the 4 keys'
 runs 2 view --attention w.npy --terminal
@@ -116,7 +116,7 @@ runs 0 train corpus.txt -o run --layers 1 --width 32 --heads 2 --vocab 280 --con
 runs 0 view 'to be or not' --training run -o run.html --json
 check grep -q '"training":{"frames":\[{"step":2' run.html
 runs 3 view 'to be or not' --training . --terminal
-says_part 'no folder checkpoint-N, expected the folder of a training run'
+says_part 'folder without checkpoints, expected the folder of a training run, with folders checkpoint-N'
 title 'impossible requests are refused'
 runs 2 view hello -m "$verse" -o page.pdf
 says_part "expected a name that ends with .html, .svg, .png, .csv or .npy, found 'page.pdf'"

@@ -59,10 +59,10 @@ prints_part 'time [flies]'
 
 title 'a text without the word is omitted with a note; if none remains it is an error'
 runs 0 similar --token bears 'I love bears' 'She bears the pain' 'Bears won the game' 'bear country'
-says "qkv: note: --token: word 'bears' not found in 'bear country': text skipped"
+says "qkv: note: --token: word 'bears' does not occur in 'bear country': the text is skipped"
 prints_part 'I love [bears]'
 runs 0 similar --token bears 'bear country' 'I love bears' 'She bears the pain' --json
-says "{\"note\":\"--token: word 'bears' not found in 'bear country': text skipped\"}"
+says "{\"note\":\"--token: word 'bears' does not occur in 'bear country': the text is skipped\"}"
 prints_part '"places":[{"text":1,"begin":7,"end":12},{"text":2,"begin":4,"end":9}]'
 python3 - "$out" <<'PY' || failed 'the rows that are left'
 import json, sys
@@ -71,21 +71,21 @@ assert len(d['texts']) == 3 and [len(r) for r in d['context']] == [2, 2]
 assert abs(d['context'][0][0] - 1) < 1e-6 and d['static'][0][1] > 1 - 1e-6
 PY
 runs 2 similar --token cat 'a dog' 'scatter'
-says "qkv: --token: word 'cat' not found in any of 2 texts"
+says "qkv: --token: word 'cat' does not occur in any of the 2 texts"
 runs 2 similar --token cat 'a dog'
-says "qkv: --token: word 'cat' not found in 'a dog'"
+says "qkv: --token: word 'cat' does not occur in 'a dog'"
 long=$(python3 -c "print('é' * 300)")
 runs 2 similar --token cat "$long"
-says "qkv: --token: word 'cat' not found in '$(python3 -c "print('é' * 30)")...'"
+says "qkv: --token: word 'cat' does not occur in '$(python3 -c "print('é' * 30)")...'"
 
 title 'a truncated occurrence is omitted with a note'
 python3 -c "print('word ' * 600 + 'bear')" >late
 runs 0 similar --token bear --truncate 'a bear' -f late --json
-says_part "was cut: occurrence skipped"
+says_part "was truncated: this occurrence is skipped"
 prints_part '"places":[{"text":0,"begin":2,"end":6}],"context":[['
 [ "$(wc -c <"$err")" -le 160 ] || failed 'a note with the whole text'
 runs 2 similar --token bear --truncate -f late
-says_part "every occurrence of 'bear' was cut"
+says_part "every occurrence of 'bear' was truncated"
 
 title 'king - man + woman lists queen first; paris - france + italy lists rome among five'
 runs 0 analogy king - man + woman --json
@@ -107,18 +107,18 @@ check cmp -s "$out" five
 
 title 'an invalid sum is refused'
 runs 2 analogy Paris France
-says "qkv: two consecutive words, expected + or - before 'France'"
+says "qkv: two consecutive words in the sum, expected + or - before 'France'"
 runs 2 analogy Paris - + France
-says "qkv: two consecutive signs, expected a word, found '+'"
+says "qkv: two consecutive signs in the sum, expected a word, found '+'"
 runs 2 analogy king - king
-says 'qkv: the sum of the words is 0, expected words that do not cancel'
+says 'qkv: words of the sum cancel, expected a sum that is not 0'
 runs 2 analogy paris - france + italy + france - italy - paris
 runs 2 analogy Paris -
-says 'qkv: the sum ends with a sign, expected a word after it'
+says 'qkv: sum ends with a sign, expected a word after it'
 runs 2 analogy ' '
 says_part 'no words'
 runs 2 analogy unaffable + king
-says_part "'unaffable' is not a word of the model's vocabulary, expected one token, found"
+says_part "'unaffable' is not a word of the model's vocabulary, expected a single token, found"
 runs 2 analogy -n 0 king
 
 finish

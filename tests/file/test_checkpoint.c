@@ -315,7 +315,8 @@ TEST(a_changed_file_is_named_with_its_tensor_and_the_preceding_checkpoint)
     CHECK_EQ(stat(in_run(weights), &st), 0);
     flip(weights, st.st_size - 1);
     CHECK_EQ(qkv_checkpoint_find(&f, run, &err), QKV_ERR_FORMAT);
-    CHECK(strstr(err.text, "in tensor \"b\"") && strstr(err.text, "no earlier checkpoint exists"));
+    CHECK(strstr(err.text, "in tensor \"b\"") &&
+          strstr(err.text, "there is no earlier checkpoint to continue from"));
     CHECK(err.has_offset && err.offset == st.st_size - 12);
     CHECK_EQ(f.step, -1);
     CHECK_EQ(save(200, NULL, NULL), QKV_OK);
@@ -324,8 +325,9 @@ TEST(a_changed_file_is_named_with_its_tensor_and_the_preceding_checkpoint)
     memset(&err, 0, sizeof err);
     CHECK_EQ(qkv_checkpoint_find(&f, run, &err), QKV_ERR_FORMAT);
     CHECK(err.has_offset && err.offset == 0);
-    CHECK(strstr(err.text,
-                 "checkpoint-00000100 precedes it: remove this one to continue from there"));
+    CHECK(
+        strstr(err.text,
+               "to continue from the checkpoint before it, checkpoint-00000100, remove this one"));
     CHECK_EQ(truncate(in_run("checkpoint-00000200/state.json"), 3), 0);
     flip("checkpoint-00000200/model.safetensors", 20);
     memset(&err, 0, sizeof err);

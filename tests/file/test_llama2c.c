@@ -108,31 +108,39 @@ TEST(a_wrong_header_is_refused_at_its_byte)
         qkv_status status;
         const char *says;
     } rows[] = {
-        { 0, 0, -24, QKV_ERR_FORMAT, "width, expected 1 .. 65536, found -24" },
-        { 0, 0, 0, QKV_ERR_FORMAT, "width, expected 1 .. 65536, found 0" },
-        { 0, 4, 1 << 30, QKV_ERR_LIMIT, "inner width, expected 1 .. 1048576, found 1073741824" },
-        { 0, 8, -1, QKV_ERR_FORMAT, "number of layers, expected 1 .. 1024, found -1" },
+        { 0, 0, -24, QKV_ERR_FORMAT, "invalid width, expected 1 .. 65536, found -24" },
+        { 0, 0, 0, QKV_ERR_FORMAT, "invalid width, expected 1 .. 65536, found 0" },
+        { 0, 4, 1 << 30, QKV_ERR_LIMIT,
+          "invalid inner width, expected 1 .. 1048576, found 1073741824" },
+        { 0, 8, -1, QKV_ERR_FORMAT, "invalid number of layers, expected 1 .. 1024, found -1" },
         { 0, 12, 5, QKV_ERR_FORMAT,
-          "number of heads, expected a divisor of the width 24 that gives an even head width, "
+          "invalid number of heads, expected a divisor of the width 24 for which the head width is "
+          "even, "
           "found 5" },
         { 0, 12, 8, QKV_ERR_FORMAT,
-          "number of heads, expected a divisor of the width 24 that gives an even head width, "
+          "invalid number of heads, expected a divisor of the width 24 for which the head width is "
+          "even, "
           "found 8" },
         { 0, 16, 4, QKV_ERR_FORMAT,
-          "number of key/value heads, expected a divisor of the 6 heads, found 4" },
+          "invalid number of key/value heads, expected a divisor of the 6 query heads, found 4" },
         { 0, 20, INT32_MIN, QKV_ERR_LIMIT,
-          "vocabulary, expected 1 .. 16777216 or the same numbers below 0, found -2147483648" },
+          "invalid size of the vocabulary, expected 1 .. 16777216 or minus such a number, found "
+          "-2147483648" },
         { 0, 20, 0, QKV_ERR_FORMAT,
-          "vocabulary, expected 1 .. 16777216 or the same numbers below 0, found 0" },
-        { 0, 24, -20, QKV_ERR_FORMAT, "number of positions, expected 1 .. 16777216, found -20" },
-        { 1, 4, 3, QKV_ERR_UNSUPPORTED, "version of a checkpoint, expected 1 or 2, found 3" },
-        { 1, 28, -37, QKV_ERR_FORMAT, "vocabulary, expected 1 .. 16777216, found -37" },
+          "invalid size of the vocabulary, expected 1 .. 16777216 or minus such a number, found "
+          "0" },
+        { 0, 24, -20, QKV_ERR_FORMAT,
+          "invalid number of positions, expected 1 .. 16777216, found -20" },
+        { 1, 4, 3, QKV_ERR_UNSUPPORTED,
+          "unsupported version of a llama2.c checkpoint, expected 1 or 2, found 3" },
+        { 1, 28, -37, QKV_ERR_FORMAT,
+          "invalid size of the vocabulary, expected 1 .. 16777216, found -37" },
         { 1, 36, 7, QKV_ERR_FORMAT,
-          "flag of the shared output projection, expected 0 or 1, found 7" },
+          "invalid flag of the shared output projection, expected 0 or 1, found 7" },
         { 2, 37, 0, QKV_ERR_FORMAT,
-          "size of a quantization group, expected a divisor of the width 24, found 0" },
+          "invalid size of a quantization group, expected a divisor of the width 24, found 0" },
         { 2, 37, 7, QKV_ERR_FORMAT,
-          "size of a quantization group, expected a divisor of the width 24, found 7" },
+          "invalid size of a quantization group, expected a divisor of the width 24, found 7" },
     };
     EACH(r, rows)
     {
@@ -142,10 +150,11 @@ TEST(a_wrong_header_is_refused_at_its_byte)
         fixture_refused(fixture_file("x.bin", data, bytes), r->status, (int64_t)r->at, "", r->says);
         free(data);
     }
-    fixture_refused(fixture_file("x.bin", "abc", 3), QKV_ERR_FORMAT, 0, "",
-                    "file too short, expected 28 bytes of a llama2.c checkpoint's header, found 3");
+    fixture_refused(
+        fixture_file("x.bin", "abc", 3), QKV_ERR_FORMAT, 0, "",
+        "file of llama2.c too short, expected a checkpoint header of 28 bytes, found 3");
     fixture_refused(fixture_file("x", "24ka\1\0\0\0", 8), QKV_ERR_FORMAT, 0, "",
-                    "file too short, expected 256 bytes of header, found 8");
+                    "file of llama2.c too short, expected a header of 256 bytes, found 8");
 }
 
 TEST(the_file_size_must_match_the_header)
@@ -153,21 +162,24 @@ TEST(the_file_size_must_match_the_header)
     size_t bytes;
     char *data = load(0, &bytes), says[256];
     const size_t word = 28 + 4 * V * D;
-    fixture_refused(fixture_file("x.bin", data, word - 1), QKV_ERR_FORMAT, (int64_t)word - 1, "",
-                    "truncated checkpoint, expected model.embed_tokens.weight at bytes 28..3580, "
-                    "found the end of the file");
+    fixture_refused(
+        fixture_file("x.bin", data, word - 1), QKV_ERR_FORMAT, (int64_t)word - 1, "",
+        "truncated checkpoint of llama2.c, expected model.embed_tokens.weight at bytes 28..3580, "
+        "found the end of the file");
     fixture_refused(fixture_file("x.bin", data, bytes - 1), QKV_ERR_FORMAT, (int64_t)bytes - 1, "",
                     NULL);
-    fixture_refused(fixture_file("x.bin", data, bytes + 5), QKV_ERR_FORMAT, (int64_t)bytes, "",
-                    "bytes after the last tensor, expected the end of the file, found 5 more");
+    fixture_refused(
+        fixture_file("x.bin", data, bytes + 5), QKV_ERR_FORMAT, (int64_t)bytes, "",
+        "bytes after the last tensor, expected the end of the file, found 5 more bytes");
     // A wrong flag: the projection exists without the flag, or the flag without the projection.
-    fixture_refused(fixture_file("x.bin", data, bytes + 4 * V * D), QKV_ERR_FORMAT, (int64_t)bytes,
-                    "",
-                    "bytes after the last tensor, expected the end of the file, found 3552 more: "
-                    "the size of an output projection, which the header does not announce");
+    fixture_refused(
+        fixture_file("x.bin", data, bytes + 4 * V * D), QKV_ERR_FORMAT, (int64_t)bytes, "",
+        "bytes after the last tensor, expected the end of the file, found 3552 more bytes, which "
+        "is the size of an output projection that the header does not announce");
     put_int(data, 20, -V);
     snprintf(says, sizeof says,
-             "truncated checkpoint, expected lm_head.weight at bytes %zu..%zu, found the end of "
+             "truncated checkpoint of llama2.c, expected lm_head.weight at bytes %zu..%zu, found "
+             "the end of "
              "the file",
              bytes, bytes + 4 * V * D);
     fixture_refused(fixture_file("x.bin", data, bytes), QKV_ERR_FORMAT, (int64_t)bytes, "", says);
@@ -179,7 +191,7 @@ TEST(the_file_size_must_match_the_header)
     put_int(data, 16, 1);
     put_int(data, 20, 1 << 24);
     fixture_refused(fixture_file("x.bin", data, bytes), QKV_ERR_FORMAT, (int64_t)bytes, "",
-                    "truncated checkpoint, expected model.embed_tokens.weight at bytes "
+                    "truncated checkpoint of llama2.c, expected model.embed_tokens.weight at bytes "
                     "28..4398046511132, found the end of the file");
     free(data);
 }

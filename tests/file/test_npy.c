@@ -136,24 +136,24 @@ TEST(a_start_that_is_none_is_refused) // N1 N2 N3 N4
     fixture_refused(fixture_file("n2.npy", "\x93NUMPY", 6), QKV_ERR_FORMAT, 0, "",
                     "file too short, expected 8 bytes of magic and version, found 6");
     fixture_refused(fixture_file("n3.npy", "\x93NUMPX\1\0\2\0{}", 12), QKV_ERR_FORMAT, 0, "",
-                    "magic, expected \\x93NUMPY, found other bytes");
+                    "file is not a .npy file, expected \\x93NUMPY at its start, found other bytes");
     fixture_refused(fixture_file("n4.npy", "\x93NUMPY\11\0\2\0{}", 12), QKV_ERR_FORMAT, 6, "",
-                    "version, expected 1.0, 2.0 or 3.0, found 9.0");
+                    "unsupported version of .npy, expected 1.0, 2.0 or 3.0, found 9.0");
     fixture_refused(fixture_file("n4.npy", "\x93NUMPY\1\1\2\0{}", 12), QKV_ERR_FORMAT, 6, "",
-                    "version, expected 1.0, 2.0 or 3.0, found 1.1");
+                    "unsupported version of .npy, expected 1.0, 2.0 or 3.0, found 1.1");
     fixture_refused(fixture_file("n4.npy", "\x93NUMPY\0\0\2\0{}", 12), QKV_ERR_FORMAT, 6, "",
-                    "version, expected 1.0, 2.0 or 3.0, found 0.0");
+                    "unsupported version of .npy, expected 1.0, 2.0 or 3.0, found 0.0");
 }
 
 TEST(a_header_larger_than_its_file_takes_no_memory) // N5
 {
     faults_begin(0, false);
     fixture_refused(fixture_file("n5.npy", "\x93NUMPY\1\0\xff\xff{}", 12), QKV_ERR_FORMAT, 8, "",
-                    "header size, expected 1..2, found 65535");
+                    "invalid size of the header, expected 1..2 bytes, found 65535");
     fixture_refused(fixture_file("n5.npy", "\x93NUMPY\2\0\xff\xff\xff\xff{}", 14), QKV_ERR_FORMAT,
-                    8, "", "header size, expected 1..2, found 4294967295");
+                    8, "", "invalid size of the header, expected 1..2 bytes, found 4294967295");
     fixture_refused(fixture_file("n5.npy", "\x93NUMPY\1\0\0\0{}", 12), QKV_ERR_FORMAT, 8, "",
-                    "header size, expected 1..2, found 0");
+                    "invalid size of the header, expected 1..2 bytes, found 0");
     fixture_refused(fixture_file("n5.npy", "\x93NUMPY\2\0\1", 9), QKV_ERR_FORMAT, 8, "",
                     "file too short, expected 4 bytes of header size, found 1");
     CHECK(atomic_load(&faults_peak) < 65536);
@@ -161,7 +161,7 @@ TEST(a_header_larger_than_its_file_takes_no_memory) // N5
     const char *path = fixture_file("n5.npy", "\x93NUMPY\2\0\1\0\x10\0{}", 14);
     CHECK_EQ(truncate(path, 1 << 21), 0);
     fixture_refused(path, QKV_ERR_LIMIT, 8, "",
-                    "header size, expected at most 1048576, found 1048577");
+                    "header too large, expected at most 1048576 bytes, found 1048577");
 }
 
 TEST(a_header_is_a_dict_of_three_keys_and_never_evaluated) // N6 N7
@@ -171,7 +171,7 @@ TEST(a_header_is_a_dict_of_three_keys_and_never_evaluated) // N6 N7
         int64_t at;
         const char *text;
     } bad[] = {
-        { "[1, 2]", 10, "header, expected '{' of a dict, found '['" },
+        { "[1, 2]", 10, "malformed header, expected '{' of a dict, found '['" },
         { "{}", 10,
           "missing key of the header, expected descr, fortran_order and shape, found no descr" },
         { "{'descr': '<f4', 'shape': (6,)}", 10,
@@ -180,31 +180,39 @@ TEST(a_header_is_a_dict_of_three_keys_and_never_evaluated) // N6 N7
         { "{'descr': '<f4', 'fortran_order': False}", 10,
           "missing key of the header, expected descr, fortran_order and shape, found no shape" },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (6,), 'x': 1}", 66,
-          "header, expected descr, fortran_order and shape, each once, found \"x\"" },
+          "unknown key in the header, expected descr, fortran_order and shape, each once, found "
+          "\"x\"" },
         { "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (6,)}", 27,
-          "header, expected descr, fortran_order and shape, each once, found \"descr\"" },
-        { HEADER("'<f4'", "False", "6"), 60, "shape, expected '(' of a tuple, found '6'" },
-        { HEADER("'<f4'", "False", "(6)"), 62, "shape, expected ',', found ')'" },
-        { HEADER("'<f4'", "False", "(6 6)"), 63, "shape, expected ',', found '6'" },
-        { HEADER("'<f4'", "False", "(-6,)"), 61, "shape, expected a whole number >= 0, found '-'" },
-        { HEADER("'<f4'", "False", "(2.0,)"), 62, "shape, expected ',', found '.'" },
+          "unknown key in the header, expected descr, fortran_order and shape, each once, found "
+          "\"descr\"" },
+        { HEADER("'<f4'", "False", "6"), 60,
+          "malformed shape, expected '(' of a tuple, found '6'" },
+        { HEADER("'<f4'", "False", "(6)"), 62, "malformed shape, expected ',', found ')'" },
+        { HEADER("'<f4'", "False", "(6 6)"), 63, "malformed shape, expected ',', found '6'" },
+        { HEADER("'<f4'", "False", "(-6,)"), 61,
+          "malformed shape, expected a whole number >= 0, found '-'" },
+        { HEADER("'<f4'", "False", "(2.0,)"), 62, "malformed shape, expected ',', found '.'" },
         { HEADER("'<f4'", "False", "('6',)"), 61,
-          "shape, expected a whole number >= 0, found '''" },
-        { HEADER("'<f4'", "False", "[6]"), 60, "shape, expected '(' of a tuple, found '['" },
-        { HEADER("'<f4'", "0", "(6,)"), 44, "fortran_order, expected True or False, found '0'" },
-        { HEADER("3", "False", "(6,)"), 20, "dtype, expected a text in quotes, found '3'" },
+          "malformed shape, expected a whole number >= 0, found '''" },
+        { HEADER("'<f4'", "False", "[6]"), 60,
+          "malformed shape, expected '(' of a tuple, found '['" },
+        { HEADER("'<f4'", "0", "(6,)"), 44,
+          "malformed fortran_order, expected True or False, found '0'" },
+        { HEADER("3", "False", "(6,)"), 20,
+          "malformed dtype, expected a text in quotes, found '3'" },
         { HEADER("'<f4'", "False", "(6,)") "x", 68,
-          "header, expected white space after the dict, found 'x'" },
+          "malformed header, expected white space after the dict, found 'x'" },
         { "{'descr': __import__('os').system('id'), 'fortran_order': False, 'shape': (6,)}", 20,
-          "dtype, expected a text in quotes, found '_'" },
-        { "__import__('os')", 10, "header, expected '{' of a dict, found '_'" },
-        { "{'descr': '<f4'", 25, "header, expected ',' or '}', found the end" },
-        { "{'descr", 11, "header, expected a key in quotes, found '''" },
-        { "{'descr' '<f4'}", 19, "header, expected a colon after a key, found '''" },
+          "malformed dtype, expected a text in quotes, found '_'" },
+        { "__import__('os')", 10, "malformed header, expected '{' of a dict, found '_'" },
+        { "{'descr': '<f4'", 25, "malformed header, expected ',' or '}', found the end" },
+        { "{'descr", 11, "malformed header, expected a key in quotes, found '''" },
+        { "{'descr' '<f4'}", 19, "malformed header, expected a colon after a key, found '''" },
         { HEADER("'<q4'", "False", "(6,)"), 20,
-          "dtype, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found \"<q4\"" },
+          "unsupported dtype of the array, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found "
+          "\"<q4\"" },
         { HEADER("''", "False", "(6,)"), 20,
-          "dtype, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found \"\"" },
+          "unsupported dtype of the array, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found \"\"" },
     };
     EACH(b, bad) refused(b->header, 24, QKV_ERR_FORMAT, b->at, b->text);
 }
@@ -213,18 +221,20 @@ TEST(data_is_as_long_as_the_shape_says) // N8
 {
     const int64_t start = 10 + (int64_t)strlen(HEADER("'<f4'", "False", "(6,)"));
     refused(HEADER("'<f4'", "False", "(6,)"), 23, QKV_ERR_FORMAT, start + 23,
-            "truncated data, expected 24 bytes, found 23");
+            "truncated data of the array, expected 24 bytes, found 23");
     refused(HEADER("'<f4'", "False", "(6,)"), 25, QKV_ERR_FORMAT, start + 24,
-            "bytes after the data, expected 24 bytes, found 25");
+            "bytes after the data of the array, expected 24 bytes, found 25");
 }
 
 TEST(dtypes_that_qkv_does_not_have_are_unsupported) // N11 N12
 {
-    refused(HEADER("'|O'", "False", "(1,)"), 8, QKV_ERR_UNSUPPORTED, 20,
-            "dtype is not supported: pickle is never loaded, expected one of f2 f4 f8 i1..i8 "
-            "u1..u8 b1, found objects \"|O\"");
+    refused(
+        HEADER("'|O'", "False", "(1,)"), 8, QKV_ERR_UNSUPPORTED, 20,
+        "unsupported dtype of the array (pickle is never loaded), expected one of f2 f4 f8 i1..i8 "
+        "u1..u8 b1, found objects \"|O\"");
     refused(HEADER("[('a', '<f4')]", "False", "(1,)"), 4, QKV_ERR_UNSUPPORTED, 20,
-            "dtype, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found a structure");
+            "unsupported dtype of the array, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found a "
+            "structure");
     static const char *const others[] = { "<U5",  "<c8",     "<V2", "|S3",
                                           "<f16", "<M8[ns]", "<m8", "<i16" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
@@ -232,7 +242,9 @@ TEST(dtypes_that_qkv_does_not_have_are_unsupported) // N11 N12
         snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (1,), }",
                  others[i]);
         snprintf(text, sizeof text,
-                 "dtype, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found \"%s\"", others[i]);
+                 "unsupported dtype of the array, expected one of f2 f4 f8 i1..i8 u1..u8 b1, found "
+                 "\"%s\"",
+                 others[i]);
         refused(header, 8, QKV_ERR_UNSUPPORTED, 20, text);
     }
 }
@@ -241,22 +253,21 @@ TEST(shapes_that_cannot_be_take_no_memory) // N13
 {
     faults_begin(0, false);
     refused(HEADER("'<f4'", "True", "(1000000, 1000000)"), 24, QKV_ERR_FORMAT, 10 + 71 + 24,
-            "truncated data, expected 4000000000000 bytes, found 24");
+            "truncated data of the array, expected 4000000000000 bytes, found 24");
     refused(HEADER("'<f4'", "False", "(18446744073709551616,)"), 24, QKV_ERR_FORMAT, 61,
-            "shape, expected sizes up to 2^48, found 18446744073709551616");
+            "invalid shape of the array, expected sizes up to 2^48, found 18446744073709551616");
     refused(HEADER("'<f4'", "False", "(4294967296, 4294967296)"), 24, QKV_ERR_FORMAT, 10,
-            "shape, expected a size of less than 2^63 bytes, found more");
+            "array too large, expected a shape of less than 2^63 bytes, found more");
     refused(HEADER("'<f4'", "False", "(1,1,1,1,1,1,1,1,1)"), 4, QKV_ERR_LIMIT, 77,
-            "rank, expected at most 8 axes, found '1'");
+            "rank too large, expected at most 8 axes, found '1'");
     CHECK(atomic_load(&faults_peak) < 65536);
     CHECK_EQ(faults_end(NULL), 0);
 }
 
 TEST(an_npz_is_refused_whatever_is_in_it) // N14
 {
-    static const char text[] =
-        "npz is not read; save each array with numpy.save, expected .safetensors or .npy, "
-        "found a zip archive";
+    static const char text[] = ".npz files are not supported (save each array with numpy.save), "
+                               "expected .safetensors or .npy, found a zip archive";
     static const char *const zips[] = {
         "PK\3\4\24\1\10 a bomb, an absolute name, a name twice: none is looked at",
         "PK\5\6 an empty archive",
@@ -329,7 +340,8 @@ TEST(a_written_file_is_read_back)
         const qkv_status status = qkv_npy_write(path, &t, true, &err);
         if (d == QKV_BF16) {
             CHECK_EQ(status, QKV_ERR_UNSUPPORTED);
-            CHECK_TEXT(err.text, "dtype, expected one that .npy has, found BF16");
+            CHECK_TEXT(err.text, "unsupported dtype of the tensor to write, expected a dtype of "
+                                 ".npy files, found BF16");
             continue;
         }
         CHECK_EQ(status, QKV_OK);

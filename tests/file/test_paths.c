@@ -208,19 +208,21 @@ TEST(shards_match_their_index) // S44
     sharded(MAP("\"a\":\"model-1.safetensors\",\"b\":\"model-1.safetensors\""), one, NULL);
     refused_shards(
         QKV_ERR_FORMAT, "$.weight_map.b",
-        "missing tensor, expected it in shard model-1.safetensors, found it in no shard");
+        "tensor is missing, expected it in shard model-1.safetensors, found it in no shard");
     sharded(MAP("\"a\":\"model-2.safetensors\",\"b\":\"model-1.safetensors\""), one, two);
     qkv_tensors *t;
     qkv_error err = { 0 };
     CHECK_EQ(qkv_tensors_open(&t, fixture("m"), NULL, &err), QKV_ERR_FORMAT);
     CHECK_TEXT(err.path, "$.weight_map.a");
-    CHECK_TEXT(err.text, "tensor in another shard, expected it in shard model-2.safetensors, found "
-                         "it in model-1.safetensors");
+    CHECK_TEXT(err.text,
+               "tensor is in another shard, expected it in shard model-2.safetensors, found "
+               "it in model-1.safetensors");
     sharded("{\"metadata\":{\"total_size\":7},\"weight_map\":{\"a\":\"model-1.safetensors\",\"b\":"
             "\"model-2.safetensors\"}}",
             one, two);
-    refused_shards(QKV_ERR_FORMAT, "$.metadata.total_size",
-                   "total size of the tensors, expected 6 as in the shards, found 7");
+    refused_shards(
+        QKV_ERR_FORMAT, "$.metadata.total_size",
+        "total size of the tensors is wrong, expected 6 bytes as in the shards, found 7");
     sharded(BOTH, one, one); // a is in both
     memset(&err, 0, sizeof err);
     CHECK_EQ(qkv_tensors_open(&t, fixture("m"), NULL, &err), QKV_ERR_FORMAT);
@@ -239,17 +241,18 @@ TEST(an_index_is_checked_before_it_is_used)
         { "[]", "1:1", "not a JSON object, expected '{', found '['" },
         { "{\n \"a\":1,}", "2:8", "malformed JSON, expected a text in quotes, found '}'" },
         { "{}", "$.weight_map",
-          "wrong type, expected an object that maps tensors to files, found none" },
+          "value of the wrong type, expected an object that maps tensors to files, found none" },
         { "{\"weight_map\":[]}", "$.weight_map",
-          "wrong type, expected an object that maps tensors to files, found another type" },
+          "value of the wrong type, expected an object that maps tensors to files, found another "
+          "type" },
         { "{\"weight_map\":{\"a\":1}}", "$.weight_map.a",
-          "wrong type, expected a file name, found none" },
+          "value of the wrong type, expected the file name of a shard, found none" },
         { "{\"weight_map\":{\"a\":\"x\",\"a\":\"x\"}}", "1:24",
-          "duplicate key, expected each once, found \"a\"" },
+          "duplicate key in a JSON object, expected each key once, found \"a\"" },
         { "{\"metadata\":[],\"weight_map\":{}}", "$.metadata",
-          "wrong type, expected an object, found another type" },
+          "value of the wrong type, expected an object, found another type" },
         { "{\"metadata\":{\"total_size\":\"6\"},\"weight_map\":{}}", "$.metadata.total_size",
-          "wrong type, expected a number, found another type" },
+          "value of the wrong type, expected a number, found another type" },
     };
     EACH(b, bad)
     {
@@ -264,12 +267,11 @@ TEST(an_index_is_checked_before_it_is_used)
 
 TEST(unsupported_formats_are_recognized_by_content_and_by_name) // S45
 {
-    static const char pickle[] =
-        "pickle is never loaded; convert with safetensors.torch.save_file, "
-        "expected .safetensors or .npy, found a PyTorch or pickle file";
-    static const char gguf[] =
-        "GGUF is not supported; use the .safetensors of the model, expected .safetensors or .npy, "
-        "found a GGUF file";
+    static const char pickle[] = "PyTorch and pickle files are never loaded (convert them with "
+                                 "safetensors.torch.save_file), expected .safetensors or .npy, "
+                                 "found a PyTorch or pickle file";
+    static const char gguf[] = "GGUF files are not supported (use the .safetensors files of the "
+                               "model), expected .safetensors or .npy, found a GGUF file";
     fixture_file("pytorch_model.bin", "\x80\2}q\0.", 6);
     refused("pytorch_model.bin", QKV_ERR_UNSUPPORTED, pickle);
     fixture_file("zip.pt", "PK\3\4............", 16);
@@ -289,7 +291,7 @@ TEST(unsupported_formats_are_recognized_by_content_and_by_name) // S45
     refused("torch", QKV_ERR_UNSUPPORTED, pickle);
     fixture_file("picture", "\x89PNG\r\n\x1a\n", 8);
     refused("picture", QKV_ERR_FORMAT,
-            "unknown file type, expected .safetensors, .safetensors.index.json or .npy, found "
+            "unknown type of file, expected .safetensors, .safetensors.index.json or .npy, found "
             "neither their content nor their name");
     // The content decides, not the name.
     fixture_safetensors("weights.bin", one, strlen(one), 4);

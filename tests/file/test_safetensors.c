@@ -78,13 +78,13 @@ TEST(a_header_larger_than_its_file_is_refused_before_memory_is_taken) // S5 S6 S
 {
     faults_begin(0, false);
     refused_bytes("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10, QKV_ERR_FORMAT, 0,
-                  "header size, expected at most 2, found 18446744073709551615");
+                  "header too large, expected at most 2 bytes, found 18446744073709551615");
     refused_bytes("\0\0\0\0\0\0\0\x80{}", 10, QKV_ERR_FORMAT, 0,
-                  "header size, expected at most 2, found 9223372036854775808");
+                  "header too large, expected at most 2 bytes, found 9223372036854775808");
     refused_bytes("\x01\xe1\xf5\x05\0\0\0\0{}", 10, QKV_ERR_FORMAT, 0,
-                  "header size, expected at most 2, found 100000001");
+                  "header too large, expected at most 2 bytes, found 100000001");
     refused_bytes("\3\0\0\0\0\0\0\0{}", 10, QKV_ERR_FORMAT, 0,
-                  "header size, expected at most 2, found 3");
+                  "header too large, expected at most 2 bytes, found 3");
     CHECK(atomic_load(&faults_peak) < 65536);
     CHECK_EQ(faults_end(NULL), 0);
 }
@@ -96,7 +96,7 @@ TEST(a_header_over_the_limit_is_a_limit) // S7
     qkv_tensors *t;
     qkv_error err = { 0 };
     CHECK_EQ(qkv_tensors_open(&t, path, NULL, &err), QKV_ERR_LIMIT);
-    CHECK_TEXT(err.text, "header size, expected at most 100000000, found 100000001");
+    CHECK_TEXT(err.text, "header too large, expected at most 100000000 bytes, found 100000001");
     CHECK(t == NULL);
 }
 
@@ -141,17 +141,18 @@ TEST(a_file_without_tensors_is_a_file) // S11
 
 TEST(data_fills_the_file_exactly) // S12 S13 S14 S15
 {
-    refused("{" T("a", F32("[4]", "[0,16]")) "}", 15, QKV_ERR_FORMAT, 9,
-            "tensor \"a\", expected data bytes 0..16, found the end of the file at 15");
+    refused(
+        "{" T("a", F32("[4]", "[0,16]")) "}", 15, QKV_ERR_FORMAT, 9,
+        "data of tensor \"a\" is truncated, expected bytes 0..16, found the end of the file at 15");
     refused("{" T("a", F32("[1]", "[0,4]")) "}", 5, QKV_ERR_FORMAT, 66,
-            "bytes after the last tensor, expected the end of the file, found 1 more");
+            "bytes after the last tensor, expected the end of the file, found 1 more bytes");
     refused("{}", 3, QKV_ERR_FORMAT, 10,
-            "bytes after the last tensor, expected the end of the file, found 3 more");
+            "bytes after the last tensor, expected the end of the file, found 3 more bytes");
     refused("{" T("a", F32("[1]", "[0,4]")) "," T("b", F32("[1]", "[8,12]")) "}", 12,
             QKV_ERR_FORMAT, 62,
-            "hole before tensor \"b\", expected it at data byte 4, found it at 8");
+            "unused bytes before tensor \"b\", expected it at data byte 4, found it at 8");
     refused("{" T("a", F32("[1]", "[4,8]")) "}", 8, QKV_ERR_FORMAT, 9,
-            "hole before tensor \"a\", expected it at data byte 0, found it at 4");
+            "unused bytes before tensor \"a\", expected it at data byte 0, found it at 4");
 }
 
 TEST(tensors_that_share_bytes_are_named_both) // S16 S17
@@ -169,11 +170,12 @@ TEST(offsets_are_two_numbers_in_order) // S18 S19 S20 S21
         "malformed header, expected two whole numbers >= 0 below 2^64, found ";
     char text[200];
     refused("{" T("a", F32("[1]", "[4,0]")) "}", 4, QKV_ERR_FORMAT, 9,
-            "data_offsets of \"a\", expected an end >= 4, found 0");
+            "invalid data_offsets of tensor \"a\", expected an end of at least 4, found 0");
     snprintf(text, sizeof text, "%s'-'", want);
     refused("{" T("a", F32("[1]", "[-4,0]")) "}", 4, QKV_ERR_FORMAT, 56, text);
     refused("{" T("a", F32("[1]", "[0,18446744073709551615]")) "}", 4, QKV_ERR_FORMAT, 9,
-            "tensor \"a\", expected data bytes 0..18446744073709551615, found the end of the file "
+            "data of tensor \"a\" is truncated, expected bytes 0..18446744073709551615, found the "
+            "end of the file "
             "at 4");
     snprintf(text, sizeof text, "%s'1'", want);
     refused("{" T("a", F32("[1]", "[0,18446744073709551616]")) "}", 4, QKV_ERR_FORMAT, 58, text);
@@ -211,14 +213,16 @@ TEST(sizes_are_whole_numbers) // S22
 TEST(sizes_that_overflow_are_refused) // S23 S24 S25
 {
     refused("{" T("a", F32("[4294967296,4294967296]", "[0,0]")) "}", 0, QKV_ERR_FORMAT, 9,
-            "shape of \"a\", expected a size of less than 2^63 bytes, found more");
-    refused("{" T("a", F32("[0,9223372036854775808,9223372036854775808]", "[0,0]")) "}", 0,
-            QKV_ERR_FORMAT, 39,
-            "shape of \"a\", expected sizes up to 2^48, found 9223372036854775808");
+            "shape of tensor \"a\" is too large, expected less than 2^63 bytes, found more");
+    refused(
+        "{" T("a", F32("[0,9223372036854775808,9223372036854775808]", "[0,0]")) "}", 0,
+        QKV_ERR_FORMAT, 39,
+        "shape of tensor \"a\" is too large, expected sizes up to 2^48, found 9223372036854775808");
     refused("{" T("a", F32("[0,281474976710656,281474976710656]", "[0,0]")) "}", 0, QKV_ERR_FORMAT,
-            9, "shape of \"a\", expected a size of less than 2^63 bytes, found more");
-    refused("{" T("a", F32("[4611686018427387904]", "[0,0]")) "}", 0, QKV_ERR_FORMAT, 37,
-            "shape of \"a\", expected sizes up to 2^48, found 4611686018427387904");
+            9, "shape of tensor \"a\" is too large, expected less than 2^63 bytes, found more");
+    refused(
+        "{" T("a", F32("[4611686018427387904]", "[0,0]")) "}", 0, QKV_ERR_FORMAT, 37,
+        "shape of tensor \"a\" is too large, expected sizes up to 2^48, found 4611686018427387904");
     qkv_tensors *t = accepted("{" T("a", F32("[0,281474976710656]", "[0,0]")) "}", 0);
     CHECK_EQ(qkv_tensor_count(qkv_tensors_find(t, "a")), 0);
     qkv_tensors_close(t);
@@ -227,9 +231,10 @@ TEST(sizes_that_overflow_are_refused) // S23 S24 S25
 TEST(bytes_match_dtype_and_shape) // S26 S27
 {
     refused("{" T("a", F32("[3]", "[0,8]")) "}", 8, QKV_ERR_FORMAT, 9,
-            "tensor \"a\", expected 12 bytes for its dtype and shape, found 8");
+            "size of tensor \"a\" is wrong, expected 12 bytes for its dtype and shape, found 8");
     refused("{" T("a", "\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[0,8]") "}", 8,
-            QKV_ERR_FORMAT, 9, "tensor \"a\", expected 16 bytes for its dtype and shape, found 8");
+            QKV_ERR_FORMAT, 9,
+            "size of tensor \"a\" is wrong, expected 16 bytes for its dtype and shape, found 8");
 }
 
 TEST(a_dtype_is_known_or_refused_by_class) // S28
@@ -250,7 +255,8 @@ TEST(a_dtype_is_known_or_refused_by_class) // S28
         snprintf(header, sizeof header,
                  "{\"a\":{\"dtype\":%s,\"shape\":[2],\"data_offsets\":[0,8]}}", b->dtype);
         snprintf(text, sizeof text,
-                 "dtype of \"a\", expected F64, F32, F16, BF16, I64..I8, U64..U8 or BOOL, found %s",
+                 "unsupported dtype of tensor \"a\", expected F64, F32, F16, BF16, I64..I8, "
+                 "U64..U8 or BOOL, found %s",
                  b->dtype);
         refused(header, 8, b->status, 22, text);
     }
@@ -278,7 +284,7 @@ TEST(a_rank_over_eight_is_a_limit) // S29
     CHECK_EQ(qkv_tensors_find(t, "a")->rank, 8);
     qkv_tensors_close(t);
     refused("{" T("a", F32("[1,1,1,1,1,1,1,1,1]", "[0,4]")) "}", 4, QKV_ERR_LIMIT, 53,
-            "rank of \"a\", expected at most 8, found more");
+            "rank of tensor \"a\" is too large, expected at most 8 axes, found more");
 }
 
 TEST(duplicate_fields_are_refused) // S30 S31
@@ -324,9 +330,10 @@ TEST(names_are_texts_and_never_paths) // S33 S34
     CHECK(qkv_tensors_find(t, "../../x") != NULL);
     qkv_tensors_close(t);
     refused("{" T("a\\u0000b", F32("[]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 12,
-            "malformed header, expected a string without NUL, found 'u'");
-    refused_bytes("\4\0\0\0\0\0\0\0{\"\0\"", 12, QKV_ERR_FORMAT, 10,
-                  "malformed header, expected an escaped control byte, found byte 0x00");
+            "malformed header, expected a string without NUL characters, found 'u'");
+    refused_bytes(
+        "\4\0\0\0\0\0\0\0{\"\0\"", 12, QKV_ERR_FORMAT, 10,
+        "malformed header, expected control characters to be written as escapes, found byte 0x00");
     enum { LONG = 1000000 };
     char *header = malloc(LONG + 200);
     header[0] = '{';
@@ -334,7 +341,7 @@ TEST(names_are_texts_and_never_paths) // S33 S34
     memset(header + 2, 'x', LONG);
     strcpy(header + 2 + LONG, "\":{" F32("[]", "[0,4]") "}}");
     refused(header, 4, QKV_ERR_LIMIT, 9,
-            "name of a tensor, expected at most 4096 bytes, found 1000000");
+            "name of a tensor is too long, expected at most 4096 bytes, found 1000000");
     free(header);
 }
 
@@ -372,9 +379,9 @@ TEST(a_header_is_strict_json) // S35
     refused("{" T("\xc0\x80", F32("[1]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 10,
             "malformed header, expected valid UTF-8, found byte 0xc0");
     refused("{" T("\\ud800", F32("[1]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 16,
-            "malformed header, expected a low surrogate after a high one, found '\"'");
+            "malformed header, expected a low surrogate after a high surrogate, found '\"'");
     refused("{" T("\\udc00", F32("[1]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 11,
-            "malformed header, expected a high surrogate before a low one, found 'u'");
+            "malformed header, expected a high surrogate before a low surrogate, found 'u'");
     refused("[]", 0, QKV_ERR_FORMAT, 8, "malformed header, expected '{', found '['");
     refused("{" T("a", F32("[1]", "[0,4]")) ",}", 4, QKV_ERR_FORMAT, 62,
             "malformed header, expected a text in quotes, found '}'");
@@ -407,9 +414,9 @@ TEST(metadata_is_texts_by_name) // S36
     refused("{\"__metadata__\":null}", 0, QKV_ERR_FORMAT, 24,
             "malformed header, expected a { before the metadata, found 'n'");
     refused("{\"__metadata__\":{},\"__metadata__\":{}}", 0, QKV_ERR_FORMAT, 27,
-            "__metadata__, expected it once, found it twice");
+            "duplicate __metadata__, expected it once, found it twice");
     refused("{\"__metadata__\":{\"a\":\"1\",\"b\":\"2\",\"a\":\"3\"}}", 0, QKV_ERR_FORMAT, 9,
-            "__metadata__, expected each key once, found \"a\" twice");
+            "duplicate key in __metadata__, expected each key once, found \"a\" twice");
     refused("{" T("\\u005f_metadata__", F32("[1]", "[0,4]")) "}", 4, QKV_ERR_FORMAT, 9,
             "reserved name of a tensor, expected another name, found __metadata__");
 }
@@ -421,7 +428,8 @@ TEST(a_million_and_one_keys_of_metadata_are_a_limit)
     size_t n = (size_t)sprintf(header, "{\"__metadata__\":{");
     for (int i = 0; i < N; i++) n += (size_t)sprintf(header + n, "%s\"%d\":\"\"", i ? "," : "", i);
     strcpy(header + n, "}}");
-    refused(header, 0, QKV_ERR_LIMIT, 9, "__metadata__, expected at most 1000000 keys, found more");
+    refused(header, 0, QKV_ERR_LIMIT, 9,
+            "too many keys in __metadata__, expected at most 1000000 keys, found more");
     free(header);
 }
 

@@ -80,8 +80,9 @@ TEST(a_file_that_is_there_stays_unless_forced)
     qkv_error err = { 0 };
     CHECK_EQ(write_all(path, false, &err), QKV_ERR_USAGE);
     CHECK_TEXT(err.file, path);
-    CHECK_TEXT(err.text,
-               "exists already, expected a new name or permission to replace it, found a file");
+    CHECK_TEXT(
+        err.text,
+        "file exists already, expected a new name or permission to replace it, found a file");
     char got[4];
     const int fd = open(path, O_RDONLY);
     CHECK_EQ(read(fd, got, 4), 4);
@@ -105,7 +106,7 @@ TEST(an_aborted_writer_leaves_no_file)
     CHECK_TEXT(err.text, "too little data to finish the file, expected 25 bytes, found 8");
     memset(&err, 0, sizeof err);
     CHECK_EQ(qkv_safetensors_append(w, floats, 24, &err), QKV_ERR_USAGE);
-    CHECK_TEXT(err.text, "bytes to append, expected at most 17 more, found 24");
+    CHECK_TEXT(err.text, "too many bytes to append, expected at most 17 more, found 24");
     CHECK_EQ(qkv_safetensors_append(w, NULL, 1, NULL), QKV_ERR_USAGE);
     qkv_safetensors_close(w);
     CHECK_EQ(files_in_folder(), before);

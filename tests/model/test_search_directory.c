@@ -45,7 +45,7 @@ TEST(the_given_one_comes_first)
     CHECK_TEXT(why, "as given");
     CHECK_EQ(find(out, why, NULL, &err), QKV_OK);
     CHECK_TEXT(out, "elsewhere");
-    CHECK_TEXT(why, "from QKV_MODEL");
+    CHECK_TEXT(why, "from the variable QKV_MODEL");
 }
 
 TEST(directories_are_searched_in_order)
@@ -68,7 +68,7 @@ TEST(directories_are_searched_in_order)
     make_model((const char *const[]){ "models", "all-MiniLM-L6-v2", NULL });
     CHECK_EQ(find(out, why, NULL, &err), QKV_OK);
     CHECK_TEXT(out, "models/all-MiniLM-L6-v2");
-    CHECK_TEXT(why, "first found in models");
+    CHECK_TEXT(why, "the first model found, in models");
 }
 
 TEST(none_found_says_where_it_looked)
@@ -82,9 +82,8 @@ TEST(none_found_says_where_it_looked)
         return;
     }
     CHECK_EQ(err.status, QKV_ERR_USAGE);
-    CHECK(strstr(err.text,
-                 "expected all-MiniLM-L6-v2 or verse in one of models, /nowhere/qkv/models, ") !=
-          NULL);
+    CHECK(strstr(err.text, "expected all-MiniLM-L6-v2 or verse in one of the folders models, "
+                           "/nowhere/qkv/models, ") != NULL);
 }
 
 TEST(a_path_that_does_not_fit_is_refused)

@@ -187,7 +187,7 @@ class Test(Pairs, Maps):
         c.frames(3)
         target = self.state()["target"]
         check(target["row"] >= 0 and self.text("#question").startswith("What does “"), target)
-        check(self.text("#table caption").endswith("every weight"))
+        check(self.text("#table caption").endswith("all weights"))
         self.shot("hover")
         c.click(x, y)
         c.mouse(5, 5)
@@ -282,11 +282,11 @@ class Test(Pairs, Maps):
 
     def rows_without_numbers_say_so(self):
         self.open("broken", "#l=0&h=0.1&t=3")
-        check("row is not a number" in self.text("#kept"))
+        check("row contains NaN or Inf" in self.text("#kept"))
         self.open("broken", "#l=0&h=0&t=3")
         check("attends to no key: all keys are masked" in self.text("#sentence"), self.text("#sentence"))
         self.open("broken", "#l=0&h=1&t=4")
-        check("is not a number" in self.text("#sentence") and "!" in self.text("#table tbody"), self.text("#sentence"))
+        check("are not numbers" in self.text("#sentence") and "!" in self.text("#table tbody"), self.text("#sentence"))
         self.shot("broken")
 
     def a_long_text_is_a_window_and_folds(self):

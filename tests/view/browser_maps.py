@@ -105,7 +105,7 @@ class Maps:
         self.shot("map-loss")
         self.open("pair", "#w=model&cell=4&order=4")
         shown = self.maps(".choice [aria-pressed=\"true\"]")
-        check(shown == ["as built", "matrix"], shown)
+        check(shown == ["as in the model", "matrix"], shown)
         check(self.maps(".choice button:disabled") == ["ablation effect", "ablation effect"], self.maps(".choice button:disabled"))
         c.key("b", "KeyB")
         c.settle(.7)
@@ -184,7 +184,7 @@ class Maps:
             check(weights == sorted(weights, reverse=True), name)
             check(self.text(".row-panel h2").startswith("The text, shaded by"), self.text(".row-panel h2"))
             check(self.c.js("document.querySelectorAll('.shaded .marked').length") >= 1)
-        for row, said in ((4, "is not a number here"), (3, "attends to no key: all keys are masked")):
+        for row, said in ((4, "are not numbers: they contain NaN"), (3, "attends to no key: all keys are masked")):
             self.open("broken", "#w=matrix&l=0&h=%d&t=%d" % (row - 3, row))
             check(said in self.text("#sentence"), self.text("#sentence"))
         self.open("one", "#w=matrix")
@@ -289,7 +289,7 @@ class Maps:
         c.key("+", "Equal")
         c.key("+", "Equal")
         c.settle(.4)
-        check(re.search(r"has only the strongest weights of each row, \d\d% of the weight", self.text(".view.matrix > .note")),
+        check(re.search(r"has only the largest weights of each row, \d\d% of all weight", self.text(".view.matrix > .note")),
               self.text(".view.matrix > .note"))
         c.js("location.hash = '#h=1&t=1300&w=matrix'")
         c.settle(.4)

@@ -41,7 +41,7 @@ class Pairs:
         for name, hash in (("broken", "l=0&h=0&t=3"), ("broken", "l=0&h=1&t=4")):
             for view in ("steps", "neuron"):
                 self.open(name, "#w=%s&s=1&%s" % (view, hash))
-                check("attends to no key" in self.text("#sentence") or "is not a number" in self.text("#sentence") or
+                check("attends to no key" in self.text("#sentence") or "are not numbers" in self.text("#sentence") or
                       "is masked" in self.text("#sentence"), view, hash, self.text("#sentence"))
 
     def the_residual_stream_has_the_numbers_of_c(self):
@@ -62,12 +62,13 @@ class Pairs:
             own = [w for w in want if w[0] == token]
             most = max(own, key=lambda w: w[4])
             text = self.text("#sentence")
-            check("%s of layer %d adds most: %.2f" % (most[2], most[1], float(self.text("#sentence b"))) in text, text)
+            said = "%s of layer %d adds the vector with the largest norm: %.2f" % (most[2], most[1], float(self.text("#sentence b")))
+            check(said in text, text)
             check(abs(float(self.text("#sentence b")) - most[4]) < .0101, text, most)
             check(len(self.table()) == len(own), name)
         self.open("pair", "#w=residual")
         self.c.key("ArrowDown")
-        check(self.state()["row"] == 1 and self.text("#sentence").startswith("The stream of “"), self.text("#sentence"))
+        check(self.state()["row"] == 1 and self.text("#sentence").startswith("The residual stream of “"), self.text("#sentence"))
         self.c.click(*self.middle(".residual svg [data-row='3'] text"))
         check(self.state()["row"] == 3, self.state())
         self.c.key("Escape")
@@ -130,7 +131,7 @@ class Pairs:
         check(at() == "0")
         c.media()
         self.open("causal", "#w=steps&l=1&h=1&t=9&st=2")
-        check(at() == "2" and self.text("#sentence").startswith("2. Query times key"))
+        check(at() == "2" and self.text("#sentence").startswith("2. The query is multiplied with each key"))
         c.key(" ", "Space")
         check(at() == "3")
         c.wait("document.querySelector('.figure .step.now')?.dataset.step === '4'", 5)

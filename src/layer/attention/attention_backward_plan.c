@@ -195,17 +195,17 @@ static qkv_status resolve(struct qkv_attention_back *b, const struct qkv_attenti
     if (status) return status;
     b->kernel = qkv_kernel()->attention_back[a->precision];
     if (!b->kernel)
-        return qkv_attention_refuse(
-            &say, QKV_ERR_UNSUPPORTED,
-            "backward of attention is not supported in %s: integers have no gradient",
-            qkv_precision_name(a->precision));
+        return qkv_attention_refuse(&say, QKV_ERR_UNSUPPORTED,
+                                    "backward of attention is not supported in precision %s, since "
+                                    "integers have no gradient",
+                                    qkv_precision_name(a->precision));
     if (a->no_softmax)
         return qkv_attention_refuse(&say, QKV_ERR_UNSUPPORTED,
                                     "backward of attention is not supported without softmax");
     if (a->native && !b->kernel->native)
         return qkv_attention_refuse(
             &say, QKV_ERR_UNSUPPORTED,
-            "%s products are not available in the backward pass of the %s kernels",
+            "products in %s are not available in the backward pass of the %s kernels",
             qkv_precision_name(a->precision), qkv_isa());
     status = check_gradients(&b->w.a, g, &say);
     if (status) return status;

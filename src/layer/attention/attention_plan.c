@@ -58,15 +58,15 @@ static qkv_status check_sizes(const struct qkv_attention *a, const struct qkv_at
                   { "F", a->F, 1, WIDTH_MAX } };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (sizes[i].value < sizes[i].least)
-            return refuse(say, QKV_ERR_USAGE, "%s is %lld, expected %lld or more", sizes[i].name,
-                          (long long)sizes[i].value, (long long)sizes[i].least);
+            return refuse(say, QKV_ERR_USAGE, "size %s is %lld, expected %lld or more",
+                          sizes[i].name, (long long)sizes[i].value, (long long)sizes[i].least);
         if (sizes[i].value > sizes[i].most)
-            return refuse(say, QKV_ERR_LIMIT, "%s is %lld, expected at most %lld", sizes[i].name,
-                          (long long)sizes[i].value, (long long)sizes[i].most);
+            return refuse(say, QKV_ERR_LIMIT, "size %s is %lld, expected at most %lld",
+                          sizes[i].name, (long long)sizes[i].value, (long long)sizes[i].most);
     }
     if (a->H % a->G)
         return refuse(say, QKV_ERR_USAGE,
-                      "%lld query heads, expected a multiple of the %lld key heads",
+                      "number of query heads is %lld, expected a multiple of the %lld key heads",
                       (long long)a->H, (long long)a->G);
     // The default strides are products of these sizes, so it is checked first that B*T*H*E does not
     // overflow.
@@ -83,21 +83,24 @@ static qkv_status check_sizes(const struct qkv_attention *a, const struct qkv_at
 static qkv_status check_options(const struct qkv_attention *a,
                                 const struct qkv_attention_reason *say)
 {
-    if (!isfinite(a->scale)) return refuse(say, QKV_ERR_USAGE, "scale is not finite");
+    if (!isfinite(a->scale))
+        return refuse(say, QKV_ERR_USAGE, "scale is not finite, expected a finite number");
     if (!isfinite(a->softcap) || a->softcap < 0)
-        return refuse(say, QKV_ERR_USAGE, "softcap is %g, expected 0 (off) or more",
+        return refuse(say, QKV_ERR_USAGE, "softcap is %g, expected 0 (no cap) or more",
                       (double)a->softcap);
     if (a->diagonal != QKV_TOP_LEFT && a->diagonal != QKV_BOTTOM_RIGHT)
-        return refuse(say, QKV_ERR_USAGE, "diagonal is %d, expected top-left or bottom-right",
-                      a->diagonal);
+        return refuse(say, QKV_ERR_USAGE,
+                      "diagonal is %d, expected QKV_TOP_LEFT or QKV_BOTTOM_RIGHT", a->diagonal);
     if (a->window.on && (a->window.left < -1 || a->window.right < -1))
-        return refuse(say, QKV_ERR_USAGE, "window is %lld, %lld, expected -1 (unlimited) or more",
+        return refuse(say, QKV_ERR_USAGE,
+                      "window is %lld, %lld, expected numbers of -1 (unlimited) or more",
                       (long long)a->window.left, (long long)a->window.right);
     if (!(a->dropout.p >= 0 && a->dropout.p < 1))
-        return refuse(say, QKV_ERR_USAGE, "dropout is %g, expected 0 or more, less than 1",
+        return refuse(say, QKV_ERR_USAGE, "dropout is %g, expected 0 or more and less than 1",
                       (double)a->dropout.p);
     if (a->relative.at && (a->relative.reach < 0 || a->relative.reach > REACH_MAX))
-        return refuse(say, QKV_ERR_USAGE, "relative reach is %lld, expected 0 .. %lld",
+        return refuse(say, QKV_ERR_USAGE,
+                      "reach of the relative positions is %lld, expected 0 .. %lld",
                       (long long)a->relative.reach, (long long)REACH_MAX);
     if (a->no_softmax && a->sinks)
         return refuse(say, QKV_ERR_USAGE, "sinks cannot be combined with no_softmax");
@@ -109,9 +112,9 @@ static qkv_status check_offsets(const int64_t *offsets, const char *what, int64_
 {
     for (int64_t i = 0; i <= n; i++)
         if (offsets[i] < (i ? offsets[i - 1] : 0) || offsets[i] > total)
-            return refuse(say, QKV_ERR_USAGE, "%s[%lld] is %lld, expected %lld .. %lld", what,
-                          (long long)i, (long long)offsets[i], (long long)(i ? offsets[i - 1] : 0),
-                          (long long)total);
+            return refuse(say, QKV_ERR_USAGE, "offset %s[%lld] is %lld, expected %lld .. %lld",
+                          what, (long long)i, (long long)offsets[i],
+                          (long long)(i ? offsets[i - 1] : 0), (long long)total);
     return QKV_OK;
 }
 
@@ -124,9 +127,11 @@ static qkv_status check_sequences(const struct qkv_attention *a,
                       (long long)a->sequences);
     if (a->sequences) {
         if (a->B != 1)
-            return refuse(say, QKV_ERR_USAGE, "B is %lld, expected 1 with packed sequences",
+            return refuse(say, QKV_ERR_USAGE,
+                          "batch size B is %lld, expected 1 with packed sequences",
                           (long long)a->B);
-        if (!a->q_offsets) return refuse(say, QKV_ERR_USAGE, "packed sequences require q_offsets");
+        if (!a->q_offsets)
+            return refuse(say, QKV_ERR_USAGE, "packed sequences require the array q_offsets");
         status = check_offsets(a->q_offsets, "q_offsets", a->sequences, a->T, say);
         if (!status) status = check_offsets(a->k_offsets, "k_offsets", a->sequences, a->S, say);
         if (status) return status;
@@ -134,7 +139,7 @@ static qkv_status check_sequences(const struct qkv_attention *a,
     for (int64_t n = 0; a->k_lengths && n < (a->sequences ? a->sequences : a->B); n++) {
         const int64_t most = a->sequences ? a->k_offsets[n + 1] - a->k_offsets[n] : a->S;
         if (a->k_lengths[n] < 0 || a->k_lengths[n] > most)
-            return refuse(say, QKV_ERR_USAGE, "k_lengths[%lld] is %lld, expected 0 .. %lld",
+            return refuse(say, QKV_ERR_USAGE, "length k_lengths[%lld] is %lld, expected 0 .. %lld",
                           (long long)n, (long long)a->k_lengths[n], (long long)most);
     }
     return QKV_OK;
@@ -252,12 +257,12 @@ static qkv_status resolve_units(struct qkv_attention_work *w,
             blocks += qkv_attention_blocks(w, qkv_attention_item(w, n).T);
     else if (__builtin_mul_overflow(a->B, qkv_attention_blocks(w, a->T), &blocks) ||
              blocks > INT64_MAX / WIDTH_MAX)
-        return refuse(say, QKV_ERR_LIMIT, "too many rows");
+        return refuse(say, QKV_ERR_LIMIT, "attention has too many rows, expected fewer");
     // If there are many short items, a unit has several heads: it then runs long enough to prefetch
     // the next unit.
     w->span = qkv_max64(1, qkv_min64(a->G, blocks * a->G / 32));
     if (__builtin_mul_overflow(blocks, qkv_ceil_div(a->G, w->span), &w->units))
-        return refuse(say, QKV_ERR_LIMIT, "too many rows");
+        return refuse(say, QKV_ERR_LIMIT, "attention has too many rows, expected fewer");
     w->table = a->sequences ? qkv_round_up((size_t)(w->items + 1) * sizeof(int64_t), 64) : 0;
     const size_t threads = (size_t)qkv_min64(w->threads, w->units);
     if (!thread_bytes(&w->scratch_thread, w) ||
@@ -286,7 +291,7 @@ static qkv_status refuse_converted(qkv_precision precision, const struct qkv_att
                      qkv_precision_name((qkv_precision)p));
     }
     return refuse(say, QKV_ERR_UNSUPPORTED,
-                  "%s products are not available in the %s kernels, which have %s",
+                  "products in %s are not available in the %s kernels, which have %s",
                   qkv_precision_name(precision), qkv_isa(), list);
 }
 
@@ -316,7 +321,8 @@ qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
     if (!kernel) {
         const char *name = qkv_precision_name(a->precision);
         return refuse(&say, name ? QKV_ERR_UNSUPPORTED : QKV_ERR_USAGE,
-                      "attention is not supported in %s", name ? name : "an unknown precision");
+                      "attention is not supported in precision %s",
+                      name ? name : "an unknown precision");
     }
     if (a->native && !kernel->native) return refuse_converted(a->precision, &say);
     w->size = qkv_dtype_size(kernel->type);

@@ -21,13 +21,13 @@ static qkv_status check_rows(const struct qkv_probe *p, int64_t T,
     if (p->rows < 0 || p->rows > T || (p->rows && (!p->row || !p->row_weights)))
         return qkv_attention_refuse(
             say, QKV_ERR_USAGE,
-            "%lld complete rows, expected 0 .. T = %lld of them, with both arrays",
+            "number of complete rows is %lld, expected 0 .. T = %lld, and both arrays",
             (long long)p->rows, (long long)T);
     for (int64_t i = 0; i < p->rows; i++)
         if (p->row[i] < (i ? p->row[i - 1] + 1 : 0) || p->row[i] >= T)
             return qkv_attention_refuse(
                 say, QKV_ERR_USAGE,
-                "complete rows, expected ascending numbers of 0 .. %lld, found %lld",
+                "complete rows are invalid, expected ascending numbers of 0 .. %lld, found %lld",
                 (long long)T - 1, (long long)p->row[i]);
     return QKV_OK;
 }
@@ -37,17 +37,19 @@ static qkv_status check(const struct qkv_attention *a, const struct qkv_probe *p
 {
     const int64_t heads = a->B * a->H, rows = heads * a->T;
     if (a->no_softmax)
-        return qkv_attention_refuse(say, QKV_ERR_USAGE, "probes are not supported without softmax");
+        return qkv_attention_refuse(say, QKV_ERR_USAGE,
+                                    "attention statistics are not supported without softmax");
     if (p->top_k < 0 || p->top_k > a->S || !p->top_weight != !p->top_key)
         return qkv_attention_refuse(say, QKV_ERR_USAGE,
-                                    "top_k is %lld, expected 0 .. S = %lld, with both arrays",
+                                    "top_k is %lld, expected 0 .. S = %lld, and both arrays",
                                     (long long)p->top_k, (long long)a->S);
     if (p->offsets && (p->reach < 0 || p->reach > INT64_C(1) << 32))
         return qkv_attention_refuse(say, QKV_ERR_USAGE,
                                     "reach of the offsets is %lld, expected 0 .. 2^32",
                                     (long long)p->reach);
     if ((p->tile_max || p->tile_mean) && (p->side < 1 || p->side > SIDE_MAX))
-        return qkv_attention_refuse(say, QKV_ERR_USAGE, "tiles per side are %lld, expected 1 .. %d",
+        return qkv_attention_refuse(say, QKV_ERR_USAGE,
+                                    "number of tiles per side is %lld, expected 1 .. %d",
                                     (long long)p->side, SIDE_MAX);
     const qkv_status status = check_rows(p, a->T, say);
     if (status) return status;
@@ -55,7 +57,7 @@ static qkv_status check(const struct qkv_attention *a, const struct qkv_probe *p
         (p->offsets && !fits(heads, 2 * p->reach + 1)) ||
         ((p->tile_max || p->tile_mean) && !fits(heads, p->side * p->side)))
         return qkv_attention_refuse(say, QKV_ERR_LIMIT,
-                                    "the results of the probe do not fit into memory");
+                                    "results of the attention statistics do not fit into memory");
     return QKV_OK;
 }
 

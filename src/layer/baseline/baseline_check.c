@@ -22,10 +22,10 @@ void qkv_baseline_refuse(struct qkv_baseline_plan *p, qkv_status status, const c
 void qkv_baseline_size(struct qkv_baseline_plan *p, const char *name, int64_t value, int64_t least)
 {
     if (value < least)
-        qkv_baseline_refuse(p, QKV_ERR_USAGE, "%s is %lld, expected %lld or more", name,
+        qkv_baseline_refuse(p, QKV_ERR_USAGE, "size %s is %lld, expected %lld or more", name,
                             (long long)value, (long long)least);
     else if (value >> SIZE_BITS)
-        qkv_baseline_refuse(p, QKV_ERR_LIMIT, "%s is %lld, expected less than 2^%d", name,
+        qkv_baseline_refuse(p, QKV_ERR_LIMIT, "size %s is %lld, expected less than 2^%d", name,
                             (long long)value, SIZE_BITS);
 }
 
@@ -54,7 +54,8 @@ void qkv_baseline_heads(struct qkv_baseline_heads *h, struct qkv_baseline_plan *
     qkv_baseline_size(p, "E", h->E, 1);
     qkv_baseline_size(p, "F", h->F, 1);
     if (!p->status && h->H % h->G)
-        qkv_baseline_refuse(p, QKV_ERR_USAGE, "H is %lld, expected a multiple of G, %lld",
+        qkv_baseline_refuse(p, QKV_ERR_USAGE,
+                            "number of query heads H is %lld, expected a multiple of G, %lld",
                             (long long)h->H, (long long)h->G);
     h->q = qkv_baseline_count(p, h->B, h->T, h->H, h->E);
     h->out = qkv_baseline_count(p, h->B, h->T, h->H, h->F);
@@ -64,7 +65,8 @@ void qkv_baseline_heads(struct qkv_baseline_heads *h, struct qkv_baseline_plan *
 
 float qkv_baseline_scale(struct qkv_baseline_plan *p, float scale, int64_t E)
 {
-    if (!isfinite(scale)) qkv_baseline_refuse(p, QKV_ERR_USAGE, "scale is not finite");
+    if (!isfinite(scale))
+        qkv_baseline_refuse(p, QKV_ERR_USAGE, "scale is not finite, expected a finite number");
     return scale != 0 || E < 1 ? scale : (float)(1 / sqrt((double)E));
 }
 

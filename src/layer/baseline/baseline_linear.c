@@ -381,13 +381,15 @@ static void check_map(struct qkv_linear_work *w, struct qkv_baseline_plan *p)
     w->M = a->features;
     qkv_baseline_size(p, "features", a->features, 1);
     if (a->map != QKV_MAP_RANDOM)
-        qkv_baseline_refuse(p, QKV_ERR_USAGE, "unknown feature map: %d", (int)a->map);
+        qkv_baseline_refuse(p, QKV_ERR_USAGE, "unknown feature map, found %d", (int)a->map);
     w->a.scale = qkv_baseline_scale(p, a->scale, a->E);
     if (!(w->a.scale > 0) && !p->status)
         qkv_baseline_refuse(p, QKV_ERR_USAGE, "scale is %g, expected more than 0",
                             (double)a->scale);
     if (!a->random || (uintptr_t)a->random % sizeof(float))
-        qkv_baseline_refuse(p, QKV_ERR_USAGE, "random features require an aligned array of rows");
+        qkv_baseline_refuse(
+            p, QKV_ERR_USAGE,
+            "random features are missing or not aligned, expected an array of floats");
     qkv_baseline_count(p, a->features, a->E, 1, 1);
 }
 
@@ -395,8 +397,9 @@ static void check_lengths(const struct qkv_linear_attention *a, struct qkv_basel
 {
     for (int64_t b = 0; a->k_lengths && b < a->B && !p->status; b++)
         if (a->k_lengths[b] < 0 || a->k_lengths[b] > a->S)
-            qkv_baseline_refuse(p, QKV_ERR_USAGE, "k_lengths[%lld] is %lld, expected 0 to %lld",
-                                (long long)b, (long long)a->k_lengths[b], (long long)a->S);
+            qkv_baseline_refuse(p, QKV_ERR_USAGE,
+                                "length k_lengths[%lld] is %lld, expected 0 to %lld", (long long)b,
+                                (long long)a->k_lengths[b], (long long)a->S);
 }
 
 struct qkv_baseline_plan qkv_linear_work(struct qkv_linear_work *w,

@@ -124,7 +124,8 @@ static qkv_status resolve(qkv_cache *c, const struct qkv_cache_shape *s, qkv_err
                                      .precision = s->precision,
                                      .native = s->native };
     if (s->B < 1)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "B is %lld, expected 1 or more", (long long)s->B);
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "number of items B is %lld, expected 1 or more",
+                        (long long)s->B);
     if (s->capacity < 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "capacity is %lld, expected 0 (no limit) or more",
                         (long long)s->capacity);
@@ -288,10 +289,10 @@ static qkv_status check_append(const struct append *p, qkv_error *err)
     for (int64_t i = 0; i < p->items; i++) {
         const int64_t b = placed(p, i);
         if (p->n > most - c->lengths[b])
-            return qkv_fail(err, QKV_ERR_LIMIT, NULL,
-                            "item %lld has %lld tokens: %lld more exceed the capacity of %lld",
-                            (long long)b, (long long)c->lengths[b], (long long)p->n,
-                            (long long)most);
+            return qkv_fail(
+                err, QKV_ERR_LIMIT, NULL,
+                "item %lld has %lld tokens, and %lld more tokens exceed the capacity of %lld",
+                (long long)b, (long long)c->lengths[b], (long long)p->n, (long long)most);
     }
     return QKV_OK;
 }
@@ -322,9 +323,9 @@ static qkv_status append(struct append *p, const struct qkv_strides *k_strides,
     const int64_t n = p->n;
     const char *wrong = NULL;
     if (n < 0)
-        wrong = "number of tokens to append, expected 0 or more";
+        wrong = "invalid number of tokens to append, expected 0 or more";
     else if (n > 0 && p->items && (!p->k || !p->v))
-        wrong = "keys or values to append are NULL";
+        wrong = "no keys or values to append, expected arrays, found NULL";
     else if ((uintptr_t)p->k % c->size || (uintptr_t)p->v % c->size)
         wrong = "keys or values are not aligned to their type";
     if (wrong) return qkv_fail(err, QKV_ERR_USAGE, NULL, "%s", wrong);
@@ -357,7 +358,8 @@ QKV_API qkv_status qkv_cache_append(qkv_cache *c, int64_t b, const void *k, cons
     int64_t end;
     if (!c) return qkv_fail(err, QKV_ERR_USAGE, NULL, "the cache is NULL");
     if (!named(c, b, &p.first, &end))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "item is out of range of the cache");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "item does not exist in the cache, expected 0 to its number of items - 1");
     p.items = end - p.first;
     return append(&p, k_strides, v_strides, err);
 }
@@ -370,20 +372,21 @@ static qkv_status check_list(qkv_cache *c, const int64_t *items, int64_t count, 
     if (!c) return qkv_fail(err, QKV_ERR_USAGE, NULL, "the cache is NULL");
     if (count < 0 || (count > 0 && !items))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "the list of items is NULL or its length below 0");
+                        "list of items is NULL, or its length is below 0");
     if (count > c->shape.B)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "the list has more items than the cache");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "list of items is longer than the number of items in the cache");
     for (; n < count && !wrong; n++) {
         if (items[n] < 0 || items[n] >= c->shape.B)
-            wrong = "an item out of range of the cache";
+            wrong = "an item that does not exist in the cache";
         else if (c->items[items[n]].listed)
-            wrong = "the same item twice";
+            wrong = "the same item more than once";
         else
             c->items[items[n]].listed = true;
     }
     for (int64_t i = 0; i < n; i++)
         if (items[i] >= 0 && items[i] < c->shape.B) c->items[items[i]].listed = false;
-    return wrong ? qkv_fail(err, QKV_ERR_USAGE, NULL, "the list has %s", wrong) : QKV_OK;
+    return wrong ? qkv_fail(err, QKV_ERR_USAGE, NULL, "list of items has %s", wrong) : QKV_OK;
 }
 
 QKV_API qkv_status qkv_cache_append_some(qkv_cache *c, const int64_t *items, int64_t count,
@@ -489,7 +492,7 @@ QKV_API qkv_status qkv_cache_copy(qkv_cache *c, const int64_t *to, const int64_t
     if (status || count == 0) return status;
     for (int64_t i = 0; i < count; i++)
         if (!from || from[i] < 0 || from[i] >= c->shape.B)
-            return qkv_fail(err, QKV_ERR_USAGE, NULL, "item to copy is out of range of the cache");
+            return qkv_fail(err, QKV_ERR_USAGE, NULL, "item to copy does not exist in the cache");
     copies = qkv_alloc((size_t)count, sizeof *copies);
     if (!copies) return qkv_fail_memory(err, NULL);
     while (made < count && !status) {

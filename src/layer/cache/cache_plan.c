@@ -37,7 +37,7 @@ static qkv_status complete(struct qkv_attention *to, const struct qkv_attention 
     const int64_t longest = longest_of(j, count);
     if (longest < 0)
         return refuse(reason, size, QKV_ERR_USAGE,
-                      "the list has an item out of range of the cache");
+                      "list of items has an item that does not exist in the cache");
     const int64_t pairs[][2] = {
         { a->B, count }, { a->S, longest }, { a->G, s->G },
         { a->E, s->E },  { a->F, s->F },    { (int64_t)a->precision, (int64_t)s->precision }
@@ -48,15 +48,16 @@ static qkv_status complete(struct qkv_attention *to, const struct qkv_attention 
                 reason, size, QKV_ERR_USAGE,
                 "B, S, G, E, F or precision differs from the cache, expected 0 or the same value");
     if (a->sequences)
-        return refuse(reason, size, QKV_ERR_UNSUPPORTED,
-                      "packed sequences cannot be combined with a cache, which has items");
-    if (a->dropout.p > 0)
-        return refuse(reason, size, QKV_ERR_UNSUPPORTED,
-                      "dropout cannot be combined with a cache: it is for training");
-    if (a->probe)
         return refuse(
             reason, size, QKV_ERR_UNSUPPORTED,
-            "probes cannot be combined with a cache: qkv_probe_weights reads its dense weights");
+            "packed sequences cannot be combined with a cache, whose sequences are items");
+    if (a->dropout.p > 0)
+        return refuse(reason, size, QKV_ERR_UNSUPPORTED,
+                      "dropout cannot be combined with a cache, since it is for training");
+    if (a->probe)
+        return refuse(reason, size, QKV_ERR_UNSUPPORTED,
+                      "attention statistics cannot be combined with a cache (qkv_probe_weights "
+                      "reads its dense weights)");
     for (int64_t i = 0; a->k_lengths && i < count; i++)
         if (a->k_lengths[i] < 0 || a->k_lengths[i] > c->lengths[qkv_cache_item_at(j, i)])
             return refuse(reason, size, QKV_ERR_USAGE,
@@ -138,7 +139,7 @@ qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c, const 
     struct qkv_attention whole;
     if (!c || !a) return refuse(reason, size, QKV_ERR_USAGE, "the cache or the attention is NULL");
     if (count < 0)
-        return refuse(reason, size, QKV_ERR_USAGE, "number of items, expected 0 or more");
+        return refuse(reason, size, QKV_ERR_USAGE, "invalid number of items, expected 0 or more");
     j->cache = c;
     j->items = items;
     qkv_status status = complete(&whole, a, j, items ? count : c->shape.B, reason, size);
@@ -150,7 +151,7 @@ qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c, const 
     j->blocks = qkv_ceil_div(rows, most);
     j->block = qkv_ceil_div(qkv_ceil_div(rows, qkv_max64(1, j->blocks)), tile) * tile;
     if (__builtin_mul_overflow(j->w.a.B * j->w.a.G, j->blocks, &j->streams))
-        return refuse(reason, size, QKV_ERR_LIMIT, "too many rows");
+        return refuse(reason, size, QKV_ERR_LIMIT, "attention has too many rows, expected fewer");
     count_slots(j);
     if (!count_scratch(j, qkv_ceil_div(qkv_min64(rows, most), tile) * tile))
         return refuse(reason, size, QKV_ERR_LIMIT, "scratch does not fit into memory");

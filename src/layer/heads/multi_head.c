@@ -91,7 +91,7 @@ static qkv_status resolve(struct qkv_attention_work *w, struct qkv_multi_head_la
     status = qkv_heads_resolve(w, &l->heads, a, NULL, reason, size);
     if (status == QKV_ERR_UNSUPPORTED && m->score == QKV_SCORE_ADDITIVE &&
         !qkv_score_additive(a->precision))
-        snprintf(reason, size, "additive scores are not supported in %s: f32 only",
+        snprintf(reason, size, "additive scores are not supported in precision %s, expected f32",
                  qkv_precision_name(a->precision));
     if (!status && !qkv_kernel()->linear[a->precision]) return QKV_ERR_UNSUPPORTED;
     return status;
@@ -140,8 +140,9 @@ void qkv_multi_head_reason(struct qkv_attention_plan *p)
 {
     if (!p->status || p->reason[0]) return;
     snprintf(p->reason, sizeof p->reason, "%s",
-             p->status == QKV_ERR_LIMIT ? "a width or the scratch is too large"
-                                        : "widths and weights of the layer do not match");
+             p->status == QKV_ERR_LIMIT
+                 ? "a width of the layer or the scratch is too large"
+                 : "widths and weights of the layer do not match each other");
 }
 
 QKV_API struct qkv_attention_plan qkv_multi_head_plan(const struct qkv_multi_head *given,

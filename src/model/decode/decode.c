@@ -113,8 +113,8 @@ static qkv_status plan(qkv_decoder *d, qkv_error *err)
     if (d->memory && d->threads == threads) return QKV_OK;
     const size_t scratch = scratch_of(d, &status);
     if (status)
-        return qkv_fail(err, status, NULL,
-                        "attention over chunks of %" PRId64 " tokens was refused", d->chunk);
+        return qkv_fail(err, status, NULL, "attention over chunks of %" PRId64 " tokens cannot run",
+                        d->chunk);
     take(d, &count, scratch);
     void *memory = qkv_arena_full(&count) ? NULL : qkv_alloc(count.used, 1);
     qkv_free(d->memory);
@@ -132,11 +132,12 @@ static qkv_status check_options(const qkv_model *m, const struct qkv_decoder_opt
 {
     if (o->items < 1 || o->items > INT32_MAX || o->capacity < 0 || o->chunk < 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "options of a decoder, expected items >= 1, capacity >= 0 and chunk >= 0, "
-                        "found %" PRId64 ", %" PRId64 ", %" PRId64,
+                        "invalid options of a decoder, expected items >= 1, capacity >= 0 and "
+                        "chunk >= 0, found %" PRId64 ", %" PRId64 ", %" PRId64,
                         o->items, o->capacity, o->chunk);
     if (!qkv_precision_name(o->cache))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "unknown precision of the KV cache");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "unknown precision of the KV cache, expected f32, bf16, f16 or int8");
     if (m->is.kind == QKV_NET_ENCODER)
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = m->dir },
                         "decoding requires a decoder or an encoder-decoder; this model is %s",
@@ -213,21 +214,25 @@ static qkv_status check_place(const qkv_decoder *d, const struct qkv_decoder_tok
     const int64_t item = item_of(t, i), from = offset_of(t, i), to = offset_of(t, i + 1);
     if (item < 0 || item >= d->items || d->mark[item])
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "item to feed, expected each of 0 .. %" PRId64
-                        " at most once, found %" PRId64 "%s",
+                        "invalid item to feed, expected each of the items 0 .. %" PRId64
+                        " at most once, found item %" PRId64 "%s",
                         d->items - 1, item, item >= 0 && item < d->items ? " twice" : "");
     d->mark[item] = 1;
     if (to <= from)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "tokens of entry %" PRId64 ", expected one or more, found none", i);
+                        "no tokens in entry %" PRId64
+                        " of the tokens to feed, expected one or more, found none",
+                        i);
     if (to - from > d->capacity - d->length[item])
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "item %" PRId64 " would have %" PRId64 " tokens, expected at most %" PRId64,
+                        "too many tokens for the decoder: item %" PRId64 " would have %" PRId64
+                        " tokens, expected at most %" PRId64,
                         item, d->length[item] + (to - from), d->capacity);
     if (d->two && d->slot[item] < 0)
-        return qkv_fail(
-            err, QKV_ERR_USAGE, NULL,
-            "item %" PRId64 " has no source, expected one: the model is an encoder-decoder", item);
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "item %" PRId64
+                        " has no source, expected one, since the model is an encoder-decoder",
+                        item);
     for (int64_t r = from; r < to; r++)
         if (t->ids[r] < 0 || t->ids[r] >= d->stack->vocab)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
@@ -241,7 +246,7 @@ static qkv_status check(const qkv_decoder *d, const struct qkv_decoder_tokens *t
 {
     if (t->n < 0 || t->n > d->items || (t->n && !t->ids) || (t->offsets && t->offsets[0] != 0))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "tokens to feed, expected ids of 0 .. %" PRId64
+                        "invalid tokens to feed, expected ids of 0 .. %" PRId64
                         " entries and offsets from 0, found %" PRId64 " entries",
                         d->items, t->n);
     qkv_status status = QKV_OK;
@@ -420,8 +425,8 @@ qkv_status qkv_decoder_copy(qkv_decoder *d, const int64_t *to, const int64_t *fr
     for (int64_t i = 0; i < n; i++) {
         if (to[i] < 0 || to[i] >= d->items || from[i] < 0 || from[i] >= d->items || d->mark[to[i]])
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "items to copy, expected items of 0 .. %" PRId64
-                            ", each written once, found %" PRId64 " from %" PRId64,
+                            "invalid items to copy, expected items of 0 .. %" PRId64
+                            ", each written once, found item %" PRId64 " copied from item %" PRId64,
                             d->items - 1, to[i], from[i]);
         d->mark[to[i]] = 1;
     }

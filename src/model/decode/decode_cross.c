@@ -23,16 +23,18 @@ static qkv_status check(const qkv_decoder *d, int64_t first, const struct qkv_mo
                         "a source requires an encoder-decoder; this model is a decoder");
     if (in->sequences < 0 || first < 0 || first > d->items - in->sequences)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "items of a source, expected items of 0 .. %" PRId64 ", found %" PRId64
-                        " from %" PRId64,
+                        "invalid items for a source, expected items of 0 .. %" PRId64
+                        ", found %" PRId64 " items from item %" PRId64,
                         d->items - 1, in->sequences, first);
     if (!in->offsets || in->offsets[0] != 0)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "offsets of sequences, expected to start with 0");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "invalid offsets of sequences, expected offsets that begin with 0");
     for (int64_t i = 0; i < in->sequences; i++) {
         const int64_t n = in->offsets[i + 1] - in->offsets[i];
         if (n < 1 || (in->lengths && (in->lengths[i] < 1 || in->lengths[i] > n)))
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "source of item %" PRId64 ", expected tokens, found none", first + i);
+                            "source of item %" PRId64 " is empty, expected tokens, found none",
+                            first + i);
     }
     return QKV_OK;
 }
@@ -153,7 +155,9 @@ qkv_status qkv_decoder_source(qkv_decoder *d, int64_t first, const struct qkv_mo
     const int64_t n = source->sequences;
     qkv_status status = check(d, first, source, err);
     if (status || !n) return status;
-    if (!source->ids) return qkv_fail(err, QKV_ERR_USAGE, NULL, "tokens, expected ids, found NULL");
+    if (!source->ids)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "tokens have no ids, expected an array of ids, found NULL");
     if (!compact(&c, d, source))
         status = qkv_fail_memory(err, d->m->dir);
     else

@@ -25,7 +25,7 @@ bool qkv_describe_same(const struct qkv_config *c, const char *key, int64_t enco
     if (!qkv_config_int(c, key, false, &decoder, 1, QKV_VOCAB_MAX)) return false;
     return decoder == encoder ||
            qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, key,
-                             "decoder size differs from the encoder, expected %" PRId64
+                             "decoder size differs from the encoder size, expected %" PRId64
                              ", found %" PRId64,
                              encoder, decoder);
 }

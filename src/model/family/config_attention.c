@@ -26,7 +26,7 @@ static bool number(const struct qkv_json_at *at, const char *key, bool need, dou
     if (json_is_number(json_object_get(at->object, key)) && !(x >= min && x <= max)) {
         snprintf(path, sizeof path, "%s.%s", at->path, key);
         qkv_fail(at->err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = at->file, .path = path },
-                 "out of range, expected %g .. %g, found %g", min, max, x);
+                 "number out of range, expected %g .. %g, found %g", min, max, x);
         return false;
     }
     *out = x;
@@ -101,8 +101,9 @@ static bool scaling(struct qkv_description *d, const struct qkv_json_at *at)
         if (!number(at, "low_freq_factor", true, &r->low, 1e-6, 1e6) ||
             !number(at, "high_freq_factor", true, &r->high, 1e-6, 1e6))
             return false;
-        return r->high > r->low || refuse(at, QKV_ERR_FORMAT, "high_freq_factor",
-                                          "out of range, expected more than low_freq_factor");
+        return r->high > r->low ||
+               refuse(at, QKV_ERR_FORMAT, "high_freq_factor",
+                      "number out of range, expected more than low_freq_factor");
     }
     if (r->kind != QKV_ROPE_YARN) return true;
     r->high = 32;
@@ -113,7 +114,8 @@ static bool scaling(struct qkv_description *d, const struct qkv_json_at *at)
         !qkv_json_bool(at, "truncate", false, &r->whole))
         return false;
     if (r->high < r->low)
-        return refuse(at, QKV_ERR_FORMAT, "beta_fast", "out of range, expected at least beta_slow");
+        return refuse(at, QKV_ERR_FORMAT, "beta_fast",
+                      "number out of range, expected at least beta_slow");
     return yarn_attention(r, at);
 }
 
@@ -125,7 +127,8 @@ static bool object_at(struct qkv_json_at *out, const struct qkv_config *c, const
     *out = (struct qkv_json_at){ .file = c->file, .err = c->err };
     if (!value || json_is_null(value)) return true;
     if (!json_is_object(value))
-        return qkv_config_refuse(c, QKV_ERR_FORMAT, key, "wrong type, expected an object");
+        return qkv_config_refuse(c, QKV_ERR_FORMAT, key,
+                                 "value of the wrong type, expected an object");
     out->object = value;
     return true;
 }
@@ -137,11 +140,10 @@ static bool turned(const struct qkv_description *d, const struct qkv_config *c)
     const int64_t n = d->rotated > 0 ? (int64_t)((double)E * d->rotated) : E;
     if (n > 0 && n % 2 == 0) return true;
     if (d->rotated > 0 && d->rotated < 1)
-        return qkv_config_refuse(
-            c, QKV_ERR_FORMAT, "partial_rotary_factor",
-            "rotary positions require pairs of dimensions, expected an even number of the %" PRId64
-            " of a head, found %" PRId64,
-            E, n);
+        return qkv_config_refuse(c, QKV_ERR_FORMAT, "partial_rotary_factor",
+                                 "rotary positions require pairs of dimensions, expected an even "
+                                 "number of a head's %" PRId64 " dimensions, found %" PRId64,
+                                 E, n);
     return qkv_config_refuse(
         c, QKV_ERR_FORMAT, "head_dim",
         "rotary positions require pairs of dimensions, expected an even head width, found %" PRId64,
@@ -188,7 +190,8 @@ bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *
         if (!one.object || json_is_null(one.object)) continue;
         if (!json_is_object(one.object)) {
             both.path = "$.rope_parameters";
-            return refuse(&both, QKV_ERR_FORMAT, rows[i].kind, "wrong type, expected an object");
+            return refuse(&both, QKV_ERR_FORMAT, rows[i].kind,
+                          "value of the wrong type, expected an object");
         }
         struct qkv_rope_scaling how = { 0 };
         if (!number(&one, "rope_theta", false, out[i], 1e-3, 1e12) || !scaling_kind(&how, &one))
@@ -207,17 +210,20 @@ bool qkv_describe_layer_types(struct qkv_description *d, const struct qkv_config
     *found = list && !json_is_null(list);
     if (!*found) return true;
     if (!json_is_array(list))
-        return qkv_config_refuse(c, QKV_ERR_FORMAT, "layer_types", "wrong type, expected an array");
+        return qkv_config_refuse(c, QKV_ERR_FORMAT, "layer_types",
+                                 "value of the wrong type, expected an array");
     if ((int64_t)json_array_size(list) != d->size.layers)
         return qkv_config_refuse(c, QKV_ERR_FORMAT, "layer_types",
                                  "wrong number of layer types, expected %" PRId64
-                                 " (one per layer), found %" PRId64,
+                                 ", one per layer, found %" PRId64,
                                  d->size.layers, (int64_t)json_array_size(list));
     for (int64_t i = 0; i < d->size.layers; i++) {
         const char *text = json_string_value(json_array_get(list, (size_t)i));
         const bool local = text && strcmp(text, "sliding_attention") == 0;
         snprintf(key, sizeof key, "layer_types[%" PRId64 "]", i);
-        if (!text) return qkv_config_refuse(c, QKV_ERR_FORMAT, key, "wrong type, expected a text");
+        if (!text)
+            return qkv_config_refuse(c, QKV_ERR_FORMAT, key,
+                                     "value of the wrong type, expected a text");
         if (!local && strcmp(text, "full_attention") != 0)
             return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, key,
                                      "unknown layer type, expected one of full_attention, "
@@ -244,8 +250,9 @@ bool qkv_describe_window(struct qkv_description *d, const struct qkv_config *c, 
     for (int64_t i = 0; i < d->size.layers; i++) any = any || qkv_described_local(d, i);
     if (!any) return true;
     if (!window)
-        return qkv_config_refuse(c, QKV_ERR_FORMAT, "sliding_window",
-                                 "missing, expected the window of its local layers, found none");
+        return qkv_config_refuse(
+            c, QKV_ERR_FORMAT, "sliding_window",
+            "required member is missing, expected the window of the local layers, found none");
     d->window_left = window - 1; // sliding_window counts the token itself, window_left does not
     // A window of at least as many tokens as the model has positions masks no key.
     if (window >= d->size.positions) memset(d->local, 0, sizeof d->local);

@@ -38,7 +38,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
         if (!qkv_config_flag(c, flags[i].key, false, &flag)) return false;
         if (flag != flags[i].usual)
             return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, flags[i].key,
-                                     "unsupported value, expected %s, found %s",
+                                     "unsupported value of this member, expected %s, found %s",
                                      flags[i].usual ? "true" : "false", flag ? "true" : "false");
     }
     if (!qkv_config_int(c, "n_inner", false, &d->size.inner, 1, QKV_INNER_MAX) ||

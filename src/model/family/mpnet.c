@@ -38,7 +38,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
         if (!qkv_config_int(c, rows[i].key, false, &value, 0, INT64_MAX)) return false;
         if (value != rows[i].fixed)
             return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, rows[i].key,
-                                     "unsupported value, expected %" PRId64
+                                     "unsupported value of this member, expected %" PRId64
                                      " in this family, found %" PRId64,
                                      rows[i].fixed, value);
     }

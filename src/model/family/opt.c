@@ -43,7 +43,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
     if (word != d->size.width)
         return qkv_config_refuse(
             c, QKV_ERR_UNSUPPORTED, "word_embed_proj_dim",
-            "token embeddings of another width are not supported, expected %" PRId64
+            "token embeddings of another width than the model are not supported, expected %" PRId64
             ", found %" PRId64,
             d->size.width, word);
     d->norm = before ? QKV_NORM_PRE : QKV_NORM_POST;

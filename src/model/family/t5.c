@@ -73,7 +73,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
     // distances up to `distance` on a logarithmic scale.
     if (d->relative.distance <= d->relative.buckets / 2)
         return qkv_config_refuse(c, QKV_ERR_FORMAT, "relative_attention_max_distance",
-                                 "out of range, expected more than half of the buckets");
+                                 "number out of range, expected more than half of the buckets");
     // default of scale_decoder_outputs. In newer files tie_word_embeddings is always true, but they
     // also have this key.
     scaled = tied;

@@ -60,10 +60,11 @@ qkv_status qkv_ablation_parse(struct qkv_ablation *out, const char *text, size_t
     else
         named = named && number(&a.head, &p, end);
     if (!named || (p < end && *p != '='))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "unknown head to ablate, expected a name such as L3.H5, L3.H* for all "
-                        "heads of a layer, or enc.L0.H1, dec.L0.H1, cross.L0.H1, found '%.*s'",
-                        (int)(bytes < 60 ? bytes : 60), text);
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "unknown head to ablate, expected a name such as L3.H5, or L3.H* for all heads of a "
+            "layer (in an encoder-decoder enc.L0.H1, dec.L0.H1 or cross.L0.H1), found '%.*s'",
+            (int)(bytes < 60 ? bytes : 60), text);
     if (!kind_of(&a.kind, p, end))
         return qkv_fail(
             err, QKV_ERR_USAGE, NULL,
@@ -108,11 +109,13 @@ static qkv_status check_one(const struct qkv_model *m, const struct qkv_ablation
     const bool known = (int)x->part >= 0 && (int)x->part < PARTS;
     if (!known || (m->stacks > 1) != (x->part != QKV_PART_STACK))
         return qkv_fail(
-            err, QKV_ERR_USAGE, &at, "cannot ablate %s: wrong part of the model, expected %s",
+            err, QKV_ERR_USAGE, &at,
+            "cannot ablate %s: head of the wrong part of the model, expected %s",
             qkv_ablation_name(name, sizeof name, x),
             m->stacks > 1
-                ? "enc., dec. or cross. before the layer: the model has an encoder and a decoder"
-                : "a layer without enc., dec. or cross.: the model has one stack");
+                ? "enc., dec. or cross. before the layer, since the model has an encoder and a "
+                  "decoder"
+                : "a layer without enc., dec. or cross. before it, since the model has one stack");
     const int64_t layers = m->stack[qkv_part_stack(x->part)].layers;
     if (x->layer < 0 || x->layer >= layers)
         return no_such(m, x, "layer", layers - 1, x->layer, err);
@@ -134,9 +137,10 @@ qkv_status qkv_ablation_check(const struct qkv_model *m, const struct qkv_ablati
             char name[48];
             if (x->part == y->part && x->layer == y->layer &&
                 (x->head == y->head || x->head < 0 || y->head < 0))
-                status = qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = m->dir },
-                                  "cannot ablate %s: the head is named twice, expected once",
-                                  qkv_ablation_name(name, sizeof name, x));
+                status =
+                    qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = m->dir },
+                             "cannot ablate %s: the head is named twice, expected each head once",
+                             qkv_ablation_name(name, sizeof name, x));
         }
     }
     return status;

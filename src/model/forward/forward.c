@@ -15,20 +15,22 @@ static qkv_status check(const struct qkv_model *m, int stack, const struct qkv_m
 {
     const int64_t types = m->is.size.types, vocab = m->stack[stack].vocab;
     if (in->sequences < 0 || !in->offsets || in->offsets[0] != 0)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "offsets of sequences, expected to start with 0");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "invalid offsets of sequences, expected offsets that begin with 0");
     if (!in->ids && in->offsets[in->sequences] > 0)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "tokens, expected ids, found NULL");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "tokens have no ids, expected an array of ids, found NULL");
     for (int64_t i = 0; i < in->sequences; i++) {
         const int64_t n = in->offsets[i + 1] - in->offsets[i];
         const int64_t used = in->lengths ? in->lengths[i] : n;
         if (in->offsets[i + 1] < in->offsets[i] || in->offsets[i + 1] > INT32_MAX)
-            return qkv_fail(
-                err, QKV_ERR_USAGE, NULL,
-                "offsets of sequences, expected not to decrease and at most %d, found %" PRId64,
-                INT32_MAX, in->offsets[i + 1]);
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "invalid offsets of sequences, expected ascending numbers of at most "
+                            "%d, found %" PRId64,
+                            INT32_MAX, in->offsets[i + 1]);
         if (used < 0 || used > n)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "length of sequence %" PRId64 ", expected 0 .. %" PRId64
+                            "invalid length of sequence %" PRId64 ", expected 0 .. %" PRId64
                             ", found %" PRId64,
                             i, n, used);
         if (used > m->positions)
@@ -64,17 +66,19 @@ static qkv_status check_sides(const struct qkv_model *m, const struct qkv_model_
     qkv_status status = check(m, m->stacks - 1, in, err);
     if (status || m->stacks < 2) {
         if (!status && in->source)
-            status =
-                qkv_fail(err, QKV_ERR_USAGE, NULL, "unexpected source: the model has one stack");
+            status = qkv_fail(err, QKV_ERR_USAGE, NULL,
+                              "unexpected source, expected none, since the model has one stack");
         return status;
     }
     if (!in->source)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "an encoder-decoder reads two inputs, expected a source, found NULL");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "source is missing, expected one, since the model is an encoder-decoder, found NULL");
     status = check(m, 0, in->source, err);
     if (!status && in->source->sequences != in->sequences)
         status = qkv_fail(err, QKV_ERR_USAGE, NULL,
-                          "sequences of the source, expected %" PRId64 ", found %" PRId64,
+                          "wrong number of sequences of the source, expected %" PRId64
+                          ", found %" PRId64,
                           in->sequences, in->source->sequences);
     return status;
 }
@@ -151,7 +155,7 @@ static qkv_status plan(struct qkv_run *u, qkv_error *err)
         }
     }
     if (!status && u->observer && u->observer->weights) status = qkv_observe_plan(u);
-    return status ? qkv_fail(err, status, NULL, "attention over %" PRId64 " tokens was refused",
+    return status ? qkv_fail(err, status, NULL, "attention over %" PRId64 " tokens cannot run",
                              u->side[u->sides - 1].R)
                   : QKV_OK;
 }
@@ -215,7 +219,7 @@ static qkv_status layers(struct qkv_run *u, struct qkv_side *s, qkv_error *err)
     qkv_status status = u->observer ? qkv_observe_layer(u, s, -1, err) : QKV_OK;
     for (int64_t i = 0; !status && i < stack->blocks; i++) {
         status = qkv_block_forward(&s->stream, &stack->block[i], NULL);
-        if (status) return qkv_fail(err, status, NULL, "a layer was refused");
+        if (status) return qkv_fail(err, status, NULL, "a layer of the model cannot run");
         if (i + 1 == stack->blocks && stack->final_norm.D)
             qkv_norm_kind_forward(s->stream.x, 0, NULL, s->stream.x, s->R, &stack->final_norm,
                                   u->m->is.norm_kind);

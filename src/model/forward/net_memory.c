@@ -378,7 +378,7 @@ qkv_status qkv_net_begin(struct qkv_net_state *f, const struct qkv_net_plan *pla
         if (!status) status = count_scratch(f, sides[i]);
     }
     if (status)
-        return qkv_fail(err, status, NULL, "a run over %" PRId64 " tokens was refused",
+        return qkv_fail(err, status, NULL, "a training step over %" PRId64 " tokens cannot run",
                         f->encoder.R + f->decoder.R);
     take_all(f, plan, &count);
     void *memory = qkv_arena_full(&count) ? NULL : qkv_net_memory_for(n, count.used);

@@ -9,14 +9,16 @@ static qkv_status check_ids(const qkv_net *n, const struct qkv_sequences *in, in
                             qkv_error *err)
 {
     if (in->n < 1 || !in->offsets || in->offsets[0] != 0 || !in->ids)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "sequences of a batch, expected at least one, with offsets from 0");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "invalid sequences of a batch, expected at least one, with offsets that begin with 0");
     for (int64_t i = 0; i < in->n; i++) {
         const int64_t length = in->offsets[i + 1] - in->offsets[i];
         if (length < 1 || in->offsets[i + 1] > INT32_MAX)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "sequence %" PRId64 " of a batch, expected at least one token, and %d "
-                            "in all at most, found %" PRId64,
+                            "invalid sequence %" PRId64
+                            " of a batch, expected at least one token, and at most %d tokens in "
+                            "the batch, found %" PRId64,
                             i, INT32_MAX, length);
         if (length > n->shape.positions)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
@@ -62,24 +64,31 @@ const char *qkv_net_lacks(const qkv_net *n, enum qkv_objective o)
 static qkv_status check(const qkv_net *n, const struct qkv_net_batch *b, qkv_error *err)
 {
     const char *lacks = qkv_net_lacks(n, b->objective);
-    if (lacks) return qkv_fail(err, QKV_ERR_USAGE, NULL, "this objective requires %s", lacks);
+    if (lacks)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "objective does not fit the model, expected %s",
+                        lacks);
     qkv_status status = qkv_net_check_sequences(n, false, &b->in, err);
     if (!status && b->objective == QKV_OBJECTIVE_SEQ2SEQ) {
         if (b->source.n != b->in.n)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "sources of a batch, expected %" PRId64 ", found %" PRId64, b->in.n,
-                            b->source.n);
+                            "wrong number of sources in a batch, expected %" PRId64
+                            ", found %" PRId64,
+                            b->in.n, b->source.n);
         status = qkv_net_check_sequences(n, true, &b->source, err);
     }
     if (status) return status;
     if (b->objective == QKV_OBJECTIVE_CONTRASTIVE)
-        return b->in.n % 2 ? qkv_fail(err, QKV_ERR_USAGE, NULL,
-                                      "pairs of a batch, expected an even number of sequences")
-                           : QKV_OK;
+        return b->in.n % 2
+                   ? qkv_fail(
+                         err, QKV_ERR_USAGE, NULL,
+                         "wrong number of sequences in a batch of pairs, expected an even number")
+                   : QKV_OK;
     const bool labels = b->objective == QKV_OBJECTIVE_CLASSIFY;
     const int64_t rows = labels ? b->in.n : b->in.offsets[b->in.n];
     const int64_t below = labels ? n->shape.labels : n->shape.vocab;
-    if (!b->targets) return qkv_fail(err, QKV_ERR_USAGE, NULL, "targets of a batch, found NULL");
+    if (!b->targets)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "batch has no targets, expected an array, found NULL");
     for (int64_t r = 0; r < rows; r++)
         if (b->targets[r] < -1 || b->targets[r] >= below)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,

@@ -13,9 +13,9 @@
 qkv_status qkv_tokens_ready(const struct qkv_model *m, qkv_error *err)
 {
     if (!m->tokens.out.K)
-        return qkv_fail(
-            err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = m->dir, .path = m->lacks },
-            "the model has no output head for tokens, expected this tensor, found none");
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED,
+                        &(struct qkv_location){ .file = m->dir, .path = m->lacks },
+                        "model has no output head for tokens, expected this tensor, found none");
     const qkv_status status = qkv_model_pack((struct qkv_model *)m, QKV_PACK_TOKENS);
     return status ? qkv_fail_memory(err, m->dir) : QKV_OK;
 }
@@ -104,17 +104,19 @@ static qkv_status check_labels(const qkv_model *m, const struct qkv_model_input 
         char tensor[QKV_TENSOR_NAME] = "";
         if (name && name->classify_out)
             qkv_tensor_name(tensor, "", name->classify_out, 0, ".weight");
-        return qkv_fail(
-            err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = m->dir, .path = tensor },
-            "the model has no output head for labels, expected this tensor, found none");
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED,
+                        &(struct qkv_location){ .file = m->dir, .path = tensor },
+                        "model has no output head for labels, expected this tensor, found none");
     }
     if (in->sequences < 0 || !in->offsets)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "offsets of sequences, expected to start with 0");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "invalid offsets of sequences, expected offsets that begin with 0");
     for (int64_t i = 0; i < in->sequences; i++) {
         const int64_t n = in->offsets[i + 1] - in->offsets[i];
         if ((in->lengths ? in->lengths[i] : n) < 1)
-            return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "sequence %" PRId64 " is empty, expected tokens to classify", i);
+            return qkv_fail(
+                err, QKV_ERR_USAGE, NULL,
+                "sequence %" PRId64 " is empty, expected tokens to classify, found none", i);
     }
     return QKV_OK;
 }
@@ -128,7 +130,9 @@ qkv_status qkv_model_classify(const qkv_model *m, float *scores, const struct qk
     qkv_status status = check_labels(m, in, err);
     if (status || !in->sequences) return status;
     const int64_t D = m->is.size.width, n = in->sequences, all = in->offsets[n];
-    if (all < 0) return qkv_fail(err, QKV_ERR_USAGE, NULL, "offsets, expected not to decrease");
+    if (all < 0)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "invalid offsets of sequences, expected ascending numbers");
     float *hidden = qkv_alloc((size_t)qkv_max64(all, 1), (size_t)D * sizeof *hidden);
     float *rows = qkv_alloc((size_t)n, (size_t)D * 2 * sizeof *rows), *read = rows;
     if (!hidden || !rows || qkv_model_pack((struct qkv_model *)m, QKV_PACK_LABELS))

@@ -16,16 +16,18 @@ qkv_status qkv_probe_request_check(const struct qkv_probe_request *w, qkv_error 
     if (w->top_k < 0 || w->rows < 0 || w->side < 0 || w->side > SIDE_MAX ||
         (w->offsets && (w->reach < 0 || w->reach > INT32_MAX)))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "probe request, expected top_k, rows and reach >= 0 and side of 0 .. %d, "
-                        "found %lld, %lld, %lld, %lld",
+                        "invalid request for attention statistics, expected top_k, rows and reach "
+                        ">= 0 and side of 0 .. %d, found %lld, %lld, %lld, %lld",
                         SIDE_MAX, (long long)w->top_k, (long long)w->rows, (long long)w->reach,
                         (long long)w->side);
     if (w->rows && !w->row)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "rows of a probe, expected an array, found NULL");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "rows of attention statistics are missing, expected an array, found NULL");
     for (int64_t i = 0; i < w->rows; i++)
         if (w->row[i] < (i ? w->row[i - 1] + 1 : 0))
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "rows of a probe, expected ascending numbers from 0, found %lld",
+                            "invalid rows of attention statistics, expected ascending numbers from "
+                            "0, found %lld",
                             (long long)w->row[i]);
     return QKV_OK;
 }

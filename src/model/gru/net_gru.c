@@ -226,8 +226,9 @@ static qkv_status run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_ba
                       bool gradients, real scale, uint64_t seed, uint64_t step, qkv_error *err)
 {
     if (batch->objective != QKV_OBJECTIVE_SEQ2SEQ)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "this model can only be trained on pairs of sequences");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "model can only be trained on pairs of sequences, expected objective seq2seq");
     struct qkv_gru_run r = { .backward = gradients, .seed = seed, .step = step };
     r.drops = gradients && n->options.dropout > 0;
     const qkv_status status =

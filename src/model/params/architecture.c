@@ -144,18 +144,21 @@ qkv_status qkv_arch_check(const struct qkv_description *d, qkv_error *err)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].value < rows[i].least || rows[i].value > rows[i].most)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "%s of a model, expected %" PRId64 " .. %" PRId64 ", found %" PRId64,
+                            "invalid value for the %s of a model, expected %" PRId64 " .. %" PRId64
+                            ", found %" PRId64,
                             rows[i].what, rows[i].least, rows[i].most, rows[i].value);
     if (d->size.width % d->size.heads && !(d->d_k && d->d_v))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "number of heads of a model, expected a divisor of the width %" PRId64
-                        ", or d_k and d_v, found %" PRId64,
-                        d->size.width, d->size.heads);
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "invalid number of heads of a model, expected a divisor of the width %" PRId64
+            ", or d_k and d_v, found %" PRId64,
+            d->size.width, d->size.heads);
     if (d->size.heads % d->size.kv_heads)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "number of key/value heads of a model, expected a divisor of %" PRId64
-                        ", found %" PRId64,
-                        d->size.heads, d->size.kv_heads);
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "invalid number of key/value heads of a model, expected a divisor of %" PRId64
+            ", found %" PRId64,
+            d->size.heads, d->size.kv_heads);
     if (d->position == QKV_POSITION_ROTARY && qkv_head_keys(d) % 2)
         return qkv_fail(
             err, QKV_ERR_USAGE, NULL,

@@ -112,8 +112,8 @@ static qkv_status add_eights(struct job *j, const struct qkv_tensor *t, bool tur
 {
     char name[NAME];
     if (t->rank != 2)
-        return refuse(j, QKV_ERR_UNSUPPORTED, t, "weights to convert to int8", "a matrix",
-                      "another rank");
+        return refuse(j, QKV_ERR_UNSUPPORTED, t, "unsupported rank of weights to convert to int8",
+                      "a matrix", "another rank");
     add(j, t, EIGHTS, QKV_I8)->turned = turned;
     struct piece *p = add(j, t, SCALES, QKV_F32);
     snprintf(name, sizeof name, "%s" SCALE, t->name);
@@ -133,8 +133,8 @@ static qkv_status plan_tensor(struct job *j, const struct qkv_tensor *t)
     if (is_scale(j->file, t)) return QKV_OK;
     if (j->o->precision == QKV_PRECISION_INT8) {
         if (scale)
-            return refuse(j, QKV_ERR_UNSUPPORTED, t, "weights to convert to int8", "floats",
-                          "int8");
+            return refuse(j, QKV_ERR_UNSUPPORTED, t,
+                          "unsupported type of weights to convert to int8", "floats", "int8");
         const struct qkv_linear_source *source = linear_of(j->model, t);
         if (source && is_float(t->dtype)) return add_eights(j, t, source->transposed);
         add(j, t, AS_IT_IS, t->dtype);
@@ -144,8 +144,8 @@ static qkv_status plan_tensor(struct job *j, const struct qkv_tensor *t)
         p->scale = scale;
         p->turned = source && source->transposed;
         if (p->scale->shape[0] != t->shape[p->turned])
-            return refuse(j, QKV_ERR_FORMAT, scale, "number of scales of an int8 matrix",
-                          "one for each output", "another number");
+            return refuse(j, QKV_ERR_FORMAT, scale, "wrong number of scales of an int8 matrix",
+                          "one scale for each output", "another number");
     } else {
         add(j, t, is_float(t->dtype) && t->dtype != type ? CAST : AS_IT_IS,
             is_float(t->dtype) ? type : t->dtype);
@@ -447,7 +447,7 @@ static qkv_status check_apart(const struct job *j, const char *out)
     if (!realpath(folder, from)) return qkv_fail_errno(j->err, folder, "cannot open", errno);
     if (realpath(out, to) && strcmp(from, to) == 0)
         return qkv_fail(j->err, QKV_ERR_USAGE, &at,
-                        "is input and output at once, expected another name");
+                        "folder is input and output at once, expected another name for the output");
     memcpy(above, out, n + 1);
     char *end = above + n;
     while (end > above + 1 && end[-1] == '/') *--end = 0;
@@ -471,7 +471,7 @@ static qkv_status open_all(struct job *j)
     const bool eight = qkv_tensors_metadata(j->own, QKV_EIGHT_BITS) != NULL;
     if (eight && j->o->precision == QKV_PRECISION_INT8)
         return qkv_fail(j->err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = j->dir },
-                        "weights to convert to int8, expected floats, found int8");
+                        "weights cannot be converted to int8, expected floats, found int8");
     if (!eight && j->o->precision != QKV_PRECISION_INT8) return QKV_OK;
     status = qkv_model_open(&j->model, j->dir, NULL, j->err);
     if (status) return status;
@@ -532,11 +532,12 @@ static qkv_status check(const char *dir, const char *out, const struct qkv_conve
     if (p != QKV_PRECISION_F32 && p != QKV_PRECISION_F16 && p != QKV_PRECISION_BF16 &&
         p != QKV_PRECISION_INT8)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "type of weights, expected f32, f16, bf16 or int8, found %s",
-                        qkv_precision_name(p) ? qkv_precision_name(p) : "none of them");
+                        "unknown type of weights, expected f32, f16, bf16 or int8, found %s",
+                        qkv_precision_name(p) ? qkv_precision_name(p) : "another value");
     if (o->shard_bytes < 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "bytes of a shard, expected 0 or more, found %" PRId64, o->shard_bytes);
+                        "invalid number of bytes of a shard, expected 0 or more, found %" PRId64,
+                        o->shard_bytes);
     return QKV_OK;
 }
 

@@ -42,12 +42,13 @@ static qkv_status choose_head(const struct loading *l, int labels)
     n->prefix = n->family->prefix;
     if (n->is.kind != QKV_NET_ENCODER)
         return labels > 0 ? qkv_fail(l->err, QKV_ERR_UNSUPPORTED, &at,
-                                     "labels need an encoder, found a %s", n->model_type)
+                                     "labels require an encoder, found a %s", n->model_type)
                           : QKV_OK;
     n->is.labels = count_labels(l);
     if (labels > 0 && n->is.labels && n->is.labels != labels)
         return qkv_fail(l->err, QKV_ERR_USAGE, &at,
-                        "labels of the model, expected %d, found %" PRId64, labels, n->is.labels);
+                        "wrong number of labels of the model, expected %d, found %" PRId64, labels,
+                        n->is.labels);
     if (labels > 0) n->is.labels = labels;
     n->masked_end = !n->is.labels && has_weights(l, ends->masked_dense);
     if (labels == QKV_NET_TOKENS && !n->is.labels && !n->masked_end && ends->masked_dense)

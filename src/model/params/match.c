@@ -48,12 +48,12 @@ qkv_status qkv_row_tensor(const struct qkv_tensor **out, const qkv_tensors *file
     if (!t) return refuse(err, dir, QKV_ERR_FORMAT, name, "missing tensor", expected, "none");
     qkv_shape_text(found, t->shape, t->rank);
     if (!same_shape(t, shape, rank, !row->columns))
-        return refuse(err, dir, QKV_ERR_FORMAT, name, "shape differs from config.json", expected,
-                      found);
+        return refuse(err, dir, QKV_ERR_FORMAT, name,
+                      "shape of the tensor differs from config.json", expected, found);
     const bool floats =
         t->dtype == QKV_F32 || t->dtype == QKV_F16 || t->dtype == QKV_BF16 || t->dtype == QKV_F64;
     if (!floats && !(eight_bits && t->dtype == QKV_I8 && has_scales(file, name)))
-        return refuse(err, dir, QKV_ERR_UNSUPPORTED, name, "unsupported type of the weights",
+        return refuse(err, dir, QKV_ERR_UNSUPPORTED, name, "unsupported type of the tensor",
                       "F32, F16, BF16 or F64", qkv_dtype_name(t->dtype));
     *out = t;
     return QKV_OK;

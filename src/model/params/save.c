@@ -222,8 +222,8 @@ qkv_status qkv_net_save(qkv_net *n, const char *dir, qkv_dtype type, qkv_error *
 {
     if (type != QKV_F32 && type != QKV_BF16 && type != QKV_F16)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "type of saved weights, expected F32, BF16 or F16, found %s",
-                        qkv_dtype_name(type) ? qkv_dtype_name(type) : "none of them");
+                        "unsupported type of saved weights, expected F32, BF16 or F16, found %s",
+                        qkv_dtype_name(type) ? qkv_dtype_name(type) : "another value");
     const qkv_status status = save_weights(n, dir, type, err);
     return status ? status : save_config(n, dir, type, err);
 }

@@ -62,20 +62,22 @@ qkv_status qkv_net_check_options(const struct qkv_net_options *o, qkv_error *err
 {
     if (!(o->dropout >= 0 && o->dropout < 1))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "dropout, expected at least 0 and below 1, found %g", (double)o->dropout);
+                        "invalid dropout, expected at least 0 and below 1, found %g",
+                        (double)o->dropout);
     if (!(o->smoothing >= 0 && o->smoothing < 1))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "label smoothing, expected at least 0 and below 1, found %g",
+                        "invalid label smoothing, expected at least 0 and below 1, found %g",
                         (double)o->smoothing);
     if (!(o->temperature >= 0))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "temperature, expected 0 or more, found %g",
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "invalid temperature, expected 0 or more, found %g",
                         (double)o->temperature);
     const char *name = qkv_precision_name(o->precision);
     if (o->precision == QKV_PRECISION_INT8 || !qkv_precision_runs(o->precision))
         return qkv_fail(err, name ? QKV_ERR_UNSUPPORTED : QKV_ERR_USAGE, NULL,
-                        "precision of training, expected f32, f32-strict, f32-fast, bf16 or f16, "
-                        "found %s",
-                        name ? name : "none of them");
+                        "unsupported precision of training, expected f32, f32-strict, f32-fast, "
+                        "bf16 or f16, found %s",
+                        name ? name : "another value");
     return QKV_OK;
 }
 
@@ -126,7 +128,7 @@ qkv_status qkv_net_build(qkv_net *n, qkv_error *err)
     if (n->options.recompute && n->methods == &qkv_net_gru)
         return qkv_fail(
             err, QKV_ERR_UNSUPPORTED, NULL,
-            "--recompute is not supported for %s: its activations are needed step by step",
+            "--recompute is not supported for %s, which needs its activations step by step",
             arch->name);
     const qkv_status status = n->methods->declare(n, err);
     return status || !n->no_memory ? status : qkv_fail_memory(err, NULL);
@@ -211,8 +213,8 @@ qkv_status qkv_net_new(qkv_net **out, const struct qkv_net_shape *shape,
     if (!o) o = &plain;
     if (!arch)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "architecture, expected one of %s, found \"%.64s\"", qkv_arch_names(),
-                        shape->arch ? shape->arch : "");
+                        "unknown architecture, expected one of %s, found \"%.64s\"",
+                        qkv_arch_names(), shape->arch ? shape->arch : "");
     qkv_status status = qkv_net_check_options(o, err);
     if (status) return status;
     qkv_net *n = qkv_alloc_zero(1, sizeof *n);

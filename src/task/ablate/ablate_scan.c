@@ -340,19 +340,23 @@ static qkv_status check(struct scan *s, const struct qkv_model_input *in)
     const struct qkv_location at = { .file = s->info.name };
     if (!(s->info.can & QKV_CAN_RUN))
         return qkv_fail(s->err, QKV_ERR_UNSUPPORTED, &at,
-                        "a scan of heads requires a Transformer; this model is %s", s->info.family);
+                        "ablating every head requires a Transformer; this model is %s",
+                        s->info.family);
     if (!one_sequence(in) || (s->two && !one_sequence(in->source)))
-        return qkv_fail(s->err, QKV_ERR_USAGE, NULL, "input of a scan, expected one sequence%s",
+        return qkv_fail(s->err, QKV_ERR_USAGE, NULL,
+                        "wrong number of sequences to ablate on, expected one sequence%s",
                         s->two ? " for the encoder and one for the decoder" : "");
     if ((int)s->o.kind < 0 || s->o.kind > QKV_ABLATE_UNIFORM || s->o.changes < 0 ||
         s->o.batch_tokens < 0 || (int)s->o.pool < 0 || s->o.pool > QKV_POOL_LAST)
-        return qkv_fail(s->err, QKV_ERR_USAGE, NULL, "qkv_ablate_scan: an option is out of range");
+        return qkv_fail(
+            s->err, QKV_ERR_USAGE, NULL,
+            "qkv_ablate_scan: an option is out of range, expected the ranges in qkv/ablate.h");
     s->T = used(in);
     s->rows = in->offsets[1];
     s->S = s->two ? used(in->source) : 0;
     if (s->T < 1 + s->decodes || (s->two && s->S < 1))
         return qkv_fail(s->err, QKV_ERR_USAGE, NULL,
-                        "text to scan is too short, expected %s tokens, found %lld",
+                        "text to ablate on is too short, expected %s tokens, found %lld",
                         s->decodes ? "2 or more" : "1 or more", (long long)s->T);
     return QKV_OK;
 }
@@ -362,7 +366,7 @@ static qkv_status check_pair(struct scan *s, const qkv_model *without)
     const struct qkv_model_info a = s->info, b = qkv_model_info(without);
     if (a.kind == b.kind && a.width == b.width && a.vocab == b.vocab) return QKV_OK;
     return qkv_fail(s->err, QKV_ERR_USAGE, NULL,
-                    "the models to compare differ in kind, width or vocabulary, expected the same");
+                    "models to compare differ, expected the same kind, width and vocabulary");
 }
 
 // Implements both public functions. If `without` is NULL, measures every head; if not, compares the

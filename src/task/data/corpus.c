@@ -37,7 +37,7 @@ static qkv_status choose_format(enum corpus_format *out, const struct qkv_text_s
     }
     if (!s->format) return QKV_OK;
     return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                    "format of the data, expected one of text, jsonl, tsv, found '%.40s'",
+                    "unknown format of the data, expected one of text, jsonl, tsv, found '%.40s'",
                     s->format);
 }
 
@@ -62,14 +62,14 @@ static qkv_status choose_fields(struct corpus_file *f, const struct qkv_corpus *
     f->column[1] = 1;
     if (c->two && f->format == CORPUS_TEXT)
         return qkv_fail(err, QKV_ERR_USAGE, &at,
-                        "plain text has one column, but this objective requires two, expected .tsv "
-                        "or .jsonl (or the format set to one of them)");
+                        "plain text has one text per example, but this objective requires two, "
+                        "expected .tsv or .jsonl (or the format set to one of them)");
     if (f->format != CORPUS_TSV) return QKV_OK;
     const char *const fields[2] = { s->field, s->field_b };
     for (int i = 0; i < 1 + c->two; i++)
         if (fields[i] && !parse_column(&f->column[i], fields[i]))
             return qkv_fail(err, QKV_ERR_USAGE, &at,
-                            "column of a TSV file, expected a number from 1, found '%.40s'",
+                            "invalid column of a TSV file, expected a number from 1, found '%.40s'",
                             fields[i]);
     return QKV_OK;
 }
@@ -181,7 +181,7 @@ static qkv_status add_folder(struct qkv_corpus *c, const char *path, int depth,
     int64_t count = 0;
     if (depth > FOLDERS)
         return qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_location){ .file = path },
-                        "folders too deep, expected at most %d levels", FOLDERS);
+                        "folders are nested too deep, expected at most %d levels", FOLDERS);
     qkv_status status = list_folder(&names, &count, path, err);
     for (int64_t i = 0; i < count && !status; i++) {
         char below[QKV_PATH];
@@ -204,7 +204,8 @@ static qkv_status add_path(struct qkv_corpus *c, const char *path, const struct 
                            qkv_error *err)
 {
     struct stat st;
-    if (!path) return qkv_fail(err, QKV_ERR_USAGE, NULL, "a path of the data is NULL");
+    if (!path)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "a path of the data is NULL, expected a path");
     if (strcmp(path, "-") == 0) return add_stdin(c, s, err);
     if (stat(path, &st)) return qkv_fail_errno(err, path, "cannot open", errno);
     return S_ISDIR(st.st_mode) ? add_folder(c, path, 1, s, err) : add_file(c, path, s, err);
@@ -233,7 +234,7 @@ qkv_status qkv_corpus_open(qkv_corpus **out, const struct qkv_text_source *s,
     for (int64_t i = 0; i < s->n && !status; i++) status = add_path(c, s->paths[i], s, err);
     if (!status && !c->count)
         status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = s->paths[0] },
-                          "folder has no file, expected files with text");
+                          "folder has no file, expected files with text, found none");
     if (status)
         qkv_corpus_close(c);
     else

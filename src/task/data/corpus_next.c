@@ -87,11 +87,13 @@ static qkv_status next_row(struct qkv_corpus_cursor *c, const struct corpus_file
                 return fail_line(err, out, "line has no tab, expected columns separated by tabs",
                                  "none");
             snprintf(found, sizeof found, "%d", columns + 1);
-            return fail_line(err, out, "too few columns, expected the chosen columns", found);
+            return fail_line(err, out, "too few columns in this line, expected the chosen columns",
+                             found);
         }
         if (is_blank(part[0].text, part[0].bytes)) continue;
         if (corpus->two && is_blank(part[1].text, part[1].bytes))
-            return fail_line(err, out, "second column is empty, expected text", "none");
+            return fail_line(err, out, "second column of this line is empty, expected text",
+                             "none");
         out->text = part[0].text;
         out->bytes = part[0].bytes;
         out->second = part[1].text;
@@ -117,7 +119,7 @@ static qkv_status take_member(struct qkv_corpus_cursor *c, const json_t *root, i
         text = number;
     }
     if (!text) {
-        snprintf(what, sizeof what, "member \"%.64s\", expected a string%s", key,
+        snprintf(what, sizeof what, "member \"%.64s\" has no text, expected a string%s", key,
                  label ? " or an integer" : "");
         return fail_line(err, e, what, v ? "another type" : "none");
     }

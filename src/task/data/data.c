@@ -27,7 +27,7 @@ static bool read_sum(struct data_sum *out, const json_t *object, const char *pat
         return false;
     if (strlen(hash) != sizeof out->hash - 1 || strspn(hash, "0123456789abcdef") != strlen(hash)) {
         qkv_fail(x->err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = x->path, .path = path },
-                 "\"sha256\", expected 64 hexadecimal digits");
+                 "member \"sha256\" is invalid, expected 64 hexadecimal digits");
         return false;
     }
     memcpy(out->hash, hash, sizeof out->hash);
@@ -39,7 +39,7 @@ static const json_t *need_object(const struct qkv_json_at *at, const char *key)
     const json_t *v = json_object_get(at->object, key);
     if (json_is_object(v)) return v;
     qkv_fail(at->err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = at->file, .path = at->path },
-             "member \"%s\", expected an object", key);
+             "member \"%s\" is missing or has the wrong type, expected an object", key);
     return NULL;
 }
 
@@ -77,7 +77,8 @@ static bool read_specials(struct qkv_data *d, const struct index *x)
     const struct qkv_location at = { .file = x->path, .path = "$.specials" };
     const size_t n = json_array_size(list);
     if (!json_is_array(list) || n > SPECIALS) {
-        qkv_fail(x->err, QKV_ERR_FORMAT, &at, "expected a list of at most %d ids", SPECIALS);
+        qkv_fail(x->err, QKV_ERR_FORMAT, &at,
+                 "list of special ids is missing or too long, expected at most %d ids", SPECIALS);
         return false;
     }
     d->special = qkv_alloc(n ? n : 1, sizeof *d->special);
@@ -89,7 +90,8 @@ static bool read_specials(struct qkv_data *d, const struct index *x)
         const json_t *v = json_array_get(list, i);
         const json_int_t id = json_integer_value(v);
         if (!json_is_integer(v) || id < 0 || id >= d->info.vocab) {
-            qkv_fail(x->err, QKV_ERR_FORMAT, &at, "expected ids below %" PRId64, d->info.vocab);
+            qkv_fail(x->err, QKV_ERR_FORMAT, &at,
+                     "special id is out of range, expected ids below %" PRId64, d->info.vocab);
             return false;
         }
         d->special[i] = (int32_t)id;
@@ -111,21 +113,22 @@ static bool read_head(struct qkv_data *d, struct index *x)
         !qkv_json_text(&at, "objective", true, &objective))
         return false;
     if (strcmp(format, "qkv-data") != 0) {
-        qkv_fail(x->err, QKV_ERR_FORMAT, &place, "format, expected qkv-data, found '%.40s'",
-                 format);
+        qkv_fail(x->err, QKV_ERR_FORMAT, &place,
+                 "index is not that of a dataset, expected format qkv-data, found '%.40s'", format);
         return false;
     }
     if (version > DATA_VERSION) {
         qkv_fail(x->err, QKV_ERR_UNSUPPORTED, &place,
-                 "version, expected at most %d, found %" PRId64, DATA_VERSION, version);
+                 "format of the dataset is too new, expected version %d or earlier, found %" PRId64,
+                 DATA_VERSION, version);
         return false;
     }
     int known = QKV_OBJECTIVES;
     for (int o = QKV_OBJECTIVES - 1; o >= 0; o--)
         if (!strcmp(objective, task_objectives[o])) known = o;
     if (known == QKV_OBJECTIVES) {
-        qkv_fail(x->err, QKV_ERR_UNSUPPORTED, &place, "unknown objective, found '%.40s'",
-                 objective);
+        qkv_fail(x->err, QKV_ERR_UNSUPPORTED, &place,
+                 "unknown objective of the dataset, found '%.40s'", objective);
         return false;
     }
     i->objective = (enum qkv_objective)known;
@@ -160,7 +163,7 @@ static qkv_status open_file(struct qkv_map *m, const char *dir, const char *name
     if (status) return status;
     if ((int64_t)m->size != sum->bytes)
         return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = path },
-                        "size, expected %" PRId64
+                        "file has the wrong size, expected %" PRId64
                         " bytes, found %zu: the dataset has changed since it was created",
                         sum->bytes, m->size);
     qkv_sha256(hash, m->data, m->size);
@@ -177,11 +180,11 @@ static qkv_status check_shard(const struct qkv_data *d, int split, qkv_error *er
     const struct qkv_map *m = x->map;
     if (m[DATA_TOKENS].size != (uint64_t)n * sizeof *x->tokens ||
         m[DATA_OFFSETS].size != ((uint64_t)runs + 1) * sizeof *x->offsets)
-        return fail_file(err, &m[DATA_OFFSETS], "size differs from the index");
+        return fail_file(err, &m[DATA_OFFSETS], "size of the file differs from index.json");
     if (x->bytes && m[DATA_BYTES].size != ((uint64_t)runs + 1) * sizeof *x->bytes)
-        return fail_file(err, &m[DATA_BYTES], "size differs from the index");
+        return fail_file(err, &m[DATA_BYTES], "size of the file differs from index.json");
     if (x->label && m[DATA_LABEL].size != (uint64_t)runs * sizeof *x->label)
-        return fail_file(err, &m[DATA_LABEL], "size differs from the index");
+        return fail_file(err, &m[DATA_LABEL], "size of the file differs from index.json");
     const bool causal = i->objective == QKV_OBJECTIVE_CAUSAL;
     const int64_t least = causal ? 2 : 1, most = i->context + causal;
     bool good = x->offsets[0] == 0 && x->offsets[runs] == n;
@@ -191,9 +194,13 @@ static qkv_status check_shard(const struct qkv_data *d, int split, qkv_error *er
         if (x->bytes) good = good && x->bytes[r] >= 0 && x->bytes[r + 1] >= x->bytes[r];
         if (x->label) good = good && x->label[r] >= 0 && x->label[r] < i->labels;
     }
-    if (!good) return fail_file(err, &m[DATA_OFFSETS], "offsets of sequences are inconsistent");
+    if (!good)
+        return fail_file(err, &m[DATA_OFFSETS],
+                         "offsets of sequences, byte counts or labels contradict index.json");
     for (int64_t t = 0; t < n && good; t++) good = x->tokens[t] >= 0 && x->tokens[t] < i->vocab;
-    return good ? QKV_OK : fail_file(err, &m[DATA_TOKENS], "a token id is out of range");
+    return good ? QKV_OK
+                : fail_file(err, &m[DATA_TOKENS],
+                            "a token id is out of range, expected an id of the vocabulary");
 }
 
 static qkv_status open_shard(struct qkv_data *d, const char *dir, int split, const struct index *x,
@@ -234,7 +241,8 @@ static qkv_status open_labels(struct qkv_data *d, const char *dir, const struct 
         begin = i + 1;
         d->label_names[i] = 0;
     }
-    if (found != n || begin != bytes) return fail_file(err, &d->label_list, "number of labels");
+    if (found != n || begin != bytes)
+        return fail_file(err, &d->label_list, "number of labels differs from index.json");
     return QKV_OK;
 }
 
@@ -244,11 +252,12 @@ qkv_status qkv_data_open(qkv_data **out, const char *dir, qkv_error *err)
     qkv_error found = { 0 }; // used instead of the caller's err, which may already contain an error
     char hash[QKV_SHA256_TEXT];
     *out = NULL;
-    if (!dir) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no dataset folder given");
+    if (!dir) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no dataset folder given, expected a path");
     const uint16_t one = 1;
     if (!*(const uint8_t *)&one)
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
-                        "datasets are not supported on big-endian machines");
+        return qkv_fail(
+            err, QKV_ERR_UNSUPPORTED, NULL,
+            "datasets are not supported on this machine, expected a little-endian machine");
     struct qkv_data *d = qkv_alloc_zero(1, sizeof *d);
     if (!d) return qkv_fail_memory(err, dir);
     x.err = &found;
@@ -261,8 +270,8 @@ qkv_status qkv_data_open(qkv_data **out, const char *dir, qkv_error *err)
     data_hash(hash, &d->info, (const struct data_sum(*)[DATA_FILES])x.sum, &x.labels);
     if (!found.status && strcmp(hash, d->info.hash) != 0)
         qkv_fail(&found, QKV_ERR_FORMAT, &(struct qkv_location){ .file = x.path },
-                 "\"hash\" differs from the files of the dataset: the dataset has changed since it "
-                 "was created");
+                 "member \"hash\" differs from the files of the dataset: the dataset has changed "
+                 "since it was created");
     json_decref(x.root);
     if (!found.status) {
         *out = d;

@@ -72,7 +72,7 @@ qkv_status build_begin(struct build *b, qkv_error *err)
     const int64_t around = b->template[0].befores + b->template[0].afters;
     if (!status && o->context <= around)
         status = qkv_fail(err, QKV_ERR_USAGE, NULL,
-                          "context, expected more than the %" PRId64
+                          "context is too short, expected more than the %" PRId64
                           " special tokens that the tokenizer adds to a text, found %" PRId64,
                           around, o->context);
     if (status) return status;
@@ -242,7 +242,7 @@ static qkv_status find_label(struct build *b, const struct qkv_example *e, int *
     if (!e->second_bytes || e->second_bytes > DATA_LABEL_BYTES ||
         memchr(e->second, '\n', e->second_bytes) || memchr(e->second, 0, e->second_bytes))
         return qkv_fail(err, QKV_ERR_FORMAT, &place,
-                        "label, expected a line of 1 to %d bytes, found %zu bytes%s",
+                        "invalid label, expected a line of 1 to %d bytes, found %zu bytes%s",
                         (int)DATA_LABEL_BYTES, e->second_bytes,
                         e->second_bytes && e->second_bytes <= DATA_LABEL_BYTES
                             ? " with a line break or NUL"

@@ -237,29 +237,31 @@ static qkv_status check(const struct qkv_data *d, const struct qkv_draw *how, in
     const enum qkv_objective o = d->info.objective;
     const bool needs_vocab = o == QKV_OBJECTIVE_MASKED || o == QKV_OBJECTIVE_SEQ2SEQ;
     if (how->tokens < 1 || how->sequences < 0)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "tokens of a batch, expected 1 or more");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "invalid number of tokens in a batch, expected 1 or more");
     if (position < 0 || position > INT64_MAX / 2)
         return qkv_fail(err, QKV_ERR_LIMIT, NULL,
-                        "position in the data, expected 0 to 2^62, found %" PRId64, position);
+                        "position in the data is out of range, expected 0 to 2^62, found %" PRId64,
+                        position);
     if (needs_vocab && how->vocab < 1)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "size of the vocabulary, expected 1 or more");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "invalid size of the vocabulary, expected 1 or more");
     if (o == QKV_OBJECTIVE_MASKED && (how->mask < 0 || how->mask >= how->vocab ||
                                       !(how->mask_share >= 0 && how->mask_share <= 1)))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "masking, expected a mask token of the vocabulary and a share up to 1, "
-                        "found id %" PRId32 " and %g",
+                        "invalid options of masking, expected a mask token of the vocabulary and a "
+                        "fraction up to 1, found id %" PRId32 " and %g",
                         how->mask, how->mask_share);
     if (o == QKV_OBJECTIVE_SEQ2SEQ &&
         (how->bos < 0 || how->bos >= how->vocab || how->eos < 0 || how->eos >= how->vocab))
-        return qkv_fail(
-            err, QKV_ERR_USAGE, NULL,
-            "tokens before and after a target, expected ids of the vocabulary, found %" PRId32
-            " and %" PRId32,
-            how->bos, how->eos);
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "invalid tokens before and after a target, expected ids of the vocabulary, "
+                        "found %" PRId32 " and %" PRId32,
+                        how->bos, how->eos);
     if (o == QKV_OBJECTIVE_SEQ2SEQ && how->forces && (how->forced < 0 || how->forced >= how->vocab))
         return qkv_fail(
             err, QKV_ERR_USAGE, NULL,
-            "forced first token of a target, expected an id of the vocabulary, found %" PRId32,
+            "invalid first token of a target, expected an id of the vocabulary, found %" PRId32,
             how->forced);
     return QKV_OK;
 }

@@ -89,7 +89,7 @@ static qkv_status say(struct qkv_output *o, qkv_error *err, const char *format, 
     const int n = vsnprintf(text, sizeof text, format, list);
     va_end(list);
     if (n < 0 || (size_t)n >= sizeof text)
-        return qkv_fail(err, QKV_ERR_INTERNAL, NULL, "a line of the index is too long");
+        return qkv_fail(err, QKV_ERR_INTERNAL, NULL, "a line of index.json is too long");
     return qkv_output_write(o, text, (size_t)n, err);
 }
 
@@ -284,9 +284,9 @@ static qkv_status fail_no_valid(const struct build *b, const struct qkv_location
                         "no example is left for validation, expected a second document or pair, or "
                         "a validation file (--valid), found one example");
     return qkv_fail(err, QKV_ERR_FORMAT, at,
-                    "the text is too short for validation, expected two tokens or more in the "
-                    "share of %g, found fewer, and %" PRId64
-                    " tokens to train on: use more text, a larger share (--valid-share) or a "
+                    "validation text is too short, expected two tokens or more in the fraction %g "
+                    "of the text, found fewer, and %" PRId64
+                    " tokens to train on: use more text, a larger fraction (--valid-share) or a "
                     "validation file (--valid)",
                     o->valid_share > 0 ? o->valid_share : .01, i->tokens[DATA_TRAIN]);
 }
@@ -314,7 +314,7 @@ static qkv_status check_content(const struct build *b, const char *file, qkv_err
     if (!i->sequences[DATA_VALID]) return fail_no_valid(b, &at, err);
     if (i->objective == QKV_OBJECTIVE_CLASSIFY && i->labels < 2)
         return qkv_fail(err, QKV_ERR_FORMAT, &at,
-                        "too few labels, expected at least two different ones, found %" PRId64,
+                        "too few labels, expected at least two different labels, found %" PRId64,
                         i->labels);
     return QKV_OK;
 }
@@ -327,13 +327,17 @@ static qkv_status check_options(const struct qkv_data_options *o, const char *di
                            !o->train_opened && o->train.paths[0] && o->valid.paths[0] &&
                            !strcmp(o->train.paths[0], "-") && !strcmp(o->valid.paths[0], "-");
     if ((int)o->objective < 0 || o->objective > QKV_OBJECTIVE_CLASSIFY)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "objective of a dataset is out of range");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "objective of a dataset is out of range, expected one of enum qkv_objective");
     if (o->context < 2 || o->context > INT32_MAX)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "context, expected 2 tokens or more, found %" PRId64, o->context);
+                        "context is too short, expected 2 tokens or more, found %" PRId64,
+                        o->context);
     if (!(o->valid_share >= 0 && o->valid_share < 1))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "share of validation, expected 0 or more and less than 1, found %g",
+                        "invalid fraction of the text for validation, expected 0 or more and less "
+                        "than 1, found %g",
                         o->valid_share);
     if (two_stdin)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,

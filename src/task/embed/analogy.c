@@ -85,7 +85,7 @@ static qkv_status make_target(struct search *s, const int32_t *words, const floa
     for (int64_t i = 0; i < n; i++) {
         if (qkv_model_embedding(s->model, s->rows, words[i]))
             return qkv_fail(err, QKV_ERR_INTERNAL, NULL,
-                            "the embedding of a token could not be read");
+                            "embedding of a token could not be read from the model");
         for (int64_t d = 0; d < s->D; d++) {
             const double x = (double)signs[i] * ((double)s->rows[d] - s->mean[d]);
             s->target[d] += x;
@@ -96,7 +96,7 @@ static qkv_status make_target(struct search *s, const int32_t *words, const floa
     // If the words cancel, their sum is only rounding error and has no direction.
     if (square <= 1e-24 * largest)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "the sum of the words is 0, expected words that do not cancel");
+                        "words of the sum cancel, expected a sum that is not 0");
     for (int64_t d = 0; d < s->D; d++) s->target[d] /= sqrt(square);
     return QKV_OK;
 }

@@ -80,9 +80,9 @@ qkv_status qkv_classify(const qkv_model *m, const qkv_tokenizer *t, float *score
 {
     static const struct qkv_classify_options plain;
     if (!m || !t || n < 0 || (n && (!scores || !texts)))
-        return qkv_fail(
-            err, QKV_ERR_USAGE, NULL,
-            "qkv_classify: expected a model, a tokenizer, texts and an output array for scores");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_classify: expected a model, a tokenizer, texts and an output array "
+                        "for scores, found NULL");
     const struct qkv_model_info info = qkv_model_info(m);
     if (!(info.can & QKV_CAN_LABELS)) return qkv_unfit(m, "a model with labels", err);
     if (!o) o = &plain;

@@ -32,7 +32,9 @@ qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_embedder_open: expected a model folder, found NULL");
     if (o->batch_tokens < 0 || o->max_length < 0 || (int)o->pool < 0 || o->pool > QKV_POOL_LAST)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_embedder_open: an option is out of range");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "qkv_embedder_open: an option is out of range, expected the ranges in qkv/task.h");
     qkv_embedder *e = qkv_alloc_zero(1, sizeof *e);
     if (!e) return qkv_fail_memory(err, dir);
     e->o = *o;
@@ -53,14 +55,15 @@ qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
     e->pool = o->pool ? o->pool : e->modules.pool;
     e->normalize = e->modules.normalize && !o->no_normalize;
     if (e->modules.width && e->modules.width != e->width)
-        status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = dir },
-                          "word_embedding_dimension of the pooling differs from the model's width, "
-                          "expected %" PRId64 ", found %" PRId64,
-                          e->width, e->modules.width);
+        status = qkv_fail(
+            err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = dir },
+            "wrong word_embedding_dimension of the pooling, expected the model's width %" PRId64
+            ", found %" PRId64,
+            e->width, e->modules.width);
     else if (e->tokenizer && qkv_tokenizer_size(e->tokenizer) > info.vocab)
         status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = e->modules.model },
-                          "the tokenizer has token ids that the model has no embedding for, "
-                          "expected ids below %" PRId64 ", found %" PRId64,
+                          "tokenizer has token ids for which the model has no embedding, expected "
+                          "ids below %" PRId64 ", found %" PRId64,
                           info.vocab, qkv_tokenizer_size(e->tokenizer) - 1);
 done:
     if (status)
@@ -217,7 +220,7 @@ qkv_status qkv_embed(const qkv_embedder *e, float *out, const char *const *texts
             "qkv_embed: expected an embedder, texts and an output array for vectors, found NULL");
     if (!e->tokenizer)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "this embedder was opened without a tokenizer, expected ids");
+                        "embedder was opened without a tokenizer, expected token ids, found texts");
     struct qkv_feed f = { .texts = texts, .bytes = bytes, .n = n };
     return embed(e, out, &f, report, err);
 }
@@ -227,9 +230,9 @@ qkv_status qkv_embed_ids(const qkv_embedder *e, float *out, const int32_t *ids,
                          qkv_error *err)
 {
     if (!e || n < 0 || (n > 0 && (!out || !offsets || (!ids && offsets[n] > 0))))
-        return qkv_fail(
-            err, QKV_ERR_USAGE, NULL,
-            "qkv_embed_ids: expected an embedder, ids, offsets and an output array for vectors");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_embed_ids: expected an embedder, ids, offsets and an output array for "
+                        "vectors, found NULL");
     struct qkv_feed f = { .ids = ids, .offsets = offsets, .n = n };
     return embed(e, out, &f, report, err);
 }

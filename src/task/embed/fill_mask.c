@@ -28,7 +28,7 @@ static qkv_status answer(const qkv_model *m, struct qkv_token_value *tokens, con
         if (status) break;
         if (qkv_sampling_likeliest(logits, V) < 0)
             status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = info.name },
-                              "the logits of the model are NaN");
+                              "no token can be predicted: the logits of the model are NaN");
         else
             likeliest(tokens + i * top, top, logits, V);
     }
@@ -60,7 +60,8 @@ qkv_status qkv_fill(const qkv_model *m, const qkv_tokenizer *t, struct qkv_token
         return qkv_unfit(m, "an encoder with a head for masked tokens", err);
     if (top > info.vocab)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "number of tokens per mask, expected 1 to %" PRId64 ", found %" PRId64,
+                        "number of tokens per mask is out of range, expected 1 to %" PRId64
+                        ", found %" PRId64,
                         info.vocab, top);
     const struct qkv_encode_options how = { .max_length = info.positions };
     const char *mask = qkv_tokenizer_token(t, id);
@@ -83,7 +84,7 @@ qkv_status qkv_fill(const qkv_model *m, const qkv_tokenizer *t, struct qkv_token
         rows[(*masks)++] = i;
     }
     if (!*masks) {
-        status = qkv_fail(err, QKV_ERR_USAGE, NULL, "no mask in the text, expected %s",
+        status = qkv_fail(err, QKV_ERR_USAGE, NULL, "text has no mask, expected %s",
                           mask ? mask : "the mask token");
         goto done;
     }

@@ -58,13 +58,13 @@ static qkv_status read_pooling(struct qkv_modules *m, const char *dir, qkv_error
     const struct qkv_location place = { .file = path, .path = "$" };
     if (ok && count != 1)
         qkv_fail(err, count || name ? QKV_ERR_UNSUPPORTED : QKV_ERR_FORMAT, &place,
-                 "pooling, expected one of mean, cls, max, lasttoken, found %s",
+                 "unsupported pooling, expected one of mean, cls, max, lasttoken, found %s",
                  count  ? "several"
                  : name ? name
                         : "none");
     else if (ok && m->pool == QKV_POOL_FILE)
         qkv_fail(err, QKV_ERR_UNSUPPORTED, &place,
-                 "pooling, expected one of mean, cls, max, lasttoken, found %s", found);
+                 "unsupported pooling, expected one of mean, cls, max, lasttoken, found %s", found);
     json_decref(root);
     return err->status;
 }
@@ -81,12 +81,15 @@ static qkv_status read_module(struct qkv_modules *m, const char *dir, const json
     const struct qkv_json_at at = { .object = entry, .file = file, .path = here, .err = err };
     const char *type = NULL, *folder = "";
     if (!json_is_object(entry))
-        return qkv_fail(err, QKV_ERR_FORMAT, &place, "wrong type of a module, expected an object");
+        return qkv_fail(err, QKV_ERR_FORMAT, &place,
+                        "module has the wrong type, expected an object");
     if (!qkv_json_text(&at, "type", true, &type) || !qkv_json_text(&at, "path", false, &folder))
         return err->status;
     if (!inside(folder))
         return qkv_fail(err, QKV_ERR_FORMAT, &place,
-                        "path is outside of the model folder, found \"%.200s\"", folder);
+                        "path of a module is outside of the model folder, expected a folder in it, "
+                        "found \"%.200s\"",
+                        folder);
     const char *last = strrchr(type, '.');
     last = last ? last + 1 : type;
     const unsigned kind = strcmp(last, "Transformer") == 0 ? TRANSFORMER
@@ -120,7 +123,7 @@ static qkv_status read_list(struct qkv_modules *m, const char *dir, const char *
         status = read_module(m, dir, json_array_get(list, i), i, file, &seen, err);
     if (!status && seen < 3)
         status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = file, .path = "$" },
-                          "missing module, expected Transformer and Pooling, found %s",
+                          "module is missing, expected Transformer and Pooling, found %s",
                           seen ? "only Transformer" : "none");
     json_decref(list);
     return status;
@@ -141,10 +144,10 @@ static qkv_status read_length(struct qkv_modules *m, qkv_error *err)
         !qkv_json_bool(&at, "do_lower_case", false, &lower))
         status = err->status;
     else if (lower)
-        status = qkv_fail(
-            err, QKV_ERR_UNSUPPORTED,
-            &(struct qkv_location){ .file = path, .path = "$.do_lower_case" },
-            "lower-casing before the tokenizer is not supported, expected false, found true");
+        status = qkv_fail(err, QKV_ERR_UNSUPPORTED,
+                          &(struct qkv_location){ .file = path, .path = "$.do_lower_case" },
+                          "lower-casing before the tokenizer is not supported, expected "
+                          "do_lower_case false, found true");
     json_decref(root);
     return status;
 }

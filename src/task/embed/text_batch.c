@@ -66,7 +66,7 @@ static qkv_status take_ids(struct qkv_feed *f, struct tokens *t, qkv_error *err)
     int64_t count = f->offsets[i + 1] - f->offsets[i];
     if (count < 0 || f->offsets[0] != 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "offsets of texts, expected ascending numbers from 0");
+                        "invalid offsets of texts, expected ascending numbers from 0");
     if (count > most && !f->how.truncate)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "text too long, expected at most %" PRId64 " tokens, found %" PRId64, most,

@@ -106,9 +106,10 @@ qkv_status eval_vectors(struct eval *e, qkv_error *err)
     struct qkv_loss loss = { 0 };
     int64_t found = 0;
     if (x.n > PAIRS_MOST)
-        return qkv_fail(err, QKV_ERR_LIMIT, NULL,
-                        "pairs to find among, expected at most %d, found %lld", (int)PAIRS_MOST,
-                        (long long)x.n);
+        return qkv_fail(
+            err, QKV_ERR_LIMIT, NULL,
+            "too many pairs to compare with each other, expected at most %d, found %lld",
+            (int)PAIRS_MOST, (long long)x.n);
     qkv_status status = vectors_new(&x, e, err);
     for (int64_t at = 0; !status && at < x.n; at = d.next) {
         status = eval_progress(e, "pairs", at, x.n, err);
@@ -178,7 +179,9 @@ static qkv_status label_batch(const struct eval *e, struct labelled *x, struct q
         if (x->want[i] >= 0) continue;
         const char *name = qkv_data_label(e->data, d->batch.targets[i]);
         return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = e->dir },
-                        "a label that the model was not trained on: \"%.80s\"", name ? name : "");
+                        "text has a label that the model does not know, expected a label of its "
+                        "training, found \"%.80s\"",
+                        name ? name : "");
     }
     const qkv_status status = qkv_model_classify(e->model, x->logits, &in, err);
     if (!status) eval_add_rows(loss, x->logits, e->is.labels, x->want, s->n);

@@ -27,10 +27,11 @@ static qkv_status check_targets(const struct eval *e, const struct qkv_net_batch
 {
     for (int64_t r = 0; r < b->in.offsets[b->in.n]; r++)
         if (b->targets[r] >= e->is.vocab)
-            return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = e->dir },
-                            "a token of the text, expected an id below %" PRId64
-                            " that the model has logits for, found %" PRId32,
-                            e->is.vocab, b->targets[r]);
+            return qkv_fail(
+                err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = e->dir },
+                "text has a token that the model cannot predict, expected an id below %" PRId64
+                ", found %" PRId32,
+                e->is.vocab, b->targets[r]);
     return QKV_OK;
 }
 

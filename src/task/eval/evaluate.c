@@ -36,7 +36,7 @@ static qkv_status find_model(struct eval *e, qkv_error *err)
     status = qkv_path_join(e->dir, dir, "model", err);
     if (!status && !qkv_path_exists(e->dir))
         status = qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = dir },
-                          "the run has no model yet, expected a checkpoint");
+                          "run has no model yet, expected a checkpoint");
     const struct qkv_train_options as_it_is = { .run = dir, .resume = true };
     return status ? status : train_config_read(&e->config, &as_it_is, err);
 }
@@ -107,7 +107,8 @@ static qkv_status open_model(struct eval *e, qkv_error *err)
     const int objective = wanted ? train_word(task_objectives, wanted) : -1;
     char all[200];
     if (wanted && objective < 0)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "objective, expected one of %s, found '%.80s'",
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "unknown objective, expected one of %s, found '%.80s'",
                         train_words(all, task_objectives), wanted);
     const qkv_status status = open_folder(e, err);
     if (status) return status;
@@ -133,7 +134,7 @@ static qkv_status make_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
     if (n < 0 || n >= QKV_PATH || !mkdtemp(dir)) {
         const int code = errno;
         *dir = 0;
-        return qkv_fail_errno(err, base ? base : "/tmp", "cannot make a folder", code);
+        return qkv_fail_errno(err, base ? base : "/tmp", "cannot create a temporary folder", code);
     }
     qkv_corpus *corpus = NULL;
     struct qkv_data_options how = { .objective = e->objective,
@@ -175,14 +176,15 @@ static qkv_status open_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
             status = qkv_data_open(&e->trained, path, err);
     } else if (!status) {
         status = qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = e->o->dir },
-                          "no text to evaluate on, expected files, or a run with its own");
+                          "no text to evaluate on, expected files, or a run with its own text");
     }
     if (status) return status;
     e->info = qkv_data_info(e->data);
     if (e->info.objective != e->objective)
-        return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = e->o->dir },
-                        "the run's text is for %s, expected files for %s",
-                        task_objectives[e->info.objective], task_objectives[e->objective]);
+        return qkv_fail(
+            err, QKV_ERR_USAGE, &(struct qkv_location){ .file = e->o->dir },
+            "validation text of the run is for objective %s, expected files for objective %s",
+            task_objectives[e->info.objective], task_objectives[e->objective]);
     return QKV_OK;
 }
 
@@ -232,8 +234,9 @@ qkv_status qkv_evaluate(const struct qkv_eval_options *o, const struct qkv_eval_
     const double begun = now(), unknown = (double)NAN;
     char temp[QKV_PATH] = "";
     if (!o || !result || !o->dir)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "nothing to evaluate, or no place for the result");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "qkv_evaluate: expected a folder to evaluate and a struct for the result, found NULL");
     struct eval *e = qkv_alloc_zero(1, sizeof *e);
     if (!e) return qkv_fail_memory(err, o->dir);
     *result = (struct qkv_eval_result){ .loss = unknown,

@@ -60,7 +60,7 @@ qkv_status qkv_perplexity(const qkv_model *m, const qkv_tokenizer *t, struct qkv
     static const struct qkv_perplexity_options plain;
     if (!m || !t || !out || !text)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_perplexity, expected a model, a tokenizer and a text, found NULL");
+                        "qkv_perplexity: expected a model, a tokenizer and a text, found NULL");
     const struct qkv_model_info info = qkv_model_info(m);
     *out = (struct qkv_perplexity){ 0 };
     if (!o) o = &plain;
@@ -70,12 +70,12 @@ qkv_status qkv_perplexity(const qkv_model *m, const qkv_tokenizer *t, struct qkv
     const int64_t stride = o->stride ? o->stride : qkv_max64(1, window / 2);
     if (window < 2 || window > info.positions)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "window, expected 2 to %" PRId64 " tokens, found %" PRId64, info.positions,
-                        window);
+                        "window is out of range, expected 2 to %" PRId64 " tokens, found %" PRId64,
+                        info.positions, window);
     if (stride < 1 || stride >= window)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "stride, expected 1 to %" PRId64 " tokens, found %" PRId64, window - 1,
-                        stride);
+                        "stride is out of range, expected 1 to %" PRId64 " tokens, found %" PRId64,
+                        window - 1, stride);
     const struct qkv_encode_options how = { .strict = o->strict };
     struct scoring s = { .model = m, .V = info.vocab, .D = info.width };
     qkv_encoding e = { 0 };
@@ -83,9 +83,10 @@ qkv_status qkv_perplexity(const qkv_model *m, const qkv_tokenizer *t, struct qkv
     qkv_status status = qkv_tokenizer_encode(t, &e, text, bytes, NULL, 0, &how, err);
     if (status) goto done;
     if (e.count < 2) {
-        status =
-            qkv_fail(err, QKV_ERR_USAGE, NULL,
-                     "too short to foretell, expected 2 tokens or more, found %" PRId64, e.count);
+        status = qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "text is too short to predict its tokens, expected 2 tokens or more, found %" PRId64,
+            e.count);
         goto done;
     }
     s.ids = e.ids;

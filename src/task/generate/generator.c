@@ -43,9 +43,11 @@ static qkv_status open_generator(struct generator *g, const char *dir,
     static const struct qkv_generator_options plain;
     g->options = o ? *o : plain;
     g->translates = translates;
-    if (!dir) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no model folder given");
+    if (!dir) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no model folder given, expected a path");
     if (g->options.items < 0 || g->options.items > 1 << 20 || g->options.positions < 0)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "an option of the generator is out of range");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "option of the generator is out of range, expected the ranges in qkv/generate.h");
     qkv_status status = qkv_model_open(&g->model, dir, &g->options.model, err);
     if (status) return status;
     const struct qkv_model_info info = qkv_model_info(g->model);
@@ -59,13 +61,13 @@ static qkv_status open_generator(struct generator *g, const char *dir,
     if (status) return status;
     if (qkv_tokenizer_size(g->tokenizer) > info.vocab)
         return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = dir },
-                        "the tokenizer has token ids that the model has no embedding for, expected "
+                        "tokenizer has token ids for which the model has no embedding, expected "
                         "ids below %" PRId64 ", found %" PRId64,
                         info.vocab, qkv_tokenizer_size(g->tokenizer) - 1);
     if (two && g->config.start < 0)
         return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = dir },
-                        "missing decoder_start_token_id, expected the id of the token that every "
-                        "output begins with");
+                        "decoder_start_token_id is missing, expected the id of the token with "
+                        "which every output begins");
     return QKV_OK;
 }
 
@@ -224,7 +226,8 @@ static qkv_status resolve_options(const struct generator *g, struct qkv_generate
     if (o->logprobs < 0 || o->logprobs > logprobs)
         return fail_range(err, "logprobs", 0, logprobs, o->logprobs);
     if (!isfinite(o->length_penalty))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "length_penalty, expected a number, found %g",
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "invalid length_penalty, expected a finite number, found %g",
                         o->length_penalty);
     if ((int)o->early < 0 || o->early > QKV_EARLY_NEVER)
         return fail_range(err, "early", 0, QKV_EARLY_NEVER, (int64_t)o->early);
@@ -306,10 +309,11 @@ static qkv_status run_texts(struct generator *g, const char *const *prompts, con
 {
     struct qkv_generate_request r = { .g = { .prompts = prompts, .bytes = bytes, .n = n } };
     if (n < 0 || (n && !prompts))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "texts, expected an array, found NULL");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "no texts given, expected an array, found NULL");
     for (int64_t i = 0; i < n; i++)
         if (!prompts[i])
-            return qkv_fail(err, QKV_ERR_USAGE, NULL, "texts, expected an array, found NULL");
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "a text is missing, expected a text, found NULL");
     return run_request(g, &r, o, err);
 }
 

@@ -100,7 +100,7 @@ static qkv_status tokenize_decoder(struct qkv_prompt_tokens *p, const struct qkv
     if (!p->count) { // a translation, or an empty prompt
         if (start < 0)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "empty prompt, expected text: the model has no start token");
+                            "prompt is empty, expected text, since the model has no start token");
         if (!append_ids(p, &start, 1)) return qkv_fail_memory(err, NULL);
     }
     if (!append_ids(p, g->prefix, g->prefix_count)) return qkv_fail_memory(err, NULL);
@@ -133,7 +133,7 @@ static qkv_status tokenize_source(struct qkv_prompt_tokens *p, const struct qkv_
     int64_t n = 0;
     const qkv_status status = find_source_ids(p, g, prompt, &ids, &n, err);
     if (status) return status;
-    if (!n) return qkv_fail(err, QKV_ERR_USAGE, NULL, "empty source, expected text");
+    if (!n) return qkv_fail(err, QKV_ERR_USAGE, NULL, "source is empty, expected text");
     if (!qkv_reserve((void **)&p->source_ids, &p->source_capacity, n, sizeof *p->source_ids))
         return qkv_fail_memory(err, NULL);
     memcpy(p->source_ids, ids, (size_t)n * sizeof *p->source_ids);

@@ -37,7 +37,7 @@ qkv_status qkv_sampling_check(const struct qkv_sampling *s, int64_t V, qkv_error
     if (!(s->min_p >= 0 && s->min_p <= 1))
         return out_of_range(err, "min_p", "a probability of 0 to 1", s->min_p);
     if (!(s->repetition >= 0 && s->repetition <= 100))
-        return out_of_range(err, "repetition", "above 0, up to 100", s->repetition);
+        return out_of_range(err, "repetition", "a number above 0, up to 100", s->repetition);
     if (!(fabs(s->presence) <= 100))
         return out_of_range(err, "presence", "-100 to 100", s->presence);
     if (!(fabs(s->frequency) <= 100))
@@ -48,11 +48,12 @@ qkv_status qkv_sampling_check(const struct qkv_sampling *s, int64_t V, qkv_error
     for (int64_t i = 0; i < s->biases; i++) {
         if (s->bias[i].id < 0 || (V && s->bias[i].id >= V))
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "bias of token %" PRId32 ", expected a token of 0 to %" PRId64,
+                            "invalid bias of token %" PRId32 ", expected a token of 0 to %" PRId64,
                             s->bias[i].id, V ? V - 1 : INT32_MAX);
         if (!(s->bias[i].value < INFINITY))
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "bias of token %" PRId32 ", expected a number or -inf, found %g",
+                            "invalid bias of token %" PRId32
+                            ", expected a number or -inf, found %g",
                             s->bias[i].id, (double)s->bias[i].value);
     }
     return QKV_OK;
@@ -287,7 +288,8 @@ qkv_status qkv_sampler_new(qkv_sampler **out, int64_t V, const struct qkv_sampli
     *out = NULL;
     if (V < 1 || V > INT32_MAX)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "size of the vocabulary, expected 1 to %" PRId32 " tokens, found %" PRId64,
+                        "size of the vocabulary is out of range, expected 1 to %" PRId32
+                        " tokens, found %" PRId64,
                         INT32_MAX, V);
     if (!s) s = &plain;
     const qkv_status status = qkv_sampling_check(s, V, err);
@@ -320,13 +322,15 @@ qkv_status qkv_sampler_next(qkv_sampler *s, int32_t *id, float *logits, const in
                             int64_t n, int64_t prompt, uint64_t sequence, qkv_error *err)
 {
     if (!s || !id || !logits || n < 0 || (n && !history) || prompt < 0 || prompt > n)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_sampler_next: expected a sampler, logits and the earlier tokens");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "qkv_sampler_next: expected a sampler, logits and the earlier tokens, found NULL");
     for (int64_t i = 0; i < n; i++)
         if (history[i] < 0 || history[i] >= s->V)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "token %" PRId64 ", expected 0 to %" PRId64 ", found %" PRId32, i,
-                            s->V - 1, history[i]);
+                            "invalid token %" PRId64 " of the history, expected 0 to %" PRId64
+                            ", found %" PRId32,
+                            i, s->V - 1, history[i]);
     // If the history begins with the history of the previous call, only the new tokens are added.
     struct qkv_history *h = &s->history;
     const int64_t known = qkv_min64(h->n, n);

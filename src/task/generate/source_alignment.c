@@ -115,7 +115,8 @@ qkv_status qkv_align(const qkv_model *m, float **weights, const int32_t *ids, in
     if (!a.weights) return qkv_fail_memory(err, NULL);
     qkv_status status = qkv_model_run(m, NULL, &in, &observer, err);
     if (!status && !a.found)
-        status = qkv_fail(err, QKV_ERR_INTERNAL, NULL, "the decoder reported no cross-attention");
+        status = qkv_fail(err, QKV_ERR_INTERNAL, NULL,
+                          "alignment cannot be computed: the decoder reported no cross-attention");
     if (status)
         qkv_free(a.weights);
     else

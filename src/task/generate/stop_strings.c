@@ -34,7 +34,8 @@ qkv_status qkv_stop_strings_new(struct qkv_stop_strings *s, const char *const *t
     *s = (struct qkv_stop_strings){ .text = text };
     if (n < 0 || n > STOPS_MOST || (n && !text))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "stop strings, expected at most %d, found %" PRId64, (int)STOPS_MOST, n);
+                        "too many stop strings, expected at most %d, found %" PRId64,
+                        (int)STOPS_MOST, n);
     s->bytes = qkv_alloc_zero((size_t)n + 1, sizeof *s->bytes);
     s->fails = qkv_alloc_zero((size_t)n + 1, sizeof *s->fails);
     if (!s->bytes || !s->fails) return qkv_fail_memory(err, NULL);
@@ -42,7 +43,8 @@ qkv_status qkv_stop_strings_new(struct qkv_stop_strings *s, const char *const *t
         const size_t bytes = text[i] ? strlen(text[i]) : 0;
         if (!bytes || bytes > STOP_BYTES || !is_utf8(text[i], bytes))
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "stop string %" PRId64 ", expected UTF-8 of 1 to %d bytes, found %s",
+                            "invalid stop string %" PRId64
+                            ", expected UTF-8 of 1 to %d bytes, found %s",
                             i + 1, (int)STOP_BYTES,
                             !bytes               ? "none"
                             : bytes > STOP_BYTES ? "more"

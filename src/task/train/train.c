@@ -67,7 +67,7 @@ static qkv_status gradients(struct train *t, struct stepped *d, struct feed *f,
     qkv_net_zero_gradients(t->net);
     for (int64_t i = 0; i < t->o->accumulate; i++) {
         const int slot = qkv_prefetch_next(a);
-        if (slot < 0) return qkv_fail(err, QKV_ERR_INTERNAL, NULL, "the data gave no batch");
+        if (slot < 0) return qkv_fail(err, QKV_ERR_INTERNAL, NULL, "data has no batch to train on");
         const struct qkv_drawn *b = &f->drawn[slot];
         if (f->status[slot]) {
             if (err && !err->status) *err = f->err[slot];
@@ -115,7 +115,8 @@ static qkv_status fail_bad(struct train *t, const struct train_state *before,
                            const struct stepped *d, qkv_error *err)
 {
     const int64_t weights = qkv_parameter_bad(t->p, t->n), bad = weights >= 0 ? weights : d->bad;
-    char tensor[300] = "no tensor is named", kept[200] = "no finite weights are saved";
+    char tensor[300] = "no tensor with a nonfinite number is known",
+         kept[200] = "no checkpoint with finite weights is saved";
     t->state = *before;
     if (weights < 0) train_save(t);
     if (t->saved_step >= 0)
@@ -143,7 +144,7 @@ static void check_line(struct train *t, struct train_log *l)
 {
     char line[1024];
     if (!l->status) return;
-    train_note(t, "a line of the log could not be written: %s",
+    train_note(t, "line of the log could not be written: %s",
                qkv_error_line(line, sizeof line, &l->err));
     if (!t->log_error.status) t->log_error = l->err;
 }
@@ -256,8 +257,8 @@ static qkv_status one_step(struct train *t, struct feed *f, struct qkv_prefetch 
     if (status) return status;
     if (!tell(t, &d, c)) return QKV_OK;
     train_save(t);
-    return qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "interrupted after step %" PRId64 "%s",
-                    t->state.step,
+    return qkv_fail(err, QKV_ERR_INTERRUPTED, NULL,
+                    "training was interrupted after step %" PRId64 "%s", t->state.step,
                     t->saved_step == t->state.step ? "; its checkpoint is saved" : "");
 }
 
@@ -293,7 +294,8 @@ static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_
         .best_step = -1, .loss = (double)NAN, .valid_loss = (double)NAN, .best_loss = (double)NAN
     };
     t->saved_step = -1;
-    if (!o->run) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no folder given for the run");
+    if (!o->run)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "no folder given for the run, expected a path");
     qkv_status status = train_folder_check(o->run, o->resume, err);
     if (!status) status = train_lock_take(&t->lock, o->run, &stale, err);
     if (status) return status;
@@ -319,7 +321,8 @@ static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_
     // If a new run fails here, remove its files, so that a corrected command can use the folder.
     if (status && fresh) train_folder_clear(o->run);
     if (!status && t->log.bytes < t->state.log_bytes)
-        train_note(t, "log.jsonl is shorter than at the last checkpoint: earlier lines are lost");
+        train_note(t,
+                   "log.jsonl is shorter than at the last checkpoint: the missing lines are lost");
     return status;
 }
 

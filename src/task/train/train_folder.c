@@ -104,15 +104,16 @@ qkv_status train_folder_check(const char *run, bool resume, qkv_error *err)
     qkv_status status = QKV_OK;
     if (train_folder_is_run(run)) return QKV_OK;
     if (resume)
-        return qkv_fail(err, QKV_ERR_USAGE, &at,
-                        "no run to resume, expected the folder of a run, found no run.json");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, &at,
+            "no run to resume in this folder, expected the folder of a run, found no run.json");
     DIR *d = opendir(run);
     if (!d && errno != ENOENT) return qkv_fail_errno(err, run, "cannot open", errno);
     for (const struct dirent *e; d && !status && (e = readdir(d)) != NULL;)
         if (e->d_name[0] != '.' && strcmp(e->d_name, "lock") != 0 && !is_temp(e->d_name))
-            status = qkv_fail(
-                err, QKV_ERR_USAGE, &at,
-                "folder has other files and no run, expected a new folder or the folder of a run");
+            status = qkv_fail(err, QKV_ERR_USAGE, &at,
+                              "folder contains other files and no run, expected a new folder or "
+                              "the folder of a run");
     if (d) closedir(d);
     return status;
 }
@@ -151,9 +152,10 @@ static bool lock_file(int fd, int64_t *holder)
 
 static qkv_status fail_held(const char *run, int64_t pid, qkv_error *err)
 {
-    return qkv_fail(
-        err, QKV_ERR_IO, &(struct qkv_location){ .file = run },
-        "another trainer is running in this folder, expected none, found process %" PRId64, pid);
+    return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = run },
+                    "another trainer is running in this folder, expected no other trainer, found "
+                    "process %" PRId64,
+                    pid);
 }
 
 // Writes the process id to the lock file, for information only: the lock also holds if a full disk

@@ -136,7 +136,7 @@ static bool read_source(struct qkv_text_source *s, const char ***paths, const js
     if (!from) return true;
     if (!json_is_array(list)) {
         qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = file, .path = key },
-                 "expected an object with a list of paths");
+                 "text source has the wrong type, expected an object with a list of paths");
         return false;
     }
     const size_t n = json_array_size(list);
@@ -149,7 +149,7 @@ static bool read_source(struct qkv_text_source *s, const char ***paths, const js
         (*paths)[i] = json_string_value(json_array_get(list, i));
         if ((*paths)[i]) continue;
         qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = file, .path = key },
-                 "wrong type of a path, expected a string");
+                 "path has the wrong type, expected a string");
         return false;
     }
     s->paths = *paths;
@@ -224,8 +224,8 @@ static qkv_status merge(json_t *root, const json_t *asked, const char *file, qkv
         json_object_del(root, "epochs");
     if (!used) return QKV_OK;
     return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = file },
-                    "options differ from those that the run was started with: %s; expected the "
-                    "same options or a new folder",
+                    "options differ from the options with which the run was started: %s; expected "
+                    "the same options or a new folder",
                     list);
 }
 
@@ -240,12 +240,14 @@ static qkv_status check_format(const json_t *root, const char *file, qkv_error *
     if (strcmp(format, RUN_FORMAT) != 0)
         return qkv_fail(err, QKV_ERR_FORMAT,
                         &(struct qkv_location){ .file = file, .path = "$.format" },
-                        "not of a run, expected \"" RUN_FORMAT "\", found \"%.80s\"", format);
+                        "file is not the run.json of a run, expected format \"" RUN_FORMAT
+                        "\", found \"%.80s\"",
+                        format);
     if (version > RUN_VERSION)
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED,
-                        &(struct qkv_location){ .file = file, .path = "$.version" },
-                        "run format is too new, expected version %d, found %" PRId64,
-                        (int)RUN_VERSION, version);
+        return qkv_fail(
+            err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = file, .path = "$.version" },
+            "format of run.json is too new, expected version %d or earlier, found %" PRId64,
+            (int)RUN_VERSION, version);
     return QKV_OK;
 }
 
@@ -263,7 +265,8 @@ qkv_status train_config_read(struct train_config *c, const struct qkv_train_opti
     if (c->fresh) {
         c->root = json_incref(asked);
         if (!given->train.n)
-            status = qkv_fail(err, QKV_ERR_USAGE, NULL, "no text to train on, expected files");
+            status = qkv_fail(err, QKV_ERR_USAGE, NULL,
+                              "no text to train on, expected files, found none");
     } else {
         status = qkv_json_file(&c->root, path, RUN_MAX, err);
         if (!status) status = check_format(c->root, path, err);
@@ -313,7 +316,7 @@ static qkv_status check_word(const char *what, const char *const *names, const c
 {
     char all[200];
     if (!word || train_word(names, word) >= 0) return QKV_OK;
-    return qkv_fail(err, QKV_ERR_USAGE, NULL, "%s, expected one of %s, found '%.80s'", what,
+    return qkv_fail(err, QKV_ERR_USAGE, NULL, "unknown %s, expected one of %s, found '%.80s'", what,
                     train_words(all, names), word);
 }
 
@@ -335,8 +338,8 @@ static qkv_status check_words(const struct qkv_train_options *o, qkv_error *err)
     qkv_precision precision;
     if (!qkv_precision_parse(&precision, o->precision))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "precision, expected one of f32, f32-strict, f32-fast, bf16, f16, found "
-                        "'%.80s'",
+                        "unknown precision, expected one of f32, f32-strict, f32-fast, bf16, f16, "
+                        "found '%.80s'",
                         o->precision);
     return QKV_OK;
 }
@@ -347,23 +350,23 @@ static qkv_status check_ranges(const struct qkv_train_options *o, qkv_error *err
     const struct {
         const char *what;
         int64_t value, least, most;
-    } whole[] = { { "steps", o->steps, 0, most },
-                  { "context", o->context, 0, 1 << 24 },
-                  { "vocabulary", o->vocab, 0, 1 << 24 },
-                  { "tokens of a batch", o->batch_tokens, 1, (int64_t)1 << 31 },
-                  { "sequences of a batch", o->batch_sequences, 0, (int64_t)1 << 31 },
-                  { "batches of a step", o->accumulate, 1, 1 << 20 },
-                  { "warm-up", o->warmup, -1, most },
-                  { "patience", o->patience, 0, most },
-                  { "steps between evaluations", o->eval_every, 0, most },
-                  { "steps between checkpoints", o->save_every, 0, most },
-                  { "steps between probes", o->probe_every, 0, most },
+    } whole[] = { { "number of steps", o->steps, 0, most },
+                  { "length of the context", o->context, 0, 1 << 24 },
+                  { "size of the vocabulary", o->vocab, 0, 1 << 24 },
+                  { "number of tokens in a batch", o->batch_tokens, 1, (int64_t)1 << 31 },
+                  { "number of sequences in a batch", o->batch_sequences, 0, (int64_t)1 << 31 },
+                  { "number of batches per step", o->accumulate, 1, 1 << 20 },
+                  { "number of warm-up steps", o->warmup, -1, most },
+                  { "number of evaluations without improvement (patience)", o->patience, 0, most },
+                  { "number of steps between evaluations", o->eval_every, 0, most },
+                  { "number of steps between checkpoints", o->save_every, 0, most },
+                  { "number of steps between probes", o->probe_every, 0, most },
                   { "seed", o->seed, 0, INT64_MAX } };
     const struct {
         const char *what;
         double value, most;
-    } reals[] = { { "share of validation", o->valid_share, .9 },
-                  { "epochs", o->epochs, 1e9 },
+    } reals[] = { { "fraction of the text for validation", o->valid_share, .9 },
+                  { "number of epochs", o->epochs, 1e9 },
                   { "learning rate", o->rate, 1e38 },
                   { "final fraction of the learning rate", o->last, 1 },
                   { "weight decay", o->decay, 1e9 },
@@ -373,16 +376,18 @@ static qkv_status check_ranges(const struct qkv_train_options *o, qkv_error *err
                   { "dropout", o->dropout, .999 },
                   { "label smoothing", o->smoothing, .999 },
                   { "temperature", o->temperature, 1e9 },
-                  { "share of masked tokens", o->mask_share, 1 } };
+                  { "fraction of masked tokens", o->mask_share, 1 } };
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
         if (whole[i].value < whole[i].least || whole[i].value > whole[i].most)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "%s, expected %" PRId64 " .. %" PRId64 ", found %" PRId64,
+                            "%s is out of range, expected %" PRId64 " .. %" PRId64
+                            ", found %" PRId64,
                             whole[i].what, whole[i].least, whole[i].most, whole[i].value);
     for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++)
         if (!(reals[i].value <= reals[i].most))
-            return qkv_fail(err, QKV_ERR_USAGE, NULL, "%s, expected at most %g, found %g",
-                            reals[i].what, reals[i].most, reals[i].value);
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "%s is out of range, expected at most %g, found %g", reals[i].what,
+                            reals[i].most, reals[i].value);
     return QKV_OK;
 }
 
@@ -458,7 +463,7 @@ static qkv_status check_whole(const struct qkv_train_options *o, qkv_error *err)
     if (!lost) return QKV_OK;
     snprintf(path, sizeof path, "$.%s", lost);
     return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = o->run, .path = path },
-                    RUN_FILE " has lost a member, expected \"%s\", found none", lost);
+                    RUN_FILE " has lost a required member, expected \"%s\", found none", lost);
 }
 
 qkv_status train_config_defaults(struct train_config *c, qkv_error *err)
@@ -470,9 +475,9 @@ qkv_status train_config_defaults(struct train_config *c, qkv_error *err)
     if (c->fresh && o->from &&
         (o->arch || o->layers || o->decoder_layers || o->heads || o->kv_heads || o->width ||
          o->d_k || o->d_v || o->inner || o->norm || o->activation))
-        return qkv_fail(
-            err, QKV_ERR_USAGE, NULL,
-            "options of a model from scratch cannot be combined with a folder to start from");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "options of a model that is trained from scratch cannot be combined with "
+                        "--from, a model to start from");
     if (c->fresh && !o->from) {
         if (!o->arch)
             o->arch = qkv_arch_for(o->objective ? train_word(task_objectives, o->objective)

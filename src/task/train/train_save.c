@@ -74,10 +74,10 @@ qkv_status train_state_read(struct train_state *s, const char *dir, qkv_error *e
     const struct qkv_json_at at = { root, path, "$", err };
     bool ok = qkv_json_int(&at, "version", true, &version, 1, INT32_MAX);
     if (ok && version > STATE_VERSION)
-        status =
-            qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = path },
-                     "format of the training state is too new, expected version %d, found %" PRId64,
-                     (int)STATE_VERSION, version);
+        status = qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = path },
+                          "format of the training state is too new, expected version %d or "
+                          "earlier, found %" PRId64,
+                          (int)STATE_VERSION, version);
     ok = ok && !status && qkv_json_text(&at, "data", true, &data);
     for (int i = 0; i < COUNTS && ok; i++)
         ok = qkv_json_int(&at, counts[i].key, true, (int64_t *)(void *)((char *)s + counts[i].at),
@@ -166,7 +166,7 @@ qkv_status train_moments_read(struct train *t, const char *dir, qkv_error *err)
                 qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = path },
                          "optimizer state belongs to another model, expected \"%.100s\" of %" PRId64
                          " numbers, found %s",
-                         name, count, from ? "another size or type of it" : "none");
+                         name, count, from ? "a tensor of another size or type" : "none");
         else
             memcpy(moment_at(t, k), from->data, from->bytes);
     }
@@ -236,9 +236,10 @@ static int type_named(const char *name)
 qkv_status train_export_check(const struct qkv_train_options *o, qkv_error *err)
 {
     if (type_named(o->export_type) >= 0) return QKV_OK;
-    return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                    "type of the exported model, expected one of f32, bf16, f16, found '%.40s'",
-                    o->export_type);
+    return qkv_fail(
+        err, QKV_ERR_USAGE, NULL,
+        "unknown type of the exported model, expected one of f32, bf16, f16, found '%.40s'",
+        o->export_type);
 }
 
 qkv_status train_export(struct train *t, qkv_error *err)

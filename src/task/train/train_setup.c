@@ -288,11 +288,11 @@ static qkv_status setup_data(struct train *t, struct texts *x, qkv_error *err)
     if (status) return status;
     if (t->info.objective != t->objective)
         return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = dir },
-                        "the data are for another objective, expected %s, found %s",
+                        "dataset of the run is for another objective, expected %s, found %s",
                         task_objectives[t->objective], task_objectives[t->info.objective]);
     if (*t->state.data && strcmp(t->state.data, t->info.hash) != 0) {
         if (!t->o->allow_data_change) return fail_changed(t, "data/", err);
-        train_note(t, "data/ differs from the data that the checkpoint was trained on");
+        train_note(t, "data/ differs from the data on which the checkpoint was trained");
     }
     memcpy(t->state.data, t->info.hash, sizeof t->state.data);
     return QKV_OK;
@@ -313,16 +313,16 @@ static qkv_status check_objective(const struct train *t, const qkv_net *n,
     const char *lacks = qkv_net_lacks(n, objective);
     if (!lacks) return QKV_OK;
     return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = t->o->from },
-                    "objective %s requires %s, found %s", task_objectives[objective], lacks,
-                    qkv_net_shape(n)->arch);
+                    "objective %s does not fit the model, expected %s, found %s",
+                    task_objectives[objective], lacks, qkv_net_shape(n)->arch);
 }
 
 qkv_status train_fail_context(const char *model, int64_t asked, int64_t most, int64_t positions,
                               qkv_error *err)
 {
     return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = model },
-                    "context (--context), expected at most %" PRId64 " (the model has %" PRId64
-                    " positions), found %" PRId64,
+                    "context (--context) is too long, expected at most %" PRId64
+                    " (the model has %" PRId64 " positions), found %" PRId64,
                     most, positions, asked);
 }
 
@@ -407,12 +407,12 @@ qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,
                             .mask_share = o->mask_share };
     if (vocab > ids->vocab)
         return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = o->run },
-                        "the tokenizer has token ids that the model has no embedding for, expected "
+                        "tokenizer has token ids for which the model has no embedding, expected "
                         "ids below %" PRId64 ", found %" PRId64,
                         ids->vocab, vocab - 1);
     if ((objective == QKV_OBJECTIVE_MASKED && d->mask < 0) || (pairs && (d->bos < 0 || d->eos < 0)))
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = o->run },
-                        "the tokenizer has no %s, which objective %s requires",
+                        "tokenizer has no %s, which objective %s requires",
                         pairs ? "<s> and </s>" : "[MASK] or <mask>", task_objectives[objective]);
     return QKV_OK;
 }
@@ -441,7 +441,7 @@ static qkv_status setup_net(struct train *t, const struct qkv_checkpoint_found *
         dir ? qkv_net_open(&t->net, dir, &t->how, labels, (uint64_t)o->seed, err) : new_net(t, err);
     if (!status) status = check_objective(t, t->net, t->objective, err);
     if (!status && dir && qkv_net_new_end(t->net))
-        train_note(t, "%s has no %s: training starts a new one", dir, qkv_net_new_end(t->net));
+        train_note(t, "%s has no %s: training begins with a new one", dir, qkv_net_new_end(t->net));
     if (!status) status = name_labels(t, err);
     if (status) return status;
     const struct qkv_net_shape *shape = qkv_net_shape(t->net);
@@ -531,8 +531,10 @@ qkv_status train_setup(struct train *t, qkv_error *err)
     qkv_status status = qkv_checkpoint_find(&found, t->o->run, err);
     if (status) return status;
     if (found.passed)
-        train_note(t, "%s is not a complete checkpoint and is ignored (%" PRId64 " in total)",
-                   found.passed_name, found.passed);
+        train_note(
+            t,
+            "%s is not a complete checkpoint and is ignored; number of such checkpoints: %" PRId64,
+            found.passed_name, found.passed);
     if (found.step >= 0) status = train_state_read(&t->state, found.dir, err);
     if (!status) status = inspect_initial_model(t, err);
     if (status) return status;

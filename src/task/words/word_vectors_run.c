@@ -19,7 +19,8 @@ qkv_status qkv_train_words(const char *dir, const struct qkv_text_source *texts,
     struct qkv_words_report report = { 0 };
     qkv_corpus *corpus = NULL;
     if (!dir || !texts || !texts->n || !o)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "no text to train on, expected files");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "no text to train on, expected files, found none");
     const struct qkv_words_options how = { .skip_gram = !o->cbow,
                                            .width = o->width,
                                            .window = o->window,

@@ -156,7 +156,7 @@ qkv_status words_choose(struct words *w, int64_t least, int64_t most, qkv_error 
     if (w->vocab >= 2) return QKV_OK;
     return qkv_fail(err, QKV_ERR_FORMAT, NULL,
                     "too few words, expected two or more that occur %" PRId64
-                    " times, found %" PRId64 " among %" PRId64,
+                    " times, found %" PRId64 " among %" PRId64 " words",
                     least, w->vocab, w->seen);
 }
 

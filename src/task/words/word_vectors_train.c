@@ -337,7 +337,8 @@ static qkv_status learner_begin(struct learner *l, qkv_error *err)
     const size_t D = (size_t)l->D;
     l->rows = l->w->vocab + 1;
     if (!qkv_mul_size(&numbers, (size_t)l->rows, D))
-        return qkv_fail(err, QKV_ERR_LIMIT, NULL, "vectors too large for this machine");
+        return qkv_fail(err, QKV_ERR_LIMIT, NULL,
+                        "vectors of so many words are too large for this machine");
     l->in = qkv_alloc_zero(numbers, sizeof *l->in);
     l->out = qkv_alloc_zero(numbers, sizeof *l->out);
     l->keep = qkv_alloc((size_t)l->rows, sizeof *l->keep);
@@ -385,11 +386,13 @@ static qkv_status check(struct qkv_words_options *o, qkv_error *err)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].value < 1 || rows[i].value > rows[i].most)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "%s of word vectors, expected 1 to %" PRId64 ", found %" PRId64,
+                            "%s of word vectors is out of range, expected 1 to %" PRId64
+                            ", found %" PRId64,
                             rows[i].name, rows[i].most, rows[i].value);
     if (!(o->rate > 0 && o->rate < 1e3) || !(o->sample <= 1) || o->most < 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "an option of word vectors (rate, sample, most) is out of range");
+                        "option of word vectors is out of range, expected 0 < rate < 1000, sample "
+                        "<= 1 and most >= 0");
     return QKV_OK;
 }
 

@@ -68,7 +68,7 @@ static bool read_pair(const struct qkv_json_at *at, size_t n, const json_t *item
         }
         if (json_array_size(item) == 2 && text[0] && text[1]) return true;
         return qkv_text_fail(at, key, QKV_ERR_FORMAT,
-                             "malformed merge, expected a list of two tokens");
+                             "malformed merge, expected a list of two tokens, found another list");
     }
     const char *whole = json_string_value(item), *space = whole ? strchr(whole, ' ') : NULL;
     if (!space || strchr(space + 1, ' '))
@@ -87,10 +87,10 @@ static bool unknown_part(const struct qkv_json_at *at, size_t n, const char *wha
 {
     char key[48];
     snprintf(key, sizeof key, "merges[%zu]", n);
-    return qkv_text_fail(
-        at, key, QKV_ERR_FORMAT,
-        "%s of a merge is not in the vocabulary, expected a token, found \"%.*s%.100s\"", what,
-        (int)qkv_min64((int64_t)bytes, 100), text, more);
+    return qkv_text_fail(at, key, QKV_ERR_FORMAT,
+                         "%s of a merge is not in the vocabulary, expected a token of the "
+                         "vocabulary, found \"%.*s%.100s\"",
+                         what, (int)qkv_min64((int64_t)bytes, 100), text, more);
 }
 
 static bool read_merge(const qkv_tokenizer *t, struct bpe *m, const struct qkv_json_at *at,
@@ -194,7 +194,7 @@ static bool read_unknown(qkv_tokenizer *t, struct bpe *m, const struct qkv_json_
     if (m->unknown >= 0) return true;
     return qkv_text_fail(
         at, "unk_token", QKV_ERR_FORMAT,
-        "unknown token is not in the vocabulary, expected one of its tokens, found \"%s\"",
+        "unknown token is not in the vocabulary, expected a token of the vocabulary, found \"%s\"",
         unknown);
 }
 
@@ -227,9 +227,10 @@ static bool open_bpe(qkv_tokenizer *t, const struct qkv_json_at *at)
     t->model = m;
     if (!qkv_json_real(at, "dropout", false, &dropout)) return false;
     if (dropout != 0)
-        return qkv_text_fail(at, "dropout", QKV_ERR_UNSUPPORTED,
-                             "dropout of merges is not supported, expected null or 0, found %g",
-                             dropout);
+        return qkv_text_fail(
+            at, "dropout", QKV_ERR_UNSUPPORTED,
+            "dropout of merges is not supported, expected \"dropout\" null or 0, found %g",
+            dropout);
     if (!qkv_json_bool(at, "fuse_unk", false, &m->fuse)) return false;
     if (!qkv_json_bool(at, "byte_fallback", false, &m->fallback)) return false;
     if (!qkv_json_bool(at, "ignore_merges", false, &m->whole)) return false;

@@ -70,7 +70,7 @@ static bool read_entry(qkv_tokenizer *t, const struct qkv_json_at *at, size_t n,
     snprintf(key, sizeof key, "vocab[%zu]", n);
     if (json_array_size(item) != 2 || !json_is_string(name) || !json_is_number(score))
         return qkv_text_fail(at, key, QKV_ERR_FORMAT,
-                             "malformed vocabulary entry, expected [token, score]");
+                             "malformed entry of the vocabulary, expected [token, score]");
     const char *text = json_string_value(name);
     const size_t bytes = strlen(text);
     int32_t got;
@@ -79,8 +79,9 @@ static bool read_entry(qkv_tokenizer *t, const struct qkv_json_at *at, size_t n,
     if (!bytes) return true; // never matches in a text
     if (!qkv_trie_add(&t->vocab.trie, text, bytes, (int32_t)n, &got)) goto memory;
     if (got == (int32_t)n) return true;
-    return qkv_text_fail(at, key, QKV_ERR_FORMAT,
-                         "duplicate token, expected each token once, found \"%s\" again", text);
+    return qkv_text_fail(
+        at, key, QKV_ERR_FORMAT,
+        "duplicate token in the vocabulary, expected each token once, found \"%s\" again", text);
 memory:
     qkv_fail_memory(at->err, at->file);
     return false;
@@ -146,8 +147,8 @@ static bool open_unigram(qkv_tokenizer *t, const struct qkv_json_at *at)
     }
     if (unknown >= 0) return true;
     return qkv_text_fail(at, "unk_id", QKV_ERR_UNSUPPORTED,
-                         "no unknown token, expected the id of one: a text may contain characters "
-                         "that no token covers");
+                         "vocabulary has no unknown token, expected the id of one, since a text "
+                         "may contain characters that no token covers");
 }
 
 static void close_unigram(void *model)

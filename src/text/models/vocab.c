@@ -41,7 +41,7 @@ bool qkv_vocab_read(struct qkv_vocab *v, const struct qkv_json_at *at, const cha
         const struct qkv_json_at here = { list, at->file, path, at->err };
         if (!json_is_integer(value))
             return qkv_text_fail(&here, text, QKV_ERR_FORMAT,
-                                 "wrong type of a token id, expected an integer");
+                                 "token id has the wrong type, expected an integer");
         const json_int_t id = json_integer_value(value);
         if (id < 0 || id >= QKV_TOKEN_IDS)
             return qkv_text_fail(

@@ -18,7 +18,7 @@ static bool open_wordlevel(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (*m >= 0) return true;
     return qkv_text_fail(
         at, "unk_token", QKV_ERR_FORMAT,
-        "unknown token is not in the vocabulary, expected one of its tokens, found \"%s\"",
+        "unknown token is not in the vocabulary, expected a token of the vocabulary, found \"%s\"",
         unknown);
 }
 

@@ -32,10 +32,10 @@ static bool open_wordpiece(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!qkv_vocab_read(&t->vocab, at, "vocab")) return false;
     m->unknown = qkv_trie_find(&t->vocab.trie, unknown, strlen(unknown));
     if (m->unknown < 0)
-        return qkv_text_fail(
-            at, "unk_token", QKV_ERR_FORMAT,
-            "unknown token is not in the vocabulary, expected one of its tokens, found \"%s\"",
-            unknown);
+        return qkv_text_fail(at, "unk_token", QKV_ERR_FORMAT,
+                             "unknown token is not in the vocabulary, expected a token of the "
+                             "vocabulary, found \"%s\"",
+                             unknown);
     m->inside = QKV_TRIE_ROOT;
     for (const char *p = prefix; *p && m->inside; p++)
         m->inside = qkv_trie_step(&t->vocab.trie, m->inside, (uint8_t)*p);

@@ -75,9 +75,9 @@ static bool read_added_token(qkv_tokenizer *t, const struct qkv_json_at *at)
     void *tokens = a->tokens;
     if (!qkv_trie_add(&a->names, text, bytes, (int32_t)a->count, &got)) goto memory;
     if (got != a->count)
-        return qkv_text_fail(at, "content", QKV_ERR_FORMAT,
-                             "duplicate added token, expected each one once, found \"%s\" again",
-                             text);
+        return qkv_text_fail(
+            at, "content", QKV_ERR_FORMAT,
+            "duplicate added token, expected each added token once, found \"%s\" again", text);
     const bool reserved = qkv_reserve(&tokens, &a->capacity, a->count + 1, sizeof *a->tokens);
     a->tokens = tokens;
     token.id = (int32_t)id;
@@ -148,8 +148,8 @@ static bool index_tokens(qkv_tokenizer *t, const struct qkv_json_at *root)
                 snprintf(path, sizeof path, "$.added_tokens[%" PRId32 "]", i);
                 return qkv_text_fail(&(struct qkv_json_at){ NULL, root->file, path, root->err },
                                      "content", QKV_ERR_FORMAT,
-                                     "normalization leaves nothing of this added token, expected "
-                                     "at least one character, found \"%s\"",
+                                     "added token is empty after normalization, expected at least "
+                                     "one character, found \"%s\"",
                                      text_of(a, token));
             }
             *(token->normalized ? &a->any_normalized : &a->any_raw) = true;

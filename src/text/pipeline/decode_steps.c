@@ -389,7 +389,8 @@ bool qkv_text_decoder_strip(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!text[0] ||
         (size_t)qkv_utf8_read((const uint8_t *)text, strlen(text), &code) != strlen(text))
         return qkv_text_fail(at, "content", QKV_ERR_FORMAT,
-                             "wrong length of a text, expected one character, found \"%s\"", text);
+                             "text has the wrong length, expected one character, found \"%s\"",
+                             text);
     if (!qkv_json_int(at, "start", true, &s.start, 0, INT64_MAX)) return false;
     if (!qkv_json_int(at, "stop", true, &s.stop, 0, INT64_MAX)) return false;
     return qkv_decode_add(t, at, s, text, "");
@@ -426,7 +427,7 @@ bool qkv_text_decoder_bpe(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!qkv_json_text(at, "suffix", true, &suffix)) return false;
     if (!suffix[0])
         return qkv_text_fail(at, "suffix", QKV_ERR_FORMAT,
-                             "empty suffix, expected at least one character");
+                             "suffix is empty, expected at least one character");
     return qkv_decode_add(t, at,
                           (struct qkv_decode_step){ .put = put_bpe, .end = end_bpe, .whole = true },
                           suffix, "");
@@ -441,7 +442,7 @@ bool qkv_text_decoder_ctc(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!qkv_json_bool(at, "cleanup", true, &s.cleanup)) return false;
     if (s.cleanup && !delimiter[0])
         return qkv_text_fail(at, "word_delimiter_token", QKV_ERR_FORMAT,
-                             "empty delimiter, expected at least one character");
+                             "delimiter is empty, expected at least one character");
     return qkv_decode_add(t, at, s, padding, delimiter);
 }
 

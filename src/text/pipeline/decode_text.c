@@ -182,7 +182,7 @@ static qkv_status stream_begin(qkv_decode_stream *s, const char **text, size_t *
     if (bytes) *bytes = 0;
     if (!s || !text || !bytes || s->failed)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "decoding stream: expected a stream without an earlier error and pointers "
+                        "decoding stream: expected a stream without an earlier error, and pointers "
                         "for the text and its length");
     s->decoding.out.count = 0;
     s->decoding.effort = qkv_effort_for(0, err);

@@ -224,10 +224,10 @@ static qkv_status replace_invalid(struct encoder *x, int64_t at)
     qkv_encoding *e = x->sink.e;
     if (!e->replaced++) e->replaced_at = at;
     if (!x->o->strict) return QKV_OK;
-    return qkv_fail(x->err, QKV_ERR_FORMAT,
-                    &(struct qkv_location){ .has_offset = true, .offset = at },
-                    "text%s is not valid UTF-8, expected a character, found an invalid sequence",
-                    x->sink.which ? " B" : "");
+    return qkv_fail(
+        x->err, QKV_ERR_FORMAT, &(struct qkv_location){ .has_offset = true, .offset = at },
+        "text%s is not valid UTF-8, expected a character, found an invalid sequence of bytes",
+        x->sink.which ? " B" : "");
 }
 
 // Encodes x->a, normalized characters that may contain added tokens.
@@ -533,9 +533,9 @@ qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const c
     static const struct qkv_encode_options plain = { 0 };
     if (!t || !e || (!text && bytes) || (o && o->max_length < 0) || bytes > INT64_MAX / 2 ||
         pair_bytes > INT64_MAX / 2)
-        return qkv_fail(
-            err, QKV_ERR_USAGE, NULL,
-            "qkv_tokenizer_encode: expected a tokenizer, an encoding, a text and max_length >= 0");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_tokenizer_encode: expected a tokenizer, an encoding, a text and "
+                        "max_length >= 0, found NULL or a negative max_length");
     if (!o) o = &plain;
     e->count = e->cut = e->replaced = e->replaced_at = 0;
     struct qkv_effort effort = qkv_effort_for((int64_t)(bytes + (pair ? pair_bytes : 0)), err);

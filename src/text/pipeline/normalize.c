@@ -481,7 +481,7 @@ bool qkv_replace_read(const struct qkv_json_at *at, const char **from, const cha
     if (!qkv_pattern_read(at, from, expression)) return false;
     return qkv_expression_any(expression) || (*from)[0] ||
            qkv_text_fail(at, "pattern.String", QKV_ERR_FORMAT,
-                         "empty pattern, expected at least one character");
+                         "pattern is empty, expected at least one character");
 }
 
 bool qkv_normalizer_replace(qkv_tokenizer *t, const struct qkv_json_at *at)

@@ -191,12 +191,12 @@ static bool check_units(const struct qkv_charsmap *m, const struct qkv_json_at *
     for (size_t i = 0; i < m->count; i++) {
         const uint32_t unit = m->units[i];
         if (unit >> 31 ? (unit & INT32_MAX) >= m->size : (i ^ offset_of(unit)) >= m->count)
-            return fail_table(
-                at, "an entry of the trie points outside the table, expected an index inside it");
+            return fail_table(at, "normalization table: an entry of the trie points outside the "
+                                  "table, expected an index inside it");
         const uint32_t value = unit & INT32_MAX;
         if (unit >> 31 && value && m->texts[value - 1])
-            return fail_table(at, "a value of the trie points into the middle of a replacement "
-                                  "text, expected its start");
+            return fail_table(at, "normalization table: a value of the trie points into the middle "
+                                  "of a replacement text, expected the start of one");
     }
     return true;
 }
@@ -231,11 +231,17 @@ bool qkv_charsmap_add(qkv_tokenizer *t, const struct qkv_json_at *at, const uint
         const uint8_t *p = data + 4 + 4 * i;
         m->units[i] = p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
     }
-    bool ok = m->texts[m->size - 1] == 0 ||
-              fail_table(at, "truncated replacement texts, expected a NUL at the end");
+    bool ok =
+        m->texts[m->size - 1] == 0 ||
+        fail_table(
+            at,
+            "normalization table: the replacement texts are truncated, expected a NUL at the end");
     for (size_t i = 0, n; ok && i < m->size; i += n) {
         n = m->texts[i] ? qkv_utf8_bytes(m->texts + i, m->size - i) : 1;
-        ok = n || fail_table(at, "a replacement text is not valid UTF-8, expected characters");
+        ok = n ||
+             fail_table(
+                 at,
+                 "normalization table: a replacement text is not valid UTF-8, expected characters");
     }
     if (!ok || !check_units(m, at)) {
         qkv_charsmap_free(m);
@@ -275,9 +281,11 @@ bool qkv_normalizer_precompiled(qkv_tokenizer *t, const struct qkv_json_at *at)
     size_t bytes;
     uint8_t *data = qkv_alloc(n / 4 * 3 + 3, 1);
     if (!data) return no_memory(NULL, at);
-    const bool ok = base64(data, &bytes, text, n)
-                        ? qkv_charsmap_add(t, at, data, bytes, false)
-                        : fail_table(at, "not in base64, expected letters, digits, + and /");
+    const bool ok =
+        base64(data, &bytes, text, n)
+            ? qkv_charsmap_add(t, at, data, bytes, false)
+            : fail_table(at,
+                         "normalization table is not in base64, expected letters, digits, + and /");
     qkv_free(data);
     return ok;
 }

@@ -31,7 +31,7 @@ static bool add_id(qkv_tokenizer *t, const struct qkv_json_at *at, const char *k
     struct qkv_post *post = &t->post;
     if (!json_is_integer(value))
         return qkv_text_fail(at, key, QKV_ERR_FORMAT,
-                             "wrong type of a token id, expected an integer");
+                             "token id has the wrong type, expected an integer");
     const json_int_t id = json_integer_value(value);
     if (!qkv_vocab_token(&t->vocab, id))
         return qkv_text_fail(at, key, QKV_ERR_FORMAT,
@@ -70,7 +70,7 @@ static bool first_template(const qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     if (!t->post.one.count) return true;
     return qkv_text_fail(at, NULL, QKV_ERR_UNSUPPORTED,
-                         "two steps add special tokens, expected one");
+                         "two post-processors add special tokens, expected at most one");
 }
 
 bool qkv_post_roberta(qkv_tokenizer *t, const struct qkv_json_at *at)
@@ -120,9 +120,10 @@ static bool read_special(qkv_tokenizer *t, const struct qkv_json_at *at,
     const json_t *list = qkv_json_member(post, "special_tokens", true, false, declared_path, &ok);
     if (!list) return false;
     if (!json_object_get(list, name))
-        return qkv_text_fail(
-            at, "id", QKV_ERR_FORMAT,
-            "undeclared special token, expected a key of special_tokens, found \"%s\"", name);
+        return qkv_text_fail(at, "id", QKV_ERR_FORMAT,
+                             "special token of a template is not declared, expected a key of "
+                             "special_tokens, found \"%s\"",
+                             name);
     const struct qkv_json_at in = { list, at->file, declared_path, at->err };
     const json_t *special = qkv_json_member(&in, name, true, false, path, &ok);
     if (!special) return false;
@@ -134,10 +135,10 @@ static bool read_special(qkv_tokenizer *t, const struct qkv_json_at *at,
     if (!tokens) return false;
     const size_t count = json_array_size(ids);
     if (count != json_array_size(tokens))
-        return qkv_text_fail(
-            &here, "tokens", QKV_ERR_FORMAT,
-            "number of tokens differs from the number of ids, expected %zu, found %zu", count,
-            json_array_size(tokens));
+        return qkv_text_fail(&here, "tokens", QKV_ERR_FORMAT,
+                             "special token has another number of tokens than of ids, expected %zu "
+                             "tokens, found %zu",
+                             count, json_array_size(tokens));
     item->sequence = -1;
     item->ids = t->post.ids_count;
     item->count = (int64_t)count;
@@ -157,12 +158,13 @@ static bool read_sequence(const struct qkv_json_at *at, bool pair, bool seen[2],
     const bool a = strcmp(name, "A") == 0, b = strcmp(name, "B") == 0;
     if (!a && !(b && pair))
         return qkv_text_fail(at, "id", QKV_ERR_FORMAT,
-                             "unknown sequence, expected %s, found \"%s\"", pair ? "A or B" : "A",
-                             name);
+                             "unknown sequence in a template, expected %s, found \"%s\"",
+                             pair ? "A or B" : "A", name);
     if (seen[b])
         return qkv_text_fail(
             at, "id", QKV_ERR_UNSUPPORTED,
-            "duplicate sequence in one template, expected each one once, found \"%s\" again", name);
+            "duplicate sequence in one template, expected each sequence once, found \"%s\" again",
+            name);
     seen[b] = true;
     item->sequence = b;
     return true;
@@ -188,7 +190,7 @@ static bool read_template(qkv_tokenizer *t, const struct qkv_json_at *post, cons
             here_path[strcspn(here_path, "]") + 1] = 0;
             const struct qkv_json_at place = { NULL, post->file, here_path, post->err };
             return qkv_text_fail(&place, NULL, QKV_ERR_FORMAT,
-                                 "unknown piece of a template, expected SpecialToken or Sequence");
+                                 "unknown part of a template, expected SpecialToken or Sequence");
         }
         const struct qkv_json_at at = { special ? special : sequence, post->file, here_path,
                                         post->err };
@@ -202,7 +204,7 @@ static bool read_template(qkv_tokenizer *t, const struct qkv_json_at *post, cons
     }
     if (!seen[0] || (pair && !seen[1]))
         return qkv_text_fail(post, key, QKV_ERR_FORMAT,
-                             "missing sequence in a template, expected a Sequence %s",
+                             "sequence is missing in a template, expected a Sequence %s",
                              pair ? "A and a Sequence B" : "A");
     return true;
 }
@@ -290,7 +292,7 @@ static qkv_status shorten(int64_t keep[2], const struct qkv_template_layout *l, 
     const int i = l->which[0] == want ? 0 : 1;
     if (i >= l->texts || l->count[i] <= over)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "text too short for this truncation, expected more than %" PRId64
+                        "text is too short for this truncation, expected more than %" PRId64
                         " tokens, found %" PRId64,
                         over, i < l->texts ? l->count[i] : 0);
     keep[i] -= over;
@@ -317,7 +319,7 @@ static qkv_status pad_tokens(const qkv_tokenizer *t, qkv_encoding *e, int64_t to
     if (t->limits.pad_id < 0)
         return qkv_fail(
             err, QKV_ERR_USAGE, &(struct qkv_location){ .file = t->file },
-            "no padding token in this tokenizer, expected a padding section, [PAD] or <pad>");
+            "tokenizer has no padding token, expected a padding section, [PAD] or <pad>");
     if (!qkv_encoding_reserve(e, to)) return qkv_fail_memory(err, NULL);
     if (left) move_tokens(e, n, 0, e->count);
     for (int64_t i = 0; i < n; i++)
@@ -349,7 +351,7 @@ qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const str
             return qkv_fail(
                 err, QKV_ERR_USAGE, NULL,
                 "max_length leaves no space for the special tokens, expected at least %" PRId64
-                ", found %" PRId64,
+                " tokens, found %" PRId64,
                 specials, o.max_length);
     }
     keep[0] = l->count[0];
@@ -395,8 +397,9 @@ static bool read_direction(const struct qkv_json_at *at, bool *left)
     if (!qkv_json_text(at, "direction", false, &text)) return false;
     *left = strcmp(text, "Left") == 0;
     if (*left || strcmp(text, "Right") == 0) return true;
-    return qkv_text_fail(at, "direction", QKV_ERR_FORMAT,
-                         "unknown direction, expected Left or Right, found \"%s\"", text);
+    return qkv_text_fail(
+        at, "direction", QKV_ERR_FORMAT,
+        "unknown direction of truncation or padding, expected Left or Right, found \"%s\"", text);
 }
 
 static bool read_truncation(struct qkv_limits *l, const struct qkv_json_at *at)
@@ -405,11 +408,12 @@ static bool read_truncation(struct qkv_limits *l, const struct qkv_json_at *at)
     if (!qkv_json_int(at, "max_length", true, &l->max_length, INT64_MIN, INT64_MAX)) return false;
     if (l->max_length < 1)
         return qkv_text_fail(at, "max_length", QKV_ERR_FORMAT,
-                             "out of range, expected at least 1, found %" PRId64, l->max_length);
+                             "number out of range, expected at least 1, found %" PRId64,
+                             l->max_length);
     if (!qkv_json_int(at, "stride", false, &l->stride, INT64_MIN, INT64_MAX)) return false;
     if (l->stride < 0 || l->stride >= l->max_length)
         return qkv_text_fail(at, "stride", QKV_ERR_FORMAT,
-                             "out of range, expected 0 .. max_length - 1 = %" PRId64
+                             "number out of range, expected 0 .. max_length - 1 = %" PRId64
                              ", found %" PRId64,
                              l->max_length - 1, l->stride);
     if (!qkv_json_text(at, "strategy", false, &strategy)) return false;
@@ -420,10 +424,10 @@ static bool read_truncation(struct qkv_limits *l, const struct qkv_json_at *at)
     else if (strcmp(strategy, "OnlySecond") == 0)
         l->cut = QKV_CUT_SECOND;
     else
-        return qkv_text_fail(
-            at, "strategy", QKV_ERR_FORMAT,
-            "unknown strategy, expected LongestFirst, OnlyFirst or OnlySecond, found \"%s\"",
-            strategy);
+        return qkv_text_fail(at, "strategy", QKV_ERR_FORMAT,
+                             "unknown strategy of truncation, expected LongestFirst, OnlyFirst or "
+                             "OnlySecond, found \"%s\"",
+                             strategy);
     l->truncates = true;
     return read_direction(at, &l->cut_left);
 }
@@ -438,8 +442,9 @@ static bool read_padding(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (json_is_integer(fixed) && json_integer_value(fixed) >= 0) {
         l->pad_length = json_integer_value(fixed);
     } else if (!text || strcmp(text, "BatchLongest") != 0) {
-        return qkv_text_fail(at, "strategy", QKV_ERR_FORMAT,
-                             "unknown strategy, expected \"BatchLongest\" or {\"Fixed\": length}");
+        return qkv_text_fail(
+            at, "strategy", QKV_ERR_FORMAT,
+            "unknown strategy of padding, expected \"BatchLongest\" or {\"Fixed\": length}");
     }
     if (!qkv_json_int(at, "pad_id", true, &id, 0, INT64_MAX)) return false;
     if (!qkv_vocab_token(&t->vocab, id))

@@ -82,9 +82,9 @@ bool qkv_post_processor_byte_level(qkv_tokenizer *t, const struct qkv_json_at *a
     if (!qkv_json_bool(at, "use_regex", false, &regex)) return false;
     if (!trims) return true;
     if (t->post.trims && t->post.trims_prefixed != prefix)
-        return qkv_text_fail(
-            at, "add_prefix_space", QKV_ERR_UNSUPPORTED,
-            "two steps trim offsets with different add_prefix_space, expected the same value");
+        return qkv_text_fail(at, "add_prefix_space", QKV_ERR_UNSUPPORTED,
+                             "two post-processors trim offsets with different add_prefix_space, "
+                             "expected the same value in both");
     t->post.trims = true;
     t->post.trims_prefixed = prefix;
     return true;

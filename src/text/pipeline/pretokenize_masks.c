@@ -65,8 +65,8 @@ bool qkv_behavior_read(const struct qkv_json_at *at, enum qkv_behavior *out)
             return true;
         }
     return qkv_text_fail(at, "behavior", QKV_ERR_FORMAT,
-                         "unknown behavior, expected Removed, Isolated, MergedWithPrevious, "
-                         "MergedWithNext or Contiguous, found \"%s\"",
+                         "unknown behavior of a split, expected Removed, Isolated, "
+                         "MergedWithPrevious, MergedWithNext or Contiguous, found \"%s\"",
                          how);
 }
 

@@ -403,7 +403,8 @@ bool qkv_prepend_scheme_read(const struct qkv_json_at *at, const char **mark, bo
     const size_t n = strlen(*mark);
     if (!n || (size_t)qkv_utf8_read((const uint8_t *)*mark, n, &code) != n)
         return qkv_text_fail(at, "replacement", QKV_ERR_FORMAT,
-                             "wrong length of a text, expected one character, found \"%s\"", *mark);
+                             "text has the wrong length, expected one character, found \"%s\"",
+                             *mark);
     if (!qkv_json_text(at, "prepend_scheme", false, &scheme)) return false;
     if (!qkv_json_bool(at, "add_prefix_space", false, &old)) return false;
     *split = true;
@@ -413,11 +414,12 @@ bool qkv_prepend_scheme_read(const struct qkv_json_at *at, const char **mark, bo
     if (!*prefix && strcmp(scheme, "never") != 0)
         return qkv_text_fail(
             at, "prepend_scheme", QKV_ERR_FORMAT,
-            "unknown prepend scheme, expected always, first or never, found \"%s\"", scheme);
+            "unknown value of prepend_scheme, expected always, first or never, found \"%s\"",
+            scheme);
     if (!old && *prefix && json_object_get(at->object, "prepend_scheme"))
-        return qkv_text_fail(
-            at, "add_prefix_space", QKV_ERR_FORMAT,
-            "add_prefix_space contradicts prepend_scheme, expected true, found false");
+        return qkv_text_fail(at, "add_prefix_space", QKV_ERR_FORMAT,
+                             "add_prefix_space contradicts prepend_scheme, expected "
+                             "add_prefix_space true, found false");
     *prefix = *prefix && old;
     return true;
 }
@@ -451,7 +453,8 @@ bool qkv_pre_tokenizer_delimiter(qkv_tokenizer *t, const struct qkv_json_at *at)
     const size_t n = strlen(text);
     if (!n || (size_t)qkv_utf8_read((const uint8_t *)text, n, &code) != n)
         return qkv_text_fail(at, "delimiter", QKV_ERR_FORMAT,
-                             "wrong length of a text, expected one character, found \"%s\"", text);
+                             "text has the wrong length, expected one character, found \"%s\"",
+                             text);
     return qkv_pre_tokenizer_add(t, at, s, text);
 }
 

@@ -104,7 +104,8 @@ bool qkv_assembly_derive_merges(qkv_tokenizer *t, qkv_error *err)
     if (!ok) qkv_fail_memory(err, t->file);
     if (work < 0)
         qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_location){ .file = t->file },
-                 "too many merges: the tokens can be split into pairs of tokens in too many ways");
+                 "merges cannot be derived from the tokens: they can be split into pairs of tokens "
+                 "in too many ways");
     return ok && work >= 0;
 }
 

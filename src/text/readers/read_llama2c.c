@@ -23,21 +23,23 @@ static bool entry(const uint8_t *data, size_t size, size_t *at, float *score, si
 {
     const struct qkv_location here = { .file = file, .has_offset = true, .offset = (int64_t)*at };
     if (size - *at < 8) {
-        qkv_fail(err, QKV_ERR_FORMAT, &here,
-                 "truncated token, expected a score and a length (8 bytes), found %zu bytes",
-                 size - *at);
+        qkv_fail(
+            err, QKV_ERR_FORMAT, &here,
+            "truncated entry of a token, expected a score and a length (8 bytes), found %zu bytes",
+            size - *at);
         return false;
     }
     const uint32_t raw = little(data + *at), length = little(data + *at + 4);
     memcpy(score, &raw, sizeof *score);
     if (!(*score - *score == 0)) {
-        qkv_fail(err, QKV_ERR_FORMAT, &here, "score of a token, expected a finite number, found %g",
+        qkv_fail(err, QKV_ERR_FORMAT, &here,
+                 "score of a token is not finite, expected a finite number, found %g",
                  (double)*score);
         return false;
     }
     if (length > size - *at - 8) {
         qkv_fail(err, QKV_ERR_FORMAT, &here,
-                 "truncated token, expected %" PRIu32 " bytes of text, found %zu", length,
+                 "truncated text of a token, expected %" PRIu32 " bytes, found %zu", length,
                  size - *at - 8);
         return false;
     }
@@ -103,7 +105,7 @@ static bool bytes_there(const qkv_tokenizer *t, qkv_error *err)
         snprintf(want, sizeof want, "<0x%02X>", b);
         if (strcmp(text, want) == 0) continue;
         qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = t->file },
-                 "token %u is not the byte expected at this id, expected \"%s\", found \"%.40s\"",
+                 "token %u is not the token of its byte, expected \"%s\", found \"%.40s\"",
                  BYTES + b, want, text);
         return false;
     }

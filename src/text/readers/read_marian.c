@@ -24,7 +24,7 @@ static int32_t need(const qkv_tokenizer *t, const char *file, const char *text, 
     const int32_t id = qkv_trie_find(&t->vocab.trie, text, strlen(text));
     if (id < 0)
         qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = file },
-                 "missing token %s, expected it in the vocabulary", text);
+                 "token %s is missing, expected it in the vocabulary", text);
     return id;
 }
 
@@ -59,7 +59,7 @@ static bool build_tokenizer(qkv_tokenizer *t, const struct qkv_spm *m, struct qk
     if (m->model != 1 || m->suffix) {
         qkv_fail(
             err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = t->file },
-            "SentencePiece model in a folder with vocab.json has another type, expected unigram");
+            "folder with vocab.json has a SentencePiece model of another type, expected unigram");
         return false;
     }
     const int32_t end = need(t, vocab, "</s>", err), unknown = need(t, vocab, "<unk>", err);

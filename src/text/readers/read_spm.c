@@ -119,8 +119,8 @@ static bool pieces(struct building *b)
         const struct qkv_spm_piece *p = &m->pieces[i];
         const int32_t id = id_of(b, i);
         if (p->type == QKV_SPM_UNUSED && m->model == 2)
-            return unsupported(
-                b, "unused pieces in a byte pair encoding are not supported, expected none");
+            return unsupported(b, "unused pieces in a model of byte pairs are not supported, "
+                                  "expected a model without unused pieces");
         if (p->type == QKV_SPM_NORMAL) g->scores[id] = (double)p->score;
         if (!qkv_assembly_add_token(b->t, p->text, p->bytes, id, "piece", i, b->err)) return false;
         if (is(p, "<s>") || is(p, "[CLS]") || is(p, "<bos>")) b->begin = id;
@@ -197,8 +197,8 @@ static bool say_around(struct building *b, const struct qkv_text_config *c)
                     !qkv_json_bool(&at, "add_eos_token", false, &ends)))
         return false;
     if ((begins && b->begin < 0) || (ends && b->end < 0))
-        return unsupported(b,
-                           "no piece marks the begin or the end of a text, expected <s> and </s>");
+        return unsupported(b, "model has no piece that marks the beginning or the end of a text, "
+                              "expected <s> and </s>");
     qkv_text_append_string(b->json, ",\"post_processor\":");
     if (b->family->shifted) {
         qkv_text_append_string(
@@ -217,13 +217,16 @@ static bool build_tokenizer(struct building *b, struct qkv_spm_steps *steps,
     const struct qkv_spm *m = b->m;
     if (m->model != 1 && m->model != 2 && m->model != 4)
         return unsupported(
-            b, "model of whole words or of an unknown type, expected unigram, bpe or char");
+            b,
+            "model of words or of an unknown type is not supported, expected unigram, bpe or char");
     if (m->suffix)
-        return unsupported(b, "white space is a suffix of words in this model, expected a prefix");
+        return unsupported(b, "model marks white space at the end of words, which is not "
+                              "supported, expected it at the beginning");
     b->family = family_of(c, b->t->file, b->err);
     if (!b->family) return false;
     if (b->family->shifted && m->count < 3)
-        return unsupported(b, "too few pieces, expected at least 3 (fairseq moves their ids)");
+        return unsupported(
+            b, "too few pieces in the model, expected at least 3, whose ids fairseq moves");
     if (!pieces(b) || (m->model == 2 && !qkv_assembly_derive_merges(b->t, b->err))) return false;
     qkv_spm_steps_init(steps, b->t, m);
     b->t->assembly.merged = m->model != 1;

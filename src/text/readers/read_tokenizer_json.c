@@ -31,10 +31,11 @@ const json_t *qkv_json_member(const struct qkv_json_at *at, const char *key, boo
     if (v && (want_array ? json_is_array(v) : json_is_object(v))) return v;
     *ok = false;
     if (v)
-        qkv_text_fail(at, key, QKV_ERR_FORMAT, "wrong type, expected an %s",
+        qkv_text_fail(at, key, QKV_ERR_FORMAT, "value of the wrong type, expected an %s",
                       want_array ? "array" : "object");
     else
-        qkv_text_fail(at, key, QKV_ERR_FORMAT, "missing, expected a value, found none");
+        qkv_text_fail(at, key, QKV_ERR_FORMAT,
+                      "required member is missing, expected a value, found none");
     return NULL;
 }
 
@@ -50,7 +51,8 @@ bool qkv_component_list(qkv_tokenizer *t, const struct qkv_json_at *at, const ch
         snprintf(here, sizeof here, "%.220s[%zu]", path, i);
         const struct qkv_json_at item = { json_array_get(list, i), at->file, here, at->err };
         if (!json_is_object(item.object))
-            return qkv_text_fail(&item, NULL, QKV_ERR_FORMAT, "wrong type, expected an object");
+            return qkv_text_fail(&item, NULL, QKV_ERR_FORMAT,
+                                 "value of the wrong type, expected an object");
         if (!read(t, &item)) return false;
     }
     return true;
@@ -169,7 +171,7 @@ static bool finish_vocab(qkv_tokenizer *t, const struct qkv_json_at *root, const
     const struct qkv_token *a = qkv_vocab_token(&t->vocab, twice);
     while (a > t->vocab.tokens && a[-1].id == twice) a--;
     return qkv_text_fail(root, where, QKV_ERR_FORMAT,
-                         "two tokens share an id, expected an id for each, found %" PRId64
+                         "two tokens have the same id, expected an id for each, found %" PRId64
                          " for \"%s\" and \"%s\"",
                          twice, t->vocab.pool + a[0].text, t->vocab.pool + a[1].text);
 }
@@ -180,7 +182,7 @@ static bool read_all(qkv_tokenizer *t, const struct qkv_json_at *root)
     if (!qkv_json_text(root, "version", false, &version)) return false;
     if (strcmp(version, "1.0") != 0)
         return qkv_text_fail(root, "version", QKV_ERR_UNSUPPORTED,
-                             "unknown version of the format, expected \"1.0\", found \"%s\"",
+                             "unknown version of tokenizer.json, expected \"1.0\", found \"%s\"",
                              version);
     if (!read_model(t, root) || !finish_vocab(t, root, "model.vocab")) return false;
     if (!read_optional(t, root, "normalizer", qkv_normalizer_read)) return false;
@@ -250,7 +252,8 @@ static qkv_status read_components(qkv_tokenizer **t, const json_t *json, const c
 {
     const struct qkv_json_at root = { json, file, "$", own };
     if (!read_all(*t, &root) && !own->status)
-        qkv_fail(own, QKV_ERR_INTERNAL, NULL, "tokenizer was refused without a reason");
+        qkv_fail(own, QKV_ERR_INTERNAL, NULL,
+                 "tokenizer cannot be used, and no reason was reported");
     qkv_assembly_free(&(*t)->assembly);
     return own->status;
 }

@@ -108,7 +108,7 @@ static bool bert_json(struct qkv_text_buffer *json, const qkv_tokenizer *t,
     for (size_t i = 0; i < 3; i++) {
         if (id_of(t, need[i]) >= 0) continue;
         qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = t->file },
-                 "missing token %s, expected a line with it", need[i]);
+                 "token %s is missing, expected a line with it", need[i]);
         return false;
     }
     qkv_text_append_string(json,
@@ -187,8 +187,8 @@ static bool merge_line(qkv_tokenizer *t, const char *file, int64_t number, const
     m.to = node ? trie->value[node] : -1;
     if (m.left < 0 || m.right < 0 || m.to < 0)
         return merge_fail(file, number,
-                          m.to < 0 ? "the result of a merge is not a token of vocab.json"
-                                   : "a part of a merge is not a token of vocab.json",
+                          m.to < 0 ? "result of a merge is not a token of vocab.json"
+                                   : "part of a merge is not a token of vocab.json",
                           text, bytes, err);
     if (qkv_assembly_add_merge(&t->assembly, m)) return true;
     qkv_fail_memory(err, file);

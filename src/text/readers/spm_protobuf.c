@@ -26,7 +26,7 @@ static bool fail_at(const struct message *m, size_t at, const char *what)
 {
     qkv_fail(m->err, QKV_ERR_FORMAT,
              &(struct qkv_location){ .file = m->file, .has_offset = true, .offset = (int64_t)at },
-             "not a SentencePiece model: %s", what);
+             "file is not a SentencePiece model: %s", what);
     return false;
 }
 
@@ -34,13 +34,14 @@ static bool varint(struct message *m, uint64_t *out)
 {
     *out = 0;
     for (size_t i = 0; i < 10; i++) {
-        if (m->at == m->end) return fail_at(m, m->at, "truncated integer, expected more bytes");
+        if (m->at == m->end)
+            return fail_at(m, m->at, "an integer is truncated, expected more bytes");
         const uint8_t b = m->data[m->at++];
         if (i == 9 && b > 1) break;
         *out |= (uint64_t)(b & 0x7F) << (7 * i);
         if (b < 0x80) return true;
     }
-    return fail_at(m, m->at - 1, "integer of more than 64 bits, expected at most 10 bytes");
+    return fail_at(m, m->at - 1, "an integer has more than 64 bits, expected at most 10 bytes");
 }
 
 // Reads the next field and skips its bytes; *more becomes false if there is no further field.
@@ -55,7 +56,7 @@ static bool next_field(struct message *m, struct field *f, bool *more)
     f->kind = tag & 7;
     f->value = 0;
     if (f->number == 0 || f->number > 536870911)
-        return fail_at(m, start, "field number out of range, expected 1 .. 536870911");
+        return fail_at(m, start, "the number of a field is out of range, expected 1 .. 536870911");
     if (f->kind == VARINT) {
         f->at = m->at;
         return varint(m, &f->value);
@@ -63,9 +64,9 @@ static bool next_field(struct message *m, struct field *f, bool *more)
     uint64_t bytes = f->kind == FIXED64 ? 8 : 4;
     if (f->kind == BYTES && !varint(m, &bytes)) return false;
     if (f->kind == GROUP || f->kind == GROUP_END || f->kind > FIXED32)
-        return fail_at(m, start, "unknown wire type of a field, expected 0, 1, 2 or 5");
+        return fail_at(m, start, "a field has an unknown wire type, expected 0, 1, 2 or 5");
     if (bytes > m->end - m->at)
-        return fail_at(m, m->at, "truncated field, expected as many bytes as its length says");
+        return fail_at(m, m->at, "a field is truncated, expected as many bytes as its length says");
     f->at = m->at;
     m->at += (size_t)bytes;
     if (f->kind == BYTES) f->value = bytes;
@@ -76,12 +77,12 @@ static bool next_field(struct message *m, struct field *f, bool *more)
 
 static bool want(const struct message *m, const struct field *f, uint64_t kind)
 {
-    static const char *const what[] = { "wrong wire type of a field, expected an integer",
+    static const char *const what[] = { "a field has the wrong wire type, expected an integer",
                                         "",
-                                        "wrong wire type of a field, expected bytes",
+                                        "a field has the wrong wire type, expected bytes",
                                         "",
                                         "",
-                                        "wrong wire type of a field, expected 4 bytes" };
+                                        "a field has the wrong wire type, expected 4 bytes" };
     return f->kind == kind || fail_at(m, f->at, what[kind]);
 }
 
@@ -120,14 +121,15 @@ static bool read_piece(struct qkv_spm *s, struct message m)
         } else if (f.number == 3) {
             if (!want(&m, &f, VARINT)) return false;
             if (f.value < QKV_SPM_NORMAL || f.value > QKV_SPM_BYTE)
-                return fail_at(&m, f.at, "a piece of unknown type, expected 1 .. 6");
+                return fail_at(&m, f.at, "a piece has an unknown type, expected 1 .. 6");
             p.type = (enum qkv_spm_type)f.value;
         }
     }
-    if (!p.bytes) return fail_at(&m, start, "empty piece, expected at least one character");
+    if (!p.bytes) return fail_at(&m, start, "a piece is empty, expected at least one character");
     if (s->count == QKV_TOKEN_IDS) return fail_at(&m, start, "too many pieces");
     if (p.type == QKV_SPM_UNKNOWN) {
-        if (s->unknown >= 0) return fail_at(&m, start, "second unknown piece, expected one");
+        if (s->unknown >= 0)
+            return fail_at(&m, start, "there is a second unknown piece, expected one");
         s->unknown = s->count;
     }
     void *v = s->pieces;
@@ -186,8 +188,8 @@ static bool read_all(struct qkv_spm *s, struct message m)
         if (f.number == 2 && !read_trainer(s, inside(&m, &f))) return false;
         if (f.number == 3 && !read_normalizer(s, inside(&m, &f))) return false;
     }
-    if (!s->count) return fail_at(&m, m.end, "no pieces, expected at least one");
-    return s->unknown >= 0 || fail_at(&m, m.end, "missing unknown piece, expected one");
+    if (!s->count) return fail_at(&m, m.end, "there are no pieces, expected at least one");
+    return s->unknown >= 0 || fail_at(&m, m.end, "the unknown piece is missing, expected one");
 }
 
 qkv_status qkv_spm_read(struct qkv_spm *s, const uint8_t *data, size_t size, const char *file,

@@ -119,7 +119,7 @@ bool qkv_expression_new(struct qkv_expression *out, const struct qkv_json_at *at
         return false;
     }
     return qkv_text_fail(at, key, syntax_error.status,
-                         "malformed or unsupported regular expression, at its byte %" PRId64
+                         "regular expression is malformed or not supported, at its byte %" PRId64
                          ": %s, found \"%.200s\"",
                          syntax_error.offset, syntax_error.reason, regex);
 }

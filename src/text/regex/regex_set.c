@@ -26,7 +26,7 @@ bool qkv_set_insert(struct qkv_set_reader *in, struct qkv_regex_buffer *b, int64
 {
     void *p = b->at;
     if (b->count + n > WRITTEN)
-        return qkv_set_fail(in, QKV_ERR_UNSUPPORTED, "character set too large");
+        return qkv_set_fail(in, QKV_ERR_UNSUPPORTED, "a character set is too large");
     if (!qkv_reserve(&p, &b->capacity, b->count + n + 1, 1))
         return qkv_set_fail(in, QKV_ERR_LIMIT, NULL);
     b->at = p;
@@ -98,14 +98,14 @@ static bool read_byte(struct qkv_set_reader *in, uint32_t *code)
         bytes[n] = (uint8_t)one;
     }
     return (size_t)qkv_utf8_read(bytes, n, code) == n ||
-           qkv_set_fail(in, QKV_ERR_FORMAT, "bytes are not a UTF-8 character");
+           qkv_set_fail(in, QKV_ERR_FORMAT, "some bytes are not a UTF-8 character");
 }
 
 static bool read_escaped(struct qkv_set_reader *in, uint32_t *code)
 {
     static const char names[] = "n\nt\tr\rf\fa\ae\033v\vb\b";
     const char c = peek(in, 1);
-    if (!c) return qkv_set_fail(in, QKV_ERR_FORMAT, "backslash without a following character");
+    if (!c) return qkv_set_fail(in, QKV_ERR_FORMAT, "a backslash without a following character");
     in->at++;
     for (const char *p = names; *p; p += 2)
         if (*p == c) {
@@ -300,7 +300,7 @@ static bool read_name(struct qkv_set_reader *in, char close, char name[48], bool
     }
     name[n] = 0;
     if (!n || !peek(in, 0))
-        return qkv_set_fail(in, QKV_ERR_FORMAT, "character property without a name");
+        return qkv_set_fail(in, QKV_ERR_FORMAT, "a character property without a name");
     in->at++;
     return true;
 }
@@ -425,11 +425,11 @@ static bool read_range(struct qkv_set_reader *in, struct set *s)
     if (peek(in, 0) == '-' && peek(in, 1) && peek(in, 1) != ']' && peek(in, 1) != '[') {
         in->at++;
         if (is_property(in, 0))
-            return qkv_set_fail(in, QKV_ERR_FORMAT, "character set as the end of a range");
+            return qkv_set_fail(in, QKV_ERR_FORMAT, "a character set as the end of a range");
         if (!qkv_set_character(in, &last)) return false;
     }
     if (last < first)
-        return qkv_set_fail(in, QKV_ERR_FORMAT, "character range that ends before it begins");
+        return qkv_set_fail(in, QKV_ERR_FORMAT, "a character range that ends before it begins");
     qkv_set_spell(text, first);
     if (!add(in, &s->simple, text)) return false;
     if (last == first) return true;
@@ -464,7 +464,7 @@ static bool read_item(struct qkv_set_reader *in, struct set *s)
 static bool read_set(struct qkv_set_reader *in, struct set *out)
 {
     if (in->depth == SET_DEPTH)
-        return qkv_set_fail(in, QKV_ERR_UNSUPPORTED, "character sets nested too deep");
+        return qkv_set_fail(in, QKV_ERR_UNSUPPORTED, "character sets are nested too deep");
     in->depth++;
     in->at++;
     if (peek(in, 0) == '^') {
@@ -476,7 +476,7 @@ static bool read_set(struct qkv_set_reader *in, struct set *out)
                  memchr(in->text + in->at + 1, ']', (size_t)(in->size - in->at - 1));
     while (first || peek(in, 0) != ']') {
         if (in->at >= in->size)
-            return qkv_set_fail(in, QKV_ERR_FORMAT, "character set without its ]");
+            return qkv_set_fail(in, QKV_ERR_FORMAT, "a character set without its closing ]");
         if (!read_item(in, out)) return false;
         first = false;
     }

@@ -122,7 +122,7 @@ static bool put_quantifier(struct reader *r, const char *text, int64_t bytes, bo
     }
     if (r->quantified && r->atom >= 0) { // a second quantifier repeats the whole
         if (++r->wraps > QKV_REGEX_DEPTH)
-            return fail(r, QKV_ERR_UNSUPPORTED, "too many consecutive quantifiers");
+            return fail(r, QKV_ERR_UNSUPPORTED, "there are too many consecutive quantifiers");
         if (!insert(r, r->atom, "(?:", 3) || !put(r, ")", 1)) return false;
     }
     r->in.at += bytes;
@@ -142,7 +142,7 @@ static bool read_quantifier(struct reader *r, char c)
     bool exact = false;
     if (c != '{') return put_quantifier(r, text, 1, true, true);
     const int64_t bytes = interval(r, text, &exact);
-    if (bytes < 0) return fail(r, QKV_ERR_FORMAT, "more than 100000 repeats");
+    if (bytes < 0) return fail(r, QKV_ERR_FORMAT, "a quantifier has more than 100000 repeats");
     if (bytes) return put_quantifier(r, text, bytes, !exact, false);
     r->in.at++;
     return put_atom(r, "\\{", 2);
@@ -151,7 +151,8 @@ static bool read_quantifier(struct reader *r, char c)
 // ---- groups ------------------------------------------------------------------------------------
 static bool open_group(struct reader *r, int64_t bytes)
 {
-    if (r->depth == QKV_REGEX_DEPTH) return fail(r, QKV_ERR_UNSUPPORTED, "groups nested too deep");
+    if (r->depth == QKV_REGEX_DEPTH)
+        return fail(r, QKV_ERR_UNSUPPORTED, "groups are nested too deep");
     r->groups[++r->depth] = (struct group){ r->out.count, 0 };
     if (!put(r, r->in.text + r->in.at, bytes)) return false;
     r->in.at += bytes;
@@ -176,13 +177,14 @@ static bool options(struct reader *r)
         if (n < sizeof text - 2) text[n++] = c == 'm' ? 's' : c;
     }
     const char last = peek(r, i);
-    if (!last) return fail(r, QKV_ERR_FORMAT, "group without its )");
+    if (!last) return fail(r, QKV_ERR_FORMAT, "a group without its closing )");
     text[n] = ':';
-    if (r->depth == QKV_REGEX_DEPTH) return fail(r, QKV_ERR_UNSUPPORTED, "groups nested too deep");
+    if (r->depth == QKV_REGEX_DEPTH)
+        return fail(r, QKV_ERR_UNSUPPORTED, "groups are nested too deep");
     if (last == ':')
         r->groups[++r->depth] = (struct group){ r->out.count, 0 };
     else if (++r->groups[r->depth].closes + r->depth > QKV_REGEX_DEPTH)
-        return fail(r, QKV_ERR_UNSUPPORTED, "groups nested too deep");
+        return fail(r, QKV_ERR_UNSUPPORTED, "groups are nested too deep");
     r->in.at += i + 1;
     return put_plain(r, text);
 }
@@ -195,7 +197,8 @@ static bool read_group(struct reader *r)
     case '#':
         while (r->in.at < r->in.size && peek(r, 0) != ')')
             r->in.at += peek(r, 0) == '\\' && peek(r, 1) ? 2 : 1;
-        if (r->in.at >= r->in.size) return fail(r, QKV_ERR_FORMAT, "comment without its )");
+        if (r->in.at >= r->in.size)
+            return fail(r, QKV_ERR_FORMAT, "a comment without its closing )");
         r->in.at++;
         return true;
     case ':':
@@ -207,7 +210,8 @@ static bool read_group(struct reader *r)
         return open_group(r, 3); // a named group
     case '~': return fail(r, QKV_ERR_UNSUPPORTED, "absent operator");
     case '(':
-    case '{': return fail(r, QKV_ERR_UNSUPPORTED, "conditional group or callout");
+    case '{':
+        return fail(r, QKV_ERR_UNSUPPORTED, "conditional groups and callouts are not supported");
     default: return options(r);
     }
 }
@@ -223,7 +227,7 @@ static bool close_groups(struct reader *r)
 
 static bool end_group(struct reader *r)
 {
-    if (!r->depth) return fail(r, QKV_ERR_FORMAT, ") without an open group");
+    if (!r->depth) return fail(r, QKV_ERR_FORMAT, "a ) without an open group");
     if (!close_groups(r) || !put(r, ")", 1)) return false;
     r->atom = r->groups[r->depth--].start;
     r->quantified = false;
@@ -262,7 +266,7 @@ static bool pass_escape(struct reader *r, char c)
             text[n++] = r->in.text[r->in.at];
             if (r->in.text[r->in.at++] == close) break;
         }
-        if (text[n - 1] != close) return fail(r, QKV_ERR_FORMAT, "group name without its end");
+        if (text[n - 1] != close) return fail(r, QKV_ERR_FORMAT, "the name of a group has no end");
     } else if (c >= '0' && c <= '9') {
         while (peek(r, 0) >= '0' && peek(r, 0) <= '9' && n < 5) text[n++] = r->in.text[r->in.at++];
     } else if (c == 'c' && peek(r, 0)) {
@@ -274,7 +278,7 @@ static bool pass_escape(struct reader *r, char c)
 static bool read_escape(struct reader *r)
 {
     const char c = peek(r, 1);
-    if (!c) return fail(r, QKV_ERR_FORMAT, "backslash without a following character");
+    if (!c) return fail(r, QKV_ERR_FORMAT, "a backslash without a following character");
     if (strchr("dDsSwWhHpP", c)) { // sets
         r->atom = r->out.count;
         r->quantified = false;
@@ -344,11 +348,11 @@ bool qkv_syntax_read(struct qkv_syntax *out, const char *regex, struct qkv_regex
     memset(out, 0, sizeof *out);
     memset(error, 0, sizeof *error);
     bool ok = r.in.size <= QKV_REGEX_BYTES ||
-              fail(&r, QKV_ERR_UNSUPPORTED, "expression of more than 65536 bytes");
+              fail(&r, QKV_ERR_UNSUPPORTED, "the expression has more than 65536 bytes");
     while (ok && r.in.at < r.in.size) ok = read_one(&r);
     r.in.token = r.in.size;
     ok = ok && close_groups(&r);
-    if (ok && r.depth) ok = fail(&r, QKV_ERR_FORMAT, "group without its )");
+    if (ok && r.depth) ok = fail(&r, QKV_ERR_FORMAT, "a group without its closing )");
     ok = ok && put(&r, "", 1); // NUL-terminated
     out->text = r.out.at;
     out->bytes = ok ? r.out.count - 1 : 0;

@@ -85,16 +85,17 @@ static qkv_status read_specials(struct qkv_training *t)
     const struct qkv_tokenizer_training *settings = t->settings;
     if (settings->specials < 0 || settings->specials > 1 << 16 ||
         (settings->specials && !settings->special))
-        return qkv_fail(t->err, QKV_ERR_USAGE, NULL,
-                        "number of special tokens, expected 0 .. 65536, found %" PRId64,
-                        settings->specials);
+        return qkv_fail(
+            t->err, QKV_ERR_USAGE, NULL,
+            "number of special tokens is out of range, expected 0 .. 65536, found %" PRId64,
+            settings->specials);
     t->special = qkv_alloc((size_t)settings->specials + 3, sizeof *t->special);
     if (!t->special) return qkv_training_memory(t);
     for (int64_t i = 0; i < settings->specials; i++) {
         if (settings->special[i] && find_special(t, settings->special[i]) >= 0)
             return qkv_fail(
                 t->err, QKV_ERR_USAGE, NULL,
-                "duplicate special token, expected each one once, found \"%.100s\" again",
+                "duplicate special token, expected each special token once, found \"%.100s\" again",
                 settings->special[i]);
         const qkv_status status = add_special(t, settings->special[i]);
         if (status) return status;
@@ -117,15 +118,15 @@ static qkv_status read_kind(struct qkv_training *t)
     }
     if (t->trainer) return QKV_OK;
     return qkv_fail(t->err, QKV_ERR_USAGE, NULL,
-                    "unknown kind of tokenizer, expected one of %s, found \"%.100s\"", known,
-                    t->settings->kind ? t->settings->kind : "");
+                    "unknown kind of tokenizer to train, expected one of %s, found \"%.100s\"",
+                    known, t->settings->kind ? t->settings->kind : "");
 }
 
 static qkv_status read_sizes(struct qkv_training *t)
 {
     if (t->settings->vocab < 0 || t->settings->vocab > QKV_TOKEN_IDS || t->settings->least < 0)
         return qkv_fail(t->err, QKV_ERR_USAGE, NULL,
-                        "tokenizer training: expected a vocabulary of 0 .. %d tokens and a least "
+                        "tokenizer training: expected a vocabulary of 0 .. %d tokens and a minimum "
                         "count of 0 or more, found %" PRId64 " and %" PRId64,
                         QKV_TOKEN_IDS, t->settings->vocab, t->settings->least);
     t->least = t->settings->least ? t->settings->least : 2;
@@ -134,10 +135,13 @@ static qkv_status read_sizes(struct qkv_training *t)
         if (!qkv_add_size(&total, total, t->bytes[i]) || total > INT64_MAX / 4 ||
             (!t->texts[i] && t->bytes[i]))
             return qkv_fail(t->err, QKV_ERR_USAGE, NULL,
-                            "tokenizer training: expected text %" PRId64
-                            ", found NULL or too many bytes",
+                            "tokenizer training: text %" PRId64
+                            " cannot be used, expected a pointer and a smaller size, found NULL or "
+                            "too many bytes",
                             i + 1);
-    if (!total) return qkv_fail(t->err, QKV_ERR_FORMAT, NULL, "no text to train the tokenizer on");
+    if (!total)
+        return qkv_fail(t->err, QKV_ERR_FORMAT, NULL,
+                        "no text to train the tokenizer on, expected at least one character");
     return qkv_trie_init(&t->vocab.trie, 1024) ? QKV_OK : qkv_training_memory(t);
 }
 
@@ -168,9 +172,9 @@ qkv_status qkv_tokenizer_train(const char *path, const char *const *texts, const
                                qkv_error *err)
 {
     if (!path || !settings || n < 0 || (n && (!texts || !bytes)))
-        return qkv_fail(
-            err, QKV_ERR_USAGE, NULL,
-            "qkv_tokenizer_train: expected a path, texts with their sizes, and settings");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_tokenizer_train: expected a path, texts with their sizes, and "
+                        "settings, found NULL");
     struct qkv_training t = {
         .settings = settings, .texts = texts, .bytes = bytes, .n = n, .err = err, .unknown = -1
     };

@@ -28,7 +28,7 @@ static qkv_status check_vocab_size(const struct qkv_training *t)
         return QKV_OK;
     return qkv_fail(t->err, QKV_ERR_USAGE, NULL,
                     "vocabulary too small, expected at least 256 bytes and %" PRId64
-                    " special tokens, found %" PRId64,
+                    " special tokens, found a size of %" PRId64,
                     t->specials, t->settings->vocab);
 }
 
@@ -128,7 +128,7 @@ static qkv_status learn_characters(struct qkv_training *t)
     if (wanted < 1)
         return qkv_fail(t->err, QKV_ERR_USAGE, NULL,
                         "vocabulary too small, expected more than its %" PRId64
-                        " special tokens, found %" PRId64,
+                        " special tokens, found a size of %" PRId64,
                         t->specials, t->settings->vocab);
     int64_t *counts = qkv_alloc_zero(CODES, sizeof *counts);
     qkv_status status = counts ? qkv_training_specials(t) : qkv_training_memory(t);

@@ -183,7 +183,7 @@ static qkv_status learn_unigram(struct qkv_training *t)
         return qkv_fail(
             t->err, QKV_ERR_USAGE, NULL,
             "vocabulary too small, expected at least 2 tokens in addition to its %" PRId64
-            " special tokens, found %" PRId64,
+            " special tokens, found a size of %" PRId64,
             t->specials, t->settings->vocab);
     int64_t *counts = qkv_alloc_zero(CODES, sizeof *counts);
     uint8_t *texts = qkv_alloc(CODES, 4);
@@ -196,9 +196,10 @@ static qkv_status learn_unigram(struct qkv_training *t)
     }
     if (!status) status = qkv_training_count(t, &c);
     if (!status && !count_characters(counts, &c, qkv_max64(wanted / 2, 1)))
-        status = qkv_fail(
-            t->err, QKV_ERR_USAGE, NULL,
-            "vocabulary of %" PRId64 " tokens is too small for any character of the texts", wanted);
+        status = qkv_fail(t->err, QKV_ERR_USAGE, NULL,
+                          "vocabulary of %" PRId64
+                          " tokens is too small, expected space for the characters of the texts",
+                          wanted);
     if (!status &&
         (!add_segments(&s, &c, counts) || !start_pieces(&p, texts, counts, &s, wanted, t->least)))
         status = qkv_training_memory(t);

@@ -118,7 +118,7 @@ static qkv_status learn_wordpiece(struct qkv_training *t)
         return qkv_fail(
             t->err, QKV_ERR_USAGE, NULL,
             "vocabulary too small, expected at least 2 tokens in addition to its %" PRId64
-            " special tokens, found %" PRId64,
+            " special tokens, found a size of %" PRId64,
             t->specials, t->settings->vocab);
     qkv_status status = qkv_training_specials(t);
     if (!status) status = qkv_training_count(t, &c);

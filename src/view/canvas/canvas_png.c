@@ -323,8 +323,8 @@ qkv_status canvas_png(struct view_text *t, const struct canvas *s, enum qkv_view
     if (canvas_failed(s)) return qkv_fail_memory(err, NULL);
     if (!(w >= 1 && h >= 1 && w <= SIDE_MOST && h <= SIDE_MOST))
         return qkv_fail(err, QKV_ERR_LIMIT, NULL,
-                        "PNG, expected at most %d pixels a side, found %.0f x %.0f (.svg has no "
-                        "such limit)",
+                        "picture too large for PNG, expected at most %d pixels a side, found %.0f "
+                        "x %.0f (.svg has no such limit)",
                         SIDE_MOST, w, h);
     cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)w, (int)h);
     struct paint p = { .cr = cairo_create(surface), .s = s, .dark = theme == QKV_THEME_DARK };

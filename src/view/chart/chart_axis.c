@@ -228,33 +228,34 @@ int chart_color(int hue, int64_t place)
 static const char *wrong(const struct qkv_chart_panel *p)
 {
     const struct qkv_chart_grid *g = p->grid;
-    if (p->lines < 0 || p->marks < 0 || p->x.labels < 0) return "a negative size";
-    if ((p->lines && !p->line) || (p->marks && !p->mark)) return "lines or marks that are NULL";
+    if (p->lines < 0 || p->marks < 0 || p->x.labels < 0) return "a negative number of elements";
+    if ((p->lines && !p->line) || (p->marks && !p->mark))
+        return "lines or marks whose array is NULL";
     for (int64_t i = 0; i < p->lines; i++) {
         const struct qkv_chart_line *l = &p->line[i];
         if (l->n < 0 || (l->n && !l->y)) return "a line without values";
-        if (!l->low != !l->high) return "a band with only one edge";
-        if (l->style < 0 || l->style >= QKV_CHART_STYLES) return "an unknown style";
-        if (l->hue < QKV_CHART_RED || l->hue > QKV_CHART_HUES) return "an unknown colour";
+        if (!l->low != !l->high) return "a band with a lower or an upper edge only";
+        if (l->style < 0 || l->style >= QKV_CHART_STYLES) return "a line of unknown style";
+        if (l->hue < QKV_CHART_RED || l->hue > QKV_CHART_HUES) return "a line of unknown colour";
     }
     if (!g) return NULL;
     int64_t n;
     if (g->rows < 1 || g->columns < 1 || !g->value) return "a grid without values";
     if (__builtin_mul_overflow(g->rows, g->columns, &n) || n > INT32_MAX)
-        return "a grid that is too large";
-    if (g->ramp < 0 || g->ramp >= QKV_CHART_RAMPS) return "an unknown ramp";
+        return "a grid with too many cells";
+    if (g->ramp < 0 || g->ramp >= QKV_CHART_RAMPS) return "a grid with an unknown colour scale";
     return NULL;
 }
 
 qkv_status chart_check(const struct qkv_chart *c, qkv_error *err)
 {
     const char *found = NULL;
-    if (!c || !c->panel || c->panels < 1) found = "no panel";
-    if (!found && (c->across < 0 || c->panels > 4096)) found = "too many panels";
+    if (!c || !c->panel || c->panels < 1) found = "no panels";
+    if (!found && (c->across < 0 || c->panels > 4096))
+        found = "too many panels or a negative number of columns";
     for (int64_t i = 0; !found && i < c->panels; i++) found = wrong(&c->panel[i]);
     if (!found && c->table && (c->table->rows < 0 || c->table->columns < 0 || !c->table->cell))
         found = "a table without cells";
     if (!found) return QKV_OK;
-    return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_chart: expected a complete chart, found %s",
-                    found);
+    return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_chart: invalid chart, found %s", found);
 }

@@ -134,7 +134,8 @@ qkv_status chart_write(const struct qkv_chart *c, chart_drawing *draw, const voi
     struct view_text frame = { 0 };
     if (!path || !(html || canvas_is_picture_name(path)))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "chart, expected a name that ends with .svg, .png or .html, found '%s'",
+                        "the chart has an unknown format, expected a name that ends with .svg, "
+                        ".png or .html, found '%s'",
                         path ? path : "");
     canvas_new(&s, html ? CHART_WIDTH - 2 * CHART_MARGIN : CHART_WIDTH, c->title, c->sentence);
     draw(&s, of, !html, html ? &frame : NULL);

@@ -66,7 +66,7 @@ struct chart_scale training_scale_of(const struct qkv_plot *p, enum training_kin
 
 const char *training_question(const struct qkv_plot *p)
 {
-    return p->probes ? "When do heads find what they read?" : "How far has it learnt?";
+    return p->probes ? "When do heads find what they read?" : "How far has the model learnt?";
 }
 
 static void say_steps(struct view_text *t, int64_t n)
@@ -83,12 +83,12 @@ static void say_run(struct view_text *t, const struct qkv_plot_info *i)
         view_say(t, " the validation loss is ");
         view_number(t, i->valid, 3);
         if (i->best < i->valid) {
-            view_say(t, "; its least, ");
+            view_say(t, "; its minimum, ");
             view_number(t, i->best, 3);
             view_say(t, ", was at step ");
             view_count(t, i->best_step);
         } else {
-            view_say(t, ", its least so far");
+            view_say(t, ", its minimum so far");
         }
         if (isfinite(i->last)) view_say(t, "; ");
     }
@@ -127,7 +127,10 @@ static void say_probes(struct view_text *t, const struct training_run *run)
     view_number(t, s->at[0].value, 2);
     view_say(t, " to ");
     view_number(t, s->at[s->n - 1].value, 2);
-    view_say(t, " bits; %" PRId64 " of %" PRId64 " heads now read less than two keys.", sharp, n);
+    view_say(t,
+             " bits; the weights of %" PRId64 " of %" PRId64
+             " heads are now concentrated on less than two keys.",
+             sharp, n);
 }
 
 void training_sentence(struct view_text *t, const struct qkv_plot *p)
@@ -155,7 +158,7 @@ void training_sentence(struct view_text *t, const struct qkv_plot *p)
     }
     if (best < 0) return;
     const struct qkv_plot_info i = qkv_plot_info(p, best);
-    view_say(t, "Of %" PRId64 " runs “%s” comes lowest: %s loss ", p->runs, i.name,
+    view_say(t, "Of %" PRId64 " runs “%s” has the lowest %s loss: ", p->runs, i.name,
              valid ? "validation" : "training");
     view_number(t, least, 3);
     view_say(t, valid ? ", at step " : ", after ");

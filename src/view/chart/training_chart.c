@@ -154,11 +154,11 @@ bool training_chart_make(struct training_chart *to, const struct qkv_plot *p)
     say_names(&to->names, p);
     if (to->line && to->number && to->cell && to->place && !p->probes) {
         add_panel(to, p, TRAINING_LOSS,
-                  has(p, TRAINING_VALID) ? "loss, nats a target; validation is bold"
-                                         : "loss, nats a target",
+                  has(p, TRAINING_VALID) ? "loss, nats per target; validation is bold"
+                                         : "loss, nats per target",
                   300);
         add_panel(to, p, TRAINING_RATE, "learning rate", 96);
-        add_panel(to, p, TRAINING_NORM, "length of the gradient, before clipping", 96);
+        add_panel(to, p, TRAINING_NORM, "norm of the gradient, before clipping", 96);
         add_table(to, p);
     }
     to->chart.title = training_question(p);

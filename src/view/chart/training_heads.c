@@ -68,11 +68,10 @@ void training_draw_heads(struct canvas *t, const void *of, bool head, struct vie
     const double most = most_bits(run);
     double y = head ? canvas_head(t, left) : 18;
     struct view_text words = { 0 };
-    view_say(&words, "entropy of a row of weights, bits; full height is ");
+    view_say(&words, "entropy of a row of weights in bits; full height is ");
     view_number(&words, most, 1);
-    view_say(&words, ", every key alike; steps ");
+    view_say(&words, ", where all weights are equal; each cell has the steps ");
     say_range(&words, p);
-    view_say(&words, " in each");
     t->failed |= words.failed;
     if (words.at)
         canvas_text(t, left, y, 11, CANVAS_BOLD, PALETTE_TEXT2, words.at, (size_t)words.used);
@@ -150,9 +149,9 @@ static void put_heads(struct text_canvas *s, const struct qkv_plot *p)
         text_canvas_line(s);
     }
     struct view_text t = { 0 };
-    view_say(&t, "bits of entropy over steps ");
+    view_say(&t, "bars: entropy in bits over the steps ");
     say_range(&t, p);
-    view_say(&t, "; a full bar is ");
+    view_say(&t, "; a bar of full height is ");
     view_number(&t, most, 1);
     text_canvas_dim(s);
     s->t.failed |= t.failed;

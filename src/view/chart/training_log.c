@@ -48,8 +48,8 @@ static qkv_status read_probe(struct training_run *run, const json_t *line, int64
 {
     const json_t *layers = json_object_get(line, "heads");
     const size_t L = json_array_size(layers), H = json_array_size(json_array_get(layers, 0));
-    const char *shape =
-        "\"heads\", expected a list of layers of heads, of the same sizes in each line";
+    const char *shape = "\"heads\" has the wrong shape, expected a list of layers, each a list of "
+                        "heads, with the same sizes in all lines";
     if (!L || !H || L > HEADS / H) return fail_line(err, file, number, shape);
     if (!run->head) {
         run->head = qkv_alloc_zero(L * H, sizeof *run->head);
@@ -78,14 +78,18 @@ static qkv_status read_line(struct training_run *run, bool probes, const char *t
     json_t *line = NULL;
     qkv_error found = { 0 };
     int64_t step;
-    qkv_status status = bytes > LINE_BYTES ? fail_line(&found, file, number, "line too long")
-                                           : qkv_json_parse(&line, text, bytes, file, base, &found);
+    qkv_status status =
+        bytes > LINE_BYTES
+            ? fail_line(&found, file, number, "line too long, expected the log of a training run")
+            : qkv_json_parse(&line, text, bytes, file, base, &found);
     if (status && !found.path[0]) snprintf(found.path, sizeof found.path, "line %" PRId64, number);
     if (!status) {
         const json_t *v = json_object_get(line, "step");
         step = json_integer_value(v);
         if (!json_is_integer(v) || step < 0 || step > (int64_t)1 << 53)
-            status = fail_line(&found, file, number, "\"step\", expected an integer up to 2^53");
+            status =
+                fail_line(&found, file, number,
+                          "\"step\" is missing or invalid, expected an integer from 0 to 2^53");
         else if (probes)
             status = read_probe(run, line, step, file, number, &found);
         else if (!read_step(run, line, step))
@@ -123,9 +127,10 @@ static qkv_status find_file(char out[QKV_PATH], const char *run, bool probes, qk
         const qkv_status status =
             qkv_path_join(out, run, probes ? "probes.jsonl" : "log.jsonl", err);
         if (status || stat(out, &st) == 0 || errno != ENOENT) return status;
-        return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = run }, "%s",
-                        probes ? "no probes.jsonl, expected a run with --probe every=N"
-                               : "no log.jsonl, expected the folder of a run");
+        return qkv_fail(
+            err, QKV_ERR_IO, &(struct qkv_location){ .file = run }, "%s",
+            probes ? "the folder has no file probes.jsonl, expected a run with --probe every=N"
+                   : "the folder has no file log.jsonl, expected the folder of a training run");
     }
     return qkv_path_join(out, "", run, err);
 }
@@ -169,7 +174,7 @@ static qkv_status read_run(struct qkv_plot *p, struct training_run *run, const c
     if (!status) status = read_file(run, file, p->probes, err);
     if (!status && !has_points(run))
         status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = file },
-                          "the log has no step yet, expected at least one line");
+                          "the log contains no numbers yet, expected at least one step");
     for (int k = 0; k < TRAINING_KINDS; k++) widen(p, &run->series[k]);
     for (int64_t h = 0; h < run->layers * run->heads; h++) widen(p, &run->head[h]);
     return status;
@@ -183,10 +188,12 @@ qkv_status qkv_plot_open(qkv_plot **out, const char *const *runs, int64_t n, boo
                         "qkv_plot_open: expected a pointer for the plot, found NULL");
     *out = NULL;
     if (!runs || n < 1)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "no run to plot, expected the folder of a run");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "no training run to plot, expected the folder of a run");
     if (probes && n > 1)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "probes can be plotted for one run, expected one folder, found %" PRId64,
+                        "too many runs: the probes of only one run can be plotted, expected one "
+                        "folder, found %" PRId64,
                         n);
     struct qkv_plot *p = qkv_alloc_zero(1, sizeof *p);
     if (!p) return qkv_fail_memory(err, NULL);
@@ -197,7 +204,8 @@ qkv_status qkv_plot_open(qkv_plot **out, const char *const *runs, int64_t n, boo
     for (int64_t i = 0; i < n && !status; i++) {
         p->runs = i + 1;
         status = runs[i] ? read_run(p, &p->run[i], runs[i], err)
-                         : qkv_fail(err, QKV_ERR_USAGE, NULL, "a run to plot is NULL");
+                         : qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                    "the name of a run is NULL, expected the folder of a run");
     }
     if (status)
         qkv_plot_close(p);

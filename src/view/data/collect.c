@@ -106,18 +106,20 @@ static qkv_status check_stack(const struct qkv_view_shape *s, const struct qkv_v
     const int64_t G = k->kv_heads ? k->kv_heads : k->heads;
     if (k->layers < 1 || k->heads < 1 || k->head_width < 0 || k->value_width < 0 || k->width < 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "shape of a stack, expected layers and heads >= 1 and widths >= 0");
+                        "invalid shape of a stack, expected layers and heads >= 1 and widths >= 0");
     if (k->rows < 0 || k->rows >= s->texts || k->keys < 0 || k->keys >= s->texts)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "text of a stack is out of range, expected 0 to %lld",
+                        "index of a stack's text is out of range, expected 0 to %lld",
                         (long long)s->texts - 1);
     if (G < 1 || k->heads % G)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "%lld heads do not fit %lld key/value heads, expected a multiple",
+                        "%lld heads cannot share %lld key/value heads, expected a multiple of the "
+                        "key/value heads",
                         (long long)k->heads, (long long)G);
     if (k->causal && k->rows != k->keys)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "causal attention between two texts, expected rows and keys of one text");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "a stack is causal between two texts, expected rows and keys of the same text");
     return QKV_OK;
 }
 
@@ -125,11 +127,12 @@ static qkv_status check_shape(const struct qkv_view_shape *s, qkv_error *err)
 {
     if (s->texts < 1 || !s->text || s->stacks < 1 || !s->stack)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "nothing to show, expected at least one text and one stack");
+                        "the view is empty, expected at least one text and one stack");
     for (int64_t t = 0; t < s->texts; t++)
         if (s->text[t].tokens < 1 || !s->text[t].token || s->text[t].tokens > INT32_MAX)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "text %lld is empty, expected 1 to 2147483647 tokens", (long long)t);
+                            "text %lld has no tokens or too many, expected 1 to 2147483647",
+                            (long long)t);
     qkv_status status = QKV_OK;
     for (int64_t i = 0; i < s->stacks && !status; i++) status = check_stack(s, &s->stack[i], err);
     return status;
@@ -290,21 +293,24 @@ qkv_status qkv_view_layer(qkv_view *v, int64_t stack, int64_t layer,
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_view_layer: expected a view and the output of a layer, found NULL");
     if (!has_stack(v, stack))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "stack %lld, expected 0 to %lld",
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "index of a stack out of range, found %lld, expected 0 to %lld",
                         (long long)stack, (long long)v->shape.stacks - 1);
     struct view_stack *k = &v->stack[stack];
     if (layer < 0 || layer >= k->shape.layers)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "layer %lld, expected 0 to %lld",
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "index of a layer out of range, found %lld, expected 0 to %lld",
                         (long long)layer, (long long)k->shape.layers - 1);
     if (!data->weights && !data->probe &&
         (!data->q || !data->k || !data->lse || !k->shape.head_width))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "layer %lld, expected q, k and lse, or weights, or a probe",
-                        (long long)layer);
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "numbers of layer %lld are missing, expected q, k and lse, or weights, or a probe",
+            (long long)layer);
     if (data->probe && (!data->probe->top_key || !data->probe->top_weight ||
                         data->probe->top_k < 1 || data->probe->top_k > k->shape.keys))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "layer %lld, expected a probe with the largest weights of each row",
+                        "invalid probe of layer %lld, expected the largest weights of each row",
                         (long long)layer);
     free_layer(&k->layer[layer]);
     struct view_layer l = { .filled = true };
@@ -391,8 +397,9 @@ qkv_status qkv_view_effects(qkv_view *v, int64_t stack, const float *effect, con
                             const struct qkv_view_change *changes, int64_t each, qkv_error *err)
 {
     if (!has_stack(v, stack) || !effect || !unit || each < 0 || (each && !changes))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_view_effects: expected a stack, its effects and their unit");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "qkv_view_effects: invalid arguments, expected a stack, its effects and their unit");
     struct view_stack *k = &v->stack[stack];
     const size_t heads = (size_t)(k->shape.layers * k->shape.heads);
     size_t n;

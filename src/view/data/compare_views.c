@@ -36,16 +36,16 @@ static qkv_status same_stacks(const qkv_view *v, const qkv_view *other, qkv_erro
 {
     if (other->shape.stacks != v->shape.stacks || other->shape.texts != v->shape.texts)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "%" PRId64 " stacks of attention, expected %" PRId64
-                        " as in the other view",
+                        "the views have different attention: found %" PRId64
+                        " stacks, expected %" PRId64 " as in the other view",
                         other->shape.stacks, v->shape.stacks);
     for (int64_t s = 0; s < v->shape.stacks; s++) {
         const struct view_shape *a = &v->stack[s].shape, *b = &other->stack[s].shape;
         if (a->layers != b->layers || a->heads != b->heads || a->row_text != b->row_text ||
             a->key_text != b->key_text)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "%s of %" PRId64 " layers x %" PRId64 " heads, expected %" PRId64
-                            " x %" PRId64 " as in the other view",
+                            "the views have different shapes: %s has %" PRId64 " layers x %" PRId64
+                            " heads, expected %" PRId64 " x %" PRId64 " as in the other view",
                             b->name, b->layers, b->heads, a->layers, a->heads);
     }
     if (!complete(v) || !complete(other))
@@ -209,19 +209,22 @@ qkv_status qkv_view_training(qkv_view *v, const struct qkv_view_frame *frame, in
 {
     if (!v || frames < 1 || !frame)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_view_training: expected a view and its frames");
+                        "qkv_view_training: invalid arguments, expected a view and its frames");
     qkv_status status = QKV_OK;
     for (int64_t f = 0; f < frames && !status; f++) {
         const qkv_view *other = frame[f].view;
         if (!other || (f && frame[f].step <= frame[f - 1].step))
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "frame %" PRId64 ", expected a picture of a later step", f);
+                            "frame %" PRId64
+                            " has no view, or its step is not after that of the frame before",
+                            f);
         status = same_stacks(v, other, err);
         for (int64_t t = 0; t < v->shape.texts && !status; t++)
             if (other->shape.text[t].tokens != v->shape.text[t].tokens)
                 status = qkv_fail(err, QKV_ERR_USAGE, NULL,
-                                  "frame %" PRId64 " has %" PRId64 " tokens, expected %" PRId64, f,
-                                  other->shape.text[t].tokens, v->shape.text[t].tokens);
+                                  "frame %" PRId64 ": wrong number of tokens, found %" PRId64
+                                  ", expected %" PRId64 " as in the view",
+                                  f, other->shape.text[t].tokens, v->shape.text[t].tokens);
     }
     if (status) return status;
     struct view_frame *all = qkv_alloc((size_t)frames, sizeof *all);

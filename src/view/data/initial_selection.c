@@ -139,11 +139,12 @@ static qkv_status check(const struct view_stack *v, const struct qkv_view_option
         for (int64_t i = 0; i < given[g].count; i++)
             if (given[g].at[i] < 0 || given[g].at[i] >= given[g].end)
                 return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                                "no %s %" PRId64 ", expected 0 to %" PRId64, given[g].what,
+                                "unknown %s %" PRId64 ", expected 0 to %" PRId64, given[g].what,
                                 given[g].at[i], given[g].end - 1);
     for (int64_t l = 0; l < v->shape.layers; l++)
         if (!v->layer[l].filled)
-            return qkv_fail(err, QKV_ERR_USAGE, NULL, "layer %" PRId64 " is missing", l);
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "layer %" PRId64 " is missing in the view, expected all layers", l);
     return QKV_OK;
 }
 
@@ -152,13 +153,15 @@ qkv_status view_select_stack(const struct view_stack **out, const qkv_view *v,
 {
     const int64_t stack = o ? o->stack : 0;
     if (stack < 0 || stack >= v->shape.stacks)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "no stack %" PRId64 ", expected 0 to %" PRId64,
-                        stack, v->shape.stacks - 1);
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "unknown stack %" PRId64 ", expected 0 to %" PRId64, stack,
+                        v->shape.stacks - 1);
     *out = &v->stack[stack];
     for (int64_t s = 0; s < v->shape.stacks; s++)
         for (int64_t l = 0; l < v->stack[s].shape.layers; l++)
             if (!v->stack[s].layer[l].filled)
-                return qkv_fail(err, QKV_ERR_USAGE, NULL, "layer %" PRId64 " is missing", l);
+                return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                "layer %" PRId64 " is missing in the view, expected all layers", l);
     return QKV_OK;
 }
 

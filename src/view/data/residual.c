@@ -66,17 +66,19 @@ qkv_status qkv_view_residual(qkv_view *v, int64_t stack, int64_t layer, const fl
 {
     if (!v || !before || !after)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_view_residual, expected a view and rows of a layer, found NULL");
+                        "qkv_view_residual: expected a view and rows of a layer, found NULL");
     if (stack < 0 || stack >= v->shape.stacks)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "stack %lld, expected 0 to %lld",
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "index of a stack out of range, found %lld, expected 0 to %lld",
                         (long long)stack, (long long)v->shape.stacks - 1);
     struct view_stack *k = &v->stack[stack];
     if (layer < 0 || layer >= k->shape.layers)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "layer %lld, expected 0 to %lld",
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "index of a layer out of range, found %lld, expected 0 to %lld",
                         (long long)layer, (long long)k->shape.layers - 1);
     if (!k->shape.width)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "residual stream of stack %lld, expected a width of its rows, found 0",
+                        "stack %lld has the width 0, expected the width of its residual stream",
                         (long long)stack);
     return take_layer(k, layer, before, after, err);
 }
@@ -152,11 +154,11 @@ qkv_status view_residual_check(const struct view_stack *v, qkv_error *err)
 {
     for (int64_t l = 0; l < v->shape.layers; l++)
         if (!view_numbers_find(v, "residual.before", l))
-            return qkv_fail(
-                err, QKV_ERR_UNSUPPORTED, NULL,
-                "residual stream of layer %" PRId64
-                " of \"%s\", expected a model's run of a stack with a stream of its own",
-                l, v->shape.name);
+            return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
+                            "the residual stream of layer %" PRId64
+                            " of \"%s\" is not in the view, expected a view of a model's run and a "
+                            "stack with a residual stream",
+                            l, v->shape.name);
     return QKV_OK;
 }
 
@@ -183,18 +185,19 @@ void view_residual_sentence(struct view_text *t, const struct view_stack *v, con
     }
     if (most.added < 0) most.added = NAN;
     if (n == 1) {
-        view_say(t, "The stream of ");
+        view_say(t, "The residual stream of ");
         view_quote(t, &v->shape.token[rows[0]]);
     } else {
         view_say(t, "On average over ");
         view_count(t, n);
-        view_say(t, " tokens the stream");
+        view_say(t, " tokens the residual stream");
     }
-    view_say(t, " goes from size ");
+    view_say(t, " goes from norm ");
     view_number(t, first.before, 2);
     view_say(t, " to ");
     view_number(t, last.after, 2);
-    view_say(t, "; %s of layer %" PRId64 " adds most: ", view_sublayer_names[what], layer);
+    view_say(t, "; %s of layer %" PRId64 " adds the vector with the largest norm: ",
+             view_sublayer_names[what], layer);
     view_number(t, most.added, 2);
     view_say(t, " (cosine ");
     view_signed(t, most.cosine, 2);

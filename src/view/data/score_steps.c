@@ -26,8 +26,8 @@ qkv_status score_of(struct score *s, const struct view_stack *v, int64_t layer, 
     s->S = v->shape.keys;
     if (!l->q || !l->kt || s->E < 1)
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
-                        "queries and keys of layer %" PRId64
-                        " are missing: the score cannot be split into steps",
+                        "the queries and keys of layer %" PRId64
+                        " are not in the view, so that a score cannot be shown in steps",
                         layer);
     s->q = view_q(v, layer, head) + row * s->E;
     s->kt = view_kt(v, layer, head);

@@ -48,7 +48,8 @@ qkv_status view_deflate(uint8_t **out, int64_t *size, const uint8_t *bytes, int6
         written += had_out - z.avail_out;
     } while (code == Z_OK);
     if (code != Z_STREAM_END)
-        status = qkv_fail(err, QKV_ERR_INTERNAL, NULL, "deflate stopped with code %d", code);
+        status = qkv_fail(err, QKV_ERR_INTERNAL, NULL,
+                          "zlib cannot compress the page, it returned %d", code);
     *size = (int64_t)written;
 done:
     deflateEnd(&z);

@@ -79,7 +79,7 @@ static void fill_kept(struct view_text *t, const struct page *p)
     const struct view_encoding *how = &kept->how[p->st[p->o->stack].layer];
     int64_t not_numbers = 0, not_one = 0;
     if (kept->code == VIEW_TOP) {
-        view_say(t, "the %" PRId64 " largest weights of each row kept, ",
+        view_say(t, "stored: the %" PRId64 " largest weights of each row, ",
                  qkv_min64(how->top, p->k->shape.keys));
         view_weight(t, kept->loss.rows ? kept->loss.kept / (double)kept->loss.rows : 1, 3);
         view_say(t, " of all weight");
@@ -88,8 +88,8 @@ static void fill_kept(struct view_text *t, const struct page *p)
         view_count(t,
                    p->k->shape.layers * p->k->shape.heads * p->k->shape.tokens * p->k->shape.keys);
         view_say(t,
-                 kept->code == VIEW_DENSE ? " weights kept"
-                                          : " weights kept, as %d-bit queries and keys",
+                 kept->code == VIEW_DENSE ? " weights stored"
+                                          : " weights stored as %d-bit queries and keys",
                  kept->code == VIEW_QK16 ? 16 : 8);
     }
     view_say(t, " · error ≤ ");
@@ -99,7 +99,8 @@ static void fill_kept(struct view_text *t, const struct page *p)
     if (not_numbers) {
         view_say(t, " · ");
         view_count(t, not_numbers);
-        view_say(t, not_numbers == 1 ? " row is not a number (!)" : " rows are not numbers (!)");
+        view_say(t, not_numbers == 1 ? " row contains NaN or Inf (!)"
+                                     : " rows contain NaN or Inf (!)");
     }
     if (not_one) {
         view_say(t, " · ");
@@ -137,7 +138,7 @@ static void fill_table(struct view_text *t, const struct page *p)
     const int64_t T = v->shape.tokens, S = v->shape.keys;
     view_say(
         t,
-        "<p class=\"note\">This page draws with its own script, which is switched off here.</p>");
+        "<p class=\"note\">This page draws with a script, but scripts are switched off here.</p>");
     if (T > TABLE_TOKENS || S > TABLE_TOKENS || !st->selected) return;
     const int64_t head = strongest(p);
     float *row = qkv_alloc((size_t)S, sizeof *row);
@@ -147,7 +148,7 @@ static void fill_table(struct view_text *t, const struct page *p)
     }
     view_say(t,
              "<table><caption>Layer %" PRId64 ", head %" PRId64
-             ": rows: queries, columns: keys, in hundredths</caption><tr><th></th>",
+             ": weights in hundredths; rows: queries, columns: keys</caption><tr><th></th>",
              st->layer, head);
     for (int64_t j = 0; j < S; j++) put_name(t, &v->shape.key[j]);
     view_say(t, "\n");
@@ -260,7 +261,7 @@ static qkv_status write_name(struct qkv_output *out, struct page *p, const char 
         if (p->text.failed) return qkv_fail_memory(err, out->path);
         return p->text.used ? qkv_output_write(out, p->text.at, (size_t)p->text.used, err) : QKV_OK;
     }
-    return qkv_fail(err, QKV_ERR_INTERNAL, NULL, "no such name in page.html: %.*s", (int)n, name);
+    return qkv_fail(err, QKV_ERR_INTERNAL, NULL, "unknown name in page.html: %.*s", (int)n, name);
 }
 
 static qkv_status write_page(struct qkv_output *out, struct page *p, qkv_error *err)

@@ -223,7 +223,7 @@ qkv_status view_plan_make(struct view_plan *p, const qkv_view *v, const struct q
     if (need < 0 || need > budget) {
         if (need < 0) need = frame + (int64_t)fmin(least * 1.5, 9e18);
         return qkv_fail(err, QKV_ERR_LIMIT, NULL,
-                        "the page needs about %" PRId64
+                        "page too large, found about %" PRId64
                         " bytes, expected at most the budget of %" PRId64
                         ": choose a larger budget, fewer layers or fewer tokens",
                         need, budget);

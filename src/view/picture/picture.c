@@ -90,7 +90,7 @@ static qkv_status take_view(struct picture *p, const struct qkv_view_options *o,
     const qkv_status status = view_select(&p->st, p->v, o, row || is_long, err);
     if (status) return status;
     if (key && (*key < 0 || *key >= shape->keys))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "no key %" PRId64 ", expected 0 to %" PRId64,
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "unknown key %" PRId64 ", expected 0 to %" PRId64,
                         *key, shape->keys - 1);
     p->key = key ? *key : -1;
     p->marked = o && o->token;
@@ -119,8 +119,8 @@ static qkv_status find_view(int *out, const struct qkv_view_options *o, qkv_erro
         const size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", views[i].name);
     }
-    return qkv_fail(err, QKV_ERR_USAGE, NULL, "picture of '%s', expected one of %s", o->view,
-                    names);
+    return qkv_fail(err, QKV_ERR_USAGE, NULL, "view '%s' has no picture, expected one of %s",
+                    o->view, names);
 }
 
 qkv_status qkv_view_picture(const qkv_view *v, const char *path, bool force,
@@ -133,7 +133,9 @@ qkv_status qkv_view_picture(const qkv_view *v, const char *path, bool force,
                         "qkv_view_picture: expected a view and a path, found NULL");
     if (!canvas_is_picture_name(path))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "picture, expected a name that ends with .svg or .png, found '%s'", path);
+                        "the picture has an unknown format, expected a name that ends with .svg or "
+                        ".png, found '%s'",
+                        path);
     qkv_status status = find_view(&view, o, err);
     if (!status) p.question = views[view].question;
     p.view = v;

@@ -128,7 +128,7 @@ static void draw_panel(struct panel *g)
     view_weight(&t, g->hidden, 2);
     if (t.at && g->keys < g->v->shape.keys)
         canvas_format(s, g->left + KEY, g->top + high + 16, 12, 0, PALETTE_TEXT3,
-                      "keys not shown: %s", t.at);
+                      "keys that are not shown: %s", t.at);
     s->failed |= t.failed;
     view_text_free(&t);
 }
@@ -171,8 +171,9 @@ qkv_status picture_compare(struct picture *p, qkv_error *err)
 {
     const qkv_view *view = p->view;
     if (!view->against)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "picture 'compare', expected a second view (qkv_view_compare), found none");
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "the picture 'compare' requires a second view (qkv_view_compare), found one");
     const struct view_stack *other = &view->against->stack[p->v - view->stack];
     const int64_t *rows = view->align[p->v->shape.row_text],
                   *keys = view->align[p->v->shape.key_text];
@@ -182,9 +183,10 @@ qkv_status picture_compare(struct picture *p, qkv_error *err)
     qkv_status status = QKV_OK;
     if (b.row < 0) {
         view_quote(&title, &a.v->shape.token[a.row]);
-        status = qkv_fail(err, QKV_ERR_USAGE, NULL,
-                          "token %s is not in the second text, expected one that both have",
-                          title.at ? title.at : "");
+        status =
+            qkv_fail(err, QKV_ERR_USAGE, NULL,
+                     "token %s is not in the second text, expected a token that both texts have",
+                     title.at ? title.at : "");
         view_text_free(&title);
         return status;
     }

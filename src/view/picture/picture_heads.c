@@ -422,22 +422,22 @@ static void describe_rest(struct stage *g, double y)
         view_say(&t, " of the weight is on them. ");
     }
     view_count(&t, g->links);
-    view_say(&t, " link%s, each above half the uniform weight", g->links == 1 ? "" : "s");
+    view_say(&t, " link%s drawn, each above half the uniform weight", g->links == 1 ? "" : "s");
     if (g->links == MOST_LINKS) {
-        view_say(&t, " and the strongest, down to ");
+        view_say(&t, ", only the strongest, down to ");
         view_weight(&t, g->weakest, 3);
     }
     view_say(&t, "; ");
     view_weight(&t, rest, 2);
     view_say(&t, " of the weight is not drawn.");
     if (!view_whole(p->v, p->st.layer))
-        view_say(&t, " Of each row only the largest weights are known.");
+        view_say(&t, " Of each row, only the largest weights are stored.");
     if (g->queries < p->row_count) {
         view_say(&t, " ");
         view_count(&t, g->queries);
         view_say(&t, " of ");
         view_count(&t, p->row_count);
-        view_say(&t, " rows: those around the marked one.");
+        view_say(&t, " rows are shown: those around the marked row.");
     }
     g->p->canvas.failed |= t.failed;
     if (t.at)

@@ -171,7 +171,7 @@ static void describe_finding(struct view_text *t, const struct picture *p)
     for (int64_t i = 0; i < p->st.selected; i++)
         view_say(t, "%s %" PRId64, i ? "," : "", p->st.head[i]);
     if (p->st.selected > 1) {
-        view_say(t, ": a cell is their mean.");
+        view_say(t, ": each cell is the mean of these heads.");
         return;
     }
     view_say(t, view_across(p->v) ? " attends to " : " attends ");
@@ -195,12 +195,12 @@ static void draw_legend_text(struct field *f, double y)
     canvas_format(&p->canvas, f->left, y + 9, 11, 0, PALETTE_TEXT3, "0");
     canvas_cells(&p->canvas, f->left + 12, y, 4, 10, 0, color, 1, 33);
     view_weight(&t, f->scale > 0 ? f->scale : 1, f->scale > 0 ? 3 : 0);
-    if (f->scale > 0) view_say(&t, " and more, by the root");
+    if (f->scale > 0) view_say(&t, " and more; darkness is the square root of the weight");
     view_say(&t, "   rows: queries, columns: keys");
     for (int64_t i = 0; p->st.selected > 1 && i < p->st.selected; i++)
-        view_say(&t, "%s %" PRId64, i ? "," : "; the mean of heads", p->st.head[i]);
+        view_say(&t, "%s %" PRId64, i ? "," : "; mean of the heads", p->st.head[i]);
     if (f->pooled) {
-        view_say(&t, "; a point is the largest of ");
+        view_say(&t, "; each point is the largest of ");
         view_number(&t, (double)p->v->shape.tokens / (double)f->n, 1);
         view_say(&t, " × ");
         view_number(&t, (double)p->v->shape.keys / (double)f->m, 1);
@@ -209,7 +209,7 @@ static void draw_legend_text(struct field *f, double y)
     if (!f->pooled && p->key_count < p->v->shape.keys)
         view_say(&t, "; special tokens are not shown");
     if (!view_whole(p->v, p->st.layer))
-        view_say(&t, "; of each row only the largest weights are known");
+        view_say(&t, "; of each row, only the largest weights are stored");
     p->canvas.failed |= t.failed;
     if (t.at)
         p->canvas.height =

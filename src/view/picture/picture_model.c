@@ -223,7 +223,7 @@ static void describe_counts(struct view_text *t, const struct view_stack *v)
     for (int i = 0; i < ROWS; i++) told += rows[i].n > 0;
     if (!told) {
         view_count(t, all);
-        view_say(t, " heads; kinds of head need a text of at least 8 tokens.");
+        view_say(t, " heads; the kinds of head are only measured for texts of at least 8 tokens.");
         return;
     }
     view_say(t, "Of ");
@@ -270,8 +270,9 @@ static void draw_legend_text(struct wall *w, double y)
     canvas_format(s, x, y + 9, 11, 0, PALETTE_TEXT3, "0");
     canvas_cells(s, x + 12, y, 4, 10, 0, color, 1, 33);
     canvas_format(s, x + 150, y + 9, 11, 0, PALETTE_TEXT3,
-                  w->t.scale > 0 ? "each head on its own scale; a point is its largest weight"
-                                 : "1   rows: queries, columns: keys");
+                  w->t.scale > 0
+                      ? "each head on its own scale; a point is the largest weight of its block"
+                      : "1   rows: queries, columns: keys");
     if (w->t.specials) {
         y += 16;
         canvas_format(s, x, y + 9, 11, 0, PALETTE_TEXT3, "%s",

@@ -160,7 +160,7 @@ static double draw_values(struct neuron *g, double y)
     canvas_line(canvas, g->left, y + 6, g->left + FULL, y + 6, PALETTE_TEXT, 1);
     if (!s->F) {
         canvas_format(canvas, g->left + NAMES, y + 24, 12, 0, PALETTE_TEXT2,
-                      "values of this layer were not given");
+                      "the view does not contain the values of this layer");
         return y + 34;
     }
     y += 14;
@@ -351,10 +351,10 @@ static void begin(struct neuron *g)
     if (score_masked(s, g->key)) {
         view_say(&t, ", but the key is masked: its weight is 0.");
     } else {
-        view_say(&t, "; ÷ ");
+        view_say(&t, "; divided by ");
         score_root(&t, s);
-        if (s->biased) view_say(&t, " and with the bias");
-        view_say(&t, " that is ");
+        if (s->biased) view_say(&t, " plus the bias");
+        view_say(&t, " this is ");
         view_signed(&t, score_at(s, g->key, s->own), 2);
         view_say(&t, ", and the softmax weight is ");
         view_weight(&t, s->w[g->key], 3);

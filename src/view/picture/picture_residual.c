@@ -126,7 +126,7 @@ static void draw_legend(struct residual *g, double y)
     struct canvas *s = &g->p->canvas;
     double x = g->left + NAMES;
     canvas_line(s, x, y - 4, x + 18, y - 4, PALETTE_TEXT, 1.75);
-    canvas_format(s, x + 24, y, 11, 0, PALETTE_TEXT2, "size of the stream");
+    canvas_format(s, x + 24, y, 11, 0, PALETTE_TEXT2, "norm of the stream");
     x += 150;
     for (int c = 0; c < g->sublayers; c++) {
         const char *name = view_sublayer_names[g->sublayer[c]];
@@ -200,11 +200,12 @@ static void draw_scale(struct residual *g, double y)
     }
     canvas_cells(s, x, y, 6, 10, 0, color, 1, STEPS);
     canvas_format(s, x, y + 24, 11, 0, PALETTE_TEXT3,
-                  "full colour: the addition is as long as the stream before it; left against its "
-                  "direction (cosine below 0), right along it");
+                  "full colour: the addition is as long as the stream before it; left: against the "
+                  "stream (cosine below 0), right: along the stream");
     if (g->each > 1)
         canvas_format(s, x, y + 40, 11, 0, PALETTE_TEXT3,
-                      "a row is the mean of %" PRId64 " tokens, named by the first", g->each);
+                      "a row is the mean of %" PRId64 " tokens, of which the first is named",
+                      g->each);
     s->height = y + (g->each > 1 ? 58 : 42);
 }
 

@@ -127,7 +127,7 @@ static void draw_query(struct steps *g, double y, double *x)
     picture_bars(canvas, x, g->s.E, g->left + at.key, y + ASK / 2, at.bars, ASK - 10, g->most_k, 1);
     view_say(&t, "the query q of ");
     view_quote(&t, &k->token[g->s.row]);
-    view_say(&t, ", multiplied with each key below, elementwise");
+    view_say(&t, ", multiplied elementwise with each key below");
     canvas->failed |= t.failed;
     if (t.at)
         canvas_cut(canvas, g->left + at.product - 4, y + ASK / 2 + 4, 12, 0, PALETTE_TEXT2, t.at,
@@ -205,12 +205,12 @@ static void draw_sum(struct steps *g, double y)
                       "%" PRId64 " of %" PRId64 " keys are masked", hidden, s->S);
     else
         canvas_format(canvas, g->left + at.product, y + 28, 12, 0, PALETTE_TEXT2,
-                      "no mask: every key counts");
+                      "no mask: all keys are used");
     picture_weight(canvas, g->left + at.weight, y + 28.5, 13, CANVAS_END | CANVAS_BOLD,
                    PALETTE_TEXT, all, 3);
     if (!s->F) {
         canvas_format(canvas, g->left + FULL, y + 28, 11, CANVAS_END, PALETTE_TEXT3,
-                      "values of this layer were not given");
+                      "the view does not contain the values of this layer");
         return;
     }
     for (int64_t e = 0; e < s->F; e++) {
@@ -423,9 +423,9 @@ static void draw_all(struct steps *g, double *x)
         double x;
         const char *text;
     } names[] = { { 92, "key k" },
-                  { 258, "product, to be summed" },
+                  { 258, "product of q and k" },
                   { 712, "thin line: without the scale" },
-                  { 880, "value v, shaded by weight" } };
+                  { 880, "value v, shaded by its weight" } };
     for (int i = 0; i < (s->F ? 4 : 3); i++)
         canvas_format(&g->p->canvas, g->left + names[i].x, y - 8, 11, 0, PALETTE_TEXT2, "%s",
                       names[i].text);

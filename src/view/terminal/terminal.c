@@ -39,7 +39,7 @@ void terminal_header(struct text_canvas *s)
     view_say(&t, "  %" PRId64 " layers %s %" PRId64 " heads", p->layers, times, p->heads);
     if (p->head_width) view_say(&t, " %s %" PRId64, times, p->head_width);
     view_say(&t, "  %" PRId64 " token%s", s->shown_count, s->shown_count == 1 ? "" : "s");
-    if (view_across(s->v)) view_say(&t, " attending to %" PRId64, s->key_count);
+    if (view_across(s->v)) view_say(&t, " that attend to %" PRId64, s->key_count);
     if (s->shown_count < p->tokens)
         view_say(&t, ", %" PRId64 " special hidden", p->tokens - s->shown_count);
     s->t.failed |= t.failed;
@@ -78,7 +78,7 @@ static void draw_matrix_head(struct text_canvas *s, int64_t head, int wide, bool
 {
     view_say(&s->t, "layer %" PRId64 ", head %" PRId64, s->st.layer, head);
     text_canvas_dim(s);
-    if (s->columns > 70) view_say(&s->t, "   rows: queries, columns: keys, hundredths");
+    if (s->columns > 70) view_say(&s->t, "   rows: queries, columns: keys, in hundredths");
     if (s->columns > 110 && special) view_say(&s->t, "; first column: special tokens");
     text_canvas_plain(s);
     text_canvas_line(s);
@@ -442,8 +442,8 @@ static void put_invalid_rows(struct text_canvas *s)
     int64_t not_numbers = 0, not_one = 0;
     view_count_invalid_rows(s->v, &not_numbers, &not_one);
     if (not_numbers)
-        view_say(&s->t, "\n%lld row%s: the weights contain NaN or Inf\n", (long long)not_numbers,
-                 not_numbers == 1 ? " is not a number" : "s are not numbers");
+        view_say(&s->t, "\n%lld row%s NaN or Inf in the weights\n", (long long)not_numbers,
+                 not_numbers == 1 ? " contains" : "s contain");
     if (not_one)
         view_say(&s->t, "\n%lld row%s not sum to 1: drawn as %s\n", (long long)not_one,
                  not_one == 1 ? " does" : "s do", not_one == 1 ? "it is" : "they are");

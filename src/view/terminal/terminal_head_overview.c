@@ -35,7 +35,7 @@ static void draw_legend(struct text_canvas *s, const enum view_kind *listed, int
 {
     const int rows = legend_lines(s, n);
     if (!n && !i) {
-        text_canvas_text(s, "kinds need 8 words", (int)qkv_min64(22, s->columns), false);
+        text_canvas_text(s, "kinds need 8 tokens", (int)qkv_min64(22, s->columns), false);
     } else if (i < rows) {
         for (int k = i; k < n; k += rows) {
             view_say(&s->t, "%s ", terminal_glyph(s, listed[k]));

@@ -99,8 +99,10 @@ static void put_legend(struct text_canvas *s)
             view_say(&t, "%s%s %s %" PRId64, t.used ? ", " : "",
                      terminal_glyph(s, (enum view_kind)k), view_kind_table[k].name, n[k]);
     if (t.used) view_say(&t, ".");
-    view_say(&t, "%sRows: queries, columns: keys; a point is its largest weight.",
-             t.used ? " " : "");
+    view_say(
+        &t,
+        "%sRows: queries, columns: keys; a point is the largest weight of its part of the matrix.",
+        t.used ? " " : "");
     s->t.failed |= t.failed;
     text_canvas_line(s);
     if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);

@@ -177,8 +177,9 @@ static void put_tokens(struct residual *g)
     for (int64_t from = 0; from < s->v->shape.layers; from += across)
         put_band(g, from, qkv_min64(s->v->shape.layers, from + across), first, last);
     if (last - first < s->shown_count) {
-        char note[80];
-        snprintf(note, sizeof note, "%" PRId64 " of %" PRId64 " tokens; --all shows every one.",
+        char note[96];
+        snprintf(note, sizeof note,
+                 "%" PRId64 " of %" PRId64 " tokens are shown; --all shows all of them.",
                  last - first, s->shown_count);
         text_canvas_words(s, note);
     }
@@ -210,6 +211,8 @@ qkv_status terminal_residual(struct text_canvas *s, qkv_error *err)
     text_canvas_line(s);
     put_layers(&g);
     put_tokens(&g);
-    put_words(&g, "A cell is what a sublayer adds, as a part of the stream before it.");
+    put_words(
+        &g,
+        "A cell is the norm of what a sublayer adds, divided by the norm of the stream before it.");
     return QKV_OK;
 }

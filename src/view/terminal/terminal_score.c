@@ -165,7 +165,7 @@ static void put_chain(struct text_canvas *s, const struct score *k, int64_t key)
     text_canvas_line(s);
     const double score = score_at(k, key, k->own);
     if (k->softcap > 0) put_row(s, "capped", score - k->bias[key], 3);
-    if (k->biased) put_row(s, "with its bias", score, 3);
+    if (k->biased) put_row(s, "plus its bias", score, 3);
     if (score_masked(k, key)) {
         text_canvas_words(s, "masked: its weight is 0");
         return;
@@ -344,9 +344,9 @@ qkv_status terminal_steps(struct text_canvas *s, qkv_error *err)
     view_say(&t,
              "1 Layer %" PRId64 ", head %" PRId64
              " projects each token to a query, a key and a value of %" PRId64
-             " dimensions. 2 Query times key, elementwise. 3 The sum of the products is the score. "
-             "4 The score is divided"
-             "%s. 5 The softmax turns scores into weights.",
+             " dimensions. 2 The query is multiplied with each key, elementwise. 3 The sum of "
+             "these products is the score. 4 The score is divided by a scale%s. 5 The softmax "
+             "turns the scores of all keys into weights.",
              k.layer, k.head, k.E,
              k.span.to - k.span.from < k.S ? "; masked keys are left out" : "");
     fold(s, &t);

@@ -40,7 +40,7 @@ TEST(wrong_arguments_are_refused_with_the_reason)
     REFUSED(QKV_ERR_USAGE, "window", a.window.on = true; a.window.left = -2);
     REFUSED(QKV_ERR_USAGE, "sinks", a.no_softmax = true; a.sinks = ones);
     REFUSED(QKV_ERR_USAGE, "B is 2", a.sequences = 2; a.q_offsets = beyond);
-    REFUSED(QKV_ERR_USAGE, "require q_offsets", a.B = 1; a.sequences = 2);
+    REFUSED(QKV_ERR_USAGE, "require the array q_offsets", a.B = 1; a.sequences = 2);
     REFUSED(QKV_ERR_USAGE, "q_offsets[2] is 1", a.B = 1; a.sequences = 2; a.q_offsets = falls);
     REFUSED(QKV_ERR_USAGE, "q_offsets[2] is 9", a.B = 1; a.sequences = 2; a.q_offsets = beyond);
     REFUSED(QKV_ERR_USAGE, "k_lengths[0] is 5", a.k_lengths = lengths);

@@ -157,7 +157,7 @@ TEST(what_cannot_be_fed_is_refused_and_changes_nothing)
                 "offsets from 0");
         refused(d, &(struct qkv_decoder_tokens){ .n = 2, .items = same, .ids = prompt }, "1 twice");
         refused(d, &(struct qkv_decoder_tokens){ .n = 1, .items = outside, .ids = prompt },
-                "found 2");
+                "found item 2");
         refused(d, &(struct qkv_decoder_tokens){ .n = 3, .ids = prompt }, "found 3 entries");
         refused(d, &(struct qkv_decoder_tokens){ .n = -1 }, "found -1 entries");
         refused(d, &(struct qkv_decoder_tokens){ .n = 1 }, "expected ids");

@@ -325,19 +325,20 @@ TEST(wrong_tokens_are_refused_with_the_numbers)
           good,
           NULL,
           false,
-          "offsets of sequences, expected not to decrease and at most 2147483647, found 2" },
+          "invalid offsets of sequences, expected ascending numbers of at most 2147483647, found "
+          "2" },
         { { 1, 3, 3 },
           { 0, 0 },
           good,
           NULL,
           false,
-          "offsets of sequences, expected to start with 0" },
+          "invalid offsets of sequences, expected offsets that begin with 0" },
         { { 0, 3, 5 },
           { 3, 3 },
           good,
           NULL,
           true,
-          "length of sequence 1, expected 0 .. 2, found 3" },
+          "invalid length of sequence 1, expected 0 .. 2, found 3" },
     };
     EACH(r, rows)
     {

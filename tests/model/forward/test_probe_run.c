@@ -201,7 +201,7 @@ TEST(a_request_that_cannot_be_met_is_refused)
         const struct qkv_observer observer = { keep, &k, false, *w, false, false };
         qkv_error err = { 0 };
         CHECK_EQ(qkv_model_run(t.model, NULL, tiny_input(&t), &observer, &err), QKV_ERR_USAGE);
-        CHECK(strstr(err.text, "probe") != NULL);
+        CHECK(strstr(err.text, "attention statistics") != NULL);
     }
     close_tiny(&t);
 }

@@ -231,13 +231,13 @@ TEST(what_does_not_fit_is_refused_by_name)
     } rows[] = {
         { without_query, QKV_ERR_FORMAT, QUERY, "missing tensor, expected [35, 35], found none" },
         { short_query, QKV_ERR_FORMAT, QUERY,
-          "shape differs from config.json, expected [35, 35], found [35, 34]" },
+          "shape of the tensor differs from config.json, expected [35, 35], found [35, 34]" },
         { flat_query, QKV_ERR_FORMAT, QUERY,
-          "shape differs from config.json, expected [35, 35], found [1225]" },
+          "shape of the tensor differs from config.json, expected [35, 35], found [1225]" },
         { integer_query, QKV_ERR_UNSUPPORTED, QUERY,
-          "unsupported type of the weights, expected F32, F16, BF16 or F64, found I32" },
+          "unsupported type of the tensor, expected F32, F16, BF16 or F64, found I32" },
         { fewer_words, QKV_ERR_FORMAT, "embeddings.word_embeddings.weight",
-          "shape differs from config.json, expected [40, 35], found [39, 35]" },
+          "shape of the tensor differs from config.json, expected [40, 35], found [39, 35]" },
     };
     EACH(r, rows)
     {

@@ -57,7 +57,8 @@ TEST(a_bad_line_is_named_by_its_number)
     } rows[] = {
         { "t.tsv", "a\tb\nc\td\nno tab here\n", QKV_OBJECTIVE_SEQ2SEQ, "line 3",
           "line has no tab" },
-        { "t.tsv", "\n\na\t \n", QKV_OBJECTIVE_SEQ2SEQ, "line 3", "second column is empty" },
+        { "t.tsv", "\n\na\t \n", QKV_OBJECTIVE_SEQ2SEQ, "line 3",
+          "second column of this line is empty" },
         { "t.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"b\"", QKV_OBJECTIVE_CAUSAL, "line 3", "" },
         { "t.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"b\"}", QKV_OBJECTIVE_CAUSAL, "line 2",
           "\"text\"" },

@@ -82,10 +82,11 @@ TEST(what_would_change_vectors_in_silence_is_refused)
     } rows[] = {
         { "{}", NULL, NULL, QKV_ERR_FORMAT, "1:1", "not a JSON array, expected '[', found '{'" },
         { "[]", NULL, NULL, QKV_ERR_FORMAT, "$",
-          "missing module, expected Transformer and Pooling, found none" },
-        { "[7]", NULL, NULL, QKV_ERR_FORMAT, "$[0]", "wrong type of a module, expected an object" },
+          "module is missing, expected Transformer and Pooling, found none" },
+        { "[7]", NULL, NULL, QKV_ERR_FORMAT, "$[0]",
+          "module has the wrong type, expected an object" },
         { "[" MODULE(0, "Transformer", "") "]", NULL, NULL, QKV_ERR_FORMAT, "$",
-          "missing module, expected Transformer and Pooling, found only Transformer" },
+          "module is missing, expected Transformer and Pooling, found only Transformer" },
         { "[" MODULE(0, "Transformer", "") "," MODULE(1, "Pooling", "1_Pooling") "," MODULE(
               2, "Dense", "2_Dense") "]",
           POOLING("\"pooling_mode_mean_tokens\": true"), NULL, QKV_ERR_UNSUPPORTED, "$[2]",
@@ -95,28 +96,33 @@ TEST(what_would_change_vectors_in_silence_is_refused)
           "unsupported module, expected Transformer, Pooling and optionally Normalize, in this "
           "order, found \"Pooling\"" },
         { "[" MODULE(0, "Transformer", "../elsewhere") "]", NULL, NULL, QKV_ERR_FORMAT, "$[0]",
-          "path is outside of the model folder, found \"../elsewhere\"" },
+          "path of a module is outside of the model folder, expected a folder in it, found "
+          "\"../elsewhere\"" },
         { "[" MODULE(0, "Transformer", "a/../../b") "]", NULL, NULL, QKV_ERR_FORMAT, "$[0]",
-          "path is outside of the model folder, found \"a/../../b\"" },
+          "path of a module is outside of the model folder, expected a folder in it, found "
+          "\"a/../../b\"" },
         { "[" MODULE(0, "Transformer", "/etc") "]", NULL, NULL, QKV_ERR_FORMAT, "$[0]",
-          "path is outside of the model folder, found \"/etc\"" },
+          "path of a module is outside of the model folder, expected a folder in it, found "
+          "\"/etc\"" },
         { TWO, POOLING("\"pooling_mode_mean_tokens\": true, \"pooling_mode_max_tokens\": true"),
           NULL, QKV_ERR_UNSUPPORTED, "$",
-          "pooling, expected one of mean, cls, max, lasttoken, found several" },
+          "unsupported pooling, expected one of mean, cls, max, lasttoken, found several" },
         { TWO, "{}", NULL, QKV_ERR_FORMAT, "$",
-          "pooling, expected one of mean, cls, max, lasttoken, found none" },
+          "unsupported pooling, expected one of mean, cls, max, lasttoken, found none" },
         { TWO, POOLING("\"pooling_mode_weightedmean_tokens\": true"), NULL, QKV_ERR_UNSUPPORTED,
           "$",
-          "pooling, expected one of mean, cls, max, lasttoken, found "
+          "unsupported pooling, expected one of mean, cls, max, lasttoken, found "
           "pooling_mode_weightedmean_tokens" },
         { TWO, POOLING("\"pooling_mode\": \"attention\""), NULL, QKV_ERR_UNSUPPORTED, "$",
-          "pooling, expected one of mean, cls, max, lasttoken, found attention" },
+          "unsupported pooling, expected one of mean, cls, max, lasttoken, found attention" },
         { TWO, POOLING("\"pooling_mode_mean_tokens\": 1"), NULL, QKV_ERR_FORMAT,
-          "$.pooling_mode_mean_tokens", "wrong type, expected true or false, found an integer" },
+          "$.pooling_mode_mean_tokens",
+          "value of the wrong type, expected true or false, found an integer" },
         { NULL, NULL, "{\"max_seq_length\": 0}", QKV_ERR_FORMAT, "$.max_seq_length",
-          "out of range, expected 1 .. 2147483647, found 0" },
+          "number out of range, expected 1 .. 2147483647, found 0" },
         { NULL, NULL, "{\"do_lower_case\": true}", QKV_ERR_UNSUPPORTED, "$.do_lower_case",
-          "lower-casing before the tokenizer is not supported, expected false, found true" },
+          "lower-casing before the tokenizer is not supported, expected do_lower_case false, found "
+          "true" },
     };
     EACH(r, rows)
     {
@@ -136,7 +142,7 @@ TEST(a_width_that_is_not_the_model_s_is_refused)
     qkv_error err = { 0 };
     fresh(TWO, "{\"word_embedding_dimension\": 34, \"pooling_mode_mean_tokens\": true}", NULL);
     CHECK_EQ(qkv_embedder_open(&e, folder_path, NULL, &err), QKV_ERR_FORMAT);
-    CHECK(strstr(err.text, "expected 35, found 34") != NULL);
+    CHECK(strstr(err.text, "expected the model's width 35, found 34") != NULL);
 }
 
 TEST(a_tokenizer_with_more_ids_than_embeddings_is_refused)

@@ -140,7 +140,7 @@ TEST(steps_past_what_a_checkpoint_can_be_named_by_are_refused)
     CHECK_EQ(qkv_checkpoint_begin(&c, folder, -1, NULL), QKV_ERR_USAGE);
     memset(&err, 0, sizeof err);
     CHECK_EQ(train("many", NULL, INT64_MAX, &err), QKV_ERR_USAGE);
-    CHECK(strstr(err.text, "steps, expected 0 .. 1099511627776"));
+    CHECK(strstr(err.text, "number of steps is out of range, expected 0 .. 1099511627776"));
     CHECK(access(path_of("many", "run.json"), F_OK) != 0);
 }
 

@@ -118,8 +118,9 @@ TEST(a_text_over_the_limit_is_refused_or_cut) // X12
     o.max_length = 1; // less than the specials
     err = (qkv_error){ 0 };
     CHECK_EQ(qkv_tokenizer_encode(t, &e, "a", 1, NULL, 0, &o, &err), QKV_ERR_USAGE);
-    CHECK_TEXT(err.text,
-               "max_length leaves no space for the special tokens, expected at least 2, found 1");
+    CHECK_TEXT(
+        err.text,
+        "max_length leaves no space for the special tokens, expected at least 2 tokens, found 1");
     o.max_length = -1;
     CHECK_EQ(qkv_tokenizer_encode(t, &e, "a", 1, NULL, 0, &o, NULL), QKV_ERR_USAGE);
     qkv_encoding_free(&e);
@@ -156,7 +157,7 @@ TEST(the_longer_text_of_a_pair_is_cut_first)
                                              .cut = QKV_CUT_FIRST };
     CHECK_EQ(qkv_tokenizer_encode(t, &e, "a", 1, "he he he he", 11, &only, &err), QKV_ERR_USAGE);
     CHECK_TEXT(err.text,
-               "text too short for this truncation, expected more than 2 tokens, found 1");
+               "text is too short for this truncation, expected more than 2 tokens, found 1");
     const struct qkv_encode_options second = { .max_length = 6,
                                                .truncate = true,
                                                .cut = QKV_CUT_SECOND };
@@ -189,7 +190,7 @@ TEST(padding_fills_up_and_is_not_attended)
     qkv_error err = { 0 };
     CHECK_EQ(qkv_tokenizer_encode(t, &e, "a", 1, NULL, 0, &o, &err), QKV_ERR_USAGE);
     CHECK_TEXT(err.text,
-               "no padding token in this tokenizer, expected a padding section, [PAD] or <pad>");
+               "tokenizer has no padding token, expected a padding section, [PAD] or <pad>");
     qkv_encoding_free(&e);
     qkv_tokenizer_close(t);
     free(bare);

@@ -124,34 +124,34 @@ TEST(a_broken_sentencepiece_model_is_refused_with_its_reason)
     CHECK_EQ(qkv_read_spm(&t, b.at, b.n, "nowhere/m.model", NULL), QKV_OK);
     CHECK_EQ(qkv_tokenizer_size(t), 4);
     qkv_tokenizer_close(t);
-    BAD("\x0A", "truncated integer");
-    BAD("\x0A\x80", "truncated integer");
-    BAD("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "integer of more than 64 bits");
-    BAD("\x0A\x7F\x0A", "truncated field");
-    BAD("\x0A\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "truncated field");
-    BAD("\x0B", "unknown wire type of a field");
-    BAD("\x02\x01x", "field number out of range");
-    BAD("\x08\x01", "wrong wire type of a field, expected bytes");
-    BAD("\x0A\x02\x08\x01", "wrong wire type of a field, expected bytes");
-    BAD("\x0A\x05\x0A\x01x\x10\x01", "wrong wire type of a field, expected 4 bytes");
-    BAD("\x0A\x00", "empty piece");
+    BAD("\x0A", "an integer is truncated");
+    BAD("\x0A\x80", "an integer is truncated");
+    BAD("\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", "an integer has more than 64 bits");
+    BAD("\x0A\x7F\x0A", "a field is truncated");
+    BAD("\x0A\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "a field is truncated");
+    BAD("\x0B", "a field has an unknown wire type");
+    BAD("\x02\x01x", "the number of a field is out of range");
+    BAD("\x08\x01", "a field has the wrong wire type, expected bytes");
+    BAD("\x0A\x02\x08\x01", "a field has the wrong wire type, expected bytes");
+    BAD("\x0A\x05\x0A\x01x\x10\x01", "a field has the wrong wire type, expected 4 bytes");
+    BAD("\x0A\x00", "a piece is empty");
     BAD("\x0A\x04\x0A\x02\xC3\x28", "a piece is not valid UTF-8");
     BAD("\x0A\x08\x0A\x01x\x15\x00\x00\xC0\x7F", "the score of a piece is not finite");
     BAD("\x0A\x08\x0A\x01x\x15\x00\x00\x80\x7F", "the score of a piece is not finite");
-    BAD("\x0A\x05\x0A\x01x\x18\x09", "a piece of unknown type");
-    BAD("\x0A\x05\x0A\x01x\x18\x02", "second unknown piece");
+    BAD("\x0A\x05\x0A\x01x\x18\x09", "a piece has an unknown type");
+    BAD("\x0A\x05\x0A\x01x\x18\x02", "a second unknown piece");
     BAD("\x0A\x03\x0A\x01"
         "b",
         "duplicate token");
     BAD("\x1A\x06\x12\x04\xff\xff\xff\xff", "malformed normalization table");
     BAD("\x1A\x0B\x12\x09\x04\x00\x00\x00\x00\xff\xff\x00\x00", "points outside the table");
-    refused_with("\x12\x02\x18\x03", 4, QKV_ERR_UNSUPPORTED, "model of whole words");
+    refused_with("\x12\x02\x18\x03", 4, QKV_ERR_UNSUPPORTED, "model of words");
     refused_with("\x12\x03\xC0\x01\x01", 5, QKV_ERR_UNSUPPORTED,
-                 "white space is a suffix of words");
+                 "model marks white space at the end of words");
     refused(qkv_read_spm, b.at + 16, b.n - 16, "nowhere/m.model", QKV_ERR_FORMAT, "");
     refused(qkv_read_spm, "", 0, "nowhere/m.model", QKV_ERR_FORMAT, "no pieces");
     refused(qkv_read_spm, "\x0A\x03\x0A\x01x", 5, "nowhere/m.model", QKV_ERR_FORMAT,
-            "missing unknown piece");
+            "the unknown piece is missing");
 }
 
 TEST(a_broken_tokenizer_of_llama2c_is_refused_with_its_place)
@@ -163,8 +163,8 @@ TEST(a_broken_tokenizer_of_llama2c_is_refused_with_its_place)
     memcpy(data, m.data, m.size);
     refused(qkv_read_llama2c, data, 3, file, QKV_ERR_FORMAT,
             "file too short for a tokenizer of llama2.c");
-    refused(qkv_read_llama2c, data, 9, file, QKV_ERR_FORMAT, "truncated token");
-    refused(qkv_read_llama2c, data, m.size - 1, file, QKV_ERR_FORMAT, "truncated token");
+    refused(qkv_read_llama2c, data, 9, file, QKV_ERR_FORMAT, "truncated entry of a token");
+    refused(qkv_read_llama2c, data, m.size - 1, file, QKV_ERR_FORMAT, "truncated text of a token");
     refused(qkv_read_llama2c, data, 4, file, QKV_ERR_FORMAT, "too few tokens");
     memcpy(data + 8, "\xff\xff\xff\xff", 4);
     refused(qkv_read_llama2c, data, m.size, file, QKV_ERR_FORMAT, "expected 4294967295 bytes");
@@ -181,7 +181,7 @@ TEST(a_broken_tokenizer_of_llama2c_is_refused_with_its_place)
     CHECK(zero);
     memcpy(zero, "<0x4G>", 6);
     refused(qkv_read_llama2c, data, m.size, file, QKV_ERR_FORMAT,
-            "token 68 is not the byte expected at this id");
+            "token 68 is not the token of its byte");
     free(data);
     qkv_map_close(&m);
 }
@@ -224,7 +224,7 @@ TEST(broken_vocabularies_and_merges_are_refused_with_their_line)
     CHECK(mkdtemp(dir));
     file_refused(dir, "vocab.txt", "[UNK]\n[CLS]\n[SEP]\na\na\n", QKV_ERR_FORMAT,
                  "line 5: duplicate token");
-    file_refused(dir, "vocab.txt", "[UNK]\n[CLS]\na\n", QKV_ERR_FORMAT, "missing token [SEP]");
+    file_refused(dir, "vocab.txt", "[UNK]\n[CLS]\na\n", QKV_ERR_FORMAT, "token [SEP] is missing");
     file_refused(dir, "vocab.txt", "[UNK]\n[CLS]\na\xff\n", QKV_ERR_FORMAT,
                  "token is not valid UTF-8");
     file_refused(dir, "vocab.txt", "[UNK]\r\n[CLS]\r\n[SEP]\r\na", QKV_OK, "");
@@ -233,8 +233,8 @@ TEST(broken_vocabularies_and_merges_are_refused_with_their_line)
     write_file(dir, "vocab.json", "{\"a\":0,\"b\":1,\"ab\":2}");
     file_refused(dir, "merges.txt", "#version: 0.2\na b\n", QKV_OK, "");
     file_refused(dir, "merges.txt", "a b\na b c\n", QKV_ERR_FORMAT, "malformed merge");
-    file_refused(dir, "merges.txt", "a x\n", QKV_ERR_FORMAT, "the result of a merge");
-    file_refused(dir, "merges.txt", "b a\n", QKV_ERR_FORMAT, "the result of a merge");
+    file_refused(dir, "merges.txt", "a x\n", QKV_ERR_FORMAT, "result of a merge");
+    file_refused(dir, "merges.txt", "b a\n", QKV_ERR_FORMAT, "result of a merge");
     file_refused(dir, "vocab.json", "{\"a\":0,\"a\":1}", QKV_ERR_FORMAT, "");
     const struct bytes b = small_model();
     snprintf(path, sizeof path, "%s/tokenizer.model", dir);

@@ -93,30 +93,32 @@ TEST(unknown_or_missing_models_and_versions_are_refused) // T2, T3
 {
     static const struct bad list[] = {
         { "\"model\":" TINY_MODEL, "\"model\":null", F, "$.model",
-          "missing, expected a value, found none" },
-        { "\"model\":" TINY_MODEL, "\"model\":[]", F, "$.model", "wrong type, expected an object" },
+          "required member is missing, expected a value, found none" },
+        { "\"model\":" TINY_MODEL, "\"model\":[]", F, "$.model",
+          "value of the wrong type, expected an object" },
         { "\"type\":\"WordPiece\",\"unk_token\"", "\"type\":\"Morse\",\"unk_token\"", U,
           "$.model.type",
           "unknown tokenizer model, expected one of BPE, Unigram, WordLevel, WordPiece, found "
           "\"Morse\"" },
         { "\"type\":\"WordPiece\",\"unk_token\"", "\"type\":7,\"unk_token\"", F, "$.model.type",
-          "wrong type, expected a text, found an integer" },
+          "value of the wrong type, expected a text, found an integer" },
         { "\"type\":\"WordPiece\",\"unk_token\"", "\"merges\":7,\"unk_token\"", F, "$.model.merges",
-          "wrong type, expected an array" },
+          "value of the wrong type, expected an array" },
         { "\"version\":\"1.0\"", "\"version\":\"2.0\"", U, "$.version",
-          "unknown version of the format, expected \"1.0\", found \"2.0\"" },
+          "unknown version of tokenizer.json, expected \"1.0\", found \"2.0\"" },
         { "\"version\":\"1.0\"", "\"version\":1.0", F, "$.version",
-          "wrong type, expected a text, found a real number" },
+          "value of the wrong type, expected a text, found a real number" },
         { "\"vocab\":" TINY_VOCAB, "\"vocab\":[]", F, "$.model.vocab",
-          "wrong type, expected an object" },
+          "value of the wrong type, expected an object" },
         { ",\"vocab\":" TINY_VOCAB, "", F, "$.model.vocab",
-          "missing, expected a value, found none" },
+          "required member is missing, expected a value, found none" },
         { "\"continuing_subword_prefix\":\"##\",", "", F, "$.model.continuing_subword_prefix",
-          "missing, expected a value, found none" },
+          "required member is missing, expected a value, found none" },
         { "\"max_input_chars_per_word\":20", "\"max_input_chars_per_word\":0", F,
-          "$.model.max_input_chars_per_word", "out of range, expected 1 .. 10000, found 0" },
+          "$.model.max_input_chars_per_word", "number out of range, expected 1 .. 10000, found 0" },
         { "\"max_input_chars_per_word\":20", "\"max_input_chars_per_word\":10001", L,
-          "$.model.max_input_chars_per_word", "out of range, expected 1 .. 10000, found 10001" },
+          "$.model.max_input_chars_per_word",
+          "number out of range, expected 1 .. 10000, found 10001" },
     };
     REFUSED(list);
 }
@@ -127,22 +129,25 @@ TEST(ids_of_the_vocabulary_are_small_whole_numbers_and_each_is_one_token) // T11
         { "\"he\":4", "\"he\":-1", F, "$.model.vocab.he",
           "token id out of range, expected 0 .. 16777215, found -1" },
         { "\"he\":4", "\"he\":1.5", F, "$.model.vocab.he",
-          "wrong type of a token id, expected an integer" },
+          "token id has the wrong type, expected an integer" },
         { "\"he\":4", "\"he\":\"4\"", F, "$.model.vocab.he",
-          "wrong type of a token id, expected an integer" },
+          "token id has the wrong type, expected an integer" },
         { "\"he\":4", "\"he\":4294967296", F, "$.model.vocab.he",
           "token id out of range, expected 0 .. 16777215, found 4294967296" },
         { "\"he\":4", "\"he\":4294967295", F, "$.model.vocab.he",
           "token id out of range, expected 0 .. 16777215, found 4294967295" },
         { "\"he\":4", "\"he\":5", F, "$.model.vocab",
-          "two tokens share an id, expected an id for each, found 5 for \"he\" and \"##llo\"" },
+          "two tokens have the same id, expected an id for each, found 5 for \"he\" and "
+          "\"##llo\"" },
         { "\"id\":9,", "\"id\":8,", F, "$.added_tokens",
-          "two tokens share an id, expected an id for each, found 8 for \"\xc3\xa9\" and \"New "
+          "two tokens have the same id, expected an id for each, found 8 for \"\xc3\xa9\" and "
+          "\"New "
           "Tok\"" },
         { "\"unk_token\":\"[UNK]\"", "\"unk_token\":\"<unk>\"", F, "$.model.unk_token",
-          "unknown token is not in the vocabulary, expected one of its tokens, found \"<unk>\"" },
+          "unknown token is not in the vocabulary, expected a token of the vocabulary, found "
+          "\"<unk>\"" },
         { "\"unk_token\":\"[UNK]\"", "\"unk_token\":null", F, "$.model.unk_token",
-          "missing, expected a value, found none" },
+          "required member is missing, expected a value, found none" },
     };
     REFUSED(list);
     // A gap is allowed: the model checks whether an embedding row exists.
@@ -172,7 +177,8 @@ TEST(a_key_listed_twice_is_refused_at_its_byte) // T14
         CHECK_EQ(qkv_tokenizer_parse(&t, json, strlen(json), "tiny", &err), F);
         CHECK(err.has_offset);
         CHECK_EQ(err.offset, strstr(json, twice[i].to) - json + twice[i].at);
-        CHECK(strncmp(err.text, "duplicate key, expected each once, found \"", 42) == 0);
+        CHECK(strncmp(err.text, "duplicate key in a JSON object, expected each key once, found \"",
+                      63) == 0);
         free(json);
     }
 }
@@ -191,7 +197,7 @@ TEST(unknown_components_are_refused_by_name) // T17-T21, T26
           "replacement texts" },
         { "{\"type\":\"NFC\"}", "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAA\"}", F,
           "$.normalizer.normalizers[0].precompiled_charsmap",
-          "not in base64, expected letters, digits, + and /" },
+          "normalization table is not in base64, expected letters, digits, + and /" },
         { "{\"type\":\"BertPreTokenizer\"}", "{\"type\":\"Scripts\"}", U,
           "$.pre_tokenizer.pretokenizers[0].type",
           "unknown pre-tokenizer, expected one of BertPreTokenizer, ByteLevel, CharDelimiterSplit, "
@@ -199,11 +205,11 @@ TEST(unknown_components_are_refused_by_name) // T17-T21, T26
           "Whitespace, WhitespaceSplit, found \"Scripts\"" },
         { "{\"type\":\"BertPreTokenizer\"}", "{\"type\":\"FixedLength\",\"length\":0}", F,
           "$.pre_tokenizer.pretokenizers[0].length",
-          "out of range, expected 1 .. 9223372036854775807, found 0" },
+          "number out of range, expected 1 .. 9223372036854775807, found 0" },
         { "{\"type\":\"BertPreTokenizer\"}",
           "{\"type\":\"CharDelimiterSplit\",\"delimiter\":\"ab\"}", F,
           "$.pre_tokenizer.pretokenizers[0].delimiter",
-          "wrong length of a text, expected one character, found \"ab\"" },
+          "text has the wrong length, expected one character, found \"ab\"" },
         { "\"type\":\"TemplateProcessing\"", "\"type\":\"Processing\"", U, "$.post_processor.type",
           "unknown post-processor, expected one of BertProcessing, ByteLevel, RobertaProcessing, "
           "Sequence, TemplateProcessing, found \"Processing\"" },
@@ -213,29 +219,29 @@ TEST(unknown_components_are_refused_by_name) // T17-T21, T26
           "Replace, Sequence, Strip, WordPiece, found \"CTX\"" },
         { "{\"String\":\"zz\"}", "{\"Regex\":\"a(b\"}", F,
           "$.normalizer.normalizers[2].pattern.Regex",
-          "malformed or unsupported regular expression, at its byte 3: group without its ), "
+          "regular expression is malformed or not supported, at its byte 3: a group without its "
+          "closing ), "
           "found \"a(b\"" },
         { "{\"String\":\"zz\"}", "{\"String\":\"\"}", F,
           "$.normalizer.normalizers[2].pattern.String",
-          "empty pattern, expected at least one character" },
+          "pattern is empty, expected at least one character" },
         { "{\"type\":\"NFC\"}", "{}", F, "$.normalizer.normalizers[0].type",
-          "missing, expected a value, found none" },
+          "required member is missing, expected a value, found none" },
         { "{\"type\":\"NFC\"}", "7", F, "$.normalizer.normalizers[0]",
-          "wrong type, expected an object" },
+          "value of the wrong type, expected an object" },
         { "\"normalizer\":{", "\"normalizer\":\"NFC\",\"other\":{", F, "$.normalizer",
-          "wrong type, expected an object" },
+          "value of the wrong type, expected an object" },
         { "\"lowercase\":true", "\"lowercase\":1", F, "$.normalizer.normalizers[1].lowercase",
-          "wrong type, expected true or false, found an integer" },
+          "value of the wrong type, expected true or false, found an integer" },
         { "\"behavior\":\"Contiguous\"", "\"behavior\":\"Kept\"", F,
           "$.pre_tokenizer.pretokenizers[2].behavior",
-          "unknown behavior, expected Removed, Isolated, MergedWithPrevious, MergedWithNext or "
-          "Contiguous, "
-          "found \"Kept\"" },
+          "unknown behavior of a split, expected Removed, Isolated, MergedWithPrevious, "
+          "MergedWithNext or Contiguous, found \"Kept\"" },
         { "\"content\":\" \",\"start\"", "\"content\":\"ab\",\"start\"", F,
           "$.decoder.decoders[1].content",
-          "wrong length of a text, expected one character, found \"ab\"" },
+          "text has the wrong length, expected one character, found \"ab\"" },
         { "\"start\":1", "\"start\":-1", F, "$.decoder.decoders[1].start",
-          "out of range, expected 0 .. 9223372036854775807, found -1" },
+          "number out of range, expected 0 .. 9223372036854775807, found -1" },
     };
     REFUSED(list);
 }
@@ -266,21 +272,22 @@ TEST(added_tokens_agree_with_the_vocabulary) // T23
           "wrong id of the added token \"[CLS]\", expected its id in the vocabulary, 2, found 4" },
         { "{\"id\":9,", "{\"id\":-9,", F, "$.added_tokens[1].id",
           "token id out of range, expected 0 .. 16777215, found -9" },
-        { "{\"id\":9,", "{", F, "$.added_tokens[1].id", "missing, expected a value, found none" },
+        { "{\"id\":9,", "{", F, "$.added_tokens[1].id",
+          "required member is missing, expected a value, found none" },
         { "{\"id\":9,", "{\"id\":\"9\",", F, "$.added_tokens[1].id",
-          "wrong type, expected an integer, found a text" },
+          "value of the wrong type, expected an integer, found a text" },
         { "\"content\":\"New Tok\"", "\"content\":\"\"", F, "$.added_tokens[1].content",
           "empty added token, expected at least one character" },
         { "\"content\":\"New Tok\"", "\"content\":\"\\u0001\"", F, "$.added_tokens[1].content",
-          "normalization leaves nothing of this added token, expected at least one character, "
-          "found \"\\x01\"" },
+          "added token is empty after normalization, expected at least one character, found "
+          "\"\\x01\"" },
         { "{\"id\":9,\"content\":\"New Tok\"", "{\"id\":2,\"content\":\"[CLS]\"", F,
           "$.added_tokens[1].content",
-          "duplicate added token, expected each one once, found \"[CLS]\" again" },
+          "duplicate added token, expected each added token once, found \"[CLS]\" again" },
         { "\"content\":\"New Tok\"", longer, L, "$.added_tokens[1].content",
           "added token too long, expected at most 4096 bytes, found 4097" },
         { "\"added_tokens\":[", "\"added_tokens\":[[],", F, "$.added_tokens[0]",
-          "wrong type, expected an object" },
+          "value of the wrong type, expected an object" },
     };
     REFUSED(list);
     free(longer);
@@ -291,28 +298,30 @@ TEST(templates_use_declared_tokens_of_the_vocabulary) // T24
     static const struct bad list[] = {
         { "{\"id\":\"c\",\"type_id\":0}", "{\"id\":\"d\",\"type_id\":0}", F,
           "$.post_processor.single[0].SpecialToken.id",
-          "undeclared special token, expected a key of special_tokens, found \"d\"" },
+          "special token of a template is not declared, expected a key of special_tokens, found "
+          "\"d\"" },
         { "\"ids\":[2,3]", "\"ids\":[2,99]", F, "$.post_processor.special_tokens.c.ids[1]",
           "token id is not in the vocabulary, expected the id of a token, found 99" },
         { "\"ids\":[2,3]", "\"ids\":[2,-1]", F, "$.post_processor.special_tokens.c.ids[1]",
           "token id is not in the vocabulary, expected the id of a token, found -1" },
         { "\"ids\":[2,3]", "\"ids\":[2,\"3\"]", F, "$.post_processor.special_tokens.c.ids[1]",
-          "wrong type of a token id, expected an integer" },
+          "token id has the wrong type, expected an integer" },
         { "\"ids\":[2,3]", "\"ids\":[2]", F, "$.post_processor.special_tokens.c.tokens",
-          "number of tokens differs from the number of ids, expected 1, found 2" },
+          "special token has another number of tokens than of ids, expected 1 tokens, found 2" },
         { "{\"id\":\"A\",\"type_id\":0}", "{\"id\":\"B\",\"type_id\":0}", F,
-          "$.post_processor.single[1].Sequence.id", "unknown sequence, expected A, found \"B\"" },
+          "$.post_processor.single[1].Sequence.id",
+          "unknown sequence in a template, expected A, found \"B\"" },
         { "{\"id\":\"A\",\"type_id\":0}", "{\"id\":\"A\",\"type_id\":-1}", F,
           "$.post_processor.single[1].Sequence.type_id",
-          "out of range, expected 0 .. 2147483647, found -1" },
+          "number out of range, expected 0 .. 2147483647, found -1" },
         { "{\"id\":\"B\",\"type_id\":1}", "{\"id\":\"A\",\"type_id\":1}", U,
           "$.post_processor.pair[1].Sequence.id",
-          "duplicate sequence in one template, expected each one once, found \"A\" again" },
+          "duplicate sequence in one template, expected each sequence once, found \"A\" again" },
         { ",{\"Sequence\":{\"id\":\"B\",\"type_id\":1}}", "", F, "$.post_processor.pair",
-          "missing sequence in a template, expected a Sequence A and a Sequence B" },
+          "sequence is missing in a template, expected a Sequence A and a Sequence B" },
         { "{\"Sequence\":{\"id\":\"A\"", "{\"Other\":{\"id\":\"A\"", F,
           "$.post_processor.single[1]",
-          "unknown piece of a template, expected SpecialToken or Sequence" },
+          "unknown part of a template, expected SpecialToken or Sequence" },
         { TINY_POST, "{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",3],\"cls\":[\"[CLS]\",99]}",
           F, "$.post_processor.cls",
           "token id is not in the vocabulary, expected the id of a token, found 99" },
@@ -327,21 +336,23 @@ TEST(limits_of_the_file_make_sense) // T25
 {
     static const struct bad list[] = {
         { "\"max_length\":8", "\"max_length\":0", F, "$.truncation.max_length",
-          "out of range, expected at least 1, found 0" },
+          "number out of range, expected at least 1, found 0" },
         { "\"stride\":2", "\"stride\":8", F, "$.truncation.stride",
-          "out of range, expected 0 .. max_length - 1 = 7, found 8" },
+          "number out of range, expected 0 .. max_length - 1 = 7, found 8" },
         { "\"stride\":2", "\"stride\":-1", F, "$.truncation.stride",
-          "out of range, expected 0 .. max_length - 1 = 7, found -1" },
+          "number out of range, expected 0 .. max_length - 1 = 7, found -1" },
         { "\"strategy\":\"LongestFirst\"", "\"strategy\":\"Longest\"", F, "$.truncation.strategy",
-          "unknown strategy, expected LongestFirst, OnlyFirst or OnlySecond, found \"Longest\"" },
+          "unknown strategy of truncation, expected LongestFirst, OnlyFirst or OnlySecond, found "
+          "\"Longest\"" },
         { "\"direction\":\"Right\"", "\"direction\":\"Up\"", F, "$.truncation.direction",
-          "unknown direction, expected Left or Right, found \"Up\"" },
+          "unknown direction of truncation or padding, expected Left or Right, found \"Up\"" },
         { "{\"Fixed\":4}", "{\"Fixed\":-4}", F, "$.padding.strategy",
-          "unknown strategy, expected \"BatchLongest\" or {\"Fixed\": length}" },
+          "unknown strategy of padding, expected \"BatchLongest\" or {\"Fixed\": length}" },
         { "\"pad_id\":0", "\"pad_id\":77", F, "$.padding.pad_id",
           "token id is not in the vocabulary, expected the id of a token, found 77" },
         { "\"pad_to_multiple_of\":4", "\"pad_to_multiple_of\":-4", F,
-          "$.padding.pad_to_multiple_of", "out of range, expected 0 .. 2147483647, found -4" },
+          "$.padding.pad_to_multiple_of",
+          "number out of range, expected 0 .. 2147483647, found -4" },
     };
     REFUSED(list);
 }
@@ -425,12 +436,14 @@ TEST(invalid_utf8_is_replaced_and_counted_or_refused_when_strict) // X1
         CHECK_EQ(e.count, 0);
         CHECK(err.has_offset);
         CHECK_EQ(err.offset, rows[i].at);
-        CHECK_TEXT(err.text,
-                   "text is not valid UTF-8, expected a character, found an invalid sequence");
+        CHECK_TEXT(
+            err.text,
+            "text is not valid UTF-8, expected a character, found an invalid sequence of bytes");
         err = (qkv_error){ 0 };
         CHECK_EQ(qkv_tokenizer_encode(t, &e, "a", 1, rows[i].text, n, &o, &err), QKV_ERR_FORMAT);
-        CHECK_TEXT(err.text,
-                   "text B is not valid UTF-8, expected a character, found an invalid sequence");
+        CHECK_TEXT(
+            err.text,
+            "text B is not valid UTF-8, expected a character, found an invalid sequence of bytes");
     }
     qkv_encoding_free(&e);
     qkv_tokenizer_close(t);

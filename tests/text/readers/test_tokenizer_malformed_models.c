@@ -70,9 +70,11 @@ TEST(merges_are_pairs_of_tokens_that_make_a_token)
 {
     static const struct bad list[] = {
         { MERGES, "[[\"a\",\"x\"]]", F, "$.model.merges[0]",
-          "a part of a merge is not in the vocabulary, expected a token, found \"x\"" },
+          "a part of a merge is not in the vocabulary, expected a token of the vocabulary, found "
+          "\"x\"" },
         { MERGES, "[[\"a\",\"b\"],[\"b\",\"a\"]]", F, "$.model.merges[1]",
-          "the result of a merge is not in the vocabulary, expected a token, found \"ba\"" },
+          "the result of a merge is not in the vocabulary, expected a token of the vocabulary, "
+          "found \"ba\"" },
         { MERGES, "[\"a b\",\"ab\"]", F, "$.model.merges[1]",
           "malformed merge, expected two tokens separated by a space, found \"ab\"" },
         { MERGES, "[\"a b c\"]", F, "$.model.merges[0]",
@@ -80,25 +82,27 @@ TEST(merges_are_pairs_of_tokens_that_make_a_token)
         { MERGES, "[7]", F, "$.model.merges[0]",
           "malformed merge, expected two tokens separated by a space" },
         { MERGES, "[[\"a\",7]]", F, "$.model.merges[0]",
-          "malformed merge, expected a list of two tokens" },
+          "malformed merge, expected a list of two tokens, found another list" },
         { MERGES, "[[\"a\",\"b\",\"c\"]]", F, "$.model.merges[0]",
-          "malformed merge, expected a list of two tokens" },
-        { ",\"merges\":" MERGES, "", F, "$.model.merges", "missing, expected a value, found none" },
-        { VOCAB, "[]", F, "$.model.vocab", "wrong type, expected an object" },
+          "malformed merge, expected a list of two tokens, found another list" },
+        { ",\"merges\":" MERGES, "", F, "$.model.merges",
+          "required member is missing, expected a value, found none" },
+        { VOCAB, "[]", F, "$.model.vocab", "value of the wrong type, expected an object" },
         { "\"b\":2", "\"b\":1", F, "$.model.vocab",
-          "two tokens share an id, expected an id for each, found 1 for \"a\" and \"b\"" },
+          "two tokens have the same id, expected an id for each, found 1 for \"a\" and \"b\"" },
         { "\"unk_token\":\"<unk>\"", "\"unk_token\":\"?\"", F, "$.model.unk_token",
-          "unknown token is not in the vocabulary, expected one of its tokens, found \"?\"" },
+          "unknown token is not in the vocabulary, expected a token of the vocabulary, found "
+          "\"?\"" },
         { "\"dropout\":null", "\"dropout\":0.1", U, "$.model.dropout",
-          "dropout of merges is not supported, expected null or 0, found 0.1" },
+          "dropout of merges is not supported, expected \"dropout\" null or 0, found 0.1" },
         { "\"dropout\":null", "\"byte_fallback\":1", F, "$.model.byte_fallback",
-          "wrong type, expected true or false, found an integer" },
+          "value of the wrong type, expected true or false, found an integer" },
         { "\"sep\":[\"b\",2]", "\"sep\":[\"b\",9]", F, "$.post_processor.sep",
           "token id is not in the vocabulary, expected the id of a token, found 9" },
         { "\"suffix\":\"</w>\"", "\"suffix\":\"\"", F, "$.decoder.suffix",
-          "empty suffix, expected at least one character" },
+          "suffix is empty, expected at least one character" },
         { "\"use_regex\":true", "\"use_regex\":\"yes\"", F, "$.pre_tokenizer.use_regex",
-          "wrong type, expected true or false, found a text" },
+          "value of the wrong type, expected true or false, found a text" },
     };
     valid(BPE);
     REFUSED(BPE, list);
@@ -108,30 +112,32 @@ TEST(scores_are_numbers_and_each_token_is_there_once)
 {
     static const struct bad list[] = {
         { "-1.5", "\"-1.5\"", F, "$.model.vocab[1]",
-          "malformed vocabulary entry, expected [token, score]" },
+          "malformed entry of the vocabulary, expected [token, score]" },
         { "-1.5", "null", F, "$.model.vocab[1]",
-          "malformed vocabulary entry, expected [token, score]" },
+          "malformed entry of the vocabulary, expected [token, score]" },
         { "[\"a\",-1.5]", "[\"a\"]", F, "$.model.vocab[1]",
-          "malformed vocabulary entry, expected [token, score]" },
+          "malformed entry of the vocabulary, expected [token, score]" },
         { "[\"b\",-2]", "[\"a\",-2]", F, "$.model.vocab[2]",
-          "duplicate token, expected each token once, found \"a\" again" },
+          "duplicate token in the vocabulary, expected each token once, found \"a\" again" },
         { "\"unk_id\":0", "\"unk_id\":3", QKV_ERR_LIMIT, "$.model.unk_id",
-          "out of range, expected 0 .. 2, found 3" },
+          "number out of range, expected 0 .. 2, found 3" },
         { "\"unk_id\":0", "\"unk_id\":null", U, "$.model.unk_id",
-          "no unknown token, expected the id of one: a text may contain characters that no token "
-          "covers" },
+          "vocabulary has no unknown token, expected the id of one, since a text may contain "
+          "characters that no token covers" },
         { "[[\"<unk>\",0],[\"a\",-1.5],[\"b\",-2]]", "[]", F, "$.model.vocab",
           "empty vocabulary, expected at least one token" },
         { "[[\"<unk>\",0],[\"a\",-1.5],[\"b\",-2]]", "7", F, "$.model.vocab",
-          "wrong type, expected an array" },
+          "value of the wrong type, expected an array" },
         { "\"replacement\":\"_\"", "\"replacement\":\"__\"", F, "$.pre_tokenizer.replacement",
-          "wrong length of a text, expected one character, found \"__\"" },
+          "text has the wrong length, expected one character, found \"__\"" },
         { "\"always\"", "\"sometimes\"", F, "$.pre_tokenizer.prepend_scheme",
-          "unknown prepend scheme, expected always, first or never, found \"sometimes\"" },
+          "unknown value of prepend_scheme, expected always, first or never, found \"sometimes\"" },
         { "\"split\":true", "\"add_prefix_space\":false", F, "$.pre_tokenizer.add_prefix_space",
-          "add_prefix_space contradicts prepend_scheme, expected true, found false" },
+          "add_prefix_space contradicts prepend_scheme, expected add_prefix_space true, found "
+          "false" },
         { "\"cls\":[\"a\",1]}", "\"cls\":[\"a\",1]},{\"type\":\"BertProcessing\"}", U,
-          "$.post_processor.processors[1]", "two steps add special tokens, expected one" },
+          "$.post_processor.processors[1]",
+          "two post-processors add special tokens, expected at most one" },
     };
     valid(UNIGRAM);
     REFUSED(UNIGRAM, list);
@@ -159,14 +165,13 @@ TEST(patterns_that_cannot_be_run_are_refused_by_name)
                        known);
     static const struct bad list[] = {
         { "{\"String\":\" \"}", "{\"Regex\":\"(a+)+[\"}", F, "$.pre_tokenizer.pattern.Regex",
-          "malformed or unsupported regular expression, at its byte 5: character set without its "
-          "], "
-          "found \"(a+)+[\"" },
+          "regular expression is malformed or not supported, at its byte 5: a character set "
+          "without its closing ], found \"(a+)+[\"" },
         { "{\"String\":\" \"}", "{}", F, "$.pre_tokenizer.pattern.String",
-          "missing, expected a value, found none" },
+          "required member is missing, expected a value, found none" },
         { "\"Removed\"", "\"Kept\"", F, "$.pre_tokenizer.behavior",
-          "unknown behavior, expected Removed, Isolated, MergedWithPrevious, MergedWithNext or "
-          "Contiguous, found \"Kept\"" },
+          "unknown behavior of a split, expected Removed, Isolated, MergedWithPrevious, "
+          "MergedWithNext or Contiguous, found \"Kept\"" },
     };
     valid(whole);
     REFUSED(whole, list);

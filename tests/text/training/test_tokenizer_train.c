@@ -275,33 +275,38 @@ TEST(settings_that_make_no_sense_are_refused)
         const char *text;
     } list[] = {
         { { .kind = "morse", .vocab = 300 },
-          "unknown kind of tokenizer, expected one of bytes, characters, bpe, wordpiece, unigram, "
+          "unknown kind of tokenizer to train, expected one of bytes, characters, bpe, wordpiece, "
+          "unigram, "
           "found \"morse\"" },
         { { .vocab = 300 },
-          "unknown kind of tokenizer, expected one of bytes, characters, bpe, wordpiece, unigram, "
+          "unknown kind of tokenizer to train, expected one of bytes, characters, bpe, wordpiece, "
+          "unigram, "
           "found \"\"" },
         { { .kind = "bpe", .vocab = 255 },
-          "vocabulary too small, expected at least 256 bytes and 0 special tokens, found 255" },
+          "vocabulary too small, expected at least 256 bytes and 0 special tokens, found a size of "
+          "255" },
         { { .kind = "bpe" },
-          "vocabulary too small, expected at least 256 bytes and 0 special tokens, found 0" },
+          "vocabulary too small, expected at least 256 bytes and 0 special tokens, found a size of "
+          "0" },
         { { .kind = "bytes", .vocab = 257, .special = twice, .specials = 1, .end = "</s>" },
-          "vocabulary too small, expected at least 256 bytes and 2 special tokens, found 257" },
+          "vocabulary too small, expected at least 256 bytes and 2 special tokens, found a size of "
+          "257" },
         { { .kind = "wordpiece", .vocab = 2 },
           "vocabulary too small, expected at least 2 tokens in addition to its 1 special tokens, "
-          "found 2" },
+          "found a size of 2" },
         { { .kind = "unigram", .vocab = 2 },
           "vocabulary too small, expected at least 2 tokens in addition to its 1 special tokens, "
-          "found 2" },
+          "found a size of 2" },
         { { .kind = "characters", .vocab = 1 },
-          "vocabulary too small, expected more than its 1 special tokens, found 1" },
+          "vocabulary too small, expected more than its 1 special tokens, found a size of 1" },
         { { .kind = "bpe", .vocab = -1 },
-          "tokenizer training: expected a vocabulary of 0 .. 16777216 tokens and a least count of "
-          "0 or more, found -1 and 0" },
+          "tokenizer training: expected a vocabulary of 0 .. 16777216 tokens and a minimum count "
+          "of 0 or more, found -1 and 0" },
         { { .kind = "bpe", .vocab = 300, .least = -2 },
-          "tokenizer training: expected a vocabulary of 0 .. 16777216 tokens and a least count of "
-          "0 or more, found 300 and -2" },
+          "tokenizer training: expected a vocabulary of 0 .. 16777216 tokens and a minimum count "
+          "of 0 or more, found 300 and -2" },
         { { .kind = "bpe", .vocab = 300, .special = twice, .specials = 2 },
-          "duplicate special token, expected each one once, found \"<s>\" again" },
+          "duplicate special token, expected each special token once, found \"<s>\" again" },
         { { .kind = "bpe", .vocab = 300, .special = none, .specials = 1 },
           "invalid special token, expected 1 to 4096 bytes of UTF-8, found \"\"" },
         { { .kind = "bpe", .vocab = 300, .special = empty, .specials = 1 },
@@ -309,7 +314,7 @@ TEST(settings_that_make_no_sense_are_refused)
         { { .kind = "bpe", .vocab = 300, .special = bad, .specials = 1 },
           "invalid special token, expected 1 to 4096 bytes of UTF-8, found \"\\xff\"" },
         { { .kind = "bpe", .vocab = 300, .specials = 1 },
-          "number of special tokens, expected 0 .. 65536, found 1" },
+          "number of special tokens is out of range, expected 0 .. 65536, found 1" },
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         refused(&list[i].how, QKV_ERR_USAGE, list[i].text);

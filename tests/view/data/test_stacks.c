@@ -185,7 +185,7 @@ TEST(weights_from_elsewhere_are_drawn_as_they_are)
         CHECK_TEXT(r.kind, *b ? "top" : "dense");
         CHECK_EQ(r.not_numbers, 1);
         CHECK_EQ(r.not_one, 2);
-        CHECK(strstr(html, "2 rows do not sum to 1") && strstr(html, "1 row is not a number"));
+        CHECK(strstr(html, "2 rows do not sum to 1") && strstr(html, "1 row contains NaN or Inf"));
         float row[T];
         double shown[T];
         for (int64_t h = 0; h < 3; h++)

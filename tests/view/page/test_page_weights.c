@@ -149,7 +149,7 @@ TEST(rows_that_read_nothing_or_are_not_numbers_stay_what_they_are)
         char *html = html_of(v, NULL, &r);
         CHECK(page_open(&p, html));
         CHECK_EQ(r.not_numbers, 1);
-        CHECK(strstr(html, "1 row is not a number"));
+        CHECK(strstr(html, "1 row contains NaN or Inf"));
         double w[200];
         page_row(&p, w, 0, 0, 3);
         for (int64_t j = 0; j < *T; j++) CHECK(w[j] == 0);
@@ -318,11 +318,11 @@ TEST(what_is_not_there_is_refused)
         qkv_status status;
         const char *says;
     } calls[] = {
-        { { .layer = &(int64_t){ 2 } }, QKV_ERR_USAGE, "no layer 2, expected 0 to 1" },
+        { { .layer = &(int64_t){ 2 } }, QKV_ERR_USAGE, "unknown layer 2, expected 0 to 1" },
         { { .heads = (int64_t[]){ 0, -1 }, .head_count = 2 },
           QKV_ERR_USAGE,
-          "no head -1, expected 0 to 1" },
-        { { .token = &(int64_t){ 10 } }, QKV_ERR_USAGE, "no token 10, expected 0 to 9" },
+          "unknown head -1, expected 0 to 1" },
+        { { .token = &(int64_t){ 10 } }, QKV_ERR_USAGE, "unknown token 10, expected 0 to 9" },
         { { .budget = 1000 }, QKV_ERR_LIMIT, "choose a larger budget" },
     };
     EACH(c, calls)

@@ -23,11 +23,11 @@ addTexts({
     masked: "masked",
     moreMasked: "{0} more, masked",
     folded: "… {0} tokens, {1}",
-    noVectors: "The queries and keys of layer {0} are not in this file: “qkv view --layers {0}” stores them. Up to " +
-        "192 tokens they are always stored.",
-    noValues: "The values of layer {0} are not in this file: --values stores them.",
-    noneVectors: "This file has no queries and keys. “qkv view --layers L” stores them for layer L; up to 192 " +
-        "tokens all are stored.",
+    noVectors: "The queries and keys of layer {0} are not in this file: “qkv view --layers {0}” stores them. For " +
+        "texts of up to 192 tokens they are always stored.",
+    noValues: "The values of layer {0} are not in this file: “qkv view --values” stores them.",
+    noneVectors: "This file has no queries and keys. “qkv view --layers L” stores them for layer L; for texts of " +
+        "up to 192 tokens they are always stored.",
     pooledBars: "the largest of each {0}"
 });
 

@@ -21,7 +21,7 @@ addTexts({
     bitsNote: "Jensen-Shannon divergence in bits, mean of {0} rows: 0 for equal weights, 1 for no key in common.",
     asLinks: "links", asMatrices: "matrices", asDifference: "difference", how: "Show",
     mostOf: "Of {0} heads, ", changesMost: " changed most: {0} bits; the median head {1}.",
-    thisHead: " Layer {0}, head {1} is number {2} with {3} bits.",
+    thisHead: " Layer {0}, head {1} is number {2} in this order, with {3} bits.",
     nothingChanged: "Nothing changed: all {0} heads have the same weights, 0 bits.",
     first: "A", second: "B",
     fromTo: " with {0} in A and {1} in B",
@@ -30,7 +30,8 @@ addTexts({
         "does not show them.",
     rest: "not aligned or hidden",
     change: "change",
-    differenceNote: "A above B, in hundredths; blue: larger in B, orange: smaller. Darkness: size of the change.",
+    differenceNote: "In a cell: A above B, in hundredths. Blue: larger in B; orange: smaller in B. " +
+        "Darkness: size of the change.",
     blocks: "{0} × {0} cells, each the largest of its block"
 });
 

@@ -21,7 +21,7 @@ addTexts({
     magnifierStrip: "left strip: weight on {0}",
     magnifierPooled: "{0} × {1} points, each the largest of about {2} × {3} weights",
     pairAttends: "{0} attends to {1}",
-    squareAttends: "largest weight, tokens {0} to {1} on {2} to {3}",
+    squareAttends: "largest weight of tokens {0} to {1} on tokens {2} to {3}",
     effectiveKeysMean: "effective keys, mean",
     keysOfAll: "{0} of {1}",
     distanceMean: "distance, mean",

@@ -87,8 +87,8 @@ addTexts({
     keptMost: "at most {0}",
     tiny: "below .0001",
     leftOut: "{0} of the weight goes to {1}, which are not shown (S shows them).",
-    onlyKept: "Below 1 : {0} the file has only the strongest weights of each row, {1} of the weight.",
-    onlyKeptAll: "The file has only the strongest weights of each row, {0} of the weight.",
+    onlyKept: "At zoom levels finer than 1 : {0} the file has only the largest weights of each row, {1} of all weight.",
+    onlyKeptAll: "The file has only the largest weights of each row, {0} of all weight.",
     bandEdge: "{0} tokens away",
     slopeEdge: "× .01"
 });

@@ -16,7 +16,7 @@ addTexts({
     whatHead: "What does layer {0}, head {1} do?",
     whichNeeded: "Which heads does this text need?",
     modelOrder: "Order",
-    asBuilt: "as built",
+    asBuilt: "as in the model",
     byKind: "kind",
     byEntropy: "effective keys",
     byDistance: "distance",

@@ -25,7 +25,7 @@ addTexts({
     expRow: "exp(score − maximum)", sumRow: "sum over {0} keys", weightRow: "weight",
     largestProducts: "Largest products", theRest: "{0} others", restName: "sum of the rest",
     atMost: "the {0} largest of {1} products; the last bar is the sum of the rest",
-    sumThere: "sum up to here"
+    sumThere: "sum up to this dimension"
 });
 
 const neuron = { sorted: false, point: null };

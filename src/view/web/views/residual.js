@@ -15,21 +15,21 @@ import { walkRows } from "./compare.js";
 
 addTexts({
     residual: "What does each layer add to a token?",
-    noResidual: "This stack has no residual stream in this file: the encoder or decoder of a model’s run has one, " +
-        "as far as the budget of the file goes.",
-    residualOf: "The stream of {0}",
-    residualMean: "On average over {0} tokens the stream",
-    residualGoes: "{0} goes from size {1} to {2}; {3} of layer {4} adds most: ",
+    noResidual: "This file contains no residual stream of this stack. Files of a model’s encoder or decoder contain " +
+        "it as far as their budget allows.",
+    residualOf: "The residual stream of {0}",
+    residualMean: "On average over {0} tokens the residual stream",
+    residualGoes: "{0} goes from norm {1} to {2}; {3} of layer {4} adds the vector with the largest norm: ",
     residualEnd: " (cosine {0}).",
     residualTokens: "the mean of {0} tokens",
-    residualSize: "size of the stream",
+    residualSize: "norm of the stream",
     residualAdds: "{0} adds",
-    residualScale: "full colour: the addition is as long as the stream before it; {0} along its direction, {1} " +
-        "against it (cosine below 0)",
-    residualBand: "a row is the mean of {0} tokens, named by the first",
+    residualScale: "full colour: the addition is as long as the stream before it; {0}: along the stream, {1}: " +
+        "against the stream (cosine below 0)",
+    residualBand: "a row is the mean of {0} tokens, of which the first is named",
     residualTable: "Layer by layer, {0}",
     residualNote: "Size: the norm of the residual stream. A sublayer adds the stream after it minus the stream " +
-        "before it; in a post-norm model this includes its norm. Cosine: of the addition and the stream before it.",
+        "before it; in a post-norm model this includes the layer norm. Cosine: between addition and stream before it.",
     residualToken: "Token", residualAll: "mean of all",
     residualBlue: "blue", residualOrange: "orange"
 });

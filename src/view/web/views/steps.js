@@ -21,12 +21,12 @@ addTexts({
     step4bias: "Scale, bias", step5: "Softmax", step6: "Weighted sum",
     under1: "xW_Q, xW_K, xW_V", under2: "q ∘ k, elementwise", under3: "q · k", under5: "weights sum to 1",
     under6: "w v",
-    queryRow: "the query q of {0}, multiplied with each key below",
+    queryRow: "the query q of {0}, multiplied elementwise with each key below",
     inputPlain: "x, {0} dimensions", inputRow: "x, {0} dimensions, output of layer {1}",
     inputFirst: "x, {0} dimensions: embedding and position",
-    keyColumn: "key k", productColumn: "product, to be summed", thinLine: "thin line: without the scale",
-    valueColumn: "value v, shaded by weight",
-    noMask: "no mask: every key counts", someMask: "{0} of {1} keys are masked", output: "output z = Σ w v",
+    keyColumn: "key k", productColumn: "product of q and k", thinLine: "thin line: without the scale",
+    valueColumn: "value v, shaded by its weight",
+    noMask: "no mask: all keys are used", someMask: "{0} of {1} keys are masked", output: "output z = Σ w v",
     scaleFor: "What the scale is for",
     scaleWhy: "With a smaller divisor one key gets all the weight: the softmax saturates and its gradient vanishes. " +
         "With a larger one the weights become uniform.",
@@ -35,14 +35,14 @@ addTexts({
     softmaxGradient: "softmax gradient",
     times100: "Scores × 100 (divisor {0}): {1} gets {2}, and the softmax gradient Σ w(1−w) is {3}.",
     rawTitle: "Without projections: softmax(x xᵀ / √{0})",
-    rawWhy: "Without W_Q and W_K each token is compared with the others as it is. The projections let it match other " +
-        "tokens.",
+    rawWhy: "Without W_Q and W_K each token is compared with the others as it is, and matches itself best. With the " +
+        "projections it can match other tokens better.",
     rawThin: "thick: this head, with its projections; thin: x xᵀ",
-    rawItself: "{0} attends to itself with {1}; after the projections with {2}.",
+    rawItself: "{0} attends to itself with {1}; with the projections, with {2}.",
     rawMasked: "with the mask of this model",
     theKey: "key",
     weighed: "w × v",
-    sumHere: "output z there"
+    sumHere: "output z at this dimension"
 });
 
 const PLAY = 1600; // milliseconds per step
@@ -397,7 +397,7 @@ function describeStep(n, { f, of, by, now }) {
             { b: key }, "."
         ],
         [
-            "2. Query times key, elementwise: for ", { b: key },
+            "2. The query is multiplied with each key, elementwise: for ", { b: key },
             ` the largest of the ${of.E} products is ${signed(products[most])}, in dimension ${most}.`
         ],
         [`3. The products of `, { b: key }, ` sum to ${signed(of.dot[j])}: its score.`],
