@@ -206,7 +206,8 @@ struct qkv_view_options {
     int64_t stack;
     /** layer shown first; NULL: the layer whose heads have the highest strength */
     const int64_t *layer;
-    const int64_t *heads; /**< [head_count] heads selected first; NULL: the strongest heads */
+    /** [head_count] heads that are selected when the page opens; NULL: the strongest heads */
+    const int64_t *heads;
     int64_t head_count;
     /** marked row; NULL: in HTML no row is marked, in the terminal the row with the clearest
      *  pattern */

@@ -174,7 +174,7 @@ qkv_status qkv_output_write(struct qkv_output *o, const void *data, size_t bytes
 static qkv_status into_place(struct qkv_output *o, qkv_error *err)
 {
     if (!o->force) {
-        // the second name of the file, temp, is removed by qkv_output_abort
+        // The link gave the file a second name: qkv_output_abort removes the first one, temp.
         if (qkv_disk_link(o->temp, o->target) == 0) return QKV_OK;
         if (errno == EEXIST) return fail_exists(o->path, err);
     }

@@ -172,9 +172,9 @@ struct qkv_attention_kernels {
     void (*drop)(real *s, int i, int32_t from, int32_t to, const uint32_t *word, uint32_t less);
     // Adds weighted values: o[i] = old[i] o[i] + now[i] sum_j s[i][j] v[j] over the columns of the
     // spans, in ascending order; if old is NULL, the previous o is not read and counts as 0. Rows
-    // of o are width(F) elements apart; packed row j of `values` is column j. A family may first
-    // round s to its own type. Values in the panels of the spans that were never packed are not
-    // read.
+    // of o are width(F) elements apart; packed row j of `values` is column j. Kernels of a 16-bit
+    // type may first round s to that type. Values in the panels of the spans that were never packed
+    // are not read.
     void (*values)(real *o, const real *old, const real *now, const real *s, int rows,
                    const void *values, int64_t capacity, int64_t F, const struct qkv_columns *spans,
                    int n);

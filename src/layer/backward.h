@@ -50,8 +50,8 @@ struct qkv_linear_rows {
     const void *x; // input of forward
     qkv_dtype x_type;
 };
-// Adds the gradients of the weights and biases to l->dw and l->db, and computes rows->dx, which
-// must be real if the layer has several parts.
+// Adds the gradients of the weights and biases to l->dw and l->db, and computes rows->dx. If
+// the layer has several parts (l->parts > 1), rows->dx_real must be true.
 void qkv_linear_layer_backward(const struct qkv_linear_rows *rows, int64_t R,
                                const struct qkv_linear *l);
 // Returns the bytes that l->once->scratch must have for forward of R rows and, if `back` is true,

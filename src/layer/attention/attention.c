@@ -237,7 +237,8 @@ static void run_head(struct unit *u)
         for (int64_t g = 0; g < u->r.groups; g++) qkv_rows_finish(&u->r, &u->sums, g);
         return;
     }
-    // If several chunks read the queries, the queries are first copied into adjacent rows.
+    // If the keys are more than one chunk, each chunk reads the queries again: the queries are first
+    // copied into adjacent rows.
     u->copied = w->kernel->pack_query || last.hi - first.lo > w->chunk;
     for (int64_t r = 0; u->copied && r < u->r.rows; r++)
         if (w->kernel->pack_query)

@@ -424,8 +424,8 @@ struct qkv_baseline_plan qkv_linear_work(struct qkv_linear_work *w,
     if (backward && a->map != QKV_MAP_ELU)
         qkv_baseline_refuse(&p, QKV_ERR_UNSUPPORTED,
                             "backward is not supported for random features");
-    // These products are limits of sizes: each thread stores the state of a head once as floats and
-    // once as packed panels.
+    // Refuses sizes whose products overflow: each thread stores the state of a head once as floats
+    // and once as packed panels.
     qkv_baseline_count(&p, w->M, h.F + 1, 4, 1);
     qkv_baseline_count(&p, w->M, C, 8, 1);
     if (p.status) return p;

@@ -48,9 +48,8 @@ struct qkv_decoder {
     // observer of one item (decode_observe.c); NULL: no observer is set
     struct qkv_decoder_observation *observation;
 
-    // The following members are the memory of a piece, which is allocated for this number of
-    // threads.
-    int threads;
+    // The following members are the memory in which the tokens of a piece run through the layers.
+    int threads; // number of threads for which the memory was allocated
     void *memory;
     size_t bytes;
     struct qkv_decoder_piece piece;
@@ -118,7 +117,7 @@ size_t qkv_decoder_gru_bytes(const qkv_decoder *d);
 qkv_status qkv_decoder_gru_source(qkv_decoder *d, int64_t first, const int32_t *ids,
                                   const int64_t *offsets, const int64_t *slots, int64_t n,
                                   qkv_error *err);
-// sets the item to its state before the first token
+// Sets an item to its state before the first token.
 void qkv_decoder_gru_begin(qkv_decoder *d, int64_t item);
 qkv_status qkv_decoder_gru_feed(qkv_decoder *d, float *logits, const struct qkv_decoder_tokens *t);
 void qkv_decoder_gru_copy(qkv_decoder *d, const int64_t *to, const int64_t *from, int64_t n);

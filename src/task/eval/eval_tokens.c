@@ -13,7 +13,8 @@ enum { ROWS = 64 }; // number of rows whose logits are computed in one call
 struct scratch {
     float *hidden; // [R][D] hidden states of a batch
     int64_t hidden_capacity;
-    // picked: [ROWS][D] hidden states of rows with a target; logits: [EVAL_SOURCES][V]
+    // picked: [ROWS][D] hidden states of rows with a target; logits: [EVAL_SOURCES][V], since a
+    // model that can only decode computes the logits of EVAL_SOURCES sequences at a time
     float *picked, *logits;
     int32_t want[ROWS]; // the target of each picked row
     // used for a model that can only decode; has EVAL_SOURCES items (one sequence each)

@@ -261,7 +261,7 @@ static void put_token(qkv_encoding *e, int64_t at, int32_t id, int32_t type, uin
 }
 
 // Computes how many tokens of each text remain after truncation: keep[i] of the l->count[i] tokens
-// of text i; the sum of both is at most `space`.
+// of text i; keep[0] + keep[1] is at most `space`.
 static qkv_status shorten(int64_t keep[2], const struct qkv_template_layout *l, int64_t space,
                           enum qkv_cut cut, qkv_error *err)
 {

@@ -220,8 +220,8 @@ static qkv_status parse_json(qkv_tokenizer *t, json_t **json, const char *data, 
         char *rest = qkv_alloc(size - (end - begin) + 2, 1);
         qkv_status status = rest ? QKV_OK : qkv_fail_memory(err, file);
         if (rest) {
-            // offsets in this error would be wrong; parsing the complete text below reports the
-            // error
+            // The offsets of an error in this shortened text would be wrong, so the error is
+            // ignored; parsing the complete text below reports it.
             qkv_error ignored = { 0 };
             memcpy(rest, data, begin);
             memcpy(rest + begin, "{}", 2);

@@ -260,7 +260,7 @@ static void draw_marks(struct canvas *s, const struct chart_field *f)
             canvas_dot(s, px, py, 4, color, PALETTE_PAPER, 1.5);
             if (bytes) canvas_text(s, px + 8, py - 6, 11, 0, color, m->text, bytes);
         } else if (x) {
-            // the text of the mark is on its wider side
+            // the text is on the side of the mark where the chart is wider
             const bool turn = px > (f->left + f->right) / 2;
             canvas_line(s, px, f->top, px, f->bottom, color, 1);
             if (bytes)

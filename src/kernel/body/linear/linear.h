@@ -59,7 +59,8 @@ static inline int linear_wide(int64_t rows)
     return (int)(most < LINEAR_AT_ONCE ? most : LINEAR_AT_ONCE);
 }
 
-// Defines the tile function of a form, with one case per size, so that the sums stay in registers.
+// Defines a function that multiplies one tile (some rows by one or two panels), for one of the ways
+// to sum products. It has one case per number of rows, so that the sums stay in registers.
 #define LINEAR_TILE(NAME, SUM, ...)                                                                \
     static void NAME(const struct linear_step *s, int64_t rows, bool wide)                         \
     {                                                                                              \
