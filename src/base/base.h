@@ -86,6 +86,9 @@ struct qkv_arena {
 // base NULL and size SIZE_MAX only counts: the function returns NULL and adds to `used`, which
 // becomes the size of the block to allocate.
 void *qkv_arena_alloc(struct qkv_arena *a, size_t count, size_t size);
+// Returns the memory of an array of `rows` rows, each of `width` elements of `size` bytes, as
+// qkv_arena_alloc does; a product that overflows fills the arena.
+void *qkv_arena_rows(struct qkv_arena *a, int64_t rows, int64_t width, size_t size);
 // Returns true if a piece did not fit into the arena.
 bool qkv_arena_full(const struct qkv_arena *a);
 // Allocates one block for all pieces of lay_out(ctx, a).  lay_out runs twice: over an arena that

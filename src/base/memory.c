@@ -146,6 +146,13 @@ void *qkv_arena_alloc(struct qkv_arena *a, size_t count, size_t size)
     return p;
 }
 
+void *qkv_arena_rows(struct qkv_arena *a, int64_t rows, int64_t width, size_t size)
+{
+    size_t row;
+    if (!qkv_mul_size(&row, (size_t)width, size)) row = SIZE_MAX;
+    return qkv_arena_alloc(a, (size_t)rows, row);
+}
+
 bool qkv_arena_full(const struct qkv_arena *a)
 {
     return a->used == SIZE_MAX;

@@ -26,10 +26,8 @@ static struct qkv_cross_entropy words(int64_t n, int64_t D, const real *w, int t
 static bool take(struct place *at, struct qkv_arena *arena, int64_t n, int64_t D, int threads)
 {
     const struct qkv_cross_entropy p = words(n, D, NULL, threads);
-    size_t row;
-    if (!qkv_mul_size(&row, (size_t)D, sizeof(real))) row = SIZE_MAX;
-    at->scaled = qkv_arena_alloc(arena, (size_t)n, row);
-    at->dscaled = qkv_arena_alloc(arena, (size_t)n, row);
+    at->scaled = qkv_arena_rows(arena, n, D, sizeof(real));
+    at->dscaled = qkv_arena_rows(arena, n, D, sizeof(real));
     at->targets = qkv_arena_alloc(arena, (size_t)n, sizeof *at->targets);
     at->own = qkv_arena_alloc(arena, 1, qkv_cross_entropy_scratch(&p, n));
     return !qkv_arena_full(arena);

@@ -85,13 +85,6 @@ static int64_t rows_at_once(const struct qkv_cross_entropy *p, int64_t R, size_t
     return qkv_ceil_div(all, qkv_ceil_div(all, most));
 }
 
-static void *take(struct qkv_arena *arena, int64_t a, int64_t b, size_t size)
-{
-    size_t row;
-    if (!qkv_mul_size(&row, (size_t)b, size)) row = SIZE_MAX;
-    return qkv_arena_alloc(arena, (size_t)a, row);
-}
-
 // Sets the sizes of a call and allocates its arrays from the arena; returns false if the size
 // overflows.
 static bool place(struct job *j, const struct qkv_cross_entropy *p, int64_t R,
@@ -109,28 +102,28 @@ static bool place(struct job *j, const struct qkv_cross_entropy *p, int64_t R,
     j->gain = j->type == QKV_F16 ? 1024 : 1;
     j->less = j->gain * p->smoothing / (real)p->V;
     if (p->K >> 40 || p->V >> 40) return false;
-    j->rows = take(arena, j->most, p->K, sizeof(real));
-    j->gathered = take(arena, j->most, p->K, qkv_dtype_size(j->x));
-    j->along = take(arena, qkv_ceil_div(j->most, j->kernel->panel),
-                    (int64_t)j->kernel->panel_bytes(p->K), 1);
-    j->across = take(arena, j->panels, (int64_t)j->kernel->panel_bytes(j->most), 1);
-    j->terms = take(arena, p->V, j->ld, j->size);
-    if (p->softcap != 0) j->bend = take(arena, p->V, j->ld, sizeof(real));
-    j->top = take(arena, j->groups, j->ld, sizeof(real));
-    j->sum = take(arena, j->groups, j->ld, sizeof(real));
-    if (p->smoothing != 0) j->all = take(arena, j->groups, j->ld, sizeof(real));
-    j->part = take(arena, p->threads, WORDS * j->ld, sizeof(real));
-    j->by = take(arena, p->threads, j->ld, sizeof(real));
-    j->slopes = take(arena, j->most, PIECE, j->size);
-    j->w = take(arena, j->panels, (int64_t)j->kernel->panel_bytes(PIECE), 1);
-    j->lse = take(arena, 1, j->ld, sizeof *j->lse);
-    j->total = take(arena, 1, j->ld, sizeof *j->total);
-    j->highest = take(arena, 1, j->ld, sizeof *j->highest);
-    j->picked = take(arena, 1, j->ld, sizeof *j->picked);
-    j->own = take(arena, 1, j->ld, sizeof *j->own);
-    j->row = take(arena, 1, j->ld, sizeof *j->row);
-    j->target = take(arena, 1, j->ld, sizeof *j->target);
-    j->led = take(arena, 1, j->ld, sizeof *j->led);
+    j->rows = qkv_arena_rows(arena, j->most, p->K, sizeof(real));
+    j->gathered = qkv_arena_rows(arena, j->most, p->K, qkv_dtype_size(j->x));
+    j->along = qkv_arena_rows(arena, qkv_ceil_div(j->most, j->kernel->panel),
+                              (int64_t)j->kernel->panel_bytes(p->K), 1);
+    j->across = qkv_arena_rows(arena, j->panels, (int64_t)j->kernel->panel_bytes(j->most), 1);
+    j->terms = qkv_arena_rows(arena, p->V, j->ld, j->size);
+    if (p->softcap != 0) j->bend = qkv_arena_rows(arena, p->V, j->ld, sizeof(real));
+    j->top = qkv_arena_rows(arena, j->groups, j->ld, sizeof(real));
+    j->sum = qkv_arena_rows(arena, j->groups, j->ld, sizeof(real));
+    if (p->smoothing != 0) j->all = qkv_arena_rows(arena, j->groups, j->ld, sizeof(real));
+    j->part = qkv_arena_rows(arena, p->threads, WORDS * j->ld, sizeof(real));
+    j->by = qkv_arena_rows(arena, p->threads, j->ld, sizeof(real));
+    j->slopes = qkv_arena_rows(arena, j->most, PIECE, j->size);
+    j->w = qkv_arena_rows(arena, j->panels, (int64_t)j->kernel->panel_bytes(PIECE), 1);
+    j->lse = qkv_arena_rows(arena, 1, j->ld, sizeof *j->lse);
+    j->total = qkv_arena_rows(arena, 1, j->ld, sizeof *j->total);
+    j->highest = qkv_arena_rows(arena, 1, j->ld, sizeof *j->highest);
+    j->picked = qkv_arena_rows(arena, 1, j->ld, sizeof *j->picked);
+    j->own = qkv_arena_rows(arena, 1, j->ld, sizeof *j->own);
+    j->row = qkv_arena_rows(arena, 1, j->ld, sizeof *j->row);
+    j->target = qkv_arena_rows(arena, 1, j->ld, sizeof *j->target);
+    j->led = qkv_arena_rows(arena, 1, j->ld, sizeof *j->led);
     return !qkv_arena_full(arena);
 }
 

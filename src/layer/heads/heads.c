@@ -26,10 +26,7 @@ struct inner {
 static void *array(real *kept, bool same, struct qkv_arena *arena, int64_t R, int64_t width,
                    size_t size)
 {
-    if (kept && same) return kept;
-    size_t row;
-    if (!qkv_mul_size(&row, (size_t)width, size)) row = SIZE_MAX;
-    return qkv_arena_alloc(arena, (size_t)R, row);
+    return kept && same ? kept : qkv_arena_rows(arena, R, width, size);
 }
 
 // Returns true if a projection that is not packed has no weights, and nothing changes its result.

@@ -24,25 +24,33 @@ qkv_status qkv_heads_back_resolve(struct qkv_attention_back *back, const struct 
     return qkv_attention_back_additive(back, &whole, tables, reason, size);
 }
 
+size_t qkv_heads_product_scratch(const struct qkv_heads *m, qkv_dtype t, int64_t R, int64_t S,
+                                 bool back)
+{
+    const size_t bytes[] = { qkv_linear_train_scratch(&m->in, t, R, back),
+                             qkv_linear_train_scratch(&m->kv, t, S, back),
+                             qkv_linear_train_scratch(&m->out, t, R, back),
+                             m->scores ? qkv_score_scratch(m, t, R, S, back) : 0 };
+    size_t most = 0;
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
+        if (bytes[i] > most) most = bytes[i];
+    return most;
+}
+
 size_t qkv_heads_train_scratch(const struct qkv_heads *m, const struct qkv_attention *a, bool back,
                                qkv_status *status)
 {
     const struct qkv_heads_arrays shape = qkv_heads_joined(NULL, NULL, QKV_REAL, m);
     const struct qkv_attention whole = qkv_heads_attention(m, a, &shape);
     const int64_t R = a->B * a->T, S = a->B * a->S;
-    size_t bytes[5] = { 0 }, most = 0;
+    size_t bytes[4] = { 0 }, most = 0;
     bytes[0] = qkv_attention_real_scratch(&whole, back, status);
     if (*status) return SIZE_MAX;
     const qkv_dtype type = qkv_attention_family(&whole)->type;
-    bytes[1] = qkv_linear_train_scratch(&m->in, type, R, back);
-    bytes[2] = qkv_linear_train_scratch(&m->out, type, R, back);
-    if (m->kv.K) bytes[3] = qkv_linear_train_scratch(&m->kv, type, S, back);
-    if (back && m->norm_q) bytes[4] = qkv_norm_backward_scratch(R * m->H, m->E);
-    if (back && m->norm_k) {
-        const size_t keys = qkv_norm_backward_scratch(S * m->G, m->E);
-        if (keys > bytes[4]) bytes[4] = keys;
-    }
-    for (int i = 0; i < 5; i++)
+    bytes[1] = qkv_heads_product_scratch(m, type, R, S, back);
+    if (back && m->norm_q) bytes[2] = qkv_norm_backward_scratch(R * m->H, m->E);
+    if (back && m->norm_k) bytes[3] = qkv_norm_backward_scratch(S * m->G, m->E);
+    for (int i = 0; i < 4; i++)
         if (bytes[i] > most) most = bytes[i];
     if (most == SIZE_MAX) *status = QKV_ERR_LIMIT;
     return most;

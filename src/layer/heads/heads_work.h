@@ -60,6 +60,11 @@ qkv_status qkv_heads_resolve(struct qkv_attention_work *w, const struct qkv_head
 // Returns *a with the sizes of m, and with the distances of rows in `at` as strides.
 struct qkv_attention qkv_heads_attention(const struct qkv_heads *m, const struct qkv_attention *a,
                                          const struct qkv_heads_arrays *at);
+// Returns the bytes of scratch that the products of a call need, projections and score function,
+// for R rows and S keys with arrays of type t; the products run one at a time. back: also for
+// backward.
+size_t qkv_heads_product_scratch(const struct qkv_heads *m, qkv_dtype t, int64_t R, int64_t S,
+                                 bool back);
 // The same as qkv_heads_resolve for backward. tables: gradients that backward computes in addition
 // to the gradients of q, k and v.
 struct qkv_attention_back;

@@ -104,17 +104,11 @@ static size_t place(struct qkv_multi_head_layer *l, const struct qkv_attention *
 {
     const struct qkv_heads *m = &l->heads;
     const int64_t R = a->B * a->T, S = a->B * a->S;
-    const size_t bytes[] = { qkv_linear_train_scratch(&m->in, QKV_REAL, R, false),
-                             qkv_linear_train_scratch(&m->kv, QKV_REAL, S, false),
-                             qkv_linear_train_scratch(&m->out, QKV_REAL, R, false),
-                             m->scores ? qkv_score_scratch(m, QKV_REAL, R, S, false) : 0 };
-    size_t most = 0;
-    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
-        if (bytes[i] > most) most = bytes[i];
     qkv_status status;
     struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
     const size_t layer = qkv_heads_scratch(m, a, &status);
-    l->once.scratch = qkv_arena_alloc(&arena, 1, most);
+    l->once.scratch =
+        qkv_arena_alloc(&arena, 1, qkv_heads_product_scratch(m, QKV_REAL, R, S, false));
     *own = qkv_arena_alloc(&arena, 1, layer);
     return status || qkv_arena_full(&arena) || arena.used > INT64_MAX ? SIZE_MAX : arena.used;
 }
@@ -178,9 +172,7 @@ static bool aligned(const struct qkv_multi_head *m, const struct qkv_multi_head_
     const float *const floats[] = { out,    x,       context, m->w_q,  m->w_k,     m->w_v,  m->w_o,
                                     m->b_q, m->b_k,  m->b_v,  m->b_o,  m->w_s,     m->w_aq, m->w_ak,
                                     m->w_a, keep->q, keep->k, keep->v, keep->heads };
-    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
-        if ((uintptr_t)floats[i] % sizeof(float)) return false;
-    return true;
+    return qkv_floats_aligned(floats, sizeof floats / sizeof *floats);
 }
 
 QKV_API qkv_status qkv_multi_head_forward(float *out, const struct qkv_multi_head_keep *keep,

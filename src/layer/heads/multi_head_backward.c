@@ -33,23 +33,15 @@ static struct qkv_attention_tables tables_of(const struct qkv_multi_head_gradien
                                           qkv_reals(g->attention.sinks) };
 }
 
-// Allocates an array of rows * width elements, of `one` bytes each.
-static void *array(struct qkv_arena *arena, int64_t rows, int64_t width, size_t one)
-{
-    size_t row;
-    if (!qkv_mul_size(&row, (size_t)width, one)) row = SIZE_MAX;
-    return qkv_arena_alloc(arena, (size_t)rows, row);
-}
-
 static struct qkv_heads_arrays take(struct qkv_arena *arena, const struct call *c)
 {
     const struct qkv_multi_head *m = &c->m;
     const int64_t Q = m->H * m->d_k, K = m->G * m->d_k, V = m->G * m->d_v;
     const size_t one = qkv_dtype_size(c->type);
     struct qkv_heads_arrays at = { .q_ld = Q, .k_ld = K, .v_ld = V };
-    at.q = array(arena, c->rows, Q, one);
-    at.k = array(arena, c->keys, K, one);
-    at.v = array(arena, c->keys, V, one);
+    at.q = qkv_arena_rows(arena, c->rows, Q, one);
+    at.k = qkv_arena_rows(arena, c->keys, K, one);
+    at.v = qkv_arena_rows(arena, c->keys, V, one);
     return at;
 }
 
@@ -61,7 +53,7 @@ static void place(struct call *c, struct qkv_arena *arena)
     const int64_t O = m->H * m->F;
     if (c->type != QKV_REAL) {
         c->converted = take(arena, c);
-        c->heads = array(arena, c->rows, O, one);
+        c->heads = qkv_arena_rows(arena, c->rows, O, one);
     }
     if (m->scores) {
         struct qkv_score_arrays *const each[] = { &c->scores, &c->d_scores };
@@ -72,16 +64,9 @@ static void place(struct call *c, struct qkv_arena *arena)
         }
     }
     c->gradients = (struct qkv_heads_back){ .d = take(arena, c), .tables = &c->tables };
-    c->gradients.d_heads = array(arena, c->rows, O, one);
-    const size_t bytes[] = { qkv_linear_train_scratch(&m->in, c->type, c->rows, true),
-                             qkv_linear_train_scratch(&m->kv, c->type, c->keys, true),
-                             qkv_linear_train_scratch(&m->out, c->type, c->rows, true),
-                             m->scores ? qkv_score_scratch(m, c->type, c->rows, c->keys, true)
-                                       : 0 };
-    size_t most = 0;
-    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++)
-        if (bytes[i] > most) most = bytes[i];
-    c->layer.once.scratch = qkv_arena_alloc(arena, 1, most);
+    c->gradients.d_heads = qkv_arena_rows(arena, c->rows, O, one);
+    c->layer.once.scratch =
+        qkv_arena_alloc(arena, 1, qkv_heads_product_scratch(m, c->type, c->rows, c->keys, true));
     c->own = qkv_arena_alloc(arena, 1, c->back.scratch);
 }
 
@@ -136,13 +121,6 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m, const 
     return qkv_arena_full(&arena) || c->bytes > INT64_MAX ? QKV_ERR_LIMIT : QKV_OK;
 }
 
-static bool aligned(const float *const *arrays, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if ((uintptr_t)arrays[i] % sizeof(float)) return false;
-    return true;
-}
-
 static qkv_status check_arrays(const struct call *c, const float *dx, const float *dc,
                                const float *dout, const struct qkv_multi_head_keep *keep,
                                const float *x, const float *context, const void *scratch)
@@ -154,7 +132,7 @@ static qkv_status check_arrays(const struct call *c, const float *dx, const floa
                                  m->w_v,  m->w_o,  m->w_s,      m->w_aq,   m->w_ak, m->w_a,
                                  g->w_q,  g->w_k,  g->w_v,      g->w_o,    g->b_q,  g->b_k,
                                  g->b_v,  g->b_o,  g->w_s,      g->w_aq,   g->w_ak, g->w_a };
-    if (!scratch || (uintptr_t)scratch % 64 || !aligned(all, sizeof all / sizeof *all))
+    if (!scratch || (uintptr_t)scratch % 64 || !qkv_floats_aligned(all, sizeof all / sizeof *all))
         return QKV_ERR_USAGE;
     if (!context && (m->d_kv != m->d_q || c->a->S != c->a->T || dc)) return QKV_ERR_USAGE;
     if (c->rows && (!dout || !x || !keep->q || !keep->heads || !keep->lse)) return QKV_ERR_USAGE;

@@ -14,6 +14,14 @@ static inline real *qkv_reals(const float *p)
     return (real *)(uintptr_t)p;
 }
 
+// Returns true if each of n arrays is aligned for floats.
+static inline bool qkv_floats_aligned(const float *const *arrays, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((uintptr_t)arrays[i] % sizeof(float)) return false;
+    return true;
+}
+
 // Returns *m in which sizes that are 0 have their default.
 struct qkv_multi_head qkv_multi_head_defaults(const struct qkv_multi_head *m);
 // Returns QKV_OK if the widths are consistent.

@@ -38,24 +38,17 @@ qkv_status qkv_score_shape(struct qkv_attention *a, const struct qkv_heads *m)
     return __builtin_mul_overflow(a->S, m->F, &a->v_strides.b) ? QKV_ERR_LIMIT : QKV_OK;
 }
 
-static void *take(struct qkv_arena *arena, int64_t rows, int64_t width, size_t size)
-{
-    size_t row;
-    if (!qkv_mul_size(&row, (size_t)width, size)) row = SIZE_MAX;
-    return qkv_arena_alloc(arena, (size_t)rows, row);
-}
-
 void qkv_score_take(struct qkv_score_arrays *s, struct qkv_arena *arena, const struct qkv_heads *m,
                     int64_t R, int64_t S, size_t size, bool repeated)
 {
     const bool additive = qkv_heads_additive(m);
     const int64_t d = m->scores->d_a;
     if (!s->key_width) s->key_width = d;
-    s->q = take(arena, R, m->H * (additive ? 2 * d : m->E), size);
+    s->q = qkv_arena_rows(arena, R, m->H * (additive ? 2 * d : m->E), size);
     // One more key: attention checks keys as if they were as wide as queries, 2 d_a, but in forward
     // a key has d_a numbers.
-    s->k = additive ? take(arena, S * m->H + 1, s->key_width, size) : NULL;
-    s->v = additive && repeated ? take(arena, S, m->H * m->F, size) : NULL;
+    s->k = additive ? qkv_arena_rows(arena, S * m->H + 1, s->key_width, size) : NULL;
+    s->v = additive && repeated ? qkv_arena_rows(arena, S, m->H * m->F, size) : NULL;
 }
 
 size_t qkv_score_scratch(const struct qkv_heads *m, qkv_dtype t, int64_t R, int64_t S, bool back)

@@ -133,8 +133,8 @@ static struct qkv_attention packed(struct qkv_attention a, const struct qkv_side
     return qkv_attention_packed(&a, s->R, keys->R, s->sequences, s->offsets, keys->offsets);
 }
 
-// Sets the three attentions of each stack (normal layers, local layers, cross-attention) and
-// u->block_scratch.
+// Sets the three attentions of each stack (normal layers, local layers, cross-attention), its
+// stream without arrays, and u->block_scratch.
 static qkv_status plan(struct qkv_run *u, qkv_error *err)
 {
     qkv_status status = QKV_OK;
@@ -143,6 +143,8 @@ static qkv_status plan(struct qkv_run *u, qkv_error *err)
         s->attention = packed(qkv_stack_attention(u->m, s->stack, false), s, s);
         s->local = packed(qkv_stack_attention(u->m, s->stack, true), s, s);
         s->across = packed(qkv_cross_attention(u->m), s, &u->side[0]);
+        s->stream =
+            qkv_stream_of(&u->m->is, s->R, &s->places, &s->attention, &s->local, &s->across);
         if (u->probes) {
             s->attention.probe = s->local.probe = &s->probe.at;
             s->across.probe = &s->probe_cross.at;
@@ -233,14 +235,6 @@ static qkv_status run_side(struct qkv_run *u, struct qkv_side *s, qkv_error *err
 {
     const struct qkv_model *m = u->m;
     struct qkv_stream *stream = &s->stream;
-    struct qkv_stream own =
-        qkv_stream_of(&m->is, s->R, &s->places, &s->attention, &s->local, &s->across);
-    own.x = stream->x;
-    own.spare = stream->spare;
-    own.normed = stream->normed;
-    own.scratch = stream->scratch;
-    own.sublayers = stream->sublayers;
-    *stream = own;
     stream->positions = s->positions;
     stream->memory = s->stack ? u->side[0].stream.x : NULL;
     stream->keep = qkv_observe_keeps(u) ? &s->keep : NULL;

@@ -7,16 +7,9 @@
 #include "model/forward/net_state.h"
 #include <inttypes.h>
 
-static void *take(struct qkv_arena *a, int64_t rows, int64_t width, size_t bytes)
-{
-    size_t row;
-    if (!qkv_mul_size(&row, (size_t)width, bytes)) row = SIZE_MAX;
-    return qkv_arena_alloc(a, (size_t)rows, row);
-}
-
 static real *take_real(struct qkv_arena *a, int64_t rows, int64_t width)
 {
-    return take(a, rows, width, sizeof(real));
+    return qkv_arena_rows(a, rows, width, sizeof(real));
 }
 
 static struct qkv_norm_keep take_norm(struct qkv_arena *a, const struct qkv_norm *norm, int64_t R)
@@ -83,13 +76,15 @@ static void take_tape(struct qkv_tape *t, struct qkv_arena *a, const struct qkv_
     t->in = take_norm(a, norm_in(sub), s->R);
     t->out = take_norm(a, norm_out(sub), s->R);
     if (sub->kind == QKV_SUBLAYER_FEED_FORWARD) {
-        t->mlp.up = qkv_net_up_again(f, sub) ? f->up : take(a, s->R, b->mlp.up.part[0].N, f->bytes);
+        t->mlp.up = qkv_net_up_again(f, sub)
+                        ? f->up
+                        : qkv_arena_rows(a, s->R, b->mlp.up.part[0].N, f->bytes);
         return;
     }
-    void *in = take(a, s->R, m->in.part[0].N, f->bytes), *kv = NULL;
-    if (m->kv.K) kv = take(a, f->encoder.R, m->kv.part[0].N, f->bytes);
+    void *in = qkv_arena_rows(a, s->R, m->in.part[0].N, f->bytes), *kv = NULL;
+    if (m->kv.K) kv = qkv_arena_rows(a, f->encoder.R, m->kv.part[0].N, f->bytes);
     t->heads.at = qkv_heads_joined(in, kv, f->type ? f->type : QKV_REAL, m);
-    t->heads.heads = take(a, s->R, m->out.K, f->bytes);
+    t->heads.heads = qkv_arena_rows(a, s->R, m->out.K, f->bytes);
     t->heads.lse = take_real(a, s->R, m->H);
 }
 
@@ -138,7 +133,7 @@ static void take_side(struct qkv_net_state *f, struct qkv_net_side *s, struct qk
     take_tapes(f, s, a);
     s->final_keep = take_norm(a, &stack->final_norm, R);
     s->final = s->sublayer[s->sublayers - 1].tape.value;
-    if (stack->final_norm.D) s->final = take(a, R, D, qkv_net_type_bytes(s->final_type));
+    if (stack->final_norm.D) s->final = qkv_arena_rows(a, R, D, qkv_net_type_bytes(s->final_type));
 }
 
 // Largest sizes over all sublayers, for the scratch arrays that they share.
@@ -178,12 +173,12 @@ static struct normed_heads take_heads(struct qkv_net_state *f, struct qkv_arena 
     const int64_t E = qkv_head_keys(d), H = d->size.heads, G = d->size.kv_heads;
     struct normed_heads own = { 0 };
     if (!d->norm_q && !d->norm_k) return own;
-    own.q = take(a, R, H * E, f->bytes);
-    own.k = take(a, R, G * E, f->bytes);
+    own.q = qkv_arena_rows(a, R, H * E, f->bytes);
+    own.k = qkv_arena_rows(a, R, G * E, f->bytes);
     own.wide = take_real(a, R, qkv_max64(H, G) * E);
     if (f->keeping == QKV_KEEP_NOTHING) return own;
-    f->back.heads.d_q = take(a, R, H * E, f->bytes);
-    f->back.heads.d_k = take(a, R, G * E, f->bytes);
+    f->back.heads.d_q = qkv_arena_rows(a, R, H * E, f->bytes);
+    f->back.heads.d_k = qkv_arena_rows(a, R, G * E, f->bytes);
     f->back.heads.d_wide = take_real(a, R, qkv_max64(H, G) * E);
     f->back.heads.rstd = take_real(a, R, qkv_max64(H, G));
     return own;
@@ -197,11 +192,11 @@ static void take_back(struct qkv_net_state *f, struct qkv_arena *a, const struct
     back->d_spare = take_real(a, w->R, D);
     if (f->keeping == QKV_KEEP_ALL) f->again = take_real(a, w->R, D);
     // d_up and d_in are one array, since only one sublayer runs at a time.
-    back->d_up = back->d_in = take(a, w->R, qkv_max64(w->in, w->up), f->bytes);
-    back->heads.d_heads = take(a, w->R, w->wide, f->bytes);
-    back->d_normed = take(a, w->R, D, f->bytes);
+    back->d_up = back->d_in = qkv_arena_rows(a, w->R, qkv_max64(w->in, w->up), f->bytes);
+    back->heads.d_heads = qkv_arena_rows(a, w->R, w->wide, f->bytes);
+    back->d_normed = qkv_arena_rows(a, w->R, D, f->bytes);
     if (!w->kv) return;
-    back->d_kv = take(a, f->encoder.R, w->kv, f->bytes);
+    back->d_kv = qkv_arena_rows(a, f->encoder.R, w->kv, f->bytes);
     back->heads.d_memory = take_real(a, f->encoder.R, D);
     back->heads.memory_add = back->heads.d_memory;
 }
@@ -234,14 +229,14 @@ static void take_all(struct qkv_net_state *f, const struct qkv_net_plan *plan, s
     widen(&w, &f->decoder);
     f->workspace[0] = take_real(a, w.R, D);
     f->workspace[1] = take_real(a, w.R, D);
-    if (f->keeping == QKV_KEEP_ALL) f->up = take(a, w.R, w.up, f->bytes);
+    if (f->keeping == QKV_KEEP_ALL) f->up = qkv_arena_rows(a, w.R, w.up, f->bytes);
     const size_t workspaces = a->used;
     if (plan->encoder) take_side(f, &f->encoder, a);
     if (plan->decoder) take_side(f, &f->decoder, a);
     f->n->activations = a->used - workspaces;
-    void *normed = take(a, w.R, D, f->bytes);
-    void *branch = f->drops ? take(a, w.R, D, f->bytes) : NULL;
-    void *inner = take(a, w.R, w.inner, f->bytes);
+    void *normed = qkv_arena_rows(a, w.R, D, f->bytes);
+    void *branch = f->drops ? qkv_arena_rows(a, w.R, D, f->bytes) : NULL;
+    void *inner = qkv_arena_rows(a, w.R, w.inner, f->bytes);
     const struct normed_heads heads = take_heads(f, a, w.R);
     if (f->keeping != QKV_KEEP_NOTHING) take_back(f, a, &w);
     f->scratch = qkv_arena_alloc(a, f->scratch_bytes, 1);
