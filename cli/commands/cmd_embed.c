@@ -38,8 +38,9 @@ static const struct opt opts[] = {
     OPT_FLAG(0, "truncate", &o.truncate,
              "truncate longer texts to the model's length, instead of failing"),
     OPT_FLAG(0, "pad", &o.pad,
-             "pad every text to that length with masked tokens; does not change results, but takes "
-             "more time"),
+             "pad every text to the maximum length with padding tokens, which are masked; does not "
+             "change "
+             "results, but takes more time"),
     OPT_FLAG(
         0, "no-special", &o.no_special,
         "do not add special tokens such as [CLS]; text that spells a special token is plain text"),

@@ -251,7 +251,9 @@ QKV_API char *qkv_view_sentence(const qkv_view *v, const struct qkv_view_options
 
 /** A description of the file that qkv_view_html wrote. */
 struct qkv_view_report {
-    /** how the file stores the weights of the first stack: "dense", "qk16", "qk8" or "top" */
+    /** how the file stores the attention weights of the first stack: "dense": all weights; "qk16",
+     *  "qk8": queries and keys of 14 or 8 bits a number, from which the page computes them; "top":
+     *  the largest weights of each row */
     const char *kind;
     double error; /**< largest measured error of a weight stored in the file */
     /** share of the weight of a row that is stored, mean over rows; 1 unless kind is "top" */

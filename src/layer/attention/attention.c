@@ -36,7 +36,8 @@ struct unit {
     bool copied;                   // true: `queries` contains a copy of the rows of q
     // the unit that this thread will probably run next; NULL: no unit is prefetched
     const struct unit *next;
-    // fetched: tokens of the next unit prefetched so far; fetch_step: tokens to prefetch per group
+    // fetched: tokens of the next unit prefetched so far; fetch_step: tokens to prefetch before
+    // each group of rows
     int64_t fetched, fetch_step;
 };
 

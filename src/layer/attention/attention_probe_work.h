@@ -53,8 +53,8 @@ struct qkv_probe_memory {
     char *keys, *queries; // packed keys of a chunk; packed queries of a block
     real *s;              // [tile rows][QKV_CHUNK] scores, then weights
     uint64_t *top;        // [block][k] largest weights so far
-    // [block] base and rest: the two parts of each row's lse (qkv_rows_base); least: weights of the
-    // row that do not exceed it cannot be among its k largest
+    // [block] base + rest = log2(e) lse of each row, in double the precision of real; least:
+    // weights of the row that do not exceed it cannot be among its k largest
     real *base, *rest, *least;
     real *entropy, *distance; // [block] entropy and mean distance of each row
     real *sum, *most;         // [QKV_CHUNK] sum and maximum of each column of the chunk

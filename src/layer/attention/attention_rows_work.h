@@ -178,7 +178,7 @@ void qkv_rows_run(const struct qkv_rows *u, struct qkv_rows_group *p,
 // returns the weight of row i and column j after qkv_rows_run.
 bool qkv_rows_sees(const struct qkv_rows *u, const struct qkv_rows_group *p, int i, int32_t j);
 real qkv_rows_probability(const struct qkv_rows *u, int i, int32_t j);
-// Writes out, lse and dense weights of group g from its sums. An attention sink, a key without a
-// value, is merged last.
+// Writes out, lse and dense weights of group g from its sums. The sink logit of each head, if there
+// is one, is added to the softmax denominator last.
 void qkv_rows_finish(const struct qkv_rows *u, const struct qkv_rows_sums *sums, int64_t g);
 #endif

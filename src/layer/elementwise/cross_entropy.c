@@ -284,8 +284,9 @@ static void bend_slopes(const struct job *j, char *own, real *sums, const real *
     }
 }
 
-// Turns the terms of word group g into gradients of the logits, and adds their contribution to dw
-// and db. Also copies the gradients, transposed, to j->slopes, the operand of dx.
+// Turns the softmax terms that pass 1 stored for group g, the words g * WORDS .. + WORDS - 1, into
+// gradients of the logits, and adds their contribution to dw and db. Also copies the gradients,
+// transposed, to j->slopes, the operand of dx.
 static void slopes(const struct job *j, int64_t g, int thread)
 {
     const struct qkv_cross_entropy *p = j->p;

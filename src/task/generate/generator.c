@@ -308,7 +308,10 @@ static qkv_status run_texts(struct generator *g, const char *const *prompts, con
                             int64_t n, const struct qkv_generate_options *o, qkv_error *err)
 {
     struct qkv_generate_request r = { .g = { .prompts = prompts, .bytes = bytes, .n = n } };
-    if (n < 0 || (n && !prompts))
+    if (n < 0)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "negative number of texts, expected 0 or more, found %lld", (long long)n);
+    if (n && !prompts)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "no texts given, expected an array, found NULL");
     for (int64_t i = 0; i < n; i++)
         if (!prompts[i])

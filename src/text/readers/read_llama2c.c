@@ -17,7 +17,8 @@ static uint32_t little(const uint8_t *p)
     return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-// Reads the next entry of data[size].  Returns false if err contains an error.
+// Reads the entry at *at of data[size] and moves *at past it. If the entry is malformed, sets err
+// and returns false.
 static bool entry(const uint8_t *data, size_t size, size_t *at, float *score, size_t *bytes,
                   const char *file, qkv_error *err)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // terminal_head_overview.c: draws a table of all heads, layers x heads, as lines of text: the kind
-// and the focus of each head, and its ablation effect.
+// and the focus (effective keys of a row) of each head, and its ablation effect.
 #include "view/terminal/terminal_views.h"
 #include <inttypes.h>
 #include <math.h>

@@ -49,7 +49,7 @@ static void put_names(struct text_canvas *s, int64_t from, int64_t end, int each
     text_canvas_line(s);
 }
 
-// Writes the kind of each head, as its glyph, and the strength of the kind below the heads.
+// Writes a line below the heads: for each head the glyph of its kind and the strength of that kind.
 static void put_kind_row(struct text_canvas *s, int64_t layer, int64_t from, int64_t end, int each)
 {
     text_canvas_pad(s, LAYER);

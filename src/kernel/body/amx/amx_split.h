@@ -44,7 +44,8 @@ TILE_ALWAYS vf bf16_high(__m512i x)
         _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(x, 1)), 16));
 }
 
-// Splits 32 numbers into part[0..parts-1].
+// Writes 32 numbers as sums of bf16 numbers: part[0] is the rounded number, each following part the
+// rounded rest.
 TILE_ALWAYS void split(__m512i *part, vf low, vf high, const int parts)
 {
     for (int p = 0; p < parts; p++) {
