@@ -30,7 +30,7 @@ static struct qkv_dropout dropout_after(const struct qkv_stream *s, const struct
 static const struct qkv_norm *fused(const struct qkv_stream *s, const struct qkv_norm *norm,
                                     const struct qkv_tape *t)
 {
-    return norm->D && s->norm == QKV_NORM_LAYER && !t ? norm : NULL;
+    return norm->D && s->is->norm_kind == QKV_NORM_LAYER && !t ? norm : NULL;
 }
 
 const void *qkv_sublayer_input(struct qkv_stream *s, const struct qkv_block *b, int sublayer,
@@ -39,7 +39,7 @@ const void *qkv_sublayer_input(struct qkv_stream *s, const struct qkv_block *b, 
     const struct qkv_norm *norm = &b->in[sublayer];
     *type = 0;
     if (!norm->D) return x;
-    qkv_norm_kind_forward(s->normed, s->type, t ? &t->in : NULL, x, s->R, norm, s->norm);
+    qkv_norm_kind_forward(s->normed, s->type, t ? &t->in : NULL, x, s->R, norm, s->is->norm_kind);
     *type = s->type;
     return s->normed;
 }
@@ -50,7 +50,7 @@ static void set_output(struct qkv_sublayer_rows *rows, const struct qkv_stream *
                        real *sum, const struct qkv_tape *t)
 {
     rows->y = sum;
-    if (s->place == QKV_NORM_INSIDE) return;
+    if (s->is->norm == QKV_NORM_INSIDE) return;
     if (dropout_after(s, t).p > 0) {
         rows->y = s->branch;
         rows->y_type = s->type;
@@ -88,13 +88,13 @@ static void sublayer_end(struct qkv_stream *s, const struct qkv_block *b, int su
 {
     const struct qkv_norm *norm = &b->out[sublayer];
     const struct qkv_dropout drop = dropout_after(s, t);
-    const bool inside = s->place == QKV_NORM_INSIDE;
+    const bool inside = s->is->norm == QKV_NORM_INSIDE;
     const int64_t n = s->R * s->D;
     real *x = s->x, *sum = t ? t->sum : s->spare, *value = t ? t->value : s->spare;
     if (t && t->partial) return;
     if (drop.p > 0 && !inside) qkv_dropout_forward(sum, x, s->branch, s->type, 0, n, &drop);
     if (norm->D && !fused(s, norm, t))
-        qkv_norm_kind_forward(value, 0, t ? &t->out : NULL, sum, s->R, norm, s->norm);
+        qkv_norm_kind_forward(value, 0, t ? &t->out : NULL, sum, s->R, norm, s->is->norm_kind);
     if (inside) qkv_dropout_forward(value, x, value, 0, 0, n, &drop);
     s->x = value;
     if (!t) s->spare = x;

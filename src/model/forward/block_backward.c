@@ -9,11 +9,11 @@ static void sublayer_end_backward(struct qkv_sublayer_back *rows, struct qkv_str
                                   struct qkv_stream_back *back, const struct qkv_norm *norm,
                                   const struct qkv_tape *t)
 {
-    const bool inside = s->place == QKV_NORM_INSIDE;
+    const bool inside = s->is->norm == QKV_NORM_INSIDE;
     const struct qkv_dropout drop = qkv_stream_dropout(s, 4 * t->number);
     if (norm->D && !inside) {
         qkv_norm_backward(back->d_spare, NULL, norm->dw, norm->db, back->d, 0, t->sum, &t->out,
-                          s->R, norm, s->norm, s->scratch);
+                          s->R, norm, s->is->norm_kind, s->scratch);
         qkv_stream_back_swap(back);
     }
     rows->dy = back->d;
@@ -25,7 +25,7 @@ static void sublayer_end_backward(struct qkv_sublayer_back *rows, struct qkv_str
     }
     if (inside) {
         qkv_norm_backward(back->d_spare, NULL, norm->dw, norm->db, rows->dy, rows->dy_type, t->sum,
-                          &t->out, s->R, norm, s->norm, s->scratch);
+                          &t->out, s->R, norm, s->is->norm_kind, s->scratch);
         rows->dy = back->d_spare;
         rows->dy_type = 0;
     }
@@ -63,7 +63,7 @@ qkv_status qkv_sublayer_backward(struct qkv_stream *s, struct qkv_stream_back *b
     }
     if (in->D)
         qkv_norm_backward(back->d, back->d, in->dw, in->db, back->d_normed, s->type, x, &t->in,
-                          s->R, in, s->norm, s->scratch);
+                          s->R, in, s->is->norm_kind, s->scratch);
     return QKV_OK;
 }
 

@@ -19,7 +19,8 @@ static void embed(struct qkv_net_state *f, struct qkv_net_side *s)
     qkv_position_number(s->positions, &f->n->is, s->in->ids, s->in->offsets, s->in->n, 0);
     qkv_embed_forward(sum, s->in->ids, s->in->types, s->positions, s->R, &e);
     if (s->embedded)
-        qkv_norm_kind_forward(after, 0, &s->embedded_keep, sum, s->R, norm, s->stream.norm);
+        qkv_norm_kind_forward(after, 0, &s->embedded_keep, sum, s->R, norm,
+                              s->stream.is->norm_kind);
     if (drop.p > 0) qkv_dropout_forward(s->x, NULL, after, 0, 0, s->R * e.D, &drop);
 }
 
@@ -60,7 +61,7 @@ qkv_status qkv_net_side_forward(struct qkv_net_state *f, struct qkv_net_side *s)
     }
     if (norm->D)
         qkv_norm_kind_forward(s->final, s->final_type, &s->final_keep, s->stream.x, s->R, norm,
-                              s->stream.norm);
+                              s->stream.is->norm_kind);
     return QKV_OK;
 }
 
@@ -79,7 +80,7 @@ static const real *read_by(struct qkv_net_state *f, struct qkv_net_side *s, int6
     }
     if (qkv_net_value_kept(f, s, i - 1) || f->keeping != QKV_KEEP_ALL) return before->tape.value;
     qkv_norm_kind_forward(f->again, 0, &before->tape.out, before->tape.sum, s->R,
-                          &before->block->out[before->kind], s->stream.norm);
+                          &before->block->out[before->kind], s->stream.is->norm_kind);
     return f->again;
 }
 
@@ -106,7 +107,7 @@ static void embed_backward(struct qkv_net_state *f, struct qkv_net_side *s)
     }
     if (s->embedded) {
         qkv_norm_backward(back->d_spare, NULL, norm->dw, norm->db, back->d, 0, s->embedded,
-                          &s->embedded_keep, s->R, norm, s->stream.norm, f->scratch);
+                          &s->embedded_keep, s->R, norm, s->stream.is->norm_kind, f->scratch);
         qkv_stream_back_swap(back);
     }
     qkv_embed_backward(qkv_net_words(f->body, s->stack)->grad, s->stack->position.grad,
@@ -123,7 +124,7 @@ static void final_backward(struct qkv_net_state *f, struct qkv_net_side *s, cons
     if (norm->D)
         qkv_norm_backward(to, NULL, norm->dw, norm->db, d, s->final_type,
                           s->sublayer[s->sublayers - 1].tape.value, &s->final_keep, s->R, norm,
-                          s->stream.norm, f->scratch);
+                          s->stream.is->norm_kind, f->scratch);
     else if (d != to)
         memcpy(to, d, (size_t)(s->R * s->stream.D) * sizeof *to);
 }

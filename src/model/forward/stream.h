@@ -53,8 +53,7 @@ struct qkv_sublayer_streams {
 // (block.c). Without a tape, each sublayer swaps x and spare.
 struct qkv_stream {
     int64_t R, D;
-    enum qkv_norm_kind norm;
-    enum qkv_norm_place place;
+    const struct qkv_description *is; // the model: its norms and factors
     const struct qkv_places *places;
     const int32_t *positions;
     real *x, *spare; // x: [R][D] the stream; spare: [R][D] array that the next sublayer writes
@@ -79,7 +78,7 @@ struct qkv_stream {
     struct qkv_dropout drop;
 };
 struct qkv_tape;
-// Returns a stream of R rows with the norms of a description; the caller sets x, spare, normed,
+// Returns a stream of R rows of a model with description d; the caller sets x, spare, normed,
 // positions, scratch and the other members that its run uses.
 static inline struct qkv_stream qkv_stream_of(const struct qkv_description *d, int64_t R,
                                               const struct qkv_places *places,
@@ -89,8 +88,7 @@ static inline struct qkv_stream qkv_stream_of(const struct qkv_description *d, i
 {
     return (struct qkv_stream){ .R = R,
                                 .D = d->size.width,
-                                .norm = d->norm_kind,
-                                .place = d->norm,
+                                .is = d,
                                 .places = places,
                                 .attention = attention,
                                 .local = local,
