@@ -304,6 +304,8 @@ def decoders():
     yield "gemma2", t.Gemma2ForCausalLM, t.Gemma2Config(**as_llama(
         num_hidden_layers=3, head_dim=12, intermediate_size=24, query_pre_attn_scalar=20, sliding_window=5,
         attn_logit_softcapping=3.0, final_logit_softcapping=5.0)), {}
+    yield "granite", t.GraniteForCausalLM, t.GraniteConfig(**as_llama(
+        embedding_multiplier=3.0, attention_multiplier=0.5, residual_multiplier=0.625, logits_scaling=1.5)), {}
     yield "opt", t.OPTForCausalLM, t.OPTConfig(
         vocab_size=97, hidden_size=32, ffn_dim=40, num_hidden_layers=2, num_attention_heads=4,
         max_position_embeddings=80, word_embed_proj_dim=32), {}

@@ -57,6 +57,7 @@ FOLDERS = {
     "qwen2": ("causal", "Qwen2ForCausalLM"),
     "qwen3": ("causal", "Qwen3ForCausalLM"),
     "gemma2": ("causal", "Gemma2ForCausalLM"),
+    "granite": ("causal", "GraniteForCausalLM"),
     "opt": ("causal", "OPTForCausalLM"),
     "marian": ("seq2seq", "MarianMTModel"),
     "marian-two-tables": ("seq2seq", "MarianMTModel"),

@@ -97,6 +97,17 @@ void check_head_norms(struct gradcheck *g)
     check(g, "qwen3", config, 0, QKV_OBJECTIVE_CAUSAL, &all);
 }
 
+// This model has factors of embeddings, scores, sublayer outputs and logits.
+void check_factors(struct gradcheck *g)
+{
+    static const char config[] =
+        "{" SIZES "'num_key_value_heads': 1, 'embedding_multiplier': 2.5,"
+        "'attention_multiplier': 0.4, 'residual_multiplier': 0.6, 'logits_scaling': 1.5}";
+    check(g, "granite", config, 0, QKV_OBJECTIVE_CAUSAL, &plain);
+    check(g, "granite", config, 0, QKV_OBJECTIVE_CAUSAL, &again);
+    check(g, "granite", config, 0, QKV_OBJECTIVE_CAUSAL, &all);
+}
+
 // These models have norms inside a layer; one also has soft caps on scores and logits.
 void check_norms_inside(struct gradcheck *g)
 {

@@ -40,7 +40,7 @@ train() {
 for folder in bert bert-tokens distilbert-tokens roberta-tokens xlm-roberta-tokens mpnet modernbert; do
     train $folder text.txt
 done
-for folder in gpt2 llama llama-yarn mistral qwen2 qwen3 gemma2 opt; do train $folder text.txt; done
+for folder in gpt2 llama llama-yarn mistral qwen2 qwen3 gemma2 granite opt; do train $folder text.txt; done
 for folder in bart mbart marian t5 flan-t5; do train $folder pairs.tsv; done
 for folder in bert-labels modernbert-labels mpnet-labels; do
     train $folder labels.tsv --objective classify

@@ -95,7 +95,9 @@ struct qkv_description {
     bool norm_unbiased;      // layer norms have no bias
     bool first_norm_missing; // the first layer has no norm before its attention
     double embed_scale;      // factor of token embeddings; 0: 1
-    bool embedding_norm;     // norm on the sum of the embeddings
+    // factor of a sublayer's output before the residual is added; 0: 1. Not with norms inside.
+    double residual_scale;
+    bool embedding_norm; // norm on the sum of the embeddings
     // the stack has one feed-forward network, after all layers, instead of one in each layer
     bool mlp_once;
     bool final_norm; // norm after the last layer

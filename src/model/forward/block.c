@@ -4,11 +4,11 @@
 // feed-forward):
 //
 //   x = x + drop(norm_out(f(norm_in(x))))      with norms inside (QKV_NORM_INSIDE)
-//   x = norm_out(x + drop(f(norm_in(x))))      otherwise
+//   x = norm_out(x + m drop(f(norm_in(x))))    otherwise
 //
-// A norm that the description lacks is the identity. drop is dropout; without a tape it is the
-// identity. Without a tape, the last projection of f also adds the residual and applies a layer
-// norm while a block of rows is in the cache. With a tape, the arrays of the tape receive the
+// A norm that the description lacks is the identity, and m (residual_scale) is 1. drop is dropout;
+// without a tape it is the identity. Without a tape and with m = 1, the last projection of f also
+// adds the residual and applies a layer norm while a block of rows is in the cache. With a tape, the arrays of the tape receive the
 // activations that backward reads.
 #include "model/forward/tape.h"
 #include <string.h>
@@ -25,12 +25,13 @@ static struct qkv_dropout dropout_after(const struct qkv_stream *s, const struct
     return t ? qkv_stream_dropout(s, 4 * t->number) : (struct qkv_dropout){ 0 };
 }
 
-// Returns the norm after a sublayer if the last projection can apply it (layer norm, no tape);
-// NULL: there is no norm, or the projection cannot apply it.
+// Returns the norm after a sublayer if the last projection can apply it (layer norm, no tape, m
+// = 1); NULL: there is no norm, or the projection cannot apply it.
 static const struct qkv_norm *fused(const struct qkv_stream *s, const struct qkv_norm *norm,
                                     const struct qkv_tape *t)
 {
-    return norm->D && s->is->norm_kind == QKV_NORM_LAYER && !t ? norm : NULL;
+    const bool can = s->is->norm_kind == QKV_NORM_LAYER && !s->is->residual_scale && !t;
+    return norm->D && can ? norm : NULL;
 }
 
 const void *qkv_sublayer_input(struct qkv_stream *s, const struct qkv_block *b, int sublayer,
@@ -45,7 +46,8 @@ const void *qkv_sublayer_input(struct qkv_stream *s, const struct qkv_block *b, 
 }
 
 // Sets where the last projection of a sublayer f writes its result and what it adds. Norms inside:
-// it writes f to sum. With dropout: it writes f to s->branch. Otherwise it writes x + f to sum.
+// it writes f to sum. With dropout: it writes f to s->branch. With a factor m: it writes f to sum.
+// Otherwise it writes x + f to sum.
 static void set_output(struct qkv_sublayer_rows *rows, const struct qkv_stream *s, const real *x,
                        real *sum, const struct qkv_tape *t)
 {
@@ -54,9 +56,20 @@ static void set_output(struct qkv_sublayer_rows *rows, const struct qkv_stream *
     if (dropout_after(s, t).p > 0) {
         rows->y = s->branch;
         rows->y_type = s->type;
-    } else {
+    } else if (!s->is->residual_scale) {
         rows->residual = x;
     }
+}
+
+// Computes sum = x + m drop(f) after the last projection has written to the arrays that set_output
+// chose. Nothing remains to be done without dropout and factor.
+static void add_residual(const struct qkv_stream *s, const real *x, real *sum,
+                         const struct qkv_dropout *drop)
+{
+    const real m = (real)s->is->residual_scale;
+    const int64_t n = s->R * s->D;
+    if (drop->p > 0) qkv_dropout_forward(sum, m ? NULL : x, s->branch, s->type, 0, n, drop);
+    for (int64_t i = 0; m && i < n; i++) sum[i] = x[i] + m * sum[i];
 }
 
 // Applies the norm before a sublayer and returns the rows that the sublayer reads and writes.
@@ -92,7 +105,7 @@ static void sublayer_end(struct qkv_stream *s, const struct qkv_block *b, int su
     const int64_t n = s->R * s->D;
     real *x = s->x, *sum = t ? t->sum : s->spare, *value = t ? t->value : s->spare;
     if (t && t->partial) return;
-    if (drop.p > 0 && !inside) qkv_dropout_forward(sum, x, s->branch, s->type, 0, n, &drop);
+    if (!inside) add_residual(s, x, sum, &drop);
     if (norm->D && !fused(s, norm, t))
         qkv_norm_kind_forward(value, 0, t ? &t->out : NULL, sum, s->R, norm, s->is->norm_kind);
     if (inside) qkv_dropout_forward(value, x, value, 0, 0, n, &drop);
@@ -175,7 +188,7 @@ void qkv_sublayer_sum(struct qkv_stream *s, const struct qkv_block *b, int subla
     struct qkv_sublayer_rows rows = { 0 };
     set_output(&rows, s, x, sum, t);
     qkv_heads_out(&rows, &t->heads, s->R, &heads, &a);
-    if (drop.p > 0) qkv_dropout_forward(sum, x, s->branch, s->type, 0, s->R * s->D, &drop);
+    if (s->is->norm != QKV_NORM_INSIDE) add_residual(s, x, sum, &drop);
 }
 
 size_t qkv_stack_scratch(const struct qkv_stack *stack, const struct qkv_attention *a,

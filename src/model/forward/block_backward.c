@@ -16,10 +16,14 @@ static void sublayer_end_backward(struct qkv_sublayer_back *rows, struct qkv_str
                           s->R, norm, s->is->norm_kind, s->scratch);
         qkv_stream_back_swap(back);
     }
-    rows->dy = back->d;
+    const real m = (real)s->is->residual_scale;
+    const int64_t n = s->R * s->D;
+    real *dy = m ? back->d_spare : back->d;
+    for (int64_t i = 0; m && i < n; i++) dy[i] = m * back->d[i];
+    rows->dy = dy;
     rows->dy_type = 0;
     if (drop.p > 0) {
-        qkv_dropout_backward(s->branch, s->type, back->d, 0, s->R * s->D, &drop);
+        qkv_dropout_backward(s->branch, s->type, dy, 0, n, &drop);
         rows->dy = s->branch;
         rows->dy_type = s->type;
     }
