@@ -26,8 +26,9 @@ struct qkv_net_shape {
     int64_t width, d_k, d_v, inner;
     int64_t vocab, positions, types;
     // Three members that are set for a loaded model and that qkv_net_new ignores. source_vocab:
-    // size of the encoder's vocabulary; start: the token with which the decoder's input begins;
-    // forced: the token that the decoder must generate first, -1: no such token
+    // size of the encoder's vocabulary; start: the token with which the decoder's input begins
+    // (decoder_start_token_id); forced: the token that the decoder must generate first. -1:
+    // config.json names no such token
     int64_t source_vocab;
     int32_t start, forced;
     int32_t pad, bos, eos, mask; // ids of special tokens; -1: the vocabulary lacks the token
@@ -96,6 +97,9 @@ qkv_status qkv_net_new(qkv_net **out, const struct qkv_net_shape *shape,
 enum { QKV_NET_TOKENS = -1 };
 qkv_status qkv_net_open(qkv_net **out, const char *dir, const struct qkv_net_options *o, int labels,
                         uint64_t seed, qkv_error *err);
+// Reads only config.json of a folder: fills in *s as qkv_net_shape does after qkv_net_open, except
+// that arch is NULL.
+qkv_status qkv_net_shape_read(struct qkv_net_shape *s, const char *dir, qkv_error *err);
 void qkv_net_free(qkv_net *n); // n may be NULL
 void qkv_net_options_set(qkv_net *n, const struct qkv_net_options *o);
 const struct qkv_net_shape *qkv_net_shape(const qkv_net *n);
@@ -106,6 +110,10 @@ const char *qkv_net_new_end(const qkv_net *n);
 // Sets the label names that qkv_net_save writes to config.json: names[labels]; a name that is NULL
 // becomes LABEL_n. Returns false if memory is exhausted.
 bool qkv_net_name_labels(qkv_net *n, const char *const *names);
+// Sets the ids of special tokens that qkv_net_save writes to config.json, for a model whose
+// tokenizer has been replaced; -1: the id in config.json remains. Returns false if memory is
+// exhausted.
+bool qkv_net_name_tokens(qkv_net *n, int32_t bos, int32_t eos, int32_t mask);
 struct qkv_parameter *qkv_net_parameters(qkv_net *n, int64_t *count);
 void qkv_net_zero_gradients(qkv_net *n);
 

@@ -57,6 +57,26 @@ bool qkv_net_name_labels(qkv_net *n, const char *const *names)
     return put_labels(n->config, n->shape.labels, names);
 }
 
+bool qkv_net_name_tokens(qkv_net *n, int32_t bos, int32_t eos, int32_t mask)
+{
+    const struct {
+        const char *key;
+        int32_t id;
+        bool wanted;
+    } rows[] = { { "bos_token_id", bos, true },
+                 { "eos_token_id", eos, true },
+                 { "mask_token_id", mask, n->kind == QKV_NET_ENCODER },
+                 // the tokens of the replaced tokenizer that generation would begin with or force
+                 { "decoder_start_token_id", bos, n->is.start >= 0 },
+                 { "forced_eos_token_id", eos,
+                   json_object_get(n->config, "forced_eos_token_id") } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].wanted && rows[i].id >= 0 && !qkv_put_int(n->config, rows[i].key, rows[i].id))
+            return false;
+    json_object_del(n->config, "forced_bos_token_id");
+    return true;
+}
+
 static bool finish_config(const qkv_net *n, json_t *config, qkv_dtype type)
 {
     const char *name = type == QKV_BF16 ? "bfloat16" : type == QKV_F16 ? "float16" : "float32";

@@ -81,11 +81,9 @@ qkv_status qkv_net_check_options(const struct qkv_net_options *o, qkv_error *err
     return QKV_OK;
 }
 
-static void fill_shape(qkv_net *n, const char *arch)
+static struct qkv_net_shape shape_of(const struct qkv_description *d, const char *arch)
 {
-    const struct qkv_description *d = &n->is;
-    n->kind = d->kind;
-    n->shape = (struct qkv_net_shape){
+    return (struct qkv_net_shape){
         .arch = arch,
         .layers = d->size.layers,
         .decoder_layers = d->decoder_layers,
@@ -101,7 +99,7 @@ static void fill_shape(qkv_net *n, const char *arch)
         .types = d->size.types,
         .pad = (int32_t)d->size.pad,
         .bos = (int32_t)d->bos,
-        .start = (int32_t)(d->start >= 0 ? d->start : d->bos),
+        .start = (int32_t)d->start,
         .forced = (int32_t)d->forced,
         .eos = (int32_t)d->eos,
         .mask = (int32_t)d->mask,
@@ -114,6 +112,16 @@ static void fill_shape(qkv_net *n, const char *arch)
     };
 }
 
+qkv_status qkv_net_shape_read(struct qkv_net_shape *s, const char *dir, qkv_error *err)
+{
+    struct qkv_description d;
+    const struct qkv_family *family;
+    const char *model_type;
+    const qkv_status status = qkv_describe_folder(&d, &family, &model_type, NULL, dir, err);
+    if (!status) *s = shape_of(&d, NULL);
+    return status;
+}
+
 qkv_status qkv_net_build(qkv_net *n, qkv_error *err)
 {
     const struct qkv_net_arch *arch =
@@ -123,7 +131,8 @@ qkv_status qkv_net_build(qkv_net *n, qkv_error *err)
                         n->model_type);
     n->scheme = arch->scheme;
     n->spread = arch->spread;
-    fill_shape(n, arch->name);
+    n->kind = n->is.kind;
+    n->shape = shape_of(&n->is, arch->name);
     n->methods = arch->methods;
     if (n->options.recompute && n->methods == &qkv_net_gru)
         return qkv_fail(

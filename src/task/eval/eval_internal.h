@@ -24,6 +24,7 @@ struct eval {
     const qkv_model *model;
     const qkv_tokenizer *tokenizer;
     struct qkv_model_info is;
+    struct train_ids ids;
     // data: the dataset to evaluate on; trained: the dataset of the training run, which has the
     // names of the labels
     qkv_data *data, *trained;

@@ -142,7 +142,7 @@ static qkv_status make_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
                                     .any_length = true,
                                     .progress = e->observer.progress };
     qkv_status status = qkv_path_join(data, dir, "data", err);
-    if (!status) status = train_ends(e->tokenizer, &how, err);
+    if (!status) train_ends(e->tokenizer, e->ids.eos, &how);
     if (!status) status = qkv_corpus_open(&corpus, &e->o->texts, e->objective, err);
     // a dataset needs both splits; the evaluation reads only valid
     how.train = how.valid = e->o->texts;
@@ -210,15 +210,7 @@ static qkv_status draws(struct eval *e, qkv_error *err)
         .seed = train_int(e->o->seed, run->seed),
         .mask_share = run->mask_share > 0 ? run->mask_share : .15
     };
-    const struct qkv_generation_config *writes =
-        e->objective == QKV_OBJECTIVE_SEQ2SEQ ? qkv_translator_config(e->translator) : NULL;
-    const struct train_ids ids = { .vocab = e->is.vocab,
-                                   .bos = writes ? writes->start : e->is.bos,
-                                   .forced = writes ? writes->forced_first : -1,
-                                   .eos = e->is.eos,
-                                   .pad = e->is.pad,
-                                   .mask = e->is.mask };
-    return train_draw(&e->draw, &o, e->objective, &ids, e->tokenizer, e->info.vocab, err);
+    return train_draw(&e->draw, &o, e->objective, &e->ids, e->tokenizer, e->info.vocab, err);
 }
 
 static double now(void)
@@ -252,6 +244,7 @@ qkv_status qkv_evaluate(const struct qkv_eval_options *o, const struct qkv_eval_
     if (observer) e->observer = *observer;
     qkv_status status = find_model(e, err);
     if (!status) status = open_model(e, err);
+    if (!status) status = train_ids_read(&e->ids, e->dir, e->objective, e->tokenizer, err);
     if (!status) status = open_data(e, temp, err);
     if (!status) status = draws(e, err);
     if (!status) status = measure(e, err);

@@ -63,16 +63,22 @@ static qkv_status read_id(const struct qkv_json_at *at, const char *key, int64_t
     return QKV_OK;
 }
 
-static qkv_status read_file(struct qkv_generation_config *c, const char *path, int64_t V,
-                            qkv_error *err)
+qkv_status qkv_generation_file_read(struct qkv_generation_config *c, const char *dir, int64_t V,
+                                    qkv_error *err)
 {
+    char path[QKV_PATH];
     json_t *root = NULL;
-    qkv_status status = qkv_json_file(&root, path, CONFIG_BYTES, err);
+    qkv_status status = qkv_path_join(path, dir, "generation_config.json", err);
+    if (!status && !qkv_path_exists(path)) status = qkv_path_join(path, dir, "config.json", err);
+    // a llama2.c checkpoint has neither file
+    if (status || !qkv_path_exists(path)) return status;
+    status = qkv_json_file(&root, path, CONFIG_BYTES, err);
     if (status) return status;
     const struct qkv_json_at at = { root, path, "$", err };
     status = read_ids(&at, "eos_token_id", V, &c->ends, &c->end_count);
     if (!status) status = read_ids(&at, "bad_words_ids", V, &c->suppressed, &c->suppressed_count);
     if (!status) status = read_ids(&at, "suppress_tokens", V, &c->suppressed, &c->suppressed_count);
+    if (!status) status = read_id(&at, "bos_token_id", V, &c->bos);
     if (!status) status = read_id(&at, "decoder_start_token_id", V, &c->start);
     if (!status) status = read_id(&at, "forced_bos_token_id", V, &c->forced_first);
     if (!status) status = read_id(&at, "forced_eos_token_id", V, &c->forced_last);
@@ -87,18 +93,15 @@ qkv_status qkv_generation_config_read(struct qkv_generation_config *c, const cha
     const struct qkv_model_info info = qkv_model_info(model);
     const bool two = info.kind == QKV_KIND_ENCODER_DECODER;
     qkv_error own = { 0 };
-    char path[QKV_PATH];
     if (!err) err = &own;
-    *c = (struct qkv_generation_config){ .start = two ? info.start : info.bos,
+    *c = (struct qkv_generation_config){ .bos = info.bos,
+                                         .start = two ? info.start : info.bos,
                                          .forced_first = two ? info.forced : -1,
                                          .forced_last = -1,
                                          .source_positions = info.positions };
-    qkv_status status = qkv_path_join(path, dir, "generation_config.json", err);
-    if (status) return status;
-    if (!qkv_path_exists(path)) status = qkv_path_join(path, dir, "config.json", err);
-    if (!status) status = read_file(c, path, info.vocab, err);
+    qkv_status status = qkv_generation_file_read(c, dir, info.vocab, err);
     if (!two) { // decoder_start_token_id and the forced tokens apply to translations only
-        c->start = info.bos;
+        c->start = c->bos;
         c->forced_first = c->forced_last = -1;
     }
     for (int64_t i = 0; !status && i < info.stop_count; i++)

@@ -10,8 +10,9 @@ struct qkv_generation_config {
     // ends: tokens that end an output; suppressed: tokens that are never chosen
     int32_t *ends, *suppressed;
     int64_t end_count, suppressed_count;
-    // first token of the decoder's input; -1: the folder names no such token
-    int32_t start;
+    // bos: the token that begins a text; start: first token of the decoder's input. -1: the folder
+    // names no such token
+    int32_t bos, start;
     int32_t forced_first;     // the first token of every output; -1: any token
     int32_t forced_last;      // token to force when an output has its maximum length; -1: any token
     int64_t beams;            // number of beams; 0: the folder does not say
@@ -22,5 +23,8 @@ struct qkv_generation_config {
 // invalid.
 qkv_status qkv_generation_config_read(struct qkv_generation_config *c, const char *dir,
                                       const qkv_model *model, qkv_error *err);
+// Reads only the file: a field that it lacks keeps its value in *c. V: size of the vocabulary.
+qkv_status qkv_generation_file_read(struct qkv_generation_config *c, const char *dir, int64_t V,
+                                    qkv_error *err);
 void qkv_generation_config_free(struct qkv_generation_config *c); // accepts a zeroed struct
 #endif

@@ -65,12 +65,12 @@ bool train_folder_is_run(const char *run)
 // file of the user.
 static bool is_temp(const char *name)
 {
-    static const char *const ours[] = { "run.json",      "tokenizer.json", "labels.txt",
-                                        "index.json",    "train.tokens",   "train.offsets",
-                                        "train.bytes",   "train.labels",   "valid.tokens",
-                                        "valid.offsets", "valid.bytes",    "valid.labels" };
+    static const char *const ours[] = { "run.json",     "labels.txt",    "index.json",
+                                        "train.tokens", "train.offsets", "train.bytes",
+                                        "train.labels", "valid.tokens",  "valid.offsets",
+                                        "valid.bytes",  "valid.labels" };
     const char *p = strstr(name, ".tmp.");
-    bool known = false;
+    bool known = p && train_file_is_copied(name, (size_t)(p - name));
     for (size_t i = 0; p && i < sizeof ours / sizeof ours[0]; i++)
         known |= strlen(ours[i]) == (size_t)(p - name) && !strncmp(ours[i], name, strlen(ours[i]));
     if (!known) return false;
@@ -120,12 +120,12 @@ qkv_status train_folder_check(const char *run, bool resume, qkv_error *err)
 
 void train_folder_clear(const char *run)
 {
-    static const char *const files[] = { "run.json", "tokenizer.json", "log.jsonl", "probes.jsonl",
-                                         "lock" };
+    static const char *const files[] = { "run.json", "log.jsonl", "probes.jsonl", "lock" };
     char path[QKV_PATH];
     if (!qkv_path_join(path, run, "data", NULL)) qkv_disk_remove_folder(path);
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         if (!qkv_path_join(path, run, files[i], NULL)) qkv_disk_unlink(path);
+    train_files_remove(run);
     qkv_disk_rmdir(run); // this removes the folder only if it is empty
 }
 

@@ -8,6 +8,8 @@
 #include "task/train/optim.h"
 #include "task/words/word_vectors.h"
 
+struct train;
+
 // ---- train_options.c: combines options of the caller, options in run.json, and defaults --------
 struct train_config {
     struct qkv_train_options o; // its texts and lists belong to root or paths, or are constants
@@ -74,6 +76,18 @@ void train_lock_leave(struct train_lock *l);
 // Copies a file. If copying fails, no partial copy remains.
 qkv_status train_copy(const char *from, const char *to, bool force, qkv_error *err);
 
+// ---- run_files.c: files of the tokenizer and of generation --------------------------------------
+// Copies the tokenizer that the options name (o->tokenizer, else that of o->from), in any format,
+// to the run, after checking that it is valid; from o->from also generation_config.json.
+qkv_status train_files_gather(const struct qkv_train_options *o, qkv_error *err);
+// Copies these files from the run to a model folder. If the run has tokenizer.json and no
+// tokenizer_config.json, writes one, so that transformers opens tokenizer.json as it is.
+qkv_status train_files_write(const struct train *t, const char *dir, qkv_error *err);
+// Removes these files from a run.
+void train_files_remove(const char *run);
+// Returns true if name[bytes] is the name of one of these files.
+bool train_file_is_copied(const char *name, size_t bytes);
+
 // A log file, to which lines are appended.
 struct train_log {
     int fd; // file descriptor; 0: not open
@@ -101,6 +115,13 @@ struct train_state {
     int64_t log_bytes, probe_bytes;
     char data[QKV_SHA256_TEXT];
 };
+// The vocabulary of a model and the ids of its special tokens; -1: no such token. For pairs of
+// texts, bos is the first token of the decoder's input, and forced is the second, which every
+// output begins with.
+struct train_ids {
+    int64_t vocab;
+    int32_t bos, forced, eos, pad, mask;
+};
 struct train {
     struct train_config config;
     const struct qkv_train_options *o; // &config.o
@@ -108,6 +129,7 @@ struct train {
     enum qkv_objective objective;
     struct train_lock lock;
     qkv_tokenizer *tokenizer;
+    struct train_ids ids;
     qkv_data *data;
     struct qkv_data_info info;
     qkv_net *net;
@@ -131,29 +153,24 @@ void train_note(const struct train *t, const char *format, ...)
 
 // ---- train_setup.c: prepares tokenizer, data and model of a run ---------------------------------
 qkv_status train_setup(struct train *t, qkv_error *err);
-// The ids of a tokenizer's special tokens, found by their usual names; -1: the tokenizer has no
-// such token.
-struct train_specials {
-    int32_t pad, bos, eos, mask;
-};
-struct train_specials train_specials_of(const qkv_tokenizer *tokenizer);
-
-// Sets o->ends and o->end, so that the tokenizer's end token is appended to each document, unless
-// the tokenizer's template already appends it.
-qkv_status train_ends(const qkv_tokenizer *t, struct qkv_data_options *o, qkv_error *err);
 // Fills err with the message that the requested context is longer than the model allows. Returns
 // QKV_ERR_USAGE.
 qkv_status train_fail_context(const char *model, int64_t asked, int64_t most, int64_t positions,
                               qkv_error *err);
 // Returns the objective that fits the kind of model best.
 enum qkv_objective train_objective_of(const qkv_net *n);
-// The vocabulary of a model and the ids of special tokens in its config.json; -1: config.json names
-// no such token. For pairs of texts, bos is the first token of the decoder's input, and forced is
-// the second, which every output begins with.
-struct train_ids {
-    int64_t vocab;
-    int32_t bos, forced, eos, pad, mask;
-};
+
+// ---- special_tokens.c: the special tokens of training and evaluation ----------------------------
+// Reads the ids of the model in dir from config.json and, where it names none, from
+// generation_config.json, as transformers does. Tokens of the tokenizer are used by their spelling
+// ([MASK], <mask>, [PAD], <pad>) only where no published config.json names them, and only if the
+// tokenizer says that they are special. dir NULL: a model from scratch, whose ids are the special
+// tokens with the names of net.def.
+qkv_status train_ids_read(struct train_ids *ids, const char *dir, enum qkv_objective objective,
+                          const qkv_tokenizer *tokenizer, qkv_error *err);
+// Sets o->ends and o->end, so that eos is appended to each document, unless the tokenizer's
+// template already appends it. eos -1: the model names no end token, and nothing is appended.
+void train_ends(const qkv_tokenizer *t, int32_t eos, struct qkv_data_options *o);
 // Sets the options of drawing batches for a model. vocab: size of the vocabulary of the dataset.
 qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,
                       enum qkv_objective objective, const struct train_ids *ids,

@@ -175,14 +175,6 @@ qkv_status train_moments_read(struct train *t, const char *dir, qkv_error *err)
 }
 
 // ---- save --------------------------------------------------------------------------------------
-static qkv_status copy_tokenizer(const struct train *t, const char *dir, qkv_error *err)
-{
-    char from[QKV_PATH], to[QKV_PATH];
-    qkv_status status = qkv_path_join(from, t->o->run, "tokenizer.json", err);
-    if (!status) status = qkv_path_join(to, dir, "tokenizer.json", err);
-    return status ? status : train_copy(from, to, true, err);
-}
-
 static qkv_status fill(struct train *t, const char *dir, qkv_error *err)
 {
     qkv_status status = train_log_sync(&t->log, err);
@@ -191,7 +183,7 @@ static qkv_status fill(struct train *t, const char *dir, qkv_error *err)
     t->state.probe_bytes = t->probes.bytes;
     t->state.updates = t->optimizer.steps;
     if (!status) status = qkv_net_save(t->net, dir, QKV_F32, err);
-    if (!status) status = copy_tokenizer(t, dir, err);
+    if (!status) status = train_files_write(t, dir, err);
     if (!status) status = moments_write(t, dir, err);
     return status ? status : state_write(&t->state, dir, err);
 }
@@ -258,5 +250,5 @@ qkv_status train_export(struct train *t, qkv_error *err)
     const qkv_dtype type = types[type_named(o->export_type)].type;
     if (!status) status = qkv_net_save(best ? best : t->net, o->export_dir, type, err);
     qkv_net_free(best);
-    return status ? status : copy_tokenizer(t, o->export_dir, err);
+    return status ? status : train_files_write(t, o->export_dir, err);
 }

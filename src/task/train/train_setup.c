@@ -38,22 +38,6 @@ static bool all_there(const struct qkv_text_source *s)
 }
 
 // ---- tokenizer ---------------------------------------------------------------------------------
-struct train_specials train_specials_of(const qkv_tokenizer *tokenizer)
-{
-    static const char *const pads[] = { "[PAD]", "<pad>", NULL };
-    static const char *const firsts[] = { "<s>", "[CLS]", "<|endoftext|>", NULL };
-    static const char *const lasts[] = { "</s>", "[SEP]", "<|endoftext|>", NULL };
-    static const char *const masks[] = { "[MASK]", "<mask>", NULL };
-    static const char *const *const lists[] = { pads, firsts, lasts, masks };
-    int32_t ids[4];
-    for (int i = 0; i < 4; i++) {
-        ids[i] = -1;
-        for (int k = 0; lists[i][k] && ids[i] < 0; k++)
-            ids[i] = qkv_tokenizer_id(tokenizer, lists[i][k]);
-    }
-    return (struct train_specials){ ids[0], ids[1], ids[2], ids[3] };
-}
-
 // Returns the special tokens of a newly trained tokenizer. net.def lists them by architecture; a
 // run without an architecture gets the tokens of the first one with its objective.
 static struct qkv_tokenizer_training special_tokens(const struct train *t)
@@ -137,43 +121,28 @@ static qkv_status train_tokenizer(const struct train *t, const char *path, struc
     return status;
 }
 
-// Copies the file tokenizer.json, after checking that it is a valid tokenizer.
-static qkv_status copy_tokenizer(const char *from, const char *path, qkv_error *err)
+// Returns true if the run trains its own tokenizer, false if it uses an existing one.
+static bool trains_tokenizer(const struct qkv_train_options *o)
 {
-    char file[QKV_PATH], inside[QKV_PATH];
-    qkv_tokenizer *tried = NULL;
-    qkv_status status = qkv_tokenizer_open(&tried, from, err);
-    qkv_tokenizer_close(tried);
-    if (!status) status = qkv_path_join(inside, from, "tokenizer.json", err);
-    if (status) return status;
-    snprintf(file, sizeof file, "%s", qkv_path_exists(inside) ? inside : from);
-    return train_copy(file, path, true, err);
+    return o->tokenizer ? train_word(train_kinds, o->tokenizer) >= 0 : !o->from;
 }
 
 static qkv_status setup_tokenizer(struct train *t, struct texts *x, qkv_error *err)
 {
-    char path[QKV_PATH];
+    char path[QKV_PATH], data[QKV_PATH];
     const struct qkv_train_options *o = t->o;
     qkv_status status = qkv_path_join(path, o->run, "tokenizer.json", err);
-    if (!status && !qkv_path_exists(path)) {
-        const bool kind = o->tokenizer && train_word(train_kinds, o->tokenizer) >= 0;
-        const char *from = o->tokenizer && !kind ? o->tokenizer : kind ? NULL : o->from;
-        status = from ? copy_tokenizer(from, path, err) : train_tokenizer(t, path, x, err);
-    }
-    return status ? status : qkv_tokenizer_open(&t->tokenizer, path, err);
+    if (!status) status = qkv_path_join(data, o->run, "data/index.json", err);
+    // The dataset is made after the tokenizer. Where there is one, the files of the tokenizer, of
+    // which another format than tokenizer.json has several, are complete.
+    if (!status && !qkv_path_exists(path) && !qkv_path_exists(data))
+        status =
+            trains_tokenizer(o) ? train_tokenizer(t, path, x, err) : train_files_gather(o, err);
+    if (status) return status;
+    return qkv_tokenizer_open(&t->tokenizer, qkv_path_exists(path) ? path : o->run, err);
 }
 
 // ---- data --------------------------------------------------------------------------------------
-qkv_status train_ends(const qkv_tokenizer *t, struct qkv_data_options *o, qkv_error *err)
-{
-    qkv_encoding e = { 0 };
-    const qkv_status status = qkv_tokenizer_encode(t, &e, "a", 1, NULL, 0, NULL, err);
-    o->end = train_specials_of(t).eos;
-    o->ends = !status && o->end >= 0 && !(e.count > 0 && e.ids[e.count - 1] == o->end);
-    qkv_encoding_free(&e);
-    return status;
-}
-
 static qkv_status make_data(struct train *t, const char *dir, struct texts *x, qkv_error *err)
 {
     const struct qkv_train_options *o = t->o;
@@ -188,8 +157,8 @@ static qkv_status make_data(struct train *t, const char *dir, struct texts *x, q
                                     .context = o->context,
                                     .seed = (uint64_t)o->seed,
                                     .progress = t->observer.progress };
-    status = train_ends(t->tokenizer, &how, err);
-    return status ? status : qkv_data_make(dir, &how, t->tokenizer, NULL, err);
+    train_ends(t->tokenizer, t->ids.eos, &how);
+    return qkv_data_make(dir, &how, t->tokenizer, NULL, err);
 }
 
 // Sets *changed to true if the text files differ from the text that the dataset was made of. Sets
@@ -364,7 +333,6 @@ static struct qkv_net_options net_options(const struct qkv_train_options *o)
 static qkv_status new_net(struct train *t, qkv_error *err)
 {
     const struct qkv_train_options *o = &t->config.o;
-    const struct train_specials special = train_specials_of(t->tokenizer);
     struct qkv_net_shape s;
     qkv_net_shape_default(&s, o->arch);
     s.layers = o->layers;
@@ -378,43 +346,14 @@ static qkv_status new_net(struct train *t, qkv_error *err)
     s.vocab = qkv_tokenizer_size(t->tokenizer);
     // + 1 for bos before the target
     s.positions = o->context + (t->objective == QKV_OBJECTIVE_SEQ2SEQ);
-    s.pad = special.pad;
-    s.bos = special.bos;
-    s.eos = special.eos;
-    s.mask = special.mask;
+    s.pad = t->ids.pad;
+    s.bos = t->ids.bos;
+    s.eos = t->ids.eos;
+    s.mask = t->ids.mask;
     if (o->norm) s.norm = train_word(train_norms, o->norm);
     if (o->activation) s.act = train_word(train_activations, o->activation);
     if (t->objective == QKV_OBJECTIVE_CLASSIFY) s.labels = (int)t->info.labels;
     return qkv_net_new(&t->net, &s, &t->how, (uint64_t)o->seed, err);
-}
-
-qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,
-                      enum qkv_objective objective, const struct train_ids *ids,
-                      const qkv_tokenizer *tokenizer, int64_t vocab, qkv_error *err)
-{
-    const struct train_specials own = train_specials_of(tokenizer);
-    const bool pairs = objective == QKV_OBJECTIVE_SEQ2SEQ;
-    *d = (struct qkv_draw){ .tokens = o->batch_tokens,
-                            .sequences = o->batch_sequences,
-                            .seed = (uint64_t)o->seed,
-                            .bos = ids->bos >= 0 ? ids->bos : own.bos,
-                            .forces = ids->forced >= 0,
-                            .forced = ids->forced,
-                            .eos = ids->eos >= 0 ? ids->eos : own.eos,
-                            .pad = ids->pad >= 0 ? ids->pad : own.pad,
-                            .mask = own.mask >= 0 ? own.mask : ids->mask,
-                            .vocab = (int32_t)(pairs ? ids->vocab : qkv_tokenizer_size(tokenizer)),
-                            .mask_share = o->mask_share };
-    if (vocab > ids->vocab)
-        return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = o->run },
-                        "tokenizer has token ids for which the model has no embedding, expected "
-                        "ids below %" PRId64 ", found %" PRId64,
-                        ids->vocab, vocab - 1);
-    if ((objective == QKV_OBJECTIVE_MASKED && d->mask < 0) || (pairs && (d->bos < 0 || d->eos < 0)))
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = o->run },
-                        "tokenizer has no %s, which objective %s requires",
-                        pairs ? "<s> and </s>" : "[MASK] or <mask>", task_objectives[objective]);
-    return QKV_OK;
 }
 
 // Stores the names of the labels in the model.
@@ -444,15 +383,11 @@ static qkv_status setup_net(struct train *t, const struct qkv_checkpoint_found *
         train_note(t, "%s has no %s: training begins with a new one", dir, qkv_net_new_end(t->net));
     if (!status) status = name_labels(t, err);
     if (status) return status;
-    const struct qkv_net_shape *shape = qkv_net_shape(t->net);
-    const bool pairs = t->objective == QKV_OBJECTIVE_SEQ2SEQ;
-    const struct train_ids ids = { .vocab = shape->vocab,
-                                   .bos = pairs ? shape->start : shape->bos,
-                                   .forced = pairs ? shape->forced : -1,
-                                   .eos = shape->eos,
-                                   .pad = shape->pad,
-                                   .mask = shape->mask };
-    status = train_draw(&t->draw, o, t->objective, &ids, t->tokenizer, t->info.vocab, err);
+    if (found->step < 0 && o->from && trains_tokenizer(o) &&
+        !qkv_net_name_tokens(t->net, t->ids.bos, t->ids.eos, t->ids.mask))
+        return qkv_fail_memory(err, NULL);
+    t->ids.vocab = qkv_net_shape(t->net)->vocab;
+    status = train_draw(&t->draw, o, t->objective, &t->ids, t->tokenizer, t->info.vocab, err);
     if (status) return status;
     t->p = qkv_net_parameters(t->net, &t->n);
     t->optimizer = (struct qkv_optimizer){ .kind = (enum qkv_optimizer_kind)train_word(
@@ -540,6 +475,12 @@ qkv_status train_setup(struct train *t, qkv_error *err)
     if (status) return status;
     t->objective = (enum qkv_objective)train_word(task_objectives, t->o->objective);
     status = setup_tokenizer(t, &x, err);
+    if (!status)
+        status = train_ids_read(&t->ids,
+                                found.step >= 0          ? found.dir
+                                : trains_tokenizer(t->o) ? NULL
+                                                         : t->o->from,
+                                t->objective, t->tokenizer, err);
     if (!status) status = setup_data(t, &x, err);
     if (!status) status = setup_net(t, &found, err);
     if (!status) status = setup_steps(t, err);

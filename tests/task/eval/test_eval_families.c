@@ -163,10 +163,10 @@ static qkv_data *draw_all(const struct opened *o, enum qkv_objective objective,
                                    .forced = pairs && forces(o->name) ? FORCED : -1,
                                    .eos = o->info.eos,
                                    .pad = o->info.pad,
-                                   .mask = o->info.mask };
+                                   .mask = qkv_tokenizer_id(o->tokenizer, "[MASK]") };
     struct qkv_draw draw;
-    if (train_ends(o->tokenizer, &how, &err) ||
-        qkv_data_make(dir, &how, o->tokenizer, NULL, &err) || qkv_data_open(&data, dir, &err) ||
+    train_ends(o->tokenizer, ids.eos, &how);
+    if (qkv_data_make(dir, &how, o->tokenizer, NULL, &err) || qkv_data_open(&data, dir, &err) ||
         train_draw(&draw, &options, objective, &ids, o->tokenizer, qkv_data_info(data).vocab,
                    &err) ||
         qkv_data_valid(data, drawn, 0, &draw, &err))
