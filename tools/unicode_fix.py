@@ -44,7 +44,7 @@ def lines(items, per_line):
 def table(name, what, theirs, ours):
     rows = [(r, True) for r in runs(theirs - ours)] + [(r, False) for r in runs(ours - theirs)]
     rows.sort()
-    print(f"// property: {what}\nstatic const struct fix {name}[] = {{")
+    print(f"// Ranges where the libraries differ in this property: {what}\nstatic const struct fix {name}[] = {{")
     lines([f"{{ 0x{a:X}, 0x{b:X}, {'true' if has else 'false'} }}," for (a, b), has in rows], 3)
     print("};")
 
@@ -72,7 +72,7 @@ print("// unicode_fix.h: lists the code points whose properties differ between "
 print(f"// Hugging Face tokenizers {__import__('tokenizers').__version__}.  "
       "tools/unicode_fix.py writes this file: do not edit it.  Only")
 print("// unicode.c includes it.")
-print("// clang-format off")
+print("// clang-format off\n")
 table("fix_other", "general category Cc, Cf or Co",
       where(lambda c: clean.normalize_str("a" + c + "b") == "ab") - {0xFFFD},
       (categories(26, 27) | categories(29, 29)) - {9, 10, 13})

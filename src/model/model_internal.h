@@ -50,9 +50,9 @@ struct qkv_stack {
 // if the layers have cross-attention. Returns QKV_OK or QKV_ERR_LIMIT (stack.c).
 qkv_status qkv_stack_alloc(struct qkv_stack *to, const struct qkv_description *d, int64_t layers,
                            bool cross);
+struct qkv_model;
 // Returns the address of the member that a row of the layout table fills (role.def): a member of m,
 // of the stack s, or of a block of s. m may be NULL if the row does not fill a member of m.
-struct qkv_model;
 void *qkv_role_member(struct qkv_model *m, struct qkv_stack *s,
                       const struct qkv_parameter_row *row);
 // Returns true if a block has the sublayer, one of QKV_SUBLAYER_*.
@@ -126,7 +126,7 @@ struct qkv_model {
     _Atomic(struct qkv_rows_made *) made[QKV_ROWS_KINDS];
     // memory of the ablation arrays of all layers (ablate.c); NULL: no head is ablated
     void *ablated;
-    // numbers per decoded token that the running sums of heads ablated to their mean need
+    // size of the running sums of heads ablated to their mean, in numbers per decoded token
     int64_t sums;
     struct qkv_workspace_pool workspaces; // memory of concurrent runs
 };

@@ -46,7 +46,8 @@ const char *const *qkv_net_architectures(void);
 // (net.def). A number that is 0 and a text that is NULL mean the default of training.
 struct qkv_arch_training {
     int objective; // enum qkv_objective
-    // sizes that the user does not choose: true: the sizes of the reference; false: smaller sizes
+    // true: sizes that the user does not choose are the sizes of the reference; false: they are
+    // smaller
     bool reference_sizes;
     const char *schedule;
     double decay, beta2, eps, dropout, smoothing;
@@ -90,11 +91,11 @@ struct qkv_net_options {
 // (docs/training.md), from seed.
 qkv_status qkv_net_new(qkv_net **out, const struct qkv_net_shape *shape,
                        const struct qkv_net_options *o, uint64_t seed, qkv_error *err);
+enum { QKV_NET_TOKENS = -1 };
 // Loads a model from a folder (any family of model.def, or a folder that qkv_net_save wrote).
 // labels > 0: if the folder has no classification head, one for that many labels is added. labels =
 // QKV_NET_TOKENS: if the model is an encoder without an output head, a head for masked tokens is
 // added. qkv_net_new_end describes the head that was added.
-enum { QKV_NET_TOKENS = -1 };
 qkv_status qkv_net_open(qkv_net **out, const char *dir, const struct qkv_net_options *o, int labels,
                         uint64_t seed, qkv_error *err);
 // Reads only config.json of a folder: fills in *s as qkv_net_shape does after qkv_net_open, except

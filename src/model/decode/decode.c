@@ -84,8 +84,8 @@ static void take(qkv_decoder *d, struct qkv_arena *a, size_t scratch)
     d->scratch = qkv_arena_alloc(a, scratch, 1);
 }
 
-// Returns the bytes of scratch that suffice for every block. SIZE_MAX: a block was refused, and *s
-// is the reason.
+// Returns the bytes of scratch that suffice for every block. Returns SIZE_MAX if attention refuses
+// a block; *s is then the reason.
 static size_t scratch_of(const qkv_decoder *d, qkv_status *s)
 {
     size_t most = 0;
@@ -346,7 +346,8 @@ static qkv_status run_piece(qkv_decoder *d, struct feeding *f, const int64_t *wa
     return QKV_OK;
 }
 
-// Cuts every item to which this call has fed tokens to its length before the call.
+// Undoes a call that failed: cuts every item that the call has fed, back to the item's length
+// before the call.
 static void take_back(qkv_decoder *d, const struct qkv_decoder_tokens *t, const struct feeding *f)
 {
     for (int64_t i = 0; i < t->n && i <= f->place; i++) {

@@ -42,11 +42,12 @@ void qkv_ablate_relative(float *to, const float *from, const unsigned char *give
 // the structs to which layers point.
 struct ablated {
     const struct qkv_model *model;
-    // per part [layers][H], QKV_HEADS_* of each head; NULL: the model has no such part
+    // for each attention part (enum qkv_attention_part): [layers][H], the QKV_HEADS_* value of each
+    // head; NULL: the model has no such part
     unsigned char *gives[PARTS];
-    // per part [layers], the struct to which each layer points
+    // for each attention part: [layers], the struct to which each layer points
     struct qkv_heads_ablation *part[PARTS];
-    // per stack [layers][H][2 reach + 1], relative-position tables of its layers
+    // for each stack: [layers][H][2 reach + 1], the relative-position tables of its layers
     float *relative[2];
 };
 
@@ -68,7 +69,8 @@ static void lay_out_ablation(void *ctx, struct qkv_arena *arena)
                                 (size_t)(2 * m->stack[i].reach + 1) * sizeof *a->relative[i]);
 }
 
-// Sets a->gives of the heads that x selects to the kind of ablation x->kind.
+// Sets the entries in a->gives of the heads that x selects. The new value says how these heads are
+// replaced (x->kind).
 static void mark(struct ablated *a, const struct qkv_model *m, const struct qkv_ablation *x)
 {
     const int64_t H = m->is.size.heads;
@@ -77,8 +79,8 @@ static void mark(struct ablated *a, const struct qkv_model *m, const struct qkv_
     memset(row + first, QKV_HEADS_ZERO + (int)x->kind, (size_t)(last - first + 1));
 }
 
-// Points a layer to its ablation if any of its heads is ablated. Adds to *sums the numbers of
-// running sums that the layer needs per decoded token, for heads ablated to their mean.
+// Points a layer to its ablation if any of its heads is ablated. Heads ablated to their mean need
+// running sums for each decoded token: adds the size of this layer's sums, in numbers, to *sums.
 static void point(struct ablated *a, struct qkv_model *m, enum qkv_attention_part part,
                   int64_t layer, int64_t *sums)
 {

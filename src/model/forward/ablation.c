@@ -130,8 +130,8 @@ qkv_status qkv_ablation_check(const struct qkv_model *m, const struct qkv_ablati
     qkv_status status = QKV_OK;
     for (int64_t i = 0; !status && i < n; i++) {
         status = check_one(m, &list[i], err);
-        // quadratic, but bounded: the loop ends at the first duplicate, so it reads at most one
-        // entry per head of the model
+        // The check for duplicates is quadratic, but bounded: it ends at the first duplicate, so it
+        // reads at most one entry per head of the model.
         for (int64_t k = 0; !status && k < i; k++) {
             const struct qkv_ablation *x = &list[i], *y = &list[k];
             char name[48];

@@ -6,10 +6,10 @@
 //   x = x + drop(norm_out(f(norm_in(x))))      with norms inside (QKV_NORM_INSIDE)
 //   x = norm_out(x + m drop(f(norm_in(x))))    otherwise
 //
-// A norm that the description lacks is the identity, and m (residual_scale) is 1. drop is dropout;
-// without a tape it is the identity. Without a tape and with m = 1, the last projection of f also
-// adds the residual and applies a layer norm while a block of rows is in the cache. With a tape, the arrays of the tape receive the
-// activations that backward reads.
+// A norm that the description lacks is the identity. m is the description's residual_scale; if that
+// is 0, m is 1. drop is dropout; without a tape it is the identity. Without a tape and with m = 1,
+// the last projection of f also adds the residual and applies a layer norm while a block of rows is
+// in the cache. With a tape, the arrays of the tape receive the activations that backward reads.
 #include "model/forward/tape.h"
 #include <string.h>
 
@@ -25,8 +25,9 @@ static struct qkv_dropout dropout_after(const struct qkv_stream *s, const struct
     return t ? qkv_stream_dropout(s, 4 * t->number) : (struct qkv_dropout){ 0 };
 }
 
-// Returns the norm after a sublayer if the last projection can apply it (layer norm, no tape, m
-// = 1); NULL: there is no norm, or the projection cannot apply it.
+// Returns the norm after a sublayer if the last projection of the sublayer can apply it: this
+// requires a layer norm, no tape, and no factor residual_scale. NULL: there is no norm, or the
+// projection cannot apply it.
 static const struct qkv_norm *fused(const struct qkv_stream *s, const struct qkv_norm *norm,
                                     const struct qkv_tape *t)
 {
@@ -45,9 +46,12 @@ const void *qkv_sublayer_input(struct qkv_stream *s, const struct qkv_block *b, 
     return s->normed;
 }
 
-// Sets where the last projection of a sublayer f writes its result and what it adds. Norms inside:
-// it writes f to sum. With dropout: it writes f to s->branch. With a factor m: it writes f to sum.
-// Otherwise it writes x + f to sum.
+// Sets where the last projection of a sublayer f writes its result, and what it adds. In the first
+// of these cases that applies, it writes:
+//   norms inside the residual connection (QKV_NORM_INSIDE)   f to sum
+//   with dropout                                             f to s->branch
+//   with a factor residual_scale                             f to sum
+//   otherwise                                                x + f to sum
 static void set_output(struct qkv_sublayer_rows *rows, const struct qkv_stream *s, const real *x,
                        real *sum, const struct qkv_tape *t)
 {
@@ -61,8 +65,9 @@ static void set_output(struct qkv_sublayer_rows *rows, const struct qkv_stream *
     }
 }
 
-// Computes sum = x + m drop(f) after the last projection has written to the arrays that set_output
-// chose. Nothing remains to be done without dropout and factor.
+// Computes sum = x + m drop(f), where m is the factor residual_scale (1 if it is 0), after the last
+// projection of the sublayer f has written to the arrays that set_output chose. Without dropout and
+// factor, the projection has already added x.
 static void add_residual(const struct qkv_stream *s, const real *x, real *sum,
                          const struct qkv_dropout *drop)
 {

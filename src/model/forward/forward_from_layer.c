@@ -12,7 +12,7 @@ struct layers_run {
     const struct qkv_run_from_layer *of;
     const struct qkv_stack *stack;
     int64_t R; // number of rows of all copies together
-    // [n + 1] first row of each copy; first row of each copy's encoder output
+    // [n + 1] offsets: first row of each copy; k_offsets: first row of each copy's encoder output
     int64_t *offsets, *k_offsets;
     int32_t *ids, *positions;
     float *x, *spare, *normed;

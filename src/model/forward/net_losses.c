@@ -25,12 +25,15 @@ struct run {
     void *d_final;    // [R][D] gradient of the stack's output, of type final_type
     // [rows][D] each. picked: selected rows of the stack's output; dense: output of the dense
     // layer, which backward overwrites with its gradient; act: output of the activation; d_act:
-    // gradient of act, then of picked; for classify first of read
+    // gradient of act, then of picked (with the objective classify: gradient of `read`, then of
+    // picked)
     real *picked, *dense, *act, *d_act;
     void *x, *d_x;    // [rows][D] input of the projection to tokens, and its gradient
     const real *read; // [rows][D] input of the projection to labels: act, x or d_x
     struct qkv_norm_keep keep;
-    // only for contrastive: length [rows], the others [rows][D]
+    // only for contrastive: the pooled vectors [rows][D] and their lengths before scaling [rows];
+    // the vectors in the order of `halve`, their gradient, and the gradient of vector, [rows][D]
+    // each
     real *vector, *length, *halves, *d_halves, *d_vector;
 };
 
@@ -138,11 +141,10 @@ static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
     return qkv_net_side_backward(f, s, u->d_final);
 }
 
-// Computes u->read, the input of the projection `out` to labels. row is one row of each sequence,
-// or the mean of the rows of the sequence:
+// Computes u->read, the input of the last linear layer of the classification head, `out`:
 //   logits = out(drop(norm(act(dense row))))
-// Each step writes to another array, since backward needs the arguments of the activation and the
-// norm.
+// where `row` is one row of each sequence, or the mean of the rows of the sequence. Each step
+// writes to another array, since backward needs the arguments of the activation and the norm.
 static void classify_forward(struct run *u, const struct qkv_net_side *s)
 {
     struct qkv_net_state *f = &u->f;
@@ -169,8 +171,8 @@ static void classify_forward(struct run *u, const struct qkv_net_side *s)
     }
 }
 
-// Computes u->d_final, the gradient of the stack's output, from u->d_act, the gradient of the input
-// of `out`.
+// Computes u->d_final, the gradient of the stack's output, from u->d_act. On entry u->d_act is the
+// gradient of u->read, the input of the last linear layer of the classification head.
 static void classify_backward(struct run *u, const struct qkv_net_side *s)
 {
     struct qkv_net_state *f = &u->f;

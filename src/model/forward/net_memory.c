@@ -58,8 +58,9 @@ static bool last_of_layer(const struct qkv_net_side *s, int64_t i)
 bool qkv_net_value_kept(const struct qkv_net_state *f, const struct qkv_net_side *s, int64_t i)
 {
     if (i + 1 == s->sublayers) return true;
-    // QKV_KEEP_ALL: backward recomputes the values without an array from the stored sum, or, if
-    // qkv_net_sum_again, from the input of the sublayer. QKV_KEEP_INPUTS: it runs the layer again.
+    // The value of a sublayer is the stream after it. QKV_KEEP_ALL: backward recomputes a value
+    // that has no array from the stored sum or, if qkv_net_sum_again, from the input of the
+    // sublayer. QKV_KEEP_INPUTS: backward runs the layer again.
     if (f->keeping == QKV_KEEP_ALL)
         return f->n->is.norm == QKV_NORM_INSIDE ||
                (!norm_out(&s->sublayer[i])->D && !qkv_net_sum_again(f, s, i));
@@ -162,7 +163,7 @@ static void widen(struct widths *w, const struct qkv_net_side *s)
     w->wide = qkv_max64(w->wide, w->inner);
 }
 
-// Arrays of heads whose q or k has a norm, which all sublayers share.
+// Arrays for heads whose q or k has a norm. All sublayers share these arrays.
 struct normed_heads {
     void *q, *k;
     real *wide;

@@ -29,8 +29,9 @@ static inline int qkv_part_stack(enum qkv_attention_part part)
 // QKV_ERR_USAGE.
 qkv_status qkv_ablation_check(const struct qkv_model *m, const struct qkv_ablation *list, int64_t n,
                               qkv_error *err);
-// Copies the relative-position table `from` of a stack to to[H][2 reach + 1] and sets the rows of
-// heads ablated to uniform weights to 0.
+// Copies the relative-position table of a stack, from[H][2 reach + 1], to the array `to` of the
+// same size, and sets the rows of heads ablated to uniform weights to 0. gives[H]: the QKV_HEADS_*
+// value of each head.
 void qkv_ablate_relative(float *to, const float *from, const unsigned char *gives, int64_t H,
                          int64_t reach);
 #endif

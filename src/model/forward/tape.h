@@ -33,8 +33,9 @@ struct qkv_heads qkv_sublayer_heads(const struct qkv_stream *s, const struct qkv
                                     int sublayer);
 struct qkv_attention qkv_sublayer_attention(const struct qkv_stream *s, const struct qkv_block *b,
                                             int sublayer, const struct qkv_tape *t);
-// Computes sum[R][D] = x + drop(f) for a sublayer f of attention. The outputs of its heads are read
-// from the tape t, so only the last projection and the dropout are computed.
+// Recomputes sum[R][D], the input x of an attention sublayer f plus the result of f (with dropout
+// and residual_scale, as in block.c). The outputs of its heads are read from the tape t, so only
+// the last projection, the dropout and the sum are computed.
 void qkv_sublayer_sum(struct qkv_stream *s, const struct qkv_block *b, int sublayer, const real *x,
                       const struct qkv_tape *t, real *sum);
 

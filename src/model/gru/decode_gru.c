@@ -82,7 +82,8 @@ size_t qkv_decoder_gru_bytes(const qkv_decoder *d)
     return bytes;
 }
 
-// Allocates scores of a source of n tokens for each thread; false: memory is exhausted.
+// Allocates, for each thread, memory for the scores of a source of n tokens. Returns false if
+// memory is exhausted.
 static bool reserve_observation(struct qkv_decoder_gru *g, int64_t n)
 {
     size_t each;
@@ -238,7 +239,8 @@ qkv_status qkv_decoder_gru_feed(qkv_decoder *d, float *logits, const struct qkv_
 
 void qkv_decoder_gru_copy(qkv_decoder *d, const int64_t *to, const int64_t *from, int64_t n)
 {
-    // Copies via the writer's rows, since an item may occur both in `to` and in `from`.
+    // Copies via the state rows of the writer (g->w.h), since an item may occur both in `to` and in
+    // `from`.
     struct qkv_decoder_gru *g = d->gru;
     const int64_t D = g->w.r.D, decoders = g->w.r.decoders;
     for (int64_t l = 0; l < decoders; l++)

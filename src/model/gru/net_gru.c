@@ -133,8 +133,8 @@ struct piece {
 };
 enum { PIECE = 1 << 14 };
 
-// Computes one piece of y = tanh(x). back: computes the gradient of x in y, which contains the
-// gradient of the result.
+// Processes part i of the arrays: PIECE numbers. Computes y = tanh(x); or, if `back` is true,
+// replaces y, which contains the gradient of tanh(x), by the gradient of x.
 static void tanh_piece(void *ctx, int64_t i, int thread)
 {
     const struct piece *p = ctx;
@@ -188,7 +188,9 @@ static void decode_forward(struct qkv_gru_run *r)
     if (drop.p > 0) qkv_dropout_forward(r->out, NULL, r->out, 0, 0, r->P * r->D, &drop);
 }
 
-// Runs backward through all layers of the decoder: computes d_s, d_context and d_e from d_out.
+// Runs backward through all layers of the decoder. From d_out, the gradient of the readout,
+// computes the gradients of the states of the first layer (d_s), of the context vectors (d_context)
+// and of the embeddings (d_e).
 static void decode_backward(struct qkv_gru_run *r)
 {
     const struct qkv_net_gru_layers *b = r->body;

@@ -29,7 +29,8 @@ struct qkv_net_gru_layers {
     struct qkv_gru_weights *decoder;
     // [decoder layers] projections W to the initial states
     struct qkv_linear *begin;
-    // [3D][2D] the other columns of w_i of the first decoder layer, for the context
+    // [3D][2D] input weights of the first decoder layer for the context vector (w_i of that layer
+    // has only the columns for the token)
     struct qkv_weight context;
     // [A][D] projection W_q of the state; follows w_h of the first decoder layer in memory
     struct qkv_weight query;
@@ -70,8 +71,10 @@ struct qkv_gru_run {
     real **s, **s_gates;           // [decoders]: [P][D] states, [P][4D] gates
     real *context, *queries, *lse; // [P][2D] context vectors, [P][A] projected states, [P] lse
     real *before, *out;            // [P][D] readout before tanh; after tanh
-    // Arrays of one step: state [n][D], units [n][A + 3D], mixed [n][2D], added [n][3D], and scores
-    // [threads][longest].
+    // Arrays of one step. state [n][D]: states; units [n][A + 3D]: products of the weights with the
+    // states; mixed [n][2D]: context vectors; added [n][3D]: products of the weights with the
+    // context vectors; workspace [threads][2 longest]: attention weights of one sequence, and in
+    // backward the gradients of its scores.
     real *state, *units, *mixed, *added, *workspace;
     int64_t longest; // tokens of the longest source
     char *pack_state, *pack_context;
@@ -80,8 +83,8 @@ struct qkv_gru_run {
     int64_t t, running;
     // Backward:
     real *d_out, *d_s[2], *d_context, *d_e, *d_y[2], *d_half, *d_keys, *d_first, *d_last, *d_x;
-    // d_input [P][3D], d_hidden [P][3D + A]: gradients of the products with inputs and with states;
-    // previous [P][D]: states before each row
+    // d_input [P][3D]: gradient of the products of weights and inputs; d_hidden [P][3D + A]:
+    // gradient of the products of weights and states; previous [P][D]: state before each row
     real *d_input, *d_hidden, *previous;
     real *d_score; // [n][A] gradient of `score`, per sequence
     real *four;    // [threads][4D] gate gradients of one row
@@ -111,8 +114,8 @@ static inline void qkv_gru_product_backward(const struct qkv_gru_run *r,
 // Sets the members of a run that do not depend on its sequences: weights, sizes, number of threads
 // (net_gru_run.c).
 void qkv_gru_sizes(struct qkv_gru_run *r, qkv_net *n);
-// Describes the products that every step computes, in of_state, of_context and their counterparts
-// for backward.
+// Describes the products that every step computes, in the members of_state and of_context, and
+// their counterparts for backward, in back_state and back_context.
 void qkv_gru_products(struct qkv_gru_run *r);
 // Sorts the sequences of a run and allocates its arrays. in: input of the decoder; NULL: only the
 // encoder runs.
@@ -150,7 +153,7 @@ struct qkv_gru_writer {
     real *workspace; // [threads][longest] scores; owned by the caller
     int64_t longest; // maximum tokens of a source
     struct qkv_cross_entropy logits;
-    // Of the current step:
+    // The following members describe the current step.
     const struct qkv_gru_read *read;
     real *below; // states of the layer below the current layer
     // receives the attention weights of row `observation`, and shown_lse its lse; NULL: not

@@ -31,7 +31,8 @@ static struct qkv_embed table(const struct qkv_gru_run *r, const struct qkv_weig
     return (struct qkv_embed){ .V = r->n->is.size.vocab, .D = r->D, .token = w->value };
 }
 
-// Returns the largest bytes of scratch of all layers, which run one after the other.
+// Returns the bytes of scratch that suffice for every layer. Layers run one after the other, so
+// this is the largest number that a single layer needs.
 static size_t layer_bytes(const struct qkv_gru_run *r)
 {
     const int64_t D = r->D, wide = 2 * D, rows = qkv_max64(r->R, r->P);
@@ -342,9 +343,9 @@ static void begin_backward(struct qkv_gru_run *r)
             qkv_kernel()->add_row(r->d_y[0] + r->from[i] * 2 * D + D, r->d_last + i * D, 1, D);
 }
 
-// Computes the gradients of the encoder. d_y[0] already contains the gradient of the encoder output
-// h^e as values of attention; this function adds the gradients through the keys and the initial
-// states, and runs backward through the layers.
+// Computes the gradients of the encoder. Attention reads the encoder output h^e as values and,
+// projected, as keys. d_y[0] already contains the gradient of h^e through the values; this function
+// adds the gradients through the keys and the initial states, and runs backward through the layers.
 void qkv_gru_encode_backward(struct qkv_gru_run *r)
 {
     const struct qkv_net_gru_layers *b = r->body;

@@ -89,9 +89,9 @@ void qkv_gru_steps(struct qkv_gru_run *r)
     }
 }
 
-// Runs backward of the gates of sequence i in one step. From the gradient of the state computes the
-// row of d_input, the part of d_hidden that belongs to the gates, and the gradient of the previous
-// state through the gates.
+// Runs backward of the gates of sequence i in one step. Reads the gradient of the state; computes
+// the row of d_input, the part of d_hidden that belongs to the gates, and the gradient of the
+// previous state through the gates.
 static void gates_back(void *ctx, int64_t i, int thread)
 {
     struct qkv_gru_run *r = ctx;

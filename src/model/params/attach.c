@@ -115,8 +115,8 @@ static bool is_norm_weight(const struct qkv_parameter_row *row)
     return qkv_role_kind(row->role) == QKV_ROLE_IS_NORM && !row->bias;
 }
 
-// Computes the weights of all norms plus the description's norm_offset, which the layers use in
-// place of the stored ones.
+// Computes, for each norm, its weights plus the description's norm_offset. The layers use these
+// sums in place of the stored weights.
 static qkv_status shift_norms(const qkv_net *n)
 {
     struct qkv_net_layers *body = n->body;

@@ -206,7 +206,7 @@ static qkv_status put(struct job *j, qkv_safetensors_writer *w, const void *data
     return qkv_fail(j->err, QKV_ERR_INTERRUPTED, NULL, "stopped");
 }
 
-// Writes n <= NUMBERS floats in the element type of the piece.
+// Writes n <= NUMBERS floats of the new tensor p, converted to its element type.
 static qkv_status put_floats(struct job *j, qkv_safetensors_writer *w, const struct piece *p,
                              const float *x, int64_t n)
 {

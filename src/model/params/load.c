@@ -159,12 +159,12 @@ static bool is_float(qkv_dtype type)
     return type == QKV_F32 || type == QKV_F16 || type == QKV_BF16 || type == QKV_F64;
 }
 
-// Copies those tensors of the folder to the model that are not trained but saved unchanged.
+// Copies the tensors of the folder that are not trained, but must be saved unchanged, to the model.
 static qkv_status carry_tensors(const struct loading *l)
 {
     qkv_net *n = l->n;
     const bool prefixed =
-        // a model with a new output head has prefixed names
+        // a model with a new output head prefixes its tensor names
         strcmp(n->folder.prefix, n->prefix) != 0;
     for (int64_t i = 0; i < qkv_tensors_count(l->file); i++) {
         const struct qkv_tensor *t = qkv_tensors_at(l->file, i);

@@ -51,7 +51,7 @@ void qkv_embedding(float *x, float *words, float *kinds, int32_t *ids, const int
                            .P = size->positions,
                            .Y = size->types,
                            .scale = (float)m->is.embed_scale };
-    // gathers the rows of all tokens in a small table, in which row r belongs to token r
+    // copies the embedding rows of all tokens to a small table, in which row r belongs to token r
     if (words) {
         for (int64_t r = 0; r < R; r++) {
             qkv_table_row(words + r * D, &to->word, ids[r], D);

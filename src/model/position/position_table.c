@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// position_table.c: computes tables of fixed and rotary positions. The tables of a model are as
-// long as the longest text that it has run requires.
+// position_table.c: computes tables of fixed and rotary positions. A table grows when a text needs
+// more rows than the table has, so its size depends on the longest text that the model has run.
 #include "model/position/position.h"
 
 // minimum number of rows of a table, so that each slightly longer text does not need a new table

@@ -188,7 +188,8 @@ static qkv_status step(struct scan *s, int64_t n)
                     (long long)s->done, (long long)s->total);
 }
 
-// Runs every head of a layer that is not yet ablated, in batches of copies.
+// Measures every head of a layer in batches of copies, except the heads that the model already
+// ablates.
 static qkv_status layer(struct scan *s, enum qkv_attention_part part, int64_t layer, const float *x)
 {
     const struct qkv_heads *heads = qkv_part_heads(s->m, part, layer);
@@ -205,7 +206,7 @@ static qkv_status layer(struct scan *s, enum qkv_attention_part part, int64_t la
             unsigned char *row = s->gives + n * H;
             memset(row, 0, (size_t)H);
             if (heads->ablation) memcpy(row, heads->ablation->gives, (size_t)H);
-            // the model that is scanned already ablates this head: it has no effect
+            // the model that is scanned already ablates this head: ablating it again has no effect
             if (row[h]) continue;
             row[h] = what;
             s->head[n++] = h;

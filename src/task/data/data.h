@@ -30,10 +30,6 @@ typedef struct qkv_corpus qkv_corpus;
 // Names of enum qkv_objective; the last element is NULL.
 extern const char *const task_objectives[QKV_OBJECTIVES + 1];
 
-// struct qkv_text_source names the files. A folder means all files below it whose names do not
-// begin with a dot, sorted by name. "-" means standard input, which is read to its end when the
-// corpus is opened. In TSV files, the texts are columns 1 and 2 unless the caller names others.
-//
 // An example is one text, or two texts if the objective needs pairs or labels. The texts are valid
 // until the cursor moves or is closed; if `borrowed` is true, until the corpus is closed.
 struct qkv_example {
@@ -44,8 +40,11 @@ struct qkv_example {
     const char *file; // file and first line of the example, for error messages
     int64_t line;
 };
-// Opens a corpus. Returns QKV_OK; QKV_ERR_USAGE (an invalid format or column, or plain text for an
-// objective that needs two texts), QKV_ERR_IO, QKV_ERR_LIMIT.
+// Opens a corpus of the files that *s names. A folder means all files below it whose names do not
+// begin with a dot, sorted by name. "-" means standard input, which is read to its end when the
+// corpus is opened. In TSV files, the texts are columns 1 and 2 unless the caller names others.
+// Returns QKV_OK; QKV_ERR_USAGE (an invalid format or column, or plain text for an objective that
+// needs two texts), QKV_ERR_IO, QKV_ERR_LIMIT.
 qkv_status qkv_corpus_open(qkv_corpus **out, const struct qkv_text_source *s,
                            enum qkv_objective objective, qkv_error *err);
 void qkv_corpus_close(qkv_corpus *c); // c may be NULL

@@ -45,7 +45,8 @@ struct build_labels {
 struct build_window {
     int32_t *ids;
     int64_t count, capacity;
-    // causal: bytes of the document up to the end of the window's first token, and of its last
+    // causal: number of bytes from the start of the document to the end of the window's first token
+    // (first) and to the end of its last token (last)
     int64_t first, last;
     int64_t before;  // bytes of the document before the current piece
     int64_t source;  // pairs: number of tokens of the first text

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-// maximum length of a window by default; rows of logits computed in one call
+// WINDOW_PLAIN: default maximum length of a window; ROWS: rows of logits computed in one call
 enum { WINDOW_PLAIN = 1024, ROWS = 64 };
 
 struct scoring {

@@ -220,8 +220,8 @@ int64_t qkv_beam_outputs(const struct qkv_beam_search *b)
     return qkv_min64(qkv_max64(1, b->g->options.n_best), b->finished);
 }
 
-// Sets b->improvable: whether the best running hypothesis can still become better than the worst
-// finished one.
+// Sets b->improvable to true if the best running hypothesis can still become better than the worst
+// finished one, otherwise to false.
 static void update_improvable(struct qkv_beam_search *b)
 {
     const struct qkv_generate_options *o = &b->g->options;

@@ -9,7 +9,8 @@ struct qkv_prompt_tokens {
     // [count] first input of the decoder: the prompt or the start token, then the prefix
     int32_t *ids;
     int64_t count, capacity;
-    // number of prefix tokens: the last tokens of ids, and the first tokens of the output
+    // number of prefix tokens, which are both the last tokens of ids and the first tokens of the
+    // output
     int64_t prefix;
     // [source_count] input of the encoder; source_count is 0 without an encoder
     int32_t *source_ids;

@@ -12,8 +12,9 @@
 // decoder reads before each output token. source[n]: the ids of the source.
 qkv_status qkv_align(const qkv_model *m, float **weights, const int32_t *ids, int64_t rows,
                      const int32_t *source, int64_t n, int64_t layer, qkv_error *err);
-// Computes the same for a model that can only decode (without QKV_CAN_RUN): decodes the ids in item
-// `item` of d, which must be free.
+// Computes the cross-attention weights of a model that can only decode (without QKV_CAN_RUN) and
+// has one layer with attention, of one head. Decodes the ids in item `item` of d, which must be
+// free. The other arguments and *weights are as in qkv_align.
 qkv_status qkv_align_decoder(qkv_decoder *d, int64_t item, float **weights, const int32_t *ids,
                              int64_t rows, const int32_t *source, int64_t n, qkv_error *err);
 #endif

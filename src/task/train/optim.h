@@ -15,9 +15,9 @@ enum qkv_schedule_kind {
     QKV_SCHEDULE_CONSTANT
 };
 
-// Returns the learning rate of step n, counted from 0. During warm-up (n < warmup) it is rate (n +
-// 1) / warmup, as in Vaswani et al. 2017 (5.3). After warm-up, with x = (n - warmup) / (steps -
-// warmup), at most 1, and low = rate * last:
+// The schedule of the learning rate, which is a function of the step n, counted from 0. During
+// warm-up (n < warmup) the learning rate is rate (n + 1) / warmup, as in Vaswani et al. 2017 (5.3).
+// After warm-up, with x = (n - warmup) / (steps - warmup), at most 1, and low = rate * last:
 //   cosine        low + (rate - low) (1 + cos(pi x)) / 2
 //   linear        low + (rate - low) (1 - x)
 //   inverse sqrt  rate sqrt(warmup / (n + 1)), with warmup at least 1
@@ -28,6 +28,7 @@ struct qkv_schedule {
     double rate, last;
     int64_t warmup, steps;
 };
+// Returns the learning rate of step n.
 double qkv_schedule_rate(const struct qkv_schedule *s, int64_t n);
 
 // The optimizers: AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101), with decoupled weight

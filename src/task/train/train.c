@@ -36,7 +36,7 @@ void train_note(const struct train *t, const char *format, ...)
 // ---- batches, prepared one step in advance -----------------------------------------------------
 struct feed {
     const struct train *t;
-    // position: of the next batch; left: number of batches that must still be made
+    // position: position of the next batch; left: number of batches that must still be made
     int64_t position, left;
     struct qkv_drawn drawn[2];
     qkv_status status[2];

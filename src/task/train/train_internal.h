@@ -24,11 +24,12 @@ struct train_config {
 int train_word(const char *const *names, const char *name);
 // Writes the elements of names[] as "a, b, c", for an error message.
 const char *train_words(char text[200], const char *const *names);
+// The names of enum qkv_optimizer_kind, qkv_schedule_kind and qkv_norm_place (without
+// QKV_NORM_INSIDE), in the order of the enum; the last element is NULL.
 extern const char *const train_optimizers[], *const train_schedules[], *const train_norms[];
-// Names of activation functions, and of the tokenizers that can be trained.
+// The names of enum qkv_activation, in the order of the enum, and the names of the tokenizers that
+// can be trained; the last element is NULL.
 extern const char *const train_activations[], *const train_kinds[];
-// Each of these lists has the order of its enum: qkv_optimizer_kind, qkv_schedule_kind,
-// qkv_norm_place, qkv_activation.
 
 // Combines the caller's options with the options in RUN/run.json, where RUN is the folder of the
 // run. Returns QKV_ERR_FORMAT if they contradict each other; the message lists all options that

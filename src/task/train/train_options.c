@@ -448,7 +448,7 @@ static void default_learning(struct qkv_train_options *o)
     set_int(&o->context, row->context ? row->context : pairs ? 128 : 256);
 }
 
-// Checks that run.json, from a run that is resumed, has the options without a default.
+// Checks that the run.json of a resumed run contains every option that has no default.
 static qkv_status check_whole(const struct qkv_train_options *o, qkv_error *err)
 {
     const char *lost = !o->objective           ? "objective"

@@ -522,8 +522,9 @@ bool qkv_normalize(const struct qkv_normalizer *n, struct qkv_chars *a, struct q
     return true;
 }
 
-// Normalizes each ASCII character alone.  This is correct because steps that are not `whole` look
-// at neighbors only to join or order marks, and ASCII contains no marks.
+// Fills the table n->ascii with the result for each ASCII character, and allocates the cache for
+// other characters. Normalizing an ASCII character alone is correct, because steps that are not
+// `whole` look at neighbors only to join or order marks, and ASCII contains no marks.
 bool qkv_normalizer_finish(struct qkv_normalizer *n)
 {
     struct qkv_chars a = { 0 }, b = { 0 };

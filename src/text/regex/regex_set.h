@@ -22,7 +22,7 @@ bool qkv_set_fail(struct qkv_set_reader *in, qkv_status status, const char *reas
 // Inserts text[n] into b before byte `at`.  Returns false if in->error contains an error.
 bool qkv_set_insert(struct qkv_set_reader *in, struct qkv_regex_buffer *b, int64_t at,
                     const char *text, int64_t n);
-// Each of these functions reads from in->at on and advances in->at.  Returns false if in->error
+// Each of these functions reads from in->at on and advances in->at. It returns false if in->error
 // contains an error.
 bool qkv_set_read(struct qkv_set_reader *in, struct qkv_regex_buffer *out); // [...]
 // Reads an escape for a class of characters, such as \d or \p{..}, and appends it as a set [...].

@@ -4,7 +4,8 @@
 // character; the other bytes, in their order, are represented by the characters from U+0100 on.
 #include "text/text_internal.h"
 
-// The bytes 0x00-0x20, 0x7F-0xA0 and 0xAD are no printable characters.
+// The characters that represent the bytes 0x00-0x20 (LOW) and 0x7F-0xA0 (MIDDLE). CHAR(b) is the
+// character of any byte b; the remaining byte without a printable character is 0xAD.
 #define LOW(b)    (0x100 + (b))
 #define MIDDLE(b) (0x121 + (b)-0x7F)
 #define CHAR(b)                                                                                    \

@@ -3,12 +3,13 @@
 // Hugging Face tokenizers 0.23.3.  tools/unicode_fix.py writes this file: do not edit it.  Only
 // unicode.c includes it.
 // clang-format off
-// property: general category Cc, Cf or Co
+
+// Ranges where the libraries differ in this property: general category Cc, Cf or Co
 static const struct fix fix_other[] = {
     { 0x890, 0x891, false }, { 0x8E2, 0x8E2, false }, { 0x110CD, 0x110CD, false },
     { 0x13430, 0x1343F, false },
 };
-// property: general category P*, or ASCII punctuation
+// Ranges where the libraries differ in this property: general category P*, or ASCII punctuation
 static const struct fix fix_punct[] = {
     { 0x61D, 0x61D, false }, { 0x9FD, 0x9FD, false }, { 0xA76, 0xA76, false },
     { 0xC77, 0xC77, false }, { 0xC84, 0xC84, false }, { 0x166D, 0x166D, true },
@@ -23,7 +24,7 @@ static const struct fix fix_punct[] = {
     { 0x12FF1, 0x12FF2, false }, { 0x16E97, 0x16E9A, false }, { 0x16FE2, 0x16FE2, false },
     { 0x1E95E, 0x1E95F, false },
 };
-// property: general category N*
+// Ranges where the libraries differ in this property: general category N*
 static const struct fix fix_number[] = {
     { 0x10D40, 0x10D49, true }, { 0x116D0, 0x116E3, true }, { 0x11BF0, 0x11BF9, true },
     { 0x11DE0, 0x11DE9, true }, { 0x16130, 0x16139, true }, { 0x16D70, 0x16D79, true },
@@ -76,7 +77,7 @@ static const struct qkv_later fix_later[] = {
     { 0x1FBCB, 0x1FBEF, 22 }, { 0x2B739, 0x2B739, 5 }, { 0x2EBF0, 0x2EE5D, 5 },
     { 0x31350, 0x323AF, 5 },
 };
-// property: \w of regular expressions
+// Ranges where the libraries differ in this property: \w of regular expressions
 static const struct fix fix_word[] = {
     { 0x897, 0x897, true }, { 0x1C89, 0x1C8A, true }, { 0x200C, 0x200D, true },
     { 0x24B6, 0x24E9, true }, { 0xA7CB, 0xA7CD, true }, { 0xA7DA, 0xA7DC, true },
@@ -92,7 +93,7 @@ static const struct fix fix_word[] = {
     { 0x1F130, 0x1F149, true }, { 0x1F150, 0x1F169, true }, { 0x1F170, 0x1F189, true },
     { 0x2EBF0, 0x2EE5D, true },
 };
-// property: general category Mn
+// Ranges where the libraries differ in this property: general category Mn
 static const struct fix fix_nonspacing[] = {
     { 0x7FD, 0x7FD, false }, { 0x898, 0x89F, false }, { 0x8CA, 0x8E1, false },
     { 0x9FE, 0x9FE, false }, { 0xAFA, 0xAFF, false }, { 0xB55, 0xB55, false },
@@ -126,7 +127,7 @@ static const struct fix fix_nonspacing[] = {
     { 0x1E130, 0x1E136, false }, { 0x1E2AE, 0x1E2AE, false }, { 0x1E2EC, 0x1E2EF, false },
     { 0x1E4EC, 0x1E4EF, false }, { 0x1E944, 0x1E94A, false },
 };
-// property: general category M*
+// Ranges where the libraries differ in this property: general category M*
 static const struct fix fix_mark[] = {
     { 0x7FD, 0x7FD, false }, { 0x898, 0x89F, false }, { 0x8CA, 0x8D3, false },
     { 0x9FE, 0x9FE, false }, { 0xAFA, 0xAFF, false }, { 0xB55, 0xB55, false },
@@ -155,18 +156,18 @@ static const struct fix fix_mark[] = {
     { 0x1E08F, 0x1E08F, false }, { 0x1E130, 0x1E136, false }, { 0x1E2AE, 0x1E2AE, false },
     { 0x1E2EC, 0x1E2EF, false }, { 0x1E4EC, 0x1E4EF, false },
 };
-// property: has no canonical decomposition
+// Ranges where the libraries differ in this property: has no canonical decomposition
 static const struct fix fix_no_canonical[] = {
     { 0x11938, 0x11938, true },
 };
-// property: has no compatibility decomposition
+// Ranges where the libraries differ in this property: has no compatibility decomposition
 static const struct fix fix_no_compatible[] = {
     { 0x32FF, 0x32FF, true }, { 0xA7F2, 0xA7F4, true }, { 0xAB69, 0xAB69, true },
     { 0x10781, 0x10785, true }, { 0x10787, 0x107B0, true }, { 0x107B2, 0x107BA, true },
     { 0x11938, 0x11938, true }, { 0x1E030, 0x1E06D, true }, { 0x1F16C, 0x1F16C, true },
     { 0x1FBF0, 0x1FBF9, true },
 };
-// property: canonical combining class 0
+// Ranges where the libraries differ in this property: canonical combining class 0
 static const struct fix fix_starter[] = {
     { 0x7FD, 0x7FD, true }, { 0x898, 0x89F, true }, { 0x8CA, 0x8D3, true },
     { 0x9FE, 0x9FE, true }, { 0xC3C, 0xC3C, true }, { 0xD3B, 0xD3C, true },
