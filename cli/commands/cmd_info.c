@@ -348,8 +348,10 @@ static int run_info(int argc, char **argv)
     } else if (!path) {
         machine();
     } else if (strcmp(path, "-") && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        const bool weights =
-            exists(path, "model.safetensors") || exists(path, "model.safetensors.index.json");
+        const bool weights = exists(path, "model.safetensors") ||
+                             exists(path, "model.safetensors.index.json") ||
+                             exists(path, "model.qkv-int8.safetensors") ||
+                             exists(path, "model.qkv-int8.safetensors.index.json");
         if (!exists(path, "config.json") && !weights && exists(path, "tokenizer.json"))
             tokenizer(path, &err);
         else if (exists(path, "config.json") || !weights)

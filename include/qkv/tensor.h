@@ -45,7 +45,8 @@ struct qkv_tensors_options {
 typedef struct qkv_tensors qkv_tensors;
 
 /** Opens the tensors at path: FILE.safetensors, FILE.safetensors.index.json, FILE.npy (one tensor,
- *  name ""), or a folder with model.safetensors or model.safetensors.index.json.
+ *  name ""), or a folder with model.safetensors, model.qkv-int8.safetensors (of qkv convert) or the
+ *  index of either.
  *  The format is recognised by the contents of the file, then by its name.  o may be NULL.
  *  Returns: QKV_OK; QKV_ERR_IO, _FORMAT, _UNSUPPORTED (pickle, GGUF, npz), _LIMIT.  After an error
  *           *out is NULL. */

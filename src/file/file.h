@@ -48,6 +48,8 @@ qkv_status qkv_checkpoint_find(struct qkv_checkpoint_found *f, const char *run, 
 #define QKV_EIGHT_SCALE  ".scale"       // suffix of a tensor's name: its scales
 #define QKV_EIGHT_BITS   "quantization" // key of a file's __metadata__: "int8"
 #define QKV_EIGHT_METHOD "qkv-int8"     // quant_method of quantization_config in config.json
+// name, without its ending, of a file of weights with row scales
+#define QKV_EIGHT_NAME "model.qkv-int8"
 
 // ---- folder.c: a folder written whole or not at all ---------------------------------------------
 struct qkv_folder {

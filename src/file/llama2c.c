@@ -343,7 +343,9 @@ bool qkv_llama2c_find(char path[QKV_PATH], const char *place)
     }
     char other[QKV_PATH];
     static const char *const first[] = { "config.json", "model.safetensors",
-                                         "model.safetensors.index.json" };
+                                         "model.safetensors.index.json",
+                                         QKV_EIGHT_NAME ".safetensors",
+                                         QKV_EIGHT_NAME ".safetensors.index.json" };
     for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
         if (qkv_path_join(other, place, first[i], NULL) || qkv_path_exists(other)) return false;
     return !qkv_path_join(path, place, NAME, NULL) && qkv_path_exists(path);

@@ -216,20 +216,25 @@ static qkv_status open_file(struct qkv_tensors *t, const char *path,
     return status ? status : qkv_tensors_sort(t, path, err);
 }
 
-// Finds model.safetensors, its index, or a checkpoint of llama2.c; otherwise reports which other
-// files the folder contains.
+// Finds model.safetensors, its index, the same of int8 weights (QKV_EIGHT_NAME), or a checkpoint of
+// llama2.c; otherwise reports which other files the folder contains.
 static qkv_status open_folder(struct qkv_tensors *t, const char *dir,
                               const struct qkv_tensors_options *o, qkv_error *err)
 {
-    static const char *const names[] = { "model.safetensors", "model.safetensors.index.json",
-                                         "model.bin", "pytorch_model.bin",
+    static const char *const names[] = { "model.safetensors",
+                                         "model.safetensors.index.json",
+                                         QKV_EIGHT_NAME ".safetensors",
+                                         QKV_EIGHT_NAME ".safetensors.index.json",
+                                         "model.bin",
+                                         "pytorch_model.bin",
                                          "pytorch_model.bin.index.json" };
+    const size_t read = 5; // the first five are read
     char path[QKV_PATH];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const qkv_status status = qkv_path_join(path, dir, names[i], err);
         if (status) return status;
         if (!qkv_path_exists(path)) continue;
-        return i < 3 ? open_file(t, path, o, err) : refuse_format(PICKLE, path, err);
+        return i < read ? open_file(t, path, o, err) : refuse_format(PICKLE, path, err);
     }
     return qkv_fail(
         err, QKV_ERR_IO, &(struct qkv_location){ .file = dir },

@@ -59,7 +59,13 @@ runs 4 convert int8b int8c --precision int8
 says 'qkv: int8b: weights cannot be converted to int8, expected floats, found int8'
 runs 0 convert int8b back --precision f32
 runs 0 convert back int8c --precision int8
-check cmp -s int8b/model.safetensors int8c/model.safetensors
+check cmp -s int8b/model.qkv-int8.safetensors int8c/model.qkv-int8.safetensors
+[ "$(ls int8b | tr '\n' ' ')" = 'config.json model.qkv-int8.safetensors tokenizer.json ' ] || failed "files: $(ls int8b)"
+mv int8c/model.qkv-int8.safetensors int8c/model.safetensors # as version 0.1 wrote it
+runs 0 check int8c -r "$golden/bert/golden.safetensors" --tolerance 1e9 --json
+mv "$out" one
+runs 0 check int8b -r "$golden/bert/golden.safetensors" --tolerance 1e9 --json
+check cmp "$out" one
 sed 's/qkv-int8/gptq/' int8b/config.json >config
 mv config int8b/config.json
 runs 4 info int8b
@@ -74,6 +80,8 @@ runs 0 check sharded -r from/golden.safetensors
 runs 0 convert sharded whole --precision f32
 check cmp -s whole/model.safetensors f32/model.safetensors
 runs 0 convert from sharded8 --precision int8 --shard-size 10000B
+[ -f sharded8/model.qkv-int8.safetensors.index.json ] && ! ls sharded8/model-* sharded8/model.safetensors* >/dev/null 2>&1 ||
+    failed 'names of 8-bit shards'
 runs 0 convert sharded8 whole8 --precision f32
 for size in 0 -1 5XB 1.5GB 99999999999999999999 GB; do
     runs 2 convert from no --precision f32 --shard-size "$size"

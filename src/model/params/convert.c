@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define SCALE QKV_EIGHT_SCALE
-#define WHOLE "model.safetensors"
 enum { NUMBERS = 1 << 16, NAME = 4200, SMALL = 64 << 20 };
 
 // Ways to convert a tensor of the old folder to a tensor of the new folder.
@@ -308,12 +307,19 @@ static qkv_status put_widened(struct job *j, qkv_safetensors_writer *w, const st
 }
 
 // ---- files -------------------------------------------------------------------------------------
+// Returns the name of the weights, without its ending: other programs, which know no such int8
+// weights, do not find a file of the name QKV_EIGHT_NAME.
+static const char *stem(const struct job *j)
+{
+    return j->o->precision == QKV_PRECISION_INT8 ? QKV_EIGHT_NAME : "model";
+}
+
 static void shard_name(char name[64], const struct job *j, int64_t shard)
 {
     if (j->shards == 1)
-        snprintf(name, 64, WHOLE);
+        snprintf(name, 64, "%s.safetensors", stem(j));
     else
-        snprintf(name, 64, "model-%05" PRId64 "-of-%05" PRId64 ".safetensors", shard + 1,
+        snprintf(name, 64, "%s-%05" PRId64 "-of-%05" PRId64 ".safetensors", stem(j), shard + 1,
                  j->shards);
 }
 
@@ -346,8 +352,9 @@ static qkv_status write_shard(struct job *j, int64_t first, int64_t n)
 
 static qkv_status write_index(struct job *j)
 {
-    char path[QKV_PATH];
-    qkv_status status = qkv_path_join(path, j->out.dir, WHOLE ".index.json", j->err);
+    char path[QKV_PATH], file[64];
+    snprintf(file, sizeof file, "%s.safetensors.index.json", stem(j));
+    qkv_status status = qkv_path_join(path, j->out.dir, file, j->err);
     json_t *map = json_object(), *root = json_pack("{s{sI}so}", "metadata", "total_size",
                                                    (json_int_t)j->total, "weight_map", map);
     for (int64_t i = 0; !status && root && i < j->pieces; i++) {
