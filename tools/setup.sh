@@ -23,12 +23,7 @@ cmake_here() { # 3.21 or newer
     v=$(cmake --version 2>/dev/null | sed -n '1s/[^0-9]*\([0-9]*\)\.\([0-9]*\).*/\1 \2/p')
     [ -n "$v" ] && set -- $v && [ "$1" -gt 3 -o "$1" -eq 3 -a "$2" -ge 21 ]
 }
-# clang with its OpenMP, which is a separate package
-clang_here() {
-    local clang
-    clang=$(command -v clang || command -v clang-14) && echo 'int main(void) { return 0; }' |
-        "$clang" -fopenmp -x c -o /dev/null - >/dev/null 2>&1
-}
+clang_here() { command_here clang || command_here clang-14; }
 debian_here() { [ "$(. /etc/os-release 2>/dev/null; echo "${ID:-}")" = debian ]; }
 # Ubuntu's package chromium is a stub that needs snapd; any other Chromium or Chrome is sufficient.
 browser_here() {
@@ -59,7 +54,7 @@ if [ "$what" = test ]; then
 #include <setjmp.h>
 #include <cmocka.h>' | cc -E -x c - >/dev/null 2>&1 || lacks cmocka libcmocka-dev
     command_here git || lacks git git # the gates get the list of files from git
-    clang_here || lacks "clang with OpenMP" clang libomp-dev
+    clang_here || lacks clang clang
     ! debian_here || browser_here || lacks "Chromium (the pages are tested in it)" chromium
     ! debian_here || command_here tsc || lacks "TypeScript (it checks the types of the page's script)" node-typescript
     # For the gate `format`; without it this gate is skipped.

@@ -29,8 +29,6 @@ jobs=${JOBS:-$(n=$(nproc) && echo $((n > 8 ? 8 : n)))}
 export JOBS=$jobs NO_COLOR=1 HF_HUB_OFFLINE=1
 # Tests write and corrupt many small files: in memory if possible, so that no test waits for a disk.
 [ -n "${TMPDIR:-}" ] || [ ! -w /dev/shm ] || export TMPDIR=/dev/shm
-# As many test programs as CPUs run in parallel, each with threads: waiting threads must not spin.
-export OMP_WAIT_POLICY=passive
 logs=build/test
 mkdir -p $logs
 passed=0 failed=0 skipped=0 table=()

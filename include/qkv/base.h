@@ -89,6 +89,11 @@ QKV_API void qkv_allocator_set(const struct qkv_allocator *a);
  *  may use (affinity and cgroup quota).
  *  Results are bit-identical for any number of threads.  An n out of range is QKV_ERR_USAGE and
  *  changes nothing.
+ *  A call computes on the thread that made it and on up to n - 1 workers.  The workers are POSIX
+ *  threads that the first parallel work starts and that all calls of the process share; they sleep
+ *  when idle, have the CPU affinity of the thread that made that call, and end at exit or dlclose.
+ *  If the system refuses a thread, calls run on fewer.  A child process after fork starts workers
+ *  of its own.
  *  Do not call it while another call of the library runs, on any thread.  A plan and scratch of the
  *  planned size are valid only for the number of threads and the instruction set at the time of
  *  planning: plan again after a change, because more threads would write past the end of
@@ -98,7 +103,7 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_threads_set(int n);
 QKV_API int qkv_threads(void); /**< Returns the current number of threads. */
 
 /** Runs parallel work on the thread pool of the host program; qkv_host_pool_set(NULL) restores the
- *  threads of OpenMP.  The function run must call work(ctx, i) once for each i in 0..n-1, on at
+ *  workers of qkv.  The function run must call work(ctx, i) once for each i in 0..n-1, on at
  *  most n threads, and return after all these calls have returned.  Set the pool before any other
  *  call of the library. */
 struct qkv_host_pool {

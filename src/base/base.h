@@ -158,11 +158,12 @@ void qkv_philox(uint32_t out[4], uint64_t seed, uint64_t site, uint64_t block);
 // random word is below the threshold.
 uint32_t qkv_dropout_threshold(double p);
 
-// ---- threads (threads.c): the only user of OpenMP ----------------------------------------------
+// ---- threads (threads.c) -----------------------------------------------------------------------
 // Calls body(ctx, i, thread) once for each i in 0..n-1, in any order and in parallel.  `thread`, in
-// 0..qkv_threads()-1, is the index of the calling thread; results must not depend on it.  The loop
-// runs on the calling thread alone if it is inside the body of another parallel loop of more than
-// one index, or in a child process that was forked after OpenMP started its threads.
+// 0..qkv_threads()-1, is the index of the calling thread; results must not depend on it.  The
+// calling thread is thread 0; the others are workers, which all callers of the process share.  If
+// no worker is free, or the system refuses to start one, the calling thread processes all indices,
+// as it does inside the body of another parallel loop of more than one index.
 void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx);
 // Runs qkv_parallel_for on at most `threads` threads, with thread in 0..threads-1.  A caller that
 // allocates memory per thread reads qkv_threads() once and passes that number here, because the

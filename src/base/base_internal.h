@@ -6,19 +6,36 @@
 #include "base/base.h"
 
 // Returns true if qkv may start a second thread: more than one thread is configured, the host
-// program has set no thread pool, and the caller is neither inside a parallel loop nor in a forked
-// child process that must run serially.
+// program has set no thread pool, and the caller is not inside a parallel loop.
 bool qkv_threads_second(void);
-// Starts a thread that blocks every signal except the signals of its own faults (SIGSEGV and so
-// on).  Returns false if the system refuses.  Parallel loops work in the new thread as in the
-// caller.  The caller joins the thread with pthread_join.
+// Starts a thread with a stack of 2 MiB that blocks every signal except the signals of its own
+// faults (SIGSEGV and so on).  Returns false if the system refuses.  Parallel loops work in the new
+// thread as in the caller.  The caller joins the thread with pthread_join.
 bool qkv_thread_start(pthread_t *thread, void *(*body)(void *ctx), void *ctx);
+// Returns the number of CPUs that this process may use (affinity and cgroup quota).
+int qkv_cpus(void);
 bool qkv_threads_parse(int *out, const char *text); // digits only, 1..QKV_THREADS_MAX
 // Returns the number of CPUs that the cgroups of the process grant, or 0 if they set no limit
 // (quota.c).  cgroup_file is /proc/self/cgroup and root is /sys/fs/cgroup, except in tests.
 int qkv_quota_cpus(const char *cgroup_file, const char *root);
 // Returns QUOTA / PERIOD of "QUOTA PERIOD", rounded up; 0 for "max PERIOD": no limit
 int qkv_quota_parse(const char *text);
+
+// ---- workers (worker_pool.c) -------------------------------------------------------------------
+// Calls work(ctx, 0) on the calling thread, and work(ctx, i) on workers for some of the i in
+// 1..threads-1, each at most once.  A call of work returns when nothing is left to do; after the
+// first return no further call begins, and the function returns after the last one.
+//
+// The workers are threads of the process, shared by all callers: starting with the first call, the
+// process has as many workers as the largest `threads` of a call asks for, less the caller.  If the
+// system refuses to start a worker, there are fewer, and later calls try again, ever more rarely.
+// Idle workers poll for some microseconds, unless there are more threads than CPUs, and then sleep.
+// A child process after fork starts workers of its own.  All workers have ended before the library
+// is unloaded or exit() returns control to the system.  No call changes errno.
+void qkv_workers_run(int threads, void (*work)(void *ctx, int thread), void *ctx);
+// Returns true if the library is being unloaded: a worker must leave the rest of its work to the
+// caller.
+bool qkv_workers_stopped(void);
 
 // ---- CPU (cpu.c) -------------------------------------------------------------------------------
 // For tests, before any other call: treats the QKV_CPU_* bits `present` as features of the CPU, and

@@ -1,51 +1,25 @@
 // SPDX-License-Identifier: MIT
-// threads.c: sets the number of threads and runs parallel loops.  No other file uses OpenMP.
+// threads.c: sets the number of threads, starts threads and runs parallel loops on the workers of
+// worker_pool.c or of the host program.
 //
 // Indices are distributed one by one, and no result depends on the thread that processed an index.
 #define _GNU_SOURCE
 #include "base/base_internal.h"
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-
-// libgomp is not built for ThreadSanitizer, so these annotations describe its barriers.
-#if defined(__SANITIZE_THREAD__)
-#define QKV_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define QKV_TSAN 1
-#endif
-#endif
-#ifdef QKV_TSAN
-void __tsan_acquire(void *address);
-void __tsan_release(void *address);
-#define TSAN_ACQUIRE(p) __tsan_acquire(p)
-#define TSAN_RELEASE(p) __tsan_release(p)
-#else
-#define TSAN_ACQUIRE(p) (void)(p)
-#define TSAN_RELEASE(p) (void)(p)
-#endif
 
 static atomic_int threads_wanted; // 0: not set
-static atomic_bool teamed;        // OpenMP has started its threads
-// this is a child process without the threads of OpenMP: loops run serially
-static atomic_bool forked;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int threads_default = 1;
+static int threads_default = 1, cpus = 1;
 static struct qkv_host_pool pool;
 static _Thread_local bool inside; // this thread runs a loop body: nested loops are serial
-
-static void after_fork(void)
-{
-    if (atomic_load(&teamed)) atomic_store(&forked, true);
-}
 
 bool qkv_threads_parse(int *out, const char *text)
 {
@@ -69,10 +43,10 @@ static void find_default(void)
                                                          : sysconf(_SC_NPROCESSORS_ONLN);
     const int granted = qkv_quota_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
     if (granted && granted < n) n = granted;
-    threads_default = n < 1 ? 1 : n > QKV_THREADS_MAX ? QKV_THREADS_MAX : (int)n;
+    cpus = n < 1 ? 1 : n > INT_MAX ? INT_MAX : (int)n;
+    threads_default = cpus > QKV_THREADS_MAX ? QKV_THREADS_MAX : cpus;
     // an invalid value is ignored; the command line tool refuses it
     qkv_threads_parse(&threads_default, getenv("QKV_THREADS"));
-    pthread_atfork(NULL, NULL, after_fork);
     errno = saved;
 }
 
@@ -90,6 +64,12 @@ int qkv_threads(void)
     return n ? n : threads_default;
 }
 
+int qkv_cpus(void)
+{
+    pthread_once(&once, find_default);
+    return cpus;
+}
+
 void qkv_host_pool_set(const struct qkv_host_pool *p)
 {
     pool = p ? *p : (struct qkv_host_pool){ NULL, NULL };
@@ -97,22 +77,32 @@ void qkv_host_pool_set(const struct qkv_host_pool *p)
 
 bool qkv_threads_second(void)
 {
-    return qkv_threads() > 1 && !pool.run && !inside && !atomic_load(&forked);
+    return qkv_threads() > 1 && !pool.run && !inside;
 }
+
+enum { STACK_BYTES = 2 << 20 }; // of a thread, whatever limit the stack of the main thread has
 
 // The new thread blocks the signals of the host program, which the threads of the host handle, but
 // not the signals of faults, which the system sends to the thread that caused the fault.
 bool qkv_thread_start(pthread_t *thread, void *(*body)(void *ctx), void *ctx)
 {
+    const int saved = errno;
     sigset_t all, before;
+    pthread_attr_t attributes;
     sigfillset(&all);
     sigdelset(&all, SIGBUS);
     sigdelset(&all, SIGSEGV);
     sigdelset(&all, SIGFPE);
     sigdelset(&all, SIGILL);
-    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return false;
-    const bool ok = pthread_create(thread, NULL, body, ctx) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (pthread_attr_init(&attributes) != 0) return false;
+    bool ok = pthread_attr_setstacksize(&attributes, STACK_BYTES) == 0 &&
+              pthread_sigmask(SIG_SETMASK, &all, &before) == 0;
+    if (ok) {
+        ok = pthread_create(thread, &attributes, body, ctx) == 0;
+        (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    }
+    pthread_attr_destroy(&attributes);
+    errno = saved;
     return ok;
 }
 
@@ -120,29 +110,20 @@ struct loop {
     void (*body)(void *ctx, int64_t i, int thread);
     void *ctx;
     int64_t n;
-    _Atomic int64_t next;
+    alignas(64) _Atomic int64_t next; // alone in its cache line, since every thread writes it
 };
 
+// Returns when no index is left.  At the end of the process a worker leaves its indices to the
+// caller, whose thread is 0.
 static void work(void *ctx, int thread)
 {
     struct loop *l = ctx;
-    TSAN_ACQUIRE(l);
     inside = true;
-    for (int64_t i; (i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) < l->n;)
+    for (int64_t i; !(thread && qkv_workers_stopped()) &&
+                    (i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) < l->n;)
         l->body(l->ctx, i, thread);
     inside = false;
-    TSAN_RELEASE(l);
 }
-
-#ifdef _OPENMP
-// The compiler passes l to the threads in a struct that is written after TSAN_RELEASE.  This is not
-// a real race, so ThreadSanitizer ignores this function.
-__attribute__((no_sanitize("thread"))) static void team(struct loop *l, int threads)
-{
-#pragma omp parallel num_threads(threads)
-    work(l, omp_get_thread_num());
-}
-#endif
 
 void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread), void *ctx)
 {
@@ -153,23 +134,15 @@ void qkv_parallel_for_most(int64_t n, int threads, void (*body)(void *ctx, int64
                            void *ctx)
 {
     if (n < 1) return;
-    if (inside || (atomic_load(&forked) && !pool.run)) threads = 1;
+    if (inside) threads = 1;
     if (threads > n) threads = (int)n;
     if (threads <= 1) {
         for (int64_t i = 0; i < n; i++) body(ctx, i, 0);
         return;
     }
     struct loop l = { body, ctx, n, 0 };
-    TSAN_RELEASE(&l);
-    if (pool.run) {
+    if (pool.run)
         pool.run(pool.user, threads, work, &l);
-    } else {
-#ifdef _OPENMP
-        atomic_store(&teamed, true);
-        team(&l, threads);
-#else
-        work(&l, 0);
-#endif
-    }
-    TSAN_ACQUIRE(&l);
+    else
+        qkv_workers_run(threads, work, &l);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_threads.c: checks that the parallel loop runs each index once, nests serially, survives a
-// fork and uses the thread pool of a host; and the number of threads.
+// test_threads.c: checks that the parallel loop runs each index once, nests serially and uses
+// the thread pool of a host; and the number of threads.
 #include "check.h"
 #include "base/base_internal.h"
 #include <pthread.h>
@@ -149,40 +149,6 @@ TEST(several_threads_of_a_host_may_loop_at_once)
     for (int i = 0; i < 4; i++) CHECK_EQ(pthread_create(&host[i], NULL, loops, &wrong), 0);
     for (int i = 0; i < 4; i++) pthread_join(host[i], NULL);
     CHECK_EQ(atomic_load(&wrong), 0);
-    CHECK_EQ(qkv_threads_set(0), QKV_OK);
-}
-
-static bool thread_sanitizer(void)
-{
-#if defined(__SANITIZE_THREAD__)
-    return true;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-    return true;
-#endif
-#endif
-    return false;
-}
-
-TEST(a_forked_child_runs_serial_and_does_not_hang)
-{
-    if (thread_sanitizer()) skip(); // it does not follow a fork of many threads
-    CHECK_EQ(qkv_threads_set(4), QKV_OK);
-    each_once(MANY, 4);
-    const pid_t child = fork();
-    if (child == 0) {
-        alarm(20);
-        for (int64_t i = 0; i < MANY; i++) atomic_store(&runs[i], 0);
-        atomic_store(&most, 0);
-        qkv_parallel_for(MANY, count, NULL);
-        for (int64_t i = 0; i < MANY; i++)
-            if (atomic_load(&runs[i]) != 1) _exit(1);
-        _exit(atomic_load(&most) == 0 ? 0 : 2);
-    }
-    int status;
-    CHECK_EQ(waitpid(child, &status, 0), child);
-    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    each_once(MANY, 4); // the parent continues as before
     CHECK_EQ(qkv_threads_set(0), QKV_OK);
 }
 
@@ -386,7 +352,6 @@ int main(int argc, char **argv)
                                         CASE(writes_are_visible_across_both_ends_of_the_loop),
                                         CASE(a_loop_inside_a_loop_is_serial),
                                         CASE(several_threads_of_a_host_may_loop_at_once),
-                                        CASE(a_forked_child_runs_serial_and_does_not_hang),
                                         CASE(a_second_thread_receives_no_signal_of_the_host),
                                         CASE(a_pool_of_the_host_does_the_work),
                                         CASE(the_number_of_threads_has_a_range),
