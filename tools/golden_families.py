@@ -295,6 +295,15 @@ def decoders():
                 "rope_scaling": {"rope_type": "llama3"} | low_high}}
     yield "llama-yarn", t.LlamaForCausalLM, llama(
         head_dim=16, rope_parameters=rope("yarn", factor=8.0, original_max_position_embeddings=12)), {"size": 0.25}
+    # fewer original positions than 2 pi: the transition ends before its first pair, or begins and ends at it
+    small = dict(vocab_size=41, hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
+                 num_key_value_heads=1, max_position_embeddings=80)
+    yield "llama-yarn-short", t.LlamaForCausalLM, llama(
+        **small, rope_parameters=rope("yarn", factor=8.0, rope_theta=10.0, original_max_position_embeddings=3)), {}
+    yield "llama-yarn-point", t.LlamaForCausalLM, llama(
+        **small, rope_parameters=rope("yarn", factor=8.0, original_max_position_embeddings=6)), {}
+    yield "llama-partial", t.LlamaForCausalLM, llama(
+        **small, rope_parameters=rope("default", partial_rotary_factor=0.5)), {}
     yield "mistral", t.MistralForCausalLM, t.MistralConfig(**as_llama(num_key_value_heads=1, sliding_window=5)), {
         "dtype": torch.bfloat16}
     yield "qwen2", t.Qwen2ForCausalLM, t.Qwen2Config(**as_llama(
@@ -340,6 +349,11 @@ def encoders():
     yield "bert-tokens", t.BertForMaskedLM, t.BertConfig(**as_bert()), right | head | {"types": 2}
     yield "roberta-tokens", t.RobertaForMaskedLM, t.RobertaConfig(**as_bert(type_vocab_size=1)), head
     yield "xlm-roberta-tokens", t.XLMRobertaForMaskedLM, t.XLMRobertaConfig(**as_bert(type_vocab_size=1)), head
+    # a projection of its own also has a bias of its own, besides the bias of tied models
+    own = {"tie_word_embeddings": False}
+    yield "bert-untied", t.BertForMaskedLM, t.BertConfig(**as_bert(**own)), right | head | {"types": 2}
+    yield "roberta-untied", t.RobertaForMaskedLM, t.RobertaConfig(**as_bert(type_vocab_size=1, **own)), head
+    yield "mpnet-untied", t.MPNetForMaskedLM, t.MPNetConfig(**as_bert(**own)), head
     yield "distilbert-tokens", t.DistilBertForMaskedLM, t.DistilBertConfig(**distil), right | head
     yield "bert-labels", t.BertForSequenceClassification, t.BertConfig(**as_bert(**three)), right | head | {"types": 2}
     yield "roberta-labels", t.RobertaForSequenceClassification, t.RobertaConfig(

@@ -38,6 +38,7 @@ RATES = {"t5": 1e-4}  # unscaled scores: at 3e-4 the rounding error of the scala
 # folder of tests/golden: objective, class of transformers
 FOLDERS = {
     "bert-tokens": ("masked", "BertForMaskedLM"),
+    "bert-untied": ("masked", "BertForMaskedLM"),
     "bert-labels": ("classify", "BertForSequenceClassification"),
     "roberta-tokens": ("masked", "RobertaForMaskedLM"),
     "roberta-labels": ("classify", "RobertaForSequenceClassification"),

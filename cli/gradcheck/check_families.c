@@ -67,7 +67,7 @@ void check_rotations(struct gradcheck *g)
           "'rope_type': 'yarn', 'factor': 4.0, 'original_max_position_embeddings': 4}}",
           0, QKV_OBJECTIVE_CAUSAL, &plain);
     check(g, "llama",
-          "{" SIZES "'partial_rotary_factor': 0.5, 'attention_bias': true, 'rope_scaling': {"
+          "{" SIZES "'attention_bias': true, 'rope_scaling': {"
           "'rope_type': 'llama3', 'factor': 4.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0,"
           "'original_max_position_embeddings': 4}}",
           0, QKV_OBJECTIVE_CAUSAL, &all);

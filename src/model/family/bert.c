@@ -63,6 +63,7 @@ const struct qkv_names qkv_bert_names = {
 static const struct qkv_end_names ends = {
     .logits = "cls.predictions.decoder.weight",
     .logits_bias = "cls.predictions.bias",
+    .untied_bias = "cls.predictions.decoder.bias",
     .masked_dense = "cls.predictions.transform.dense",
     .masked_norm = "cls.predictions.transform.LayerNorm",
     .classify_dense = "pooler.dense",

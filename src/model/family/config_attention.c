@@ -2,7 +2,7 @@
 // config_attention.c: reads the keys of config.json for rotary positions, their scaling, windows,
 // and the layers that have a window.
 //
-//   rope_theta, partial_rotary_factor            are at the top level, or inside rope_parameters
+//   rope_theta                  is at the top level, or inside rope_parameters
 //   rope_parameters { rope_type, rope_theta, factor, ... }        is the current form
 //   rope_scaling    { rope_type or type, factor, ... } or null    is the older form; if both forms
 //                                                                 exist, the older one is used
@@ -133,21 +133,31 @@ static bool object_at(struct qkv_json_at *out, const struct qkv_config *c, const
     return true;
 }
 
-// Checks that the number of rotated dimensions per head is even and positive.
-static bool turned(const struct qkv_description *d, const struct qkv_config *c)
+// Checks that a head can be rotated: its dimensions are pairs.
+static bool even_heads(const struct qkv_description *d, const struct qkv_config *c)
 {
     const int64_t E = qkv_head_keys(d);
-    const int64_t n = d->rotated > 0 ? (int64_t)((double)E * d->rotated) : E;
-    if (n > 0 && n % 2 == 0) return true;
-    if (d->rotated > 0 && d->rotated < 1)
-        return qkv_config_refuse(c, QKV_ERR_FORMAT, "partial_rotary_factor",
-                                 "rotary positions require pairs of dimensions, expected an even "
-                                 "number of a head's %" PRId64 " dimensions, found %" PRId64,
-                                 E, n);
+    if (E > 0 && E % 2 == 0) return true;
     return qkv_config_refuse(
         c, QKV_ERR_FORMAT, "head_dim",
         "rotary positions require pairs of dimensions, expected an even head width, found %" PRId64,
         E);
+}
+
+// Reads partial_rotary_factor. The reference rotates whole heads in every family here, whatever the
+// factor is, but fails if the positions are also scaled.
+static bool check_partial(const struct qkv_description *d, const struct qkv_config *c,
+                          const struct qkv_json_at *now)
+{
+    double part = 1;
+    if (!qkv_config_real(c, "partial_rotary_factor", false, &part, 1e-6, 1) ||
+        (now->object && !number(now, "partial_rotary_factor", false, &part, 1e-6, 1)))
+        return false;
+    if (part == 1 || d->rope.kind == QKV_ROPE_PLAIN) return true;
+    return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, "partial_rotary_factor",
+                             "unsupported rotation of a part of each head by scaled positions, "
+                             "expected 1, found %g",
+                             part);
 }
 
 bool qkv_describe_rotation(struct qkv_description *d, const struct qkv_config *c)
@@ -155,18 +165,14 @@ bool qkv_describe_rotation(struct qkv_description *d, const struct qkv_config *c
     struct qkv_json_at now, once;
     if (!d->theta) d->theta = 10000;
     if (!qkv_config_real(c, "rope_theta", false, &d->theta, 1e-3, 1e12) ||
-        !qkv_config_real(c, "partial_rotary_factor", false, &d->rotated, 1e-6, 1) ||
         !object_at(&now, c, "rope_parameters") || !object_at(&once, c, "rope_scaling"))
         return false;
     now.path = "$.rope_parameters";
     once.path = "$.rope_scaling";
-    if (now.object && (!number(&now, "rope_theta", false, &d->theta, 1e-3, 1e12) ||
-                       !number(&now, "partial_rotary_factor", false, &d->rotated, 1e-6, 1)))
-        return false;
+    if (now.object && !number(&now, "rope_theta", false, &d->theta, 1e-3, 1e12)) return false;
     const struct qkv_json_at *how = once.object ? &once : &now;
     if (how->object && !scaling(d, how)) return false;
-    if (d->rotated == 1) d->rotated = 0;
-    return turned(d, c);
+    return check_partial(d, c, &now) && even_heads(d, c);
 }
 
 bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *c)
@@ -200,7 +206,7 @@ bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *
             return refuse(&one, QKV_ERR_UNSUPPORTED, "rope_type",
                           "unsupported rotary positions for this family, expected \"default\"");
     }
-    return turned(d, c);
+    return even_heads(d, c);
 }
 
 bool qkv_describe_layer_types(struct qkv_description *d, const struct qkv_config *c, bool *found)

@@ -73,7 +73,6 @@ struct qkv_description {
     enum qkv_position_kind position;
     double theta;       // base of rotary positions; 0: 10000
     double theta_local; // base in local layers, with the same scaling; 0: theta
-    double rotated;     // fraction of a head's dimensions that is rotated; 0: all
     struct qkv_rope_scaling rope;
     int64_t position_offset; // unused rows at the start of the position table (BART: 2)
     // Window of local layers: numbers of keys before and after the token itself to which a query
@@ -145,6 +144,9 @@ struct qkv_names {
 struct qkv_end_names {
     const char *logits;      // output projection with weights of its own
     const char *logits_bias; // complete name of the bias of the output projection
+    // complete name of the bias that the reference adds if the projection has weights of its own: a
+    // file of such a model has both; NULL: always logits_bias
+    const char *untied_bias;
     // training does not change logits_bias, which is stored as [1][V]
     bool logits_bias_fixed;
     const char *masked_dense, *masked_norm; // norm(act(dense x)) before the output projection
@@ -213,7 +215,7 @@ bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config 
 // The following functions are in config_attention.c. Their callers have set the sizes and head
 // widths in *d.
 
-// Reads theta, the rotated fraction of a head and the scaling of rotary positions.
+// Reads theta and the scaling of rotary positions.
 bool qkv_describe_rotation(struct qkv_description *d, const struct qkv_config *c);
 // Reads two kinds of rotary positions: one for global layers and one for local layers.
 bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *c);

@@ -56,8 +56,7 @@ static bool fits(const struct qkv_description *d)
     return d->kind == QKV_NET_DECODER && d->norm == QKV_NORM_PRE && d->norm_kind == QKV_NORM_RMS &&
            d->gated && d->position == QKV_POSITION_ROTARY && !d->embedding_norm &&
            !d->embed_scale && d->final_norm && !d->bias && !d->biases && !d->rope.kind &&
-           !d->rotated && d->size.width % d->size.heads == 0 &&
-           qkv_head_keys(d) == qkv_head_values(d);
+           d->size.width % d->size.heads == 0 && qkv_head_keys(d) == qkv_head_values(d);
 }
 
 static bool compose(json_t *to, const struct qkv_description *d)

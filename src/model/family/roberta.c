@@ -16,6 +16,7 @@ bool qkv_describe_roberta(struct qkv_description *d, const struct qkv_config *c)
 static const struct qkv_end_names ends = {
     .logits = "lm_head.decoder.weight",
     .logits_bias = "lm_head.bias",
+    .untied_bias = "lm_head.decoder.bias",
     .masked_dense = "lm_head.dense",
     .masked_norm = "lm_head.layer_norm",
     .classify_dense = "classifier.dense",

@@ -281,14 +281,17 @@ static void add_tokens(struct builder *b, const struct qkv_end_names *name)
                                                .rows = V,
                                                .columns = b->d->size.width,
                                                .init = QKV_INIT_TABLE });
+    const bool own = b->d->untied && name->untied_bias;
     if (name->logits_bias)
-        add_row(b, (struct qkv_parameter_row){ .role = QKV_ROLE_TOKENS_BIAS,
-                                               .bias = true,
-                                               .pattern = name->logits_bias,
-                                               .suffix = "",
-                                               .rows = V,
-                                               .optional = name->logits_bias_fixed,
-                                               .buffer = name->logits_bias_fixed });
+        add_row(b,
+                (struct qkv_parameter_row){ .role = QKV_ROLE_TOKENS_BIAS,
+                                            .bias = true,
+                                            .pattern = own ? name->untied_bias : name->logits_bias,
+                                            .suffix = "",
+                                            .other = own ? name->logits_bias : NULL,
+                                            .rows = V,
+                                            .optional = name->logits_bias_fixed,
+                                            .buffer = name->logits_bias_fixed });
 }
 
 static void add_labels(struct builder *b, const struct qkv_end_names *name)

@@ -55,6 +55,8 @@ struct qkv_parameter_row {
     // The tensor name is the prefix of the checkpoint (if `prefixed`), the pattern, in which '#'
     // becomes the layer number, and the suffix (NULL: "").
     const char *pattern, *suffix;
+    // complete name of the tensor in files that lack the pattern's; NULL: no other name
+    const char *other;
     bool prefixed;
     bool bias;       // the parameter is the bias of its norm or linear layer
     bool transposed; // stored as [columns][rows]

@@ -140,6 +140,9 @@ static bool is_dropped(const qkv_net *n, const char *name)
     // A pooler that is not trained is saved only if the model has no output head. (A head for
     // labels that uses a pooler trains it, as its own parameter.)
     if ((n->is.labels || n->masked_end) && strstr(name, "pooler.")) return true;
+    // a projection with weights of its own has a bias of its own; the tied one is saved unchanged
+    if (n->masked_end && n->is.untied && ends->untied_bias && !strcmp(name, ends->logits_bias))
+        return false;
     if (ends->logits && strcmp(name, ends->logits) == 0) return true;
     if (ends->logits_bias && strcmp(name, ends->logits_bias) == 0) return true;
     if (!ends->masked_dense) return false;

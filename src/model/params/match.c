@@ -9,7 +9,8 @@ const struct qkv_tensor *qkv_row_find(const qkv_tensors *file, const char *prefi
 {
     char name[QKV_TENSOR_NAME];
     qkv_row_name(name, prefix, row);
-    return qkv_tensor_named(file, name);
+    const struct qkv_tensor *t = qkv_tensor_named(file, name);
+    return t || !row->other ? t : qkv_tensor_named(file, row->other);
 }
 
 static qkv_status refuse(qkv_error *err, const char *dir, qkv_status status, const char *name,
@@ -44,7 +45,7 @@ qkv_status qkv_row_tensor(const struct qkv_tensor **out, const qkv_tensors *file
     const int rank = qkv_row_shape(shape, row, parts);
     qkv_row_name(name, prefix, row);
     qkv_shape_text(expected, shape, rank);
-    const struct qkv_tensor *t = qkv_tensor_named(file, name);
+    const struct qkv_tensor *t = qkv_row_find(file, prefix, row);
     if (!t) return refuse(err, dir, QKV_ERR_FORMAT, name, "missing tensor", expected, "none");
     qkv_shape_text(found, t->shape, t->rank);
     if (!same_shape(t, shape, rank, !row->columns))

@@ -11,9 +11,7 @@ static const double turn = 6.283185307179586; // 2 pi
 
 int64_t qkv_rope_pairs(const struct qkv_description *d)
 {
-    const int64_t E = qkv_head_keys(d);
-    if (d->rotated <= 0 || d->rotated >= 1) return E / 2;
-    return qkv_max64(1, (int64_t)((double)E * d->rotated) / 2);
+    return qkv_head_keys(d) / 2;
 }
 
 // Returns the (fractional) index of the pair of dimensions that makes `turns` full rotations within
@@ -33,7 +31,9 @@ static void yarn(double *step, int64_t pairs, double theta, const struct qkv_rop
     }
     low = fmax(low, 0);
     high = fmin(high, (double)(2 * pairs - 1));
-    if (high <= low) high = low + .001;
+    // With few original positions high is below low, even below 0: then every slow is 0, as in the
+    // reference.
+    if (high == low) high += .001;
     for (int64_t i = 0; i < pairs; i++) {
         const double slow = fmin(fmax(((double)i - low) / (high - low), 0), 1);
         step[i] = step[i] / r->factor * slow + step[i] * (1 - slow);

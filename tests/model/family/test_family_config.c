@@ -150,10 +150,13 @@ TEST(a_tensor_that_is_missing_is_named)
             *at = '~';
             folder_write("model.safetensors", file, bytes);
             *at = kept;
-            const char *free_one = t.model->family->ends->logits_bias;
-            if (!use(&t, &err)) // the family does not use the tensor, or replaces it by zeros
-                spared += !free_one || strcmp(tensor, free_one) != 0 ||
-                          !t.model->family->ends->logits_bias_fixed;
+            const struct qkv_end_names *ends = t.model->family->ends;
+            const char *free_one = ends->logits_bias_fixed ? ends->logits_bias
+                                   : t.model->is.untied    ? ends->untied_bias
+                                                           : NULL;
+            // the family does not use the tensor, or replaces it by zeros or by the tied bias
+            if (!use(&t, &err))
+                spared += !free_one || strcmp(tensor, free_one) != 0;
             else if (strcmp(err.path, tensor) != 0 || !strstr(err.text, "found none"))
                 fail_msg("%s without %s: %s: %s", *name, tensor, err.path, err.text);
         }
@@ -280,9 +283,15 @@ TEST(each_rule_of_a_family_is_kept)
           "$.rope_parameters.beta_fast", "number out of range, expected at least beta_slow" },
         { "llama-yarn", "rope_parameters.rope_theta", "0", QKV_ERR_FORMAT,
           "$.rope_parameters.rope_theta", "number out of range, expected 0.001 .. 1e+12, found 0" },
-        { "llama", "partial_rotary_factor", "0.3", QKV_ERR_FORMAT, "$.partial_rotary_factor",
-          "rotary positions require pairs of dimensions, expected an even number of a head's 10 "
-          "dimensions, found 3" },
+        { "llama", "partial_rotary_factor", "1.5", QKV_ERR_FORMAT, "$.partial_rotary_factor",
+          "number out of range, expected 1e-06 .. 1, found 1.5" },
+        { "llama3", "partial_rotary_factor", "0.5", QKV_ERR_UNSUPPORTED, "$.partial_rotary_factor",
+          "unsupported rotation of a part of each head by scaled positions, expected 1, found "
+          "0.5" },
+        { "llama-yarn", "rope_parameters.partial_rotary_factor", "0.5", QKV_ERR_UNSUPPORTED,
+          "$.partial_rotary_factor",
+          "unsupported rotation of a part of each head by scaled positions, expected 1, found "
+          "0.5" },
         { "modernbert", "rope_parameters.full_attention.rope_type", "\"linear\"",
           QKV_ERR_UNSUPPORTED, "$.rope_parameters.full_attention.rope_type",
           "unsupported rotary positions for this family, expected \"default\"" },
