@@ -160,9 +160,9 @@ qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_er
 
 void generate_name_options(qkv_error *err)
 {
-    static const char *const names[][2] = { { "n_best, ", "--n-best: " },
-                                            { "alignment_layer, ", "--layer: " },
-                                            { "logprobs, ", "--logprobs: " } };
+    static const char *const names[][2] = { { "n_best is out of range, ", "--n-best: " },
+                                            { "alignment_layer is out of range, ", "--layer: " },
+                                            { "logprobs is out of range, ", "--logprobs: " } };
     char text[sizeof err->text];
     if (err->status != QKV_ERR_USAGE) return;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -45,7 +45,8 @@ static qkv_status found(char *out, size_t size, char *why, size_t why_size, cons
     const int n = snprintf(out, size, "%s", dir);
     if (n < 0 || (size_t)n >= size)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "path of the model is too long, expected a shorter path");
+                        "path of the model is too long, expected at most %zu bytes, found %d",
+                        size ? size - 1 : 0, n);
     if (why_size) snprintf(why, why_size, "%s", reason);
     return QKV_OK;
 }

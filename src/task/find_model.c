@@ -86,7 +86,8 @@ qkv_status qkv_model_find_for(enum qkv_job job, char *out, size_t size, char *wh
         const int used = snprintf(out, size, "%s", path);
         if (used < 0 || (size_t)used >= size)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "path of the model is too long, expected a shorter path");
+                            "path of the model is too long, expected at most %zu bytes, found %d",
+                            size - 1, used);
         if (why && why_size)
             snprintf(why, why_size, "the first model that %s, found in %s", jobs[job], looked);
         return QKV_OK;

@@ -83,7 +83,7 @@ runs 2 generate x --top-k 5
 says 'qkv: --top-k requires --temperature above 0'
 runs 2 generate x --beam 2 -t 1
 runs 2 generate x --n-best 2
-says_part 'qkv: --n-best: expected beams or a temperature'
+says_part 'qkv: --n-best: expected 1 unless there are several beams or a temperature above 0'
 runs 2 generate x --bias 5
 says "qkv: --bias: expected ID=X (token id and number) separated by commas, found '5'"
 runs 2 generate x --bias 99999=1

@@ -113,8 +113,9 @@ static qkv_status plan(qkv_decoder *d, qkv_error *err)
     if (d->memory && d->threads == threads) return QKV_OK;
     const size_t scratch = scratch_of(d, &status);
     if (status)
-        return qkv_fail(err, status, NULL, "attention over chunks of %" PRId64 " tokens cannot run",
-                        d->chunk);
+        return qkv_fail(err, status, NULL,
+                        "attention over chunks of %" PRId64 " tokens cannot run: %s", d->chunk,
+                        qkv_status_name(status));
     take(d, &count, scratch);
     void *memory = qkv_arena_full(&count) ? NULL : qkv_alloc(count.used, 1);
     qkv_free(d->memory);
@@ -137,7 +138,9 @@ static qkv_status check_options(const qkv_model *m, const struct qkv_decoder_opt
                         o->items, o->capacity, o->chunk);
     if (!qkv_precision_name(o->cache))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "unknown precision of the KV cache, expected f32, bf16, f16 or int8");
+                        "unknown precision of the KV cache, expected f32, bf16, f16 or int8 (enum "
+                        "qkv_precision), found %d",
+                        (int)o->cache);
     if (m->is.kind == QKV_NET_ENCODER)
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = m->dir },
                         "decoding requires a decoder or an encoder-decoder; this model is %s",
@@ -246,8 +249,8 @@ static qkv_status check(const qkv_decoder *d, const struct qkv_decoder_tokens *t
 {
     if (t->n < 0 || t->n > d->items || (t->n && !t->ids) || (t->offsets && t->offsets[0] != 0))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "invalid tokens to feed, expected ids of 0 .. %" PRId64
-                        " entries and offsets from 0, found %" PRId64 " entries",
+                        "invalid tokens to feed, expected an array of ids, 0 .. %" PRId64
+                        " entries and offsets that begin with 0, found %" PRId64 " entries",
                         d->items, t->n);
     qkv_status status = QKV_OK;
     memset(d->mark, 0, (size_t)d->items * sizeof *d->mark);

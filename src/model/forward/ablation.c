@@ -105,7 +105,9 @@ static qkv_status check_one(const struct qkv_model *m, const struct qkv_ablation
     char name[48];
     if ((int)x->kind < 0 || (int)x->kind >= KINDS)
         return qkv_fail(err, QKV_ERR_USAGE, &at,
-                        "unknown replacement of a head, expected zero, mean or uniform");
+                        "unknown replacement of a head, expected zero, mean or uniform (enum "
+                        "qkv_ablation_kind), found %d",
+                        (int)x->kind);
     const bool known = (int)x->part >= 0 && (int)x->part < PARTS;
     if (!known || (m->stacks > 1) != (x->part != QKV_PART_STACK))
         return qkv_fail(

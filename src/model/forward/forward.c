@@ -157,8 +157,8 @@ static qkv_status plan(struct qkv_run *u, qkv_error *err)
         }
     }
     if (!status && u->observer && u->observer->weights) status = qkv_observe_plan(u);
-    return status ? qkv_fail(err, status, NULL, "attention over %" PRId64 " tokens cannot run",
-                             u->side[u->sides - 1].R)
+    return status ? qkv_fail(err, status, NULL, "attention over %" PRId64 " tokens cannot run: %s",
+                             u->side[u->sides - 1].R, qkv_status_name(status))
                   : QKV_OK;
 }
 
@@ -221,7 +221,9 @@ static qkv_status layers(struct qkv_run *u, struct qkv_side *s, qkv_error *err)
     qkv_status status = u->observer ? qkv_observe_layer(u, s, -1, err) : QKV_OK;
     for (int64_t i = 0; !status && i < stack->blocks; i++) {
         status = qkv_block_forward(&s->stream, &stack->block[i], NULL);
-        if (status) return qkv_fail(err, status, NULL, "a layer of the model cannot run");
+        if (status)
+            return qkv_fail(err, status, NULL, "a layer of the model cannot run: %s",
+                            qkv_status_name(status));
         if (i + 1 == stack->blocks && stack->final_norm.D)
             qkv_norm_kind_forward(s->stream.x, 0, NULL, s->stream.x, s->R, &stack->final_norm,
                                   u->m->is.norm_kind);

@@ -150,7 +150,8 @@ qkv_status qkv_model_run_from_layer(const struct qkv_model *m, float *hidden,
     }
     qkv_status status = plan(&g);
     if (status) {
-        qkv_fail(err, status, NULL, "attention over copies of a text cannot run");
+        qkv_fail(err, status, NULL, "attention over copies of a text cannot run: %s",
+                 qkv_status_name(status));
         goto done;
     }
     take(&g, &count);
@@ -164,7 +165,8 @@ qkv_status qkv_model_run_from_layer(const struct qkv_model *m, float *hidden,
     take(&g, &arena);
     fill(&g);
     status = layers(&g, hidden);
-    if (status) qkv_fail(err, status, NULL, "a layer of the model cannot run");
+    if (status)
+        qkv_fail(err, status, NULL, "a layer of the model cannot run: %s", qkv_status_name(status));
 done:
     qkv_workspace_release(&((struct qkv_model *)m)->workspaces, memory);
     qkv_free(offsets);

@@ -380,7 +380,9 @@ static qkv_status run_stacks(struct run *u, struct qkv_net_side *last, qkv_error
         case QKV_OBJECTIVE_CONTRASTIVE: status = end_pairs(u, last); break;
         }
     if (!status && d_encoded) status = qkv_net_side_backward(f, &f->encoder, d_encoded);
-    return status ? qkv_fail(err, status, NULL, "a layer of the model cannot run") : QKV_OK;
+    return status ? qkv_fail(err, status, NULL, "a layer of the model cannot run: %s",
+                             qkv_status_name(status))
+                  : QKV_OK;
 }
 
 qkv_status qkv_net_transformer_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_batch *b,

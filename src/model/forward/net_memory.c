@@ -374,8 +374,8 @@ qkv_status qkv_net_begin(struct qkv_net_state *f, const struct qkv_net_plan *pla
         if (!status) status = count_scratch(f, sides[i]);
     }
     if (status)
-        return qkv_fail(err, status, NULL, "a training step over %" PRId64 " tokens cannot run",
-                        f->encoder.R + f->decoder.R);
+        return qkv_fail(err, status, NULL, "a training step over %" PRId64 " tokens cannot run: %s",
+                        f->encoder.R + f->decoder.R, qkv_status_name(status));
     take_all(f, plan, &count);
     void *memory = qkv_arena_full(&count) ? NULL : qkv_net_memory_for(n, count.used);
     if (!memory) return qkv_fail_memory(err, NULL);

@@ -3,6 +3,7 @@
 // self-attention, in memory linear in the tokens.
 #include "model/forward/net_state.h"
 #include "model/forward/observe.h"
+#include <inttypes.h>
 
 // State of a run with a probe: the arrays of statistics, which all layers reuse, and the caller's
 // callback.
@@ -30,7 +31,9 @@ static qkv_status run_stack(struct qkv_net_state *f, const struct qkv_sequences 
     qkv_status status = qkv_net_begin(f, &plan, err);
     if (!status) {
         status = qkv_net_side_forward(f, decoder ? &f->decoder : &f->encoder);
-        if (status) qkv_fail(err, status, NULL, "a layer of the model cannot run");
+        if (status)
+            qkv_fail(err, status, NULL, "a layer of the model cannot run: %s",
+                     qkv_status_name(status));
     }
     qkv_net_end(f);
     return status;
@@ -45,8 +48,9 @@ qkv_status qkv_net_probe(qkv_net *n, const struct qkv_probe_request *w,
     struct qkv_arena count = { .size = SIZE_MAX };
     if (n->kind == QKV_NET_GRU_ATTENTION || in->n != 1)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "attention statistics require a Transformer and one sequence, found a %s",
-                        n->model_type);
+                        "attention statistics require a Transformer and one sequence, found a %s "
+                        "and %" PRId64 " sequences",
+                        n->model_type, in->n);
     qkv_status status = qkv_probe_request_check(w, err);
     if (!status) status = qkv_net_check_sequences(n, n->kind == QKV_NET_ENCODER_DECODER, in, err);
     if (status) return status;

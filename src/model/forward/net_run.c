@@ -11,7 +11,9 @@ static qkv_status check_ids(const qkv_net *n, const struct qkv_sequences *in, in
     if (in->n < 1 || !in->offsets || in->offsets[0] != 0 || !in->ids)
         return qkv_fail(
             err, QKV_ERR_USAGE, NULL,
-            "invalid sequences of a batch, expected at least one, with offsets that begin with 0");
+            "invalid sequences of a batch, expected at least one, with ids and with offsets that "
+            "begin with 0, found %" PRId64 " sequences",
+            in->n);
     for (int64_t i = 0; i < in->n; i++) {
         const int64_t length = in->offsets[i + 1] - in->offsets[i];
         if (length < 1 || in->offsets[i + 1] > INT32_MAX)
@@ -78,11 +80,12 @@ static qkv_status check(const qkv_net *n, const struct qkv_net_batch *b, qkv_err
     }
     if (status) return status;
     if (b->objective == QKV_OBJECTIVE_CONTRASTIVE)
-        return b->in.n % 2
-                   ? qkv_fail(
-                         err, QKV_ERR_USAGE, NULL,
-                         "wrong number of sequences in a batch of pairs, expected an even number")
-                   : QKV_OK;
+        return b->in.n % 2 ? qkv_fail(err, QKV_ERR_USAGE, NULL,
+                                      "wrong number of sequences in a batch of pairs, expected an "
+                                      "even number, found "
+                                      "%" PRId64,
+                                      b->in.n)
+                           : QKV_OK;
     const bool labels = b->objective == QKV_OBJECTIVE_CLASSIFY;
     const int64_t rows = labels ? b->in.n : b->in.offsets[b->in.n];
     const int64_t below = labels ? n->shape.labels : n->shape.vocab;

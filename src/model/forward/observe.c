@@ -208,7 +208,9 @@ static qkv_status fill(struct qkv_layer_output *output, struct qkv_run *u, struc
     output->lse = spread_lse(s, keep->lse, H);
     if (!u->dense) return QKV_OK;
     const qkv_status status = dense_weights(u, s, keys, keep, a);
-    if (status) return qkv_fail(err, status, NULL, "dense attention weights cannot be computed");
+    if (status)
+        return qkv_fail(err, status, NULL, "dense attention weights cannot be computed: %s",
+                        qkv_status_name(status));
     output->weights = u->dense;
     return QKV_OK;
 }

@@ -336,6 +336,24 @@ static bool one_sequence(const struct qkv_model_input *in)
            used(in) >= 0 && used(in) <= in->offsets[1];
 }
 
+static qkv_status check_options(const struct scan *s)
+{
+    const struct {
+        const char *name;
+        int64_t value, most;
+    } rows[] = { { "kind", (int)s->o.kind, QKV_ABLATE_UNIFORM },
+                 { "pool", (int)s->o.pool, QKV_POOL_LAST },
+                 { "changes", s->o.changes, INT64_MAX },
+                 { "batch_tokens", s->o.batch_tokens, INT64_MAX } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].value < 0 || rows[i].value > rows[i].most)
+            return qkv_fail(s->err, QKV_ERR_USAGE, NULL,
+                            "%s of struct qkv_effects_options is out of range, expected 0 to "
+                            "%lld, found %lld",
+                            rows[i].name, (long long)rows[i].most, (long long)rows[i].value);
+    return QKV_OK;
+}
+
 static qkv_status check(struct scan *s, const struct qkv_model_input *in)
 {
     const struct qkv_location at = { .file = s->info.name };
@@ -347,11 +365,8 @@ static qkv_status check(struct scan *s, const struct qkv_model_input *in)
         return qkv_fail(s->err, QKV_ERR_USAGE, NULL,
                         "wrong number of sequences to ablate on, expected one sequence%s",
                         s->two ? " for the encoder and one for the decoder" : "");
-    if ((int)s->o.kind < 0 || s->o.kind > QKV_ABLATE_UNIFORM || s->o.changes < 0 ||
-        s->o.batch_tokens < 0 || (int)s->o.pool < 0 || s->o.pool > QKV_POOL_LAST)
-        return qkv_fail(
-            s->err, QKV_ERR_USAGE, NULL,
-            "qkv_ablate_scan: an option is out of range, expected the ranges in qkv/ablate.h");
+    const qkv_status status = check_options(s);
+    if (status) return status;
     s->T = used(in);
     s->rows = in->offsets[1];
     s->S = s->two ? used(in->source) : 0;

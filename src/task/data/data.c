@@ -78,7 +78,8 @@ static bool read_specials(struct qkv_data *d, const struct index *x)
     const size_t n = json_array_size(list);
     if (!json_is_array(list) || n > SPECIALS) {
         qkv_fail(x->err, QKV_ERR_FORMAT, &at,
-                 "list of special ids is missing or too long, expected at most %d ids", SPECIALS);
+                 "list of special ids is missing or too long, expected at most %d ids, found %zu",
+                 SPECIALS, n);
         return false;
     }
     d->special = qkv_alloc(n ? n : 1, sizeof *d->special);
@@ -91,7 +92,9 @@ static bool read_specials(struct qkv_data *d, const struct index *x)
         const json_int_t id = json_integer_value(v);
         if (!json_is_integer(v) || id < 0 || id >= d->info.vocab) {
             qkv_fail(x->err, QKV_ERR_FORMAT, &at,
-                     "special id is out of range, expected ids below %" PRId64, d->info.vocab);
+                     "special id %zu is out of range, expected an integer of 0 .. %" PRId64
+                     ", found another value",
+                     i, d->info.vocab - 1);
             return false;
         }
         d->special[i] = (int32_t)id;
@@ -114,7 +117,8 @@ static bool read_head(struct qkv_data *d, struct index *x)
         return false;
     if (strcmp(format, "qkv-data") != 0) {
         qkv_fail(x->err, QKV_ERR_FORMAT, &place,
-                 "index is not that of a dataset, expected format qkv-data, found '%.40s'", format);
+                 "file is not the index of a dataset, expected format qkv-data, found '%.40s'",
+                 format);
         return false;
     }
     if (version > DATA_VERSION) {
@@ -127,8 +131,14 @@ static bool read_head(struct qkv_data *d, struct index *x)
     for (int o = QKV_OBJECTIVES - 1; o >= 0; o--)
         if (!strcmp(objective, task_objectives[o])) known = o;
     if (known == QKV_OBJECTIVES) {
+        char all[200] = "";
+        for (int o = 0; o < QKV_OBJECTIVES; o++) {
+            const size_t at_end = strlen(all);
+            snprintf(all + at_end, sizeof all - at_end, "%s%s", o ? ", " : "", task_objectives[o]);
+        }
         qkv_fail(x->err, QKV_ERR_UNSUPPORTED, &place,
-                 "unknown objective of the dataset, found '%.40s'", objective);
+                 "unknown objective of the dataset, expected one of %s, found '%.40s'", all,
+                 objective);
         return false;
     }
     i->objective = (enum qkv_objective)known;

@@ -238,14 +238,17 @@ static qkv_status check(const struct qkv_data *d, const struct qkv_draw *how, in
     const bool needs_vocab = o == QKV_OBJECTIVE_MASKED || o == QKV_OBJECTIVE_SEQ2SEQ;
     if (how->tokens < 1 || how->sequences < 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "invalid number of tokens in a batch, expected 1 or more");
+                        "invalid size of a batch, expected tokens >= 1 and sequences >= 0, found "
+                        "%" PRId64 " tokens and %" PRId64 " sequences",
+                        how->tokens, how->sequences);
     if (position < 0 || position > INT64_MAX / 2)
         return qkv_fail(err, QKV_ERR_LIMIT, NULL,
                         "position in the data is out of range, expected 0 to 2^62, found %" PRId64,
                         position);
     if (needs_vocab && how->vocab < 1)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "invalid size of the vocabulary, expected 1 or more");
+                        "invalid size of the vocabulary, expected 1 or more, found %" PRId32,
+                        how->vocab);
     if (o == QKV_OBJECTIVE_MASKED && (how->mask < 0 || how->mask >= how->vocab ||
                                       !(how->mask_share >= 0 && how->mask_share <= 1)))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,

@@ -327,13 +327,14 @@ static qkv_status check_options(const struct qkv_data_options *o, const char *di
                            !o->train_opened && o->train.paths[0] && o->valid.paths[0] &&
                            !strcmp(o->train.paths[0], "-") && !strcmp(o->valid.paths[0], "-");
     if ((int)o->objective < 0 || o->objective > QKV_OBJECTIVE_CLASSIFY)
-        return qkv_fail(
-            err, QKV_ERR_USAGE, NULL,
-            "objective of a dataset is out of range, expected one of enum qkv_objective");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "objective of a dataset is out of range, expected 0 to %d (enum "
+                        "qkv_objective), found %d",
+                        QKV_OBJECTIVE_CLASSIFY, (int)o->objective);
     if (o->context < 2 || o->context > INT32_MAX)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "context is too short, expected 2 tokens or more, found %" PRId64,
-                        o->context);
+                        "context is out of range, expected 2 to %d tokens, found %" PRId64,
+                        INT32_MAX, o->context);
     if (!(o->valid_share >= 0 && o->valid_share < 1))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "invalid fraction of the text for validation, expected 0 or more and less "

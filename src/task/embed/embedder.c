@@ -19,6 +19,23 @@ struct qkv_embedder {
     bool normalize;
 };
 
+static qkv_status check_options(const struct qkv_embedder_options *o, qkv_error *err)
+{
+    const struct {
+        const char *name;
+        int64_t value, most;
+    } rows[] = { { "pool", (int)o->pool, QKV_POOL_LAST },
+                 { "batch_tokens", o->batch_tokens, INT64_MAX },
+                 { "max_length", o->max_length, INT64_MAX } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].value < 0 || rows[i].value > rows[i].most)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "option %s of the embedder is out of range, expected 0 to %" PRId64
+                            ", found %" PRId64,
+                            rows[i].name, rows[i].most, rows[i].value);
+    return QKV_OK;
+}
+
 qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
                              const struct qkv_embedder_options *o, qkv_error *err)
 {
@@ -31,14 +48,12 @@ qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
     if (!dir)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_embedder_open: expected a model folder, found NULL");
-    if (o->batch_tokens < 0 || o->max_length < 0 || (int)o->pool < 0 || o->pool > QKV_POOL_LAST)
-        return qkv_fail(
-            err, QKV_ERR_USAGE, NULL,
-            "qkv_embedder_open: an option is out of range, expected the ranges in qkv/task.h");
+    qkv_status status = check_options(o, err);
+    if (status) return status;
     qkv_embedder *e = qkv_alloc_zero(1, sizeof *e);
     if (!e) return qkv_fail_memory(err, dir);
     e->o = *o;
-    qkv_status status = qkv_modules_read(&e->modules, dir, err);
+    status = qkv_modules_read(&e->modules, dir, err);
     if (!status) status = qkv_model_open(&e->model, e->modules.model, &o->model, err);
     if (!status && qkv_model_info(e->model).kind == QKV_KIND_ENCODER_DECODER)
         status = qkv_fail(

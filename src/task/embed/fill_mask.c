@@ -50,9 +50,10 @@ qkv_status qkv_fill(const qkv_model *m, const qkv_tokenizer *t, struct qkv_token
                     size_t bytes, qkv_error *err)
 {
     if (!m || !t || !masks || !text || most < 0 || top < 1 || (most && (!tokens || !at)))
-        return qkv_fail(
-            err, QKV_ERR_USAGE, NULL,
-            "qkv_fill: expected a model, a tokenizer, a text and an output array for tokens");
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_fill: expected a model, a tokenizer, a text, arrays for the results, "
+                        "most >= 0 and "
+                        "top >= 1, found NULL or a smaller number");
     const struct qkv_model_info info = qkv_model_info(m);
     const int32_t id = mask_of(&info, t);
     *masks = 0;

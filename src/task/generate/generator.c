@@ -36,6 +36,14 @@ static void close_generator(struct generator *g)
     qkv_model_close(g->model);
 }
 
+static qkv_status fail_range(qkv_error *err, const char *name, int64_t least, int64_t most,
+                             int64_t found)
+{
+    return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                    "%s is out of range, expected %" PRId64 " to %" PRId64 ", found %" PRId64, name,
+                    least, most, found);
+}
+
 static qkv_status open_generator(struct generator *g, const char *dir,
                                  const struct qkv_generator_options *o, bool translates,
                                  qkv_error *err)
@@ -44,10 +52,10 @@ static qkv_status open_generator(struct generator *g, const char *dir,
     g->options = o ? *o : plain;
     g->translates = translates;
     if (!dir) return qkv_fail(err, QKV_ERR_USAGE, NULL, "no model folder given, expected a path");
-    if (g->options.items < 0 || g->options.items > 1 << 20 || g->options.positions < 0)
-        return qkv_fail(
-            err, QKV_ERR_USAGE, NULL,
-            "option of the generator is out of range, expected the ranges in qkv/generate.h");
+    if (g->options.items < 0 || g->options.items > 1 << 20)
+        return fail_range(err, "items", 0, 1 << 20, g->options.items);
+    if (g->options.positions < 0)
+        return fail_range(err, "positions", 0, INT64_MAX, g->options.positions);
     qkv_status status = qkv_model_open(&g->model, dir, &g->options.model, err);
     if (status) return status;
     const struct qkv_model_info info = qkv_model_info(g->model);
@@ -190,14 +198,6 @@ static qkv_status prepare_decoder(struct generator *g, int64_t beams, bool align
 }
 
 // ---- a call -------------------------------------------------------------------------------------
-static qkv_status fail_range(qkv_error *err, const char *name, int64_t least, int64_t most,
-                             int64_t found)
-{
-    return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                    "%s, expected %" PRId64 " to %" PRId64 ", found %" PRId64, name, least, most,
-                    found);
-}
-
 // Checks the options of a call and replaces missing ones by the defaults of this model.
 static qkv_status resolve_options(const struct generator *g, struct qkv_generate_options *o,
                                   qkv_error *err)
@@ -219,8 +219,9 @@ static qkv_status resolve_options(const struct generator *g, struct qkv_generate
         return fail_range(err, "n_best", 1, o->beams, o->n_best);
     if (o->beams == 1 && o->n_best > 1 && o->sampling.temperature == 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "n_best, expected beams or a temperature above 0: without them all outputs "
-                        "are the same");
+                        "n_best is out of range, expected 1 unless there are several beams or a "
+                        "temperature above 0 (otherwise all outputs are the same), found %" PRId64,
+                        o->n_best);
     if (o->max_tokens < 0) return fail_range(err, "max_tokens", 0, INT64_MAX, o->max_tokens);
     if (o->min_tokens < 0) return fail_range(err, "min_tokens", 0, INT64_MAX, o->min_tokens);
     if (o->logprobs < 0 || o->logprobs > logprobs)
@@ -316,7 +317,7 @@ static qkv_status run_texts(struct generator *g, const char *const *prompts, con
     for (int64_t i = 0; i < n; i++)
         if (!prompts[i])
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "a text is missing, expected a text, found NULL");
+                            "text %" PRId64 " is missing, expected a text, found NULL", i);
     return run_request(g, &r, o, err);
 }
 

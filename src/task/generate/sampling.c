@@ -20,7 +20,8 @@ enum { DIGIT = 8, BINS = 1 << DIGIT };
 // ---- the options --------------------------------------------------------------------------------
 static qkv_status out_of_range(qkv_error *err, const char *name, const char *range, double found)
 {
-    return qkv_fail(err, QKV_ERR_USAGE, NULL, "%s, expected %s, found %g", name, range, found);
+    return qkv_fail(err, QKV_ERR_USAGE, NULL, "%s is out of range, expected %s, found %g", name,
+                    range, found);
 }
 
 qkv_status qkv_sampling_check(const struct qkv_sampling *s, int64_t V, qkv_error *err)

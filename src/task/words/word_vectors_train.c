@@ -338,7 +338,9 @@ static qkv_status learner_begin(struct learner *l, qkv_error *err)
     l->rows = l->w->vocab + 1;
     if (!qkv_mul_size(&numbers, (size_t)l->rows, D))
         return qkv_fail(err, QKV_ERR_LIMIT, NULL,
-                        "vectors of so many words are too large for this machine");
+                        "vectors of %" PRId64 " words with %" PRId64
+                        " dimensions are too large for this machine",
+                        l->w->vocab, l->D);
     l->in = qkv_alloc_zero(numbers, sizeof *l->in);
     l->out = qkv_alloc_zero(numbers, sizeof *l->out);
     l->keep = qkv_alloc((size_t)l->rows, sizeof *l->keep);
@@ -389,10 +391,20 @@ static qkv_status check(struct qkv_words_options *o, qkv_error *err)
                             "%s of word vectors is out of range, expected 1 to %" PRId64
                             ", found %" PRId64,
                             rows[i].name, rows[i].most, rows[i].value);
-    if (!(o->rate > 0 && o->rate < 1e3) || !(o->sample <= 1) || o->most < 0)
+    if (!(o->rate > 0 && o->rate < 1e3))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "option of word vectors is out of range, expected 0 < rate < 1000, sample "
-                        "<= 1 and most >= 0");
+                        "rate of word vectors is out of range, expected more than 0 and less than "
+                        "1000, found %g",
+                        o->rate);
+    if (!(o->sample <= 1))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "sample of word vectors is out of range, expected at most 1, found %g",
+                        o->sample);
+    if (o->most < 0)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "most, the maximum number of word vectors, is out of range, expected 0 (no "
+                        "maximum) or more, found %" PRId64,
+                        o->most);
     return QKV_OK;
 }
 

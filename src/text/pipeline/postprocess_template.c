@@ -292,9 +292,9 @@ static qkv_status shorten(int64_t keep[2], const struct qkv_template_layout *l, 
     const int i = l->which[0] == want ? 0 : 1;
     if (i >= l->texts || l->count[i] <= over)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "text is too short for this truncation, expected more than %" PRId64
-                        " tokens, found %" PRId64,
-                        over, i < l->texts ? l->count[i] : 0);
+                        "text %s is too short to be truncated, expected more than the %" PRId64
+                        " tokens that must be removed from it, found %" PRId64,
+                        want ? "B" : "A", over, i < l->texts ? l->count[i] : 0);
     keep[i] -= over;
     return QKV_OK;
 }

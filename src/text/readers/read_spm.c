@@ -225,8 +225,8 @@ static bool build_tokenizer(struct building *b, struct qkv_spm_steps *steps,
     b->family = family_of(c, b->t->file, b->err);
     if (!b->family) return false;
     if (b->family->shifted && m->count < 3)
-        return unsupported(
-            b, "too few pieces in the model, expected at least 3, whose ids fairseq moves");
+        return unsupported(b,
+                           "too few pieces in the model, expected at least 3: <unk>, <s> and </s>");
     if (!pieces(b) || (m->model == 2 && !qkv_assembly_derive_merges(b->t, b->err))) return false;
     qkv_spm_steps_init(steps, b->t, m);
     b->t->assembly.merged = m->model != 1;

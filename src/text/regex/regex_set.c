@@ -98,7 +98,7 @@ static bool read_byte(struct qkv_set_reader *in, uint32_t *code)
         bytes[n] = (uint8_t)one;
     }
     return (size_t)qkv_utf8_read(bytes, n, code) == n ||
-           qkv_set_fail(in, QKV_ERR_FORMAT, "some bytes are not a UTF-8 character");
+           qkv_set_fail(in, QKV_ERR_FORMAT, "consecutive \\x bytes are not a UTF-8 character");
 }
 
 static bool read_escaped(struct qkv_set_reader *in, uint32_t *code)

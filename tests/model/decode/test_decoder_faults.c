@@ -154,13 +154,13 @@ TEST(what_cannot_be_fed_is_refused_and_changes_nothing)
         refused(d, &(struct qkv_decoder_tokens){ .n = 1, .offsets = none, .ids = prompt },
                 "found none");
         refused(d, &(struct qkv_decoder_tokens){ .n = 1, .offsets = shifted, .ids = prompt },
-                "offsets from 0");
+                "offsets that begin with 0");
         refused(d, &(struct qkv_decoder_tokens){ .n = 2, .items = same, .ids = prompt }, "1 twice");
         refused(d, &(struct qkv_decoder_tokens){ .n = 1, .items = outside, .ids = prompt },
                 "found item 2");
         refused(d, &(struct qkv_decoder_tokens){ .n = 3, .ids = prompt }, "found 3 entries");
         refused(d, &(struct qkv_decoder_tokens){ .n = -1 }, "found -1 entries");
-        refused(d, &(struct qkv_decoder_tokens){ .n = 1 }, "expected ids");
+        refused(d, &(struct qkv_decoder_tokens){ .n = 1 }, "expected an array of ids");
         refused(d, &(struct qkv_decoder_tokens){ .n = 1, .ids = wrong }, "token id out of range");
         refused(d, &(struct qkv_decoder_tokens){ .n = 1, .ids = wrong + 1 }, "found -1");
         qkv_decoder_free(d);

@@ -254,6 +254,8 @@ TEST(what_cannot_be_scanned_is_refused)
     qkv_error err = { 0 };
     struct qkv_effects_options o = { .kind = (enum qkv_ablation_kind)7 };
     CHECK_EQ(qkv_ablate_scan(&e, t.m, &t.in, &o, &err), QKV_ERR_USAGE);
+    CHECK_TEXT(err.text,
+               "kind of struct qkv_effects_options is out of range, expected 0 to 2, found 7");
     o = (struct qkv_effects_options){ .progress = { stop, &at } };
     err = (qkv_error){ 0 };
     CHECK_EQ(qkv_ablate_scan(&e, t.m, &t.in, &o, &err), QKV_ERR_INTERRUPTED);

@@ -189,7 +189,13 @@ TEST(too_little_and_wrong_options_are_refused)
     o.window = 1000;
     err = (qkv_error){ 0 };
     CHECK_EQ(train(case_dir("m"), "t.txt", o, NULL, &err), QKV_ERR_USAGE);
+    CHECK_TEXT(err.text, "window of word vectors is out of range, expected 1 to 64, found 1000");
     o.window = 2;
+    o.sample = 2;
+    err = (qkv_error){ 0 };
+    CHECK_EQ(train(case_dir("m"), "t.txt", o, NULL, &err), QKV_ERR_USAGE);
+    CHECK_TEXT(err.text, "sample of word vectors is out of range, expected at most 1, found 2");
+    o.sample = small.sample;
     err = (qkv_error){ 0 };
     CHECK_EQ(train(case_dir("m"), "t.txt", o, NULL, &err), QKV_OK);
     o.force = false;

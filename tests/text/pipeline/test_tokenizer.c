@@ -157,7 +157,8 @@ TEST(the_longer_text_of_a_pair_is_cut_first)
                                              .cut = QKV_CUT_FIRST };
     CHECK_EQ(qkv_tokenizer_encode(t, &e, "a", 1, "he he he he", 11, &only, &err), QKV_ERR_USAGE);
     CHECK_TEXT(err.text,
-               "text is too short for this truncation, expected more than 2 tokens, found 1");
+               "text A is too short to be truncated, expected more than the 2 tokens that "
+               "must be removed from it, found 1");
     const struct qkv_encode_options second = { .max_length = 6,
                                                .truncate = true,
                                                .cut = QKV_CUT_SECOND };

@@ -255,7 +255,7 @@ TEST(bad_expressions_are_refused_with_their_byte) // T20
     is_refused("\\s[z-a]", QKV_ERR_FORMAT, "3: a character range that ends before it begins");
     is_refused("[a-\\d]", QKV_ERR_FORMAT, "1: a character set as the end of a range");
     is_refused("a\\", QKV_ERR_FORMAT, "1: a backslash without a following character");
-    is_refused("\\x80", QKV_ERR_FORMAT, "0: some bytes are not a UTF-8 character");
+    is_refused("\\x80", QKV_ERR_FORMAT, "0: consecutive \\x bytes are not a UTF-8 character");
     is_refused("a{100001}", QKV_ERR_FORMAT, "1: a quantifier has more than 100000 repeats");
     is_refused("a(?s:b)", QKV_ERR_FORMAT, "1: unknown group option");
     is_refused("\\p{Nonsense}", QKV_ERR_UNSUPPORTED, "0: unknown character property");
