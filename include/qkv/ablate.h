@@ -85,7 +85,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ablate_compare(struct qkv_effects *out, co
                                                      const struct qkv_model_input *in,
                                                      const struct qkv_effects_options *o,
                                                      qkv_error *err);
-QKV_API void qkv_effects_free(struct qkv_effects *e); /**< e may be NULL or zeroed */
+/** Frees the arrays of e, which may be NULL or zeroed. */
+QKV_API void qkv_effects_free(struct qkv_effects *e);
 
 /** The cosine of two texts, split into one term per pair of tokens.  a[i] and b[j] are the last
  *  hidden rows of the m and n tokens of the texts, ma is the mean of all a[i], mb of all b[j]:
@@ -106,7 +107,8 @@ struct qkv_why {
 QKV_API QKV_MUST_CHECK qkv_status qkv_why(struct qkv_why *out, const qkv_embedder *e, const char *a,
                                           size_t a_bytes, const char *b, size_t b_bytes,
                                           qkv_error *err);
-QKV_API void qkv_why_free(struct qkv_why *w); /**< w may be NULL or zeroed */
+/** Frees the arrays of w, which may be NULL or zeroed. */
+QKV_API void qkv_why_free(struct qkv_why *w);
 
 #ifdef __cplusplus
 }

@@ -117,7 +117,8 @@ struct qkv_attention_plan {
     size_t scratch_thread;        /**< bytes of scratch per thread */
     int64_t tile_rows, tile_keys; /**< number of rows (queries) and of keys in a tile */
     /** number of tiles of all batch items and heads: total, computed, and skipped because causal,
-     *  window or lengths mask all their pairs (forward also skips tiles that mask and bias mask) */
+     *  window or lengths mask all their pairs.  Forward also skips the tiles in which the arrays
+     *  mask and bias mask all pairs; these count as computed */
     int64_t tiles, visited, skipped;
     double flops; /**< 2 (E + F) operations for each pair that causal, window and lengths allow */
 };

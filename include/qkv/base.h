@@ -84,6 +84,7 @@ struct qkv_allocator {
 };
 QKV_API void qkv_allocator_set(const struct qkv_allocator *a);
 
+enum { QKV_THREADS_MAX = 256 };
 /** Sets the number of threads for parallel work, 1..QKV_THREADS_MAX; 0 restores the default: the
  *  environment variable QKV_THREADS if it is set, otherwise the number of CPUs that this process
  *  may use (affinity and cgroup quota).
@@ -98,7 +99,6 @@ QKV_API void qkv_allocator_set(const struct qkv_allocator *a);
  *  planned size are valid only for the number of threads and the instruction set at the time of
  *  planning: plan again after a change, because more threads would write past the end of
  *  scratch. */
-enum { QKV_THREADS_MAX = 256 };
 QKV_API QKV_MUST_CHECK qkv_status qkv_threads_set(int n);
 QKV_API int qkv_threads(void); /**< Returns the current number of threads. */
 
@@ -157,7 +157,7 @@ QKV_API uint16_t qkv_f32_to_bf16(float x);
 /** Converts n numbers between arrays that do not overlap, of any alignment.  n <= 0: nothing to do.
  *  to_f32    from every type: F64 and integers are rounded to nearest, F16 and BF16 are exact, BOOL
  *            becomes 0 or 1
- *  from_f32  to F32, F64, F16 and BF16, each number as the functions above convert it
+ *  from_f32  to F32 and F64, both exact, and to F16 and BF16, rounded to nearest even
  *  Returns:  true; false, with nothing written, if there is no such conversion or an argument is
  *            NULL */
 QKV_API bool qkv_to_f32(float *to, const void *from, qkv_dtype type, int64_t n);

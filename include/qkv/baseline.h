@@ -54,6 +54,7 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_convolution_forward(float *y, const float 
                                                           const struct qkv_convolution *c,
                                                           void *scratch);
 
+enum qkv_cell { QKV_CELL_ELMAN = 0, QKV_CELL_GRU };
 /** A recurrent layer: T sequential steps, computed for all batch items together.
  *
  *  Elman:  h_t = tanh(W_i x_t + b_i + W_h h_{t-1} + b_h)         (Elman 1990, Cognitive Science 14)
@@ -61,7 +62,6 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_convolution_forward(float *y, const float 
  *
  *  The weights are w_i[N][D_in] and w_h[N][D], with N = D (Elman) or 3 D (GRU); the biases b_i[N]
  *  and b_h[N] may be NULL. */
-enum qkv_cell { QKV_CELL_ELMAN = 0, QKV_CELL_GRU };
 struct qkv_recurrence {
     int64_t B, T, D_in, D;
     enum qkv_cell cell;
@@ -103,6 +103,7 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_block_sparse_forward(float *out, float *ls
                                                            const struct qkv_block_sparse *s,
                                                            void *scratch);
 
+enum qkv_feature_map { QKV_MAP_ELU = 0, QKV_MAP_RANDOM };
 /** Linear attention: the keys and values are summed once, and every query is multiplied by the sum.
  *
  *  out_i = phi(q_i) sum_j phi(k_j) v_j^T / (phi(q_i) . sum_j phi(k_j)),
@@ -116,14 +117,14 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_block_sparse_forward(float *out, float *ls
  *  The output of a row whose features are all 0, or that attends to no key, is 0 (its norm is 0).
  *  Threads divide the pairs of batch item and key head; if there are fewer pairs than threads, some
  *  threads are idle. */
-enum qkv_feature_map { QKV_MAP_ELU = 0, QKV_MAP_RANDOM };
 struct qkv_linear_attention {
     int64_t B, T, S, H, G, E, F;
     bool causal;
-    const int64_t *k_lengths; /**< [B] the keys 0 .. length-1 are valid; NULL: all keys */
+    /** [B] number n of keys of each batch item: its keys 0 .. n-1 are used; NULL: all S keys */
+    const int64_t *k_lengths;
     enum qkv_feature_map map;
     int64_t features;    /**< number M of random features, the rows of random; ignored for ELU */
-    const float *random; /**< [M][E], from qkv_random_features; ignored for ELU */
+    const float *random; /**< [M][E] rows w, from qkv_random_features; ignored for ELU */
     float scale;         /**< factor of q.k for RANDOM, 0 means 1/sqrt(E); ignored for ELU */
 };
 QKV_API struct qkv_baseline_plan qkv_linear_attention_plan(const struct qkv_linear_attention *a);

@@ -43,7 +43,7 @@ struct qkv_cache_shape {
     bool native;
 };
 
-enum { QKV_CACHE_ALL = -1 }; /**< an argument that means every item */
+enum { QKV_CACHE_ALL = -1 }; /**< value of the argument b that means every item */
 
 /** Makes an empty cache, which allocates memory as it grows.  It is valid for the current
  *  instruction set.

@@ -20,15 +20,16 @@ struct qkv_convert_options {
     /** the most bytes of tensors per weight file; 0: one file without an index */
     int64_t shard_bytes;
     bool force;                   /**< replace an existing model folder */
-    struct qkv_progress progress; /**< counts bytes of tensors */
+    struct qkv_progress progress; /**< progress, counted in bytes of tensors */
 };
 
 /** Counts of a conversion. */
 struct qkv_convert_report {
     int64_t tensors, files;      /**< number of tensors and of weight files */
-    int64_t bytes_in, bytes_out; /**< bytes of tensors in dir and in out */
+    int64_t bytes_in, bytes_out; /**< bytes of tensors in the original and in the new folder */
     int64_t eight_bits;          /**< tensors converted to 8 bits */
-    /** files of dir that were not copied, because they contain weights in other formats */
+    /** files of the original folder that were not copied: weights in other formats, large files,
+     *  the state of a training checkpoint, and files that are not regular */
     int64_t left_out;
 };
 

@@ -57,12 +57,12 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_decoder_source(qkv_decoder *d, int64_t fir
  *  items[i]. */
 struct qkv_decoder_tokens {
     int64_t n;
-    const int64_t *items; /**< [n] item of each entry; no item occurs twice; NULL: items 0 .. n-1 */
-    /** [n + 1] offsets of the entries in ids, from 0; each entry has at least one token.  NULL:
-     *  each entry has one token */
+    const int64_t *items; /**< [n] items that receive tokens, none twice; NULL: items 0 .. n-1 */
+    /** [n + 1] index in ids of the first token of each item, from 0; each item receives at least
+     *  one token.  NULL: each item receives one token */
     const int64_t *offsets;
-    const int32_t *ids; /**< [R] token ids of all entries, R = offsets[n] */
-    bool every; /**< compute the logits of every token, not only of the last of each entry */
+    const int32_t *ids; /**< [R] token ids of all items, R = offsets[n] */
+    bool every; /**< compute logits after every token, not only after the last token of each item */
 };
 
 /** Appends tokens to items and computes their logits.

@@ -126,12 +126,13 @@ struct qkv_generated {
 /** The condition under which a beam search ends: the values False, True and "never" of
  *  early_stopping in transformers. */
 enum qkv_early {
-    /** False: the search ends when the best running beam is no better than the worst finished
-     *  beam */
+    /** early_stopping False: the search ends when the best running beam is no better than the
+     *  worst finished beam */
     QKV_EARLY_LIKELY = 0,
-    QKV_EARLY_FULL, /**< True: the search ends when as many beams have finished as it has beams */
-    /** "never": the search ends when the best running beam could not beat the worst finished beam
-     *  at any length */
+    /** early_stopping True: the search ends when as many beams have finished as it has beams */
+    QKV_EARLY_FULL,
+    /** early_stopping "never": the search ends when the best running beam could not beat the
+     *  worst finished beam at any length */
     QKV_EARLY_NEVER
 };
 
@@ -151,8 +152,8 @@ struct qkv_generate_options {
      *  log-probabilities */
     int64_t logprobs;
     const char *prefix; /**< text with which every output begins; NULL: no prefix */
-    /** number of beams of a beam search; 0: no search, but for qkv_translate the number in
-     *  generation_config.json or, without that number, 4 */
+    /** number of beams of a beam search.  0: qkv_generate does not search; qkv_translate uses the
+     *  number in generation_config.json, or 4 if that file has none */
     int64_t beams;
     /** outputs per prompt: the best beams, or without beams independent samples; 0 means 1 */
     int64_t n_best;

@@ -2,8 +2,8 @@
 /** picture.h: writes one view of attention as an SVG or PNG file without scripts, for papers and
  *  web pages.
  *
- *  Views, geometry and colours are the same as in the page that qkv_view_html writes, and the
- *  file contains the same sentence as its description.
+ *  Views, geometry and colours are the same as in the page that qkv_view_html writes.  The
+ *  description of the picture in the file is the sentence of that page.
  */
 #ifndef QKV_PICTURE_H
 #define QKV_PICTURE_H

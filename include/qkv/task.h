@@ -34,7 +34,7 @@ struct qkv_embedder_options {
     /** what happens to a text longer than max_length.  true: it is truncated, and the report counts
      *  it; false: the call returns QKV_ERR_USAGE */
     bool truncate;
-    bool pad; /**< pad every text to max_length and mask the padding; does not change any bit */
+    bool pad; /**< pad every text to max_length and mask the padding; changes no bit of a vector */
     bool no_tokenizer; /**< do not open a tokenizer; only qkv_embed_ids is then possible */
     /** true: invalid UTF-8 is QKV_ERR_FORMAT with its byte offset; false: it becomes U+FFFD */
     bool strict;

@@ -71,12 +71,15 @@ QKV_API const char *qkv_tensors_metadata(const qkv_tensors *t, const char *key);
 QKV_API QKV_MUST_CHECK qkv_status qkv_npy_write(const char *path, const struct qkv_tensor *t,
                                                 bool force, qkv_error *err);
 
-/** Writes a safetensors file tensor by tensor, so that the tensors need not be in memory together.
- *  create reads names, dtypes and shapes from t[n] and ignores its data; metadata is an array of
- *  strings { key, value, ..., NULL }, or NULL for no metadata.  There are no gaps between tensors,
- *  so all tensors are aligned only if those with larger dtypes come first.
- *  append writes the bytes of the tensors in the order of t[], in pieces of any size.
- *  finish requires that all bytes were added, and renames the file.
+/** A writer of one safetensors file.  It writes tensor by tensor, so that the tensors need not be
+ *  in memory together.
+ *  qkv_safetensors_create reads names, dtypes and shapes from t[n] and ignores its data;
+ *  metadata is an array of strings { key, value, ..., NULL }, or NULL for no metadata.  There are
+ *  no gaps between tensors, so all tensors are aligned only if the tensors with larger dtypes come
+ *  first.
+ *  qkv_safetensors_append writes the bytes of the tensors in the order of t[], in pieces of any
+ *  size.
+ *  qkv_safetensors_finish requires that all bytes were added, and renames the file.
  *  Returns: QKV_OK; QKV_ERR_USAGE (names or shapes that readers reject; too many or too few
  *           bytes; the file exists and force is false); QKV_ERR_IO, _LIMIT: the target is
  *           unchanged, and the writer accepts no more bytes. */

@@ -100,11 +100,14 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, c
 
 /** Decodes ids one at a time during generation.  Each call returns only complete characters that no
  *  later id can change; their concatenation equals qkv_tokenizer_decode of the same ids.  The
- *  stream withholds text that later ids may still change.  What it withholds depends on the decoder
- *  of the tokenizer file: with ByteLevel the bytes of an incomplete character, with ByteFallback a
- *  run of <0x..> bytes that has not ended, with BPEDecoder the last token, with Strip white space
- *  that it may remove; with WordPiece, CTC, or a regular expression after Fuse all text.  One
- *  thread at a time may use a stream. */
+ *  stream withholds text that later ids may still change, according to the decoder of the
+ *  tokenizer file:
+ *    ByteLevel       the bytes of an incomplete character
+ *    ByteFallback    a run of <0x..> bytes that has not ended
+ *    BPEDecoder      the last token
+ *    Strip           white space that the decoder may remove
+ *    WordPiece, CTC, or a regular expression after Fuse: the whole text
+ *  One thread at a time may use a stream. */
 typedef struct qkv_decode_stream qkv_decode_stream;
 
 /** Makes a stream.  The stream refers to t: free the stream before closing t.  Returns: QKV_OK;

@@ -22,9 +22,9 @@ struct qkv_text_source {
     int64_t n;
     /** format of the files: "text", "jsonl" or "tsv"; NULL: by the ending of each file name */
     const char *format;
-    /** field is the place of the text, field_b the place of the second text or of the label.  In
-     *  JSONL a place is the name of a member (NULL: "text"; "text_b" or "label"); in TSV it is the
-     *  number of a column (NULL: 1; 2) */
+    /** field selects the text, field_b the second text or the label.  In JSONL each is the name of
+     *  a member (field NULL: "text"; field_b NULL: "text_b" or "label"); in TSV each is the number
+     *  of a column (field NULL: 1; field_b NULL: 2) */
     const char *field, *field_b;
     /** documents of text files.  true: each line is a document; false: blank lines separate
      *  documents */
@@ -59,7 +59,7 @@ struct qkv_train_options {
     bool lowercase;
 
     int64_t steps;
-    double epochs; /**< number of passes through the data, which replaces steps */
+    double epochs; /**< number of passes through the data; give either steps or epochs */
     int64_t batch_tokens, batch_sequences, accumulate;
     const char *optimizer; /**< optimizer: "adamw", "sgd" */
     /** schedule of the learning rate: "cosine", "linear", "inverse-sqrt", "constant" */
@@ -154,8 +154,8 @@ struct qkv_word_result {
     double loss;          /**< mean loss of the last epoch in nats per predicted word */
     double seconds;
 };
-/** Trains word vectors on texts and writes a model folder that qkv_analogy can open; result may be
- *  NULL.
+/** Trains word vectors on texts and writes a model folder, which qkv_model_open opens for
+ *  qkv_analogy; result may be NULL.
  *  Returns: as qkv_train; an interrupted call writes no file.
  *  Repeats: bit-identical for any number of threads.
  *  Source: Mikolov et al. 2013 (arXiv 1301.3781, 1310.4546). */
