@@ -19,7 +19,7 @@ void view_say(struct view_text *t, const char *format, ...) __attribute__((forma
 // Writes a number with `digits` decimals and a decimal point, whatever the locale; NaN is written
 // as !.
 void view_number(struct view_text *t, double x, int digits);
-// writes the same with the minus sign U+2212
+// Writes a number as view_number() does, but with the minus sign U+2212.
 void view_signed(struct view_text *t, double x, int digits);
 void view_weight(struct view_text *t, double w, int digits); // ".64", "1.00"
 void view_count(struct view_text *t, int64_t n);             // "12,168"
@@ -28,7 +28,7 @@ void view_json_text(struct view_text *t, const char *s,
                     size_t n);
 int64_t view_units(const char *s, int64_t n); // returns the number of UTF-16 units of s[n]
 void view_html_text(struct view_text *t, const char *s, size_t n);
-// returns true if the character would move, hide or reverse others
+// returns true if the character would move, hide or reverse other characters
 bool view_is_control(int32_t code);
 // Writes a text of the user or of a file for reading: as valid UTF-8, with control characters made
 // visible. A text of more than `most` bytes is cut and ends with "…".

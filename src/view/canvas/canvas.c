@@ -185,7 +185,8 @@ double canvas_width(const char *text, size_t n, int size, unsigned how)
         i += next_width(&one, text + i, n - i);
         all += one;
     }
-    // Fonts differ between machines: the factors make the estimate that of the widest common fonts.
+    // Fonts differ between machines: with these factors, the estimate is the width in the widest of
+    // the common fonts.
     return all * size * (how & CANVAS_BOLD ? 1.26 : 1.15) * (how & CANVAS_SERIF ? .84 : 1);
 }
 

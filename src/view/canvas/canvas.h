@@ -48,7 +48,7 @@ int palette_weight(double w); // returns the colour of weight w, whose darkness 
 // returns a colour of PALETTE_PLUS or PALETTE_MINUS for x in -1 .. 1
 int palette_signed(double x);
 int palette_over(int color); // returns the colour of text on a colour of RAMP, PLUS or MINUS
-// [0] for the light theme, [1] for the dark theme
+// RGB colours of the ramp and of the heads; [0]: light theme, [1]: dark theme
 extern const uint32_t view_ramp_rgb[2][9], view_heads_rgb[2][16];
 
 // ---- operations --------------------------------------------------------------------------------
@@ -83,7 +83,8 @@ struct canvas_op {
     float width, opacity; // width: of the stroke; opacity: for a link, its parameter t instead
     // x, y: corner of a box, centre of a dot, start of a text; w: for a dot, its radius
     double x, y, w, h, turn;
-    // first element and number of the operation's points, bytes of text, or cells
+    // The points, the bytes of text or the cells of the operation: at is the index of the first in
+    // the array of the canvas, n their number. columns: cells in a row of a grid.
     int64_t at, n, columns;
 };
 struct canvas {
@@ -106,8 +107,8 @@ void canvas_new(struct canvas *s, double width, const char *title, const char *s
 void canvas_free(struct canvas *s);
 bool canvas_failed(const struct canvas *s);
 
-// Draw shapes. fill PALETTE_NONE: the shape is not filled; stroke PALETTE_NONE: it has no outline.
-// width: of the outline.
+// These functions draw a box, an outline, a line, a dot and a hatched box. fill PALETTE_NONE: the
+// shape is not filled; stroke PALETTE_NONE: it has no outline. width: of the outline or line.
 void canvas_box(struct canvas *s, double x, double y, double w, double h, int fill);
 void canvas_frame(struct canvas *s, double x, double y, double w, double h, int stroke,
                   double width);
@@ -148,8 +149,8 @@ double canvas_fold(struct canvas *s, double x, double y, double width, int size,
 // Returns the estimated width of a text; the exact width depends on the fonts of the machine.
 double canvas_width(const char *text, size_t n, int size, unsigned how);
 
-// Draws what all pictures have in common: background, question and sentence. left: width of the
-// left margin. Returns the y coordinate below the sentence.
+// Draws the background, and the title and the sentence that canvas_new() received. left: width of
+// the left margin. Returns the y coordinate below the sentence.
 double canvas_head(struct canvas *s, double left);
 
 // ---- output ------------------------------------------------------------------------------------
@@ -160,10 +161,9 @@ void canvas_svg_inner(struct view_text *t, const struct canvas *s, const char *i
 // Writes the style of the svg element for a page. Its colours depend on the attribute [data-theme]
 // of the page's root element.
 void canvas_page_style(struct view_text *t, const struct canvas *s);
+enum { CANVAS_SCALE = 2 }; // pixels of a PNG file per unit of the canvas
 // Writes a canvas as a PNG file, which also contains the title and the sentence as text. Returns
-// QKV_ERR_LIMIT if memory is exhausted or a side has more than 32,767 pixels. A unit of the canvas
-// is CANVAS_SCALE pixels.
-enum { CANVAS_SCALE = 2 };
+// QKV_ERR_LIMIT if memory is exhausted or a side has more than 32,767 pixels.
 qkv_status canvas_png(struct view_text *t, const struct canvas *s, enum qkv_view_theme theme,
                       qkv_error *err);
 // Returns true if a file name ends with .svg or .png, or means standard output, where SVG is
@@ -175,8 +175,9 @@ qkv_status canvas_file(const struct canvas *s, const char *path, bool force,
                        enum qkv_view_theme theme, qkv_error *err);
 bool view_ends_with(const char *path, const char *end);
 
-// Opacity and width of a link. Its parameter t is rounded to CANVAS_LINKS steps.
-enum { CANVAS_LINKS = 32 };
+enum { CANVAS_LINKS = 32 }; // number of steps to which the parameter t of a link is rounded
+// canvas_link_opacity() and canvas_link_width() return the opacity and the width of a link whose
+// parameter is t (canvas_link).
 double canvas_link_opacity(double t, bool dark, bool pale);
 double canvas_link_width(double t);
 #endif

@@ -87,7 +87,7 @@ void text_canvas_ground(struct text_canvas *s, double x)
 {
     const int k = x != x ? 0 : (int)floor(fmin(fmax(x, 0), 1) * 8 + 0.5);
     put_color(s, 48, ramp_256[s->dark][k], view_ramp_rgb[s->dark][k]);
-    // black or white text, whichever has more contrast with background k
+    // black or white text, whichever has more contrast with colour k of the ramp
     const bool black = s->dark ? k >= 5 : k <= 3;
     put_color(s, 38, black ? 16 : 231, black ? 0x000000 : 0xffffff);
 }

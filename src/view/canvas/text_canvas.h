@@ -30,14 +30,14 @@ struct text_canvas {
 void text_canvas_sgr(struct text_canvas *s, const char *code);
 void text_canvas_plain(struct text_canvas *s);
 void text_canvas_dim(struct text_canvas *s);
-// colour of text: the colour of head i (there are 16 colours)
+// Sets the colour of text to the colour of head i; heads i and i + 16 have the same colour.
 void text_canvas_head(struct text_canvas *s, int64_t i);
-void text_canvas_color(struct text_canvas *s, int color); // colour of text: a colour of canvas.h
+void text_canvas_color(struct text_canvas *s, int color); // sets the colour of text (PALETTE_*)
 // Sets the background to a colour that is darker for larger x in 0 .. 1, and the text to a colour
 // that is readable on it.
 void text_canvas_ground(struct text_canvas *s, double x);
-// Sets background and text like text_canvas_ground(), for x in -1 .. 1. Positive and negative
-// values have different colours; the background is darker for larger |x|.
+// Sets the background to a colour for x in -1 .. 1, and the text to a colour that is readable on
+// it. Positive and negative x have different colours; the background is darker for larger |x|.
 void text_canvas_signed(struct text_canvas *s, double x);
 // Writes one character that shows two cells, `upper` and `lower`. Requires colour and UTF-8. sign:
 // the values of the cells are signed.

@@ -67,7 +67,7 @@ double chart_draw_grid(struct canvas *s, const struct qkv_chart_panel *p, double
 // A function that draws `of`, a chart or another type, on a canvas. head and frame: as in
 // chart_draw().
 typedef void chart_drawing(struct canvas *s, const void *of, bool head, struct view_text *frame);
-// Draws `of` with the function `draw`, and writes it to a file with the title, sentence and table
+// Calls `draw` to draw `of`, and writes the drawing to a file, with the title, sentence and table
 // of the chart c. The ending of `path` selects SVG, PNG or HTML.
 qkv_status chart_write(const struct qkv_chart *c, chart_drawing *draw, const void *of,
                        const char *path, bool force, enum qkv_view_theme theme, qkv_error *err);

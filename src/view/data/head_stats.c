@@ -15,7 +15,8 @@ enum { LABEL_TOKENS = 8, INDUCTION_ROWS = 3 };
 
 int64_t view_measure_scratch(const struct view_stack *v)
 {
-    // in floats: a row, the weight that each key receives, and counts per key (head_stats_top.c)
+    // number of floats of scratch: a row of weights, the weight that each key receives, and counts
+    // per key (head_stats_top.c)
     return 3 * v->shape.keys + 16;
 }
 

@@ -153,7 +153,8 @@ void view_bias(float *s, const struct view_stack *v, int64_t layer, int64_t head
 // weight of a masked key is 0.
 void view_weights(float *w, const struct view_stack *v, const float *q, const float *kt, float lse,
                   int64_t layer, int64_t head, int64_t row);
-// Computes one row of weights, w[S], from the arrays that the layer has. The layer must be filled.
+// Computes one row of weights, w[S], from the arrays that the layer has. The layer must
+// have been added to the view.
 void view_row(float *w, const struct view_stack *v, int64_t layer, int64_t head, int64_t row);
 // Returns true if all weights of a layer can be computed, and false if the layer has only a probe.
 bool view_whole(const struct view_stack *v, int64_t layer);

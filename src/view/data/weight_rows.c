@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// weight_rows.c: computes one row of weights from the arrays of its layer:
+// weight_rows.c: computes one row of weights from the arrays of its layer.
 #include "view/data/view_data.h"
 #include <math.h>
 #include <string.h>

@@ -63,8 +63,8 @@ static int64_t vector_bytes(bool eight, int64_t heads, int64_t T, int64_t E)
     return eight ? heads * (T * E + 2 * T) : heads * (2 * T * E + 8 * E);
 }
 
-// Encodes one axis of the vectors of a head, x[T] with a stride, in 16 bits: as a number of steps
-// from the middle of its range.
+// In 16 bits, one axis of the vectors of a head, x[T] with a stride, is encoded as a number of
+// steps from the middle of its range: -STEPS .. STEPS. NO_NUMBER: x is not finite.
 enum { STEPS = 8191, NO_NUMBER = -8192 };
 struct range {
     float middle, step;
@@ -217,7 +217,7 @@ static void encode_keys(void *ctx, int64_t g, int thread)
     put_head(j->k, j->eight, g, j->v->shape.kv_heads, S, E, kt, 1, S);
 }
 
-// Returns ln of the sum of exp(s[n]).
+// Returns the logarithm of sum_i exp(s[i]) over n scores.
 static double log_sum(const float *s, int64_t n)
 {
     float top = -INFINITY;

@@ -108,7 +108,7 @@ static void say_string(struct view_text *t, const char *s)
 // Writes for each token where it begins and ends in its source text, counted in UTF-16 units.
 static void json_places(struct view_text *t, const struct qkv_view_text *x)
 {
-    // for each source text, the position up to which units have been counted
+    // for each source text: the byte up to which UTF-16 units have been counted, and their number
     int64_t bytes[2] = { 0 }, units[2] = { 0 };
     view_say(t, ",\"places\":[");
     for (int64_t i = 0; i < x->tokens; i++) {
@@ -195,8 +195,8 @@ static void json_effects(struct view_text *t, const struct view_stack *v)
     view_put(t, "}", 1);
 }
 
-// Writes a JSON array with one number per layer. which: 0 left, 1 right (limits of the window), 2
-// scale, 3 softcap, 4 encoding.
+// Writes five JSON arrays with one element per layer: left and right (limits of the window), scale,
+// softcap, and codes (how the layer is encoded).
 static void json_layers(struct view_text *t, const struct view_stack *v,
                         const struct view_kept *kept)
 {
@@ -215,7 +215,8 @@ static void json_layers(struct view_text *t, const struct view_stack *v,
     }
 }
 
-// Counts the layers whose values are not in the page, and those whose input rows are not.
+// Lists the layers whose values (v), and the layers whose input rows (x), are in the view but not
+// in the page.
 static void json_missing(struct view_text *t, const struct view_stack *v,
                          const struct view_kept *kept)
 {

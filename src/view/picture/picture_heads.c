@@ -479,7 +479,7 @@ qkv_status picture_heads(struct picture *p, qkv_error *err)
     double y = draw_chips(&g, canvas_head(&p->canvas, g.left) - 4) + 16;
     draw_headings(&g, y);
     g.top = y + 8;
-    // a part of the rows is spread over the height of the keys
+    // if only some rows are shown, they are spread over the height of the column of keys
     const bool spread = g.queries < p->row_count && g.keys > g.queries;
     double end = place_lines(&g, g.query, g.queries, p->v->shape.token,
                              spread ? g.row * (double)g.keys / (double)g.queries : g.row);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// terminal.c: draws the view heads as lines of text: an overview of the heads, the matrix of
+// terminal.c: draws the view "heads" as lines of text: an overview of the heads, the matrix of
 // weights in hundredths, the marked row as bars, and the sentence.
 #include "view/data/head_stats.h"
 #include "view/terminal/terminal_views.h"
@@ -404,7 +404,7 @@ qkv_status terminal_heads(struct text_canvas *s, qkv_error *err)
 }
 
 // The views of view.def that are drawn in their own way in the terminal. For all other views, the
-// view heads is drawn.
+// view "heads" is drawn.
 #define TERMINAL_OWN(name, question) { #name, question, terminal_##name },
 #define TERMINAL_HEADS(name, question)
 #define QKV_VIEW(name, key, picture, terminal, needs, question) TERMINAL_##terminal(name, question)

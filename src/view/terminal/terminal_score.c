@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// terminal_score.c: shows the scores of one query as lines of text: the view neuron has one line
-// per dimension, the view steps one line per key.
+// terminal_score.c: shows the scores of one query as lines of text: the view "neuron" has one line
+// per dimension, the view "steps" one line per key.
 #include "view/terminal/terminal_views.h"
 #include <inttypes.h>
 #include <math.h>
@@ -9,8 +9,8 @@
 
 enum { WIDE = 48, TOLD = 12 };
 
-// Returns true if the terminal is wide enough for all columns; otherwise they are fewer and
-// narrower.
+// Returns true if the terminal is wide enough for all columns of a table. If it is not, the callers
+// write fewer and narrower columns.
 static bool is_wide(const struct text_canvas *s)
 {
     return s->columns >= WIDE;

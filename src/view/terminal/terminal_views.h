@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // terminal_views.h: declares the functions that the terminal views share:
 //
-//   terminal.c                the view heads, and the choice of the view
+//   terminal.c                the view "heads", and the choice of the view
 //   terminal_model.c          all heads as small matrices
 //   terminal_head_overview.c  a table of all heads, ablation effects
 //   terminal_residual.c       the residual stream
-//   terminal_score.c          the views neuron and steps: the scores of one query
+//   terminal_score.c          the views "neuron" and "steps": the scores of one query
 #ifndef QKV_VIEW_TERMINAL_VIEWS_H
 #define QKV_VIEW_TERMINAL_VIEWS_H
 #include "view/canvas/text_canvas.h"
@@ -23,7 +23,7 @@ void terminal_head_overview(struct text_canvas *s);
 void terminal_effects(struct text_canvas *s); // writes nothing if no ablation effects were measured
 
 // A function that draws a view as lines of text. Returns QKV_OK even if memory is exhausted while
-// drawing: s->t records this. The views neuron and steps return QKV_ERR_UNSUPPORTED for a layer
+// drawing: s->t records this. The views "neuron" and "steps" return QKV_ERR_UNSUPPORTED for a layer
 // without queries and keys.
 typedef qkv_status terminal_draw(struct text_canvas *s, qkv_error *err);
 #define QKV_VIEW(name, key, picture, terminal, needs, question) TERMINAL_DECLARE_##terminal(name)
