@@ -6,11 +6,11 @@
 
 #include "frame/probes.h"
 
-// Order of the axes of arrays with 4 axes. Options hold -1 if not given, which means the first
-// order.
+// Order of the axes of arrays with 4 axes. The value of the option is -1 if it is not given, which
+// means the first order.
 enum layout { LAYOUT_BTHE = 0, LAYOUT_BHTE };
-// Order of the axes of projection matrices. Options hold -1 if not given, which means the first
-// order.
+// Order of the axes of projection matrices. The value of the option is -1 if it is not given, which
+// means the first order.
 enum w_layout { W_OUT_IN = 0, W_IN_OUT };
 
 // Names of the input files from the command line; NULL: the option is not given.

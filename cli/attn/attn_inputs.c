@@ -16,11 +16,11 @@ qkv_status attn_misfit(qkv_error *err, const struct array *a, const char *expect
                      a->what, b->what, array_shape(other, b->rank, b->shape), expected, found);
 }
 
-// Reads the sizes from an array: it has 2 axes (tokens, width), 3 axes (batch, tokens, width) or 4
-// axes (with heads).
 struct sizes {
     int64_t b, t, h, e;
 };
+// Reads the sizes from an array: it has 2 axes (tokens, width), 3 axes (batch, tokens, width) or 4
+// axes (with heads).
 static struct sizes sizes_of(const struct array *a, int layout)
 {
     const int64_t *s = a->shape;
@@ -309,10 +309,28 @@ qkv_status attn_inputs(struct attn_job *j, const struct attn_files *f, int w_lay
             err, QKV_ERR_USAGE, NULL,
             "--layout cannot be combined with -x: it describes -q, -k and -v with 4 axes");
     if (j->inputs) return from_inputs(j, f, w_layout, score, heads, kv_heads, err);
-    if (score || heads || kv_heads || w_layout >= 0 || f->context || f->wq || f->wk || f->wv ||
-        f->wo || f->ws || f->waq || f->wak || f->wa)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "projections, --heads and --score require -x FILE");
+    const struct {
+        const char *option;
+        bool given;
+    } projecting[] = {
+        { "--score", score != 0 },
+        { "--heads", heads != 0 },
+        { "--kv-heads", kv_heads != 0 },
+        { "--w-layout", w_layout >= 0 },
+        { "-c", f->context },
+        { "--wq", f->wq },
+        { "--wk", f->wk },
+        { "--wv", f->wv },
+        { "--wo", f->wo },
+        { "--ws", f->ws },
+        { "--waq", f->waq },
+        { "--wak", f->wak },
+        { "--wa", f->wa },
+    };
+    for (size_t i = 0; i < sizeof projecting / sizeof *projecting; i++)
+        if (projecting[i].given)
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "%s requires -x FILE, the inputs to project",
+                             projecting[i].option);
     return given(j, f, err);
 }
 

@@ -89,11 +89,12 @@ static const struct opt opts[] = {
     OPT_TEXT(0, "lengths", &o.lengths, "FILE|N,N",
              "number of keys of each batch item, as a list or a file; ./123 is a file with the "
              "name 123"),
-    OPT_TEXT(0, "offsets", &o.offsets, "FILE|N,N",
-             "packed sequences: where each begins, and the end, such as 0,3,8, or a file; ./123 is "
-             "a file with the name 123"),
+    OPT_TEXT(
+        0, "offsets", &o.offsets, "FILE|N,N",
+        "packed sequences: index of the first token of each, then the number of tokens, such as "
+        "0,3,8, or a file; ./123 is a file with the name 123"),
     OPT_TEXT(0, "k-offsets", &o.k_offsets, "FILE|N,N",
-             "the same for the keys of packed sequences (default: --offsets)"),
+             "packed sequences: the offsets of their keys (default: the value of --offsets)"),
     OPT_FLAG(0, "alibi", &o.alibi,
              "lower the scores with the distance of query and key (ALiBi, with the slopes of Press "
              "et al.)"),
@@ -143,8 +144,9 @@ static void masks_free(struct masks *m)
     free(m->slopes);
 }
 
-// Sets the strides of x over batch, head and query, as NumPy broadcasts: the last axis of x is that
-// of the keys, the axes before it are aligned from the end, and each has the size in a or 1.
+// Sets the strides *b, *h and *t of x over batch, head and query, as NumPy broadcasts. The last
+// axis of x has the size S (keys). The axes before it are, from the end, T, H and B; each has its
+// size in j->a, or 1, and may be missing.
 static qkv_status broadcast(const struct attn_job *j, const struct array *x, int64_t *b, int64_t *h,
                             int64_t *t, qkv_error *err)
 {
@@ -162,10 +164,10 @@ static qkv_status broadcast(const struct attn_job *j, const struct array *x, int
     strides[n++] = t;
     sizes[n] = j->a.S;
     strides[n++] = &unused;
-    char text[SHAPE_TEXT], expected[SHAPE_TEXT + 64];
+    char text[SHAPE_TEXT], expected[SHAPE_TEXT + 96];
     snprintf(expected, sizeof expected,
-             "%s, or fewer axes, or axes of size 1 before the last axis (keys)",
-             array_shape(text, n, sizes));
+             "a shape that NumPy broadcasts to %s, with %lld numbers in the last axis (keys)",
+             array_shape(text, n, sizes), (long long)j->a.S);
     if (x->rank < 1 || x->rank > n) return attn_misfit(err, x, expected, NULL);
     int64_t step = 1;
     *b = *h = *t = 0;

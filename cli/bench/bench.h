@@ -88,7 +88,8 @@ struct bench_result {
 };
 enum bench_rate { BENCH_GFLOPS, BENCH_GBYTES, BENCH_TOKENS };
 struct bench_table {
-    // topic: its name; error, moved: lines below the table that explain these two columns
+    // topic: name of the topic; error, moved: lines below the table that explain the columns with
+    // the error and with the bytes that are moved
     const char *topic, *error, *moved;
     enum bench_rate rate;
     bool read;      // true: the peak is the rate of plain memory reads, in bytes per second
@@ -134,12 +135,12 @@ extern struct bench_given bench_given;
 // mixed lengths, allocates *offsets, which the caller frees.
 qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
                               const struct bench_shape *s, qkv_error *err);
-// Counts the elements of q, k, v and out, and their bytes.  Returns QKV_ERR_LIMIT if an array
-// cannot have so many.
 struct bench_numbers {
     int64_t q, k, v, out;
     double bytes;
 };
+// Counts the elements of q, k, v and out, and their bytes.  Returns QKV_ERR_LIMIT if an array
+// cannot have so many.
 qkv_status bench_attention_numbers(struct bench_numbers *n, const struct qkv_attention *a,
                                    const char *name, qkv_error *err);
 // A query (batch item b, token t, head h) and its keys, from .. to - 1.

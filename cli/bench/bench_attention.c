@@ -49,7 +49,7 @@ qkv_status bench_attention_of(struct qkv_attention *a, int64_t **offsets,
     for (int64_t i = 0; i < B; i++)
         if (__builtin_add_overflow(at[i], bench_length(s, i), &at[i + 1]))
             return cmd_error(err, QKV_ERR_LIMIT, NULL,
-                             "%s: the shape has too many tokens for an array", s->name);
+                             "%s: the shape has too many tokens, expected less than 2^63", s->name);
     a->B = 1;
     a->T = a->S = at[B];
     a->sequences = B;
@@ -127,7 +127,8 @@ qkv_status bench_attention_numbers(struct bench_numbers *n, const struct qkv_att
                    ((double)n->q + (double)n->k + (double)n->v + (double)n->out);
         return QKV_OK;
     }
-    return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: the shape has too many numbers for an array",
+    return cmd_error(err, QKV_ERR_LIMIT, NULL,
+                     "%s: the shape has too many numbers for an array, expected less than 2^59",
                      name);
 }
 

@@ -59,10 +59,11 @@ static qkv_status prepare(struct job *j, const struct bench_shape *s, qkv_error 
                                  .causal = true,
                                  .diagonal = QKV_BOTTOM_RIGHT };
     if (a->T > a->S)
-        return cmd_error(
-            err, QKV_ERR_USAGE, NULL,
-            "%s: there are more new tokens than keys in the cache, expected T of at most S",
-            s->name);
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "%s: there are more new tokens than keys in the cache, expected T of at "
+                         "most %lld, found "
+                         "%lld",
+                         s->name, (long long)a->S, (long long)a->T);
     const struct qkv_attention_plan whole = qkv_attention_plan(a);
     if (whole.status) return cmd_error(err, whole.status, NULL, "%s: %s", s->name, whole.reason);
     if (!bench_count(&j->n_q, a->B * a->T, a->H, a->E) ||
@@ -70,7 +71,8 @@ static qkv_status prepare(struct job *j, const struct bench_shape *s, qkv_error 
         !bench_count(&j->n_v, a->B * a->S, a->G, a->F) ||
         !bench_count(&j->n_out, a->B * a->T, a->H, a->F))
         return cmd_error(err, QKV_ERR_LIMIT, NULL,
-                         "%s: the shape has too many numbers for an array", s->name);
+                         "%s: the shape has too many numbers for an array, expected less than 2^59",
+                         s->name);
     j->bytes = (size_t)(j->n_k + j->n_v) * (p == QKV_PRECISION_INT8 ? 1 : bench_size(p));
     const double arrays = (double)bench_size(p) *
                           ((double)j->n_q + (double)j->n_k + (double)j->n_v + (double)j->n_out);

@@ -47,8 +47,9 @@ static qkv_status inputs(struct job *j, const struct bench_shape *shape,
     j->n = shape->B ? shape->B : 1;
     if (shape->N_most > info->positions)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "%s: a sequence is too long for the model, expected at most %lld tokens",
-                         shape->name, (long long)info->positions);
+                         "%s: a sequence is too long for the model, expected at most %lld tokens, "
+                         "found %lld",
+                         shape->name, (long long)info->positions, (long long)shape->N_most);
     const double tokens = (double)j->n * (double)shape->N_most;
     const qkv_status status =
         bench_fits(shape->name, 12.0 * tokens + 4.0 * (double)j->n * (double)info->width, err);

@@ -77,7 +77,8 @@ static qkv_status prepare(struct job *j, const struct bench_shape *shape, qkv_er
     if (!bench_count(&j->n_x, j->R, j->K, 1) || !bench_count(&j->n_w, j->N, j->K, 1) ||
         !bench_count(&j->n_y, j->R, j->N, 1))
         return cmd_error(err, QKV_ERR_LIMIT, NULL,
-                         "%s: the shape has too many numbers for an array", shape->name);
+                         "%s: the shape has too many numbers for an array, expected less than 2^59",
+                         shape->name);
     return bench_fits(shape->name,
                       (double)bench_size(p) * ((double)j->n_x + (double)j->n_y) +
                           9.0 * (double)j->n_w + (j->R <= FEW ? 2.2 * COLD : 0),

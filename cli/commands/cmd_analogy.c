@@ -91,9 +91,11 @@ static qkv_status find_term(struct term *t, const qkv_tokenizer *tokenizer, qkv_
             t->word, (long long)e.count, parts);
     }
     if (!status && qkv_tokenizer_special(tokenizer, e.ids[0]))
-        status = cmd_error(err, QKV_ERR_USAGE, NULL,
-                           "'%s' is not a word of the model's vocabulary, expected another word",
-                           t->word);
+        status =
+            cmd_error(err, QKV_ERR_USAGE, NULL,
+                      "'%s' is not a word of the model's vocabulary, expected a word, found the "
+                      "special token %s",
+                      t->word, qkv_tokenizer_token(tokenizer, e.ids[0]));
     if (!status) t->id = e.ids[0];
     qkv_encoding_free(&e);
     return status;

@@ -288,7 +288,8 @@ static qkv_status open_both(struct check *c)
             qkv_precision_name(common.precision));
     c->tolerance = isnan(o.tolerance) ? 1e-4 : o.tolerance;
     if (!(c->tolerance > 0))
-        return cmd_error(c->err, QKV_ERR_USAGE, NULL, "--tolerance: expected a number above 0");
+        return cmd_error(c->err, QKV_ERR_USAGE, NULL,
+                         "--tolerance: expected a number above 0, found %g", c->tolerance);
     const int n = o.reference ? snprintf(c->path, sizeof c->path, "%s", o.reference)
                               : snprintf(c->path, sizeof c->path, "%s/golden.safetensors", c->dir);
     if (n < 0 || n >= (int)sizeof c->path)

@@ -31,8 +31,8 @@ static int64_t shown;
 static const struct opt opts[] = {
     OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "what to evaluate: causal, masked, seq2seq, contrastive or classify (default: as in the run; without a run, by the kind of model)"),
     OPT_CHOICE(0, "format", &c.format, formats, "WORD", "format of the files: text, jsonl or tsv (default: by the ending of each name)"),
-    OPT_TEXT(0, "field", &o.texts.field, "NAME", "JSON member, or column of a table, that has the text (default: text, 1)"),
-    OPT_TEXT(0, "field-b", &o.texts.field_b, "NAME", "JSON member, or column, that has the second text or the label (default: text_b, label, 2)"),
+    OPT_TEXT(0, "field", &o.texts.field, "NAME", "JSON member, or column of a table, that has the text (default: member text, column 1)"),
+    OPT_TEXT(0, "field-b", &o.texts.field_b, "NAME", "JSON member, or column of a table, that has the second text or the label (default: member text_b or label, column 2)"),
     OPT_FLAG(0, "per-line", &o.texts.per_line, "each line is a document (default: a blank line ends a document)"),
     OPT_INT(0, "context", &o.context, 2, 1 << 24, "N", "maximum length of a sequence in tokens (default: as in the run; without a run the model's positions, at most 1024)"),
     OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, 1 << 30, "N", "maximum number of tokens in a batch (default: 4096)"),

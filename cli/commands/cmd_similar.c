@@ -163,8 +163,8 @@ static int64_t find_places(const struct cmd_texts *t, int64_t i, bool stems, str
     return count;
 }
 
-// Copies the beginning of text i for a message. The copy ends between two characters.
 enum { SHORT = 64 };
+// Copies the beginning of text i for a message. The copy ends between two characters.
 static char *shorten(char out[SHORT], const struct cmd_texts *t, int64_t i)
 {
     size_t n = t->bytes[i];

@@ -82,8 +82,8 @@ static const struct opt opts[] = {
     OPT_TEXT(0, "valid", &c.valid, "FILE", "files with the validation text (default: a part of the text)"),
     OPT_REAL(0, "valid-share", &o.valid_share, "X", "fraction of the text that is used only for validation (default: 0.01)"),
     OPT_CHOICE(0, "format", &c.format, formats, "WORD", "format of the files: text, jsonl or tsv (default: by the ending of each name)"),
-    OPT_TEXT(0, "field", &o.train.field, "NAME", "JSON member, or column of a table, that has the text (default: text, 1)"),
-    OPT_TEXT(0, "field-b", &o.train.field_b, "NAME", "JSON member, or column, that has the second text or the label (default: text_b, label, 2)"),
+    OPT_TEXT(0, "field", &o.train.field, "NAME", "JSON member, or column of a table, that has the text (default: member text, column 1)"),
+    OPT_TEXT(0, "field-b", &o.train.field_b, "NAME", "JSON member, or column of a table, that has the second text or the label (default: member text_b or label, column 2)"),
     OPT_FLAG(0, "per-line", &o.train.per_line, "each line is a document (default: a blank line ends a document)"),
     OPT_TEXT(0, "tokenizer", &o.tokenizer, "WHAT", "tokenizer.json or its folder, or the kind of tokenizer to train on the text: bytes, characters, bpe, wordpiece or unigram (default: bpe; wordpiece for encoders)"),
     OPT_INT(0, "vocab", &o.vocab, 1, 1 << 24, "N", "size of the vocabulary of a tokenizer that is trained (default: 4096; wordpiece 8192)"),
@@ -113,7 +113,7 @@ static const struct opt opts[] = {
     OPT_INT(0, "warmup", &c.warmup, 0, MOST, "N", "number of steps until the learning rate has its maximum (default: a twentieth of all steps, at most 4000)"),
     OPT_CHOICE(0, "schedule", &c.schedule, schedules, "WORD", "schedule of the learning rate: cosine, linear, inverse-sqrt or constant (default: cosine; vaswani inverse-sqrt; linear with --from)"),
     OPT_REAL(0, "last-rate", &c.last, "X", "learning rate at the end of cosine and linear, as a fraction of the maximum (default: 0.1; 0 with --from)"),
-    OPT_CHOICE(0, "optimizer", &c.optimizer, optimizers, "WORD", "adamw, sgd (default: adamw)"),
+    OPT_CHOICE(0, "optimizer", &c.optimizer, optimizers, "WORD", "optimizer: adamw or sgd (default: adamw)"),
     OPT_REAL(0, "decay", &c.decay, "X", "weight decay of matrices (default: 0.1 for decoders, 0.01 for encoders and with --from, otherwise 0)"),
     OPT_REAL(0, "beta1", &o.beta1, "X", "decay rate of AdamW's first moment (default: 0.9)"),
     OPT_REAL(0, "beta2", &o.beta2, "X", "decay rate of AdamW's second moment (default: 0.999; decoders 0.95, vaswani 0.98)"),
@@ -137,7 +137,7 @@ static const struct opt opts[] = {
     OPT_INT(0, "save-every", &o.save_every, 1, MOST, "N", "number of steps between checkpoints (default: the value of --eval-every)"),
     OPT_INT(0, "patience", &o.patience, 1, MOST, "N", "stop after this number of evaluations without improvement; RUN/best has the best model (default: never)"),
     OPT_TEXT(0, "probe", &c.probe, "every=N", "every N steps, write the entropy and the top keys of every head to RUN/probes.jsonl"),
-    OPT_TEXT(0, "probe-text", &o.probe_text, "TEXT", "text on which these statistics are computed (default: the first validation text)"),
+    OPT_TEXT(0, "probe-text", &o.probe_text, "TEXT", "text on which --probe computes its statistics (default: the first validation text)"),
     OPT_CHOICE(0, "on-nan", &c.on_nan, bad_steps, "WORD", "what to do if a loss or gradient is not finite: stop the run, or skip the step (default: stop)"),
     OPT_FLAG(0, "allow-data-change", &o.allow_data_change, "continue although the text has changed: read it again"),
     OPT_TEXT(0, "export", &o.export_dir, "DIR", "also write the final model to the folder DIR"),
@@ -236,21 +236,60 @@ static qkv_status read_options(int argc, char **argv, qkv_error *err)
 // be given with it, and options that only word vectors have may not be given without it.
 static qkv_status only_words(qkv_error *err)
 {
-    const bool sizes = o.layers || o.decoder_layers || o.heads || o.kv_heads || o.d_k || o.d_v ||
-                       o.inner || o.norm || o.activation || o.context || o.lowercase;
-    const bool learning = o.batch_tokens || o.batch_sequences || o.accumulate || o.warmup ||
-                          o.schedule || o.last != 0 || o.optimizer || o.decay != 0 ||
-                          o.beta1 != 0 || o.beta2 != 0 || o.eps > 0 || o.momentum != 0 ||
-                          o.clip != 0 || o.dropout != 0 || o.smoothing != 0 || o.temperature > 0 ||
-                          o.mask_share > 0 || o.precision || o.recompute;
-    const bool run = o.eval_every || o.save_every || o.patience || o.probe_every || o.probe_text ||
-                     c.on_nan >= 0 || o.allow_data_change || o.export_dir || o.export_type ||
-                     o.valid.n || o.valid_share > 0;
-    if (!sizes && !learning && !run) return QKV_OK;
-    return cmd_error(
-        err, QKV_ERR_USAGE, NULL,
-        "an option has no effect on word vectors, expected only --vocab, --width, --epochs, "
-        "--rate, --seed, --cbow, --window, --negative, --least and the options of the text");
+    const struct {
+        const char *option;
+        bool given;
+    } unused[] = {
+        { "--layers", o.layers != 0 },
+        { "--decoder-layers", o.decoder_layers != 0 },
+        { "--heads", o.heads != 0 },
+        { "--kv-heads", o.kv_heads != 0 },
+        { "--d-k", o.d_k != 0 },
+        { "--d-v", o.d_v != 0 },
+        { "--inner", o.inner != 0 },
+        { "--norm", o.norm },
+        { "--activation", o.activation },
+        { "--context", o.context != 0 },
+        { "--lowercase", o.lowercase },
+        { "--batch-tokens", o.batch_tokens != 0 },
+        { "--batch-sequences", o.batch_sequences != 0 },
+        { "--accumulate", o.accumulate != 0 },
+        { "--warmup", o.warmup != 0 },
+        { "--schedule", o.schedule },
+        { "--last-rate", o.last != 0 },
+        { "--optimizer", o.optimizer },
+        { "--decay", o.decay != 0 },
+        { "--beta1", o.beta1 != 0 },
+        { "--beta2", o.beta2 != 0 },
+        { "--eps", o.eps > 0 },
+        { "--momentum", o.momentum != 0 },
+        { "--clip", o.clip != 0 },
+        { "--dropout", o.dropout != 0 },
+        { "--smoothing", o.smoothing != 0 },
+        { "--temperature", o.temperature > 0 },
+        { "--mask-share", o.mask_share > 0 },
+        { "--precision", o.precision },
+        { "--recompute", o.recompute },
+        { "--eval-every", o.eval_every != 0 },
+        { "--save-every", o.save_every != 0 },
+        { "--patience", o.patience != 0 },
+        { "--probe", o.probe_every != 0 },
+        { "--probe-text", o.probe_text },
+        { "--on-nan", c.on_nan >= 0 },
+        { "--allow-data-change", o.allow_data_change },
+        { "--export", o.export_dir },
+        { "--export-type", o.export_type },
+        { "--valid", o.valid.n != 0 },
+        { "--valid-share", o.valid_share > 0 },
+    };
+    for (size_t i = 0; i < sizeof unused / sizeof *unused; i++)
+        if (unused[i].given)
+            return cmd_error(
+                err, QKV_ERR_USAGE, NULL,
+                "%s has no effect on word vectors, expected only --vocab, --width, --epochs, "
+                "--rate, --seed, --cbow, --window, --negative, --least and the options of the text",
+                unused[i].option);
+    return QKV_OK;
 }
 
 static qkv_status only_models(qkv_error *err)

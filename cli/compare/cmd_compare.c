@@ -51,10 +51,11 @@ static qkv_status sizes(const char *option, const char *text, int64_t most, int6
     int64_t n = 0;
     if (status) return status;
     if (*count > COMPARE_SIZES) {
+        const int64_t found = *count;
         free(*out);
         *out = NULL;
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: found %lld sizes, expected at most %d",
-                         option, (long long)*count, COMPARE_SIZES);
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: expected at most %d sizes, found %lld",
+                         option, COMPARE_SIZES, (long long)found);
     }
     qsort(*out, (size_t)*count, sizeof **out, by_size);
     for (int64_t i = 0; i < *count; i++)
@@ -183,7 +184,8 @@ static int run_compare(int argc, char **argv)
     job.n = n;
     job.d = d;
     if (o.memory && job.d_count > 1) {
-        cmd_error(&err, QKV_ERR_USAGE, NULL, "--d: expected a single width with --memory");
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "--d: expected a single width with --memory, found %lld", (long long)job.d_count);
         goto done;
     }
     if (compare_fits(&job, &err)) goto done;

@@ -48,8 +48,8 @@ struct compare_kind {
     bool scalable, masked;
     double (*step_count)(const struct compare_shape *s);
     double (*path_length)(const struct compare_shape *s);
-    // Sets the members own, of, bytes and operations of a layer.  Returns another status than
-    // QKV_OK if the layer cannot run.
+    // Makes a layer: sets own, bytes and operations, and the description in `of`.  Returns another
+    // status than QKV_OK if the layer cannot run.
     qkv_status (*make)(struct compare_layer *l);
     qkv_status (*run)(struct compare_layer *l);
 };

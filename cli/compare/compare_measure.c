@@ -51,11 +51,12 @@ struct task {
     bool one_head;
 };
 
-// Scratch is allocated here, so that its pages count as memory of the layer when they are written.
 struct layer_run {
     struct compare_layer l;
     const struct compare_kind *kind;
 };
+// Runs a layer. The first run allocates its scratch, so that the pages of scratch count as memory
+// of the layer.
 static qkv_status run_layer(void *ctx)
 {
     struct layer_run *r = ctx;

@@ -91,9 +91,10 @@ const struct cmd cmd_explain = {
              "--context WORD TEXT...\n--lookup [QUERY TEXT...]",
     .about = "Without a topic, shows the six steps from one token to the output of a head, with "
              "the numbers of a model (embedding, q, k and v, the score, its scale and mask, the "
-             "softmax, the weighted values), and compares the weights with the weights of the "
-             "kernel. A topic shows one idea by an experiment: a question, the answer with its "
-             "numbers, and a picture, here and, with -o, in a file. --json prints every number "
+             "softmax, the weighted values). The attention weights of these steps are compared with "
+             "the weights that the attention kernel computes. A topic shows one idea by an "
+             "experiment: a question, the answer with its numbers, and a picture in the terminal; "
+             "-o also writes the picture to a file. --json prints every number "
              "that is drawn.\n\nLayers, heads and tokens are counted from 0.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_ABLATE,

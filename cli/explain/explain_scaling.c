@@ -47,7 +47,7 @@ static void panel_saturation(struct page *p, const double *score)
         if (factors[f] == 100) memcpy(hundred, w, sizeof w);
     }
     for (int i = 0; i < 2; i++) {
-        struct qkv_chart_panel *bars = page_panel(p, i ? "... and of 100 times these"
+        struct qkv_chart_panel *bars = page_panel(p, i ? "softmax of these scores times 100"
                                                        : "softmax of 8 scores drawn from N(0, 1)");
         struct qkv_chart_line *line =
             page_line(p, bars, "weight", place, i ? hundred : once, SCORES);
@@ -69,7 +69,7 @@ static void panel_saturation(struct page *p, const double *score)
 }
 
 // Draws two curves over the width d, for random vectors from N(0, 1): the variance of q.k, and the
-// gradient of the softmax of 8 such scores, with and without the factor 1/sqrt(d).
+// gradient of the softmax of 8 scores q.k, with and without the factor 1/sqrt(d).
 static void panel_widths(struct page *p, struct explain_random *r)
 {
     double width[WIDTHS], raw[WIDTHS], scaled[WIDTHS], with[WIDTHS], without[WIDTHS], w[SCORES];
@@ -97,7 +97,7 @@ static void panel_widths(struct page *p, struct explain_random *r)
     page_line(p, spread, "q.k / sqrt(d_k)", width, scaled, WIDTHS)->style = QKV_CHART_STRONG;
     spread->x = (struct qkv_chart_axis){ .name = "d_k", .log = true };
     spread->y = (struct qkv_chart_axis){ .name = "variance", .log = true };
-    struct qkv_chart_panel *learn = page_panel(p, "softmax gradient of 8 such scores");
+    struct qkv_chart_panel *learn = page_panel(p, "softmax gradient of 8 scores q.k");
     page_line(p, learn, "with the scale", width, with, WIDTHS)->style = QKV_CHART_STRONG;
     struct qkv_chart_line *red = page_line(p, learn, "without", width, without, WIDTHS);
     red->style = QKV_CHART_STRONG;

@@ -120,7 +120,7 @@ static qkv_status items(struct page *p, struct explain_random *r, qkv_error *err
         panel->x.name = "position";
         panel->y = (struct qkv_chart_axis){ .name = "weight", .low = -.1, .high = 1 };
     }
-    page_title(p, "How does attention select?");
+    page_title(p, "How does attention select the relevant item?");
     page_say(
         p,
         "When the relevant item has a fixed position, lasso finds the position (error %.2f) and "

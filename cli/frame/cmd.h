@@ -149,9 +149,9 @@ qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands
 // Returns the name that is most similar to `word`; NULL: no name is similar. The list names[] ends
 // with NULL.
 const char *cmd_nearest(const char *word, const char *const *names);
+enum { OPTS_MAX = 96 };
 // Writes all options of a command to out[OPTS_MAX]: its own, then the shared ones.  The list ends
 // with OPT_END.
-enum { OPTS_MAX = 96 };
 void cmd_all_options(const struct cmd *c, struct opt *out);
 
 // Parses an integer of the form -?(0|[1-9][0-9]*).  Returns false if the text has another form or
@@ -245,8 +245,8 @@ enum { CMD_PATH = 4096 };
 // Finds the folder of the model: the value of --model; if it is not given, the value of the
 // variable QKV_MODEL; if that is not set, the first default folder that exists.
 qkv_status cmd_model_find(char dir[CMD_PATH], qkv_error *err);
-// Finds the folder of a second model, which `model` names; model NULL: the same as
-// cmd_model_find().
+// Finds the folder of a second model, which `model` names; model NULL: finds the folder that
+// cmd_model_find() finds.
 qkv_status cmd_model_find_named(char dir[CMD_PATH], const char *model, qkv_error *err);
 // Finds a model folder for a job: `model`, or the value of --model if `model` is NULL. If neither
 // is given, the value of QKV_MODEL or the first default folder whose model supports the job.

@@ -364,7 +364,8 @@ static qkv_status apply_common(qkv_error *err)
     }
     if (threads && qkv_threads_set((int)threads))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--threads: invalid number of threads, found %lld", (long long)threads);
+                         "--threads: invalid number of threads, expected 0 to %d, found %lld",
+                         QKV_THREADS_MAX, (long long)threads);
     return read_ablations(err);
 }
 

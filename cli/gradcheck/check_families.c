@@ -97,7 +97,7 @@ void check_head_norms(struct gradcheck *g)
     check(g, "qwen3", config, 0, QKV_OBJECTIVE_CAUSAL, &all);
 }
 
-// This model has factors of embeddings, scores, sublayer outputs and logits.
+// Checks a model that multiplies embeddings, scores, sublayer outputs and logits by factors.
 void check_factors(struct gradcheck *g)
 {
     static const char config[] =
@@ -108,7 +108,7 @@ void check_factors(struct gradcheck *g)
     check(g, "granite", config, 0, QKV_OBJECTIVE_CAUSAL, &all);
 }
 
-// These models have norms inside a layer; one also has soft caps on scores and logits.
+// Checks a model with norms inside a layer, and with soft caps on scores and logits.
 void check_norms_inside(struct gradcheck *g)
 {
     static const char config[] =

@@ -30,8 +30,8 @@ static double linear_loss(void *ctx)
     return sum;
 }
 
-// Computes the gradients of linear_loss(). The loss contains sum(x * add) too, a second use of x,
-// whose gradient `add` the backward function adds to dx.
+// Computes the gradients of linear_loss(). The loss also contains sum(x * add), a second use of x.
+// The gradient of this term is `add`, which the layer adds to dx (dx_add).
 static void linear_backward(void *ctx)
 {
     const struct linear *l = ctx;

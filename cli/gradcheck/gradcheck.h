@@ -31,8 +31,9 @@ real *gradcheck_numbers(struct gradcheck *g, const char *name, int64_t n, double
 // example, the parameters of a model); they must exist until gradcheck_end().
 void gradcheck_observe(struct gradcheck *g, const char *name, real *numbers, const real *gradient,
                        int64_t n);
-// The same as gradcheck_observe(), for numbers that the loss reads as floats. They are rounded to
-// multiples of 2^-10 and changed by powers of two, so that floats represent all of them exactly.
+// Adds an array of numbers as gradcheck_observe() does, but for numbers that the loss reads as
+// floats. They are rounded to multiples of 2^-10 and changed by powers of two, so that floats
+// represent all of them exactly.
 void gradcheck_observe_floats(struct gradcheck *g, const char *name, real *numbers,
                               const real *gradient, int64_t n);
 // gradcheck_random() allocates n normally distributed numbers whose gradients are not checked.

@@ -68,8 +68,8 @@ struct verify_measure {
 // allowed. If only one of the two values is NaN, the error is infinite.
 void verify_one(struct verify_measure *m, double got, double exact, double bound);
 
-// Summary of the cases that differ only in their sizes.
 enum { VERIFY_GROUPS = 160 };
+// Summary of the cases that differ only in their sizes.
 struct verify_group {
     char name[64];
     double error, plain; // largest error of the kernel and of the plain formula, in ulps
@@ -147,7 +147,8 @@ struct verify_case {
 // Sets *c to the next case of the grid and advances *at. The caller sets *at to 0 before the first
 // call. Returns false after the last case.
 bool verify_grid_next(struct verify_case *c, int64_t *at, bool quick);
-// The same as verify_grid_next(), for the cases with which the backward pass is tested.
+// Sets *c to the next case with which the backward pass is tested, as verify_grid_next() does for
+// the forward pass.
 bool verify_grid_next_back(struct verify_case *c, int64_t *at, bool quick);
 
 // The arrays of a case, stored in one type.
@@ -224,8 +225,8 @@ struct verify_reference {
 void verify_reference_new(struct verify_reference *r, const struct verify_problem *p, int64_t most);
 void verify_reference_free(struct verify_reference *r);
 
-// The expected gradients of q, k and v in a case. The arrays have the layouts of q, k and v.
 enum { VERIFY_DQ, VERIFY_DK, VERIFY_DV, VERIFY_SIDES };
+// The expected gradients of q, k and v in a case. The arrays have the layouts of q, k and v.
 struct verify_gradients {
     void *dout; // gradient of out, in the layout of out; NaN in rows without keys
     size_t count[VERIFY_SIDES];

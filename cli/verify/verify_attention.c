@@ -37,8 +37,7 @@ static double score_bound(const struct verify_expected *e, const struct verify_p
            (p->eight ? STEP8 * e->keys8 : 0);
 }
 
-// Returns the largest error allowed for element f of row n of the output. bound_lse() does so for
-// the lse.
+// Returns the largest error allowed for element f of row n of the output.
 static double bound_out(const struct verify_reference *r, int64_t n, int64_t f, double exact,
                         const struct verify_promise *p, bool no_softmax)
 {
@@ -65,6 +64,7 @@ static double bound_out(const struct verify_reference *r, int64_t n, int64_t f, 
     return bound + keys * 0x1p-126;
 }
 
+// Returns the largest error allowed for the lse of a row.
 static double bound_lse(const struct verify_expected *e, const struct verify_promise *p)
 {
     return score_bound(e, p) + VERIFY_U_F32 * ((double)e->keys + 24 + 2 * fabs(e->lse));

@@ -86,11 +86,10 @@ static void narrow_all(const struct half *h, const struct verify_options *o, dou
         o->quick ? "every 509th float" : "every float", &m, o);
 }
 
+enum { HEADS = 64, WIDTH = PATTERNS / HEADS };
 // Converts every pattern with the attention operator. With one key, the output is the value, which
 // was loaded and stored. With two keys of equal score (ties), the output is the mean of two values;
 // they are adjacent numbers of the type, so that each mean must be rounded from a tie.
-enum { HEADS = 64, WIDTH = PATTERNS / HEADS };
-
 static qkv_status through(const struct half *h, bool ties, const struct verify_options *o,
                           qkv_error *err)
 {

@@ -46,11 +46,11 @@ static const struct {
 #define COUNT(x) (int64_t)(sizeof(x) / sizeof *(x))
 
 // Returns true for the size with which every width, feature and kind of data is tested.
-// usual_width() does the same for widths.
 static bool usual_size(int64_t i)
 {
     return sizes[i].T == 97 && sizes[i].S == 97;
 }
+// Returns true for the width with which every size, feature and kind of data is tested.
 static bool usual_width(int64_t i)
 {
     return widths[i].E == 64 && widths[i].F == 64;

@@ -121,11 +121,16 @@ static qkv_status find_stack(struct found *f, const qkv_tensors *all, const stru
         if (!t) break;
         const qkv_status status = sizes_of(&z, t, path, err);
         if (status) return status;
-        if (z.layers != 1 ||
-            (l && (z.heads != f->size.heads || z.T != f->size.T || z.S != f->size.S)))
+        if (z.layers != 1)
             return cmd_error(err, QKV_ERR_FORMAT, path,
-                             "%s has another shape than the first layer, expected the same shape",
-                             name);
+                             "%s has the weights of %lld layers, expected the weights of one layer",
+                             name, (long long)z.layers);
+        if (l && (z.heads != f->size.heads || z.T != f->size.T || z.S != f->size.S))
+            return cmd_error(err, QKV_ERR_FORMAT, path,
+                             "%s has %lld heads, %lld rows and %lld keys, expected %lld, %lld and "
+                             "%lld as in the first layer",
+                             name, (long long)z.heads, (long long)z.T, (long long)z.S,
+                             (long long)f->size.heads, (long long)f->size.T, (long long)f->size.S);
         f->size = z;
         f->tensor[f->layers++] = t;
     }

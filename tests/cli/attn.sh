@@ -265,7 +265,7 @@ says 'qkv: k2.npy: k does not fit q (2, 5, 4, 6): expected the same number of ax
 runs 2 attn -q k4.npy -k q4.npy -v q4.npy
 says 'qkv: q4.npy: k does not fit q (2, 7, 2, 6): expected a number of heads that divides the number of query heads, found (2, 5, 4, 6)'
 runs 2 attn $given --bias x.npy
-says 'qkv: x.npy: bias: expected (5, 7), or fewer axes, or axes of size 1 before the last axis (keys), found (5, 10)'
+says 'qkv: x.npy: bias: expected a shape that NumPy broadcasts to (5, 7), with 7 numbers in the last axis (keys), found (5, 10)'
 runs 2 attn $given --mask bias.npy
 says 'qkv: bias.npy: mask contains numbers of type F32, expected BOOL or integers (--bias accepts numbers to add to the scores)'
 runs 2 attn $given --lengths 3,4
@@ -301,7 +301,7 @@ runs 2 attn $given --no-softmax --lse -
 title 'options that would change nothing are refused'
 for words in '--ws ws.npy' '--wa wa.npy' '--waq waq.npy' '--wak wak.npy' '--w-layout in,out' '--w-layout out,in'; do
     runs 2 attn $given $words
-    says 'qkv: projections, --heads and --score require -x FILE'
+    says "qkv: ${words%% *} requires -x FILE, the inputs to project"
 done
 for order in bhte bthe; do
     runs 2 attn -x x.npy --layout $order

@@ -162,7 +162,7 @@ refused 2 "unknown or repeated size 'causal'" linear -s 3x4x5,causal
 refused 2 "unknown or repeated size '3x4'" linear -s 3x4
 refused 2 'N is missing' linear -s R3,K4
 refused 2 'S is missing' decode -s H4
-refused 2 'expected T of at most S' decode -s S3,T4
+refused 2 'expected T of at most 3, found 4' decode -s S3,T4
 refused 2 'no shape is given, expected one or more' memory -s ' ; '
 refused 2 'a multiple of the 2 key heads' attention -s H3,G2,N8
 refused 2 '--seconds: expected a number above 0' attention --seconds 0
@@ -175,7 +175,7 @@ refused 6 'no-such-folder' encoder --model no-such-folder
 
 title 'both shapes are checked before the first runs'
 refused 2 'a multiple of' attention -s 'N8;H3,G2,N8'
-refused 2 'expected T of at most S' decode -s 'S8;S3,T4'
+refused 2 'expected T of at most 3, found 4' decode -s 'S8;S3,T4'
 
 [ -f "$model/model.safetensors" ] || { echo "$model is not there: the cases on it were left out"; finish; }
 title 'encoder: tokens per second, and the error of the vectors against f32-strict'

@@ -95,10 +95,10 @@ refused() { # MESSAGE ARGS...: the command exits with 2 and MESSAGE
 refused "--kinds: unknown kind 'atention'; did you mean 'attention'?" -k atention
 refused "--n: expected numbers from 1 to 16777216 separated by commas, found '0'" -n 0
 refused "--d: expected numbers from 1 to 65536 separated by commas, found 'x'" -d x
-refused '--n: found 17 sizes, expected at most 16' -n 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17
+refused '--n: expected at most 16 sizes, found 17' -n 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17
 refused '--seconds: expected a number above 0' --seconds 0
 refused '--memory compares dense with fused attention, and cannot be combined with --kinds' --memory -k linear
-refused '--d: expected a single width with --memory' --memory -d 32,64
+refused '--d: expected a single width with --memory, found 2' --memory -d 32,64
 refused '--width' --width 1
 runs 5 compare -n 16777216 -d 65536
 says_part '16777216 tokens of width 65536 require up to '

@@ -37,7 +37,7 @@ says_part 'require --objective words'
 runs 2 train text.txt --out r $small --export-type bf16
 says 'qkv: --export-type requires --export'
 runs 2 train text.txt --out r --objective words --dropout 0.1
-says_part 'an option has no effect on word vectors'
+says_part 'qkv: --dropout has no effect on word vectors, expected only --vocab'
 runs 2 train text.txt --out r --objective words --epochs 1e30
 says_part '--epochs: expected an integer of at least 1 for word vectors'
 left r

@@ -103,8 +103,8 @@ struct range {
     double low, high;
     bool positive;
 };
-// Returns true if x can be shown on an axis. Very large numbers cannot, nor, on a logarithmic axis,
-// numbers very close to 0: computing with them would overflow.
+// Returns true if x can be shown on an axis. Numbers above 1e150 cannot be shown and, on a
+// logarithmic axis, numbers below 1e-150: computing with them would overflow.
 static bool lies_on(double x, bool log)
 {
     return fabs(x) <= 1e150 && (!log || x >= 1e-150);
@@ -252,7 +252,7 @@ qkv_status chart_check(const struct qkv_chart *c, qkv_error *err)
     const char *found = NULL;
     if (!c || !c->panel || c->panels < 1) found = "no panels";
     if (!found && (c->across < 0 || c->panels > 4096))
-        found = "too many panels or a negative number of columns";
+        found = "more than 4096 panels, or a member across below 0";
     for (int64_t i = 0; !found && i < c->panels; i++) found = wrong(&c->panel[i]);
     if (!found && c->table && (c->table->rows < 0 || c->table->columns < 0 || !c->table->cell))
         found = "a table without cells";

@@ -66,7 +66,7 @@ struct chart_scale training_scale_of(const struct qkv_plot *p, enum training_kin
 
 const char *training_question(const struct qkv_plot *p)
 {
-    return p->probes ? "When do heads find what they read?" : "How far has the model learnt?";
+    return p->probes ? "When do heads concentrate on few keys?" : "How far has the model learnt?";
 }
 
 static void say_steps(struct view_text *t, int64_t n)

@@ -78,10 +78,9 @@ static qkv_status read_line(struct training_run *run, bool probes, const char *t
     json_t *line = NULL;
     qkv_error found = { 0 };
     int64_t step;
-    qkv_status status =
-        bytes > LINE_BYTES
-            ? fail_line(&found, file, number, "line too long, expected the log of a training run")
-            : qkv_json_parse(&line, text, bytes, file, base, &found);
+    qkv_status status = bytes > LINE_BYTES ? fail_line(&found, file, number,
+                                                       "line too long, expected at most 16 MiB")
+                                           : qkv_json_parse(&line, text, bytes, file, base, &found);
     if (status && !found.path[0]) snprintf(found.path, sizeof found.path, "line %" PRId64, number);
     if (!status) {
         const json_t *v = json_object_get(line, "step");

@@ -106,11 +106,16 @@ static qkv_status check_stack(const struct qkv_view_shape *s, const struct qkv_v
     const int64_t G = k->kv_heads ? k->kv_heads : k->heads;
     if (k->layers < 1 || k->heads < 1 || k->head_width < 0 || k->value_width < 0 || k->width < 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "invalid shape of a stack, expected layers and heads >= 1 and widths >= 0");
+                        "invalid shape of a stack, expected layers and heads >= 1 and widths >= 0, "
+                        "found %lld layers, %lld heads and the widths %lld, %lld and %lld",
+                        (long long)k->layers, (long long)k->heads, (long long)k->head_width,
+                        (long long)k->value_width, (long long)k->width);
     if (k->rows < 0 || k->rows >= s->texts || k->keys < 0 || k->keys >= s->texts)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "index of a stack's text is out of range, expected 0 to %lld",
-                        (long long)s->texts - 1);
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "index of a stack's text is out of range, expected 0 to %lld, found %lld for "
+            "the rows and %lld for the keys",
+            (long long)s->texts - 1, (long long)k->rows, (long long)k->keys);
     if (G < 1 || k->heads % G)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "%lld heads cannot share %lld key/value heads, expected a multiple of the "
@@ -131,8 +136,9 @@ static qkv_status check_shape(const struct qkv_view_shape *s, qkv_error *err)
     for (int64_t t = 0; t < s->texts; t++)
         if (s->text[t].tokens < 1 || !s->text[t].token || s->text[t].tokens > INT32_MAX)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "text %lld has no tokens or too many, expected 1 to 2147483647",
-                            (long long)t);
+                            "text %lld: expected an array of 1 to 2147483647 tokens, found %lld%s",
+                            (long long)t, (long long)s->text[t].tokens,
+                            s->text[t].token ? "" : " and no array");
     qkv_status status = QKV_OK;
     for (int64_t i = 0; i < s->stacks && !status; i++) status = check_stack(s, &s->stack[i], err);
     return status;
@@ -309,9 +315,12 @@ qkv_status qkv_view_layer(qkv_view *v, int64_t stack, int64_t layer,
             (long long)layer);
     if (data->probe && (!data->probe->top_key || !data->probe->top_weight ||
                         data->probe->top_k < 1 || data->probe->top_k > k->shape.keys))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "invalid probe of layer %lld, expected the largest weights of each row",
-                        (long long)layer);
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "invalid probe of layer %lld, expected top_weight, top_key and a top_k of 1 "
+            "to %lld, found a top_k of %lld%s",
+            (long long)layer, (long long)k->shape.keys, (long long)data->probe->top_k,
+            data->probe->top_key && data->probe->top_weight ? "" : " and no array");
     free_layer(&k->layer[layer]);
     struct view_layer l = { .filled = true };
     qkv_status status = take_layer(&l, k, data, err);

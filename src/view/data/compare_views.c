@@ -36,16 +36,16 @@ static qkv_status same_stacks(const qkv_view *v, const qkv_view *other, qkv_erro
 {
     if (other->shape.stacks != v->shape.stacks || other->shape.texts != v->shape.texts)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "the views have different attention: found %" PRId64
-                        " stacks, expected %" PRId64 " as in the other view",
-                        other->shape.stacks, v->shape.stacks);
+                        "the second view has %" PRId64 " stacks and %" PRId64
+                        " texts, expected %" PRId64 " and %" PRId64 " as in the first view",
+                        other->shape.stacks, other->shape.texts, v->shape.stacks, v->shape.texts);
     for (int64_t s = 0; s < v->shape.stacks; s++) {
         const struct view_shape *a = &v->stack[s].shape, *b = &other->stack[s].shape;
         if (a->layers != b->layers || a->heads != b->heads || a->row_text != b->row_text ||
             a->key_text != b->key_text)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "the views have different shapes: %s has %" PRId64 " layers x %" PRId64
-                            " heads, expected %" PRId64 " x %" PRId64 " as in the other view",
+                            "stack %s of the second view has %" PRId64 " layers x %" PRId64
+                            " heads, expected %" PRId64 " x %" PRId64 " as in the first view",
                             b->name, b->layers, b->heads, a->layers, a->heads);
     }
     if (!complete(v) || !complete(other))
@@ -213,11 +213,13 @@ qkv_status qkv_view_training(qkv_view *v, const struct qkv_view_frame *frame, in
     qkv_status status = QKV_OK;
     for (int64_t f = 0; f < frames && !status; f++) {
         const qkv_view *other = frame[f].view;
-        if (!other || (f && frame[f].step <= frame[f - 1].step))
+        if (!other)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                            "frame %" PRId64
-                            " has no view, or its step is not after that of the frame before",
-                            f);
+                            "the view of frame %" PRId64 " is NULL, expected a view", f);
+        if (f && frame[f].step <= frame[f - 1].step)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "frame %" PRId64 ": expected a step above %" PRId64 ", found %" PRId64,
+                            f, frame[f - 1].step, frame[f].step);
         status = same_stacks(v, other, err);
         for (int64_t t = 0; t < v->shape.texts && !status; t++)
             if (other->shape.text[t].tokens != v->shape.text[t].tokens)
