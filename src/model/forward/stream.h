@@ -103,8 +103,8 @@ qkv_status qkv_block_forward(struct qkv_stream *s, const struct qkv_block *b,
 // qkv_cross_attention returns the cross-attention of a model. The caller sets sizes and offsets.
 struct qkv_attention qkv_stack_attention(const struct qkv_model *m, int stack, bool local);
 struct qkv_attention qkv_cross_attention(const struct qkv_model *m);
-// Returns *a, the attention of a stack, with the relative-position table of this block if it has
-// its own.
+// Returns *a, the attention of a stack. If the block has a relative-position table of its own, the
+// result has this table.
 static inline struct qkv_attention qkv_block_attention(const struct qkv_block *b,
                                                        const struct qkv_attention *a)
 {

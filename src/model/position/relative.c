@@ -2,9 +2,9 @@
 // relative.c: expands learned relative-position biases from one per bucket to one per distance.
 //
 // Raffel et al. 2020 (arXiv 1910.10683) section 2.1. The buckets are the buckets of T5 in
-// transformers: each direction has half of all buckets; in causal attention the past has all of
-// them. Of the buckets of one direction, the first half are single distances, and the second half
-// divides the distances up to `distance` on a logarithmic scale.
+// transformers: each direction has half of all buckets; in causal attention the past has all
+// buckets. Of the buckets of one direction, the first half are single distances, and the second
+// half divides the distances up to `distance` on a logarithmic scale.
 #include "model/position/position.h"
 #include <math.h>
 

@@ -12,7 +12,7 @@ static bool needs_counts(const struct qkv_sampling *s)
     return (s->repetition != 0 && s->repetition != 1) || s->presence != 0 || s->frequency != 0;
 }
 
-// Returns the hash chain of the n - 1 tokens before position `at`.
+// Returns the index of the hash chain for the n - 1 tokens before position `at`.
 static int64_t chain_of(const struct qkv_history *h, int64_t at)
 {
     uint64_t x = 0xcbf29ce484222325u;

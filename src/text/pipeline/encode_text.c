@@ -19,8 +19,8 @@
 // A stretch that has this many characters ends at the next letter that does not join with a
 // preceding character.
 enum { STRETCH = 4096 };
-// Number of bytes after which a model whose tokens are single characters receives the part of a
-// word read so far.
+// If all tokens of a model are single characters, a word need not be complete: after this number of
+// bytes the model receives the part of the word that has been read.
 enum { ENOUGH = 1024 };
 
 // A word under construction: its UTF-8 bytes and, for each byte, the byte offsets of its character
