@@ -89,11 +89,12 @@ void *qkv_arena_alloc(struct qkv_arena *a, size_t count, size_t size);
 // Returns the memory of an array of `rows` rows, each of `width` elements of `size` bytes, as
 // qkv_arena_alloc does; a product that overflows fills the arena.
 void *qkv_arena_rows(struct qkv_arena *a, int64_t rows, int64_t width, size_t size);
-// Returns true if a piece did not fit into the arena.
+// Returns true if an allocation from the arena failed because the arena was full.
 bool qkv_arena_full(const struct qkv_arena *a);
-// Allocates one block for all pieces of lay_out(ctx, a).  lay_out runs twice: over an arena that
-// only counts, then over the block.  Returns the block, which the caller frees with qkv_free, or
-// NULL if memory is exhausted (lay_out may then have run once).
+// Allocates one block for all arrays that lay_out(ctx, a) allocates from arena a.  lay_out runs
+// twice: with an arena that only counts, then with the arena of the block.  Returns the block,
+// which the caller frees with qkv_free, or NULL if memory is exhausted (lay_out may then have run
+// once).
 void *qkv_arena_twice(void (*lay_out)(void *ctx, struct qkv_arena *a), void *ctx, bool zeroed);
 
 // ---- work memory of concurrent calls (workspace_pool.c) ----------------------------------------
@@ -296,10 +297,12 @@ struct qkv_span {
     size_t bytes;
     bool escaped;
 };
-// Returns the number of bytes of the first character of text[left], or 0 if it is not valid UTF-8.
+// Returns the number of bytes of the first character of text, which has `left` bytes, or 0 if the
+// character is not valid UTF-8.
 size_t qkv_utf8_bytes(const char *text, size_t left);
 void qkv_scan_space(struct qkv_scan *s);
-// Skips c; returns false, without setting `want`, if the next byte is not c
+// Skips white space and the byte c.  Returns false, without setting `want`, if the byte after the
+// white space is not c.
 bool qkv_scan_take(struct qkv_scan *s, char c);
 bool qkv_scan_need(struct qkv_scan *s, char c, const char *want); // false: error
 bool qkv_scan_string(struct qkv_scan *s, struct qkv_span *raw); // UTF-8, no NUL, paired surrogates
@@ -308,8 +311,8 @@ bool qkv_scan_size(struct qkv_scan *s, uint64_t *out, const char *want);
 bool qkv_scan_value(struct qkv_scan *s); // skips any value with at most QKV_JSON_DEPTH levels
 // Describes the next byte for a message: "'x'", "byte 0x00", "the end".
 void qkv_scan_found(char out[16], const struct qkv_scan *s);
-// Decodes the escapes of a string and writes its text to out[raw->bytes]; returns the number of
-// bytes written.
+// Decodes the escapes of a string and writes its text to `out`, which has space for raw->bytes
+// bytes; returns the number of bytes written.
 size_t qkv_span_decode(char *out, const struct qkv_span *raw);
 bool qkv_span_is(const struct qkv_span *raw, const char *text);
 
@@ -324,7 +327,7 @@ qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const cha
 // Reads and parses a file whose root is an object.  A file of more than max_bytes is QKV_ERR_LIMIT;
 // other errors have the location line:column.
 qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
-// Reads and parses a file whose root is an array, as qkv_json_file does.
+// Reads and parses a file whose root is an array, with the limit and the errors of qkv_json_file.
 qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
 // Writes root to a file (json_write.c), indented and with enough digits that reals parse to the
 // same value.  A NULL root is reported as out of memory.

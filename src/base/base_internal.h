@@ -18,7 +18,8 @@ bool qkv_threads_parse(int *out, const char *text); // digits only, 1..QKV_THREA
 // Returns the number of CPUs that the cgroups of the process grant, or 0 if they set no limit
 // (quota.c).  cgroup_file is /proc/self/cgroup and root is /sys/fs/cgroup, except in tests.
 int qkv_quota_cpus(const char *cgroup_file, const char *root);
-// Returns QUOTA / PERIOD of "QUOTA PERIOD", rounded up; 0 for "max PERIOD": no limit
+// Parses the contents of a cgroup file cpu.max: returns QUOTA / PERIOD, rounded up, if text is
+// "QUOTA PERIOD", and 0 (no limit) if text is "max PERIOD".
 int qkv_quota_parse(const char *text);
 
 // ---- workers (worker_pool.c) -------------------------------------------------------------------

@@ -47,13 +47,15 @@ static inline uint16_t to_f16(float x)
     const uint16_t sign = (uint16_t)(u >> 16 & 0x8000);
     if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x3ff)); // NaN: quiet
     if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00); // 65520 and more: Inf
-    // below 2^-14 numbers are multiples of 2^-24; adding 0.5 rounds to a multiple, to nearest even
+    // f16 numbers below 2^-14 are multiples of 2^-24, as are floats between 0.5 and 1: adding 0.5
+    // rounds to such a multiple, to nearest even
     if (a < 0x38800000u) return (uint16_t)(sign | (bits_of(of_bits(a) + 0.5f) - 0x3f000000u));
     return (uint16_t)(sign | ((a + 0xfffu + (a >> 13 & 1) - 0x38000000u) >> 13));
 }
 
-// Array conversions call the static functions above, because the compiler never inlines these
-// exported functions, which another library may interpose.
+// The exported functions convert one number.  Array conversions call from_bf16 and the other static
+// functions instead: the compiler cannot inline an exported function, because another library may
+// replace it.
 float qkv_bf16_to_f32(uint16_t h)
 {
     return from_bf16(h);

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Returns the location of byte `at` for an error: the byte offset if base >= 0, otherwise
-// line:column.
+// Returns the location of data[at] for an error: the byte offset base + at if base >= 0 (data is
+// part of a file and begins at byte `base`), otherwise line:column, written to text.
 static struct qkv_location place(char text[48], const char *data, size_t at, const char *file,
                                  int64_t base)
 {

@@ -88,7 +88,8 @@ static qkv_status open_file(struct qkv_map *m, const char *path, bool no_mmap, s
                                                  : "is a device");
     } else if (st.st_size > PTRDIFF_MAX) {
         status = qkv_fail(err, QKV_ERR_LIMIT, &at,
-                          "file too large, expected a size that this machine can address");
+                          "file too large, expected at most %td bytes, found %lld",
+                          (ptrdiff_t)PTRDIFF_MAX, (long long)st.st_size);
     } else if ((size_t)st.st_size > max) {
         status = qkv_fail(err, QKV_ERR_LIMIT, &at,
                           "file too large, expected at most %zu bytes, found %zu", max,

@@ -270,7 +270,8 @@ bool qkv_scan_value(struct qkv_scan *s)
         } else if (!scalar(s, c)) {
             return false;
         }
-        // After a value: the next value, or the ends of the objects and arrays that contain it.
+        // A value has ended: scan a comma, before the next value, or the ends of the objects and
+        // arrays that contain the value.
         for (;; depth--, objects >>= 1) {
             if (depth == 0) return true;
             if (qkv_scan_take(s, ',')) {

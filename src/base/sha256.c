@@ -19,7 +19,7 @@ static inline uint32_t rotate(uint32_t x, int n)
     return x >> n | x << (32 - n);
 }
 
-// Adds one block of 64 bytes to the state.
+// Updates the hash state with one block of 64 bytes.
 static void block(uint32_t state[8], const uint8_t *p)
 {
     uint32_t w[64], s[8];

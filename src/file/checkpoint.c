@@ -60,10 +60,16 @@ qkv_status qkv_checkpoint_begin(struct qkv_checkpoint *c, const char *run, int64
 {
     char temp[QKV_CHECKPOINT_NAME + 8];
     memset(c, 0, sizeof *c);
-    if (step < 0 || step >= (int64_t)1000000000000000000 || strlen(run) >= sizeof c->run)
+    const struct qkv_location at = { .file = run };
+    if (step < 0 || step >= (int64_t)1000000000000000000)
+        return qkv_fail(err, QKV_ERR_USAGE, &at,
+                        "invalid step of a checkpoint, expected 0 .. 10^18 - 1, found %" PRId64,
+                        step);
+    if (strlen(run) >= sizeof c->run)
         return qkv_fail(
-            err, QKV_ERR_USAGE, &(struct qkv_location){ .file = run },
-            "step of a checkpoint is too large, expected less than 10^18, found %" PRId64, step);
+            err, QKV_ERR_USAGE, &at,
+            "path of the run folder is too long, expected less than %zu bytes, found %zu",
+            sizeof c->run, strlen(run));
     memcpy(c->run, run, strlen(run) + 1);
     c->step = step;
     qkv_checkpoint_name(c->name, step);
@@ -237,7 +243,7 @@ qkv_status qkv_checkpoint_commit(struct qkv_checkpoint *c, const char *keep, qkv
 {
     if (!c->open)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_checkpoint_commit: expected an open checkpoint");
+                        "qkv_checkpoint_commit: expected an open checkpoint, found a closed one");
     qkv_status status = write_manifest(c, err);
     if (!status && qkv_disk_sync_folder(c->dir) != 0)
         status = qkv_fail_errno(err, c->dir, "cannot sync", errno);

@@ -59,11 +59,11 @@ struct qkv_folder {
 // Begins a folder, which qkv_folder_commit renames to path.  Returns QKV_OK; QKV_ERR_USAGE (path
 // exists and force is false; path exists and is not a model folder); QKV_ERR_IO.
 qkv_status qkv_folder_begin(struct qkv_folder *f, const char *path, bool force, qkv_error *err);
+typedef bool qkv_folder_wanted(const char *name, int64_t bytes);
 // Copies files from the folder `from`, and from folders in it down to `depth` levels, to the new
 // folder.  It copies the files for which `wanted` returns true and that the new folder does not
 // contain yet; names that begin with a dot are skipped.  *left_out counts the files for which
 // `wanted` returns false.
-typedef bool qkv_folder_wanted(const char *name, int64_t bytes);
 qkv_status qkv_folder_copy(const struct qkv_folder *f, const char *from, qkv_folder_wanted *wanted,
                            int depth, int64_t *left_out, qkv_error *err);
 // Renames the new folder to its final path; on error a folder that existed at that path is

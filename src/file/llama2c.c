@@ -32,9 +32,9 @@ struct checkpoint {
     qkv_error *err;
 };
 
-// The name and shape of the tensors that have one name in all layers; they are stored layer by
-// layer.
 enum what { NORM, MATRIX, TURNED };
+// One kind of tensor in the file, with its name and shape.  If every layer has such a tensor, the
+// tensors of all layers are stored one after another.
 struct part {
     const char *name; // '#': the layer
     enum what what;
@@ -190,7 +190,7 @@ static int64_t numbers(const struct part *p)
 {
     return p->rows * qkv_max64(p->columns, 1); // 2^46 at most, by the limits of the sizes
 }
-// Returns the number of bytes that the tensor of one layer has in the file.
+// Returns the number of bytes that one tensor of this kind (of one layer) has in the file.
 static int64_t stored(const struct checkpoint *c, const struct part *p)
 {
     const int64_t n = numbers(p);
@@ -202,8 +202,8 @@ static bool formed(const struct checkpoint *c, const struct part *p)
     return p->what == TURNED || (c->group && p->what == MATRIX);
 }
 
-// Compares the size of the file with the sizes in its header; *copy receives the number of bytes of
-// the tensors that are converted to a copy.
+// Compares the size of the file with the sizes in its header.  *tensors receives the number of
+// tensors, *copy the number of bytes of the tensors that are converted to a copy.
 static qkv_status check_layout(const struct checkpoint *c, const struct layout *l, int64_t *tensors,
                                int64_t *copy)
 {

@@ -384,9 +384,10 @@ qkv_status qkv_npy_write(const char *path, const struct qkv_tensor *t, bool forc
     if ((unsigned)t->dtype >= QKV_DTYPE_COUNT || t->rank < 0 || t->rank > QKV_RANK_MAX ||
         !qkv_shape_bytes(&bytes, t->dtype, t->rank, t->shape))
         return qkv_fail(err, QKV_ERR_USAGE, &at,
-                        "tensor to write is invalid, expected a dtype, a rank of 0..%d and sizes "
-                        ">= 0 whose product fits, found others",
-                        QKV_RANK_MAX);
+                        "tensor to write is invalid, expected a dtype of 0..%d, a rank of 0..%d "
+                        "and sizes >= 0 of less than 2^63 bytes in total, found dtype %d, rank %d "
+                        "or such sizes",
+                        QKV_DTYPE_COUNT - 1, QKV_RANK_MAX, (int)t->dtype, t->rank);
     if (bytes && !t->data)
         return qkv_fail(err, QKV_ERR_USAGE, &at,
                         "tensor to write has no data, expected a pointer, found NULL");

@@ -376,8 +376,9 @@ qkv_status qkv_safetensors_read(struct qkv_tensors *t, struct qkv_source *src, q
     struct header h = { .t = t, .src = src, .err = err, .data = m->size - 8 - size };
     h.s = (struct qkv_scan){ .data = (const char *)m->data + 8, .size = size };
 
-    // An entry has at least 48 bytes: {"":{"dtype":"U8","shape":[],"data_offsets":[0,0]}}.  When
-    // texts are stored, the NUL of each text takes less space than its two quotes in the header.
+    // The description of a tensor has at least 48 bytes:
+    // {"":{"dtype":"U8","shape":[],"data_offsets":[0,0]}}.  The copies of all texts fit into `size`
+    // bytes, because the NUL of a copy takes less space than the two quotes in the header.
     const int64_t most = qkv_min64((int64_t)size / 48, QKV_TENSORS_MAX - t->n) + 1;
     qkv_status status = QKV_OK;
     src->first = t->n;

@@ -124,8 +124,8 @@ static qkv_status open_shards(struct index *x, const struct qkv_tensors_options 
     return QKV_OK;
 }
 
-// The files of the set are in the order of x->files, so that binary search finds the file of a
-// tensor.
+// Returns the name of the shard that contains a tensor.  The shards were read in the order of
+// x->files, so binary search for the tensor's index finds its shard.
 static const char *file_of(const struct index *x, const struct qkv_tensor *tensor)
 {
     const int64_t i = tensor - x->t->all;

@@ -24,8 +24,8 @@ enum { QKV_BACK_ROWS_MAX = 128 };
 // The parameters of the kernel softmax_grad for one row.
 struct qkv_softmax_grad {
     real c; // scale of the exponent: e^score = 2^(c s)
-    // base + rest = log2(e) lse, where rest is the rounding error of base; a family whose powers of
-    // 2 have larger errors than rest may ignore it
+    // base + rest = log2(e) lse, where lse is the log-sum-exp of the row's scores and rest the
+    // rounding error of base; a family whose powers of 2 have larger errors than rest may ignore it
     real base, rest;
     real d;               // d of the row: sum_f dout[f] out[f]
     const uint32_t *word; // dropout: column j is dropped where word[j] < less; NULL: no dropout
@@ -58,9 +58,9 @@ struct qkv_back_tile {
 
 // The backward kernels of one precision; as in struct qkv_attention_kernels, they form a family
 // with its own packed layouts. The score, P and dS of a row and a column have the same bits in
-// every tile, span and position in the chunk. Sums over rows and columns run in ascending order;
-// how their terms are grouped is the family's choice and depends only on `rows`, the spans and the
-// width.
+// every tile, every span (range of columns) and every position in the chunk. Sums over rows and
+// columns run in ascending order; how their terms are grouped is the family's choice and depends
+// only on `rows`, the spans and the width.
 struct qkv_attention_back_kernels {
     const char *isa, *arithmetic;
     bool native;
@@ -93,18 +93,19 @@ struct qkv_attention_back_kernels {
 
     // Computes dot products s[i][j] = rows[i] . keys[j] for the columns of span; the W products of
     // a dot product are added in the same order in every tile. For q and k, callers prefer the
-    // `scores` of the forward family, because lse was computed from its results.
+    // kernel `scores` of struct qkv_attention_kernels, because the forward pass computed the
+    // log-sum-exp of the row from its results.
     void (*scores)(real *s, const void *rows, int n, const void *keys, int64_t W,
                    struct qkv_columns span);
     // Applies the softcap to columns lo .. hi-1 of one row: s = cap tanh(scale s / cap), gain = 1 -
     // (s / cap)^2.
     void (*cap)(real *s, real *gain, int32_t lo, int32_t hi, real scale, real cap);
-    // Applies bias, mask and distance penalty to one row of scores; the same as `modify` in struct
-    // qkv_attention_kernels.
+    // Applies bias, mask and distance penalty to one row of scores. The contract is that of the
+    // kernel `modify` of struct qkv_attention_kernels.
     void (*modify)(real *s, int32_t lo, int32_t hi, const struct qkv_score_modifiers *how);
-    // Computes W and dS of one row, in the columns of the spans: replaces the score in s by W, and
-    // dP in ds by dS. Outside lo .. hi-1, and where the score is -INFINITY, W and dS become 0,
-    // whatever ds contained.
+    // Computes W (the factors of the values) and dS (the gradient of the scores) of one row, in the
+    // columns of the spans: replaces the score in s by W, and dP in ds by dS. Outside lo .. hi-1,
+    // and where the score is -INFINITY, W and dS become 0, whatever ds contained.
     void (*softmax_grad)(real *s, real *ds, const struct qkv_columns *spans, int n, int32_t lo,
                          int32_t hi, const struct qkv_softmax_grad *how);
     // Multiplies columns lo .. hi-1 of dS of one row by the derivative of the softcap: ds = gain
@@ -116,17 +117,17 @@ struct qkv_attention_back_kernels {
     // of real itself, and pack_operand is NULL.
     size_t operand_bytes;
     void (*pack_operand)(void *to, const real *x, int rows, const struct qkv_columns *spans, int n);
-    // Adds products along the columns of x: sum[j] += sum_i x[i][j] right[i] for the columns j of
-    // the spans. Rows of sum are width(W) elements apart. The bounds of spans are multiples of
-    // lanes, as in `scores`; this applies to add_product too.
+    // Adds products along the columns of the operand, the matrix x: sum[j] += sum_i x[i][j]
+    // right[i] for the columns j of the spans. Rows of sum are width(W) elements apart. The bounds
+    // of spans are multiples of lanes, as in `scores`; this applies to add_product too.
     void (*add_transposed)(real *sum, const void *operand, int rows, const void *right, int64_t W,
                            const struct qkv_columns *spans, int n);
-    // Adds products along the rows of x: sum[i] += sum_j x[i][j] right[j] over the columns of the
-    // spans.
+    // Adds products along the rows of the operand, the matrix x: sum[i] += sum_j x[i][j] right[j]
+    // over the columns j of the spans.
     void (*add_product)(real *sum, const void *operand, int rows, const void *right, int64_t W,
                         const struct qkv_columns *spans, int n);
-    // Returns element x[i][j] of an operand, with the value that add_transposed and add_product
-    // use. If probability is NULL, the element is the real number in the array.
+    // Returns element [i][j] of the matrix in an operand, with the value that add_transposed and
+    // add_product use. If probability is NULL, the element is the real number in the array.
     real (*probability)(const void *operand, int i, int32_t j);
     // Runs all steps of a tile at once, if its scores are only scaled (no bias, mask or softcap).
     // The results have the same bits as with the single steps. fused is NULL if the family has only

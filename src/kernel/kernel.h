@@ -37,8 +37,8 @@ enum { QKV_LINEAR_CHUNK = 384 };
 // to float.
 enum { QKV_LINEAR_INT8_CHUNK = 3072 };
 
-// The operations that `rows` applies to the sum s of a column before storing it: y = act(scale s +
-// b) + residual.
+// The operations that the kernel `rows` of struct qkv_linear_kernel applies to the sum s of a
+// column before storing it: y = act(scale s + b) + residual.
 struct qkv_linear_tail {
     // types of the arrays x and y: QKV_REAL, QKV_BF16 or QKV_F16, for every precision
     qkv_dtype x, y;
@@ -93,7 +93,7 @@ struct qkv_columns {
 //   s = scale * s
 //   s = cap tanh(s / cap)
 //   s = s + bias[j] + relative[j] - slope |distance - j|
-//   s = masked, where mask[j] is 0 or bias[j] is -INFINITY
+//   s = masked (a member), where mask[j] is 0 or bias[j] is -INFINITY
 struct qkv_score_modifiers {
     // scale: factor of the dot product; cap: bound of the tanh softcap, 0: no softcap
     real scale, cap;
@@ -194,7 +194,8 @@ struct qkv_attention_kernels {
 // NULL is not computed.
 struct qkv_probing {
     real c; // scale of the exponent: e^score = 2^(c s)
-    // [rows] base + rest = log2(e) lse, where rest is the rounding error of base
+    // [rows] base + rest = log2(e) lse, where lse is the log-sum-exp of the row's scores and rest
+    // the rounding error of base
     const real *base, *rest;
     real *entropy;     // [rows] entropy of each row: += -sum P log2 P
     real *sum, *most;  // [QKV_CHUNK] per column: sum += P; most = the largest P so far
@@ -204,7 +205,8 @@ struct qkv_probing {
     uint32_t *above;
 };
 
-// Parameters of one optimizer step. The step uses the scaled gradient a = scale g.
+// Parameters of one optimizer step. The step uses the scaled gradient a = scale g, where g is the
+// gradient.
 struct qkv_update {
     real scale;
     real rate;  // learning rate; for AdamW divided by 1 - beta1^t, where t counts steps from 1
@@ -248,7 +250,8 @@ struct qkv_kernels {
     const struct qkv_attention_kernels *attention[QKV_PRECISIONS];
     // NULL for INT8, which has no backward pass
     const struct qkv_attention_back_kernels *attention_back[QKV_PRECISIONS];
-    // Additive attention (Bahdanau et al. 2015), used like `attention`. With d = E / 2, the row of
+    // Additive attention (Bahdanau et al. 2015), used like the kernels in the array `attention`.
+    // With d = E / 2, the row of
     // a query is u[d], w[d] and the row of a key is p[d] (its other E - d elements are not read);
     // the score is s = sum_e w[e] tanh(u[e] + p[e]).
     const struct qkv_attention_kernels *additive;
@@ -319,11 +322,13 @@ struct qkv_kernels {
     void (*transpose)(void *to, qkv_dtype to_type, int64_t ldto, const void *x, qkv_dtype type,
                       int64_t ld, int64_t rows, int64_t n);
 
-    // Computes one AdamW step on n parameters, in one pass:
+    // Computes one AdamW step on n parameters w, in one pass. g is the gradient, a = scale g; m and
+    // v are the moments; how.m, how.v, scale, keep, rate, root and eps are members of *how:
     //   m += how.m (a - m);   v += how.v (a^2 - v);   w = keep w - rate m / (sqrt(v) root + eps)
     void (*adamw)(real *w, real *m, real *v, const real *g, int64_t n,
                   const struct qkv_update *how);
-    // Computes one SGD step: a += decay w;  m = momentum m + a;  w -= rate m. If m is NULL, there
+    // Computes one SGD step on n parameters w with gradient g: a = scale g + decay w;  m = momentum
+    // m + a;  w -= rate m. scale, decay, momentum and rate are members of *how. If m is NULL, there
     // is no momentum and w -= rate a.
     void (*sgd)(real *w, real *m, const real *g, int64_t n, const struct qkv_update *how);
     // Returns sum_i x[i]^2 in double: 16 partial sums, each of every 16th element, which are then

@@ -29,9 +29,9 @@ struct qkv_linear_back {
 };
 size_t qkv_linear_once_backward_scratch(const struct qkv_linear_back *how, int64_t R, int64_t K,
                                         int64_t N);
-// Computes the gradients of a linear projection. `part` is as in forward (w [N][K], or [K][N]
-// transposed); dw has the layout of w; db is [N]. x may be NULL if dw is NULL; dx and x may be the
-// same array if their types agree.
+// Computes the gradients of a linear projection. `part` is the part that forward used (its w is
+// [N][K], or [K][N] if transposed); dw has the layout of w; db is [N]. x may be NULL if dw is NULL;
+// dx and x may be the same array if their types agree.
 void qkv_linear_once_backward(void *dx, real *dw, real *db, const void *dy, const void *x,
                               int64_t R, int64_t K, const struct qkv_linear_part *part,
                               const struct qkv_linear_back *how);
@@ -105,10 +105,10 @@ enum qkv_norm_kind { QKV_NORM_LAYER = 0, QKV_NORM_RMS };
 // mean. x and y may be the same array if t is real. y NULL: only keep is written.
 void qkv_norm_kind_forward(void *y, qkv_dtype t, const struct qkv_norm_keep *keep, const real *x,
                            int64_t R, const struct qkv_norm *p, enum qkv_norm_kind kind);
-// Computes the gradients of a norm from dy, the gradient of its result (type t): dx[R][D] = the
-// gradient of x + dx_add[R][D]. dx_add NULL: nothing is added; dx and dx_add may be the same array.
-// dw[D] and db[D] are accumulated. x is the input of forward.
 size_t qkv_norm_backward_scratch(int64_t R, int64_t D);
+// Computes the gradients of a norm from dy, the gradient of its result (type t): dx[R][D] = (the
+// gradient of x) + dx_add[R][D]. dx_add NULL: nothing is added; dx and dx_add may be the same
+// array. dw[D] and db[D] are accumulated. x is the input of forward.
 void qkv_norm_backward(real *dx, const real *dx_add, real *dw, real *db, const void *dy,
                        qkv_dtype t, const real *x, const struct qkv_norm_keep *keep, int64_t R,
                        const struct qkv_norm *p, enum qkv_norm_kind kind, void *scratch);
@@ -216,11 +216,7 @@ void qkv_cross_entropy(struct qkv_loss *loss, void *dx, real *dw, real *db, real
 // qkv_cross_entropy with the same p and R.
 void qkv_logits(real *logits, const void *x, int64_t R, const struct qkv_cross_entropy *p);
 
-// In-batch contrastive loss (InfoNCE; Henderson et al. 2017, arXiv 1705.00652) of unit vectors
-// a[n][D] and b[n][D]: the cross-entropy of row i of the scores a b^T / temperature with target i.
-// rows_only false: the mean of this loss and of the same loss for the transposed scores; rows_only
-// true: this loss alone. da[n][D] and db[n][D] receive scale times the gradients; both NULL: only
-// the loss is computed. loss->right counts rows of the scores, not columns.
+// Options of qkv_contrastive.
 struct qkv_contrastive {
     real temperature; // divisor of the scores; 0 means 0.05
     bool rows_only;
@@ -228,6 +224,11 @@ struct qkv_contrastive {
     void *scratch; // workspace; qkv_contrastive_scratch ignores it
 };
 size_t qkv_contrastive_scratch(const struct qkv_contrastive *p, int64_t n, int64_t D);
+// Computes the in-batch contrastive loss (InfoNCE; Henderson et al. 2017, arXiv 1705.00652) of unit
+// vectors a[n][D] and b[n][D]: the cross-entropy of row i of the scores a b^T / temperature with
+// target i. rows_only false: the mean of this loss and of the same loss for the transposed scores;
+// rows_only true: this loss alone. da[n][D] and db[n][D] receive scale times the gradients; both
+// NULL: only the loss is computed. loss->right counts rows of the scores, not columns.
 void qkv_contrastive(struct qkv_loss *loss, real *da, real *db, const real *a, const real *b,
                      int64_t n, int64_t D, real scale, const struct qkv_contrastive *p);
 
@@ -260,7 +261,7 @@ struct qkv_gru {
 struct qkv_gru_grad {
     real *w_i, *w_h, *b_i, *b_h; // accumulated gradients of the weights; NULL: not computed
 };
-// Returns the bytes of scratch of the functions below.
+// Returns the bytes of scratch of qkv_gru_forward and qkv_gru_backward.
 size_t qkv_gru_scratch(const struct qkv_gru *p, int64_t R, int64_t sequences);
 // Writes the states h[R][D], and stores in gates[R][4D], for backward, the values r, z, n and W_hn
 // h + b_hn of each row. first[sequences][D]: state before the first step of each sequence; NULL:

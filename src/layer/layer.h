@@ -45,12 +45,12 @@ void qkv_position_sinusoid(real *table, int64_t P, int64_t D, bool interleaved);
 
 // ---- linear (linear.c) -------------------------------------------------------------------------
 enum { QKV_LINEAR_PARTS = 3 };
+struct qkv_linear_once;
 // Up to three linear projections of the same rows in one product (query, key and value):
 //   y_p[R][N_p] = x[R][K] w_p^T + b_p
 // The caller sets K, precision, parts and part[]; qkv_linear_pack creates `packed`. A layer that is
 // trained is not packed, since its weights change with every step: the caller sets `once`, and each
 // call packs the weights. A part of such a layer may have no weights (w NULL, N = K): y = x.
-struct qkv_linear_once;
 struct qkv_linear {
     int64_t K;
     qkv_precision precision; // precision of the packed weights and their products
@@ -251,7 +251,7 @@ struct qkv_heads_tape {
     real *lse;                  // [H][R]
     // If q or k has a norm: q [R][H][E] and k [R][G][E] after norm and rotation. Layers may share
     // these arrays and `wide`, since backward recomputes them. If neither has a norm, q and k are
-    // rotated in place, in `at`.
+    // rotated in place, in the arrays at.q and at.k.
     void *q, *k;
     real *wide; // [R][max(H, G)][E] q or k as real, before its norm
 };
@@ -315,10 +315,10 @@ size_t qkv_heads_cached_scratch(const struct qkv_heads *m, const struct qkv_atte
 qkv_status qkv_heads_cached(const struct qkv_sublayer_rows *rows, const struct qkv_heads *m,
                             const struct qkv_attention *a, const struct qkv_heads_cache *c,
                             void *scratch);
+size_t qkv_heads_remember_scratch(const struct qkv_heads *m, qkv_dtype type, int64_t R);
 // Projects the encoder output memory[R][kv.K], R = offsets[n], to keys and values and appends them
 // to the cache: rows offsets[i] .. offsets[i+1]-1 to cache item items[i]. type: element type of the
 // keys and values in the cache.
-size_t qkv_heads_remember_scratch(const struct qkv_heads *m, qkv_dtype type, int64_t R);
 qkv_status qkv_heads_remember(qkv_cache *cache, const int64_t *items, const int64_t *offsets,
                               int64_t n, const real *memory, const struct qkv_heads *m,
                               qkv_dtype type, void *scratch);

@@ -23,16 +23,16 @@ static inline vf act_exp_parts(vf *n, vf x, vf more)
     p = vf_fma(vf_mul(p, r), r, r);
     return vf_add(p, vf_set1(1));
 }
-// Computes exp(-t) for t >= 0 in the same form p 2^n; for t above 104 this is 0 in float.
+// Computes exp(-t) for t >= 0 as p 2^n with p near 1; for t above 104, p 2^n is 0 in float.
 static inline vf act_exp_down(vf *n, vf t)
 {
     return act_exp_parts(n, vf_sub(vf_zero(), vf_min(vf_set1(110), t)), vf_zero());
 }
 
-// Tables for Phi(-t) exp(t^2 / 2), t in [0, 15): [1, 16) is divided into 16 cells (vi_cell), and
-// the cell of 1 + t selects a polynomial around the middle of the cell. The polynomials are
-// relative minimax fits of the scaled complementary error function, of degree 5, with an error of
-// at most 1.4 * 2^-24.
+// Tables for Phi(-t) exp(t^2 / 2), t in [0, 15), where Phi is the normal distribution function.
+// [1, 16) is divided into 16 cells (vi_cell), and the cell of 1 + t selects a polynomial around the
+// middle of the cell. The polynomials are minimax fits of degree 5 with a relative error of at most
+// 1.4 * 2^-24.
 static const float act_mills[6][16] = {
     { 0.45379323f, 0.37960443f, 0.32335618f, 0.27977058f, 0.23076032f, 0.18523167f, 0.15365194f,
       0.13072473f, 0.10634516f, 0.084803395f, 0.0703427f, 0.060015675f, 0.04912255f, 0.039506696f,
@@ -54,8 +54,8 @@ static const float act_mills[6][16] = {
       -3.4679708e-06f, -1.1534178e-06f, -3.3218907e-07f, -1.1737644e-07f, -4.812251e-08f },
 };
 
-// Computes GELU: x Phi(x) = max(x, 0) - |x| Phi(-|x|). The difference does not cancel, so the tail
-// keeps its relative accuracy.
+// Computes GELU: x Phi(x) = max(x, 0) - |x| Phi(-|x|), where Phi is the normal distribution
+// function. The difference does not cancel, so the tail keeps its relative accuracy.
 static inline vf act_gelu(vf x)
 {
     const vf t = vf_min(vf_set1(14.5f), vf_abs(x)); // Phi(-14.5) is below the smallest float
@@ -65,7 +65,7 @@ static inline vf act_gelu(vf x)
     for (int i = 4; i >= 0; i--) m = vf_fma(m, z, vf_lookup16(act_mills[i], cell));
     const vf half = vf_mul(t, vf_set1(-0.5f)), square = vf_mul(half, t);
     vf n;
-    // e receives t^2 / 2 as the sum of two floats
+    // the argument of exp is -t^2 / 2 as the sum of two floats: square and its rounding error
     const vf e = act_exp_parts(&n, square, vf_fms(half, t, square));
     return vf_sub(vf_max(vf_zero(), x), vf_pow2(vf_mul(vf_mul(t, m), e), n));
 }
@@ -113,8 +113,9 @@ static inline vf act_gate(vf x, vf s)
     return vf_div(vf_lt0(s, vf_pow2(vf_mul(x, p), n), x), vf_add(vf_pow2(p, n), one));
 }
 
-// Computes the tanh GELU: 0.5 x (1 + tanh u) = x / (1 + exp(-2u)), 2u = x (a + b x^2). The three
-// roundings of 2u cause an error of up to 2|2u| ulp where exp is steep (large negative x).
+// Computes the tanh GELU: 0.5 x (1 + tanh u) = x / (1 + exp(-2u)), where 2u = x (a + b x^2), a = 2
+// sqrt(2 / pi) and b = 0.044715 a. The three roundings of 2u cause an error of up to 2|2u| ulp
+// where exp is steep (large negative x).
 static inline vf act_gelu_tanh(vf x)
 {
     x = vf_max(vf_set1(-15), x); // the result is 0 there, also the limit at -INFINITY

@@ -49,7 +49,7 @@ static inline vf slope_vector(vf *value, vf x, enum qkv_activation act)
         const vf c = vf_max(vf_set1(-15), vf_min(vf_set1(15), x)), square = vf_mul(c, c);
         const vf v = vf_mul(c, vf_fma(square, vf_set1(0.0713548163f), vf_set1(1.59576912f)));
         const vf s = slope_logistic(&inner, v);
-        // turn = dv/dx, the derivative of the argument
+        // turn = dv/dx, the derivative of the argument v of the logistic function
         const vf turn = vf_fma(square, vf_set1(0.214064449f), vf_set1(1.59576912f));
         *value = vf_mul(vf_max(vf_set1(-15), x), s);
         return vf_fma(vf_mul(c, turn), inner, s);

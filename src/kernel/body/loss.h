@@ -2,7 +2,8 @@
 // loss.h: computes softmax terms of a batch whose rows are stored as columns, so that each lane of
 // a vector belongs to another row of the batch. Requires exp.h and typed.h.
 
-// Processes `count` vectors of columns, of which only the first `left` columns exist.
+// Computes loss_terms (kernel.h) for `count` vectors of columns, of which only the first `left`
+// columns exist.
 static inline __attribute__((always_inline)) void
 loss_strip(char *p, qkv_dtype type, int64_t ldp, real gain, real *top, real *sum, real *all,
            const real *s, int64_t lds, const real *b, int64_t n, int64_t left, const int count)

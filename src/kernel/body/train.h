@@ -48,7 +48,8 @@ static void norm_rows_backward(real *dx, const real *dx_add, real *dw, real *db,
         const int64_t at = r * D;
         const float scale = rstd[r];
         const vf m = vf_set1(rms ? 0 : mean[r]), one = vf_set1(1);
-        // moved, sum and turn are the sums of x - m, of dn, and of dn (x - m)
+        // moved, sum and turn are the sums of x - m, of dn = w dy, and of dn (x - m), where m is
+        // the mean
         vf moved = vf_zero(), sum = vf_zero(), turn = vf_zero();
         for (int64_t i = 0; i < D; i += VW) {
             const int64_t n = qkv_min64(D - i, VW);

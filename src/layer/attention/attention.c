@@ -196,8 +196,8 @@ static void fetch(const struct unit *u, const struct ahead *x, int64_t g)
 // once is much faster than reading one head of every token.
 static bool whole_rows(const struct unit *u)
 {
-    // MOST: largest bytes of such a unit, a fraction of a second-level cache; LONG: largest number
-    // of heads, of keys, and largest width E + F
+    // Limits of a unit that is prefetched token by token. MOST: bytes of its queries, keys and
+    // values, a fraction of a second-level cache; LONG: heads, keys, and width E + F
     enum { MOST = 1 << 18, LONG = 4096 };
     const struct qkv_attention *a = &u->c->r.w->a;
     const int64_t heads = u->g_end - u->r.g, size = (int64_t)u->c->r.w->size;

@@ -12,7 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-// The rows, columns and spans of one tile.
+// The rows and columns of one tile. Its spans are the n ranges of columns for which products are
+// computed.
 struct tile {
     int64_t group, first; // index of the group in the block, its first row
     int rows;
@@ -112,8 +113,9 @@ void qkv_back_fetch_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
     }
 }
 
-// Sets u->m.base, rest and d of row r and adds its contribution to the gradient of the sink. A row
-// that sees no key has lse -INFINITY, and its dout is not read.
+// Sets base, rest and d of row r in u->m (members of struct qkv_softmax_grad) and adds the
+// contribution of the row to the gradient of the sink. A row that sees no key has lse -INFINITY,
+// and its dout is not read.
 static void find_row(const struct qkv_back_rows *u, int64_t r)
 {
     const struct qkv_attention *a = &u->b->w.a;
@@ -202,8 +204,8 @@ static bool find_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk, s
     return p->n > 0;
 }
 
-// Sets *c to the columns of span n that row i sees; returns false if row i sees no column of this
-// span.
+// Sets *c to the columns of p->spans[n], a range of columns, that row i sees; returns false if row
+// i sees none of them.
 static bool seen_columns(const struct tile *p, int i, int n, struct qkv_columns *c)
 {
     c->from = p->lo[i] > p->spans[n].from ? p->lo[i] : p->spans[n].from;
@@ -297,8 +299,8 @@ static bool sees(const struct qkv_back_rows *u, const struct tile *p, int i, int
            !(bias && bias[p->chunk + j] == -INFINITY);
 }
 
-// Adds the contribution of the nonfinite elements of x, which is row i of an operand: for each of
-// them, its product with the weights of row i, to the sums of the columns that row i sees.
+// Adds the nonfinite elements of x, times the weights of row i, to the sums of the columns that row
+// i sees; x is row i of q or dout.
 static void spread_row(const struct qkv_back_rows *u, const struct tile *p, int i, const char *x,
                        const void *operand, real *sums, int64_t W)
 {

@@ -50,25 +50,28 @@ struct qkv_attention_back {
     // bias_items: several batch items add to the same element of the bias gradient; bias_heads:
     // several heads do
     bool bias_items, bias_heads;
-    // true: units add to copies of the bias gradient. There is one copy of bias_size numbers for
-    // each slice (if bias_items) and each share (if bias_heads)
+    // true: units add to copies of the bias gradient, of bias_size numbers each. There is one copy
+    // for each of the `slices` runs of items (if bias_items), times one for each of the `shares`
+    // runs of heads (if bias_heads)
     bool bias_copied;
     int64_t bias_b, bias_h, bias_t, bias_size; // strides and size of one copy of the bias gradient
     // largest number of keys for which a unit accumulates dk and dv
     int64_t keys;
-    // Bytes of scratch. dots: D of all rows; partial: partial dq [parts][rows][width]; bias: copies
-    // of the bias gradient; tables: copies of the other gradient tables; scratch_thread: memory of
-    // one thread; scratch: the total.
+    // Bytes of scratch. dots: D = dout . out of all rows; partial: dq of each part of the keys,
+    // [parts][rows][width]; bias: copies of the bias gradient; tables: copies of the other gradient
+    // tables; scratch_thread: memory of one thread; scratch: the total.
     size_t dots, partial, bias, tables, scratch_thread, scratch;
 };
 
 // The arrays in scratch that precede the memory of the threads.
 struct qkv_back_arrays {
     real *d; // D = dout . out of each row, [B][H][T]
-    // partial dq, [parts][B][T][H][width(E)]; NULL: no stream is cut, so units store dq directly
+    // dq of each part of the keys, [parts][B][T][H][width(E)], which a second pass adds up; NULL:
+    // every unit processes all keys of its rows, so units store dq directly
     real *partial;
     real *bias; // copies of the bias gradient
-    // copies of the table gradients: relative [slices][cuts][H][2 reach + 1], alibi and sinks
+    // copies of the gradients of tables, one for each of the `slices` runs of items and each of the
+    // `cuts` runs of keys: relative [slices][cuts][H][2 reach + 1], alibi and sinks
     // [slices][cuts][H]
     real *relative, *alibi, *sinks;
     char *threads;
@@ -79,14 +82,16 @@ struct qkv_back_arrays {
 qkv_status qkv_attention_back_resolve(struct qkv_attention_back *b, const struct qkv_attention *a,
                                       const struct qkv_attention_tables *g, char *reason,
                                       size_t size);
-// The same as qkv_attention_back_resolve for additive scores; the precision must store floats.
+// Validates a call with additive scores and fills b, as qkv_attention_back_resolve does for dot
+// products; the precision must store floats.
 qkv_status qkv_attention_back_additive(struct qkv_attention_back *b, const struct qkv_attention *a,
                                        const struct qkv_attention_tables *g, char *reason,
                                        size_t size);
 struct qkv_back_arrays qkv_attention_back_arrays(const struct qkv_attention_back *b,
                                                  const struct qkv_attention_tables *g,
                                                  void *scratch);
-// For an item with S keys, qkv_attention_back_part returns the number of keys of one part, and
+// The keys of an item are divided into parts, whose contributions to dq are summed separately. For
+// an item with S keys, qkv_attention_back_part returns the number of keys of one part, and
 // qkv_attention_back_parts the number of parts.
 int64_t qkv_attention_back_part(const struct qkv_attention_back *b, int64_t S);
 static inline int64_t qkv_attention_back_parts(const struct qkv_attention_back *b, int64_t S)
@@ -118,7 +123,8 @@ struct qkv_back_memory {
     char *w_operand, *x_operand;
     uint32_t *word;  // [QKV_CHUNK] dropout words of one row
     float *relative; // [QKV_CHUNK] relative bias of one row
-    // [block][width(E)] dq: sum over the parts so far; dq_part: sum of the current part
+    // [block][width(E)] dq: sum over all processed parts of the keys; dq_part: sum over the part of
+    // the keys that is being processed
     real *dq, *dq_part;
     real *dk, *dv; // accumulated gradients, [keys][width(E)] and [keys][width(F)]
 };
@@ -153,7 +159,8 @@ struct qkv_back_rows {
     // the block of rows that this thread will probably process next, for prefetching; NULL: unknown
     const struct qkv_back_rows *next;
 };
-// Packs the rows of the block and sets base, rest and d in u->m.
+// Packs the rows of the block and sets their base, rest and d in u->m (members of struct
+// qkv_softmax_grad).
 void qkv_back_pack_rows(const struct qkv_back_rows *u);
 // Packs the keys and values lo .. hi-1 of the item, which are in the chunk that begins at key
 // `chunk`.

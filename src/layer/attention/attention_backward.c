@@ -59,10 +59,10 @@ static void store_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
     }
 }
 
-// Returns the address of the row of token t and head h of item m in the partial dq,
-// [parts][B][T][H][width].
-static real *probability_row(const struct call *c, const struct qkv_attention_item *m, int64_t part,
-                             int64_t t, int64_t h)
+// Returns the address of the row of token t and head h of item m in the array of dq of each part of
+// the keys, [parts][B][T][H][width].
+static real *partial_row(const struct call *c, const struct qkv_attention_item *m, int64_t part,
+                         int64_t t, int64_t h)
 {
     const struct qkv_attention *a = &c->b->w.a;
     const int64_t row = ((part * a->B + m->b) * a->T + m->row + t) * a->H + h;
@@ -151,8 +151,8 @@ static void run_shares(const struct call *c, const struct qkv_back_rows *u)
     for (int64_t lo = u->from; lo < u->end; lo += keys) {
         run_part(u, lo, qkv_min64(lo + keys, S));
         for (int64_t r = 0; r < u->at.rows; r++)
-            memcpy(probability_row(c, &u->at.item, lo / keys, qkv_rows_token(&u->at, r),
-                                   qkv_rows_head(&u->at, r)),
+            memcpy(partial_row(c, &u->at.item, lo / keys, qkv_rows_token(&u->at, r),
+                               qkv_rows_head(&u->at, r)),
                    u->m.dq_part + r * width, (size_t)width * sizeof(real));
     }
 }
@@ -283,8 +283,9 @@ static void run_unit(void *ctx, int64_t i, int thread)
 // ---- D = dout . out ----------------------------------------------------------------------------
 enum { DOT_TOKENS = 64 };
 
-// Computes D for DOT_TOKENS tokens of a batch item and all heads, in the order in which the rows
-// are stored: reading adjacent rows is much faster than reading the rows of one head.
+// Computes D = dout . out of the rows of DOT_TOKENS tokens of a batch item and all heads, in the
+// order in which the rows are stored: reading adjacent rows is much faster than reading the rows of
+// one head.
 static void find_dots(void *ctx, int64_t i, int thread)
 {
     const struct call *c = ctx;
@@ -323,9 +324,8 @@ static void add_shares(void *ctx, int64_t t, int thread)
             memset(to, 0, (size_t)a->E * c->b->w.size);
             continue;
         }
-        real *sum = probability_row(c, &c->item, 0, t, h);
-        for (int64_t p = 1; p < parts; p++)
-            k->add(sum, probability_row(c, &c->item, p, t, h), a->E);
+        real *sum = partial_row(c, &c->item, 0, t, h);
+        for (int64_t p = 1; p < parts; p++) k->add(sum, partial_row(c, &c->item, p, t, h), a->E);
         k->store(to, sum, (real)a->scale, a->E);
     }
 }

@@ -56,8 +56,8 @@ static void cut_units(struct qkv_attention_back *b, const struct qkv_attention_t
     if (b->bias_items || tables)
         b->slices = qkv_min64(items, qkv_max64(1, UNITS / (b->bias_heads ? 1 : a->G)));
     if (b->bias_heads) b->shares = qkv_min64(a->G, qkv_max64(1, UNITS / qkv_max64(1, b->slices)));
-    // Items of different lengths have parts that begin at different keys, so two cuts might add to
-    // the same column of the bias gradient.
+    // Items of different lengths have parts that begin at different keys, so two units with
+    // different parts might add to the same column of the bias gradient.
     const bool uneven = b->bias_items && (a->sequences || a->k_lengths);
     const int64_t most = UNITS / qkv_max64(1, b->slices * b->shares);
     b->cuts = most > 1 && !uneven ? qkv_min64(most, b->parts) : 1;
@@ -148,20 +148,23 @@ static qkv_status check_gradients(const struct qkv_attention *a,
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         if (tables[i].wanted && !tables[i].given)
             return qkv_attention_refuse(say, QKV_ERR_USAGE,
-                                        "the gradient of %s is requested, but the call has none",
-                                        tables[i].name);
+                                        "the gradient of %s is requested, expected a call with %s, "
+                                        "found a call without it",
+                                        tables[i].name, tables[i].name);
     if (qkv_attention_rows_meet(&a->q_strides, a->B, a->T, a->H, a->E) ||
         qkv_attention_rows_meet(&a->k_strides, a->B, a->S, a->G, a->E) ||
         qkv_attention_rows_meet(&a->v_strides, a->B, a->S, a->G, a->F))
         return qkv_attention_refuse(say, QKV_ERR_USAGE,
-                                    "strides of q, k or v let rows of a gradient overlap");
+                                    "rows of dq, dk or dv overlap, expected strides of q, k and v "
+                                    "that keep rows apart");
     // An axis that the bias lacks (stride 0) counts as an axis of size 1. Rows along the other axes
     // must not overlap.
     const struct qkv_strides s = { a->bias.b, a->bias.t, a->bias.h };
     if (g->bias && qkv_attention_rows_meet(&s, s.b ? a->B : qkv_min64(a->B, 1),
                                            s.t ? a->T : qkv_min64(a->T, 1), s.h ? a->H : 1, a->S))
         return qkv_attention_refuse(say, QKV_ERR_USAGE,
-                                    "strides of the bias let rows of its gradient overlap");
+                                    "rows of the bias gradient overlap, expected strides of the "
+                                    "bias that keep rows apart");
     return QKV_OK;
 }
 

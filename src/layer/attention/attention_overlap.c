@@ -84,9 +84,9 @@ bool qkv_attention_rows_meet(const struct qkv_strides *s, int64_t B, int64_t L, 
     return false;
 }
 
+enum { OPTIONS = 8 };
 // Computes the byte ranges of the optional inputs of attention: bias, mask, tables, lengths and
 // offsets.
-enum { OPTIONS = 8 };
 static void option_ranges(struct range to[OPTIONS], const struct qkv_attention *a)
 {
     const struct axes bias = { { a->bias.b, a->bias.t, a->bias.h }, { a->B, a->T, a->H } },
@@ -147,9 +147,9 @@ static struct range lse_range(const real *at, const struct qkv_attention_work *w
     return plain(at, w->a.B * w->a.T * w->a.H, sizeof(real));
 }
 
+enum { PROBES = 9 };
 // Computes the byte ranges of the arrays that probes write; qkv_probe_resolve has checked their
 // sizes.
-enum { PROBES = 9 };
 static void probe_ranges(struct range to[PROBES], const struct qkv_probe *p,
                          const struct qkv_attention *a)
 {

@@ -161,8 +161,8 @@ static qkv_status check_reach(const struct qkv_attention *a, const struct qkv_at
     return QKV_OK;
 }
 
-// Returns the number of keys of a chunk, which when packed must fill only part of a second-level
-// cache. The number depends only on E and F, because it determines the order of sums.
+// Returns the number of keys of a chunk. The packed keys of a chunk must fill only part of a
+// second-level cache. The number depends only on E and F, because it determines the order of sums.
 int64_t qkv_attention_chunk(const struct qkv_attention *a, int keys)
 {
 #ifdef QKV_TINY_TILES
@@ -257,12 +257,16 @@ static qkv_status resolve_units(struct qkv_attention_work *w,
             blocks += qkv_attention_blocks(w, qkv_attention_item(w, n).T);
     else if (__builtin_mul_overflow(a->B, qkv_attention_blocks(w, a->T), &blocks) ||
              blocks > INT64_MAX / WIDTH_MAX)
-        return refuse(say, QKV_ERR_LIMIT, "attention has too many rows, expected fewer");
+        return refuse(say, QKV_ERR_LIMIT,
+                      "attention has too many blocks of rows, expected at most %lld, found more",
+                      (long long)(INT64_MAX / WIDTH_MAX));
     // If there are many short items, a unit has several heads: it then runs long enough to prefetch
     // the next unit.
     w->span = qkv_max64(1, qkv_min64(a->G, blocks * a->G / 32));
     if (__builtin_mul_overflow(blocks, qkv_ceil_div(a->G, w->span), &w->units))
-        return refuse(say, QKV_ERR_LIMIT, "attention has too many rows, expected fewer");
+        return refuse(say, QKV_ERR_LIMIT,
+                      "attention has too many blocks of rows times key heads, expected less than "
+                      "2^63, found more");
     w->table = a->sequences ? qkv_round_up((size_t)(w->items + 1) * sizeof(int64_t), 64) : 0;
     const size_t threads = (size_t)qkv_min64(w->threads, w->units);
     if (!thread_bytes(&w->scratch_thread, w) ||
@@ -399,7 +403,7 @@ static void count_tiles(const struct qkv_attention_work *w, const struct qkv_att
     }
 }
 
-// Adds times * n to a count, at most INT64_MAX.
+// Adds times * n to *count, which becomes INT64_MAX if the sum is larger.
 static void add_product(int64_t *count, int64_t times, int64_t n)
 {
     int64_t more;

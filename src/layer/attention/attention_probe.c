@@ -35,10 +35,12 @@ struct unit {
     struct qkv_probe_sums to;
     // the kernels of backward, which also add rows of numbers
     const struct qkv_attention_back_kernels *row;
-    // the line of probe tiles to which the current column sums belong; -1: no probe tiles
+    // the line (horizontal strip) of probe tiles to which the current column sums belong; -1: no
+    // probe tiles
     int64_t line;
     int32_t from, end; // range of columns that contains all columns whose sum is not 0
-    // index, among the requested full rows, of the first one that is not before the block
+    // index in p.row (the requested full rows, ascending) of the first row that is not before the
+    // block
     int64_t wanted;
 };
 
@@ -53,8 +55,9 @@ static uint64_t entry_of(float x, int64_t key)
     return (uint64_t)bits << 32 | (UINT32_MAX - (uint32_t)key);
 }
 
-// Inserts x into the list of the k largest entries, in descending order. A short list is updated in
-// one pass without branches, so that the CPU overlaps consecutive insertions.
+// Inserts x, a weight with its key as entry_of encodes them, into the list of the k largest, which
+// is in descending order. A short list is updated in one pass without branches, so that the CPU
+// overlaps consecutive insertions.
 static void keep_entry(uint64_t *top, int64_t k, uint64_t x)
 {
     enum { FEW = 32 };
@@ -357,8 +360,8 @@ static void clear_sums(const struct qkv_probe_work *x, const struct qkv_probe_su
     if (to->tile_sum) memset(to->tile_sum, 0, tiles * sizeof(real));
 }
 
-// Runs the row blocks of item n whose index, counted over all items of the batch item, is in from
-// .. end-1. at: index of the first block of item n.
+// Runs the row blocks of item n that are among blocks from .. end-1. Blocks are counted over all
+// items of the batch item; `at` is the index of the first block of item n.
 static void run_item(struct unit *u, int64_t n, int64_t at, int64_t from, int64_t end)
 {
     const struct qkv_attention_work *w = &u->c->x->w;

@@ -18,11 +18,15 @@ static bool fits(int64_t rows, int64_t n)
 static qkv_status check_rows(const struct qkv_probe *p, int64_t T,
                              const struct qkv_attention_reason *say)
 {
-    if (p->rows < 0 || p->rows > T || (p->rows && (!p->row || !p->row_weights)))
+    if (p->rows < 0 || p->rows > T)
+        return qkv_attention_refuse(say, QKV_ERR_USAGE,
+                                    "number of complete rows is %lld, expected 0 .. T = %lld",
+                                    (long long)p->rows, (long long)T);
+    if (p->rows && (!p->row || !p->row_weights))
         return qkv_attention_refuse(
             say, QKV_ERR_USAGE,
-            "number of complete rows is %lld, expected 0 .. T = %lld, and both arrays",
-            (long long)p->rows, (long long)T);
+            "complete rows require the arrays row and row_weights, found NULL in %s",
+            p->row ? "row_weights" : "row");
     for (int64_t i = 0; i < p->rows; i++)
         if (p->row[i] < (i ? p->row[i - 1] + 1 : 0) || p->row[i] >= T)
             return qkv_attention_refuse(
@@ -39,10 +43,14 @@ static qkv_status check(const struct qkv_attention *a, const struct qkv_probe *p
     if (a->no_softmax)
         return qkv_attention_refuse(say, QKV_ERR_USAGE,
                                     "attention statistics are not supported without softmax");
-    if (p->top_k < 0 || p->top_k > a->S || !p->top_weight != !p->top_key)
-        return qkv_attention_refuse(say, QKV_ERR_USAGE,
-                                    "top_k is %lld, expected 0 .. S = %lld, and both arrays",
+    if (p->top_k < 0 || p->top_k > a->S)
+        return qkv_attention_refuse(say, QKV_ERR_USAGE, "top_k is %lld, expected 0 .. S = %lld",
                                     (long long)p->top_k, (long long)a->S);
+    if (!p->top_weight != !p->top_key)
+        return qkv_attention_refuse(
+            say, QKV_ERR_USAGE,
+            "the largest weights require the arrays top_weight and top_key, found NULL in %s",
+            p->top_key ? "top_weight" : "top_key");
     if (p->offsets && (p->reach < 0 || p->reach > INT64_C(1) << 32))
         return qkv_attention_refuse(say, QKV_ERR_USAGE,
                                     "reach of the offsets is %lld, expected 0 .. 2^32",
@@ -86,8 +94,8 @@ bool qkv_probe_memory(struct qkv_probe_memory *m, size_t *bytes, const struct qk
     return !qkv_arena_full(&a);
 }
 
-// Computes the lengths of the arrays of sums for one batch item and head; length 0: the array is
-// not requested.
+// The lengths of the arrays of sums for one batch item and head; length 0: the array is not
+// requested.
 struct counts {
     int64_t received, offsets, tile_max, tile_sum;
 };

@@ -43,8 +43,8 @@ struct qkv_probe_sums {
 // the reason.
 qkv_status qkv_probe_resolve(struct qkv_probe_work *x, const struct qkv_attention_work *w,
                              const struct qkv_probe *p, const struct qkv_attention_reason *say);
-// Returns the arrays to which a slice adds its sums: the caller's arrays for the first slice if
-// real is float, otherwise a copy. `copies` is the memory of all copies.
+// Returns the arrays to which a slice (a run of row blocks) adds its sums: the caller's arrays for
+// the first slice if real is float, otherwise a copy. `copies` is the memory of all copies.
 struct qkv_probe_sums qkv_probe_sums_at(const struct qkv_probe_work *x, char *copies, int64_t b,
                                         int64_t h, int64_t slice);
 
@@ -53,8 +53,9 @@ struct qkv_probe_memory {
     char *keys, *queries; // packed keys of a chunk; packed queries of a block
     real *s;              // [tile rows][QKV_CHUNK] scores, then weights
     uint64_t *top;        // [block][k] largest weights so far
-    // [block] base + rest = log2(e) lse of each row, in double the precision of real; least:
-    // weights of the row that do not exceed it cannot be among its k largest
+    // [block] base + rest = log2(e) lse of each row, where lse is the log-sum-exp of the scores and
+    // rest the rounding error of base; least: weights of the row that do not exceed it cannot be
+    // among its k largest
     real *base, *rest, *least;
     real *entropy, *distance; // [block] entropy and mean distance of each row
     real *sum, *most;         // [QKV_CHUNK] sum and maximum of each column of the chunk
@@ -67,8 +68,8 @@ struct qkv_probe_memory {
 bool qkv_probe_memory(struct qkv_probe_memory *m, size_t *bytes, const struct qkv_probe_work *x,
                       char *at);
 
-// Returns the index of the first query in line y of the probe tiles, if n is the number of queries;
-// of the first key in column y, if n is the number of keys.
+// Divides n queries (or n keys) evenly into the `side` lines (or columns) of the probe tiles, and
+// returns the index of the first query (or key) of line (or column) y.
 static inline int64_t qkv_probe_tile(int64_t y, int64_t n, int64_t side)
 {
     return qkv_ceil_div(y * n, side);

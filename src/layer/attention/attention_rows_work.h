@@ -145,9 +145,7 @@ void qkv_rows_add_relative(real *line, int64_t reach, int64_t apart, const real 
 // multiple of 4.
 void qkv_rows_words(uint32_t *word, const struct qkv_rows *u, int64_t row, int64_t chunk,
                     int32_t from, int32_t to);
-// Finds the spans of columns for which products are computed: whole vectors of `lanes` columns,
-// without panels of `keys` columns that mask and bias hide entirely. Returns the number of spans,
-// at most QKV_SPANS_MAX.
+// The rows and columns of which qkv_rows_spans finds the spans.
 struct qkv_rows_reach {
     int64_t first; // index of the first row
     int rows;
@@ -155,6 +153,9 @@ struct qkv_rows_reach {
     const int32_t *lo, *hi; // [rows] columns that each row sees: lo[i] .. hi[i]-1
     int32_t from, to;       // columns that at least one row sees: from .. to-1
 };
+// Finds the spans of columns for which products are computed: whole vectors of `lanes` columns,
+// without panels of `keys` columns that mask and bias hide entirely. Returns the number of spans,
+// at most QKV_SPANS_MAX.
 int qkv_rows_spans(struct qkv_columns *spans, const struct qkv_rows *u,
                    const struct qkv_rows_reach *p, int32_t lanes, int32_t keys);
 

@@ -61,13 +61,13 @@ qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
 const struct qkv_attention_kernels *qkv_attention_family(const struct qkv_attention *a);
 // Fills in the plan of a validated forward call, of attention or of a layer that uses attention.
 void qkv_attention_describe(struct qkv_attention_plan *p, const struct qkv_attention_work *w);
-// Adds the number of tiles and operations of a call to the plan. The rows are divided into blocks
-// of `block` rows, the blocks into groups of at most `rows` rows, the keys into panels of `keys`
-// keys.
+// The division of a call into tiles: rows into blocks of `block` rows, the blocks into groups of at
+// most `rows` rows, the keys into panels of `keys` keys.
 struct qkv_attention_tiling {
     int64_t block, rows, keys;
     double flops; // operations for each pair of a query and a key that the query sees
 };
+// Adds the number of tiles and operations of a call to the plan.
 void qkv_attention_count(struct qkv_attention_plan *p, const struct qkv_attention_work *w,
                          const struct qkv_attention_tiling *tile);
 struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w, int64_t n);

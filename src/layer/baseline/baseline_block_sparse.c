@@ -25,8 +25,8 @@ static int64_t put(int64_t *list, int64_t n, int64_t x)
     return n + 1;
 }
 
-// Inserts s->random blocks below `most` that are not in the list yet; each such block has the same
-// probability.
+// Inserts s->random key blocks with an index below `most` that are not in the list[n] yet; each
+// such block has the same probability. Returns the new length of the list.
 static int64_t put_random(int64_t *list, int64_t n, int64_t most, const struct qkv_block_sparse *s,
                           int64_t g, int64_t i)
 {
@@ -181,7 +181,7 @@ static const float *value(const struct unit *u, int64_t s)
     return u->c->v + ((u->r.item.b * a->S + s) * a->G + u->r.g) * a->F;
 }
 
-// Packs the n keys and values from key s on as columns at .. at+n-1 of the chunk.
+// Packs keys s .. s+n-1 and their values; in the chunk they become columns at .. at+n-1.
 static void pack(struct unit *u, int64_t s, int64_t at, int64_t n)
 {
     const struct qkv_attention_work *w = &u->c->w;
@@ -207,9 +207,9 @@ static void add_not_finite(const struct unit *u, const struct qkv_rows_group *p,
     }
 }
 
-// Processes all groups of rows with a chunk of n keys. own: with a causal mask, the column of the
-// key with the index of the unit's first query; a query sees the columns up to the key with its own
-// index.
+// Processes all groups of rows with a chunk of n keys. With a causal mask, query number t of the
+// unit sees columns 0 .. own + t: `own` is the column of the key whose index is that of the unit's
+// first query.
 static void run_chunk(struct unit *u, int64_t n, int64_t own)
 {
     const struct qkv_attention_work *w = &u->c->w;
@@ -242,7 +242,7 @@ static void run_list(struct unit *u, int64_t blocks)
 {
     const struct qkv_block_sparse *s = u->c->s;
     const int64_t chunk = u->c->w.chunk;
-    // `own` starts larger than every column, so that all columns are visible
+    // own = T is larger than every column, so all columns are visible until the unit's own block
     int64_t used = 0, own = s->T;
     u->finite = true;
     for (int64_t b = 0; b < blocks; b++) {

@@ -37,8 +37,8 @@ int64_t qkv_baseline_count(struct qkv_baseline_plan *p, int64_t a, int64_t b, in
         !__builtin_mul_overflow(n, d, &n) && !(n >> ARRAY_BITS))
         return n;
     qkv_baseline_refuse(p, QKV_ERR_LIMIT,
-                        "an array of %lld x %lld x %lld x %lld numbers is too large", (long long)a,
-                        (long long)b, (long long)c, (long long)d);
+                        "an array has %lld x %lld x %lld x %lld numbers, expected less than 2^%d",
+                        (long long)a, (long long)b, (long long)c, (long long)d, ARRAY_BITS);
     return 0;
 }
 

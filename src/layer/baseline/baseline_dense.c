@@ -64,7 +64,8 @@ QKV_API struct qkv_baseline_plan qkv_convolution_plan(const struct qkv_convoluti
     return none;
 }
 
-// Computes tokens from .. to-1, all of whose rows are in x; row 0 of x is token `first`.
+// Computes the outputs of tokens from .. to-1. x contains all rows that they read; its row 0 is the
+// row of token `first`.
 static void convolve(float *y, const float *x, int64_t first, int64_t from, int64_t to,
                      const struct qkv_convolution *c, const struct convolution *at)
 {
@@ -76,8 +77,8 @@ static void convolve(float *y, const float *x, int64_t first, int64_t from, int6
                     to - from, c->width * c->D_in, &part, &after, &once);
 }
 
-// Computes tokens from .. to-1 from a copy of their rows that has zeros beyond the ends of the
-// sequence.
+// Computes the outputs of tokens from .. to-1 from a copy of the rows that they read; the copy has
+// zeros beyond the ends of the sequence.
 static void convolve_edge(float *y, const float *x, int64_t from, int64_t to,
                           const struct qkv_convolution *c, const struct convolution *at)
 {

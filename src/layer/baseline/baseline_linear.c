@@ -381,7 +381,9 @@ static void check_map(struct qkv_linear_work *w, struct qkv_baseline_plan *p)
     w->M = a->features;
     qkv_baseline_size(p, "features", a->features, 1);
     if (a->map != QKV_MAP_RANDOM)
-        qkv_baseline_refuse(p, QKV_ERR_USAGE, "unknown feature map, found %d", (int)a->map);
+        qkv_baseline_refuse(p, QKV_ERR_USAGE,
+                            "feature map is %d, expected QKV_MAP_ELU or QKV_MAP_RANDOM",
+                            (int)a->map);
     w->a.scale = qkv_baseline_scale(p, a->scale, a->E);
     if (!(w->a.scale > 0) && !p->status)
         qkv_baseline_refuse(p, QKV_ERR_USAGE, "scale is %g, expected more than 0",

@@ -102,7 +102,7 @@ static void multiply(const struct unit *u, struct qkv_baseline_product p, struct
     qkv_baseline_rows(&p);
 }
 
-// Computes phi(k) and V of the n keys from key s on.
+// Computes phi(k) and V = (v, 1) of the n keys from key s on.
 static void load_keys(const struct unit *u, int64_t s, int64_t n)
 {
     const struct qkv_linear_work *w = u->r->w;
@@ -114,7 +114,8 @@ static void load_keys(const struct unit *u, int64_t s, int64_t n)
     }
 }
 
-// Computes phi(q) and G of the n rows from token t on. A row that saw no key has gradient 0.
+// Computes phi(q) and the gradient G = (g, c) (top of this file) of the n rows from token t on. A
+// row that saw no key has G = 0.
 static void load_rows(const struct unit *u, int64_t t, int64_t h, int64_t n)
 {
     const struct qkv_linear_work *w = u->r->w;
@@ -212,8 +213,8 @@ static void add_pairs(const struct unit *u, real *y, int64_t ldy, const real *ro
              (struct matrix){ rows, 1, ld });
 }
 
-// Computes dk and dv of keys s .. s+keys-1 from sum_q and, with a causal mask, from the n rows of
-// their chunk. Then adds these rows to sum_q.
+// Computes dk and dv of keys s .. s+keys-1 from sum_q (the sum of phi(q) G^T over all rows so far)
+// and, with a causal mask, from the n rows of their chunk. Then adds these rows to sum_q.
 static void key_rows(const struct unit *u, int64_t s, int64_t keys, int64_t n)
 {
     const struct qkv_linear_work *w = u->r->w;

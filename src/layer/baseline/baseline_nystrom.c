@@ -43,8 +43,8 @@ static struct qkv_baseline_plan nystrom_plan(struct nystrom *at, const struct qk
     const struct qkv_baseline_heads *h = &at->h;
     if (!p.status && h->T && (n->landmarks > h->T || n->landmarks > h->S))
         qkv_baseline_refuse(&p, QKV_ERR_USAGE,
-                            "the number of landmarks is %lld, expected at most T and S",
-                            (long long)n->landmarks);
+                            "number of landmarks is %lld, expected at most T = %lld and S = %lld",
+                            (long long)n->landmarks, (long long)h->T, (long long)h->S);
     at->scale = qkv_baseline_scale(&p, n->scale, h->E);
     at->L = n->landmarks;
     at->threads = qkv_threads();
@@ -123,7 +123,7 @@ static void multiply(const struct nystrom *at, void *panels, float *y, const flo
                                                       .scale = by });
 }
 
-// Replaces the matrix x[L][L] by diagonal times the identity minus x.
+// Replaces the matrix x[L][L] by I' - x, where I' is `diagonal` times the identity.
 static void from_diagonal(float *x, int64_t L, float diagonal)
 {
     for (int64_t i = 0; i < L * L; i++) x[i] = -x[i];

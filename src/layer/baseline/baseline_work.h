@@ -14,8 +14,8 @@ void qkv_baseline_refuse(struct qkv_baseline_plan *p, qkv_status status, const c
 // Refuses the request unless the size `value`, called `name` in the reason, is in least .. 2^31 -
 // 1.
 void qkv_baseline_size(struct qkv_baseline_plan *p, const char *name, int64_t value, int64_t least);
-// Returns a b c d, the length of an array with these four sizes, which have been checked. If it is
-// too large, refuses the request and returns 0.
+// Returns the product a b c d, the length of an array with these four sizes, which have been
+// checked. If the product is too large, refuses the request and returns 0.
 int64_t qkv_baseline_count(struct qkv_baseline_plan *p, int64_t a, int64_t b, int64_t c, int64_t d);
 
 // Sizes of attention with defaults for G and F, and the lengths of its arrays.

@@ -359,7 +359,9 @@ QKV_API qkv_status qkv_cache_append(qkv_cache *c, int64_t b, const void *k, cons
     if (!c) return qkv_fail(err, QKV_ERR_USAGE, NULL, "the cache is NULL");
     if (!named(c, b, &p.first, &end))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "item does not exist in the cache, expected 0 to its number of items - 1");
+                        "item does not exist in the cache, expected 0 .. %lld or QKV_CACHE_ALL, "
+                        "found %lld",
+                        (long long)c->shape.B - 1, (long long)b);
     p.items = end - p.first;
     return append(&p, k_strides, v_strides, err);
 }
@@ -368,25 +370,28 @@ QKV_API qkv_status qkv_cache_append(qkv_cache *c, int64_t b, const void *k, cons
 static qkv_status check_list(qkv_cache *c, const int64_t *items, int64_t count, qkv_error *err)
 {
     int64_t n = 0;
-    const char *wrong = NULL;
+    bool valid = true;
     if (!c) return qkv_fail(err, QKV_ERR_USAGE, NULL, "the cache is NULL");
-    if (count < 0 || (count > 0 && !items))
+    if (count < 0 || count > c->shape.B)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "list of items is NULL, or its length is below 0");
-    if (count > c->shape.B)
+                        "invalid length of the list of items, expected 0 .. %lld (the items of the "
+                        "cache), found %lld",
+                        (long long)c->shape.B, (long long)count);
+    if (count > 0 && !items)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "list of items is longer than the number of items in the cache");
-    for (; n < count && !wrong; n++) {
-        if (items[n] < 0 || items[n] >= c->shape.B)
-            wrong = "an item that does not exist in the cache";
-        else if (c->items[items[n]].listed)
-            wrong = "the same item more than once";
-        else
-            c->items[items[n]].listed = true;
+                        "no list of items, expected an array of %lld items, found NULL",
+                        (long long)count);
+    for (; n < count && valid; n++) {
+        valid = items[n] >= 0 && items[n] < c->shape.B && !c->items[items[n]].listed;
+        if (valid) c->items[items[n]].listed = true;
     }
     for (int64_t i = 0; i < n; i++)
         if (items[i] >= 0 && items[i] < c->shape.B) c->items[items[i]].listed = false;
-    return wrong ? qkv_fail(err, QKV_ERR_USAGE, NULL, "list of items has %s", wrong) : QKV_OK;
+    return valid ? QKV_OK
+                 : qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "invalid list of items, expected different items in 0 .. %lld, found "
+                            "%lld at index %lld",
+                            (long long)c->shape.B - 1, (long long)items[n - 1], (long long)n - 1);
 }
 
 QKV_API qkv_status qkv_cache_append_some(qkv_cache *c, const int64_t *items, int64_t count,
@@ -490,9 +495,16 @@ QKV_API qkv_status qkv_cache_copy(qkv_cache *c, const int64_t *to, const int64_t
     int64_t made = 0;
     qkv_status status = check_list(c, to, count, err);
     if (status || count == 0) return status;
+    if (!from)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "no list of items to copy, expected an array of %lld items, found NULL",
+                        (long long)count);
     for (int64_t i = 0; i < count; i++)
-        if (!from || from[i] < 0 || from[i] >= c->shape.B)
-            return qkv_fail(err, QKV_ERR_USAGE, NULL, "item to copy does not exist in the cache");
+        if (from[i] < 0 || from[i] >= c->shape.B)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "item to copy does not exist in the cache, expected 0 .. %lld, found "
+                            "%lld",
+                            (long long)c->shape.B - 1, (long long)from[i]);
     copies = qkv_alloc((size_t)count, sizeof *copies);
     if (!copies) return qkv_fail_memory(err, NULL);
     while (made < count && !status) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cache_plan.c: validates attention to a KV cache and computes its sizes, streams and scratch.
 #include "layer/cache/cache_work.h"
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -9,9 +10,13 @@
 enum { STREAMS_A_THREAD = 4 };
 enum { SLOTS_A_THREAD = 32, SLOTS_LEAST = 4, SLOT_BYTES = 1 << 20 };
 
-static qkv_status refuse(char *reason, size_t size, qkv_status status, const char *text)
+__attribute__((format(printf, 4, 5))) static qkv_status
+refuse(char *reason, size_t size, qkv_status status, const char *format, ...)
 {
-    snprintf(reason, size, "%s", text);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(reason, size, format, list);
+    va_end(list);
     return status;
 }
 
@@ -38,15 +43,22 @@ static qkv_status complete(struct qkv_attention *to, const struct qkv_attention 
     if (longest < 0)
         return refuse(reason, size, QKV_ERR_USAGE,
                       "list of items has an item that does not exist in the cache");
-    const int64_t pairs[][2] = {
-        { a->B, count }, { a->S, longest }, { a->G, s->G },
-        { a->E, s->E },  { a->F, s->F },    { (int64_t)a->precision, (int64_t)s->precision }
+    const struct {
+        const char *name;
+        int64_t given, own;
+    } pairs[] = {
+        { "B", a->B, count }, { "S", a->S, longest }, { "G", a->G, s->G },
+        { "E", a->E, s->E },  { "F", a->F, s->F },
     };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        if (pairs[i][0] && pairs[i][0] != pairs[i][1])
-            return refuse(
-                reason, size, QKV_ERR_USAGE,
-                "B, S, G, E, F or precision differs from the cache, expected 0 or the same value");
+        if (pairs[i].given && pairs[i].given != pairs[i].own)
+            return refuse(reason, size, QKV_ERR_USAGE,
+                          "%s differs from the cache, expected 0 or %lld, found %lld",
+                          pairs[i].name, (long long)pairs[i].own, (long long)pairs[i].given);
+    if (a->precision && a->precision != s->precision)
+        return refuse(reason, size, QKV_ERR_USAGE,
+                      "precision differs from the cache, expected 0 or %s (%d), found %d",
+                      qkv_precision_name(s->precision), (int)s->precision, (int)a->precision);
     if (a->sequences)
         return refuse(
             reason, size, QKV_ERR_UNSUPPORTED,
@@ -61,7 +73,10 @@ static qkv_status complete(struct qkv_attention *to, const struct qkv_attention 
     for (int64_t i = 0; a->k_lengths && i < count; i++)
         if (a->k_lengths[i] < 0 || a->k_lengths[i] > c->lengths[qkv_cache_item_at(j, i)])
             return refuse(reason, size, QKV_ERR_USAGE,
-                          "a length of k_lengths exceeds the length of the cache");
+                          "length k_lengths[%lld] is %lld, expected 0 .. %lld (the tokens of the "
+                          "cache item)",
+                          (long long)i, (long long)a->k_lengths[i],
+                          (long long)c->lengths[qkv_cache_item_at(j, i)]);
     *to = *a;
     to->B = count;
     to->S = longest;
@@ -139,7 +154,8 @@ qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c, const 
     struct qkv_attention whole;
     if (!c || !a) return refuse(reason, size, QKV_ERR_USAGE, "the cache or the attention is NULL");
     if (count < 0)
-        return refuse(reason, size, QKV_ERR_USAGE, "invalid number of items, expected 0 or more");
+        return refuse(reason, size, QKV_ERR_USAGE,
+                      "invalid number of items, expected 0 or more, found %lld", (long long)count);
     j->cache = c;
     j->items = items;
     qkv_status status = complete(&whole, a, j, items ? count : c->shape.B, reason, size);
@@ -151,7 +167,9 @@ qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c, const 
     j->blocks = qkv_ceil_div(rows, most);
     j->block = qkv_ceil_div(qkv_ceil_div(rows, qkv_max64(1, j->blocks)), tile) * tile;
     if (__builtin_mul_overflow(j->w.a.B * j->w.a.G, j->blocks, &j->streams))
-        return refuse(reason, size, QKV_ERR_LIMIT, "attention has too many rows, expected fewer");
+        return refuse(reason, size, QKV_ERR_LIMIT,
+                      "attention has too many blocks of rows times key heads, expected less than "
+                      "2^63, found more");
     count_slots(j);
     if (!count_scratch(j, qkv_ceil_div(qkv_min64(rows, most), tile) * tile))
         return refuse(reason, size, QKV_ERR_LIMIT, "scratch does not fit into memory");

@@ -29,7 +29,8 @@ static void *array(real *kept, bool same, struct qkv_arena *arena, int64_t R, in
     return kept && same ? kept : qkv_arena_rows(arena, R, width, size);
 }
 
-// Returns true if a projection that is not packed has no weights, and nothing changes its result.
+// Returns true if attention reads the input of a projection in place of its result: the projection
+// is not packed and has no weights, and neither a norm nor a rotation changes the result.
 static bool missing(const struct qkv_linear *l, int part, const struct qkv_heads *m)
 {
     return l->once && !l->part[part].w && !m->rope && !qkv_heads_normed(m);
@@ -47,8 +48,8 @@ static bool place(struct inner *in, struct qkv_arena *arena, const struct qkv_he
         (struct qkv_heads_arrays){ .q_ld = m->H * m->E, .k_ld = m->G * m->E, .v_ld = m->G * m->F };
     const struct qkv_linear *kv = m->kv.K ? &m->kv : &m->in;
     const int k = m->kv.K ? 0 : 1;
-    // An input that is not projected is read where it is (project); heads that are the output are
-    // written there.
+    // Only q, k and v that are computed need an array; the others are read from the input. The
+    // outputs of the heads need an array unless they are the output of the call.
     if (!same || to->q || !missing(&m->in, 0, m))
         at->q = array(to->q, same, arena, R, at->q_ld, w->size);
     if (!same || to->k || !missing(kv, k, m))

@@ -3,8 +3,8 @@
 // forward.
 //   d heads = dy W_o,   dq, dk, dv = backward of attention,   dx = [dq, dk, dv] W,
 //   d memory = [dk, dv] W_kv for cross-attention
-// Backward recomputes queries and keys after their norms, and the inputs of bilinear and additive
-// scores, since layers share the arrays of these.
+// Backward computes again what layers store in shared arrays: the queries and keys after their
+// norms, and the inputs of bilinear and additive scores.
 #include "layer/attention/attention_back_work.h"
 #include "layer/heads/heads_work.h"
 

@@ -45,8 +45,9 @@ size_t qkv_score_scratch(const struct qkv_heads *m, qkv_dtype t, int64_t R, int6
 // Fills the arrays of s from q, k and v, which are separate arrays of type t.
 void qkv_score_fill(const struct qkv_score_arrays *s, const void *q, const void *k, const void *v,
                     qkv_dtype t, int64_t R, int64_t S, const struct qkv_heads *m);
-// Computes d, the gradients of q, k and v, from `from`, the gradients of the arrays that
-// qkv_score_fill fills, and adds the gradients of the score function's weights (scores_backward.c).
+// Computes the gradients of q, k and v into the arrays of d, and adds the gradients of the score
+// function's weights (scores_backward.c). `from` has the gradients of the arrays that
+// qkv_score_fill fills.
 void qkv_score_backward(const struct qkv_heads_arrays *d, const struct qkv_score_arrays *from,
                         const void *q, const void *k, qkv_dtype t, int64_t R, int64_t S,
                         const struct qkv_heads *m);
@@ -60,15 +61,16 @@ qkv_status qkv_heads_resolve(struct qkv_attention_work *w, const struct qkv_head
 // Returns *a with the sizes of m, and with the distances of rows in `at` as strides.
 struct qkv_attention qkv_heads_attention(const struct qkv_heads *m, const struct qkv_attention *a,
                                          const struct qkv_heads_arrays *at);
-// Returns the bytes of scratch that the products of a call need, projections and score function,
-// for R rows and S keys with arrays of type t; the products run one at a time. back: also for
-// backward.
+// Returns the bytes of scratch for the matrix products of a call (its projections and its score
+// function) with R rows, S keys and arrays of type t. The products run one at a time, so it is the
+// most that one of them needs. back true: backward's products are included.
 size_t qkv_heads_product_scratch(const struct qkv_heads *m, qkv_dtype t, int64_t R, int64_t S,
                                  bool back);
-// The same as qkv_heads_resolve for backward. tables: gradients that backward computes in addition
-// to the gradients of q, k and v.
 struct qkv_attention_back;
 struct qkv_attention_tables;
+// Validates the backward pass of attention with the sizes of m and fills *back; `at`, reason and
+// the result are as for qkv_heads_resolve. tables: gradients that backward computes in addition to
+// the gradients of q, k and v.
 qkv_status qkv_heads_back_resolve(struct qkv_attention_back *back, const struct qkv_heads *m,
                                   const struct qkv_attention *a, const struct qkv_heads_arrays *at,
                                   const struct qkv_attention_tables *tables, char *reason,

@@ -133,10 +133,14 @@ double qkv_multi_head_flops(const struct qkv_multi_head *m, const struct qkv_att
 void qkv_multi_head_reason(struct qkv_attention_plan *p)
 {
     if (!p->status || p->reason[0]) return;
-    snprintf(p->reason, sizeof p->reason, "%s",
-             p->status == QKV_ERR_LIMIT
-                 ? "a width of the layer or the scratch is too large"
-                 : "widths and weights of the layer do not match each other");
+    if (p->status == QKV_ERR_LIMIT)
+        snprintf(p->reason, sizeof p->reason,
+                 "a width of the layer exceeds %d (d_a: %d), or its scratch exceeds the address "
+                 "space",
+                 WIDTH_MAX, WIDTH_MAX / 2);
+    else
+        snprintf(p->reason, sizeof p->reason, "%s",
+                 "widths and weights of the layer do not match each other");
 }
 
 QKV_API struct qkv_attention_plan qkv_multi_head_plan(const struct qkv_multi_head *given,

@@ -22,7 +22,7 @@ static inline bool qkv_floats_aligned(const float *const *arrays, size_t n)
     return true;
 }
 
-// Returns *m in which sizes that are 0 have their default.
+// Returns a copy of *m in which each size that is 0 has its default.
 struct qkv_multi_head qkv_multi_head_defaults(const struct qkv_multi_head *m);
 // Returns QKV_OK if the widths are consistent.
 qkv_status qkv_multi_head_check(const struct qkv_multi_head *m, const struct qkv_attention *a);

@@ -322,8 +322,16 @@ TEST(lists_that_cannot_be_meant_are_refused_and_nothing_changes)
     _Alignas(64) static char scratch[1 << 18];
     struct qkv_attention a = { .T = 1, .H = H };
     CHECK(qkv_cache_plan(w.c, &a).scratch <= sizeof scratch);
+    struct qkv_attention wrong = a;
+    wrong.G = G + 1;
+    CHECK(strstr(qkv_cache_plan(w.c, &wrong).reason, "G differs from the cache"));
+    wrong = a;
+    wrong.k_lengths = (int64_t[B]){ 0, 9 };
+    CHECK(strstr(qkv_cache_plan(w.c, &wrong).reason, "k_lengths[1] is 9, expected 0 .. 4"));
     CHECK_EQ(qkv_cache_append_some(w.c, twice, 3, x, x, 1, NULL, NULL, NULL), QKV_ERR_USAGE);
-    CHECK_EQ(qkv_cache_append_some(w.c, none, 2, x, x, 1, NULL, NULL, NULL), QKV_ERR_USAGE);
+    qkv_error err = { 0 };
+    CHECK_EQ(qkv_cache_append_some(w.c, none, 2, x, x, 1, NULL, NULL, &err), QKV_ERR_USAGE);
+    CHECK(strstr(err.text, "different items in 0 .. 3, found 4 at index 1"));
     CHECK_EQ(qkv_cache_append_some(w.c, NULL, 2, x, x, 1, NULL, NULL, NULL), QKV_ERR_USAGE);
     CHECK_EQ(qkv_cache_append_some(w.c, good, -1, x, x, 1, NULL, NULL, NULL), QKV_ERR_USAGE);
     CHECK_EQ(qkv_cache_append_some(w.c, NULL, 0, NULL, NULL, 1, NULL, NULL, NULL), QKV_OK);

@@ -137,7 +137,15 @@ TEST(steps_past_what_a_checkpoint_can_be_named_by_are_refused)
     struct qkv_checkpoint c;
     qkv_error err = { 0 };
     CHECK_EQ(qkv_checkpoint_begin(&c, folder, INT64_MAX, &err), QKV_ERR_USAGE);
-    CHECK_EQ(qkv_checkpoint_begin(&c, folder, -1, NULL), QKV_ERR_USAGE);
+    memset(&err, 0, sizeof err);
+    CHECK_EQ(qkv_checkpoint_begin(&c, folder, -1, &err), QKV_ERR_USAGE);
+    CHECK(strstr(err.text, "expected 0 .. 10^18 - 1, found -1"));
+    char deep[QKV_PATH + 1];
+    memset(deep, 'x', QKV_PATH);
+    deep[QKV_PATH] = 0;
+    memset(&err, 0, sizeof err);
+    CHECK_EQ(qkv_checkpoint_begin(&c, deep, 1, &err), QKV_ERR_USAGE);
+    CHECK(strstr(err.text, "path of the run folder is too long"));
     memset(&err, 0, sizeof err);
     CHECK_EQ(train("many", NULL, INT64_MAX, &err), QKV_ERR_USAGE);
     CHECK(strstr(err.text, "number of steps is out of range, expected 0 .. 1099511627776"));

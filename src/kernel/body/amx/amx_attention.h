@@ -22,8 +22,8 @@ TILE_ALWAYS struct row_end amx_query_end(const void *q, int64_t E, const int par
     return end;
 }
 
-// Corrects the scores of 16 keys: applies the powers of two of keys and rows of q, and computes
-// scores with nonfinite numbers again from the floats.
+// Corrects the scores of 16 keys: multiplies them by the powers of two by which the keys and the
+// rows of q were divided, and computes scores with nonfinite numbers again from the floats.
 TILE_ALWAYS void amx_scores_odd(real *s, const void *const *q, int rows, const struct key_place *k,
                                 int64_t E, const int parts)
 {
@@ -48,7 +48,8 @@ TILE_ALWAYS void amx_scores_odd(real *s, const void *const *q, int rows, const s
     }
 }
 
-// Returns true if no row of end[n] has a power of two or contains nonfinite numbers.
+// Returns true if none of n packed rows, whose trailers are end[n], was scaled by a power of two or
+// contains nonfinite numbers.
 TILE_ALWAYS bool amx_ends_plain(const struct row_end *end, int n)
 {
     uint64_t all = 0;
@@ -172,9 +173,9 @@ TILE_ALWAYS void amx_probability(vf x[2], const struct amx_probabilities *a, con
     x[1] = vf_load_m(row + a->from[b] + VW, (vm)(a->seen[b] >> 16));
 }
 
-// Returns the power of two by which amx_fill divides a row of weights, computed from the largest
-// product of a weight and the power of its key. *odd becomes true if the row contains nonfinite
-// weights.
+// Returns the exponent of the power of two by which amx_fill divides a row of weights. It is
+// computed from the largest product of a weight and the power of two of the weighted value. *odd
+// becomes true if the row contains nonfinite weights.
 static float amx_row_power(bool *odd, const struct amx_probabilities *a, const real *row)
 {
     __m512i most = _mm512_setzero_si512();
@@ -214,7 +215,8 @@ TILE_ALWAYS void amx_fill(struct amx_probabilities *a, const real *s, int rows, 
     }
 }
 
-// Finds the addresses of bf16 weights in the rows of s. A block with some columns outside all spans
+// Finds the address of the bf16 weights of each block of 32 columns in the rows of s. If some
+// columns of a block are outside all spans (the ranges of columns that the call weights), the block
 // is copied to `masked`, with 0 in those columns and the same distance between rows.
 static void amx_find_probabilities(const char **at, char (*masked)[QKV_CHUNK * 4],
                                    const struct amx_probabilities *a, const real *s, int rows)
@@ -231,7 +233,8 @@ static void amx_find_probabilities(const char **at, char (*masked)[QKV_CHUNK * 4
     }
 }
 
-// Copies a block of values with 0 in rows outside all spans, which may never have been written.
+// Copies a block of 32 values. Values whose bit in `seen` is 0 are not weighted and may never have
+// been written; they become 0.
 TILE_ALWAYS void amx_mask_values(char *to, const char *from, uint32_t seen, const int parts)
 {
     for (int t = 0; t < parts * 2; t++, to += TILE, from += TILE)

@@ -40,7 +40,8 @@ static void whole_pack(void *packed, const void *given, qkv_dtype type, int64_t 
 }
 
 // Quantises numbers from .. from+n-1 of all rows and stores them in tiles: [block][half][16
-// rows][64 bytes]; numbers past n are 0.
+// rows][64 bytes], where a block is 64 numbers of each row and a half 16 of the up to 32 rows;
+// numbers past n are 0.
 static void whole_fill(struct linear_side *s, const float *inverse, int64_t from, int64_t n)
 {
     for (int64_t r = 0; r < s->rows; r++) {

@@ -185,8 +185,9 @@ static void linear_form(struct linear_side *s)
     }
 }
 
-// Splits blocks from .. from+n-1 of all rows into parts and stores them in tiles:
-// [block][part][half][16 rows][64 bytes].
+// Splits blocks from .. from+n-1 (of 32 numbers) of all rows into bf16 parts and stores them in
+// tiles: [block][part][half][16 rows][64 bytes]. A part is one of the bf16 numbers whose sum is the
+// float; a half is 16 of the up to 32 rows.
 TILE_ALWAYS void linear_fill(struct linear_side *s, int64_t from, int64_t n, const int parts)
 {
     for (int64_t r = 0; r < s->rows; r++) {

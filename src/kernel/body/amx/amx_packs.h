@@ -68,8 +68,8 @@ static struct row_end amx_row_end(const float *row, int64_t n)
     return end;
 }
 
-// Splits block e .. e+31 of a row of the caller's type into parts. Nonfinite numbers are stored in
-// the first part.
+// Splits numbers e .. e+31 of a row of the caller's type into bf16 parts, whose sum is the number.
+// Nonfinite numbers are stored in the first part.
 TILE_ALWAYS void amx_parts(__m512i *part, const void *row, int64_t e, int64_t n,
                            const struct row_end *end, const int parts)
 {
@@ -106,8 +106,8 @@ TILE_ALWAYS struct key_place amx_key(void *packed, int64_t j, int64_t E, const i
                                         j % KEYS / HALF * HALF * (int64_t)sizeof(struct row_end)) };
 }
 
-// Packs some of the 16 keys from j on: numbers first .. first+n-1 of them are k[n]. Keys before
-// these are unchanged, and keys after them become 0.
+// Packs n of the 16 keys j .. j+15: k[n] become keys j+first .. j+first+n-1. Keys j .. j+first-1
+// are unchanged, and keys j+first+n .. j+15 become 0.
 TILE_ALWAYS void amx_pack_sixteen(void *packed, const char *k, int64_t ldk, int64_t j,
                                   int64_t first, int64_t n, int64_t E, const int parts)
 {
@@ -149,9 +149,9 @@ TILE_ALWAYS void amx_pack_keys(void *packed, const void *k, int64_t ldk, int64_t
     }
 }
 
-// Values are packed as one array [part][half of the columns][16 pairs of keys][16 columns] for each
-// block of 32 columns f and each block of 32 keys; the powers of two of all keys follow these
-// arrays.
+// Returns the address of the packed values of the block of 32 columns that contains f and the block
+// of 32 keys that contains j. A block is an array [bf16 part][half of the columns][16 pairs of
+// keys][16 columns]; the powers of two of the values follow all blocks.
 TILE_ALWAYS char *amx_value_tiles(const void *packed, int64_t f, int64_t j, int64_t capacity,
                                   const int parts)
 {
@@ -226,8 +226,8 @@ TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64
     return finite;
 }
 
-// Packs a row of q as an array [part][e], where e is the index in the head, followed by the row's
-// trailer.
+// Packs a row of q as an array [part][e], followed by the row's trailer. The parts of a float are
+// the bf16 numbers whose sum it is; e is the index in the head.
 TILE_ALWAYS void amx_pack_query(void *to, const void *q, int64_t E, const int parts)
 {
     struct row_end end = { 0, 0 };

@@ -14,8 +14,9 @@ enum { BACK_ROWS = 2 * MR + 2, BACK_TILE = WIDE };
 enum { BACK_ROWS = 128, BACK_TILE = 64 };
 #endif
 
-// The operand W or X in two orders: column j of `transposed` begins at transposed[j], and its
-// elements are `step` apart; row i of `straight` begins at straight[i * row].
+// The left operand of a product (the matrix W or X of attention_back_kernels.h) in two orders:
+// column j of `transposed` begins at transposed[j], and its elements are `step` apart; row i of
+// `straight` begins at straight[i * row].
 struct back_operands {
     const back_number *transposed, *straight;
     int64_t step, row;
@@ -124,8 +125,8 @@ struct back_part {
     bool whole; // true: every row sees all columns
     struct back_sight see;
 };
-// Computes W and X (attention_back_kernels.h) of part p from the scores in t->s and from dP in
-// t->ds, whose rows are BACK_TILE elements apart.
+// Computes the matrices W and X (attention_back_kernels.h) for part p of a tile, from the scores in
+// t->s and from dP in t->ds, whose rows are BACK_TILE elements apart.
 static void back_plain_forms(struct back_operands *w, struct back_operands *x,
                              const struct qkv_back_tile *t, const struct back_part *p);
 

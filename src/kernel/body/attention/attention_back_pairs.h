@@ -17,7 +17,8 @@ INLINE vf back_madd(vf sum, __m512i a, __m512i b)
 {
     return _mm512_dpbf16_ps(sum, as_pairs(a), as_pairs(b));
 }
-// `rest`, the rounding error of base, is smaller than the error of these powers, so it is ignored.
+// Computes 2^t, where t is c s - base of struct qkv_softmax_grad. `rest`, the rounding error of
+// base, is ignored, because it changes the result by less than the error of exp2_coarse.
 INLINE vf back_power(vf t, vf rest)
 {
     (void)rest;

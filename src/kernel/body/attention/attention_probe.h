@@ -6,8 +6,8 @@
 // of a column is read and written once for all of them.
 enum { PROBE_ROWS = 4, PROBE_WORDS = QKV_CHUNK / 32 };
 
-// Processes rows of s, from row `first` of the tile on; `whole` is true if they see all columns of
-// the span.
+// Turns the scores of `rows` rows, from row `first` of the tile on, into weights in the columns of
+// the span, and adds their statistics. `whole` is true if the rows see all columns of the span.
 INLINE void probe_span(real *s, const int rows, struct qkv_columns span, const int32_t *lo,
                        const int32_t *hi, const struct qkv_probing *how, int first,
                        vf entropy[PROBE_ROWS], const bool whole)

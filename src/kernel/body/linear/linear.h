@@ -24,7 +24,8 @@ struct linear_step {
     float *sum;
     const char *x; // prepared rows, ldx bytes apart
     size_t ldx;
-    // address in the panel of the first k of the chunk; the next panel begins `next` bytes later
+    // the panel, at the weights of the first k of the chunk; the next panel is `next` bytes after
+    // it
     const char *panel;
     size_t next;
     const char *head; // the header of the panel for this chunk

@@ -54,8 +54,8 @@ static real tail_of(real sum, int64_t r, int64_t n, const struct qkv_linear_tail
     return sum;
 }
 
-// Weights are stored as `type` and x is rounded to it: a product of two bf16 or two f16 is exact in
-// float.
+// Linear layers with weights of any float type: weights are stored as `type`, and x is rounded to
+// it. A product of two bf16 or two f16 is exact in float. bytes_of returns the bytes of a panel.
 static inline size_t bytes_of(int64_t K, qkv_dtype type)
 {
     return qkv_round_up((size_t)(K * PANEL) * qkv_dtype_size(type), 64);
@@ -127,9 +127,9 @@ LINEAR_AS(linear, QKV_REAL, "float")
 LINEAR_AS(linear_bf16, QKV_BF16, "bf16 as float")
 LINEAR_AS(linear_f16, QKV_F16, "f16 as float")
 
-// 8-bit weights have one scale per column, x has one scale per row. Sums of integers are exact
-// within a chunk, and chunks are added as floats. The result is (scale of x times scale of the
-// column) times the sum.
+// Linear layers with 8-bit weights: weights have one scale per column, x has one scale per row.
+// Sums of integers are exact within a chunk, and chunks are added as floats. The result is (scale
+// of x times scale of the column) times the sum. int8_bytes returns the bytes of a panel.
 static size_t int8_bytes(int64_t K)
 {
     return qkv_round_up(PANEL * sizeof(float) + (size_t)(K * PANEL), 64);
