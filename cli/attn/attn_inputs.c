@@ -39,13 +39,13 @@ static struct qkv_strides strides_of(const struct sizes *s, int64_t width, int l
 static qkv_status given(struct attn_job *j, const struct attn_files *f, qkv_error *err)
 {
     qkv_status status;
-    if ((status = array_read(&j->q, "q", f->q, j->all, j->all_path, err)) ||
-        (status = array_read(&j->k, "k", f->k, j->all, j->all_path, err)) ||
-        (status = array_read(&j->v, "v", f->v, j->all, j->all_path, err)))
+    if ((status = array_find(&j->q, "q", f->q, j->all, j->all_path, err)) ||
+        (status = array_find(&j->k, "k", f->k, j->all, j->all_path, err)) ||
+        (status = array_find(&j->v, "v", f->v, j->all, j->all_path, err)))
         return status;
     const struct array *all[] = { &j->q, &j->k, &j->v };
     for (int i = 0; i < 3; i++) {
-        if (!all[i]->at)
+        if (!all[i]->tensor)
             return cmd_error(err, QKV_ERR_USAGE, j->all_path,
                              "%s is missing, expected -q, -k and -v (or -i with all three, or -x)",
                              all[i]->what);
@@ -66,6 +66,9 @@ static qkv_status given(struct attn_job *j, const struct attn_files *f, qkv_erro
     if (!k.h || q.h % k.h)
         return attn_misfit(err, &j->k, "a number of heads that divides the number of query heads",
                            &j->q);
+    if ((status = array_load(&j->q, err)) || (status = array_load(&j->k, err)) ||
+        (status = array_load(&j->v, err)))
+        return status;
     j->a.B = q.b;
     j->a.T = q.t;
     j->a.S = k.t;
@@ -85,10 +88,20 @@ static qkv_status given(struct attn_job *j, const struct attn_files *f, qkv_erro
 }
 
 // ---- q, k and v from inputs and projections ----------------------------------------------------
-static void transpose(struct array *w)
+static void swap_axes(struct array *w)
 {
-    const int64_t in = w->shape[w->rank - 2], out = w->shape[w->rank - 1];
-    if (!w->count) return;
+    const int64_t in = w->shape[w->rank - 2];
+    w->shape[w->rank - 2] = w->shape[w->rank - 1];
+    w->shape[w->rank - 1] = in;
+}
+
+// Reads the elements of a projection whose shape is [out][in], or [heads][out][in].  If they are
+// stored as [in][out], they are transposed.
+static qkv_status load_projection(struct array *w, int w_layout, qkv_error *err)
+{
+    const int64_t in = w->shape[w->rank - 1], out = w->shape[w->rank - 2];
+    const qkv_status status = array_load(w, err);
+    if (status || w_layout != W_IN_OUT || !w->count) return status;
     float *t = cmd_alloc((size_t)w->count, sizeof *t);
     for (int64_t b = 0; b < w->count / (in * out); b++)
         for (int64_t i = 0; i < in; i++)
@@ -97,8 +110,7 @@ static void transpose(struct array *w)
     free(w->own);
     w->own = t;
     w->at = t;
-    w->shape[w->rank - 2] = out;
-    w->shape[w->rank - 1] = in;
+    return QKV_OK;
 }
 
 // Reads a projection matrix [out][in] or [heads][out][in].  In the second form, *heads is set.
@@ -107,10 +119,10 @@ static qkv_status projection(struct attn_job *j, struct array *w, const char *na
                              const char *path, int w_layout, const struct array *input,
                              int64_t *heads, int64_t *width, qkv_error *err)
 {
-    const qkv_status status = array_read(w, name, path, j->all, j->all_path, err);
+    const qkv_status status = array_find(w, name, path, j->all, j->all_path, err);
     if (status) return status;
     const int64_t d = input->shape[input->rank - 1];
-    if (!w->at) { // without a projection matrix, the input itself is the query, key or value
+    if (!w->tensor) { // without a projection matrix, the input itself is the query, key or value
         if (!*heads) *heads = 1;
         if (d % *heads) {
             char text[96];
@@ -123,7 +135,7 @@ static qkv_status projection(struct attn_job *j, struct array *w, const char *na
     }
     if (w->rank != 2 && w->rank != 3)
         return attn_misfit(err, w, "2 axes, or 3 axes with the head first", NULL);
-    if (w_layout == W_IN_OUT) transpose(w);
+    if (w_layout == W_IN_OUT) swap_axes(w);
     if (w->shape[w->rank - 1] != d) {
         char text[96];
         snprintf(text, sizeof text, "a matrix with %lld inputs (--w-layout %s)", (long long)d,
@@ -148,7 +160,7 @@ static qkv_status projection(struct attn_job *j, struct array *w, const char *na
         return attn_misfit(err, w, text, NULL);
     }
     *width = out / *heads;
-    return QKV_OK;
+    return load_projection(w, w_layout, err);
 }
 
 // Reads a weight matrix of the score function, [rows][cols] for all heads or [H][rows][cols]. If
@@ -157,9 +169,9 @@ static qkv_status score_weight(struct attn_job *j, struct array *w, const char *
                                const char *path, int64_t H, int64_t *rows, int64_t cols,
                                qkv_error *err)
 {
-    const qkv_status status = array_read(w, name, path, j->all, j->all_path, err);
+    qkv_status status = array_find(w, name, path, j->all, j->all_path, err);
     if (status) return status;
-    if (!w->at)
+    if (!w->tensor)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--score: %s is missing, expected --%s FILE",
                          name, name);
     const int rank = cols < 0 ? 1 : 2, first = w->rank - rank;
@@ -177,7 +189,8 @@ static qkv_status score_weight(struct attn_job *j, struct array *w, const char *
         (*rows >= 0 && w->shape[first] != *rows) || (cols >= 0 && w->shape[first + 1] != cols))
         return attn_misfit(err, w, text, NULL);
     *rows = w->shape[first];
-    if (first || H == 1) return QKV_OK;
+    status = array_load(w, err);
+    if (status || first || H == 1) return status;
     float *each = cmd_alloc(array_count(2, (int64_t[]){ H, w->count }), sizeof *each);
     for (int64_t h = 0; h < H; h++)
         memcpy(each + h * w->count, w->at, (size_t)w->count * sizeof *each);
@@ -216,13 +229,13 @@ static qkv_status score_weights(struct attn_job *j, const struct attn_files *f, 
 static qkv_status read_inputs(struct attn_job *j, const struct attn_files *f, qkv_error *err)
 {
     qkv_status status;
-    if ((status = array_read(&j->x, "x", f->x, j->all, j->all_path, err)) ||
-        (status = array_read(&j->c, "context", f->context, j->all, j->all_path, err)))
+    if ((status = array_find(&j->x, "x", f->x, j->all, j->all_path, err)) ||
+        (status = array_find(&j->c, "context", f->context, j->all, j->all_path, err)))
         return status;
     if (j->x.rank != 2 && j->x.rank != 3)
         return attn_misfit(err, &j->x, "2 axes (tokens, width), or 3 axes with the batch first",
                            NULL);
-    if (!j->c.at) return QKV_OK;
+    if (!j->c.tensor) return QKV_OK;
     if (j->c.rank != j->x.rank) return attn_misfit(err, &j->c, "the same number of axes", &j->x);
     if (j->x.rank == 3 && j->c.shape[0] != j->x.shape[0])
         return attn_misfit(err, &j->c, "the same batch size", &j->x);
@@ -236,7 +249,7 @@ static qkv_status from_inputs(struct attn_job *j, const struct attn_files *f, in
     int64_t d_k = 0, d_k2 = 0, G = kv_heads;
     qkv_status status = read_inputs(j, f, err);
     if (status) return status;
-    const struct array *c = j->c.at ? &j->c : &j->x;
+    const struct array *c = j->c.tensor ? &j->c : &j->x;
     if ((status = projection(j, &j->wq, "wq", f->wq, w_layout, &j->x, &heads, &d_k, err)))
         return status;
     if (!G) G = heads;
@@ -246,12 +259,13 @@ static qkv_status from_inputs(struct attn_job *j, const struct attn_files *f, in
     if (d_k != d_k2) {
         char text[96];
         snprintf(text, sizeof text, "keys with the same head width, %lld", (long long)d_k);
-        return attn_misfit(err, j->wk.at ? &j->wk : c, text, j->wq.at ? &j->wq : &j->x);
+        return attn_misfit(err, j->wk.tensor ? &j->wk : c, text, j->wq.tensor ? &j->wq : &j->x);
     }
     if (G < 1 || heads % G)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--kv-heads: expected a divisor of the %lld heads, found %lld",
                          (long long)heads, (long long)G);
+    if ((status = array_load(&j->x, err)) || (status = array_load(&j->c, err))) return status;
     m->H = heads;
     m->G = G;
     m->d_k = d_k;
@@ -262,16 +276,17 @@ static qkv_status from_inputs(struct attn_job *j, const struct attn_files *f, in
     m->w_k = j->wk.at;
     m->w_v = j->wv.at;
     m->d_out = m->H * m->d_v;
-    if ((status = array_read(&j->wo, "wo", f->wo, j->all, j->all_path, err))) return status;
-    if (j->wo.at) {
+    if ((status = array_find(&j->wo, "wo", f->wo, j->all, j->all_path, err))) return status;
+    if (j->wo.tensor) {
         if (j->wo.rank != 2) return attn_misfit(err, &j->wo, "2 axes", NULL);
-        if (w_layout == W_IN_OUT) transpose(&j->wo);
+        if (w_layout == W_IN_OUT) swap_axes(&j->wo);
         if (j->wo.shape[1] != m->H * m->d_v) {
             char text[96];
             snprintf(text, sizeof text, "a matrix with %lld inputs (%lld heads of width %lld)",
                      (long long)(m->H * m->d_v), (long long)m->H, (long long)m->d_v);
             return attn_misfit(err, &j->wo, text, NULL);
         }
+        if ((status = load_projection(&j->wo, w_layout, err))) return status;
         m->w_o = j->wo.at;
         m->d_out = j->wo.shape[0];
     }
@@ -294,7 +309,7 @@ qkv_status attn_inputs(struct attn_job *j, const struct attn_files *f, int w_lay
                        int64_t heads, int64_t kv_heads, qkv_error *err)
 {
     if (f->all) {
-        const qkv_status status = array_open(&j->all, f->all, err);
+        const qkv_status status = array_open(&j->all, f->all, false, err);
         if (status) return status;
         j->all_path = f->all;
     }

@@ -258,18 +258,20 @@ static qkv_status masks_read(struct attn_job *j, struct masks *m, qkv_error *err
     const char *from = j->all_path;
     qkv_status status;
     if ((status = numbers(j, err)) || (status = packed(j, m, err)) ||
-        (status = array_read(&m->bias, "bias", o.bias, all, from, err)) ||
-        (status = array_read_bools(&m->mask, &m->mask_bytes, "mask", o.mask, all, from, err)) ||
+        (status = array_find(&m->bias, "bias", o.bias, all, from, err)) ||
+        (status = array_find(&m->mask, "mask", o.mask, all, from, err)) ||
         (status = array_read_ints(&m->lengths, &m->length, "lengths", o.lengths, all, from, err)) ||
-        (status = array_read(&m->sinks, "sinks", o.sinks, all, from, err)))
+        (status = array_find(&m->sinks, "sinks", o.sinks, all, from, err)))
         return status;
-    if (m->bias.at) {
-        if ((status = broadcast(j, &m->bias, &j->a.bias.b, &j->a.bias.h, &j->a.bias.t, err)))
+    if (m->bias.tensor) {
+        if ((status = broadcast(j, &m->bias, &j->a.bias.b, &j->a.bias.h, &j->a.bias.t, err)) ||
+            (status = array_load(&m->bias, err)))
             return status;
         j->a.bias.at = m->bias.at;
     }
-    if (m->mask_bytes) {
-        if ((status = broadcast(j, &m->mask, &j->a.mask.b, &j->a.mask.h, &j->a.mask.t, err)))
+    if (m->mask.tensor) {
+        if ((status = broadcast(j, &m->mask, &j->a.mask.b, &j->a.mask.h, &j->a.mask.t, err)) ||
+            (status = array_load_bools(&m->mask, &m->mask_bytes, err)))
             return status;
         j->a.mask.at = m->mask_bytes;
     }
@@ -287,11 +289,12 @@ static qkv_status masks_read(struct attn_job *j, struct masks *m, qkv_error *err
                     (long long)m->length[i], (long long)i, (long long)j->a.S);
         j->a.k_lengths = m->length;
     }
-    if (m->sinks.at) {
+    if (m->sinks.tensor) {
         char text[64];
         snprintf(text, sizeof text, "(%lld,), one logit per head", (long long)j->a.H);
         if (m->sinks.rank != 1 || m->sinks.count != j->a.H)
             return attn_misfit(err, &m->sinks, text, NULL);
+        if ((status = array_load(&m->sinks, err))) return status;
         j->a.sinks = m->sinks.at;
     }
     if (o.alibi) {

@@ -207,7 +207,7 @@ static void tensors_text(const char *path, const qkv_tensors *t)
 static qkv_status file(const char *path, qkv_error *err)
 {
     qkv_tensors *t = NULL;
-    const qkv_status status = array_open(&t, path, err);
+    const qkv_status status = array_open(&t, path, true, err);
     if (status) return status;
     (common.json ? tensors_json : tensors_text)(path, t);
     qkv_tensors_close(t);

@@ -50,7 +50,8 @@ void array_free(struct array *a)
 
 // Copies standard input to a temporary file, because a pipe cannot be mapped. The name of the file
 // is removed as soon as it is open.
-static qkv_status open_stdin(qkv_tensors **out, qkv_error *err)
+static qkv_status open_stdin(qkv_tensors **out, const struct qkv_tensors_options *how,
+                             qkv_error *err)
 {
     char name[CMD_PATH], block[1 << 16];
     const char *dir = getenv("TMPDIR");
@@ -69,32 +70,30 @@ static qkv_status open_stdin(qkv_tensors **out, qkv_error *err)
             if ((w = write(fd, block + at, (size_t)(n - at))) < 0)
                 status = cmd_error(err, QKV_ERR_IO, name, "cannot write: %s", strerror(errno));
     }
-    if (!status && (status = qkv_tensors_open(out, name, NULL, err)) != QKV_OK)
+    if (!status && (status = qkv_tensors_open(out, name, how, err)) != QKV_OK)
         snprintf(err->file, sizeof err->file, "standard input");
     close(fd);
     unlink(name);
     return status;
 }
 
-qkv_status array_open(qkv_tensors **out, const char *path, qkv_error *err)
+qkv_status array_open(qkv_tensors **out, const char *path, bool shapes_only, qkv_error *err)
 {
-    return strcmp(path, "-") ? qkv_tensors_open(out, path, NULL, err) : open_stdin(out, err);
+    const struct qkv_tensors_options how = { .shapes_only = shapes_only };
+    return strcmp(path, "-") ? qkv_tensors_open(out, path, &how, err) : open_stdin(out, &how, err);
 }
 
-// Finds the tensor that array_read(), array_read_ints() or array_read_bools() reads. Sets *t to
-// NULL if there is neither a tensor of this name nor a path.
-static qkv_status locate(struct array *a, const struct qkv_tensor **t, const char *what,
-                         const char *path, const qkv_tensors *all, const char *all_path,
-                         qkv_error *err)
+qkv_status array_find(struct array *a, const char *what, const char *path, const qkv_tensors *all,
+                      const char *all_path, qkv_error *err)
 {
     *a = (struct array){ .what = what };
-    *t = NULL;
+    const struct qkv_tensor **t = &a->tensor;
     if (!path) {
         if (all) *t = qkv_tensors_find(all, what);
         a->source = all_path;
     } else {
         a->source = strcmp(path, "-") ? path : "standard input";
-        const qkv_status status = array_open(&a->file, path, err);
+        const qkv_status status = array_open(&a->file, path, true, err);
         if (status) return status;
         const int64_t n = qkv_tensors_count(a->file);
         *t = n == 1 ? qkv_tensors_at(a->file, 0) : qkv_tensors_find(a->file, what);
@@ -112,11 +111,10 @@ static qkv_status locate(struct array *a, const struct qkv_tensor **t, const cha
     return QKV_OK;
 }
 
-qkv_status array_read(struct array *a, const char *what, const char *path, const qkv_tensors *all,
-                      const char *all_path, qkv_error *err)
+qkv_status array_load(struct array *a, qkv_error *err)
 {
-    const struct qkv_tensor *t;
-    const qkv_status status = locate(a, &t, what, path, all, all_path, err);
+    const struct qkv_tensor *t = a->tensor;
+    const qkv_status status = t && a->file ? qkv_tensors_convert(a->file, err) : QKV_OK;
     if (status || !t) return status;
     if (t->dtype == QKV_F32 && (uintptr_t)t->data % sizeof(float) == 0) {
         a->at = t->data;
@@ -166,7 +164,6 @@ static bool is_integer(qkv_dtype d)
 qkv_status array_read_ints(struct array *a, int64_t **out, const char *what, const char *path,
                            const qkv_tensors *all, const char *all_path, qkv_error *err)
 {
-    const struct qkv_tensor *t;
     *out = NULL;
     // the path is a list of numbers and not a file name
     if (path && *path && path[strspn(path, "0123456789,")] == 0) {
@@ -178,7 +175,9 @@ qkv_status array_read_ints(struct array *a, int64_t **out, const char *what, con
         a->shape[0] = a->count;
         return status;
     }
-    const qkv_status status = locate(a, &t, what, path, all, all_path, err);
+    qkv_status status = array_find(a, what, path, all, all_path, err);
+    const struct qkv_tensor *t = a->tensor;
+    if (!status && t && a->file) status = qkv_tensors_convert(a->file, err);
     if (status || !t) return status;
     if (!is_integer(t->dtype))
         return cmd_error(err, QKV_ERR_USAGE, a->source,
@@ -189,12 +188,12 @@ qkv_status array_read_ints(struct array *a, int64_t **out, const char *what, con
     return QKV_OK;
 }
 
-qkv_status array_read_bools(struct array *a, uint8_t **out, const char *what, const char *path,
-                            const qkv_tensors *all, const char *all_path, qkv_error *err)
+qkv_status array_load_bools(struct array *a, uint8_t **out, qkv_error *err)
 {
-    const struct qkv_tensor *t;
+    const struct qkv_tensor *t = a->tensor;
+    const char *what = a->what;
     *out = NULL;
-    const qkv_status status = locate(a, &t, what, path, all, all_path, err);
+    const qkv_status status = t && a->file ? qkv_tensors_convert(a->file, err) : QKV_OK;
     if (status || !t) return status;
     if (t->dtype != QKV_BOOL && !is_integer(t->dtype))
         return cmd_error(err, QKV_ERR_USAGE, a->source,

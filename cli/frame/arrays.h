@@ -13,27 +13,32 @@ struct array {
     int rank;
     int64_t shape[QKV_RANK_MAX];
     int64_t count;
+    // where the elements are read from; NULL: neither a tensor of this name nor a path is given
+    const struct qkv_tensor *tensor;
     const float *at; // the elements: own memory, or in the mapped file
     float *own;
     qkv_tensors *file;
 };
 enum { SHAPE_TEXT = 160 };
 
-// Reads one tensor into a. If the open set `all` has a tensor of this name, reads that one. If not,
-// reads the only tensor of the file `path` ("-": standard input). If path is NULL too, a->at stays
-// NULL. Converts float64 to float, with a note on stderr.
-qkv_status array_read(struct array *a, const char *what, const char *path, const qkv_tensors *all,
+// Reads the shape of one tensor into a. If the open set `all` has a tensor of this name, reads that
+// one. If not, reads the only tensor of the file `path` ("-": standard input). If path is NULL too,
+// a->tensor is NULL.
+qkv_status array_find(struct array *a, const char *what, const char *path, const qkv_tensors *all,
                       const char *all_path, qkv_error *err);
-// Reads integers; the arguments are as in array_read(). *out has a->count elements; the caller
+// Reads the elements into a->at after array_find(), when the shape has been checked; without a
+// tensor a->at stays NULL. Converts float64 to float, with a note on stderr.
+qkv_status array_load(struct array *a, qkv_error *err);
+// Reads integers; the arguments are as in array_find(). *out has a->count elements; the caller
 // frees it. path may also be a list of numbers, such as "3,5,5".
 qkv_status array_read_ints(struct array *a, int64_t **out, const char *what, const char *path,
                            const qkv_tensors *all, const char *all_path, qkv_error *err);
-// Reads truth values (BOOL or an integer type); the arguments are as in array_read(). *out has one
-// byte per element; the caller frees it.
-qkv_status array_read_bools(struct array *a, uint8_t **out, const char *what, const char *path,
-                            const qkv_tensors *all, const char *all_path, qkv_error *err);
-// Opens a set of tensors; path "-" means standard input.
-qkv_status array_open(qkv_tensors **out, const char *path, qkv_error *err);
+// Reads truth values (BOOL or an integer type) after array_find(). *out has one byte per element;
+// the caller frees it. Without a tensor it is NULL.
+qkv_status array_load_bools(struct array *a, uint8_t **out, qkv_error *err);
+// Opens a set of tensors; path "-" means standard input. shapes_only: arrays that would have to be
+// copied have no data.
+qkv_status array_open(qkv_tensors **out, const char *path, bool shapes_only, qkv_error *err);
 // Allocates an array of this shape, without initializing it.  If memory is exhausted, the command
 // ends with exit code 5.
 void array_new(struct array *a, const char *what, int rank, const int64_t *shape);

@@ -39,6 +39,9 @@ struct qkv_tensors_options {
     /** read the file into memory instead of mapping it: safe if another process truncates the
      *  file */
     bool no_mmap;
+    /** read types and shapes only: the data of an array of .npy that has to be copied to be used
+     *  (Fortran order, big-endian) is NULL until qkv_tensors_convert */
+    bool shapes_only;
 };
 
 /** A set of named tensors from one or more files.  Tensors point into its memory until close. */
@@ -53,6 +56,9 @@ typedef struct qkv_tensors qkv_tensors;
 QKV_API QKV_MUST_CHECK qkv_status qkv_tensors_open(qkv_tensors **out, const char *path,
                                                    const struct qkv_tensors_options *o,
                                                    qkv_error *err);
+/** Copies the data that qkv_tensors_open left out because of shapes_only; else it does nothing.
+ *  Returns: QKV_OK; QKV_ERR_LIMIT: out of memory, and the data is still NULL. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_tensors_convert(qkv_tensors *t, qkv_error *err);
 QKV_API void qkv_tensors_close(qkv_tensors *t);
 QKV_API int64_t qkv_tensors_count(const qkv_tensors *t);
 /** Returns the i-th tensor in the byte order of the names, or NULL if i is past the last. */

@@ -4,7 +4,8 @@
 // Source: NEP 1 and numpy/lib/format.py (versions 1.0, 2.0, 3.0).
 //
 // The dict is parsed by a small grammar and never evaluated as Python.  Little-endian data in C
-// order is used in place; big-endian data and Fortran order are converted to a copy.
+// order is used in place; big-endian data and Fortran order are converted to a copy, unless only
+// the shape is wanted.
 #include "file/set.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -282,7 +283,8 @@ static void swap_bytes(uint8_t *p, int64_t n, size_t size)
 
 // Writes a row-major copy of a column-major array.  It writes the copy in order and reads the array
 // with strides.
-static void transpose(uint8_t *out, const uint8_t *in, const struct npy *p, int64_t n, size_t size)
+static void transpose(uint8_t *out, const uint8_t *in, const struct qkv_tensor *p, int64_t n,
+                      size_t size)
 {
     int64_t at[QKV_RANK_MAX] = { 0 }, stride[QKV_RANK_MAX], from = 0, step = 1;
     for (int i = 0; i < p->rank; i++) {
@@ -328,21 +330,31 @@ qkv_status qkv_npy_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *
         .name = "", .dtype = p.dtype, .rank = p.rank, .bytes = bytes, .data = m->data + data
     };
     memcpy(x->shape, p.shape, sizeof x->shape);
-    const int64_t n = qkv_tensor_count(x);
-    const size_t size = qkv_dtype_size(p.dtype);
-    if (bytes && ((p.fortran && p.rank > 1) || p.swap)) {
-        uint8_t *copy = qkv_alloc(bytes, 1);
-        if (!copy) return qkv_fail_memory(err, m->path);
-        if (p.fortran && p.rank > 1)
-            transpose(copy, m->data + data, &p, n, size);
-        else
-            memcpy(copy, m->data + data, bytes);
-        if (p.swap) swap_bytes(copy, n, size);
-        s->copy = copy;
-        x->data = copy;
+    const struct qkv_npy_data raw = { x->data, p.fortran && p.rank > 1, p.swap };
+    if (bytes && (raw.fortran || raw.swap)) {
+        s->raw = raw;
+        x->data = NULL;
     }
     s->first = t->n++;
     s->n = 1;
+    return QKV_OK;
+}
+
+qkv_status qkv_npy_convert(struct qkv_tensors *t, struct qkv_source *s, qkv_error *err)
+{
+    if (!s->raw.data) return QKV_OK;
+    struct qkv_tensor *x = &t->all[s->first];
+    const int64_t n = qkv_tensor_count(x);
+    const size_t size = qkv_dtype_size(x->dtype);
+    s->copy = qkv_alloc(x->bytes, 1);
+    if (!s->copy) return qkv_fail_memory(err, s->map.path);
+    if (s->raw.fortran)
+        transpose(s->copy, s->raw.data, x, n, size);
+    else
+        memcpy(s->copy, s->raw.data, x->bytes);
+    if (s->raw.swap) swap_bytes(s->copy, n, size);
+    x->data = s->copy;
+    s->raw.data = NULL;
     return QKV_OK;
 }
 

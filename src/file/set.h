@@ -36,8 +36,13 @@ struct qkv_meta {
 // One file of a set, with the memory that is allocated for the file.
 struct qkv_source {
     struct qkv_map map;
-    char *text;       // names and metadata, NUL-terminated
-    void *copy;       // .npy data that had to be converted
+    char *text; // names and metadata, NUL-terminated
+    void *copy; // .npy data that had to be converted
+    // .npy data that has to be converted, and how; data NULL: none, or it has been converted
+    struct qkv_npy_data {
+        const uint8_t *data;
+        bool fortran, swap; // column-major, big-endian
+    } raw;
     int64_t first, n; // its tensors are all[first .. first+n-1]
 };
 
@@ -56,7 +61,9 @@ struct qkv_tensors {
 qkv_status qkv_safetensors_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *err);
 // Returns the byte offset in the file of the name of the i-th tensor, for messages.
 int64_t qkv_safetensors_where(const struct qkv_source *s, int64_t i);
+// Leaves data that has to be converted in s->raw: qkv_npy_convert makes the copy.
 qkv_status qkv_npy_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *err);
+qkv_status qkv_npy_convert(struct qkv_tensors *t, struct qkv_source *s, qkv_error *err);
 qkv_status qkv_llama2c_read(struct qkv_tensors *t, struct qkv_source *s, qkv_error *err);
 // Returns true if the file should be read as a checkpoint of llama2.c, even if it is malformed.
 // The first bytes of the file decide, or its name (FILE.bin), because version 0 of the format

@@ -192,6 +192,13 @@ static qkv_status refuse_format(enum kind kind, const char *path, qkv_error *err
                     "found neither their content nor their name");
 }
 
+static qkv_status read_npy(struct qkv_tensors *t, struct qkv_source *s,
+                           const struct qkv_tensors_options *o, qkv_error *err)
+{
+    const qkv_status status = qkv_npy_read(t, s, err);
+    return status || o->shapes_only ? status : qkv_npy_convert(t, s, err);
+}
+
 static qkv_status open_file(struct qkv_tensors *t, const char *path,
                             const struct qkv_tensors_options *o, qkv_error *err)
 {
@@ -208,7 +215,7 @@ static qkv_status open_file(struct qkv_tensors *t, const char *path,
     if (kind == SAFETENSORS)
         status = qkv_safetensors_read(t, s, err);
     else if (kind == NPY)
-        status = qkv_npy_read(t, s, err);
+        status = read_npy(t, s, o, err);
     else if (kind == LLAMA2C)
         status = qkv_llama2c_read(t, s, err);
     else
@@ -262,6 +269,17 @@ qkv_status qkv_tensors_open(qkv_tensors **out, const char *path,
     else
         *out = t;
     errno = saved;
+    return status;
+}
+
+qkv_status qkv_tensors_convert(qkv_tensors *t, qkv_error *err)
+{
+    if (!t)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_tensors_convert: expected tensors, found NULL");
+    qkv_status status = QKV_OK;
+    for (int64_t i = 0; i < t->n_sources && !status; i++)
+        status = qkv_npy_convert(t, &t->sources[i], err);
     return status;
 }
 

@@ -28,8 +28,10 @@
 enum {
     QKV_TOKEN_IDS = 1 << 24,       // upper bound of ids
     QKV_TOKENIZER_BYTES = 1 << 28, // maximum size of a tokenizer.json
-    QKV_WORD_CHARS = 10000,        // maximum of max_input_chars_per_word
-    QKV_ADDED_BYTES = 4096         // maximum length of an added token
+    // Limits of the lengths that a text is searched for at each of its bytes
+    QKV_WORD_CHARS = 1000,  // maximum of max_input_chars_per_word
+    QKV_ADDED_BYTES = 1024, // maximum length of an added token
+    QKV_AFFIX_BYTES = 256   // maximum length of continuing_subword_prefix and end_of_word_suffix
 };
 
 typedef bool qkv_component_fn(qkv_tokenizer *t, const struct qkv_json_at *at);

@@ -465,4 +465,22 @@ says_part '--probes requires --probe'
 runs 2 attn -x x.npy --no-softmax --probe entropy
 says_part 'attention statistics are not supported without softmax'
 
+title 'the shape is checked before the numbers are read'
+if [ -z "${QKV_SLOW:-}" ]; then # a sanitizer needs more address space
+    python3 - <<'PY'
+import struct
+head = repr({"descr": "|u1", "fortran_order": False, "shape": (1 << 31,)}).ljust(117) + "\n"
+with open("bytes.npy", "wb") as f:
+    f.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode())
+    f.truncate(10 + len(head) + (1 << 31))
+PY
+    ( # 2 GiB for each file that is mapped, 8 GiB for its numbers as floats
+        ulimit -v $((9 << 20))
+        runs 2 attn -x bytes.npy
+        says_part 'bytes.npy: x: expected 2 axes (tokens, width)'
+        runs 2 attn -q bytes.npy -k bytes.npy -v bytes.npy
+        says_part 'bytes.npy: q: expected 2, 3 or 4 axes'
+        exit $failures
+    ) || failed 'numbers were read first'
+fi
 finish

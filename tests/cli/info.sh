@@ -76,6 +76,20 @@ runs 6 info empty
 runs 2 info x.npy --model empty
 says 'qkv: an operand cannot be combined with --model'
 
+title 'an array in Fortran order is described without a copy of it'
+if [ -z "${QKV_SLOW:-}" ]; then # a sanitizer needs more address space
+    python3 - <<'PY'
+import struct
+n = 1 << 15
+head = repr({"descr": "<f4", "fortran_order": True, "shape": (n, n)}).ljust(117) + "\n"
+with open("turned.npy", "wb") as f:
+    f.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode())
+    f.truncate(10 + len(head) + 4 * n * n)
+PY
+    (ulimit -v $((6 << 20)) && runs 0 info turned.npy && exit $failures) || failed 'it takes memory for the array'
+    prints_part '1,073,741,824 numbers'
+fi
+
 title 'control characters in names are printed as bytes'
 python3 - <<'PY'
 import json, struct

@@ -129,6 +129,45 @@ TEST(fortran_order_comes_out_in_rows) // N9
                  (const int64_t[]){ 2, 3, 4 }, want, 24);
 }
 
+// A sparse file of 64 MB: the shape is read without its data.
+TEST(shapes_alone_take_no_copy_of_the_array)
+{
+    static const char *const headers[] = { HEADER("'<f4'", "True", "(4096, 4096)"),
+                                           HEADER("'>f4'", "False", "(4096, 4096)"),
+                                           HEADER("'<f4'", "False", "(4096, 4096)") };
+    const struct qkv_tensors_options how = { .shapes_only = true };
+    for (int i = 0; i < 3; i++) {
+        const char *path = npy(1, headers[i], "", 0);
+        struct stat st;
+        qkv_tensors *t = NULL;
+        CHECK_EQ(stat(path, &st), 0);
+        CHECK_EQ(truncate(path, st.st_size + ((off_t)64 << 20)), 0);
+        faults_begin(0, false);
+        CHECK_EQ(qkv_tensors_open(&t, path, &how, NULL), QKV_OK);
+        CHECK(atomic_load(&faults_peak) < 65536);
+        const struct qkv_tensor *x = qkv_tensors_at(t, 0);
+        CHECK_EQ(x->shape[0] * x->shape[1], 1 << 24);
+        CHECK_EQ(x->data != NULL, i == 2); // only data that is used in place
+        qkv_tensors_close(t);
+        CHECK_EQ(faults_end(NULL), 0);
+    }
+}
+
+TEST(an_array_left_out_is_converted_later)
+{
+    static const float columns[] = { 1, 4, 2, 5, 3, 6 };
+    const struct qkv_tensors_options how = { .shapes_only = true };
+    qkv_tensors *t = NULL;
+    const char *path = npy(1, HEADER("'<f4'", "True", "(2, 3)"), columns, sizeof columns);
+    CHECK_EQ(qkv_tensors_open(&t, path, &how, NULL), QKV_OK);
+    CHECK(!qkv_tensors_at(t, 0)->data);
+    CHECK_EQ(qkv_tensors_convert(t, NULL), QKV_OK);
+    CHECK_BITS(qkv_tensors_at(t, 0)->data, six, sizeof columns);
+    CHECK_EQ(qkv_tensors_convert(t, NULL), QKV_OK); // nothing is left
+    CHECK_BITS(qkv_tensors_at(t, 0)->data, six, sizeof columns);
+    qkv_tensors_close(t);
+}
+
 TEST(a_start_that_is_none_is_refused) // N1 N2 N3 N4
 {
     fixture_refused(fixture_file("n1.npy", "", 0), QKV_ERR_FORMAT, 0, "",
@@ -379,7 +418,8 @@ TEST(every_failed_allocation_is_survived)
 }
 
 CHECK_MAIN(CASE(each_version_is_read), CASE(every_dtype_is_read_in_both_byte_orders),
-           CASE(fortran_order_comes_out_in_rows), CASE(a_start_that_is_none_is_refused),
+           CASE(fortran_order_comes_out_in_rows), CASE(shapes_alone_take_no_copy_of_the_array),
+           CASE(an_array_left_out_is_converted_later), CASE(a_start_that_is_none_is_refused),
            CASE(a_header_larger_than_its_file_takes_no_memory),
            CASE(a_header_is_a_dict_of_three_keys_and_never_evaluated),
            CASE(data_is_as_long_as_the_shape_says),

@@ -29,6 +29,7 @@ struct bpe {
     int32_t spelled[256]; // id of "<0x41>", -1: none
     const char *prefix, *suffix; // of a character inside a word, and at its end; "": none
     char *texts;                 // the memory of prefix and suffix
+    uint32_t inside;             // node of the prefix, 0: no token begins with it
 };
 
 // ---- reading -----------------------------------------------------------------------------------
@@ -106,7 +107,15 @@ static bool read_merge(const qkv_tokenizer *t, struct bpe *m, const struct qkv_j
             return unknown_part(at, n, "a part", text[i], bytes[i], "");
     // The text of the merged token contains the right token without the prefix that marks a
     // continuation.
-    const size_t skip = qkv_min64((int64_t)strlen(m->prefix), (int64_t)bytes[1]);
+    const size_t skip = strlen(m->prefix);
+    if (skip > bytes[1]) {
+        char key[48];
+        snprintf(key, sizeof key, "merges[%zu]", n);
+        return qkv_text_fail(at, key, QKV_ERR_FORMAT,
+                             "right part of a merge is shorter than continuing_subword_prefix, "
+                             "expected at least %zu bytes, found \"%s\"",
+                             skip, text[1]);
+    }
     uint32_t node = QKV_TRIE_ROOT;
     for (size_t i = 0; i < bytes[0] && node; i++)
         node = qkv_trie_step(trie, node, (uint8_t)text[0][i]);
@@ -204,6 +213,11 @@ static bool read_affixes(struct bpe *m, const struct qkv_json_at *at)
     if (!qkv_json_text(at, "continuing_subword_prefix", false, &prefix)) return false;
     if (!qkv_json_text(at, "end_of_word_suffix", false, &suffix)) return false;
     const size_t a = strlen(prefix) + 1, b = strlen(suffix) + 1;
+    if (a > QKV_AFFIX_BYTES + 1 || b > QKV_AFFIX_BYTES + 1)
+        return qkv_text_fail(
+            at, a > QKV_AFFIX_BYTES + 1 ? "continuing_subword_prefix" : "end_of_word_suffix",
+            QKV_ERR_LIMIT, "text too long, expected at most %d bytes, found %zu", QKV_AFFIX_BYTES,
+            (a > QKV_AFFIX_BYTES + 1 ? a : b) - 1);
     m->texts = qkv_alloc(a + b, 1);
     if (!m->texts) {
         qkv_fail_memory(at->err, at->file);
@@ -214,6 +228,13 @@ static bool read_affixes(struct bpe *m, const struct qkv_json_at *at)
     m->prefix = m->texts;
     m->suffix = m->texts + a;
     return true;
+}
+
+static uint32_t walk(const struct qkv_trie *trie, uint32_t node, const void *text, int64_t n)
+{
+    for (int64_t i = 0; i < n && node; i++)
+        node = qkv_trie_step(trie, node, ((const uint8_t *)text)[i]);
+    return node;
 }
 
 static bool open_bpe(qkv_tokenizer *t, const struct qkv_json_at *at)
@@ -237,6 +258,7 @@ static bool open_bpe(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!read_affixes(m, at) || !qkv_vocab_read(&t->vocab, at, "vocab")) return false;
     if (!read_unknown(t, m, at) || !read_merges(t, m, at)) return false;
     find_bytes(t, m);
+    m->inside = walk(&t->vocab.trie, QKV_TRIE_ROOT, m->prefix, (int64_t)strlen(m->prefix));
     t->cut_anywhere = !m->any && !m->fuse && !m->whole && !m->prefix[0] && !m->suffix[0];
     return true;
 }
@@ -295,13 +317,6 @@ static void put_unknown(const struct bpe *m, struct symbols *s, const uint8_t *t
     s->unknown += (int32_t)n;
 }
 
-static uint32_t walk(const struct qkv_trie *trie, uint32_t node, const void *text, int64_t n)
-{
-    for (int64_t i = 0; i < n && node; i++)
-        node = qkv_trie_step(trie, node, ((const uint8_t *)text)[i]);
-    return node;
-}
-
 static void characters(const qkv_tokenizer *t, const struct bpe *m, struct symbols *s,
                        const uint8_t *word, int64_t length)
 {
@@ -311,7 +326,7 @@ static void characters(const qkv_tokenizer *t, const struct bpe *m, struct symbo
         const int used = qkv_utf8_read(word + at, (size_t)(length - at), &code);
         const int n = used < 0 ? -used : used;
         const bool first = at == 0, last = at + n == length;
-        if (!first) node = walk(trie, node, m->prefix, (int64_t)strlen(m->prefix));
+        if (!first) node = m->inside;
         node = walk(trie, node, word + at, n);
         if (last) node = walk(trie, node, m->suffix, (int64_t)strlen(m->suffix));
         if (node && trie->value[node] >= 0) {

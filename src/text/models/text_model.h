@@ -19,6 +19,24 @@ static inline uint32_t qkv_trie_step(const struct qkv_trie *t, uint32_t node, ui
     return t->slots[i].next;
 }
 
+// ---- long_tokens.c: the long tokens that end at a byte of a text -------------------------------
+enum { QKV_SHORT_TOKEN = 64 }; // bytes; longer tokens are long
+struct qkv_vocab;
+struct qkv_long_tokens {
+    bool any;             // false: the vocabulary has no long token, and all else is empty
+    struct qkv_trie trie; // long tokens: text -> id
+    uint32_t *shorter;    // [nodes] node of the longest proper suffix of a node's text
+    uint32_t
+        *found; // [nodes] node of the longest suffix, itself included, that is a token; 0: none
+};
+// Collects the long tokens of v with a score above -INFINITY.  Returns false if memory is
+// exhausted.
+bool qkv_long_tokens_init(struct qkv_long_tokens *l, const struct qkv_vocab *v,
+                          const double *scores);
+void qkv_long_tokens_free(struct qkv_long_tokens *l);
+// Returns the node after `byte`, from `node` after the preceding bytes; the first is QKV_TRIE_ROOT.
+uint32_t qkv_long_tokens_step(const struct qkv_long_tokens *l, uint32_t node, uint8_t byte);
+
 // ---- tokens of a word --------------------------------------------------------------------------
 struct qkv_parts {
     struct qkv_part {

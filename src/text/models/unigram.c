@@ -18,6 +18,7 @@ struct unigram {
     int32_t unknown; // -1: none
     bool fallback;
     int32_t spelled[256]; // "<0x41>", -1: none
+    struct qkv_long_tokens longs;
 };
 
 // ---- scores ------------------------------------------------------------------------------------
@@ -145,6 +146,10 @@ static bool open_unigram(qkv_tokenizer *t, const struct qkv_json_at *at)
         snprintf(text, sizeof text, "<0x%02X>", b);
         m->spelled[b] = qkv_trie_find(&t->vocab.trie, text, 6);
     }
+    if (!qkv_long_tokens_init(&m->longs, &t->vocab, m->scores)) {
+        qkv_fail_memory(at->err, at->file);
+        return false;
+    }
     if (unknown >= 0) return true;
     return qkv_text_fail(at, "unk_id", QKV_ERR_UNSUPPORTED,
                          "vocabulary has no unknown token, expected the id of one, since a text "
@@ -155,6 +160,7 @@ static void close_unigram(void *model)
 {
     struct unigram *m = model;
     if (!m) return;
+    qkv_long_tokens_free(&m->longs);
     qkv_free(m->scores);
     qkv_free(m);
 }
@@ -172,19 +178,39 @@ static inline void offer(struct best *to, double score, int32_t id, int32_t from
     *to = (struct best){ score, id, from };
 }
 
+// Offers the long tokens that end after word[end - 1], whose node in the automaton is *node.  They
+// begin before all other tokens that end here, so that they also win with an equal score; among
+// them the longest does.
+static void offer_long(const qkv_tokenizer *t, struct best *best, uint32_t *node, uint8_t byte,
+                       int32_t end)
+{
+    const struct unigram *m = t->model;
+    struct best most = { 0, 0, -1 };
+    *node = qkv_long_tokens_step(&m->longs, *node, byte);
+    for (uint32_t k = m->longs.found[*node]; k; k = m->longs.found[m->longs.shorter[k]]) {
+        const int32_t id = m->longs.trie.value[k];
+        const int32_t from = end - (int32_t)qkv_vocab_token(&t->vocab, id)->bytes;
+        if (from && best[from].from < 0) continue;
+        offer(&most, m->scores[id] + best[from].score, id, from);
+    }
+    if (most.from >= 0 && (best[end].from < 0 || most.score >= best[end].score)) best[end] = most;
+}
+
 static void find_best(const qkv_tokenizer *t, struct best *best, const uint8_t *word,
                       int32_t length)
 {
     const struct unigram *m = t->model;
     const struct qkv_trie *trie = &t->vocab.trie;
+    uint32_t longs = QKV_TRIE_ROOT;
     for (int32_t i = 0; i <= length; i++) best[i] = (struct best){ 0, 0, -1 };
     for (int32_t at = 0; at < length;) {
         uint32_t code, node = QKV_TRIE_ROOT;
         const int used = qkv_utf8_read(word + at, (size_t)(length - at), &code);
         const int32_t n = used < 0 ? -used : used;
         const double here = best[at].score;
+        const int32_t stop = length - at > QKV_SHORT_TOKEN ? at + QKV_SHORT_TOKEN : length;
         bool single = false;
-        for (int32_t i = at; i < length; i++) {
+        for (int32_t i = at; i < stop; i++) {
             node = qkv_trie_step(trie, node, word[i]);
             if (!node) break;
             const int32_t id = trie->value[node];
@@ -193,6 +219,8 @@ static void find_best(const qkv_tokenizer *t, struct best *best, const uint8_t *
             single = single || i + 1 - at == n;
         }
         if (!single) offer(&best[at + n], m->unknown_score + here, m->unknown, at);
+        for (int32_t i = at; i < at + n && m->longs.any; i++)
+            offer_long(t, best, &longs, word[i], i + 1);
         at += n;
     }
 }

@@ -4,6 +4,7 @@
 //
 // A step passes on the text that later input cannot change and keeps the rest in its state, so a
 // stream of tokens gives the same text as the complete list.
+#define _GNU_SOURCE // memmem
 #include "text/text_internal.h"
 #include <string.h>
 
@@ -18,53 +19,51 @@ static bool store(struct qkv_text_buffer *b, const char *text, int64_t n)
     return !b->failed;
 }
 
-// Returns true if text[n], at the end of a part, may be the start of `from`, which has `size`
-// bytes.
-static bool starts(const char *text, int64_t n, const char *from, int64_t size)
+// Passes on the bytes begin .. end of an item.  A byte before text[0] is one of the `held` bytes of
+// `from` that preceding parts ended with.
+static bool pass_range(struct qkv_decoding *d, int64_t step, const char *text, int64_t begin,
+                       int64_t end, int64_t held, bool ends)
 {
-    return n < size && memcmp(text, from, (size_t)n) == 0;
+    if (begin < 0) {
+        const int64_t before = qkv_min64(end, 0);
+        const char *from = d->t->decoder.steps[step].from;
+        if (!pass_on(d, step, from + held + begin, before - begin, false)) return false;
+        begin = before;
+    }
+    return pass_on(d, step, text + qkv_max64(begin, 0), end - begin, ends);
 }
 
-// Replaces `from` by `to` in an item; if a part ends inside `from`, its last bytes stay pending.
+// Replaces `from` by to[add] in an item; if a part ends inside `from`, these bytes are held back.
 static bool replace(struct qkv_decoding *d, int64_t step, const char *text, int64_t n, bool ends,
-                    const char *to)
+                    const char *to, int64_t add)
 {
-    struct qkv_decode_state *st = &d->states[step];
-    struct qkv_text_buffer *pending = &st->pending;
-    const char *from = d->t->decoder.steps[step].from;
-    const int64_t size = (int64_t)strlen(from), add = (int64_t)strlen(to);
-    if (pending->count) {
-        if (!store(pending, text, n)) return false;
-        text = pending->bytes;
-        n = pending->count;
-    }
-    int64_t plain = 0, i = 0;
-    while (i < n) {
-        const char *at = memchr(text + i, from[0], (size_t)(n - i));
-        i = at ? at - text : n;
-        if (!at || (!ends && starts(at, n - i, from, size))) break;
-        if (n - i < size || memcmp(at, from, (size_t)size) != 0) {
-            i++;
-            continue;
+    const struct qkv_search *s = &d->t->decoder.steps[step].search;
+    int64_t *matched = &d->states[step].matched;
+    const int64_t held = *matched;
+    int64_t plain = -held;
+    for (int64_t i = 0; i < n; i++) {
+        if (!*matched) {
+            const char *at = memchr(text + i, (int)s->at[0], (size_t)(n - i));
+            if (!at) break;
+            i = at - text;
         }
-        if (!pass_on(d, step, text + plain, i - plain, false) || !pass_on(d, step, to, add, false))
+        *matched = qkv_search_step(s, *matched, (uint8_t)text[i]);
+        if (*matched < s->count) continue;
+        if (!pass_range(d, step, text, plain, i + 1 - s->count, held, false) ||
+            !pass_on(d, step, to, add, false))
             return false;
-        plain = i += size;
+        plain = i + 1;
+        *matched = 0;
     }
-    if (ends) i = n;
-    if (!pass_on(d, step, text + plain, i - plain, ends)) return false;
-    if (pending->count) {
-        memmove(pending->bytes, pending->bytes + i, (size_t)(n - i));
-        pending->count = n - i;
-        return true;
-    }
-    return store(pending, text + i, n - i);
+    if (ends) *matched = 0;
+    return pass_range(d, step, text, plain, n - *matched, held, ends);
 }
 
 static bool put_replace(struct qkv_decoding *d, int64_t step, const char *text, int64_t n,
                         bool ends)
 {
-    return replace(d, step, text, n, ends, d->t->decoder.steps[step].to);
+    const struct qkv_decode_step *s = &d->t->decoder.steps[step];
+    return replace(d, step, text, n, ends, s->to, s->to_bytes);
 }
 
 static bool is_utf8(const char *text, int64_t n)
@@ -82,7 +81,6 @@ static bool put_replace_regex(struct qkv_decoding *d, int64_t step, const char *
                               bool ends)
 {
     const struct qkv_decode_step *s = &d->t->decoder.steps[step];
-    const int64_t add = (int64_t)strlen(s->to);
     struct qkv_matches m = { 0 };
     int64_t plain = 0, begin, end;
     int found = 0;
@@ -91,7 +89,7 @@ static bool put_replace_regex(struct qkv_decoding *d, int64_t step, const char *
     if (ok) qkv_matches_text(&m, (const uint8_t *)text, n);
     while (ok && (found = qkv_matches_next(&m, &begin, &end)) > 0) {
         ok = pass_on(d, step, text + plain, begin - plain, false) &&
-             pass_on(d, step, s->to, add, false);
+             pass_on(d, step, s->to, s->to_bytes, false);
         plain = end;
     }
     qkv_matches_close(&m);
@@ -106,7 +104,7 @@ static bool put_metaspace(struct qkv_decoding *d, int64_t step, const char *text
     struct qkv_decode_state *st = &d->states[step];
     const bool gone = st->items == 0 && d->t->decoder.steps[step].prefixed;
     if (ends) st->items++;
-    return replace(d, step, text, n, ends, gone ? "" : " ");
+    return replace(d, step, text, n, ends, " ", !gone);
 }
 
 // Replaces the suffix of a word by a space, but removes it in the last item.  Therefore each item
@@ -115,7 +113,7 @@ static bool put_bpe(struct qkv_decoding *d, int64_t step, const char *text, int6
 {
     struct qkv_decode_state *st = &d->states[step];
     (void)ends;
-    if (st->begun && !replace(d, step, st->work.bytes, st->work.count, true, " ")) return false;
+    if (st->begun && !replace(d, step, st->work.bytes, st->work.count, true, " ", 1)) return false;
     st->begun = true;
     st->work.count = 0;
     return store(&st->work, text, n);
@@ -124,7 +122,7 @@ static bool put_bpe(struct qkv_decoding *d, int64_t step, const char *text, int6
 static bool end_bpe(struct qkv_decoding *d, int64_t step)
 {
     struct qkv_decode_state *st = &d->states[step];
-    return !st->begun || replace(d, step, st->work.bytes, st->work.count, true, "");
+    return !st->begun || replace(d, step, st->work.bytes, st->work.count, true, "", 0);
 }
 
 // ---- artifacts of English ----------------------------------------------------------------------
@@ -135,22 +133,18 @@ static const char *const clean[][2] = {
     { " 's", "'s" }, { " 've", "'ve" }, { " 're", "'re" }
 };
 
-// Appends text[n] to out with each `from` replaced by `to`.
+// Appends text[n] to out with each from[size] replaced by to[add].
 static bool swap_texts(struct qkv_text_buffer *out, const char *text, int64_t n, const char *from,
-                       const char *to)
+                       int64_t size, const char *to, int64_t add)
 {
-    const int64_t size = (int64_t)strlen(from), add = (int64_t)strlen(to);
-    int64_t plain = 0, i = 0;
+    const char *const end = text + n, *at;
     out->count = 0;
-    while (i + size <= n) {
-        if (text[i] != from[0] || memcmp(text + i, from, (size_t)size) != 0) {
-            i++;
-            continue;
-        }
-        if (!store(out, text + plain, i - plain) || !store(out, to, add)) return false;
-        plain = i += size;
+    if (!n) return true;
+    while ((at = memmem(text, (size_t)(end - text), from, (size_t)size)) != NULL) {
+        if (!store(out, text, at - text) || !store(out, to, add)) return false;
+        text = at + size;
     }
-    return store(out, text + plain, n - plain);
+    return store(out, text, end - text);
 }
 
 // Removes the artifacts from *b; *other is work memory.  All patterns start with a space, and no
@@ -159,7 +153,9 @@ static bool clean_text(struct qkv_text_buffer *b, struct qkv_text_buffer *other)
 {
     if (!b->count || !memchr(b->bytes, ' ', (size_t)b->count)) return true;
     for (size_t i = 0; i < sizeof clean / sizeof clean[0]; i++) {
-        if (!swap_texts(other, b->bytes, b->count, clean[i][0], clean[i][1])) return false;
+        if (!swap_texts(other, b->bytes, b->count, clean[i][0], (int64_t)strlen(clean[i][0]),
+                        clean[i][1], (int64_t)strlen(clean[i][1])))
+            return false;
         const struct qkv_text_buffer swap = *b;
         *b = *other;
         *other = swap;
@@ -172,7 +168,7 @@ static bool put_wordpiece(struct qkv_decoding *d, int64_t step, const char *text
 {
     const struct qkv_decode_step *s = &d->t->decoder.steps[step];
     struct qkv_decode_state *st = &d->states[step];
-    const int64_t prefix = (int64_t)strlen(s->from);
+    const int64_t prefix = s->from_bytes;
     (void)ends;
     st->work.count = 0;
     if (st->items++) {
@@ -201,9 +197,11 @@ static bool put_ctc(struct qkv_decoding *d, int64_t step, const char *text, int6
     if (!store(&st->pending, text, n)) return false;
     struct qkv_text_buffer *b = &st->work;
     b->count = 0;
-    if (s->from[0] ? !swap_texts(b, text, n, s->from, "") : !store(b, text, n)) return false;
+    if (s->from_bytes ? !swap_texts(b, text, n, s->from, s->from_bytes, "", 0) : !store(b, text, n))
+        return false;
     if (s->cleanup) {
-        if (!clean_text(b, &st->other) || !swap_texts(&st->other, b->bytes, b->count, s->to, " "))
+        if (!clean_text(b, &st->other) ||
+            !swap_texts(&st->other, b->bytes, b->count, s->to, s->to_bytes, " ", 1))
             return false;
         b = &st->other;
     }
@@ -325,7 +323,7 @@ static bool put_strip(struct qkv_decoding *d, int64_t step, const char *text, in
 {
     const struct qkv_decode_step *s = &d->t->decoder.steps[step];
     struct qkv_decode_state *st = &d->states[step];
-    const int64_t size = (int64_t)strlen(s->from);
+    const int64_t size = s->from_bytes;
     int64_t i = 0;
     for (; !st->inside && i < n; i += size) {
         st->inside = st->cut >= s->start || n - i < size || memcmp(text + i, s->from, (size_t)size);

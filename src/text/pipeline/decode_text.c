@@ -6,6 +6,14 @@
 
 enum { STEPS_MAX = 64 }; // each step calls the next one
 
+static void step_free(struct qkv_decode_step *s)
+{
+    qkv_expression_free(&s->expression);
+    qkv_search_free(&s->search);
+    qkv_free(s->from);
+    qkv_free(s->to);
+}
+
 bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_decode_step step,
                     const char *from, const char *to)
 {
@@ -16,15 +24,15 @@ bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_d
         return qkv_text_fail(at, NULL, QKV_ERR_LIMIT, "too many decoders, expected at most %d",
                              STEPS_MAX);
     }
-    step.from = qkv_copy_text(from, strlen(from));
-    step.to = qkv_copy_text(to, strlen(to));
-    const bool ok =
-        step.from && step.to && qkv_reserve(&p, &d->capacity, d->count + 1, sizeof *d->steps);
+    step.from_bytes = (int64_t)strlen(from);
+    step.to_bytes = (int64_t)strlen(to);
+    step.from = qkv_copy_text(from, (size_t)step.from_bytes);
+    step.to = qkv_copy_text(to, (size_t)step.to_bytes);
+    const bool ok = step.from && step.to && qkv_search_bytes(&step.search, from, step.from_bytes) &&
+                    qkv_reserve(&p, &d->capacity, d->count + 1, sizeof *d->steps);
     d->steps = p;
     if (!ok) {
-        qkv_expression_free(&step.expression);
-        qkv_free(step.from);
-        qkv_free(step.to);
+        step_free(&step);
         qkv_fail_memory(at->err, at->file);
         return false;
     }
@@ -34,11 +42,7 @@ bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_d
 
 void qkv_text_decoder_free(struct qkv_text_decoder *d)
 {
-    for (int64_t i = 0; i < d->count; i++) {
-        qkv_expression_free(&d->steps[i].expression);
-        qkv_free(d->steps[i].from);
-        qkv_free(d->steps[i].to);
-    }
+    for (int64_t i = 0; i < d->count; i++) step_free(&d->steps[i]);
     qkv_free(d->steps);
     memset(d, 0, sizeof *d);
 }

@@ -3,6 +3,7 @@
 #ifndef QKV_TEXT_DECODE_TOKENS_H
 #define QKV_TEXT_DECODE_TOKENS_H
 
+#include "text/pipeline/search.h"
 #include "text/regex/regex.h"
 #include "text/text.h"
 
@@ -19,6 +20,8 @@ struct qkv_decode_step {
     // character of strip and metaspace, the suffix of bpe, the padding of ctc; `to` is the content
     // of replace, the delimiter of ctc.
     char *from, *to;
+    int64_t from_bytes, to_bytes;
+    struct qkv_search search; // for `from`, if replace uses it
     bool cleanup, prefixed;
     int64_t start, stop;              // strip
     struct qkv_expression expression; // replace; empty: `from` is the pattern
@@ -30,10 +33,11 @@ struct qkv_text_decoder {
 struct qkv_decode_state {                        // of one step
     struct qkv_text_buffer item;                 // received parts of an incomplete item
     struct qkv_text_buffer pending, work, other; // for use by the step
-    int64_t passed;                              // bytes received
-    int64_t items;                               // completed items
-    int64_t cut, tail;                           // strip: characters removed, held back
-    bool begun, inside;                          // an item was received; strip: after its start
+    int64_t matched;    // replace: the last bytes received are the first bytes of `from`
+    int64_t passed;     // bytes received
+    int64_t items;      // completed items
+    int64_t cut, tail;  // strip: characters removed, held back
+    bool begun, inside; // an item was received; strip: after its start
 };
 struct qkv_decoding {
     const qkv_tokenizer *t;

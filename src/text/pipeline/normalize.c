@@ -326,18 +326,18 @@ static bool run_replace_regex(const struct qkv_normalizer_step *s, struct qkv_ch
 static bool run_replace(const struct qkv_normalizer_step *s, struct qkv_chars *out,
                         const struct qkv_chars *in)
 {
-    for (int64_t i = 0; i < in->count;) {
-        int64_t same = 0;
-        while (same < s->from_count && i + same < in->count &&
-               in->at[i + same].code == s->from[same])
-            same++;
-        if (same < s->from_count) {
-            if (!copy_character(out, in->at[i++])) return false;
-            continue;
-        }
-        i += same;
-        if (!put_content(s, out, in, i)) return false;
+    int64_t matched = 0, plain = 0; // characters before `plain` are written
+    for (int64_t i = 0; i < in->count; i++) {
+        matched = qkv_search_step(&s->search, matched, in->at[i].code);
+        if (matched < s->search.count) continue;
+        for (; plain + matched <= i; plain++)
+            if (!copy_character(out, in->at[plain])) return false;
+        plain = i + 1;
+        matched = 0;
+        if (!put_content(s, out, in, plain)) return false;
     }
+    for (; plain < in->count; plain++)
+        if (!copy_character(out, in->at[plain])) return false;
     return true;
 }
 
@@ -345,7 +345,7 @@ static bool run_replace(const struct qkv_normalizer_step *s, struct qkv_chars *o
 static void step_free(struct qkv_normalizer_step *s)
 {
     qkv_expression_free(&s->expression);
-    qkv_free(s->from);
+    qkv_search_free(&s->search);
     qkv_free(s->to);
     qkv_charsmap_free(s->map);
 }
@@ -490,12 +490,17 @@ bool qkv_normalizer_replace(qkv_tokenizer *t, const struct qkv_json_at *at)
     const char *from = NULL, *to = NULL;
     if (!qkv_replace_read(at, &from, &to, &s.expression)) return false;
     if (qkv_expression_any(&s.expression)) s.run = run_replace_regex;
-    if (qkv_text_characters(at, from, &s.from, &s.from_count)) {
-        if (qkv_text_characters(at, to, &s.to, &s.to_count)) return qkv_normalizer_add(t, at, s);
-        qkv_free(s.to);
+    uint32_t *pattern = NULL;
+    int64_t count;
+    bool ok = qkv_text_characters(at, from, &pattern, &count) &&
+              qkv_text_characters(at, to, &s.to, &s.to_count);
+    if (ok && !qkv_search_characters(&s.search, pattern, count)) {
+        qkv_fail_memory(at->err, at->file);
+        ok = false;
     }
-    qkv_free(s.from);
-    qkv_expression_free(&s.expression);
+    qkv_free(pattern);
+    if (ok) return qkv_normalizer_add(t, at, s);
+    step_free(&s);
     return false;
 }
 

@@ -3,6 +3,7 @@
 #ifndef QKV_TEXT_NORMALIZE_H
 #define QKV_TEXT_NORMALIZE_H
 
+#include "text/pipeline/search.h"
 #include "text/regex/regex.h"
 #include "text/text.h"
 
@@ -36,9 +37,10 @@ struct qkv_normalizer_step {
     bool left,
         right; // strip: which ends; pretokenize_spaces.c: collapse spaces, add a leading mark
     struct qkv_charsmap *map;
-    uint32_t *from, *to;
-    int64_t from_count, to_count;
-    struct qkv_expression expression; // Replace; empty: `from` is the pattern
+    uint32_t *to;
+    int64_t to_count;
+    struct qkv_expression expression; // Replace; empty: the pattern is the text of `search`
+    struct qkv_search search;
 };
 struct qkv_normalizer {
     struct qkv_normalizer_step *steps;

@@ -4,6 +4,7 @@
 // Masks (pretokenize_masks.c) look at two neighboring characters.  The steps here match a pattern,
 // search for a text, put a character before a word, or replace characters.  A tokenizer that has
 // only masks never calls this file.
+#define _GNU_SOURCE // memmem
 #include "text/text_internal.h"
 #include <stdio.h>
 #include <string.h>
@@ -139,17 +140,17 @@ static bool split_text(struct ranges *s, const struct qkv_pre_tokenizer_step *st
     const int64_t n = (int64_t)step->bytes;
     int64_t plain = c.begin;
     for (int64_t at = c.begin; at + n <= c.end;) {
-        uint32_t code;
-        const bool here = n == 0 || (in->bytes[at] == (uint8_t)step->text[0] &&
-                                     memcmp(in->bytes + at, step->text, step->bytes) == 0);
-        if (!here) {
-            at++;
-            continue;
+        if (n) {
+            const uint8_t *found =
+                memmem(in->bytes + at, (size_t)(c.end - at), step->text, step->bytes);
+            if (!found) break;
+            at = found - in->bytes;
         }
         if (plain != at && !add_range(s, plain, at, step->invert)) return false;
         if (!add_range(s, at, at + n, !step->invert)) return false;
         plain = at + n;
         if (n == 0 && at == c.end) break;
+        uint32_t code;
         at += n ? n : char_bytes(in, at, c.end, &code);
     }
     return plain == c.end || add_range(s, plain, c.end, step->invert);

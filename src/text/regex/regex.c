@@ -15,9 +15,9 @@
 #include <string.h>
 
 enum {
-    STEPS = 30000000,       // budget of a text
-    STEPS_PER_BYTE = 64,    // additional budget per byte
-    FIRST_STEPS = 1000,     // limit of the first try at a position
+    STEPS = 1000000,        // budget of a text
+    STEPS_PER_BYTE = 16,    // additional budget per byte
+    FIRST_STEPS = 500,      // limit of the first try at a position
     FIRST_WINDOW = 64,      // bytes
     HEAP_KIBIBYTES = 262144 // backtracking memory of PCRE2
 };

@@ -115,10 +115,10 @@ TEST(unknown_or_missing_models_and_versions_are_refused) // T2, T3
         { "\"continuing_subword_prefix\":\"##\",", "", F, "$.model.continuing_subword_prefix",
           "required member is missing, expected a value, found none" },
         { "\"max_input_chars_per_word\":20", "\"max_input_chars_per_word\":0", F,
-          "$.model.max_input_chars_per_word", "number out of range, expected 1 .. 10000, found 0" },
-        { "\"max_input_chars_per_word\":20", "\"max_input_chars_per_word\":10001", L,
+          "$.model.max_input_chars_per_word", "number out of range, expected 1 .. 1000, found 0" },
+        { "\"max_input_chars_per_word\":20", "\"max_input_chars_per_word\":1001", L,
           "$.model.max_input_chars_per_word",
-          "number out of range, expected 1 .. 10000, found 10001" },
+          "number out of range, expected 1 .. 1000, found 1001" },
     };
     REFUSED(list);
 }
@@ -285,7 +285,7 @@ TEST(added_tokens_agree_with_the_vocabulary) // T23
           "$.added_tokens[1].content",
           "duplicate added token, expected each added token once, found \"[CLS]\" again" },
         { "\"content\":\"New Tok\"", longer, L, "$.added_tokens[1].content",
-          "added token too long, expected at most 4096 bytes, found 4097" },
+          "added token too long, expected at most 1024 bytes, found 1025" },
         { "\"added_tokens\":[", "\"added_tokens\":[[],", F, "$.added_tokens[0]",
           "value of the wrong type, expected an object" },
     };

@@ -108,6 +108,34 @@ TEST(merges_are_pairs_of_tokens_that_make_a_token)
     REFUSED(BPE, list);
 }
 
+#define PREFIXED                                                                                   \
+    "{\"version\":\"1.0\",\"model\":{\"type\":\"BPE\",\"continuing_subword_prefix\":\"##\","       \
+    "\"vocab\":{\"a\":0,\"##b\":1,\"ab\":2},\"merges\":[[\"a\",\"##b\"]]}}"
+TEST(prefixes_are_parts_of_the_right_token_and_not_long) // T10
+{
+    char *longer = malloc(QKV_AFFIX_BYTES + 80);
+    char *suffix = malloc(QKV_AFFIX_BYTES + 80);
+    char dots[QKV_AFFIX_BYTES + 2];
+    memset(dots, '.', sizeof dots - 1);
+    dots[sizeof dots - 1] = 0;
+    sprintf(longer, "\"continuing_subword_prefix\":\"%s\"", dots);
+    sprintf(suffix, "\"end_of_word_suffix\":\"%s\",\"vocab\"", dots);
+    const struct bad list[] = {
+        { "\"##\"", "\"####\"", F, "$.model.merges[0]",
+          "right part of a merge is shorter than continuing_subword_prefix, expected at least 4 "
+          "bytes, found \"##b\"" },
+        { "\"continuing_subword_prefix\":\"##\"", longer, QKV_ERR_LIMIT,
+          "$.model.continuing_subword_prefix",
+          "text too long, expected at most 256 bytes, found 257" },
+        { "\"vocab\"", suffix, QKV_ERR_LIMIT, "$.model.end_of_word_suffix",
+          "text too long, expected at most 256 bytes, found 257" },
+    };
+    valid(PREFIXED);
+    REFUSED(PREFIXED, list);
+    free(longer);
+    free(suffix);
+}
+
 TEST(scores_are_numbers_and_each_token_is_there_once)
 {
     static const struct bad list[] = {
@@ -214,6 +242,7 @@ TEST(a_word_of_any_length_is_merged_from_the_left)
 }
 
 CHECK_MAIN(CASE(merges_are_pairs_of_tokens_that_make_a_token),
+           CASE(prefixes_are_parts_of_the_right_token_and_not_long),
            CASE(scores_are_numbers_and_each_token_is_there_once),
            CASE(patterns_that_cannot_be_run_are_refused_by_name),
            CASE(a_word_of_any_length_is_merged_from_the_left))

@@ -302,6 +302,24 @@ TEST(a_text_that_takes_an_expression_too_long_is_refused_by_its_name) // T19
     free(json);
 }
 
+// It takes 10 million steps, 100 for each byte of the text.
+TEST(the_steps_of_an_expression_are_limited_by_the_size_of_the_text)
+{
+    enum { BYTES = 100002 };
+    char *json = tiny_with(TINY_SPLIT, SPLIT("(\\\\w+\\\\s?)*$"));
+    char *text = malloc(BYTES);
+    for (int i = 0; i < BYTES; i++) text[i] = i % 11 < 9 ? "abcdefgh,"[i % 11] : ' ';
+    memcpy(text + BYTES - 2, "!!", 2);
+    qkv_tokenizer *t = tiny_open(json);
+    qkv_encoding e = { 0 };
+    CHECK(qkv_effort_for(BYTES, NULL).steps <= 20 * BYTES + 1000000);
+    CHECK_EQ(qkv_tokenizer_encode(t, &e, text, BYTES, NULL, 0, NULL, NULL), QKV_ERR_LIMIT);
+    qkv_encoding_free(&e);
+    qkv_tokenizer_close(t);
+    free(text);
+    free(json);
+}
+
 struct shared {
     const qkv_tokenizer *t;
     const qkv_encoding *want;
@@ -369,4 +387,5 @@ CHECK_MAIN(CASE(known_expressions_find_what_pcre2_finds),
            CASE(bad_expressions_are_refused_with_their_byte),
            CASE(an_expression_that_would_grow_too_much_is_refused),
            CASE(a_text_that_takes_an_expression_too_long_is_refused_by_its_name),
+           CASE(the_steps_of_an_expression_are_limited_by_the_size_of_the_text),
            CASE(threads_share_an_expression), CASE(long_texts_are_within_the_limits))
