@@ -92,6 +92,21 @@ static void read_losses(double *loss, const struct checkpoint *all, int64_t coun
     cmd_lines_close(&l);
 }
 
+// Returns true if an error is a fault of the files of the checkpoint in dir, rather than of an
+// option or a text.
+static bool is_damaged(const char *dir, const qkv_error *e)
+{
+    const bool kind = e->status == QKV_ERR_FORMAT || e->status == QKV_ERR_IO;
+    return kind && strncmp(e->file, dir, strlen(dir)) == 0;
+}
+
+static void leave_out(int64_t step, const qkv_error *e)
+{
+    char line[1024];
+    cmd_note("the checkpoint of step %lld is left out: %s", (long long)step,
+             qkv_error_line(line, sizeof line, e));
+}
+
 qkv_status source_training(struct source *s, struct source **frames, int64_t *count,
                            const char *run, const char *const *texts,
                            const struct source_request *w, qkv_error *err)
@@ -108,6 +123,7 @@ qkv_status source_training(struct source *s, struct source **frames, int64_t *co
     struct qkv_view_frame *frame = cmd_alloc((size_t)n, sizeof *frame);
     double *loss = cmd_alloc((size_t)n, sizeof *loss);
     struct source_request each = *w, last = *w;
+    qkv_error missed = { 0 };
     each.map = false;
     *frames = cmd_alloc((size_t)n, sizeof **frames);
     memset(*frames, 0, (size_t)n * sizeof **frames);
@@ -121,11 +137,21 @@ qkv_status source_training(struct source *s, struct source **frames, int64_t *co
             continue;
         }
         source_close(f);
-        if (c + 1 == n || is_whole(all[c].dir)) break;
-        *err = (qkv_error){ 0 }; // training, which is still running, has deleted this checkpoint
+        if (is_whole(all[c].dir)) {
+            if (!is_damaged(all[c].dir, err)) break;
+            leave_out(all[c].step, err);
+        } // otherwise training, which is still running, has deleted this checkpoint
+        missed = *err;
+        *err = (qkv_error){ 0 };
         status = QKV_OK;
     }
-    last.model = all[n - 1].dir; // the page shows the last checkpoint first
+    if (!status && !*count) {
+        *err = missed;
+        status = missed.status;
+    }
+    // the page shows the last checkpoint first
+    for (int64_t c = 0; !status && c < n; c++)
+        if (all[c].step == frame[*count - 1].step) last.model = all[c].dir;
     if (!status) status = source_open(s, texts, &last, err);
     if (!status) status = qkv_view_training(s->view, frame, *count, err);
     free(frame);

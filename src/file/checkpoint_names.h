@@ -6,6 +6,7 @@
 #include "file/set.h"
 
 #define QKV_MANIFEST        "manifest.json"
+#define QKV_WEIGHTS         "model.safetensors"
 #define QKV_MANIFEST_FORMAT "qkv-checkpoint"
 enum { QKV_MANIFEST_VERSION = 1, QKV_MANIFEST_MAX = 256 << 20 };
 

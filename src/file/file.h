@@ -43,6 +43,11 @@ struct qkv_checkpoint_found {
 // offset and the preceding checkpoint); QKV_ERR_UNSUPPORTED: a later version of qkv wrote the
 // checkpoint; QKV_ERR_IO; QKV_ERR_LIMIT.
 qkv_status qkv_checkpoint_find(struct qkv_checkpoint_found *f, const char *run, qkv_error *err);
+// Checks the folder of a model, whose weights the caller has opened, against its manifest, if it is
+// a checkpoint (if it has manifest.json and state.json): the size of every file, the SHA-256 of
+// files of at most 1 MiB, and the sum of every tensor of the weights, which costs as much as
+// reading them once.  Returns QKV_OK, also for other folders; otherwise as qkv_checkpoint_find.
+qkv_status qkv_checkpoint_check(const char *dir, const qkv_tensors *weights, qkv_error *err);
 
 // ---- weights of 8 bits (docs/formats.md) --------------------------------------------------------
 #define QKV_EIGHT_SCALE  ".scale"       // suffix of a tensor's name: its scales

@@ -102,6 +102,7 @@ static qkv_status take_folder(struct qkv_model *m, bool no_mmap, qkv_error *err)
     take_stops(m);
     status = qkv_tensors_open(&m->file, m->dir, &(struct qkv_tensors_options){ .no_mmap = no_mmap },
                               err);
+    if (!status) status = qkv_checkpoint_check(m->dir, m->file, err);
     if (!status) status = check_saved(m, err);
     if (!status && m->is.kind != QKV_NET_GRU_ATTENTION) status = qkv_model_bind(m, err);
     m->stack[1].vocab = qkv_described_vocab(&m->is);

@@ -151,6 +151,38 @@ cp before.txt text.txt
 sed -i 's/"hash": "./"hash": "x/' r/data/index.json
 runs 3 train --resume r --steps 10 --allow-data-change
 
+title 'every command that opens a checkpoint compares it with its manifest, whose list is whole'
+runs 0 train text.txt --out d $small --steps 4 --save-every 2
+cp -r d/checkpoint-00000004 copy
+opens() { # CODE PART: every command that opens copy/
+    for command in "info copy" "eval copy text.txt" "view hello -m copy --terminal" "generate hello -m copy -n 1" \
+        "train text.txt --from copy --out again --steps 1"; do
+        rm -rf again
+        runs "$1" $command
+        [ -z "$2" ] || says_part "$2"
+    done
+}
+opens 0 ''
+printf x | dd of=copy/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
+opens 3 'file differs from the manifest of its checkpoint in tensor "'
+cp d/checkpoint-00000004/model.safetensors copy
+sed -i 's/"pad_token_id": [0-9]*/&0/; s/"bos_token_id": \([0-9]*\)/"bos_token_id": 1/' copy/config.json
+opens 3 'copy/config.json'
+cp d/checkpoint-00000004/config.json copy
+echo 'mine' >copy/notes.txt
+opens 0 ''
+python3 - <<'PY'
+import json
+m = json.load(open('copy/manifest.json'))
+del m['files']['model.safetensors']
+json.dump(m, open('copy/manifest.json', 'w'))
+PY
+opens 3 'manifest does not list "model.safetensors", expected every file of the checkpoint'
+sed -i 's/"files": .*/"files": {}}/' copy/manifest.json
+opens 3 'manifest lists no files, expected every file of the checkpoint'
+rm copy/manifest.json # it is no checkpoint any more
+opens 0 ''
+
 title 'unfinished checkpoints are skipped, changed ones refused'
 runs 0 train text.txt --out c $small --steps 6 --save-every 2
 mkdir c/checkpoint-00000099.tmp c/checkpoint-00000098

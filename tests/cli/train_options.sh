@@ -86,6 +86,7 @@ left r
 title 'an encoder without an output head for masked tokens gets one, with a note'
 runs 0 train text.txt --out encoder $small --arch bert --seed 5
 cp -r encoder/model/ plain
+rm plain/manifest.json # it is no checkpoint, and may be changed
 python3 - plain/model.safetensors <<'PY'
 import json, struct, sys
 data = open(sys.argv[1], 'rb').read()

@@ -115,6 +115,18 @@ seq 400 | sed 's/$/ be or not to be that is the question/' >corpus.txt
 runs 0 train corpus.txt -o run --layers 1 --width 32 --heads 2 --vocab 280 --context 32 --batch-tokens 128 --steps 4 --save-every 2
 runs 0 view 'to be or not' --training run -o run.html --json
 check grep -q '"training":{"frames":\[{"step":2' run.html
+cp -r run/checkpoint-00000004 whole
+printf x | dd of=run/checkpoint-00000004/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
+runs 0 view 'to be or not' --training run -o left.html
+says_part 'qkv: note: the checkpoint of step 4 is left out: run/checkpoint-00000004/model.safetensors: at byte '
+runs 0 view 'to be or not' --training run -o left.html --force --json
+prints_part '"model":"checkpoint-00000002"'
+rm run/checkpoint-00000002/model.safetensors
+runs 3 view 'to be or not' --training run -o none.html
+[ ! -e none.html ] || failed 'a page without checkpoints'
+cp whole/model.safetensors run/checkpoint-00000004
+runs 0 view 'to be or not' --training run -o last.html
+says_part 'qkv: note: the checkpoint of step 2 is left out: run/checkpoint-00000002: folder without weights'
 runs 3 view 'to be or not' --training . --terminal
 says_part 'folder without checkpoints, expected the folder of a training run, with folders checkpoint-N'
 title 'impossible requests are refused'

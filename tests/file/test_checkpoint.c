@@ -353,6 +353,8 @@ TEST(manifests_of_others_are_refused)
         { "{\"format\":\"qkv-checkpoint\",\"version\":0}", QKV_ERR_FORMAT },
         { "{\"format\":\"qkv-checkpoint\",\"version\":1,\"step\":7,\"files\":{}}", QKV_ERR_FORMAT },
         { "{\"format\":\"qkv-checkpoint\",\"version\":1,\"step\":100}", QKV_ERR_FORMAT },
+        { "{\"format\":\"qkv-checkpoint\",\"version\":1,\"step\":100,\"files\":{}}",
+          QKV_ERR_FORMAT },
         { "{\"format\":\"qkv-checkpoint\",\"version\":1,\"step\":100,\"files\":{\"x\":1}}",
           QKV_ERR_FORMAT },
         { "{\"format\":\"qkv-checkpoint\",\"version\":1,\"step\":100,\"files\":"
@@ -375,6 +377,68 @@ TEST(manifests_of_others_are_refused)
         CHECK_EQ(qkv_checkpoint_find(&f, run, &err), b->status);
         CHECK(err.text[0] && f.step == -1);
     }
+    remove_all();
+}
+
+// Saves a checkpoint whose weights, `n` floats in two tensors, are longer than the files of which
+// qkv_checkpoint_check compares the SHA-256. Returns the index of their last byte.
+static int64_t save_long(int64_t n)
+{
+    struct qkv_checkpoint c;
+    char path[QKV_PATH];
+    struct stat st;
+    const struct qkv_tensor t[2] = {
+        { .name = "a", .dtype = QKV_F32, .rank = 1, .shape = { n - 2 } },
+        { .name = "b", .dtype = QKV_F32, .rank = 1, .shape = { 2 } },
+    };
+    float *numbers = calloc((size_t)n, sizeof *numbers);
+    qkv_safetensors_writer *w = NULL;
+    qkv_error err = { 0 };
+    const bool failed = qkv_checkpoint_begin(&c, run, 100, &err) ||
+                        put(c.dir, "state.json", "{}", &err) ||
+                        qkv_path_join(path, c.dir, "model.safetensors", &err) ||
+                        qkv_safetensors_create(&w, path, t, 2, NULL, false, &err) ||
+                        qkv_safetensors_append(w, numbers, (size_t)n * sizeof *numbers, &err) ||
+                        qkv_safetensors_finish(w, &err);
+    qkv_safetensors_close(w);
+    free(numbers);
+    if (failed || qkv_checkpoint_commit(&c, NULL, &err)) fail_msg("%s: %s", err.file, err.text);
+    CHECK_EQ(stat(in_run("checkpoint-00000100/model.safetensors"), &st), 0);
+    return st.st_size - 1;
+}
+
+static qkv_status check_as_model(qkv_error *err)
+{
+    const char *dir = in_run("checkpoint-00000100");
+    qkv_tensors *weights = NULL;
+    memset(err, 0, sizeof *err);
+    if (qkv_tensors_open(&weights, dir, NULL, err)) fail_msg("%s: %s", err->file, err->text);
+    const qkv_status status = qkv_checkpoint_check(dir, weights, err);
+    qkv_tensors_close(weights);
+    return status;
+}
+
+TEST(a_checkpoint_opened_as_a_model_is_compared_by_the_sums_of_its_tensors)
+{
+    qkv_error err;
+    new_run();
+    const char *weights = "checkpoint-00000100/model.safetensors";
+    const int64_t last = save_long(300000);
+    CHECK_EQ(check_as_model(&err), QKV_OK);
+    flip(weights, last);
+    CHECK_EQ(check_as_model(&err), QKV_ERR_FORMAT);
+    CHECK(strstr(err.text, "in tensor \"b\"") && err.has_offset && err.offset == last - 7);
+    flip(weights, last - 100000);
+    CHECK_EQ(check_as_model(&err), QKV_ERR_FORMAT);
+    CHECK(strstr(err.text, "in tensor \"a\"")); // the first of two that differ
+    flip(weights, last);
+    flip(weights, last - 100000);
+    CHECK_EQ(check_as_model(&err), QKV_OK);
+    flip("checkpoint-00000100/state.json", 0); // a small file
+    CHECK_EQ(check_as_model(&err), QKV_ERR_FORMAT);
+    CHECK(strstr(err.file, "state.json"));
+    CHECK_EQ(unlink(in_run("checkpoint-00000100/state.json")), 0);
+    CHECK_EQ(check_as_model(&err), QKV_OK); // a folder without state.json is no checkpoint
     remove_all();
 }
 
@@ -403,4 +467,6 @@ CHECK_MAIN(CASE(the_last_two_stay_and_the_link_shows_the_newest),
            CASE(every_file_is_synced_before_the_folder_is_renamed_and_that_before_the_link),
            CASE(unfinished_checkpoints_are_skipped_and_named),
            CASE(a_changed_file_is_named_with_its_tensor_and_the_preceding_checkpoint),
-           CASE(manifests_of_others_are_refused), CASE(every_failed_allocation_is_survived))
+           CASE(manifests_of_others_are_refused),
+           CASE(a_checkpoint_opened_as_a_model_is_compared_by_the_sums_of_its_tensors),
+           CASE(every_failed_allocation_is_survived))

@@ -224,6 +224,7 @@ qkv_status qkv_net_open(qkv_net **out, const char *dir, const struct qkv_net_opt
         status = qkv_fail(err, QKV_ERR_UNSUPPORTED, &at, "training is not supported for %s",
                           n->model_type);
     if (!status) status = qkv_tensors_open(&file, dir, NULL, err);
+    if (!status) status = qkv_checkpoint_check(dir, file, err);
     if (!status)
         status =
             load_folder(&(struct loading){ .n = n, .file = file, .dir = dir, .err = err }, labels);
