@@ -306,10 +306,27 @@ def decoders():
         **small, rope_parameters=rope("default", partial_rotary_factor=0.5)), {}
     yield "mistral", t.MistralForCausalLM, t.MistralConfig(**as_llama(num_key_value_heads=1, sliding_window=5)), {
         "dtype": torch.bfloat16}
+    yield "ministral", t.MinistralForCausalLM, t.MinistralConfig(**as_llama(
+        num_hidden_layers=3, sliding_window=5, head_dim=10,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"])), {}
+    yield "ministral3", t.Ministral3ForCausalLM, t.Ministral3Config(**as_llama(head_dim=16, rope_parameters=rope(
+        "yarn", factor=2.0, original_max_position_embeddings=90, beta_fast=4.0, beta_slow=1.0, mscale=1.0,
+        mscale_all_dim=1.0, llama_4_scaling_beta=0.1), max_position_embeddings=180)), {"size": 0.25}
     yield "qwen2", t.Qwen2ForCausalLM, t.Qwen2Config(**as_llama(
         num_hidden_layers=3, use_sliding_window=True, sliding_window=4, max_window_layers=2,
         tie_word_embeddings=True)), {}
     yield "qwen3", t.Qwen3ForCausalLM, t.Qwen3Config(**as_llama(head_dim=12)), {}
+    yield "phi3", t.Phi3ForCausalLM, t.Phi3Config(**as_llama(sliding_window=6, rope_parameters=rope(
+        "default", partial_rotary_factor=0.5))), {}
+    yield "smollm3", t.SmolLM3ForCausalLM, t.SmolLM3Config(**as_llama(
+        num_hidden_layers=3, no_rope_layer_interval=2, use_sliding_window=True, sliding_window=5)), {}
+    yield "olmo2", t.Olmo2ForCausalLM, t.Olmo2Config(**as_llama()), {}
+    yield "gemma", t.GemmaForCausalLM, t.GemmaConfig(**as_llama(head_dim=12)), {}
+    yield "gemma3_text", t.Gemma3ForCausalLM, t.Gemma3TextConfig(**as_llama(
+        num_hidden_layers=3, head_dim=12, intermediate_size=24, query_pre_attn_scalar=20, sliding_window=5,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"], final_logit_softcapping=5.0,
+        rope_parameters={"full_attention": rope("linear", factor=4.0) | {"rope_theta": 1e6},
+                         "sliding_attention": rope("default")})), {}
     yield "gemma2", t.Gemma2ForCausalLM, t.Gemma2Config(**as_llama(
         num_hidden_layers=3, head_dim=12, intermediate_size=24, query_pre_attn_scalar=20, sliding_window=5,
         attn_logit_softcapping=3.0, final_logit_softcapping=5.0)), {}
@@ -346,6 +363,22 @@ def encoders():
     yield "mpnet", t.MPNetForMaskedLM, t.MPNetConfig(**as_bert(
         num_hidden_layers=3, num_attention_heads=4, relative_attention_num_buckets=32)), {}
     yield "modernbert", t.ModernBertForMaskedLM, t.ModernBertConfig(**as_modern()), {}
+    yield "nomic_bert", t.NomicBertForMaskedLM, t.NomicBertConfig(**as_bert(
+        num_hidden_layers=2, num_attention_heads=3, vocab_size=61)), {"types": 2}
+    yield "nomic_bert-labels", t.NomicBertForSequenceClassification, t.NomicBertConfig(**as_bert(**three)), \
+        right | head | {"types": 2, "old": {
+            "hidden_size": None, "intermediate_size": None, "num_hidden_layers": None, "num_attention_heads": None,
+            "max_position_embeddings": None, "layer_norm_eps": None, "rope_parameters": None, "hidden_act": None,
+            "head_dim": None, "n_embd": 24, "n_inner": 36, "n_layer": 1, "n_head": 3, "n_positions": 18,
+            "layer_norm_epsilon": 1e-5, "rotary_emb_base": 1000, "activation_function": "swiglu"}}
+    euro = dict(max_position_embeddings=40, mask_token_id=3)
+    yield "eurobert", t.EuroBertForMaskedLM, t.EuroBertConfig(**as_llama(**euro)), {}
+    yield "eurobert-labels", t.EuroBertForSequenceClassification, t.EuroBertConfig(**as_llama(**euro, **three)), head
+    yield "gemma3_text-encoder", t.Gemma3TextModel, t.Gemma3TextConfig(**as_llama(
+        num_hidden_layers=3, head_dim=12, intermediate_size=24, query_pre_attn_scalar=20, sliding_window=6,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+        use_bidirectional_attention=True)), {}
+    yield "camembert", t.CamembertForMaskedLM, t.CamembertConfig(**as_bert(type_vocab_size=1)), head
     yield "bert-tokens", t.BertForMaskedLM, t.BertConfig(**as_bert()), right | head | {"types": 2}
     yield "roberta-tokens", t.RobertaForMaskedLM, t.RobertaConfig(**as_bert(type_vocab_size=1)), head
     yield "xlm-roberta-tokens", t.XLMRobertaForMaskedLM, t.XLMRobertaConfig(**as_bert(type_vocab_size=1)), head
@@ -401,6 +434,10 @@ def encoder_decoders():
     yield "flan-t5", t.T5ForConditionalGeneration, t.T5Config(
         **as_t5, num_decoder_layers=1, feed_forward_proj="gated-gelu", tie_word_embeddings=False), {
             "size": 0.3, "change": untie, "old": {"tie_word_embeddings": False, "scale_decoder_outputs": None}}
+
+
+    yield "mt5", t.MT5ForConditionalGeneration, t.MT5Config(
+        **as_t5, relative_attention_num_buckets=8, relative_attention_max_distance=16), {"size": 0.2}
 
 
 def main(out, names):

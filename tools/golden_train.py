@@ -33,7 +33,7 @@ logging.disable_progress_bar()
 
 STEPS, SEQUENCES, AGREE = 20, 3, 3e-6
 ADAMW = {"rate": 1e-3, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}
-RATES = {"t5": 1e-4}  # unscaled scores: at 3e-4 the rounding error of the scalar kernels exceeds the bound
+RATES = {"t5": 1e-4, "mt5": 1e-4}  # unscaled scores: at 3e-4 the rounding error of the scalar kernels exceeds the bound
 
 # folder of tests/golden: objective, class of transformers
 FOLDERS = {
@@ -43,21 +43,32 @@ FOLDERS = {
     "roberta-tokens": ("masked", "RobertaForMaskedLM"),
     "roberta-labels": ("classify", "RobertaForSequenceClassification"),
     "xlm-roberta-tokens": ("masked", "XLMRobertaForMaskedLM"),
+    "camembert": ("masked", "CamembertForMaskedLM"),
     "distilbert-tokens": ("masked", "DistilBertForMaskedLM"),
     "distilbert-labels": ("classify", "DistilBertForSequenceClassification"),
     "mpnet": ("masked", "MPNetForMaskedLM"),
     "mpnet-labels": ("classify", "MPNetForSequenceClassification"),
     "modernbert": ("masked", "ModernBertForMaskedLM"),
     "modernbert-labels": ("classify", "ModernBertForSequenceClassification"),
+    "nomic_bert": ("masked", "NomicBertForMaskedLM"),
+    "eurobert": ("masked", "EuroBertForMaskedLM"),
+    "eurobert-labels": ("classify", "EuroBertForSequenceClassification"),
     "gpt2": ("causal", "GPT2LMHeadModel"),
     "llama": ("causal", "LlamaForCausalLM"),
     "llama-bias": ("causal", "LlamaForCausalLM"),
     "llama3": ("causal", "LlamaForCausalLM"),
     "llama-yarn": ("causal", "LlamaForCausalLM"),
     "mistral": ("causal", "MistralForCausalLM"),
+    "ministral": ("causal", "MinistralForCausalLM"),
+    "ministral3": ("causal", "Ministral3ForCausalLM"),
     "qwen2": ("causal", "Qwen2ForCausalLM"),
     "qwen3": ("causal", "Qwen3ForCausalLM"),
+    "phi3": ("causal", "Phi3ForCausalLM"),
+    "smollm3": ("causal", "SmolLM3ForCausalLM"),
+    "olmo2": ("causal", "Olmo2ForCausalLM"),
+    "gemma": ("causal", "GemmaForCausalLM"),
     "gemma2": ("causal", "Gemma2ForCausalLM"),
+    "gemma3_text": ("causal", "Gemma3ForCausalLM"),
     "granite": ("causal", "GraniteForCausalLM"),
     "opt": ("causal", "OPTForCausalLM"),
     "marian": ("seq2seq", "MarianMTModel"),
@@ -65,6 +76,7 @@ FOLDERS = {
     "bart": ("seq2seq", "BartForConditionalGeneration"),
     "mbart": ("seq2seq", "MBartForConditionalGeneration"),
     "t5": ("seq2seq", "T5ForConditionalGeneration"),
+    "mt5": ("seq2seq", "MT5ForConditionalGeneration"),
     "flan-t5": ("seq2seq", "T5ForConditionalGeneration"),
 }
 

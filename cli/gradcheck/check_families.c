@@ -71,6 +71,12 @@ void check_rotations(struct gradcheck *g)
           "'rope_type': 'llama3', 'factor': 4.0, 'low_freq_factor': 1.0, 'high_freq_factor': 4.0,"
           "'original_max_position_embeddings': 4}}",
           0, QKV_OBJECTIVE_CAUSAL, &all);
+    // the first of two layers does not rotate
+    check(g, "smollm3", "{" SIZES "'num_key_value_heads': 1, 'no_rope_layers': [0, 1]}", 0,
+          QKV_OBJECTIVE_CAUSAL, &all);
+    check(g, "phi3",
+          "{" SIZES "'num_key_value_heads': 1, 'head_dim': 8, 'partial_rotary_factor': 0.5}", 0,
+          QKV_OBJECTIVE_CAUSAL, &plain);
 }
 
 void check_windows(struct gradcheck *g)
@@ -90,11 +96,29 @@ void check_windows(struct gradcheck *g)
           QKV_OBJECTIVE_MASKED, &again);
 }
 
+// These encoders have output heads that other encoders lack: a projection to tokens without a dense
+// layer, labels from the mean of what a dense layer computes from each row, or heads with biases in
+// a model without.
+void check_encoder_heads(struct gradcheck *g)
+{
+    static const char llama[] = "{" SIZES "'num_key_value_heads': 1}";
+    static const char nomic[] = "{" SIZES "'type_vocab_size': 2}";
+    check(g, "eurobert", llama, 0, QKV_OBJECTIVE_MASKED, &plain);
+    check(g, "eurobert", llama, 3, QKV_OBJECTIVE_CLASSIFY, &plain);
+    check(g, "eurobert", llama, 3, QKV_OBJECTIVE_CLASSIFY, &drops);
+    check(g, "nomic_bert", nomic, 0, QKV_OBJECTIVE_MASKED, &plain);
+    check(g, "nomic_bert", nomic, 3, QKV_OBJECTIVE_CLASSIFY, &drops);
+}
+
 void check_head_norms(struct gradcheck *g)
 {
     static const char config[] = "{" SIZES "'num_key_value_heads': 1, 'head_dim': 6}";
     check(g, "qwen3", config, 0, QKV_OBJECTIVE_CAUSAL, &plain);
     check(g, "qwen3", config, 0, QKV_OBJECTIVE_CAUSAL, &all);
+    // one norm over all heads of a token, and norms after sublayers only
+    check(g, "olmo2", config, 0, QKV_OBJECTIVE_CAUSAL, &plain);
+    check(g, "olmo2", config, 0, QKV_OBJECTIVE_CAUSAL, &again);
+    check(g, "olmo2", config, 0, QKV_OBJECTIVE_CAUSAL, &all);
 }
 
 // Checks a model that multiplies embeddings, scores, sublayer outputs and logits by factors.
@@ -117,6 +141,16 @@ void check_norms_inside(struct gradcheck *g)
     check(g, "gemma2", config, 0, QKV_OBJECTIVE_CAUSAL, &plain);
     check(g, "gemma2", config, 0, QKV_OBJECTIVE_CAUSAL, &again);
     check(g, "gemma2", config, 0, QKV_OBJECTIVE_CAUSAL, &all);
+    // two rotations, of which one is scaled, and norms of heads with an offset
+    check(g, "gemma3_text",
+          "{" SIZES "'num_key_value_heads': 1, 'head_dim': 6, 'query_pre_attn_scalar': 3,"
+          "'sliding_window': 2, 'sliding_window_pattern': 2,"
+          "'rope_scaling': {'rope_type': 'linear', 'factor': 2.0}}",
+          0, QKV_OBJECTIVE_CAUSAL, &all);
+    check(g, "gemma3_text",
+          "{" SIZES "'num_key_value_heads': 1, 'head_dim': 6, 'sliding_window': 4,"
+          "'sliding_window_pattern': 2, 'use_bidirectional_attention': true}",
+          0, QKV_OBJECTIVE_MASKED, &plain);
 }
 
 void check_relative(struct gradcheck *g)

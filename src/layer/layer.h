@@ -213,7 +213,9 @@ struct qkv_heads {
     struct qkv_linear in;  // projections w_q, w_k, w_v; for cross-attention only w_q
     struct qkv_linear kv;  // cross-attention: projections w_k, w_v of memory; K = 0 otherwise
     struct qkv_linear out; // output projection, [D][H*F]; K = 0: none
-    const struct qkv_norm *norm_q, *norm_k; // RMS norms of each head of q and k, [E]; NULL: none
+    // RMS norms of q and k: of each head, D = E, or of all heads of a row, D = H E and G E; NULL:
+    // none
+    const struct qkv_norm *norm_q, *norm_k;
     // rotary positions of q and k; row r has the position positions[r]. rope NULL: without rotary
     // positions
     const struct qkv_rope *rope;

@@ -24,7 +24,8 @@ struct qkv_block {
     struct qkv_norm norm_q, norm_k; // norms of the query and key heads
     struct qkv_heads heads, cross;
     struct qkv_mlp mlp;
-    bool local; // a query attends only to the keys in its window
+    bool local;     // a query attends only to the keys in its window
+    bool unrotated; // queries and keys are not rotated, although other layers rotate theirs
     // relative-position table of this layer, with zeros for heads ablated to uniform weights; NULL:
     // the layer uses the table of the stack
     const float *relative;

@@ -144,7 +144,8 @@ void qkv_heads_ready(void *to, void *x, int64_t ld, qkv_dtype t, real *wide, int
     if (norm) {
         const bool copied = type || apart;
         if (copied) qkv_copy_rows(wide, QKV_REAL, width, x, t, ld, width, R);
-        qkv_norm_kind_forward(to, type, NULL, copied ? wide : x, R * H, norm, QKV_NORM_RMS);
+        qkv_norm_kind_forward(to, type, NULL, copied ? wide : x, R * width / norm->D, norm,
+                              QKV_NORM_RMS);
     } else if (apart) {
         qkv_copy_rows(to, t, width, x, t, ld, width, R);
     }

@@ -48,8 +48,10 @@ size_t qkv_heads_train_scratch(const struct qkv_heads *m, const struct qkv_atten
     if (*status) return SIZE_MAX;
     const qkv_dtype type = qkv_attention_family(&whole)->type;
     bytes[1] = qkv_heads_product_scratch(m, type, R, S, back);
-    if (back && m->norm_q) bytes[2] = qkv_norm_backward_scratch(R * m->H, m->E);
-    if (back && m->norm_k) bytes[3] = qkv_norm_backward_scratch(S * m->G, m->E);
+    if (back && m->norm_q)
+        bytes[2] = qkv_norm_backward_scratch(R * m->H * m->E / m->norm_q->D, m->norm_q->D);
+    if (back && m->norm_k)
+        bytes[3] = qkv_norm_backward_scratch(S * m->G * m->E / m->norm_k->D, m->norm_k->D);
     for (int i = 0; i < 4; i++)
         if (bytes[i] > most) most = bytes[i];
     if (most == SIZE_MAX) *status = QKV_ERR_LIMIT;
@@ -82,9 +84,10 @@ static void unready(const struct side *s, qkv_dtype t, const struct qkv_heads_ba
     if (s->norm) {
         const struct qkv_norm_keep keep = { .rstd = b->rstd };
         qkv_copy_rows(tape->wide, QKV_REAL, width, s->x, t, s->ld, width, s->R);
-        qkv_norm_kind_forward(NULL, 0, &keep, tape->wide, s->R * s->H, s->norm, QKV_NORM_RMS);
+        qkv_norm_kind_forward(NULL, 0, &keep, tape->wide, s->R * width / s->norm->D, s->norm,
+                              QKV_NORM_RMS);
         qkv_norm_backward(b->d_wide, NULL, s->norm->dw, NULL, s->d, type, tape->wide, &keep,
-                          s->R * s->H, s->norm, QKV_NORM_RMS, scratch);
+                          s->R * width / s->norm->D, s->norm, QKV_NORM_RMS, scratch);
         d = b->d_wide;
         d_type = QKV_REAL;
     }

@@ -144,15 +144,48 @@ static bool even_heads(const struct qkv_description *d, const struct qkv_config 
         E);
 }
 
-// Reads partial_rotary_factor. The reference rotates whole heads in every family here, whatever the
-// factor is, but fails if the positions are also scaled.
-static bool check_partial(const struct qkv_description *d, const struct qkv_config *c,
-                          const struct qkv_json_at *now)
+bool qkv_describe_head_width(struct qkv_description *d, const struct qkv_config *c)
 {
-    double part = 1;
-    if (!qkv_config_real(c, "partial_rotary_factor", false, &part, 1e-6, 1) ||
-        (now->object && !number(now, "partial_rotary_factor", false, &part, 1e-6, 1)))
+    if (!qkv_config_int(c, "head_dim", false, &d->d_k, 1, QKV_WIDTH_MAX)) return false;
+    d->d_v = d->d_k;
+    return d->d_k || d->size.width % d->size.heads == 0 ||
+           qkv_config_refuse(
+               c, QKV_ERR_FORMAT, "num_attention_heads",
+               "number of heads does not divide the width, expected a divisor of %" PRId64
+               ", found %" PRId64,
+               d->size.width, d->size.heads);
+}
+
+static bool read_partial(double *part, const struct qkv_config *c)
+{
+    struct qkv_json_at now;
+    *part = 1;
+    if (!qkv_config_real(c, "partial_rotary_factor", false, part, 1e-6, 1) ||
+        !object_at(&now, c, "rope_parameters"))
         return false;
+    now.path = "$.rope_parameters";
+    return !now.object || number(&now, "partial_rotary_factor", false, part, 1e-6, 1);
+}
+
+bool qkv_describe_partial(struct qkv_description *d, const struct qkv_config *c)
+{
+    double part;
+    if (!read_partial(&part, c)) return false;
+    const int64_t E = qkv_head_keys(d), n = (int64_t)((double)E * part);
+    d->rotated = part < 1 ? part : 0;
+    return (n > 0 && n % 2 == 0) ||
+           qkv_config_refuse(c, QKV_ERR_FORMAT, "partial_rotary_factor",
+                             "rotary positions require pairs of dimensions, expected an even "
+                             "number of a head's %" PRId64 " dimensions, found %" PRId64,
+                             E, n);
+}
+
+// Reads partial_rotary_factor. The reference rotates whole heads in most families, whatever the
+// factor is (qkv_describe_partial: in the others), but fails if the positions are also scaled.
+static bool check_partial(const struct qkv_description *d, const struct qkv_config *c)
+{
+    double part;
+    if (!read_partial(&part, c)) return false;
     if (part == 1 || d->rope.kind == QKV_ROPE_PLAIN) return true;
     return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, "partial_rotary_factor",
                              "unsupported rotation of a part of each head by scaled positions, "
@@ -172,19 +205,23 @@ bool qkv_describe_rotation(struct qkv_description *d, const struct qkv_config *c
     if (now.object && !number(&now, "rope_theta", false, &d->theta, 1e-3, 1e12)) return false;
     const struct qkv_json_at *how = once.object ? &once : &now;
     if (how->object && !scaling(d, how)) return false;
-    return check_partial(d, c, &now) && even_heads(d, c);
+    return check_partial(d, c) && even_heads(d, c);
 }
 
-bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *c)
+bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *c,
+                            const char *const keys[2], bool scaled)
 {
     static const struct {
-        const char *kind, *path, *key;
-    } rows[] = { { "full_attention", "$.rope_parameters.full_attention", "global_rope_theta" },
-                 { "sliding_attention", "$.rope_parameters.sliding_attention",
-                   "local_rope_theta" } };
+        const char *kind, *path;
+    } rows[] = { { "full_attention", "$.rope_parameters.full_attention" },
+                 { "sliding_attention", "$.rope_parameters.sliding_attention" } };
     double *const out[] = { &d->theta, &d->theta_local };
-    struct qkv_json_at both;
-    if (!object_at(&both, c, "rope_parameters")) return false;
+    struct qkv_json_at both, once;
+    if (!object_at(&both, c, "rope_parameters") || !object_at(&once, c, "rope_scaling"))
+        return false;
+    once.path = "$.rope_scaling";
+    d->rope_local_plain = scaled;
+    if (scaled && once.object && !scaling(d, &once)) return false;
     for (int i = 0; i < 2; i++) {
         struct qkv_json_at one = { .object = both.object
                                                  ? json_object_get(both.object, rows[i].kind)
@@ -192,7 +229,7 @@ bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *
                                    .file = c->file,
                                    .path = rows[i].path,
                                    .err = c->err };
-        if (!qkv_config_real(c, rows[i].key, false, out[i], 1e-3, 1e12)) return false;
+        if (!qkv_config_real(c, keys[i], false, out[i], 1e-3, 1e12)) return false;
         if (!one.object || json_is_null(one.object)) continue;
         if (!json_is_object(one.object)) {
             both.path = "$.rope_parameters";
@@ -202,7 +239,8 @@ bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *
         struct qkv_rope_scaling how = { 0 };
         if (!number(&one, "rope_theta", false, out[i], 1e-3, 1e12) || !scaling_kind(&how, &one))
             return false;
-        if (how.kind)
+        if (how.kind && scaled && i == 0 && !scaling(d, &one)) return false;
+        if (how.kind && (!scaled || i))
             return refuse(&one, QKV_ERR_UNSUPPORTED, "rope_type",
                           "unsupported rotary positions for this family, expected \"default\"");
     }

@@ -52,8 +52,9 @@ enum {
 };
 
 // What the output head for labels reads: the first or the last row of a sequence, or the mean of
-// its rows.
-enum qkv_label_pool { QKV_LABEL_FIRST = 0, QKV_LABEL_MEAN, QKV_LABEL_LAST };
+// its rows. LATE: it reads all rows, and its last layer the mean of what the layers before it
+// computed from each row.
+enum qkv_label_pool { QKV_LABEL_FIRST = 0, QKV_LABEL_MEAN, QKV_LABEL_LAST, QKV_LABEL_LATE };
 
 enum { QKV_STOPS_MAX = 16 };
 
@@ -72,8 +73,12 @@ struct qkv_description {
     bool gated; // feed-forward is down(act(gate x) * up x)
     enum qkv_position_kind position;
     double theta;       // base of rotary positions; 0: 10000
-    double theta_local; // base in local layers, with the same scaling; 0: theta
+    double theta_local; // base in local layers; 0: theta, with the same scaling
+    double rotated;     // fraction of a head's dimensions that is rotated; 0: all
     struct qkv_rope_scaling rope;
+    bool rope_local_plain; // the frequencies of local layers are not scaled
+    // Bit i is set if layer i does not rotate its queries and keys.
+    uint64_t unrotated[QKV_LAYERS_MAX / 64];
     int64_t position_offset; // unused rows at the start of the position table (BART: 2)
     // Window of local layers: numbers of keys before and after the token itself to which a query
     // attends (in a decoder, none after it). Bit i of `local` is set if layer i is local.
@@ -89,7 +94,9 @@ struct qkv_description {
     struct qkv_relative_buckets {
         int64_t buckets, distance; // all distances of at least `distance` share the last bucket
     } relative;
-    bool norm_q, norm_k;     // RMS norm of each query or key head, weights [E], before rotation
+    bool norm_q, norm_k; // RMS norm of each query or key head, weights [E], before rotation
+    // norm_q and norm_k are one norm over all heads of a token, weights [H E] and [G E]
+    bool norm_whole;
     double norm_offset;      // added to the weights of RMS norms (Gemma: 1)
     bool norm_unbiased;      // layer norms have no bias
     bool first_norm_missing; // the first layer has no norm before its attention
@@ -206,6 +213,15 @@ bool qkv_describe_roberta(struct qkv_description *d, const struct qkv_config *c)
 extern const struct qkv_names qkv_llama_names, qkv_bart_names; // tensor names of Llama and BART
 // Reads the config.json of Llama (llama.c).
 bool qkv_describe_llama(struct qkv_description *d, const struct qkv_config *c);
+// Reads the keys that all versions of Gemma have (gemma.c).
+bool qkv_describe_gemma(struct qkv_description *d, const struct qkv_config *c);
+// Reads the scale of the scores and the soft caps of scores and logits of Gemma 2 and 3. The caller
+// has set the default caps in *d (gemma2.c).
+bool qkv_describe_gemma_caps(struct qkv_description *d, const struct qkv_config *c);
+extern const struct qkv_names qkv_gemma_names; // tensor names of Gemma 2 and 3 (gemma2.c)
+// Reads the config.json of T5 (t5.c).
+bool qkv_describe_t5(struct qkv_description *d, const struct qkv_config *c);
+extern const struct qkv_names qkv_t5_names;
 // Reads the config.json of BART; the caller has set d->norm (bart.c).
 bool qkv_describe_bart(struct qkv_description *d, const struct qkv_config *c);
 // Reads the value of `key` as an activation. If the key is absent, an activation that is already in
@@ -215,10 +231,18 @@ bool qkv_describe_activation(struct qkv_description *d, const struct qkv_config 
 // The following functions are in config_attention.c. Their callers have set the sizes and head
 // widths in *d.
 
+// Reads head_dim, the width of query, key and value heads; if the key is absent and *d has no
+// width yet, the width of the model must be a multiple of the heads.
+bool qkv_describe_head_width(struct qkv_description *d, const struct qkv_config *c);
+// Reads partial_rotary_factor, in families that rotate only a part of each head.
+bool qkv_describe_partial(struct qkv_description *d, const struct qkv_config *c);
 // Reads theta and the scaling of rotary positions.
 bool qkv_describe_rotation(struct qkv_description *d, const struct qkv_config *c);
-// Reads two kinds of rotary positions: one for global layers and one for local layers.
-bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *c);
+// Reads two kinds of rotary positions: one for global layers and one for local layers. keys: names
+// of their bases at the top level of older files. scaled: the positions of global layers may be
+// scaled.
+bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *c,
+                            const char *const keys[2], bool scaled);
 // Reads from the key layer_types which layers are local. Sets *found to true if the key exists.
 bool qkv_describe_layer_types(struct qkv_description *d, const struct qkv_config *c, bool *found);
 // Marks layers i >= from as local, except layers with i % every == but. every 0: without exception.
@@ -270,6 +294,10 @@ static inline bool qkv_described_bias(const struct qkv_description *d, unsigned 
 static inline bool qkv_described_local(const struct qkv_description *d, int64_t layer)
 {
     return (d->local[layer / 64] >> (layer % 64) & 1) != 0;
+}
+static inline bool qkv_described_rotated(const struct qkv_description *d, int64_t layer)
+{
+    return (d->unrotated[layer / 64] >> (layer % 64) & 1) == 0;
 }
 // Returns true if each head has width / heads dimensions and there are as many key/value heads as
 // query heads.

@@ -6,7 +6,6 @@
 // LlamaForCausalLM. Mistral and Qwen extend these names and keys: mistral.c, qwen2.c, qwen3.c.
 // SmolLM has model_type llama.
 #include "model/family/description.h"
-#include <inttypes.h>
 
 static const struct qkv_config_keys keys = {
     .width = "hidden_size",
@@ -35,16 +34,8 @@ bool qkv_describe_llama(struct qkv_description *d, const struct qkv_config *c)
     if (!qkv_config_sizes(c, &keys, &d->size) || !qkv_describe_activation(d, c, "hidden_act") ||
         !qkv_config_flag(c, "tie_word_embeddings", false, &tied) ||
         !qkv_config_flag(c, "attention_bias", false, &attention) ||
-        !qkv_config_flag(c, "mlp_bias", false, &mlp) ||
-        !qkv_config_int(c, "head_dim", false, &d->d_k, 1, QKV_WIDTH_MAX))
+        !qkv_config_flag(c, "mlp_bias", false, &mlp) || !qkv_describe_head_width(d, c))
         return false;
-    if (!d->d_k && d->size.width % d->size.heads)
-        return qkv_config_refuse(
-            c, QKV_ERR_FORMAT, "num_attention_heads",
-            "number of heads does not divide the width, expected a divisor of %" PRId64
-            ", found %" PRId64,
-            d->size.width, d->size.heads);
-    d->d_v = d->d_k;
     if (attention) d->biases |= QKV_BIAS_QKV | QKV_BIAS_OUT;
     if (mlp) d->biases |= QKV_BIAS_MLP;
     d->untied = !tied;

@@ -63,6 +63,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
     } biases[] = { { "attention_bias", QKV_BIAS_QKV | QKV_BIAS_OUT },
                    { "mlp_bias", QKV_BIAS_MLP },
                    { "classifier_bias", QKV_BIAS_ENDS } };
+    static const char *const bases[] = { "global_rope_theta", "local_rope_theta" };
     bool tied = true, normed = false;
     d->norm = QKV_NORM_PRE;
     d->embedding_norm = d->final_norm = d->gated = d->first_norm_missing = true;
@@ -82,7 +83,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
     }
     d->norm_unbiased = !normed;
     d->untied = !tied;
-    return windows(d, c) && heads(d, c) && qkv_describe_rotations(d, c) &&
+    return windows(d, c) && heads(d, c) && qkv_describe_rotations(d, c, bases, false) &&
            qkv_describe_tokens(d, c);
 }
 

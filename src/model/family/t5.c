@@ -28,14 +28,14 @@ static bool inner_rows(struct qkv_description *d, const struct qkv_config *c)
                  { QKV_ACT_SILU, true },
                  { QKV_ACT_GELU_TANH, true },
                  { QKV_ACT_RELU, true } };
-    int at = 0;
+    int at = d->gated ? 6 : 0; // mT5 is gated unless the key says otherwise
     if (!qkv_config_choice(c, "feed_forward_proj", false, &at, names)) return false;
     d->act = rows[at].act;
     d->gated = rows[at].gated;
     return true;
 }
 
-static bool describe(struct qkv_description *d, const struct qkv_config *c)
+bool qkv_describe_t5(struct qkv_description *d, const struct qkv_config *c)
 {
     static const struct qkv_config_keys keys = {
         .width = "d_model",
@@ -113,7 +113,7 @@ static const struct qkv_names decoder = {
     },
 };
 
-static const struct qkv_names names = {
+const struct qkv_names qkv_t5_names = {
     .word = "shared.weight",
     .final_norm = "encoder.final_layer_norm",
     .relative = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
@@ -142,7 +142,7 @@ static const struct qkv_end_names ends = {
 
 const struct qkv_family qkv_family_t5 = {
     .prefix = "",
-    .describe = describe,
-    .names = &names,
+    .describe = qkv_describe_t5,
+    .names = &qkv_t5_names,
     .ends = &ends,
 };

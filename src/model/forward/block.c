@@ -129,7 +129,7 @@ struct qkv_heads qkv_sublayer_heads(const struct qkv_stream *s, const struct qkv
         heads.memory = s->memory;
     else
         heads.positions = s->positions;
-    if (!across && rope->table) heads.rope = rope;
+    if (!across && rope->table && !b->unrotated) heads.rope = rope;
     return heads;
 }
 

@@ -19,14 +19,17 @@ struct run {
     real scale;
     // rows of the loss: sequences (contrastive, classify), masked tokens (masked), or all tokens
     int64_t rows;
+    // rows that the dense layer of the head reads: `rows`, or all rows of the stack if the head
+    // pools after that layer (QKV_LABEL_LATE)
+    int64_t dense_rows;
     // [rows] index of each row in the stack's output; only for masked and classify
     int32_t *row;
     int32_t *targets; // [rows] targets of masked tokens
     void *d_final;    // [R][D] gradient of the stack's output, of type final_type
-    // [rows][D] each. picked: selected rows of the stack's output; dense: output of the dense
-    // layer, which backward overwrites with its gradient; act: output of the activation; d_act:
-    // gradient of act, then of picked (with the objective classify: gradient of `read`, then of
-    // picked)
+    // picked: [rows][D] selected rows of the stack's output; the others are [dense_rows][D]. dense:
+    // output of the dense layer, which backward overwrites with its gradient; act: output of the
+    // activation; d_act: gradient of act, then of picked (with the objective classify: gradient of
+    // `read`, then of picked)
     real *picked, *dense, *act, *d_act;
     void *x, *d_x;    // [rows][D] input of the projection to tokens, and its gradient
     const real *read; // [rows][D] input of the projection to labels: act, x or d_x
@@ -115,8 +118,8 @@ static void put_back(const struct run *u, const struct qkv_net_side *s, const re
         memcpy(to + (size_t)u->row[i] * D, d + (size_t)i * D, D * sizeof *to);
 }
 
-// Computes the loss of masked tokens, whose rows go through x = norm(act(dense row)) and the
-// projection to tokens; with u->gradients, also runs backward.
+// Computes the loss of masked tokens, whose rows go through x = norm(act(dense row)), if the head
+// has these layers, and the projection to tokens; with u->gradients, also runs backward.
 static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
 {
     struct qkv_net_state *f = &u->f;
@@ -126,6 +129,12 @@ static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
     const enum qkv_activation act = f->n->is.masked_act;
     const int64_t D = f->n->shape.width;
     pick(u, s);
+    if (!body->masked.dense.K) { // the projection to tokens reads the rows themselves
+        tokens_loss(u, u->d_act, u->picked, 0, u->targets, u->rows);
+        if (!u->gradients) return QKV_OK;
+        put_back(u, s, u->d_act);
+        return qkv_net_side_backward(f, s, u->d_final);
+    }
     qkv_linear_forward((void *[]){ u->dense }, NULL, u->picked, u->rows, &body->masked.dense, NULL);
     qkv_activation_forward(u->act, u->dense, 0, u->rows * D, act);
     qkv_norm_kind_forward(u->x, f->type, &u->keep, u->act, u->rows, norm, kind);
@@ -141,10 +150,17 @@ static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
     return qkv_net_side_backward(f, s, u->d_final);
 }
 
+static bool pools_late(const struct run *u)
+{
+    return u->b->objective == QKV_OBJECTIVE_CLASSIFY && u->f.n->is.label_pool == QKV_LABEL_LATE;
+}
+
 // Computes u->read, the input of the last linear layer of the classification head, `out`:
 //   logits = out(drop(norm(act(dense row))))
-// where `row` is one row of each sequence, or the mean of the rows of the sequence. Each step
-// writes to another array, since backward needs the arguments of the activation and the norm.
+// where `row` is one row of each sequence, or the mean of the rows of the sequence. With
+// QKV_LABEL_LATE the mean is that of act(dense row) over all rows of the sequence, and there is no
+// norm. Each step writes to another array, since backward needs the arguments of the activation and
+// the norm.
 static void classify_forward(struct run *u, const struct qkv_net_side *s)
 {
     struct qkv_net_state *f = &u->f;
@@ -153,15 +169,19 @@ static void classify_forward(struct run *u, const struct qkv_net_side *s)
     const enum qkv_norm_kind kind = f->n->is.norm_kind;
     const int64_t D = f->n->shape.width;
     const struct qkv_dropout drop = qkv_stream_dropout(&s->stream, HEAD_PLACE);
+    const bool late = pools_late(u);
     if (f->n->is.label_pool == QKV_LABEL_MEAN)
         qkv_mean_pool_forward(u->picked, NULL, s->final, s->in->offsets, u->rows, D, false);
-    else
+    else if (!late)
         pick(u, s);
-    qkv_linear_forward((void *[]){ u->dense }, NULL, u->picked, u->rows, &body->classify.dense,
-                       NULL);
-    qkv_activation_forward(u->act, u->dense, 0, u->rows * D, f->n->is.classify_act);
+    qkv_linear_forward((void *[]){ u->dense }, NULL, late ? s->final : u->picked, u->dense_rows,
+                       &body->classify.dense, NULL);
+    qkv_activation_forward(u->act, u->dense, 0, u->dense_rows * D, f->n->is.classify_act);
     u->read = u->act;
-    if (norm->D) {
+    if (late) {
+        qkv_mean_pool_forward(u->x, NULL, u->act, s->in->offsets, u->rows, D, false);
+        u->read = u->x;
+    } else if (norm->D) {
         qkv_norm_kind_forward(u->x, 0, &u->keep, u->act, u->rows, norm, kind);
         u->read = u->x;
     }
@@ -185,6 +205,15 @@ static void classify_backward(struct run *u, const struct qkv_net_side *s)
     if (drop.p > 0) {
         qkv_dropout_backward(u->d_x, 0, d, 0, u->rows * D, &drop);
         d = u->d_x;
+    }
+    if (pools_late(u)) {
+        real *wide = u->d_final;
+        qkv_mean_pool_backward(wide, d, NULL, NULL, s->in->offsets, u->rows, D, false);
+        qkv_activation_backward(u->dense, wide, u->dense, 0, s->R * D, f->n->is.classify_act);
+        qkv_linear_layer_backward(
+            &(struct qkv_linear_rows){ .dx = wide, .dy = { u->dense }, .x = s->final }, s->R,
+            &body->classify.dense);
+        return;
     }
     if (norm->D) {
         qkv_norm_backward(u->x, NULL, norm->dw, norm->db, d, 0, u->act, &u->keep, u->rows, norm,
@@ -259,7 +288,8 @@ static void take_end(void *ctx, struct qkv_arena *a)
     struct run *u = ctx;
     struct qkv_net_state *f = &u->f;
     const struct qkv_net_side *s = f->decoder.stack ? &f->decoder : &f->encoder;
-    const size_t D = (size_t)f->n->shape.width, rows = (size_t)u->rows;
+    const size_t D = (size_t)f->n->shape.width, rows = (size_t)u->rows,
+                 dense_rows = (size_t)u->dense_rows;
     const bool tokens = f->decoder.stack, masked = u->b->objective == QKV_OBJECTIVE_MASKED;
     if (u->gradients && (!tokens || s->stack->is.final_norm.D))
         u->d_final = qkv_arena_alloc(a, (size_t)s->R, D * qkv_net_type_bytes(s->final_type));
@@ -275,9 +305,9 @@ static void take_end(void *ctx, struct qkv_arena *a)
     u->row = qkv_arena_alloc(a, rows, sizeof *u->row);
     u->targets = qkv_arena_alloc(a, rows, sizeof *u->targets);
     u->picked = qkv_arena_alloc(a, rows, D * sizeof(real));
-    u->dense = qkv_arena_alloc(a, rows, D * sizeof(real));
-    u->act = qkv_arena_alloc(a, rows, D * sizeof(real));
-    u->d_act = qkv_arena_alloc(a, rows, D * sizeof(real));
+    u->dense = qkv_arena_alloc(a, dense_rows, D * sizeof(real));
+    u->act = qkv_arena_alloc(a, dense_rows, D * sizeof(real));
+    u->d_act = qkv_arena_alloc(a, dense_rows, D * sizeof(real));
     u->x = qkv_arena_alloc(a, rows, D * (masked ? f->bytes : sizeof(real)));
     u->d_x = qkv_arena_alloc(a, rows, D * (masked ? f->bytes : sizeof(real)));
     u->keep.mean = qkv_arena_alloc(a, rows, sizeof(real));
@@ -307,7 +337,8 @@ static size_t end_scratch(void *ctx)
     if (u->b->objective == QKV_OBJECTIVE_MASKED)
         bytes[2] = qkv_linear_train_scratch(&body->masked.dense, f->type, u->rows, u->gradients);
     if (labels)
-        bytes[2] = qkv_linear_train_scratch(&body->classify.dense, f->type, u->rows, u->gradients);
+        bytes[2] =
+            qkv_linear_train_scratch(&body->classify.dense, f->type, u->dense_rows, u->gradients);
     if (u->gradients) bytes[3] = qkv_norm_backward_scratch(R, D);
     for (int i = 0; i < 4; i++)
         if (bytes[i] > most) most = bytes[i];
@@ -358,6 +389,7 @@ static qkv_status begin(struct run *u, const struct qkv_net_batch *b, qkv_error 
     plan.decoder = decoder ? &b->in : NULL;
     plan.final_type = decoder ? qkv_net_type(n) : (qkv_dtype)0;
     u->rows = count_rows(b);
+    u->dense_rows = pools_late(u) ? b->in.offsets[b->in.n] : u->rows;
     return qkv_net_begin(f, &plan, err);
 }
 

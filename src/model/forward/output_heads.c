@@ -83,11 +83,11 @@ qkv_status qkv_model_logits(const qkv_model *m, float *logits, const float *hidd
 }
 
 // ---- labels ------------------------------------------------------------------------------------
-// Writes v[D], the input of the head for labels: the first or the last of rows[n][D], or the mean
-// of all rows.
+// Writes v[D], what the head for labels, or its last layer, reads: the first or the last of
+// rows[n][D], or the mean of all rows.
 static void pool(float *v, const float *rows, int64_t n, int64_t D, enum qkv_label_pool how)
 {
-    if (how == QKV_LABEL_MEAN) {
+    if (how == QKV_LABEL_MEAN || how == QKV_LABEL_LATE) {
         memset(v, 0, (size_t)D * sizeof *v);
         for (int64_t r = 0; r < n; r++)
             for (int64_t i = 0; i < D; i++) v[i] += rows[r * D + i];
@@ -133,17 +133,23 @@ qkv_status qkv_model_classify(const qkv_model *m, float *scores, const struct qk
     if (all < 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "invalid offsets of sequences, expected ascending numbers");
-    float *hidden = qkv_alloc((size_t)qkv_max64(all, 1), (size_t)D * sizeof *hidden);
+    const bool late = m->is.label_pool == QKV_LABEL_LATE;
+    float *hidden = qkv_alloc((size_t)qkv_max64(all, 1), (size_t)D * (1 + late) * sizeof *hidden);
     float *rows = qkv_alloc((size_t)n, (size_t)D * 2 * sizeof *rows), *read = rows;
     if (!hidden || !rows || qkv_model_pack((struct qkv_model *)m, QKV_PACK_LABELS))
         status = qkv_fail_memory(err, NULL);
     if (!status) status = qkv_model_run(m, hidden, in, NULL, err);
     if (status) goto done;
+    const float *from = hidden;
+    if (late) {
+        end_rows(hidden + all * D, hidden, all, &m->labels, m->is.classify_act, m->is.norm_kind);
+        from = hidden + all * D;
+    }
     for (int64_t i = 0; i < n; i++)
-        pool(rows + i * D, hidden + in->offsets[i] * D,
+        pool(rows + i * D, from + in->offsets[i] * D,
              in->lengths ? in->lengths[i] : in->offsets[i + 1] - in->offsets[i], D,
              m->is.label_pool);
-    if (m->labels.dense.K) {
+    if (m->labels.dense.K && !late) {
         end_rows(rows + n * D, rows, n, &m->labels, m->is.classify_act, m->is.norm_kind);
         read = rows + n * D;
     }

@@ -162,14 +162,14 @@ qkv_status qkv_net_derive(const qkv_net *n)
     return status;
 }
 
-// Computes a table of fixed positions; NULL: memory is exhausted.
-static real *make_table(const struct qkv_description *d, int64_t rows, double theta)
+// Computes a table of fixed positions, of local or of other layers; NULL: memory is exhausted.
+static real *make_table(const struct qkv_description *d, int64_t rows, bool local)
 {
     size_t count;
     real *table = NULL;
     if (qkv_mul_size(&count, (size_t)rows, (size_t)qkv_position_width(d)))
         table = qkv_alloc(count, sizeof *table);
-    if (table && qkv_position_fill(table, d, rows, theta)) return table;
+    if (table && qkv_position_fill(table, d, rows, local)) return table;
     qkv_free(table);
     return NULL;
 }
@@ -189,8 +189,8 @@ qkv_status qkv_net_positions(const qkv_net *n, int64_t rows)
         return QKV_OK;
     const bool two = d->position == QKV_POSITION_ROTARY && qkv_described_two_turns(d);
     const int64_t made = qkv_position_grow(body->table_rows, rows, d->size.positions);
-    real *table = make_table(d, made, d->theta);
-    real *local = two && table ? make_table(d, made, d->theta_local) : NULL;
+    real *table = make_table(d, made, false);
+    real *local = two && table ? make_table(d, made, true) : NULL;
     if (!table || (two && !local)) {
         qkv_free(table);
         return QKV_ERR_LIMIT;

@@ -78,11 +78,11 @@ static void add_model_norm(struct builder *b, enum qkv_role role, const char *pa
 }
 
 // Adds the norm before a sublayer (`in`), the norm after it (`out`), or both, as the description
-// places norms.
+// places norms. in_pattern NULL: no model of the family has a norm before the sublayer.
 static void add_norms(struct builder *b, enum qkv_role in, const char *in_pattern,
                       enum qkv_role out, const char *out_pattern)
 {
-    if (b->d->norm != QKV_NORM_POST) add_model_norm(b, in, in_pattern);
+    if (b->d->norm != QKV_NORM_POST && in_pattern) add_model_norm(b, in, in_pattern);
     if (b->d->norm != QKV_NORM_PRE) add_model_norm(b, out, out_pattern);
 }
 
@@ -168,13 +168,14 @@ static void add_projections(struct builder *b, const struct qkv_heads_names *nam
 static void add_attention(struct builder *b, const struct qkv_heads_names *name)
 {
     const struct qkv_description *d = b->d;
-    const int64_t E = qkv_head_keys(d);
+    const int64_t E = qkv_head_keys(d), q = d->norm_whole ? d->size.heads * E : E,
+                  k = d->norm_whole ? d->size.kv_heads * E : E;
     add_projections(b, name, false);
     if (b->layer || !d->first_norm_missing)
         add_norms(b, QKV_ROLE_HEADS_NORM_IN, name->norm_in, QKV_ROLE_HEADS_NORM_OUT,
                   name->norm_out);
-    if (d->norm_q) add_norm(b, QKV_ROLE_HEADS_NORM_Q, name->norm_q, E, QKV_NORM_RMS);
-    if (d->norm_k) add_norm(b, QKV_ROLE_HEADS_NORM_K, name->norm_k, E, QKV_NORM_RMS);
+    if (d->norm_q) add_norm(b, QKV_ROLE_HEADS_NORM_Q, name->norm_q, q, QKV_NORM_RMS);
+    if (d->norm_k) add_norm(b, QKV_ROLE_HEADS_NORM_K, name->norm_k, k, QKV_NORM_RMS);
 }
 
 static void add_cross_attention(struct builder *b, const struct qkv_heads_names *name)

@@ -32,6 +32,15 @@ static int64_t count_labels(const struct loading *l)
     return t && t->rank == 2 ? t->shape[0] : 0;
 }
 
+// Returns true if the folder has the first layer of a head for masked tokens: its dense layer or,
+// in families without one, the projection to tokens.
+static bool has_masked_head(const struct loading *l)
+{
+    const struct qkv_end_names *ends = l->n->family->ends;
+    if (ends->masked_dense) return has_weights(l, ends->masked_dense);
+    return ends->logits && qkv_tensors_find(l->file, ends->logits);
+}
+
 // Determines the output head of an encoder that is trained (n->is.labels, n->masked_end), and
 // n->prefix, the prefix of the tensor names in the saved model.
 static qkv_status choose_head(const struct loading *l, int labels)
@@ -50,8 +59,8 @@ static qkv_status choose_head(const struct loading *l, int labels)
                         "wrong number of labels of the model, expected %d, found %" PRId64, labels,
                         n->is.labels);
     if (labels > 0) n->is.labels = labels;
-    n->masked_end = !n->is.labels && has_weights(l, ends->masked_dense);
-    if (labels == QKV_NET_TOKENS && !n->is.labels && !n->masked_end && ends->masked_dense)
+    n->masked_end = !n->is.labels && has_masked_head(l);
+    if (labels == QKV_NET_TOKENS && !n->is.labels && !n->masked_end && ends->class_tokens)
         n->masked_end = n->masked_fresh = true;
     if (!n->is.labels && !n->masked_end) n->prefix = n->folder.prefix;
     return QKV_OK;

@@ -29,6 +29,7 @@ qkv_status qkv_stack_alloc(struct qkv_stack *to, const struct qkv_description *d
         if (d->norm_q) b->heads.norm_q = &b->norm_q;
         if (d->norm_k) b->heads.norm_k = &b->norm_k;
         b->local = qkv_described_local(d, i);
+        b->unrotated = !qkv_described_rotated(d, i);
         to->locals |= b->local;
     }
     return QKV_OK;

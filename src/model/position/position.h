@@ -28,10 +28,10 @@ qkv_status qkv_position_rows(const float **out, struct qkv_model *m, enum qkv_ro
 int64_t qkv_rope_pairs(const struct qkv_description *d);
 // Writes to step[] the angle per position of each rotated pair, for base theta, scaled as the
 // description requires. Returns the factor with which cosines and sines are multiplied.
-double qkv_rope_scaled(double *step, const struct qkv_description *d, double theta);
-// Writes table[rows][2 pairs]: cosines and sines of the rotated pairs, for base theta. Returns
-// false if memory is exhausted.
-bool qkv_rope_turns(real *table, int64_t rows, const struct qkv_description *d, double theta);
+double qkv_rope_scaled(double *step, const struct qkv_description *d, bool local);
+// Writes table[rows][2 pairs]: cosines and sines of the rotated pairs, in local or in other layers.
+// Returns false if memory is exhausted.
+bool qkv_rope_turns(real *table, int64_t rows, const struct qkv_description *d, bool local);
 // Returns the number of rows of a new table: at least `rows`, and twice the rows of the previous
 // table, `older` (0: there is no table), but not more than `most` unless `rows` is larger
 // (position_table.c).
@@ -39,13 +39,14 @@ int64_t qkv_position_grow(int64_t older, int64_t rows, int64_t most);
 // Returns the width of a row of fixed positions: 2 pairs for rotary positions, otherwise the
 // model's width.
 int64_t qkv_position_width(const struct qkv_description *d);
-// Fills table[rows][width] with sinusoids, or with the cosines and sines of rotary positions of
-// base theta. Returns false if memory is exhausted.
-bool qkv_position_fill(real *table, const struct qkv_description *d, int64_t rows, double theta);
-// Returns true if rotary positions have another base in local layers than in normal layers.
+// Fills table[rows][width] with sinusoids, or with the cosines and sines of rotary positions, in
+// local or in other layers. Returns false if memory is exhausted.
+bool qkv_position_fill(real *table, const struct qkv_description *d, int64_t rows, bool local);
+// Returns true if rotary positions have other frequencies in local layers than in other layers.
 static inline bool qkv_described_two_turns(const struct qkv_description *d)
 {
-    return d->theta_local > 0 && d->theta_local != d->theta;
+    return d->theta_local > 0 &&
+           (d->theta_local != d->theta || (d->rope_local_plain && d->rope.kind));
 }
 // Expands the relative-position biases buckets[buckets][H] of a stack to one bias per distance,
 // table[H][2 reach + 1] with reach = distance (relative.c).

@@ -8,8 +8,7 @@ static bool fill(float *at, int64_t rows, int64_t D, const struct qkv_model *m,
 {
     const struct qkv_description *d = &m->is;
     if (d->position != QKV_POSITION_LEARNED)
-        return qkv_position_fill(at, d, rows,
-                                 kind == QKV_ROWS_TURNS_LOCAL ? d->theta_local : d->theta);
+        return qkv_position_fill(at, d, rows, kind == QKV_ROWS_TURNS_LOCAL);
     for (int64_t p = 0; p < rows; p++)
         qkv_table_row(at + p * D, &m->stack[kind == QKV_ROWS_SECOND].position, p, D);
     return true;

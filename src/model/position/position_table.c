@@ -16,9 +16,9 @@ int64_t qkv_position_width(const struct qkv_description *d)
     return d->position == QKV_POSITION_ROTARY ? 2 * qkv_rope_pairs(d) : d->size.width;
 }
 
-bool qkv_position_fill(real *table, const struct qkv_description *d, int64_t rows, double theta)
+bool qkv_position_fill(real *table, const struct qkv_description *d, int64_t rows, bool local)
 {
-    if (d->position == QKV_POSITION_ROTARY) return qkv_rope_turns(table, rows, d, theta);
+    if (d->position == QKV_POSITION_ROTARY) return qkv_rope_turns(table, rows, d, local);
     qkv_position_sinusoid(table, rows, d->size.width, d->position == QKV_POSITION_SINUSOIDAL);
     return true;
 }

@@ -11,7 +11,8 @@ static const double turn = 6.283185307179586; // 2 pi
 
 int64_t qkv_rope_pairs(const struct qkv_description *d)
 {
-    return qkv_head_keys(d) / 2;
+    const int64_t E = qkv_head_keys(d);
+    return d->rotated > 0 ? (int64_t)((double)E * d->rotated) / 2 : E / 2;
 }
 
 // Returns the (fractional) index of the pair of dimensions that makes `turns` full rotations within
@@ -54,11 +55,12 @@ static void llama3(double *step, int64_t pairs, const struct qkv_rope_scaling *r
     }
 }
 
-double qkv_rope_scaled(double *step, const struct qkv_description *d, double theta)
+double qkv_rope_scaled(double *step, const struct qkv_description *d, bool local)
 {
     const int64_t pairs = qkv_rope_pairs(d);
-    const double base = theta > 0 ? theta : 10000;
+    const double theta = local ? d->theta_local : d->theta, base = theta > 0 ? theta : 10000;
     qkv_rope_steps(step, pairs, base);
+    if (local && d->rope_local_plain) return 1;
     switch (d->rope.kind) {
     case QKV_ROPE_PLAIN: break;
     case QKV_ROPE_LINEAR:
@@ -70,12 +72,12 @@ double qkv_rope_scaled(double *step, const struct qkv_description *d, double the
     return d->rope.attention > 0 ? d->rope.attention : 1;
 }
 
-bool qkv_rope_turns(real *table, int64_t rows, const struct qkv_description *d, double theta)
+bool qkv_rope_turns(real *table, int64_t rows, const struct qkv_description *d, bool local)
 {
     const int64_t pairs = qkv_rope_pairs(d);
     double *step = qkv_alloc((size_t)pairs, sizeof *step);
     if (!step) return false;
-    const double gain = qkv_rope_scaled(step, d, theta);
+    const double gain = qkv_rope_scaled(step, d, local);
     qkv_rope_table_of(table, rows, pairs, step, gain);
     qkv_free(step);
     return true;

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// mt5.c: describes mT5: T5 1.1, trained on 101 languages; its logits are never scaled.
+//
+// Xue et al. 2021 (arXiv 2010.11934); names and keys as saved by transformers'
+// MT5ForConditionalGeneration.
+#include "model/family/description.h"
+
+static bool describe(struct qkv_description *d, const struct qkv_config *c)
+{
+    bool tied = true;
+    d->gated = true; // default of the reference
+    if (!qkv_describe_t5(d, c) || !qkv_config_flag(c, "tie_word_embeddings", false, &tied))
+        return false;
+    d->untied = !tied;
+    d->logit_scale = 0; // tied or not, the input of the output projection is not scaled
+    return true;
+}
+
+static const struct qkv_end_names ends = {
+    .logits = "lm_head.weight",
+    .class_plain = "MT5Model",
+    .class_tokens = "MT5ForConditionalGeneration",
+};
+
+const struct qkv_family qkv_family_mt5 = {
+    .prefix = "",
+    .describe = describe,
+    .names = &qkv_t5_names,
+    .ends = &ends,
+};
