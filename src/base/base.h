@@ -333,11 +333,11 @@ qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, 
 // same value.  A NULL root is reported as out of memory.
 qkv_status qkv_json_write(const char *path, const json_t *root, bool force, qkv_error *err);
 
-// The object of a JSON file from which the functions below read members.  path is the path of the
-// object in the file ("$" or "$.model"); error messages append the key.  Each function reads one
-// member into *out and returns false if err contains an error.  A member that is missing or null is
-// QKV_ERR_FORMAT if `need` is true; otherwise *out keeps its value.  A text is valid as long as the
-// object.
+// The object of a JSON file from which qkv_json_int, _real, _bool and _text read members.  path is
+// the path of the object in the file ("$" or "$.model"); error messages append the key.  Each
+// function reads one member into *out and returns false if err contains an error.  A member that is
+// missing or null is QKV_ERR_FORMAT if `need` is true; otherwise *out keeps its value.  A text is
+// valid as long as the object.
 struct qkv_json_at {
     const json_t *object;
     const char *file, *path;

@@ -218,7 +218,7 @@ static const char *row(const struct append *p, const char *x, const struct qkv_s
     return x + (ptrdiff_t)(i * s->b + j * s->t + g * s->h) * (ptrdiff_t)p->c->size;
 }
 
-// Packs those new tokens of one batch item and head that belong to one chunk.
+// Packs the new tokens of one chunk, for one batch item and head.
 static void pack_piece(void *ctx, int64_t n, int thread)
 {
     struct append *p = ctx;

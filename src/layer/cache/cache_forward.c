@@ -198,8 +198,8 @@ static void run_chunk(void *ctx, int64_t i, int thread)
     for (int64_t g = 0; g < u.r.groups; g++) run_group(&u, g, chunk * c->j->w.chunk, &to, false);
 }
 
-// Merges those slots of the wave that belong to stream n into the sums of the stream, in the order
-// of the chunks.
+// Merges the slots of stream n, which contain the sums of chunks of this wave, into the sums of the
+// stream, in the order of the chunks.
 static void merge_stream(void *ctx, int64_t n, int thread)
 {
     const struct call *c = ctx;
