@@ -31,9 +31,21 @@ CASES = [
 ]
 LETTERS = ["a b c d e", "qkv"]
 ENDS = dict(eos_token_id=[2, 9], bad_words_ids=[[7], [8, 9]], forced_eos_token_id=2)
+SPARED = [[i, k] for i in (16, 34, 60, 65, 9, 55, 41, 67) for k in (60, 34, 65, 16, 9, 53, 41, 49)]
+FILE = dict(max_length=14, min_length=11, no_repeat_ngram_size=2, repetition_penalty=1.3,
+            bad_words_ids=[[7], [8, 9]] + SPARED)
 FAMILIES = [
     ("bart", dict(max_tokens=16, beams=3, n_best=3), None),
     ("bart", dict(max_tokens=12, beams=3, n_best=2), dict(ENDS, forced_bos_token_id=0)),
+    # everything from the file: lengths, penalties, sequences that must not occur, a forced end of greedy outputs
+    ("bart", dict(), dict(ENDS | FILE, forced_bos_token_id=0, num_beams=3, length_penalty=2.0,
+                         early_stopping=True)),
+    ("bart", dict(n_best=2), dict(FILE, num_beams=4, length_penalty=0.0, early_stopping="never", max_new_tokens=9,
+                                  min_new_tokens=6, forced_bos_token_id=5)),
+    ("bart", dict(beams=1), dict(ENDS, max_length=9)),
+    ("marian-two-tables", dict(beams=1, max_tokens=7), dict(eos_token_id=0, forced_eos_token_id=0)),
+    ("qwen3", dict(), dict(FILE, max_length=30, bad_words_ids=SPARED)),
+    ("llama3", dict(beams=2), dict(FILE, max_new_tokens=15, bad_words_ids=SPARED)),
     ("t5", dict(max_tokens=16, beams=3, n_best=3), None),
     ("t5", dict(max_tokens=30, beams=1), None),
     ("marian-two-tables", dict(max_tokens=16, beams=3, n_best=2), None),
@@ -65,15 +77,15 @@ def main():
         for prompt in prompts:
             ids = torch.tensor([tokenizer.encode(prompt).ids])
             with torch.no_grad():
-                out = model.generate(
-                    ids, attention_mask=torch.ones_like(ids), do_sample=False,
-                    max_new_tokens=s["max_tokens"], min_new_tokens=s.get("min_tokens"),
-                    num_beams=s.get("beams", 1), num_return_sequences=s.get("n_best", 1),
-                    early_stopping={"full": True, "never": "never"}.get(s.get("early"), False),
-                    length_penalty=s.get("length_penalty", 1.0),
-                    repetition_penalty=s.get("repetition"),
-                    no_repeat_ngram_size=s.get("no_repeat_ngram"),
-                    pad_token_id=0, return_dict_in_generate=True, output_scores=True, **(file or {}))
+                given = dict(
+                    max_new_tokens=s.get("max_tokens"), min_new_tokens=s.get("min_tokens"),
+                    num_beams=s.get("beams"), num_return_sequences=s.get("n_best"),
+                    early_stopping={"full": True, "never": "never"}.get(s.get("early")),
+                    length_penalty=s.get("length_penalty"), repetition_penalty=s.get("repetition"),
+                    no_repeat_ngram_size=s.get("no_repeat_ngram"))
+                settings = (file or {}) | {k: v for k, v in given.items() if v is not None}
+                out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, pad_token_id=0,
+                                     return_dict_in_generate=True, output_scores=True, **settings)
             scores = getattr(out, "sequences_scores", None)
             outputs = []
             ends = (file or {}).get("eos_token_id", model.generation_config.eos_token_id)

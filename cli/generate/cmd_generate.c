@@ -57,6 +57,7 @@ static int run_generate(int argc, char **argv)
         goto done;
     s.model = qkv_generator_model(g);
     s.tokenizer = qkv_generator_tokenizer(g);
+    generate_note_ignored(qkv_generator_ignored(g));
     generate_set_callbacks(&s);
     if (!s.streaming) s.how.progress = cmd_progress_begin("texts");
     const qkv_status status = generate(&s, g, &err);

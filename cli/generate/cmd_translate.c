@@ -40,6 +40,7 @@ static int run_translate(int argc, char **argv)
     if (!s.how.beams && s.how.sampling.temperature > 0) s.how.beams = 1;
     s.model = qkv_translator_model(t);
     s.tokenizer = qkv_translator_tokenizer(t);
+    generate_note_ignored(qkv_translator_ignored(t));
     generate_set_callbacks(&s);
     s.how.progress = cmd_progress_begin("texts");
     const qkv_status status = qkv_translate(t, (const char *const *)s.texts.text, s.texts.bytes,

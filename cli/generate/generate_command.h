@@ -20,9 +20,9 @@ extern const char *const generate_early[], *const generate_caches[];
     OPT_TEXT('f', "file", &generate_o.file, "FILE",                                                \
              "read one text per line; '-' is standard input"),                                     \
         OPT_INT('n', "tokens", &generate_o.tokens, 1, 1 << 30, "N",                                \
-                "largest number of tokens of an output (default: 256)"),                           \
+                "largest number of tokens of an output (default: the model's, otherwise 256)"),    \
         OPT_INT(0, "min-tokens", &generate_o.min_tokens, 0, 1 << 30, "N",                          \
-                "smallest number of tokens of an output (default: 0)"),                            \
+                "smallest number of tokens of an output (default: the model's, otherwise 0)"),     \
         OPT_TEXT(                                                                                  \
             0, "stop", &generate_o.stop, "TEXT",                                                   \
             "end an output before TEXT; A|B ends it before A or B; escapes: \\n, \\t, \\|, \\\\"), \
@@ -39,23 +39,25 @@ extern const char *const generate_early[], *const generate_caches[];
         OPT_INT(0, "n-best", &generate_o.n_best, 1, 1024, "N",                                     \
                 "outputs per text: the N best of the beam search, or N samples (default: 1)"),     \
         OPT_REAL(0, "length-penalty", &generate_o.length_penalty, "X",                             \
-                 "compare hypotheses by log-probability / length^X (default: 1)"),                 \
+                 "compare hypotheses by log-probability / length^X (default: the model's, "        \
+                 "otherwise 1)"),                                                                  \
         OPT_CHOICE(0, "early", &generate_o.early, generate_early, "WORD",                          \
-                   "when a beam search ends: likely (default), full or never, as early_stopping "  \
-                   "False, True or \"never\" of transformers")
+                   "when a beam search ends: likely, full or never, as early_stopping False, "     \
+                   "True or \"never\" of transformers (default: the model's, otherwise likely)")
 #define GENERATE_SAMPLING_OPTIONS                                                                  \
     OPT_GROUP("Sampling, applied in this order"),                                                  \
         OPT_TEXT(0, "bias", &generate_o.bias, "ID=X,...",                                          \
                  "add X to the logit of token ID; -inf: never generate it"),                       \
         OPT_REAL(0, "repetition", &generate_o.repetition, "X",                                     \
                  "for tokens that occurred, divide positive logits by X, multiply negative by X "  \
-                 "(default: 1)"),                                                                  \
+                 "(default: the model's, otherwise 1)"),                                           \
         OPT_REAL(0, "presence", &generate_o.presence, "X",                                         \
                  "subtract X from the logits of tokens that are in the output (default: 0)"),      \
         OPT_REAL(0, "frequency", &generate_o.frequency, "X",                                       \
                  "subtract X times its count in the output from each token's logit (default: 0)"), \
-        OPT_INT(0, "no-repeat", &generate_o.no_repeat, 1, 1 << 30, "N",                            \
-                "never generate the same N consecutive tokens twice"),                             \
+        OPT_INT(0, "no-repeat", &generate_o.no_repeat, 0, 1 << 30, "N",                            \
+                "never generate the same N consecutive tokens twice; 0: no limit (default: the "   \
+                "model's)"),                                                                       \
         OPT_REAL('t', "temperature", &generate_o.temperature, "X",                                 \
                  "sample from softmax(logits / X); 0: the most probable token (default: 0)"),      \
         OPT_INT(0, "top-k", &generate_o.top_k, 1, 1 << 30, "N",                                    \
@@ -114,6 +116,8 @@ void generate_report(struct generate_call *s, qkv_status status, qkv_error *err)
 // In an error of the library, replaces the names of struct members by the names of options: n_best
 // becomes --n-best.
 void generate_name_options(qkv_error *err);
+// Prints a note with the names of the keys that qkv_generator_ignored returned; NULL: no note.
+void generate_note_ignored(const char *keys);
 void generate_free(struct generate_call *s);
 // Prints a text. If `to` is a terminal, control characters are replaced.
 void generate_print_text(FILE *to, const char *text, size_t bytes);

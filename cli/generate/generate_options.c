@@ -12,6 +12,9 @@ const char *const generate_caches[] = { "f32", "bf16", "f16", "int8", NULL };
 static const qkv_precision caches[] = { QKV_PRECISION_F32_STRICT, QKV_PRECISION_BF16,
                                         QKV_PRECISION_F16, QKV_PRECISION_INT8 };
 struct generate_options generate_o = { .cache = -1,
+                                       .early = -1,
+                                       .min_tokens = -1,
+                                       .no_repeat = -1,
                                        .temperature = (double)NAN,
                                        .top_p = (double)NAN,
                                        .min_p = (double)NAN,
@@ -137,17 +140,18 @@ qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_er
                          : p->top_p > 0 ? "top-p"
                                         : "min-p");
     p->top_k = o->top_k;
-    p->no_repeat_ngram = o->no_repeat;
+    // an option that is not given is -1 here, which is 0 in the library, and 0 is -1
+    p->no_repeat_ngram = o->no_repeat > 0 ? o->no_repeat : -1 - o->no_repeat;
     p->seed = (uint64_t)o->seed;
     s->how.max_tokens = o->tokens;
-    s->how.min_tokens = o->min_tokens;
+    s->how.min_tokens = o->min_tokens > 0 ? o->min_tokens : -1 - o->min_tokens;
     s->how.ignore_end = o->ignore_end;
     s->how.logprobs = o->logprobs;
     s->how.prefix = o->prefix;
     s->how.beams = o->beams;
     s->how.n_best = o->n_best;
-    s->how.length_penalty = penalty == 0 ? -1 : penalty;
-    s->how.early = (enum qkv_early)o->early;
+    s->how.length_penalty = isnan(o->length_penalty) ? 0 : penalty == 0 ? -1 : penalty;
+    s->how.early = (enum qkv_early)(o->early + 1); // -1: as the model's folder says
     s->how.truncate = o->truncate;
     s->how.strict = o->strict;
     s->how.no_special = o->no_special;
@@ -175,4 +179,10 @@ void generate_name_options(qkv_error *err)
     const size_t n = strlen(err->text);
     if (strstr(err->text, " too long, expected at most") && strncmp(err->text, "prefix", 6) != 0)
         snprintf(err->text + n, sizeof err->text - n, "; --truncate cuts it");
+}
+
+void generate_note_ignored(const char *keys)
+{
+    if (keys)
+        cmd_note("generation_config.json of the model has settings that are not applied: %s", keys);
 }

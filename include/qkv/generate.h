@@ -126,9 +126,10 @@ struct qkv_generated {
 /** The condition under which a beam search ends: the values False, True and "never" of
  *  early_stopping in transformers. */
 enum qkv_early {
+    QKV_EARLY_MODEL = 0, /**< as generation_config.json says, otherwise QKV_EARLY_LIKELY */
     /** early_stopping False: the search ends when the best running beam is no better than the
      *  worst finished beam */
-    QKV_EARLY_LIKELY = 0,
+    QKV_EARLY_LIKELY,
     /** early_stopping True: the search ends when as many beams have finished as it has beams */
     QKV_EARLY_FULL,
     /** early_stopping "never": the search ends when the best running beam could not beat the
@@ -136,13 +137,16 @@ enum qkv_early {
     QKV_EARLY_NEVER
 };
 
-/** Options of one call; zero is the default. */
+/** Options of one call; zero is the default.  Where generation_config.json of the model has a value
+ *  (max_new_tokens or max_length, min_new_tokens, min_length, repetition_penalty,
+ *  no_repeat_ngram_size, length_penalty, early_stopping; for a translator num_beams), it is the
+ *  default instead of the value below. */
 struct qkv_generate_options {
-    struct qkv_sampling sampling;
+    struct qkv_sampling sampling; /**< no_repeat_ngram -1: no limit in spite of the file */
     /** the most tokens of an output without its prefix, limited to the remaining positions; 0:
      *  256 */
     int64_t max_tokens;
-    int64_t min_tokens; /**< the minimum number of tokens before the end token */
+    int64_t min_tokens; /**< the minimum number of tokens before the end token; -1: 0 in any case */
     bool ignore_end;    /**< treat end tokens as ordinary tokens, until max_tokens */
     /** [stops] texts that end an output, even where one begins or ends inside a token; they are not
      *  part of the output. */
@@ -199,8 +203,9 @@ struct qkv_generator_options {
 typedef struct qkv_generator qkv_generator;
 typedef struct qkv_translator qkv_translator;
 
-/** Opens dir, a model folder.  generation_config.json, if present, determines the end tokens and
- *  the excluded tokens, and for a translator also the forced first and last tokens and the beams.
+/** Opens dir, a model folder.  generation_config.json, if present, determines the end tokens, the
+ *  excluded tokens and sequences, defaults of the options of a call, and for a translator also the
+ *  forced first and last tokens.
  *  o may be NULL.
  *  Returns: as qkv_model_open and qkv_tokenizer_open; also QKV_ERR_UNSUPPORTED for another kind of
  *  model: err names the kind found and the kinds expected. */
@@ -210,12 +215,16 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_generator_open(qkv_generator **out, const 
 QKV_API void qkv_generator_close(qkv_generator *g); /**< g may be NULL */
 QKV_API const qkv_model *qkv_generator_model(const qkv_generator *g);
 QKV_API const qkv_tokenizer *qkv_generator_tokenizer(const qkv_generator *g);
+/** Returns the names of the keys of generation_config.json that change the outputs of transformers
+ *  and are not applied here ("do_sample, temperature"), valid until close; NULL: there are none. */
+QKV_API const char *qkv_generator_ignored(const qkv_generator *g);
 QKV_API QKV_MUST_CHECK qkv_status qkv_translator_open(qkv_translator **out, const char *dir,
                                                       const struct qkv_generator_options *o,
                                                       qkv_error *err);
 QKV_API void qkv_translator_close(qkv_translator *t);
 QKV_API const qkv_model *qkv_translator_model(const qkv_translator *t);
 QKV_API const qkv_tokenizer *qkv_translator_tokenizer(const qkv_translator *t);
+QKV_API const char *qkv_translator_ignored(const qkv_translator *t);
 
 /** Continues prompts[n].  bytes[n] are the lengths of the prompts; with a NULL bytes each prompt
  *  ends at its NUL.  Prompts of any length run in one batch, and the slot of a finished prompt is

@@ -16,6 +16,32 @@ for way in '' '--beam 1' '--beam 5 --batch 5' '--threads 1'; do
     check cmp -s "$out" want
 done
 
+title 'settings of generation_config.json are defaults, options replace them, the command names the others'
+cp -r "$top/models/dates" told
+settings() { printf '%s' "$1" >told/generation_config.json; }
+settings '{"eos_token_id": 1, "decoder_start_token_id": 3, "max_length": 5, "num_beams": 2}'
+runs 0 translate -m told '12 Jan 2031'
+silent
+prints 2031
+runs 0 translate -m told '12 Jan 2031' -n 30
+prints 2031-01-12
+settings '{"eos_token_id": 1, "decoder_start_token_id": 3, "no_repeat_ngram_size": 1, "min_new_tokens": 12}'
+runs 0 translate -m told '12 Jan 2031' -n 30
+[ "$(cat "$out")" != 2031-01-12 ] || failed 'repeated letters'
+runs 0 translate -m told '12 Jan 2031' -n 30 --no-repeat 0 --min-tokens 0
+prints 2031-01-12
+settings '{"eos_token_id": 1, "decoder_start_token_id": 3, "do_sample": true, "temperature": 0.6, "top_p": 1.0,
+    "num_beams": 4, "diversity_penalty": 0.5, "encoder_no_repeat_ngram_size": 0, "guidance_scale": null}'
+runs 0 translate -m told '12 Jan 2031'
+prints 2031-01-12
+says 'qkv: note: generation_config.json of the model has settings that are not applied: do_sample, temperature, diversity_penalty'
+for bad in '"early_stopping": 3' '"repetition_penalty": 0' '"max_length": -1' '"bad_words_ids": [[1, 99999]]' '"length_penalty": "x"'; do
+    settings "{$bad}"
+    runs 3 translate -m told x
+    key=${bad#\"}
+    says_part "told/generation_config.json: at \$.${key%%\"*}"
+done
+
 title 'an alignment is a row of weights for each token of the output'
 runs 0 translate '12 Jan 2031' --alignment
 [ "$(wc -l <"$out")" -eq 13 ] || failed 'the text, the head, ten tokens and the end'

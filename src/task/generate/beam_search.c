@@ -79,9 +79,11 @@ void qkv_beam_ids(const struct qkv_beam_search *b, int64_t node, int64_t length,
 }
 
 // ---- one hypothesis -----------------------------------------------------------------------------
-static bool needs_history(const struct qkv_sampling *s)
+static bool needs_history(const struct qkv_generation *g)
 {
-    return s->repetition != 0 || s->presence != 0 || s->frequency != 0 || s->no_repeat_ngram;
+    const struct qkv_sampling *s = &g->options.sampling;
+    return g->config->banned_count || s->repetition != 0 || s->presence != 0 || s->frequency != 0 ||
+           s->no_repeat_ngram;
 }
 
 // Rebuilds the token history of hypothesis `row`: the prompt's tokens, then its own tokens. Returns
@@ -91,7 +93,7 @@ static bool rebuild_history(const struct qkv_beam_search *b, int64_t row)
     const struct qkv_sampling *how = &b->g->options.sampling;
     const struct qkv_prompt_tokens *p = b->prompt;
     struct qkv_history *h = &b->history[row];
-    const bool needed = needs_history(how);
+    const bool needed = needs_history(b->g);
     const int64_t prompt = p->count - p->prefix;
     int32_t *own = NULL;
     bool fits = qkv_history_begin(h, how, b->g->source->V, p->ids, needed ? prompt : 0);
@@ -110,12 +112,10 @@ static bool rebuild_history(const struct qkv_beam_search *b, int64_t row)
 // the tokens that generation_config.json names.
 static void penalise(const struct qkv_beam_search *b, int64_t row, float *x)
 {
-    const int32_t forced = b->g->config->forced_last;
+    const struct qkv_generation_step at = { b->length, b->prompt->least, b->prompt->most,
+                                            &b->history[row] };
     qkv_history_penalise(x, &b->history[row]);
-    qkv_generation_suppress(b->g, x, b->length);
-    if (b->length + 1 != b->prompt->most || forced < 0 || b->g->options.ignore_end) return;
-    for (int64_t i = 0; i < b->g->source->V; i++) x[i] = -INFINITY;
-    x[forced] = 0;
+    qkv_generation_suppress(b->g, x, &at);
 }
 
 void qkv_beam_expand(struct qkv_beam_search *b, int64_t row, float *x, float *raw,

@@ -140,7 +140,9 @@ static void sample(struct qkv_slot *s, float *x, struct qkv_choice_scratch *c)
         qkv_sampling_top(s->top, o->logprobs, c->raw, V, sum);
     }
     qkv_history_penalise(x, &s->history);
-    qkv_generation_suppress(s->g, x, s->count);
+    const struct qkv_generation_step at = { s->count, s->tokens.least, s->tokens.most,
+                                            &s->history };
+    qkv_generation_suppress(s->g, x, &at);
     if (o->sampling.temperature == 0) {
         s->id = qkv_sampling_likeliest(x, V);
     } else {

@@ -46,12 +46,27 @@ bool qkv_generation_ends(const struct qkv_generation *g, int32_t id)
     return false;
 }
 
-void qkv_generation_suppress(const struct qkv_generation *g, float *logits, int64_t tokens)
+// Returns true if the last tokens of the history are the given n tokens.
+static bool ends_with(const struct qkv_history *h, const int32_t *ids, int64_t n)
+{
+    return h->n >= n && !memcmp(h->ids + h->n - n, ids, (size_t)n * sizeof *ids);
+}
+
+void qkv_generation_suppress(const struct qkv_generation *g, float *logits,
+                             const struct qkv_generation_step *at)
 {
     const struct qkv_generation_config *c = g->config;
     for (int64_t i = 0; i < c->suppressed_count; i++) logits[c->suppressed[i]] = -INFINITY;
     for (int64_t i = 0; i < c->end_count; i++)
-        if (tokens < g->options.min_tokens) logits[c->ends[i]] = -INFINITY;
+        if (at->tokens < at->least) logits[c->ends[i]] = -INFINITY;
+    for (int64_t i = 0; i < c->banned_count; i++) {
+        const int32_t *word = c->banned + c->banned_offsets[i];
+        const int64_t n = c->banned_offsets[i + 1] - c->banned_offsets[i] - 1;
+        if (ends_with(at->history, word, n)) logits[word[n]] = -INFINITY;
+    }
+    if (at->tokens + 1 != at->most || c->forced_last < 0 || g->options.ignore_end) return;
+    for (int64_t i = 0; i < g->source->V; i++) logits[i] = -INFINITY;
+    logits[c->forced_last] = 0;
 }
 
 qkv_status qkv_generation_interrupted(const struct qkv_generation *g, qkv_error *err)

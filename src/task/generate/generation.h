@@ -14,6 +14,7 @@
 
 #include "task/generate/generation_config.h"
 #include "task/generate/stop_strings.h"
+#include "task/generate/token_history.h"
 #include <qkv/decode.h>
 #include <qkv/generate.h>
 
@@ -62,9 +63,16 @@ qkv_status qkv_generation_init(struct qkv_generation *g, qkv_error *err);
 void qkv_generation_free(struct qkv_generation *g); // frees the memory of qkv_generation_init
 // Returns true if this token ends an output.
 bool qkv_generation_ends(const struct qkv_generation *g, int32_t id);
-// Sets the logits of forbidden tokens to -INFINITY. Forbidden are suppressed tokens and, while the
-// output has fewer than min_tokens tokens, the tokens that would end it.
-void qkv_generation_suppress(const struct qkv_generation *g, float *logits, int64_t tokens);
+// The state of an output before its next token.
+struct qkv_generation_step {
+    int64_t tokens, least, most;       // its tokens; the fewest before it may end; the most
+    const struct qkv_history *history; // tokens of the prompt and the output
+};
+// Sets the logits of forbidden tokens to -INFINITY. Forbidden are suppressed tokens, the last token
+// of a suppressed sequence, and, while the output has fewer than `least` tokens, the tokens that
+// would end it. At the last of `most` tokens all tokens but the forced last token are forbidden.
+void qkv_generation_suppress(const struct qkv_generation *g, float *logits,
+                             const struct qkv_generation_step *at);
 // Fills err with QKV_ERR_INTERRUPTED and the number of finished prompts, and returns that status.
 qkv_status qkv_generation_interrupted(const struct qkv_generation *g, qkv_error *err);
 // Fills err with the message that no token is possible after `tokens` tokens: their logits exclude

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // generation_config.c: reads generation settings from a model folder: the tokens that begin
-// outputs, the tokens that end them, and the tokens that are never chosen.
+// outputs, the tokens that end them, the tokens that are never chosen, and defaults of options.
 #include "task/generate/generation_config.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,8 +64,137 @@ static qkv_status read_id(const struct qkv_json_at *at, const char *key, int64_t
     return QKV_OK;
 }
 
+// Reads the sequences of bad_words_ids that have two or more tokens.
+static qkv_status read_banned(struct qkv_generation_config *c, const struct qkv_json_at *at,
+                              int64_t V)
+{
+    const json_t *list = json_object_get(at->object, "bad_words_ids");
+    const size_t n = json_array_size(list);
+    size_t tokens = 0;
+    for (size_t i = 0; i < n; i++) tokens += json_array_size(json_array_get(list, i));
+    if (!n) return QKV_OK;
+    c->banned = qkv_alloc(tokens + 1, sizeof *c->banned);
+    c->banned_offsets = qkv_alloc(n + 1, sizeof *c->banned_offsets);
+    if (!c->banned || !c->banned_offsets) return qkv_fail_memory(at->err, NULL);
+    int64_t count = 0;
+    c->banned_offsets[0] = 0;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *word = json_array_get(list, i);
+        if (json_array_size(word) < 2) continue; // read_ids has read words of one token
+        for (size_t k = 0; k < json_array_size(word); k++) {
+            const json_t *one = json_array_get(word, k);
+            const json_int_t id = json_is_integer(one) ? json_integer_value(one) : -1;
+            if (id < 0 || id >= V)
+                return qkv_fail(
+                    at->err, QKV_ERR_FORMAT,
+                    &(struct qkv_location){ .file = at->file, .path = "$.bad_words_ids" },
+                    "token id out of range, expected 0 to %" PRId64, V - 1);
+            c->banned[count++] = (int32_t)id;
+        }
+        c->banned_offsets[++c->banned_count] = count;
+    }
+    return QKV_OK;
+}
+
+// Reads a number under `key`, which must be above least and at most `most`.
+static qkv_status read_real(const struct qkv_json_at *at, const char *key, double *out,
+                            double least, double most)
+{
+    double x = *out;
+    char path[64];
+    if (!qkv_json_real(at, key, false, &x)) return at->err ? at->err->status : QKV_ERR_FORMAT;
+    snprintf(path, sizeof path, "$.%s", key);
+    if (json_is_number(json_object_get(at->object, key)) && !(x > least && x <= most))
+        return qkv_fail(
+            at->err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = at->file, .path = path },
+            "number out of range, expected above %g, at most %g, found %g", least, most, x);
+    *out = x;
+    return QKV_OK;
+}
+
+// The value of max_length that transformers uses if a folder names none, and that its older
+// versions write to every config.json.
+enum { USUAL_LENGTH = 20 };
+
+static qkv_status read_defaults(struct qkv_generation_config *c, const struct qkv_json_at *at)
+{
+    const struct {
+        const char *key;
+        int64_t *out, least, most;
+    } rows[] = { { "num_beams", &c->beams, 1, 1024 },
+                 { "max_length", &c->max_length, 0, INT32_MAX },
+                 { "max_new_tokens", &c->max_new, 0, INT32_MAX },
+                 { "min_length", &c->min_length, 0, INT32_MAX },
+                 { "min_new_tokens", &c->min_new, 0, INT32_MAX },
+                 { "no_repeat_ngram_size", &c->no_repeat_ngram, 0, INT32_MAX } };
+    const json_t *early = json_object_get(at->object, "early_stopping");
+    double length = 1;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (!qkv_json_int(at, rows[i].key, false, rows[i].out, rows[i].least, rows[i].most))
+            return at->err->status;
+    if (c->max_length == USUAL_LENGTH) c->max_length = 0;
+    qkv_status status = read_real(at, "repetition_penalty", &c->repetition, 0, 100);
+    if (!status) status = read_real(at, "length_penalty", &length, -1e-9, 100);
+    c->length_penalty = length > 0 ? length : -1;
+    if (json_is_boolean(early))
+        c->early = json_is_true(early) ? QKV_EARLY_FULL : QKV_EARLY_LIKELY;
+    else if (json_is_string(early) && !strcmp(json_string_value(early), "never"))
+        c->early = QKV_EARLY_NEVER;
+    else if (!status && early && !json_is_null(early))
+        status = qkv_fail(at->err, QKV_ERR_FORMAT,
+                          &(struct qkv_location){ .file = at->file, .path = "$.early_stopping" },
+                          "unknown value, expected false, true or \"never\"");
+    return status;
+}
+
+// Lists the keys that would change the outputs of transformers and that qkv does not apply. A value
+// that has no effect, such as 0 or false, does not count.
+static void list_ignored(struct qkv_generation_config *c, const json_t *root, bool decoder)
+{
+    static const struct {
+        const char *key;
+        double neutral; // number without effect
+        bool sampling;  // only with do_sample
+    } rows[] = { { "do_sample", 0, false },
+                 { "num_beams", 1, false },
+                 { "num_return_sequences", 1, false },
+                 { "temperature", 1, true },
+                 { "top_k", 50, true },
+                 { "top_p", 1, true },
+                 { "min_p", 0, true },
+                 { "typical_p", 1, true },
+                 { "epsilon_cutoff", 0, true },
+                 { "eta_cutoff", 0, true },
+                 { "penalty_alpha", 0, false },
+                 { "num_beam_groups", 1, false },
+                 { "diversity_penalty", 0, false },
+                 { "encoder_repetition_penalty", 1, false },
+                 { "encoder_no_repeat_ngram_size", 0, false },
+                 { "exponential_decay_length_penalty", 0, false },
+                 { "begin_suppress_tokens", 0, false },
+                 { "forced_decoder_ids", 0, false },
+                 { "force_words_ids", 0, false },
+                 { "sequence_bias", 0, false },
+                 { "guidance_scale", 1, false },
+                 { "dola_layers", 0, false },
+                 { "renormalize_logits", 0, false },
+                 { "stop_strings", 0, false },
+                 { "watermarking_config", 0, false } };
+    const bool samples = json_is_true(json_object_get(root, "do_sample"));
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && n < sizeof c->ignored; i++) {
+        const json_t *v = json_object_get(root, rows[i].key);
+        if (!v || json_is_null(v) || json_is_false(v)) continue;
+        if (json_is_number(v) && json_number_value(v) == rows[i].neutral) continue;
+        if (rows[i].sampling && !samples) continue;
+        if (!strcmp(rows[i].key, "num_beams") && !decoder) continue;
+        n += (size_t)snprintf(c->ignored + n, sizeof c->ignored - n, "%s%s", n ? ", " : "",
+                              rows[i].key);
+    }
+}
+
 qkv_status qkv_generation_file_read(struct qkv_generation_config *c, const char *dir, int64_t V,
-                                    qkv_error *err)
+                                    bool decoder, qkv_error *err)
 {
     char path[QKV_PATH];
     json_t *root = NULL;
@@ -82,7 +212,9 @@ qkv_status qkv_generation_file_read(struct qkv_generation_config *c, const char 
     if (!status) status = read_id(&at, "decoder_start_token_id", V, &c->start);
     if (!status) status = read_id(&at, "forced_bos_token_id", V, &c->forced_first);
     if (!status) status = read_id(&at, "forced_eos_token_id", V, &c->forced_last);
-    if (!status && !qkv_json_int(&at, "num_beams", false, &c->beams, 1, 1024)) status = err->status;
+    if (!status) status = read_banned(c, &at, V);
+    if (!status) status = read_defaults(c, &at);
+    if (!status) list_ignored(c, root, decoder);
     json_decref(root);
     return status;
 }
@@ -99,7 +231,7 @@ qkv_status qkv_generation_config_read(struct qkv_generation_config *c, const cha
                                          .forced_first = two ? info.forced : -1,
                                          .forced_last = -1,
                                          .source_positions = info.positions };
-    qkv_status status = qkv_generation_file_read(c, dir, info.vocab, err);
+    qkv_status status = qkv_generation_file_read(c, dir, info.vocab, !two, err);
     if (!two) { // decoder_start_token_id and the forced tokens apply to translations only
         c->start = c->bos;
         c->forced_first = c->forced_last = -1;
@@ -119,5 +251,7 @@ void qkv_generation_config_free(struct qkv_generation_config *c)
 {
     qkv_free(c->ends);
     qkv_free(c->suppressed);
+    qkv_free(c->banned);
+    qkv_free(c->banned_offsets);
     *c = (struct qkv_generation_config){ 0 };
 }

@@ -142,6 +142,15 @@ const qkv_tokenizer *qkv_translator_tokenizer(const qkv_translator *t)
     return t ? t->g.tokenizer : NULL;
 }
 
+const char *qkv_generator_ignored(const qkv_generator *g)
+{
+    return g && *g->g.config.ignored ? g->g.config.ignored : NULL;
+}
+const char *qkv_translator_ignored(const qkv_translator *t)
+{
+    return t && *t->g.config.ignored ? t->g.config.ignored : NULL;
+}
+
 const struct qkv_generation_config *qkv_translator_config(const qkv_translator *t)
 {
     return &t->g.config;
@@ -198,6 +207,17 @@ static qkv_status prepare_decoder(struct generator *g, int64_t beams, bool align
 }
 
 // ---- a call -------------------------------------------------------------------------------------
+// Replaces options that are not set by the defaults in the model's folder.
+static void take_defaults(struct qkv_generate_options *o, const struct qkv_generation_config *c)
+{
+    if (!o->sampling.repetition) o->sampling.repetition = c->repetition;
+    if (!o->sampling.no_repeat_ngram) o->sampling.no_repeat_ngram = c->no_repeat_ngram;
+    if (o->sampling.no_repeat_ngram == -1) o->sampling.no_repeat_ngram = 0;
+    if (o->length_penalty == 0) o->length_penalty = c->length_penalty;
+    if (o->early == QKV_EARLY_MODEL) o->early = c->early;
+    if (o->early == QKV_EARLY_MODEL) o->early = QKV_EARLY_LIKELY;
+}
+
 // Checks the options of a call and replaces missing ones by the defaults of this model.
 static qkv_status resolve_options(const struct generator *g, struct qkv_generate_options *o,
                                   qkv_error *err)
@@ -206,6 +226,7 @@ static qkv_status resolve_options(const struct generator *g, struct qkv_generate
     // a GRU decoder has a single layer that attends to the source
     const int64_t layers = can_run(g) ? info.decoder_layers : 1;
     const int64_t logprobs = qkv_min64(MOST_LOGPROBS, info.vocab);
+    take_defaults(o, &g->config);
     const qkv_status status = qkv_sampling_check(&o->sampling, info.vocab, err);
     if (status) return status;
     if (!o->beams && g->translates) o->beams = g->config.beams ? g->config.beams : DEFAULT_BEAMS;
@@ -223,7 +244,7 @@ static qkv_status resolve_options(const struct generator *g, struct qkv_generate
                         "temperature above 0 (otherwise all outputs are the same), found %" PRId64,
                         o->n_best);
     if (o->max_tokens < 0) return fail_range(err, "max_tokens", 0, INT64_MAX, o->max_tokens);
-    if (o->min_tokens < 0) return fail_range(err, "min_tokens", 0, INT64_MAX, o->min_tokens);
+    if (o->min_tokens < -1) return fail_range(err, "min_tokens", -1, INT64_MAX, o->min_tokens);
     if (o->logprobs < 0 || o->logprobs > logprobs)
         return fail_range(err, "logprobs", 0, logprobs, o->logprobs);
     if (!isfinite(o->length_penalty))

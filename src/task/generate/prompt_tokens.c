@@ -78,12 +78,32 @@ static bool append_ids(struct qkv_prompt_tokens *p, const int32_t *ids, int64_t 
     return true;
 }
 
+// Returns how many tokens an output may have: what the caller wants, else the limits of
+// generation_config.json, which count `before` tokens (a limit of the length) or the forced first
+// token (a limit of new tokens).
+static int64_t wanted_tokens(const struct qkv_generation *g, int64_t before)
+{
+    const struct qkv_generation_config *c = g->config;
+    const int64_t forced = g->translates && c->forced_first >= 0;
+    if (g->options.max_tokens) return g->options.max_tokens;
+    if (c->max_new) return qkv_max64(1, c->max_new - forced);
+    return c->max_length ? qkv_max64(1, c->max_length - before) : DEFAULT_TOKENS;
+}
+
+// Returns how many tokens an output must have before it may end, counted as in wanted_tokens.
+static int64_t least_tokens(const struct qkv_generation *g, int64_t before)
+{
+    const struct qkv_generation_config *c = g->config;
+    const int64_t forced = g->translates && c->forced_first >= 0;
+    if (g->options.min_tokens) return qkv_max64(0, g->options.min_tokens);
+    return qkv_max64(0, c->min_new ? c->min_new - forced : c->min_length - before);
+}
+
 // Collects the tokens that the decoder reads first: the prompt (in a translation, the start token),
 // then the prefix.
 static qkv_status tokenize_decoder(struct qkv_prompt_tokens *p, const struct qkv_generation *g,
                                    int64_t prompt, qkv_error *err)
 {
-    const int64_t wanted = g->options.max_tokens ? g->options.max_tokens : DEFAULT_TOKENS;
     const int64_t positions = g->source->positions, most = positions - 1 - g->prefix_count;
     const int32_t start = g->config->start;
     p->count = p->source_count = 0;
@@ -92,7 +112,7 @@ static qkv_status tokenize_decoder(struct qkv_prompt_tokens *p, const struct qkv
                         "prefix too long, expected at most %" PRId64 " tokens, found %" PRId64,
                         positions - 2, g->prefix_count);
     if (!g->translates) {
-        const int64_t left = qkv_min64(wanted, positions / 2) - 1;
+        const int64_t left = qkv_min64(wanted_tokens(g, 0), positions / 2) - 1;
         const qkv_status status = encode_prompt(p, g, prompt, most, qkv_max64(1, most - left), err);
         if (status) return status;
         if (!append_ids(p, p->encoding.ids, p->encoding.count)) return qkv_fail_memory(err, NULL);
@@ -105,7 +125,9 @@ static qkv_status tokenize_decoder(struct qkv_prompt_tokens *p, const struct qkv
     }
     if (!append_ids(p, g->prefix, g->prefix_count)) return qkv_fail_memory(err, NULL);
     p->prefix = g->prefix_count;
+    const int64_t wanted = wanted_tokens(g, p->count);
     p->most = qkv_min64(wanted, positions - p->count);
+    p->least = least_tokens(g, p->count);
     p->limited = p->most < wanted;
     return QKV_OK;
 }

@@ -16,9 +16,10 @@ struct qkv_prompt_tokens {
     int32_t *source_ids;
     int64_t source_count, source_capacity;
     int64_t cut, replaced, replaced_at; // the same as the members of struct qkv_generated
-    // maximum number of tokens that the output may have after the prefix
-    int64_t most;
-    // true: the model's positions, not options.max_tokens, determine `most`
+    // number of tokens that the output must have after the prefix before it may end, and that it
+    // may have at most
+    int64_t least, most;
+    // true: the model's positions, not an option or generation_config.json, determine `most`
     bool limited;
     qkv_encoding encoding;
 };

@@ -44,7 +44,7 @@ qkv_status train_ids_read(struct train_ids *ids, const char *dir, enum qkv_objec
     struct qkv_generation_config c = {
         .bos = -1, .start = -1, .forced_first = -1, .forced_last = -1
     };
-    if (!status) status = qkv_generation_file_read(&c, dir, s.vocab, err);
+    if (!status) status = qkv_generation_file_read(&c, dir, s.vocab, !pairs, err);
     if (status) {
         qkv_generation_config_free(&c);
         return status;
