@@ -28,28 +28,30 @@ static struct {
 
 static const struct opt opts[] = {
     OPT_GROUP("Queries, keys and values"),
-    OPT_TEXT('q', "query", &o.f.q, "FILE",
-             "queries: an array (T, E), (B, T, E) or one with 4 axes (--layout)"),
-    OPT_TEXT('k', "key", &o.f.k, "FILE",
-             "keys: an array (S, E), (B, S, E) or one with 4 axes; the number of its heads divides "
-             "the number of query heads"),
-    OPT_TEXT('v', "value", &o.f.v, "FILE", "values: an array (S, F), (B, S, F) or one with 4 axes"),
+    OPT_INPUT('q', "query", &o.f.q, "FILE",
+              "queries: an array (T, E), (B, T, E) or one with 4 axes (--layout)"),
+    OPT_INPUT(
+        'k', "key", &o.f.k, "FILE",
+        "keys: an array (S, E), (B, S, E) or one with 4 axes; the number of its heads divides "
+        "the number of query heads"),
+    OPT_INPUT('v', "value", &o.f.v, "FILE",
+              "values: an array (S, F), (B, S, F) or one with 4 axes"),
     OPT_CHOICE(0, "layout", &o.layout, layouts, "ORDER",
                "order of the 4 axes of arrays that are read and written: bthe (batch, token, head, "
                "width; the default) or bhte"),
-    OPT_TEXT('i', "input", &o.f.all, "FILE",
-             "one .safetensors file with tensors named q, k, v (or x, wq, wk, ...), bias, mask, "
-             "lengths, sinks"),
+    OPT_INPUT('i', "input", &o.f.all, "FILE",
+              "one .safetensors file with tensors named q, k, v (or x, wq, wk, ...), bias, mask, "
+              "lengths, sinks"),
     OPT_GROUP("From inputs"),
-    OPT_TEXT('x', "inputs", &o.f.x, "FILE",
-             "inputs: an array (T, D) or (B, T, D); without projections Q = K = V = X"),
-    OPT_TEXT('c', "context", &o.f.context, "FILE",
-             "inputs of keys and values, for cross-attention (default: the same as for queries)"),
-    OPT_TEXT(0, "wq", &o.f.wq, "FILE",
-             "query projection (outputs, inputs) or (heads, outputs, inputs)"),
-    OPT_TEXT(0, "wk", &o.f.wk, "FILE", "key projection"),
-    OPT_TEXT(0, "wv", &o.f.wv, "FILE", "value projection"),
-    OPT_TEXT(0, "wo", &o.f.wo, "FILE", "output projection of the concatenated heads"),
+    OPT_INPUT('x', "inputs", &o.f.x, "FILE",
+              "inputs: an array (T, D) or (B, T, D); without projections Q = K = V = X"),
+    OPT_INPUT('c', "context", &o.f.context, "FILE",
+              "inputs of keys and values, for cross-attention (default: the same as for queries)"),
+    OPT_INPUT(0, "wq", &o.f.wq, "FILE",
+              "query projection (outputs, inputs) or (heads, outputs, inputs)"),
+    OPT_INPUT(0, "wk", &o.f.wk, "FILE", "key projection"),
+    OPT_INPUT(0, "wv", &o.f.wv, "FILE", "value projection"),
+    OPT_INPUT(0, "wo", &o.f.wo, "FILE", "output projection of the concatenated heads"),
     OPT_CHOICE(
         0, "w-layout", &o.w_layout, w_layouts, "ORDER",
         "axes of the projection matrices: out,in (the default, y = W x) or in,out (y = x W)"),
@@ -60,23 +62,23 @@ static const struct opt opts[] = {
     OPT_CHOICE(
         0, "score", &o.score, scores, "KIND",
         "score function: dot (the default); bilinear: q Ws k; additive: wa . tanh(Waq q + Wak k)"),
-    OPT_TEXT(0, "ws", &o.f.ws, "FILE",
-             "Ws of --score bilinear: (d_k, d_k), or one matrix per head"),
-    OPT_TEXT(0, "waq", &o.f.waq, "FILE",
-             "Waq of --score additive: (d_a, d_k), or one matrix per head"),
-    OPT_TEXT(0, "wak", &o.f.wak, "FILE",
-             "Wak of --score additive: (d_a, d_k), or one matrix per head"),
-    OPT_TEXT(0, "wa", &o.f.wa, "FILE", "wa of --score additive: (d_a,), or one vector per head"),
+    OPT_INPUT(0, "ws", &o.f.ws, "FILE",
+              "Ws of --score bilinear: (d_k, d_k), or one matrix per head"),
+    OPT_INPUT(0, "waq", &o.f.waq, "FILE",
+              "Waq of --score additive: (d_a, d_k), or one matrix per head"),
+    OPT_INPUT(0, "wak", &o.f.wak, "FILE",
+              "Wak of --score additive: (d_a, d_k), or one matrix per head"),
+    OPT_INPUT(0, "wa", &o.f.wa, "FILE", "wa of --score additive: (d_a,), or one vector per head"),
     OPT_GROUP("Scores and masks"),
     OPT_TEXT(0, "scale", &o.scale, "X|none",
              "factor by which scores are multiplied, or none (default: 1/sqrt(E); none for "
              "bilinear and additive scores)"),
     OPT_REAL(0, "softcap", &o.softcap, "C", "soft cap: a score becomes C tanh(score/C)"),
-    OPT_TEXT(0, "bias", &o.bias, "FILE",
-             "numbers that are added to the scores: (S,), (T, S), (H, T, S) ..., broadcast as by "
-             "numpy; -inf masks a key"),
-    OPT_TEXT(0, "mask", &o.mask, "FILE",
-             "mask: true where a query may attend to a key; shapes as for --bias"),
+    OPT_INPUT(0, "bias", &o.bias, "FILE",
+              "numbers that are added to the scores: (S,), (T, S), (H, T, S) ..., broadcast as by "
+              "numpy; -inf masks a key"),
+    OPT_INPUT(0, "mask", &o.mask, "FILE",
+              "mask: true where a query may attend to a key; shapes as for --bias"),
     OPT_FLAG(0, "causal", &o.causal, "let each query attend only to keys up to its own position"),
     OPT_FLAG(0, "causal-br", &o.causal_br,
              "like --causal, with the last query at the position of the last key"),
@@ -86,19 +88,19 @@ static const struct opt opts[] = {
     OPT_CHOICE(0, "diagonal", &o.diagonal, diagonals, "CORNER",
                "where positions of queries and keys are aligned, for --causal, --window and "
                "--alibi: top-left (the default) or bottom-right"),
-    OPT_TEXT(0, "lengths", &o.lengths, "FILE|N,N",
+    OPT_INPUT(0, "lengths", &o.lengths, "FILE|N,N",
              "number of keys of each batch item, as a list or a file; ./123 is a file with the "
              "name 123"),
-    OPT_TEXT(
+    OPT_INPUT(
         0, "offsets", &o.offsets, "FILE|N,N",
         "packed sequences: index of the first token of each, then the number of tokens, such as "
         "0,3,8, or a file; ./123 is a file with the name 123"),
-    OPT_TEXT(0, "k-offsets", &o.k_offsets, "FILE|N,N",
+    OPT_INPUT(0, "k-offsets", &o.k_offsets, "FILE|N,N",
              "packed sequences: the offsets of their keys (default: the value of --offsets)"),
     OPT_FLAG(0, "alibi", &o.alibi,
              "lower the scores with the distance of query and key (ALiBi, with the slopes of Press "
              "et al.)"),
-    OPT_TEXT(
+    OPT_INPUT(
         0, "sinks", &o.sinks, "FILE",
         "attention sinks: one logit per head, which is part of the softmax sum and has no value"),
     OPT_FLAG(0, "no-softmax", &o.no_softmax,
@@ -107,17 +109,17 @@ static const struct opt opts[] = {
     OPT_FLAG(0, "native", &o.native,
              "fail if this CPU cannot compute in --precision, instead of converting to float"),
     OPT_GROUP("Results"),
-    OPT_TEXT('o', "output", &o.results[OUT], "FILE.npy",
-             "output file (default: print the output); '-': as .npy on standard output"),
+    OPT_OUTPUT('o', "output", &o.results[OUT], "FILE.npy",
+               "output file (default: print the output); '-': as .npy on standard output"),
     OPT_FLAG(0, "sum", &o.sum,
              "write the sum of the output's rows: one vector per sequence and head"),
-    OPT_TEXT(0, "lse", &o.results[LSE], "FILE.npy",
-             "output file for the logarithm of each row's softmax sum; '-' prints it"),
-    OPT_TEXT(0, "weights", &o.results[WEIGHTS], "FILE.npy",
-             "output file for the attention weights, T x S floats per head; '-' prints them"),
+    OPT_OUTPUT(0, "lse", &o.results[LSE], "FILE.npy",
+               "output file for the logarithm of each row's softmax sum; '-' prints it"),
+    OPT_OUTPUT(0, "weights", &o.results[WEIGHTS], "FILE.npy",
+               "output file for the attention weights, T x S floats per head; '-' prints them"),
     OPT_TEXT(0, "probe", &o.probe, "LIST", PROBES_HELP),
-    OPT_TEXT(0, "probes", &o.results[PROBES], "FILE.safetensors",
-             "output file for the statistics of --probe (default: print them)"),
+    OPT_OUTPUT(0, "probes", &o.results[PROBES], "FILE.safetensors",
+               "output file for the statistics of --probe (default: print them)"),
     OPT_FLAG(0, "plan", &o.plan,
              "print the kernel, the memory and the tiles of the run, and do not run it"),
     OPT_END
@@ -511,7 +513,7 @@ static qkv_status check_outputs(qkv_error *err)
     }
     for (int i = 0; i < OUTPUTS && !o.plan; i++) {
         if (!o.results[i] || !strcmp(o.results[i], "-")) continue;
-        const qkv_status status = cmd_output_check(o.results[i], inputs, COUNT, err);
+        const qkv_status status = cmd_output_check(o.results[i], err);
         if (status) return status;
     }
     return QKV_OK;

@@ -24,8 +24,8 @@ static const struct opt opts[] = {
     OPT_TEXT(0, "probe", &bench_given.probe, "LIST",
              "statistics that bench probe measures, as for qkv attn --probe (default: "
              "top=16,entropy,received; with stream top=16,tiles=256)"),
-    OPT_TEXT('o', "output", &bench_given.output, "FILE",
-             "output file of bench probe with the word stream (default: a temporary file)"),
+    OPT_OUTPUT('o', "output", &bench_given.output, "FILE",
+               "output file of bench probe with the word stream (default: a temporary file)"),
     OPT_END
 };
 

@@ -12,7 +12,7 @@ static struct {
 } o = { .tolerance = (double)NAN };
 // clang-format off
 static const struct opt opts[] = {
-    OPT_TEXT('r', "reference", &o.reference, "FILE", "file with the output of the reference (default: golden.safetensors in DIR)"),
+    OPT_INPUT('r', "reference", &o.reference, "FILE", "file with the output of the reference (default: golden.safetensors in DIR)"),
     OPT_REAL(0, "tolerance", &o.tolerance, "X", "largest error allowed for hidden states and logits, relative to their largest value (if that is below 1, absolute); a tenth of it for attention weights (default: 1e-4; required unless --precision is f32, f32-strict or f32-fast)"),
     OPT_END
 };
@@ -341,7 +341,7 @@ const struct cmd cmd_check = {
              "a file with transformers, in double precision, for any model folder that "
              "transformers opens.\n\nExit code 1: a difference exceeds the tolerance.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_JSON,
+    .uses = USES_COMPUTE | USES_JSON | READS_OPERANDS,
     .min_args = 1,
     .max_args = 1,
     .examples = {

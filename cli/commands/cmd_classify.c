@@ -12,7 +12,7 @@ static struct {
 } o;
 
 static const struct opt opts[] = {
-    OPT_TEXT('f', "file", &o.file, "FILE", "file with one text per line; '-' is standard input"),
+    OPT_INPUT('f', "file", &o.file, "FILE", "file with one text per line; '-' is standard input"),
     OPT_FLAG(0, "pairs", &o.pairs,
              "each line of the file is a pair of texts, separated by a tab (for cross-encoders)"),
     OPT_INT('n', "count", &o.count, 1, 1000, "N",

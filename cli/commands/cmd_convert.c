@@ -56,10 +56,10 @@ static void print_report(const char *out, const struct qkv_convert_report *r)
         printf("{\"folder\":");
         cmd_json_text(stdout, out, strlen(out));
         printf(",\"precision\":\"%s\",\"tensors\":%lld,\"files\":%lld,\"eight_bits\":%lld,"
-               "\"bytes_in\":%lld,\"bytes_out\":%lld,\"left_out\":%lld}\n",
+               "\"bytes_in\":%lld,\"bytes_out\":%lld,\"left_out\":%lld,\"links\":%lld}\n",
                words[o.precision], (long long)r->tensors, (long long)r->files,
                (long long)r->eight_bits, (long long)r->bytes_in, (long long)r->bytes_out,
-               (long long)r->left_out);
+               (long long)r->left_out, (long long)r->links);
         return;
     }
     printf("%lld tensors in %lld file%s, %lld bytes, %.3g of the original size\n",
@@ -100,6 +100,9 @@ static int run_convert(int argc, char **argv)
             if (report.left_out)
                 cmd_note("%lld file%s of %s not copied: weights in other formats, or large files",
                          (long long)report.left_out, report.left_out == 1 ? "" : "s", argv[0]);
+            if (report.links)
+                cmd_note("%lld link%s of %s not copied: only links to files inside the folder are",
+                         (long long)report.links, report.links == 1 ? "" : "s", argv[0]);
         }
     }
     return err.status ? cmd_fail(&err) : QKV_OK;
@@ -110,7 +113,8 @@ const struct cmd cmd_convert = {
     .brief = "convert the weights of a model folder to another type",
     .usage = "DIR OUT --precision P",
     .about = "Writes OUT, a model folder with the weights of DIR in f32, f16 or bf16, or as 8-bit "
-             "integers with a scale for each output (int8). Every small file is copied. With int8, "
+             "integers with a scale for each output (int8). Every small file is copied; of the links in "
+             "DIR, only those to files inside DIR. With int8, "
              "norms, biases and embeddings keep their type, and the new folder computes the same "
              "bits as the original with --precision int8. DIR may also be a checkpoint of "
              "llama2.c, FILE.bin; OUT is then a folder with config.json and safetensors.\n"

@@ -20,8 +20,8 @@ static struct {
 } o = { .pool = -1 };
 
 static const struct opt opts[] = {
-    OPT_TEXT('f', "file", &o.file, "FILE", "file with one text per line; '-' is standard input"),
-    OPT_TEXT(
+    OPT_INPUT('f', "file", &o.file, "FILE", "file with one text per line; '-' is standard input"),
+    OPT_OUTPUT(
         'o', "output", &o.output, "FILE",
         "output file: FILE.npy (texts x width, float32) or FILE.jsonl (default, or '-': standard "
         "output, with one line of numbers per text; with --json one JSON object per text)"),
@@ -45,9 +45,9 @@ static const struct opt opts[] = {
         0, "no-special", &o.no_special,
         "do not add special tokens such as [CLS]; text that spells a special token is plain text"),
     OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8, instead of replacing it by U+FFFD"),
-    OPT_TEXT(0, "ids", &o.ids, "N,N|FILE",
-             "embed token ids instead of texts: a list, or a file with one list per line; no "
-             "tokenizer is used"),
+    OPT_INPUT(0, "ids", &o.ids, "N,N|FILE",
+              "embed token ids instead of texts: a list, or a file with one list per line; no "
+              "tokenizer is used"),
     OPT_END
 };
 
@@ -166,8 +166,7 @@ static qkv_status form_of(enum form *form, qkv_error *err)
         return cmd_error(
             err, QKV_ERR_USAGE, o.output,
             "unknown format of the output, expected a name that ends with .npy or .jsonl");
-    const char *inputs[] = { o.file, o.ids };
-    return cmd_output_check(o.output, inputs, 2, err);
+    return cmd_output_check(o.output, err);
 }
 
 // ---- inputs ------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ static const struct opt opts[] = {
     OPT_INT(0, "show", &c.show, 1, 1 << 30, "N", "print the first N sources with their outputs and references"),
     OPT_FLAG(0, "alignment", &c.alignment, "with --show, print how much each output token attends to the source (last layer, mean over heads); darker is more, < marks the largest"),
     OPT_GROUP("A single file of any length"),
-    OPT_TEXT(0, "perplexity", &c.perplexity, "FILE", "print the perplexity of a decoder on FILE, read as one text in overlapping windows; '-' is standard input"),
+    OPT_INPUT(0, "perplexity", &c.perplexity, "FILE", "print the perplexity of a decoder on FILE, read as one text in overlapping windows; '-' is standard input"),
     OPT_INT(0, "window", &c.window, 2, 1 << 24, "N", "number of tokens in a window (default: the model's positions, at most 1024)"),
     OPT_INT(0, "stride", &c.stride, 1, 1 << 24, "N", "number of tokens from the start of one window to the start of the next; a smaller stride gives each token more context and takes longer (default: half a window)"),
     OPT_END
@@ -164,7 +164,7 @@ const struct cmd cmd_eval = {
              "its own validation text; for a model folder, files must be given. --perplexity reads "
              "a file as one text, in overlapping windows; each token counts once.",
     .opts = opts,
-    .uses = USES_THREADS | USES_ABLATE | USES_JSON,
+    .uses = USES_THREADS | USES_ABLATE | USES_JSON | READS_OPERANDS,
     .max_args = -1,
     .examples = {
         { "qkv eval run", "the newest model of a run, on its validation text" },

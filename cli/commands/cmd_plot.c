@@ -87,7 +87,7 @@ const struct cmd cmd_plot = {
              "together. In an HTML file, the pointer shows the numbers of each step. In sentences "
              "and tables, the training loss is the mean over the last 20 steps.",
     .opts = opts,
-    .uses = USES_OUTPUT | USES_JSON,
+    .uses = USES_OUTPUT | USES_JSON | READS_OPERANDS,
     .max_args = -1,
     .examples = {
         { "qkv plot run/", "curves in the terminal" },

@@ -14,8 +14,8 @@ static struct {
 } o = { 0 };
 
 static const struct opt opts[] = {
-    OPT_TEXT('f', "file", &o.file, "FILE",
-             "file with more texts, one per line; '-' is standard input"),
+    OPT_INPUT('f', "file", &o.file, "FILE",
+              "file with more texts, one per line; '-' is standard input"),
     OPT_TEXT('t', "token", &o.word, "WORD",
              "compare the vectors of this word in the texts, ignoring case, and its static "
              "embedding; in a text without the word, words that begin with it count; a text with "

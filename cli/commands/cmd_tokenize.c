@@ -12,17 +12,17 @@ static struct {
 } o;
 
 static const struct opt opts[] = {
-    OPT_TEXT('f', "file", &o.file, "FILE",
-             "file with more texts, one per line; '-' is standard input"),
-    OPT_TEXT(
+    OPT_INPUT('f', "file", &o.file, "FILE",
+              "file with more texts, one per line; '-' is standard input"),
+    OPT_INPUT(
         0, "tokenizer", &o.tokenizer, "FILE",
         "tokenizer.json, a .model or .spm of SentencePiece, vocab.txt, vocab.json with merges.txt, "
         "tokenizer.bin of llama2.c, or a folder with one of them (default: the model's tokenizer)"),
     OPT_TEXT(0, "pair", &o.pair, "TEXT", "second text that makes a pair with each text"),
     OPT_FLAG(0, "ids", &o.ids, "print only the ids, one line per text"),
-    OPT_TEXT(0, "decode", &o.decode, "N,N|FILE",
-             "print the text of these ids: a list, or a file with one list per line; '-' is "
-             "standard input"),
+    OPT_INPUT(0, "decode", &o.decode, "N,N|FILE",
+              "print the text of these ids: a list, or a file with one list per line; '-' is "
+              "standard input"),
     OPT_FLAG(0, "no-special", &o.no_special,
              "do not add special tokens such as [CLS]; text that spells a special token is plain "
              "text; with --decode, leave out special tokens"),

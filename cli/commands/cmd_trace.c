@@ -20,8 +20,8 @@ static struct {
 } o = { 0 };
 
 static const struct opt opts[] = {
-    OPT_TEXT('o', "output", &o.output, "FILE",
-             "the .safetensors file to write (required); '-' is standard output"),
+    OPT_OUTPUT('o', "output", &o.output, "FILE",
+               "the .safetensors file to write (required); '-' is standard output"),
     OPT_TEXT(0, "what", &o.what, "LIST",
              "which arrays to write: some of embeddings,hidden,q,k,v,attention,probe, or all, "
              "which means all except probe (default: all except probe and attention; attention is "
@@ -338,7 +338,6 @@ static int run_trace(int argc, char **argv)
     struct qkv_probe_request request = { 0 };
     int64_t *rows = NULL;
     const char *texts[2] = { argc > 0 ? argv[0] : NULL, argc > 1 ? argv[1] : NULL };
-    const char *inputs[] = { o.tokens.ids };
     const struct qkv_model_options options = cmd_model_options();
     if (!o.output)
         cmd_error(&err, QKV_ERR_USAGE, NULL,
@@ -346,7 +345,7 @@ static int run_trace(int argc, char **argv)
     if (err.status || parse_what(&what, &err) ||
         (what & PROBE &&
          probes_parse(&request, &rows, "--probe", o.probe ? o.probe : usual_probe, &err)) ||
-        cmd_output_stdout(&o.output, &err) || cmd_output_check(o.output, inputs, 1, &err) ||
+        cmd_output_stdout(&o.output, &err) || cmd_output_check(o.output, &err) ||
         cmd_model_find(dir, &err) || qkv_model_open(&model, dir, &options, &err))
         goto done;
     const bool two = qkv_model_info(model).kind == QKV_KIND_ENCODER_DECODER;

@@ -77,21 +77,21 @@ static void list_archs(struct opt *arch)
 // clang-format off
 static const struct opt opts[] = {
     OPT_TEXT('o', "out", &c.out, "RUN", "folder of the run; it is created if missing, and continued if it contains a run"),
-    OPT_TEXT(0, "resume", &c.resume, "RUN", "continue this run with its options; name the files only if they have moved"),
+    OPT_INPUT(0, "resume", &c.resume, "RUN", "continue this run with its options; name the files only if they have moved"),
     OPT_GROUP("Text"),
-    OPT_TEXT(0, "valid", &c.valid, "FILE", "files with the validation text (default: a part of the text)"),
+    OPT_INPUT(0, "valid", &c.valid, "FILE", "files with the validation text (default: a part of the text)"),
     OPT_REAL(0, "valid-share", &o.valid_share, "X", "fraction of the text that is used only for validation (default: 0.01)"),
     OPT_CHOICE(0, "format", &c.format, formats, "WORD", "format of the files: text, jsonl or tsv (default: by the ending of each name)"),
     OPT_TEXT(0, "field", &o.train.field, "NAME", "JSON member, or column of a table, that has the text (default: member text, column 1)"),
     OPT_TEXT(0, "field-b", &o.train.field_b, "NAME", "JSON member, or column of a table, that has the second text or the label (default: member text_b or label, column 2)"),
     OPT_FLAG(0, "per-line", &o.train.per_line, "each line is a document (default: a blank line ends a document)"),
-    OPT_TEXT(0, "tokenizer", &o.tokenizer, "WHAT", "tokenizer.json or its folder, or the kind of tokenizer to train on the text: bytes, characters, bpe, wordpiece or unigram (default: bpe; wordpiece for encoders)"),
+    OPT_INPUT(0, "tokenizer", &o.tokenizer, "WHAT", "tokenizer.json or its folder, or the kind of tokenizer to train on the text: bytes, characters, bpe, wordpiece or unigram (default: bpe; wordpiece for encoders)"),
     OPT_INT(0, "vocab", &o.vocab, 1, 1 << 24, "N", "size of the vocabulary of a tokenizer that is trained (default: 4096; wordpiece 8192)"),
     OPT_FLAG(0, "lowercase", &o.lowercase, "convert the text to lower case without accents, for a tokenizer that is trained"),
     OPT_INT(0, "context", &o.context, 2, 1 << 24, "N", "maximum length of a sequence in tokens (default: 256; for pairs and encoders 128)"),
     OPT_GROUP("Model"),
     OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "what to learn: causal, masked, seq2seq, contrastive or classify; words: word vectors (default: by the architecture)"),
-    OPT_TEXT(0, "from", &o.from, "DIR", "model folder with which training starts (default: from scratch)"),
+    OPT_INPUT(0, "from", &o.from, "DIR", "model folder with which training starts (default: from scratch)"),
     OPT_CHOICE_LISTED(0, "arch", &c.arch, list_archs, "WORD"),
     OPT_INT(0, "layers", &o.layers, 1, 1000, "N", "number of layers (default: 4; vaswani 6, gru-attention 1)"),
     OPT_INT(0, "decoder-layers", &o.decoder_layers, 1, 1000, "N", "number of decoder layers of an encoder-decoder (default: the value of --layers)"),
@@ -140,7 +140,7 @@ static const struct opt opts[] = {
     OPT_TEXT(0, "probe-text", &o.probe_text, "TEXT", "text on which --probe computes its statistics (default: the first validation text)"),
     OPT_CHOICE(0, "on-nan", &c.on_nan, bad_steps, "WORD", "what to do if a loss or gradient is not finite: stop the run, or skip the step (default: stop)"),
     OPT_FLAG(0, "allow-data-change", &o.allow_data_change, "continue although the text has changed: read it again"),
-    OPT_TEXT(0, "export", &o.export_dir, "DIR", "also write the final model to the folder DIR"),
+    OPT_OUTPUT(0, "export", &o.export_dir, "DIR", "also write the final model to the folder DIR"),
     OPT_CHOICE(0, "export-type", &c.type, types, "WORD", "type of the exported weights: f32, bf16 or f16 (default: f32)"),
     OPT_END
 };
@@ -421,7 +421,7 @@ const struct cmd cmd_train = {
              "RUN/log.jsonl has one line per step; 'qkv plot RUN' draws it, and 'qkv eval RUN' "
              "evaluates the model.",
     .opts = opts,
-    .uses = USES_THREADS | USES_JSON | USES_OUTPUT,
+    .uses = USES_THREADS | USES_JSON | USES_OUTPUT | READS_OPERANDS,
     .max_args = -1,
     .examples = {
         { "qkv train book.txt --out run", "a small decoder" },

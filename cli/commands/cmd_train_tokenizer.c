@@ -25,7 +25,7 @@ static const struct opt opts[] = {
     OPT_INT(0, "vocab", &o.vocab, 1, 1 << 24, "N",
             "size of the vocabulary, including special tokens (default: 8192; characters: all "
             "characters; bytes: 256 and the special tokens)"),
-    OPT_TEXT('o', "output", &o.output, "FILE", "the tokenizer.json to write (required)"),
+    OPT_OUTPUT('o', "output", &o.output, "FILE", "the tokenizer.json to write (required)"),
     OPT_TEXT(0, "special", &o.special, "A,B,...",
              "special tokens, which get the ids 0, 1, ... (bytes: 256, 257, ...)"),
     OPT_TEXT(0, "unknown", &o.unknown, "TOKEN",
@@ -134,8 +134,7 @@ static int run_train_tokenizer(int argc, char **argv)
     int64_t specials = 0;
     if (!o.output)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "no output file is given, expected -o FILE");
-    if (err.status || cmd_output_stdout(&o.output, &err) ||
-        cmd_output_check(o.output, (const char *const *)argv, argc, &err) ||
+    if (err.status || cmd_output_stdout(&o.output, &err) || cmd_output_check(o.output, &err) ||
         read_texts(&t, argc, argv, &err))
         goto done;
     if (o.special) list = strcpy(cmd_alloc(strlen(o.special) + 1, 1), o.special);
@@ -174,7 +173,7 @@ const struct cmd cmd_train_tokenizer = {
         "bpe starts from bytes, so it can encode every text. wordpiece and unigram split words "
         "into parts, and know only the characters that the texts contain.",
     .opts = opts,
-    .uses = USES_OUTPUT | USES_JSON,
+    .uses = USES_OUTPUT | USES_JSON | READS_OPERANDS,
     .max_args = -1,
     .examples = {
         { "qkv train-tokenizer book.txt --vocab 4096 -o tokenizer.json", "byte pairs, with 4096 tokens" },

@@ -30,7 +30,7 @@ static const struct opt opts[] = {
     OPT_FLAG(
         0, "memory", &o.memory,
         "compare the memory of dense attention, which stores n x n scores, with fused attention"),
-    OPT_TEXT('o', "output", &o.output, "FILE", "also write a chart: .svg, .png or .html"),
+    OPT_OUTPUT('o', "output", &o.output, "FILE", "also write a chart: .svg, .png or .html"),
     OPT_REAL(0, "seconds", &o.seconds, "S",
              "how many seconds a layer of one size is measured (default: 0.03); a run that has "
              "begun is completed"),
@@ -180,7 +180,7 @@ static int run_compare(int argc, char **argv)
         sizes("--n", o.n ? o.n : all_n, 1 << 24, &n, &job.n_count, &err) ||
         sizes("--d", o.d ? o.d : all_d, 1 << 16, &d, &job.d_count, &err))
         goto done;
-    if (o.output && cmd_output_check(o.output, NULL, 0, &err)) goto done;
+    if (o.output && cmd_output_check(o.output, &err)) goto done;
     job.n = n;
     job.d = d;
     if (o.memory && job.d_count > 1) {

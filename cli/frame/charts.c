@@ -23,7 +23,7 @@ qkv_status chart_output_check(struct chart_output *to, qkv_error *err)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "-o: expected a name that ends with .svg, .png or .html, found '%s'",
                          to->path);
-    return cmd_output_check(to->path, NULL, 0, err);
+    return cmd_output_check(to->path, err);
 }
 
 // ---- JSON --------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ extern const char *const chart_themes[];
             "width of the picture in the terminal, in columns (default: that of the terminal)")
 #define CHART_OPTIONS(to)                                                                          \
     OPT_GROUP("Picture"),                                                                          \
-        OPT_TEXT(                                                                                  \
+        OPT_OUTPUT(                                                                                \
             'o', "output", &(to).path, "FILE",                                                     \
             "also write the picture to FILE, as .svg, .png or .html; '-' is standard output, "     \
             "which gets the SVG and no picture for the terminal"),                                 \

@@ -28,6 +28,8 @@ enum opt_kind {
     OPT_KIND_GROUP,  // no option, but a heading in the help
     OPT_KIND_FLAG,   // --name
     OPT_KIND_TEXT,   // --name VALUE: any text except ""
+    OPT_KIND_INPUT,  // --name FILE: a text that may name a file or folder that the command reads
+    OPT_KIND_OUTPUT, // --name FILE: a text that names a file or folder that the command writes
     OPT_KIND_INT,    // --name N: a decimal integer from min to max
     OPT_KIND_REAL,   // --name X: a finite decimal number
     OPT_KIND_CHOICE, // --name WORD: one of `choices`
@@ -71,6 +73,18 @@ struct opt {
         .kind = OPT_KIND_TEXT, .letter = letter_, .name = name_, .at.text = at_, .value = value_,  \
         .help = help_                                                                              \
     }
+// OPT_TEXT for a file or folder that the command reads or writes: cmd_options() refuses an output
+// that is an input.
+#define OPT_INPUT(letter_, name_, at_, value_, help_)                                              \
+    {                                                                                              \
+        .kind = OPT_KIND_INPUT, .letter = letter_, .name = name_, .at.text = at_, .value = value_, \
+        .help = help_                                                                              \
+    }
+#define OPT_OUTPUT(letter_, name_, at_, value_, help_)                                             \
+    {                                                                                              \
+        .kind = OPT_KIND_OUTPUT, .letter = letter_, .name = name_, .at.text = at_,                 \
+        .value = value_, .help = help_                                                             \
+    }
 #define OPT_INT(letter_, name_, at_, min_, max_, value_, help_)                                    \
     {                                                                                              \
         .kind = OPT_KIND_INT, .letter = letter_, .name = name_, .at.integer = at_, .min = min_,    \
@@ -111,6 +125,7 @@ enum {
     SIGNED_WORDS = 1 << 4,
     USES_PRECISION = 1 << 5, // --precision P
     USES_ABLATE = 1 << 6,    // the command has --ablate HEADS
+    READS_OPERANDS = 1 << 7, // the operands are files or folders that the command reads
     USES_COMPUTE = USES_THREADS | USES_PRECISION
 };
 struct cmd_common {
@@ -240,7 +255,7 @@ char *cmd_valid_text(const char *text);
 // read. A float that is not finite becomes null.
 void cmd_json_float(FILE *to, float x);
 
-// ---- models, files (files.c) -------------------------------------------------------------------
+// ---- models, files (files.c, outputs.c) --------------------------------------------------------
 enum { CMD_PATH = 4096 };
 // Finds the folder of the model: the value of --model; if it is not given, the value of the
 // variable QKV_MODEL; if that is not set, the first default folder that exists.
@@ -264,18 +279,25 @@ bool cmd_ends_with(const char *path, const char *ending); // ending: such as ".s
 // Returns true if path is a device, a pipe or an open descriptor: such a file is written directly,
 // never replaced by a new file.
 bool cmd_output_direct(const char *path);
+// Adds a file or folder that the command reads to its inputs.  Returns QKV_ERR_USAGE if it is also
+// an output: the same file, by device and inode; the same folder; a folder that contains the input;
+// or one of the files of a model in an input folder.
+qkv_status cmd_input_add(const char *path, qkv_error *err);
+// Adds a file or folder that the command writes, and compares it with the inputs in the same way.
+qkv_status cmd_output_add(const char *path, qkv_error *err);
 // Checks that the output file `path` can be written. Called before the command computes anything.
-// Returns QKV_ERR_USAGE if the file exists and --force is not given, or if it is one of
-// inputs[count] or another output; QKV_ERR_IO if its folder is missing or not writable.  Registers
-// the temporary file NAME.tmp.PID, so that it is removed if a signal ends the command.
-qkv_status cmd_output_check(const char *path, const char *const *inputs, int count, qkv_error *err);
+// Returns QKV_ERR_USAGE if the file exists and --force is not given, or if it is an input or
+// another output; QKV_ERR_IO if its folder is missing or not writable.
+qkv_status cmd_output_check(const char *path, qkv_error *err);
+// After an error: prints a note for each output file that the command had already written.
+void cmd_outputs_note(void);
 
-// An output file. Data is written to the temporary file NAME.tmp.PID, which is renamed at the end,
-// so that the output is complete or not changed. If cmd_output_direct() is true for the path, data
-// is written to it directly.
+// An output file, which qkv_writer_open() creates, so that the output is complete or not changed.
+// If cmd_output_direct() is true for the path, data is written to it directly.
 struct cmd_file {
     FILE *to;
-    char *path, *temp;
+    char *path;
+    qkv_writer *writer;
 };
 qkv_status cmd_file_open(struct cmd_file *f, const char *path, qkv_error *err);
 qkv_status cmd_file_commit(struct cmd_file *f, qkv_error *err);

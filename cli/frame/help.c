@@ -16,7 +16,9 @@ static const struct {
     { 3, "malformed input" },
     { 4, "valid input that qkv does not support" },
     { 5, "out of memory, or a size limit is exceeded" },
-    { 6, "a file cannot be read or written" },
+    { 6,
+      "a file or the printed text cannot be read or written; a note names each output file that is "
+      "complete nevertheless" },
     { 130, "interrupted" },
 };
 static const struct {

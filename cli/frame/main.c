@@ -49,11 +49,14 @@ static qkv_status check_environment(qkv_error *err)
 }
 
 // Checks that the output was written. A full disk or a closed pipe is an error of the command.
+// If the command failed after it had written an output file, a note names the file.
 static int finish(int code)
 {
     qkv_error err = { 0 };
-    if (!cmd_written(stdout, "standard output", &err) || code != QKV_OK) return code;
-    return cmd_fail(&err);
+    if (cmd_written(stdout, "standard output", &err) && code == QKV_OK) code = cmd_fail(&err);
+    // after an error of usage, a file that exists is not of this command
+    if (code != QKV_OK && code != QKV_ERR_USAGE) cmd_outputs_note();
+    return code;
 }
 
 int main(int argc, char **argv)

@@ -13,7 +13,7 @@ static int64_t threads = 0;
 static const char *precision;
 static struct cmd_words ablate;
 
-static const struct opt opt_model = OPT_TEXT(
+static const struct opt opt_model = OPT_INPUT(
     'm', "model", &common.model, "DIR",
     "model folder, with config.json and model.safetensors (default: the folder that QKV_MODEL "
     "names, or else the first installed model that supports the command; 'qkv info' prints it)");
@@ -209,7 +209,9 @@ static qkv_status set(const struct opt *o, const char *label, const char *value,
 {
     switch (o->kind) {
     case OPT_KIND_FLAG: *o->at.flag = true; return QKV_OK;
-    case OPT_KIND_TEXT: *o->at.text = value; return QKV_OK;
+    case OPT_KIND_TEXT:
+    case OPT_KIND_INPUT:
+    case OPT_KIND_OUTPUT: *o->at.text = value; return QKV_OK;
     case OPT_KIND_WORDS: {
         struct cmd_words *w = o->at.words;
         w->text = cmd_grow(w->text, (size_t)w->count + 1, sizeof *w->text);
@@ -369,6 +371,21 @@ static qkv_status apply_common(qkv_error *err)
     return read_ablations(err);
 }
 
+// Adds the files that the command line names to the inputs and outputs of the command.
+static qkv_status add_files(const struct cmd *c, const struct opt *opts, const bool *seen,
+                            int operands, char **argv, qkv_error *err)
+{
+    qkv_status status = QKV_OK;
+    for (int i = 0; (c->uses & READS_OPERANDS) && i < operands && !status; i++)
+        status = cmd_input_add(argv[i], err);
+    for (int i = 0; opts[i].kind && !status; i++)
+        if (seen[i] && opts[i].kind == OPT_KIND_INPUT)
+            status = cmd_input_add(*opts[i].at.text, err);
+        else if (seen[i] && opts[i].kind == OPT_KIND_OUTPUT && strcmp(*opts[i].at.text, "-") != 0)
+            status = cmd_output_add(*opts[i].at.text, err);
+    return status;
+}
+
 qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands, qkv_error *err)
 {
     struct opt opts[OPTS_MAX];
@@ -398,5 +415,6 @@ qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "%s: unexpected operand '%.100s', expected 'qkv %s %.*s'", c->name,
                          argv[c->max_args], c->name, usage, c->usage);
-    return apply_common(err);
+    const qkv_status status = add_files(c, opts, seen, n, argv, err);
+    return status ? status : apply_common(err);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// signals.c: handles signals (Ctrl-C, a mapped file that was truncated), and standard descriptors
-// that are closed.
+// signals.c: handles signals (Ctrl-C, a mapped file that was truncated, a limit on the size of
+// files), and standard descriptors that are closed.
 #include "frame/signals.h"
 #include "frame/cmd.h"
 #include <errno.h>
@@ -26,6 +26,7 @@ void cmd_temps_add(const char *temp)
 
 void cmd_temps_remove(void)
 {
+    qkv_temporaries_remove();
     for (int i = 0; i < temp_count; i++) unlink(temps[i]);
 }
 
@@ -65,7 +66,7 @@ static void on_end(int number)
 }
 
 // Handles SIGBUS: a page of a mapped file does not exist anymore, because the file was truncated.
-// Only write(), unlink() and _exit() are allowed in this handler. With --json, a path with quotes
+// Only async-signal-safe calls are allowed here. With --json, a path with quotes
 // or backslashes is not printed, because it would have to be escaped.
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
@@ -73,6 +74,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     const char *file = qkv_mapped_file(info->si_addr);
     // the address is not in a file that the command has mapped: let the signal end the process
     if (!file) {
+        cmd_temps_remove();
         signal(number, SIG_DFL);
         raise(number);
         return;
@@ -125,6 +127,7 @@ void cmd_signals_init(void)
         sigaction(SIGHUP, &a, NULL);
     a.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &a, NULL);
+    sigaction(SIGXFSZ, &a, NULL); // a file above the limit of the shell is then the error EFBIG
     struct sigaction b = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO };
     sigemptyset(&b.sa_mask);
     sigaction(SIGBUS, &b, NULL);

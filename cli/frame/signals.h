@@ -12,9 +12,10 @@ void cmd_signals_init(void);
 // on true: the first Ctrl-C only sets a flag, which cmd_interrupted() returns; the second ends the
 // command. on false: the first Ctrl-C ends the command.
 void cmd_signals_graceful(bool on);
-// Registers the temporary file NAME.tmp.PID of an output, which is then removed if a signal ends
-// the command.
+// Registers a temporary file of the command, which is then removed if a signal ends the command.
 void cmd_temps_add(const char *temp);
-void cmd_temps_remove(void); // removes the registered files; may be called in a signal handler
+// Removes the registered files, and the temporary files and folders of all outputs; may be called
+// in a signal handler.
+void cmd_temps_remove(void);
 
 #endif

@@ -27,8 +27,8 @@ struct token_options {
             "do not add special tokens such as [CLS]; read text such as '[SEP]' as plain text"),   \
         OPT_FLAG(0, "strict", &(to).strict,                                                        \
                  "fail on invalid UTF-8 instead of replacing it by U+FFFD"),                       \
-        OPT_TEXT(0, "ids", &(to).ids, "N,N|FILE",                                                  \
-                 "token ids instead of a text, on the command line or in a file")
+        OPT_INPUT(0, "ids", &(to).ids, "N,N|FILE",                                                 \
+                  "token ids instead of a text, on the command line or in a file")
 
 // The tokens of one sequence.
 struct tokens {

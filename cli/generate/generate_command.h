@@ -17,8 +17,8 @@ struct generate_options {
 extern struct generate_options generate_o;
 extern const char *const generate_early[], *const generate_caches[];
 #define GENERATE_OUTPUT_OPTIONS(beams_default)                                                     \
-    OPT_TEXT('f', "file", &generate_o.file, "FILE",                                                \
-             "read one text per line; '-' is standard input"),                                     \
+    OPT_INPUT('f', "file", &generate_o.file, "FILE",                                               \
+              "read one text per line; '-' is standard input"),                                    \
         OPT_INT('n', "tokens", &generate_o.tokens, 1, 1 << 30, "N",                                \
                 "largest number of tokens of an output (default: the model's, otherwise 256)"),    \
         OPT_INT(0, "min-tokens", &generate_o.min_tokens, 0, 1 << 30, "N",                          \

@@ -22,9 +22,9 @@ static const struct opt opts[] = {
                "by what a scan replaces the output of a head: zero, mean, uniform (default: zero)"),
     OPT_INT('n', "count", &o.count, 1, 1 << 20, "N",
             "number of heads, or of tokens, to list (default: 10)"),
-    OPT_TEXT('o', "output", &o.output, "FILE.html",
-             "also write the page of 'qkv view' with the effect of each head; a click on a head "
-             "shows the tokens that change most"),
+    OPT_OUTPUT('o', "output", &o.output, "FILE.html",
+               "also write the page of 'qkv view' with the effect of each head; a click on a head "
+               "shows the tokens that change most"),
     TOKEN_OPTIONS(o.tokens),
     OPT_END
 };
@@ -144,7 +144,7 @@ static qkv_status check_options(bool every, qkv_error *err)
     if (!cmd_ends_with(o.output, ".html"))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "-o: expected a name that ends with .html, found '%s'", o.output);
-    return cmd_output_check(o.output, NULL, 0, err);
+    return cmd_output_check(o.output, err);
 }
 
 // Measures the effects, and writes the page of `qkv view`, on which the head with the largest

@@ -34,11 +34,12 @@ static struct {
 } o = { .layer = -1, .view = -1 };
 
 static const struct opt opts[] = {
-    OPT_TEXT('o', "output", &o.output, "FILE",
-             "output file, whose format follows from its ending: .html (default: view.html, or the "
-             "first free name of view-2.html, ...), .svg or .png for a picture of the view, .csv "
-             "or .npy for the weights that are shown; '-' is standard output, which gets the page, "
-             "without the picture in the terminal"),
+    OPT_OUTPUT(
+        'o', "output", &o.output, "FILE",
+        "output file, whose format follows from its ending: .html (default: view.html, or the "
+        "first free name of view-2.html, ...), .svg or .png for a picture of the view, .csv "
+        "or .npy for the weights that are shown; '-' is standard output, which gets the page, "
+        "without the picture in the terminal"),
     OPT_FLAG(0, "terminal", &o.terminal,
              "only print the picture in the terminal; write a file only if -o names it"),
     OPT_GROUP("What is shown first"),
@@ -66,21 +67,23 @@ static const struct opt opts[] = {
     OPT_INT(
         0, "generate", &o.generate, 1, 1 << 20, "N",
         "first generate N tokens with a decoder, then show the prompt and the generated tokens"),
-    OPT_TEXT(0, "against", &o.against, "DIR|TEXT",
-             "compare with another model or checkpoint on the same text, or with the same model on "
-             "another text: heads are ranked by their change, and the head that changed most is "
-             "shown first"),
-    OPT_TEXT(0, "training", &o.training, "RUN",
-             "show the checkpoints of a training run, one frame for each"),
+    OPT_INPUT(
+        0, "against", &o.against, "DIR|TEXT",
+        "compare with another model or checkpoint on the same text, or with the same model on "
+        "another text: heads are ranked by their change, and the head that changed most is "
+        "shown first"),
+    OPT_INPUT(0, "training", &o.training, "RUN",
+              "show the checkpoints of a training run, one frame for each"),
     OPT_FLAG(0, "ablate-map", &o.map,
              "also measure and show the effect of ablating each head on the text"),
     OPT_GROUP("Weights from a file"),
-    OPT_TEXT(0, "attention", &o.attention, "FILE",
-             "attention weights instead of a model: .npy with axes (layer, batch, head, row, key), "
-             "or .safetensors"),
-    OPT_TEXT(0, "tokens", &o.names, "FILE", "file with the tokens of the rows, one per line"),
-    OPT_TEXT(0, "key-tokens", &o.key_names, "FILE",
-             "file with the tokens of the keys, if they differ from those that --tokens names"),
+    OPT_INPUT(
+        0, "attention", &o.attention, "FILE",
+        "attention weights instead of a model: .npy with axes (layer, batch, head, row, key), "
+        "or .safetensors"),
+    OPT_INPUT(0, "tokens", &o.names, "FILE", "file with the tokens of the rows, one per line"),
+    OPT_INPUT(0, "key-tokens", &o.key_names, "FILE",
+              "file with the tokens of the keys, if they differ from those that --tokens names"),
     TOKEN_OPTIONS(o.tokens),
     OPT_END
 };
@@ -322,7 +325,7 @@ static int run(int argc, char **argv)
     }
     if (parse_budget(&w.budget, &err)) goto done;
     if (o.output && check_kind(path, &err)) goto done;
-    if (file && cmd_output_check(path, &o.attention, o.attention != NULL, &err)) goto done;
+    if (file && cmd_output_check(path, &err)) goto done;
     if (o.layers && parse_list("--layers", o.layers, &layers, &w.exact_count, &err)) goto done;
     w.exact = p.exact = layers;
     p.exact_count = w.exact_count;

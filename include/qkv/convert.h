@@ -31,10 +31,13 @@ struct qkv_convert_report {
     /** files of the original folder that were not copied: weights in other formats, large files,
      *  the state of a training checkpoint, and files that are not regular */
     int64_t left_out;
+    /** links in dir that were not copied, because they lead out of dir, to a folder or to nothing;
+     *  in the cache of the Hugging Face hub, links to the blobs of the model are copied */
+    int64_t links;
 };
 
 /** Converts the model in dir, a model folder (safetensors, sharded or not) or a checkpoint of
- *  llama2.c (FILE.bin, or a folder with model.bin).  Writes the new folder as OUT.tmp.PID and
+ *  llama2.c (FILE.bin, or a folder with model.bin).  Writes the new folder as OUT.tmp.PID.N and
  *  renames it to out: config.json with the new type, the weights, and a copy of every other small
  *  file (tokenizer, pooling, ...).  o and report may be NULL.
  *  Returns:  QKV_OK; QKV_ERR_USAGE (out exists; out is dir or inside it; precision);

@@ -3,6 +3,7 @@
  *  the number of tokens, which runs, trains and visualizes Transformers.
  *
  *  base.h       status, error, threads, types, precision
+ *  output.h     output files that are complete or absent
  *  tensor.h     .safetensors and .npy files
  *  attention.h  exact softmax attention, forward and backward
  *  probe.h      statistics of attention weights, also of long texts
@@ -34,6 +35,7 @@
 #ifndef QKV_H
 #define QKV_H
 #include <qkv/base.h>
+#include <qkv/output.h>
 #include <qkv/tensor.h>
 #include <qkv/attention.h>
 #include <qkv/probe.h>

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <pthread.h>
 #include <qkv/base.h>
+#include <qkv/output.h>
 #include <qkv/tensor.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -245,17 +246,35 @@ int qkv_disk_symlink(const char *target, const char *path);
 int qkv_disk_unlink(const char *path);
 int qkv_disk_mkdir(const char *path);
 int qkv_disk_rmdir(const char *path);
+// Exchanges the names of two files or folders at once; fails with ENOSYS or EINVAL if the system or
+// the file system cannot do this.
+int qkv_disk_exchange(const char *a, const char *b);
 int qkv_disk_sync_folder(const char *dir); // syncs the names in dir
-// Removes dir and the files in it.  Returns true if dir does not exist afterwards.
+// Removes dir and the files in it.  Returns true if dir does not exist afterwards.  Allocates
+// nothing, and may be called in a signal handler.
 bool qkv_disk_remove_folder(const char *dir);
+// Removes a file, or a folder with the folders in it; links are removed, not followed.  Otherwise
+// as qkv_disk_remove_folder.
+bool qkv_disk_remove_tree(const char *path);
 
-// A file that is written completely or not at all: the bytes are written to NAME.tmp.PID, which
+// Temporary files and folders (temporary.c), which qkv_temporaries_remove() removes if the process
+// ends before their owner has removed or renamed them.
+// Writes a new name to out: TARGET.tmp.PID.N with a random number N, which others cannot predict.
+// Returns false if it is too long.
+bool qkv_temporary_name(char *out, size_t size, const char *target);
+// Adds a path to the table, before the file or folder is made.  The caller keeps `path` unchanged
+// until qkv_temporary_drop().  Returns the index in the table; -1 if the table is full.
+int qkv_temporary_add(const char *path);
+void qkv_temporary_drop(int slot); // slot -1: nothing
+
+// A file that is written completely or not at all: the bytes are written to NAME.tmp.PID.N, which
 // commit syncs and renames.  Links are followed; a pipe or a device is written directly.
 struct qkv_output {
     int fd;       // -1: closed
     char *path;   // as passed by the caller
     char *target; // path with its links resolved
     char *temp;   // path of the temporary file; NULL: target is written directly
+    int slot;     // index of temp in the table of temporary files
     bool force;
     char *buffer;
     size_t used;

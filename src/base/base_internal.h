@@ -55,6 +55,9 @@ struct qkv_disk_call {
 void qkv_disk_hook(int (*before)(void *ctx, struct qkv_disk_call *call), void *ctx);
 int qkv_disk_link(const char *from, const char *to);
 
+// ---- temporary files (temporary.c) -------------------------------------------------------------
+uint32_t qkv_temporary_number(void); // a random number, which no other process can predict
+
 // ---- JSON (scan.c) -----------------------------------------------------------------------------
 // Skips a number; *integer becomes true if the number has neither fraction nor exponent.
 bool qkv_scan_number(struct qkv_scan *s, bool *integer);

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
 // disk.c: wraps the system calls that change the disk, so that a test can interrupt the program
-// before each of them.
+// before each of them, and removes folders without allocating memory.
 #define _GNU_SOURCE
 #include "base/base_internal.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <stdalign.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#endif
 
 static int (*test_hook)(void *ctx, struct qkv_disk_call *call);
 static void *test_hook_ctx;
@@ -42,7 +45,10 @@ ptrdiff_t qkv_disk_write(int fd, const char *path, const void *data, size_t byte
 }
 int qkv_disk_sync(int fd, const char *path)
 {
-    return allowed("fsync", path, NULL, NULL) ? fsync(fd) : -1;
+    int rc;
+    do rc = allowed("fsync", path, NULL, NULL) ? fsync(fd) : -1;
+    while (rc != 0 && errno == EINTR);
+    return rc;
 }
 int qkv_disk_truncate(int fd, const char *path, int64_t bytes)
 {
@@ -51,6 +57,17 @@ int qkv_disk_truncate(int fd, const char *path, int64_t bytes)
 int qkv_disk_rename(const char *from, const char *to)
 {
     return allowed("rename", from, to, NULL) ? rename(from, to) : -1;
+}
+int qkv_disk_exchange(const char *a, const char *b)
+{
+    if (!allowed("exchange", a, b, NULL)) return -1;
+#if defined(SYS_renameat2)
+    enum { EXCHANGE = 2 }; // RENAME_EXCHANGE
+    return (int)syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, EXCHANGE);
+#else
+    errno = ENOSYS;
+    return -1;
+#endif
 }
 int qkv_disk_link(const char *from, const char *to)
 {
@@ -85,15 +102,115 @@ int qkv_disk_sync_folder(const char *dir)
     return rc;
 }
 
+// ---- folders -----------------------------------------------------------------------------------
+// The functions below may run in a signal handler and when memory is exhausted: on Linux they call
+// only the system, and allocate nothing.
+enum { DEPTH = 32, ENTRIES = 4096 };
+
+// The path that is being removed.
+struct place {
+    char path[QKV_PATH];
+    size_t used;
+};
+
+static bool remove_inside(struct place *at, int depth, bool *changed);
+
+// Removes the entry `name` of the folder at->path: a file or a link or, if depth > 0, a folder.
+static bool remove_entry(struct place *at, const char *name, int depth, bool *changed)
+{
+    const size_t used = at->used, bytes = strlen(name);
+    struct stat st;
+    if (!strcmp(name, ".") || !strcmp(name, "..")) return true;
+    if (used + 1 + bytes >= sizeof at->path) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    at->path[used] = '/';
+    memcpy(at->path + used + 1, name, bytes + 1);
+    at->used = used + 1 + bytes;
+    bool done = lstat(at->path, &st) == 0;
+    if (done && S_ISDIR(st.st_mode) && depth > 0)
+        done = remove_inside(at, depth - 1, changed) && qkv_disk_rmdir(at->path) == 0;
+    else if (done)
+        done = qkv_disk_unlink(at->path) == 0;
+    else
+        done = errno == ENOENT; // another thread removed it
+    *changed |= done;
+    at->used = used;
+    at->path[used] = 0;
+    return done;
+}
+
+#if defined(SYS_getdents64)
+// Removes the entries of an open folder.  The system writes records to `block`: the number of the
+// file and an offset of 8 bytes each, the bytes of the record (2), the kind of the file (1), and
+// its name.
+static bool remove_entries(struct place *at, int fd, int depth, bool *changed)
+{
+    alignas(16) char block[ENTRIES];
+    bool all = true;
+    for (long got; (got = syscall(SYS_getdents64, fd, block, sizeof block)) != 0;) {
+        if (got < 0) return false;
+        uint16_t bytes;
+        for (long i = 0; i < got; i += bytes) {
+            memcpy(&bytes, block + i + 16, sizeof bytes);
+            all = remove_entry(at, block + i + 19, depth, changed) && all;
+        }
+    }
+    return all;
+}
+#else
+static bool remove_entries(struct place *at, int fd, int depth, bool *changed)
+{
+    const int own = dup(fd); // closedir() closes the descriptor
+    DIR *d = own < 0 ? NULL : fdopendir(own);
+    bool all = d != NULL;
+    for (const struct dirent *e; d && (e = readdir(d)) != NULL;)
+        all = remove_entry(at, e->d_name, depth, changed) && all;
+    if (d) closedir(d);
+    return all;
+}
+#endif
+
+// Removes the entries of the folder at->path.
+static bool remove_inside(struct place *at, int depth, bool *changed)
+{
+    const int fd = open(at->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return false;
+    const bool all = remove_entries(at, fd, depth, changed);
+    const int code = errno;
+    close(fd);
+    errno = code;
+    return all;
+}
+
+static bool remove_folder(const char *dir, int depth)
+{
+    struct place at;
+    at.used = strlen(dir);
+    if (at.used >= sizeof at.path) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    memcpy(at.path, dir, at.used + 1);
+    // some file systems skip entries while others are removed: read the folder again as long as
+    // that removes something
+    for (bool changed = true; changed;) {
+        changed = false;
+        if (!remove_inside(&at, depth, &changed)) return errno == ENOENT && !qkv_path_exists(dir);
+        if (qkv_disk_rmdir(dir) == 0) return true;
+    }
+    return false;
+}
+
 bool qkv_disk_remove_folder(const char *dir)
 {
-    DIR *d = opendir(dir);
-    char path[QKV_PATH];
-    if (!d) return errno == ENOENT;
-    bool all = true;
-    for (const struct dirent *e; (e = readdir(d)) != NULL;)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            all = !qkv_path_join(path, dir, e->d_name, NULL) && qkv_disk_unlink(path) == 0 && all;
-    closedir(d);
-    return all && qkv_disk_rmdir(dir) == 0;
+    return remove_folder(dir, 0);
+}
+
+bool qkv_disk_remove_tree(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0) return errno == ENOENT;
+    return S_ISDIR(st.st_mode) ? remove_folder(path, DEPTH) : qkv_disk_unlink(path) == 0;
 }

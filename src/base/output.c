@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// output.c: writes a file completely or not at all: NAME.tmp.PID in the same folder, fsync, rename.
+// output.c: writes a file completely or not at all: NAME.tmp.PID.N in the same folder, fsync,
+// rename.
 //
 // Pipes, terminals and devices cannot be replaced and are written directly, as are names of open
 // descriptors (/dev/stdout, /dev/fd/3).
@@ -76,17 +77,16 @@ static qkv_status open_temp(struct qkv_output *o, mode_t mode, qkv_error *err)
 {
     const size_t n = strlen(o->target) + 48;
     char *temp = qkv_alloc(n, 1);
+    int code = EEXIST;
     if (!temp) return qkv_fail_memory(err, o->path);
-    for (int i = 0; i < TEMP_TRIES && o->fd < 0; i++) {
-        if (i == 0)
-            snprintf(temp, n, "%s.tmp.%ld", o->target, (long)getpid());
-        else
-            snprintf(temp, n, "%s.tmp.%ld.%d", o->target, (long)getpid(), i);
-        o->fd = qkv_disk_open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
-        if (o->fd < 0 && errno != EEXIST) break;
+    for (int i = 0; i < TEMP_TRIES && o->fd < 0 && code == EEXIST; i++) {
+        qkv_temporary_name(temp, n, o->target);
+        o->slot = qkv_temporary_add(temp);
+        o->fd = qkv_disk_open(temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
+        code = errno;
+        if (o->fd < 0) qkv_temporary_drop(o->slot);
     }
     if (o->fd < 0) {
-        const int code = errno;
         qkv_free(temp);
         return qkv_fail_errno(err, o->path, "cannot create", code);
     }
@@ -117,7 +117,7 @@ qkv_status qkv_output_open(struct qkv_output *o, const char *path, bool force, q
     mode_t mode;
     bool direct;
     memset(o, 0, sizeof *o);
-    o->fd = -1;
+    o->fd = o->slot = -1;
     o->force = force;
     qkv_status status = examine_target(o, path, &mode, &direct, err);
     if (!status) status = direct ? open_direct(o, err) : open_temp(o, mode, err);
@@ -126,11 +126,22 @@ qkv_status qkv_output_open(struct qkv_output *o, const char *path, bool force, q
     return status;
 }
 
+// Reports that the system could not read the bytes at p, which were to be written: a part of
+// a mapped file that was truncated meanwhile, or of another invalid address.
+static qkv_status fail_source(const struct qkv_output *o, const char *p, qkv_error *err)
+{
+    const char *source = qkv_mapped_file(p);
+    if (!source) return qkv_fail_errno(err, o->path, "cannot write", EFAULT);
+    return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = source },
+                    "the file was truncated while it was read");
+}
+
 static qkv_status write_all(struct qkv_output *o, const char *p, size_t bytes, qkv_error *err)
 {
     while (bytes) {
         const ptrdiff_t n = qkv_disk_write(o->fd, o->path, p, bytes);
         if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EFAULT) return fail_source(o, p, err);
         if (n <= 0) return qkv_fail_errno(err, o->path, "cannot write", n < 0 ? errno : EIO);
         p += n;
         bytes -= (size_t)n;
@@ -180,6 +191,7 @@ static qkv_status into_place(struct qkv_output *o, qkv_error *err)
     }
     if (qkv_disk_rename(o->temp, o->target) != 0)
         return qkv_fail_errno(err, o->path, "cannot rename the finished file into place", errno);
+    qkv_temporary_drop(o->slot);
     qkv_free(o->temp);
     o->temp = NULL;
     return QKV_OK;
@@ -221,12 +233,15 @@ void qkv_output_abort(struct qkv_output *o)
     const int saved = errno;
     // o->path is NULL in a zeroed struct, whose descriptor 0 is not a file of o
     if (o->path && o->fd >= 0) close(o->fd);
-    if (o->temp) qkv_disk_unlink(o->temp);
+    if (o->temp) {
+        qkv_disk_unlink(o->temp);
+        qkv_temporary_drop(o->slot);
+    }
     qkv_free(o->path);
     qkv_free(o->target);
     qkv_free(o->temp);
     qkv_free(o->buffer);
     memset(o, 0, sizeof *o);
-    o->fd = -1;
+    o->fd = o->slot = -1;
     errno = saved;
 }

@@ -59,18 +59,24 @@ qkv_status qkv_checkpoint_check(const char *dir, const qkv_tensors *weights, qkv
 // ---- folder.c: a folder written whole or not at all ---------------------------------------------
 struct qkv_folder {
     char path[QKV_PATH], dir[QKV_PATH]; // final path; folder for the files until commit
+    // lock: descriptor of dir, locked as long as this process writes it, or -1; slot: index of dir
+    // in the table of temporary files
+    int lock, slot;
     bool force, replaces, open;
 };
-// Begins a folder, which qkv_folder_commit renames to path.  Returns QKV_OK; QKV_ERR_USAGE (path
+// Begins a folder, which qkv_folder_commit renames to path, and removes the temporary folders of
+// processes that were killed while they wrote path.  Returns QKV_OK; QKV_ERR_USAGE (path
 // exists and force is false; path exists and is not a model folder); QKV_ERR_IO.
 qkv_status qkv_folder_begin(struct qkv_folder *f, const char *path, bool force, qkv_error *err);
 typedef bool qkv_folder_wanted(const char *name, int64_t bytes);
 // Copies files from the folder `from`, and from folders in it down to `depth` levels, to the new
 // folder.  It copies the files for which `wanted` returns true and that the new folder does not
 // contain yet; names that begin with a dot are skipped.  *left_out counts the files for which
-// `wanted` returns false.
+// `wanted` returns false; *links the links that are not copied, because they lead to a folder, to
+// nothing, or to a file outside of `from` (in the cache of the Hugging Face hub: outside of `from`
+// and its blobs).
 qkv_status qkv_folder_copy(const struct qkv_folder *f, const char *from, qkv_folder_wanted *wanted,
-                           int depth, int64_t *left_out, qkv_error *err);
+                           int depth, int64_t *left_out, int64_t *links, qkv_error *err);
 // Renames the new folder to its final path; on error a folder that existed at that path is
 // unchanged.
 qkv_status qkv_folder_commit(struct qkv_folder *f, qkv_error *err);

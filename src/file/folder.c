@@ -1,45 +1,27 @@
 // SPDX-License-Identifier: MIT
-// folder.c: writes a folder completely or not at all.  Files are written into NAME.tmp.PID/ and
+// folder.c: writes a folder completely or not at all.  Files are written into NAME.tmp.PID.N/ and
 // synced; then that folder is synced and renamed to NAME, and the parent folder is synced.  If a
-// folder NAME exists, it is first renamed to NAME.old.PID, and removed at the end.
-#define _XOPEN_SOURCE 700 // realpath
+// folder NAME exists, the two exchange their names, and the old one is removed.  Where the system
+// cannot exchange names, the old folder is first renamed to NAME.old.PID.N; if the process ends
+// before the next rename, the next conversion to NAME gives the folder its name back.
+#define _GNU_SOURCE // realpath, flock
 #include "file/set.h"
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { DEPTH = 16, TEMP_TRIES = 100 };
+enum { TEMP_TRIES = 100 };
 
 static bool is_dot(const char *name)
 {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
-// Removes a folder and its contents; links are removed, not followed.  Returns false, with errno
-// set, if it fails.
-static bool remove_tree(const char *dir, int depth)
-{
-    char path[QKV_PATH];
-    struct stat st;
-    DIR *d = opendir(dir);
-    if (!d) return errno == ENOENT;
-    bool all = true;
-    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
-        if (is_dot(e->d_name)) continue;
-        if (qkv_path_join(path, dir, e->d_name, NULL) || lstat(path, &st) != 0)
-            all = false;
-        else if (!S_ISDIR(st.st_mode))
-            all = qkv_disk_unlink(path) == 0 && all;
-        else
-            all = depth < DEPTH && remove_tree(path, depth + 1) && all;
-    }
-    closedir(d);
-    return all && qkv_disk_rmdir(dir) == 0;
 }
 
 // Checks that the folder at path may be replaced, because it is empty or a model folder.
@@ -67,6 +49,8 @@ static qkv_status may_replace(const char *path, bool force, qkv_error *err)
         "cannot replace this folder, expected a model folder with config.json, found other files");
 }
 
+static void recover(const char *path);
+
 // Removes trailing slashes from path and, if path exists, resolves its links.
 static qkv_status settle(struct qkv_folder *f, const char *path, qkv_error *err)
 {
@@ -78,6 +62,7 @@ static qkv_status settle(struct qkv_folder *f, const char *path, qkv_error *err)
     memcpy(f->path, path, n);
     f->path[n] = 0;
     struct stat st;
+    recover(f->path);
     f->replaces = lstat(f->path, &st) == 0;
     if (!f->replaces) return QKV_OK;
     const qkv_status status = may_replace(f->path, f->force, err);
@@ -86,33 +71,111 @@ static qkv_status settle(struct qkv_folder *f, const char *path, qkv_error *err)
     if (strlen(real) + 64 > sizeof f->path)
         return qkv_fail_errno(err, path, "cannot replace", ENAMETOOLONG);
     memcpy(f->path, real, strlen(real) + 1);
+    recover(f->path); // if path is a link
     return QKV_OK;
+}
+
+// ---- folders of processes that ended -----------------------------------------------------------
+// Opens a folder and locks it, which fails while the process lives that is writing the folder.
+// Returns -1 if it is no folder or cannot be locked.
+static int lock_folder(const char *dir)
+{
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+// Returns the part of `name` after base, ".tmp." or ".old." (in `kind`), if that part is the number
+// of a process and a random number; otherwise NULL.
+static const char *numbers_of(const char *name, const char *base, const char *kind)
+{
+    const size_t n = strlen(base), k = strlen(kind);
+    if (strncmp(name, base, n) != 0 || strncmp(name + n, kind, k) != 0) return NULL;
+    const char *p = name + n + k;
+    const size_t process = strspn(p, "0123456789");
+    if (!process || p[process] != '.') return NULL;
+    const size_t number = strspn(p + process + 1, "0123456789");
+    return number && !p[process + 1 + number] ? p : NULL;
+}
+
+// Writes the folder that contains path to above[QKV_PATH]; returns the name of path in it.
+static const char *above_of(char above[QKV_PATH], const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const size_t n = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
+    memcpy(above, slash ? path : ".", n);
+    above[n] = 0;
+    return slash ? slash + 1 : path;
+}
+
+// Removes what processes left that were killed while they wrote this folder.  If one was killed
+// between its two renames, the old folder gets its name back.
+static void recover(const char *path)
+{
+    char above[QKV_PATH], left[QKV_PATH];
+    const char *base = above_of(above, path);
+    DIR *d = opendir(above);
+    for (const struct dirent *e; d && (e = readdir(d)) != NULL;) {
+        const bool old = numbers_of(e->d_name, base, ".old.") != NULL;
+        if (!old && !numbers_of(e->d_name, base, ".tmp.")) continue;
+        if (qkv_path_join(left, above, e->d_name, NULL)) continue;
+        const int fd = lock_folder(left);
+        if (fd < 0) continue;
+        if (!old || qkv_path_exists(path) || qkv_disk_rename(left, path) != 0)
+            qkv_disk_remove_tree(left);
+        close(fd);
+    }
+    if (d) closedir(d);
+}
+
+// ---- begin and abort ---------------------------------------------------------------------------
+static bool same_folder(int fd, const char *path)
+{
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
 }
 
 qkv_status qkv_folder_begin(struct qkv_folder *f, const char *path, bool force, qkv_error *err)
 {
     memset(f, 0, sizeof *f);
     f->force = force;
-    const qkv_status status = settle(f, path, err);
+    f->lock = f->slot = -1;
+    qkv_status status = settle(f, path, err);
     if (status) return status;
     for (int i = 0; i < TEMP_TRIES; i++) {
-        const int n = snprintf(f->dir, sizeof f->dir, i ? "%s.tmp.%ld.%d" : "%s.tmp.%ld", f->path,
-                               (long)getpid(), i);
-        if (n < 0 || (size_t)n >= sizeof f->dir) break;
+        if (!qkv_temporary_name(f->dir, sizeof f->dir, f->path)) break;
+        f->slot = qkv_temporary_add(f->dir);
         if (qkv_disk_mkdir(f->dir) == 0) {
             f->open = true;
-            return QKV_OK;
+            // without locks on this file system, nothing removes the folder of a killed process
+            f->lock = lock_folder(f->dir);
+            if (f->lock < 0 || same_folder(f->lock, f->dir)) return QKV_OK;
+            qkv_folder_abort(f); // another process took the new folder for an abandoned one
+        } else {
+            qkv_temporary_drop(f->slot);
+            if (errno != EEXIST) break;
         }
-        if (errno != EEXIST) break;
     }
     return qkv_fail_errno(err, f->path, "cannot make", errno);
+}
+
+static void let_go(struct qkv_folder *f)
+{
+    if (f->lock >= 0) close(f->lock);
+    if (f->open) qkv_temporary_drop(f->slot);
+    f->open = false;
+    f->lock = f->slot = -1;
 }
 
 void qkv_folder_abort(struct qkv_folder *f)
 {
     const int saved = errno;
-    if (f->open) remove_tree(f->dir, 0);
-    f->open = false;
+    if (f->open) {
+        qkv_disk_remove_tree(f->dir);
+        let_go(f);
+    }
     errno = saved;
 }
 
@@ -133,23 +196,65 @@ static qkv_status copy_file(const char *to, const char *from, qkv_error *err)
 
 struct copying {
     qkv_folder_wanted *wanted;
-    int64_t *left_out;
+    int64_t *left_out, *links;
+    char root[PATH_MAX];  // the folder that is copied, with its links resolved
+    char blobs[PATH_MAX]; // the files of a model cache, of which root is a snapshot; "": no cache
     qkv_error *err;
 };
+
+static bool is_inside(const char *path, const char *folder)
+{
+    const size_t n = strlen(folder);
+    return n && strncmp(path, folder, n) == 0 && (path[n] == '/' || folder[n - 1] == '/');
+}
+
+// Resolves the folder that is copied.  In the cache of the Hugging Face hub it is
+// NAME/snapshots/REVISION, and its files are links to NAME/blobs.
+static qkv_status find_root(struct copying *c, const char *from)
+{
+    if (!realpath(from, c->root)) return qkv_fail_errno(c->err, from, "cannot open", errno);
+    char *last = strrchr(c->root, '/');
+    *last = 0;
+    char *above = strrchr(c->root, '/');
+    if (above && strcmp(above, "/snapshots") == 0)
+        snprintf(c->blobs, sizeof c->blobs, "%.*s/blobs", (int)(above - c->root), c->root);
+    *last = '/';
+    return QKV_OK;
+}
+
+// Writes to source[PATH_MAX] the file to which a link leads.  Returns false if that is a folder or
+// outside of the copied folder: what a link of a downloaded folder shows must not be copied into a
+// folder that is passed on.
+static bool follow_link(const struct copying *c, char source[PATH_MAX])
+{
+    char real[PATH_MAX];
+    struct stat st;
+    if (!realpath(source, real) || stat(real, &st) != 0 || S_ISDIR(st.st_mode)) return false;
+    if (!is_inside(real, c->root) && !is_inside(real, c->blobs)) return false;
+    memcpy(source, real, strlen(real) + 1);
+    return true;
+}
 
 static qkv_status copy_tree(const struct copying *c, const char *to, const char *from, int depth);
 
 static qkv_status copy_entry(const struct copying *c, const char *to, const char *from,
                              const char *name, int depth)
 {
-    char source[QKV_PATH], target[QKV_PATH];
+    char source[PATH_MAX], target[QKV_PATH];
     struct stat st;
     qkv_status status = qkv_path_join(source, from, name, c->err);
     if (!status) status = qkv_path_join(target, to, name, c->err);
     if (status) return status;
-    if (stat(source, &st) != 0) return qkv_fail_errno(c->err, source, "cannot open", errno);
+    if (lstat(source, &st) != 0) return qkv_fail_errno(c->err, source, "cannot open", errno);
     if (S_ISDIR(st.st_mode) && depth > 0) return copy_tree(c, target, source, depth - 1);
     if (qkv_path_exists(target)) return QKV_OK; // the run wrote it already
+    if (S_ISLNK(st.st_mode)) {
+        if (!follow_link(c, source)) {
+            ++*c->links;
+            return QKV_OK;
+        }
+        if (stat(source, &st) != 0) return qkv_fail_errno(c->err, source, "cannot open", errno);
+    }
     if (!S_ISREG(st.st_mode) || !c->wanted(name, (int64_t)st.st_size)) {
         ++*c->left_out;
         return QKV_OK;
@@ -173,40 +278,60 @@ static qkv_status copy_tree(const struct copying *c, const char *to, const char 
 }
 
 qkv_status qkv_folder_copy(const struct qkv_folder *f, const char *from, qkv_folder_wanted *wanted,
-                           int depth, int64_t *left_out, qkv_error *err)
+                           int depth, int64_t *left_out, int64_t *links, qkv_error *err)
 {
-    const struct copying c = { wanted, left_out, err };
-    return copy_tree(&c, f->dir, from, depth);
+    struct copying c = { .wanted = wanted, .left_out = left_out, .links = links, .err = err };
+    const qkv_status status = find_root(&c, from);
+    return status ? status : copy_tree(&c, f->dir, from, depth);
 }
 
 // ---- into place --------------------------------------------------------------------------------
 static qkv_status sync_above(const char *path, qkv_error *err)
 {
     char above[QKV_PATH];
-    const char *slash = strrchr(path, '/');
-    const size_t n = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
-    memcpy(above, slash ? path : ".", n);
-    above[n] = 0;
+    above_of(above, path);
     if (qkv_disk_sync_folder(above) == 0) return QKV_OK;
     return qkv_fail_errno(err, above, "cannot sync", errno);
+}
+
+static qkv_status fail_place(const struct qkv_folder *f, int code, qkv_error *err)
+{
+    return qkv_fail_errno(err, f->path, "cannot rename the finished folder into place", code);
+}
+
+// Gives the new folder its name where the old folder has it, and writes the new name of the old
+// folder to aside[QKV_PATH].
+static qkv_status replace(const struct qkv_folder *f, char aside[QKV_PATH], qkv_error *err)
+{
+    snprintf(aside, QKV_PATH, "%s", f->dir);
+    if (qkv_disk_exchange(f->dir, f->path) == 0) return QKV_OK;
+    if (errno != ENOSYS && errno != EINVAL) return fail_place(f, errno, err);
+    memcpy(aside + strlen(f->path), ".old.", 5); // NAME.old.PID.N
+    // The lock tells other processes that this one will rename or remove the old folder.
+    const int lock = lock_folder(f->path);
+    qkv_status status = QKV_OK;
+    if (qkv_disk_rename(f->path, aside) != 0) {
+        status = qkv_fail_errno(err, f->path, "cannot rename", errno);
+    } else if (qkv_disk_rename(f->dir, f->path) != 0) {
+        const int why = errno;
+        qkv_disk_rename(aside, f->path);
+        status = fail_place(f, why, err);
+    }
+    if (lock >= 0) close(lock);
+    return status;
 }
 
 static qkv_status into_place(const struct qkv_folder *f, qkv_error *err)
 {
     char aside[QKV_PATH];
-    const int n = snprintf(aside, sizeof aside, "%s.old.%ld", f->path, (long)getpid());
-    if (n < 0 || (size_t)n >= sizeof aside)
-        return qkv_fail_errno(err, f->path, "cannot rename the finished folder into place",
-                              ENAMETOOLONG);
-    if (f->replaces && qkv_disk_rename(f->path, aside) != 0)
-        return qkv_fail_errno(err, f->path, "cannot rename", errno);
-    if (qkv_disk_rename(f->dir, f->path) != 0) {
-        const int why = errno;
-        if (f->replaces) qkv_disk_rename(aside, f->path);
-        return qkv_fail_errno(err, f->path, "cannot rename the finished folder into place", why);
-    }
-    qkv_status status = sync_above(f->path, err);
-    if (!status && f->replaces && !remove_tree(aside, 0))
+    qkv_status status = QKV_OK;
+    if (f->replaces)
+        status = replace(f, aside, err);
+    else if (qkv_disk_rename(f->dir, f->path) != 0)
+        status = fail_place(f, errno, err);
+    if (status) return status;
+    status = sync_above(f->path, err);
+    if (!status && f->replaces && !qkv_disk_remove_tree(aside))
         status = qkv_fail_errno(err, aside, "cannot remove", errno);
     return status;
 }
@@ -217,7 +342,7 @@ qkv_status qkv_folder_commit(struct qkv_folder *f, qkv_error *err)
     if (qkv_disk_sync_folder(f->dir) != 0)
         status = qkv_fail_errno(err, f->dir, "cannot sync", errno);
     if (!status) status = into_place(f, err);
-    if (status) qkv_folder_abort(f); // no effect after the rename
-    f->open = false;
+    if (status) qkv_folder_abort(f); // after the rename: removes the old folder, if it is left
+    let_go(f);
     return status;
 }

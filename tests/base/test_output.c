@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_output.c: checks mapped and read files, and files that are written completely or not at all,
 // whichever call fails.
-#include "base/base.h"
+#include "base/base_internal.h"
 #include "base/faults.h"
 #include <dirent.h>
 #include <errno.h>
@@ -229,18 +229,41 @@ TEST(abort_leaves_the_old_file_and_nothing_else)
     close(again);
 }
 
+// Takes the first name that is opened before the writer does.
+struct taken {
+    bool file; // the name becomes a file; otherwise a link to "victim"
+    int calls;
+    char first[400], last[400];
+};
+static int take_name(void *ctx, struct qkv_disk_call *call)
+{
+    struct taken *t = ctx;
+    if (strcmp(call->name, "open") != 0) return 0;
+    snprintf(t->calls ? t->last : t->first, sizeof t->first, "%s", call->path);
+    if (t->calls++) return 0;
+    if (t->file)
+        put(strrchr(call->path, '/') + 1, "stale");
+    else
+        CHECK_EQ(symlink(in_dir("victim"), call->path), 0);
+    return 0;
+}
+
 TEST(a_temporary_file_of_another_process_is_left_alone)
 {
-    char stale[100];
-    snprintf(stale, sizeof stale, "mine2.tmp.%ld", (long)getpid());
-    put(stale, "stale");
+    // the names that the writer is about to create: first a file has that name, then a link
+    struct taken taken = { .file = true };
     put("victim", "victim");
+    qkv_disk_hook(take_name, &taken);
     CHECK_EQ(write_text(in_dir("mine2"), "text", false, NULL), QKV_OK);
+    CHECK_EQ(taken.calls, 2); // the name that was taken, and another
     holds("mine2", "text");
-    holds(stale, "stale");
-    remove(in_dir(stale)); // and no link laid under that name is followed
-    CHECK_EQ(symlink(in_dir("victim"), in_dir(stale)), 0);
+    holds(strrchr(taken.first, '/') + 1, "stale");
+    CHECK(strcmp(taken.first, taken.last) != 0); // a random number
+    remove(taken.first);
+    taken = (struct taken){ .file = false };
     CHECK_EQ(write_text(in_dir("mine2"), "again", true, NULL), QKV_OK);
+    qkv_disk_hook(NULL, NULL);
+    CHECK_EQ(taken.calls, 2);
     holds("victim", "victim");
     holds("mine2", "again");
     struct qkv_output a, b; // two writers at once
@@ -251,6 +274,110 @@ TEST(a_temporary_file_of_another_process_is_left_alone)
     CHECK_EQ(qkv_output_commit(&a, NULL), QKV_OK);
     CHECK_EQ(qkv_output_commit(&b, NULL), QKV_OK);
     holds("two", "b");
+}
+
+// Fails the first two calls of fsync, as a signal does that arrives meanwhile.
+static int interrupt_sync(void *ctx, struct qkv_disk_call *call)
+{
+    int *left = ctx;
+    return strcmp(call->name, "fsync") == 0 && *left > 0 && (*left)-- ? EINTR : 0;
+}
+
+TEST(an_interrupted_fsync_is_repeated)
+{
+    int left = 2;
+    qkv_disk_hook(interrupt_sync, &left);
+    const qkv_status status = write_text(in_dir("synced"), "text", false, NULL);
+    qkv_disk_hook(NULL, NULL);
+    CHECK_EQ(status, QKV_OK);
+    CHECK_EQ(left, 0);
+    holds("synced", "text");
+}
+
+TEST(an_input_truncated_during_a_write_is_named)
+{
+    enum { N = 1 << 20 };
+    qkv_error err = { 0 };
+    struct qkv_map m;
+    struct qkv_output o;
+    put("source", "");
+    CHECK_EQ(truncate(in_dir("source"), N), 0);
+    CHECK_EQ(qkv_map_open(&m, in_dir("source"), false, NULL), QKV_OK);
+    CHECK_EQ(truncate(in_dir("source"), 0), 0);
+    CHECK_EQ(qkv_output_open(&o, in_dir("written"), false, NULL), QKV_OK);
+    CHECK_EQ(qkv_output_write(&o, m.data, N, &err), QKV_ERR_IO);
+    CHECK_TEXT(err.file, in_dir("source"));
+    CHECK_TEXT(err.text, "the file was truncated while it was read");
+    memset(&err, 0, sizeof err); // an address of no file: the output is named
+    CHECK_EQ(qkv_output_write(&o, NULL, N, &err), QKV_ERR_IO);
+    CHECK_TEXT(err.file, in_dir("written"));
+    qkv_output_abort(&o);
+    qkv_map_close(&m);
+}
+
+TEST(temporaries_are_removed_without_memory)
+{
+    char tree[400], path[500];
+    const int before = files();
+    struct qkv_output a, b;
+    CHECK_EQ(qkv_output_open(&a, in_dir("left_a"), false, NULL), QKV_OK);
+    CHECK_EQ(qkv_output_open(&b, in_dir("left_b"), false, NULL), QKV_OK);
+    CHECK(qkv_temporary_name(tree, sizeof tree, in_dir("tree")));
+    const int slot = qkv_temporary_add(tree);
+    CHECK_EQ(mkdir(tree, 0700), 0);
+    CHECK_EQ(symlink(dir, strcat(strcpy(path, tree), "/link")), 0);
+    CHECK_EQ(mkdir(strcat(strcpy(path, tree), "/sub"), 0700), 0);
+    for (int i = 0; i < 500; i++) { // more names than the system returns in one call
+        snprintf(path, sizeof path, "%s/sub/a_name_of_some_length_%d", tree, i);
+        const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+        CHECK(fd >= 0);
+        close(fd);
+    }
+    CHECK_EQ(files(), before + 3);
+    const pid_t child = fork();
+    if (child == 0) { // files of the parent
+        qkv_temporaries_remove();
+        _exit(0);
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK_EQ(files(), before + 3);
+    CHECK_EQ(qkv_output_commit(&b, NULL), QKV_OK);
+    faults_begin(1, true);
+    qkv_temporaries_remove();
+    faults_end(NULL);
+    CHECK_EQ(files(), before + 1); // the link was not followed, and a finished output remains
+    holds("left_b", "");
+    qkv_temporary_drop(slot);
+    CHECK_EQ(qkv_output_commit(&a, NULL), QKV_ERR_IO);
+}
+
+TEST(a_writer_lends_its_descriptor)
+{
+    qkv_writer *w = NULL;
+    qkv_error err = { 0 };
+    char got[4] = "";
+    const int before = files();
+    CHECK_EQ(qkv_writer_open(&w, in_dir("lent"), false, NULL), QKV_OK);
+    const int fd = qkv_writer_descriptor(w);
+    CHECK_EQ(write(fd, "xyz", 3), 3);
+    CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
+    CHECK_EQ(write(fd, "a", 1), 1);
+    CHECK_EQ(pread(fd, got, 3, 0), 3);
+    CHECK_TEXT(got, "ayz");
+    CHECK(access(in_dir("lent"), F_OK) != 0);
+    CHECK_EQ(qkv_writer_commit(w, NULL), QKV_OK);
+    holds("lent", "ayz");
+    CHECK_EQ(qkv_writer_open(&w, in_dir("lent"), false, &err), QKV_ERR_USAGE);
+    CHECK(w == NULL);
+    CHECK_EQ(qkv_writer_open(&w, in_dir("lent"), true, NULL), QKV_OK);
+    qkv_writer_abort(w);
+    qkv_writer_abort(NULL);
+    holds("lent", "ayz");
+    CHECK_EQ(files(), before + 1);
+    CHECK_EQ(qkv_writer_open(NULL, in_dir("x"), true, NULL), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_writer_commit(NULL, NULL), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_writer_descriptor(NULL), -1);
 }
 
 TEST(a_link_stays_a_link)
@@ -453,6 +580,10 @@ int main(void)
                                         CASE(an_existing_file_is_not_replaced_unless_forced),
                                         CASE(abort_leaves_the_old_file_and_nothing_else),
                                         CASE(a_temporary_file_of_another_process_is_left_alone),
+                                        CASE(an_interrupted_fsync_is_repeated),
+                                        CASE(an_input_truncated_during_a_write_is_named),
+                                        CASE(temporaries_are_removed_without_memory),
+                                        CASE(a_writer_lends_its_descriptor),
                                         CASE(a_link_stays_a_link),
                                         CASE(devices_and_pipes_are_written_to_and_not_replaced),
                                         CASE(an_open_descriptor_is_written_at_its_position),

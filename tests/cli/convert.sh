@@ -88,6 +88,21 @@ for size in 0 -1 5XB 1.5GB 99999999999999999999 GB; do
     says "qkv: --shard-size: expected a size such as 500MB, 2GB or 1GiB, found '$size'"
 done
 
+title 'links out of the folder are not copied'
+cp -r "$golden/bert" links
+echo key >secret
+mkdir keys
+echo key >keys/private
+ln -s ../secret links/notes.txt
+ln -s ../keys links/assets
+ln -s . links/self
+ln -s .. links/above
+ln -s config.json links/copy.json
+runs 0 convert links linked --precision f32
+says_part 'qkv: note: 4 links of links not copied: only links to files inside the folder are'
+[ "$(ls linked | tr '\n' ' ')" = 'config.json copy.json model.safetensors tokenizer.json ' ] ||
+    failed "files: $(ls linked)"
+
 title 'a checkpoint of llama2.c becomes a folder'
 cp -r "$golden/llama2c-v0" ckpt
 echo x | tee ckpt/tokenizer.bin ckpt/other.txt >/dev/null

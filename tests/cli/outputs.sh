@@ -40,6 +40,59 @@ title 'the same name for two outputs is refused'
 runs 2 attn -x x.npy -o a.npy --lse a.npy
 says 'qkv: a.npy: two outputs have this name, expected different names'
 
+title 'a link laid under a temporary name that can be predicted is not followed'
+echo victim >victim
+sh -c 'ln -s victim linked.npy.tmp.$$; exec "$QKV_BIN" attn -x x.npy -o linked.npy' >"$out" 2>"$err" ||
+    failed 'attn, with a link in the folder'
+[ "$(cat victim)" = victim ] || failed 'the target of the link was emptied'
+sh -c 'echo victim >mine.jsonl.tmp.$$; exec "$QKV_BIN" attn -x x.npy -o mine.npy' >"$out" 2>"$err" ||
+    failed 'attn, with a file in the folder'
+[ "$(cat mine.jsonl.tmp.*)" = victim ] || failed 'a file of the user was removed'
+rm linked.npy* mine.jsonl.tmp.*
+
+title 'an output is no input, for options of every command, by any name, and in the folder of the model'
+cp -r "$here/../golden/bert" model
+printf 'a\nb\n' >tokens.html
+ln tokens.html twin.html
+echo 5,6,7 >ids.html
+cp model/model.safetensors weights
+python3 - <<'PY' # attention weights: [[1, 0], [.5, .5]]
+import struct
+head = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 2, 2), }".ljust(117) + "\n"
+open("w.npy", "wb").write(b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<4f", 1, 0, .5, .5))
+PY
+cp w.npy wnpy
+both='this file is an input and an output at once, expected another output file'
+runs 2 view --attention w.npy --tokens tokens.html -o tokens.html --force
+says "qkv: tokens.html: $both"
+runs 2 view --attention w.npy --tokens tokens.html -o twin.html --force
+runs 2 view --attention w.npy --tokens ids.html --key-tokens tokens.html -o tokens.html --force
+runs 2 view --attention w.npy --tokens tokens.html -o w.npy --force
+runs 2 view -m model --ids ids.html -o ids.html --force
+runs 2 ablate -m model --ids ids.html -o ids.html --force
+runs 2 trace -m model --ids ids.html -o ids.html --force
+runs 2 embed -m model --ids ids.html -o ids.html --force
+runs 2 attn -x x.npy --mask tokens.html -o tokens.html --force
+runs 2 attn -x x.npy --probe entropy --probes x.npy --force
+runs 2 train-tokenizer tokens.html -o twin.html --force
+runs 2 plot tokens.html -o twin.html --force
+for where in '-m model' ''; do
+    QKV_MODEL=model runs 2 trace $where --ids 5,6 -o model/model.safetensors --force
+    says 'qkv: model/model.safetensors: this file is an input and an output at once, because it is one of model, expected another output file'
+done
+ln -s model/model.safetensors weights.safetensors
+runs 2 trace -m model --ids 5,6 -o weights.safetensors --force
+runs 2 trace -m model --ids 5,6 -o model/config.json --force
+check cmp -s model/model.safetensors weights
+check cmp -s w.npy wnpy
+[ "$(cat ids.html)" = 5,6,7 ] && [ "$(head -n 1 tokens.html)" = a ] || failed 'an input was replaced'
+runs 0 trace -m model --ids 5,6 -o model/trace.safetensors
+runs 0 trace -m model --ids 5,6 -o model/trace.safetensors --force # not a file that the model reads
+runs 2 train tokens.html --from model --out run --export model --force --steps 1
+says 'qkv: model: this folder is an input and an output at once, expected another output folder'
+runs 2 train model/config.json --out run --export model --force --steps 1
+[ ! -e run ] || failed 'a run was begun'
+
 title 'a missing or read-only folder is refused before the input is read'
 runs 6 attn -x missing.npy -o nowhere/out.npy
 says 'qkv: nowhere/out.npy: cannot create: No such file or directory'
@@ -102,6 +155,39 @@ if [ -w /dev/full ]; then
 fi
 "$QKV_BIN" attn -x x.npy -o closed.npy >&- 2>"$err" || failed 'a closed stdout does not matter to -o'
 check cmp -s closed.npy kept
+
+title 'a command that wrote its file but cannot print says so'
+if [ -w /dev/full ]; then
+    "$QKV_BIN" view --attention w.npy --tokens tokens.html -o page.html >/dev/full 2>"$err"
+    [ $? -eq 6 ] || failed 'view to a full disk'
+    says 'qkv: standard output: cannot write: No space left on device
+qkv: note: page.html is complete: it was written before this error'
+    [ -s page.html ] || failed 'no page'
+    "$QKV_BIN" train-tokenizer tokens.html --kind bytes -o tokenizer.json >/dev/full 2>"$err"
+    [ $? -eq 6 ] || failed 'train-tokenizer to a full disk'
+    says_part 'qkv: note: tokenizer.json is complete: it was written before this error'
+fi
+
+title 'a limit on the size of files is an error, not a death by signal'
+for kind in 'attn -x x.npy -o big.npy' 'trace -m model --ids 5,6 -o big.safetensors' \
+    'view --attention w.npy --tokens tokens.html -o big.html' 'embed -m model --ids 5,6 -o big.npy'; do
+    (
+        ulimit -f 0
+        "$QKV_BIN" $kind 2>&1
+        echo $?
+    ) | cat >through
+    [ "$(tail -n 1 through)" = 6 ] || failed "$kind: $(cat through)"
+    grep -q 'cannot write: File too large' through || failed "$kind: $(cat through)"
+    ! ls | grep -q 'big\.' || failed "$kind left a file: $(ls | grep 'big\.')"
+done
+
+title 'a closed standard input is named'
+"$QKV_BIN" train-tokenizer -o stdin.json <&- >"$out" 2>"$err"
+[ $? -eq 6 ] || failed 'closed stdin'
+says 'qkv: standard input: standard input is closed, expected a text, a file or a pipe'
+"$QKV_BIN" attn -x - <&- >"$out" 2>"$err"
+[ $? -eq 6 ] || failed 'closed stdin of an array'
+says 'qkv: standard input: cannot read: Bad file descriptor'
 
 title 'a closed pipe is an error, not a death by signal'
 (

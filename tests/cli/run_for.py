@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: MIT
-"""run_for.py ACTION SECONDS COMMAND...: starts the command, acts after SECONDS, exits with the command's code.
+"""run_for.py ACTION WHEN COMMAND...: starts the command, acts at WHEN, exits with the command's code.
 
+  WHEN: a number of seconds, or a pattern such as 'out.tmp.*': as soon as a path matches it
   ACTION: the name of a signal (INT, TERM), several in order (INT,INT), or cut=FILE: truncates the file to 0 bytes
   while the command runs.
 Death by signal N is exit code 128 + N.  If the command ends before the action, the exit code is 99.
 """
+import glob
 import signal
 import subprocess
 import sys
 import time
 
-action, seconds, command = sys.argv[1], float(sys.argv[2]), sys.argv[3:]
+action, when, command = sys.argv[1], sys.argv[2], sys.argv[3:]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell passes on ignored signals
 child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-time.sleep(seconds)
+if when.replace(".", "", 1).isdigit():
+    time.sleep(float(when))
+else:
+    while child.poll() is None and not glob.glob(when):
+        time.sleep(0.001)
 if child.poll() is not None:
     sys.exit(99)
 if action.startswith("cut="):

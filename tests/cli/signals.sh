@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# signals.sh: tests Ctrl-C, the end of a session, and a file that is truncated while it is read.
+# signals.sh: tests Ctrl-C, the end of a session, and a file that is truncated while it is read: the exit code, the
+# message, and that no temporary file or folder is left.
 . tests/cli/lib.sh
 # 60,000 tokens: seconds of work on any machine, 15 MB of file
 python3 -c "
@@ -10,13 +11,17 @@ row = struct.pack('<64f', *(random.Random(1).gauss(0, 1) for _ in range(64)))
 open('big.npy', 'wb').write(b'\x93NUMPY\1\0' + struct.pack('<H', len(h)) + h.encode() + row * 60000)
 "
 while_running() {
-    action=$1 want=$2
-    shift 2
-    python3 "$here/run_for.py" "$action" 0.5 "$QKV_BIN" "$@" >"$out" 2>"$err"
+    during 0.5 "$@"
+}
+# during WHEN ACTION CODE args...: as run_for.py
+during() {
+    when=$1 action=$2 want=$3
+    shift 3
+    python3 "$here/run_for.py" "$action" "$when" "$QKV_BIN" "$@" >"$out" 2>"$err"
     code=$?
     [ $code -ne 99 ] || { echo 'the machine is too fast for this test'; exit 77; }
     [ $code -eq "$want" ] || failed "exit code $code, expected $want: $action, qkv $*"
-    ! ls | grep -q 'tmp\.' || failed "a temporary file was left by $action"
+    ! ls | grep -q 'tmp\.' || failed "temporary files were left by $action: $(ls | grep 'tmp\.')"
     [ ! -e out.npy ] || failed 'an output of a broken run'
 }
 
@@ -50,5 +55,46 @@ wait $reader
 [ $? -eq 143 ] || failed 'expected to die of the signal'
 kill $sleeper
 ls | grep -q qkv-stdin && failed 'the copy of standard input was left'
+
+title 'a signal during a conversion leaves no folder, and the model that it was to replace'
+mkdir large kept
+cp "$here/../golden/net-llama/"*.json large
+python3 - <<'PY'
+import json, struct
+# zeros, which take no room on the disk: 64 matrices of 4 MB
+header = {f"layer{i}": {"dtype": "F32", "shape": [1024, 1024], "data_offsets": [i << 22, i + 1 << 22]} for i in range(64)}
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+with open("large/model.safetensors", "wb") as f:
+    f.write(struct.pack("<Q", len(text)) + text)
+    f.truncate(f.tell() + (64 << 22))
+PY
+cp "$here/../golden/net-llama/config.json" kept
+for action in INT INT,INT TERM HUP; do
+    case $action in INT*) code=130 ;; TERM) code=143 ;; HUP) code=129 ;; esac
+    during 'new.tmp.*' $action $code convert large new --precision bf16 --shard-size 1MB
+    [ ! -e new ] || failed "a folder of a run that ended by $action"
+    during 'kept.tmp.*' $action $code convert large kept --precision bf16 --shard-size 1MB --force
+    [ "$(ls kept)" = config.json ] || failed "the old folder, after $action: $(ls kept)"
+done
+for precision in bf16 f32; do # converted, or written as it is
+    cp large/model.safetensors whole
+    during 'new.tmp.*' cut=large/model.safetensors 6 convert large new --precision $precision --shard-size 1MB
+    says 'qkv: large/model.safetensors: the file was truncated while it was read'
+    mv whole large/model.safetensors
+    [ ! -e new ] || failed 'a folder of a run whose input was truncated'
+done
+
+title 'a signal during an evaluation removes the texts that were copied'
+cp -rL "$here/../golden/net-gpt2" model
+"$QKV_BIN" train-tokenizer --kind bytes -o model/tokenizer.json --force <"$here/signals.sh" >"$out" 2>"$err"
+python3 -c "print('some words of a line\n\n' * 400000)" >text.txt
+mkdir folder
+export TMPDIR="$temp/folder"
+for action in INT,INT TERM HUP; do
+    case $action in INT*) code=130 ;; TERM) code=143 ;; HUP) code=129 ;; esac
+    during 'folder/qkv-eval*' $action $code eval model text.txt
+    [ -z "$(ls folder)" ] || failed "copies of the texts after $action: $(ls folder)"
+done
 
 finish

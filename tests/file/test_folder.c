@@ -5,6 +5,8 @@
 #include "file/file.h"
 #include "fixtures.h"
 #include <dirent.h>
+#include <sys/file.h>
+#include <sys/wait.h>
 
 struct stop {
     int left;
@@ -22,12 +24,15 @@ static bool everything(const char *name, int64_t bytes)
     return strcmp(name, "left") != 0;
 }
 
+static int64_t links; // links that the last write_folder() did not copy
+
 static qkv_status write_folder(const char *path, const char *from, bool force, qkv_error *err)
 {
     struct qkv_folder f;
     int64_t left_out = 0;
+    links = 0;
     qkv_status status = qkv_folder_begin(&f, path, force, err);
-    if (!status) status = qkv_folder_copy(&f, from, everything, 1, &left_out, err);
+    if (!status) status = qkv_folder_copy(&f, from, everything, 1, &left_out, &links, err);
     if (!status) CHECK_EQ(left_out, 1);
     if (!status) status = qkv_folder_commit(&f, err);
     qkv_folder_abort(&f);
@@ -114,6 +119,154 @@ TEST(a_folder_that_is_no_model_s_stays)
     CHECK_EQ(write_folder(to, from, true, &err), QKV_OK); // an empty folder is replaced
 }
 
+TEST(links_out_of_the_folder_are_not_copied)
+{
+    struct stat st;
+    qkv_error err = { 0 };
+    fresh();
+    fixture_file("secret", "key", 3);
+    mkdir(fixture("keys"), 0755);
+    fixture_file("keys/private", "key", 3);
+    CHECK_EQ(symlink(fixture("secret"), fixture("from/notes.txt")), 0);
+    CHECK_EQ(symlink(fixture("keys"), fixture("from/assets")), 0);
+    CHECK_EQ(symlink(".", fixture("from/self")), 0);
+    CHECK_EQ(symlink("..", fixture("from/above")), 0);
+    CHECK_EQ(symlink("nowhere", fixture("from/dangling")), 0);
+    CHECK_EQ(symlink("../from-not/x", fixture("from/sub/aside")), 0);
+    CHECK_EQ(symlink("sub/x", fixture("from/inside")), 0); // the only one that is copied
+    mkdir(fixture("from-not"), 0755);
+    fixture_file("from-not/x", "z", 1);
+    CHECK_EQ(write_folder(to, from, true, &err), QKV_OK);
+    CHECK_EQ(links, 6);
+    CHECK(lstat(fixture("to/inside"), &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 1);
+    static const char *const names[] = { "to/notes.txt", "to/assets",   "to/self",
+                                         "to/above",     "to/dangling", "to/sub/aside" };
+    EACH(name, names)
+    CHECK(lstat(fixture(*name), &st) != 0);
+}
+
+TEST(a_snapshot_of_a_model_cache_is_copied_with_its_blobs)
+{
+    struct stat st;
+    qkv_error err = { 0 };
+    fresh();
+    mkdir(fixture("cache"), 0755);
+    mkdir(fixture("cache/blobs"), 0755);
+    mkdir(fixture("cache/snapshots"), 0755);
+    mkdir(fixture("cache/snapshots/1a"), 0755);
+    fixture_file("cache/blobs/b1", "{}", 2);
+    fixture_file("secret", "key", 3);
+    CHECK_EQ(symlink(fixture("secret"), fixture("cache/blobs/b2")), 0);
+    CHECK_EQ(symlink("../../blobs/b1", fixture("cache/snapshots/1a/config.json")), 0);
+    CHECK_EQ(symlink("../../blobs/b2", fixture("cache/snapshots/1a/other.json")), 0);
+    fixture_file("cache/snapshots/1a/left", "y", 1);
+    CHECK_EQ(write_folder(to, fixture("cache/snapshots/1a"), true, &err), QKV_OK);
+    CHECK_EQ(links, 1);
+    CHECK(stat(config, &st) == 0 && st.st_size == 2);
+    CHECK(lstat(fixture("to/other.json"), &st) != 0);
+}
+
+// A signal before call number `left`, whose handler removes the temporary folders; or a kill, which
+// removes nothing.  exchange: whether the file system can exchange names.
+struct death {
+    int left;
+    bool kill, exchange;
+};
+static int die_at(void *ctx, struct qkv_disk_call *call)
+{
+    struct death *d = ctx;
+    if (--d->left == 0) {
+        qkv_disk_hook(NULL, NULL);
+        if (!d->kill) qkv_temporaries_remove();
+        _exit(9);
+    }
+    return !d->exchange && strcmp(call->name, "exchange") == 0 ? EINVAL : 0;
+}
+// Writes the folder in a child process that may die; returns whether it died.
+static bool write_and_die(struct death d)
+{
+    const pid_t child = fork();
+    if (child == 0) {
+        qkv_error err = { 0 };
+        qkv_disk_hook(die_at, &d);
+        _exit(write_folder(to, from, true, &err) == QKV_OK ? 0 : 1);
+    }
+    int status;
+    CHECK_EQ(waitpid(child, &status, 0), child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 9);
+    return WEXITSTATUS(status) == 9;
+}
+
+TEST(a_signal_leaves_no_temporary_folder_and_one_model)
+{
+    for (int exchange = 0; exchange < 2; exchange++)
+        for (int n = 1, died = true; died; n++) {
+            struct stat st;
+            fresh();
+            died = write_and_die((struct death){ .left = n, .exchange = exchange });
+            // without exchange, for an instant nothing has the name, and the old folder is aside
+            const bool there = stat(config, &st) == 0;
+            CHECK(there || !exchange);
+            if (there) CHECK(st.st_size == 2 || st.st_size == 9);
+            CHECK_EQ(beginning("to.tmp."), 0);
+            if (exchange) CHECK_EQ(beginning("to"), 1);
+            fixture_clean();
+            mkdir(fixture_dir, 0700);
+        }
+}
+
+TEST(after_a_kill_the_next_run_finds_a_model_and_removes_the_rest)
+{
+    int aside = 0;
+    for (int exchange = 0; exchange < 2; exchange++)
+        for (int n = 1, died = true; died; n++) {
+            struct stat st;
+            qkv_error err = { 0 };
+            fresh();
+            died = write_and_die((struct death){ .left = n, .kill = true, .exchange = exchange });
+            const bool there = stat(config, &st) == 0;
+            CHECK(there || !exchange);
+            aside += !there;
+            // not forced: refused, since the model is there, also the one that was aside
+            CHECK_EQ(write_folder(to, from, false, &err), QKV_ERR_USAGE);
+            CHECK(stat(config, &st) == 0 && (st.st_size == 2 || st.st_size == 9));
+            CHECK_EQ(beginning("to"), 1);
+            memset(&err, 0, sizeof err);
+            CHECK_EQ(write_folder(to, from, true, &err), QKV_OK);
+            CHECK(stat(config, &st) == 0 && st.st_size == 9);
+            CHECK_EQ(beginning("to"), 1);
+            fixture_clean();
+            mkdir(fixture_dir, 0700);
+        }
+    CHECK_EQ(aside, 1); // the kill between the two renames
+}
+
+TEST(folders_that_are_written_or_belong_to_others_are_left_alone)
+{
+    qkv_error err = { 0 };
+    struct qkv_folder f;
+    struct stat st;
+    fresh();
+    static const char *const names[] = { "to.tmp.12", "to.tmp.12.x", "to.tmp.12.3.4", "to.old.1",
+                                         "to2.tmp.1.2" };
+    EACH(name, names)
+    mkdir(fixture(*name), 0755);
+    fixture_file("to.tmp.1.2", "a file", 6);
+    CHECK_EQ(qkv_folder_begin(&f, to, true, &err), QKV_OK); // another writer, which lives
+    CHECK_EQ(write_folder(to, from, true, &err), QKV_OK);
+    CHECK(stat(f.dir, &st) == 0);
+    qkv_folder_abort(&f);
+    CHECK(stat(f.dir, &st) != 0);
+    EACH(name, names)
+    CHECK(stat(fixture(*name), &st) == 0);
+    CHECK(stat(fixture("to.tmp.1.2"), &st) == 0);
+}
+
 CHECK_MAIN(CASE(wanted_files_are_copied_and_the_old_folder_is_replaced),
            CASE(a_failed_call_leaves_the_old_folder_or_the_new_one),
-           CASE(a_folder_that_is_no_model_s_stays))
+           CASE(a_folder_that_is_no_model_s_stays), CASE(links_out_of_the_folder_are_not_copied),
+           CASE(a_snapshot_of_a_model_cache_is_copied_with_its_blobs),
+           CASE(a_signal_leaves_no_temporary_folder_and_one_model),
+           CASE(after_a_kill_the_next_run_finds_a_model_and_removes_the_rest),
+           CASE(folders_that_are_written_or_belong_to_others_are_left_alone))

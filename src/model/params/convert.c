@@ -502,7 +502,8 @@ static qkv_status write_all(struct job *j, const char *out, struct qkv_convert_r
     if (!status) status = write_weights(j);
     if (!status)
         status = qkv_folder_copy(&j->out, folder, file ? is_tokenizer : is_small, file ? 0 : 2,
-                                 file ? &ignored : &report->left_out, j->err);
+                                 file ? &ignored : &report->left_out,
+                                 file ? &ignored : &report->links, j->err);
     if (!status) status = qkv_folder_commit(&j->out, j->err);
     qkv_folder_abort(&j->out);
     return status;

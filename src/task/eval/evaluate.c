@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 qkv_status eval_progress(const struct eval *e, const char *what, int64_t done, int64_t total,
@@ -125,23 +126,38 @@ static qkv_status open_model(struct eval *e, qkv_error *err)
     return QKV_OK;
 }
 
+// Makes a temporary folder that only this user can read, since it will contain the user's texts.
+static qkv_status make_folder(struct eval *e, char dir[QKV_PATH], qkv_error *err)
+{
+    enum { TRIES = 100 };
+    const char *base = getenv("TMPDIR");
+    char target[QKV_PATH];
+    if (!base || !*base) base = "/tmp";
+    const qkv_status status = qkv_path_join(target, base, "qkv-eval", err);
+    if (status) return status;
+    errno = ENAMETOOLONG;
+    for (int i = 0; i < TRIES && qkv_temporary_name(dir, QKV_PATH, target); i++) {
+        e->slot = qkv_temporary_add(dir);
+        if (mkdir(dir, 0700) == 0) return QKV_OK;
+        qkv_temporary_drop(e->slot);
+        if (errno != EEXIST) break;
+    }
+    *dir = 0;
+    return qkv_fail_errno(err, base, "cannot create a temporary folder", errno);
+}
+
 // Makes a dataset of the texts to evaluate on, in a temporary folder.
 static qkv_status make_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
 {
-    const char *base = getenv("TMPDIR");
     char data[QKV_PATH];
-    const int n = snprintf(dir, QKV_PATH, "%s/qkv-eval-XXXXXX", base && *base ? base : "/tmp");
-    if (n < 0 || n >= QKV_PATH || !mkdtemp(dir)) {
-        const int code = errno;
-        *dir = 0;
-        return qkv_fail_errno(err, base ? base : "/tmp", "cannot create a temporary folder", code);
-    }
+    qkv_status status = make_folder(e, dir, err);
+    if (status) return status;
     qkv_corpus *corpus = NULL;
     struct qkv_data_options how = { .objective = e->objective,
                                     .context = e->context,
                                     .any_length = true,
                                     .progress = e->observer.progress };
-    qkv_status status = qkv_path_join(data, dir, "data", err);
+    status = qkv_path_join(data, dir, "data", err);
     if (!status) train_ends(e->tokenizer, e->ids.eos, &how);
     if (!status) status = qkv_corpus_open(&corpus, &e->o->texts, e->objective, err);
     // a dataset needs both splits; the evaluation reads only valid
@@ -153,12 +169,11 @@ static qkv_status make_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
     return status;
 }
 
-static void remove_data(const char *dir)
+static void remove_data(const struct eval *e, const char *dir)
 {
-    char data[QKV_PATH];
     if (!*dir) return;
-    if (!qkv_path_join(data, dir, "data", NULL)) qkv_disk_remove_folder(data);
-    qkv_disk_rmdir(dir);
+    qkv_disk_remove_tree(dir);
+    qkv_temporary_drop(e->slot);
 }
 
 static qkv_status open_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
@@ -255,7 +270,7 @@ qkv_status qkv_evaluate(const struct qkv_eval_options *o, const struct qkv_eval_
     qkv_tokenizer_close(e->read);
     qkv_model_close(e->opened);
     train_config_free(&e->config);
-    remove_data(temp);
+    remove_data(e, temp);
     qkv_free(e);
     return status;
 }
