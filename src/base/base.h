@@ -362,8 +362,12 @@ struct qkv_json_at {
     const char *file, *path;
     qkv_error *err;
 };
+// An integer outside of min .. max is QKV_ERR_FORMAT.
 bool qkv_json_int(const struct qkv_json_at *at, const char *key, bool need, int64_t *out,
                   int64_t min, int64_t max);
+// An integer above `limit`, a limit of qkv, is QKV_ERR_LIMIT.
+bool qkv_json_limited(const struct qkv_json_at *at, const char *key, bool need, int64_t *out,
+                      int64_t min, int64_t limit);
 bool qkv_json_real(const struct qkv_json_at *at, const char *key, bool need, double *out);
 bool qkv_json_bool(const struct qkv_json_at *at, const char *key, bool need, bool *out);
 bool qkv_json_text(const struct qkv_json_at *at, const char *key, bool need, const char **out);

@@ -295,8 +295,9 @@ static bool fail_type(const struct qkv_json_at *at, const char *path, const char
     return false;
 }
 
-bool qkv_json_int(const struct qkv_json_at *at, const char *key, bool need, int64_t *out,
-                  int64_t min, int64_t max)
+// Reads an integer; `above` is the status of a number that is larger than max.
+static bool read_int(const struct qkv_json_at *at, const char *key, bool need, int64_t *out,
+                     int64_t min, int64_t max, qkv_status above)
 {
     char path[256];
     bool ok;
@@ -305,14 +306,25 @@ bool qkv_json_int(const struct qkv_json_at *at, const char *key, bool need, int6
     if (!json_is_integer(v)) return fail_type(at, path, "an integer", v);
     const int64_t n = json_integer_value(v);
     if (n < min || n > max) {
-        const qkv_status status = n > max && min <= max ? QKV_ERR_LIMIT : QKV_ERR_FORMAT;
-        qkv_fail(at->err, status, &(struct qkv_location){ .file = at->file, .path = path },
+        qkv_fail(at->err, n > max ? above : QKV_ERR_FORMAT, &(struct qkv_location){ .file = at->file, .path = path },
                  "number out of range, expected %" PRId64 " .. %" PRId64 ", found %" PRId64, min,
                  max, n);
         return false;
     }
     *out = n;
     return true;
+}
+
+bool qkv_json_int(const struct qkv_json_at *at, const char *key, bool need, int64_t *out,
+                  int64_t min, int64_t max)
+{
+    return read_int(at, key, need, out, min, max, QKV_ERR_FORMAT);
+}
+
+bool qkv_json_limited(const struct qkv_json_at *at, const char *key, bool need, int64_t *out,
+                      int64_t min, int64_t limit)
+{
+    return read_int(at, key, need, out, min, limit, QKV_ERR_LIMIT);
 }
 
 bool qkv_json_real(const struct qkv_json_at *at, const char *key, bool need, double *out)

@@ -78,7 +78,7 @@ bool qkv_config_int(const struct qkv_config *c, const char *key, bool need, int6
                     int64_t min, int64_t max)
 {
     const struct qkv_json_at at = here(c);
-    return qkv_json_int(&at, key, need, out, min, max);
+    return qkv_json_limited(&at, key, need, out, min, max);
 }
 
 bool qkv_config_real(const struct qkv_config *c, const char *key, bool need, double *out,

@@ -264,7 +264,7 @@ TEST(members_have_the_type_they_are_asked_for)
             "value of the wrong type, expected an integer, found true");
     REFUSED(qkv_json_int(&at, "i", true, &i, 6, 10), QKV_ERR_FORMAT, "$.m.i",
             "number out of range, expected 6 .. 10, found 5");
-    REFUSED(qkv_json_int(&at, "big", true, &i, 6, 10), QKV_ERR_LIMIT, "$.m.big",
+    REFUSED(qkv_json_limited(&at, "big", true, &i, 6, 10), QKV_ERR_LIMIT, "$.m.big",
             "number out of range, expected 6 .. 10, found 1000");
     REFUSED(qkv_json_real(&at, "t", true, &r), QKV_ERR_FORMAT, "$.m.t",
             "value of the wrong type, expected a number, found a text");

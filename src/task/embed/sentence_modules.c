@@ -41,7 +41,7 @@ static qkv_status read_pooling(struct qkv_modules *m, const char *dir, qkv_error
     const struct qkv_json_at at = { .object = root, .file = path, .path = "$", .err = err };
     const char *name = NULL, *found = NULL;
     int count = 0;
-    bool ok = qkv_json_int(&at, "word_embedding_dimension", false, &m->width, 1, INT32_MAX) &&
+    bool ok = qkv_json_limited(&at, "word_embedding_dimension", false, &m->width, 1, INT32_MAX) &&
               (!json_is_string(json_object_get(root, "pooling_mode")) ||
                qkv_json_text(&at, "pooling_mode", false, &name));
     for (size_t i = 0; ok && i < sizeof modes / sizeof modes[0]; i++) {
@@ -140,7 +140,7 @@ static qkv_status read_length(struct qkv_modules *m, qkv_error *err)
     status = qkv_json_file(&root, path, JSON_BYTES, err);
     if (status) return status;
     const struct qkv_json_at at = { .object = root, .file = path, .path = "$", .err = err };
-    if (!qkv_json_int(&at, "max_seq_length", false, &m->max_length, 1, INT32_MAX) ||
+    if (!qkv_json_limited(&at, "max_seq_length", false, &m->max_length, 1, INT32_MAX) ||
         !qkv_json_bool(&at, "do_lower_case", false, &lower))
         status = err->status;
     else if (lower)

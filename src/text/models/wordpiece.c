@@ -27,7 +27,7 @@ static bool open_wordpiece(qkv_tokenizer *t, const struct qkv_json_at *at)
     t->model = m;
     if (!qkv_json_text(at, "unk_token", true, &unknown)) return false;
     if (!qkv_json_text(at, "continuing_subword_prefix", true, &prefix)) return false;
-    if (!qkv_json_int(at, "max_input_chars_per_word", true, &m->max_chars, 1, QKV_WORD_CHARS))
+    if (!qkv_json_limited(at, "max_input_chars_per_word", true, &m->max_chars, 1, QKV_WORD_CHARS))
         return false;
     if (!qkv_vocab_read(&t->vocab, at, "vocab")) return false;
     m->unknown = qkv_trie_find(&t->vocab.trie, unknown, strlen(unknown));

@@ -196,7 +196,7 @@ static bool read_template(qkv_tokenizer *t, const struct qkv_json_at *post, cons
                                         post->err };
         struct qkv_template_item entry = { 0 };
         int64_t type = 0;
-        if (!qkv_json_int(&at, "type_id", true, &type, 0, INT32_MAX)) return false;
+        if (!qkv_json_limited(&at, "type_id", true, &type, 0, INT32_MAX)) return false;
         entry.type = (int32_t)type;
         if (special ? !read_special(t, &at, post, &entry) : !read_sequence(&at, pair, seen, &entry))
             return false;
@@ -451,8 +451,8 @@ static bool read_padding(qkv_tokenizer *t, const struct qkv_json_at *at)
         return qkv_text_fail(
             at, "pad_id", QKV_ERR_FORMAT,
             "token id is not in the vocabulary, expected the id of a token, found %" PRId64, id);
-    if (!qkv_json_int(at, "pad_type_id", false, &type, 0, INT32_MAX)) return false;
-    if (!qkv_json_int(at, "pad_to_multiple_of", false, &l->pad_multiple, 0, INT32_MAX))
+    if (!qkv_json_limited(at, "pad_type_id", false, &type, 0, INT32_MAX)) return false;
+    if (!qkv_json_limited(at, "pad_to_multiple_of", false, &l->pad_multiple, 0, INT32_MAX))
         return false;
     l->pad_id = (int32_t)id;
     l->pad_type = (int32_t)type;

@@ -177,7 +177,7 @@ static bool say_added(struct building *b, const struct qkv_text_config *c)
     }
     int64_t extra = b->family->extra ? 100 : 0;
     const struct qkv_json_at at = { c->json, b->t->file, "$", b->err };
-    if (extra && !qkv_json_int(&at, "extra_ids", false, &extra, 0, 10000)) return false;
+    if (extra && !qkv_json_limited(&at, "extra_ids", false, &extra, 0, 10000)) return false;
     for (int64_t i = 0; i < extra; i++) {
         char text[32];
         snprintf(text, sizeof text, "<extra_id_%" PRId64 ">", i);

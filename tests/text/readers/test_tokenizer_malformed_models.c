@@ -147,7 +147,7 @@ TEST(scores_are_numbers_and_each_token_is_there_once)
           "malformed entry of the vocabulary, expected [token, score]" },
         { "[\"b\",-2]", "[\"a\",-2]", F, "$.model.vocab[2]",
           "duplicate token in the vocabulary, expected each token once, found \"a\" again" },
-        { "\"unk_id\":0", "\"unk_id\":3", QKV_ERR_LIMIT, "$.model.unk_id",
+        { "\"unk_id\":0", "\"unk_id\":3", QKV_ERR_FORMAT, "$.model.unk_id",
           "number out of range, expected 0 .. 2, found 3" },
         { "\"unk_id\":0", "\"unk_id\":null", U, "$.model.unk_id",
           "vocabulary has no unknown token, expected the id of one, since a text may contain "
