@@ -121,7 +121,7 @@ static int run_classify(int argc, char **argv)
     qkv_error err = { 0 };
     qkv_model *model = NULL;
     qkv_tokenizer *tokenizer = NULL;
-    struct classified c = { .t = { NULL, NULL, 0, 0 } };
+    struct classified c = { .t = { 0 } };
     char dir[CMD_PATH];
     int64_t cut = 0;
     const struct qkv_model_options options = cmd_model_options();
@@ -141,6 +141,7 @@ static int run_classify(int argc, char **argv)
         qkv_classify(model, tokenizer, c.scores, c.p, (const char *const *)c.t.text, c.t.bytes,
                      c.pair, NULL, c.t.count, &how, &err);
     cmd_progress_end();
+    if (status) cmd_text_place(&err, 0, c.t.operands, c.t.file);
     for (int64_t i = 0; i < c.t.count && !status; i++) print_one(&c, i);
     if (!status && cut)
         cmd_note("texts were truncated; number of tokens that were dropped in total: %lld",

@@ -261,16 +261,6 @@ static qkv_status source_next(struct source *s, struct cmd_texts *t, qkv_error *
 }
 
 // ---- the run -----------------------------------------------------------------------------------
-// Corrects the number of a text in an error message. The library numbers the texts of each call
-// from 1; `before` is the number of texts in earlier calls.
-static void name_text(qkv_error *err, int64_t before)
-{
-    long long n = 1;
-    const bool named = sscanf(err->path, "text %lld", &n) == 1;
-    if (before && (named || !err->path[0]))
-        snprintf(err->path, sizeof err->path, "text %lld", (long long)before + n);
-}
-
 // Computes the vectors v[t->count][width]. With --ids, the texts are lists of token ids.
 static qkv_status embed(const qkv_embedder *e, float *v, const struct source *source,
                         const struct cmd_texts *t, struct qkv_embed_report *report, qkv_error *err)
@@ -289,7 +279,7 @@ static qkv_status embed(const qkv_embedder *e, float *v, const struct source *so
 static qkv_status embed_all(struct sink *sink, struct source *source, const qkv_embedder *e,
                             qkv_error *err)
 {
-    struct cmd_texts t = { NULL, NULL, 0, 0 };
+    struct cmd_texts t = { 0 };
     struct qkv_embed_report sum = { 0 };
     float *v = NULL;
     qkv_status status = QKV_OK;
@@ -298,7 +288,7 @@ static qkv_status embed_all(struct sink *sink, struct source *source, const qkv_
         cmd_progress_piece(done, source->total);
         v = cmd_grow(v, array_count(2, (int64_t[]){ t.count, sink->width }), sizeof *v);
         if ((status = embed(e, v, source, &t, &one, err))) {
-            name_text(err, done);
+            cmd_text_place(err, done, source->argc, source->open ? source->lines.path : NULL);
             break;
         }
         if ((status = sink_put(sink, v, &t, err))) break;

@@ -97,6 +97,8 @@ static void perplexity(const char *dir, qkv_error *err)
                                                    .progress = cmd_progress_begin("tokens") };
     const qkv_status status = qkv_perplexity(m, t, &p, text, bytes, &window, err);
     cmd_progress_end();
+    if (status == QKV_ERR_FORMAT || status == QKV_ERR_USAGE) // an error of the text
+        if (!err->file[0]) qkv_escape(err->file, sizeof err->file, c.perplexity);
     if (status) goto done;
     eval_print_perplexity(&p);
     if (p.replaced)

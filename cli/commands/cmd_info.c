@@ -140,10 +140,13 @@ static void machine(void)
     printf("; select with QKV_ISA)\nthreads    %d   (set by --threads or QKV_THREADS)\n",
            qkv_threads());
     precisions_text();
-    if (found)
-        printf("model      %s\n           %s\n", dir, why);
-    else
+    if (found) {
+        fputs("model      ", stdout);
+        cmd_print_name(stdout, dir);
+        printf("\n           %s\n", why);
+    } else {
         printf("model      none: %s\n", qkv_error_line(line, sizeof line, &missing));
+    }
     printf("example    causal attention, 4096 tokens, 8 heads of 64: %s kernel,\n"
            "           tiles of %" PRId64 " x %" PRId64 ", %s of ",
            p.kernel, p.tile_rows, p.tile_keys, grouped(number, p.skipped));
@@ -182,7 +185,8 @@ static void tensors_text(const char *path, const qkv_tensors *t)
         bytes += (int64_t)one->bytes;
         of[one->dtype]++;
     }
-    printf("%s\n%s tensor%s, ", path, grouped(number, n), n == 1 ? "" : "s");
+    cmd_print_name(stdout, path);
+    printf("\n%s tensor%s, ", grouped(number, n), n == 1 ? "" : "s");
     printf("%s numbers, ", grouped(number, parameters));
     printf("%s bytes (", grouped(number, bytes));
     for (int d = 0, first = 1; d < QKV_DTYPE_COUNT; d++)
@@ -192,7 +196,11 @@ static void tensors_text(const char *path, const qkv_tensors *t)
         }
     puts(")");
     const char *format = qkv_tensors_metadata(t, "format");
-    if (format) printf("metadata format: %s\n", format);
+    if (format) {
+        fputs("metadata format: ", stdout);
+        cmd_print_name(stdout, format);
+        putchar('\n');
+    }
     if (n) putchar('\n');
     const int most = cmd_columns() - 26, width = name < most ? name : most < 12 ? 12 : most;
     for (int64_t i = 0; i < n; i++) {
@@ -224,7 +232,8 @@ static qkv_status tokenizer(const char *path, qkv_error *err)
         json_member(",", "tokenizer", qkv_tokenizer_kind(t));
         printf(",\"tokens\":%" PRId64 "}\n", qkv_tokenizer_size(t));
     } else {
-        printf("%s\n%s tokenizer, %" PRId64 " tokens\n", path, qkv_tokenizer_kind(t),
+        cmd_print_name(stdout, path);
+        printf("\n%s tokenizer, %" PRId64 " tokens\n", qkv_tokenizer_kind(t),
                qkv_tokenizer_size(t));
     }
     qkv_tokenizer_close(t);
@@ -268,7 +277,8 @@ static void model_json(const char *dir, const struct qkv_model_info *i, const st
 static void model_text(const char *dir, const struct qkv_model_info *i, const struct extras *b)
 {
     char number[32], line[1800];
-    printf("%s\n", dir);
+    cmd_print_name(stdout, dir);
+    putchar('\n');
     printf("family      %s%s\n", i->family, i->causal ? ", causal" : "");
     printf("layers      %" PRId64, i->layers);
     if (i->decoder_layers) printf(", decoder %" PRId64, i->decoder_layers);

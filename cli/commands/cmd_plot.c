@@ -71,7 +71,7 @@ static int run_plot(int argc, char **argv)
     if (common.json) {
         print_json(plot, argc);
     } else if (!print_picture(plot, &err) && path) {
-        printf("\n%s\n", path);
+        chart_print_path(path);
     }
 done:
     qkv_plot_close(plot);

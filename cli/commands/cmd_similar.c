@@ -129,8 +129,11 @@ static qkv_status whole(const struct cmd_texts *t, const char *dir, qkv_error *e
     if (status) goto done;
     const int64_t width = qkv_embedder_width(e);
     v = cmd_alloc(array_count(2, (int64_t[]){ t->count, width }), sizeof *v);
-    if ((status = qkv_embed(e, v, (const char *const *)t->text, t->bytes, t->count, &report, err)))
+    status = qkv_embed(e, v, (const char *const *)t->text, t->bytes, t->count, &report, err);
+    if (status) {
+        cmd_text_place(err, 0, t->operands, t->file);
         goto done;
+    }
     cmd_progress_end();
     tokens_notes(&report, t->count, qkv_embedder_max_length(e));
     for (int64_t i = 0; i < t->count; i++) rows[i] = (struct row){ i, 0, 0 };
@@ -353,7 +356,7 @@ static qkv_status check_options(qkv_error *err)
 static int run_similar(int argc, char **argv)
 {
     qkv_error err = { 0 };
-    struct cmd_texts t = { NULL, NULL, 0, 0 };
+    struct cmd_texts t = { 0 };
     char dir[CMD_PATH];
     const int64_t least = o.word ? 1 : 2;
     if (check_options(&err) || chart_output_check(&o.picture, &err) ||

@@ -137,16 +137,18 @@ static void print_table(const struct shown *s, bool colour)
     }
 }
 
+// Prints the tokens of text `number`, from 1, of which the first `operands` are operands and the
+// others lines of `file`.
 static qkv_status print_tokens(const qkv_tokenizer *t, qkv_encoding *e, const char *text,
-                               size_t bytes, int64_t number, qkv_error *err)
+                               size_t bytes, int64_t number, int64_t operands, const char *file,
+                               qkv_error *err)
 {
     const struct qkv_encode_options how = { .no_special = o.no_special, .strict = o.strict };
     const struct shown s = { t, e, { text, o.pair }, { bytes, o.pair ? strlen(o.pair) : 0 } };
     const qkv_status status =
         qkv_tokenizer_encode(t, e, text, bytes, o.pair, s.bytes[1], &how, err);
     if (status) {
-        if (number > 1 && !err->path[0])
-            snprintf(err->path, sizeof err->path, "text %lld", (long long)number);
+        cmd_text_place(err, number - 1, operands, file);
         return status;
     }
     if (e->replaced)
@@ -176,12 +178,13 @@ static qkv_status tokenize_texts(const qkv_tokenizer *t, int argc, char **argv, 
             err, QKV_ERR_USAGE, NULL,
             "no text is given, expected operands, -f FILE, or lines on standard input");
     for (int i = 0; i < argc && !status; i++)
-        status = print_tokens(t, &e, argv[i], strlen(argv[i]), i + 1, err);
+        status = print_tokens(t, &e, argv[i], strlen(argv[i]), i + 1, argc, NULL, err);
     if (!status && file) {
         struct cmd_lines lines;
         status = cmd_lines_open(&lines, file, err);
         for (int64_t n = 0; !status && !(status = cmd_lines_next(&lines, &n, err)) && n >= 0;)
-            status = print_tokens(t, &e, lines.line, (size_t)n, argc + lines.number, err);
+            status =
+                print_tokens(t, &e, lines.line, (size_t)n, argc + lines.number, argc, file, err);
         cmd_lines_close(&lines);
     }
     qkv_encoding_free(&e);
@@ -208,7 +211,7 @@ static qkv_status decode_one(const qkv_tokenizer *t, const int32_t *ids, int64_t
         cmd_json_text(stdout, text, need);
         fputc('}', stdout);
     } else if (!status) {
-        fwrite(text, 1, need, stdout);
+        cmd_print_text(stdout, text, need);
     }
     putchar('\n');
     free(text);

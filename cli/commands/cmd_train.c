@@ -382,7 +382,9 @@ static void print_result(const struct qkv_train_result *r)
     if (r->bad_steps)
         printf(", %lld nonfinite step%s skipped", (long long)r->bad_steps,
                r->bad_steps == 1 ? "" : "s");
-    printf("\n%s\n", r->model);
+    putchar('\n');
+    cmd_print_name(stdout, r->model);
+    putchar('\n');
 }
 
 static int run_train(int argc, char **argv)

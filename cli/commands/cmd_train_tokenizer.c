@@ -116,8 +116,8 @@ static qkv_status report(const struct texts *t, qkv_error *err)
                    "\"bytes_per_token\":%.3f}\n",
                    kinds[o.kind], qkv_tokenizer_kind(tokenizer), size, (long long)t->total, each);
         } else {
-            printf("%s: %s, %lld tokens, %.2f bytes per token\n", o.output, kinds[o.kind], size,
-                   each);
+            cmd_print_name(stdout, o.output);
+            printf(": %s, %lld tokens, %.2f bytes per token\n", kinds[o.kind], size, each);
         }
     }
     qkv_encoding_free(&e);

@@ -39,7 +39,9 @@ qkv_status train_vectors(const struct qkv_train_options *o, const struct train_v
         return QKV_OK;
     }
     cmd_duration(took, sizeof took, r.seconds);
-    printf("%lld words, %lld of them with a vector, loss %.4f, %s\n%s\n", (long long)r.words,
-           (long long)r.vocab, r.loss, took, o->run);
+    printf("%lld words, %lld of them with a vector, loss %.4f, %s\n", (long long)r.words,
+           (long long)r.vocab, r.loss, took);
+    cmd_print_name(stdout, o->run);
+    putchar('\n');
     return QKV_OK;
 }

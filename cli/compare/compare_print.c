@@ -154,10 +154,11 @@ void compare_print(const struct compare_report *r)
         errors(r->gaussian);
     }
     if (r->model && any(r->model)) {
-        printf("\nThe same on q, k and v of %s, %" PRId64 " tokens, %" PRId64 " layers of %" PRId64
+        fputs("\nThe same on q, k and v of ", stdout);
+        cmd_print_name(stdout, r->text->model);
+        printf(", %" PRId64 " tokens, %" PRId64 " layers of %" PRId64
                " heads, r = a quarter of the tokens\n%-*s%10s%10s\n",
-               r->text->model, r->text->tokens, r->text->layers, r->text->heads, NAME, "kind",
-               "mean", "worst");
+               r->text->tokens, r->text->layers, r->text->heads, NAME, "kind", "mean", "worst");
         errors(r->model);
     }
 }

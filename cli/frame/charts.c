@@ -161,6 +161,13 @@ static qkv_status print_picture(const struct qkv_chart *c, const struct chart_ou
     return status;
 }
 
+void chart_print_path(const char *path)
+{
+    putchar('\n');
+    cmd_print_name(stdout, path);
+    putchar('\n');
+}
+
 qkv_status chart_print(const struct qkv_chart *c, const struct chart_output *to, qkv_error *err)
 {
     const struct qkv_chart_options how = { .theme = (enum qkv_view_theme)to->theme };
@@ -172,6 +179,6 @@ qkv_status chart_print(const struct qkv_chart *c, const struct chart_output *to,
         return QKV_OK;
     }
     status = print_picture(c, to, err);
-    if (!status && to->path) printf("\n%s\n", to->path);
+    if (!status && to->path) chart_print_path(to->path);
     return status;
 }

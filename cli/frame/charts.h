@@ -36,6 +36,8 @@ bool chart_takes_stdout(const struct chart_output *to);
 // Returns the options for printing a picture on this terminal, with the theme and the width of
 // `to`.
 struct qkv_chart_options chart_terminal(const struct chart_output *to);
+// Prints the name of the file to which a chart was written, after an empty line.
+void chart_print_path(const char *path);
 // Writes the chart to its file, if it has one. Also prints it as a picture or, with --json, its
 // numbers.
 qkv_status chart_print(const struct qkv_chart *c, const struct chart_output *to, qkv_error *err);

@@ -247,6 +247,11 @@ int cmd_width(const char *text, size_t bytes);
 // Prints a text in a cell of at least |width| columns, right-aligned if width < 0, with control
 // bytes escaped. A text of more than `most` columns is cut and ends with "..."; most 0: no limit.
 void cmd_print_cell(FILE *to, const char *text, size_t bytes, int width, int most);
+// Prints a text of a model or a file. On a terminal, control characters except newline and tab, and
+// those that change the writing direction, are escaped; otherwise every byte is unchanged.
+void cmd_print_text(FILE *to, const char *text, size_t bytes);
+// Prints the name of a file or folder: on a terminal escaped as in a cell, otherwise unchanged.
+void cmd_print_name(FILE *to, const char *name);
 // Prints a text as a JSON string. Invalid UTF-8 is replaced by U+FFFD.
 void cmd_json_text(FILE *to, const char *text, size_t bytes);
 // Returns a copy of a text, in which invalid UTF-8 is replaced by U+FFFD.  The caller frees it.
@@ -325,11 +330,17 @@ struct cmd_texts {
     char **text;
     size_t *bytes;
     int64_t count, capacity;
+    int64_t operands; // number of texts that are operands
+    const char *file; // the input file, whose lines are the other texts; NULL: none
 };
 // appends a copy of the text
 void cmd_texts_add(struct cmd_texts *t, const char *text, size_t bytes);
 qkv_status cmd_texts_read(struct cmd_texts *t, int argc, char **argv, const char *file,
                           qkv_error *err);
 void cmd_texts_free(struct cmd_texts *t);
+// If an error is about a text, and the text is a line of `file`, names the file and the line in the
+// error; otherwise the number of the text, from 1, if there are several.  before: number of texts
+// before those of the call of the library that failed; operands: number of texts that are operands.
+void cmd_text_place(qkv_error *err, int64_t before, int64_t operands, const char *file);
 
 #endif

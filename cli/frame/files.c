@@ -146,7 +146,7 @@ qkv_status cmd_texts_read(struct cmd_texts *t, int argc, char **argv, const char
 {
     struct cmd_lines lines = { .size = -1 };
     qkv_status status = QKV_OK;
-    *t = (struct cmd_texts){ NULL, NULL, 0, 0 };
+    *t = (struct cmd_texts){ .operands = argc, .file = file };
     for (int i = 0; i < argc; i++) cmd_texts_add(t, argv[i], strlen(argv[i]));
     if (!file) return QKV_OK;
     status = cmd_lines_open(&lines, file, err);
@@ -158,10 +158,27 @@ qkv_status cmd_texts_read(struct cmd_texts *t, int argc, char **argv, const char
     return status;
 }
 
+void cmd_text_place(qkv_error *err, int64_t before, int64_t operands, const char *file)
+{
+    long long n = 1;
+    const bool named =
+        sscanf(err->path, "text %lld", &n) == 1 || sscanf(err->path, "prompt %lld", &n) == 1;
+    // An error without a place is about the only text of the call, if it is about a text.
+    const bool text = before || err->status == QKV_ERR_FORMAT;
+    if (err->file[0] || (!named && (err->path[0] || !text))) return;
+    n += before;
+    if (!file || n <= operands) {
+        if (before) snprintf(err->path, sizeof err->path, "text %lld", n);
+        return;
+    }
+    qkv_escape(err->file, sizeof err->file, strcmp(file, "-") ? file : "standard input");
+    snprintf(err->path, sizeof err->path, "line %lld", n - operands);
+}
+
 void cmd_texts_free(struct cmd_texts *t)
 {
     for (int64_t i = 0; i < t->count; i++) free(t->text[i]);
     free(t->text);
     free(t->bytes);
-    *t = (struct cmd_texts){ NULL, NULL, 0, 0 };
+    *t = (struct cmd_texts){ 0 };
 }

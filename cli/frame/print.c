@@ -39,13 +39,46 @@ bool cmd_dark(void)
     return !ground || (strcmp(ground, ";7") != 0 && strcmp(ground, ";15") != 0);
 }
 
+// Returns the length of the first UTF-8 character of p[n], n > 0; 0: it is invalid (overlong, a
+// surrogate, incomplete, or too large).
+static size_t utf8_length(const unsigned char *p, size_t n)
+{
+    if (p[0] < 0x80) return 1;
+    const size_t need = p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
+    if (!need || need > n) return 0;
+    for (size_t i = 1; i < need; i++)
+        if ((p[i] & 0xC0) != 0x80) return 0;
+    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
+        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
+        return 0;
+    return need;
+}
+
+// Returns the length of the character at text[bytes], bytes > 0, if a terminal could take it for a
+// command or if it changes the writing direction: C0, DEL and C1 controls, also as bytes that are no
+// UTF-8; U+061C, U+200E, U+200F, U+2028..E and U+2066..9.  Returns 0 for any other character.
+static size_t control_bytes(const char *text, size_t bytes)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    const size_t n = utf8_length(p, bytes);
+    if (!n) return p[0] < 0xA0;
+    if (n == 1) return p[0] < 0x20 || p[0] == 0x7f;
+    if (n == 2) return (p[0] == 0xC2 && p[1] < 0xA0) || (p[0] == 0xD8 && p[1] == 0x9C) ? 2 : 0;
+    if (n != 3 || p[0] != 0xE2) return 0;
+    const bool mark = p[1] == 0x80 && (p[2] == 0x8E || p[2] == 0x8F);
+    const bool line = p[1] == 0x80 && p[2] >= 0xA8 && p[2] <= 0xAE;
+    const bool isolate = p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9;
+    return mark || line || isolate ? 3 : 0;
+}
+
 // Returns the length in bytes of the first character of text[bytes], bytes > 0, and sets *columns
 // to its width. A byte that is printed as \xNN has 4 columns.
 static size_t character(const char *text, size_t bytes, int *columns)
 {
-    const unsigned char c = (unsigned char)*text;
-    *columns = c < 0x20 || c == 0x7f ? 4 : 1;
-    if (c < 0x80 || !cmd_utf8()) return 1;
+    const size_t control = control_bytes(text, bytes);
+    *columns = control ? (int)(4 * control) : 1;
+    if (control) return control;
+    if ((unsigned char)*text < 0x80 || !cmd_utf8()) return 1;
     wchar_t w;
     mbstate_t state = { 0 };
     const size_t n = mbrtowc(&w, text, bytes, &state);
@@ -54,12 +87,32 @@ static size_t character(const char *text, size_t bytes, int *columns)
         return 1;
     }
     const int width = wcwidth(w);
-    // Characters that change the writing direction (bidi controls) would move the following
-    // columns.
-    const bool bidi =
-        (w >= 0x202A && w <= 0x202E) || (w >= 0x2066 && w <= 0x2069) || w == 0x200E || w == 0x200F;
-    *columns = width < 0 || bidi ? (int)(4 * n) : width;
+    *columns = width < 0 ? (int)(4 * n) : width;
     return n;
+}
+
+static void put_bytes(FILE *to, const char *text, size_t n, bool plain)
+{
+    for (size_t i = 0; i < n; i++)
+        plain ? (void)fputc(text[i], to) : (void)fprintf(to, "\\x%02x", (unsigned char)text[i]);
+}
+
+void cmd_print_text(FILE *to, const char *text, size_t bytes)
+{
+    const bool raw = !isatty(fileno(to));
+    for (size_t n; bytes; text += n, bytes -= n) {
+        const size_t control = control_bytes(text, bytes);
+        n = control ? control : 1;
+        put_bytes(to, text, n, raw || !control || *text == '\n' || *text == '\t');
+    }
+}
+
+void cmd_print_name(FILE *to, const char *name)
+{
+    if (isatty(fileno(to)))
+        cmd_print_cell(to, name, strlen(name), 0, 0);
+    else
+        fputs(name, to);
 }
 
 int cmd_width(const char *text, size_t bytes)
@@ -82,9 +135,7 @@ void cmd_print_cell(FILE *to, const char *text, size_t bytes, int width, int mos
     for (int w; bytes;) {
         const size_t n = character(text, bytes, &w);
         if (used + w > limit) break;
-        const bool plain = w != (int)(4 * n);
-        for (size_t i = 0; i < n; i++)
-            plain ? (void)fputc(text[i], to) : (void)fprintf(to, "\\x%02x", (unsigned char)text[i]);
+        put_bytes(to, text, n, w != (int)(4 * n));
         used += w;
         text += n;
         bytes -= n;
@@ -98,21 +149,6 @@ void cmd_print_cell(FILE *to, const char *text, size_t bytes, int width, int mos
 }
 
 // ---- JSON --------------------------------------------------------------------------------------
-// Returns the length of the first UTF-8 character of p[n], n > 0; 0: it is invalid (overlong, a
-// surrogate, incomplete, or too large).
-static size_t utf8_length(const unsigned char *p, size_t n)
-{
-    if (p[0] < 0x80) return 1;
-    const size_t need = p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
-    if (!need || need > n) return 0;
-    for (size_t i = 1; i < need; i++)
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
-        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
-        return 0;
-    return need;
-}
-
 char *cmd_valid_text(const char *text)
 {
     size_t left = strlen(text), n;

@@ -41,7 +41,7 @@ static qkv_status generate(struct generate_call *s, qkv_generator *g, qkv_error 
 {
     const char *const *texts = (const char *const *)s->texts.text;
     if (s->streaming && s->echo && !common.json && s->texts.count == 1)
-        generate_print_text(stdout, texts[0], s->texts.bytes[0]);
+        cmd_print_text(stdout, texts[0], s->texts.bytes[0]);
     return qkv_generate(g, texts, s->texts.bytes, s->texts.count, &s->how, err);
 }
 

@@ -119,6 +119,4 @@ void generate_name_options(qkv_error *err);
 // Prints a note with the names of the keys that qkv_generator_ignored returned; NULL: no note.
 void generate_note_ignored(const char *keys);
 void generate_free(struct generate_call *s);
-// Prints a text. If `to` is a terminal, control characters are replaced.
-void generate_print_text(FILE *to, const char *text, size_t bytes);
 #endif

@@ -28,29 +28,6 @@ static double now(void)
 }
 
 // ---- text ---------------------------------------------------------------------------------------
-// Returns the length of the control character at text[bytes], bytes > 0: C0 except newline and tab,
-// DEL, or C1. Returns 0 for any other character.
-static size_t control_bytes(const char *text, size_t bytes)
-{
-    const unsigned char c = (unsigned char)*text;
-    if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) return 1;
-    return c == 0xC2 && bytes > 1 && (unsigned char)text[1] < 0xA0 ? 2 : 0;
-}
-
-void generate_print_text(FILE *to, const char *text, size_t bytes)
-{
-    if (!isatty(fileno(to))) {
-        fwrite(text, 1, bytes, to);
-        return;
-    }
-    for (size_t i = 0; i < bytes; i++) {
-        const size_t n = control_bytes(text + i, bytes - i);
-        if (!n) fputc(text[i], to);
-        for (size_t k = 0; k < n; k++) fprintf(to, "\\x%02X", (unsigned)(unsigned char)text[i + k]);
-        if (n) i += n - 1;
-    }
-}
-
 // Prints a token, without line breaks.
 static void print_token(const struct generate_call *s, int32_t id)
 {
@@ -179,7 +156,7 @@ static int on_token(void *user, const struct qkv_generated_token *t)
         }
         puts("}");
     } else {
-        generate_print_text(stdout, t->text, t->bytes);
+        cmd_print_text(stdout, t->text, t->bytes);
     }
     return cmd_written(stdout, "standard output", s->err) ? 1 : 0;
 }
@@ -221,9 +198,9 @@ static int on_output(void *user, const struct qkv_generated *g)
     } else {
         if (!s->streaming) {
             if (s->echo)
-                generate_print_text(stdout, s->texts.text[g->prompt], s->texts.bytes[g->prompt]);
+                cmd_print_text(stdout, s->texts.text[g->prompt], s->texts.bytes[g->prompt]);
             if (s->how.n_best > 1 && isfinite(g->score)) printf("%9.4f  ", g->score);
-            generate_print_text(stdout, g->text, g->bytes);
+            cmd_print_text(stdout, g->text, g->bytes);
         }
         putchar('\n');
         if (l && l->n) print_logged(s, l);
@@ -280,8 +257,10 @@ static void print_notes(const struct generate_call *s)
 void generate_report(struct generate_call *s, qkv_status status, qkv_error *err)
 {
     cmd_progress_end();
-    if (status)
-        generate_name_options(err);
-    else
+    if (!status) {
         print_notes(s);
+        return;
+    }
+    generate_name_options(err);
+    cmd_text_place(err, 0, s->texts.operands, s->texts.file);
 }

@@ -2,6 +2,7 @@
 // cmd_ablate.c: implements `qkv ablate`: measures the effect on a text of ablating each head alone,
 // or some heads together.
 #include "view_source.h"
+#include "frame/charts.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,7 +184,7 @@ static int run(int argc, char **argv)
         print_scan(e);
     else
         print_together(e);
-    if (o.output && !common.json) printf("\n%s\n", o.output);
+    if (o.output && !common.json) chart_print_path(o.output);
 done:
     source_close(s);
     free(s);

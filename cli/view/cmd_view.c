@@ -231,8 +231,10 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
         status = print_picture(stdout, s->view, p, err);
         if (!status) print_view_moved(s, 12);
         if (!status && path) putchar('\n');
-        if (!status && numbers) printf("%s: the weights that are shown\n", path);
-        if (!status && drawn) printf("%s: picture of the view\n", path);
+        if (!status && (numbers || drawn)) {
+            cmd_print_name(stdout, path);
+            puts(numbers ? ": the weights that are shown" : ": picture of the view");
+        }
         if (!status && page) print_view_report(path, &report);
     }
 done:

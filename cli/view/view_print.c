@@ -60,7 +60,8 @@ void print_view_json(const struct source *s, const struct qkv_view_options *p, c
 void print_view_report(const char *path, const struct qkv_view_report *r)
 {
     const char *most = cmd_utf8() ? "≤" : "<=";
-    printf("%s: %.*f %s, ", path, r->bytes < 1000000 ? 0 : 1,
+    cmd_print_name(stdout, path);
+    printf(": %.*f %s, ", r->bytes < 1000000 ? 0 : 1,
            (double)r->bytes / (r->bytes < 1000000 ? 1e3 : 1e6), r->bytes < 1000000 ? "kB" : "MB");
     if (r->top)
         printf("stores the %lld largest weights of each row (%.1f %% of all weight)",
@@ -98,11 +99,14 @@ void print_view_moved(const struct source *s, int64_t most)
 }
 
 // ---- CSV and .npy ------------------------------------------------------------------------------
+// Writes the text of a token as a cell.  A spreadsheet evaluates a cell that begins with one of
+// = + - @, a tab or a carriage return as a formula: an apostrophe makes it a text.
 static void csv_token(FILE *to, const struct qkv_view_token *k)
 {
     const char *text = k->text && k->text_bytes ? k->text : k->raw;
     const size_t n = k->text && k->text_bytes ? k->text_bytes : strlen(k->raw);
     fputs(",\"", to);
+    if (n && *text && strchr("=+-@\t\r", *text)) fputc('\'', to);
     for (size_t i = 0; i < n; i++) {
         if (text[i] == '"') fputc('"', to);
         fputc(text[i] ? text[i] : ' ', to);

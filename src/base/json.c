@@ -306,7 +306,8 @@ static bool read_int(const struct qkv_json_at *at, const char *key, bool need, i
     if (!json_is_integer(v)) return fail_type(at, path, "an integer", v);
     const int64_t n = json_integer_value(v);
     if (n < min || n > max) {
-        qkv_fail(at->err, n > max ? above : QKV_ERR_FORMAT, &(struct qkv_location){ .file = at->file, .path = path },
+        qkv_fail(at->err, n > max ? above : QKV_ERR_FORMAT,
+                 &(struct qkv_location){ .file = at->file, .path = path },
                  "number out of range, expected %" PRId64 " .. %" PRId64 ", found %" PRId64, min,
                  max, n);
         return false;

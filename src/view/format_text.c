@@ -154,12 +154,20 @@ void view_json_text(struct view_text *t, const char *s, size_t n)
     view_put(t, "\"", 1);
 }
 
+// Returns true if XML or cairo refuses the character: a noncharacter of Unicode, such as U+FFFE or
+// U+1FFFF.  A token may contain one.
+static bool is_noncharacter(int32_t c)
+{
+    return (c >= 0xfdd0 && c <= 0xfdef) || (c >= 0 && (c & 0xfffe) == 0xfffe);
+}
+
 void view_html_text(struct view_text *t, const char *s, size_t n)
 {
     for (size_t i = 0; i < n;) {
         int32_t c;
         const size_t len = next_code(&c, s + i, n - i);
-        if (c < 0 || c == 0)
+        const bool control = c < 0x20 && c != '\t' && c != '\n' && c != '\r'; // also invalid bytes
+        if (control || is_noncharacter(c))
             view_put(t, "\xEF\xBF\xBD", 3);
         else if (c == '<' || c == '>' || c == '&' || c == '"' || c == '\'')
             view_say(t, "&#%d;", (int)c);
@@ -192,6 +200,8 @@ void view_plain_text(struct view_text *t, const char *s, size_t n, int64_t most)
             view_say(t, "<0x%02X>", (unsigned)(unsigned char)s[i]);
         else if (c == '\n')
             view_say(t, "⏎");
+        else if (is_noncharacter(c))
+            view_put(t, "\xEF\xBF\xBD", 3);
         else if (view_is_control(c))
             view_say(t, c < 0x100 ? "<0x%02X>" : "<U+%04X>", (unsigned)c);
         else

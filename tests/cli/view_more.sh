@@ -129,6 +129,29 @@ runs 0 view 'to be or not' --training run -o last.html
 says_part 'qkv: note: the checkpoint of step 2 is left out: run/checkpoint-00000002: folder without weights'
 runs 3 view 'to be or not' --training . --terminal
 says_part 'folder without checkpoints, expected the folder of a training run, with folders checkpoint-N'
+title 'noncharacters of tokens are replaced in pictures, and cells of CSV are no formulas'
+python3 - <<'PY'
+import struct
+head = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 1, 8, 8), }".ljust(117) + "\n"
+rows = [1 / (i + 1) if j <= i else 0 for i in range(8) for j in range(8)]
+open("eight.npy", "wb").write(b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<64f", *rows))
+tokens = "a\ufffeb", "\uffff", "\ufdd0", "\U0001fffe", "=1+1", "@x", "-2", "\tx"
+open("tokens.txt", "w", encoding="utf-8").write("".join(t + "\n" for t in tokens))
+PY
+for end in svg png html csv; do
+    runs 0 view --attention eight.npy --tokens tokens.txt --view matrix -o "odd.$end"
+    [ -s "odd.$end" ] || failed "no odd.$end"
+done
+python3 - <<'PY' || failed 'the noncharacters or the cells'
+import csv, re, xml.dom.minidom
+text = open("odd.svg", encoding="utf-8").read()
+xml.dom.minidom.parseString(text)
+assert not re.search("[\ufdd0-\ufdef\ufffe\uffff\U0001fffe]", text) and "a\ufffdb" in text
+assert b"a\xef\xbf\xbeb" not in open("odd.html", "rb").read().split(b"<script")[0]
+cells = {row["key_token"] for row in csv.DictReader(open("odd.csv", encoding="utf-8"))}
+assert {"'=1+1", "'@x", "'-2", "'\tx"} <= cells, cells
+PY
+
 title 'impossible requests are refused'
 runs 2 view hello -m "$verse" -o page.pdf
 says_part "expected a name that ends with .html, .svg, .png, .csv or .npy, found 'page.pdf'"

@@ -89,8 +89,8 @@ static bool scaling(struct qkv_description *d, const struct qkv_json_at *at)
     if (!scaling_kind(r, at)) return false;
     if (r->kind == QKV_ROPE_PLAIN) return true;
     r->original = d->size.positions;
-    if (r->kind != QKV_ROPE_LINEAR && !qkv_json_limited(at, "original_max_position_embeddings", false,
-                                                    &r->original, 1, QKV_POSITIONS_MAX))
+    if (r->kind != QKV_ROPE_LINEAR && !qkv_json_limited(at, "original_max_position_embeddings",
+                                                        false, &r->original, 1, QKV_POSITIONS_MAX))
         return false;
     // for yarn `factor` may be absent: it is then the ratio of the two numbers of positions
     const bool given = json_is_number(json_object_get(at->object, "factor"));

@@ -10,6 +10,22 @@ static int occurrences(const char *text, const char *what)
     return n;
 }
 
+TEST(noncharacters_and_controls_are_replaced)
+{
+    struct view_text plain = { 0 }, html = { 0 };
+    static const char text[] =
+        "a\xef\xbf\xbe\xef\xbf\xbf\xef\xb7\x90\xf0\x9f\xbf\xbe\xf0\x9f\xbf\xbdz\x1b";
+    view_plain_text(&plain, text, sizeof text - 1, 100);
+    view_html_text(&html, text, sizeof text - 1);
+    CHECK_EQ(plain.used, 1 + 4 * 3 + 4 + 1 + 6); // the fifth, U+1FFFD, is a character
+    CHECK(memcmp(plain.at,
+                 "a\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xf0\x9f\xbf\xbdz<0x1B>",
+                 (size_t)plain.used) == 0);
+    CHECK_EQ(html.used, 1 + 4 * 3 + 4 + 1 + 3);
+    view_text_free(&plain);
+    view_text_free(&html);
+}
+
 TEST(hostile_tokens_stay_text)
 {
     struct made *m = malloc(sizeof *m);
@@ -133,6 +149,7 @@ TEST(terminal_pictures_keep_to_their_width)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
+        CASE(noncharacters_and_controls_are_replaced),
         CASE(hostile_tokens_stay_text),
         CASE(script_and_style_stay_small),
         CASE(terminal_pictures_keep_to_their_width),
