@@ -89,14 +89,14 @@ static const struct opt opts[] = {
                "where positions of queries and keys are aligned, for --causal, --window and "
                "--alibi: top-left (the default) or bottom-right"),
     OPT_INPUT(0, "lengths", &o.lengths, "FILE|N,N",
-             "number of keys of each batch item, as a list or a file; ./123 is a file with the "
-             "name 123"),
+              "number of keys of each batch item, as a list or a file; ./123 is a file with the "
+              "name 123"),
     OPT_INPUT(
         0, "offsets", &o.offsets, "FILE|N,N",
         "packed sequences: index of the first token of each, then the number of tokens, such as "
         "0,3,8, or a file; ./123 is a file with the name 123"),
     OPT_INPUT(0, "k-offsets", &o.k_offsets, "FILE|N,N",
-             "packed sequences: the offsets of their keys (default: the value of --offsets)"),
+              "packed sequences: the offsets of their keys (default: the value of --offsets)"),
     OPT_FLAG(0, "alibi", &o.alibi,
              "lower the scores with the distance of query and key (ALiBi, with the slopes of Press "
              "et al.)"),

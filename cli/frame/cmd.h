@@ -248,7 +248,7 @@ int cmd_width(const char *text, size_t bytes);
 // bytes escaped. A text of more than `most` columns is cut and ends with "..."; most 0: no limit.
 void cmd_print_cell(FILE *to, const char *text, size_t bytes, int width, int most);
 // Prints a text of a model or a file. On a terminal, control characters except newline and tab, and
-// those that change the writing direction, are escaped; otherwise every byte is unchanged.
+// characters that change the writing direction, are escaped; otherwise every byte is unchanged.
 void cmd_print_text(FILE *to, const char *text, size_t bytes);
 // Prints the name of a file or folder: on a terminal escaped as in a cell, otherwise unchanged.
 void cmd_print_name(FILE *to, const char *name);
@@ -340,7 +340,7 @@ qkv_status cmd_texts_read(struct cmd_texts *t, int argc, char **argv, const char
 void cmd_texts_free(struct cmd_texts *t);
 // If an error is about a text, and the text is a line of `file`, names the file and the line in the
 // error; otherwise the number of the text, from 1, if there are several.  before: number of texts
-// before those of the call of the library that failed; operands: number of texts that are operands.
+// in earlier calls of the library; operands: number of texts that are operands.
 void cmd_text_place(qkv_error *err, int64_t before, int64_t operands, const char *file);
 
 #endif

@@ -54,8 +54,8 @@ static size_t utf8_length(const unsigned char *p, size_t n)
     return need;
 }
 
-// Returns the length of the character at text[bytes], bytes > 0, if a terminal could take it for a
-// command or if it changes the writing direction: C0, DEL and C1 controls, also as bytes that are no
+// Returns the length of the character at text[bytes], bytes > 0, if a terminal could execute it or
+// if it changes the writing direction: C0, DEL and C1 controls, also as bytes that are no
 // UTF-8; U+061C, U+200E, U+200F, U+2028..E and U+2066..9.  Returns 0 for any other character.
 static size_t control_bytes(const char *text, size_t bytes)
 {
