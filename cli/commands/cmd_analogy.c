@@ -168,6 +168,7 @@ static int run_analogy(int argc, char **argv)
     cosines = cmd_alloc((size_t)o.count, sizeof *cosines);
     if (qkv_analogy(model, tokenizer, ids, cosines, &found, o.count, words, signs, n, &err))
         goto done;
+    if (cmd_check_finite(cosines, found, "cosine with a word", &err)) goto done;
     (common.json ? print_json : print_table)(terms, n, tokenizer, ids, cosines, found);
 done:
     free(ids);

@@ -137,11 +137,15 @@ static int run_classify(int argc, char **argv)
                                               .strict = o.strict,
                                               .cut = &cut,
                                               .progress = cmd_progress_begin("texts") };
-    const qkv_status status =
-        qkv_classify(model, tokenizer, c.scores, c.p, (const char *const *)c.t.text, c.t.bytes,
-                     c.pair, NULL, c.t.count, &how, &err);
+    qkv_status status = qkv_classify(model, tokenizer, c.scores, c.p, (const char *const *)c.t.text,
+                                     c.t.bytes, c.pair, NULL, c.t.count, &how, &err);
     cmd_progress_end();
-    if (status) cmd_text_place(&err, 0, c.t.operands, c.t.file);
+    for (int64_t i = 0; i < c.t.count && !err.status; i++)
+        if (cmd_check_finite(c.scores + i * c.labels, c.labels, "score of a label", &err) &&
+            c.t.count > 1)
+            snprintf(err.path, sizeof err.path, "text %lld", (long long)i + 1);
+    if (err.status) cmd_text_place(&err, 0, c.t.operands, c.t.file);
+    status = err.status;
     for (int64_t i = 0; i < c.t.count && !status; i++) print_one(&c, i);
     if (!status && cut)
         cmd_note("texts were truncated; number of tokens that were dropped in total: %lld",

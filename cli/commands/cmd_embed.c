@@ -136,7 +136,12 @@ static qkv_status sink_put(struct sink *s, const float *v, const struct cmd_text
 static qkv_status sink_close(struct sink *s, qkv_error *err)
 {
     if (!o.output) return QKV_OK;
-    if (s->form == FORM_NPY && fseek(s->to, 0, SEEK_SET) == 0) npy_head(s->to, s->rows, s->width);
+    if (s->form == FORM_NPY) { // now the number of rows is known
+        if (fseek(s->to, 0, SEEK_SET) != 0)
+            return cmd_error(err, QKV_ERR_IO, o.output, "cannot write the header: %s",
+                             strerror(errno));
+        npy_head(s->to, s->rows, s->width);
+    }
     if (s->spool) {
         static char block[1 << 16];
         rewind(s->to);
@@ -276,6 +281,18 @@ static qkv_status embed(const qkv_embedder *e, float *v, const struct source *so
     return status;
 }
 
+static qkv_status check_vectors(const float *v, const struct cmd_texts *t, int64_t width,
+                                qkv_error *err)
+{
+    qkv_status status = QKV_OK;
+    for (int64_t i = 0; i < t->count && !status; i++) {
+        status = cmd_check_finite(v + i * width, width, "vector of the text", err);
+        if (status && t->count > 1)
+            snprintf(err->path, sizeof err->path, "text %lld", (long long)i + 1);
+    }
+    return status;
+}
+
 static qkv_status embed_all(struct sink *sink, struct source *source, const qkv_embedder *e,
                             qkv_error *err)
 {
@@ -288,6 +305,10 @@ static qkv_status embed_all(struct sink *sink, struct source *source, const qkv_
         cmd_progress_piece(done, source->total);
         v = cmd_grow(v, array_count(2, (int64_t[]){ t.count, sink->width }), sizeof *v);
         if ((status = embed(e, v, source, &t, &one, err))) {
+            cmd_text_place(err, done, source->argc, source->open ? source->lines.path : NULL);
+            break;
+        }
+        if ((status = check_vectors(v, &t, sink->width, err))) {
             cmd_text_place(err, done, source->argc, source->open ? source->lines.path : NULL);
             break;
         }

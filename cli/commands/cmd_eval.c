@@ -101,6 +101,7 @@ static void perplexity(const char *dir, qkv_error *err)
         if (!err->file[0]) qkv_escape(err->file, sizeof err->file, c.perplexity);
     if (status) goto done;
     eval_print_perplexity(&p);
+    (void)cmd_check_finite(&(float){ (float)p.loss }, 1, "loss", err);
     if (p.replaced)
         cmd_note("invalid UTF-8 was replaced by U+FFFD in %lld place%s, the first at byte %lld",
                  (long long)p.replaced, p.replaced == 1 ? "" : "s", (long long)p.replaced_at);
@@ -149,7 +150,10 @@ static int run(int argc, char **argv)
                                                 .progress = cmd_progress_begin("sequences") };
     const qkv_status status = qkv_evaluate(&o, &observer, &r, &err);
     cmd_progress_end();
-    if (!status) eval_print_result(&r);
+    if (!status) {
+        eval_print_result(&r);
+        (void)cmd_check_finite(&(float){ (float)r.loss }, 1, "loss", &err);
+    }
     return err.status ? cmd_fail(&err) : QKV_OK;
 }
 

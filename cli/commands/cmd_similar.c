@@ -135,6 +135,8 @@ static qkv_status whole(const struct cmd_texts *t, const char *dir, qkv_error *e
         goto done;
     }
     cmd_progress_end();
+    status = cmd_check_finite(v, t->count * width, "vector of a text", err);
+    if (status) goto done;
     tokens_notes(&report, t->count, qkv_embedder_max_length(e));
     for (int64_t i = 0; i < t->count; i++) rows[i] = (struct row){ i, 0, 0 };
     if (common.json) {
@@ -287,6 +289,10 @@ static qkv_status run_texts(struct word_job *j, const qkv_model *m, const qkv_to
                            "the first tokens",
                            o.word);
     j->count = j->kept;
+    if (!status)
+        status = cmd_check_finite(j->context, j->count * j->width, "hidden state of the word", err);
+    if (!status)
+        status = cmd_check_finite(j->fixed, j->count * j->width, "embedding of the word", err);
     return status;
 }
 

@@ -182,6 +182,8 @@ qkv_status similar_why(const struct cmd_texts *t, const char *dir, bool truncate
     memset(y, 0, sizeof *y);
     qkv_status status = qkv_embedder_open(&e, dir, &how, err);
     if (!status) status = qkv_why(&y->w, e, t->text[0], t->bytes[0], t->text[1], t->bytes[1], err);
+    if (!status)
+        status = cmd_check_finite(&(float){ (float)y->w.cosine }, 1, "cosine of the texts", err);
     if (status) goto done;
     for (int k = 0; k < 2; k++) {
         const struct qkv_embed_report cut = { .cut_texts = y->w.text[k].cut > 0,

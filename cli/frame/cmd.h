@@ -200,6 +200,8 @@ extern const char *const cmd_shells[];
 // `status`.
 qkv_status cmd_error(qkv_error *err, qkv_status status, const char *file, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+// Returns QKV_ERR_INTERNAL if one of the numbers x[n] is NaN or infinite: "NAME is not finite, ...".
+qkv_status cmd_check_finite(const float *x, int64_t n, const char *name, qkv_error *err);
 // Prints an error as "qkv: FILE: ..." or, with --json, as a JSON object.  Returns the exit code.
 int cmd_fail(const qkv_error *err);
 // Checks that all output to `to` was written. Returns QKV_ERR_IO if not (the disk is full, or the

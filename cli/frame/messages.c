@@ -2,6 +2,7 @@
 // messages.c: prints errors and notes on stderr, and ends the command when memory is exhausted.
 #include "frame/cmd.h"
 #include <errno.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,17 @@ qkv_status cmd_error(qkv_error *err, qkv_status status, const char *file, const 
     qkv_escape(err->text, sizeof err->text, text);
     if (file) qkv_escape(err->file, sizeof err->file, file);
     return status;
+}
+
+qkv_status cmd_check_finite(const float *x, int64_t n, const char *name, qkv_error *err)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return cmd_error(err, QKV_ERR_INTERNAL, NULL,
+                             "%s is not finite, expected finite numbers, found %s; the weights of "
+                             "the model may be damaged",
+                             name, isnan(x[i]) ? "NaN" : "infinity");
+    return QKV_OK;
 }
 
 qkv_status cmd_written(FILE *to, const char *name, qkv_error *err)

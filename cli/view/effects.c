@@ -139,6 +139,10 @@ qkv_status effects_measure(struct effects *e, bool every, qkv_error *err)
         qkv_model_close(whole);
     }
     cmd_progress_end();
+    for (int64_t s = 0; s < e->of.stacks && !status; s++)
+        status =
+            cmd_check_finite(e->of.stack[s].effect, e->of.stack[s].layers * e->of.stack[s].heads,
+                             "effect of a head", err);
     return status;
 }
 

@@ -12,6 +12,7 @@
 // ---- models/trie.c: a map from texts to numbers, walked byte by byte ---------------------------
 // The nodes of a trie are numbered from 1 (the root).  Each edge is a slot of one open-addressing
 // hash table, whose key is node << 8 | byte.
+enum { QKV_TRIE_NODES = 1 << 24 }; // most nodes: a node number and a byte share 32 bits
 struct qkv_trie {
     struct qkv_trie_slot {
         uint32_t key, next;

@@ -86,7 +86,7 @@ runs 0 embed 'a b c' a 'b c d'
 check cmp -s "$out" five
 cat many long >late
 runs 2 embed -f late -o late.npy
-says_part "at text $((texts + 1)): "
+says_part "qkv: late: at line $((texts + 1)): "
 [ ! -e late.npy ] || failed 'an output of a failed run'
 
 runs 2 embed hello --max-length 513
@@ -144,7 +144,7 @@ runs 0 embed -f none -o none.npy
 title '--strict refuses invalid UTF-8 with its byte, --no-special treats special tokens as text'
 printf 'good\nab\355\240\200c\n' >bad
 runs 3 embed -f bad --strict
-says_part 'at byte 2 (text 2): '
+says_part 'at byte 2 (line 2): '
 runs 0 embed '[SEP]'
 cp "$out" special
 runs 0 embed --no-special '[SEP]'

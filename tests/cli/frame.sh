@@ -97,6 +97,41 @@ runs 6 info --json 'no such "file"'
 says_part '"status":"io","code":6,"file":"no such \"file\"","text":"'
 python3 -c 'import json,sys; json.load(open(sys.argv[1]))' "$err" || failed 'not JSON'
 
+title 'texts and names of files never control the terminal; without a terminal they are unchanged'
+python3 - <<'PY'
+import json, os
+evil = ["\x1b]0;x\x07", "\x9b31m", "\u202eabc", "\u2067", "plain \u00e9"]
+json.dump({"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "unk_token": "plain \u00e9",
+           "vocab": {t: i for i, t in enumerate(evil)}}}, open("evil.json", "w"))
+os.mkdir("name\x1b[2J\u202e")
+PY
+evil=$(ls -d name*)
+cp evil.json "$evil/tokenizer.json"
+runs 0 tokenize --tokenizer evil.json --decode 0,1,2,3,4
+check grep -q "$(printf '\033]0;x')" "$out"
+"$QKV_BIN" tokenize --tokenizer evil.json --decode 4 >word
+on_terminal() {
+    python3 "$here/on_terminal.py" "$QKV_BIN" "$@" >"$out" 2>"$err" || failed "qkv $* on a terminal"
+    python3 - "$out" <<'PY' || failed "a control character on a terminal: qkv $*"
+import re, sys
+text = open(sys.argv[1], "rb").read().decode("utf-8").replace("\r\n", "\n")
+text = re.sub("\x1b\\[[0-9;]*m", "", text)  # colours
+assert text and not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text), ascii(text)
+PY
+}
+on_terminal tokenize --tokenizer evil.json --decode 0,1,2,3,4
+prints_part '\x1b]0;x\x07'
+prints_part '\xe2\x80\xaeabc'
+prints_part "$(cat word)"
+on_terminal info "$evil/tokenizer.json"
+prints_part 'name\x1b[2J'
+on_terminal train-tokenizer evil.json --kind bytes -o "$evil/other.json"
+printf 'a\n' >row.txt
+python values one.npy f4 1x1x1x1x1 1
+on_terminal view --attention one.npy --tokens row.txt -o "$evil/page.html"
+prints_part 'name\x1b[2J'
+LC_ALL=C on_terminal tokenize --tokenizer evil.json --decode 0,1,2,3,4
+
 title 'control bytes of an argument never reach the terminal'
 runs 2 "$(printf 'em\033[2Jbed')"
 says_part 'em\x1b[2Jbed'

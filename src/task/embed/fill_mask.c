@@ -27,8 +27,9 @@ static qkv_status answer(const qkv_model *m, struct qkv_token_value *tokens, con
         status = qkv_model_logits(m, logits, hidden + rows[i] * D, 1, err);
         if (status) break;
         if (qkv_sampling_likeliest(logits, V) < 0)
-            status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = info.name },
-                              "no token can be predicted: the logits of the model are NaN");
+            status = qkv_fail(err, QKV_ERR_INTERNAL, &(struct qkv_location){ .file = info.name },
+                              "logits of the model are not finite, expected finite numbers, found "
+                              "NaN or infinity");
         else
             likeliest(tokens + i * top, top, logits, V);
     }

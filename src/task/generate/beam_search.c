@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { NO_TOKEN = -1, NO_MEMORY = -2 }; // special values of qkv_beam_candidate.id
+enum { NO_TOKEN = -1, NO_MEMORY = -2, NOT_FINITE = -3 }; // special values of qkv_beam_candidate.id
 
 int64_t qkv_beam_candidates(const struct qkv_generation *g)
 {
@@ -124,7 +124,7 @@ void qkv_beam_expand(struct qkv_beam_search *b, int64_t row, float *x, float *ra
     const int64_t V = b->g->source->V, n = qkv_min64(b->kept, V);
     const bool logprobs = b->g->options.logprobs > 0;
     struct qkv_beam_candidate *list = b->row + row * b->kept;
-    list[0].id = NO_TOKEN;
+    list[0].id = NOT_FINITE;
     if (qkv_sampling_likeliest(x, V) < 0) return;
     const double sum = qkv_sampling_log_sum(x, V);
     for (int64_t i = 0; i < V; i++) x[i] = (float)((double)x[i] - sum);
@@ -295,7 +295,10 @@ qkv_status qkv_beam_step(struct qkv_beam_search *b, qkv_error *err)
     const bool full_ends = b->g->options.early == QKV_EARLY_FULL;
     qkv_status status = QKV_OK;
     for (int64_t i = 0; i < b->running; i++)
-        if (b->row[i * b->kept].id == NO_MEMORY) return qkv_fail_memory(err, NULL);
+        if (b->row[i * b->kept].id == NO_MEMORY)
+            return qkv_fail_memory(err, NULL);
+        else if (b->row[i * b->kept].id == NOT_FINITE)
+            return qkv_generation_not_finite(b->prompt->count + b->length, err);
     const int64_t n = merge_candidates(b);
     struct step at = { .before = qkv_alloc(width, sizeof *at.before),
                        .score = qkv_alloc(width, sizeof *at.score),

@@ -133,7 +133,8 @@ static void sample(struct qkv_slot *s, float *x, struct qkv_choice_scratch *c)
     double sum = 0;
     s->id = -1;
     s->logprob = NAN;
-    if (qkv_sampling_likeliest(x, V) < 0) return;
+    s->broken = qkv_sampling_likeliest(x, V) < 0;
+    if (s->broken) return;
     if (o->logprobs) {
         memcpy(c->raw, x, (size_t)V * sizeof *c->raw);
         sum = qkv_sampling_log_sum(c->raw, V);
@@ -181,7 +182,9 @@ static qkv_status accept_end(struct qkv_slot *s, qkv_error *err)
 static qkv_status accept_sample(struct qkv_slot *s, qkv_error *err)
 {
     const struct qkv_prompt_tokens *p = &s->tokens;
-    if (s->id < 0) return qkv_generation_no_token(p->count + s->count, err);
+    if (s->id < 0)
+        return (s->broken ? qkv_generation_not_finite
+                          : qkv_generation_no_token)(p->count + s->count, err);
     if (qkv_generation_ends(s->g, s->id)) return accept_end(s, err);
     if (!qkv_history_add(&s->history, s->id)) return qkv_fail_memory(err, NULL);
     const struct qkv_output_token t = { .id = s->id,

@@ -23,6 +23,7 @@ struct qkv_slot {
     struct qkv_history history;
     int64_t count; // number of tokens chosen so far
     int32_t id;    // last chosen token; -1: no token was possible
+    bool broken;   // the model's logits are NaN, +inf, or all -inf
     float logprob;
     struct qkv_token_value *top; // [options.logprobs] the likeliest tokens of the last step
     enum qkv_ending ending;      // why the finished output ended

@@ -79,7 +79,16 @@ qkv_status qkv_generation_interrupted(const struct qkv_generation *g, qkv_error 
 qkv_status qkv_generation_no_token(int64_t tokens, qkv_error *err)
 {
     return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                    "no token can be sampled after %" PRId64
-                    " tokens: every logit is -inf, or one is NaN or +inf",
+                    "no token can be chosen after %" PRId64
+                    " tokens, expected a logit above -inf, found -inf for every token after "
+                    "penalties, biases and suppressed tokens",
+                    tokens);
+}
+
+qkv_status qkv_generation_not_finite(int64_t tokens, qkv_error *err)
+{
+    return qkv_fail(err, QKV_ERR_INTERNAL, NULL,
+                    "logits of the model are not finite after %" PRId64
+                    " tokens, expected finite numbers, found NaN or infinity",
                     tokens);
 }

@@ -75,9 +75,11 @@ void qkv_generation_suppress(const struct qkv_generation *g, float *logits,
                              const struct qkv_generation_step *at);
 // Fills err with QKV_ERR_INTERRUPTED and the number of finished prompts, and returns that status.
 qkv_status qkv_generation_interrupted(const struct qkv_generation *g, qkv_error *err);
-// Fills err with the message that no token is possible after `tokens` tokens: their logits exclude
-// all. Returns QKV_ERR_USAGE.
+// Fills err with the message that no token is possible after `tokens` tokens, because the options
+// exclude all. Returns QKV_ERR_USAGE.
 qkv_status qkv_generation_no_token(int64_t tokens, qkv_error *err);
+// The same for logits of the model that are NaN, +inf, or all -inf. Returns QKV_ERR_INTERNAL.
+qkv_status qkv_generation_not_finite(int64_t tokens, qkv_error *err);
 
 // Runs qkv_translate (generator.c) on sources that are token ids, including special tokens. Source
 // i is ids[offsets[i] .. offsets[i + 1] - 1].

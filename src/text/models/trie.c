@@ -4,8 +4,6 @@
 #include "text/text_internal.h"
 #include <string.h>
 
-enum { NODES_MAX = 1 << 24 }; // a node number and a byte share 32 bits
-
 static bool slots_new(struct qkv_trie *t, int bits)
 {
     t->slots = qkv_alloc_zero((size_t)1 << bits, sizeof *t->slots);
@@ -67,7 +65,7 @@ bool qkv_trie_add(struct qkv_trie *t, const char *text, size_t bytes, int32_t va
         const uint8_t byte = (uint8_t)text[i];
         uint32_t next = qkv_trie_step(t, node, byte);
         if (!next) {
-            if (t->nodes >= NODES_MAX) return false;
+            if (t->nodes >= QKV_TRIE_NODES) return false;
             if ((t->edges + 1) * 2 > (int64_t)1 << (32 - t->shift) && !grow_slots(t)) return false;
             void *p = t->value;
             if (!qkv_reserve(&p, &t->value_capacity, t->nodes + 1, sizeof *t->value)) return false;

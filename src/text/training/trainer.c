@@ -17,6 +17,15 @@ qkv_status qkv_training_memory(const struct qkv_training *t)
     return qkv_fail_memory(t->err, NULL);
 }
 
+qkv_status qkv_training_full(const struct qkv_training *t)
+{
+    if (t->vocab.trie.nodes < QKV_TRIE_NODES) return qkv_training_memory(t);
+    return qkv_fail(t->err, QKV_ERR_LIMIT, NULL,
+                    "tokens are too long, expected together at most %d bytes in which they differ, "
+                    "found more; the text has very long words, expected spaces or line ends in it",
+                    QKV_TRIE_NODES);
+}
+
 qkv_status qkv_training_step(const struct qkv_training *t, const char *what, int64_t done,
                              int64_t total)
 {

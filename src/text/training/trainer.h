@@ -68,6 +68,8 @@ qkv_status qkv_training_memory(const struct qkv_training *t); // reports QKV_ERR
 // Calls the progress function of the caller, which may stop the training.
 qkv_status qkv_training_step(const struct qkv_training *t, const char *what, int64_t done,
                              int64_t total);
+// Reports that a token could not be added: the limit that is reached, or exhausted memory.
+qkv_status qkv_training_full(const struct qkv_training *t);
 // Adds the token text[bytes] with the next id unless it exists.  *id (id may be NULL) becomes the
 // id of the token.
 bool qkv_training_token(struct qkv_training *t, const char *text, size_t bytes, int32_t *id);

@@ -203,7 +203,7 @@ static qkv_status join(struct qkv_training *t, int32_t left, int32_t right, cons
     text[bytes] = 0;
     const bool ok = qkv_training_token(t, text, bytes, id);
     qkv_free(text);
-    return ok ? QKV_OK : qkv_training_memory(t);
+    return ok ? QKV_OK : qkv_training_full(t);
 }
 
 static qkv_status merge_pair(struct qkv_training *t, struct merger *m, int32_t p,

@@ -147,7 +147,7 @@ static qkv_status learn_characters(struct qkv_training *t)
             more -= extra;
             char text[5] = { 0 };
             const int n = qkv_utf8_write((uint8_t *)text, i);
-            if (!qkv_training_token(t, text, (size_t)n, NULL)) status = qkv_training_memory(t);
+            if (!qkv_training_token(t, text, (size_t)n, NULL)) status = qkv_training_full(t);
         }
     }
     qkv_free(counts);

@@ -2,6 +2,7 @@
 // test_tokenizer_train.c: checks trained tokenizers: the reference reads the files with the same
 // results, training is deterministic, and refused settings leave no file.
 #include "text/golden_text.h"
+#include "text/training/trainer.h"
 #include <qkv/train.h>
 #include <unistd.h>
 
@@ -367,7 +368,20 @@ TEST(a_stopped_training_leaves_no_file)
     free(text);
 }
 
-CHECK_MAIN(CASE(every_kind_writes_a_file_that_the_reference_uses_alike),
+TEST(a_full_vocabulary_is_a_stated_limit)
+{
+    qkv_error err = { 0 };
+    struct qkv_training t = { .err = &err };
+    CHECK_EQ(qkv_training_full(&t), QKV_ERR_LIMIT);
+    CHECK_TEXT(err.text, "out of memory");
+    memset(&err, 0, sizeof err);
+    t.vocab.trie.nodes = QKV_TRIE_NODES;
+    CHECK_EQ(qkv_training_full(&t), QKV_ERR_LIMIT);
+    CHECK(strstr(err.text, "tokens are too long, expected together at most 16777216 bytes"));
+}
+
+CHECK_MAIN(CASE(a_full_vocabulary_is_a_stated_limit),
+           CASE(every_kind_writes_a_file_that_the_reference_uses_alike),
            CASE(the_same_texts_give_the_same_file_for_any_number_of_threads_and_cuts),
            CASE(bytes_and_byte_pairs_give_back_any_text),
            CASE(byte_pairs_are_merged_by_count_then_by_id),

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+# not_finite.sh: tests models whose weights contain NaN or infinity: every command that prints their numbers ends with 1.
+. tests/cli/lib.sh
+golden=$here/../golden
+
+# poisoned FROM TO NUMBER: copies a model folder, and sets the weights of its norms to a number
+poisoned() {
+    rm -rf "$2"
+    cp -rL "$1" "$2"
+    python3 - "$2/model.safetensors" "$3" <<'PY'
+import json, struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+n = struct.unpack("<Q", data[:8])[0]
+for name, t in json.loads(data[8:8 + n]).items():
+    if ("norm" in name.lower() or "ln_" in name) and name != "__metadata__":
+        assert t["dtype"] == "F32", t
+        begin, end = t["data_offsets"]
+        data[8 + n + begin:8 + n + end] = struct.pack("<f", float(sys.argv[2])) * ((end - begin) // 4)
+open(sys.argv[1], "wb").write(data)
+PY
+}
+# fails NAME args...: qkv ends with 1, says what is not finite, and prints no NaN
+fails() {
+    name=$1
+    shift
+    runs 1 "$@"
+    says_part "$name not finite"
+    says_part 'expected finite numbers, found '
+    ! grep -q 'nan' "$out" || failed "nan was printed: qkv $*"
+}
+echo 'a b c d e f g h' >text.txt
+runs 0 convert "$golden/bert-labels" classifier --precision f32
+for number in nan inf; do
+    title "weights that are $number"
+    poisoned "$golden/bert" encoder $number
+    poisoned "$golden/net-gpt2" decoder $number
+    poisoned classifier labels $number
+    for folder in encoder decoder labels; do
+        runs 0 train-tokenizer text.txt --kind characters -o $folder/tokenizer.json --force
+    done
+    for end in npy jsonl; do
+        fails 'vector of the text is' embed -m encoder --ids 5,6 -o "vectors.$end"
+        [ ! -e "vectors.$end" ] || failed 'an output of a failed run'
+    done
+    fails 'vector of the text is' embed -m encoder --ids 5,6 --json
+    fails 'vector of the text is' embed -m encoder --ids 5,6
+    printf '5,6\n7,8\n' >ids.txt
+    fails 'vector of the text is' embed -m encoder --ids ids.txt
+    says_part 'at text 1: '
+    fails 'logits of the model are' generate -m decoder ab -n 3
+    fails 'logits of the model are' generate -m decoder ab -n 3 --beam 2
+    fails 'logits of the model are' generate -m decoder ab -n 3 --temperature 1
+    fails 'loss is' eval decoder text.txt
+    fails 'loss is' eval decoder text.txt --json
+    fails 'loss is' eval decoder --perplexity text.txt
+    fails 'score of a label is' classify -m labels ab
+    fails 'effect of a head is' ablate -m encoder --ids 5,6
+done
+
+title 'the same folders with finite weights'
+cp -rL "$golden/net-gpt2" whole
+runs 0 train-tokenizer text.txt --kind characters -o whole/tokenizer.json --force
+runs 0 generate -m whole ab -n 3
+runs 0 eval whole text.txt
+runs 0 embed -m "$golden/bert" --ids 5,6
+
+finish
