@@ -130,7 +130,7 @@ static qkv_status read_defaults(struct qkv_generation_config *c, const struct qk
     const json_t *early = json_object_get(at->object, "early_stopping");
     double length = 1;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (!qkv_json_int(at, rows[i].key, false, rows[i].out, rows[i].least, rows[i].most))
+        if (!qkv_json_limited(at, rows[i].key, false, rows[i].out, rows[i].least, rows[i].most))
             return at->err->status;
     if (c->max_length == USUAL_LENGTH) c->max_length = 0;
     qkv_status status = read_real(at, "repetition_penalty", &c->repetition, 0, 100);
