@@ -140,7 +140,7 @@ static const struct opt opts[] = {
     OPT_TEXT(0, "probe-text", &o.probe_text, "TEXT", "text on which --probe computes its statistics (default: the first validation text)"),
     OPT_CHOICE(0, "on-nan", &c.on_nan, bad_steps, "WORD", "what to do if a loss or gradient is not finite: stop the run, or skip the step (default: stop)"),
     OPT_FLAG(0, "allow-data-change", &o.allow_data_change, "continue although the text has changed: read it again"),
-    OPT_OUTPUT(0, "export", &o.export_dir, "DIR", "also write the final model to the folder DIR"),
+    OPT_OUTPUT(0, "export", &o.export_dir, "DIR", "also write the final model to the folder DIR, which may not be or contain an input, such as the folder of --from"),
     OPT_CHOICE(0, "export-type", &c.type, types, "WORD", "type of the exported weights: f32, bf16 or f16 (default: f32)"),
     OPT_END
 };

@@ -141,6 +141,14 @@ PY
 runs 0 embed -f none -o none.npy
 [ "$(python shape none.npy)" = '0x384 f4' ] || failed 'no text, no row'
 
+# A preloaded library makes every seek fail; a sanitizer's runtime does not allow it.
+if [ -z "${QKV_SLOW:-}" ] && [ -f "${QKV_NO_SEEK:-}" ]; then
+    title 'a header that cannot be written at the end is an error, not a file without rows'
+    LD_PRELOAD=$QKV_NO_SEEK runs 6 embed hello -o unseekable.npy
+    says 'qkv: unseekable.npy: cannot write the header: Input/output error'
+    [ ! -e unseekable.npy ] || failed 'a file without rows'
+fi
+
 title '--strict refuses invalid UTF-8 with its byte, --no-special treats special tokens as text'
 printf 'good\nab\355\240\200c\n' >bad
 runs 3 embed -f bad --strict

@@ -114,6 +114,8 @@ printf 'In \377\300 the\n' >bad
 runs 0 generate -f bad -n 2
 says 'qkv: note: invalid UTF-8 was replaced by U+FFFD in 2 places, the first at byte 3'
 runs 3 generate -f bad --strict
+says_part 'qkv: bad: at byte '
+says_part '(line '
 
 title 'for another kind of model the error names the suitable command'
 runs 4 generate x -m models/dates

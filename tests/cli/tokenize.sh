@@ -64,6 +64,8 @@ says 'qkv: --decode: token id out of range, expected 0 to 13, found 14'
 runs 2 tokenize --tokenizer "$data/bert" --decode 10 hello
 says 'qkv: texts cannot be combined with --decode'
 runs 3 tokenize --tokenizer "$data/bert" --strict "$(printf 'a\377')"
+runs 3 tokenize --tokenizer "$data/bert" --strict a b -f lines
+says 'qkv: lines: at byte 2 (line 3): text is not valid UTF-8, expected a character, found an invalid sequence of bytes'
 says_part 'not valid UTF-8'
 runs 6 tokenize --tokenizer nowhere.model hello
 says_part 'nowhere.model'
