@@ -10,7 +10,8 @@ small: the reference computes with the stored numbers) and golden.safetensors:
     hidden [L + 1][R][D]          after the embeddings, after each layer; the last one after the final norm
     attention [L][H][R][S]        S: tokens of the longest text
     logits [R][V]                 of an output head for tokens
-    scores [texts][labels]        of an output head for labels
+    scores [texts][labels]        of an output head for labels of texts
+    token_scores [R][labels]      of an output head for labels of tokens
     greedy [texts][64]            the greedy continuation
     source.*                      offsets, ids, hidden, attention of an encoder-decoder's encoder
     cross [L][H][R][source S]     its cross-attention
@@ -171,8 +172,8 @@ def compare_padded(name, ref, kept, texts, types, sources, lefts):
             where = f"{name}, text {i}, {'left' if left else 'right'}"
             if "scores" in one:
                 near(out.logits[i], one["scores"], where)
-            elif "logits" in one:
-                near(out.logits[i, rows], one["logits"], where)
+            for key in {"logits", "token_scores"} & set(one):
+                near(out.logits[i, rows], one[key], where)
             for l, a in enumerate(out.decoder_attentions if sources is not None else out.attentions):
                 near(a[i][:, rows, rows], one["attention"][l], where)
             if sources is not None:
@@ -202,8 +203,9 @@ def run(name, model, vocab, types, pad, lefts, with_body):
         else:
             one["hidden"], one["attention"] = seen(out, "hidden_states", "attentions", ref.last(out, **x))
         if hasattr(out, "logits"):
-            if out.logits.dim() == 3: one["logits"] = out.logits[0].numpy()
-            else: one["scores"] = out.logits[0].numpy()
+            key = "logits" if out.logits.dim() == 3 else "scores"
+            if "ForTokenClassification" in type(model).__name__: key = "token_scores"
+            one[key] = out.logits[0].numpy()
         kept.append(one)
         if ref.causal:
             # an encoder-decoder continues from its start token alone, as in generate
@@ -226,7 +228,7 @@ def run(name, model, vocab, types, pad, lefts, with_body):
         result["source.hidden"] = np.concatenate([k["source.hidden"] for k in kept], 1)
         result["source.attention"] = wide("source.attention", max(SOURCES))
         result["cross"] = wide("cross", max(SOURCES))
-    if "logits" in kept[0]: result["logits"] = np.concatenate([k["logits"] for k in kept])
+    for key in {"logits", "token_scores"} & set(kept[0]): result[key] = np.concatenate([k[key] for k in kept])
     if "scores" in kept[0]: result["scores"] = np.stack([k["scores"] for k in kept])
     if greedy:
         result["greedy"] = np.array(greedy, np.int32)
@@ -401,6 +403,21 @@ def encoders():
         norm_bias=True, attention_bias=True, mlp_bias=True, classifier_bias=True, classifier_pooling="mean",
         **three)), {"old": {"layer_types": None, "rope_parameters": None, "global_attn_every_n_layers": 3,
                             "global_rope_theta": 160000.0, "local_rope_theta": 10000.0}}
+    # labels of tokens
+    five = labels("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
+    yield "bert-token-labels", t.BertForTokenClassification, t.BertConfig(**as_bert(**five)), \
+        right | head | {"types": 2}
+    yield "distilbert-token-labels", t.DistilBertForTokenClassification, t.DistilBertConfig(**distil, **five), \
+        right | head
+    for name in ("Roberta", "XLMRoberta", "Camembert"):
+        yield name.lower().replace("xlm", "xlm-") + "-token-labels", getattr(t, name + "ForTokenClassification"), \
+            getattr(t, name + "Config")(**as_bert(type_vocab_size=1, **five)), right | head
+    yield "mpnet-token-labels", t.MPNetForTokenClassification, t.MPNetConfig(**as_bert(**five)), right | head
+    yield "modernbert-token-labels", t.ModernBertForTokenClassification, t.ModernBertConfig(**as_modern(**five)), head
+    yield "nomic_bert-token-labels", t.NomicBertForTokenClassification, t.NomicBertConfig(**as_bert(**five)), \
+        right | head | {"types": 2}
+    yield "eurobert-token-labels", t.EuroBertForTokenClassification, t.EuroBertConfig(**as_llama(
+        tie_word_embeddings=True, **euro, **five)), head
 
 
 # ---- encoder-decoders --------------------------------------------------------------------------------

@@ -51,13 +51,15 @@ enum {
     /** has an output projection: qkv_model_logits works, for a decoder also qkv/decode.h */
     QKV_CAN_TOKENS = 1,
     QKV_CAN_LABELS = 2, /**< has an output head for labels: qkv_model_classify works */
-    QKV_CAN_RUN = 4     /**< qkv_model_run works: every Transformer; a GRU only decodes */
+    QKV_CAN_RUN = 4,    /**< qkv_model_run works: every Transformer; a GRU only decodes */
+    /** has an output head for labels of tokens: qkv_model_classify_tokens works */
+    QKV_CAN_TOKEN_LABELS = 8
 };
 
 /** Properties of a model.  Texts and arrays are valid until qkv_model_close. */
 struct qkv_model_info {
     enum qkv_model_kind kind;
-    unsigned can;       /**< abilities: bits of QKV_CAN_TOKENS, QKV_CAN_LABELS, QKV_CAN_RUN */
+    unsigned can;       /**< abilities: bits QKV_CAN_* */
     const char *family; /**< name of the model family in model.def: "bert", "roberta", ... */
     const char *name;   /**< name of the model: the last component of the folder's path */
     int64_t layers, heads, kv_heads, width, head_width, inner, vocab, types;
@@ -67,7 +69,8 @@ struct qkv_model_info {
     /** vocabulary size of the encoder; differs from vocab only if each stack has its own
      *  embeddings */
     int64_t source_vocab;
-    int64_t labels; /**< number of labels of the output head for labels; 0: no such head */
+    /** number of labels of the output head for labels, of texts or of tokens; 0: no such head */
+    int64_t labels;
     /** width of a value head; head_width is the width of a query or key head */
     int64_t value_width;
     int64_t positions;  /**< the most tokens of a sequence */
@@ -193,6 +196,13 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_logits(const qkv_model *m, float *lo
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_classify(const qkv_model *m, float *scores,
                                                      const struct qkv_model_input *in,
                                                      qkv_error *err);
+
+/** Computes scores[R][labels], the logits of the output head for labels of tokens, R =
+ *  in->offsets[in->sequences]; rows of padding contain 0.
+ *  Returns: as qkv_model_classify, but a sequence may be empty. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_model_classify_tokens(const qkv_model *m, float *scores,
+                                                            const struct qkv_model_input *in,
+                                                            qkv_error *err);
 
 /** The replacement for the output of an ablated head:
  *    ZERO     zeros: in F32 bit-identical to setting the columns of the output projection that

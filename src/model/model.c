@@ -19,7 +19,7 @@ static qkv_status take_names(struct qkv_model *m, const json_t *root, qkv_error 
             err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = m->dir, .path = "$.id2label" },
             "wrong number of label names, expected one for each of the %" PRId64
             " rows of %s.weight, found %" PRId64,
-            m->is.labels, m->family->ends->classify_out, (int64_t)json_object_size(names));
+            m->is.labels, qkv_labels_name(&m->is, m->family), (int64_t)json_object_size(names));
     m->label = qkv_alloc_zero((size_t)m->is.labels, sizeof *m->label);
     if (!m->label) return qkv_fail_memory(err, m->dir);
     for (int64_t i = 0; i < m->is.labels; i++) {
@@ -174,7 +174,9 @@ static unsigned can(const qkv_model *m)
 {
     if (!m->stacks) return QKV_CAN_TOKENS; // a GRU only decodes
     return QKV_CAN_RUN | (m->tokens.out.K ? QKV_CAN_TOKENS : 0) |
-           (m->labels.out.K ? QKV_CAN_LABELS : 0);
+           (!m->labels.out.K                     ? 0
+            : m->is.label_pool == QKV_LABEL_EACH ? QKV_CAN_TOKEN_LABELS
+                                                 : QKV_CAN_LABELS);
 }
 
 static bool has_scale(const qkv_tensors *file, const char *name)

@@ -69,6 +69,7 @@ static const struct qkv_end_names ends = {
     .classify_dense = "pooler.dense",
     .classify_out = "classifier",
     .classify_prefixed = true,
+    .each_out = "classifier",
     .class_plain = "BertModel",
     .class_tokens = "BertForMaskedLM",
     .class_labels = "BertForSequenceClassification",

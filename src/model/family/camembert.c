@@ -12,6 +12,7 @@ static const struct qkv_end_names ends = {
     .masked_norm = "lm_head.layer_norm",
     .classify_dense = "classifier.dense",
     .classify_out = "classifier.out_proj",
+    .each_out = "classifier",
     .class_plain = "CamembertModel",
     .class_tokens = "CamembertForMaskedLM",
     .class_labels = "CamembertForSequenceClassification",

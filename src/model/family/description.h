@@ -53,15 +53,31 @@ enum {
 
 // What the output head for labels reads: the first or the last row of a sequence, or the mean of
 // its rows. LATE: it reads all rows, and its last layer the mean of what the layers before it
-// computed from each row.
-enum qkv_label_pool { QKV_LABEL_FIRST = 0, QKV_LABEL_MEAN, QKV_LABEL_LAST, QKV_LABEL_LATE };
+// computed from each row. EACH: each row has labels of its own (labels of tokens).
+enum qkv_label_pool {
+    QKV_LABEL_FIRST = 0,
+    QKV_LABEL_MEAN,
+    QKV_LABEL_LAST,
+    QKV_LABEL_LATE,
+    QKV_LABEL_EACH
+};
+
+// The output head of the class that config.json names in "architectures", by the end of its name.
+// NOTHING: config.json names no class, or a class with another end, and the tensors of the file tell
+// the head. TEXTS: labels of texts (ForSequenceClassification); TOKENS: labels of tokens
+// (ForTokenClassification); OTHER: a head that is not supported (ForQuestionAnswering,
+// ForMultipleChoice, ForNextSentencePrediction), of which no tensor is used.
+enum qkv_told_head { QKV_TOLD_NOTHING = 0, QKV_TOLD_TEXTS, QKV_TOLD_TOKENS, QKV_TOLD_OTHER };
+enum { QKV_CLASS_NAME = 64 };
 
 enum { QKV_STOPS_MAX = 16 };
 
 // A model without its weights. Zero values describe BERT.
 struct qkv_description {
     enum qkv_net_kind kind;
-    struct qkv_config_sizes size; // sizes; types 0: no token types
+    char class_name[QKV_CLASS_NAME]; // first name in "architectures" of config.json; "": none
+    enum qkv_told_head told;         // output head of that class
+    struct qkv_config_sizes size;    // sizes; types 0: no token types
     // layers of the decoder in an encoder-decoder; encoder and decoder share all other sizes
     int64_t decoder_layers;
     // vocabulary of the decoder if it has its own embedding table; 0: the stacks share a table
@@ -160,6 +176,8 @@ struct qkv_end_names {
     // layers of a classification head, out(norm(act(dense x))); NULL: the head lacks the layer
     const char *classify_dense, *classify_norm, *classify_out;
     bool classify_prefixed; // classify_dense has the prefix
+    const char *each_out;   // last layer of a head for labels of tokens; NULL: without such heads
+    bool each_dense;        // this layer follows classify_dense and classify_norm
     // value of "architectures" in config.json for a model without an output head, with a head for
     // tokens, and with a head for labels
     const char *class_plain, *class_tokens, *class_labels;

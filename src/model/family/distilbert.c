@@ -55,6 +55,7 @@ static const struct qkv_end_names ends = {
     .masked_norm = "vocab_layer_norm",
     .classify_dense = "pre_classifier",
     .classify_out = "classifier",
+    .each_out = "classifier",
     .class_plain = "DistilBertModel",
     .class_tokens = "DistilBertForMaskedLM",
     .class_labels = "DistilBertForSequenceClassification",

@@ -31,6 +31,7 @@ static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
     .classify_dense = "dense",
     .classify_out = "classifier",
+    .each_out = "classifier",
     .class_plain = "EuroBertModel",
     .class_tokens = "EuroBertForMaskedLM",
     .class_labels = "EuroBertForSequenceClassification",

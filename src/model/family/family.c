@@ -29,6 +29,28 @@ const struct qkv_family *qkv_family_find(const char *model_type, const char **ro
     return NULL;
 }
 
+// Reads the class that config.json names, and the output head of such a class.
+static void read_class(struct qkv_description *d, const struct qkv_config *c)
+{
+    static const struct {
+        const char *end;
+        enum qkv_told_head head;
+    } rows[] = { { "ForSequenceClassification", QKV_TOLD_TEXTS },
+                 { "ForTokenClassification", QKV_TOLD_TOKENS },
+                 { "ForMultipleChoice", QKV_TOLD_OTHER },
+                 { "ForNextSentencePrediction", QKV_TOLD_OTHER },
+                 { "ForQuestionAnswering", QKV_TOLD_OTHER } };
+    const json_t *names = json_object_get(c->root, "architectures");
+    const char *name = json_string_value(json_array_get(names, 0));
+    const size_t n = name ? strlen(name) : 0;
+    if (!n || n >= sizeof d->class_name) return;
+    memcpy(d->class_name, name, n + 1);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const size_t end = strlen(rows[i].end);
+        if (n > end && strcmp(name + n - end, rows[i].end) == 0) d->told = rows[i].head;
+    }
+}
+
 qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_family **family,
                                const char **model_type, json_t **root, const char *dir,
                                qkv_error *err)
@@ -54,7 +76,10 @@ qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_famil
         *d = (struct qkv_description){
             .bos = -1, .eos = -1, .mask = -1, .start = -1, .forced = -1, .size.pad = -1
         };
-        if ((*family)->describe(d, &c) && qkv_described_positions(d) < 1)
+        read_class(d, &c);
+        const bool described = (*family)->describe(d, &c);
+        if (d->told == QKV_TOLD_TOKENS) d->label_pool = QKV_LABEL_EACH;
+        if (described && qkv_described_positions(d) < 1)
             qkv_config_refuse(&c, QKV_ERR_FORMAT, "max_position_embeddings",
                               "too few positions, expected more than pad_token_id + 1 = %" PRId64
                               ", found %" PRId64,

@@ -108,6 +108,7 @@ static const struct qkv_end_names ends = {
     .classify_dense = "pooler.dense",
     .classify_out = "classifier",
     .classify_prefixed = true,
+    .each_out = "classifier",
     .class_plain = "NomicBertModel",
     .class_tokens = "NomicBertForMaskedLM",
     .class_labels = "NomicBertForSequenceClassification",

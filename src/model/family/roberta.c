@@ -21,6 +21,7 @@ static const struct qkv_end_names ends = {
     .masked_norm = "lm_head.layer_norm",
     .classify_dense = "classifier.dense",
     .classify_out = "classifier.out_proj",
+    .each_out = "classifier",
     .class_plain = "RobertaModel",
     .class_tokens = "RobertaForMaskedLM",
     .class_labels = "RobertaForSequenceClassification",

@@ -13,6 +13,7 @@ static const struct qkv_end_names ends = {
     .masked_norm = "lm_head.layer_norm",
     .classify_dense = "classifier.dense",
     .classify_out = "classifier.out_proj",
+    .each_out = "classifier",
     .class_plain = "XLMRobertaModel",
     .class_tokens = "XLMRobertaForMaskedLM",
     .class_labels = "XLMRobertaForSequenceClassification",

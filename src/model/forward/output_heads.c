@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// output_heads.c: computes the logits of tokens and of labels from hidden states x, with the
-// weights W and bias b of the output projection.
+// output_heads.c: computes the logits of tokens and of labels, of texts or of tokens, from hidden
+// states x, with the weights W and bias b of the output projection.
 //
 //   labels:  logits = W x' + b
 //   tokens:  logits = cap(scale W x' + b),  cap(s) = c tanh(s / c) if the model has a softcap c
@@ -97,20 +97,36 @@ static void pool(float *v, const float *rows, int64_t n, int64_t D, enum qkv_lab
     memcpy(v, rows + (how == QKV_LABEL_LAST ? (n - 1) * D : 0), (size_t)D * sizeof *v);
 }
 
-static qkv_status check_labels(const qkv_model *m, const struct qkv_model_input *in, qkv_error *err)
+// Checks that the model has an output head for labels, of tokens if `each` is true, else of texts,
+// and that the input has offsets.
+static qkv_status check_labels(const qkv_model *m, const struct qkv_model_input *in, bool each,
+                               qkv_error *err)
 {
-    const struct qkv_end_names *name = m->family->ends;
-    if (!m->labels.out.K) {
+    static const char *const kinds[] = { "labels", "labels of tokens" };
+    const struct qkv_description *d = &m->is;
+    const bool has_each = d->label_pool == QKV_LABEL_EACH;
+    if (!m->labels.out.K || each != has_each) {
         char tensor[QKV_TENSOR_NAME] = "";
-        if (name && name->classify_out)
-            qkv_tensor_name(tensor, "", name->classify_out, 0, ".weight");
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED,
-                        &(struct qkv_location){ .file = m->dir, .path = tensor },
-                        "model has no output head for labels, expected this tensor, found none");
+        const char *name = each == has_each ? qkv_labels_name(d, m->family) : NULL;
+        if (name) qkv_tensor_name(tensor, "", name, 0, ".weight");
+        const struct qkv_location at = { .file = m->dir, .path = tensor };
+        if (d->told && !(each ? d->told == QKV_TOLD_TOKENS : d->told == QKV_TOLD_TEXTS))
+            return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at,
+                            "model has no output head for %s, expected such a class in "
+                            "\"architectures\" of config.json, found %s",
+                            kinds[each], d->class_name);
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at,
+                        "model has no output head for %s, expected this tensor, found none",
+                        kinds[each]);
     }
-    if (in->sequences < 0 || !in->offsets)
+    if (in->sequences < 0 || !in->offsets || in->offsets[in->sequences] < 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "invalid offsets of sequences, expected offsets that begin with 0");
+                        "invalid offsets of sequences, expected ascending numbers from 0");
+    return QKV_OK;
+}
+
+static qkv_status check_filled(const struct qkv_model_input *in, qkv_error *err)
+{
     for (int64_t i = 0; i < in->sequences; i++) {
         const int64_t n = in->offsets[i + 1] - in->offsets[i];
         if ((in->lengths ? in->lengths[i] : n) < 1)
@@ -127,12 +143,10 @@ qkv_status qkv_model_classify(const qkv_model *m, float *scores, const struct qk
     if (!m || !in || (in->sequences > 0 && !scores))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_model_classify: expected a model, scores and input, found NULL");
-    qkv_status status = check_labels(m, in, err);
+    qkv_status status = check_labels(m, in, false, err);
+    if (!status) status = check_filled(in, err);
     if (status || !in->sequences) return status;
     const int64_t D = m->is.size.width, n = in->sequences, all = in->offsets[n];
-    if (all < 0)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "invalid offsets of sequences, expected ascending numbers");
     const bool late = m->is.label_pool == QKV_LABEL_LATE;
     float *hidden = qkv_alloc((size_t)qkv_max64(all, 1), (size_t)D * (1 + late) * sizeof *hidden);
     float *rows = qkv_alloc((size_t)n, (size_t)D * 2 * sizeof *rows), *read = rows;
@@ -157,5 +171,38 @@ qkv_status qkv_model_classify(const qkv_model *m, float *scores, const struct qk
 done:
     qkv_free(hidden);
     qkv_free(rows);
+    return status;
+}
+
+qkv_status qkv_model_classify_tokens(const qkv_model *m, float *scores,
+                                     const struct qkv_model_input *in, qkv_error *err)
+{
+    if (!m || !in)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_model_classify_tokens: expected a model and input, found NULL");
+    qkv_status status = check_labels(m, in, true, err);
+    const int64_t R = status || !in->sequences ? 0 : in->offsets[in->sequences];
+    if (status || !R) return status;
+    if (!scores)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_model_classify_tokens: expected an array for scores, found NULL");
+    const int64_t D = m->is.size.width, N = m->is.labels;
+    const bool dense = m->labels.dense.K > 0;
+    float *hidden = qkv_alloc((size_t)R, (size_t)D * (1 + dense) * sizeof *hidden), *read = hidden;
+    if (!hidden || qkv_model_pack((struct qkv_model *)m, QKV_PACK_LABELS))
+        status = qkv_fail_memory(err, NULL);
+    if (!status) status = qkv_model_run(m, hidden, in, NULL, err);
+    if (status) goto done;
+    if (dense) {
+        read = hidden + R * D;
+        end_rows(read, hidden, R, &m->labels, m->is.classify_act, m->is.norm_kind);
+    }
+    qkv_linear_forward((void *[]){ scores }, NULL, read, R, &m->labels.out, NULL);
+    for (int64_t i = 0; i < in->sequences && in->lengths; i++) {
+        const int64_t end = in->offsets[i + 1], first = in->offsets[i] + in->lengths[i];
+        memset(scores + first * N, 0, (size_t)((end - first) * N) * sizeof *scores);
+    }
+done:
+    qkv_free(hidden);
     return status;
 }

@@ -256,20 +256,10 @@ static qkv_status size_model(const struct binding *b)
     return QKV_OK;
 }
 
-// Returns the number of classes of the classification head: the rows of its tensor in the
-// checkpoint; 0: the checkpoint has no such head.
-static int64_t count_labels(const struct qkv_model *m)
-{
-    const struct qkv_end_names *ends = m->family->ends;
-    if (!ends || !ends->classify_out) return 0;
-    const struct qkv_parameter_row out = { .pattern = ends->classify_out, .suffix = ".weight" };
-    const struct qkv_tensor *t = find_tensor(m, &out);
-    return t && t->rank == 2 && t->shape[0] >= 1 ? t->shape[0] : 0;
-}
-
 // Returns true if the checkpoint has the output head for tokens, that is, every tensor of it that
 // must exist. If not, m->lacks names the first missing tensor. (The dense layer alone is no proof:
-// it may belong to a head for labels.)
+// it may belong to a head for labels. A projection that is tied to the embeddings has no tensor: then
+// the class that config.json names must not have another head.)
 static bool has_tokens(const struct binding *b)
 {
     struct qkv_model *m = b->m;
@@ -279,15 +269,20 @@ static bool has_tokens(const struct binding *b)
         snprintf(m->lacks, sizeof m->lacks, "%s", ends->logits ? ends->logits : "an output layer");
         return false;
     }
+    bool told = false;
     for (int64_t i = 0; i < b->rows; i++) {
         const struct qkv_parameter_row *row = &b->row[i];
         const bool tells = (row->role == QKV_ROLE_TOKENS_DENSE && !row->bias) ||
                            row->role == QKV_ROLE_TOKENS_OUT || row->role == QKV_ROLE_TOKENS_BIAS;
-        if (!tells || row->optional || find_tensor(m, row)) continue;
+        if (!tells || row->optional) continue;
+        told = true;
+        if (find_tensor(m, row)) continue;
         qkv_row_name(m->lacks, m->prefix, row);
         return false;
     }
-    return true;
+    if (told || !m->is.told) return true;
+    snprintf(m->lacks, sizeof m->lacks, "%s", ends->logits);
+    return false;
 }
 
 static qkv_status bind_rows(const struct binding *b)
@@ -308,7 +303,7 @@ qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err)
 {
     struct binding b = { .m = m, .err = err };
     m->prefix = qkv_tensor_prefix(m->file, m->family);
-    m->is.labels = count_labels(m);
+    m->is.labels = qkv_count_labels(m->file, &m->is, m->family);
     qkv_status status = qkv_layout(&b.row, &b.rows, &m->is, m->family, err);
     if (!status) status = size_model(&b);
     if (!status) status = bind_rows(&b);

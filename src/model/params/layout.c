@@ -295,14 +295,31 @@ static void add_tokens(struct builder *b, const struct qkv_end_names *name)
                                             .buffer = name->logits_bias_fixed });
 }
 
+const char *qkv_labels_name(const struct qkv_description *d, const struct qkv_family *family)
+{
+    if (!family->ends || d->told == QKV_TOLD_OTHER) return NULL;
+    return d->label_pool == QKV_LABEL_EACH ? family->ends->each_out : family->ends->classify_out;
+}
+
+int64_t qkv_count_labels(const qkv_tensors *file, const struct qkv_description *d,
+                         const struct qkv_family *family)
+{
+    const struct qkv_parameter_row row = { .pattern = qkv_labels_name(d, family),
+                                           .suffix = ".weight" };
+    const struct qkv_tensor *t = row.pattern ? qkv_row_find(file, "", &row) : NULL;
+    return t && t->rank == 2 && t->shape[0] >= 1 ? t->shape[0] : 0;
+}
+
 static void add_labels(struct builder *b, const struct qkv_end_names *name)
 {
+    const bool each = b->d->label_pool == QKV_LABEL_EACH;
     b->group = QKV_PACK_LABELS;
-    add_dense(b, QKV_ROLE_LABELS_DENSE, name->classify_dense, QKV_ROLE_LABELS_NORM,
-              name->classify_norm, name->classify_prefixed);
+    if (!each || name->each_dense)
+        add_dense(b, QKV_ROLE_LABELS_DENSE, name->classify_dense, QKV_ROLE_LABELS_NORM,
+                  name->classify_norm, name->classify_prefixed);
     add_linear(b, &(struct linear){ .role = QKV_ROLE_LABELS_OUT,
                                     .K = b->d->size.width,
-                                    .pattern = { name->classify_out },
+                                    .pattern = { qkv_labels_name(b->d, b->family) },
                                     .N = { b->d->labels },
                                     .parts = 1,
                                     .bias = true,
@@ -322,7 +339,7 @@ qkv_status qkv_layout(struct qkv_parameter_row **rows, int64_t *count,
     if (pair) add_stack(&b, second, 1, d->decoder_layers, true);
     b.stack = 0;
     if (family->ends && family->ends->class_tokens) add_tokens(&b, family->ends);
-    if (family->ends && family->ends->classify_out && d->labels) add_labels(&b, family->ends);
+    if (d->labels && qkv_labels_name(d, family)) add_labels(&b, family->ends);
     *rows = b.row;
     *count = b.count;
     if (!b.no_memory) return QKV_OK;

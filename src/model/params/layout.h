@@ -79,6 +79,14 @@ qkv_status qkv_layout(struct qkv_parameter_row **rows, int64_t *count,
                       const struct qkv_description *d, const struct qkv_family *family,
                       qkv_error *err);
 
+// Returns the name of the last layer of the output head for labels: of texts or, if d->label_pool is
+// QKV_LABEL_EACH, of tokens. NULL: models of the family, or of the class that config.json names, have
+// no such head.
+const char *qkv_labels_name(const struct qkv_description *d, const struct qkv_family *family);
+// Returns the number of labels: the rows of the tensor of that layer; 0: the file has no such head.
+int64_t qkv_count_labels(const qkv_tensors *file, const struct qkv_description *d,
+                         const struct qkv_family *family);
+
 // Returns how many of the adjacent rows row[0 .. count-1] are parts of the same tensor as row[0].
 int64_t qkv_tensor_rows(const struct qkv_parameter_row *row, int64_t count);
 // Returns how many of the adjacent rows row[0 .. count-1] belong to the same layer as row[0] (same

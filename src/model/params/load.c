@@ -22,16 +22,6 @@ static bool has_weights(const struct loading *l, const char *pattern)
     return pattern && qkv_row_find(l->file, "", &row);
 }
 
-// Returns the number of labels: the rows of the tensor of the classification head; 0: the folder
-// has no such head.
-static int64_t count_labels(const struct loading *l)
-{
-    const struct qkv_parameter_row row = { .pattern = l->n->family->ends->classify_out,
-                                           .suffix = ".weight" };
-    const struct qkv_tensor *t = row.pattern ? qkv_row_find(l->file, "", &row) : NULL;
-    return t && t->rank == 2 ? t->shape[0] : 0;
-}
-
 // Returns true if the folder has the first layer of a head for masked tokens: its dense layer or,
 // in families without one, the projection to tokens.
 static bool has_masked_head(const struct loading *l)
@@ -49,11 +39,17 @@ static qkv_status choose_head(const struct loading *l, int labels)
     const struct qkv_location at = { .file = l->dir };
     const struct qkv_end_names *ends = n->family->ends;
     n->prefix = n->family->prefix;
+    if (n->is.told == QKV_TOLD_TOKENS || n->is.told == QKV_TOLD_OTHER)
+        return qkv_fail(l->err, QKV_ERR_UNSUPPORTED, &at,
+                        "training of this output head is not supported, expected a model without "
+                        "an output head, with one for tokens or with one for labels of texts, "
+                        "found %s",
+                        n->is.class_name);
     if (n->is.kind != QKV_NET_ENCODER)
         return labels > 0 ? qkv_fail(l->err, QKV_ERR_UNSUPPORTED, &at,
                                      "labels require an encoder, found a %s", n->model_type)
                           : QKV_OK;
-    n->is.labels = count_labels(l);
+    n->is.labels = qkv_count_labels(l->file, &n->is, n->family);
     if (labels > 0 && n->is.labels && n->is.labels != labels)
         return qkv_fail(l->err, QKV_ERR_USAGE, &at,
                         "wrong number of labels of the model, expected %d, found %" PRId64, labels,

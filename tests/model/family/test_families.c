@@ -109,6 +109,52 @@ TEST(scores_of_labels_are_the_reference_s)
     }
 }
 
+TEST(scores_of_the_labels_of_tokens_are_the_reference_s)
+{
+    int found = 0;
+    EACH_TINY(name)
+    {
+        struct tiny t = open_tiny(*name, QKV_PRECISION_F32);
+        const struct qkv_tensor *want = golden_find(t.golden, NULL, "token_scores");
+        CHECK_EQ(want != NULL, (t.info.can & QKV_CAN_TOKEN_LABELS) != 0);
+        if (want) {
+            const int64_t N = want->shape[1];
+            float *scores = golden_floats(t.R * N);
+            qkv_error err = { 0 };
+            CHECK_EQ(N, t.info.labels);
+            CHECK(!(t.info.can & (QKV_CAN_LABELS | QKV_CAN_TOKENS)));
+            if (qkv_model_classify_tokens(t.model, scores, &t.in, &err))
+                fail_msg("%s: %s %s", *name, err.path, err.text);
+            printf("%-24s scores %.2g at most from the reference\n", *name,
+                   compare(*name, &t, "token_scores", scores, t.R * N, golden_hidden_tolerance));
+            check_labels(*name, &t);
+            // labels of texts are another head
+            CHECK_EQ(qkv_model_classify(t.model, scores, &t.in, &err), QKV_ERR_UNSUPPORTED);
+            free(scores);
+            found++;
+        }
+        close_tiny(&t);
+    }
+    CHECK(found >= 9);
+}
+
+// Padding rows contain 0, and the other rows do not depend on them.
+TEST(padding_has_no_labels)
+{
+    struct tiny t = open_tiny("bert-token-labels", QKV_PRECISION_F32);
+    const int64_t N = t.info.labels, lengths[3] = { 5, 1, 13 };
+    struct qkv_model_input in = t.in;
+    float *all = golden_floats(t.R * N), *some = golden_floats(t.R * N);
+    in.lengths = lengths;
+    CHECK_EQ(qkv_model_classify_tokens(t.model, all, &t.in, NULL), QKV_OK);
+    CHECK_EQ(qkv_model_classify_tokens(t.model, some, &in, NULL), QKV_OK);
+    for (int64_t i = 5 * N; i < 7 * N; i++) CHECK(some[i] == 0 && all[i] != 0);
+    CHECK_BITS(some + 7 * N, all + 7 * N, (size_t)(t.R - 7) * (size_t)N * sizeof *all);
+    free(all);
+    free(some);
+    close_tiny(&t);
+}
+
 // ---- token by token ----------------------------------------------------------------------------
 static qkv_decoder *decoder_of(const char *name, struct tiny *t, int64_t chunk)
 {
@@ -232,5 +278,6 @@ TEST(token_by_token_has_the_bits_of_all_at_once)
 
 CHECK_MAIN(CASE(every_number_is_the_reference_s), CASE(logits_are_the_reference_s),
            CASE(scores_of_labels_are_the_reference_s),
+           CASE(scores_of_the_labels_of_tokens_are_the_reference_s), CASE(padding_has_no_labels),
            CASE(the_largest_logit_goes_on_as_in_the_reference),
            CASE(token_by_token_has_the_bits_of_all_at_once))

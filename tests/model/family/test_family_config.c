@@ -50,6 +50,11 @@ static qkv_status use(const struct tiny *t, qkv_error *err)
         status = qkv_model_classify(m, scores, &t->in, err);
         free(scores);
     }
+    if (!status && t->info.can & QKV_CAN_TOKEN_LABELS) {
+        float *scores = golden_floats(t->R * qkv_model_info(m).labels);
+        status = qkv_model_classify_tokens(m, scores, &t->in, err);
+        free(scores);
+    }
     CHECK_EQ(err->status, status);
     qkv_model_close(m);
     return status;
@@ -377,7 +382,50 @@ TEST(no_factor_is_a_number_that_is_none)
     }
 }
 
+// "architectures" tells whether the tensor `classifier` belongs to labels of texts, to labels of
+// tokens, or to a head that is not supported.
+TEST(the_class_in_config_json_tells_the_head)
+{
+    static const struct {
+        const char *classes;
+        unsigned can;
+        qkv_status train;
+        const char *says; // of qkv_model_classify and of training; NULL: the call succeeds
+    } rows[] = {
+        { NULL, QKV_CAN_LABELS, QKV_OK, NULL },
+        { "[]", QKV_CAN_LABELS, QKV_OK, NULL },
+        { "[\"BertForSequenceClassification\"]", QKV_CAN_LABELS, QKV_OK, NULL },
+        { "[\"BertForTokenClassification\"]", QKV_CAN_TOKEN_LABELS, QKV_ERR_UNSUPPORTED,
+          "found BertForTokenClassification" },
+        { "[\"BertForMultipleChoice\"]", 0, QKV_ERR_UNSUPPORTED, "found BertForMultipleChoice" },
+        { "[\"BertForQuestionAnswering\"]", 0, QKV_ERR_UNSUPPORTED,
+          "found BertForQuestionAnswering" },
+    };
+    struct tiny t = open_tiny("bert-labels", QKV_PRECISION_F32);
+    EACH(r, rows)
+    {
+        qkv_model *m = NULL;
+        qkv_net *n = NULL;
+        qkv_error err = { 0 };
+        float scores[3 * 3];
+        json_t *config = config_of("bert-labels");
+        put(config, "architectures", r->classes);
+        folder_with("bert-labels", config);
+        if (qkv_model_open(&m, folder_path, NULL, &err)) fail_msg("%s: %s", r->classes, err.text);
+        CHECK_EQ(qkv_model_info(m).can, QKV_CAN_RUN | r->can);
+        CHECK_EQ(qkv_model_classify(m, scores, &t.in, &err),
+                 r->can & QKV_CAN_LABELS ? QKV_OK : QKV_ERR_UNSUPPORTED);
+        if (r->says && !strstr(err.text, r->says)) fail_msg("%s: %s", r->classes, err.text);
+        err = (qkv_error){ 0 };
+        CHECK_EQ(qkv_net_open(&n, folder_path, NULL, 0, 1, &err), r->train);
+        if (r->says && !strstr(err.text, r->says)) fail_msg("%s: %s", r->classes, err.text);
+        qkv_net_free(n);
+        qkv_model_close(m);
+    }
+    close_tiny(&t);
+}
+
 CHECK_MAIN(CASE(a_size_that_is_one_off_is_refused_with_both_shapes),
            CASE(a_tensor_that_is_missing_is_named),
            CASE(an_output_projection_of_its_own_must_be_there), CASE(each_rule_of_a_family_is_kept),
-           CASE(no_factor_is_a_number_that_is_none))
+           CASE(no_factor_is_a_number_that_is_none), CASE(the_class_in_config_json_tells_the_head))
