@@ -29,8 +29,8 @@ qkv_status cmd_check_finite(const float *x, int64_t n, const char *name, qkv_err
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
             return cmd_error(err, QKV_ERR_INTERNAL, NULL,
-                             "%s is not finite, expected finite numbers, found %s; the weights of "
-                             "the model may be damaged",
+                             "%s is not finite, expected finite numbers, found %s; damaged or very "
+                             "large weights of a model cause this",
                              name, isnan(x[i]) ? "NaN" : "infinity");
     return QKV_OK;
 }

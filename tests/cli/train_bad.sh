@@ -212,7 +212,15 @@ runs 1 train text.txt --out nan $small --optimizer sgd --rate 1e30 --clip 0 --wa
 says_part '; the first nonfinite tensor is'
 grep -q -- '-nan' "$err" && failed 'what is not a number has no sign'
 [ -f nan/model/model.safetensors ] || failed 'no checkpoint is left'
-runs 0 eval nan
+runs 1 eval nan # the weights are finite, but too large for a finite loss
+says_part 'loss is not finite, expected finite numbers, found '
+python3 - <<'PY' || failed 'weights that are not finite'
+import array, json, math, struct
+data = open("nan/model/model.safetensors", "rb").read()
+n = struct.unpack("<Q", data[:8])[0]
+assert all(t["dtype"] == "F32" for name, t in json.loads(data[8:8 + n]).items() if name != "__metadata__")
+assert all(map(math.isfinite, array.array("f", data[8 + n:])))
+PY
 runs 0 train text.txt --out skip $small --optimizer sgd --rate 1e30 --clip 0 --warmup 0 --steps 6 --save-every 1 --on-nan skip --json
 prints_part '"bad_steps":'
 grep -q '"skipped":true' skip/log.jsonl || failed 'the log does not name the step that was left out'
