@@ -19,7 +19,7 @@ static const struct opt opts[] = {
             "number of labels to print, most probable first (default: all)"),
     OPT_FLAG(0, "truncate", &o.truncate,
              "truncate texts that exceed the model's positions, instead of failing"),
-    OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8, instead of replacing it by U+FFFD"),
+    OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8 and on characters without a token"),
     OPT_END
 };
 

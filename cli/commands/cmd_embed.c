@@ -44,7 +44,7 @@ static const struct opt opts[] = {
     OPT_FLAG(
         0, "no-special", &o.no_special,
         "do not add special tokens such as [CLS]; text that spells a special token is plain text"),
-    OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8, instead of replacing it by U+FFFD"),
+    OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8 and on characters without a token"),
     OPT_INPUT(0, "ids", &o.ids, "N,N|FILE",
               "embed token ids instead of texts: a list, or a file with one list per line; no "
               "tokenizer is used"),
@@ -320,6 +320,11 @@ static qkv_status embed_all(struct sink *sink, struct source *source, const qkv_
             sum.replaced_at = one.replaced_at;
         }
         sum.replaced += one.replaced;
+        if (one.dropped && !sum.dropped) {
+            sum.dropped_text = done + one.dropped_text;
+            sum.dropped_at = one.dropped_at;
+        }
+        sum.dropped += one.dropped;
     }
     if (!status) tokens_notes(&sum, sink->rows, qkv_embedder_max_length(e));
     cmd_texts_free(&t);

@@ -26,7 +26,7 @@ static const struct opt opts[] = {
     OPT_FLAG(0, "no-special", &o.no_special,
              "do not add special tokens such as [CLS]; text that spells a special token is plain "
              "text; with --decode, leave out special tokens"),
-    OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8, instead of replacing it by U+FFFD"),
+    OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8 and on characters without a token"),
     OPT_END
 };
 
@@ -156,6 +156,7 @@ static qkv_status print_tokens(const qkv_tokenizer *t, qkv_encoding *e, const ch
                  "byte %lld",
                  (long long)number, (long long)e->replaced, e->replaced == 1 ? "" : "s",
                  (long long)e->replaced_at);
+    if (e->dropped) tokens_note_dropped(e->dropped, e->dropped_at, number);
     if (common.json) {
         print_json(&s);
     } else if (o.ids) {

@@ -5,6 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+void tokens_note_dropped(int64_t dropped, int64_t at, int64_t number)
+{
+    char text[48] = "";
+    if (number) snprintf(text, sizeof text, " of text %lld", (long long)number);
+    cmd_note("%lld character%s left out, since the tokenizer has neither a token for %s nor an "
+             "unknown token; the first is in the word at byte %lld%s",
+             (long long)dropped, dropped == 1 ? " was" : "s were", dropped == 1 ? "it" : "them",
+             (long long)at, text);
+}
+
 void tokens_notes(const struct qkv_embed_report *r, int64_t texts, int64_t limit)
 {
     if (r->cut_texts && texts == 1)
@@ -14,6 +24,8 @@ void tokens_notes(const struct qkv_embed_report *r, int64_t texts, int64_t limit
         cmd_note("%lld of %lld texts were cut to %lld tokens: %lld tokens were dropped in total",
                  (long long)r->cut_texts, (long long)texts, (long long)limit,
                  (long long)r->cut_tokens);
+    if (r->dropped)
+        tokens_note_dropped(r->dropped, r->dropped_at, texts > 1 ? r->dropped_text + 1 : 0);
     if (!r->replaced) return;
     char text[48] = "";
     if (texts > 1) snprintf(text, sizeof text, " of text %lld", (long long)r->replaced_text + 1);
@@ -141,7 +153,9 @@ static qkv_status from_texts(struct tokens *t, const struct token_options *o, co
     const struct qkv_embed_report r = { .cut_texts = e->cut > 0,
                                         .cut_tokens = e->cut,
                                         .replaced = e->replaced,
-                                        .replaced_at = e->replaced_at };
+                                        .replaced_at = e->replaced_at,
+                                        .dropped = e->dropped,
+                                        .dropped_at = e->dropped_at };
     tokens_notes(&r, 1, how.max_length);
     t->ids = e->ids;
     t->types = e->types;

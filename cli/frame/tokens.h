@@ -26,7 +26,7 @@ struct token_options {
             0, "no-special", &(to).no_special,                                                     \
             "do not add special tokens such as [CLS]; read text such as '[SEP]' as plain text"),   \
         OPT_FLAG(0, "strict", &(to).strict,                                                        \
-                 "fail on invalid UTF-8 instead of replacing it by U+FFFD"),                       \
+                 "fail on invalid UTF-8 and on characters without a token"),                       \
         OPT_INPUT(0, "ids", &(to).ids, "N,N|FILE",                                                 \
                   "token ids instead of a text, on the command line or in a file")
 
@@ -57,8 +57,12 @@ struct id_lists {
 };
 qkv_status id_lists_read(struct id_lists *l, const char *text, qkv_error *err);
 void id_lists_free(struct id_lists *l);
+// Prints a note on stderr that `dropped` characters have no token.  at: the byte of the first word
+// with one; number: of its text, 0: there is one text.
+void tokens_note_dropped(int64_t dropped, int64_t at, int64_t number);
 // Prints notes on stderr about texts that were truncated, and about invalid UTF-8.  limit: the
 // number of tokens to which texts were truncated.
+// It also notes characters that were left out.
 void tokens_notes(const struct qkv_embed_report *r, int64_t texts, int64_t limit);
 
 #endif

@@ -83,7 +83,7 @@ extern const char *const generate_early[], *const generate_caches[];
         OPT_FLAG(0, "no-special", &generate_o.no_special,                                          \
                  "do not add a token before the text; read text such as '</s>' as plain text"),    \
         OPT_FLAG(0, "strict", &generate_o.strict,                                                  \
-                 "fail on invalid UTF-8 instead of replacing it by U+FFFD"),                       \
+                 "fail on invalid UTF-8 and on characters without a token"),                       \
         OPT_FLAG(0, "stats", &generate_o.stats,                                                    \
                  "print the number of tokens, seconds and tokens per second on stderr")
 
@@ -103,6 +103,7 @@ struct generate_call {
     int64_t draws;
     int64_t tokens, prompt_tokens, cut, cut_texts, replaced;
     int64_t replaced_text, replaced_at;
+    int64_t dropped, dropped_text, dropped_at;
     double begun; // when the call began, in seconds
 };
 // Reads the texts and checks the options.  Returns QKV_ERR_USAGE if an option is invalid; err names

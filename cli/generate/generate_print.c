@@ -3,6 +3,7 @@
 // prints the alignments of translations.
 #include "generate/generate_command.h"
 #include "commands/eval_print.h"
+#include "frame/tokens.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,6 +193,11 @@ static int on_output(void *user, const struct qkv_generated *g)
         s->replaced_at = g->replaced_at;
     }
     s->replaced += first ? g->replaced : 0;
+    if (first && g->dropped && !s->dropped) {
+        s->dropped_text = g->prompt;
+        s->dropped_at = g->dropped_at;
+    }
+    s->dropped += first ? g->dropped : 0;
     cmd_progress_clear();
     if (common.json) {
         json_output(s, g, l);
@@ -240,6 +246,9 @@ static void print_notes(const struct generate_call *s)
         cmd_note("%lld of %lld texts were cut to the number of the model's positions: %lld tokens "
                  "were dropped",
                  (long long)s->cut_texts, (long long)s->texts.count, (long long)s->cut);
+    if (s->dropped)
+        tokens_note_dropped(s->dropped, s->dropped_at,
+                            s->texts.count > 1 ? s->dropped_text + 1 : 0);
     if (s->replaced) {
         char text[48] = "";
         if (s->texts.count > 1)

@@ -76,6 +76,8 @@ struct qkv_embed_report {
     /** index of the text with the first invalid sequence; byte offset of the sequence in that
      *  text */
     int64_t replaced_text, replaced_at;
+    int64_t dropped;                  /**< characters left out (qkv_encoding.dropped) */
+    int64_t dropped_text, dropped_at; /**< text and byte offset of the first of them */
 };
 
 /** Computes one vector per text: out[n][width].  Texts of different lengths are packed without

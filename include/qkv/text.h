@@ -44,6 +44,10 @@ typedef struct qkv_encoding {
     int64_t cut;         /**< number of tokens removed by truncation */
     int64_t replaced;    /**< number of invalid UTF-8 sequences that were replaced by U+FFFD */
     int64_t replaced_at; /**< byte offset of the first replaced sequence */
+    /** number of characters left out, because neither the vocabulary has a token for them nor the
+     *  tokenizer an unknown token (BPE, as in Hugging Face tokenizers) */
+    int64_t dropped;
+    int64_t dropped_at; /**< byte offset of the first word with such a character */
     int64_t capacity;
 } qkv_encoding;
 QKV_API void qkv_encoding_free(qkv_encoding *e);
@@ -73,7 +77,8 @@ struct qkv_encode_options {
     /** add no special tokens such as [CLS], and treat text that spells a special token as plain
      *  text */
     bool no_special;
-    /** true: invalid UTF-8 is QKV_ERR_FORMAT with its byte offset; false: it becomes U+FFFD */
+    /** true: invalid UTF-8 and characters that would be left out (qkv_encoding.dropped) are
+     *  QKV_ERR_FORMAT with their byte offset; false: invalid UTF-8 becomes U+FFFD */
     bool strict;
 };
 

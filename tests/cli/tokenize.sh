@@ -58,6 +58,14 @@ cp "$out" from_folder
 runs 0 tokenize --tokenizer tokenizer.bin --ids hello
 check cmp -s "$out" from_folder
 
+title 'characters that a tokenizer leaves out are noted, and refused by --strict'
+printf '%s' '{"version":"1.0","model":{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}}' >bpe.json
+runs 0 tokenize --tokenizer bpe.json --ids abcZb
+prints '2 1'
+says 'qkv: note: 2 characters were left out, since the tokenizer has neither a token for them nor an unknown token; the first is in the word at byte 0 of text 1'
+runs 3 tokenize --tokenizer bpe.json --strict --ids abcZb
+says_part 'at byte 0: text has 2 characters without a token'
+
 title 'invalid input is refused with the reason'
 runs 2 tokenize --tokenizer "$data/bert" --decode 10,14
 says 'qkv: --decode: token id out of range, expected 0 to 13, found 14'

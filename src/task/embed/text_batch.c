@@ -54,6 +54,11 @@ static qkv_status encode(struct qkv_feed *f, struct tokens *t, qkv_error *err)
             f->counted.replaced_at = e->replaced_at;
         }
         f->counted.replaced += e->replaced;
+        if (e->dropped && !f->counted.dropped) {
+            f->counted.dropped_text = i;
+            f->counted.dropped_at = e->dropped_at;
+        }
+        f->counted.dropped += e->dropped;
         f->waiting = true;
     }
     *t = (struct tokens){ f->encoding.ids, f->encoding.types, f->encoding.count };

@@ -263,6 +263,8 @@ qkv_status qkv_slot_output(struct qkv_slot *s, int64_t i, struct qkv_generated *
                                    .cut = p->cut,
                                    .replaced = p->replaced,
                                    .replaced_at = p->replaced_at,
+                                   .dropped = p->dropped,
+                                   .dropped_at = p->dropped_at,
                                    .source_ids = s->g->translates ? p->source_ids : NULL,
                                    .source_tokens = p->source_count };
     return status;

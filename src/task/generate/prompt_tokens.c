@@ -66,6 +66,8 @@ static qkv_status encode_prompt(struct qkv_prompt_tokens *p, const struct qkv_ge
     p->cut = e->cut;
     p->replaced = e->replaced;
     p->replaced_at = e->replaced_at;
+    p->dropped = e->dropped;
+    p->dropped_at = e->dropped_at;
     return status;
 }
 

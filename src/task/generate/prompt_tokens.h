@@ -16,6 +16,7 @@ struct qkv_prompt_tokens {
     int32_t *source_ids;
     int64_t source_count, source_capacity;
     int64_t cut, replaced, replaced_at; // the same as the members of struct qkv_generated
+    int64_t dropped, dropped_at;
     // number of tokens that the output must have after the prefix before it may end, and that it
     // may have at most
     int64_t least, most;

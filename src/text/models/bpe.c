@@ -282,6 +282,7 @@ struct symbols {
     struct symbol *at;
     int64_t count;
     int32_t unknown; // bytes of a pending unknown token, 0: none
+    int64_t dropped; // characters left out
 };
 
 static void put_symbol(struct symbols *s, int32_t id, int32_t bytes)
@@ -309,7 +310,10 @@ static void put_unknown(const struct bpe *m, struct symbols *s, const uint8_t *t
         if (all) return;
         s->count = before;
     }
-    if (m->unknown < 0) return; // the character is omitted, as in Hugging Face tokenizers
+    if (m->unknown < 0) { // the character is left out, as in Hugging Face tokenizers
+        s->dropped++;
+        return;
+    }
     if (s->unknown && !m->fuse) {
         put_symbol(s, m->unknown, s->unknown);
         s->unknown = 0;
@@ -471,11 +475,12 @@ static bool split_bpe(const qkv_tokenizer *t, struct qkv_parts *out, const uint8
     const int64_t most = length * (extra + 1);
     const int64_t each = (int64_t)(sizeof(struct symbol) + 3 * sizeof(struct waiting));
     if (!qkv_parts_reserve(out, most * each)) return false;
-    struct symbols s = { out->work, 0, 0 };
+    struct symbols s = { .at = out->work };
     if (t->bytes_ready)
         for (int64_t i = 0; i < length; i++) put_symbol(&s, m->byte_id[bytes[i]], 1);
     else
         characters(t, m, &s, bytes, length);
+    out->dropped = s.dropped;
     if (s.count > SHORT)
         merge_long(m, &s, (struct waiting *)(s.at + most));
     else

@@ -44,7 +44,8 @@ struct qkv_parts {
         int32_t id;
     } * at;
     int64_t count, capacity;
-    void *work; // work memory of the model, reused for the next word
+    int64_t dropped; // characters of the word without a token that represents them
+    void *work;      // work memory of the model, reused for the next word
     int64_t work_bytes;
 };
 // Grows p->work to at least `bytes` bytes.  Returns false if memory is exhausted.

@@ -116,13 +116,23 @@ bool qkv_parts_reserve(struct qkv_parts *p, int64_t bytes)
 static inline bool parts_of(struct encoder *x, const uint8_t *word, int64_t length, int64_t chars)
 {
     const qkv_tokenizer *t = x->t;
+    x->parts.dropped = 0;
     const bool known =
         t->cache && length <= QKV_CACHE_WORD && !(t->word_limit && chars > t->word_limit);
     if (known && qkv_word_cache_get(t->cache, word, length, &x->parts)) return true;
     x->parts.count = 0;
     if (!t->kind->word(t, &x->parts, word, length, chars)) return false;
-    if (known) qkv_word_cache_put(t->cache, word, length, &x->parts);
+    if (known && !x->parts.dropped) qkv_word_cache_put(t->cache, word, length, &x->parts);
     return true;
+}
+
+// Counts the characters of the word that x->parts leaves out; the word begins at byte `at`.
+static inline void count_dropped(struct encoder *x, int64_t at)
+{
+    qkv_encoding *e = x->sink.e;
+    if (!x->parts.dropped) return;
+    if (!e->dropped) e->dropped_at = at;
+    e->dropped += x->parts.dropped;
 }
 
 // Appends x->parts, the tokens of a word, to the encoding.  begin and end are the offsets in the
@@ -130,6 +140,7 @@ static inline bool parts_of(struct encoder *x, const uint8_t *word, int64_t leng
 static bool put_parts(struct encoder *x, const int64_t *begin, const int64_t *end, int64_t length,
                       int64_t last)
 {
+    count_dropped(x, begin[0]);
     for (int64_t i = 0; i < x->parts.count; i++) {
         const struct qkv_part *p = &x->parts.at[i];
         const int64_t from = begin[qkv_min64(p->begin, length - 1)];
@@ -414,6 +425,7 @@ static qkv_status normalized_words(struct encoder *x, const uint8_t *text, int64
 static bool encode_plain_word(struct encoder *x, const uint8_t *text, int64_t at, int64_t to)
 {
     if (!parts_of(x, text + at, to - at, to - at)) return false;
+    count_dropped(x, at);
     for (int64_t i = 0; i < x->parts.count; i++) {
         const struct qkv_part *p = &x->parts.at[i];
         int64_t from = at + p->begin, till = at + p->end;
@@ -523,7 +535,14 @@ static qkv_status encode_one(struct encoder *x, const char *text, size_t bytes)
             return qkv_fail_memory(x->err, NULL);
         }
     }
-    return QKV_OK;
+    const qkv_encoding *e = x->sink.e;
+    if (!x->o->strict || !e->dropped) return QKV_OK;
+    return qkv_fail(
+        x->err, QKV_ERR_FORMAT,
+        &(struct qkv_location){ .has_offset = true, .offset = e->dropped_at },
+        "text%s has %" PRId64 " characters without a token, expected characters of the vocabulary, "
+        "since the tokenizer has no unknown token, found the first in the word at this byte",
+        x->sink.which ? " B" : "", e->dropped);
 }
 
 qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const char *text,
@@ -537,7 +556,7 @@ qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const c
                         "qkv_tokenizer_encode: expected a tokenizer, an encoding, a text and "
                         "max_length >= 0, found NULL or a negative max_length");
     if (!o) o = &plain;
-    e->count = e->cut = e->replaced = e->replaced_at = 0;
+    e->count = e->cut = e->replaced = e->replaced_at = e->dropped = e->dropped_at = 0;
     struct qkv_effort effort = qkv_effort_for((int64_t)(bytes + (pair ? pair_bytes : 0)), err);
     struct encoder x = { .t = t,
                          .o = o,

@@ -23,6 +23,34 @@ TEST(wordpiece_after_other_splits_answers_as_the_reference)
 {
     golden_replay("tests/golden/text/wordpiece_steps.json", NULL);
 }
+// The offsets of the tokens that remain are those of the reference, which leaves the characters out
+// without a word.
+TEST(characters_that_bpe_leaves_out_are_counted) // T16
+{
+    static const char json[] =
+        "{\"version\":\"1.0\",\"pre_tokenizer\":{\"type\":\"WhitespaceSplit\"},\"model\":{\"type\":"
+        "\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}";
+    const struct qkv_encode_options strict = { .strict = true };
+    qkv_tokenizer *t = NULL;
+    qkv_encoding e = { 0 };
+    qkv_error err = { 0 };
+    CHECK_EQ(qkv_tokenizer_parse(&t, json, sizeof json - 1, "made", NULL), QKV_OK);
+    for (int again = 0; again < 3; again++) { // also when words come from the cache
+        CHECK_EQ(qkv_tokenizer_encode(t, &e, "ab abcZb c ab", 13, NULL, 0, NULL, NULL), QKV_OK);
+        CHECK_EQ(e.count, 4);
+        CHECK_EQ(e.dropped, 3);
+        CHECK_EQ(e.dropped_at, 3);
+        CHECK_EQ(qkv_tokenizer_encode(t, &e, "ab a", 4, NULL, 0, &strict, NULL), QKV_OK);
+        CHECK_EQ(e.dropped, 0);
+    }
+    CHECK_EQ(qkv_tokenizer_encode(t, &e, "ab abcZb", 8, NULL, 0, &strict, &err), QKV_ERR_FORMAT);
+    CHECK_EQ(e.count, 0);
+    CHECK(err.has_offset && err.offset == 3);
+    CHECK(strstr(err.text, "text has 2 characters without a token, expected "));
+    qkv_encoding_free(&e);
+    qkv_tokenizer_close(t);
+}
+
 // x yy y and x y yy have sums that differ only in the last bit, which depends on how the numbers
 // are parsed.
 TEST(ties_between_segmentations_are_resolved_as_by_the_reference)
@@ -56,5 +84,6 @@ CHECK_MAIN(CASE(components_that_are_seldom_answer_as_the_reference),
            CASE(bpe_of_characters_answers_as_the_reference), CASE(unigram_answers_as_the_reference),
            CASE(whole_words_answer_as_the_reference),
            CASE(wordpiece_after_other_splits_answers_as_the_reference),
+           CASE(characters_that_bpe_leaves_out_are_counted),
            CASE(ties_between_segmentations_are_resolved_as_by_the_reference),
            CASE(regular_expressions_answer_as_the_reference))
