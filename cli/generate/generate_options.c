@@ -29,6 +29,10 @@ static qkv_status check_real(double *out, const char *name, double value, double
                              bool above, qkv_error *err)
 {
     if (isnan(value)) return QKV_OK;
+    // the library computes with floats: a number that they round to 0 is not above 0
+    if (above && least == 0 && value > 0 && (float)value == 0)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--%s: number too small, expected at least 1e-45, found %g", name, value);
     if (value < least || value > most || (above && value <= least))
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s: expected a number %s %g %s %g, found %g",
                          name, above ? "above" : "from", least, above ? "up to" : "to", most,

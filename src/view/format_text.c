@@ -67,7 +67,9 @@ void view_text_free(struct view_text *t)
 static void put_digits(struct view_text *t, double x, int digits, bool leading_zero)
 {
     int64_t unit = 1;
-    for (int i = 0; i < digits; i++) unit *= 10;
+    int used = 0; // no more decimals than fit 64 bits
+    for (; used < digits && used < 17 && x * (double)unit < 1e17; used++) unit *= 10;
+    digits = used;
     const int64_t all = (int64_t)floor(x * (double)unit + 0.5), whole = all / unit;
     if (whole || leading_zero || !digits) view_say(t, "%" PRId64, whole);
     if (digits) view_say(t, ".%0*" PRId64, digits, all % unit);
@@ -75,8 +77,20 @@ static void put_digits(struct view_text *t, double x, int digits, bool leading_z
 
 void view_number(struct view_text *t, double x, int digits)
 {
-    if (!isfinite(x) || fabs(x) > 1e12) {
+    if (!isfinite(x)) {
         view_say(t, "!");
+        return;
+    }
+    if (fabs(x) > 1e12) { // such as 3.2e31
+        int e = (int)floor(log10(fabs(x)) + 1e-12);
+        double m = fabs(x) / pow(10, e);
+        if (m >= 9.95) {
+            m /= 10;
+            e++;
+        }
+        if (x < 0) view_say(t, "-");
+        put_digits(t, m, fabs(m - floor(m + .5)) < .05 ? 0 : 1, true);
+        view_say(t, "e%d", e);
         return;
     }
     // write no minus sign if x is rounded to 0

@@ -77,6 +77,8 @@ runs 2 generate x --top-p 2 -t 1
 says 'qkv: --top-p: expected a number above 0 up to 1, found 2'
 runs 2 generate x --temperature -1
 says 'qkv: --temperature: expected a number from 0 to 100, found -1'
+runs 2 generate x --repetition 1e-46
+says 'qkv: --repetition: number too small, expected at least 1e-45, found 1e-46'
 runs 2 generate x --repetition 0
 says 'qkv: --repetition: expected a number above 0 up to 100, found 0'
 runs 2 generate x --top-k 5

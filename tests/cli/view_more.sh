@@ -79,6 +79,8 @@ runs 0 view --attention one.npy --tokens t.txt -o one.html --terminal
 prints_part '1 row does not sum to 1'
 runs 0 view --attention nan.npy --tokens t.txt -o nan.html --terminal
 prints_part '1 row contains NaN or Inf'
+runs 0 view --attention nan.npy --tokens t.txt --layer 0 --heads 0 --token 0 -o nan.svg
+check grep -q 'The weights of .CLS. are not numbers' nan.svg
 runs 4 view --attention w.npy --tokens t.txt --view residual --terminal
 runs 2 view --attention w.npy --tokens t.txt -m "$verse" --terminal
 says_part 'cannot be combined with a text or a model'

@@ -17,12 +17,18 @@ struct axes {
     int64_t stride[3], size[3];
 };
 
+// Returns |stride|, and INT64_MAX for INT64_MIN, which is allowed along an axis of size 1.
+static int64_t extent_of(int64_t stride)
+{
+    return stride == INT64_MIN ? INT64_MAX : llabs(stride);
+}
+
 // Sorts the axes of an array by ascending stride.
 static void sort(struct axes *x)
 {
     for (int i = 0; i < 2; i++)
         for (int j = 2; j > i; j--)
-            if (llabs(x->stride[j]) < llabs(x->stride[j - 1])) {
+            if (extent_of(x->stride[j]) < extent_of(x->stride[j - 1])) {
                 const int64_t stride = x->stride[j], size = x->size[j];
                 x->stride[j] = x->stride[j - 1];
                 x->size[j] = x->size[j - 1];

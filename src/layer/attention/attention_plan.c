@@ -381,26 +381,107 @@ static double pairs(const struct qkv_attention_work *w, const struct qkv_attenti
     return hi - lo;
 }
 
+// Sums of tiles may exceed 64 bits before they are limited to INT64_MAX.
+__extension__ typedef __int128 wide;
+
+// Returns the sum of floor((a i + b) / m) over i = 0 .. n-1, for a, b >= 0 and m > 0, in log(m)
+// steps, as the number of lattice points below a line (Graham, Knuth & Patashnik 1994, 3.5).
+static wide floor_sum(wide n, wide a, wide b, wide m)
+{
+    wide sum = 0;
+    while (n > 0) {
+        sum += n * (n - 1) / 2 * (a / m) + n * (b / m);
+        a %= m;
+        b %= m;
+        const wide top = a * n + b;
+        n = top / m;
+        b = top % m;
+        const wide swap = m;
+        m = a;
+        a = swap;
+    }
+    return sum;
+}
+
+// Groups of rows that have the same place in every one of `blocks` blocks of `block` rows.
+struct row_groups {
+    int64_t blocks, block, heads;
+    int64_t first, last; // rows of the group in block 0
+};
+
+// Returns the first block in which query (row / heads) of this row is at least `query`.
+static int64_t block_of(const struct row_groups *g, int64_t row, int64_t query)
+{
+    const int64_t ahead = query * g->heads - row;
+    return ahead <= 0 ? 0 : qkv_min64(qkv_ceil_div(ahead, g->block), g->blocks);
+}
+
+// Returns the number of visited tiles of these groups.  The keys of a group begin with those of its
+// first row and end with those of its last; both grow by the same number from block to block.
+static wide visited_tiles(const struct qkv_attention_work *w, const struct qkv_attention_item *m,
+                          const struct row_groups *g, int64_t keys)
+{
+    const struct qkv_attention *a = &w->a;
+    const bool left = a->window.on && a->window.left >= 0;
+    int64_t after = INT64_MAX; // the keys of query t end before t + after; INT64_MAX: no limit
+    if (a->causal) after = 1;
+    if (a->window.on && a->window.right >= 0) after = qkv_min64(after, a->window.right + 1);
+    const wide scale = (wide)g->heads * keys;
+    int64_t from = 0, to = g->blocks, full = 0, late = g->blocks; // blocks
+    if (after < INT64_MAX) { // the first block with a key, and the first that reaches the end
+        after += m->shift;
+        from = block_of(g, g->last, 1 - after);
+        full = block_of(g, g->last, m->S - after);
+    }
+    if (left) { // the first block after which all keys are out of the window, and that loses keys
+        to = block_of(g, g->first, m->S + a->window.left - m->shift);
+        late = block_of(g, g->first, a->window.left - m->shift);
+    }
+    if (!m->S || from >= to) return 0;
+    full = qkv_min64(qkv_max64(full, from), to);
+    late = qkv_min64(qkv_max64(late, from), to);
+    wide sum = (wide)(to - full) * qkv_ceil_div(m->S, keys);
+    if (full > from)
+        sum +=
+            floor_sum(full - from, g->block,
+                      (wide)from * g->block + g->last + (wide)g->heads * (after + keys - 1), scale);
+    if (left)
+        sum -= floor_sum(
+            to - late, g->block,
+            (wide)late * g->block + g->first + (wide)g->heads * (m->shift - a->window.left), scale);
+    return sum;
+}
+
+static int64_t limited(wide n)
+{
+    return n > INT64_MAX ? INT64_MAX : (int64_t)n;
+}
+
 // Counts the tiles of one item and key/value head. *tiles: all tiles; *visited: tiles in which at
-// least one row sees a key.
+// least one row sees a key. Counts of more than INT64_MAX become INT64_MAX.
 static void count_tiles(const struct qkv_attention_work *w, const struct qkv_attention_item *m,
                         const struct qkv_attention_tiling *tile, int64_t *tiles, int64_t *visited)
 {
     const int64_t rows = m->T * w->heads, keys = tile->keys, across = qkv_ceil_div(m->all, keys);
-    const bool same = !w->a.causal && !w->a.window.on; // true: every row sees the same keys
-    *tiles = *visited = 0;
-    for (int64_t r0 = 0; r0 < rows; r0 += tile->block) {
-        const int64_t n = qkv_min64(tile->block, rows - r0), groups = qkv_ceil_div(n, tile->rows);
-        *tiles += groups * across;
-        if (same) *visited += groups * qkv_ceil_div(m->S, keys);
-        for (int64_t g = 0; !same && g < groups; g++) {
-            const int64_t first = r0 + qkv_attention_group(g, n, groups);
-            const int64_t last = r0 + qkv_attention_group(g + 1, n, groups) - 1;
-            const int64_t lo = qkv_attention_keys(w, m, first / w->heads).lo;
-            const int64_t hi = qkv_attention_keys(w, m, last / w->heads).hi;
-            if (lo < hi) *visited += qkv_ceil_div(hi, keys) - lo / keys;
+    const int64_t whole = rows / tile->block, rest = rows % tile->block;
+    wide all = 0, seen = 0;
+    for (int part = 0; part < 2; part++) { // the whole blocks, and the rows after them
+        const int64_t n = part ? rest : tile->block, blocks = part ? rest > 0 : whole;
+        const int64_t groups = qkv_ceil_div(n, tile->rows);
+        all += (wide)blocks * groups * across;
+        for (int64_t i = 0; i < groups && blocks; i++) {
+            const int64_t begin = part ? whole * tile->block : 0;
+            const struct row_groups g = { .blocks = blocks,
+                                          .block = tile->block,
+                                          .heads = w->heads,
+                                          .first = begin + qkv_attention_group(i, n, groups),
+                                          .last =
+                                              begin + qkv_attention_group(i + 1, n, groups) - 1 };
+            seen += visited_tiles(w, m, &g, keys);
         }
     }
+    *tiles = limited(all);
+    *visited = limited(seen);
 }
 
 // Adds times * n to *count, which becomes INT64_MAX if the sum is larger.

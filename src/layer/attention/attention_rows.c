@@ -224,9 +224,9 @@ static void finish_row(const struct qkv_rows *u, const struct qkv_rows_sums *sum
     else
         k->divide(out, sums->o + r * width,
                   old == 0 ? (real)INFINITY : sum / old * (real)(1 - (double)a->dropout.p), a->F);
-    if (call->lse && !a->no_softmax)
-        call->lse[qkv_rows_index(u, r)] =
-            (real)((double)call->c * LN2 * (double)top + log((double)sum));
+    if (call->lse && !a->no_softmax) // log(0) would set errno
+        call->lse[qkv_rows_index(u, r)] = (real)((double)call->c * LN2 * (double)top +
+                                                 (sum == 0 ? (double)-INFINITY : log((double)sum)));
     if (call->weights && !a->no_softmax)
         k->weights(call->weights + qkv_rows_index(u, r) * a->S, a->S, call->c, top, sum);
 }

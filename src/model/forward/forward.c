@@ -21,13 +21,13 @@ static qkv_status check(const struct qkv_model *m, int stack, const struct qkv_m
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "tokens have no ids, expected an array of ids, found NULL");
     for (int64_t i = 0; i < in->sequences; i++) {
-        const int64_t n = in->offsets[i + 1] - in->offsets[i];
-        const int64_t used = in->lengths ? in->lengths[i] : n;
         if (in->offsets[i + 1] < in->offsets[i] || in->offsets[i + 1] > INT32_MAX)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
                             "invalid offsets of sequences, expected ascending numbers of at most "
                             "%d, found %" PRId64,
                             INT32_MAX, in->offsets[i + 1]);
+        const int64_t n = in->offsets[i + 1] - in->offsets[i];
+        const int64_t used = in->lengths ? in->lengths[i] : n;
         if (used < 0 || used > n)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
                             "invalid length of sequence %" PRId64 ", expected 0 .. %" PRId64

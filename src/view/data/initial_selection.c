@@ -347,8 +347,10 @@ static void describe_token(struct view_text *t, const struct view_stack *v,
     const struct qkv_view_token *token = v->shape.token;
     const int64_t own = own_key(v, st->token);
     float hidden = 0;
+    bool numbers = true;
     for (int64_t i = 0; i < st->selected; i++) {
         view_row(row, v, st->layer, st->head[i], st->token);
+        for (int64_t j = 0; j < v->shape.keys; j++) numbers = numbers && row[j] == row[j];
         const struct view_pair p = top_key(v, st, row, -1, -1);
         if (p.weight <= best.weight) continue;
         best = (struct view_pair){ st->head[i], p.to, p.weight };
@@ -362,6 +364,12 @@ static void describe_token(struct view_text *t, const struct view_stack *v,
         const struct view_pair p = top_key(v, st, row, -1, -1);
         if (st->head[i] != best.from && p.to != best.to && p.weight > other.weight)
             other = (struct view_pair){ st->head[i], p.to, p.weight };
+    }
+    if (!numbers) {
+        view_say(t, "The weights of ");
+        view_quote(t, &token[st->token]);
+        view_say(t, " are not numbers: they contain NaN.");
+        return;
     }
     say_layer(t, v, st);
     if (best.from < 0) {

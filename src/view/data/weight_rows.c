@@ -76,6 +76,10 @@ void view_weights(float *w, const struct view_stack *v, const float *q, const fl
         for (int64_t j = at.from; j < at.to; j++) w[j] = 0;
         return;
     }
+    if (lse == INFINITY) { // a score is +Inf: the weights are no numbers, as in the operator
+        for (int64_t j = at.from; j < at.to; j++) w[j] = NAN;
+        return;
+    }
     view_scores(w + at.from, q, kt + at.from, at.to - at.from, v->shape.head_width, S);
     view_bias(w, v, layer, head, row);
     for (int64_t j = at.from; j < at.to; j++) w[j] = expf(w[j] - lse);

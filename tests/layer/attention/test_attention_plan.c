@@ -2,6 +2,7 @@
 // test_attention_plan.c: tests refusals and their reasons, the memory of a call, and a quarter of a
 // million tokens.
 #include "attention_case.h"
+#include <errno.h>
 
 static struct qkv_attention small(void)
 {
@@ -196,8 +197,110 @@ TEST(a_quarter_of_a_million_tokens_run_in_scratch_alone)
     free(x);
 }
 
+// ---- tiles --------------------------------------------------------------------------------------
+// Counts the tiles of one head group by group.
+static void plain_tiles(const struct qkv_attention_work *w, const struct qkv_attention_tiling *tile,
+                        int64_t *tiles, int64_t *visited)
+{
+    const struct qkv_attention_item m = qkv_attention_item(w, 0);
+    const int64_t rows = m.T * w->heads, keys = tile->keys;
+    *tiles = *visited = 0;
+    for (int64_t r0 = 0; r0 < rows; r0 += tile->block) {
+        const int64_t n = qkv_min64(tile->block, rows - r0), groups = qkv_ceil_div(n, tile->rows);
+        *tiles += groups * qkv_ceil_div(m.all, keys);
+        for (int64_t g = 0; g < groups; g++) {
+            const int64_t first = r0 + qkv_attention_group(g, n, groups);
+            const int64_t last = r0 + qkv_attention_group(g + 1, n, groups) - 1;
+            const int64_t lo = qkv_attention_keys(w, &m, first / w->heads).lo;
+            const int64_t hi = qkv_attention_keys(w, &m, last / w->heads).hi;
+            if (lo < hi) *visited += qkv_ceil_div(hi, keys) - lo / keys;
+        }
+    }
+}
+
+static int64_t draw(int64_t most) // 0 .. most
+{
+    return (int64_t)((check_random() + 1) / 2 * (double)(most + 1)) % (most + 1);
+}
+
+TEST(tiles_are_counted_as_one_by_one)
+{
+    for (int round = 0; round < 20000; round++) {
+        struct qkv_attention a = { .B = 1, .T = draw(300), .S = draw(300), .G = 1, .E = 1 };
+        a.H = 1 + draw(7);
+        a.causal = draw(1);
+        a.diagonal = draw(1) ? QKV_BOTTOM_RIGHT : QKV_TOP_LEFT;
+        a.window.on = draw(1);
+        a.window.left = draw(3) ? draw(draw(1) ? 20 : 400) : -1;
+        a.window.right = draw(3) ? draw(draw(1) ? 20 : 400) : -1;
+        struct qkv_attention_work w;
+        if (qkv_attention_resolve(&w, case_family(), &a, NULL, 0)) continue;
+        const struct qkv_attention_tiling tile = { .block = 1 + draw(40),
+                                                   .rows = 1 + draw(10),
+                                                   .keys = 1 + draw(30) };
+        struct qkv_attention_plan p = { 0 };
+        int64_t tiles, visited;
+        qkv_attention_count(&p, &w, &tile);
+        plain_tiles(&w, &tile, &tiles, &visited);
+        if (p.tiles != tiles || p.visited != visited)
+            fail_msg("round %d: %lld of %lld, expected %lld of %lld", round, (long long)p.visited,
+                     (long long)p.tiles, (long long)visited, (long long)tiles);
+    }
+}
+
+// One by one, these plans would take hours.
+TEST(plans_of_the_largest_sizes_are_made_at_once)
+{
+    const int64_t most = (INT64_C(1) << 31) - 1;
+    struct qkv_attention a = { .B = 1, .T = most, .S = most, .H = 1 << 20, .G = 1, .E = 1 };
+    for (int kind = 0; kind < 4; kind++) {
+        a.causal = kind & 1;
+        a.window.on = kind >> 1;
+        a.window.left = 1000;
+        a.window.right = -1;
+        const struct qkv_attention_plan p = qkv_attention_plan(&a);
+        CHECK_EQ(p.status, QKV_OK);
+        CHECK(p.tiles > 0 && p.visited > 0 && p.visited <= p.tiles);
+        CHECK_EQ(p.skipped, p.tiles - p.visited);
+    }
+    a = (struct qkv_attention){ .B = 1000003, .T = most, .S = most, .H = 1, .E = 1 };
+    const struct qkv_attention_plan p = qkv_attention_plan(&a);
+    CHECK_EQ(p.status, QKV_OK);
+    CHECK(p.visited == p.tiles && p.tiles > 0);
+}
+
+TEST(a_row_without_keys_leaves_errno_alone)
+{
+    const int64_t none[1] = { 0 };
+    const struct qkv_attention a = { .B = 1, .T = 2, .S = 2, .H = 1, .E = 4, .k_lengths = none };
+    static const float x[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    float out[8], lse[2];
+    void *scratch = aligned_alloc(64, qkv_attention_plan(&a).scratch);
+    errno = 0;
+    CHECK_EQ(qkv_attention_forward(out, lse, NULL, x, x, x, &a, scratch), QKV_OK);
+    CHECK_EQ(errno, 0);
+    CHECK(lse[0] == -INFINITY && out[0] == 0);
+    free(scratch);
+}
+
+TEST(strides_along_axes_of_one_element_may_be_any_number)
+{
+    struct qkv_attention a = { .B = 1, .T = 2, .S = 2, .H = 1, .E = 4 };
+    static const float x[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+    float out[8], same[8];
+    void *scratch = aligned_alloc(64, qkv_attention_plan(&a).scratch);
+    CHECK_EQ(qkv_attention_forward(out, NULL, NULL, x, x, x, &a, scratch), QKV_OK);
+    a.q_strides = (struct qkv_strides){ .b = INT64_MIN, .t = 4, .h = INT64_MIN };
+    if (qkv_attention_forward(same, NULL, NULL, x, x, x, &a, scratch) == QKV_OK)
+        CHECK_BITS(out, same, sizeof out);
+    free(scratch);
+}
+
 CHECK_MAIN(CASE(wrong_arguments_are_refused_with_the_reason),
            CASE(a_precision_runs_converted_unless_its_own_products_are_asked_for),
            CASE(missing_arrays_are_refused), CASE(scratch_does_not_grow_with_the_tokens),
-           CASE(a_resolved_call_keeps_to_its_threads),
+           CASE(a_resolved_call_keeps_to_its_threads), CASE(tiles_are_counted_as_one_by_one),
+           CASE(plans_of_the_largest_sizes_are_made_at_once),
+           CASE(a_row_without_keys_leaves_errno_alone),
+           CASE(strides_along_axes_of_one_element_may_be_any_number),
            CASE(a_quarter_of_a_million_tokens_run_in_scratch_alone))

@@ -200,6 +200,26 @@ TEST(numbers_of_a_small_grid_are_told)
     qkv_view_text_free(text);
 }
 
+// More decimals than 64 bits hold are left out; numbers above 1e12 have an exponent.
+TEST(numbers_of_a_grid_may_be_large_and_have_many_digits)
+{
+    static const float w[4] = { 1e12f, -.5f, -3.2e31f, .25f };
+    static const int digits[] = { 2, 8, 19, 60 };
+    EACH(n, digits)
+    {
+        const struct qkv_chart_grid g = { .value = w, .rows = 2, .columns = 2, .digits = *n };
+        const struct qkv_chart_panel p = { .grid = &g };
+        const struct qkv_chart c = { .panel = &p, .panels = 1 };
+        const struct qkv_chart_options o = { .columns = 200 };
+        char *text;
+        CHECK_EQ(qkv_chart_terminal(&c, &text, &o, NULL), QKV_OK);
+        if (!strstr(text, "-3.2e31") || !strstr(text, "-0.50") || strstr(text, "0.-") ||
+            strstr(text, "-9223372036854775808"))
+            fail_msg("%d digits: %s", *n, text);
+        qkv_view_text_free(text);
+    }
+}
+
 TEST(a_chart_that_is_not_whole_is_refused)
 {
     const struct qkv_chart good = whole();
@@ -350,6 +370,8 @@ CHECK_MAIN(CASE(svg_is_well_formed_and_the_same_twice),
            CASE(a_page_asks_nobody_and_takes_names_for_text),
            CASE(png_has_two_pixels_a_unit_and_carries_the_words),
            CASE(the_terminal_keeps_its_width_and_its_character_set),
-           CASE(numbers_of_a_small_grid_are_told), CASE(a_chart_that_is_not_whole_is_refused),
-           CASE(data_at_their_edges_are_drawn), CASE(numbers_at_the_ends_of_doubles_are_left_out),
-           CASE(inks_can_be_read_on_the_ramp), CASE(failed_allocations_are_survived))
+           CASE(numbers_of_a_small_grid_are_told),
+           CASE(numbers_of_a_grid_may_be_large_and_have_many_digits),
+           CASE(a_chart_that_is_not_whole_is_refused), CASE(data_at_their_edges_are_drawn),
+           CASE(numbers_at_the_ends_of_doubles_are_left_out), CASE(inks_can_be_read_on_the_ramp),
+           CASE(failed_allocations_are_survived))

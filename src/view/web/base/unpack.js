@@ -281,6 +281,7 @@ class Weights {
         const row = new Float32Array(S), [from, to] = this.span(layer, i);
         let lse = m.lse?.[i];
         if (lse === -Infinity) return row;
+        if (lse === Infinity) return row.fill(NaN, from, to); // a score is +Inf
         const q = m.q.subarray(i * E, i * E + E).map(x => x * this.about.scale[layer]);
         let e = 0;
         for (; e + 4 <= E; e += 4) {

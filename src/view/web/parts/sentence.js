@@ -24,7 +24,7 @@ function describeRow(i) {
     for (const r of rows) {
         if (r.top.w > best.w) best = { w: r.top.w, to: r.top.to, ...r, second: topKey(r.row, r.top.to, own ? i : -1) };
     }
-    if (rows.some(r => r.row[0] !== r.row[0])) return [say("notNumber", quote(i))];
+    if (rows.some(r => r.row.some(Number.isNaN))) return [say("notNumber", quote(i))];
     if (!best.row) return [inLayer(), say("nothing", quote(i))];
     for (const r of rows)
         if (r.h !== best.h && r.top.to !== best.to && r.top.w > other.w) other = { w: r.top.w, to: r.top.to, h: r.h };
