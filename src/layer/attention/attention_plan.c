@@ -416,8 +416,9 @@ static int64_t block_of(const struct row_groups *g, int64_t row, int64_t query)
     return ahead <= 0 ? 0 : qkv_min64(qkv_ceil_div(ahead, g->block), g->blocks);
 }
 
-// Returns the number of visited tiles of these groups.  The keys of a group begin with those of its
-// first row and end with those of its last; both grow by the same number from block to block.
+// Returns the number of visited tiles of these groups.  The keys of a group begin at the first key
+// of its first row and end at the last key of its last row; both grow by the same number from block
+// to block.
 static wide visited_tiles(const struct qkv_attention_work *w, const struct qkv_attention_item *m,
                           const struct row_groups *g, int64_t keys)
 {

@@ -23,8 +23,7 @@ TEST(wordpiece_after_other_splits_answers_as_the_reference)
 {
     golden_replay("tests/golden/text/wordpiece_steps.json", NULL);
 }
-// The offsets of the tokens that remain are those of the reference, which leaves the characters out
-// without a word.
+// The reference leaves the characters out without a word.
 TEST(characters_that_bpe_leaves_out_are_counted) // T16
 {
     static const char json[] =
