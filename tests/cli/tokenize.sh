@@ -64,7 +64,7 @@ runs 0 tokenize --tokenizer bpe.json --ids abcZb
 prints '2 1'
 says 'qkv: note: 2 characters were left out, since the tokenizer has neither a token for them nor an unknown token; the first is in the word at byte 0 of text 1'
 runs 3 tokenize --tokenizer bpe.json --strict --ids abcZb
-says_part 'at byte 0: text has 2 characters without a token'
+says_part 'at byte 0: text has characters without a token'
 
 title 'invalid input is refused with the reason'
 runs 2 tokenize --tokenizer "$data/bert" --decode 10,14

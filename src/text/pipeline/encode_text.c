@@ -129,10 +129,8 @@ static inline bool parts_of(struct encoder *x, const uint8_t *word, int64_t leng
 // Counts the characters of the word that x->parts leaves out; the word begins at byte `at`.
 static inline void count_dropped(struct encoder *x, int64_t at)
 {
-    qkv_encoding *e = x->sink.e;
-    if (!x->parts.dropped) return;
-    if (!e->dropped) e->dropped_at = at;
-    e->dropped += x->parts.dropped;
+    if (x->parts.dropped && !x->sink.e->dropped) x->sink.e->dropped_at = at;
+    x->sink.e->dropped += x->parts.dropped;
 }
 
 // Appends x->parts, the tokens of a word, to the encoding.  begin and end are the offsets in the
@@ -540,8 +538,8 @@ static qkv_status encode_one(struct encoder *x, const char *text, size_t bytes)
     return qkv_fail(
         x->err, QKV_ERR_FORMAT,
         &(struct qkv_location){ .has_offset = true, .offset = e->dropped_at },
-        "text%s has %" PRId64 " characters without a token, expected characters of the vocabulary, "
-        "since the tokenizer has no unknown token, found the first in the word at this byte",
+        "text%s has characters without a token, expected an unknown token or characters of the "
+        "vocabulary, found %" PRId64 " other ones, the first in the word at this byte",
         x->sink.which ? " B" : "", e->dropped);
 }
 
