@@ -13,7 +13,7 @@ static const char *const pools[] = { "mean", "cls", "max", "last", NULL };
 enum form { FORM_LINES, FORM_JSONL, FORM_NPY };
 
 static struct {
-    const char *file, *output, *ids;
+    const char *file, *output, *ids, *prompt;
     int pool;
     bool no_normalize, truncate, pad, strict, no_special;
     int64_t batch_tokens, max_length;
@@ -28,6 +28,9 @@ static const struct opt opts[] = {
     OPT_CHOICE(0, "pool", &o.pool, pools, "KIND",
                "how the hidden states of tokens become one vector: mean, cls, max or last "
                "(default: as the model's files say)"),
+    OPT_TEXT(0, "prompt", &o.prompt, "NAME",
+             "put the prompt NAME of config_sentence_transformers.json before each text (default: "
+             "default_prompt_name of that file)"),
     OPT_FLAG(0, "no-normalize", &o.no_normalize, "do not scale vectors to length 1"),
     OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, 1 << 24, "N",
             "maximum number of tokens in a batch (default: 512 per thread, 1024 to 8192); does not "
@@ -363,6 +366,7 @@ static int run_embed(int argc, char **argv)
                                               .strict = o.strict,
                                               .no_special = o.no_special,
                                               .no_tokenizer = o.ids != NULL,
+                                              .prompt = o.prompt,
                                               .progress = cmd_progress_begin("texts") };
     if (!qkv_embedder_open(&e, dir, &how, &err) && !check_length(e, &err) &&
         !sink_open(&sink, qkv_embedder_width(e), &err) && !embed_all(&sink, &source, e, &err))

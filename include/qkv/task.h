@@ -40,6 +40,9 @@ struct qkv_embedder_options {
     bool strict;
     /** do not add [CLS] and [SEP], and treat text that spells a special token as plain text */
     bool no_special;
+    /** name of the prompt in config_sentence_transformers.json that is put before each text; NULL:
+     *  default_prompt_name of that file, if any; "": no prompt */
+    const char *prompt;
     struct qkv_progress progress;
 };
 
@@ -55,7 +58,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_embedder_open(qkv_embedder **out, const ch
                                                     const struct qkv_embedder_options *o,
                                                     qkv_error *err);
 QKV_API void qkv_embedder_close(qkv_embedder *e);
-/** Returns the number of dimensions of a vector. */
+/** Returns the number of dimensions of a vector: the width of the model, or truncate_dim of
+ *  config_sentence_transformers.json if that is smaller. */
 QKV_API int64_t qkv_embedder_width(const qkv_embedder *e);
 /** Returns the maximum number of tokens of a text. */
 QKV_API int64_t qkv_embedder_max_length(const qkv_embedder *e);

@@ -27,6 +27,39 @@ printf 'world\nlast without newline' >two
 runs 0 embed hello -f two
 check cmp -s "$out" three
 
+title 'config_sentence_transformers.json: a prompt before each text, the first numbers of each vector'
+mkdir prompted
+cp -r "$model"/. prompted # the contents: the folder itself may be a link
+prompts() { printf '%s' "$1" >prompted/config_sentence_transformers.json; }
+prompts '{"prompts": {"query": "find: ", "none": ""}, "default_prompt_name": "query", "truncate_dim": null}'
+runs 0 embed 'find: hello' 'find: other words'
+cp "$out" joined
+runs 0 embed hello 'other words' -m prompted
+check cmp -s "$out" joined
+runs 0 embed hello -m prompted --prompt none
+check cmp -s "$out" hello
+runs 2 embed hello -m prompted --prompt other
+says_part 'unknown prompt, expected the name of one of the prompts in this member, found "other"'
+runs 2 embed hello --prompt query
+printf 'a\377' >bad
+"$QKV_BIN" embed -f bad -m prompted >/dev/null 2>"$err"
+cp "$err" with
+"$QKV_BIN" embed -f bad >/dev/null 2>"$err"
+check cmp -s "$err" with # the byte of the text, not of the prompt with the text
+prompts '{"default_prompt_name": "query"}'
+runs 3 embed hello -m prompted
+prompts '{"prompts": {"query": "find: "}, "default_prompt_name": null, "truncate_dim": 64}'
+runs 0 embed hello 'other words' -m prompted --prompt query
+cut -d' ' -f1-64 joined >first
+check cmp -s "$out" first
+runs 4 similar hello 'other words' --why -m prompted
+prompts '{"truncate_dim": 1000}'
+runs 0 embed hello -m prompted
+check cmp -s "$out" hello
+prompts '{"truncate_dim": 0}'
+runs 3 embed hello -m prompted
+says_part '$.truncate_dim: '
+
 title '.npy, .jsonl and --json contain the same numbers'
 runs 0 embed -f lines -o v.npy
 prints ''

@@ -18,11 +18,18 @@ struct qkv_modules {
     int64_t max_length; // maximum tokens of a text; 0: no limit
     // width of hidden states that the pooling settings expect; 0: they do not say
     int64_t width;
+    // false: the tokens of a prompt are left out of the pooling, which is not supported
+    bool include_prompt;
+    char *prompt;         // text that is put before each text; NULL: none
+    int64_t truncate_dim; // number of elements of a vector that are kept; 0: all
 };
-// Reads modules.json, <pooling>/config.json and sentence_bert_config.json of dir. If modules.json
-// does not exist, the settings are: the model in dir, mean pooling, vectors scaled to length 1.
-// Returns QKV_ERR_UNSUPPORTED for an unknown module, which would change the vectors.
-qkv_status qkv_modules_read(struct qkv_modules *m, const char *dir, qkv_error *err);
+// Reads modules.json, <pooling>/config.json, sentence_bert_config.json and
+// config_sentence_transformers.json of dir. prompt: name of a prompt, as in struct
+// qkv_embedder_options. If modules.json does not exist, the settings are: the model in dir, mean
+// pooling, vectors scaled to length 1. Returns QKV_ERR_UNSUPPORTED for an unknown module, which
+// would change the vectors.
+qkv_status qkv_modules_read(struct qkv_modules *m, const char *dir, const char *prompt,
+                            qkv_error *err);
 void qkv_modules_free(struct qkv_modules *m);
 
 // ---- text_batch.c: batches of tokens from texts -------------------------------------------------
@@ -42,6 +49,9 @@ struct qkv_feed {
     // [n] texts, with bytes[n] lengths; bytes NULL: the texts end with NUL; texts NULL: see ids
     const char *const *texts;
     const size_t *bytes;
+    const char *prompt; // text that is put before each text; NULL: none
+    char *joined;       // the prompt with the current text
+    int64_t joined_capacity;
     const int32_t *ids; // used if texts is NULL: text i is ids[offsets[i] .. offsets[i + 1] - 1]
     const int64_t *offsets;
     int64_t n;

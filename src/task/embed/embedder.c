@@ -14,7 +14,8 @@ struct qkv_embedder {
     struct qkv_modules modules;
     qkv_model *model;
     qkv_tokenizer *tokenizer;
-    int64_t width, max_length;
+    // width: elements of a vector; hidden: elements of a hidden state, of which they are the first
+    int64_t width, hidden, max_length;
     enum qkv_pool pool;
     bool normalize;
 };
@@ -53,7 +54,7 @@ qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
     qkv_embedder *e = qkv_alloc_zero(1, sizeof *e);
     if (!e) return qkv_fail_memory(err, dir);
     e->o = *o;
-    status = qkv_modules_read(&e->modules, dir, err);
+    status = qkv_modules_read(&e->modules, dir, o->prompt, err);
     if (!status) status = qkv_model_open(&e->model, e->modules.model, &o->model, err);
     if (!status && qkv_model_info(e->model).kind == QKV_KIND_ENCODER_DECODER)
         status = qkv_fail(
@@ -65,16 +66,17 @@ qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
     if (status) goto done;
     const struct qkv_model_info info = qkv_model_info(e->model);
     const int64_t said = e->modules.max_length ? e->modules.max_length : info.positions;
-    e->width = info.width;
+    e->width = e->hidden = info.width;
+    if (e->modules.truncate_dim) e->width = qkv_min64(e->width, e->modules.truncate_dim);
     e->max_length = qkv_min64(o->max_length ? o->max_length : said, info.positions);
     e->pool = o->pool ? o->pool : e->modules.pool;
     e->normalize = e->modules.normalize && !o->no_normalize;
-    if (e->modules.width && e->modules.width != e->width)
+    if (e->modules.width && e->modules.width != e->hidden)
         status = qkv_fail(
             err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = dir },
             "wrong word_embedding_dimension of the pooling, expected the model's width %" PRId64
             ", found %" PRId64,
-            e->width, e->modules.width);
+            e->hidden, e->modules.width);
     else if (e->tokenizer && qkv_tokenizer_size(e->tokenizer) > info.vocab)
         status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = e->modules.model },
                           "tokenizer has token ids for which the model has no embedding, expected "
@@ -124,20 +126,21 @@ struct pooling {
     const struct qkv_batch *b;
     const float *hidden;
     float *out;
+    float *whole; // [threads][hidden] whole vectors, if the output is only their beginning; or NULL
 };
 
 // Computes the vector of text i of the batch. The vector of a text without tokens is all zeros.
 static void pool_one(void *ctx, int64_t i, int thread)
 {
     const struct pooling *p = ctx;
-    const int64_t D = p->e->width, n = p->b->lengths[i];
-    float *to = p->out + (p->b->first + i) * D;
-    (void)thread;
+    const int64_t D = p->e->hidden, n = p->b->lengths[i], width = p->e->width;
+    float *out = p->out + (p->b->first + i) * width, *to = p->whole ? p->whole + thread * D : out;
     if (n)
         qkv_pool_rows(to, p->hidden + p->b->offsets[i] * D, n, D, p->e->pool);
     else
         memset(to, 0, (size_t)D * sizeof *to);
     if (p->e->normalize) qkv_unit_length(to, D);
+    if (p->whole) memcpy(out, to, (size_t)width * sizeof *out); // not scaled again
 }
 
 // The hidden states of a batch; later batches reuse the memory.
@@ -149,7 +152,7 @@ struct hidden {
 static qkv_status run(const qkv_embedder *e, struct hidden *h, const struct qkv_batch *b,
                       float *out, qkv_error *err)
 {
-    const int64_t D = e->width, R = b->offsets[b->texts];
+    const int64_t D = e->hidden, R = b->offsets[b->texts];
     if (R > INT64_MAX / D || !qkv_reserve((void **)&h->at, &h->capacity, R * D, sizeof *h->at))
         return qkv_fail_memory(err, NULL);
     const struct qkv_model_input in = { .sequences = b->texts,
@@ -157,9 +160,12 @@ static qkv_status run(const qkv_embedder *e, struct hidden *h, const struct qkv_
                                         .lengths = e->o.pad ? b->lengths : NULL,
                                         .ids = b->ids,
                                         .types = b->types };
+    struct pooling p = { e, b, h->at, out, NULL };
+    if (e->width < D && !(p.whole = qkv_alloc((size_t)(qkv_threads() * D), sizeof *p.whole)))
+        return qkv_fail_memory(err, NULL);
     const qkv_status status = qkv_model_run(e->model, h->at, &in, NULL, err);
-    struct pooling p = { e, b, h->at, out };
     if (!status) qkv_parallel_for(b->texts, pool_one, &p);
+    qkv_free(p.whole);
     return status;
 }
 
@@ -196,6 +202,13 @@ qkv_status qkv_embedder_encode(const qkv_embedder *e, qkv_encoding *to, const ch
                                size_t bytes, qkv_error *err)
 {
     const struct qkv_encode_options how = encoding(e);
+    if (e->modules.prompt || e->width < e->hidden)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED,
+                        &(struct qkv_location){ .file = e->modules.model },
+                        "terms of a similarity are not supported for this model, expected vectors "
+                        "of whole width without a prompt, found %s in "
+                        "config_sentence_transformers.json",
+                        e->modules.prompt ? "default_prompt_name" : "truncate_dim");
     return qkv_tokenizer_encode(e->tokenizer, to, text, bytes, NULL, 0, &how, err);
 }
 
@@ -208,6 +221,7 @@ static qkv_status embed(const qkv_embedder *e, float *out, struct qkv_feed *f,
     struct hidden hidden = { 0 };
     qkv_status status = QKV_OK;
     f->tokenizer = e->tokenizer;
+    f->prompt = e->modules.prompt;
     f->how = encoding(e);
     f->budget = batch_tokens(e);
     f->pad = e->o.pad;

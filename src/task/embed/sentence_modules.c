@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // sentence_modules.c: reads the settings of sentence-transformers: modules.json,
-// 1_Pooling/config.json and sentence_bert_config.json.
+// 1_Pooling/config.json, sentence_bert_config.json and config_sentence_transformers.json.
 //
 // modules.json is a list of modules: Transformer (with the folder of the model), Pooling and
 // optionally Normalize.
@@ -42,6 +42,7 @@ static qkv_status read_pooling(struct qkv_modules *m, const char *dir, qkv_error
     const char *name = NULL, *found = NULL;
     int count = 0;
     bool ok = qkv_json_limited(&at, "word_embedding_dimension", false, &m->width, 1, INT32_MAX) &&
+              qkv_json_bool(&at, "include_prompt", false, &m->include_prompt) &&
               (!json_is_string(json_object_get(root, "pooling_mode")) ||
                qkv_json_text(&at, "pooling_mode", false, &name));
     for (size_t i = 0; ok && i < sizeof modes / sizeof modes[0]; i++) {
@@ -152,9 +153,57 @@ static qkv_status read_length(struct qkv_modules *m, qkv_error *err)
     return status;
 }
 
+// Finds the text of the prompt `name` (NULL: of the default) in config_sentence_transformers.json.
+static qkv_status choose_prompt(struct qkv_modules *m, const struct qkv_json_at *at,
+                                const char *name, qkv_error *err)
+{
+    const bool by_default = !name;
+    if (by_default && json_is_string(json_object_get(at->object, "default_prompt_name")))
+        name = json_string_value(json_object_get(at->object, "default_prompt_name"));
+    if (!name || !*name) return QKV_OK;
+    const json_t *text = json_object_get(json_object_get(at->object, "prompts"), name);
+    if (!json_is_string(text))
+        return qkv_fail(err, by_default ? QKV_ERR_FORMAT : QKV_ERR_USAGE,
+                        &(struct qkv_location){ .file = at->file, .path = "$.prompts" },
+                        "unknown prompt, expected the name of one of the prompts in this member, "
+                        "found \"%.80s\"",
+                        name);
+    if (!*json_string_value(text)) return QKV_OK;
+    if (!m->include_prompt)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = at->file },
+                        "prompt whose tokens are left out of the pooling is not supported, "
+                        "expected include_prompt true in the pooling's config.json, found false");
+    m->prompt = qkv_copy_text(json_string_value(text), json_string_length(text));
+    return m->prompt ? QKV_OK : qkv_fail_memory(err, at->file);
+}
+
+static qkv_status read_prompts(struct qkv_modules *m, const char *dir, const char *prompt,
+                               qkv_error *err)
+{
+    char path[QKV_PATH];
+    json_t *root = NULL;
+    qkv_status status = qkv_path_join(path, dir, "config_sentence_transformers.json", err);
+    if (status) return status;
+    const bool there = qkv_path_exists(path);
+    if (!there && (!prompt || !*prompt)) return QKV_OK;
+    if (!there)
+        return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = dir },
+                        "model has no prompts, expected config_sentence_transformers.json with "
+                        "prompts, found no such file");
+    status = qkv_json_file(&root, path, JSON_BYTES, err);
+    if (status) return status;
+    const struct qkv_json_at at = { .object = root, .file = path, .path = "$", .err = err };
+    if (!qkv_json_int(&at, "truncate_dim", false, &m->truncate_dim, 1, INT32_MAX))
+        status = err->status;
+    if (!status) status = choose_prompt(m, &at, prompt, err);
+    json_decref(root);
+    return status;
+}
+
 // Reads all settings files. err must be zeroed and must not be NULL: JSON errors are recognized by
 // err->status.
-static qkv_status read_all(struct qkv_modules *m, const char *dir, qkv_error *err)
+static qkv_status read_all(struct qkv_modules *m, const char *dir, const char *prompt,
+                           qkv_error *err)
 {
     char path[QKV_PATH];
     m->model = qkv_copy_text(dir, strlen(dir));
@@ -164,14 +213,16 @@ static qkv_status read_all(struct qkv_modules *m, const char *dir, qkv_error *er
         s = read_list(m, dir, path, err);
     else
         m->normalize = true;
-    return s ? s : read_length(m, err);
+    if (!s) s = read_length(m, err);
+    return s ? s : read_prompts(m, dir, prompt, err);
 }
 
-qkv_status qkv_modules_read(struct qkv_modules *m, const char *dir, qkv_error *err)
+qkv_status qkv_modules_read(struct qkv_modules *m, const char *dir, const char *prompt,
+                            qkv_error *err)
 {
     qkv_error found = { 0 };
-    *m = (struct qkv_modules){ .pool = QKV_POOL_MEAN };
-    const qkv_status status = read_all(m, dir, &found);
+    *m = (struct qkv_modules){ .pool = QKV_POOL_MEAN, .include_prompt = true };
+    const qkv_status status = read_all(m, dir, prompt, &found);
     if (!status) return QKV_OK;
     qkv_modules_free(m);
     if (err && !err->status) *err = found;
@@ -181,5 +232,6 @@ qkv_status qkv_modules_read(struct qkv_modules *m, const char *dir, qkv_error *e
 void qkv_modules_free(struct qkv_modules *m)
 {
     qkv_free(m->model);
+    qkv_free(m->prompt);
     memset(m, 0, sizeof *m);
 }

@@ -37,13 +37,28 @@ struct tokens {
     int64_t count;
 };
 
+// Puts the prompt before a text. Returns false if memory is exhausted.
+static bool join_prompt(struct qkv_feed *f, const char **text, size_t *bytes)
+{
+    const size_t before = strlen(f->prompt);
+    if (!qkv_reserve((void **)&f->joined, &f->joined_capacity, (int64_t)(before + *bytes + 1), 1))
+        return false;
+    memcpy(f->joined, f->prompt, before);
+    memcpy(f->joined + before, *text, *bytes);
+    *text = f->joined;
+    *bytes += before;
+    return true;
+}
+
 static qkv_status encode(struct qkv_feed *f, struct tokens *t, qkv_error *err)
 {
     const int64_t i = f->at;
     if (!f->waiting) {
-        const qkv_status status = qkv_tokenizer_encode(f->tokenizer, &f->encoding, f->texts[i],
-                                                       f->bytes ? f->bytes[i] : strlen(f->texts[i]),
-                                                       NULL, 0, &f->how, err);
+        const char *text = f->texts[i];
+        size_t bytes = f->bytes ? f->bytes[i] : strlen(text);
+        if (f->prompt && !join_prompt(f, &text, &bytes)) return qkv_fail_memory(err, NULL);
+        const qkv_status status =
+            qkv_tokenizer_encode(f->tokenizer, &f->encoding, text, bytes, NULL, 0, &f->how, err);
         if (status) return status;
         const qkv_encoding *e = &f->encoding;
         f->counted.tokens += e->count;
@@ -51,7 +66,7 @@ static qkv_status encode(struct qkv_feed *f, struct tokens *t, qkv_error *err)
         f->counted.cut_tokens += e->cut;
         if (e->replaced && !f->counted.replaced) {
             f->counted.replaced_text = i;
-            f->counted.replaced_at = e->replaced_at;
+            f->counted.replaced_at = e->replaced_at - (f->prompt ? (int64_t)strlen(f->prompt) : 0);
         }
         f->counted.replaced += e->replaced;
         if (e->dropped && !f->counted.dropped) {
@@ -126,5 +141,6 @@ void qkv_feed_free(struct qkv_feed *f)
         qkv_free(f->batch[i].ids);
         qkv_free(f->batch[i].types);
     }
+    qkv_free(f->joined);
     qkv_encoding_free(&f->encoding);
 }

@@ -89,7 +89,7 @@ static qkv_status vectors_new(struct vectors *x, const struct eval *e, qkv_error
 {
     struct qkv_modules modules;
     size_t count;
-    const qkv_status status = qkv_modules_read(&modules, e->dir, err);
+    const qkv_status status = qkv_modules_read(&modules, e->dir, "", err);
     if (status) return status;
     x->pool = modules.pool;
     qkv_modules_free(&modules);

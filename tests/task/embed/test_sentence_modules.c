@@ -49,7 +49,7 @@ TEST(what_the_files_say)
         struct qkv_modules m;
         qkv_error err = { 0 };
         fresh(r->modules, r->pooling, r->length);
-        if (qkv_modules_read(&m, folder_path, &err))
+        if (qkv_modules_read(&m, folder_path, NULL, &err))
             fail_msg("%s: %s %s", err.file, err.path, err.text);
         CHECK_EQ(m.pool, r->pool);
         CHECK_EQ(m.normalize, r->normalize);
@@ -67,7 +67,7 @@ TEST(a_model_in_a_folder_of_its_own)
           POOLING("\"pooling_mode_mean_tokens\": true"), NULL);
     CHECK(mkdir(folder_name("0_Transformer"), 0700) == 0);
     folder_text("0_Transformer/sentence_bert_config.json", "{\"max_seq_length\": 5}");
-    CHECK_EQ(qkv_modules_read(&m, folder_path, &err), QKV_OK);
+    CHECK_EQ(qkv_modules_read(&m, folder_path, NULL, &err), QKV_OK);
     CHECK_TEXT(m.model, folder_name("0_Transformer"));
     CHECK_EQ(m.max_length, 5);
     qkv_modules_free(&m);
@@ -129,7 +129,7 @@ TEST(what_would_change_vectors_in_silence_is_refused)
         struct qkv_modules m;
         qkv_error err = { 0 };
         fresh(r->modules, r->pooling, r->length);
-        CHECK_EQ(qkv_modules_read(&m, folder_path, &err), r->status);
+        CHECK_EQ(qkv_modules_read(&m, folder_path, NULL, &err), r->status);
         CHECK_EQ(err.status, r->status);
         CHECK_TEXT(err.path, r->path);
         CHECK_TEXT(err.text, r->says);
