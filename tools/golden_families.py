@@ -380,6 +380,9 @@ def encoders():
         num_hidden_layers=3, head_dim=12, intermediate_size=24, query_pre_attn_scalar=20, sliding_window=6,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
         use_bidirectional_attention=True)), {}
+    yield "electra", t.ElectraForMaskedLM, t.ElectraConfig(**as_bert(embedding_size=24)), right | head | {"types": 2}
+    yield "electra-labels", t.ElectraForSequenceClassification, t.ElectraConfig(**as_bert(
+        embedding_size=24, **three)), right | head | {"types": 2}
     yield "camembert", t.CamembertForMaskedLM, t.CamembertConfig(**as_bert(type_vocab_size=1)), head
     yield "bert-tokens", t.BertForMaskedLM, t.BertConfig(**as_bert()), right | head | {"types": 2}
     yield "roberta-tokens", t.RobertaForMaskedLM, t.RobertaConfig(**as_bert(type_vocab_size=1)), head

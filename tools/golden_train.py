@@ -43,6 +43,8 @@ FOLDERS = {
     "roberta-tokens": ("masked", "RobertaForMaskedLM"),
     "roberta-labels": ("classify", "RobertaForSequenceClassification"),
     "xlm-roberta-tokens": ("masked", "XLMRobertaForMaskedLM"),
+    "electra": ("masked", "ElectraForMaskedLM"),
+    "electra-labels": ("classify", "ElectraForSequenceClassification"),
     "camembert": ("masked", "CamembertForMaskedLM"),
     "distilbert-tokens": ("masked", "DistilBertForMaskedLM"),
     "distilbert-labels": ("classify", "DistilBertForSequenceClassification"),

@@ -37,7 +37,7 @@ train() {
     families="$families $(sed -n 's/.*"model_type": *"\([^"]*\)".*/\1/p' "$folder/model/config.json")"
 }
 
-for folder in bert bert-tokens camembert distilbert-tokens roberta-tokens xlm-roberta-tokens mpnet modernbert \
+for folder in bert bert-tokens camembert electra distilbert-tokens roberta-tokens xlm-roberta-tokens mpnet modernbert \
     nomic_bert eurobert; do
     train $folder text.txt
 done

@@ -329,6 +329,8 @@ TEST(each_rule_of_a_family_is_kept)
           "$.partial_rotary_factor",
           "rotary positions require pairs of dimensions, expected an even number of a head's 8 "
           "dimensions, found 3" },
+        { "electra", "embedding_size", "12", QKV_ERR_UNSUPPORTED, "$.embedding_size",
+          "embeddings of another width than the layers are not supported, expected 24, found 12" },
         { "granite", "residual_multiplier", "0", QKV_ERR_FORMAT, "$.residual_multiplier",
           "number out of range, expected 1e-06 .. 1e+09, found 0" },
         { "mpnet", "pad_token_id", "0", QKV_ERR_UNSUPPORTED, "$.pad_token_id",
