@@ -411,7 +411,7 @@ static void plan_print(const struct attn_job *j, const struct qkv_attention_plan
     printf("kernel   %s, %s, products: %s, %d thread%s\n", p->kernel, p->isa, p->arithmetic,
            qkv_threads(), qkv_threads() == 1 ? "" : "s");
     printf("sizes    batch %" PRId64 ", queries %" PRId64 ", keys %" PRId64 ", heads %" PRId64
-           " on %" PRId64 ", widths %" PRId64 " and %" PRId64 "\n",
+           " with %" PRId64 " key/value heads, widths of keys %" PRId64 " and values %" PRId64 "\n",
            a->B, a->T, a->S, a->H, a->G, a->E, a->F);
     if (j->inputs)
         printf("layer    score %s, hidden width %" PRId64 ", inputs %" PRId64 " and %" PRId64

@@ -24,7 +24,8 @@ struct bench_grammar {
     const char *letters, *needs, *words;
     bool ragged; // true: N20-54 means sequences of mixed lengths
 };
-// Parses shapes such as "A;B C" into out[BENCH_SHAPES].  Returns QKV_ERR_USAGE if a shape is
+// Parses a list of shapes, separated by ";", in the letters of the grammar (such as
+// "R1 K384 N384;R32 K384 N384") into out[BENCH_SHAPES].  Returns QKV_ERR_USAGE if a shape is
 // invalid; err quotes the wrong part.
 qkv_status bench_shapes(struct bench_shape *out, int *count, const char *text,
                         const struct bench_grammar *g, qkv_error *err);

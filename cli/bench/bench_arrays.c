@@ -43,8 +43,8 @@ void *bench_random(int64_t n, qkv_precision p, double deviation)
     static uint64_t seed = 1;
     char *x = cmd_alloc((size_t)n, bench_size(p));
     for (int64_t i = 0; i < n; i++) {
-        // The sum of four uniform 16-bit numbers, each of deviation 1/sqrt(3), has the deviation
-        // 2/sqrt(3).
+        // The sum of four 16-bit numbers, each scaled to -1 .. 1 and so of deviation 1/sqrt(3), has
+        // the deviation 2/sqrt(3).
         uint64_t r = next(&seed);
         r ^= r >> 32; // mix in the high bits: the low bits of this generator are not random enough
         double sum = 0;

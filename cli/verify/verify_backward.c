@@ -77,7 +77,8 @@ static qkv_status run_one(const struct verify_case *c, struct verify_problem *p,
         return QKV_OK;
     }
     if (!plan.status && !o->isa && strcmp(plan.isa, qkv_isa()) != 0) {
-        // the kernel belongs to this other instruction set, in whose row it is measured
+        // this instruction set has no kernel of its own for the case; the row of plan.isa measures
+        // it
         row->as = plan.isa;
         return QKV_OK;
     }

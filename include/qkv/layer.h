@@ -225,8 +225,8 @@ QKV_API struct qkv_attention_plan
 qkv_multi_head_backward_plan(const struct qkv_multi_head *m, const struct qkv_attention *a,
                              const struct qkv_multi_head_gradients *g);
 
-/** Computes the gradients of qkv_multi_head_forward from the arrays in keep; scores and weights are
- *  recomputed tile by tile, for every score.
+/** Computes the gradients of qkv_multi_head_forward from the arrays in keep; the attention weights
+ *  are recomputed tile by tile, whatever the score function is.
  *
  *  With additive scores, t = tanh(W_q q + W_k k) and dS is the gradient of the score:
  *  dw += dS t,   d(W_q q) += dS w (1 - t^2),   d(W_k k) += dS w (1 - t^2)

@@ -162,7 +162,7 @@ struct qkv_observer {
     /** statistics to collect in every layer, in memory linear in R */
     struct qkv_probe_request probe;
     bool skip_qkv;  /**< do not store q, k, v, lse; the callback receives NULL */
-    bool sublayers; /**< store the residual stream after each sublayer: 2 or 3 times R*D floats */
+    bool sublayers; /**< store the stream after each sublayer: R*D floats each */
 };
 
 /** Runs the model and writes the last hidden state (of an encoder-decoder, the last hidden state of

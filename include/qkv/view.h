@@ -34,8 +34,9 @@ struct qkv_view_token {
 
 /** A list of tokens: the queries or the keys of a stack. */
 struct qkv_view_text {
-    const struct qkv_view_token *token; /**< [tokens], the tokens of part 0 first */
-    int64_t tokens;                     /**< >= 1 */
+    const struct qkv_view_token
+        *token;            /**< [tokens]; of a pair of texts the tokens of the first come first */
+    int64_t tokens;        /**< >= 1 */
     const char *source[2]; /**< original text of each part, source_bytes long; may be NULL */
     size_t source_bytes[2];
     int64_t given; /**< index of the first generated token; 0: no token was generated */

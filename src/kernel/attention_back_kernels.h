@@ -25,7 +25,8 @@ enum { QKV_BACK_ROWS_MAX = 128 };
 struct qkv_softmax_grad {
     real c; // scale of the exponent: e^score = 2^(c s)
     // base + rest = log2(e) lse, where lse is the log-sum-exp of the row's scores and rest the
-    // rounding error of base; a family whose powers of 2 have larger errors than rest may ignore it
+    // rounding error of base; a kernel table whose powers of 2 have larger errors than rest may
+    // ignore it
     real base, rest;
     real d;               // d of the row: sum_f dout[f] out[f]
     const uint32_t *word; // dropout: column j is dropped where word[j] < less; NULL: no dropout
@@ -56,11 +57,11 @@ struct qkv_back_tile {
     void *w_operand, *x_operand; // workspace for the converted W and X, operand_bytes each
 };
 
-// The backward kernels of one precision; as in struct qkv_attention_kernels, they form a family
-// with its own packed layouts. The score, P and dS of a row and a column have the same bits in
-// every tile, every span (range of columns) and every position in the chunk. Sums over rows and
-// columns run in ascending order; how their terms are grouped is the family's choice and depends
-// only on `rows`, the spans and the width.
+// The backward kernels of one precision; as in struct qkv_attention_kernels, they form a kernel
+// table with its own packed layouts. The score, P and dS of a row and a column have the same bits
+// in every tile, every span (range of columns) and every position in the chunk. Sums over rows and
+// columns run in ascending order; how their terms are grouped is the kernel table's choice and
+// depends only on `rows`, the spans and the width.
 struct qkv_attention_back_kernels {
     const char *isa, *arithmetic;
     bool native;
@@ -130,8 +131,8 @@ struct qkv_attention_back_kernels {
     // add_product use. If probability is NULL, the element is the real number in the array.
     real (*probability)(const void *operand, int i, int32_t j);
     // Runs all steps of a tile at once, if its scores are only scaled (no bias, mask or softcap).
-    // The results have the same bits as with the single steps. fused is NULL if the family has only
-    // the single steps.
+    // The results have the same bits as with the single steps. fused is NULL if the kernel table
+    // has only the single steps.
     void (*fused)(const struct qkv_back_tile *t);
 
     // Returns sum_f dout[f] out[f]. Elements with out[f] = 0 are skipped, so dout[f] may be

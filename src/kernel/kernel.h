@@ -105,8 +105,8 @@ struct qkv_score_modifiers {
     real masked;           // score of a masked key: -INFINITY, or 0 for attention without softmax
 };
 
-// The attention kernels of one precision. They form a family with its own packed layouts, so an ISA
-// replaces the whole family or nothing. The caller's arrays (q, k, v, out) are of `type`;
+// The attention kernels of one precision. They form a table with packed layouts of its own, so an
+// ISA replaces the whole table or nothing. The caller's arrays (q, k, v, out) are of `type`;
 // intermediate arrays (s, sums, o) are real.
 struct qkv_attention_kernels {
     const char *isa; // name of the ISA in isa.def
@@ -125,8 +125,8 @@ struct qkv_attention_kernels {
     size_t (*query_bytes)(int64_t E);
 
     // Packs keys k[n][E], ldk elements apart, as keys at .. at+n-1 of `to`, in panels of `keys` in
-    // the family's own layout. Following keys up to a multiple of lanes become 0. Keys before `at`
-    // are unchanged, also in the panel that contains `at`.
+    // a layout of the kernel table. Following keys up to a multiple of lanes become 0. Keys before
+    // `at` are unchanged, also in the panel that contains `at`.
     void (*pack_keys)(void *to, const void *k, int64_t ldk, int64_t at, int64_t n, int64_t E);
     // Packs values v[n][F], ldv elements apart, as rows at .. at+n-1 of `to`, which has space for
     // `capacity` rows. Nonfinite values become 0; returns true if all were finite.
@@ -164,8 +164,8 @@ struct qkv_attention_kernels {
     void (*merge)(real *top, real *sum, real *old, real *now, const real *top1, const real *sum1,
                   int rows, real c);
     // Returns the weight of column j in row i after `softmax` or `clear`, with the value that
-    // `values` uses, for a family that stores the weights in s in its own format. If probability is
-    // NULL, the weight is the real number s[i * QKV_CHUNK + j].
+    // `values` uses, for a kernel table that stores the weights in s in its own format. If
+    // probability is NULL, the weight is the real number s[i * QKV_CHUNK + j].
     real (*probability)(const real *s, int i, int32_t j);
     // Applies dropout after softmax: sets the weights of row i to 0 in the columns j = from .. to-1
     // where word[j] < less.
@@ -346,9 +346,10 @@ struct qkv_kernels {
                        const int32_t *hi, const struct qkv_probing *how);
     // Computes one step of a gated recurrent unit (GRU) for n elements of its state. On entry the
     // rows gates[0 .. 2], `apart` elements apart, contain what the input contributes to the
-    // arguments of r, z and n; the rows of `hidden` contain what the state contributes. On return
-    // gates[0 .. 3] contain r = sigmoid(gates + hidden), z by the same formula, n = tanh(gates + r
-    // hidden), and row 2 of hidden; h = (1 - z) n + z before.
+    // arguments of r, z and n; the rows hidden[0 .. 2], hidden_apart elements apart, contain what
+    // the state contributes. On return gates[0 .. 3] contain r = sigmoid(gates[0] + hidden[0]), z =
+    // sigmoid(gates[1] + hidden[1]), n = tanh(gates[2] + r hidden[2]), and hidden[2]; h = (1 - z) n
+    // + z before.
     void (*gru_row)(real *h, real *gates, int64_t apart, const real *hidden, int64_t hidden_apart,
                     const real *before, int64_t n);
     // Computes the gradients of gru_row from dh[n]: d[4][n] are the gradients of the arguments of

@@ -46,8 +46,8 @@ const char *const *qkv_net_architectures(void);
 // (net.def). A number that is 0 and a text that is NULL mean the default of training.
 struct qkv_arch_training {
     int objective; // enum qkv_objective
-    // true: sizes that the user does not choose are the sizes of the reference; false: they are
-    // smaller
+    // true: sizes that the user does not choose are the sizes of the published model; false: they
+    // are smaller
     bool reference_sizes;
     const char *schedule;
     double decay, beta2, eps, dropout, smoothing;

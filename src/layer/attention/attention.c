@@ -322,7 +322,7 @@ QKV_API qkv_status qkv_attention_forward(void *out, float *lse, float *weights, 
 {
     struct qkv_attention_work w;
     if (!a) return QKV_ERR_USAGE;
-    const qkv_status status = qkv_attention_resolve(&w, qkv_attention_family(a), a, NULL, 0);
+    const qkv_status status = qkv_attention_resolve(&w, qkv_attention_kernel_table(a), a, NULL, 0);
     return status ? status : qkv_attention_run(out, lse, weights, q, k, v, &w, scratch);
 }
 

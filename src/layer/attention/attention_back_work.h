@@ -170,8 +170,8 @@ void qkv_back_pack_keys(const struct qkv_back_rows *u, int64_t chunk, int64_t lo
 // keys lo .. hi-1 in k and v.
 void qkv_back_fetch_rows(const struct qkv_back_rows *u, int64_t first, int64_t n);
 void qkv_back_fetch_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi);
-// Processes group g of the block with the chunk that begins at key `chunk`: adds to dq_part, dk, dv
-// and the gradient tables.
+// Processes the g-th group of b->kernel->rows query rows of the block with the chunk that begins at
+// key `chunk`: adds to dq_part, dk, dv and the gradients of bias, relative positions and ALiBi.
 void qkv_back_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk);
 
 // Runs a validated backward call. Scratch has b->scratch bytes; the arrays are of type

@@ -95,8 +95,8 @@ static void fetch_ahead(const struct qkv_back_rows *u, int64_t chunk, int64_t la
         qkv_back_fetch_keys(&next, next.from, qkv_min64(next.from + b->chunk, next.end));
 }
 
-// Computes the share of dq of the block from keys lo .. hi-1, which are one part, and adds to dk
-// and dv of these keys.
+// Computes what keys lo .. hi-1 contribute to dq of the block of query rows, and adds to dk and dv
+// of these keys.
 static void run_part(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
 {
     const struct qkv_attention_back *b = u->b;

@@ -226,7 +226,7 @@ qkv_status qkv_attention_back_resolve(struct qkv_attention_back *b, const struct
                                       const struct qkv_attention_tables *g, char *reason,
                                       size_t size)
 {
-    return resolve(b, qkv_attention_family(a), a, g, reason, size);
+    return resolve(b, qkv_attention_kernel_table(a), a, g, reason, size);
 }
 
 qkv_status qkv_attention_back_additive(struct qkv_attention_back *b, const struct qkv_attention *a,

@@ -276,7 +276,7 @@ static qkv_status resolve_units(struct qkv_attention_work *w,
     return QKV_OK;
 }
 
-const struct qkv_attention_kernels *qkv_attention_family(const struct qkv_attention *a)
+const struct qkv_attention_kernels *qkv_attention_kernel_table(const struct qkv_attention *a)
 {
     const bool known = (unsigned)a->precision < QKV_PRECISIONS;
     return known ? qkv_kernel()->attention[a->precision] : NULL;
@@ -514,7 +514,7 @@ void qkv_attention_count(struct qkv_attention_plan *p, const struct qkv_attentio
 
 void qkv_attention_describe(struct qkv_attention_plan *p, const struct qkv_attention_work *w)
 {
-    const bool dot = w->kernel == qkv_attention_family(&w->a);
+    const bool dot = w->kernel == qkv_attention_kernel_table(&w->a);
     *p = (struct qkv_attention_plan){ .kernel = dot ? "fused" : "fused additive",
                                       .isa = w->kernel->isa,
                                       .arithmetic = w->kernel->arithmetic,
@@ -535,7 +535,8 @@ QKV_API struct qkv_attention_plan qkv_attention_plan(const struct qkv_attention 
     struct qkv_attention_work w;
     if (!a) return p;
     p.reason[0] = 0;
-    p.status = qkv_attention_resolve(&w, qkv_attention_family(a), a, p.reason, sizeof p.reason);
+    p.status =
+        qkv_attention_resolve(&w, qkv_attention_kernel_table(a), a, p.reason, sizeof p.reason);
     if (!p.status) qkv_attention_describe(&p, &w);
     return p;
 }

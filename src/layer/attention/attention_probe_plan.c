@@ -178,7 +178,7 @@ static qkv_status resolve(struct qkv_probe_work *x, const struct qkv_attention *
     alone = *a;
     alone.probe = NULL;
     const qkv_status status =
-        qkv_attention_resolve(&w, qkv_attention_family(a), &alone, reason, size);
+        qkv_attention_resolve(&w, qkv_attention_kernel_table(a), &alone, reason, size);
     return status ? status : qkv_probe_resolve(x, &w, p, &say);
 }
 

@@ -12,7 +12,7 @@ size_t qkv_attention_real_scratch(const struct qkv_attention *a, bool backward, 
     struct qkv_attention_back b = { 0 }, more = { 0 };
     real wanted = 0;
     const struct qkv_attention_tables none = { 0 }, relative = { .relative = &wanted };
-    *status = qkv_attention_resolve(&w, qkv_attention_family(a), a, NULL, 0);
+    *status = qkv_attention_resolve(&w, qkv_attention_kernel_table(a), a, NULL, 0);
     if (!*status && backward) *status = qkv_attention_back_resolve(&b, a, &none, NULL, 0);
     if (!*status && backward && a->relative.at)
         *status = qkv_attention_back_resolve(&more, a, &relative, NULL, 0);
@@ -25,7 +25,7 @@ qkv_status qkv_attention_real(void *out, real *lse, real *weights, const void *q
                               const void *v, const struct qkv_attention *a, void *scratch)
 {
     struct qkv_attention_work w;
-    const qkv_status status = qkv_attention_resolve(&w, qkv_attention_family(a), a, NULL, 0);
+    const qkv_status status = qkv_attention_resolve(&w, qkv_attention_kernel_table(a), a, NULL, 0);
     return status ? status : qkv_attention_run(out, lse, weights, q, k, v, &w, scratch);
 }
 
@@ -56,7 +56,7 @@ qkv_status qkv_attention_real_probe(const struct qkv_probe *p, const void *q, co
     const struct qkv_attention_reason silent = { NULL, 0 };
     struct qkv_attention_work w;
     struct qkv_probe_work x;
-    qkv_status status = qkv_attention_resolve(&w, qkv_attention_family(a), a, NULL, 0);
+    qkv_status status = qkv_attention_resolve(&w, qkv_attention_kernel_table(a), a, NULL, 0);
     if (!status) status = qkv_probe_resolve(&x, &w, p, &silent);
     if (status) return status;
     void *scratch = qkv_alloc(x.scratch, 1);

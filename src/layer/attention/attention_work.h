@@ -52,13 +52,13 @@ struct qkv_attention_reason {
 qkv_status qkv_attention_refuse(const struct qkv_attention_reason *to, qkv_status status,
                                 const char *format, ...) __attribute__((format(printf, 3, 4)));
 // Validates the sizes, strides and options of a call and fills *w. kernel: the result of
-// qkv_attention_family(a), or kernels for scores that are not dot products; kernel NULL: the call
+// qkv_attention_kernel_table(a), or kernels for scores that are not dot products; kernel NULL: the call
 // is refused. On failure reason[size] receives the cause; size 0: not requested.
 qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
                                  const struct qkv_attention_kernels *kernel,
                                  const struct qkv_attention *a, char *reason, size_t size);
 // Returns the kernels for the precision of a; NULL if the precision is unknown or has no kernel.
-const struct qkv_attention_kernels *qkv_attention_family(const struct qkv_attention *a);
+const struct qkv_attention_kernels *qkv_attention_kernel_table(const struct qkv_attention *a);
 // Fills in the plan of a validated forward call, of attention or of a layer that uses attention.
 void qkv_attention_describe(struct qkv_attention_plan *p, const struct qkv_attention_work *w);
 // The division of a call into tiles: rows into blocks of `block` rows, the blocks into groups of at

@@ -142,7 +142,7 @@ static struct qkv_baseline_plan resolve(struct call *c, const struct qkv_block_s
                                      .causal = s->causal };
     char why[sizeof p.reason] = "";
     const qkv_status status =
-        qkv_attention_resolve(&c->w, qkv_attention_family(&a), &a, why, sizeof why);
+        qkv_attention_resolve(&c->w, qkv_attention_kernel_table(&a), &a, why, sizeof why);
     if (status) {
         qkv_baseline_refuse(&p, status, "%s", why);
         return p;

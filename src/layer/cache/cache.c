@@ -130,7 +130,7 @@ static qkv_status resolve(qkv_cache *c, const struct qkv_cache_shape *s, qkv_err
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "capacity is %lld, expected 0 (no limit) or more",
                         (long long)s->capacity);
     const qkv_status status =
-        qkv_attention_resolve(&w, qkv_attention_family(&a), &a, reason, sizeof reason);
+        qkv_attention_resolve(&w, qkv_attention_kernel_table(&a), &a, reason, sizeof reason);
     if (status) return qkv_fail(err, status, NULL, "%s", reason);
     c->shape = *s;
     c->shape.F = w.a.F;

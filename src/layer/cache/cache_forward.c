@@ -2,11 +2,11 @@
 // cache_forward.c: computes the attention of new tokens to a KV cache, whose chunks are already
 // packed.
 //
-//   stream  a block of rows (row = t heads + h, as in attention_work.h) of one item and key/value
+//   row block  a block of rows (row = t heads + h, as in attention_work.h) of one item and key/value
 //           head, with the chunks that at least one of the rows sees
 //
-// If there are many streams, each stream is a unit (the work of one thread) and merges its chunks
-// one after the other. If there are too few streams for all threads, each chunk of a stream is a
+// If there are many row blocks, each row block is a unit (the work of one thread) and merges its chunks
+// one after the other. If there are too few row blocks for all threads, each chunk of a row block is a
 // unit: it stores its sums in a slot, and a second pass merges the slots in the order of the
 // chunks. Both ways compute the same sums in the same order:
 //
@@ -23,12 +23,12 @@ struct call {
     struct qkv_rows_call r;
     const struct qkv_cache_job *j;
     char *threads, *states, *slots;
-    // [streams + 1] number of chunks in all streams before each stream; used if chunks run in waves
+    // [row_blocks + 1] number of chunks in all row blocks before each row block; used if chunks run in waves
     int64_t *starts;
     int64_t wave; // index of the first chunk of the wave
 };
 
-struct stream {
+struct row_block {
     struct qkv_rows r;
     const struct call *c;
     // index of the cache item; r.item describes its place in the list of the call
@@ -50,10 +50,10 @@ static struct qkv_rows_sums state_at(const struct qkv_cache_job *j, char *at)
     return s;
 }
 
-static struct stream stream_at(const struct call *c, int64_t n)
+static struct row_block row_block_at(const struct call *c, int64_t n)
 {
     const struct qkv_cache_job *j = c->j;
-    struct stream u = { .r = { .call = &c->r, .g = n / j->blocks % j->w.a.G }, .c = c };
+    struct row_block u = { .r = { .call = &c->r, .g = n / j->blocks % j->w.a.G }, .c = c };
     u.r.item = qkv_attention_item(&j->w, n / j->blocks / j->w.a.G);
     u.item = qkv_cache_item_at(j, u.r.item.b);
     if (!j->w.a.k_lengths) {
@@ -69,7 +69,7 @@ static struct stream stream_at(const struct call *c, int64_t n)
     u.hi = qkv_rows_keys(&u.r, u.r.rows - 1).hi;
     return u;
 }
-static int64_t stream_chunks(const struct stream *u)
+static int64_t row_block_chunks(const struct row_block *u)
 {
     const int64_t chunk = u->c->j->w.chunk;
     return u->lo < u->hi ? qkv_ceil_div(u->hi, chunk) - u->lo / chunk : 0;
@@ -78,7 +78,7 @@ static int64_t stream_chunks(const struct stream *u)
 // ---- one group in one chunk --------------------------------------------------------------------
 // Adds nonfinite values to the sums of the rows that attend to them; the packed values contain 0 in
 // their place.
-static void add_odd(const struct stream *u, const struct qkv_rows_group *p, const real *now,
+static void add_odd(const struct row_block *u, const struct qkv_rows_group *p, const real *now,
                     real *o)
 {
     const struct qkv_cache_item *m = &u->c->j->cache->items[u->item];
@@ -100,16 +100,16 @@ static void add_odd(const struct stream *u, const struct qkv_rows_group *p, cons
     }
 }
 
-static const char *query(const struct stream *u, int64_t row)
+static const char *query(const struct row_block *u, int64_t row)
 {
     const struct qkv_cache_job *j = u->c->j;
     if (u->queries) return u->queries + (size_t)row * j->w.kernel->query_bytes(j->w.a.E);
     return u->c->r.q + qkv_rows_row(&u->r, &j->w.a.q_strides, row);
 }
 
-// Processes group g of the stream with one chunk. merge true: merges the result into the sums `to`;
+// Processes group g of the row block with one chunk. merge true: merges the result into the sums `to`;
 // merge false: sets `to` to the sums of this chunk alone.
-static void run_group(const struct stream *u, int64_t g, int64_t chunk,
+static void run_group(const struct row_block *u, int64_t g, int64_t chunk,
                       const struct qkv_rows_sums *to, bool merge)
 {
     struct qkv_rows_group p;
@@ -125,10 +125,10 @@ static void run_group(const struct stream *u, int64_t g, int64_t chunk,
     if (cache->items[u->item].odds) add_odd(u, &p, now, to->o + p.first * w->kernel->width(w->a.F));
 }
 
-// ---- streams as units --------------------------------------------------------------------------
+// ---- row blocks as units --------------------------------------------------------------------------
 // Sets the pointers of *u to the workspace of a thread and packs the rows of q there. Returns the
-// sums in this workspace, which a stream uses if it is a unit.
-static struct qkv_rows_sums take_thread(struct stream *u, int thread)
+// sums in this workspace, which a row block uses if it is a unit.
+static struct qkv_rows_sums take_thread(struct row_block *u, int thread)
 {
     const struct qkv_attention_work *w = &u->c->j->w;
     struct qkv_arena a = { u->c->threads + (size_t)thread * u->c->j->thread, u->c->j->thread, 0 };
@@ -144,12 +144,12 @@ static struct qkv_rows_sums take_thread(struct stream *u, int thread)
     return state_at(u->c->j, a.base + a.used);
 }
 
-// Runs a whole stream as one unit.
-static void run_stream(void *ctx, int64_t n, int thread)
+// Runs a whole row block as one unit.
+static void run_row_block(void *ctx, int64_t n, int thread)
 {
     const struct call *c = ctx;
     const int64_t keys = c->j->w.chunk;
-    struct stream u = stream_at(c, n);
+    struct row_block u = row_block_at(c, n);
     const struct qkv_rows_sums to = take_thread(&u, thread);
     qkv_rows_begin_sums(&u.r, &to);
     qkv_rows_begin_weights(&u.r);
@@ -159,7 +159,7 @@ static void run_stream(void *ctx, int64_t n, int thread)
 }
 
 // ---- waves of chunks ---------------------------------------------------------------------------
-static struct qkv_rows_sums stream_state(const struct call *c, int64_t n)
+static struct qkv_rows_sums row_block_state(const struct call *c, int64_t n)
 {
     return state_at(c->j, c->states + (size_t)n * c->j->state);
 }
@@ -168,11 +168,11 @@ static struct qkv_rows_sums slot_state(const struct call *c, int64_t n)
     return state_at(c->j, c->slots + (size_t)n * c->j->state);
 }
 
-static void begin_stream(void *ctx, int64_t n, int thread)
+static void begin_row_block(void *ctx, int64_t n, int thread)
 {
     const struct call *c = ctx;
-    const struct stream u = stream_at(c, n);
-    const struct qkv_rows_sums to = stream_state(c, n);
+    const struct row_block u = row_block_at(c, n);
+    const struct qkv_rows_sums to = row_block_state(c, n);
     (void)thread;
     qkv_rows_begin_sums(&u.r, &to);
     qkv_rows_begin_weights(&u.r);
@@ -182,7 +182,7 @@ static void begin_stream(void *ctx, int64_t n, int thread)
 static void run_chunk(void *ctx, int64_t i, int thread)
 {
     const struct call *c = ctx;
-    int64_t lo = 0, hi = c->j->streams; // invariant: starts[lo] <= wave + i < starts[hi]
+    int64_t lo = 0, hi = c->j->row_blocks; // invariant: starts[lo] <= wave + i < starts[hi]
     while (hi - lo > 1) {
         const int64_t middle = lo + (hi - lo) / 2;
         if (c->starts[middle] <= c->wave + i)
@@ -190,7 +190,7 @@ static void run_chunk(void *ctx, int64_t i, int thread)
         else
             hi = middle;
     }
-    struct stream u = stream_at(c, lo);
+    struct row_block u = row_block_at(c, lo);
     const struct qkv_rows_sums to = slot_state(c, i);
     const int64_t chunk = u.lo / c->j->w.chunk + c->wave + i - c->starts[lo];
     take_thread(&u, thread);
@@ -198,15 +198,15 @@ static void run_chunk(void *ctx, int64_t i, int thread)
     for (int64_t g = 0; g < u.r.groups; g++) run_group(&u, g, chunk * c->j->w.chunk, &to, false);
 }
 
-// Merges the slots of stream n, which contain the sums of chunks of this wave, into the sums of the
-// stream, in the order of the chunks.
-static void merge_stream(void *ctx, int64_t n, int thread)
+// Merges the slots of row block n, which contain the sums of chunks of this wave, into the sums of the
+// row block, in the order of the chunks.
+static void merge_row_block(void *ctx, int64_t n, int thread)
 {
     const struct call *c = ctx;
     const struct qkv_attention_work *w = &c->j->w;
     const struct qkv_attention_kernels *k = w->kernel;
-    const struct stream u = stream_at(c, n);
-    const struct qkv_rows_sums to = stream_state(c, n);
+    const struct row_block u = row_block_at(c, n);
+    const struct qkv_rows_sums to = row_block_state(c, n);
     const int64_t width = k->width(w->a.F);
     const int64_t end = qkv_min64(c->starts[n + 1], c->wave + c->j->slots);
     real old[QKV_TILE_ROWS_MAX], now[QKV_TILE_ROWS_MAX];
@@ -229,25 +229,25 @@ static void merge_stream(void *ctx, int64_t n, int thread)
     }
 }
 
-static void finish_stream(void *ctx, int64_t n, int thread)
+static void finish_row_block(void *ctx, int64_t n, int thread)
 {
     const struct call *c = ctx;
-    const struct stream u = stream_at(c, n);
-    const struct qkv_rows_sums from = stream_state(c, n);
+    const struct row_block u = row_block_at(c, n);
+    const struct qkv_rows_sums from = row_block_state(c, n);
     (void)thread;
     for (int64_t g = 0; g < u.r.groups; g++) qkv_rows_finish(&u.r, &from, g);
 }
 
 static void run_waves(struct call *c)
 {
-    const int64_t streams = c->j->streams, all = c->starts[streams];
+    const int64_t row_blocks = c->j->row_blocks, all = c->starts[row_blocks];
     const int threads = c->j->w.threads;
-    qkv_parallel_for_most(streams, threads, begin_stream, c);
+    qkv_parallel_for_most(row_blocks, threads, begin_row_block, c);
     for (c->wave = 0; c->wave < all; c->wave += c->j->slots) {
         qkv_parallel_for_most(qkv_min64(c->j->slots, all - c->wave), threads, run_chunk, c);
-        qkv_parallel_for_most(streams, threads, merge_stream, c);
+        qkv_parallel_for_most(row_blocks, threads, merge_row_block, c);
     }
-    qkv_parallel_for_most(streams, threads, finish_stream, c);
+    qkv_parallel_for_most(row_blocks, threads, finish_row_block, c);
 }
 
 // ---- the call ----------------------------------------------------------------------------------
@@ -258,10 +258,10 @@ static qkv_status forward(void *out, real *lse, real *weights, const void *q,
     struct qkv_cache_job j;
     char reason[1];
     qkv_status status = qkv_cache_resolve(&j, cache, items, count, a, reason, sizeof reason);
-    if (!status && j.streams)
+    if (!status && j.row_blocks)
         status = qkv_attention_check_arrays(
             &j.w, &(struct qkv_attention_arrays){ out, q, NULL, NULL, scratch, lse, weights });
-    if (status || !j.streams) return status;
+    if (status || !j.row_blocks) return status;
     struct call c = { .r = { .w = &j.w, .out = out, .lse = lse, .weights = weights, .q = q },
                       .j = &j };
     qkv_rows_exponent(&c.r);
@@ -271,17 +271,17 @@ static qkv_status forward(void *out, real *lse, real *weights, const void *q,
     c.starts = (int64_t *)(void *)(c.slots + (size_t)j.slots * j.state);
     if (j.slots) {
         c.starts[0] = 0;
-        for (int64_t n = 0; n < j.streams; n++) {
-            const struct stream u = stream_at(&c, n);
-            c.starts[n + 1] = c.starts[n] + stream_chunks(&u);
+        for (int64_t n = 0; n < j.row_blocks; n++) {
+            const struct row_block u = row_block_at(&c, n);
+            c.starts[n + 1] = c.starts[n] + row_block_chunks(&u);
         }
     }
-    // If streams have at most two chunks on average, the second pass would take longer than waves
+    // If row blocks have at most two chunks on average, the second pass would take longer than waves
     // save.
-    if (j.slots && c.starts[j.streams] > 2 * j.streams)
+    if (j.slots && c.starts[j.row_blocks] > 2 * j.row_blocks)
         run_waves(&c);
     else
-        qkv_parallel_for_most(j.streams, j.w.threads, run_stream, &c);
+        qkv_parallel_for_most(j.row_blocks, j.w.threads, run_row_block, &c);
     return QKV_OK;
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// cache_plan.c: validates attention to a KV cache and computes its sizes, streams and scratch.
+// cache_plan.c: validates attention to a KV cache and computes its sizes, row blocks and scratch.
 #include "layer/cache/cache_work.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #ifndef QKV_DOUBLE
-// number of streams per thread that is enough for an even distribution
-enum { STREAMS_A_THREAD = 4 };
+// number of row blocks per thread that is enough for an even distribution
+enum { ROW_BLOCKS_A_THREAD = 4 };
 enum { SLOTS_A_THREAD = 32, SLOTS_LEAST = 4, SLOT_BYTES = 1 << 20 };
 
 __attribute__((format(printf, 4, 5))) static qkv_status
@@ -86,7 +86,7 @@ static qkv_status complete(struct qkv_attention *to, const struct qkv_attention 
     to->precision = s->precision;
     to->diagonal = QKV_BOTTOM_RIGHT;
     to->k_strides = to->v_strides = (struct qkv_strides){ 0 };
-    // The lengths of the items in a list are not adjacent in memory, so stream_at reads them one by
+    // The lengths of the items in a list are not adjacent in memory, so row_block_at reads them one by
     // one.
     if (!a->k_lengths && !j->items) to->k_lengths = c->lengths;
     return QKV_OK;
@@ -108,10 +108,10 @@ static size_t thread_bytes(const struct qkv_attention_work *w, int64_t block)
            state_bytes(w, block);
 }
 
-// Returns the number of streams below which each chunk is a unit; 0 with one thread.
-static int64_t few_streams(const struct qkv_attention_work *w)
+// Returns the number of row blocks below which each chunk is a unit; 0 with one thread.
+static int64_t few_row_blocks(const struct qkv_attention_work *w)
 {
-    return w->threads > 1 ? STREAMS_A_THREAD * (int64_t)w->threads : 0;
+    return w->threads > 1 ? ROW_BLOCKS_A_THREAD * (int64_t)w->threads : 0;
 }
 
 static void count_slots(struct qkv_cache_job *j)
@@ -121,25 +121,25 @@ static void count_slots(struct qkv_cache_job *j)
     j->thread = thread_bytes(&j->w, j->block);
     j->slots = 0;
     j->states = 0;
-    if (j->streams == 0 || j->streams >= few_streams(&j->w)) return;
+    if (j->row_blocks == 0 || j->row_blocks >= few_row_blocks(&j->w)) return;
     const int64_t fit = (int64_t)((size_t)SLOT_BYTES * (size_t)threads / j->state);
     j->slots = qkv_max64(SLOTS_LEAST * threads, qkv_min64(SLOTS_A_THREAD * threads, fit));
-    j->states = (size_t)j->streams * j->state;
+    j->states = (size_t)j->row_blocks * j->state;
 }
 
-// Computes j->scratch, which suffices for every call with at most as many rows and streams as j.
+// Computes j->scratch, which suffices for every call with at most as many rows and row blocks as j.
 // block: the largest number of rows of a block in such calls.
 static bool count_scratch(struct qkv_cache_job *j, int64_t block)
 {
     const struct qkv_attention_work *w = &j->w;
     const size_t state = state_bytes(w, block), threads = (size_t)w->threads;
-    const int64_t few = few_streams(w);
+    const int64_t few = few_row_blocks(w);
     size_t slots = 0, rest = 0;
     if (w->a.G < few) {
         if (!qkv_mul_size(&slots, SLOTS_A_THREAD * threads, state)) return false;
         if (slots > threads * SLOT_BYTES) slots = threads * SLOT_BYTES;
         if (slots < SLOTS_LEAST * threads * state) slots = SLOTS_LEAST * threads * state;
-        rest = (size_t)qkv_min64(j->streams, few) * state +
+        rest = (size_t)qkv_min64(j->row_blocks, few) * state +
                qkv_round_up((size_t)(few + 1) * sizeof(int64_t), 64);
     }
     return qkv_mul_size(&j->scratch, threads, thread_bytes(w, block)) &&
@@ -166,7 +166,7 @@ qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c, const 
     const int64_t most = qkv_max64(QKV_BLOCK_LEAST, qkv_attention_block_most(&j->w.a));
     j->blocks = qkv_ceil_div(rows, most);
     j->block = qkv_ceil_div(qkv_ceil_div(rows, qkv_max64(1, j->blocks)), tile) * tile;
-    if (__builtin_mul_overflow(j->w.a.B * j->w.a.G, j->blocks, &j->streams))
+    if (__builtin_mul_overflow(j->w.a.B * j->w.a.G, j->blocks, &j->row_blocks))
         return refuse(reason, size, QKV_ERR_LIMIT,
                       "attention has too many blocks of rows times key heads, expected less than "
                       "2^63, found more");

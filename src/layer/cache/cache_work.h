@@ -7,7 +7,7 @@
 //           at the end the number of items that use the block
 //   slab    blocks that were allocated together
 //   row, item   as in attention_work.h
-//   stream      a block of rows of one item and key/value head, and the chunks that the rows see
+//   row block   a block of rows of one item and key/value head, and the chunks that the rows see
 #ifndef QKV_LAYER_CACHE_WORK_H
 #define QKV_LAYER_CACHE_WORK_H
 
@@ -66,13 +66,14 @@ struct qkv_cache_job {
     // [w.a.B] cache item of each place of the list; NULL: place i is cache item i
     const int64_t *items;
     // block: rows of a block of rows; blocks: number of blocks of an item and key/value head;
-    // streams: number of all streams
-    int64_t block, blocks, streams;
-    int64_t slots;  // number of slots: chunks of a wave; 0: each stream is a unit
-    size_t state;   // bytes of the sums of a block
-    size_t thread;  // bytes of a thread's workspace
-    size_t states;  // bytes of the sums of all streams, when processed in waves
-    size_t scratch; // bytes in total, which suffice also for every call with fewer rows or streams
+    // row_blocks: number of all row blocks
+    int64_t block, blocks, row_blocks;
+    int64_t slots; // number of slots: chunks of a wave; 0: each row block is a unit
+    size_t state;  // bytes of the sums of a block
+    size_t thread; // bytes of a thread's workspace
+    size_t states; // bytes of the sums of all row blocks, when processed in waves
+    // bytes in total, which suffice also for every call with fewer rows or row blocks
+    size_t scratch;
 };
 // Validates a call of attention to a KV cache and fills *j. On failure reason[size] receives the
 // cause. items[count]: the list of cache items of the call; NULL: all items of the cache.

@@ -112,7 +112,7 @@ qkv_status qkv_heads_resolve(struct qkv_attention_work *w, const struct qkv_head
                              char *reason, size_t size)
 {
     struct qkv_attention whole = qkv_heads_attention(m, a, at);
-    const struct qkv_attention_kernels *kernel = qkv_attention_family(&whole);
+    const struct qkv_attention_kernels *kernel = qkv_attention_kernel_table(&whole);
     if (m->scores && whole.scale == 0) whole.scale = 1;
     if (kernel && qkv_heads_additive(m)) {
         const qkv_status status = qkv_score_shape(&whole, m);
@@ -194,7 +194,7 @@ void qkv_heads_output(const struct qkv_sublayer_rows *rows, const void *heads, q
 void qkv_heads_out(const struct qkv_sublayer_rows *rows, const struct qkv_heads_tape *tape,
                    int64_t R, const struct qkv_heads *m, const struct qkv_attention *a)
 {
-    qkv_heads_output(rows, tape->heads, qkv_attention_family(a)->type, R, m);
+    qkv_heads_output(rows, tape->heads, qkv_attention_kernel_table(a)->type, R, m);
 }
 
 // Computes q, k and v with their norms and rotation.

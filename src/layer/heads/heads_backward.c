@@ -46,7 +46,7 @@ size_t qkv_heads_train_scratch(const struct qkv_heads *m, const struct qkv_atten
     size_t bytes[4] = { 0 }, most = 0;
     bytes[0] = qkv_attention_real_scratch(&whole, back, status);
     if (*status) return SIZE_MAX;
-    const qkv_dtype type = qkv_attention_family(&whole)->type;
+    const qkv_dtype type = qkv_attention_kernel_table(&whole)->type;
     bytes[1] = qkv_heads_product_scratch(m, type, R, S, back);
     if (back && m->norm_q)
         bytes[2] = qkv_norm_backward_scratch(R * m->H * m->E / m->norm_q->D, m->norm_q->D);

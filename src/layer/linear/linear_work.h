@@ -8,8 +8,9 @@
 
 enum { QKV_LINEAR_K_BITS = 40 }; // limit of K, 2^40: below it the bytes of a panel fit into 64 bits
 
-// Returns the operations after a product, with bias, residual and `before` starting at row r and
-// column n of the result. N is the number of columns of the whole part.
+// Returns the operations after a product for the block of the result that starts at row r and column
+// n: the bias b, a->residual and a->before from that row and column on. N is the number of columns
+// of the whole result.
 struct qkv_linear_tail qkv_linear_tail_at(int64_t N, const real *b, const struct qkv_after *a,
                                           int64_t r, int64_t n);
 

@@ -109,7 +109,8 @@ static void take_tapes(struct qkv_net_state *f, struct qkv_net_side *s, struct q
         if (fresh) take_tape(t, a, f, s, sub);
         if (!fresh && !normed[place]) t->in = take_norm(a, norm_in(sub), s->R);
         if (!norm_out(sub)->D || f->keeping == QKV_KEEP_NOTHING)
-            // no norm: sum and value are equal; forward only: the norm is applied in place
+            // Without a norm, sum and value are equal; in a run without backward the norm replaces
+            // the sum.
             t->sum = value;
         else if (fresh)
             t->sum = take_real(a, s->R, s->stream.D);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// net_run.c: checks a batch and runs it through a model that is trained, of any kind.
+// net_run.c: checks a batch and runs it through a trainable model of any kind.
 #include "model/params/trainable.h"
 #include <inttypes.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// architecture.c: describes models that are trained from scratch, from the choices of an
-// architecture's reference (net.def) and the sizes that the caller requests.
+// architecture.c: describes models that are trained from scratch, from the sizes that the caller
+// requests and the other choices of an architecture (its row of net.def).
 #include "model/params/trainable.h"
 #include <inttypes.h>
 #include <math.h>

@@ -83,8 +83,8 @@ void qkv_net_initialize(qkv_net *n, uint64_t seed, bool missing_only)
         const struct qkv_parameter *p = &n->parameter[i];
         const int64_t pad = n->row[i].zero_pad ? n->is.size.pad : -1;
         if (missing_only && !n->slot[i].missing) continue;
-        // The top bit of `site` distinguishes these random streams from the streams of dropout,
-        // whose numbers begin with the training step.
+        // The top bit of `site` distinguishes these random streams from the streams of dropout, in
+        // which the training step is in the upper bits.
         struct draw j = { .value = p->value,
                           .count = p->count,
                           .seed = seed,

@@ -39,8 +39,7 @@ static qkv_status learn_template(struct build_template *to, const qkv_tokenizer 
         int64_t first = 0, last = e.count;
         while (first < e.count && e.text[first] == 2) first++;
         while (last > first && e.text[last - 1] == 2) last--;
-        // the text has no token of its own, so it does not separate the tokens before it from those
-        // after it
+        // all tokens of the text are special tokens: the text adds nothing to the dataset
         if (first == e.count) continue;
         if (first > most || e.count - last > most) {
             status = qkv_fail(

@@ -60,7 +60,7 @@ static void check_case(const struct golden_case *c, const double *golden)
                                             a->sinks ? zeros(H) : NULL };
     real *out = zeros(B * T * H * F), *lse = zeros(B * T * H), *dq = zeros(B * T * H * E),
          *dk = zeros(B * S * G * E), *dv = zeros(B * S * G * F);
-    CHECK_EQ(qkv_attention_resolve(&w, qkv_attention_family(a), a, NULL, 0), QKV_OK);
+    CHECK_EQ(qkv_attention_resolve(&w, qkv_attention_kernel_table(a), a, NULL, 0), QKV_OK);
     CHECK_EQ(qkv_attention_back_resolve(&b, a, &g, NULL, 0), QKV_OK);
     void *scratch = NULL;
     CHECK(!posix_memalign(&scratch, 64, w.scratch + b.scratch));

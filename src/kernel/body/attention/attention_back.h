@@ -3,8 +3,9 @@
 // for tiles whose scores have only a scale.
 //
 // Requires attention_back_tiles.h and back_power, which computes 2^t with the accuracy of the
-// family. attention_back_kernels.h defines P, dP, W, dS, X and d. A family defines how W and X
-// become operands: back_operands_of for the single steps, back_plain_forms for the fused kernel.
+// kernel table. attention_back_kernels.h defines P, dP, W, dS, X and d. A kernel table defines how
+// W and X become operands: back_operands_of for the single steps, back_plain_forms for the fused
+// kernel.
 
 #ifdef QKV_TINY_TILES
 enum { BACK_ROWS = 2 * MR + 2, BACK_TILE = WIDE };
@@ -125,8 +126,9 @@ struct back_part {
     bool whole; // true: every row sees all columns
     struct back_sight see;
 };
-// Computes the matrices W and X (attention_back_kernels.h) for part p of a tile, from the scores in
-// t->s and from dP in t->ds, whose rows are BACK_TILE elements apart.
+// Computes the operands W (weights, for dv) and X (gradients of the scores, for dq and dk) for part
+// p of a tile, from the scores in t->s and from dP in t->ds, whose rows are BACK_TILE elements
+// apart.
 static void back_plain_forms(struct back_operands *w, struct back_operands *x,
                              const struct qkv_back_tile *t, const struct back_part *p);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // attention_rows.h: defines the attention kernels on rows of scores, which do not depend on how
-// keys and values are stored. Requires exp.h. Some functions are inline, because a family may
+// keys and values are stored. Requires exp.h. Some functions are inline, because a kernel table may
 // replace them and leave them unused.
 
 #define UNROLL _Pragma("GCC unroll 16")

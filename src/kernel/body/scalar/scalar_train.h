@@ -14,7 +14,8 @@ static real act_slope(real x, enum qkv_activation act)
     case QKV_ACT_GELU: // the derivative is Phi(x) + x phi(x)
         return (real)(0.5 * erfc(-d * 0.70710678118654752440) +
                       d * 0.39894228040143267794 * exp(-0.5 * d * d));
-    // GELU_TANH is x s(v), where s is the logistic function; this is its derivative
+    // GELU_TANH is x s(v), with s the logistic function and v the polynomial below; the derivative
+    // is s(v) + x s'(v) v'
     case QKV_ACT_GELU_TANH: {
         const double v = 1.5957691216057307 * (d + 0.044715 * d * d * d), e = exp(-fabs(v));
         const double slope = 1.5957691216057307 * (1 + 3 * 0.044715 * d * d);
