@@ -182,6 +182,18 @@ bool qkv_added_read(qkv_tokenizer *t, const struct qkv_json_at *root)
     return index_tokens(t, root);
 }
 
+bool qkv_added_decode_as(struct qkv_added *a, int32_t id, const char *text)
+{
+    for (int64_t i = 0; i < a->count; i++) {
+        if (a->tokens[i].id != id) continue;
+        const int64_t at = pool_add(a, text, strlen(text));
+        if (at < 0) return false;
+        a->tokens[i].matched = at;
+        a->tokens[i].matched_bytes = (uint32_t)strlen(text);
+    }
+    return true;
+}
+
 void qkv_added_free(struct qkv_added *a)
 {
     qkv_free(a->tokens);

@@ -22,6 +22,9 @@ struct qkv_added {
     bool any_raw, any_normalized;
 };
 bool qkv_added_read(qkv_tokenizer *t, const struct qkv_json_at *root); // after the normalizer
+// Decodes the added token with this id, if there is one, as `text`.  Returns false if memory is
+// exhausted.
+bool qkv_added_decode_as(struct qkv_added *a, int32_t id, const char *text);
 void qkv_added_free(struct qkv_added *a);
 // A range of a text: the added token with index `token`, or text between added tokens if `token` is
 // -1.

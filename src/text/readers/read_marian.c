@@ -72,7 +72,7 @@ static bool build_tokenizer(qkv_tokenizer *t, const struct qkv_spm *m, struct qk
     qkv_text_append_string(json, "{\"model\":{\"type\":\"Unigram\",\"unk_id\":");
     qkv_text_append_integer(json, unknown);
     qkv_text_append_string(json, "}");
-    qkv_spm_append_decoder(json, m);
+    qkv_spm_append_decoder(json, m, false, true);
     qkv_text_append_string(json, ",\"added_tokens\":[");
     for (int64_t i = 0; i < t->vocab.count; i++) {
         const struct qkv_token *token = &t->vocab.tokens[i];

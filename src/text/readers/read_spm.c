@@ -31,7 +31,8 @@ void qkv_spm_steps_init(struct qkv_spm_steps *s, const qkv_tokenizer *t, const s
     };
 }
 
-void qkv_spm_append_decoder(struct qkv_text_buffer *json, const struct qkv_spm *m)
+void qkv_spm_append_decoder(struct qkv_text_buffer *json, const struct qkv_spm *m, bool unknown,
+                            bool ends)
 {
     qkv_text_append_string(json, ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[");
     if (m->escape)
@@ -39,9 +40,18 @@ void qkv_spm_append_decoder(struct qkv_text_buffer *json, const struct qkv_spm *
                                      "\"},\"content\":\" \"},");
     if (m->fallback) qkv_text_append_string(json, "{\"type\":\"ByteFallback\"},");
     qkv_text_append_string(json, "{\"type\":\"Fuse\"}");
-    if (m->prefix || m->single)
+    if (ends)
+        qkv_text_append_string(json, ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1000000000,"
+                                     "\"stop\":1000000000}");
+    else if (m->prefix || m->single)
         qkv_text_append_string(json,
                                ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}");
+    if (unknown) {
+        qkv_text_append_string(json, ",{\"type\":\"Replace\",\"pattern\":{\"String\":"
+                                     "\"" QKV_SPM_UNKNOWN_MARK "\"},\"content\":");
+        qkv_text_append_json(json, m->surface, m->surface_bytes, QKV_JSON_PLAIN);
+        qkv_text_append_string(json, "}");
+    }
     qkv_text_append_string(json, "]}");
 }
 
@@ -152,7 +162,7 @@ static void say_model(struct building *b)
     else
         qkv_text_append_json(b->json, text, strlen(text), QKV_JSON_PLAIN);
     qkv_text_append_string(b->json, m->fallback ? ",\"byte_fallback\":true}" : "}");
-    qkv_spm_append_decoder(b->json, m);
+    qkv_spm_append_decoder(b->json, m, true, false);
 }
 
 // Writes the added tokens.  Control symbols are matched in the original text, user-defined symbols
@@ -250,7 +260,13 @@ qkv_status qkv_read_spm(qkv_tokenizer **out, const uint8_t *data, size_t size, c
     if (qkv_spm_read(&model, data, size, file, &own) || qkv_tokenizer_new(&b.t, file, &own) ||
         qkv_text_config_open(&config, file, &own) || !build_tokenizer(&b, &steps, &config))
         goto done;
-    qkv_tokenizer_assemble(out, b.t, &json, &own);
+    const int32_t unknown = id_of(&b, model.unknown);
+    if (!qkv_tokenizer_assemble(out, b.t, &json, &own) &&
+        !qkv_added_decode_as(&(*out)->added, unknown, QKV_SPM_UNKNOWN_MARK)) {
+        qkv_fail_memory(&own, file);
+        qkv_tokenizer_close(*out);
+        *out = NULL;
+    }
     b.t = NULL;
 done:
     qkv_tokenizer_close(b.t);

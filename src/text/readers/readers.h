@@ -62,7 +62,9 @@ struct qkv_spm {
     bool fallback;               // characters without a piece become byte pieces
     bool suffix;                 // white space is at the end of words
     bool prefix, single, escape; // add a leading space; collapse spaces; replace them by the mark
-    const uint8_t *charsmap;     // NULL: none
+    const char *surface;         // decoded text of the unknown piece, not terminated
+    size_t surface_bytes;
+    const uint8_t *charsmap; // NULL: none
     size_t charsmap_size;
 };
 qkv_status qkv_spm_read(struct qkv_spm *m, const uint8_t *data, size_t size, const char *file,
@@ -76,7 +78,12 @@ struct qkv_spm_steps { // context of struct qkv_assembly
 };
 bool qkv_spm_steps(qkv_tokenizer *t, const struct qkv_json_at *at);
 void qkv_spm_steps_init(struct qkv_spm_steps *s, const qkv_tokenizer *t, const struct qkv_spm *m);
-void qkv_spm_append_decoder(struct qkv_text_buffer *json, const struct qkv_spm *m);
+// Writes the decoder.  unknown: the unknown piece, which decodes as QKV_SPM_UNKNOWN_MARK at first,
+// becomes its surface; so it keeps a space at the start of a text.  ends: spaces at both ends of a
+// text are removed, and not only the first.
+#define QKV_SPM_UNKNOWN_MARK "\xEF\xB7\x90" // U+FDD0, which is no character
+void qkv_spm_append_decoder(struct qkv_text_buffer *json, const struct qkv_spm *m, bool unknown,
+                            bool ends);
 
 // ---- read_vocab.c ------------------------------------------------------------------------------
 // Reads a vocabulary from data[size], which contains only the object {"text": id, ...}.  Returns

@@ -141,13 +141,25 @@ static bool read_piece(struct qkv_spm *s, struct message m)
 }
 
 // Reads a message TrainerSpec, whose fields are model_type = 3, treat_whitespace_as_suffix = 24,
-// byte_fallback = 35.
+// byte_fallback = 35, unk_surface = 44.
 static bool read_trainer(struct qkv_spm *s, struct message m)
 {
     struct field f;
     for (bool more;;) {
         if (!next_field(&m, &f, &more)) return false;
         if (!more) return true;
+        if (f.number == 44) {
+            if (!want(&m, &f, BYTES)) return false;
+            s->surface = (const char *)m.data + f.at;
+            s->surface_bytes = (size_t)f.value;
+            for (size_t i = 0, n; i < s->surface_bytes; i += n) {
+                n = s->surface[i] ? qkv_utf8_bytes(s->surface + i, s->surface_bytes - i) : 0;
+                if (!n)
+                    return fail_at(&m, f.at + i,
+                                   "the text of the unknown piece is not valid UTF-8, expected a "
+                                   "character");
+            }
+        }
         if (f.number != 3 && f.number != 24 && f.number != 35) continue;
         if (!want(&m, &f, VARINT)) return false;
         if (f.number == 3) s->model = f.value > 4 ? 0 : (int64_t)f.value;
@@ -196,9 +208,13 @@ qkv_status qkv_spm_read(struct qkv_spm *s, const uint8_t *data, size_t size, con
                         qkv_error *err)
 {
     qkv_error own = { 0 };
-    *s = (struct qkv_spm){
-        .unknown = -1, .model = 1, .prefix = true, .single = true, .escape = true
-    };
+    *s = (struct qkv_spm){ .unknown = -1,
+                           .model = 1,
+                           .prefix = true,
+                           .single = true,
+                           .escape = true,
+                           .surface = " \xE2\x81\x87 ",
+                           .surface_bytes = 5 };
     if (read_all(s, (struct message){ data, 0, size, file, &own })) return QKV_OK;
     qkv_spm_free(s);
     if (err && !err->status) *err = own;

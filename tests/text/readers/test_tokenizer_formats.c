@@ -56,6 +56,31 @@ TEST(each_format_answers_as_its_maker)
     json_decref(all);
 }
 
+// By sentencepiece 0.2.3: ids 0 (unknown), 261 ("_s"), 262 ("es").
+TEST(unknown_pieces_are_decoded_as_by_sentencepiece)
+{
+    static const struct {
+        int32_t ids[4];
+        int n;
+        const char *text;
+    } cases[] = { { { 0 }, 1, " \xE2\x81\x87 " },
+                  { { 0, 261 }, 2, " \xE2\x81\x87  s" },
+                  { { 0, 262 }, 2, " \xE2\x81\x87 es" },
+                  { { 261, 0, 261 }, 3, "s \xE2\x81\x87  s" },
+                  { { 261, 0, 0, 262 }, 4, "s \xE2\x81\x87  \xE2\x81\x87 es" } };
+    qkv_tokenizer *t = NULL;
+    char out[64];
+    CHECK_EQ(qkv_tokenizer_open(&t, FORMATS "bpe.model", NULL), QKV_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CHECK_EQ(
+            qkv_tokenizer_decode(t, out, sizeof out, NULL, cases[i].ids, cases[i].n, false, NULL),
+            QKV_OK);
+        CHECK_TEXT(out, cases[i].text);
+    }
+    CHECK_TEXT(qkv_tokenizer_token(t, 0), "<unk>");
+    qkv_tokenizer_close(t);
+}
+
 // ---- a model written by hand -------------------------------------------------------------------
 struct bytes {
     uint8_t at[4096];
@@ -295,6 +320,7 @@ TEST(no_byte_of_a_file_does_harm)
 }
 
 CHECK_MAIN(CASE(each_format_answers_as_its_maker),
+           CASE(unknown_pieces_are_decoded_as_by_sentencepiece),
            CASE(a_broken_sentencepiece_model_is_refused_with_its_reason),
            CASE(a_broken_tokenizer_of_llama2c_is_refused_with_its_place),
            CASE(broken_vocabularies_and_merges_are_refused_with_their_line),
