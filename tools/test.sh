@@ -11,7 +11,8 @@
 #   double     kernels and layers with the type real as double
 #   aarch64    64-bit ARM: cross-built (gcc-aarch64-linux-gnu, arm64 libraries by tools/sysroot.sh), tests
 #              of base and kernels under qemu-aarch64; the command reports neon
-#   long       many minutes: every test on emulated AMX tiles, the whole grid of `qkv verify`, 64-bit ARM
+#   faults     whole commands while one allocation, thread or system call fails: a tenth of all, drawn by the commit
+#   long       many minutes: every test on emulated AMX tiles, all faults, the whole grid of `qkv verify`, 64-bit ARM
 #
 # `make test` is `test.sh release`; `make check` runs all except `long`.
 # Ends with a table and the line "N passed, N failed, N skipped"; exit 1 when anything failed.
@@ -104,6 +105,7 @@ stage_long() {
     build release -DQKV_TESTS=ON || return
     QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|view/browser_.*|amx/.*)$'
     QKV_KILLS=200 tests kills build/release -R '^cli/train_kill$'
+    stage_faults 1
     single "verify" build/release/bin/qkv verify
     stage_aarch64 "tests_text tests_file tests_layer"
     tests "aarch64 long" build/aarch64 -L '^(kernel|text|file|layer)$' -E 'minilm'
@@ -130,6 +132,16 @@ stage_clang() {
         return
     }
     build clang -DCMAKE_C_COMPILER="$cc" && tests clang build/clang -L '^(base|tiles)$' -E "minilm|same_bits"
+}
+stage_faults() { # SHARE
+    build release -DQKV_TESTS=ON || return
+    if [ ! -f build/release/tests/faults/libqkv_faults.so ]; then
+        echo "faults: for x86-64 Linux: skipped"
+        row faults 0 0 1 0
+        return
+    fi
+    single faults python3 tests/faults/walk.py build/release/bin/qkv build/release/tests/faults/libqkv_faults.so \
+        --share "${1:-.1}" --seed "$(git rev-parse HEAD)"
 }
 stage_aarch64() {
     local why=""

@@ -90,7 +90,7 @@ static qkv_status sink_open(struct sink *s, int64_t width, qkv_error *err)
     s->to = s->file.to;
     s->spool = s->form == FORM_NPY && cmd_output_direct(o.output);
     if (s->spool && !(s->to = tmpfile()))
-        return cmd_error(err, QKV_ERR_IO, o.output, "cannot create a temporary file: %s",
+        return cmd_error(err, cmd_io_status(errno), o.output, "cannot create a temporary file: %s",
                          strerror(errno));
     if (s->form == FORM_NPY) npy_head(s->to, 0, width);
     return QKV_OK;
@@ -141,7 +141,7 @@ static qkv_status sink_close(struct sink *s, qkv_error *err)
     if (!o.output) return QKV_OK;
     if (s->form == FORM_NPY) { // now the number of rows is known
         if (fseek(s->to, 0, SEEK_SET) != 0)
-            return cmd_error(err, QKV_ERR_IO, o.output, "cannot write the header: %s",
+            return cmd_error(err, cmd_io_status(errno), o.output, "cannot write the header: %s",
                              strerror(errno));
         npy_head(s->to, s->rows, s->width);
     }

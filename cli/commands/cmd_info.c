@@ -321,10 +321,15 @@ static qkv_status model(const char *dir, qkv_error *err)
         b.tokenizer = b.own;
     const struct qkv_model_info i = qkv_model_info(m);
     (common.json ? model_json : model_text)(dir, &i, &b);
+    // a file that memory does not suffice to read is not described
+    if (b.no_tokenizer.status == QKV_ERR_LIMIT)
+        *err = b.no_tokenizer;
+    else if (b.no_embedder.status == QKV_ERR_LIMIT)
+        *err = b.no_embedder;
     qkv_tokenizer_close(b.own);
     qkv_embedder_close(b.embedder);
     qkv_model_close(m);
-    return QKV_OK;
+    return err->status;
 }
 
 static bool exists(const char *dir, const char *name)

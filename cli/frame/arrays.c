@@ -57,18 +57,20 @@ static qkv_status open_stdin(qkv_tensors **out, const struct qkv_tensors_options
     const char *dir = getenv("TMPDIR");
     snprintf(name, sizeof name, "%s/qkv-stdin-XXXXXX", dir && *dir ? dir : "/tmp");
     const int fd = mkstemp(name);
-    if (fd < 0) return cmd_error(err, QKV_ERR_IO, name, "cannot create: %s", strerror(errno));
+    if (fd < 0)
+        return cmd_error(err, cmd_io_status(errno), name, "cannot create: %s", strerror(errno));
     // registered, so that the file is also removed if a signal ends the command
     cmd_temps_add(name);
     qkv_status status = QKV_OK;
     for (ssize_t n; !status && (n = read(0, block, sizeof block)) != 0;) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0)
-            status =
-                cmd_error(err, QKV_ERR_IO, "standard input", "cannot read: %s", strerror(errno));
+            status = cmd_error(err, cmd_io_status(errno), "standard input", "cannot read: %s",
+                               strerror(errno));
         for (ssize_t at = 0, w; !status && at < n; at += w)
             if ((w = write(fd, block + at, (size_t)(n - at))) < 0)
-                status = cmd_error(err, QKV_ERR_IO, name, "cannot write: %s", strerror(errno));
+                status =
+                    cmd_error(err, cmd_io_status(errno), name, "cannot write: %s", strerror(errno));
     }
     if (!status && (status = qkv_tensors_open(out, name, how, err)) != QKV_OK)
         snprintf(err->file, sizeof err->file, "standard input");

@@ -27,8 +27,8 @@ qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void 
     memset(answer, 0, size);
     fflush(NULL);
     if (pipe(ends) != 0)
-        return cmd_error(err, QKV_ERR_IO, NULL, "cannot create a pipe to a child process: %s",
-                         strerror(errno));
+        return cmd_error(err, cmd_io_status(errno), NULL,
+                         "cannot create a pipe to a child process: %s", strerror(errno));
     const pid_t child = fork();
     if (child < 0) {
         close(ends[0]);
@@ -58,6 +58,9 @@ qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void 
     // the child process has already printed the error
     if (WIFEXITED(status) && WEXITSTATUS(status) == QKV_ERR_LIMIT)
         return err->status = QKV_ERR_LIMIT;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == QKV_ERR_IO)
+        return cmd_error(err, QKV_ERR_IO, NULL, "%s: the child process cannot send its result",
+                         name);
     return cmd_error(err, QKV_ERR_INTERNAL, NULL,
                      "%s: the child process ended without a result, with wait status %d", name,
                      status);

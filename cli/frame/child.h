@@ -7,8 +7,7 @@
 #include "frame/cmd.h"
 
 // Runs work(answer, ctx) in a child process, which sends answer[size] to this process; the child
-// begins with a zeroed answer.  Call it before starting a thread, because a child that is forked
-// later has only one thread.  Returns QKV_ERR_INTERNAL if the child was killed (err names the
+// begins with a zeroed answer.  Returns QKV_ERR_INTERNAL if the child was killed (err names the
 // signal), QKV_ERR_INTERRUPTED after Ctrl-C, or QKV_ERR_LIMIT without a message if the child has
 // already printed the error.
 qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void *ctx), void *ctx,

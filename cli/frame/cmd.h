@@ -196,6 +196,9 @@ void cmd_help_completion(FILE *to, int shell);
 extern const char *const cmd_shells[];
 
 // ---- errors and notes (messages.c), which are printed on stderr --------------------------------
+// Returns the status of a file operation that failed with this errno value: QKV_ERR_LIMIT for
+// ENOMEM, otherwise QKV_ERR_IO.
+qkv_status cmd_io_status(int code);
 // Fills err with a message, whose control bytes are escaped, unless err already has one.  Returns
 // `status`.
 qkv_status cmd_error(qkv_error *err, qkv_status status, const char *file, const char *format, ...)

@@ -53,7 +53,8 @@ qkv_status cmd_lines_open(struct cmd_lines *l, const char *path, qkv_error *err)
     const bool standard = !strcmp(path, "-");
     *l = (struct cmd_lines){ .path = standard ? "standard input" : path, .size = -1 };
     l->from = standard ? stdin : fopen(path, "rbe");
-    if (!l->from) return cmd_error(err, QKV_ERR_IO, path, "cannot open: %s", strerror(errno));
+    if (!l->from)
+        return cmd_error(err, cmd_io_status(errno), path, "cannot open: %s", strerror(errno));
     struct stat st;
     const char *wrong = NULL;
     const int flags = fcntl(fileno(l->from), F_GETFL);
@@ -84,7 +85,8 @@ qkv_status cmd_lines_next(struct cmd_lines *l, int64_t *bytes, qkv_error *err)
             return cmd_error(err, QKV_ERR_LIMIT, l->path, "out of memory while reading line %lld",
                              (long long)l->number + 1);
         if (ferror(l->from))
-            return cmd_error(err, QKV_ERR_IO, l->path, "cannot read: %s", strerror(errno));
+            return cmd_error(err, cmd_io_status(errno), l->path, "cannot read: %s",
+                             strerror(errno));
         return QKV_OK;
     }
     l->number++;
@@ -135,7 +137,7 @@ qkv_status cmd_read_file(char **text, size_t *bytes, const char *path, qkv_error
         *text = cmd_grow(*text, capacity, 1);
     }
     if (ferror(l.from))
-        status = cmd_error(err, QKV_ERR_IO, l.path, "cannot read: %s", strerror(errno));
+        status = cmd_error(err, cmd_io_status(errno), l.path, "cannot read: %s", strerror(errno));
     (*text)[*bytes] = 0;
     cmd_lines_close(&l);
     return status;

@@ -9,6 +9,11 @@
 #include <unistd.h>
 #include "frame/signals.h"
 
+qkv_status cmd_io_status(int code)
+{
+    return code == ENOMEM ? QKV_ERR_LIMIT : QKV_ERR_IO;
+}
+
 qkv_status cmd_error(qkv_error *err, qkv_status status, const char *file, const char *format, ...)
 {
     if (err->status) return status;
@@ -45,7 +50,7 @@ qkv_status cmd_written(FILE *to, const char *name, qkv_error *err)
         clearerr(to);
         if (fputc('\n', to) != EOF) (void)fflush(to);
     }
-    return cmd_error(err, QKV_ERR_IO, name, "cannot write%s%s", errno ? ": " : "",
+    return cmd_error(err, cmd_io_status(errno), name, "cannot write%s%s", errno ? ": " : "",
                      errno ? strerror(errno) : "");
 }
 

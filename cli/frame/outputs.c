@@ -226,15 +226,14 @@ qkv_status cmd_file_open(struct cmd_file *f, const char *path, qkv_error *err)
     const int why = errno;
     if (fd >= 0) close(fd);
     cmd_file_abort(f);
-    return cmd_error(err, why == ENOMEM ? QKV_ERR_LIMIT : QKV_ERR_IO, path, "cannot open: %s",
-                     strerror(why));
+    return cmd_error(err, cmd_io_status(why), path, "cannot open: %s", strerror(why));
 }
 
 qkv_status cmd_file_commit(struct cmd_file *f, qkv_error *err)
 {
     qkv_status status = cmd_written(f->to, f->path, err);
     if (fclose(f->to) != 0 && !status)
-        status = cmd_error(err, QKV_ERR_IO, f->path, "cannot close: %s", strerror(errno));
+        status = cmd_error(err, cmd_io_status(errno), f->path, "cannot close: %s", strerror(errno));
     f->to = NULL;
     if (!status) {
         status = qkv_writer_commit(f->writer, err);

@@ -36,7 +36,9 @@ static qkv_status find_checkpoints(struct checkpoint **all, int64_t *count, cons
     DIR *d = opendir(run);
     *count = 0;
     *all = NULL;
-    if (!d) return cmd_error(err, QKV_ERR_IO, run, "cannot open the folder: %s", strerror(errno));
+    if (!d)
+        return cmd_error(err, cmd_io_status(errno), run, "cannot open the folder: %s",
+                         strerror(errno));
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         struct checkpoint c;
         if (strncmp(e->d_name, prefix, sizeof prefix - 1) != 0) continue;

@@ -4,6 +4,7 @@
 #ifndef QKV_BASE_BASE_H
 #define QKV_BASE_BASE_H
 
+#include <dirent.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <qkv/base.h>
@@ -62,7 +63,8 @@ qkv_status qkv_fail(qkv_error *err, qkv_status status, const struct qkv_location
                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 // Reports a failed allocation: QKV_ERR_LIMIT, "out of memory".
 qkv_status qkv_fail_memory(qkv_error *err, const char *file);
-// Reports an errno value as QKV_ERR_IO: "WHAT: No such file or directory".
+// Reports an errno value as QKV_ERR_IO, or ENOMEM as QKV_ERR_LIMIT: "WHAT: No such file or
+// directory".
 qkv_status qkv_fail_errno(qkv_error *err, const char *file, const char *what, int code);
 
 // ---- memory (memory.c): the one place that allocates -------------------------------------------
@@ -233,6 +235,9 @@ enum { QKV_PATH = 4096 };              // bytes of a path with its NUL
 // Writes dir/name to out; a path that is too long is QKV_ERR_IO with the message of the system.
 qkv_status qkv_path_join(char out[QKV_PATH], const char *dir, const char *name, qkv_error *err);
 bool qkv_path_exists(const char *path); // follows links
+// For an optional input: returns false only if the system says that nothing has this name.  After
+// another error returns true, so that the caller opens the file and reports the error.
+bool qkv_path_may_exist(const char *path);
 
 // Wrappers of the system calls that change the disk (disk.c), with the same results and errno.
 // Code that writes checkpoints and other files of a run uses only these, so that a test can
@@ -250,6 +255,9 @@ int qkv_disk_rmdir(const char *path);
 // the file system cannot do this.
 int qkv_disk_exchange(const char *a, const char *b);
 int qkv_disk_sync_folder(const char *dir); // syncs the names in dir
+// Returns the next entry of the open folder d, or NULL at its end.  If the system cannot read the
+// folder, sets *status to the error and returns NULL.
+const struct dirent *qkv_disk_entry(DIR *d, const char *dir, qkv_status *status, qkv_error *err);
 // Removes dir and the files in it.  Returns true if dir does not exist afterwards.  Allocates
 // nothing, and may be called in a signal handler.
 bool qkv_disk_remove_folder(const char *dir);

@@ -102,6 +102,18 @@ int qkv_disk_sync_folder(const char *dir)
     return rc;
 }
 
+const struct dirent *qkv_disk_entry(DIR *d, const char *dir, qkv_status *status, qkv_error *err)
+{
+    const int saved = errno;
+    errno = 0;
+    const struct dirent *e = readdir(d);
+    if (!e && errno)
+        *status = qkv_fail_errno(err, dir, "cannot read the folder", errno);
+    else
+        errno = saved;
+    return e;
+}
+
 // ---- folders -----------------------------------------------------------------------------------
 // The functions below may run in a signal handler and when memory is exhausted: on Linux they call
 // only the system, and allocate nothing.
@@ -193,12 +205,13 @@ static bool remove_folder(const char *dir, int depth)
         return false;
     }
     memcpy(at.path, dir, at.used + 1);
-    // some file systems skip entries while others are removed: read the folder again as long as
-    // that removes something
-    for (bool changed = true; changed;) {
-        changed = false;
-        if (!remove_inside(&at, depth, &changed)) return errno == ENOENT && !qkv_path_exists(dir);
-        if (qkv_disk_rmdir(dir) == 0) return true;
+    // some file systems skip entries while others are removed, and a call may fail once: read the
+    // folder again as long as that removes something, and once more
+    int left = 2;
+    for (bool changed = false; left > 0; changed = false) {
+        if (remove_inside(&at, depth, &changed) && qkv_disk_rmdir(dir) == 0) return true;
+        if (errno == ENOENT && !qkv_path_exists(dir)) return true;
+        if (!changed) left--;
     }
     return false;
 }

@@ -100,7 +100,8 @@ qkv_status qkv_fail_errno(qkv_error *err, const char *file, const char *what, in
 #else
     const char *text = strerror_r(code, why, sizeof why) == 0 ? why : "unknown error";
 #endif
-    return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = file }, "%s: %s", what, text);
+    return qkv_fail(err, code == ENOMEM ? QKV_ERR_LIMIT : QKV_ERR_IO,
+                    &(struct qkv_location){ .file = file }, "%s: %s", what, text);
 }
 
 char *qkv_error_line(char *out, size_t size, const qkv_error *err)

@@ -155,3 +155,8 @@ bool qkv_path_exists(const char *path)
     struct stat st;
     return stat(path, &st) == 0;
 }
+
+bool qkv_path_may_exist(const char *path)
+{
+    return qkv_path_exists(path) || (errno != ENOENT && errno != ENOTDIR);
+}

@@ -157,7 +157,7 @@ static qkv_status write_manifest(const struct qkv_checkpoint *c, qkv_error *err)
         status = qkv_fail_memory(err, path);
     else if (!d)
         status = qkv_fail_errno(err, c->dir, "cannot open", errno);
-    for (const struct dirent *e; !status && (e = readdir(d)) != NULL;)
+    for (const struct dirent *e; !status && (e = qkv_disk_entry(d, c->dir, &status, err));)
         if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
             status = describe_file(files, c->dir, e->d_name, err);
     if (d) closedir(d);

@@ -108,7 +108,7 @@ static qkv_status check_list(const char *dir, const char *path, const json_t *fi
         status = qkv_fail(err, QKV_ERR_FORMAT, &at,
                           "manifest lists no files, expected every file of the checkpoint");
     if (!status && !d) status = qkv_fail_errno(err, dir, "cannot open", errno);
-    for (const struct dirent *e; !status && (e = readdir(d)) != NULL;)
+    for (const struct dirent *e; !status && (e = qkv_disk_entry(d, dir, &status, err));)
         if (is_listed(e->d_name) && !json_object_get(files, e->d_name))
             status = qkv_fail(err, QKV_ERR_FORMAT, &at,
                               "manifest does not list \"%.80s\", expected every file of the "

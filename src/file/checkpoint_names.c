@@ -37,7 +37,7 @@ static bool has_manifest(const char *run, const char *name)
 {
     char dir[QKV_PATH], path[QKV_PATH];
     return !qkv_path_join(dir, run, name, NULL) && !qkv_path_join(path, dir, QKV_MANIFEST, NULL) &&
-           qkv_path_exists(path);
+           qkv_path_may_exist(path);
 }
 
 qkv_status qkv_checkpoint_list(struct qkv_checkpoint_list *l, const char *run,
@@ -47,7 +47,7 @@ qkv_status qkv_checkpoint_list(struct qkv_checkpoint_list *l, const char *run,
     DIR *d = opendir(run);
     l->n = 0;
     if (!d) return qkv_fail_errno(err, run, "cannot open", errno);
-    for (const struct dirent *e; !status && (e = readdir(d)) != NULL;) {
+    for (const struct dirent *e; !status && (e = qkv_disk_entry(d, run, &status, err));) {
         int64_t step = 0;
         if (qkv_checkpoint_kind(e->d_name, &step) != kind ||
             (kind == QKV_CHECKPOINT_WHOLE && has_manifest(run, e->d_name) != with_manifest))

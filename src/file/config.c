@@ -36,8 +36,8 @@ qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err
     }
     char below[QKV_PATH]; // of a run: the folder of its newest model
     qkv_status status = qkv_path_join(path, dir, "config.json", err);
-    if (!status && !qkv_path_exists(path) &&
-        !qkv_path_join(below, dir, "model/config.json", NULL) && qkv_path_exists(below))
+    if (!status && !qkv_path_may_exist(path) &&
+        !qkv_path_join(below, dir, "model/config.json", NULL) && qkv_path_may_exist(below))
         return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = dir },
                         "no config.json in this folder, expected a model folder; its subfolder "
                         "model/ is a model folder");

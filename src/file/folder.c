@@ -269,7 +269,7 @@ static qkv_status copy_tree(const struct copying *c, const char *to, const char 
     DIR *d = opendir(from);
     qkv_status status = QKV_OK;
     if (!d) return qkv_fail_errno(c->err, from, "cannot open", errno);
-    for (const struct dirent *e; !status && (e = readdir(d)) != NULL;)
+    for (const struct dirent *e; !status && (e = qkv_disk_entry(d, from, &status, c->err));)
         if (e->d_name[0] != '.') status = copy_entry(c, to, from, e->d_name, depth);
     closedir(d);
     if (!status && qkv_disk_sync_folder(to) != 0 && errno != ENOENT)

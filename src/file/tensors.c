@@ -240,7 +240,7 @@ static qkv_status open_folder(struct qkv_tensors *t, const char *dir,
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const qkv_status status = qkv_path_join(path, dir, names[i], err);
         if (status) return status;
-        if (!qkv_path_exists(path)) continue;
+        if (!qkv_path_may_exist(path)) continue;
         return i < read ? open_file(t, path, o, err) : refuse_format(PICKLE, path, err);
     }
     return qkv_fail(

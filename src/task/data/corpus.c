@@ -152,10 +152,7 @@ static qkv_status list_folder(char ***names, int64_t *count, const char *path, q
     qkv_status status = QKV_OK;
     DIR *d = opendir(path);
     if (!d) return qkv_fail_errno(err, path, "cannot open", errno);
-    for (;;) {
-        errno = 0;
-        const struct dirent *e = readdir(d);
-        if (!e) break;
+    for (const struct dirent *e; (e = qkv_disk_entry(d, path, &status, err));) {
         if (e->d_name[0] == '.') continue;
         char *name = qkv_copy_text(e->d_name, strlen(e->d_name));
         if (!name || !qkv_reserve((void **)names, &capacity, *count + 1, sizeof **names)) {
@@ -165,7 +162,6 @@ static qkv_status list_folder(char ***names, int64_t *count, const char *path, q
         }
         (*names)[(*count)++] = name;
     }
-    if (errno) status = qkv_fail_errno(err, path, "cannot read", errno);
     if (*count) qsort(*names, (size_t)*count, sizeof **names, by_name);
 done:
     closedir(d);

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 const char *const data_split_names[DATA_SPLITS] = { "train", "valid" };
 const char *const data_file_names[DATA_FILES] = { "tokens", "offsets", "bytes", "labels" };
@@ -344,7 +345,10 @@ static qkv_status check_options(const struct qkv_data_options *o, const char *di
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "standard input can be read only once, expected a file for validation");
     const qkv_status status = qkv_path_join(path, dir, DATA_INDEX, err);
-    if (status || !qkv_path_exists(path)) return status;
+    struct stat st;
+    if (status) return status;
+    if (stat(path, &st) != 0)
+        return errno == ENOENT ? QKV_OK : qkv_fail_errno(err, path, "cannot stat", errno);
     return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = dir },
                     "folder already contains a dataset, expected a new folder");
 }

@@ -137,7 +137,7 @@ static qkv_status read_length(struct qkv_modules *m, qkv_error *err)
     json_t *root = NULL;
     bool lower = false;
     qkv_status status = qkv_path_join(path, m->model, "sentence_bert_config.json", err);
-    if (status || !qkv_path_exists(path)) return status;
+    if (status || !qkv_path_may_exist(path)) return status;
     status = qkv_json_file(&root, path, JSON_BYTES, err);
     if (status) return status;
     const struct qkv_json_at at = { .object = root, .file = path, .path = "$", .err = err };
@@ -209,7 +209,7 @@ static qkv_status read_all(struct qkv_modules *m, const char *dir, const char *p
     m->model = qkv_copy_text(dir, strlen(dir));
     if (!m->model) return qkv_fail_memory(err, dir);
     qkv_status s = qkv_path_join(path, dir, "modules.json", err);
-    if (!s && qkv_path_exists(path))
+    if (!s && qkv_path_may_exist(path))
         s = read_list(m, dir, path, err);
     else
         m->normalize = true;

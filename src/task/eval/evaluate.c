@@ -29,13 +29,13 @@ static qkv_status find_model(struct eval *e, qkv_error *err)
     const char *dir = e->o->dir;
     qkv_status status = qkv_path_join(path, dir, "run.json", err);
     if (status) return status;
-    e->run = qkv_path_exists(path);
+    e->run = qkv_path_may_exist(path);
     if (!e->run) {
         snprintf(e->dir, sizeof e->dir, "%s", dir);
         return QKV_OK;
     }
     status = qkv_path_join(e->dir, dir, "model", err);
-    if (!status && !qkv_path_exists(e->dir))
+    if (!status && !qkv_path_may_exist(e->dir))
         status = qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = dir },
                           "run has no model yet, expected a checkpoint");
     const struct qkv_train_options as_it_is = { .run = dir, .resume = true };
@@ -158,7 +158,7 @@ static qkv_status make_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
                                     .any_length = true,
                                     .progress = e->observer.progress };
     status = qkv_path_join(data, dir, "data", err);
-    if (!status) train_ends(e->tokenizer, e->ids.eos, &how);
+    if (!status) status = train_ends(e->tokenizer, e->ids.eos, &how, err);
     if (!status) status = qkv_corpus_open(&corpus, &e->o->texts, e->objective, err);
     // a dataset needs both splits; the evaluation reads only valid
     how.train = how.valid = e->o->texts;

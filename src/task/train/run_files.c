@@ -3,8 +3,10 @@
 // starts from to the run, and from the run to each folder that it writes, and describes a new
 // tokenizer for transformers.
 #include "task/train/train_internal.h"
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 // Files that belong to a tokenizer. The first ones are tokenizers, in any format that
 // qkv_tokenizer_open reads; the others describe them.
@@ -42,7 +44,7 @@ bool train_file_is_copied(const char *name, size_t bytes)
 static bool has_file(const char *dir, const char *name)
 {
     char path[QKV_PATH];
-    return !qkv_path_join(path, dir, name, NULL) && qkv_path_exists(path);
+    return !qkv_path_join(path, dir, name, NULL) && qkv_path_may_exist(path);
 }
 
 // Copies dir/name to the folder `to`, if dir has this file.
@@ -130,10 +132,11 @@ qkv_status train_files_write(const struct train *t, const char *dir, qkv_error *
     qkv_status status = copy_named(run, dir, generation_file, err);
     for (int i = 0; !status && i < TOKENIZER_FILES; i++)
         status = copy_named(run, dir, tokenizer_files[i], err);
-    if (status || has_file(run, description_file) || !has_file(run, "tokenizer.json"))
-        return status;
-    status = qkv_path_join(path, dir, description_file, err);
-    if (status) return status;
+    struct stat st;
+    if (!status) status = qkv_path_join(path, dir, description_file, err);
+    if (status || stat(path, &st) == 0) return status;
+    if (errno != ENOENT) return qkv_fail_errno(err, path, "cannot stat", errno);
+    if (!has_file(run, "tokenizer.json")) return QKV_OK;
     json_t *root = describe_tokenizer(t);
     status = root ? qkv_json_write(path, root, true, err) : qkv_fail_memory(err, path);
     json_decref(root);

@@ -63,13 +63,15 @@ qkv_status train_ids_read(struct train_ids *ids, const char *dir, enum qkv_objec
     return QKV_OK;
 }
 
-void train_ends(const qkv_tokenizer *t, int32_t eos, struct qkv_data_options *o)
+qkv_status train_ends(const qkv_tokenizer *t, int32_t eos, struct qkv_data_options *o,
+                      qkv_error *err)
 {
     qkv_encoding e = { 0 };
-    const qkv_status status = qkv_tokenizer_encode(t, &e, "a", 1, NULL, 0, NULL, NULL);
+    const qkv_status status = qkv_tokenizer_encode(t, &e, "a", 1, NULL, 0, NULL, err);
     o->end = eos;
     o->ends = !status && eos >= 0 && !(e.count > 0 && e.ids[e.count - 1] == eos);
     qkv_encoding_free(&e);
+    return status;
 }
 
 qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,

@@ -57,7 +57,7 @@ static void let_go(const struct train_lock *l)
 bool train_folder_is_run(const char *run)
 {
     char path[QKV_PATH];
-    return !qkv_path_join(path, run, "run.json", NULL) && qkv_path_exists(path);
+    return !qkv_path_join(path, run, "run.json", NULL) && qkv_path_may_exist(path);
 }
 
 // Returns true for a temporary file of a trainer that was killed while writing. Such a file is
@@ -109,7 +109,7 @@ qkv_status train_folder_check(const char *run, bool resume, qkv_error *err)
             "no run to resume in this folder, expected the folder of a run, found no run.json");
     DIR *d = opendir(run);
     if (!d && errno != ENOENT) return qkv_fail_errno(err, run, "cannot open", errno);
-    for (const struct dirent *e; d && !status && (e = readdir(d)) != NULL;)
+    for (const struct dirent *e; d && !status && (e = qkv_disk_entry(d, run, &status, err));)
         if (e->d_name[0] != '.' && strcmp(e->d_name, "lock") != 0 && !is_temp(e->d_name))
             status = qkv_fail(err, QKV_ERR_USAGE, &at,
                               "folder contains other files and no run, expected a new folder or "

@@ -171,7 +171,8 @@ qkv_status train_ids_read(struct train_ids *ids, const char *dir, enum qkv_objec
                           const qkv_tokenizer *tokenizer, qkv_error *err);
 // Sets o->ends and o->end, so that eos is appended to each document, unless the tokenizer's
 // template already appends it. eos -1: the model names no end token, and nothing is appended.
-void train_ends(const qkv_tokenizer *t, int32_t eos, struct qkv_data_options *o);
+qkv_status train_ends(const qkv_tokenizer *t, int32_t eos, struct qkv_data_options *o,
+                      qkv_error *err);
 // Sets the options of drawing batches for a model. vocab: size of the vocabulary of the dataset.
 qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,
                       enum qkv_objective objective, const struct train_ids *ids,

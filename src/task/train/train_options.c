@@ -261,7 +261,7 @@ qkv_status train_config_read(struct train_config *c, const struct qkv_train_opti
     json_t *asked = options_json(given, false);
     if (!asked)
         return qkv_fail(err, QKV_ERR_LIMIT, NULL, "out of memory, or an option is not valid UTF-8");
-    c->fresh = !qkv_path_exists(path);
+    c->fresh = !qkv_path_may_exist(path);
     if (c->fresh) {
         c->root = json_incref(asked);
         if (!given->train.n)

@@ -157,8 +157,8 @@ static qkv_status make_data(struct train *t, const char *dir, struct texts *x, q
                                     .context = o->context,
                                     .seed = (uint64_t)o->seed,
                                     .progress = t->observer.progress };
-    train_ends(t->tokenizer, t->ids.eos, &how);
-    return qkv_data_make(dir, &how, t->tokenizer, NULL, err);
+    status = train_ends(t->tokenizer, t->ids.eos, &how, err);
+    return status ? status : qkv_data_make(dir, &how, t->tokenizer, NULL, err);
 }
 
 // Sets *changed to true if the text files differ from the text that the dataset was made of. Sets

@@ -24,7 +24,7 @@ qkv_status qkv_text_config_open(struct qkv_text_config *c, const char *sibling, 
     char path[QKV_PATH];
     memset(c, 0, sizeof *c);
     qkv_status status = qkv_path_sibling(path, sibling, "tokenizer_config.json", err);
-    if (status || !qkv_path_exists(path)) return status;
+    if (status || !qkv_path_may_exist(path)) return status;
     status = qkv_json_file(&c->json, path, CONFIG_BYTES, err);
     if (status) return status;
     const struct qkv_json_at at = { c->json, path, "$", err };
@@ -58,7 +58,7 @@ static bool ends_with(const char *path, const char *end)
 static bool has_sibling(const char *path, const char *name)
 {
     char other[QKV_PATH];
-    return !qkv_path_sibling(other, path, name, NULL) && qkv_path_exists(other);
+    return !qkv_path_sibling(other, path, name, NULL) && qkv_path_may_exist(other);
 }
 
 // Returns the reader for a file name, or NULL if the file is read as a tokenizer.json.
@@ -120,7 +120,7 @@ qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path, qkv_error *
                                              : qkv_path_join(file, path, names[i], err);
         if (status) return status;
         if (i == 0) memcpy(first, file, sizeof first);
-        if (qkv_path_exists(file)) return open_file(out, file, err);
+        if (qkv_path_may_exist(file)) return open_file(out, file, err);
     }
     return qkv_tokenizer_read(out, first, err); // reports that the file does not exist
 }

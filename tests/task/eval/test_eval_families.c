@@ -165,7 +165,7 @@ static qkv_data *draw_all(const struct opened *o, enum qkv_objective objective,
                                    .pad = o->info.pad,
                                    .mask = qkv_tokenizer_id(o->tokenizer, "[MASK]") };
     struct qkv_draw draw;
-    train_ends(o->tokenizer, ids.eos, &how);
+    CHECK_EQ(train_ends(o->tokenizer, ids.eos, &how, NULL), QKV_OK);
     if (qkv_data_make(dir, &how, o->tokenizer, NULL, &err) || qkv_data_open(&data, dir, &err) ||
         train_draw(&draw, &options, objective, &ids, o->tokenizer, qkv_data_info(data).vocab,
                    &err) ||

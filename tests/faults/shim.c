@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT
+// shim.c: lets one call of a whole command fail: the N-th allocation, the N-th start of a thread or
+// the N-th system call on files.  It is preloaded (LD_PRELOAD) by walk.py; x86-64 Linux with glibc.
+//
+// Before main, the process becomes a server: for each request on descriptor REQUESTS it forks a
+// child that runs the command, and answers on ANSWERS with the child's process id, and with its
+// wait status and the calls it made when it has ended.
+//
+// System calls are caught by a seccomp filter, which sends SIGSYS, so that the calls inside libc
+// and other libraries are counted too; the handler counts, and makes the call itself or returns an
+// error.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+enum { REQUESTS = 198, ANSWERS = 199 };
+enum kind { MEMORY, THREADS, FILES, KINDS };
+
+struct request {
+    int32_t kind;
+    int32_t for_ever; // memory, threads: every later call fails too; files: every later call of the
+                      // same name
+    int64_t n;        // 1, 2, ...; 0: no call fails
+};
+struct answer {
+    int32_t status;
+    int32_t failed; // the number of the first system call that failed, or -1
+    int64_t calls[KINDS];
+};
+
+// Shared by the server and its child
+struct shared {
+    atomic_llong calls[KINDS];
+    atomic_int failed;
+};
+static struct shared *shared;
+static struct request now = { .kind = KINDS };
+
+// Counts a call of the kind; returns true if it must fail.
+static bool fails(enum kind kind, int call)
+{
+    if (!shared) return false;
+    const int64_t n = atomic_fetch_add(&shared->calls[kind], 1) + 1;
+    if (now.kind != (int)kind || !now.n) return false;
+    if (n == now.n) {
+        atomic_store(&shared->failed, call);
+        return true;
+    }
+    return now.for_ever && n > now.n && atomic_load(&shared->failed) == call;
+}
+
+// ---- memory and threads ------------------------------------------------------------------------
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t n, size_t bytes);
+void *__libc_realloc(void *p, size_t bytes);
+void *__libc_memalign(size_t alignment, size_t bytes);
+
+static void *refuse(void)
+{
+    errno = ENOMEM;
+    return NULL;
+}
+void *malloc(size_t bytes)
+{
+    return fails(MEMORY, 0) ? refuse() : __libc_malloc(bytes);
+}
+void *calloc(size_t n, size_t bytes)
+{
+    return fails(MEMORY, 0) ? refuse() : __libc_calloc(n, bytes);
+}
+void *realloc(void *p, size_t bytes)
+{
+    return fails(MEMORY, 0) ? refuse() : __libc_realloc(p, bytes);
+}
+void *aligned_alloc(size_t alignment, size_t bytes)
+{
+    return fails(MEMORY, 0) ? refuse() : __libc_memalign(alignment, bytes);
+}
+void *memalign(size_t alignment, size_t bytes)
+{
+    return fails(MEMORY, 0) ? refuse() : __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void **out, size_t alignment, size_t bytes)
+{
+    void *p = fails(MEMORY, 0) ? NULL : __libc_memalign(alignment, bytes);
+    if (!p) return ENOMEM;
+    *out = p;
+    return 0;
+}
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *ctx),
+                   void *ctx)
+{
+    static int (*next)(pthread_t * thread, const pthread_attr_t *attributes,
+                       void *(*body)(void *ctx), void *ctx);
+    if (fails(THREADS, 0)) return EAGAIN;
+    if (!next) *(void **)&next = dlsym(RTLD_NEXT, "pthread_create");
+    return next(thread, attributes, body, ctx);
+}
+
+// A blocked SIGSYS would end the process.
+static int set_mask(int how, const sigset_t *set, sigset_t *old)
+{
+    sigset_t most;
+    if (set && how != SIG_UNBLOCK) {
+        most = *set;
+        sigdelset(&most, SIGSYS);
+        set = &most;
+    }
+    return (int)syscall(SYS_rt_sigprocmask, how, set, old, 8) < 0 ? errno : 0;
+}
+int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+{
+    return set_mask(how, set, old);
+}
+int sigprocmask(int how, const sigset_t *set, sigset_t *old)
+{
+    const int code = set_mask(how, set, old);
+    if (code) errno = code;
+    return code ? -1 : 0;
+}
+
+// ---- system calls ------------------------------------------------------------------------------
+// The filter lets system calls of this function pass.
+long shim_call(long number, long a, long b, long c, long d, long e, long f);
+extern char shim_call_end[];
+__asm__(".text\n"
+        ".globl shim_call, shim_call_end\n"
+        ".hidden shim_call, shim_call_end\n"
+        ".type shim_call, @function\n"
+        "shim_call:\n"
+        "    mov %rdi, %rax\n"
+        "    mov %rsi, %rdi\n"
+        "    mov %rdx, %rsi\n"
+        "    mov %rcx, %rdx\n"
+        "    mov %r8, %r10\n"
+        "    mov %r9, %r8\n"
+        "    mov 8(%rsp), %r9\n"
+        "    syscall\n"
+        "shim_call_end:\n"
+        "    ret\n"
+        ".size shim_call, . - shim_call\n");
+
+// The calls that are counted, and the error with which each fails
+static const struct {
+    uint32_t number;
+    int code;
+} counted[] = {
+    { SYS_open, EACCES },    { SYS_openat, EMFILE },    { SYS_creat, EACCES },
+    { SYS_read, EIO },       { SYS_pread64, EIO },      { SYS_readv, EIO },
+    { SYS_write, ENOSPC },   { SYS_pwrite64, ENOSPC },  { SYS_writev, ENOSPC },
+    { SYS_fsync, EIO },      { SYS_fdatasync, EIO },    { SYS_ftruncate, EIO },
+    { SYS_rename, EACCES },  { SYS_renameat, EACCES },  { SYS_renameat2, EACCES },
+    { SYS_mmap, ENOMEM },    { SYS_lseek, EIO },        { SYS_stat, EACCES },
+    { SYS_lstat, EACCES },   { SYS_fstat, EIO },        { SYS_newfstatat, EACCES },
+    { SYS_statx, EACCES },   { SYS_getdents64, EIO },   { SYS_mkdir, EACCES },
+    { SYS_mkdirat, EACCES }, { SYS_link, EACCES },      { SYS_linkat, EACCES },
+    { SYS_symlink, EACCES }, { SYS_readlink, EACCES },  { SYS_copy_file_range, EIO },
+    { SYS_sendfile, EIO },   { SYS_fallocate, ENOSPC },
+};
+enum { COUNTED = sizeof counted / sizeof *counted };
+
+static void caught(int signal, siginfo_t *info, void *context)
+{
+    greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
+    (void)signal;
+    if (fails(FILES, info->si_syscall)) {
+        r[REG_RAX] = -EIO;
+        for (int i = 0; i < COUNTED; i++)
+            if (counted[i].number == (uint32_t)info->si_syscall) r[REG_RAX] = -counted[i].code;
+        return;
+    }
+    r[REG_RAX] = shim_call(info->si_syscall, r[REG_RDI], r[REG_RSI], r[REG_RDX], r[REG_R10],
+                           r[REG_R8], r[REG_R9]);
+}
+
+static bool catch_system_calls(void)
+{
+    const uint64_t passes = (uint64_t)(uintptr_t)shim_call_end;
+    const struct sigaction act = { .sa_sigaction = caught,
+                                   .sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART };
+    struct sock_filter code[16 + COUNTED];
+    unsigned short n = 0;
+    const struct sock_filter begin[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, instruction_pointer)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)passes, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, instruction_pointer) + 4),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(passes >> 32), 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        // memory without a file belongs to malloc, stacks and so on
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 0, 4),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[3])),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, MAP_ANONYMOUS, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    };
+    for (size_t i = 0; i < sizeof begin / sizeof *begin; i++) code[n++] = begin[i];
+    for (unsigned i = 0; i < COUNTED; i++)
+        code[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, counted[i].number,
+                                                 (unsigned char)(COUNTED - i), 0);
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    code[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP);
+    const struct sock_fprog program = { n, code };
+    return sigaction(SIGSYS, &act, NULL) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// ---- the server --------------------------------------------------------------------------------
+static bool transfer(int fd, void *p, size_t bytes, bool out)
+{
+    for (size_t done = 0; done < bytes;) {
+        const ssize_t n = out ? write(fd, (char *)p + done, bytes - done)
+                              : read(fd, (char *)p + done, bytes - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 1) return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
+// Gives the child its own stdout and stderr.
+static bool redirect(int fd, const char *variable)
+{
+    const char *path = getenv(variable);
+    const int file = path ? open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600) : -1;
+    return file >= 0 && dup2(file, fd) == fd && close(file) == 0;
+}
+
+static void begin_child(const struct request *r)
+{
+    close(REQUESTS);
+    close(ANSWERS);
+    if (!redirect(1, "QKV_FAULTS_OUT") || !redirect(2, "QKV_FAULTS_ERR") || !catch_system_calls())
+        _exit(99);
+    unsetenv("LD_PRELOAD");
+    now = *r;
+    for (int i = 0; i < KINDS; i++) atomic_store(&shared->calls[i], 0);
+}
+
+__attribute__((constructor)) static void serve(void)
+{
+    struct request r;
+    void *page;
+    if (!getenv("QKV_FAULTS_OUT")) return;
+    page = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) _exit(99);
+    while (transfer(REQUESTS, &r, sizeof r, false)) {
+        struct answer a = { 0 };
+        struct shared *s = page;
+        memset(page, 0, sizeof *s);
+        atomic_store(&s->failed, -1);
+        int32_t child = (int32_t)fork();
+        if (child == 0) {
+            shared = s;
+            begin_child(&r);
+            return;
+        }
+        if (child < 0 || !transfer(ANSWERS, &child, sizeof child, true)) _exit(99);
+        while (waitpid(child, &a.status, 0) < 0 && errno == EINTR) continue;
+        for (int i = 0; i < KINDS; i++) a.calls[i] = atomic_load(&s->calls[i]);
+        a.failed = atomic_load(&s->failed);
+        if (!transfer(ANSWERS, &a, sizeof a, true)) _exit(99);
+    }
+    _exit(0);
+}

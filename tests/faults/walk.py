@@ -1,0 +1,335 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""walk.py: runs whole commands again and again, and lets another call of each run fail.
+
+    walk.py QKV SHIM [--share S] [--seed WORD] [--kinds memory,threads,files] [--flow NAME] [--point KIND:N[:ever]]
+
+Each flow is one command on small inputs.  A run without faults counts its allocations, its threads and its system calls
+on files; then each of them fails once, and again together with every later call of its name (shim.c).  S is the share
+of these points that is drawn, by the seed.  After each run:
+
+- the exit code is that of the fault: 5 for memory, 6 for files, 0 for threads; 0 also for a fault that changes nothing
+- the message begins with "qkv: " and, for files, names one
+- an output is absent, or as it was before, or whole; no temporary file is left; the inputs are as before
+
+Prints a line for each violation and a table; exit 1 if there was a violation.
+"""
+import argparse
+import collections
+import concurrent.futures
+import os
+import random
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+KINDS = ["memory", "threads", "files"]
+SECONDS = 30  # a run takes less than a tenth of a second on a quiet machine
+NAMES = {0: "read", 1: "write", 2: "open", 4: "stat", 5: "fstat", 6: "lstat", 8: "lseek", 9: "mmap", 17: "pread",
+         18: "pwrite", 19: "readv", 20: "writev", 40: "sendfile", 74: "fsync", 75: "fdatasync", 77: "ftruncate",
+         82: "rename", 83: "mkdir", 85: "creat", 86: "link", 88: "symlink", 89: "readlink", 217: "getdents",
+         257: "openat", 258: "mkdirat", 262: "fstatat", 264: "renameat", 265: "linkat", 285: "fallocate",
+         316: "renameat2", 326: "copy_file_range", 332: "statx"}
+# Violations that are known, as (flow, text of the violation): they are counted and do not fail the walk.
+KNOWN = [("view-png", "memory|signal|hangs|no message")]  # fontconfig and cairo crash without memory
+TEXT = "the owl"
+BERT, ROWS = "bert", ["-f", "lines.txt"]
+
+
+class Flow:
+    """args: the command; inputs: names in the folder of inputs; out: outputs; old: outputs that exist before;
+    free: outputs and standard output depend on the time or the fonts, so that their bytes are not compared."""
+
+    def __init__(self, name, args, inputs, out=(), old=(), free=False, kinds=KINDS):
+        self.name, self.args, self.inputs, self.out = name, args, inputs, list(out)
+        self.old, self.free, self.kinds = list(old), free, kinds
+
+
+def small(*more):
+    return ["--width", "16", "--layers", "1", "--heads", "2", "--batch-tokens", "128", *more]
+
+
+def training(out, *more):
+    return ["train", "text.txt", "--out", out, "--tokenizer", "bytes", "--context", "32", "--steps", "4",
+            "--eval-every", "2", *small(*more)]
+
+
+FLOWS = [
+    Flow("attn", ["attn", "-i", "in.safetensors", "-o", "o.npy"], ["in.safetensors"], ["o.npy"]),
+    Flow("attn-force", ["attn", "-i", "in.safetensors", "-o", "o.npy", "--force"], ["in.safetensors"], ["o.npy"],
+         ["o.npy"]),
+    Flow("embed-json", ["embed", "-m", BERT, "--json", *ROWS], [BERT, "lines.txt"]),
+    Flow("embed-npy", ["embed", "-m", BERT, "-o", "v.npy", *ROWS], [BERT, "lines.txt"], ["v.npy"]),
+    Flow("embed-force", ["embed", "-m", BERT, "-o", "v.npy", "--force", *ROWS], [BERT, "lines.txt"], ["v.npy"],
+         ["v.npy"]),
+    Flow("similar", ["similar", "-m", BERT, "abc", "bcd"], [BERT]),
+    Flow("view-html", ["view", "-m", BERT, TEXT, "-o", "p.html"], [BERT], ["p.html"]),
+    Flow("view-terminal", ["view", "-m", BERT, TEXT, "--terminal"], [BERT]),
+    Flow("view-svg", ["view", "-m", BERT, TEXT, "--view", "matrix", "-o", "p.svg"], [BERT], ["p.svg"]),
+    Flow("view-png", ["view", "-m", BERT, TEXT, "--view", "matrix", "-o", "p.png"], [BERT], ["p.png"], free=True,
+         kinds=["files"]),
+    Flow("trace", ["trace", "-m", BERT, TEXT, "-o", "t.safetensors"], [BERT], ["t.safetensors"]),
+    Flow("ablate", ["ablate", "-m", BERT, TEXT, "-o", "m.html"], [BERT], ["m.html"]),
+    Flow("explain", ["explain", "-m", BERT, TEXT], [BERT]),
+    Flow("check", ["check", BERT], [BERT]),
+    Flow("info-model", ["info", BERT], [BERT], free=True),  # it says what it cannot read
+    Flow("info-file", ["info", "in.safetensors"], ["in.safetensors"]),
+    Flow("tokenize", ["tokenize", "-m", BERT, *ROWS], [BERT, "lines.txt"]),
+    Flow("decode", ["tokenize", "-m", BERT, "--decode", "5,6,7,8"], [BERT]),
+    Flow("train-tokenizer", ["train-tokenizer", "text.txt", "--vocab", "300", "-o", "tok.json"], ["text.txt"],
+         ["tok.json"]),
+    Flow("generate", ["generate", "-m", "gpt", "the owl", "-n", "6"], ["gpt"]),
+    Flow("generate-lines", ["generate", "-m", "gpt", *ROWS, "-n", "4", "--json"], ["gpt", "lines.txt"]),
+    Flow("translate", ["translate", "-m", "pairs", "the owl", "-n", "4"], ["pairs"]),
+    Flow("classify", ["classify", "-m", "labels", "the owl"], ["labels"]),
+    Flow("convert", ["convert", "gpt", "OUT", "--precision", "bf16"], ["gpt"], ["OUT"]),
+    Flow("eval", ["eval", "run"], ["run"]),
+    Flow("perplexity", ["eval", "gpt", "--perplexity", "lines.txt"], ["gpt", "lines.txt"]),
+    Flow("plot", ["plot", "run"], ["run"], free=True),
+    Flow("plot-svg", ["plot", "run", "-o", "c.svg"], ["run"], ["c.svg"], free=True),
+    Flow("plot-html", ["plot", "run", "-o", "c.html"], ["run"], ["c.html"], free=True),
+    Flow("compare", ["compare", "-k", "attention", "-n", "32", "-d", "16", "--json"], [], free=True),
+    Flow("train", training("NEW"), ["text.txt"], ["NEW"], free=True),
+    Flow("train-pairs", ["train", "pairs.tsv", "--out", "NEW", "--arch", "vaswani", "--tokenizer", "bytes", "--steps", "4",
+                         *small()], ["pairs.tsv"], ["NEW"], free=True, kinds=["files"]),
+    Flow("train-labels", ["train", "labels.tsv", "--out", "NEW", "--objective", "classify", "--steps", "4", *small()],
+         ["labels.tsv"], ["NEW"], free=True, kinds=["files"]),
+    Flow("why", ["similar", "-m", BERT, "abc", "bcd", "--why", "-o", "why.svg"], [BERT], ["why.svg"]),
+    Flow("eval-file", ["eval", "run", "text.txt"], ["run", "text.txt"]),
+    Flow("threads", ["embed", "-m", BERT, "--json", "--threads", "4", *ROWS], [BERT, "lines.txt"], kinds=["threads"]),
+    Flow("threads-train", training("NEW", "--threads", "4"), ["text.txt"], ["NEW"], free=True, kinds=["threads"]),
+]
+
+
+def prepare(qkv, folder):
+    """Makes the inputs of all flows: texts, arrays and the models that qkv trains."""
+    draw = random.Random(1)
+    words = "the owl said to cat that sea was deep and blue but boat green they sailed away for a year".split()
+    path = lambda name: os.path.join(folder, name)
+    line = lambda n: " ".join(draw.choice(words) for _ in range(n))
+    with open(path("text.txt"), "w") as f: f.writelines(line(9) + "\n" for _ in range(40))
+    with open(path("pairs.tsv"), "w") as f: f.writelines(f"{line(3)}\t{line(3)}\n" for _ in range(30))
+    with open(path("labels.tsv"), "w") as f: f.writelines(f"{line(4)}\t{draw.choice(['yes', 'no'])}\n" for _ in range(30))
+    with open(path("lines.txt"), "w") as f: f.write("abc\nthe owl\n")
+    numbers = struct.pack("<64f", *(draw.uniform(-1, 1) for _ in range(64)))
+    names = ",".join(f'"{n}":{{"dtype":"F32","shape":[1,8,2,4],"data_offsets":[{256 * i},{256 * i + 256}]}}'
+                     for i, n in enumerate("qkv"))
+    header = f"{{{names}}}".encode()
+    header += b" " * (-len(header) % 8)
+    with open(path("in.safetensors"), "wb") as f: f.write(struct.pack("<Q", len(header)) + header + numbers * 3)
+    shutil.copytree(os.path.join(os.path.dirname(__file__), "..", "golden", "bert"), path("bert"))
+    run = lambda *args: subprocess.run([qkv, *args], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    run(*training("run"))
+    run("train", "pairs.tsv", "--out", "runp", "--arch", "vaswani", "--tokenizer", "bytes", "--steps", "2", *small())
+    run("train", "labels.tsv", "--out", "runl", "--objective", "classify", "--steps", "2", *small())
+    for run_, model in ("run", "gpt"), ("runp", "pairs"), ("runl", "labels"):
+        shutil.copytree(os.path.join(path(run_), "model"), path(model))
+
+
+def files_below(folder):
+    """Returns {relative path: None of a folder, (bytes, time of change) of a file}."""
+    found = {}
+    for base, folders, files in os.walk(folder):
+        for name in folders: found[os.path.relpath(os.path.join(base, name), folder)] = None
+        for name in files:
+            p = os.path.join(base, name)
+            with open(p, "rb") as f: found[os.path.relpath(p, folder)] = (f.read(), os.stat(p).st_mtime_ns)
+    return found
+
+
+def contents(found, out):
+    return {p: v and v[0] for p, v in found.items() if p == out or p.startswith(out + os.sep)}
+
+
+class Server:
+    """The command of a flow, stopped before main: a run is a fork of it."""
+
+    def __init__(self, flow, qkv, shim, inputs):
+        self.flow = flow
+        self.base = tempfile.mkdtemp(prefix="qkv-faults-")
+        self.work = os.path.join(self.base, "work")
+        self.inputs = inputs
+        os.mkdir(self.work)
+        self.fill()
+        self.out, self.err = (os.path.join(self.base, n) for n in ("stdout", "stderr"))
+        to_child, self.requests = os.pipe()
+        self.answers, from_child = os.pipe()
+
+        def place():
+            os.dup2(to_child, 198), os.dup2(from_child, 199)
+
+        threads = "4" if "--threads" in flow.args else "1"
+        env = {"LD_PRELOAD": shim, "QKV_FAULTS_OUT": self.out, "QKV_FAULTS_ERR": self.err, "LC_ALL": "C",
+               "HOME": self.base, "TMPDIR": os.path.join(self.work, "tmp"), "QKV_THREADS": threads, "PATH": ""}
+        self.process = subprocess.Popen([qkv, *flow.args], cwd=self.work, env=env, stdin=subprocess.DEVNULL,
+                                        preexec_fn=place, close_fds=False)
+        os.close(to_child), os.close(from_child)
+
+    def fill(self):
+        for name in os.listdir(self.work):
+            p = os.path.join(self.work, name)
+            shutil.rmtree(p) if os.path.isdir(p) else os.remove(p)
+        os.mkdir(os.path.join(self.work, "tmp"))
+        for name in self.flow.inputs:
+            p = os.path.join(self.inputs, name)
+            (shutil.copytree if os.path.isdir(p) else shutil.copy2)(p, os.path.join(self.work, name))
+        for name in self.flow.old:
+            with open(os.path.join(self.work, name), "w") as f: f.write("old\n")
+        self.before = files_below(self.work)
+
+    def take(self, size):
+        data = b""
+        while len(data) < size:
+            part = os.read(self.answers, size - len(data))
+            if not part: raise RuntimeError(f"{self.flow.name}: the server has ended")
+            data += part
+        return data
+
+    def run(self, kind, n, ever):
+        """Returns (wait status or None after a hang, failed system call, counts, stdout, stderr, files)."""
+        os.write(self.requests, struct.pack("<iiq", KINDS.index(kind) if kind else 3, ever, n))
+        child = struct.unpack("<i", self.take(4))[0]
+        hung = []
+
+        def stop():
+            hung.append(True)
+            os.kill(child, signal.SIGKILL)
+
+        timer = threading.Timer(SECONDS, stop)
+        timer.start()
+        status, failed, *counts = struct.unpack("<ii3q", self.take(32))
+        timer.cancel()
+        with open(self.out, "rb") as f: out = f.read()
+        with open(self.err, "rb") as f: err = f.read().decode(errors="replace")
+        return None if hung else status, failed, counts, out, err, files_below(self.work)
+
+    def close(self):
+        os.close(self.requests)
+        self.process.wait()
+        os.close(self.answers)
+        shutil.rmtree(self.base)
+
+
+def plain(flow, data):
+    """Bytes without the numbers of a flow with times."""
+    return re.sub(rb"[-+0-9.eE]+", b"0", data) if flow.free and data is not None else data
+
+
+class Judge:
+    def __init__(self, server):
+        self.flow, self.server = server.flow, server
+        status, _, self.counts, self.stdout, err, files = server.run(None, 0, 0)
+        if status != 0: raise SystemExit(f"{self.flow.name}: status {status} without a fault: {err}")
+        self.whole = {out: contents(files, out) for out in self.flow.out}
+        self.names = {os.path.basename(p) for p in files} | set(self.flow.out) | {"standard output", "stdout", "tmp", "child process", "qkv: .:"}
+        server.fill()
+
+    def same(self, found, out):
+        """Whether an output is whole.  A run that could not save a checkpoint, which it says, has the last one."""
+        whole = self.whole[out]
+        if self.flow.args[0] == "train": return {p for p in whole if "checkpoint-00000004" in p} <= found.keys()
+        return found.keys() == whole.keys() if self.flow.free else found == whole
+
+    def judge(self, kind, ever, result):
+        """Yields the violations of a run."""
+        status, failed, _, out, err, files = result
+        before = self.server.before
+        if status is None:
+            yield "hangs"
+            return
+        if os.WIFSIGNALED(status):
+            yield f"ends by signal {os.WTERMSIG(status)}"
+            return
+        code = os.WEXITSTATUS(status)
+        want = {"memory": 5, "threads": 0, "files": 6}[kind]
+        codes = {0, want} | ({5} if NAMES.get(failed) == "mmap" else set())
+        line = err.strip().split("\n")[-1]
+        if code not in codes: yield f"exit {code}, expected {' or '.join(map(str, sorted(codes)))}: {line[:300]}"
+        if code == 0 and plain(self.flow, out) != plain(self.flow, self.stdout) and not self.flow.free:
+            yield "exit 0 with another standard output"
+        if code and not (err.startswith("qkv: ") or '"status"' in err or b'"status"' in out):
+            # a broken standard error cannot be told on standard error
+            if not (kind == "files" and NAMES.get(failed) in ("write", "writev")): yield f"no message: {err[:200]!r}"
+        elif code == 6 and kind == "files" and not any(n in err or n.encode() in out for n in self.names):
+            yield f"the message names no file: {line[:300]}"
+        for o in self.flow.out:
+            found = contents(files, o)
+            if self.same(found, o): continue
+            if code == 0: yield f"exit 0, but {o} is not whole"
+            elif found and found != contents(before, o) and self.flow.args[0] != "train":
+                yield f"{o} is neither absent, old nor whole"
+        inside = lambda p: any(p == o or p.startswith(o + os.sep) for o in self.flow.out)
+        for p, v in files.items():
+            # a run that cannot remove a file leaves it to the next one, as it does when it is killed
+            if inside(p) and (self.flow.args[0] != "train" or ever or ".tmp" not in p): continue
+            # a folder that no call can list or look at any more cannot be emptied
+            if ever and kind == "files" and ".tmp." in p and NAMES[failed] in ("openat", "fstatat", "getdents"): continue
+            general = re.sub("([.]tmp[.]|qkv-eval-).*", lambda m: m[1] + "*", p)
+            if p not in before: yield f"leaves {general}"
+            elif v != before[p]: yield f"changes {p}"
+        for p in before:
+            if p not in files and not inside(p): yield f"removes {p}"
+
+
+def walk(flow, kind, a, inputs):
+    """Returns (flow, kind, points, violations, known violations)."""
+    server = Server(flow, a.qkv, a.shim, inputs)
+    judge = Judge(server)
+    count = judge.counts[KINDS.index(kind)]
+    points = [(n, ever) for n in range(1, count + 1) for ever in (0, 1)]
+    if a.point:
+        wanted = a.point.split(":")
+        points = [(int(wanted[1]), int(len(wanted) > 2))] if wanted[0] == kind else []
+    elif a.share < 1 and kind != "threads":
+        points = sorted(random.Random(f"{a.seed} {flow.name} {kind}").sample(points, round(a.share * len(points))))
+    found = collections.defaultdict(list)
+    for n, ever in points:
+        result = server.run(kind, n, ever)
+        for what in judge.judge(kind, ever, result):
+            call = f"{NAMES.get(result[1], result[1])}: " if kind == "files" else ""
+            found[call + what].append(f"{kind}:{n}{':ever' if ever else ''}")
+        if a.point: print(result[3].decode(errors="replace"), result[4], result[0], result[1])
+        if result[5] != server.before: server.fill()
+    server.close()
+    known = {w for w in found if any(re.search(f, flow.name) and re.search(text, w) for f, text in KNOWN)}
+    return flow.name, kind, len(points), {w: at for w, at in found.items() if w not in known}, known
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("qkv", type=os.path.abspath)
+    p.add_argument("shim", type=os.path.abspath)
+    p.add_argument("--share", type=float, default=1)
+    p.add_argument("--seed", default="")
+    p.add_argument("--kinds", default=",".join(KINDS))
+    p.add_argument("--flow")
+    p.add_argument("--point")
+    a = p.parse_args()
+    begin = time.monotonic()
+    points, bad = dict.fromkeys(KINDS, 0), 0
+    with tempfile.TemporaryDirectory(prefix="qkv-faults-") as inputs:
+        prepare(a.qkv, inputs)
+        tasks = [(f, k) for f in FLOWS if not a.flow or f.name == a.flow for k in f.kinds if k in a.kinds.split(",")]
+        with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", os.cpu_count()))) as pool:
+            for done in concurrent.futures.as_completed(pool.submit(walk, f, k, a, inputs) for f, k in tasks):
+                flow, kind, n, found, known = done.result()
+                points[kind] += n
+                count = sum(map(len, found.values()))
+                bad += count
+                print(f"{flow:16} {kind:8} {n:6} points, {count} violations, {len(known)} known", flush=True)
+                for what, at in found.items(): print(f"  {at[0]} and {len(at) - 1} more: {what}", flush=True)
+    print(", ".join(f"{points[k]} points of {k}" for k in KINDS),
+          f"; {bad} violations ({time.monotonic() - begin:.0f} s)", sep="")
+    idle = not a.flow and not all(points[k] for k in a.kinds.split(","))
+    if idle: print("a kind without points: the preloaded library does not work")
+    return 1 if bad or idle else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
