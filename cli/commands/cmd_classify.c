@@ -1,20 +1,33 @@
 // SPDX-License-Identifier: MIT
-// cmd_classify.c: implements `qkv classify`: prints the labels of texts, or of pairs of texts.
+// cmd_classify.c: implements `qkv classify`: prints the labels of texts, of pairs of texts, or of
+// the tokens of texts.
+#include "classify_tokens.h"
 #include "frame/arrays.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+static const char *const aggregations[] = { "none", "simple", "first", "average", "max", NULL };
+
 static struct {
     const char *file;
-    bool pairs, truncate, strict;
+    bool pairs, truncate, strict, tokens;
     int64_t count;
-} o;
+    int aggregate; // index in aggregations; -1: the option is not given
+} o = { .aggregate = -1 };
 
 static const struct opt opts[] = {
     OPT_INPUT('f', "file", &o.file, "FILE", "file with one text per line; '-' is standard input"),
     OPT_FLAG(0, "pairs", &o.pairs,
              "each line of the file is a pair of texts, separated by a tab (for cross-encoders)"),
+    OPT_FLAG(0, "tokens", &o.tokens,
+             "label each token, with a model for named entities: the token, its label and "
+             "probability, and its byte range in the text"),
+    OPT_CHOICE(0, "aggregate", &o.aggregate, aggregations, "KIND",
+               "print the entities that the labels of tokens form, without those labelled O: each "
+               "token (none), adjacent tokens with the same kind of label (simple), or adjacent "
+               "words, each labelled by its first token (first), by the mean of its tokens "
+               "(average) or by its most probable token (max)"),
     OPT_INT('n', "count", &o.count, 1, 1000, "N",
             "number of labels to print, most probable first (default: all)"),
     OPT_FLAG(0, "truncate", &o.truncate,
@@ -116,6 +129,49 @@ static void print_one(const struct classified *c, int64_t i)
     free(printed);
 }
 
+// Checks the options of labels of tokens, which have no pairs.
+static qkv_status check_tokens(int argc, qkv_error *err)
+{
+    const char *option = o.tokens ? "--tokens" : "--aggregate";
+    if (o.tokens && o.aggregate >= 0)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--tokens cannot be combined with --aggregate, expected one of them");
+    if (argc == 2 || o.pairs)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "%s cannot be combined with pairs, expected one text per operand or line, "
+                         "found a pair",
+                         option);
+    if (o.count)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s cannot be combined with --count", option);
+    return QKV_OK;
+}
+
+static void note_cut(int64_t cut)
+{
+    if (cut)
+        cmd_note("texts were truncated; number of tokens that were dropped in total: %lld",
+                 (long long)cut);
+}
+
+static int run_tokens(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    struct classified c = { .t = { NULL, NULL, 0, 0 } };
+    const struct classify_tokens how = {
+        .every = o.aggregate < 0,
+        .aggregate = o.aggregate < 0 ? QKV_AGGREGATE_NONE : (enum qkv_aggregation)o.aggregate,
+        .truncate = o.truncate,
+        .strict = o.strict,
+    };
+    int64_t cut = 0;
+    qkv_status status = check_tokens(argc, &err);
+    if (!status) status = read_texts(&c, argc, argv, &err);
+    if (!status) status = classify_tokens(&c.t, &how, &cut, &err);
+    if (!status) note_cut(cut);
+    cmd_texts_free(&c.t);
+    return status ? cmd_fail(&err) : QKV_OK;
+}
+
 static int run_classify(int argc, char **argv)
 {
     qkv_error err = { 0 };
@@ -125,6 +181,7 @@ static int run_classify(int argc, char **argv)
     char dir[CMD_PATH];
     int64_t cut = 0;
     const struct qkv_model_options options = cmd_model_options();
+    if (o.tokens || o.aggregate >= 0) return run_tokens(argc, argv);
     if (read_texts(&c, argc, argv, &err) || cmd_model_find_for(QKV_JOB_CLASSIFY, dir, NULL, &err) ||
         qkv_model_open(&model, dir, &options, &err) || qkv_tokenizer_open(&tokenizer, dir, &err))
         goto done;
@@ -147,9 +204,7 @@ static int run_classify(int argc, char **argv)
     if (err.status) cmd_text_place(&err, 0, c.t.operands, c.t.file);
     status = err.status;
     for (int64_t i = 0; i < c.t.count && !status; i++) print_one(&c, i);
-    if (!status && cut)
-        cmd_note("texts were truncated; number of tokens that were dropped in total: %lld",
-                 (long long)cut);
+    if (!status) note_cut(cut);
     if (!status) (void)cmd_written(stdout, "standard output", &err);
 done:
     cmd_texts_free(&c.t);
@@ -163,19 +218,24 @@ done:
 
 const struct cmd cmd_classify = {
     .name = "classify",
-    .brief = "classify texts or pairs: labels with probabilities",
+    .brief = "classify texts, pairs or tokens: labels with probabilities",
     .usage = "[TEXT [TEXT_B]] [-f FILE] [options]",
     .about = "Prints the labels that a model's classification head assigns to each text, the most "
              "probable first. A cross-encoder reads a pair of texts, and scores how they relate. "
              "Probabilities are a softmax over the labels. If there is a single label, or if "
              "config.json says multi_label_classification, the probability of a label is the "
-             "logistic function of its score.",
+             "logistic function of its score. "
+             "With --tokens or --aggregate, a model with labels of tokens (named entities, parts of "
+             "speech) labels each token or finds the entities of each text; --json gives them the "
+             "members of transformers' token-classification pipeline, with start and end in "
+             "characters, and bytes.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON,
     .max_args = 2,
     .examples = {
         { "qkv classify \"what a film\" -m sentiment", "the labels with their probabilities" },
         { "qkv classify \"who wrote it?\" \"Jane Austen did\" -m ranker", "a pair" },
+        { "qkv classify \"Emily lived in Amherst\" -m ner --aggregate simple", "the named entities" },
         { "qkv classify -f pairs.tsv --pairs --json -n 1", "one JSON object per line, with the best label" },
     },
     .run = run_classify,

@@ -15,6 +15,7 @@
  *  model.h      opening and running a model folder
  *  decode.h     incremental decoding of a model
  *  task.h       embedding, classification, masked words, perplexity
+ *  entities.h   labels of tokens and the spans that they form
  *  ablate.h     effect of ablating each head; cosine of two texts per token pair
  *  generate.h   text generation and translation
  *  train.h      training and evaluation
@@ -47,6 +48,7 @@
 #include <qkv/model.h>
 #include <qkv/decode.h>
 #include <qkv/task.h>
+#include <qkv/entities.h>
 #include <qkv/ablate.h>
 #include <qkv/generate.h>
 #include <qkv/train.h>

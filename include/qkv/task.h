@@ -191,7 +191,13 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_perplexity(const qkv_model *m, const qkv_t
                                                  const struct qkv_perplexity_options *o,
                                                  qkv_error *err);
 
-enum qkv_job { QKV_JOB_GENERATE = 0, QKV_JOB_FILL, QKV_JOB_TRANSLATE, QKV_JOB_CLASSIFY };
+enum qkv_job {
+    QKV_JOB_GENERATE = 0,
+    QKV_JOB_FILL,
+    QKV_JOB_TRANSLATE,
+    QKV_JOB_CLASSIFY,
+    QKV_JOB_CLASSIFY_TOKENS
+};
 /** Finds a model folder for a job: dir or QKV_MODEL as in qkv_model_find, but if neither is set,
  *  the first of the searched folders whose model supports the job.  Returns: QKV_OK; QKV_ERR_USAGE:
  *  no folder was found. */

@@ -21,6 +21,7 @@ static bool supports_job(enum qkv_job job, const char *dir)
     case QKV_JOB_GENERATE: fits = tokens && info.kind == QKV_KIND_DECODER; break;
     case QKV_JOB_FILL: fits = tokens && info.kind == QKV_KIND_ENCODER; break;
     case QKV_JOB_TRANSLATE: fits = tokens && info.kind == QKV_KIND_ENCODER_DECODER; break;
+    case QKV_JOB_CLASSIFY_TOKENS: fits = (info.can & QKV_CAN_TOKEN_LABELS) != 0; break;
     case QKV_JOB_CLASSIFY: fits = (info.can & QKV_CAN_LABELS) != 0; break;
     }
     qkv_model_close(m);
@@ -70,9 +71,10 @@ static bool find_in(char path[QKV_PATH], const char *place, enum qkv_job job)
 qkv_status qkv_model_find_for(enum qkv_job job, char *out, size_t size, char *why, size_t why_size,
                               const char *dir, qkv_error *err)
 {
-    static const char *const jobs[] = { "generates", "fills in masks", "translates", "classifies" };
+    static const char *const jobs[] = { "generates", "fills in masks", "translates", "classifies",
+                                        "classifies tokens" };
     const char *request = getenv("QKV_MODEL");
-    if ((int)job < 0 || job > QKV_JOB_CLASSIFY || !out || !size)
+    if ((int)job < 0 || job > QKV_JOB_CLASSIFY_TOKENS || !out || !size)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_model_find_for: expected a job and a buffer for the path, found NULL");
     if ((dir && *dir) || (request && *request))
@@ -103,7 +105,9 @@ qkv_status qkv_unfit(const qkv_model *m, const char *wanted, qkv_error *err)
     const struct qkv_model_info info = qkv_model_info(m);
     static const char *const kinds[] = { "an encoder", "a decoder", "an encoder-decoder" };
     const char *fits;
-    if (info.kind == QKV_KIND_ENCODER_DECODER)
+    if (info.can & QKV_CAN_TOKEN_LABELS)
+        fits = "qkv classify --tokens";
+    else if (info.kind == QKV_KIND_ENCODER_DECODER)
         fits = "qkv translate";
     else if (info.kind == QKV_KIND_DECODER)
         fits = info.can & QKV_CAN_TOKENS ? "qkv generate" : "qkv embed, qkv view";

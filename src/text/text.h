@@ -41,6 +41,19 @@ int qkv_utf8_read(const uint8_t *p, size_t n, uint32_t *code);
 // Writes the character `code` as UTF-8; returns the number of its bytes, 1..4.
 int qkv_utf8_write(uint8_t *p, uint32_t code);
 
+// ---- what tasks need to know of a tokenizer ----------------------------------------------------
+// Returns the id of the unknown token of the tokenizer's model; -1: the model has none.
+int32_t qkv_tokenizer_unknown(const qkv_tokenizer *t);
+// Returns true if a prefix such as "##" marks the tokens that continue a word
+// (continuing_subword_prefix).
+bool qkv_tokenizer_marks_parts(const qkv_tokenizer *t);
+// Decodes n texts as qkv_tokenizer_decode decodes tokens with these texts.  The caller frees *out
+// with qkv_free; *size receives the number of its bytes without the NUL.  Returns QKV_OK or
+// QKV_ERR_LIMIT (decode_text.c).
+qkv_status qkv_tokenizer_join(const qkv_tokenizer *t, char **out, size_t *size,
+                              const char *const *text, const size_t *bytes, int64_t n,
+                              qkv_error *err);
+
 enum qkv_class {
     QKV_CLASS_SPACE = 1 << 0,  // White_Space
     QKV_CLASS_PUNCT = 1 << 1,  // P* or ASCII punctuation

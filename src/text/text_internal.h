@@ -64,6 +64,8 @@ struct qkv_tokenizer {
     void *model;
     int64_t word_limit; // number of characters of a word that the model uses, 0: all
     bool cut_anywhere;  // tokens are single characters: a long word may reach the model in parts
+    int32_t unknown;    // id of the unknown token of the model; -1: none
+    bool parts_marked;  // the model has a continuing_subword_prefix
     struct qkv_vocab vocab;
     struct qkv_normalizer normalizer;
     bool bytes_ready; // the model accepts the bytes of a text in place of ByteLevel's characters

@@ -30,6 +30,7 @@ fails() {
 }
 echo 'a b c d e f g h' >text.txt
 runs 0 convert "$golden/bert-labels" classifier --precision f32
+runs 0 convert "$golden/entities/wordpiece" entities --precision f32
 for number in nan inf; do
     title "weights that are $number"
     poisoned "$golden/bert" encoder $number
@@ -54,6 +55,9 @@ for number in nan inf; do
     fails 'loss is' eval decoder text.txt --json
     fails 'loss is' eval decoder --perplexity text.txt
     fails 'score of a label is' classify -m labels ab
+    poisoned "$temp/entities" tokens $number
+    fails 'score of a label is' classify -m tokens ab --tokens
+    fails 'score of a label is' classify -m tokens ab --aggregate simple
     fails 'effect of a head is' ablate -m encoder --ids 5,6
 done
 

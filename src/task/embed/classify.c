@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // classify.c: computes the labels of texts, or of pairs of texts, with a classification head.
+#include "task/embed/embed_internal.h"
 #include "task/find_model.h"
 #include <qkv/task.h>
 #include <inttypes.h>
@@ -32,7 +33,7 @@ static bool append(struct batch *b, const qkv_encoding *e)
     return true;
 }
 
-static void softmax(float *p, const float *x, int64_t n)
+void qkv_label_softmax(float *p, const float *x, int64_t n)
 {
     double top = -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++) top = fmax(top, (double)x[i]);
@@ -117,8 +118,8 @@ qkv_status qkv_classify(const qkv_model *m, const qkv_tokenizer *t, float *score
     if (!status) status = run(m, &b, scores + done * info.labels, err);
     const bool alone = probabilities && each_alone(m);
     for (int64_t i = 0; i < n && !status && probabilities; i++)
-        (alone ? logistic : softmax)(probabilities + i * info.labels, scores + i * info.labels,
-                                     info.labels);
+        (alone ? logistic : qkv_label_softmax)(probabilities + i * info.labels,
+                                               scores + i * info.labels, info.labels);
     qkv_free(b.offsets);
     qkv_free(b.ids);
     qkv_free(b.types);

@@ -79,6 +79,9 @@ void qkv_pool_rows(float *out, const float *hidden, int64_t n, int64_t D, enum q
 // Scales x[D] to length 1. A vector of length 0 stays unchanged.
 void qkv_unit_length(float *x, int64_t D);
 
+// Computes p[n], the softmax of x[n], in double; p may be x (classify.c).
+void qkv_label_softmax(float *p, const float *x, int64_t n);
+
 // Tokenizes one text with the options of the embedder, which must have a tokenizer.
 qkv_status qkv_embedder_encode(const qkv_embedder *e, qkv_encoding *to, const char *text,
                                size_t bytes, qkv_error *err);

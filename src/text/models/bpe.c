@@ -257,6 +257,8 @@ static bool open_bpe(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!qkv_json_bool(at, "ignore_merges", false, &m->whole)) return false;
     if (!read_affixes(m, at) || !qkv_vocab_read(&t->vocab, at, "vocab")) return false;
     if (!read_unknown(t, m, at) || !read_merges(t, m, at)) return false;
+    t->unknown = m->unknown;
+    t->parts_marked = m->prefix[0] != 0;
     find_bytes(t, m);
     m->inside = walk(&t->vocab.trie, QKV_TRIE_ROOT, m->prefix, (int64_t)strlen(m->prefix));
     t->cut_anywhere = !m->any && !m->fuse && !m->whole && !m->prefix[0] && !m->suffix[0];

@@ -140,7 +140,7 @@ static bool open_unigram(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!read_vocab(t, at)) return false;
     if (!qkv_json_int(at, "unk_id", false, &unknown, 0, t->vocab.count - 1)) return false;
     if (!qkv_json_bool(at, "byte_fallback", false, &m->fallback)) return false;
-    m->unknown = (int32_t)unknown;
+    m->unknown = t->unknown = (int32_t)unknown;
     for (unsigned b = 0; b < 256; b++) {
         char text[8];
         snprintf(text, sizeof text, "<0x%02X>", b);

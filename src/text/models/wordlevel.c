@@ -15,6 +15,7 @@ static bool open_wordlevel(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!qkv_json_text(at, "unk_token", true, &unknown)) return false;
     if (!qkv_vocab_read(&t->vocab, at, "vocab")) return false;
     *m = qkv_trie_find(&t->vocab.trie, unknown, strlen(unknown));
+    t->unknown = *m;
     if (*m >= 0) return true;
     return qkv_text_fail(
         at, "unk_token", QKV_ERR_FORMAT,

@@ -36,6 +36,8 @@ static bool open_wordpiece(qkv_tokenizer *t, const struct qkv_json_at *at)
                              "unknown token is not in the vocabulary, expected a token of the "
                              "vocabulary, found \"%s\"",
                              unknown);
+    t->unknown = m->unknown;
+    t->parts_marked = prefix[0] != 0;
     m->inside = QKV_TRIE_ROOT;
     for (const char *p = prefix; *p && m->inside; p++)
         m->inside = qkv_trie_step(&t->vocab.trie, m->inside, (uint8_t)*p);

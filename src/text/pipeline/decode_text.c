@@ -87,8 +87,17 @@ static void decoding_free(struct qkv_decoding *d)
     qkv_text_buffer_free(&d->out);
 }
 
+// Passes the text of a token to the first step.  Without a decoder, spaces separate the tokens.
+static bool decoding_put_text(struct qkv_decoding *d, const char *text, int64_t bytes)
+{
+    if (d->t->decoder.count == 0 && d->any) qkv_text_append(&d->out, " ", 1);
+    d->any = true;
+    d->fed += bytes;
+    return qkv_decode_feed(d, 0, text, bytes, true);
+}
+
 // Passes the text of a token to the first step; the text of an added token is the text that the
-// token matches.  Without a decoder, spaces separate the tokens.
+// token matches.
 static bool decoding_put(struct qkv_decoding *d, int32_t id)
 {
     const qkv_tokenizer *t = d->t;
@@ -102,10 +111,7 @@ static bool decoding_put(struct qkv_decoding *d, int32_t id)
         text = t->added.pool + a->matched;
         bytes = a->matched_bytes;
     }
-    if (t->decoder.count == 0 && d->any) qkv_text_append(&d->out, " ", 1);
-    d->any = true;
-    d->fed += bytes;
-    return qkv_decode_feed(d, 0, text, bytes, true);
+    return decoding_put_text(d, text, bytes);
 }
 
 static bool decoding_end(struct qkv_decoding *d)
@@ -143,6 +149,21 @@ qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, char *out, size_t size, 
     }
     decoding_free(&d);
     return ok ? QKV_OK : qkv_fail_memory(err, NULL);
+}
+
+qkv_status qkv_tokenizer_join(const qkv_tokenizer *t, char **out, size_t *size,
+                              const char *const *text, const size_t *bytes, int64_t n,
+                              qkv_error *err)
+{
+    struct qkv_decoding d;
+    bool ok = decoding_begin(&d, t, false);
+    d.effort = qkv_effort_for(n, err);
+    for (int64_t i = 0; i < n && ok; i++) ok = decoding_put_text(&d, text[i], (int64_t)bytes[i]);
+    ok = ok && decoding_end(&d);
+    *size = (size_t)d.out.count;
+    *out = ok ? qkv_copy_text(d.out.bytes ? d.out.bytes : "", *size) : NULL;
+    decoding_free(&d);
+    return *out ? QKV_OK : qkv_fail_memory(err, NULL);
 }
 
 // ---- streams -----------------------------------------------------------------------------------

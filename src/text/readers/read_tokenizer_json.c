@@ -240,6 +240,7 @@ qkv_status qkv_tokenizer_new(qkv_tokenizer **out, const char *file, qkv_error *e
 {
     qkv_tokenizer *t = qkv_alloc_zero(1, sizeof *t);
     if (t) t->file = qkv_copy_text(file, strlen(file));
+    if (t) t->unknown = -1;
     *out = t && t->file ? t : NULL;
     if (*out) return QKV_OK;
     qkv_tokenizer_close(t);
@@ -365,6 +366,16 @@ bool qkv_tokenizer_special(const qkv_tokenizer *t, int32_t id)
     if (!t) return false;
     const struct qkv_token *token = t ? qkv_vocab_token(&t->vocab, id) : NULL;
     return token && token->flags & QKV_TOKEN_SPECIAL;
+}
+
+int32_t qkv_tokenizer_unknown(const qkv_tokenizer *t)
+{
+    return t->unknown;
+}
+
+bool qkv_tokenizer_marks_parts(const qkv_tokenizer *t)
+{
+    return t->parts_marked;
 }
 
 const char *qkv_tokenizer_kind(const qkv_tokenizer *t)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+# classify_tokens.sh: tests classify --tokens and --aggregate, which label the tokens of texts.
+. tests/cli/lib.sh
+golden=$here/../golden
+ner=$golden/entities/wordpiece
+
+title 'every token has a line: itself, its label, its probability, its bytes'
+runs 0 classify 'Zoë in' -m "$ner" --tokens
+check [ "$(sed 's/ [01][.][0-9]* / P /' "$out" | tr -s ' ' | cut -d' ' -f1,3,4 | tr '\n' ' ')" = 'z P 0..1 ##oe P 1..4 in P 5..7 ' ]
+title 'entities are without the label O, which tokens show'
+runs 0 classify 'Zoë — naïve in New York' -m "$ner" --tokens
+check grep -q '  O  ' "$out"
+for how in none simple first average max; do
+    runs 0 classify 'Zoë — naïve in New York' -m "$ner" --aggregate $how
+    check [ -s "$out" ]
+    ! grep -q '  O  ' "$out" || failed "$how prints O"
+done
+title 'JSON has the members of the pipeline, and bytes'
+runs 0 classify 'Zoë — naïve in New York' -m "$ner" --aggregate simple --json
+prints_part '"entities":[{"entity_group":"PER","score":0.3'
+prints_part '"word":"##oe","start":1,"end":3,"bytes":[1,4]}'
+runs 0 classify 'Zoë' -m "$ner" --tokens --json
+prints_part '"index":1,"word":"z","start":0,"end":1,"bytes":[0,1]}'
+title 'texts of a file, separated by an empty line; a text that is empty has no tokens'
+printf 'in\n\nnew\n' >texts
+runs 0 classify -f texts -m "$ner" --tokens
+check [ "$(cut -d' ' -f1 "$out" | tr '\n' ,)" = 'in,,,new,' ]
+title 'a text that is too long is refused, or truncated'
+long=$(yes a | head -n 70 | tr '\n' ' ')
+runs 2 classify "$long" -m "$ner" --tokens
+runs 0 classify "$long" -m "$ner" --tokens --truncate
+says_part 'number of tokens that were dropped in total: 8'
+title 'other models and other options are refused'
+cp -rL "$golden/bert-labels" labels
+cp "$ner/tokenizer.json" labels
+runs 4 classify in -m labels --tokens
+says_part 'expected a model with labels of tokens, found an encoder (bert), which is for qkv classify'
+runs 4 classify in -m "$ner"
+says_part 'expected a model with labels, found an encoder (bert), which is for qkv classify --tokens'
+runs 2 classify in new -m "$ner" --tokens
+says_part 'found a pair'
+runs 2 classify in -m "$ner" --tokens --aggregate simple
+runs 2 classify in -m "$ner" --tokens -n 3
+runs 2 classify in -m "$ner" --aggregate mean
+title 'the other commands open such a model'
+runs 0 info -m "$ner"
+runs 0 embed in -m "$ner"
+runs 0 trace in -m "$ner" -o trace.safetensors
+runs 0 view in -m "$ner" -o view.html
+runs 0 convert "$ner" half --precision bf16
+runs 0 classify in -m half --tokens
+title 'training such a head is refused by its name'
+printf 'in\tx\nnew\ty\n' >labels.tsv
+runs 4 train labels.tsv --from "$ner" --objective classify --out run --steps 1
+says_part 'found BertForTokenClassification'
+
+finish
