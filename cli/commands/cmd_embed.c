@@ -28,9 +28,10 @@ static const struct opt opts[] = {
     OPT_CHOICE(0, "pool", &o.pool, pools, "KIND",
                "how the hidden states of tokens become one vector: mean, cls, max or last "
                "(default: as the model's files say)"),
-    OPT_TEXT(0, "prompt", &o.prompt, "NAME",
-             "put the prompt NAME of config_sentence_transformers.json before each text (default: "
-             "default_prompt_name of that file)"),
+    OPT_TEXT(
+        0, "prompt", &o.prompt, "NAME",
+        "put this prompt of the model's sentence-transformers settings before each text (default: "
+        "their default_prompt_name)"),
     OPT_FLAG(0, "no-normalize", &o.no_normalize, "do not scale vectors to length 1"),
     OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, 1 << 24, "N",
             "maximum number of tokens in a batch (default: 512 per thread, 1024 to 8192); does not "
