@@ -34,6 +34,7 @@ static const struct opt opts[] = {
 
 // ---- the list of tensors, which is needed before the first one is written ----------------------
 struct list {
+    const qkv_model *model;
     struct qkv_tensor *t;
     char (*names)[96];
     int64_t count;
@@ -57,61 +58,29 @@ static void list_add(struct list *l, qkv_dtype dtype, int rank, const int64_t *s
     l->count++;
 }
 
-// Returns the name that transformers gives to the module that computes q, k or v. which: 0, 1 or 2.
-static struct name module(const char *family, int which)
+// Lists the queries, keys or values of a layer. which: 'q', 'k' or 'v'.
+static void list_states(struct list *l, const int64_t shape[3], enum qkv_attention_part part,
+                        int64_t layer, char which)
 {
-    static const char *const bert[] = { ".attention.self.query", ".attention.self.key",
-                                        ".attention.self.value" };
-    static const char *const distil[] = { ".attention.q_lin", ".attention.k_lin",
-                                          ".attention.v_lin" };
-    static const char *const other[] = { ".self_attn.q_proj", ".self_attn.k_proj",
-                                         ".self_attn.v_proj" };
-    if (!strcmp(family, "distilbert")) return (struct name){ "transformer.layer.", distil[which] };
-    if (strstr(family, "bert"))
-        // for bert, roberta, xlm-roberta and other models of this form
-        return (struct name){ "encoder.layer.", bert[which] };
-    return (struct name){ "layers.", other[which] };
+    char name[sizeof *l->names];
+    qkv_model_states_name(name, sizeof name, l->model, part, layer, which);
+    list_add(l, QKV_F32, 3, shape, (struct name){ name, "" }, -1);
 }
 
-// The names of the tensors of one kind of attention: that of a single stack, of the encoder, of the
-// decoder, or cross-attention.
+// The names of the other tensors of one kind of attention: that of a single stack, of the encoder,
+// of the decoder, or cross-attention; the number of the layer follows.
 struct titles {
-    struct name q, k, v, attention;
-    // Prefix of the tensor names of statistics, such as "probes."; the number of the layer and the
-    // name of the statistic follow.
-    const char *probes;
+    const char *attention;
+    const char *probes; // prefix of the statistics; their name follows the number
     const char *hidden; // prefix of the hidden states; NULL: none are written for cross-attention
 };
 
-static struct titles titles_of(const char *family, enum qkv_attention_part part)
-{
-    switch (part) {
-    case QKV_PART_ENCODER:
-        return (struct titles){ { "encoder.layers.", ".self_attn.q_proj" },
-                                { "encoder.layers.", ".self_attn.k_proj" },
-                                { "encoder.layers.", ".self_attn.v_proj" },
-                                { "encoder_attentions.", "" },
-                                "encoder_probes.",
-                                "encoder_hidden_states." };
-    case QKV_PART_DECODER:
-        return (struct titles){ { "decoder.layers.", ".self_attn.q_proj" },
-                                { "decoder.layers.", ".self_attn.k_proj" },
-                                { "decoder.layers.", ".self_attn.v_proj" },
-                                { "decoder_attentions.", "" },
-                                "decoder_probes.",
-                                "decoder_hidden_states." };
-    case QKV_PART_CROSS:
-        return (struct titles){ { "decoder.layers.", ".encoder_attn.q_proj" },
-                                { "decoder.layers.", ".encoder_attn.k_proj" },
-                                { "decoder.layers.", ".encoder_attn.v_proj" },
-                                { "cross_attentions.", "" },
-                                "cross_probes.",
-                                NULL };
-    default:
-        return (struct titles){ module(family, 0),     module(family, 1), module(family, 2),
-                                { "attentions.", "" }, "probes.",         "hidden_states." };
-    }
-}
+static const struct titles titles[] = {
+    [QKV_PART_STACK] = { "attentions.", "probes.", "hidden_states." },
+    [QKV_PART_ENCODER] = { "encoder_attentions.", "encoder_probes.", "encoder_hidden_states." },
+    [QKV_PART_DECODER] = { "decoder_attentions.", "decoder_probes.", "decoder_hidden_states." },
+    [QKV_PART_CROSS] = { "cross_attentions.", "cross_probes.", NULL },
+};
 
 // Lists the tensors of the statistics of one attention. Each statistic is a tensor, such as
 // probes.3.entropy.
@@ -137,15 +106,15 @@ static void list_layer(struct list *l, const struct qkv_model_info *i, int what,
                        const struct qkv_probe_request *request, enum qkv_attention_part part,
                        int64_t n, int64_t T, int64_t S)
 {
-    const struct titles t = titles_of(i->family, part);
+    const struct titles t = titles[part];
     const int64_t q[] = { 1, T, i->heads * i->head_width },
                   k[] = { 1, S, i->kv_heads * i->head_width },
                   v[] = { 1, S, i->kv_heads * i->value_width }, hidden[] = { 1, T, i->width };
     const int64_t weights[] = { 1, i->heads, T, S };
-    if (what & Q) list_add(l, QKV_F32, 3, q, t.q, n);
-    if (what & K) list_add(l, QKV_F32, 3, k, t.k, n);
-    if (what & V) list_add(l, QKV_F32, 3, v, t.v, n);
-    if (what & ATTENTION) list_add(l, QKV_F32, 4, weights, t.attention, n);
+    if (what & Q) list_states(l, q, part, n, 'q');
+    if (what & K) list_states(l, k, part, n, 'k');
+    if (what & V) list_states(l, v, part, n, 'v');
+    if (what & ATTENTION) list_add(l, QKV_F32, 4, weights, (struct name){ t.attention, "" }, n);
     if (what & PROBE) list_probes(l, i, request, t.probes, n, T, S);
     if (what & HIDDEN && t.hidden)
         list_add(l, QKV_F32, 3, hidden, (struct name){ t.hidden, "" }, n + 1);
@@ -157,7 +126,7 @@ static void list_stack(struct list *l, const struct qkv_model_info *i, int what,
                        const struct qkv_probe_request *request, enum qkv_attention_part part,
                        int64_t layers, int64_t T, int64_t S)
 {
-    const struct titles t = titles_of(i->family, part);
+    const struct titles t = titles[part];
     const int64_t hidden[] = { 1, T, i->width };
     if (what & (EMBEDDINGS | HIDDEN))
         list_add(l, QKV_F32, 3, hidden, (struct name){ t.hidden, "" }, 0);
@@ -170,12 +139,13 @@ static void list_stack(struct list *l, const struct qkv_model_info *i, int what,
 // Lists the tensors in the order in which a run computes them, so that the file can be written
 // during the run.  S = 0: the model has one stack, which reads T tokens.  S > 0: the encoder reads
 // S tokens, and the decoder T tokens.
-static void list_make(struct list *l, const struct qkv_model_info *i, int what,
+static void list_make(struct list *l, const qkv_model *m, int what,
                       const struct qkv_probe_request *request, int64_t S, int64_t T)
 {
+    const struct qkv_model_info info = qkv_model_info(m), *i = &info;
     const int64_t most = 6 + (i->layers + 2 * i->decoder_layers) * (5 + PROBE_ARRAYS);
     const int64_t ids[] = { 1, S ? S : T }, written[] = { 1, T };
-    *l = (struct list){ cmd_alloc((size_t)most, sizeof *l->t),
+    *l = (struct list){ m, cmd_alloc((size_t)most, sizeof *l->t),
                         cmd_alloc((size_t)most, sizeof *l->names), 0 };
     list_add(l, QKV_I64, 2, ids, (struct name){ "input_ids", "" }, -1);
     list_add(l, QKV_I64, 2, ids, (struct name){ "token_type_ids", "" }, -1);
@@ -293,7 +263,7 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t,
             metadata[pairs++] = more[n][1];
         }
     const struct tokens *last = written ? written : t;
-    list_make(&l, &i, what, request, written ? t->count : 0, last->count);
+    list_make(&l, m, what, request, written ? t->count : 0, last->count);
     float *hidden = cmd_alloc(array_count(2, (int64_t[]){ last->count, i.width }), sizeof *hidden);
     const int64_t offsets[] = { 0, t->count }, written_offsets[] = { 0, last->count };
     const struct qkv_model_input read = {
@@ -370,8 +340,11 @@ const struct cmd cmd_trace = {
              "the names and shapes of transformers (including a leading batch of 1): input_ids, "
              "token_type_ids, attention_mask; hidden_states.0 (after the embeddings) to "
              "hidden_states.L; attentions.N (heads, queries, keys). The q, k and v of each layer "
-             "have the name of the module that computes them, such as "
-             "encoder.layer.N.attention.self.query in BERT. For an encoder-decoder, the second "
+             "have the name of the module whose output they are, such as "
+             "encoder.layer.N.attention.self.query in BERT. If one module computes all three, or "
+             "if q and k are normed or rotated, they have the name of the attention's module and "
+             "query_states, key_states or value_states, such as layers.N.self_attn.query_states "
+             "in Llama. For an encoder-decoder, the second "
              "text is the input of the decoder, and the names are encoder_hidden_states.N, "
              "decoder_hidden_states.N, encoder_attentions.N, decoder_attentions.N, "
              "cross_attentions.N and decoder_input_ids. The file is written while the model runs.\n"

@@ -165,6 +165,16 @@ struct qkv_observer {
     bool sublayers; /**< store the stream after each sublayer: R*D floats each */
 };
 
+/** Writes the name of the queries ('q'), keys ('k') or values ('v') of a layer, as an observer
+ *  receives them, to out[size], NUL-terminated and cut to size: the name that transformers gives to
+ *  the module whose output they are, in the model without its output head, such as
+ *  "encoder.layer.0.attention.self.query".  If no module has this output, because one module
+ *  computes all three, or because queries and keys are normed or rotated, it is the name of the
+ *  attention's module, then ".query_states", ".key_states" or ".value_states", such as
+ *  "layers.0.self_attn.query_states".  "": the model has no such part or layer.  Returns out. */
+QKV_API char *qkv_model_states_name(char *out, size_t size, const qkv_model *m,
+                                    enum qkv_attention_part part, int64_t layer, char which);
+
 /** Runs the model and writes the last hidden state (of an encoder-decoder, the last hidden state of
  *  the decoder) to hidden[R][D], unless hidden is NULL.  observer may be NULL.
  *  Padding rows are not computed: they contain 0, and their ids are ignored.

@@ -158,8 +158,12 @@ struct qkv_names {
         const char *plain; // name of `up` in models that are not gated, if it differs
         // mlp: feed-forward of each layer; last_mlp: feed-forward after the stack (mlp_once)
     } mlp, last_mlp;
-    bool conv1d;                     // matrices are stored as [in][out], as in GPT-2
-    bool joined;                     // q, k, v are one tensor
+    bool conv1d; // matrices are stored as [in][out], as in GPT-2
+    bool joined; // q, k, v are one tensor
+    // names of the modules that compute q, k and v in transformers; {NULL}: the names in `heads`
+    struct qkv_module_names {
+        const char *q, *k, *v;
+    } modules;
     const struct qkv_names *decoder; // names of the decoder in an encoder-decoder
 };
 

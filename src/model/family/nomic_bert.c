@@ -97,6 +97,11 @@ static const struct qkv_names names = {
         .norm_out = "encoder.layers.#.norm2",
     },
     .joined = true,
+    .modules = {
+        .q = "layers.#.self_attn.q_proj",
+        .k = "layers.#.self_attn.k_proj",
+        .v = "layers.#.self_attn.v_proj",
+    },
 };
 
 static const struct qkv_end_names ends = {
