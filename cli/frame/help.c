@@ -25,6 +25,7 @@ static const struct {
     const char *name, *what;
 } variables[] = {
     { "QKV_MODEL", "folder of the model, if --model is not given" },
+    { "QKV_MODELS", "folder searched first for models (default: models)" },
     { "QKV_THREADS", "number of threads, if --threads is not given" },
     { "QKV_ISA", "most advanced instruction set to use ('qkv info' lists them)" },
     { "XDG_DATA_HOME", "folder with models in qkv/models (default: ~/.local/share)" },
@@ -177,8 +178,8 @@ void cmd_help_all(FILE *to)
         wrap(&p, cmd_table[i]->brief, 2 + wide, 2 + wide);
     }
     heading(&p, "Everywhere");
-    fputs("  The FILE or text '-' is standard input; '--' ends the options; --json prints\n  "
-          "output for programs; an existing output file is only replaced with --force\n",
+    fputs("  The FILE '-' is standard input; '--' ends the options; --json prints output for\n  "
+          "programs; an existing output file is only replaced with --force\n",
           to);
     heading(&p, "Environment");
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)

@@ -22,10 +22,11 @@ static bool is_model(const char *dir)
 
 bool qkv_model_search_directory(char *out, size_t size, int n)
 {
-    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME"),
+               *given = getenv("QKV_MODELS");
     int used = 0;
     switch (n) {
-    case 0: used = snprintf(out, size, "models"); break;
+    case 0: used = snprintf(out, size, "%s", given && *given ? given : "models"); break;
     case 1:
         if (data && *data)
             used = snprintf(out, size, "%s/qkv/models", data);

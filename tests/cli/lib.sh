@@ -18,7 +18,7 @@ temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 trap 'exit 1' HUP INT TERM
 out=$temp/stdout err=$temp/stderr failures=0 cases=0 now='the first case'
-unset QKV_MODEL QKV_THREADS QKV_ISA NO_COLOR COLUMNS
+unset QKV_MODEL QKV_MODELS QKV_THREADS QKV_ISA NO_COLOR COLUMNS
 export LC_ALL=C.UTF-8
 cd "$temp" || exit 1
 

@@ -30,6 +30,7 @@ static void fresh(void)
 {
     folder_new();
     unsetenv("QKV_MODEL");
+    unsetenv("QKV_MODELS");
     unsetenv("XDG_DATA_HOME");
     setenv("HOME", folder_path, 1);
 }
@@ -69,6 +70,12 @@ TEST(directories_are_searched_in_order)
     CHECK_EQ(find(out, why, NULL, &err), QKV_OK);
     CHECK_TEXT(out, "models/all-MiniLM-L6-v2");
     CHECK_TEXT(why, "the first model found, in models");
+    make_model((const char *const[]){ "own", "verse", NULL });
+    setenv("QKV_MODELS", folder_name("own"), 1);
+    CHECK_EQ(find(out, why, NULL, &err), QKV_OK);
+    snprintf(want, sizeof want, "%s/own/verse", folder_path);
+    CHECK_TEXT(out, want);
+    unsetenv("QKV_MODELS");
 }
 
 TEST(none_found_says_where_it_looked)
