@@ -189,6 +189,8 @@ def run(name, model, vocab, types, pad, lefts, with_body):
     texts = [draw(n) for n in LENGTHS]
     sources = [draw(n) for n in SOURCES] if ref.twofold else None
     if ref.twofold: texts = [[start] + t[1:] for t in texts]
+    # a decoder's head for labels reads the last token that is no padding
+    if hasattr(model, "score"): texts[0][-2:] = [pad, pad]
     kinds = [[int(i % 3 == 1) for i in range(len(t))] for t in texts] if types > 1 else None
     kept, greedy = [], []
     for i, text in enumerate(texts):
@@ -337,6 +339,26 @@ def decoders():
     yield "opt", t.OPTForCausalLM, t.OPTConfig(
         vocab_size=97, hidden_size=32, ffn_dim=40, num_hidden_layers=2, num_attention_heads=4,
         max_position_embeddings=80, word_embed_proj_dim=32), {}
+    head = {"body": False}
+    two, one = labels("bad", "good"), labels("reward")
+    tiny = dict(vocab_size=41, hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
+                num_key_value_heads=1, max_position_embeddings=40)
+    for name, cls, more in (("llama", "Llama", one), ("mistral", "Mistral", two), ("ministral", "Ministral", two),
+                            ("qwen2", "Qwen2", one | {"tie_word_embeddings": True}), ("qwen3", "Qwen3", two),
+                            ("gemma", "Gemma", two), ("gemma2", "Gemma2", two), ("gemma3_text", "Gemma3Text", two),
+                            ("phi3", "Phi3", two), ("smollm3", "SmolLM3", two), ("olmo2", "Olmo2", two)):
+        if "Gemma" in cls or name in ("ministral", "qwen3"): more = more | {"head_dim": 8}
+        yield name + "-labels", getattr(t, cls + "ForSequenceClassification"), getattr(t, cls + "Config")(
+            **as_llama(**tiny, **more)), head
+    yield "opt-labels", t.OPTForSequenceClassification, t.OPTConfig(
+        vocab_size=41, hidden_size=16, ffn_dim=20, num_hidden_layers=1, num_attention_heads=2,
+        max_position_embeddings=40, word_embed_proj_dim=16, **two), head
+    gpt2 = dict(vocab_size=41, n_embd=16, n_head=2, n_layer=1, n_positions=40, bos_token_id=1, eos_token_id=2,
+                pad_token_id=0)
+    right = {"lefts": (False,)}
+    yield "gpt2-labels", t.GPT2ForSequenceClassification, t.GPT2Config(**gpt2, **two), head | right
+    yield "gpt2-token-labels", t.GPT2ForTokenClassification, t.GPT2Config(**gpt2, **two), head | right
+    yield "llama-token-labels", t.LlamaForTokenClassification, llama(**tiny, **two), head
 
 
 # ---- encoders ----------------------------------------------------------------------------------------

@@ -41,6 +41,7 @@ struct classified {
     const char **pair; // [t.count] second text of each pair; NULL: the texts are no pairs
     float *scores, *p; // [t.count][labels] logits, and probabilities
     int64_t labels;
+    bool raw; // a decoder with one label, a reward model: its score is printed, not its probability
     const qkv_model *model;
 };
 
@@ -117,7 +118,7 @@ static void print_one(const struct classified *c, int64_t i)
         } else {
             fputs(k ? "  " : "", stdout);
             cmd_print_cell(stdout, name, strlen(name), 0, 40);
-            printf(" %.4f", (double)p[best]);
+            printf(" %.4f", (double)(c->raw ? scores : p)[best]);
         }
     }
     if (common.json) {
@@ -187,6 +188,7 @@ static int run_classify(int argc, char **argv)
         goto done;
     c.model = model;
     c.labels = qkv_model_info(model).labels;
+    c.raw = c.labels == 1 && qkv_model_info(model).kind == QKV_KIND_DECODER;
     const size_t cells = array_count(2, (int64_t[]){ c.t.count + 1, c.labels + 1 });
     c.scores = cmd_alloc(cells, sizeof *c.scores);
     c.p = cmd_alloc(cells, sizeof *c.p);
@@ -224,7 +226,8 @@ const struct cmd cmd_classify = {
              "probable first. A cross-encoder reads a pair of texts, and scores how they relate. "
              "Probabilities are a softmax over the labels. If there is a single label, or if "
              "config.json says multi_label_classification, the probability of a label is the "
-             "logistic function of its score. "
+             "logistic function of its score. A decoder with a single label is a reward model: "
+             "its score is printed as it is; --json has both. "
              "With --tokens or --aggregate, a model with labels of tokens (named entities, parts of "
              "speech) labels each token or finds the entities of each text; --json gives them the "
              "members of transformers' token-classification pipeline, with start and end in "

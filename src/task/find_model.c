@@ -107,12 +107,12 @@ qkv_status qkv_unfit(const qkv_model *m, const char *wanted, qkv_error *err)
     const char *fits;
     if (info.can & QKV_CAN_TOKEN_LABELS)
         fits = "qkv classify --tokens";
+    else if (info.can & QKV_CAN_LABELS)
+        fits = "qkv classify";
     else if (info.kind == QKV_KIND_ENCODER_DECODER)
         fits = "qkv translate";
     else if (info.kind == QKV_KIND_DECODER)
         fits = info.can & QKV_CAN_TOKENS ? "qkv generate" : "qkv embed, qkv view";
-    else if (info.can & QKV_CAN_LABELS)
-        fits = "qkv classify";
     else
         fits = info.can & QKV_CAN_TOKENS ? "qkv fill, qkv embed" : "qkv embed, qkv view";
     return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = info.name },

@@ -42,6 +42,24 @@ says_part 'found a pair'
 runs 2 classify in -m "$ner" --tokens --aggregate simple
 runs 2 classify in -m "$ner" --tokens -n 3
 runs 2 classify in -m "$ner" --aggregate mean
+title 'a decoder with one label prints its score, with several labels probabilities'
+for folder in llama-labels qwen3-labels; do
+    cp -rL "$golden/$folder" $folder
+    printf 'a b c d\n' >words
+    runs 0 train-tokenizer words --kind characters -o $folder/tokenizer.json
+    runs 0 classify 'a b c' -m $folder --json
+    grep -o '"score":[-0-9.e]*' "$out" | cut -d: -f2 >scores
+    grep -o '"probability":[-0-9.e]*' "$out" | cut -d: -f2 >probabilities
+    runs 0 classify 'a b c' -m $folder
+    [ $folder = qwen3-labels ] || mv scores probabilities
+    check [ "$(cat "$out" | tr -s ' ' '\n' | grep '[.]' | tr '\n' ' ')" = "$(xargs printf '%.4f ' <probabilities)" ]
+    runs 4 generate a -m $folder
+    says_part 'which is for qkv classify'
+done
+printf 'a\tx\nb\ty\n' >decoder.tsv
+runs 4 train decoder.tsv --from llama-labels --objective classify --out run --steps 1
+says_part 'found LlamaForSequenceClassification'
+
 title 'the other commands open such a model'
 runs 0 info -m "$ner"
 runs 0 embed in -m "$ner"

@@ -298,7 +298,8 @@ bool qkv_describe_window(struct qkv_description *d, const struct qkv_config *c, 
             c, QKV_ERR_FORMAT, "sliding_window",
             "required member is missing, expected the window of the local layers, found none");
     d->window_left = window - 1; // sliding_window counts the token itself, window_left does not
-    // A window of at least as many tokens as the model has positions masks no key.
-    if (window >= d->size.positions) memset(d->local, 0, sizeof d->local);
+    // A window of at least as many tokens as the model has positions masks no key, but local layers
+    // may have other rotary positions.
+    if (window >= d->size.positions && !d->theta_local) memset(d->local, 0, sizeof d->local);
     return true;
 }

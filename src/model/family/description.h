@@ -51,8 +51,8 @@ enum {
     QKV_BIAS_ENDS = 8 // dense layers of the output heads for tokens and labels
 };
 
-// What the output head for labels reads: the first or the last row of a sequence, or the mean of
-// its rows. LATE: it reads all rows, and its last layer the mean of what the layers before it
+// What the output head for labels reads: the first row of a sequence, the last row whose token is not
+// the padding token, or the mean of all rows. LATE: it reads all rows, and its last layer the mean of what the layers before it
 // computed from each row. EACH: each row has labels of its own (labels of tokens).
 enum qkv_label_pool {
     QKV_LABEL_FIRST = 0,
@@ -180,6 +180,7 @@ struct qkv_end_names {
     // layers of a classification head, out(norm(act(dense x))); NULL: the head lacks the layer
     const char *classify_dense, *classify_norm, *classify_out;
     bool classify_prefixed; // classify_dense has the prefix
+    bool classify_unbiased; // classify_out has no bias
     const char *each_out;   // last layer of a head for labels of tokens; NULL: without such heads
     bool each_dense;        // this layer follows classify_dense and classify_norm
     // value of "architectures" in config.json for a model without an output head, with a head for

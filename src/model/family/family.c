@@ -78,6 +78,7 @@ qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_famil
         };
         read_class(d, &c);
         const bool described = (*family)->describe(d, &c);
+        if (d->kind == QKV_NET_DECODER) d->label_pool = QKV_LABEL_LAST;
         if (d->told == QKV_TOLD_TOKENS) d->label_pool = QKV_LABEL_EACH;
         if (described && qkv_described_positions(d) < 1)
             qkv_config_refuse(&c, QKV_ERR_FORMAT, "max_position_embeddings",

@@ -66,8 +66,12 @@ const struct qkv_names qkv_gemma_names = {
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
+    .classify_out = "score",
+    .classify_unbiased = true,
+    .each_out = "score",
     .class_plain = "Gemma2Model",
     .class_tokens = "Gemma2ForCausalLM",
+    .class_labels = "Gemma2ForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_gemma2 = {

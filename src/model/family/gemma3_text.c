@@ -40,8 +40,11 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
+    .classify_out = "score",
+    .classify_unbiased = true,
     .class_plain = "Gemma3TextModel",
     .class_tokens = "Gemma3ForCausalLM",
+    .class_labels = "Gemma3TextForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_gemma3_text = {

@@ -85,8 +85,12 @@ static const struct qkv_names names = {
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
+    .classify_out = "score",
+    .classify_unbiased = true,
+    .each_out = "classifier",
     .class_plain = "GPT2Model",
     .class_tokens = "GPT2LMHeadModel",
+    .class_labels = "GPT2ForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_gpt2 = {

@@ -88,8 +88,12 @@ const struct qkv_names qkv_llama_names = {
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
+    .classify_out = "score",
+    .classify_unbiased = true,
+    .each_out = "score",
     .class_plain = "LlamaModel",
     .class_tokens = "LlamaForCausalLM",
+    .class_labels = "LlamaForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_llama = {

@@ -27,8 +27,12 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
+    .classify_out = "score",
+    .classify_unbiased = true,
+    .each_out = "score",
     .class_plain = "Ministral3Model",
     .class_tokens = "Ministral3ForCausalLM",
+    .class_labels = "Ministral3ForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_ministral3 = {

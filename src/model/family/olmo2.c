@@ -36,8 +36,11 @@ static const struct qkv_names names = {
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
+    .classify_out = "score",
+    .classify_unbiased = true,
     .class_plain = "Olmo2Model",
     .class_tokens = "Olmo2ForCausalLM",
+    .class_labels = "Olmo2ForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_olmo2 = {

@@ -74,8 +74,11 @@ static const struct qkv_names names = {
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
+    .classify_out = "score",
+    .classify_unbiased = true,
     .class_plain = "OPTModel",
     .class_tokens = "OPTForCausalLM",
+    .class_labels = "OPTForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_opt = {

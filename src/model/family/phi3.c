@@ -36,8 +36,12 @@ static const struct qkv_names names = {
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
+    .classify_out = "score",
+    .classify_unbiased = true,
+    .each_out = "score",
     .class_plain = "Phi3Model",
     .class_tokens = "Phi3ForCausalLM",
+    .class_labels = "Phi3ForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_phi3 = {

@@ -26,8 +26,12 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
+    .classify_out = "score",
+    .classify_unbiased = true,
+    .each_out = "score",
     .class_plain = "Qwen2Model",
     .class_tokens = "Qwen2ForCausalLM",
+    .class_labels = "Qwen2ForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_qwen2 = {

@@ -14,8 +14,12 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
+    .classify_out = "score",
+    .classify_unbiased = true,
+    .each_out = "score",
     .class_plain = "Qwen3Model",
     .class_tokens = "Qwen3ForCausalLM",
+    .class_labels = "Qwen3ForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_qwen3 = {

@@ -83,8 +83,16 @@ qkv_status qkv_model_logits(const qkv_model *m, float *logits, const float *hidd
 }
 
 // ---- labels ------------------------------------------------------------------------------------
-// Writes v[D], what the head for labels, or its last layer, reads: the first or the last of
-// rows[n][D], or the mean of all rows.
+// Returns the index of the last of ids[n] that is not the padding token; 0: there is none.
+static int64_t last_token(const int32_t *ids, int64_t n, int64_t pad)
+{
+    int64_t last = n - 1;
+    while (last > 0 && ids[last] == pad) last--;
+    return last;
+}
+
+// Writes v[D], what the head for labels, or its last layer, reads: row 0 of rows[n][D], row n - 1,
+// or the mean of all rows.
 static void pool(float *v, const float *rows, int64_t n, int64_t D, enum qkv_label_pool how)
 {
     if (how == QKV_LABEL_MEAN || how == QKV_LABEL_LATE) {
@@ -159,10 +167,13 @@ qkv_status qkv_model_classify(const qkv_model *m, float *scores, const struct qk
         end_rows(hidden + all * D, hidden, all, &m->labels, m->is.classify_act, m->is.norm_kind);
         from = hidden + all * D;
     }
-    for (int64_t i = 0; i < n; i++)
-        pool(rows + i * D, from + in->offsets[i] * D,
-             in->lengths ? in->lengths[i] : in->offsets[i + 1] - in->offsets[i], D,
-             m->is.label_pool);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t first = in->offsets[i];
+        int64_t count = in->lengths ? in->lengths[i] : in->offsets[i + 1] - first;
+        if (m->is.label_pool == QKV_LABEL_LAST)
+            count = last_token(in->ids + first, count, m->is.size.pad) + 1;
+        pool(rows + i * D, from + first * D, count, D, m->is.label_pool);
+    }
     if (m->labels.dense.K && !late) {
         end_rows(rows + n * D, rows, n, &m->labels, m->is.classify_act, m->is.norm_kind);
         read = rows + n * D;

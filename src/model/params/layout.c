@@ -322,7 +322,7 @@ static void add_labels(struct builder *b, const struct qkv_end_names *name)
                                     .pattern = { qkv_labels_name(b->d, b->family) },
                                     .N = { b->d->labels },
                                     .parts = 1,
-                                    .bias = true,
+                                    .bias = each || !name->classify_unbiased,
                                     .init = QKV_INIT_MATRIX });
 }
 

@@ -39,11 +39,10 @@ static qkv_status choose_head(const struct loading *l, int labels)
     const struct qkv_location at = { .file = l->dir };
     const struct qkv_end_names *ends = n->family->ends;
     n->prefix = n->family->prefix;
-    if (n->is.told == QKV_TOLD_TOKENS || n->is.told == QKV_TOLD_OTHER)
+    if (n->is.told && (n->is.told != QKV_TOLD_TEXTS || n->is.kind != QKV_NET_ENCODER))
         return qkv_fail(l->err, QKV_ERR_UNSUPPORTED, &at,
-                        "training of this output head is not supported, expected a model without "
-                        "an output head, with one for tokens or with one for labels of texts, "
-                        "found %s",
+                        "training of this output head is not supported, expected an encoder with "
+                        "labels of texts, or a model without labels, found %s",
                         n->is.class_name);
     if (n->is.kind != QKV_NET_ENCODER)
         return labels > 0 ? qkv_fail(l->err, QKV_ERR_UNSUPPORTED, &at,

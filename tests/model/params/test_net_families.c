@@ -47,12 +47,14 @@ static void make_batch(struct trained *f)
     }
 }
 
-// Opens a folder; false: it has no logits and no scores, or no config.json.
+// Opens a folder; false: it has no logits and no scores, or scores of a head that is not trained
+// (only encoders train theirs), or no config.json.
 static bool open_trained(struct trained *f, const char *name)
 {
     qkv_error err = { 0 };
     *f = (struct trained){ .name = name, .t = open_tiny(name, QKV_PRECISION_F32) };
-    if ((!tiny_has(&f->t, "logits") && !tiny_has(&f->t, "scores")) ||
+    const bool scores = tiny_has(&f->t, "scores") && f->t.info.kind == QKV_KIND_ENCODER;
+    if ((!tiny_has(&f->t, "logits") && !scores) ||
         access(tiny_path(name, "config.json"), R_OK) != 0) {
         close_tiny(&f->t);
         return false;
