@@ -189,6 +189,9 @@ def run(name, model, vocab, types, pad, lefts, with_body):
     texts = [draw(n) for n in LENGTHS]
     sources = [draw(n) for n in SOURCES] if ref.twofold else None
     if ref.twofold: texts = [[start] + t[1:] for t in texts]
+    if hasattr(model, "classification_head"): # the decoder reads the source, shifted, which ends in its end token
+        sources = [draw(n - 1) + [model.config.eos_token_id] for n in LENGTHS]
+        texts = [[start] + s[:-1] for s in sources]
     # a decoder's head for labels reads the last token that is no padding
     if hasattr(model, "score"): texts[0][-2:] = [pad, pad]
     kinds = [[int(i % 3 == 1) for i in range(len(t))] for t in texts] if types > 1 else None
@@ -221,15 +224,15 @@ def run(name, model, vocab, types, pad, lefts, with_body):
                            "ids": np.array(sum(rows, []), np.int32)}
     wide = lambda key, n: np.concatenate(
         [np.pad(k[key], ((0, 0), (0, 0), (0, 0), (0, n - k[key].shape[3]))) for k in kept], 2)
-    result = packed(texts) | {"types": np.array(sum(kinds, []) if kinds else [0] * sum(LENGTHS), np.int32)}
+    result = packed(texts) | {"types": np.array(sum(kinds, []) if kinds else [0] * sum(map(len, texts)), np.int32)}
     if with_body:
         result["hidden"] = np.concatenate([k["hidden"] for k in kept], 1)
         result["attention"] = wide("attention", max(LENGTHS))
     if ref.twofold:
         result |= {"source." + k: v for k, v in packed(sources).items()}
         result["source.hidden"] = np.concatenate([k["source.hidden"] for k in kept], 1)
-        result["source.attention"] = wide("source.attention", max(SOURCES))
-        result["cross"] = wide("cross", max(SOURCES))
+        result["source.attention"] = wide("source.attention", max(map(len, sources)))
+        result["cross"] = wide("cross", max(map(len, sources)))
     for key in {"logits", "token_scores"} & set(kept[0]): result[key] = np.concatenate([k[key] for k in kept])
     if "scores" in kept[0]: result["scores"] = np.stack([k["scores"] for k in kept])
     if greedy:
@@ -480,6 +483,19 @@ def encoder_decoders():
 
     yield "mt5", t.MT5ForConditionalGeneration, t.MT5Config(
         **as_t5, relative_attention_num_buckets=8, relative_attention_max_distance=16), {"size": 0.2}
+    head, two = {"body": False}, labels("no", "yes")
+    small = dict(d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=20, decoder_ffn_dim=20,
+                 encoder_attention_heads=2, decoder_attention_heads=2, max_position_embeddings=30, vocab_size=41)
+    yield "bart-labels", t.BartForSequenceClassification, t.BartConfig(**as_bart(**small, **two)), right | head
+    yield "mbart-labels", t.MBartForSequenceClassification, t.MBartConfig(**as_bart(
+        scale_embedding=True, **small, **two)), right | head
+    t5 = dict(vocab_size=41, d_model=16, d_kv=6, d_ff=20, num_layers=1, num_heads=2, pad_token_id=0, eos_token_id=1,
+              decoder_start_token_id=0)
+    for name, config in ("t5", t.T5Config), ("mt5", t.MT5Config):
+        yield name + "-labels", getattr(t, name.upper() + "ForSequenceClassification"), config(**t5, **two), right | head
+        yield name + "-token-labels", getattr(t, name.upper() + "ForTokenClassification"), config(**t5, **two), \
+            right | head
+        yield name + "-encoder", getattr(t, name.upper() + "EncoderModel"), config(**t5), right
 
 
 def main(out, names):

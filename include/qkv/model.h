@@ -200,7 +200,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_run(const qkv_model *m, float *hidde
  *  Repeats: the bits of a row do not depend on R or the number of threads. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_logits(const qkv_model *m, float *logits,
                                                    const float *hidden, int64_t R, qkv_error *err);
-/** Computes scores[sequences][labels], the logits of the output head for labels.
+/** Computes scores[sequences][labels], the logits of the output head for labels.  For an
+ *  encoder-decoder, in is the input of the encoder; the decoder reads the same tokens, shifted.
  *  Returns: as qkv_model_run; also QKV_ERR_UNSUPPORTED (no output head for labels) and
  *  QKV_ERR_USAGE (a sequence without tokens). */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_classify(const qkv_model *m, float *scores,

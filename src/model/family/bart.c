@@ -35,6 +35,7 @@ bool qkv_describe_bart(struct qkv_description *d, const struct qkv_config *c)
     bool scaled = false, tied = true;
     d->kind = QKV_NET_ENCODER_DECODER;
     d->act = QKV_ACT_GELU;
+    d->classify_act = QKV_ACT_TANH;
     d->bias = d->embedding_norm = true;
     d->position_offset = 2;
     d->size.eps = 1e-5; // not in config.json: the value of the reference
@@ -106,8 +107,11 @@ static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
     .logits_bias = "final_logits_bias",
     .logits_bias_fixed = true,
+    .classify_dense = "classification_head.dense",
+    .classify_out = "classification_head.out_proj",
     .class_plain = "BartModel",
     .class_tokens = "BartForConditionalGeneration",
+    .class_labels = "BartForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_bart = {

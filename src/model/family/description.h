@@ -51,22 +51,26 @@ enum {
     QKV_BIAS_ENDS = 8 // dense layers of the output heads for tokens and labels
 };
 
-// What the output head for labels reads: the first row of a sequence, the last row whose token is not
-// the padding token, or the mean of all rows. LATE: it reads all rows, and its last layer the mean of what the layers before it
-// computed from each row. EACH: each row has labels of its own (labels of tokens).
+// What the output head for labels reads. FIRST: the first row of a sequence; MEAN: the mean of its
+// rows; LAST: the last row whose token is not the padding token. LATE: the head reads all rows, and
+// its last layer the mean of what the layers before it computed from each row. EACH: each row has
+// labels of its own (labels of tokens). END: in an encoder-decoder, the encoder reads the text, the
+// decoder the same tokens after its first token, and the head the row at the position of the text's
+// last end token.
 enum qkv_label_pool {
     QKV_LABEL_FIRST = 0,
     QKV_LABEL_MEAN,
     QKV_LABEL_LAST,
     QKV_LABEL_LATE,
-    QKV_LABEL_EACH
+    QKV_LABEL_EACH,
+    QKV_LABEL_END
 };
 
 // The output head of the class that config.json names in "architectures", by the end of its name.
 // NOTHING: config.json names no class, or a class with another end, and the tensors of the file tell
 // the head. TEXTS: labels of texts (ForSequenceClassification); TOKENS: labels of tokens
-// (ForTokenClassification); OTHER: a head that is not supported (ForQuestionAnswering,
-// ForMultipleChoice, ForNextSentencePrediction), of which no tensor is used.
+// (ForTokenClassification); OTHER: no head (EncoderModel, of T5) or a head that is not supported
+// (ForQuestionAnswering, ForMultipleChoice, ForNextSentencePrediction), of which no tensor is used.
 enum qkv_told_head { QKV_TOLD_NOTHING = 0, QKV_TOLD_TEXTS, QKV_TOLD_TOKENS, QKV_TOLD_OTHER };
 enum { QKV_CLASS_NAME = 64 };
 
@@ -179,6 +183,8 @@ struct qkv_end_names {
     const char *masked_dense, *masked_norm; // norm(act(dense x)) before the output projection
     // layers of a classification head, out(norm(act(dense x))); NULL: the head lacks the layer
     const char *classify_dense, *classify_norm, *classify_out;
+    // prefix of all names in files of models with labels; NULL: the prefix of the family
+    const char *labels_prefix;
     bool classify_prefixed; // classify_dense has the prefix
     bool classify_unbiased; // classify_out has no bias
     const char *each_out;   // last layer of a head for labels of tokens; NULL: without such heads

@@ -37,6 +37,7 @@ static void read_class(struct qkv_description *d, const struct qkv_config *c)
         enum qkv_told_head head;
     } rows[] = { { "ForSequenceClassification", QKV_TOLD_TEXTS },
                  { "ForTokenClassification", QKV_TOLD_TOKENS },
+                 { "EncoderModel", QKV_TOLD_OTHER },
                  { "ForMultipleChoice", QKV_TOLD_OTHER },
                  { "ForNextSentencePrediction", QKV_TOLD_OTHER },
                  { "ForQuestionAnswering", QKV_TOLD_OTHER } };
@@ -79,6 +80,7 @@ qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_famil
         read_class(d, &c);
         const bool described = (*family)->describe(d, &c);
         if (d->kind == QKV_NET_DECODER) d->label_pool = QKV_LABEL_LAST;
+        if (d->kind == QKV_NET_ENCODER_DECODER) d->label_pool = QKV_LABEL_END;
         if (d->told == QKV_TOLD_TOKENS) d->label_pool = QKV_LABEL_EACH;
         if (described && qkv_described_positions(d) < 1)
             qkv_config_refuse(&c, QKV_ERR_FORMAT, "max_position_embeddings",
@@ -133,10 +135,19 @@ void qkv_shape_text(char text[160], const int64_t *shape, int rank)
     snprintf(text + (at < 158 ? at : 158), 2, "]");
 }
 
+// Returns true if any name in the file begins with the prefix.
+static bool any_prefixed(const qkv_tensors *file, const char *prefix)
+{
+    const size_t n = strlen(prefix);
+    for (int64_t i = 0; i < qkv_tensors_count(file); i++)
+        if (strncmp(qkv_tensors_at(file, i)->name, prefix, n) == 0) return true;
+    return false;
+}
+
 const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *family)
 {
     const char *const words[] = { family->names->word, family->names->own_word };
-    const size_t n = strlen(family->prefix);
+    const char *labels = family->ends ? family->ends->labels_prefix : NULL;
     char with[QKV_TENSOR_NAME];
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (!words[i]) continue;
@@ -144,8 +155,8 @@ const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *
         if (qkv_tensors_find(file, words[i])) return "";
         if (qkv_tensors_find(file, with)) return family->prefix;
     }
-    // The file lacks the token embeddings: returns the prefix if any other tensor has it.
-    for (int64_t i = 0; i < qkv_tensors_count(file); i++)
-        if (strncmp(qkv_tensors_at(file, i)->name, family->prefix, n) == 0) return family->prefix;
-    return "";
+    // A model with labels, or a file without the token embeddings: returns the prefix that any
+    // tensor has.
+    if (labels && any_prefixed(file, labels)) return labels;
+    return any_prefixed(file, family->prefix) ? family->prefix : "";
 }

@@ -16,8 +16,11 @@ static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
     .logits_bias = "final_logits_bias",
     .logits_bias_fixed = true,
+    .classify_dense = "classification_head.dense",
+    .classify_out = "classification_head.out_proj",
     .class_plain = "MBartModel",
     .class_tokens = "MBartForConditionalGeneration",
+    .class_labels = "MBartForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_mbart = {

@@ -18,8 +18,13 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
+    .labels_prefix = "transformer.",
+    .classify_dense = "classification_head.dense",
+    .classify_out = "classification_head.out_proj",
+    .each_out = "classifier",
     .class_plain = "MT5Model",
     .class_tokens = "MT5ForConditionalGeneration",
+    .class_labels = "MT5ForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_mt5 = {

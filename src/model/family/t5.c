@@ -49,7 +49,11 @@ bool qkv_describe_t5(struct qkv_description *d, const struct qkv_config *c)
         .free_heads = true,
     };
     bool tied = true, scaled = true;
-    d->kind = QKV_NET_ENCODER_DECODER;
+    // T5EncoderModel and T5ForTokenClassification consist of the encoder only.
+    const bool whole = d->told == QKV_TOLD_NOTHING || d->told == QKV_TOLD_TEXTS;
+    d->kind = whole ? QKV_NET_ENCODER_DECODER : QKV_NET_ENCODER;
+    d->classify_act = QKV_ACT_TANH;
+    d->biases = QKV_BIAS_ENDS;
     d->norm = QKV_NORM_PRE;
     d->norm_kind = QKV_NORM_RMS;
     d->final_norm = true;
@@ -136,8 +140,13 @@ const struct qkv_names qkv_t5_names = {
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
+    .labels_prefix = "transformer.",
+    .classify_dense = "classification_head.dense",
+    .classify_out = "classification_head.out_proj",
+    .each_out = "classifier",
     .class_plain = "T5Model",
     .class_tokens = "T5ForConditionalGeneration",
+    .class_labels = "T5ForSequenceClassification",
 };
 
 const struct qkv_family qkv_family_t5 = {

@@ -91,6 +91,39 @@ static int64_t last_token(const int32_t *ids, int64_t n, int64_t pad)
     return last;
 }
 
+// Returns the number of tokens of a text up to the row that the head for labels reads, which is the
+// last one; 0: the text has no end token.
+static int64_t rows_read(const struct qkv_model *m, const int32_t *ids, int64_t n)
+{
+    if (m->is.label_pool == QKV_LABEL_LAST) return last_token(ids, n, m->is.size.pad) + 1;
+    while (m->is.label_pool == QKV_LABEL_END && n > 0 && ids[n - 1] != m->is.eos) n--;
+    return n;
+}
+
+// Runs an encoder-decoder: the encoder on the texts, the decoder on the same tokens after its first
+// token.
+static qkv_status run_shifted(const struct qkv_model *m, float *hidden,
+                              const struct qkv_model_input *in, qkv_error *err)
+{
+    const int64_t R = in->offsets[in->sequences];
+    const int64_t start = m->is.start >= 0 ? m->is.start : m->is.bos;
+    struct qkv_model_input source = *in, shifted = *in;
+    int32_t *ids = qkv_alloc((size_t)qkv_max64(R, 1), sizeof *ids);
+    if (!ids) return qkv_fail_memory(err, NULL);
+    for (int64_t i = 0; i < in->sequences; i++) {
+        const int64_t first = in->offsets[i], end = in->offsets[i + 1];
+        if (end > first) ids[first] = (int32_t)start;
+        for (int64_t r = first + 1; r < end; r++) ids[r] = in->ids[r - 1];
+    }
+    source.source = NULL;
+    shifted.ids = ids;
+    shifted.types = NULL;
+    shifted.source = &source;
+    const qkv_status status = qkv_model_run(m, hidden, &shifted, NULL, err);
+    qkv_free(ids);
+    return status;
+}
+
 // Writes v[D], what the head for labels, or its last layer, reads: row 0 of rows[n][D], row n - 1,
 // or the mean of all rows.
 static void pool(float *v, const float *rows, int64_t n, int64_t D, enum qkv_label_pool how)
@@ -102,7 +135,7 @@ static void pool(float *v, const float *rows, int64_t n, int64_t D, enum qkv_lab
         for (int64_t i = 0; i < D; i++) v[i] /= (float)n;
         return;
     }
-    memcpy(v, rows + (how == QKV_LABEL_LAST ? (n - 1) * D : 0), (size_t)D * sizeof *v);
+    memcpy(v, rows + (how == QKV_LABEL_FIRST ? 0 : (n - 1) * D), (size_t)D * sizeof *v);
 }
 
 // Checks that the model has an output head for labels, of tokens if `each` is true, else of texts,
@@ -133,7 +166,8 @@ static qkv_status check_labels(const qkv_model *m, const struct qkv_model_input 
     return QKV_OK;
 }
 
-static qkv_status check_filled(const struct qkv_model_input *in, qkv_error *err)
+// Checks that each sequence has tokens, and an end token if the head reads its row.
+static qkv_status check_filled(const qkv_model *m, const struct qkv_model_input *in, qkv_error *err)
 {
     for (int64_t i = 0; i < in->sequences; i++) {
         const int64_t n = in->offsets[i + 1] - in->offsets[i];
@@ -141,6 +175,10 @@ static qkv_status check_filled(const struct qkv_model_input *in, qkv_error *err)
             return qkv_fail(
                 err, QKV_ERR_USAGE, NULL,
                 "sequence %" PRId64 " is empty, expected tokens to classify, found none", i);
+        if (in->ids && rows_read(m, in->ids + in->offsets[i], in->lengths ? in->lengths[i] : n) < 1)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "sequence %" PRId64 " has no end token, expected the id %" PRId64, i,
+                            m->is.eos);
     }
     return QKV_OK;
 }
@@ -152,7 +190,7 @@ qkv_status qkv_model_classify(const qkv_model *m, float *scores, const struct qk
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_model_classify: expected a model, scores and input, found NULL");
     qkv_status status = check_labels(m, in, false, err);
-    if (!status) status = check_filled(in, err);
+    if (!status) status = check_filled(m, in, err);
     if (status || !in->sequences) return status;
     const int64_t D = m->is.size.width, n = in->sequences, all = in->offsets[n];
     const bool late = m->is.label_pool == QKV_LABEL_LATE;
@@ -160,7 +198,10 @@ qkv_status qkv_model_classify(const qkv_model *m, float *scores, const struct qk
     float *rows = qkv_alloc((size_t)n, (size_t)D * 2 * sizeof *rows), *read = rows;
     if (!hidden || !rows || qkv_model_pack((struct qkv_model *)m, QKV_PACK_LABELS))
         status = qkv_fail_memory(err, NULL);
-    if (!status) status = qkv_model_run(m, hidden, in, NULL, err);
+    if (!status && m->is.label_pool == QKV_LABEL_END)
+        status = run_shifted(m, hidden, in, err);
+    else if (!status)
+        status = qkv_model_run(m, hidden, in, NULL, err);
     if (status) goto done;
     const float *from = hidden;
     if (late) {
@@ -169,9 +210,8 @@ qkv_status qkv_model_classify(const qkv_model *m, float *scores, const struct qk
     }
     for (int64_t i = 0; i < n; i++) {
         const int64_t first = in->offsets[i];
-        int64_t count = in->lengths ? in->lengths[i] : in->offsets[i + 1] - first;
-        if (m->is.label_pool == QKV_LABEL_LAST)
-            count = last_token(in->ids + first, count, m->is.size.pad) + 1;
+        const int64_t n_i = in->lengths ? in->lengths[i] : in->offsets[i + 1] - first;
+        const int64_t count = rows_read(m, in->ids + first, n_i);
         pool(rows + i * D, from + first * D, count, D, m->is.label_pool);
     }
     if (m->labels.dense.K && !late) {

@@ -45,6 +45,7 @@ static qkv_status find_model(struct eval *e, qkv_error *err)
 // Returns the default objective of a model.
 static enum qkv_objective objective_of(const struct qkv_model_info *is)
 {
+    if (is->can & QKV_CAN_LABELS && !(is->can & QKV_CAN_TOKENS)) return QKV_OBJECTIVE_CLASSIFY;
     if (is->kind == QKV_KIND_DECODER) return QKV_OBJECTIVE_CAUSAL;
     if (is->kind == QKV_KIND_ENCODER_DECODER) return QKV_OBJECTIVE_SEQ2SEQ;
     return is->can & QKV_CAN_LABELS ? QKV_OBJECTIVE_CLASSIFY : QKV_OBJECTIVE_MASKED;
@@ -67,7 +68,9 @@ static const char *wanted_model(const struct qkv_model_info *is, enum qkv_object
     case QKV_OBJECTIVE_CONTRASTIVE:
         return is->kind != QKV_KIND_ENCODER_DECODER ? NULL : "an encoder";
     case QKV_OBJECTIVE_CLASSIFY:
-        return is->can & QKV_CAN_LABELS ? NULL : "a model with a head for labels";
+        return is->can & QKV_CAN_LABELS && is->kind != QKV_KIND_ENCODER_DECODER
+                   ? NULL
+                   : "an encoder or a decoder with a head for labels";
     }
     return "another model";
 }

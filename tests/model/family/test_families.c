@@ -98,7 +98,7 @@ TEST(scores_of_labels_are_the_reference_s)
             CHECK(t.info.can & QKV_CAN_LABELS);
             CHECK_EQ(want->shape[1], t.info.labels);
             CHECK(t.info.labels <= 8);
-            if (qkv_model_classify(t.model, scores, &t.in, &err))
+            if (qkv_model_classify(t.model, scores, t.source.ids ? &t.source : &t.in, &err))
                 fail_msg("%s: %s %s", *name, err.path, err.text);
             printf(
                 "%-18s scores %.2g at most from the reference\n", *name,

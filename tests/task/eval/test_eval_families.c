@@ -130,7 +130,8 @@ static bool is_made_for(const struct qkv_model_info *info, enum qkv_objective ob
     case QKV_OBJECTIVE_MASKED: return tokens && info->kind == QKV_KIND_ENCODER;
     case QKV_OBJECTIVE_SEQ2SEQ: return tokens && info->kind == QKV_KIND_ENCODER_DECODER;
     case QKV_OBJECTIVE_CONTRASTIVE: return info->kind != QKV_KIND_ENCODER_DECODER;
-    case QKV_OBJECTIVE_CLASSIFY: return (info->can & QKV_CAN_LABELS) != 0;
+    case QKV_OBJECTIVE_CLASSIFY:
+        return info->can & QKV_CAN_LABELS && info->kind != QKV_KIND_ENCODER_DECODER;
     }
     return false;
 }
