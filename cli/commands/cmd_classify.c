@@ -157,7 +157,7 @@ static void note_cut(int64_t cut)
 static int run_tokens(int argc, char **argv)
 {
     qkv_error err = { 0 };
-    struct classified c = { .t = { NULL, NULL, 0, 0 } };
+    struct classified c = { .t = { 0 } };
     const struct classify_tokens how = {
         .every = o.aggregate < 0,
         .aggregate = o.aggregate < 0 ? QKV_AGGREGATE_NONE : (enum qkv_aggregation)o.aggregate,
