@@ -108,8 +108,8 @@ static qkv_status through(const struct half *h, bool ties, const struct verify_o
         const double next = meaning(h, i + 1);
         v[i] = (uint16_t)i;
         v[PATTERNS + i] = (uint16_t)i;
-        // The sum of the two values must be finite, so NaN and infinity are only tested without
-        // ties.
+        // In a test of ties the result is the mean of two adjacent numbers, whose sum must be
+        // finite; NaN and infinity are tested without ties.
         if (ties && !(fabs(next) < 0x1p126)) v[i] = v[PATTERNS + i] = 0;
         if (ties && i % (PATTERNS / 2) != PATTERNS / 2 - 1 && fabs(next) < 0x1p126)
             v[PATTERNS + i] = (uint16_t)(i + 1);

@@ -73,7 +73,7 @@ struct qkv_attention {
         /** [H][2 reach + 1] numbers added to the scores: element d + reach is the number for the
          *  distance d = j - i, which is clipped to -reach .. reach; NULL: no relative bias */
         const float *at;
-        int64_t reach; /**< largest distance of the table, >= 0 */
+        int64_t reach; /**< largest distance |j - i| that `at` has a number for, >= 0 */
     } relative;
     const float *alibi; /**< [H] ALiBi slopes; NULL: no ALiBi */
     /** [H] attention sinks: one more logit per head, which is added to the softmax sum but has no

@@ -116,7 +116,7 @@ struct qkv_generated {
     /** number of invalid UTF-8 sequences in the prompt; byte offset of the first of them */
     int64_t replaced, replaced_at;
     /** number of characters of the prompt that were left out, and byte offset of the first word
-     *  with one (qkv_encoding.dropped) */
+     *  that lost a character (qkv_encoding.dropped) */
     int64_t dropped, dropped_at;
     /** [tokens + (ending == QKV_END_TOKEN)][source_tokens] cross-attention weights of each token,
      *  and of the end token, over the tokens of the source; each row sums to 1.  NULL unless the

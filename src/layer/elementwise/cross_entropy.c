@@ -39,8 +39,8 @@ struct job {
     const struct qkv_linear_kernel *kernel;
     qkv_dtype x, type; // x: type of the caller's x; type: type of terms and gradients
     size_t size;       // bytes of one term
-    // most: largest number of rows of a block; ld: this number rounded up, the distance of rows of
-    // terms
+    // most: largest number of rows of a block; ld: distance of the rows of `terms`, `most` rounded
+    // up to whole vectors
     int64_t most, ld;
     int64_t groups;       // number of groups of vocabulary words
     int64_t panels;       // number of panels of the K columns

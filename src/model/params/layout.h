@@ -83,7 +83,8 @@ qkv_status qkv_layout(struct qkv_parameter_row **rows, int64_t *count,
 // QKV_LABEL_EACH, of tokens. NULL: models of the family, or of the class that config.json names, have
 // no such head.
 const char *qkv_labels_name(const struct qkv_description *d, const struct qkv_family *family);
-// Returns the number of labels: the rows of the tensor of that layer; 0: the file has no such head.
+// Returns the number of labels: the rows of the last layer of the head for labels in the file; 0: the
+// file has no such head.
 int64_t qkv_count_labels(const qkv_tensors *file, const struct qkv_description *d,
                          const struct qkv_family *family);
 
