@@ -239,8 +239,9 @@ bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *
         struct qkv_rope_scaling how = { 0 };
         if (!number(&one, "rope_theta", false, out[i], 1e-3, 1e12) || !scaling_kind(&how, &one))
             return false;
-        if (how.kind && scaled && i == 0 && !scaling(d, &one)) return false;
-        if (how.kind && (!scaled || i))
+        const bool may = scaled && i == 0;
+        if (how.kind && may && !scaling(d, &one)) return false;
+        if (how.kind && !may)
             return refuse(&one, QKV_ERR_UNSUPPORTED, "rope_type",
                           "unsupported rotary positions for this family, expected \"default\"");
     }
@@ -273,7 +274,7 @@ bool qkv_describe_layer_types(struct qkv_description *d, const struct qkv_config
                                      "unknown layer type, expected one of full_attention, "
                                      "sliding_attention, found \"%.64s\"",
                                      text);
-        if (local) d->local[i / 64] |= (uint64_t)1 << (i % 64);
+        if (local) qkv_layer_add(d->local, i);
     }
     return true;
 }
@@ -281,7 +282,7 @@ bool qkv_describe_layer_types(struct qkv_description *d, const struct qkv_config
 void qkv_describe_local(struct qkv_description *d, int64_t from, int64_t every, int64_t but)
 {
     for (int64_t i = from; i < d->size.layers; i++)
-        if (!every || i % every != but) d->local[i / 64] |= (uint64_t)1 << (i % 64);
+        if (!every || i % every != but) qkv_layer_add(d->local, i);
 }
 
 bool qkv_describe_window(struct qkv_description *d, const struct qkv_config *c, int64_t usual)

@@ -240,10 +240,13 @@ bool qkv_describe_bert(struct qkv_description *d, const struct qkv_config *c);
 // padding token (roberta.c).
 bool qkv_describe_roberta(struct qkv_description *d, const struct qkv_config *c);
 extern const struct qkv_names qkv_llama_names, qkv_bart_names; // tensor names of Llama and BART
+extern const struct qkv_config_keys qkv_llama_keys; // keys of sizes of Llama and Gemma (llama.c)
 // Reads the config.json of Llama (llama.c).
 bool qkv_describe_llama(struct qkv_description *d, const struct qkv_config *c);
-// Reads the keys that all versions of Gemma have (gemma.c).
-bool qkv_describe_gemma(struct qkv_description *d, const struct qkv_config *c);
+// Reads the keys that all versions of Gemma have. activation: the key of the activation. encoders:
+// the family has encoders (use_bidirectional_attention), which are refused otherwise (gemma.c).
+bool qkv_describe_gemma(struct qkv_description *d, const struct qkv_config *c,
+                        const char *activation, bool encoders);
 // Reads the scale of the scores and the soft caps of scores and logits of Gemma 2 and 3. The caller
 // has set the default caps in *d (gemma2.c).
 bool qkv_describe_gemma_caps(struct qkv_description *d, const struct qkv_config *c);
@@ -320,13 +323,22 @@ static inline bool qkv_described_bias(const struct qkv_description *d, unsigned 
 {
     return d->bias || (d->biases & which) != 0;
 }
+// A set of layers has one bit for each layer, as `local` and `unrotated`.
+static inline bool qkv_layer_in(const uint64_t *set, int64_t layer)
+{
+    return (set[layer / 64] >> (layer % 64) & 1) != 0;
+}
+static inline void qkv_layer_add(uint64_t *set, int64_t layer)
+{
+    set[layer / 64] |= (uint64_t)1 << (layer % 64);
+}
 static inline bool qkv_described_local(const struct qkv_description *d, int64_t layer)
 {
-    return (d->local[layer / 64] >> (layer % 64) & 1) != 0;
+    return qkv_layer_in(d->local, layer);
 }
 static inline bool qkv_described_rotated(const struct qkv_description *d, int64_t layer)
 {
-    return (d->unrotated[layer / 64] >> (layer % 64) & 1) == 0;
+    return !qkv_layer_in(d->unrotated, layer);
 }
 // Returns true if each head has width / heads dimensions and there are as many key/value heads as
 // query heads.

@@ -6,22 +6,11 @@
 #include "model/family/description.h"
 #include <math.h>
 
-bool qkv_describe_gemma(struct qkv_description *d, const struct qkv_config *c)
+bool qkv_describe_gemma(struct qkv_description *d, const struct qkv_config *c,
+                        const char *activation, bool encoders)
 {
-    static const struct qkv_config_keys keys = {
-        .width = "hidden_size",
-        .inner = "intermediate_size",
-        .layers = "num_hidden_layers",
-        .heads = "num_attention_heads",
-        .kv_heads = "num_key_value_heads",
-        .vocab = "vocab_size",
-        .positions = "max_position_embeddings",
-        .eps = "rms_norm_eps",
-        .pad = "pad_token_id",
-        .dropout = { "attention_dropout" },
-        .free_heads = true,
-    };
-    bool tied = true, bias = false; // these values, and those set below, are the reference's
+    bool tied = true, bias = false,
+         both = false; // these values, and those set below, are the reference's
     d->kind = QKV_NET_DECODER;
     d->norm_kind = QKV_NORM_RMS;
     d->norm_offset = 1;
@@ -31,31 +20,31 @@ bool qkv_describe_gemma(struct qkv_description *d, const struct qkv_config *c)
     d->d_k = 256;
     d->size.eps = 1e-6;
     d->size.pad = 0;
-    if (!qkv_config_sizes(c, &keys, &d->size) ||
+    if (!qkv_config_sizes(c, &qkv_llama_keys, &d->size) ||
         !qkv_config_int(c, "head_dim", false, &d->d_k, 1, QKV_WIDTH_MAX) ||
         !qkv_config_flag(c, "tie_word_embeddings", false, &tied) ||
-        !qkv_config_flag(c, "attention_bias", false, &bias))
+        !qkv_config_flag(c, "attention_bias", false, &bias) || !qkv_describe_tokens(d, c) ||
+        !qkv_describe_activation(d, c, activation) ||
+        !qkv_config_flag(c, "use_bidirectional_attention", false, &both))
         return false;
+    if (both && !encoders)
+        return qkv_config_refuse(
+            c, QKV_ERR_UNSUPPORTED, "use_bidirectional_attention",
+            "encoders of this family are not supported, expected false, found true");
+    if (both) d->kind = QKV_NET_ENCODER;
     d->d_v = d->d_k;
     d->untied = !tied;
     if (bias) d->biases = QKV_BIAS_QKV | QKV_BIAS_OUT;
     d->embed_scale = sqrt((double)d->size.width);
-    return qkv_describe_tokens(d, c);
+    return true;
 }
 
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
-    bool both = false;
-    if (!qkv_describe_gemma(d, c) || !qkv_describe_activation(d, c, "hidden_act") ||
-        !qkv_config_flag(c, "use_bidirectional_attention", false, &both))
-        return false;
+    if (!qkv_describe_gemma(d, c, "hidden_act", false)) return false;
     d->norm = QKV_NORM_PRE;
     // The first files have "gelu", where the reference computes the form with tanh.
     if (d->act == QKV_ACT_GELU) d->act = QKV_ACT_GELU_TANH;
-    if (both)
-        return qkv_config_refuse(
-            c, QKV_ERR_UNSUPPORTED, "use_bidirectional_attention",
-            "encoders of this family are not supported, expected false, found true");
     return qkv_describe_rotation(d, c);
 }
 

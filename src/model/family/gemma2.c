@@ -25,19 +25,13 @@ bool qkv_describe_gemma_caps(struct qkv_description *d, const struct qkv_config 
 
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
-    bool both = false, found = false;
+    bool found = false;
     d->norm = QKV_NORM_INSIDE;
     d->softcap = 50; // defaults of the reference
     d->logit_softcap = 30;
-    if (!qkv_describe_gemma(d, c) || !qkv_describe_activation(d, c, "hidden_activation") ||
-        !qkv_config_flag(c, "use_bidirectional_attention", false, &both) ||
-        !qkv_describe_gemma_caps(d, c))
+    if (!qkv_describe_gemma(d, c, "hidden_activation", false) || !qkv_describe_gemma_caps(d, c) ||
+        !qkv_describe_layer_types(d, c, &found))
         return false;
-    if (both)
-        return qkv_config_refuse(
-            c, QKV_ERR_UNSUPPORTED, "use_bidirectional_attention",
-            "encoders of this family are not supported, expected false, found true");
-    if (!qkv_describe_layer_types(d, c, &found)) return false;
     if (!found) qkv_describe_local(d, 0, 2, 1);
     return qkv_describe_window(d, c, 4096) && qkv_describe_rotation(d, c);
 }

@@ -25,11 +25,7 @@ static bool windows(struct qkv_description *d, const struct qkv_config *c)
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
     static const char *const bases[] = { "rope_theta", "rope_local_base_freq" };
-    bool both = false;
-    if (!qkv_describe_gemma(d, c) || !qkv_describe_activation(d, c, "hidden_activation") ||
-        !qkv_config_flag(c, "use_bidirectional_attention", false, &both))
-        return false;
-    if (both) d->kind = QKV_NET_ENCODER;
+    if (!qkv_describe_gemma(d, c, "hidden_activation", true)) return false;
     d->norm = QKV_NORM_INSIDE;
     d->norm_q = d->norm_k = true;
     d->theta = 1e6;

@@ -7,7 +7,7 @@
 // SmolLM has model_type llama.
 #include "model/family/description.h"
 
-static const struct qkv_config_keys keys = {
+const struct qkv_config_keys qkv_llama_keys = {
     .width = "hidden_size",
     .inner = "intermediate_size",
     .layers = "num_hidden_layers",
@@ -31,7 +31,8 @@ bool qkv_describe_llama(struct qkv_description *d, const struct qkv_config *c)
     d->gated = d->final_norm = true;
     d->position = QKV_POSITION_ROTARY;
     d->size.eps = 1e-6;
-    if (!qkv_config_sizes(c, &keys, &d->size) || !qkv_describe_activation(d, c, "hidden_act") ||
+    if (!qkv_config_sizes(c, &qkv_llama_keys, &d->size) ||
+        !qkv_describe_activation(d, c, "hidden_act") ||
         !qkv_config_flag(c, "tie_word_embeddings", false, &tied) ||
         !qkv_config_flag(c, "attention_bias", false, &attention) ||
         !qkv_config_flag(c, "mlp_bias", false, &mlp) || !qkv_describe_head_width(d, c))
@@ -60,7 +61,8 @@ static bool compose(json_t *to, const struct qkv_description *d)
         return false;
     }
     return json_object_set_new(to, "rope_parameters", rope) == 0 &&
-           qkv_put_sizes(to, &keys, &d->size) && qkv_put_int(to, "head_dim", qkv_head_keys(d)) &&
+           qkv_put_sizes(to, &qkv_llama_keys, &d->size) &&
+           qkv_put_int(to, "head_dim", qkv_head_keys(d)) &&
            qkv_put_text(to, "hidden_act", qkv_activation_name(d->act)) &&
            qkv_put_flag(to, "attention_bias", false) && qkv_put_flag(to, "mlp_bias", false) &&
            qkv_put_flag(to, "tie_word_embeddings", !d->untied);
@@ -103,5 +105,5 @@ const struct qkv_family qkv_family_llama = {
     .ends = &ends,
     .fits = fits,
     .compose = compose,
-    .keys = &keys,
+    .keys = &qkv_llama_keys,
 };

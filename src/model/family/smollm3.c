@@ -30,7 +30,7 @@ static bool unrotated(struct qkv_description *d, const struct qkv_config *c)
                                      i);
         const bool rotated =
             listed ? json_integer_value(one) != 0 || json_is_true(one) : (i + 1) % every != 0;
-        if (!rotated) d->unrotated[i / 64] |= (uint64_t)1 << (i % 64);
+        if (!rotated) qkv_layer_add(d->unrotated, i);
     }
     return true;
 }
