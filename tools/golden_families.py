@@ -319,6 +319,10 @@ def decoders():
     yield "ministral3", t.Ministral3ForCausalLM, t.Ministral3Config(**as_llama(head_dim=16, rope_parameters=rope(
         "yarn", factor=2.0, original_max_position_embeddings=90, beta_fast=4.0, beta_slow=1.0, mscale=1.0,
         mscale_all_dim=1.0, llama_4_scaling_beta=0.1), max_position_embeddings=180)), {"size": 0.25}
+    yield "ministral3-window", t.Ministral3ForCausalLM, t.Ministral3Config(**as_llama(
+        head_dim=8, hidden_size=16, intermediate_size=20, vocab_size=61, sliding_window=5, rope_parameters=rope(
+            "yarn", factor=2.0, original_max_position_embeddings=90, llama_4_scaling_beta=0.1),
+        max_position_embeddings=180)), {"size": 0.25}
     yield "qwen2", t.Qwen2ForCausalLM, t.Qwen2Config(**as_llama(
         num_hidden_layers=3, use_sliding_window=True, sliding_window=4, max_window_layers=2,
         tie_word_embeddings=True)), {}

@@ -304,3 +304,11 @@ bool qkv_describe_window(struct qkv_description *d, const struct qkv_config *c, 
     if (window >= d->size.positions && !d->theta_local) memset(d->local, 0, sizeof d->local);
     return true;
 }
+
+bool qkv_describe_window_of_all(struct qkv_description *d, const struct qkv_config *c)
+{
+    const json_t *value = json_object_get(c->root, "sliding_window");
+    if (!value || json_is_null(value)) return true;
+    qkv_describe_local(d, 0, 0, 0);
+    return qkv_describe_window(d, c, d->size.positions);
+}

@@ -282,6 +282,8 @@ void qkv_describe_local(struct qkv_description *d, int64_t from, int64_t every, 
 // Reads sliding_window, the window of local layers. If the key is absent, the window is `usual`; if
 // that is 0, an absent key is an error for models with local layers.
 bool qkv_describe_window(struct qkv_description *d, const struct qkv_config *c, int64_t usual);
+// Marks all layers as local and reads their window, if sliding_window is present and not null.
+bool qkv_describe_window_of_all(struct qkv_description *d, const struct qkv_config *c);
 // Reads which layers of Qwen are local (qwen2.c).
 bool qkv_describe_qwen_window(struct qkv_description *d, const struct qkv_config *c);
 // Checks that `key`, if present, has the same value for the decoder as for the encoder.

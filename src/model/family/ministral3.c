@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// ministral3.c: describes Ministral 3: Mistral without a window; it scales the queries of positions
-// from original_max_position_embeddings on by a factor that grows with the position.
+// ministral3.c: describes Ministral 3: Llama, with a window if sliding_window is set; it scales the
+// queries of positions from original_max_position_embeddings on by a factor that grows with the
+// position.
 //
 // Mistral AI 2025 (Ministral 3); names and keys as saved by transformers' Ministral3ForCausalLM.
 // qkv runs the positions whose factor is 1: original_max_position_embeddings of them.
@@ -9,17 +10,12 @@
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
     const json_t *rope = json_object_get(c->root, "rope_parameters");
-    d->d_k = 128;       // defaults of the reference
-    d->size.eps = 1e-5; //
+    d->d_k = 128; // this value and the next are defaults of the reference
+    d->size.eps = 1e-5;
     if (!json_is_object(rope))
         return qkv_config_refuse(c, QKV_ERR_FORMAT, "rope_parameters",
                                  "required member is missing, expected an object, found none");
-    if (!qkv_describe_llama(d, c)) return false;
-    if (!json_is_null(json_object_get(c->root, "sliding_window")) &&
-        json_object_get(c->root, "sliding_window")) {
-        qkv_describe_local(d, 0, 0, 0);
-        if (!qkv_describe_window(d, c, 0)) return false;
-    }
+    if (!qkv_describe_llama(d, c) || !qkv_describe_window_of_all(d, c)) return false;
     if (json_number_value(json_object_get(rope, "llama_4_scaling_beta")) != 0 && d->rope.kind)
         d->size.positions = qkv_min64(d->size.positions, d->rope.original);
     return true;

@@ -7,12 +7,9 @@
 
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
-    const json_t *window = json_object_get(c->root, "sliding_window");
     d->size.eps = 1e-5; // default of the reference
-    if (!qkv_describe_llama(d, c) || !qkv_describe_partial(d, c)) return false;
-    if (!window || json_is_null(window)) return true;
-    qkv_describe_local(d, 0, 0, 0);
-    return qkv_describe_window(d, c, d->size.positions);
+    return qkv_describe_llama(d, c) && qkv_describe_partial(d, c) &&
+           qkv_describe_window_of_all(d, c);
 }
 
 static const struct qkv_names names = {
