@@ -138,6 +138,12 @@ static void pool(float *v, const float *rows, int64_t n, int64_t D, enum qkv_lab
     memcpy(v, rows + (how == QKV_LABEL_FIRST ? 0 : (n - 1) * D), (size_t)D * sizeof *v);
 }
 
+static qkv_status fail_offsets(qkv_error *err)
+{
+    return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                    "invalid offsets of sequences, expected ascending numbers from 0");
+}
+
 // Checks that the model has an output head for labels, of tokens if `each` is true, else of texts,
 // and that the input has offsets.
 static qkv_status check_labels(const qkv_model *m, const struct qkv_model_input *in, bool each,
@@ -161,21 +167,24 @@ static qkv_status check_labels(const qkv_model *m, const struct qkv_model_input 
                         kinds[each]);
     }
     if (in->sequences < 0 || !in->offsets || in->offsets[in->sequences] < 0)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "invalid offsets of sequences, expected ascending numbers from 0");
+        return fail_offsets(err);
     return QKV_OK;
 }
 
-// Checks that each sequence has tokens, and an end token if the head reads its row.
+// Checks that each sequence has tokens, and an end token if the head reads its row. Lengths beyond
+// a sequence are left to qkv_model_run, which refuses them: no id is read here.
 static qkv_status check_filled(const qkv_model *m, const struct qkv_model_input *in, qkv_error *err)
 {
+    const int64_t all = in->offsets[in->sequences];
     for (int64_t i = 0; i < in->sequences; i++) {
-        const int64_t n = in->offsets[i + 1] - in->offsets[i];
-        if ((in->lengths ? in->lengths[i] : n) < 1)
+        const int64_t first = in->offsets[i], end = in->offsets[i + 1];
+        if (first < 0 || end < first || end > all) return fail_offsets(err);
+        const int64_t n = in->lengths ? in->lengths[i] : end - first;
+        if (n < 1)
             return qkv_fail(
                 err, QKV_ERR_USAGE, NULL,
                 "sequence %" PRId64 " is empty, expected tokens to classify, found none", i);
-        if (in->ids && rows_read(m, in->ids + in->offsets[i], in->lengths ? in->lengths[i] : n) < 1)
+        if (in->ids && n <= end - first && rows_read(m, in->ids + first, n) < 1)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
                             "sequence %" PRId64 " has no end token, expected the id %" PRId64, i,
                             m->is.eos);

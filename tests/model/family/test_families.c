@@ -155,6 +155,30 @@ TEST(padding_has_no_labels)
     close_tiny(&t);
 }
 
+// The ids lie before a page that cannot be read.
+TEST(offsets_and_lengths_beyond_the_ids_are_refused_before_an_id_is_read)
+{
+    static const char *const names[] = { "llama-labels", "bart-labels" };
+    for (int i = 0; i < 2; i++) {
+        struct tiny t = open_tiny(names[i], QKV_PRECISION_F32);
+        int32_t *ids = fenced(3 * sizeof *ids);
+        const int64_t far[] = { 0, INT64_C(1) << 40, 3 }, back[] = { 0, -4, 3 },
+                      plain[] = { 0, 2, 3 };
+        const int64_t lengths[] = { INT64_C(1) << 40, 1 };
+        const struct qkv_model_input in[] = {
+            { .ids = ids, .offsets = far, .sequences = 2 },
+            { .ids = ids, .offsets = back, .sequences = 2 },
+            { .ids = ids, .offsets = plain, .sequences = 2, .lengths = lengths },
+        };
+        float *scores = golden_floats(2 * t.info.labels);
+        for (int k = 0; k < 3; k++) ids[k] = (int32_t)t.info.pad;
+        for (int k = 0; k < 3; k++)
+            CHECK_EQ(qkv_model_classify(t.model, scores, &in[k], NULL), QKV_ERR_USAGE);
+        free(scores);
+        close_tiny(&t);
+    }
+}
+
 // ---- token by token ----------------------------------------------------------------------------
 static qkv_decoder *decoder_of(const char *name, struct tiny *t, int64_t chunk)
 {
@@ -279,5 +303,6 @@ TEST(token_by_token_has_the_bits_of_all_at_once)
 CHECK_MAIN(CASE(every_number_is_the_reference_s), CASE(logits_are_the_reference_s),
            CASE(scores_of_labels_are_the_reference_s),
            CASE(scores_of_the_labels_of_tokens_are_the_reference_s), CASE(padding_has_no_labels),
+           CASE(offsets_and_lengths_beyond_the_ids_are_refused_before_an_id_is_read),
            CASE(the_largest_logit_goes_on_as_in_the_reference),
            CASE(token_by_token_has_the_bits_of_all_at_once))
