@@ -412,6 +412,14 @@ def encoders():
     yield "electra", t.ElectraForMaskedLM, t.ElectraConfig(**as_bert(embedding_size=24)), right | head | {"types": 2}
     yield "electra-labels", t.ElectraForSequenceClassification, t.ElectraConfig(**as_bert(
         embedding_size=24, **three)), right | head | {"types": 2}
+    yield "electra-small", t.ElectraForMaskedLM, t.ElectraConfig(**as_bert(embedding_size=10)), right | {"types": 2}
+    # layers that share weights, and embeddings that are narrower or wider than the layers
+    albert = lambda **more: t.AlbertConfig(**as_bert(**(dict(
+        embedding_size=10, num_hidden_layers=3, bos_token_id=1, eos_token_id=2) | more)))
+    yield "albert", t.AlbertForMaskedLM, albert(), right | {"types": 2}
+    yield "albert-groups", t.AlbertForMaskedLM, albert(num_hidden_groups=2, inner_group_num=2), \
+        right | {"types": 2}
+    yield "albert-labels", t.AlbertForSequenceClassification, albert(**three), right | head | {"types": 2}
     yield "camembert", t.CamembertForMaskedLM, t.CamembertConfig(**as_bert(type_vocab_size=1)), head
     yield "bert-tokens", t.BertForMaskedLM, t.BertConfig(**as_bert()), right | head | {"types": 2}
     yield "roberta-tokens", t.RobertaForMaskedLM, t.RobertaConfig(**as_bert(type_vocab_size=1)), head
@@ -439,6 +447,8 @@ def encoders():
     five = labels("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
     yield "bert-token-labels", t.BertForTokenClassification, t.BertConfig(**as_bert(**five)), \
         right | head | {"types": 2}
+    yield "albert-token-labels", t.AlbertForTokenClassification, albert(
+        embedding_size=36, **five), right | head | {"types": 2}
     yield "distilbert-token-labels", t.DistilBertForTokenClassification, t.DistilBertConfig(**distil, **five), \
         right | head
     for name in ("Roberta", "XLMRoberta", "Camembert"):

@@ -9,6 +9,7 @@ is the name of the module whose output is the array, to 1e-12, in every layer of
 queries after the module, as OPT does, the array is not scaled.)  If no module has this output, because one matrix
 computes q, k and v, or because a norm or a rotation follows, NAME is the name of the module that computes the
 attention, followed by .query_states, .key_states or .value_states, which are transformers' names of the variables.
+If several layers call one module, since they share weights (ALBERT), .call.N follows, N = 0, 1, ...
 Nothing here is a table of names: they are found by comparing the factors of the two products of each attention with
 the outputs of all modules.
 """
@@ -44,7 +45,7 @@ class Products(TorchFunctionMode):
 
     def done(self, name, out):
         self.running.pop()
-        if torch.is_tensor(out): self.outputs[name] = out
+        if torch.is_tensor(out): self.outputs.setdefault(name, []).append(out)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func in (torch.matmul, torch.Tensor.matmul) and args[0].dim() == args[1].dim() == 4:
@@ -58,9 +59,13 @@ def flat(x):
 
 
 def arrays(products, groups):
-    """Yields (attention module, 0 1 2 of q k v, array); the products repeat keys and values for each query head."""
-    for where, ((q, k), (_, v)) in products.factors.items():
-        for which, x in enumerate((q, k.transpose(2, 3)[:, ::groups], v[:, ::groups])): yield where, which, flat(x)
+    """Yields (attention module, number of the call, 0 1 2 of q k v, array); the products repeat keys and values for each
+    query head."""
+    for where, pairs in products.factors.items():
+        for call in range(len(pairs) // 2):
+            (q, k), (_, v) = pairs[2 * call:2 * call + 2]
+            for which, x in enumerate((q, k.transpose(2, 3)[:, ::groups], v[:, ::groups])):
+                yield where, call, which, flat(x)
 
 
 def model_of(folder):
@@ -76,20 +81,21 @@ def model_of(folder):
 
 
 def pattern(name):
-    """Returns a module's name with # for the number of the layer."""
-    return re.sub(r"\d+", "#", name, count=1)
+    """Returns the name of a module with # for each number of its layer."""
+    return re.sub(r"\d+", "#", name)
 
 
 def numbered(name, like):
-    return name.replace("#", re.search(r"\d+", like)[0], 1)
+    for number in re.findall(r"\d+", like): name = name.replace("#", number, 1)
+    return name
 
 
-def computed(products, where, x, config):
+def computed(products, where, call, x, config):
     """Yields the modules of the attention `where` whose output is x, or x before queries are scaled."""
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    for name, y in products.outputs.items():
-        if name.startswith(where + ".") and y.shape == x.shape and \
-                any(torch.allclose(x, y * c, 0, 1e-12) for c in (1, width**-0.5)): yield pattern(name)
+    for name, outputs in products.outputs.items():
+        if name.startswith(where + ".") and len(outputs) > call and outputs[call].shape == x.shape and \
+                any(torch.allclose(x, outputs[call] * c, 0, 1e-12) for c in (1, width**-0.5)): yield pattern(name)
 
 
 def stored(folder):
@@ -107,16 +113,17 @@ def stored(folder):
     with torch.no_grad(), doubles(), products: model(**inputs)
     groups = config.num_attention_heads // (getattr(config, "num_key_value_heads", None) or config.num_attention_heads)
     each, whole = list(arrays(products, groups)), {}
-    for where, which, x in each:
+    for where, call, which, x in each:
         key = pattern(where), which
-        found = set(computed(products, where, x, config))
+        found = set(computed(products, where, call, x, config))
         whole[key] = whole.get(key, found) & found
-    for where, which, x in each:
+    for where, call, which, x in each:
         found = sorted(whole[pattern(where), which])
         assert len(found) < 2, found
-        if found: x = products.outputs[numbered(found[0], where)]
+        if found: x = products.outputs[numbered(found[0], where)][call]
         name = found[0] if found else pattern(where) + (".query_states", ".key_states", ".value_states")[which]
-        yield numbered(name, where), x[0, :ROWS].float().contiguous()
+        shared = f".call.{call}" if len(products.factors[where]) > 2 else ""
+        yield numbered(name, where) + shared, x[0, :ROWS].float().contiguous()
 
 
 def main(golden, out):

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // check_families.c: checks the gradients of whole models, with two layers, for features that the
-// architectures of net.def do not have. Each feature has a check: rotations, windows, norms of
-// heads, norms inside a layer, soft caps, relative positions.
+// architectures of net.def do not have. Each feature has a check: rotations, windows, layers
+// that share weights, norms of heads, norms inside a layer, soft caps, relative positions.
 #include "check_nets.h"
 #include "model/params/trainable.h"
 
@@ -108,6 +108,19 @@ void check_encoder_heads(struct gradcheck *g)
     check(g, "eurobert", llama, 3, QKV_OBJECTIVE_CLASSIFY, &drops);
     check(g, "nomic_bert", nomic, 0, QKV_OBJECTIVE_MASKED, &plain);
     check(g, "nomic_bert", nomic, 3, QKV_OBJECTIVE_CLASSIFY, &drops);
+}
+
+// Checks embeddings that are narrower or wider than the layers, and layers that share weights.
+void check_shared_layers(struct gradcheck *g)
+{
+    static const char narrow[] = "{" SIZES "'embedding_size': 5, 'inner_group_num': 2}";
+    static const char wide[] = "{" SIZES "'embedding_size': 12}";
+    check(g, "electra", narrow, 0, QKV_OBJECTIVE_MASKED, &plain);
+    check(g, "electra", wide, 0, QKV_OBJECTIVE_MASKED, &drops);
+    check(g, "albert", narrow, 0, QKV_OBJECTIVE_MASKED, &plain);
+    check(g, "albert", wide, 0, QKV_OBJECTIVE_MASKED, &all);
+    check(g, "albert", wide, 3, QKV_OBJECTIVE_CLASSIFY, &drops);
+    check(g, "albert", narrow, 0, QKV_OBJECTIVE_CONTRASTIVE, &again);
 }
 
 void check_head_norms(struct gradcheck *g)

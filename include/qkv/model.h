@@ -253,7 +253,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ablation_parse(struct qkv_ablation *out, c
 QKV_API char *qkv_ablation_name(char *out, size_t size, const struct qkv_ablation *a);
 
 /** Copies row `id` of the input embedding table to out[D] (without position embedding and norm).
- *  Returns: QKV_OK; QKV_ERR_USAGE: no such id. */
+ *  If the rows have another width than the model (ALBERT), projects the row to the model's width.
+ *  Returns: QKV_OK; QKV_ERR_USAGE: no such id; QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id);
 
 /** Finds the model folder: dir if it is not NULL; otherwise the environment variable QKV_MODEL if

@@ -198,6 +198,29 @@ static bool is_scale(const qkv_tensors *file, const struct qkv_tensor *t)
     return of && of->dtype == QKV_I8;
 }
 
+static double linear_flops(const struct qkv_linear *l)
+{
+    double flops = 0;
+    for (int p = 0; p < l->parts; p++) flops += 2.0 * (double)l->K * (double)l->part[p].N;
+    return flops;
+}
+
+static double heads_flops(const struct qkv_heads *h)
+{
+    return linear_flops(&h->in) + linear_flops(&h->kv) + linear_flops(&h->out);
+}
+
+static double stack_flops(const struct qkv_stack *s)
+{
+    double flops = linear_flops(&s->embed_in);
+    for (int64_t i = 0; i < s->blocks; i++) {
+        const struct qkv_block *b = &s->block[i];
+        flops += heads_flops(&b->heads) + heads_flops(&b->cross) + linear_flops(&b->mlp.up) +
+                 linear_flops(&b->mlp.down);
+    }
+    return flops;
+}
+
 // Counts tensors, parameters and multiply-adds.
 static void count(struct qkv_model_info *info, const qkv_model *m)
 {
@@ -211,12 +234,7 @@ static void count(struct qkv_model_info *info, const qkv_model *m)
                                                 : t->dtype <= QKV_BF16 && !is_scale(m->file, t);
         if (weights) info->parameters += qkv_tensor_count(t);
     }
-    for (int64_t i = 0; i < m->sources; i++) {
-        const struct qkv_linear *l = m->source[i].to;
-        if (m->source[i].group != QKV_PACK_BODY) continue;
-        for (int p = 0; p < l->parts; p++)
-            info->flops_token += 2.0 * (double)l->K * (double)l->part[p].N;
-    }
+    for (int i = 0; i < m->stacks; i++) info->flops_token += stack_flops(&m->stack[i]);
 }
 
 struct qkv_model_info qkv_model_info(const qkv_model *m)
@@ -261,8 +279,20 @@ qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id)
 {
     if (!m || !out || !m->stack[0].word.tensor) return QKV_ERR_USAGE;
     if (id < 0 || id >= m->is.size.vocab) return QKV_ERR_USAGE;
-    qkv_table_row(out, &m->stack[0].word, id, m->is.size.width);
-    return QKV_OK;
+    const struct qkv_stack *s = &m->stack[0];
+    const int64_t width = m->is.embed_width;
+    if (!width) {
+        qkv_table_row(out, &s->word, id, m->is.size.width);
+        return QKV_OK;
+    }
+    float *row = qkv_alloc((size_t)width, sizeof *row);
+    const bool ready = row && !qkv_model_pack((struct qkv_model *)m, QKV_PACK_BODY);
+    if (ready) {
+        qkv_table_row(row, &s->word, id, width);
+        qkv_linear_forward((void *[]){ out }, NULL, row, 1, &s->embed_in, NULL);
+    }
+    qkv_free(row);
+    return ready ? QKV_OK : QKV_ERR_LIMIT;
 }
 
 const char *qkv_model_label(const qkv_model *m, int64_t label)

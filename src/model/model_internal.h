@@ -38,6 +38,7 @@ struct qkv_stack {
     struct qkv_table word;     // token embeddings; two stacks may share one table
     struct qkv_table position; // learned position embeddings
     struct qkv_norm embedding_norm, final_norm;
+    struct qkv_linear embed_in; // projection of the embeddings to the model's width; K 0: none
     // [blocks] the layers; owned. If the description has mlp_once, one more block, with the only
     // feed-forward network, follows the layers
     struct qkv_block *block;
@@ -51,6 +52,9 @@ struct qkv_stack {
 // if the layers have cross-attention. Returns QKV_OK or QKV_ERR_LIMIT (stack.c).
 qkv_status qkv_stack_alloc(struct qkv_stack *to, const struct qkv_description *d, int64_t layers,
                            bool cross);
+// Gives layers that share weights the weights and norms of the first layer that has them. The
+// ablation of a layer stays its own. Called again whenever the addresses of weights have changed.
+void qkv_stack_share(struct qkv_stack *s, const struct qkv_description *d);
 struct qkv_model;
 // Returns the address of the member that a row of the layout table fills (role.def): a member of m,
 // of the stack s, or of a block of s. m may be NULL if the row does not fill a member of m.

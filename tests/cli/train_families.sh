@@ -37,14 +37,14 @@ train() {
     families="$families $(sed -n 's/.*"model_type": *"\([^"]*\)".*/\1/p' "$folder/model/config.json")"
 }
 
-for folder in bert bert-tokens camembert electra distilbert-tokens roberta-tokens xlm-roberta-tokens mpnet modernbert \
+for folder in bert bert-tokens camembert electra electra-small albert-groups distilbert-tokens roberta-tokens xlm-roberta-tokens mpnet modernbert \
     nomic_bert eurobert; do
     train $folder text.txt
 done
 for folder in gpt2 llama llama-yarn mistral ministral ministral3 qwen2 qwen3 phi3 smollm3 olmo2 gemma gemma2 gemma3_text \
     granite opt; do train $folder text.txt; done
 for folder in bart mbart marian t5 flan-t5 mt5; do train $folder pairs.tsv; done
-for folder in bert-labels modernbert-labels mpnet-labels eurobert-labels; do
+for folder in bert-labels albert-labels modernbert-labels mpnet-labels eurobert-labels; do
     train $folder labels.tsv --objective classify
 done
 train encoder-plain pairs.tsv --objective contrastive --batch-sequences 8

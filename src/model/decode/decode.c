@@ -74,8 +74,7 @@ static void take(qkv_decoder *d, struct qkv_arena *a, size_t scratch)
     d->ids = qkv_arena_alloc(a, R, sizeof *d->ids);
     d->positions = qkv_arena_alloc(a, R, sizeof *d->positions);
     d->wanted = qkv_arena_alloc(a, R, sizeof *d->wanted);
-    d->words =
-        qkv_embedding_memory(m, d->two).words ? qkv_arena_alloc(a, R, D * sizeof(float)) : NULL;
+    qkv_embedding_alloc(&d->embedding, a, d->chunk, m, d->two);
     d->x = qkv_arena_alloc(a, R, D * sizeof(float));
     d->spare = qkv_arena_alloc(a, R, D * sizeof(float));
     d->normed = m->is.norm == QKV_NORM_POST ? NULL : qkv_arena_alloc(a, R, D * sizeof(float));
@@ -336,7 +335,7 @@ static qkv_status run_piece(qkv_decoder *d, struct feeding *f, const int64_t *wa
     stream.spare = d->spare;
     stream.normed = d->normed;
     stream.scratch = d->scratch;
-    qkv_embedding(stream.x, d->words, NULL, d->ids, NULL, d->positions, R, &d->places, m, d->two);
+    qkv_embedding(stream.x, &d->embedding, d->ids, NULL, d->positions, R, &d->places, m, d->two);
     const qkv_status status = piece_layers(d, &stream);
     if (status || !f->logits || !want) return status;
     for (int64_t i = 0; i < want; i++)

@@ -55,7 +55,8 @@ struct qkv_decoder {
     struct qkv_decoder_piece piece;
     int32_t *ids, *positions;
     int64_t *wanted; // rows of the piece whose logits are requested
-    float *words, *x, *spare, *normed, *last, *dense;
+    struct qkv_embedding_arrays embedding;
+    float *x, *spare, *normed, *last, *dense;
     void *scratch;
     struct qkv_attention attention, local, across;
     struct qkv_places places;

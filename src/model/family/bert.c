@@ -46,6 +46,7 @@ const struct qkv_names qkv_bert_names = {
     .position = "embeddings.position_embeddings.weight",
     .type = "embeddings.token_type_embeddings.weight",
     .embedding_norm = "embeddings.LayerNorm",
+    .embed_in = "embeddings_project", // ELECTRA only
     .heads = {
         .q = "encoder.layer.#.attention.self.query",
         .k = "encoder.layer.#.attention.self.key",

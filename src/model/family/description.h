@@ -87,6 +87,16 @@ struct qkv_description {
     // vocabulary of the decoder if it has its own embedding table; 0: the stacks share a table
     int64_t decoder_vocab;
     int64_t d_k, d_v; // width of a query or value head; 0: width / heads
+    // Width of the token, type and position embeddings, which a linear layer then projects to
+    // size.width. The output head for masked tokens projects back to it. 0: size.width, without
+    // such layers.
+    int64_t embed_width;
+    // Layers that share weights (ALBERT). A stack runs size.layers / inner passes, each of them the
+    // `inner` layers of one group; pass i of n runs group floor(i groups / n). groups 0: each layer
+    // has weights of its own.
+    struct qkv_layer_groups {
+        int64_t groups, inner;
+    } shared;
     enum qkv_norm_place norm;
     enum qkv_norm_kind norm_kind;
     enum qkv_activation act;
@@ -144,14 +154,16 @@ struct qkv_description {
     enum qkv_activation classify_act; // activation in a classification head
 };
 
-// Tensor names in the checkpoint. '#' is replaced by the number of the layer. Names of tables are
-// complete; ".weight" or ".bias" is appended to other names. NULL: no model of the family has the
-// tensor. If q, k and v, or gate and up, have the same name, they are one tensor, whose rows are
-// stored in this order.
+// Tensor names in the checkpoint. '#' is replaced by the number of the layer; if layers share
+// weights, by the number of their group, and '@' by the number of the layer in the group. Names of
+// tables are complete; ".weight" or ".bias" is appended to other names. NULL: no model of the family
+// has the tensor. If q, k and v, or gate and up, have the same name, they are one tensor, whose rows
+// are stored in this order.
 struct qkv_names {
     const char *word, *position, *type;
     const char *own_word; // token embeddings of a decoder with a table of its own (decoder_vocab)
     const char *embedding_norm, *final_norm;
+    const char *embed_in; // projection of embeddings of another width (embed_width)
     const char *relative; // complete name of the relative-position biases [buckets][H]
     struct qkv_heads_names {
         const char *q, *k, *v, *o, *norm_in, *norm_out;
@@ -220,9 +232,20 @@ qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_famil
                                qkv_error *err);
 
 enum { QKV_TENSOR_NAME = 256 }; // maximum bytes of a tensor name
-// Writes prefix, name and suffix to `out`, with '#' in the name replaced by the layer's number.
-void qkv_tensor_name(char out[QKV_TENSOR_NAME], const char *prefix, const char *name, int64_t layer,
-                     const char *suffix);
+// The numbers of a layer in the names of its tensors: `first` replaces '#', `second` replaces '@'.
+struct qkv_layer_number {
+    int64_t first, second;
+};
+struct qkv_layer_number qkv_layer_number(const struct qkv_description *d, int64_t layer);
+// Returns the first layer that has the weights of the given layer: the layer itself, unless layers
+// share weights.
+int64_t qkv_layer_source(const struct qkv_description *d, int64_t layer);
+// Returns how many layers before the given one have the same weights.
+int64_t qkv_layer_call(const struct qkv_description *d, int64_t layer);
+// Writes prefix, name and suffix to `out`, with '#' and '@' in the name replaced by the numbers of a
+// layer.
+void qkv_tensor_name(char out[QKV_TENSOR_NAME], const char *prefix, const char *name,
+                     struct qkv_layer_number number, const char *suffix);
 // Returns the tensor with this name, or with the name that checkpoints converted from TensorFlow
 // have instead (LayerNorm.gamma, LayerNorm.beta); NULL: the file has no tensor with either name.
 const struct qkv_tensor *qkv_tensor_named(const qkv_tensors *file, const char *name);
@@ -320,6 +343,11 @@ static inline int64_t qkv_described_positions(const struct qkv_description *d)
 static inline int64_t qkv_described_vocab(const struct qkv_description *d)
 {
     return d->decoder_vocab ? d->decoder_vocab : d->size.vocab;
+}
+// Returns the width of the token, type and position embeddings.
+static inline int64_t qkv_described_embed_width(const struct qkv_description *d)
+{
+    return d->embed_width ? d->embed_width : d->size.width;
 }
 static inline bool qkv_described_bias(const struct qkv_description *d, unsigned which)
 {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-// electra.c: describes ELECTRA: BERT with other output heads.
+// electra.c: describes ELECTRA: BERT with other output heads, and embeddings of a width of their own.
 //
-// Clark et al. 2020 (arXiv 2003.10555); names and keys as saved by transformers' ElectraModel. The
-// sizes base and large; the small model, whose embeddings are narrower than its layers, is refused.
+// Clark et al. 2020 (arXiv 2003.10555); names and keys as saved by transformers' ElectraModel. If the
+// embeddings have another width than the layers, as in the small model, a projection follows them.
 #include "model/family/description.h"
-#include <inttypes.h>
 
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
@@ -13,11 +12,8 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
         !qkv_config_int(c, "embedding_size", false, &width, 1, QKV_WIDTH_MAX))
         return false;
     d->masked_act = d->classify_act = QKV_ACT_GELU;
-    return width == d->size.width ||
-           qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, "embedding_size",
-                             "embeddings of another width than the layers are not supported, "
-                             "expected %" PRId64 ", found %" PRId64,
-                             d->size.width, width);
+    if (width != d->size.width) d->embed_width = width;
+    return true;
 }
 
 static const struct qkv_end_names ends = {

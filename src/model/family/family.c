@@ -97,15 +97,46 @@ done:
 }
 
 // ---- names of tensors --------------------------------------------------------------------------
-void qkv_tensor_name(char out[QKV_TENSOR_NAME], const char *prefix, const char *name, int64_t layer,
-                     const char *suffix)
+// Returns the group whose weights pass i of n runs. The reference computes it in this way, with its
+// roundings.
+static int64_t group_of(const struct qkv_description *d, int64_t pass)
 {
-    const char *mark = strchr(name, '#');
-    if (mark)
-        snprintf(out, QKV_TENSOR_NAME, "%s%.*s%" PRId64 "%s%s", prefix, (int)(mark - name), name,
-                 layer, mark + 1, suffix);
-    else
-        snprintf(out, QKV_TENSOR_NAME, "%s%s%s", prefix, name, suffix);
+    const double passes = (double)(d->size.layers / d->shared.inner);
+    return (int64_t)((double)pass / (passes / (double)d->shared.groups));
+}
+
+struct qkv_layer_number qkv_layer_number(const struct qkv_description *d, int64_t layer)
+{
+    const int64_t inner = d->shared.inner;
+    if (!d->shared.groups) return (struct qkv_layer_number){ layer, 0 };
+    return (struct qkv_layer_number){ group_of(d, layer / inner), layer % inner };
+}
+
+int64_t qkv_layer_call(const struct qkv_description *d, int64_t layer)
+{
+    int64_t call = 0, pass = d->shared.groups ? layer / d->shared.inner : 0;
+    while (pass > call && group_of(d, pass - call - 1) == group_of(d, pass)) call++;
+    return call;
+}
+
+int64_t qkv_layer_source(const struct qkv_description *d, int64_t layer)
+{
+    return layer - qkv_layer_call(d, layer) * d->shared.inner;
+}
+
+void qkv_tensor_name(char out[QKV_TENSOR_NAME], const char *prefix, const char *name,
+                     struct qkv_layer_number number, const char *suffix)
+{
+    size_t at = (size_t)snprintf(out, QKV_TENSOR_NAME, "%s", prefix);
+    for (; *name && at < QKV_TENSOR_NAME; name++) {
+        if (*name == '#' || *name == '@')
+            at += (size_t)snprintf(out + at, QKV_TENSOR_NAME - at, "%" PRId64,
+                                   *name == '#' ? number.first : number.second);
+        else
+            out[at++] = *name;
+    }
+    if (at < QKV_TENSOR_NAME) snprintf(out + at, QKV_TENSOR_NAME - at, "%s", suffix);
+    out[QKV_TENSOR_NAME - 1] = 0;
 }
 
 const struct qkv_tensor *qkv_tensor_named(const qkv_tensors *file, const char *name)
@@ -151,7 +182,7 @@ const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *
     char with[QKV_TENSOR_NAME];
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (!words[i]) continue;
-        qkv_tensor_name(with, family->prefix, words[i], 0, "");
+        qkv_tensor_name(with, family->prefix, words[i], (struct qkv_layer_number){ 0, 0 }, "");
         if (qkv_tensors_find(file, words[i])) return "";
         if (qkv_tensors_find(file, with)) return family->prefix;
     }

@@ -167,7 +167,6 @@ static qkv_status plan(struct qkv_run *u, qkv_error *err)
 static void take_side(struct qkv_run *u, struct qkv_side *s, struct qkv_arena *a, float *into)
 {
     const struct qkv_model *m = u->m;
-    const struct qkv_embedding_memory capacity = qkv_embedding_memory(m, s->stack);
     const size_t R = (size_t)s->R, D = (size_t)m->is.size.width;
     // Each sublayer swaps x and spare, so an even number of sublayers leaves the result in the
     // array that x is now.
@@ -176,8 +175,7 @@ static void take_side(struct qkv_run *u, struct qkv_side *s, struct qkv_arena *a
     s->types = qkv_arena_alloc(a, R, sizeof *s->types);
     s->positions = qkv_arena_alloc(a, R, sizeof *s->positions);
     if (s->R < s->all) s->place = qkv_arena_alloc(a, R, sizeof *s->place);
-    if (capacity.words) s->words = qkv_arena_alloc(a, R, D * sizeof(float));
-    if (capacity.kinds) s->kinds = qkv_arena_alloc(a, (size_t)m->is.size.types, D * sizeof(float));
+    qkv_embedding_alloc(&s->embedding, a, s->R, m, s->stack);
     s->stream.x = into && even ? into : qkv_arena_alloc(a, R, D * sizeof(float));
     s->stream.spare = into && !even ? into : qkv_arena_alloc(a, R, D * sizeof(float));
     if (m->is.norm != QKV_NORM_POST) s->stream.normed = qkv_arena_alloc(a, R, D * sizeof(float));
@@ -243,8 +241,8 @@ static qkv_status run_side(struct qkv_run *u, struct qkv_side *s, qkv_error *err
     stream->keep_cross = qkv_observe_keeps(u) ? &s->keep_cross : NULL;
     gather(s, m->is.size.types > 0);
     qkv_position_number(s->positions, &m->is, s->ids, s->offsets, s->sequences, 0);
-    qkv_embedding(stream->x, s->words, s->kinds, s->ids, s->types, s->positions, s->R, &s->places,
-                  m, s->stack);
+    qkv_embedding(stream->x, &s->embedding, s->ids, s->types, s->positions, s->R, &s->places, m,
+                  s->stack);
     return layers(u, s, err);
 }
 

@@ -27,8 +27,7 @@ struct qkv_side {
     int64_t *own_offsets;
     int64_t *place; // [R] the caller's row of each computed row; NULL: no padding, row r is row r
     int32_t *ids, *types, *positions; // [R] token id, token type and position of each computed row
-    // word and token-type embeddings as floats; NULL: the tables in the file are used directly
-    float *words, *kinds;
+    struct qkv_embedding_arrays embedding;
     struct qkv_places places;
     struct qkv_attention attention, local, across;
     struct qkv_heads_keep keep, keep_cross;       // q, k, v and lse, only if an observer needs them

@@ -26,7 +26,8 @@ struct run {
     int32_t *row;
     int32_t *targets; // [rows] targets of masked tokens
     void *d_final;    // [R][D] gradient of the stack's output, of type final_type
-    // picked: [rows][D] selected rows of the stack's output; the others are [dense_rows][D]. dense:
+    // picked: [rows][D] selected rows of the stack's output; the others are [dense_rows][D], for
+    // masked tokens as wide as the larger of D and the token embeddings (`wide`). dense:
     // output of the dense layer, which backward overwrites with its gradient; act: output of the
     // activation; d_act: gradient of act, then of picked (with the objective classify: gradient of
     // `read`, then of picked)
@@ -52,7 +53,7 @@ static struct qkv_cross_entropy to_tokens(const struct run *u, qkv_dtype type)
 {
     const struct qkv_net_layers *body = u->f.n->body;
     return (struct qkv_cross_entropy){ .V = u->f.n->shape.vocab,
-                                       .K = u->f.n->shape.width,
+                                       .K = qkv_described_embed_width(&u->f.n->is),
                                        .w = projection(body)->value,
                                        .b = body->logits_bias.value,
                                        .times = (real)u->f.n->is.logit_scale,
@@ -70,6 +71,7 @@ static struct qkv_cross_entropy to_labels(const struct run *u)
     struct qkv_cross_entropy p = to_tokens(u, 0);
     p.times = p.softcap = 0;
     p.V = body->classify.out.part[0].N;
+    p.K = body->classify.out.K;
     p.w = body->classify.out.part[0].w;
     p.b = body->classify.out.part[0].b;
     return p;
@@ -127,7 +129,7 @@ static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
     const struct qkv_norm *norm = &body->masked.norm;
     const enum qkv_norm_kind kind = f->n->is.norm_kind;
     const enum qkv_activation act = f->n->is.masked_act;
-    const int64_t D = f->n->shape.width;
+    const int64_t n = u->rows * body->masked.dense.part[0].N;
     pick(u, s);
     if (!body->masked.dense.K) { // the projection to tokens reads the rows themselves
         tokens_loss(u, u->d_act, u->picked, 0, u->targets, u->rows);
@@ -136,13 +138,13 @@ static qkv_status end_masked(struct run *u, struct qkv_net_side *s)
         return qkv_net_side_backward(f, s, u->d_final);
     }
     qkv_linear_forward((void *[]){ u->dense }, NULL, u->picked, u->rows, &body->masked.dense, NULL);
-    qkv_activation_forward(u->act, u->dense, 0, u->rows * D, act);
+    qkv_activation_forward(u->act, u->dense, 0, n, act);
     qkv_norm_kind_forward(u->x, f->type, &u->keep, u->act, u->rows, norm, kind);
     tokens_loss(u, u->d_x, u->x, f->type, u->targets, u->rows);
     if (!u->gradients) return QKV_OK;
     qkv_norm_backward(u->d_act, NULL, norm->dw, norm->db, u->d_x, f->type, u->act, &u->keep,
                       u->rows, norm, kind, f->scratch);
-    qkv_activation_backward(u->dense, u->d_act, u->dense, 0, u->rows * D, act);
+    qkv_activation_backward(u->dense, u->d_act, u->dense, 0, n, act);
     qkv_linear_layer_backward(
         &(struct qkv_linear_rows){ .dx = u->d_act, .dy = { u->dense }, .x = u->picked }, u->rows,
         &body->masked.dense);
@@ -289,7 +291,8 @@ static void take_end(void *ctx, struct qkv_arena *a)
     struct qkv_net_state *f = &u->f;
     const struct qkv_net_side *s = f->decoder.stack ? &f->decoder : &f->encoder;
     const size_t D = (size_t)f->n->shape.width, rows = (size_t)u->rows,
-                 dense_rows = (size_t)u->dense_rows;
+                 dense_rows = (size_t)u->dense_rows,
+                 wide = (size_t)qkv_max64(f->n->shape.width, f->n->is.embed_width);
     const bool tokens = f->decoder.stack, masked = u->b->objective == QKV_OBJECTIVE_MASKED;
     if (u->gradients && (!tokens || s->stack->is.final_norm.D))
         u->d_final = qkv_arena_alloc(a, (size_t)s->R, D * qkv_net_type_bytes(s->final_type));
@@ -305,11 +308,11 @@ static void take_end(void *ctx, struct qkv_arena *a)
     u->row = qkv_arena_alloc(a, rows, sizeof *u->row);
     u->targets = qkv_arena_alloc(a, rows, sizeof *u->targets);
     u->picked = qkv_arena_alloc(a, rows, D * sizeof(real));
-    u->dense = qkv_arena_alloc(a, dense_rows, D * sizeof(real));
-    u->act = qkv_arena_alloc(a, dense_rows, D * sizeof(real));
-    u->d_act = qkv_arena_alloc(a, dense_rows, D * sizeof(real));
-    u->x = qkv_arena_alloc(a, rows, D * (masked ? f->bytes : sizeof(real)));
-    u->d_x = qkv_arena_alloc(a, rows, D * (masked ? f->bytes : sizeof(real)));
+    u->dense = qkv_arena_alloc(a, dense_rows, wide * sizeof(real));
+    u->act = qkv_arena_alloc(a, dense_rows, wide * sizeof(real));
+    u->d_act = qkv_arena_alloc(a, dense_rows, wide * sizeof(real));
+    u->x = qkv_arena_alloc(a, rows, wide * (masked ? f->bytes : sizeof(real)));
+    u->d_x = qkv_arena_alloc(a, rows, wide * (masked ? f->bytes : sizeof(real)));
     u->keep.mean = qkv_arena_alloc(a, rows, sizeof(real));
     u->keep.rstd = qkv_arena_alloc(a, rows, sizeof(real));
 }
@@ -339,7 +342,7 @@ static size_t end_scratch(void *ctx)
     if (labels)
         bytes[2] =
             qkv_linear_train_scratch(&body->classify.dense, f->type, u->dense_rows, u->gradients);
-    if (u->gradients) bytes[3] = qkv_norm_backward_scratch(R, D);
+    if (u->gradients) bytes[3] = qkv_norm_backward_scratch(R, qkv_max64(D, f->n->is.embed_width));
     for (int i = 0; i < 4; i++)
         if (bytes[i] > most) most = bytes[i];
     return most;

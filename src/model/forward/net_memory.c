@@ -128,9 +128,11 @@ static void take_side(struct qkv_net_state *f, struct qkv_net_side *s, struct qk
 {
     const struct qkv_stack *stack = &s->stack->is;
     const int64_t R = s->R, D = s->stream.D;
+    const int64_t W = qkv_described_embed_width(&f->n->is);
     s->positions = qkv_arena_alloc(a, (size_t)R, sizeof *s->positions);
     s->x = take_real(a, R, D);
-    if (stack->embedding_norm.D) s->embedded = take_real(a, R, D);
+    if (stack->embedding_norm.D) s->embedded = take_real(a, R, W);
+    if (stack->embed_in.K) s->narrow = take_real(a, R, W);
     s->embedded_keep = take_norm(a, &stack->embedding_norm, R);
     take_tapes(f, s, a);
     s->final_keep = take_norm(a, &stack->final_norm, R);
@@ -188,10 +190,10 @@ static struct normed_heads take_heads(struct qkv_net_state *f, struct qkv_arena 
 
 static void take_back(struct qkv_net_state *f, struct qkv_arena *a, const struct widths *w)
 {
-    const int64_t D = f->n->is.size.width;
+    const int64_t D = f->n->is.size.width, wide = qkv_max64(D, f->n->is.embed_width);
     struct qkv_stream_back *back = &f->back;
-    back->d = take_real(a, w->R, D);
-    back->d_spare = take_real(a, w->R, D);
+    back->d = take_real(a, w->R, wide);
+    back->d_spare = take_real(a, w->R, wide);
     if (f->keeping == QKV_KEEP_ALL) f->again = take_real(a, w->R, D);
     // d_up and d_in are one array, since only one sublayer runs at a time.
     back->d_up = back->d_in = qkv_arena_rows(a, w->R, qkv_max64(w->in, w->up), f->bytes);
@@ -225,12 +227,12 @@ static void share(const struct qkv_net_state *f, struct qkv_net_side *s, void *n
 // pointers.
 static void take_all(struct qkv_net_state *f, const struct qkv_net_plan *plan, struct qkv_arena *a)
 {
-    const int64_t D = f->n->is.size.width;
+    const int64_t D = f->n->is.size.width, wide = qkv_max64(D, f->n->is.embed_width);
     struct widths w = { 0 };
     widen(&w, &f->encoder);
     widen(&w, &f->decoder);
-    f->workspace[0] = take_real(a, w.R, D);
-    f->workspace[1] = take_real(a, w.R, D);
+    f->workspace[0] = take_real(a, w.R, wide);
+    f->workspace[1] = take_real(a, w.R, wide);
     if (f->keeping == QKV_KEEP_ALL) f->up = qkv_arena_rows(a, w.R, w.up, f->bytes);
     const size_t workspaces = a->used;
     if (plan->encoder) take_side(f, &f->encoder, a);
@@ -258,7 +260,7 @@ struct qkv_embed qkv_net_embedding(const struct qkv_net_state *f, const struct q
                                                         : size->vocab,
                                .P = size->positions + f->n->is.position_offset,
                                .Y = size->types,
-                               .D = size->width,
+                               .D = qkv_described_embed_width(&f->n->is),
                                .token = qkv_net_words(body, s)->value,
                                .position = fixed ? body->table[0] : s->position.value,
                                .type = body->type.value,
@@ -335,9 +337,11 @@ static qkv_status count_scratch(struct qkv_net_state *f, const struct qkv_net_si
     const size_t layers = qkv_stack_train_scratch(&s->stack->is, &s->stream, back, &status);
     if (status) return status;
     const struct qkv_embed e = qkv_net_embedding(f, s->stack);
-    const size_t embedding = back ? qkv_embed_backward_scratch(s->R, &e) : 0;
-    if (layers > f->scratch_bytes) f->scratch_bytes = layers;
-    if (embedding > f->scratch_bytes) f->scratch_bytes = embedding;
+    const size_t all[] = { layers, back ? qkv_embed_backward_scratch(s->R, &e) : 0,
+                           back ? qkv_norm_backward_scratch(s->R, e.D) : 0,
+                           qkv_linear_train_scratch(&s->stack->is.embed_in, f->type, s->R, back) };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i] > f->scratch_bytes) f->scratch_bytes = all[i];
     return f->scratch_bytes == SIZE_MAX ? QKV_ERR_LIMIT : QKV_OK;
 }
 

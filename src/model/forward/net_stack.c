@@ -14,14 +14,17 @@ static void embed(struct qkv_net_state *f, struct qkv_net_side *s)
     const struct qkv_embed e = qkv_net_embedding(f, s->stack);
     const struct qkv_norm *norm = &s->stack->is.embedding_norm;
     const struct qkv_dropout drop = qkv_stream_dropout(&s->stream, EMBEDDING_PLACE);
-    real *after = drop.p > 0 ? f->workspace[0] : s->x; // embeddings before dropout
+    real *out = s->narrow ? s->narrow : s->x;
+    real *after = drop.p > 0 ? f->workspace[0] : out; // embeddings before dropout
     real *sum = s->embedded ? s->embedded : after;
     qkv_position_number(s->positions, &f->n->is, s->in->ids, s->in->offsets, s->in->n, 0);
     qkv_embed_forward(sum, s->in->ids, s->in->types, s->positions, s->R, &e);
     if (s->embedded)
         qkv_norm_kind_forward(after, 0, &s->embedded_keep, sum, s->R, norm,
                               s->stream.is->norm_kind);
-    if (drop.p > 0) qkv_dropout_forward(s->x, NULL, after, 0, 0, s->R * e.D, &drop);
+    if (drop.p > 0) qkv_dropout_forward(out, NULL, after, 0, 0, s->R * e.D, &drop);
+    if (s->narrow)
+        qkv_linear_forward((void *[]){ s->x }, NULL, out, s->R, &s->stack->is.embed_in, NULL);
 }
 
 // Runs sublayers first .. last, block by block, from their stored input: the value of the preceding
@@ -101,6 +104,12 @@ static void embed_backward(struct qkv_net_state *f, struct qkv_net_side *s)
     const struct qkv_norm *norm = &s->stack->is.embedding_norm;
     const struct qkv_dropout drop = qkv_stream_dropout(&s->stream, EMBEDDING_PLACE);
     struct qkv_stream_back *back = &f->back;
+    if (s->narrow) {
+        qkv_linear_layer_backward(
+            &(struct qkv_linear_rows){ .dx = back->d_spare, .dy = { back->d }, .x = s->narrow },
+            s->R, &s->stack->is.embed_in);
+        qkv_stream_back_swap(back);
+    }
     if (drop.p > 0) {
         qkv_dropout_backward(back->d_spare, 0, back->d, 0, s->R * e.D, &drop);
         qkv_stream_back_swap(back);

@@ -36,8 +36,11 @@ struct qkv_net_side {
     const struct qkv_sequences *in;
     int64_t R;
     int32_t *positions; // [R] row of the position table for each token
-    real *embedded;     // [R][D] sum of the embeddings; NULL: the stack has no norm after them
+    // [R][W] sum of the embeddings, W wide; NULL: the stack has no norm after them
+    real *embedded;
     struct qkv_norm_keep embedded_keep;
+    // [R][W] embeddings before they are projected to the model's width; NULL: no projection
+    real *narrow;
     real *x;                           // [R][D] input of the first sublayer
     struct qkv_net_sublayer *sublayer; // [sublayers] in the order in which they run; owned
     int64_t sublayers;
@@ -61,7 +64,7 @@ struct qkv_net_state {
     size_t bytes;   // bytes of one element of this type
     struct qkv_net_side encoder, decoder;
     // Scratch arrays that all sublayers share:
-    real *workspace[2]; // [R][D] values of sublayers that are not stored
+    real *workspace[2]; // [R][max(D, W)] values of sublayers that are not stored
     // [R][N] output of a feed-forward's first projection, if backward recomputes it
     void *up;
     real *again; // [R][D] value of a sublayer, if backward recomputes it

@@ -20,7 +20,7 @@ qkv_status qkv_tokens_ready(const struct qkv_model *m, qkv_error *err)
     return status ? qkv_fail_memory(err, m->dir) : QKV_OK;
 }
 
-// Computes y[R][D] = norm(act(dense x)).
+// Computes y[R][N] = norm(act(dense x)), where N is the output width of the dense layer.
 static void end_rows(float *y, const float *x, int64_t R, const struct qkv_end *end,
                      enum qkv_activation act, enum qkv_norm_kind kind)
 {
@@ -69,11 +69,11 @@ qkv_status qkv_model_logits(const qkv_model *m, float *logits, const float *hidd
                         "qkv_model_logits: expected a model, logits and rows, found NULL");
     qkv_status status = qkv_tokens_ready(m, err);
     if (status || !R) return status;
-    const int64_t D = m->is.size.width;
     struct qkv_workspace *memory = NULL;
     if (m->tokens.dense.K) {
+        const size_t row = (size_t)m->tokens.dense.part[0].N * sizeof(float);
         size_t bytes;
-        if (qkv_mul_size(&bytes, (size_t)R, (size_t)D * sizeof(float)))
+        if (qkv_mul_size(&bytes, (size_t)R, row))
             memory = qkv_workspace_acquire(&((struct qkv_model *)m)->workspaces, bytes);
         if (!memory) return qkv_fail_memory(err, NULL);
     }
@@ -155,7 +155,7 @@ static qkv_status check_labels(const qkv_model *m, const struct qkv_model_input 
     if (!m->labels.out.K || each != has_each) {
         char tensor[QKV_TENSOR_NAME] = "";
         const char *name = each == has_each ? qkv_labels_name(d, m->family) : NULL;
-        if (name) qkv_tensor_name(tensor, "", name, 0, ".weight");
+        if (name) qkv_tensor_name(tensor, "", name, (struct qkv_layer_number){ 0, 0 }, ".weight");
         const struct qkv_location at = { .file = m->dir, .path = tensor };
         if (d->told && !(each ? d->told == QKV_TOLD_TOKENS : d->told == QKV_TOLD_TEXTS))
             return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // states_name.c: names the queries, keys and values of a layer as transformers does.
 #include "model/forward/observe.h"
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +24,14 @@ static struct qkv_module_names modules_of(const struct qkv_model *m, enum qkv_at
     return (struct qkv_module_names){ heads->q, heads->k, heads->v };
 }
 
+// Returns true if other layers have the weights of this layer: one module computes all of them.
+static bool is_shared(const struct qkv_description *d, int64_t layer)
+{
+    const int64_t next = layer + d->shared.inner;
+    return d->shared.groups &&
+           (qkv_layer_call(d, layer) || (next < d->size.layers && qkv_layer_call(d, next)));
+}
+
 char *qkv_model_states_name(char *out, size_t size, const qkv_model *m,
                             enum qkv_attention_part part, int64_t layer, char which)
 {
@@ -32,18 +41,22 @@ char *qkv_model_states_name(char *out, size_t size, const qkv_model *m,
     if (!m || !which || !strchr("qkv", which) || layer < 0 || layer >= qkv_part_layers(m, part))
         return out;
     const struct qkv_module_names each = modules_of(m, part);
+    char call[32] = "";
+    if (is_shared(&m->is, layer))
+        snprintf(call, sizeof call, ".call.%" PRId64, qkv_layer_call(&m->is, layer));
     const char *module = which == 'q' ? each.q : which == 'k' ? each.k : each.v;
     const bool one = !strcmp(each.q, each.v); // one module computes q, k and v
-    qkv_tensor_name(name, "", module, layer, "");
+    qkv_tensor_name(name, "", module, qkv_layer_number(&m->is, layer), "");
     if (!one && (which == 'v' || bare(&m->is, part))) {
-        snprintf(out, size, "%s", name);
+        snprintf(out, size, "%s%s", name, call);
         return out;
     }
     char *dot = strrchr(name, '.'); // after the name of the module that computes the attention
     if (dot) *dot = 0;
-    snprintf(out, size, "%s.%s_states", name,
+    snprintf(out, size, "%s.%s_states%s", name,
              which == 'q'   ? "query"
              : which == 'k' ? "key"
-                            : "value");
+                            : "value",
+             call);
     return out;
 }

@@ -124,8 +124,8 @@ qkv_status qkv_model_encode(const struct qkv_model *m, float *hidden,
 // Packs the weights of the output head for tokens, unless an earlier call has done so. Returns
 // QKV_OK; QKV_ERR_UNSUPPORTED if the model has no such head; QKV_ERR_LIMIT (output_heads.c).
 qkv_status qkv_tokens_ready(const struct qkv_model *m, qkv_error *err);
-// Computes logits as qkv_model_logits does; spare[R][D] is scratch (NULL if m->tokens has no dense
-// layer).
+// Computes logits as qkv_model_logits does; spare[R][N] is scratch, where N is the output width of
+// m->tokens.dense (NULL if the head has no dense layer).
 void qkv_tokens_forward(float *logits, const float *hidden, float *spare, int64_t R,
                         const struct qkv_model *m);
 #endif

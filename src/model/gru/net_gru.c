@@ -20,6 +20,7 @@ static bool declare_matrix(qkv_net *n, const real **value, real **grad, const ch
                                                         .pattern = name,
                                                         .suffix = suffix,
                                                         .layer = layer,
+                                                        .number = { layer, 0 },
                                                         .rows = rows,
                                                         .columns = columns,
                                                         .init = QKV_INIT_UNIFORM,

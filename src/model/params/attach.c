@@ -159,6 +159,8 @@ qkv_status qkv_net_derive(const qkv_net *n)
     qkv_status status = shift_norms(n);
     if (!status) status = derive_relative(&n->is, &body->encoder);
     if (!status) status = derive_relative(&n->is, &body->decoder);
+    qkv_stack_share(&body->encoder.is, &n->is);
+    qkv_stack_share(&body->decoder.is, &n->is);
     return status;
 }
 

@@ -296,6 +296,7 @@ static qkv_status bind_rows(const struct binding *b)
     }
     if (!m->stack[1].word.tensor) m->stack[1].word = m->stack[0].word;
     if (!status && tokens && !m->is.untied) bind_tied(b);
+    for (int i = 0; i < m->stacks; i++) qkv_stack_share(&m->stack[i], &m->is);
     return status;
 }
 

@@ -35,6 +35,7 @@ static void add_row(struct builder *b, struct qkv_parameter_row row)
     row.group = b->group;
     row.stack = b->stack;
     row.layer = b->layer;
+    row.number = qkv_layer_number(b->d, b->layer);
     b->row[b->count++] = row;
 }
 
@@ -218,11 +219,22 @@ static void add_stack(struct builder *b, const struct qkv_names *name, int stack
     b->layer = 0;
     if (d->position == QKV_POSITION_LEARNED)
         add_table(b, QKV_ROLE_POSITION, name->position, d->size.positions + d->position_offset,
-                  d->size.width);
-    if (d->embedding_norm) add_model_norm(b, QKV_ROLE_EMBEDDING_NORM, name->embedding_norm);
+                  qkv_described_embed_width(d));
+    if (d->embedding_norm)
+        add_norm(b, QKV_ROLE_EMBEDDING_NORM, name->embedding_norm, qkv_described_embed_width(d),
+                 d->norm_kind);
+    if (d->embed_width)
+        add_linear(b, &(struct linear){ .role = QKV_ROLE_EMBED_IN,
+                                        .K = d->embed_width,
+                                        .pattern = { name->embed_in },
+                                        .N = { d->size.width },
+                                        .parts = 1,
+                                        .bias = true,
+                                        .init = QKV_INIT_MATRIX });
     if (d->relative.buckets)
         add_table(b, QKV_ROLE_RELATIVE, name->relative, d->relative.buckets, d->size.heads);
     for (; b->layer < layers; b->layer++) {
+        if (qkv_layer_source(d, b->layer) != b->layer) continue;
         add_attention(b, &name->heads);
         if (cross) add_cross_attention(b, &name->cross);
         if (!d->mlp_once) add_feed_forward(b, &name->mlp);
@@ -239,33 +251,34 @@ static void add_words(struct builder *b, const struct qkv_names *first,
                       const struct qkv_names *second)
 {
     const struct qkv_description *d = b->d;
+    const int64_t width = qkv_described_embed_width(d);
     const bool two = d->decoder_vocab > 0;
-    add_table(b, QKV_ROLE_WORD, two ? first->own_word : first->word, d->size.vocab, d->size.width);
+    add_table(b, QKV_ROLE_WORD, two ? first->own_word : first->word, d->size.vocab, width);
     if (two) {
         b->stack = 1;
-        add_table(b, QKV_ROLE_WORD, second->own_word, d->decoder_vocab, d->size.width);
+        add_table(b, QKV_ROLE_WORD, second->own_word, d->decoder_vocab, width);
         b->stack = 0;
     }
-    if (d->size.types) add_table(b, QKV_ROLE_TYPE, first->type, d->size.types, d->size.width);
+    if (d->size.types) add_table(b, QKV_ROLE_TYPE, first->type, d->size.types, width);
 }
 
 // Adds the layers before an output projection, norm(act(dense x)). If the description has no
-// biases, the dense layer has a bias only if the checkpoint contains one.
+// biases, the dense layer has a bias only if the checkpoint contains one. N: width of their output.
 static void add_dense(struct builder *b, enum qkv_role role, const char *pattern,
-                      enum qkv_role norm_role, const char *norm_pattern, bool prefixed)
+                      enum qkv_role norm_role, const char *norm_pattern, int64_t N, bool prefixed)
 {
-    const int64_t D = b->d->size.width, first = b->count;
+    const int64_t first = b->count;
     if (pattern)
         add_linear(b, &(struct linear){ .role = role,
-                                        .K = D,
+                                        .K = b->d->size.width,
                                         .pattern = { pattern },
-                                        .N = { D },
+                                        .N = { N },
                                         .parts = 1,
                                         .bias = qkv_described_bias(b->d, QKV_BIAS_ENDS),
                                         .bias_optional = true,
                                         .init = QKV_INIT_MATRIX });
     for (int64_t i = first; i < b->count; i++) b->row[i].prefixed = prefixed;
-    if (norm_pattern) add_model_norm(b, norm_role, norm_pattern);
+    if (norm_pattern) add_norm(b, norm_role, norm_pattern, N, b->d->norm_kind);
 }
 
 static void add_tokens(struct builder *b, const struct qkv_end_names *name)
@@ -274,13 +287,13 @@ static void add_tokens(struct builder *b, const struct qkv_end_names *name)
     b->group = QKV_PACK_TOKENS;
     if (b->d->kind == QKV_NET_ENCODER)
         add_dense(b, QKV_ROLE_TOKENS_DENSE, name->masked_dense, QKV_ROLE_TOKENS_NORM,
-                  name->masked_norm, false);
+                  name->masked_norm, qkv_described_embed_width(b->d), false);
     if (b->d->untied)
         add_row(b, (struct qkv_parameter_row){ .role = QKV_ROLE_TOKENS_OUT,
                                                .pattern = name->logits,
                                                .suffix = "",
                                                .rows = V,
-                                               .columns = b->d->size.width,
+                                               .columns = qkv_described_embed_width(b->d),
                                                .init = QKV_INIT_TABLE });
     const bool own = b->d->untied && name->untied_bias;
     if (name->logits_bias)
@@ -316,7 +329,7 @@ static void add_labels(struct builder *b, const struct qkv_end_names *name)
     b->group = QKV_PACK_LABELS;
     if (!each || name->each_dense)
         add_dense(b, QKV_ROLE_LABELS_DENSE, name->classify_dense, QKV_ROLE_LABELS_NORM,
-                  name->classify_norm, name->classify_prefixed);
+                  name->classify_norm, b->d->size.width, name->classify_prefixed);
     add_linear(b, &(struct linear){ .role = QKV_ROLE_LABELS_OUT,
                                     .K = b->d->size.width,
                                     .pattern = { qkv_labels_name(b->d, b->family) },
@@ -368,7 +381,7 @@ int64_t qkv_layer_rows(const struct qkv_parameter_row *row, int64_t count)
 void qkv_row_name(char out[QKV_TENSOR_NAME], const char *prefix,
                   const struct qkv_parameter_row *row)
 {
-    qkv_tensor_name(out, row->prefixed ? prefix : "", row->pattern, row->layer,
+    qkv_tensor_name(out, row->prefixed ? prefix : "", row->pattern, row->number,
                     row->suffix ? row->suffix : "");
 }
 

@@ -50,10 +50,11 @@ struct qkv_parameter_row {
     int stack;                 // 0: first or only stack; 1: second stack of an encoder-decoder
     // index of the part in its linear layer: 0 .. 2 for q, k, v; 0 .. 1 for gate, up
     int part;
-    int64_t layer;
-    int64_t rows, columns; // shape as the layer uses it; columns 0: a vector
+    int64_t layer;                  // the first layer that has the parameter
+    struct qkv_layer_number number; // its numbers in the tensor name
+    int64_t rows, columns;          // shape as the layer uses it; columns 0: a vector
     // The tensor name is the prefix of the checkpoint (if `prefixed`), the pattern, in which '#'
-    // becomes the layer number, and the suffix (NULL: "").
+    // and '@' become numbers, and the suffix (NULL: "").
     const char *pattern, *suffix;
     // complete name of the tensor in files that lack the pattern's; NULL: no other name
     const char *other;

@@ -130,6 +130,7 @@ qkv_status qkv_model_pack(struct qkv_model *m, enum qkv_pack_group group)
     pthread_mutex_lock(&m->lock);
     if (!atomic_load_explicit(&m->packed[group], memory_order_relaxed)) {
         status = pack_group(&job);
+        for (int i = 0; !status && i < m->stacks; i++) qkv_stack_share(&m->stack[i], &m->is);
         if (!status) atomic_store_explicit(&m->packed[group], true, memory_order_release);
     }
     pthread_mutex_unlock(&m->lock);

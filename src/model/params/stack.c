@@ -35,6 +35,23 @@ qkv_status qkv_stack_alloc(struct qkv_stack *to, const struct qkv_description *d
     return QKV_OK;
 }
 
+void qkv_stack_share(struct qkv_stack *s, const struct qkv_description *d)
+{
+    for (int64_t i = 0; i < s->layers; i++) {
+        const int64_t source = qkv_layer_source(d, i);
+        struct qkv_block *own = &s->block[i], b = s->block[source];
+        if (source == i) continue;
+        b.local = own->local;
+        b.unrotated = own->unrotated;
+        b.relative = own->relative;
+        b.heads.ablation = own->heads.ablation;
+        b.cross.ablation = own->cross.ablation;
+        b.heads.norm_q = own->heads.norm_q;
+        b.heads.norm_k = own->heads.norm_k;
+        *own = b;
+    }
+}
+
 enum owner { OWNER_MODEL = 0, OWNER_STACK, OWNER_BLOCK };
 
 void *qkv_role_member(struct qkv_model *m, struct qkv_stack *s, const struct qkv_parameter_row *row)

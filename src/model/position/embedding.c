@@ -30,19 +30,24 @@ qkv_status qkv_places_ready(struct qkv_places *p, const struct qkv_model *m, int
     }
 }
 
-struct qkv_embedding_memory qkv_embedding_memory(const struct qkv_model *m, int stack)
+void qkv_embedding_alloc(struct qkv_embedding_arrays *to, struct qkv_arena *a, int64_t R,
+                         const struct qkv_model *m, int stack)
 {
-    return (struct qkv_embedding_memory){ .words = !m->stack[stack].word.rows,
-                                          .kinds = m->is.size.types && !m->type.rows };
+    const size_t row = (size_t)qkv_described_embed_width(&m->is) * sizeof(float);
+    if (!m->stack[stack].word.rows) to->words = qkv_arena_alloc(a, (size_t)R, row);
+    if (m->is.size.types && !m->type.rows)
+        to->kinds = qkv_arena_alloc(a, (size_t)m->is.size.types, row);
+    if (m->is.embed_width) to->narrow = qkv_arena_alloc(a, (size_t)R, row);
 }
 
-void qkv_embedding(float *x, float *words, float *kinds, int32_t *ids, const int32_t *types,
-                   const int32_t *positions, int64_t R, const struct qkv_places *p,
-                   const struct qkv_model *m, int stack)
+void qkv_embedding(float *x, const struct qkv_embedding_arrays *work, int32_t *ids,
+                   const int32_t *types, const int32_t *positions, int64_t R,
+                   const struct qkv_places *p, const struct qkv_model *m, int stack)
 {
     const struct qkv_config_sizes *size = &m->is.size;
     const struct qkv_stack *to = &m->stack[stack];
-    const int64_t D = size->width;
+    const int64_t D = qkv_described_embed_width(&m->is);
+    float *sum = work->narrow ? work->narrow : x;
     struct qkv_embed e = { .V = to->vocab,
                            .D = D,
                            .token = to->word.rows,
@@ -52,19 +57,21 @@ void qkv_embedding(float *x, float *words, float *kinds, int32_t *ids, const int
                            .Y = size->types,
                            .scale = (float)m->is.embed_scale };
     // copies the embedding rows of all tokens to a small table, in which row r belongs to token r
-    if (words) {
+    if (work->words) {
         for (int64_t r = 0; r < R; r++) {
-            qkv_table_row(words + r * D, &to->word, ids[r], D);
+            qkv_table_row(work->words + r * D, &to->word, ids[r], D);
             ids[r] = (int32_t)r;
         }
-        e.token = words;
+        e.token = work->words;
         e.V = R;
     }
-    if (kinds) {
-        for (int64_t y = 0; y < size->types; y++) qkv_table_row(kinds + y * D, &m->type, y, D);
-        e.type = kinds;
+    if (work->kinds) {
+        for (int64_t y = 0; y < size->types; y++)
+            qkv_table_row(work->kinds + y * D, &m->type, y, D);
+        e.type = work->kinds;
     }
-    qkv_embed_forward(x, ids, types, positions, R, &e);
+    qkv_embed_forward(sum, ids, types, positions, R, &e);
     if (to->embedding_norm.D)
-        qkv_norm_kind_forward(x, 0, NULL, x, R, &to->embedding_norm, m->is.norm_kind);
+        qkv_norm_kind_forward(sum, 0, NULL, sum, R, &to->embedding_norm, m->is.norm_kind);
+    if (work->narrow) qkv_linear_forward((void *[]){ x }, NULL, sum, R, &to->embed_in, NULL);
 }

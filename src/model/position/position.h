@@ -67,15 +67,15 @@ struct qkv_places {
 // rows that no earlier run has computed. Returns QKV_OK or QKV_ERR_LIMIT.
 qkv_status qkv_places_ready(struct qkv_places *p, const struct qkv_model *m, int stack,
                             int64_t deepest);
-// The scratch arrays that qkv_embedding needs. words: true if it needs words[R][D]; kinds: true if
-// it needs kinds[types][D].
-struct qkv_embedding_memory {
-    bool words, kinds;
+// Scratch arrays of qkv_embedding; an array that it does not need for a model is NULL.
+struct qkv_embedding_arrays {
+    float *words, *kinds; // [R], [types] embeddings of tokens and types, if the file has no floats
+    float *narrow; // [R][embed_width] embeddings before they are projected to the model's width
 };
-struct qkv_embedding_memory qkv_embedding_memory(const struct qkv_model *m, int stack);
-// Computes the embeddings x[R][D]. words, kinds: scratch, or NULL if qkv_embedding_memory does not
-// require it. If words is not NULL, the function overwrites ids.
-void qkv_embedding(float *x, float *words, float *kinds, int32_t *ids, const int32_t *types,
-                   const int32_t *positions, int64_t R, const struct qkv_places *p,
-                   const struct qkv_model *m, int stack);
+void qkv_embedding_alloc(struct qkv_embedding_arrays *to, struct qkv_arena *a, int64_t R,
+                         const struct qkv_model *m, int stack);
+// Computes the embeddings x[R][D]. If work->words is not NULL, the function overwrites ids.
+void qkv_embedding(float *x, const struct qkv_embedding_arrays *work, int32_t *ids,
+                   const int32_t *types, const int32_t *positions, int64_t R,
+                   const struct qkv_places *p, const struct qkv_model *m, int stack);
 #endif

@@ -13,12 +13,14 @@ int64_t qkv_position_grow(int64_t older, int64_t rows, int64_t most)
 
 int64_t qkv_position_width(const struct qkv_description *d)
 {
-    return d->position == QKV_POSITION_ROTARY ? 2 * qkv_rope_pairs(d) : d->size.width;
+    return d->position == QKV_POSITION_ROTARY ? 2 * qkv_rope_pairs(d)
+                                              : qkv_described_embed_width(d);
 }
 
 bool qkv_position_fill(real *table, const struct qkv_description *d, int64_t rows, bool local)
 {
     if (d->position == QKV_POSITION_ROTARY) return qkv_rope_turns(table, rows, d, local);
-    qkv_position_sinusoid(table, rows, d->size.width, d->position == QKV_POSITION_SINUSOIDAL);
+    qkv_position_sinusoid(table, rows, qkv_described_embed_width(d),
+                          d->position == QKV_POSITION_SINUSOIDAL);
     return true;
 }

@@ -97,12 +97,15 @@ TEST(a_size_that_is_one_off_is_refused_with_both_shapes)
                  { "relative_attention_num_buckets", 0, 0, 0 },
                  { "decoder_vocab_size", 0, 0, 0 },
                  { "decoder_ffn_dim", 0, 0, 0 },
+                 { "embedding_size", 0, 0, 0 },
                  { "max_position_embeddings", 1, 0, 0 },
                  { "n_positions", 1, 0, 0 },
                  { "num_hidden_layers", 0, 1, 0 },
                  { "n_layers", 0, 1, 0 },
                  { "n_layer", 0, 1, 0 },
                  { "num_layers", 0, 1, 0 },
+                 { "num_hidden_groups", 0, 1, 0 },
+                 { "inner_group_num", 0, 1, 0 },
                  { "num_decoder_layers", 0, 1, 0 },
                  { "encoder_layers", 0, 1, 0 },
                  { "decoder_layers", 0, 1, 0 } };
@@ -117,8 +120,9 @@ TEST(a_size_that_is_one_off_is_refused_with_both_shapes)
             const json_t *value = json_object_get(config, r->key);
             const json_int_t n = json_is_integer(value) ? json_integer_value(value) : 2;
             const bool divides = r->heads && !d->d_k && n + by > 0 && d->size.width % (n + by) == 0;
-            // the encoder of T5 alone has no use for the key
-            const bool unused = strcmp(r->key, "num_decoder_layers") == 0 && !t.info.kind;
+            // the encoder of T5 alone has no use for the key, and more layers may share the weights
+            const bool unused = (strcmp(r->key, "num_decoder_layers") == 0 && !t.info.kind) ||
+                                (strcmp(r->key, "num_hidden_layers") == 0 && d->shared.groups > 0);
             if (!json_is_integer(value) || divides || unused ||
                 (r->places && d->position != QKV_POSITION_LEARNED) || n + by < 1) {
                 json_decref(config);
@@ -331,8 +335,10 @@ TEST(each_rule_of_a_family_is_kept)
           "$.partial_rotary_factor",
           "rotary positions require pairs of dimensions, expected an even number of a head's 8 "
           "dimensions, found 3" },
-        { "electra", "embedding_size", "12", QKV_ERR_UNSUPPORTED, "$.embedding_size",
-          "embeddings of another width than the layers are not supported, expected 24, found 12" },
+        { "albert", "num_hidden_groups", "0", QKV_ERR_FORMAT, "$.num_hidden_groups",
+          "number out of range, expected 1 .. 1024, found 0" },
+        { "albert", "inner_group_num", "400", QKV_ERR_UNSUPPORTED, "$.inner_group_num",
+          "too many layers, expected at most 1024 layers of all groups together, found 1200" },
         { "granite", "residual_multiplier", "0", QKV_ERR_FORMAT, "$.residual_multiplier",
           "number out of range, expected 1e-06 .. 1e+09, found 0" },
         { "mpnet", "pad_token_id", "0", QKV_ERR_UNSUPPORTED, "$.pad_token_id",

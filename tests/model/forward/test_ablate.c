@@ -40,7 +40,8 @@ static void zero_columns(const struct qkv_model *m, const struct qkv_linear *out
     fail_msg("no tensor of an output projection");
 }
 
-// Lists two heads of each part, one in the first and one in the last layer.
+// Lists two heads of each part, one in the first and one in the last layer. If layers share
+// weights, whose columns cannot be 0 in one layer alone: lists the same head of each layer.
 static int64_t some_heads(struct qkv_ablation *list, const struct qkv_model *m, int seed)
 {
     static const enum qkv_attention_part parts[] = { QKV_PART_STACK, QKV_PART_ENCODER,
@@ -49,6 +50,9 @@ static int64_t some_heads(struct qkv_ablation *list, const struct qkv_model *m, 
     int64_t n = 0;
     for (int p = 0; p < 4; p++) {
         const int64_t layers = qkv_part_layers(m, parts[p]);
+        for (int64_t i = 0; m->is.shared.groups && i < layers; i++)
+            list[n++] = (struct qkv_ablation){ parts[p], i, seed % H, 0 };
+        if (m->is.shared.groups) continue;
         if (layers) list[n++] = (struct qkv_ablation){ parts[p], 0, (seed + p) % H, 0 };
         if (layers > 1)
             list[n++] = (struct qkv_ablation){ parts[p], layers - 1, (seed + 1) % H, 0 };
@@ -67,8 +71,11 @@ static void check_zero(const char *name, qkv_precision p, int seed)
     float *got = golden_floats((int64_t)n);
     const int64_t count = some_heads(list, t.model, seed);
     for (int64_t i = 0; i < count; i++)
-        zero_columns(zeroed, &qkv_part_heads(zeroed, list[i].part, list[i].layer)->out,
-                     list[i].head, t.info.value_width);
+        zero_columns(
+            zeroed,
+            &qkv_part_heads(zeroed, list[i].part, qkv_layer_source(&zeroed->is, list[i].layer))
+                 ->out,
+            list[i].head, t.info.value_width);
     CHECK_EQ(qkv_model_run(t.model, plain, tiny_input(&t), NULL, &err), QKV_OK);
     CHECK_EQ(qkv_model_run(zeroed, want, tiny_input(&t), NULL, &err), QKV_OK);
     if (qkv_model_ablate(t.model, list, count, &err)) fail_msg("%s: %s", name, err.text);
