@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // bart.c: describes BART: encoder and decoder, a norm after each sublayer and after the embeddings,
-// learned positions whose first two rows are unused.
+// learned positions whose first two rows are unused; or its decoder alone (BartForCausalLM).
 //
 // Lewis et al. 2019 (arXiv 1910.13461); names and keys as saved by transformers'
 // BartForConditionalGeneration.
@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-static const struct qkv_config_keys keys = {
+const struct qkv_config_keys qkv_bart_keys = {
     .width = "d_model",
     .inner = "encoder_ffn_dim",
     .layers = "encoder_layers",
@@ -19,7 +19,8 @@ static const struct qkv_config_keys keys = {
     .dropout = { "dropout", "attention_dropout", "activation_dropout" },
 };
 
-bool qkv_describe_same(const struct qkv_config *c, const char *key, int64_t encoder)
+// Checks that `key`, if present, has the same value for the decoder as for the encoder.
+static bool is_same(const struct qkv_config *c, const char *key, int64_t encoder)
 {
     int64_t decoder = encoder;
     if (!qkv_config_int(c, key, false, &decoder, 1, QKV_VOCAB_MAX)) return false;
@@ -30,30 +31,43 @@ bool qkv_describe_same(const struct qkv_config *c, const char *key, int64_t enco
                              encoder, decoder);
 }
 
+bool qkv_describe_sides(struct qkv_description *d, const struct qkv_config *c)
+{
+    bool alone = false, scaled = false, tied = true;
+    if (!qkv_config_flag(c, "is_decoder", false, &alone)) return false;
+    struct qkv_config_keys keys = qkv_bart_keys;
+    if (alone) {
+        keys.inner = "decoder_ffn_dim";
+        keys.layers = "decoder_layers";
+        keys.heads = "decoder_attention_heads";
+    }
+    d->kind = alone ? QKV_NET_DECODER : QKV_NET_ENCODER_DECODER;
+    if (!qkv_config_sizes(c, &keys, &d->size) ||
+        !qkv_describe_activation(d, c, "activation_function") ||
+        !qkv_config_flag(c, "scale_embedding", false, &scaled) ||
+        !qkv_config_flag(c, "tie_word_embeddings", false, &tied))
+        return false;
+    d->untied = !tied;
+    if (scaled) d->embed_scale = sqrt((double)d->size.width);
+    return alone ||
+           (qkv_config_int(c, "decoder_layers", true, &d->decoder_layers, 1, QKV_LAYERS_MAX) &&
+            is_same(c, "decoder_attention_heads", d->size.heads) &&
+            is_same(c, "decoder_ffn_dim", d->size.inner));
+}
+
 bool qkv_describe_bart(struct qkv_description *d, const struct qkv_config *c)
 {
-    bool scaled = false, tied = true;
-    d->kind = QKV_NET_ENCODER_DECODER;
     d->act = QKV_ACT_GELU;
     d->classify_act = QKV_ACT_TANH;
     d->bias = d->embedding_norm = true;
     d->position_offset = 2;
     d->size.eps = 1e-5; // not in config.json: the value of the reference
     d->size.pad = 1;
-    if (!qkv_config_sizes(c, &keys, &d->size) ||
-        !qkv_describe_activation(d, c, "activation_function") ||
-        !qkv_config_flag(c, "scale_embedding", false, &scaled) ||
-        !qkv_config_flag(c, "tie_word_embeddings", false, &tied) ||
-        !qkv_config_int(c, "decoder_layers", true, &d->decoder_layers, 1, QKV_LAYERS_MAX) ||
-        !qkv_describe_same(c, "decoder_attention_heads", d->size.heads) ||
-        !qkv_describe_same(c, "decoder_ffn_dim", d->size.inner))
-        return false;
-    d->untied = !tied;
-    if (scaled) d->embed_scale = sqrt((double)d->size.width);
-    return qkv_describe_tokens(d, c);
+    return qkv_describe_sides(d, c) && qkv_describe_tokens(d, c);
 }
 
 static const struct qkv_names decoder = {
+    .own_word = "decoder.embed_tokens.weight", // of a decoder alone
     .position = "decoder.embed_positions.weight",
     .embedding_norm = "decoder.layernorm_embedding",
     .final_norm = "decoder.layer_norm", // mBART only
@@ -111,6 +125,7 @@ static const struct qkv_end_names ends = {
     .classify_out = "classification_head.out_proj",
     .class_plain = "BartModel",
     .class_tokens = "BartForConditionalGeneration",
+    .class_decoder = "BartForCausalLM",
     .class_labels = "BartForSequenceClassification",
 };
 

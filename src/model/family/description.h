@@ -161,7 +161,8 @@ struct qkv_description {
 // are stored in this order.
 struct qkv_names {
     const char *word, *position, *type;
-    const char *own_word; // token embeddings of a decoder with a table of its own (decoder_vocab)
+    // token embeddings of a stack with a table of its own (decoder_vocab, or a decoder alone)
+    const char *own_word;
     const char *embedding_norm, *final_norm;
     const char *embed_in; // projection of embeddings of another width (embed_width)
     const char *relative; // complete name of the relative-position biases [buckets][H]
@@ -204,6 +205,7 @@ struct qkv_end_names {
     // value of "architectures" in config.json for a model without an output head, with a head for
     // tokens, and with a head for labels
     const char *class_plain, *class_tokens, *class_labels;
+    const char *class_decoder; // class_tokens of a decoder alone; NULL: class_tokens
 };
 
 struct qkv_family {
@@ -278,6 +280,10 @@ extern const struct qkv_names qkv_gemma_names; // tensor names of Gemma 2 and 3 
 bool qkv_describe_t5(struct qkv_description *d, const struct qkv_config *c);
 extern const struct qkv_names qkv_t5_names;
 // Reads the config.json of BART; the caller has set d->norm (bart.c).
+extern const struct qkv_config_keys qkv_bart_keys; // keys of sizes of BART and Marian (bart.c)
+// Reads the sizes and settings that BART and Marian have in common: of an encoder and a decoder, or,
+// with is_decoder, of a decoder alone (bart.c).
+bool qkv_describe_sides(struct qkv_description *d, const struct qkv_config *c);
 bool qkv_describe_bart(struct qkv_description *d, const struct qkv_config *c);
 // Reads the value of `key` as an activation. If the key is absent, an activation that is already in
 // *d remains, otherwise it is GELU (config_common.c).
@@ -309,8 +315,6 @@ bool qkv_describe_window(struct qkv_description *d, const struct qkv_config *c, 
 bool qkv_describe_window_of_all(struct qkv_description *d, const struct qkv_config *c);
 // Reads which layers of Qwen are local (qwen2.c).
 bool qkv_describe_qwen_window(struct qkv_description *d, const struct qkv_config *c);
-// Checks that `key`, if present, has the same value for the decoder as for the encoder.
-bool qkv_describe_same(const struct qkv_config *c, const char *key, int64_t encoder);
 const char *qkv_activation_name(enum qkv_activation act); // returns the name used in config.json
 // Reads the ids of special tokens: bos_token_id, eos_token_id, mask_token_id and others. An absent
 // key does not change *d.

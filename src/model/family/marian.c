@@ -1,47 +1,30 @@
 // SPDX-License-Identifier: MIT
 // marian.c: describes the Transformer of Vaswani et al. 2017 (arXiv 1706.03762) as saved by
 // transformers' MarianMTModel: encoder and decoder, norm after each sublayer, sinusoidal positions;
-// encoder and decoder share an embedding table or have one each.
+// encoder and decoder share an embedding table or have one each; or the decoder alone.
 #include "model/family/description.h"
 #include <inttypes.h>
 #include <math.h>
 
-static const struct qkv_config_keys keys = {
-    .width = "d_model",
-    .inner = "encoder_ffn_dim",
-    .layers = "encoder_layers",
-    .heads = "encoder_attention_heads",
-    .vocab = "vocab_size",
-    .positions = "max_position_embeddings",
-    .pad = "pad_token_id",
-    .dropout = { "dropout", "attention_dropout", "activation_dropout" },
-};
-
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
-    bool scaled = false, shared = true, tied = true;
-    d->kind = QKV_NET_ENCODER_DECODER;
+    bool shared = true;
     d->act = QKV_ACT_GELU;
     d->bias = true;
     d->position = QKV_POSITION_SINES_FIRST;
     d->size.eps = 1e-5; // not in config.json: the value of the reference
-    if (!qkv_config_sizes(c, &keys, &d->size) ||
-        !qkv_describe_activation(d, c, "activation_function") ||
-        !qkv_config_flag(c, "scale_embedding", false, &scaled) ||
-        !qkv_config_int(c, "decoder_layers", true, &d->decoder_layers, 1, QKV_LAYERS_MAX) ||
-        !qkv_describe_same(c, "decoder_attention_heads", d->size.heads) ||
-        !qkv_describe_same(c, "decoder_ffn_dim", d->size.inner) ||
-        !qkv_config_flag(c, "share_encoder_decoder_embeddings", false, &shared) ||
-        !qkv_config_flag(c, "tie_word_embeddings", false, &tied))
+    if (!qkv_describe_sides(d, c) ||
+        !qkv_config_flag(c, "share_encoder_decoder_embeddings", false, &shared))
         return false;
-    d->untied = !tied;
-    if (shared && !qkv_describe_same(c, "decoder_vocab_size", d->size.vocab)) return false;
-    if (!shared) {
-        d->decoder_vocab = d->size.vocab;
-        if (!qkv_config_int(c, "decoder_vocab_size", false, &d->decoder_vocab, 1, QKV_VOCAB_MAX))
-            return false;
-    }
-    if (scaled) d->embed_scale = sqrt((double)d->size.width);
+    int64_t vocab = d->size.vocab;
+    if (!qkv_config_int(c, "decoder_vocab_size", false, &vocab, 1, QKV_VOCAB_MAX)) return false;
+    if (!shared && d->kind != QKV_NET_DECODER)
+        d->decoder_vocab = vocab;
+    else if (vocab != d->size.vocab)
+        return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, "decoder_vocab_size",
+                                 "decoder size differs from the encoder size, expected %" PRId64
+                                 ", found %" PRId64,
+                                 d->size.vocab, vocab);
     return qkv_describe_tokens(d, c);
 }
 
@@ -56,7 +39,7 @@ static bool fits(const struct qkv_description *d)
 
 static bool compose(json_t *to, const struct qkv_description *d)
 {
-    return qkv_put_sizes(to, &keys, &d->size) &&
+    return qkv_put_sizes(to, &qkv_bart_keys, &d->size) &&
            qkv_put_int(to, "decoder_layers", d->decoder_layers) &&
            qkv_put_int(to, "decoder_attention_heads", d->size.heads) &&
            qkv_put_int(to, "decoder_ffn_dim", d->size.inner) &&
@@ -117,6 +100,7 @@ static const struct qkv_end_names ends = {
     .logits_bias_fixed = true,
     .class_plain = "MarianModel",
     .class_tokens = "MarianMTModel",
+    .class_decoder = "MarianForCausalLM",
 };
 
 const struct qkv_family qkv_family_marian = {
@@ -126,5 +110,5 @@ const struct qkv_family qkv_family_marian = {
     .ends = &ends,
     .fits = fits,
     .compose = compose,
-    .keys = &keys,
+    .keys = &qkv_bart_keys,
 };

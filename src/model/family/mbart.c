@@ -20,6 +20,7 @@ static const struct qkv_end_names ends = {
     .classify_out = "classification_head.out_proj",
     .class_plain = "MBartModel",
     .class_tokens = "MBartForConditionalGeneration",
+    .class_decoder = "MBartForCausalLM",
     .class_labels = "MBartForSequenceClassification",
 };
 

@@ -253,7 +253,12 @@ static void add_words(struct builder *b, const struct qkv_names *first,
     const struct qkv_description *d = b->d;
     const int64_t width = qkv_described_embed_width(d);
     const bool two = d->decoder_vocab > 0;
-    add_table(b, QKV_ROLE_WORD, two ? first->own_word : first->word, d->size.vocab, width);
+    const bool alone = d->kind == QKV_NET_DECODER && second->own_word;
+    add_table(b, QKV_ROLE_WORD,
+              alone ? second->own_word
+              : two ? first->own_word
+                    : first->word,
+              d->size.vocab, width);
     if (two) {
         b->stack = 1;
         add_table(b, QKV_ROLE_WORD, second->own_word, d->decoder_vocab, width);

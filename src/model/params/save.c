@@ -11,6 +11,7 @@ static const char *class_of(const qkv_net *n)
 {
     const struct qkv_end_names *ends = n->family->ends;
     if (n->shape.labels) return ends->class_labels;
+    if (n->kind == QKV_NET_DECODER && ends->class_decoder) return ends->class_decoder;
     return n->kind != QKV_NET_ENCODER || n->masked_end ? ends->class_tokens : ends->class_plain;
 }
 

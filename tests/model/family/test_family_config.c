@@ -120,9 +120,12 @@ TEST(a_size_that_is_one_off_is_refused_with_both_shapes)
             const json_t *value = json_object_get(config, r->key);
             const json_int_t n = json_is_integer(value) ? json_integer_value(value) : 2;
             const bool divides = r->heads && !d->d_k && n + by > 0 && d->size.width % (n + by) == 0;
-            // the encoder of T5 alone has no use for the key, and more layers may share the weights
-            const bool unused = (strcmp(r->key, "num_decoder_layers") == 0 && !t.info.kind) ||
-                                (strcmp(r->key, "num_hidden_layers") == 0 && d->shared.groups > 0);
+            // an encoder or a decoder alone has no use for the keys of the other, and more layers
+            // may share the weights
+            const bool unused =
+                (strcmp(r->key, "num_decoder_layers") == 0 && !t.info.kind) ||
+                (strcmp(r->key, "num_hidden_layers") == 0 && d->shared.groups > 0) ||
+                (strncmp(r->key, "encoder_", 8) == 0 && d->kind == QKV_NET_DECODER);
             if (!json_is_integer(value) || divides || unused ||
                 (r->places && d->position != QKV_POSITION_LEARNED) || n + by < 1) {
                 json_decref(config);
