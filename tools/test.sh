@@ -12,7 +12,8 @@
 #   aarch64    64-bit ARM: cross-built (gcc-aarch64-linux-gnu, arm64 libraries by tools/sysroot.sh), tests
 #              of base and kernels under qemu-aarch64; the command reports neon
 #   faults     whole commands while one allocation, thread or system call fails: a tenth of all, drawn by the commit
-#   long       many minutes: every test on emulated AMX tiles, all faults, the whole grid of `qkv verify`, 64-bit ARM
+#   long       many minutes: every test on emulated AMX tiles, all faults, the whole grid of `qkv verify`, 64-bit ARM,
+#              10,000 random mixtures of attention, MemorySanitizer, valgrind, the sanitizers on a real model
 #
 # `make test` is `test.sh release`; `make check` runs all except `long`.
 # Ends with a table and the line "N passed, N failed, N skipped"; exit 1 when anything failed.
@@ -107,17 +108,49 @@ stage_long() {
     QKV_KILLS=200 tests kills build/release -R '^cli/train_kill$'
     stage_faults 1
     single "verify" build/release/bin/qkv verify
+    long_mixtures
+    long_memory
+    long_grid
     stage_aarch64 "tests_text tests_file tests_layer"
     tests "aarch64 long" build/aarch64 -L '^(kernel|text|file|layer)$' -E 'minilm'
 }
-stage_asan() {
+# Attention and its gradients on 10,000 random mixtures of features per instruction set and precision, drawn by the commit.
+long_mixtures() {
+    local what seed
+    seed=$((16#$(git rev-parse HEAD | cut -c -8)))
+    for what in attention attention_backward; do
+        QKV_MIXTURES=10000 QKV_SEED=$seed single "mixtures $what" build/release/tests/test_$what
+    done
+}
+# Reads of bytes that were never written: MemorySanitizer where no library that it did not compile hands over data
+# (jansson, PCRE2, utf8proc), valgrind for whole commands.
+long_memory() {
+    TARGETS="tests_base tests_kernel tests_layer" build msan && tests msan build/msan -L '^(base|kernel|layer)$' -E 'test_(json|output)$'
+    if command -v valgrind >/dev/null; then
+        single valgrind python3 tests/faults/valgrind.py build/release/bin/qkv
+    else
+        echo "valgrind: not here, skipped"
+        row valgrind 0 0 1 0
+    fi
+}
+# The commands on MiniLM under the sanitizers.
+long_grid() {
+    sanitizer_options
+    TARGETS=qkv_cli build asan && single "grid asan" tests/whole/grid.sh build/asan/bin/qkv
+    TARGETS=qkv_cli build tsan && single "grid tsan" tests/whole/grid.sh build/tsan/bin/qkv
+}
+sanitizer_options() {
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:strict_string_checks=1
     export LSAN_OPTIONS=suppressions=$PWD/tests/leaks.supp:print_suppressions=0
     export UBSAN_OPTIONS=print_stacktrace=1
+    export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+}
+stage_asan() {
+    sanitizer_options
     build asan && tests asan build/asan -E "view/browser_|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words)|run_killed|layer/test_attention(_laws)?$"
 }
 stage_tsan() {
-    export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+    sanitizer_options
     TARGETS="tests_base tests_layer tests_model tests_task" build tsan &&
         QKV_THREADS=3 tests tsan build/tsan -L threads -E "minilm|layer/test_attention$|attention_(laws|masks)|run_killed|test_net_gru|test_famil|test_word_vectors|test_data|test_embedder|test_sentence_modules|test_probe_run|test_ablate|test_net$|test_lanes"
 }

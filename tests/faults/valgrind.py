@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""valgrind.py: runs the commands of walk.py under valgrind, which reports each read of a byte that was never written
+and each block that is lost.
+
+    valgrind.py QKV [--flow NAME]
+
+Unlike the sanitizers, valgrind sees into libraries as well.  The flow `embed-npy` runs once for each precision.
+Prints a line for each flow; exit 1 if valgrind reported an error, 77 without valgrind.
+"""
+import argparse
+import concurrent.futures
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from walk import FLOWS, prepare
+
+PRECISIONS = ["f32", "f32-strict", "f32-fast", "bf16", "f16", "int8"]
+FAILED = 99  # exit code of valgrind after an error
+VALGRIND = ["valgrind", "--quiet", f"--error-exitcode={FAILED}", "--leak-check=full",
+            "--errors-for-leak-kinds=definite", "--child-silent-after-fork=yes"]
+# What libraries keep until the process ends, or read on purpose.
+SUPPRESSIONS = """
+{
+  fontconfig and cairo keep fonts
+  Memcheck:Leak
+  ...
+  obj:*/lib*fontconfig*
+}
+{
+  cairo keeps scaled fonts
+  Memcheck:Leak
+  ...
+  obj:*/libcairo*
+}
+"""
+
+
+def run(name, args, flow, a, inputs, suppressions):
+    """Returns (name, exit code, report of valgrind)."""
+    with tempfile.TemporaryDirectory(prefix="qkv-valgrind-") as work:
+        for i in flow.inputs:
+            p = os.path.join(inputs, i)
+            (shutil.copytree if os.path.isdir(p) else shutil.copy2)(p, os.path.join(work, i))
+        for old in flow.old:
+            with open(os.path.join(work, old), "w") as f: f.write("old\n")
+        done = subprocess.run([*VALGRIND, f"--suppressions={suppressions}", a.qkv, *args], cwd=work, text=True,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        return name, done.returncode, done.stderr
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("qkv", type=os.path.abspath)
+    p.add_argument("--flow")
+    a = p.parse_args()
+    if not shutil.which("valgrind"):
+        print("valgrind is not here")
+        return 77
+    runs = [(f.name, f.args, f) for f in FLOWS if not a.flow or f.name == a.flow]
+    runs += [(f"{f.name} {precision}", [*f.args, "--precision", precision], f)
+             for f in FLOWS if f.name == "embed-npy" and not a.flow for precision in PRECISIONS]
+    bad = 0
+    with tempfile.TemporaryDirectory(prefix="qkv-valgrind-") as inputs:
+        prepare(a.qkv, inputs)
+        suppressions = os.path.join(inputs, "valgrind.supp")
+        with open(suppressions, "w") as f: f.write(SUPPRESSIONS)
+        with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", os.cpu_count()))) as pool:
+            for name, code, report in pool.map(lambda r: run(*r, a, inputs, suppressions), runs):
+                print(f"{name:24} {'ok' if code == 0 else f'exit {code}'}", flush=True)
+                if code: print(report, flush=True)
+                bad += code != 0
+    print(f"{len(runs)} commands, {bad} with errors")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
