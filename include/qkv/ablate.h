@@ -12,9 +12,7 @@
 
 #include <qkv/task.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** A token whose prediction or hidden row changes when a head is ablated.  In an encoder-decoder
  *  the token belongs to the target, also for heads of the encoder.
@@ -110,7 +108,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_why(struct qkv_why *out, const qkv_embedde
 /** Frees the arrays of w, which may be NULL or zeroed. */
 QKV_API void qkv_why_free(struct qkv_why *w);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

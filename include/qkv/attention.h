@@ -10,9 +10,7 @@
 
 #include <qkv/base.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** The strides of an array of q, k, v or out: the number of elements from one batch item (b), token
  *  (t) or head (h) to the next.  All 0 means the default order [B][T][H][E]; the order [B][H][T][E]
@@ -220,7 +218,5 @@ QKV_API void qkv_softmax_rows(float *y, const float *x, int64_t rows, int64_t n,
  *  or slopes is NULL. */
 QKV_API void qkv_alibi_slopes(float *slopes, int64_t H);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

@@ -22,9 +22,24 @@
 #define QKV_MUST_CHECK
 #endif
 
-#ifdef __cplusplus
-extern "C" {
+/* Around the declarations of each header: C++ gives the names C linkage.  Some functions have the
+ * name of the struct that they return, which g++ reports with -Wshadow as a hidden constructor. */
+#if defined(__cplusplus) && defined(__GNUC__) && !defined(__clang__)
+#define QKV_BEGIN_DECLS                                                                            \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wshadow\"") extern "C"       \
+    {
+#define QKV_END_DECLS                                                                              \
+    }                                                                                              \
+    _Pragma("GCC diagnostic pop")
+#elif defined(__cplusplus)
+#define QKV_BEGIN_DECLS extern "C" {
+#define QKV_END_DECLS   }
+#else
+#define QKV_BEGIN_DECLS
+#define QKV_END_DECLS
 #endif
+
+QKV_BEGIN_DECLS
 
 #define QKV_VERSION_MAJOR 0
 #define QKV_VERSION_MINOR 2
@@ -228,7 +243,5 @@ QKV_API const char *qkv_cpu_name(void);
  *  requests once. */
 QKV_API const char *qkv_cpu_amx(void);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

@@ -22,9 +22,7 @@
 
 #include <qkv/layer.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** The properties of a call of a baseline layer, computed before it runs; valid for the current
  *  number of threads and instruction set. */
@@ -205,7 +203,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_nystrom_forward(float *out, const float *q
                                                       const float *v, const struct qkv_nystrom *n,
                                                       void *scratch);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

@@ -23,9 +23,7 @@
 #include <qkv/attention.h>
 #include <qkv/base.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** A KV cache.  Any number of threads may read a const cache concurrently. */
 typedef struct qkv_cache qkv_cache;
@@ -151,7 +149,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_cache_forward_some(void *out, float *lse, 
                                                          const struct qkv_attention *a,
                                                          void *scratch);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

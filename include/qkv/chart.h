@@ -19,9 +19,7 @@
 
 #include <qkv/view.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** One of the two axes of a panel. */
 struct qkv_chart_axis {
@@ -152,7 +150,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_chart_terminal(const struct qkv_chart *c, 
                                                      const struct qkv_chart_options *o,
                                                      qkv_error *err);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

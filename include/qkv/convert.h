@@ -5,9 +5,7 @@
 
 #include <qkv/base.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** Options of qkv_convert; zero is the default. */
 struct qkv_convert_options {
@@ -48,7 +46,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_convert(const char *dir, const char *out,
                                               const struct qkv_convert_options *o,
                                               struct qkv_convert_report *report, qkv_error *err);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

@@ -16,9 +16,7 @@
 
 #include <qkv/model.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** A decoder of one model.  One thread at a time may use it.  Several decoders may share the model,
  *  which must stay open until the last of them is freed. */
@@ -118,7 +116,5 @@ QKV_API int64_t qkv_decoder_capacity(const qkv_decoder *d);
 /** Returns the number of bytes that the decoder and its caches have allocated. */
 QKV_API size_t qkv_decoder_bytes(const qkv_decoder *d);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

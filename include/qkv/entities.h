@@ -6,9 +6,7 @@
 
 #include <qkv/model.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** How the labels of tokens become entities: the strategies of the token-classification pipeline of
  *  transformers.
@@ -74,7 +72,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_entities_find(struct qkv_entities *out, co
                                                     const struct qkv_entities_options *o,
                                                     qkv_error *err);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

@@ -11,9 +11,7 @@
 
 #include <qkv/task.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** Options that determine how the next token is chosen from the logits.  Zero is the default: the
  *  most likely token is chosen, and of equally likely tokens the token with the smallest id.  The
@@ -249,7 +247,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_translate(qkv_translator *t, const char *c
                                                 const struct qkv_generate_options *o,
                                                 qkv_error *err);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

@@ -9,9 +9,7 @@
 
 #include <qkv/attention.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** Computes y[R][N] = x[R][K] w^T + b in floats, for weights that are used only once: w[N][K];
  *  b[N], or NULL for no bias.
@@ -247,7 +245,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_multi_head_backward(
     const struct qkv_multi_head_keep *keep, const float *x, const float *c,
     const struct qkv_multi_head *m, const struct qkv_attention *a, void *scratch);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

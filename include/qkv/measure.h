@@ -10,9 +10,7 @@
 
 #include <qkv/base.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** Returns the peak operations per second (a multiply-add is two) of independent multiply-adds in
  *  registers, on qkv_threads() concurrent threads, with the vector units of qkv_isa().  It measures
@@ -30,7 +28,5 @@ QKV_API double qkv_measure_peak(const char *arithmetic, double seconds);
  *  Returns 0 if bytes is 0 or data is NULL. */
 QKV_API double qkv_measure_read(const void *data, size_t bytes);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

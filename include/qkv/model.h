@@ -8,9 +8,7 @@
 #include <qkv/tensor.h>
 #include <qkv/text.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** An opened model.  Runs do not change it, so several threads may run one model at the same
  *  time. */
@@ -265,7 +263,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding(const qkv_model *m, float 
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size,
                                                  const char *dir, qkv_error *err);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

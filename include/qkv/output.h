@@ -6,9 +6,7 @@
 
 #include <qkv/base.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** An output file that the host program writes and that is complete or absent, as every file that
  *  the library writes: the bytes go to a new file NAME.tmp.PID.N in the same folder, which commit
@@ -35,7 +33,5 @@ QKV_API void qkv_writer_abort(qkv_writer *w);
  *  ends early.  Async-signal-safe on Linux; allocates nothing. */
 QKV_API void qkv_temporaries_remove(void);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

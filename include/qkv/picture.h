@@ -10,9 +10,7 @@
 
 #include <qkv/view.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** Returns the i-th view name that qkv_view_picture accepts in o->view: "heads", "model", "neuron",
  *  "steps", "residual", "matrix", "compare"; NULL if i is past the last. */
@@ -35,7 +33,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_picture(const qkv_view *v, const char
                                                    const struct qkv_view_options *o,
                                                    const int64_t *key, qkv_error *err);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

@@ -12,9 +12,7 @@
 
 #include <qkv/chart.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** The logs of one or more runs.  They do not change after open, so threads may share them. */
 typedef struct qkv_plot qkv_plot;
@@ -58,7 +56,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_plot_terminal(const qkv_plot *p, char **ou
                                                     const struct qkv_chart_options *o,
                                                     qkv_error *err);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

@@ -12,9 +12,7 @@
 
 #include <qkv/attention.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** The statistics to collect.  The caller owns the arrays; each array is written completely, or not
  *  computed if it is NULL.  B, H, T, S, i and j have the meaning of attention.h.  With packed
@@ -91,7 +89,5 @@ struct qkv_probe_request {
     int64_t side;  /**< number of tiles per side in tile_max and tile_mean; 0: no tiles */
 };
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

@@ -6,9 +6,7 @@
 
 #include <qkv/model.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 enum qkv_pool {
     QKV_POOL_FILE = 0, /**< pooling in 1_Pooling/config.json; without that file: mean */
@@ -205,7 +203,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_find_for(enum qkv_job job, char *out
                                                      char *why, size_t why_size, const char *dir,
                                                      qkv_error *err);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

@@ -9,9 +9,7 @@
 
 #include <qkv/base.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 enum { QKV_RANK_MAX = 8 };
 
@@ -103,7 +101,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_safetensors_finish(qkv_safetensors_writer 
  *  NULL. */
 QKV_API void qkv_safetensors_close(qkv_safetensors_writer *w);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

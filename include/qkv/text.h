@@ -10,9 +10,7 @@
 
 #include <qkv/base.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** An opened tokenizer.  It does not change after open, so any number of threads may use it at the
  *  same time. */
@@ -176,7 +174,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_train(const char *path, const ch
                                                       const struct qkv_tokenizer_training *how,
                                                       bool force, qkv_error *err);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

@@ -6,9 +6,7 @@
 
 #include <qkv/model.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** Returns the names of the architectures that can be trained from random weights, for `arch` of
  *  qkv_train_options; the list ends with NULL. */
@@ -238,7 +236,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_evaluate(const struct qkv_eval_options *o,
                                                const struct qkv_eval_observer *observer,
                                                struct qkv_eval_result *result, qkv_error *err);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif

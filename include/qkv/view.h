@@ -16,9 +16,7 @@
 
 #include <qkv/probe.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+QKV_BEGIN_DECLS
 
 /** One token of the picture. */
 struct qkv_view_token {
@@ -285,7 +283,5 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_terminal(const qkv_view *v, char **ou
                                                     qkv_error *err);
 QKV_API void qkv_view_text_free(char *text);
 
-#ifdef __cplusplus
-}
-#endif
+QKV_END_DECLS
 #endif
