@@ -91,8 +91,8 @@ static inline double check_random(void) // in [-1, 1)
     check_seed = check_seed * 6364136223846793005u + 1442695040888963407u;
     return (double)(int64_t)(check_seed >> 11 << 11) * 0x1p-63;
 }
-// Returns the number of random mixtures that a test draws, and seeds them: QKV_MIXTURES and QKV_SEED
-// of the environment (`make long`), or the given numbers.
+// Returns the number of random mixtures that a test draws, and seeds them: QKV_MIXTURES and
+// QKV_SEED of the environment (`make long`), or the given numbers.
 static inline int check_mixtures(int usual, uint64_t seed)
 {
     const char *count = getenv("QKV_MIXTURES"), *from = getenv("QKV_SEED");

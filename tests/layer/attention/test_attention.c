@@ -5,9 +5,9 @@
 // Three bounds (docs/numerics.md, "Attention"): every element is within the worst case of the
 // roundings; the mean square error of all mixtures of a precision is within that of the plain
 // formula in its precision, times 1.5 squared (f32; others: 2 squared); and a case as a whole is
-// within 1.5 (2) times the error of the plain formula, plus 2 ulp. The last is a matter of chance in
-// a case with few keys, so it holds for the usual draws and is left out when QKV_MIXTURES asks for
-// more.
+// within 1.5 (2) times the error of the plain formula, plus 2 ulp. The last is a matter of chance
+// in a case with few keys, so it holds for the usual draws and is left out when QKV_MIXTURES asks
+// for more.
 #include "attention_case.h"
 
 static const int64_t queries[] = { 1, 2, 5, 6, 7, 13, 40 };
