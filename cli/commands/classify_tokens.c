@@ -51,37 +51,60 @@ static void print_table(const struct qkv_entities *e)
     }
 }
 
-qkv_status classify_tokens(const struct cmd_texts *texts, const struct classify_tokens *how,
+struct labelling {
+    const struct classify_tokens *how;
+    struct qkv_entities_options options;
+    qkv_model *model;
+    qkv_tokenizer *tokenizer;
+    struct qkv_entities e;
+    int64_t printed; // number of tables that were printed
+};
+
+// Computes and prints the labels of a chunk of texts.
+static qkv_status label_texts(struct labelling *l, const struct cmd_texts *texts, int64_t *cut,
+                              qkv_error *err)
+{
+    for (int64_t i = 0; i < texts->count; i++) {
+        const char *text = texts->text[i];
+        const size_t bytes = texts->bytes[i];
+        qkv_status status =
+            qkv_entities_find(&l->e, l->model, l->tokenizer, text, bytes, &l->options, err);
+        if (status && texts->count > 1 && !err->path[0])
+            snprintf(err->path, sizeof err->path, "text %lld", (long long)i + 1);
+        if (status) return status;
+        *cut += l->e.cut;
+        if (common.json) {
+            print_json(&l->e, l->how, text, bytes);
+        } else {
+            if (l->printed++) putchar('\n');
+            print_table(&l->e);
+        }
+        if ((status = cmd_written(stdout, "standard output", err))) return status;
+    }
+    return QKV_OK;
+}
+
+qkv_status classify_tokens(struct cmd_source *source, const struct classify_tokens *how,
                            int64_t *cut, qkv_error *err)
 {
     const struct qkv_model_options options = cmd_model_options();
-    const struct qkv_entities_options o = { .aggregate = how->aggregate,
-                                            .outside = how->every,
-                                            .truncate = how->truncate,
-                                            .strict = how->strict };
-    qkv_model *model = NULL;
-    qkv_tokenizer *tokenizer = NULL;
-    struct qkv_entities e = { 0 };
+    struct labelling l = { .how = how,
+                           .options = { .aggregate = how->aggregate,
+                                        .outside = how->every,
+                                        .truncate = how->truncate,
+                                        .strict = how->strict } };
+    struct cmd_texts texts = { 0 };
     char dir[CMD_PATH];
     qkv_status status = cmd_model_find_for(QKV_JOB_CLASSIFY_TOKENS, dir, NULL, err);
-    if (!status) status = qkv_model_open(&model, dir, &options, err);
-    if (!status) status = qkv_tokenizer_open(&tokenizer, dir, err);
-    for (int64_t i = 0; i < texts->count && !status; i++) {
-        status = qkv_entities_find(&e, model, tokenizer, texts->text[i], texts->bytes[i], &o, err);
-        if (status && texts->count > 1 && !err->path[0])
-            snprintf(err->path, sizeof err->path, "text %lld", (long long)i + 1);
-        if (status) break;
-        *cut += e.cut;
-        if (common.json) {
-            print_json(&e, how, texts->text[i], texts->bytes[i]);
-        } else {
-            if (i) putchar('\n');
-            print_table(&e);
-        }
-        status = cmd_written(stdout, "standard output", err);
+    if (!status) status = qkv_model_open(&l.model, dir, &options, err);
+    if (!status) status = qkv_tokenizer_open(&l.tokenizer, dir, err);
+    while (!status && !(status = cmd_source_next(source, &texts, err)) && texts.count) {
+        status = label_texts(&l, &texts, cut, err);
+        if (status) cmd_text_place(err, source->before, source->argc, source->file);
     }
-    qkv_entities_free(&e);
-    qkv_tokenizer_close(tokenizer);
-    qkv_model_close(model);
+    cmd_texts_free(&texts);
+    qkv_entities_free(&l.e);
+    qkv_tokenizer_close(l.tokenizer);
+    qkv_model_close(l.model);
     return status;
 }

@@ -13,6 +13,6 @@ struct classify_tokens {
 };
 // Prints the tokens or entities of each text with their labels. *cut receives the number of tokens
 // that truncation removed.
-qkv_status classify_tokens(const struct cmd_texts *texts, const struct classify_tokens *how,
+qkv_status classify_tokens(struct cmd_source *source, const struct classify_tokens *how,
                            int64_t *cut, qkv_error *err);
 #endif

@@ -5,7 +5,6 @@
 #include "frame/arrays.h"
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char *const aggregations[] = { "none", "simple", "first", "average", "max", NULL };
 
@@ -37,40 +36,38 @@ static const struct opt opts[] = {
 };
 
 struct classified {
-    struct cmd_texts t;
-    const char **pair; // [t.count] second text of each pair; NULL: the texts are no pairs
-    float *scores, *p; // [t.count][labels] logits, and probabilities
+    struct cmd_source source;
+    struct cmd_texts t; // the texts of the current chunk
+    const char **pair;  // [t.count] second text of each pair; NULL: the texts are no pairs
+    float *scores, *p;  // [t.count][labels] logits, and probabilities
     int64_t labels;
     bool raw; // a decoder with one label, a reward model: its score is printed, not its probability
     const qkv_model *model;
+    const qkv_tokenizer *tokenizer;
 };
 
-// Reads the texts or pairs of texts. A pair is two operands, or a line with two parts.
-static qkv_status read_texts(struct classified *c, int argc, char **argv, qkv_error *err)
+// Opens the texts or pairs of texts. A pair is two operands, or a line with two parts.
+static qkv_status open_texts(struct classified *c, int argc, char **argv, qkv_error *err)
 {
-    const char *file = o.file;
     const bool two = argc == 2;
-    if (!argc && !file) {
-        if (isatty(0))
-            return cmd_error(
-                err, QKV_ERR_USAGE, NULL,
-                "no text is given, expected a text, -f FILE, or lines on standard input");
-        file = "-";
-    }
-    if (two && file)
+    if (two && o.file)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "a pair of texts cannot be combined with -f FILE");
-    if (o.pairs && !file) return cmd_error(err, QKV_ERR_USAGE, NULL, "--pairs requires -f FILE");
-    const qkv_status status = cmd_texts_read(&c->t, two ? 1 : argc, argv, file, err);
-    if (status || (!two && !o.pairs)) return status;
-    c->pair = cmd_alloc((size_t)c->t.count + 1, sizeof *c->pair);
-    if (two) c->pair[0] = argv[1];
-    for (int64_t i = 0; i < c->t.count && o.pairs; i++) {
+    if (o.pairs && argc && !o.file)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--pairs requires -f FILE");
+    return cmd_source_open(&c->source, two ? 1 : argc, argv, o.file, err);
+}
+
+// Divides the lines of a chunk into pairs.
+static qkv_status split_pairs(struct classified *c, qkv_error *err)
+{
+    c->pair = cmd_grow(c->pair, (size_t)c->t.count + 1, sizeof *c->pair);
+    for (int64_t i = 0; i < c->t.count; i++) {
         char *tab = memchr(c->t.text[i], '\t', c->t.bytes[i]);
         if (!tab)
-            return cmd_error(err, QKV_ERR_FORMAT, file,
+            return cmd_error(err, QKV_ERR_FORMAT, c->source.file,
                              "line %lld: expected two texts separated by a tab, found one text",
-                             (long long)i + 1);
+                             (long long)(c->source.before + i) + 1);
         *tab = 0;
         c->t.bytes[i] = (size_t)(tab - c->t.text[i]);
         c->pair[i] = tab + 1;
@@ -166,11 +163,34 @@ static int run_tokens(int argc, char **argv)
     };
     int64_t cut = 0;
     qkv_status status = check_tokens(argc, &err);
-    if (!status) status = read_texts(&c, argc, argv, &err);
-    if (!status) status = classify_tokens(&c.t, &how, &cut, &err);
+    if (!status) status = open_texts(&c, argc, argv, &err);
+    if (!status) status = classify_tokens(&c.source, &how, &cut, &err);
     if (!status) note_cut(cut);
-    cmd_texts_free(&c.t);
+    cmd_source_close(&c.source);
     return status ? cmd_fail(&err) : QKV_OK;
+}
+
+// Computes and prints the labels of a chunk.
+static qkv_status classify(struct classified *c, const struct qkv_classify_options *how,
+                           qkv_error *err)
+{
+    const size_t cells = array_count(2, (int64_t[]){ c->t.count + 1, c->labels + 1 });
+    if (o.pairs && split_pairs(c, err)) return err->status;
+    c->scores = cmd_grow(c->scores, cells, sizeof *c->scores);
+    c->p = cmd_grow(c->p, cells, sizeof *c->p);
+    cmd_progress_piece(c->source.before, c->source.total);
+    qkv_status status =
+        qkv_classify(c->model, c->tokenizer, c->scores, c->p, (const char *const *)c->t.text,
+                     c->t.bytes, c->pair, NULL, c->t.count, how, err);
+    for (int64_t i = 0; i < c->t.count && !status; i++) {
+        status = cmd_check_finite(c->scores + i * c->labels, c->labels, "score of a label", err);
+        if (status && c->t.count > 1)
+            snprintf(err->path, sizeof err->path, "text %lld", (long long)i + 1);
+    }
+    if (status) cmd_text_place(err, c->source.before, c->source.argc, c->source.file);
+    cmd_progress_clear();
+    for (int64_t i = 0; i < c->t.count && !status; i++) print_one(c, i);
+    return status ? status : cmd_written(stdout, "standard output", err);
 }
 
 static int run_classify(int argc, char **argv)
@@ -180,35 +200,30 @@ static int run_classify(int argc, char **argv)
     qkv_tokenizer *tokenizer = NULL;
     struct classified c = { .t = { 0 } };
     char dir[CMD_PATH];
-    int64_t cut = 0;
+    int64_t cut = 0, total = 0;
     const struct qkv_model_options options = cmd_model_options();
     if (o.tokens || o.aggregate >= 0) return run_tokens(argc, argv);
-    if (read_texts(&c, argc, argv, &err) || cmd_model_find_for(QKV_JOB_CLASSIFY, dir, NULL, &err) ||
+    if (open_texts(&c, argc, argv, &err) || cmd_model_find_for(QKV_JOB_CLASSIFY, dir, NULL, &err) ||
         qkv_model_open(&model, dir, &options, &err) || qkv_tokenizer_open(&tokenizer, dir, &err))
         goto done;
     c.model = model;
+    c.tokenizer = tokenizer;
     c.labels = qkv_model_info(model).labels;
     c.raw = c.labels == 1 && qkv_model_info(model).kind == QKV_KIND_DECODER;
-    const size_t cells = array_count(2, (int64_t[]){ c.t.count + 1, c.labels + 1 });
-    c.scores = cmd_alloc(cells, sizeof *c.scores);
-    c.p = cmd_alloc(cells, sizeof *c.p);
+    if (argc == 2) {
+        c.pair = cmd_grow(NULL, 1, sizeof *c.pair);
+        c.pair[0] = argv[1];
+    }
     const struct qkv_classify_options how = { .truncate = o.truncate,
                                               .strict = o.strict,
                                               .cut = &cut,
                                               .progress = cmd_progress_begin("texts") };
-    qkv_status status = qkv_classify(model, tokenizer, c.scores, c.p, (const char *const *)c.t.text,
-                                     c.t.bytes, c.pair, NULL, c.t.count, &how, &err);
+    while (!cmd_source_next(&c.source, &c.t, &err) && c.t.count && !classify(&c, &how, &err))
+        total += cut;
     cmd_progress_end();
-    for (int64_t i = 0; i < c.t.count && !err.status; i++)
-        if (cmd_check_finite(c.scores + i * c.labels, c.labels, "score of a label", &err) &&
-            c.t.count > 1)
-            snprintf(err.path, sizeof err.path, "text %lld", (long long)i + 1);
-    if (err.status) cmd_text_place(&err, 0, c.t.operands, c.t.file);
-    status = err.status;
-    for (int64_t i = 0; i < c.t.count && !status; i++) print_one(&c, i);
-    if (!status) note_cut(cut);
-    if (!status) (void)cmd_written(stdout, "standard output", &err);
+    if (!err.status) note_cut(total);
 done:
+    cmd_source_close(&c.source);
     cmd_texts_free(&c.t);
     free(c.pair);
     free(c.scores);

@@ -5,10 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-enum { CHUNK_TEXTS = 1024, CHUNK_BYTES = 1 << 22, NPY_HEAD = 128 };
+enum { CHUNK_IDS = 1024, NPY_HEAD = 128 };
 static const char *const pools[] = { "mean", "cls", "max", "last", NULL };
 enum form { FORM_LINES, FORM_JSONL, FORM_NPY };
 
@@ -179,57 +177,20 @@ static qkv_status form_of(enum form *form, qkv_error *err)
 }
 
 // ---- inputs ------------------------------------------------------------------------------------
-// Where the texts come from: first the operands, then the lines of the file.
-struct source {
-    char **argv;
-    int argc;
-    int64_t at; // number of operands, or of id sequences, that have been read
-    struct cmd_lines lines;
-    bool open;
-    int64_t total; // total number of texts; -1: not known
+// Where the texts or, with --ids, the id sequences come from.
+struct input {
+    struct cmd_source texts;
     struct id_lists ids;
+    int64_t at; // number of id sequences that have been read
 };
 
-static int64_t count_lines(const char *path)
+static qkv_status input_open(struct input *in, int argc, char **argv, qkv_error *err)
 {
-    static char block[1 << 16];
-    FILE *f = fopen(path, "rbe");
-    if (!f) return -1;
-    int64_t n = 0;
-    char last = '\n';
-    for (size_t got; (got = fread(block, 1, sizeof block, f)) > 0;) {
-        for (const char *p = block; (p = memchr(p, '\n', (size_t)(block + got - p))) != NULL; p++)
-            n++;
-        last = block[got - 1];
-    }
-    fclose(f);
-    return n + (last != '\n');
-}
-
-static qkv_status source_open(struct source *s, int argc, char **argv, qkv_error *err)
-{
-    const char *file = o.file;
-    *s = (struct source){ .argv = argv, .argc = argc, .total = argc };
-    if (o.ids) {
-        if (argc || file)
-            return cmd_error(err, QKV_ERR_USAGE, NULL, "texts cannot be combined with --ids");
-        const qkv_status status = id_lists_read(&s->ids, o.ids, err);
-        s->total = s->ids.count;
-        return status;
-    }
-    if (!argc && !file) {
-        if (isatty(0))
-            return cmd_error(
-                err, QKV_ERR_USAGE, NULL,
-                "no text is given, expected operands, -f FILE, or lines on standard input");
-        file = "-";
-    }
-    if (!file) return QKV_OK;
-    s->open = true;
-    const qkv_status status = cmd_lines_open(&s->lines, file, err);
-    // The total is only needed to show progress: counting the lines reads the file a second time.
-    const int64_t n = s->lines.size >= 0 && isatty(2) ? count_lines(file) : -1;
-    s->total = n < 0 ? -1 : n + argc;
+    if (!o.ids) return cmd_source_open(&in->texts, argc, argv, o.file, err);
+    if (argc || o.file)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "texts cannot be combined with --ids");
+    const qkv_status status = id_lists_read(&in->ids, o.ids, err);
+    in->texts.total = in->ids.count;
     return status;
 }
 
@@ -249,38 +210,27 @@ static void add_ids(struct cmd_texts *t, const struct id_lists *ids, int64_t n)
 }
 
 // Reads the texts of the next chunk into t.  At the end of the input, t has no texts.
-static qkv_status source_next(struct source *s, struct cmd_texts *t, qkv_error *err)
+static qkv_status input_next(struct input *in, struct cmd_texts *t, qkv_error *err)
 {
-    size_t bytes = 0;
+    if (!o.ids) return cmd_source_next(&in->texts, t, err);
+    in->texts.before += t->count;
     cmd_texts_free(t);
-    for (; s->at < s->ids.count && t->count < CHUNK_TEXTS; s->at++) add_ids(t, &s->ids, s->at);
-    while (s->at < s->argc && t->count < CHUNK_TEXTS) {
-        bytes += strlen(s->argv[s->at]);
-        cmd_texts_add(t, s->argv[s->at], strlen(s->argv[s->at]));
-        s->at++;
-    }
-    for (int64_t n = 0; s->open && n >= 0 && t->count < CHUNK_TEXTS && bytes < CHUNK_BYTES;) {
-        const qkv_status status = cmd_lines_next(&s->lines, &n, err);
-        if (status) return status;
-        if (n < 0) break;
-        cmd_texts_add(t, s->lines.line, (size_t)n);
-        bytes += (size_t)n;
-    }
+    for (; in->at < in->ids.count && t->count < CHUNK_IDS; in->at++) add_ids(t, &in->ids, in->at);
     return QKV_OK;
 }
 
 // ---- the run -----------------------------------------------------------------------------------
 // Computes the vectors v[t->count][width]. With --ids, the texts are lists of token ids.
-static qkv_status embed(const qkv_embedder *e, float *v, const struct source *source,
+static qkv_status embed(const qkv_embedder *e, float *v, const struct input *in,
                         const struct cmd_texts *t, struct qkv_embed_report *report, qkv_error *err)
 {
     if (!o.ids)
         return qkv_embed(e, v, (const char *const *)t->text, t->bytes, t->count, report, err);
-    const int64_t first = source->at - t->count, *from = source->ids.offsets + first;
+    const int64_t *from = in->ids.offsets + in->at - t->count;
     int64_t *offsets = cmd_alloc((size_t)t->count + 1, sizeof *offsets);
     for (int64_t i = 0; i <= t->count; i++) offsets[i] = from[i] - from[0];
     const qkv_status status =
-        qkv_embed_ids(e, v, source->ids.ids + from[0], offsets, t->count, report, err);
+        qkv_embed_ids(e, v, in->ids.ids + from[0], offsets, t->count, report, err);
     free(offsets);
     return status;
 }
@@ -297,38 +247,41 @@ static qkv_status check_vectors(const float *v, const struct cmd_texts *t, int64
     return status;
 }
 
-static qkv_status embed_all(struct sink *sink, struct source *source, const qkv_embedder *e,
+// Adds the report of a chunk to the report of all texts. before: number of earlier texts.
+static void add_report(struct qkv_embed_report *sum, const struct qkv_embed_report *one,
+                       int64_t before)
+{
+    sum->cut_texts += one->cut_texts;
+    sum->cut_tokens += one->cut_tokens;
+    if (one->replaced && !sum->replaced) {
+        sum->replaced_text = before + one->replaced_text;
+        sum->replaced_at = one->replaced_at;
+    }
+    sum->replaced += one->replaced;
+    if (one->dropped && !sum->dropped) {
+        sum->dropped_text = before + one->dropped_text;
+        sum->dropped_at = one->dropped_at;
+    }
+    sum->dropped += one->dropped;
+}
+
+static qkv_status embed_all(struct sink *sink, struct input *in, const qkv_embedder *e,
                             qkv_error *err)
 {
+    const struct cmd_source *texts = &in->texts;
     struct cmd_texts t = { 0 };
     struct qkv_embed_report sum = { 0 };
     float *v = NULL;
     qkv_status status = QKV_OK;
-    for (int64_t done = 0; !(status = source_next(source, &t, err)) && t.count; done += t.count) {
+    while (!(status = input_next(in, &t, err)) && t.count) {
         struct qkv_embed_report one = { 0 };
-        cmd_progress_piece(done, source->total);
+        cmd_progress_piece(texts->before, texts->total);
         v = cmd_grow(v, array_count(2, (int64_t[]){ t.count, sink->width }), sizeof *v);
-        if ((status = embed(e, v, source, &t, &one, err))) {
-            cmd_text_place(err, done, source->argc, source->open ? source->lines.path : NULL);
-            break;
-        }
-        if ((status = check_vectors(v, &t, sink->width, err))) {
-            cmd_text_place(err, done, source->argc, source->open ? source->lines.path : NULL);
-            break;
-        }
-        if ((status = sink_put(sink, v, &t, err))) break;
-        sum.cut_texts += one.cut_texts;
-        sum.cut_tokens += one.cut_tokens;
-        if (one.replaced && !sum.replaced) {
-            sum.replaced_text = done + one.replaced_text;
-            sum.replaced_at = one.replaced_at;
-        }
-        sum.replaced += one.replaced;
-        if (one.dropped && !sum.dropped) {
-            sum.dropped_text = done + one.dropped_text;
-            sum.dropped_at = one.dropped_at;
-        }
-        sum.dropped += one.dropped;
+        status = embed(e, v, in, &t, &one, err);
+        if (!status) status = check_vectors(v, &t, sink->width, err);
+        if (status) cmd_text_place(err, texts->before, texts->argc, texts->file);
+        if (status || (status = sink_put(sink, v, &t, err))) break;
+        add_report(&sum, &one, texts->before);
     }
     if (!status) tokens_notes(&sum, sink->rows, qkv_embedder_max_length(e));
     cmd_texts_free(&t);
@@ -351,11 +304,10 @@ static int run_embed(int argc, char **argv)
 {
     qkv_error err = { 0 };
     struct sink sink = { 0 };
-    struct source source = { 0 };
+    struct input in = { 0 };
     qkv_embedder *e = NULL;
     char dir[CMD_PATH];
-    if (form_of(&sink.form, &err) || source_open(&source, argc, argv, &err) ||
-        cmd_model_find(dir, &err))
+    if (form_of(&sink.form, &err) || input_open(&in, argc, argv, &err) || cmd_model_find(dir, &err))
         goto done;
     const struct qkv_embedder_options how = { .model = cmd_model_options(),
                                               .pool = (enum qkv_pool)(o.pool + 1),
@@ -370,15 +322,15 @@ static int run_embed(int argc, char **argv)
                                               .prompt = o.prompt,
                                               .progress = cmd_progress_begin("texts") };
     if (!qkv_embedder_open(&e, dir, &how, &err) && !check_length(e, &err) &&
-        !sink_open(&sink, qkv_embedder_width(e), &err) && !embed_all(&sink, &source, e, &err))
+        !sink_open(&sink, qkv_embedder_width(e), &err) && !embed_all(&sink, &in, e, &err))
         sink_close(&sink, &err);
     cmd_progress_end();
 done:
     if (sink.spool && sink.to) fclose(sink.to);
     cmd_file_abort(&sink.file);
     qkv_embedder_close(e);
-    if (source.open) cmd_lines_close(&source.lines);
-    id_lists_free(&source.ids);
+    cmd_source_close(&in.texts);
+    id_lists_free(&in.ids);
     return err.status ? cmd_fail(&err) : QKV_OK;
 }
 

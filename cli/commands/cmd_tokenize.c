@@ -4,7 +4,6 @@
 #include "frame/tokens.h"
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static struct {
     const char *file, *tokenizer, *pair, *decode;
@@ -137,10 +136,9 @@ static void print_table(const struct shown *s, bool colour)
     }
 }
 
-// Prints the tokens of text `number`, from 1, of which the first `operands` are operands and the
-// others lines of `file`.
+// Prints the tokens of text `number` of the source, from 1.
 static qkv_status print_tokens(const qkv_tokenizer *t, qkv_encoding *e, const char *text,
-                               size_t bytes, int64_t number, int64_t operands, const char *file,
+                               size_t bytes, int64_t number, const struct cmd_source *source,
                                qkv_error *err)
 {
     const struct qkv_encode_options how = { .no_special = o.no_special, .strict = o.strict };
@@ -148,7 +146,7 @@ static qkv_status print_tokens(const qkv_tokenizer *t, qkv_encoding *e, const ch
     const qkv_status status =
         qkv_tokenizer_encode(t, e, text, bytes, o.pair, s.bytes[1], &how, err);
     if (status) {
-        cmd_text_place(err, number - 1, operands, file);
+        cmd_text_place(err, number - 1, source->argc, source->file);
         return status;
     }
     if (e->replaced)
@@ -171,23 +169,16 @@ static qkv_status print_tokens(const qkv_tokenizer *t, qkv_encoding *e, const ch
 
 static qkv_status tokenize_texts(const qkv_tokenizer *t, int argc, char **argv, qkv_error *err)
 {
-    const char *file = o.file ? o.file : argc ? NULL : "-";
+    struct cmd_source source;
+    struct cmd_texts texts = { 0 };
     qkv_encoding e = { 0 };
-    qkv_status status = QKV_OK;
-    if (!argc && !o.file && isatty(0))
-        return cmd_error(
-            err, QKV_ERR_USAGE, NULL,
-            "no text is given, expected operands, -f FILE, or lines on standard input");
-    for (int i = 0; i < argc && !status; i++)
-        status = print_tokens(t, &e, argv[i], strlen(argv[i]), i + 1, argc, NULL, err);
-    if (!status && file) {
-        struct cmd_lines lines;
-        status = cmd_lines_open(&lines, file, err);
-        for (int64_t n = 0; !status && !(status = cmd_lines_next(&lines, &n, err)) && n >= 0;)
-            status =
-                print_tokens(t, &e, lines.line, (size_t)n, argc + lines.number, argc, file, err);
-        cmd_lines_close(&lines);
-    }
+    qkv_status status = cmd_source_open(&source, argc, argv, o.file, err);
+    while (!status && !(status = cmd_source_next(&source, &texts, err)) && texts.count)
+        for (int64_t i = 0; i < texts.count && !status; i++)
+            status = print_tokens(t, &e, texts.text[i], texts.bytes[i], source.before + i + 1,
+                                  &source, err);
+    cmd_texts_free(&texts);
+    cmd_source_close(&source);
     qkv_encoding_free(&e);
     return status;
 }

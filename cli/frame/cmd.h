@@ -315,34 +315,66 @@ qkv_status cmd_file_commit(struct cmd_file *f, qkv_error *err);
 // is zeroed.
 void cmd_file_abort(struct cmd_file *f);
 
-// A file that is read line by line (path "-": standard input). Lines end with \n or \r\n.
+// ---- texts (lines.c) ---------------------------------------------------------------------------
+// A file that is read line by line (path "-": standard input). Lines end with \n or \r\n, and have at
+// most QKV_LINE_BYTES bytes.
 struct cmd_lines {
-    FILE *from;
+    int fd;
     const char *path;
-    char *line;
-    size_t capacity;
-    int64_t number;     // number of the line that was read last; the first is 1
-    int64_t done, size; // done: bytes read so far; size: bytes of the file, -1: not known
+    char *line;                 // the line that was read last
+    int64_t number;             // its number; the first is 1
+    int64_t size;               // bytes of the file, -1: not known
+    char *buffer;               // [capacity] bytes that were read
+    size_t capacity;            // bytes from begin to end are not yet lines
+    size_t begin, end, scanned; // scanned: bytes after begin that contain no line end
+    bool ended;                 // the file has no more bytes
 };
 qkv_status cmd_lines_open(struct cmd_lines *l, const char *path, qkv_error *err);
 // Reads the next line, which is valid until the next call and ends with NUL. At the end of the
-// file, sets *bytes to -1.
+// file, sets *bytes to -1. A longer line is QKV_ERR_LIMIT.
 qkv_status cmd_lines_next(struct cmd_lines *l, int64_t *bytes, qkv_error *err);
+// Sets *ready to true if the next line, or the end of the file, has arrived: cmd_lines_next() does
+// not wait for the other end of a pipe. It reads what has arrived, which invalidates the line.
+qkv_status cmd_lines_ready(struct cmd_lines *l, bool *ready, qkv_error *err);
+// Reads at most `most` bytes, instead of lines. At the end of the file, sets *bytes to 0.
+qkv_status cmd_lines_read(struct cmd_lines *l, char *to, size_t most, int64_t *bytes,
+                          qkv_error *err);
 void cmd_lines_close(struct cmd_lines *l);
 
-// The texts of a command: its operands, then the lines of the input file (if it has one).
 struct cmd_texts {
     char **text;
     size_t *bytes;
     int64_t count, capacity;
-    int64_t operands; // number of texts that are operands
-    const char *file; // the input file, whose lines are the other texts; NULL: none
+    // cmd_texts_read(): number of texts that are operands; the file of the others, NULL: none
+    int64_t operands;
+    const char *file;
 };
 // appends a copy of the text
 void cmd_texts_add(struct cmd_texts *t, const char *text, size_t bytes);
+void cmd_texts_free(struct cmd_texts *t);
+// Reads all texts of a command: its operands, then the lines of its input file, if it has one.
 qkv_status cmd_texts_read(struct cmd_texts *t, int argc, char **argv, const char *file,
                           qkv_error *err);
-void cmd_texts_free(struct cmd_texts *t);
+
+// The texts of a command in chunks, so that the memory does not depend on the length of the input:
+// the operands, then the lines of the input file. If there are neither, the lines of standard input.
+struct cmd_source {
+    char **argv;
+    int argc;
+    const char *file;       // the input file; NULL: none
+    struct cmd_lines lines; // its lines, if `open`
+    bool open;
+    int64_t at;      // number of operands that were read
+    int64_t before;  // number of texts before the current chunk
+    int64_t total;   // number of texts; -1: not known
+    qkv_error later; // error that follows the current chunk
+};
+qkv_status cmd_source_open(struct cmd_source *s, int argc, char **argv, const char *file,
+                           qkv_error *err);
+// Replaces the texts of t, at first zeroed, by the next chunk; at the end t has no texts. A chunk
+// ends where the next line has not arrived yet, so that a pipe that stays open gets its answers.
+qkv_status cmd_source_next(struct cmd_source *s, struct cmd_texts *t, qkv_error *err);
+void cmd_source_close(struct cmd_source *s); // accepts a zeroed struct
 // If an error is about a text, and the text is a line of `file`, names the file and the line in the
 // error; otherwise the number of the text, from 1, if there are several.  before: number of texts
 // in earlier calls of the library; operands: number of texts that are operands.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cmd_generate.c: implements `qkv generate`: continues texts with a decoder.
 #include "generate/generate_command.h"
-#include <stdlib.h>
 #include <unistd.h>
 
 static struct {
@@ -36,13 +35,10 @@ static qkv_status choose_streaming(struct generate_call *s, qkv_error *err)
     return QKV_OK;
 }
 
-// Generates the outputs. With --echo, the text of the prompt is printed before its output.
-static qkv_status generate(struct generate_call *s, qkv_generator *g, qkv_error *err)
+static qkv_status run(void *model, const char *const *texts, const size_t *bytes, int64_t n,
+                      const struct qkv_generate_options *how, qkv_error *err)
 {
-    const char *const *texts = (const char *const *)s->texts.text;
-    if (s->streaming && s->echo && !common.json && s->texts.count == 1)
-        cmd_print_text(stdout, texts[0], s->texts.bytes[0]);
-    return qkv_generate(g, texts, s->texts.bytes, s->texts.count, &s->how, err);
+    return qkv_generate(model, texts, bytes, n, how, err);
 }
 
 static int run_generate(int argc, char **argv)
@@ -60,9 +56,7 @@ static int run_generate(int argc, char **argv)
     generate_note_ignored(qkv_generator_ignored(g));
     generate_set_callbacks(&s);
     if (!s.streaming) s.how.progress = cmd_progress_begin("texts");
-    const qkv_status status = generate(&s, g, &err);
-    if (s.streaming && status && !common.json) putchar('\n');
-    generate_report(&s, status, &err);
+    generate_run(&s, run, g, &err);
 done:
     qkv_generator_close(g);
     generate_free(&s);

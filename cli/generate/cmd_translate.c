@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cmd_translate.c: implements `qkv translate`: translates texts with an encoder-decoder.
 #include "generate/generate_command.h"
-#include <stdlib.h>
 
 static struct {
     bool alignment;
@@ -19,6 +18,12 @@ static const struct opt opts[] = {
     OPT_END
 };
 // clang-format on
+
+static qkv_status run(void *model, const char *const *texts, const size_t *bytes, int64_t n,
+                      const struct qkv_generate_options *how, qkv_error *err)
+{
+    return qkv_translate(model, texts, bytes, n, how, err);
+}
 
 static int run_translate(int argc, char **argv)
 {
@@ -43,9 +48,7 @@ static int run_translate(int argc, char **argv)
     generate_note_ignored(qkv_translator_ignored(t));
     generate_set_callbacks(&s);
     s.how.progress = cmd_progress_begin("texts");
-    const qkv_status status = qkv_translate(t, (const char *const *)s.texts.text, s.texts.bytes,
-                                            s.texts.count, &s.how, &err);
-    generate_report(&s, status, &err);
+    generate_run(&s, run, t, &err);
 done:
     qkv_translator_close(t);
     generate_free(&s);

@@ -91,7 +91,9 @@ extern const char *const generate_early[], *const generate_caches[];
 struct generate_call {
     struct qkv_generate_options how;
     struct qkv_generator_options open;
-    struct cmd_texts texts;
+    struct cmd_source source;
+    struct cmd_texts texts; // the texts of the current chunk
+    int64_t echoed;         // number of texts that --echo has printed
     char *stop_text;
     const char *stops[64];
     struct qkv_token_value *bias;
@@ -99,21 +101,25 @@ struct generate_call {
     const qkv_tokenizer *tokenizer;
     bool streaming, echo, alignment;
     qkv_error *err;
-    struct token_log *log; // [texts][draws] tokens of each output, for --logprobs
+    struct token_log *log; // [texts of the chunk][draws] tokens of each output, for --logprobs
     int64_t draws;
     int64_t tokens, prompt_tokens, cut, cut_texts, replaced;
     int64_t replaced_text, replaced_at;
     int64_t dropped, dropped_text, dropped_at;
     double begun; // when the call began, in seconds
 };
-// Reads the texts and checks the options.  Returns QKV_ERR_USAGE if an option is invalid; err names
+// Checks the options and opens the texts.  Returns QKV_ERR_USAGE if an option is invalid; err names
 // it.
 qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_error *err);
 // Sets the callbacks that print outputs during generation. s->model and s->tokenizer must be open.
 void generate_set_callbacks(struct generate_call *s);
-// Reports the end of a call: its error or, after success, notes about truncated texts and invalid
-// UTF-8, and the statistics of --stats.
-void generate_report(struct generate_call *s, qkv_status status, qkv_error *err);
+// Runs the texts, chunk by chunk, and reports the end of the call: its error or, after success, notes
+// about truncated texts and invalid UTF-8, and the statistics of --stats.  run: calls the library.
+void generate_run(struct generate_call *s,
+                  qkv_status (*run)(void *model, const char *const *texts, const size_t *bytes,
+                                    int64_t n, const struct qkv_generate_options *o,
+                                    qkv_error *err),
+                  void *model, qkv_error *err);
 // In an error of the library, replaces the names of struct members by the names of options: n_best
 // becomes --n-best.
 void generate_name_options(qkv_error *err);

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 const char *const generate_early[] = { "likely", "full", "never", NULL };
 const char *const generate_caches[] = { "f32", "bf16", "f16", "int8", NULL };
@@ -106,18 +105,6 @@ static qkv_status read_bias(struct generate_call *s, qkv_error *err)
     return QKV_OK;
 }
 
-static qkv_status read_texts(struct generate_call *s, int argc, char **argv, qkv_error *err)
-{
-    const char *file = generate_o.file;
-    if (!argc && !file) {
-        if (isatty(0))
-            return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "no text, expected a text, -f FILE, or lines on standard input");
-        file = "-";
-    }
-    return cmd_texts_read(&s->texts, argc, argv, file, err);
-}
-
 qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_error *err)
 {
     const struct generate_options *o = &generate_o;
@@ -163,7 +150,7 @@ qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_er
     s->open.items = o->batch;
     if (o->cache >= 0) s->open.cache = caches[o->cache];
     s->draws = o->n_best > 1 ? o->n_best : 1;
-    return read_texts(s, argc, argv, err);
+    return cmd_source_open(&s->source, argc, argv, o->file, err);
 }
 
 void generate_name_options(qkv_error *err)

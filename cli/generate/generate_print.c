@@ -94,8 +94,8 @@ static void json_output(const struct generate_call *s, const struct qkv_generate
 {
     static const char *const endings[] = { "end", "stop", "tokens", "positions" };
     const struct cmd_texts *t = &s->texts;
-    printf("{\"number\":%lld,\"rank\":%lld,\"prompt\":", (long long)g->prompt + 1,
-           (long long)g->rank + 1);
+    printf("{\"number\":%lld,\"rank\":%lld,\"prompt\":",
+           (long long)(s->source.before + g->prompt) + 1, (long long)g->rank + 1);
     cmd_json_text(stdout, t->text[g->prompt], t->bytes[g->prompt]);
     fputs(",\"text\":", stdout);
     cmd_json_text(stdout, g->text, g->bytes);
@@ -140,6 +140,14 @@ static void log_token(struct token_log *l, const struct qkv_generated_token *t)
     memcpy(to->top, t->top, (size_t)t->tops * sizeof *to->top);
 }
 
+// With --echo, prints the text before its first output, unless that is done.
+static void echo(struct generate_call *s, int64_t prompt)
+{
+    if (!s->echo || common.json || s->echoed > s->source.before + prompt) return;
+    s->echoed = s->source.before + prompt + 1;
+    cmd_print_text(stdout, s->texts.text[prompt], s->texts.bytes[prompt]);
+}
+
 static int on_token(void *user, const struct qkv_generated_token *t)
 {
     struct generate_call *s = user;
@@ -148,8 +156,8 @@ static int on_token(void *user, const struct qkv_generated_token *t)
     if (!s->streaming) return 0;
     if (common.json) {
         const struct logged one = { t->id, t->logprob, (struct qkv_token_value *)t->top, t->tops };
-        printf("{\"number\":%lld,\"rank\":%lld,\"piece\":", (long long)t->prompt + 1,
-               (long long)t->rank + 1);
+        printf("{\"number\":%lld,\"rank\":%lld,\"piece\":",
+               (long long)(s->source.before + t->prompt) + 1, (long long)t->rank + 1);
         cmd_json_text(stdout, t->text, t->bytes);
         if (t->id >= 0) {
             fputs(",\"token\":", stdout);
@@ -157,6 +165,7 @@ static int on_token(void *user, const struct qkv_generated_token *t)
         }
         puts("}");
     } else {
+        echo(s, t->prompt);
         cmd_print_text(stdout, t->text, t->bytes);
     }
     return cmd_written(stdout, "standard output", s->err) ? 1 : 0;
@@ -189,12 +198,12 @@ static int on_output(void *user, const struct qkv_generated *g)
     s->cut_texts += first && g->cut;
     s->cut += first ? g->cut : 0;
     if (first && g->replaced && !s->replaced) {
-        s->replaced_text = g->prompt;
+        s->replaced_text = s->source.before + g->prompt;
         s->replaced_at = g->replaced_at;
     }
     s->replaced += first ? g->replaced : 0;
     if (first && g->dropped && !s->dropped) {
-        s->dropped_text = g->prompt;
+        s->dropped_text = s->source.before + g->prompt;
         s->dropped_at = g->dropped_at;
     }
     s->dropped += first ? g->dropped : 0;
@@ -202,7 +211,9 @@ static int on_output(void *user, const struct qkv_generated *g)
     if (common.json) {
         json_output(s, g, l);
     } else {
-        if (!s->streaming) {
+        if (s->streaming) {
+            echo(s, g->prompt);
+        } else {
             if (s->echo)
                 cmd_print_text(stdout, s->texts.text[g->prompt], s->texts.bytes[g->prompt]);
             if (s->how.n_best > 1 && isfinite(g->score)) printf("%9.4f  ", g->score);
@@ -221,20 +232,35 @@ void generate_set_callbacks(struct generate_call *s)
     s->how.user = s;
     s->how.token = s->streaming || s->how.logprobs ? on_token : NULL;
     s->how.output = on_output;
-    if (!s->how.logprobs) return;
-    const size_t n = (size_t)(s->texts.count * s->draws);
-    s->log = cmd_alloc(n + 1, sizeof *s->log);
-    memset(s->log, 0, (n + 1) * sizeof *s->log);
 }
 
-void generate_free(struct generate_call *s)
+static void free_log(struct generate_call *s)
 {
     for (int64_t i = 0; s->log && i < s->texts.count * s->draws; i++) {
         for (int64_t k = 0; k < s->log[i].n; k++) free(s->log[i].at[k].top);
         free(s->log[i].at);
     }
     free(s->log);
+    s->log = NULL;
+}
+
+// Replaces the texts by the next chunk.
+static qkv_status next_chunk(struct generate_call *s, qkv_error *err)
+{
+    free_log(s);
+    const qkv_status status = cmd_source_next(&s->source, &s->texts, err);
+    if (status || !s->how.logprobs) return status;
+    const size_t n = (size_t)(s->texts.count * s->draws);
+    s->log = cmd_alloc(n + 1, sizeof *s->log);
+    memset(s->log, 0, (n + 1) * sizeof *s->log);
+    return QKV_OK;
+}
+
+void generate_free(struct generate_call *s)
+{
+    free_log(s);
     cmd_texts_free(&s->texts);
+    cmd_source_close(&s->source);
     free(s->stop_text);
     free(s->bias);
 }
@@ -242,16 +268,16 @@ void generate_free(struct generate_call *s)
 static void print_notes(const struct generate_call *s)
 {
     const double seconds = now() - s->begun;
+    const int64_t texts = s->source.before;
     if (s->cut_texts)
         cmd_note("%lld of %lld texts were cut to the number of the model's positions: %lld tokens "
                  "were dropped",
-                 (long long)s->cut_texts, (long long)s->texts.count, (long long)s->cut);
+                 (long long)s->cut_texts, (long long)texts, (long long)s->cut);
     if (s->dropped)
-        tokens_note_dropped(s->dropped, s->dropped_at,
-                            s->texts.count > 1 ? s->dropped_text + 1 : 0);
+        tokens_note_dropped(s->dropped, s->dropped_at, texts > 1 ? s->dropped_text + 1 : 0);
     if (s->replaced) {
         char text[48] = "";
-        if (s->texts.count > 1)
+        if (texts > 1)
             snprintf(text, sizeof text, " of text %lld", (long long)s->replaced_text + 1);
         cmd_note("invalid UTF-8 was replaced by U+FFFD in %lld place%s, the first at byte %lld%s",
                  (long long)s->replaced, s->replaced == 1 ? "" : "s", (long long)s->replaced_at,
@@ -263,13 +289,27 @@ static void print_notes(const struct generate_call *s)
                  (double)s->tokens / seconds);
 }
 
-void generate_report(struct generate_call *s, qkv_status status, qkv_error *err)
+void generate_run(struct generate_call *s,
+                  qkv_status (*run)(void *model, const char *const *texts, const size_t *bytes,
+                                    int64_t n, const struct qkv_generate_options *o,
+                                    qkv_error *err),
+                  void *model, qkv_error *err)
 {
-    cmd_progress_end();
-    if (!status) {
-        print_notes(s);
-        return;
+    qkv_status status = next_chunk(s, err);
+    // an input without texts is run once, so that the options are checked
+    for (bool first = true; !status && (first || s->texts.count); first = false) {
+        s->how.first = s->source.before;
+        cmd_progress_piece(s->source.before, s->source.total);
+        if (s->streaming && s->texts.count) echo(s, 0);
+        status = run(model, (const char *const *)s->texts.text, s->texts.bytes, s->texts.count,
+                     &s->how, err);
+        if (status && s->streaming && !common.json) putchar('\n');
+        if (status) cmd_text_place(err, s->source.before, s->source.argc, s->source.file);
+        if (!status) status = next_chunk(s, err);
     }
-    generate_name_options(err);
-    cmd_text_place(err, 0, s->texts.operands, s->texts.file);
+    cmd_progress_end();
+    if (status)
+        generate_name_options(err);
+    else
+        print_notes(s);
 }

@@ -60,6 +60,11 @@ typedef enum qkv_status {
     QKV_ERR_INTERRUPTED = 130 /**< the caller's progress callback asked to stop */
 } qkv_status;
 
+/** The most bytes of a line of text, without its line end, that the command and the readers of data
+ *  sets accept. A longer line is QKV_ERR_LIMIT, so that a file without line ends cannot exhaust
+ *  memory. */
+enum { QKV_LINE_BYTES = 1 << 27 };
+
 /** Returns one word for a status: "format", "io", ... */
 QKV_API const char *qkv_status_name(qkv_status status);
 

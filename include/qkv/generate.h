@@ -179,6 +179,9 @@ struct qkv_generate_options {
     /** layer whose cross-attention, as the mean over its heads, is the alignment; counted from 1;
      *  0: the last layer */
     int64_t alignment_layer;
+    /** index of prompts[0] among the prompts of several calls, by which their random numbers do not
+     *  depend on how the prompts are divided into calls */
+    int64_t first;
     /** Callbacks, each of which may be NULL.  A result other than 0 stops the call with
      *  QKV_ERR_INTERRUPTED.  `token` receives each token when it is generated, interleaved over the
      *  prompts; it is not called with beams, whose tokens are known only at the end.  `output`
@@ -229,8 +232,8 @@ QKV_API const char *qkv_translator_ignored(const qkv_translator *t);
 
 /** Continues prompts[n].  bytes[n] are the lengths of the prompts; with a NULL bytes each prompt
  *  ends at its NUL.  Prompts of any length run in one batch, and the slot of a finished prompt is
- *  reused by the next prompt.  The random numbers of an output depend on the seed and on prompt *
- *  n_best + rank.
+ *  reused by the next prompt.  The random numbers of an output depend on the seed and on
+ *  (first + prompt) * n_best + rank.
  *  Returns:  QKV_OK; QKV_ERR_USAGE (an invalid option, which err names; a prompt that is too long
  *            or has no token), QKV_ERR_FORMAT (invalid UTF-8 with the option strict),
  *            QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED; err->path names the prompt

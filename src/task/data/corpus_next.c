@@ -22,6 +22,18 @@ static struct line next_line(struct qkv_corpus_cursor *c, const struct corpus_fi
     return l;
 }
 
+// Refuses the line that was read last if it is longer than a line that is an example may be.
+static qkv_status check_line(const struct qkv_corpus_cursor *c, const struct corpus_file *f,
+                             const struct line *l, qkv_error *err)
+{
+    char at[32];
+    if (l->bytes <= QKV_LINE_BYTES) return QKV_OK;
+    snprintf(at, sizeof at, "line %" PRId64, c->line);
+    return qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_location){ .file = f->name, .path = at },
+                    "line too long, expected at most %d bytes, found %zu", (int)QKV_LINE_BYTES,
+                    l->bytes);
+}
+
 static bool is_blank(const char *text, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)
@@ -40,14 +52,14 @@ static qkv_status fail_line(qkv_error *err, const struct qkv_example *e, const c
 
 // Reads the lines up to the next blank line as one document, or a single line if each line is an
 // example. Sets *more to false if only blank lines are left.
-static void next_document(struct qkv_corpus_cursor *c, const struct corpus_file *f,
-                          struct qkv_example *out, bool *more)
+static qkv_status next_document(struct qkv_corpus_cursor *c, const struct corpus_file *f,
+                                struct qkv_example *out, bool *more, qkv_error *err)
 {
     *more = false;
     while (c->at < f->size) {
         const struct line l = next_line(c, f);
         if (is_blank(l.text, l.bytes)) {
-            if (*more) return;
+            if (*more) return QKV_OK;
             continue;
         }
         if (!*more) {
@@ -56,8 +68,9 @@ static void next_document(struct qkv_corpus_cursor *c, const struct corpus_file 
         }
         *more = true;
         out->bytes = (size_t)(l.text + l.bytes - out->text);
-        if (c->corpus->per_line) return;
+        if (c->corpus->per_line) return check_line(c, f, &l, err);
     }
+    return QKV_OK;
 }
 
 static qkv_status next_row(struct qkv_corpus_cursor *c, const struct corpus_file *f,
@@ -67,6 +80,8 @@ static qkv_status next_row(struct qkv_corpus_cursor *c, const struct corpus_file
     *more = false;
     while (c->at < f->size && !*more) {
         const struct line l = next_line(c, f);
+        const qkv_status status = check_line(c, f, &l, err);
+        if (status) return status;
         if (is_blank(l.text, l.bytes)) continue;
         struct line part[2] = { { NULL, 0 }, { NULL, 0 } };
         const char *p = l.text, *end = l.text + l.bytes;
@@ -141,6 +156,8 @@ static qkv_status next_object(struct qkv_corpus_cursor *c, const struct corpus_f
         const int64_t base = (int64_t)c->at;
         const struct line l = next_line(c, f);
         struct line part[2] = { { "", 0 }, { NULL, 0 } };
+        qkv_status status = check_line(c, f, &l, err);
+        if (status) return status;
         if (is_blank(l.text, l.bytes)) continue;
         out->line = c->line;
         if (c->skim) {
@@ -149,7 +166,7 @@ static qkv_status next_object(struct qkv_corpus_cursor *c, const struct corpus_f
         }
         json_t *root = NULL;
         qkv_error found = { 0 };
-        qkv_status status = qkv_json_parse(&root, l.text, l.bytes, out->file, base, &found);
+        status = qkv_json_parse(&root, l.text, l.bytes, out->file, base, &found);
         if (status && !found.path[0])
             snprintf(found.path, sizeof found.path, "line %" PRId64, out->line);
         for (int i = 0; i < 1 + c->corpus->two && !status; i++)
@@ -182,7 +199,7 @@ qkv_status qkv_corpus_next(struct qkv_corpus_cursor *c, struct qkv_example *out,
         out->file = f->name;
         out->borrowed = true;
         switch (f->format) {
-        case CORPUS_TEXT: next_document(c, f, out, more); break;
+        case CORPUS_TEXT: status = next_document(c, f, out, more, err); break;
         case CORPUS_TSV: status = next_row(c, f, out, more, err); break;
         case CORPUS_JSONL: status = next_object(c, f, out, more, err); break;
         }

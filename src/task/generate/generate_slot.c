@@ -148,8 +148,8 @@ static void sample(struct qkv_slot *s, float *x, struct qkv_choice_scratch *c)
         s->id = qkv_sampling_likeliest(x, V);
     } else {
         qkv_sampling_candidates(&c->candidates, x, V, &o->sampling);
-        s->id = qkv_sampling_draw(&c->candidates, o->sampling.seed, (uint64_t)s->job,
-                                  (uint64_t)s->count);
+        const uint64_t sequence = (uint64_t)o->first * (uint64_t)s->g->draws + (uint64_t)s->job;
+        s->id = qkv_sampling_draw(&c->candidates, o->sampling.seed, sequence, (uint64_t)s->count);
     }
     if (o->logprobs && s->id >= 0) s->logprob = (float)((double)c->raw[s->id] - sum);
 }

@@ -82,6 +82,28 @@ TEST(a_bad_line_is_named_by_its_number)
     }
 }
 
+TEST(a_line_that_is_an_example_has_a_limit)
+{
+    static const struct {
+        const char *name;
+        enum qkv_objective objective;
+    } rows[] = { { "t.txt", QKV_OBJECTIVE_CAUSAL },
+                 { "t.tsv", QKV_OBJECTIVE_SEQ2SEQ },
+                 { "t.jsonl", QKV_OBJECTIVE_CAUSAL } };
+    EACH(r, rows)
+    {
+        folder_new();
+        folder_text(r->name, "\n");
+        CHECK(truncate(folder_name(r->name), (off_t)QKV_LINE_BYTES + 2) == 0); // a line of NULs
+        struct qkv_data_options o = options(r->objective, r->name);
+        o.train.per_line = true;
+        const qkv_error err = case_refused(&o);
+        CHECK_EQ(err.status, QKV_ERR_LIMIT);
+        CHECK_TEXT(err.path, "line 2");
+        CHECK_TEXT(err.text, "line too long, expected at most 134217728 bytes, found 134217729");
+    }
+}
+
 TEST(a_label_that_only_validation_has_is_named)
 {
     folder_new();
@@ -385,6 +407,7 @@ TEST(who_interrupts_leaves_nothing)
 }
 
 CHECK_MAIN(CASE(too_little_text_is_named), CASE(a_bad_line_is_named_by_its_number),
+           CASE(a_line_that_is_an_example_has_a_limit),
            CASE(a_label_that_only_validation_has_is_named),
            CASE(wrong_options_are_the_callers_mistake), CASE(invalid_utf8_is_counted_or_refused),
            CASE(folders_are_read_in_the_order_of_names),

@@ -234,10 +234,12 @@ TEST(an_output_does_not_depend_on_what_runs_beside_it)
             first = false;
             qkv_generator_close(g);
         }
-        // alone as well: sequences are numbered within a call, so only without random draws
+        // alone as well: `first` numbers the prompts of several calls
         qkv_generator *g = generator(0);
-        for (int64_t i = 0; i < PROMPTS && o->sampling.temperature == 0; i++) {
-            generated(g, prompts + i, 1, *o, &other);
+        for (int64_t i = 0; i < PROMPTS; i++) {
+            struct qkv_generate_options alone = *o;
+            alone.first = i;
+            generated(g, prompts + i, 1, alone, &other);
             for (int64_t r = 0; r < other.n; r++)
                 CHECK_TEXT(other.at[r].text, kept.at[i * other.n + r].text);
         }
