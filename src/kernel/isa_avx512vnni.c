@@ -6,6 +6,7 @@
 #define ISA_NAME "avx512vnni"
 #ifndef QKV_DOUBLE
 #include "kernel/body/vec/vec_avx512.h"
+#include <float.h>
 #include <math.h>
 #include <string.h>
 

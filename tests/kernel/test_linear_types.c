@@ -152,6 +152,35 @@ TEST(a_row_of_eight_bits_may_be_zero_tiny_or_huge)
     }
 }
 
+// The product of the scales is infinite; the expected value is the product in double.
+TEST(scales_of_eight_bits_whose_product_overflows_give_the_sum_of_the_formula)
+{
+    enum { K = 40, N = 70, ROWS = 3 };
+    EACH_ISA(k)
+    {
+        struct product p = product(k, QKV_PRECISION_INT8, ROWS, K, N);
+        for (int i = 0; i < ROWS * K; i++) p.x[i] = i % K < 2 ? 1e25f : 0;
+        for (int i = 0; i < N * K; i++) p.w[i] = 0;
+        for (int n = 0; n < N; n++) { // sums of 0, of both signs, and of a column without numbers
+            if (n % 4 == 3) continue;
+            p.w[n * K] = n % 4 == 2 ? -1e20f : 1e20f;
+            p.w[n * K + 1] = n % 4 == 0 ? -1e20f : 0;
+        }
+        p.x[2 * K + 5] = NAN;
+        p.kernel->pack(p.panels, p.w, QKV_REAL, K, N, K, 1);
+        product_run(&p, (struct qkv_linear_tail){ .scale = 1 });
+        for (int r = 0; r < ROWS; r++)
+            for (int n = 0; n < N; n++) {
+                double want = 0;
+                for (int i = 0; i < K; i++) want += (double)p.x[r * K + i] * (double)p.w[n * K + i];
+                const float y = p.y[r * N + n];
+                if (r < 2 && y != (float)want) fail_msg("%s: %g", k->isa, (double)y);
+                if (r == 2) CHECK(isnan(y));
+            }
+        fence_free();
+    }
+}
+
 // 16-bit rows of x give the same result as these numbers in floats; 16-bit y is the float y
 // rounded.
 TEST(rows_may_be_of_any_type)
@@ -245,7 +274,9 @@ CHECK_MAIN(CASE(sixteen_bits_by_conversion_have_the_bits_of_the_scalar_law),
            CASE(pairs_of_bf16_have_the_bits_of_their_chain),
            CASE(sums_of_eight_bits_are_exact_and_within_the_bound_of_their_steps),
            CASE(no_length_overflows_a_sum_of_eight_bits),
-           CASE(a_row_of_eight_bits_may_be_zero_tiny_or_huge), CASE(rows_may_be_of_any_type),
+           CASE(a_row_of_eight_bits_may_be_zero_tiny_or_huge),
+           CASE(scales_of_eight_bits_whose_product_overflows_give_the_sum_of_the_formula),
+           CASE(rows_may_be_of_any_type),
            CASE(gelu_of_a_product_that_is_stored_as_bf16_is_off_by_little_more_than_its_rounding),
            CASE(every_slot_says_what_it_is))
 #endif

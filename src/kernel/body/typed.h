@@ -17,6 +17,13 @@ static inline vf typed_load(const void *p, qkv_dtype type, int64_t i, int64_t n)
     return n >= VW ? vf_load((const float *)p + i) : vf_load_n((const float *)p + i, n);
 }
 
+// Returns a sum of integers times its scale; a sum of 0 gives 0 also if the scale is infinite.
+static inline vf vf_scaled_sum(vf sum, vf scale)
+{
+    const vf finite = vf_min(vf_set1(FLT_MAX), scale); // NaN remains NaN
+    return vf_mul(sum, vf_lt(vf_abs(sum), vf_set1(1), finite, scale));
+}
+
 static inline void typed_store(void *p, qkv_dtype type, int64_t i, vf a, int64_t n)
 {
     uint16_t *half = (uint16_t *)p + i;

@@ -119,8 +119,8 @@ static void whole_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const v
                 for (int64_t i = 0; i < s.rows; i++)
                     for (int64_t j = 0; j < PANEL && c + j < columns; j += VW)
                         vf_store(one[i] + j,
-                                 vf_mul(vf_load(one[i] + j),
-                                        vf_mul(vf_set1(scale[i]), vf_load(scales + j))));
+                                 vf_scaled_sum(vf_load(one[i] + j),
+                                               vf_mul(vf_set1(scale[i]), vf_load(scales + j))));
                 linear_tail_rows(y, ldy, (const float(*)[PANEL])one, r, s.rows, n + c,
                                  qkv_min64(columns - c, PANEL), tail);
             }

@@ -107,7 +107,7 @@ linear_tail_of(void *y, const float *sum, const float *scales, float row_scale, 
     if (scales) {
         const vf by = vf_set1(row_scale);
         _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++) s[j] =
-            vf_mul(s[j], vf_mul(by, vf_load(scales + j * VW)));
+            vf_scaled_sum(s[j], vf_mul(by, vf_load(scales + j * VW)));
     }
     if (tail->scale != 1) {
         const vf by = vf_set1(tail->scale);

@@ -129,7 +129,9 @@ LINEAR_AS(linear_f16, QKV_F16, "f16 as float")
 
 // Linear layers with 8-bit weights: weights have one scale per column, x has one scale per row.
 // Sums of integers are exact within a chunk, and chunks are added as floats. The result is (scale
-// of x times scale of the column) times the sum. int8_bytes returns the bytes of a panel.
+// of x times scale of the column) times the sum; a sum of 0 gives 0 also where the product of the
+// scales exceeds the range of a float, and NaN only where a scale is NaN. int8_bytes returns the
+// bytes of a panel.
 static size_t int8_bytes(int64_t K)
 {
     return qkv_round_up(PANEL * sizeof(float) + (size_t)(K * PANEL), 64);
@@ -186,9 +188,11 @@ static void int8_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const vo
             float sum[PANEL];
             int8_sums(sum, row, tail->x, inverse, (const int8_t *)(const void *)(scales + PANEL),
                       K);
-            for (int64_t n = n0; n < N && n < n0 + PANEL; n++)
-                put_number(y, tail->y, r * ldy + n,
-                           tail_of(sum[n - n0] * (scale * scales[n - n0]), r, n, tail));
+            for (int64_t n = n0; n < N && n < n0 + PANEL; n++) {
+                const float by = scale * scales[n - n0];
+                const float scaled = sum[n - n0] == 0 && by == INFINITY ? 0 : sum[n - n0] * by;
+                put_number(y, tail->y, r * ldy + n, tail_of(scaled, r, n, tail));
+            }
         }
     }
 }
