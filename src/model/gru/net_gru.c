@@ -172,15 +172,21 @@ static struct qkv_dropout readout_dropout(const struct qkv_gru_run *r)
     return (struct qkv_dropout){ r->drops ? r->n->options.dropout : 0, r->seed, r->step << 20 | 2 };
 }
 
+// Runs layer l of the decoder: computes its states and gates.
+static void decode_layer(struct qkv_gru_run *r, int64_t l)
+{
+    const struct qkv_gru cell = qkv_gru_cell(r, &r->body->decoder[l], r->D, false);
+    if (l)
+        qkv_gru_forward(r->s[l], r->s_gates[l], r->s[l - 1], r->first[l], r->to, r->sequences,
+                        &cell);
+    else
+        qkv_gru_steps(r);
+}
+
 static void decode_forward(struct qkv_gru_run *r)
 {
     const struct qkv_net_gru_layers *b = r->body;
-    qkv_gru_steps(r);
-    for (int64_t l = 1; l < r->decoders; l++) {
-        const struct qkv_gru cell = qkv_gru_cell(r, &b->decoder[l], r->D, false);
-        qkv_gru_forward(r->s[l], r->s_gates[l], r->s[l - 1], r->first[l], r->to, r->sequences,
-                        &cell);
-    }
+    for (int64_t l = 0; l < r->decoders; l++) decode_layer(r, l);
     qkv_gru_product(r, r->before, r->s[r->decoders - 1], r->P, &b->state, NULL);
     qkv_gru_product(r, r->before, r->e, r->P, &b->token, r->before);
     qkv_gru_product(r, r->before, r->context, r->P, &b->mixed, r->before);
@@ -216,12 +222,14 @@ static void decode_backward(struct qkv_gru_run *r)
         const struct qkv_gru_weights *w = &b->decoder[l];
         const struct qkv_gru cell = qkv_gru_cell(r, w, D, false);
         const struct qkv_gru_grad g = { w->w_i.grad, w->w_h.grad, w->b_i.grad, w->b_h.grad };
+        if (r->recompute && l < r->decoders - 1) decode_layer(r, l);
         qkv_gru_backward(r->d_s[1], r->d_first + l * r->sequences * D, &g, r->d_s[0], r->s[l],
                          r->s_gates[l], r->s[l - 1], r->first[l], r->to, r->sequences, &cell);
         real *swap = r->d_s[0];
         r->d_s[0] = r->d_s[1];
         r->d_s[1] = swap;
     }
+    if (r->recompute && r->decoders > 1) decode_layer(r, 0);
     qkv_gru_steps_backward(r);
 }
 

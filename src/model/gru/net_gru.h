@@ -50,6 +50,9 @@ struct qkv_gru_run {
     struct qkv_linear_once work; // settings and scratch of the products of this run
     uint64_t seed, step;
     bool drops, backward;
+    // true: all cells of the encoder share one array of states and one of gates, and all layers of
+    // the decoder one of gates; backward runs a cell again to recompute them
+    bool recompute;
     // true: the run allocates memory of its own, which the caller frees; false: it uses the model's
     // arena
     bool apart;

@@ -57,16 +57,24 @@ static size_t layer_bytes(const struct qkv_gru_run *r)
     return bytes;
 }
 
+// Allocates [R][columns] for each of n layers or, if the run recomputes them, once for all.
+static void reals_of_layers(const struct qkv_gru_run *r, struct qkv_arena *a, real **to, int64_t n,
+                            int64_t R, int64_t columns)
+{
+    real *last = NULL;
+    for (int64_t l = 0; l < n; l++) {
+        if (!l || !r->recompute) last = reals(a, R, columns);
+        if (a->base) to[l] = last;
+    }
+}
+
 static void place_kept(struct qkv_gru_run *r, struct qkv_arena *a)
 {
     const int64_t D = r->D, n = r->sequences;
     r->x = reals(a, r->R, D);
-    for (int64_t l = 0; l < 2 * r->layers; l++) {
-        real *h = reals(a, r->R, D), *gates = reals(a, r->R, 4 * D);
-        if (!a->base) continue;
-        r->h[l] = h;
-        r->gates[l] = gates;
-    }
+    reals_of_layers(r, a, r->h, 2 * r->layers, r->R, D);
+    reals_of_layers(r, a, r->gates, 2 * r->layers, r->R, 4 * D);
+    reals_of_layers(r, a, r->s_gates, r->decoders, r->P, 4 * D);
     for (int64_t l = 0; l < r->layers; l++) {
         real *y = reals(a, r->R, 2 * D);
         if (a->base) r->y[l] = y;
@@ -74,13 +82,11 @@ static void place_kept(struct qkv_gru_run *r, struct qkv_arena *a)
     r->keys = reals(a, r->R, r->A);
     r->last = reals(a, n, D);
     for (int64_t l = 0; l < r->decoders; l++) {
-        real *argument = reals(a, n, D), *first = reals(a, n, D), *s = reals(a, r->P, D),
-             *gates = reals(a, r->P, 4 * D);
+        real *argument = reals(a, n, D), *first = reals(a, n, D), *s = reals(a, r->P, D);
         if (!a->base) continue;
         r->argument[l] = argument;
         r->first[l] = first;
         r->s[l] = s;
-        r->s_gates[l] = gates;
     }
     r->e = reals(a, r->P, D);
     r->context = reals(a, r->P, 2 * D);
@@ -209,6 +215,7 @@ void qkv_gru_sizes(struct qkv_gru_run *r, qkv_net *n)
     r->decoders = n->is.decoder_layers;
     r->work.threads = qkv_threads();
     r->work.precision = n->options.precision;
+    r->recompute = n->options.recompute;
 }
 
 qkv_status qkv_gru_run_begin(struct qkv_gru_run *r, qkv_net *n, const struct qkv_sequences *in,
@@ -277,19 +284,20 @@ static void embed_backward(struct qkv_gru_run *r, real *dy, const struct qkv_wei
     qkv_embed_backward(w->grad, NULL, NULL, dy, ids, NULL, NULL, R, &words, r->work.scratch);
 }
 
-// Joins rows a[R][D] and b[R][D] to rows y[R][2D]; the function `half` below extracts one half
-// again.
-static void join(real *y, const real *a, const real *b, int64_t R, int64_t D)
+// Copies D numbers of each of R rows; rows of `to` are ld_to apart, rows of `from` ld_from.
+static void copy_rows(real *to, int64_t ld_to, const real *from, int64_t ld_from, int64_t R,
+                      int64_t D)
 {
-    for (int64_t i = 0; i < R; i++) {
-        memcpy(y + i * 2 * D, a + i * D, (size_t)D * sizeof *y);
-        memcpy(y + i * 2 * D + D, b + i * D, (size_t)D * sizeof *y);
-    }
+    for (int64_t i = 0; i < R; i++)
+        memcpy(to + i * ld_to, from + i * ld_from, (size_t)D * sizeof *to);
 }
 
-static void half(real *to, const real *y, int64_t R, int64_t D)
+// Runs the GRU of layer l in one direction over x: computes its states and gates.
+static void run_cell(struct qkv_gru_run *r, int64_t l, int64_t way, const real *x)
 {
-    for (int64_t i = 0; i < R; i++) memcpy(to + i * D, y + i * 2 * D, (size_t)D * sizeof *to);
+    const int64_t c = 2 * l + way;
+    const struct qkv_gru cell = qkv_gru_cell(r, &r->body->encoder[c], l ? 2 * r->D : r->D, way);
+    qkv_gru_forward(r->h[c], r->gates[c], x, NULL, r->from, r->sequences, &cell);
 }
 
 void qkv_gru_encode(struct qkv_gru_run *r)
@@ -301,11 +309,9 @@ void qkv_gru_encode(struct qkv_gru_run *r)
     const real *x = r->x;
     for (int64_t l = 0; l < r->layers; l++) {
         for (int64_t way = 0; way < 2; way++) {
-            const struct qkv_gru cell =
-                qkv_gru_cell(r, &b->encoder[2 * l + way], l ? 2 * D : D, way);
-            qkv_gru_forward(r->h[2 * l + way], r->gates[2 * l + way], x, NULL, r->from, n, &cell);
+            run_cell(r, l, way, x);
+            copy_rows(r->y[l] + way * D, 2 * D, r->h[2 * l + way], D, r->R, D);
         }
-        join(r->y[l], r->h[2 * l], r->h[2 * l + 1], r->R, D);
         x = r->y[l];
     }
     if (r->R) qkv_gru_product(r, r->keys, x, r->R, &b->key, NULL);
@@ -366,7 +372,8 @@ void qkv_gru_encode_backward(struct qkv_gru_run *r)
             const struct qkv_gru_weights *w = &b->encoder[2 * l + way];
             const struct qkv_gru cell = qkv_gru_cell(r, w, D_in, way);
             const struct qkv_gru_grad g = { w->w_i.grad, w->w_h.grad, w->b_i.grad, w->b_h.grad };
-            half(r->d_half, r->d_y[0] + way * D, R, D);
+            if (r->recompute) run_cell(r, l, way, x);
+            copy_rows(r->d_half, D, r->d_y[0] + way * D, 2 * D, R, D);
             qkv_gru_backward(way ? r->d_x : r->d_y[1], NULL, &g, r->d_half, r->h[2 * l + way],
                              r->gates[2 * l + way], x, NULL, r->from, n, &cell);
         }

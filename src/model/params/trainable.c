@@ -134,11 +134,6 @@ qkv_status qkv_net_build(qkv_net *n, qkv_error *err)
     n->kind = n->is.kind;
     n->shape = shape_of(&n->is, arch->name);
     n->methods = arch->methods;
-    if (n->options.recompute && n->methods == &qkv_net_gru)
-        return qkv_fail(
-            err, QKV_ERR_UNSUPPORTED, NULL,
-            "--recompute is not supported for %s, which needs its activations step by step",
-            arch->name);
     const qkv_status status = n->methods->declare(n, err);
     return status || !n->no_memory ? status : qkv_fail_memory(err, NULL);
 }
