@@ -316,8 +316,8 @@ qkv_status cmd_file_commit(struct cmd_file *f, qkv_error *err);
 void cmd_file_abort(struct cmd_file *f);
 
 // ---- texts (lines.c) ---------------------------------------------------------------------------
-// A file that is read line by line (path "-": standard input). Lines end with \n or \r\n, and have at
-// most QKV_LINE_BYTES bytes.
+// A file that is read line by line (path "-": standard input). Lines end with \n or \r\n, and
+// have at most QKV_LINE_BYTES bytes.
 struct cmd_lines {
     int fd;
     const char *path;
@@ -357,7 +357,7 @@ qkv_status cmd_texts_read(struct cmd_texts *t, int argc, char **argv, const char
                           qkv_error *err);
 
 // The texts of a command in chunks, so that the memory does not depend on the length of the input:
-// the operands, then the lines of the input file. If there are neither, the lines of standard input.
+// the operands, then the lines of the input file, or of standard input if there are neither.
 struct cmd_source {
     char **argv;
     int argc;

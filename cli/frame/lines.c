@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include "frame/signals.h"
 
-// A chunk of texts ends after CHUNK_TEXTS texts or CHUNK_BYTES bytes; a read has at most PIECE bytes.
+// A chunk of texts ends after CHUNK_TEXTS texts or CHUNK_BYTES bytes; PIECE: most bytes of a read.
 enum { CHUNK_TEXTS = 1024, CHUNK_BYTES = 1 << 22, PIECE = 1 << 16 };
 
 // ---- lines -------------------------------------------------------------------------------------
@@ -72,8 +72,8 @@ qkv_status cmd_lines_read(struct cmd_lines *l, char *to, size_t most, int64_t *b
 static qkv_status fail_long(const struct cmd_lines *l, qkv_error *err)
 {
     const qkv_status status =
-        cmd_error(err, QKV_ERR_LIMIT, l->path, "line too long, expected at most %d bytes, found more",
-                  (int)QKV_LINE_BYTES);
+        cmd_error(err, QKV_ERR_LIMIT, l->path,
+                  "line too long, expected at most %d bytes, found more", (int)QKV_LINE_BYTES);
     snprintf(err->path, sizeof err->path, "line %lld", (long long)l->number + 1);
     return status;
 }

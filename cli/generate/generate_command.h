@@ -113,8 +113,9 @@ struct generate_call {
 qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_error *err);
 // Sets the callbacks that print outputs during generation. s->model and s->tokenizer must be open.
 void generate_set_callbacks(struct generate_call *s);
-// Runs the texts, chunk by chunk, and reports the end of the call: its error or, after success, notes
-// about truncated texts and invalid UTF-8, and the statistics of --stats.  run: calls the library.
+// Runs the texts, chunk by chunk, and reports the end of the call: its error or, after success,
+// notes about truncated texts and invalid UTF-8, and the statistics of --stats.  run: calls the
+// library.
 void generate_run(struct generate_call *s,
                   qkv_status (*run)(void *model, const char *const *texts, const size_t *bytes,
                                     int64_t n, const struct qkv_generate_options *o,

@@ -66,11 +66,23 @@ static void print_changes(const struct effects *e, const struct effects_place *p
     putchar('\n');
 }
 
-static void print_bar(double share)
+// Prints an effect as a bar of the range from low (<= 0) to high (>= 0): to the right of 0 or, if
+// it is negative, to the left. An axis marks the 0 if low is negative. Returns the number of
+// columns.
+static int print_bar(double x, double low, double high)
 {
     enum { MOST = 16 };
-    const int n = (int)lround(share * MOST);
-    for (int i = 0; i < MOST; i++) fputs(i < n ? (cmd_utf8() ? "█" : "#") : " ", stdout);
+    const double scale = high > low ? MOST / (high - low) : 0;
+    const int left = low < 0 ? (int)fmax(1, round(-low * scale)) : 0;
+    const int most = x < 0 ? left : MOST - left;
+    const int n = (int)fmin(most, round(fabs(x) * scale));
+    const int from = x < 0 ? left - n : left;
+    for (int i = 0; i < MOST; i++) {
+        if (i == left && low < 0) fputs(cmd_utf8() ? "│" : "|", stdout);
+        fputs(i >= from && i < from + n ? (cmd_utf8() ? "█" : "#") : " ", stdout);
+    }
+    if (left == MOST) fputs(cmd_utf8() ? "│" : "|", stdout);
+    return MOST + (low < 0);
 }
 
 static const char *unit_words(const struct effects *e)
@@ -90,12 +102,15 @@ static void print_scan(const struct effects *e)
     if (e->info.kind != QKV_KIND_ENCODER)
         printf("loss without ablation: %.4f nats per token\n", e->of.loss);
     putchar('\n');
+    double low = 0, high = 0;
     for (int64_t i = 0; i < n && i < o.count; i++) {
-        const double most = fabs((double)p[0].effect);
+        low = fmin(low, (double)p[i].effect);
+        high = fmax(high, (double)p[i].effect);
+    }
+    for (int64_t i = 0; i < n && i < o.count; i++) {
         printf("%4lld  %-14s %9s  ", (long long)i + 1, effects_name(name, e, &p[i]),
                figures(x, (double)p[i].effect));
-        print_bar(most > 0 ? fabs((double)p[i].effect) / most : 0);
-        print_changes(e, &p[i], 49);
+        print_changes(e, &p[i], 33 + print_bar((double)p[i].effect, low, high));
     }
     if (n > o.count)
         printf("\nmedian effect of all %lld heads: %s\n", (long long)n,

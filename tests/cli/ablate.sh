@@ -83,6 +83,36 @@ says_part 'map.html'
 runs 0 view --ids 2,7,9,3 -m "$bert" --ablate L0.H1=uniform -o v.html
 grep -q 'ablated: L0.H1=uniform' v.html || failed 'the page does not say so'
 
+title 'a negative effect is a bar to the left of 0, in the terminal and in the picture'
+runs 0 ablate 'And the LORD spake unto the people' -m models/verse --json
+cp "$out" effects.json
+runs 0 ablate 'And the LORD spake unto the people' -m models/verse -n 12
+cp "$out" bars
+runs 0 view 'And the LORD spake unto the people' -m models/verse --ablate-map --view model -o bars.svg
+python3 - <<'PY' >"$out" 2>&1 || failed 'bars'
+import json, re
+effect = [x for layer in json.load(open("effects.json"))["stacks"][0]["effect"] for x in layer]
+low, high = min(effect), max(effect)
+assert low < 0 < high, (low, high)
+rows = re.findall(r"^ +\d+  (L\d\.H\d) +([-.\d]+)  (.{17})", open("bars").read(), re.M)
+assert len(rows) == len(effect) == 12, rows
+zero = rows[0][2].index("│")
+for name, x, bar in rows:
+    assert bar[zero] == "│", (name, bar)
+    left, right = bar[:zero], bar[zero + 1:]
+    assert (right if float(x) < 0 else left).strip() == "", (name, x, bar)
+    assert left.lstrip() == left.strip() and right.rstrip() == right.strip(), (name, bar)
+    columns = abs(float(x)) / (high - low) * 16
+    assert abs(len(left.strip() + right.strip()) - columns) <= 1, (name, x, bar)
+number = lambda name, text: float(re.search(rf'\b{name}="([-.\d]+)"', text)[1])
+boxes = re.findall(r'<rect[^>]* height="3"[^>]*>', open("bars.svg").read())
+assert len(boxes) == 24, len(boxes)
+for x, rule, bar in zip(effect, boxes[::2], boxes[1::2]):
+    scale = number("width", rule) / (high - low)
+    assert abs(number("x", bar) - number("x", rule) - scale * (min(0, x) - low)) < .02, (x, rule, bar)
+    assert abs(number("width", bar) - scale * abs(x)) < .02, (x, rule, bar)
+PY
+
 title '--ablate is an option of every command that runs a model, repeated or with commas'
 runs 0 generate 'In the beginning' -m models/verse -n 12
 cp "$out" whole

@@ -103,6 +103,14 @@ class Maps:
         self.open("loss", "#cell=4&at=1.2")
         check(self.maps("#right tbody tr") == ["like2.500.300", "arrow4.500.200"], self.maps("#right tbody tr"))
         self.shot("map-loss")
+        bars = self.c.js("[...document.querySelectorAll('.thumb u')].map(u => [u, u.parentElement].map(x =>"
+                         " x.getBoundingClientRect())).map(([b, s]) => [b.left - s.left, b.width, s.width])")
+        zero = bars[6][0]  # the bar of the largest effect ends at the right, a negative bar ends where it begins
+        check(abs(zero + bars[6][1] - bars[6][2]) < .1 and zero > 1, bars[6])
+        check(all(abs(x - zero) < .1 for x, _, _ in bars[:11]), bars)
+        check(abs(bars[11][0]) < .1 and abs(bars[11][1] - zero) < .1, bars[11], zero)
+        blue = self.pixel("[aria-label^=\"layer 2, head 3\"] canvas", .2, .2)
+        check(blue[2] > blue[0] + 10, blue)
         self.open("pair", "#w=model&cell=4&order=4")
         shown = self.maps(".choice [aria-pressed=\"true\"]")
         check(shown == ["as in the model", "matrix"], shown)

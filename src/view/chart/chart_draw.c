@@ -13,8 +13,8 @@ enum {
     LABEL_APART = 16,
     LABEL_MOST = 190,
     STRONG_DOTS = 60,
-    WORDS = 256,
-    SMALL = 240 // a panel narrower than this has fewer ticks
+    SPOTS = 1024, // most points and words of a panel whose places are compared
+    SMALL = 240   // a panel narrower than this has fewer ticks
 };
 
 static double x_of(const struct chart_field *f, double x)
@@ -215,37 +215,69 @@ static bool crosses(const struct spot *a, const struct spot *b)
     return a->x0 < b->x1 && b->x0 < a->x1 && a->y0 < b->y1 && b->y0 < a->y1;
 }
 
-// Writes a text to the right or left of its point, above or below it, where it covers no other
-// text. If every position is occupied, the text is left out.
-static void place_word(struct canvas *s, const struct chart_field *f, struct spot *taken, int *n,
-                       double x, double y, const char *text, int color)
+// The places that points and words occupy.
+struct spots {
+    struct spot at[SPOTS];
+    int n;
+};
+
+static void occupy(struct spots *s, struct spot spot)
 {
+    if (s->n < SPOTS) s->at[s->n++] = spot;
+}
+
+// Returns true if a word may be at this place: inside the panel, where it covers no point and no
+// other word.
+static bool is_free(const struct spots *s, const struct chart_field *f, const struct spot *spot)
+{
+    bool free = spot->x0 >= f->left - 30 && spot->x1 <= f->right + f->label &&
+                spot->y0 >= f->top - 10 && spot->y1 <= f->bottom + 6 && s->n < SPOTS;
+    for (int i = 0; i < s->n && free; i++) free = !crosses(spot, &s->at[i]);
+    return free;
+}
+
+// Writes a text next to its point: to the right or left of it, above or below, or between these
+// directions, as near as a place is free. A line connects it with its point if it is not adjacent.
+// If every place is occupied, the text is left out.
+static void place_word(struct canvas *s, const struct chart_field *f, struct spots *taken, double x,
+                       double y, const char *text, int color)
+{
+    static const double apart[] = { 0, 9, 20, 34, 52, 74, 100 };
+    static const int toward[][2] = { { 1, 0 },  { -1, 0 }, { 0, -1 },  { 0, 1 },
+                                     { 1, -1 }, { 1, 1 },  { -1, -1 }, { -1, 1 } };
     const double w = canvas_width(text, strlen(text), 11, 0);
-    const double at[4][2] = { { 6, 4 }, { -6 - w, 4 }, { -w / 2, -7 }, { -w / 2, 15 } };
-    for (int k = 0; k < 4 && *n < WORDS; k++) {
-        const double left = x + at[k][0], base = y + at[k][1];
-        const struct spot spot = { left, base - 10, left + w, base + 3 };
-        bool free = left >= f->left - 30 && left + w <= f->right + f->label;
-        for (int i = 0; i < *n && free; i++) free = !crosses(&spot, &taken[i]);
-        if (!free) continue;
-        canvas_text(s, left, base, 11, 0, color, text, strlen(text));
-        taken[(*n)++] = spot;
-        return;
-    }
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
+        for (size_t k = 0; k < sizeof toward / sizeof *toward; k++) {
+            const int dx = toward[k][0], dy = toward[k][1];
+            const double left = x + (dx ? dx * (6 + apart[i]) : 0) - (dx > 0 ? 0 : dx ? w : w / 2);
+            const double base = y + (dy ? dy * (11 + apart[i]) : 0) + 4;
+            const struct spot spot = { left, base - 10, left + w, base + 3 };
+            if (!is_free(taken, f, &spot)) continue;
+            if (i)
+                canvas_line(s, x + 5 * dx, y + 5 * dy, fmin(fmax(x, spot.x0), spot.x1),
+                            fmin(fmax(y, spot.y0), spot.y1), PALETTE_TEXT3, .6);
+            canvas_text(s, left, base, 11, 0, color, text, strlen(text));
+            occupy(taken, spot);
+            return;
+        }
 }
 
 static void draw_words(struct canvas *s, const struct chart_field *f)
 {
-    struct spot taken[WORDS];
-    int n = 0;
+    struct spots taken = { .n = 0 };
     const struct qkv_chart_panel *p = f->panel;
-    for (int64_t k = 0; k < p->lines; k++) {
-        const struct qkv_chart_line *l = &p->line[k];
-        for (int64_t i = 0; l->text && i < l->n; i++)
-            if (l->text[i] && has_place(f, chart_x(l, i), l->y[i]))
-                place_word(s, f, taken, &n, x_of(f, chart_x(l, i)), y_of(f, l->y[i]), l->text[i],
-                           PALETTE_TEXT2);
-    }
+    for (int writes = 0; writes < 2; writes++) // first the points, which no word may cover
+        for (int64_t k = 0; k < p->lines; k++) {
+            const struct qkv_chart_line *l = &p->line[k];
+            for (int64_t i = 0; l->text && i < l->n; i++) {
+                if (!l->text[i] || !has_place(f, chart_x(l, i), l->y[i])) continue;
+                const double x = x_of(f, chart_x(l, i)), y = y_of(f, l->y[i]);
+                if (writes)
+                    place_word(s, f, &taken, x, y, l->text[i], PALETTE_TEXT2);
+                else
+                    occupy(&taken, (struct spot){ x - 4, y - 4, x + 4, y + 4 });
+            }
+        }
 }
 
 static void draw_marks(struct canvas *s, const struct chart_field *f)

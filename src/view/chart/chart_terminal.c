@@ -132,7 +132,8 @@ static void draw_letters(struct dot_field *c, const struct qkv_chart_panel *p)
     }
 }
 
-// Writes a word that begins at a cell, unless one of its cells is occupied.
+// Writes a word that begins at a cell, unless one of its cells, or a cell before or after it, is
+// occupied.
 static void draw_word(struct text_canvas *s, struct dot_field *c, int x, int y, const char *word,
                       int color)
 {
@@ -143,7 +144,8 @@ static void draw_word(struct text_canvas *s, struct dot_field *c, int x, int y, 
     const int row = y / 4, from = x / 2;
     bool free = w > 0 && row >= 0 && row < c->rows && from >= 0 && from + w <= c->columns;
     struct cell *at = &c->cell[free ? row * c->columns + from : 0];
-    for (int i = 0; i < w && free; i++) free = !at[i].text[0] && !at[i].tail;
+    const int end = w + (from + w < c->columns);
+    for (int i = from > 0 ? -1 : 0; i < end && free; i++) free = !at[i].text[0] && !at[i].tail;
     for (int64_t i = 0; i < t.used && free;) {
         const char *out;
         size_t bytes;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // picture_model.c: draws "What kinds of head does this model have?": every head as a small matrix
 // (rows: queries, columns: keys). A strip left of each matrix shows the weight on special tokens; a
-// red bar shows the ablation effect.
+// bar shows the ablation effect: red and to the right of 0 or, if it is negative, blue and to the
+// left.
 #include "view/picture/picture_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -30,7 +31,7 @@ struct thumb {
 struct wall {
     struct picture *p;
     struct thumb t;
-    double side, pitch, left, top, most_effect;
+    double side, pitch, left, top, low_effect, high_effect; // low_effect <= 0 < high_effect
 };
 
 static int64_t point_of(int64_t i, int64_t n, int64_t all)
@@ -172,9 +173,10 @@ static void draw_head(struct wall *w, int64_t layer, int64_t head)
     view_text_free(&t);
     if (!p->v->effects.value) return;
     const double e = (double)p->v->effects.value[layer * p->v->shape.heads + head];
+    const double scale = w->side / (w->high_effect - w->low_effect);
     canvas_box(&p->canvas, x, y + w->side + 17, w->side, 3, PALETTE_RULE);
-    canvas_box(&p->canvas, x, y + w->side + 17, w->side * fmin(1, fabs(e) / w->most_effect), 3,
-               e < 0 ? PALETTE_POS : PALETTE_HOT);
+    canvas_box(&p->canvas, x + scale * (fmin(0, e) - w->low_effect), y + w->side + 17,
+               scale * fabs(e), 3, e < 0 ? PALETTE_POS : PALETTE_HOT);
 }
 
 static void draw_names(struct wall *w)
@@ -243,14 +245,17 @@ static void describe_counts(struct view_text *t, const struct view_stack *v)
     view_say(t, ".");
 }
 
-static void describe_ablation(struct view_text *t, const struct view_stack *v, double *most)
+static void describe_ablation(struct view_text *t, const struct view_stack *v, double *low,
+                              double *high)
 {
     const int64_t all = v->shape.layers * v->shape.heads;
     int64_t best = 0;
-    *most = 1e-12;
+    *low = 0;
+    *high = 1e-12;
     if (!v->effects.value) return;
     for (int64_t i = 0; i < all; i++) {
-        *most = fmax(*most, fabs((double)v->effects.value[i]));
+        *low = fmin(*low, (double)v->effects.value[i]);
+        *high = fmax(*high, (double)v->effects.value[i]);
         if (v->effects.value[i] > v->effects.value[best]) best = i;
     }
     view_say(t, " Ablating layer %" PRId64 ", head %" PRId64 " has the largest effect: ",
@@ -287,7 +292,7 @@ qkv_status picture_model(struct picture *p, qkv_error *err)
     struct wall w = { .p = p, .left = PICTURE_MARGIN };
     struct view_text sentence = { 0 };
     describe_counts(&sentence, p->v);
-    describe_ablation(&sentence, p->v, &w.most_effect);
+    describe_ablation(&sentence, p->v, &w.low_effect, &w.high_effect);
     w.pitch = fmin(BIG + 12, fmax(SMALL, (WIDE - SIDE_NAMES) / (double)k->heads));
     w.side = w.pitch - STRIP - 6;
     canvas_new(&p->canvas,

@@ -107,6 +107,56 @@ TEST(svg_is_well_formed_and_the_same_twice)
     }
 }
 
+// Points in two dense groups: the boxes of their words, as wide as in the widest common font.
+TEST(no_word_covers_another_word_or_a_point)
+{
+    enum { POINTS = 26, MOST = 2 * POINTS };
+    static double x[POINTS], y[POINTS], box[MOST][4];
+    static char name[POINTS][16];
+    static const char *text[POINTS];
+    int n = 0;
+    for (int i = 0; i < POINTS; i++) {
+        uint32_t r[4];
+        qkv_philox(r, 8, 0, (uint64_t)i);
+        x[i] = (i % 2 ? 10 : 0) + r[0] * 0x1p-32;
+        y[i] = (i % 2 ? 5 : 0) + r[1] * 0x1p-31;
+        snprintf(name[i], sizeof name[i], "word%.*s%d", i % 5, "abcd", i);
+        text[i] = name[i];
+    }
+    struct qkv_chart_line line = { .x = x, .y = y, .n = POINTS, .text = text };
+    line.style = QKV_CHART_POINTS;
+    struct qkv_chart_panel panel = { .line = &line, .lines = 1 };
+    const struct qkv_chart c = { .title = "?", .sentence = "!", .panel = &panel, .panels = 1 };
+    size_t bytes;
+    folder_new();
+    char *svg = written(&c, "words.svg", NULL, &bytes);
+    for (const char *at = svg; (at = strstr(at, "<text")) != NULL; at++) {
+        char word[32];
+        double left, base;
+        if (sscanf(at, "<text class=\"%*[^\"]\" x=\"%lf\" y=\"%lf\">%30[^<]", &left, &base, word) <
+            3)
+            continue;
+        if (strncmp(word, "word", 4) != 0) continue;
+        CHECK(n < POINTS);
+        double *b = box[n++];
+        b[0] = left, b[1] = base - 9, b[2] = left + canvas_width(word, strlen(word), 11, 0);
+        b[3] = base + 2;
+    }
+    CHECK_EQ(n, POINTS); // none is left out
+    for (const char *at = svg; (at = strstr(at, "<circle")) != NULL; at++) {
+        double *b = box[n++], px, py;
+        CHECK(n <= MOST && sscanf(strstr(at, " cx="), " cx=\"%lf\" cy=\"%lf\"", &px, &py) == 2);
+        b[0] = px - 3, b[1] = py - 3, b[2] = px + 3, b[3] = py + 3;
+    }
+    CHECK_EQ(n, MOST);
+    for (int i = 0; i < POINTS; i++)
+        for (int k = i + 1; k < MOST; k++)
+            if (box[i][0] < box[k][2] && box[k][0] < box[i][2] && box[i][1] < box[k][3] &&
+                box[k][1] < box[i][3])
+                fail_msg("word %d covers %s %d", i, k < POINTS ? "word" : "point", k % POINTS);
+    free(svg);
+}
+
 TEST(a_page_asks_nobody_and_takes_names_for_text)
 {
     const struct qkv_chart c = whole();
@@ -367,6 +417,7 @@ TEST(failed_allocations_are_survived)
 }
 
 CHECK_MAIN(CASE(svg_is_well_formed_and_the_same_twice),
+           CASE(no_word_covers_another_word_or_a_point),
            CASE(a_page_asks_nobody_and_takes_names_for_text),
            CASE(png_has_two_pixels_a_unit_and_carries_the_words),
            CASE(the_terminal_keeps_its_width_and_its_character_set),

@@ -17,7 +17,7 @@ export function readColours() {
     const read = name => style.getPropertyValue("--" + name).trim();
     hue.dark = root.dataset.theme === "dark";
     hue.forced = matchMedia("(forced-colors: active)").matches || matchMedia("(prefers-contrast: more)").matches;
-    for (const name of ["paper", "panel", "text", "text2", "text3", "rule", "hot", "point"])
+    for (const name of ["paper", "panel", "text", "text2", "text3", "rule", "hot", "pos", "point"])
         hue[name] = `rgb(${rgb(read(name)).join()})`;
     hue.heads = read("heads").split(" ");
     const stops = read("ramp").split(" ").map(rgb);

@@ -10,8 +10,8 @@ import { requestDraw } from "../base/drawing.js";
 import { set } from "../base/frame.js";
 import { darkness, firstOf, hasMask, hatchOf } from "../parts/heatmap.js";
 import {
-    MODEL_CELLS, MODEL_ORDERS, answerModel, drawThumb, effectOf, effectText, fillGrid, gridOf, isPooled, model,
-    nameOfThumb, paintGrid, paintStrip, shownHead, setModel, shownKeys, shownRows, statsOf, unitOf
+    MODEL_CELLS, MODEL_ORDERS, answerModel, drawThumb, effectBar, effectOf, effectText, fillGrid, gridOf, isPooled,
+    model, nameOfThumb, paintGrid, paintStrip, shownHead, setModel, shownKeys, shownRows, statsOf, unitOf
 } from "./model_grid.js";
 
 addTexts({
@@ -184,11 +184,7 @@ function drawMagnifierNumbers(c, g, grid) {
 // ---- the numbers of the head -------------------------------------------------------------------------------
 function fact(name, value, bar) {
     const dd = el("dd", {});
-    if (bar !== undefined) {
-        const b = el("u");
-        b.style.width = 68 * min(1, bar) + "px";
-        dd.append(b);
-    }
+    if (bar) dd.append(bar);
     dd.append(el("b", {}, value));
     return [el("dt", {}, name), dd];
 }
@@ -213,11 +209,10 @@ function drawFacts(grid, p) {
     if (page.special.length) facts.push(...fact(say("toSpecials"), weight(s.shares[4], 3)));
     if (page.effects) {
         const all = page.effects.values.flat().sort((a, b) => a - b);
-        const median = all[all.length >> 1];
-        const most = model.mostEffect;
+        const median = all[all.length >> 1], own = effectOf(layer, head);
         facts.push(
-            ...fact(say("ablationEffect"), effectText(effectOf(layer, head)), abs(effectOf(layer, head)) / most),
-            ...fact(say("medianHead"), effectText(median), abs(median) / most)
+            ...fact(say("ablationEffect"), effectText(own), effectBar(own, 68, "px")),
+            ...fact(say("medianHead"), effectText(median), effectBar(median, 68, "px"))
         );
     }
     model.title.textContent = say("headTitle", layer, head);
@@ -334,7 +329,7 @@ export function modelSvg() {
             const b = place(bar);
             out.push(
                 `<rect x="${b.x.toFixed(1)}" y="${b.y.toFixed(1)}" width="${b.w.toFixed(1)}" height="3" ` +
-                    `fill="${hue.hot}"/>`
+                    `fill="${bar.className ? hue.pos : hue.hot}"/>`
             );
         }
     }

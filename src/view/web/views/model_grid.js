@@ -38,7 +38,8 @@ addTexts({
 });
 
 export const model = {
-    at: { layer: 0, head: 0 }, described: false, order: "asBuilt", cell: "cellMatrix", grids: new Map(), thumbs: []
+    at: { layer: 0, head: 0 }, described: false, order: "asBuilt", cell: "cellMatrix", grids: new Map(), thumbs: [],
+    lowEffect: 0, highEffect: 1 // the least effect, at most 0, and the largest
 };
 export const MODEL_ORDERS = ["asBuilt", "byKind", "byEntropy", "byDistance", "byEffect"];
 export const MODEL_CELLS = ["cellMatrix", "cellLines", "cellKeys", "cellDistance", "cellEffect"];
@@ -48,6 +49,14 @@ export const effectOf = (l, h) => page.effects ? page.effects.values[l][h] : 0;
 export function effectText(x) {
     const text = abs(x).toFixed(abs(x) < .01 ? 4 : 3).replace(/^0/, "");
     return (x < 0 ? "−" : "") + text;
+}
+// Draws an effect as a bar from 0, to the right or, if it is negative, to the left; `full` is the length of the range.
+export function effectBar(x, full, unit) {
+    const bar = el("u"), scale = full / (model.highEffect - model.lowEffect);
+    bar.style.marginLeft = scale * (min(0, x) - model.lowEffect) + unit;
+    bar.style.width = scale * abs(x) + unit;
+    bar.className = x < 0 ? "less" : "";
+    return bar;
 }
 export const unitOf = () => page.effects.unit.replace("-", "−");
 export const statsOf = (l, h) => page.stats[l][h];
@@ -189,8 +198,8 @@ function paintLinks(c, x, y, w, h, grid) {
 function measureOf(l, h) {
     const s = statsOf(l, h);
     if (model.cell === "cellEffect") {
-        const x = effectOf(l, h), mix = sqrt(abs(x) / (model.mostEffect || 1));
-        return { text: effectText(x), colour: blendColours(hue.paper, hue.hot, mix) };
+        const x = effectOf(l, h), mix = sqrt(abs(x) / max(model.highEffect, -model.lowEffect));
+        return { text: effectText(x), colour: blendColours(hue.paper, x < 0 ? hue.pos : hue.hot, mix) };
     }
     const keys = model.cell === "cellKeys";
     const dark = keys ? s.focus ** .7 * .9 : s.distance / (model.mostDistance || 1) * .9;
@@ -275,10 +284,7 @@ function buildThumb({ l, h, s }) {
         canvas, what
     );
     if (page.effects) {
-        const bar = el("u"), x = effectOf(l, h);
-        bar.style.width = 100 * min(1, abs(x) / (model.mostEffect || 1)) + "%";
-        bar.className = x < 0 ? "less" : "";
-        b.append(el("s", {}, bar));
+        b.append(el("s", {}, effectBar(effectOf(l, h), 100, "%")));
     }
     onClick(b, () => {
         pickHead(l, h);
@@ -370,7 +376,9 @@ export function walkHeads(dx, dy) {
 export function layModel() {
     const w = model.box.clientWidth, narrow = innerWidth <= 760, big = page.H > 12 || page.L > 24;
     model.dpr = devicePixelRatio || 1;
-    model.mostEffect = page.effects ? max(1e-12, ...page.effects.values.flat().map(abs)) : 1;
+    const effects = page.effects ? page.effects.values.flat() : [];
+    model.lowEffect = min(0, ...effects);
+    model.highEffect = max(1e-12, ...effects);
     model.mostDistance = max(1e-12, ...page.stats.flat().map(s => s.distance));
     const own = (w - 60) / page.H - 13, most = page.L * page.H > 24 ? 68 : 120;
     model.side = max(narrow ? 44 : 48, min(most, big ? 48 : floor(own)));
