@@ -331,6 +331,12 @@ def decoders():
     yield "qwen3", t.Qwen3ForCausalLM, t.Qwen3Config(**as_llama(head_dim=12)), {}
     yield "phi3", t.Phi3ForCausalLM, t.Phi3Config(**as_llama(sliding_window=6, rope_parameters=rope(
         "default", partial_rotary_factor=0.5))), {}
+    longrope = lambda original, **more: t.Phi3Config(**as_llama(
+        **more, original_max_position_embeddings=original, rope_parameters=rope(
+            "longrope", partial_rotary_factor=0.75, short_factor=[1.0, 1.3, 2.5], long_factor=[2.0, 5.0, 20.0])))
+    yield "phi3-short", t.Phi3ForCausalLM, longrope(90), {}
+    yield "phi3-long", t.Phi3ForTokenClassification, longrope(6, **labels("bad", "good")), {
+        "size": 0.25}
     yield "smollm3", t.SmolLM3ForCausalLM, t.SmolLM3Config(**as_llama(
         num_hidden_layers=3, no_rope_layer_interval=2, use_sliding_window=True, sliding_window=5)), {}
     yield "olmo2", t.Olmo2ForCausalLM, t.Olmo2Config(**as_llama()), {}

@@ -70,6 +70,7 @@ FOLDERS = {
     "qwen2": ("causal", "Qwen2ForCausalLM"),
     "qwen3": ("causal", "Qwen3ForCausalLM"),
     "phi3": ("causal", "Phi3ForCausalLM"),
+    "phi3-short": ("causal", "Phi3ForCausalLM"),
     "smollm3": ("causal", "SmolLM3ForCausalLM"),
     "olmo2": ("causal", "Olmo2ForCausalLM"),
     "gemma": ("causal", "GemmaForCausalLM"),

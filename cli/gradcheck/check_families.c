@@ -77,6 +77,11 @@ void check_rotations(struct gradcheck *g)
     check(g, "phi3",
           "{" SIZES "'num_key_value_heads': 1, 'head_dim': 8, 'partial_rotary_factor': 0.5}", 0,
           QKV_OBJECTIVE_CAUSAL, &plain);
+    // sequences of more than 3 tokens have the long factors
+    check(g, "phi3",
+          "{" SIZES "'num_key_value_heads': 1, 'original_max_position_embeddings': 3,"
+          "'rope_scaling': {'type': 'su', 'short_factor': [1, 1.5], 'long_factor': [2, 8]}}",
+          0, QKV_OBJECTIVE_CAUSAL, &all);
 }
 
 void check_windows(struct gradcheck *g)

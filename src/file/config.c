@@ -64,7 +64,7 @@ static struct qkv_json_at here(const struct qkv_config *c)
 bool qkv_config_refuse(const struct qkv_config *c, qkv_status status, const char *key,
                        const char *format, ...)
 {
-    char path[256], text[512];
+    char path[256], text[sizeof c->err->text];
     snprintf(path, sizeof path, "$.%s", key);
     va_list list;
     va_start(list, format);

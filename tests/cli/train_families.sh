@@ -41,7 +41,7 @@ for folder in bert bert-tokens camembert electra electra-small albert-groups dis
     nomic_bert eurobert; do
     train $folder text.txt
 done
-for folder in gpt2 llama llama-yarn mistral ministral ministral3 qwen2 qwen3 phi3 smollm3 olmo2 gemma gemma2 gemma3_text \
+for folder in gpt2 llama llama-yarn mistral ministral ministral3 qwen2 qwen3 phi3 phi3-short smollm3 olmo2 gemma gemma2 gemma3_text \
     granite opt bart-decoder marian-decoder; do train $folder text.txt; done
 for folder in bart mbart marian t5 flan-t5 mt5; do train $folder pairs.tsv; done
 for folder in bert-labels albert-labels modernbert-labels mpnet-labels eurobert-labels; do

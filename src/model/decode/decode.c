@@ -166,7 +166,8 @@ qkv_status qkv_decoder_new(qkv_decoder **out, const qkv_model *m,
     d->two = m->is.kind != QKV_NET_DECODER;
     d->stack = &m->stack[d->two];
     d->items = o->items;
-    d->capacity = o->capacity ? qkv_min64(o->capacity, m->positions) : m->positions;
+    d->capacity = qkv_described_decoded(&m->is);
+    if (o->capacity) d->capacity = qkv_min64(o->capacity, d->capacity);
     d->chunk = qkv_min64(o->chunk ? o->chunk : CHUNK, qkv_max64(d->capacity, d->items));
     d->precision = o->cache ? o->cache : qkv_precision_attention(m->precision);
     d->sums.stride = m->sums;

@@ -8,7 +8,8 @@
 //                                                                 exist, the older one is used
 //
 // Su et al. 2021 (arXiv 2104.09864); linear: Chen et al. 2023 (arXiv 2306.15595); yarn: Peng et al.
-// 2023 (arXiv 2309.00071); llama3: Dubey et al. 2024 (arXiv 2407.21783).
+// 2023 (arXiv 2309.00071); llama3: Dubey et al. 2024 (arXiv 2407.21783); longrope: Ding et al. 2024
+// (arXiv 2402.13753).
 #include "model/family/description.h"
 #include <inttypes.h>
 #include <math.h>
@@ -52,7 +53,8 @@ static bool scaling_kind(struct qkv_rope_scaling *r, const struct qkv_json_at *a
     } rows[] = { { "default", QKV_ROPE_PLAIN },
                  { "linear", QKV_ROPE_LINEAR },
                  { "llama3", QKV_ROPE_LLAMA3 },
-                 { "yarn", QKV_ROPE_YARN } };
+                 { "yarn", QKV_ROPE_YARN },
+                 { "longrope", QKV_ROPE_LONG } };
     const char *key = json_object_get(at->object, "rope_type") ? "rope_type" : "type";
     const char *text = NULL;
     if (!qkv_json_text(at, key, false, &text)) return false;
@@ -64,7 +66,7 @@ static bool scaling_kind(struct qkv_rope_scaling *r, const struct qkv_json_at *a
     char says[256];
     snprintf(says, sizeof says,
              "unsupported scaling of rotary positions, expected one of default, linear, llama3, "
-             "yarn, found \"%.64s\"",
+             "yarn, longrope, found \"%.64s\"",
              text);
     return !text || refuse(at, QKV_ERR_UNSUPPORTED, key, says);
 }
@@ -83,7 +85,46 @@ static bool yarn_attention(struct qkv_rope_scaling *r, const struct qkv_json_at 
     return number(at, "attention_factor", false, &r->attention, 1e-6, 1e6);
 }
 
-static bool scaling(struct qkv_description *d, const struct qkv_json_at *at)
+// Reads one factor of each rotated pair of a head.
+static bool read_factors(double *out, int64_t pairs, const struct qkv_json_at *at, const char *key)
+{
+    const json_t *list = json_object_get(at->object, key);
+    char text[128];
+    if (!json_is_array(list) || (int64_t)json_array_size(list) != pairs) {
+        snprintf(text, sizeof text,
+                 "wrong number of factors, expected a list of %" PRId64
+                 ", one per rotated pair of a head, found %zu",
+                 pairs, json_array_size(list));
+        return refuse(at, QKV_ERR_FORMAT, key, text);
+    }
+    for (int64_t i = 0; i < pairs; i++) {
+        out[i] = json_number_value(json_array_get(list, (size_t)i));
+        if (!(out[i] >= 1e-6 && out[i] <= 1e6))
+            return refuse(at, QKV_ERR_FORMAT, key,
+                          "factor out of range, expected numbers of 1e-06 .. 1e+06");
+    }
+    return true;
+}
+
+// Reads the lists of factors of longrope, and the factor of cosines and sines, which is
+// sqrt(1 + ln(factor) / ln(original)) if config.json does not have it.
+static bool long_factors(struct qkv_description *d, const struct qkv_json_at *at, int64_t pairs)
+{
+    struct qkv_rope_scaling *r = &d->rope;
+    if (pairs > QKV_ROPE_PAIRS_MAX)
+        return refuse(at, QKV_ERR_UNSUPPORTED, "long_factor",
+                      "too many rotated pairs of a head, expected at most 256");
+    if (!read_factors(r->lengths[0], pairs, at, "short_factor") ||
+        !read_factors(r->lengths[1], pairs, at, "long_factor"))
+        return false;
+    r->attention =
+        r->factor > 1 && r->original > 1 ? sqrt(1 + log(r->factor) / log((double)r->original)) : 1;
+    return number(at, "attention_factor", false, &r->attention, 1e-6, 1e6);
+}
+
+// Reads a scaling of rotary positions. pairs: rotated pairs of dimensions of a head.
+static bool scaling(struct qkv_description *d, const struct qkv_config *c,
+                    const struct qkv_json_at *at, int64_t pairs)
 {
     struct qkv_rope_scaling *r = &d->rope;
     if (!scaling_kind(r, at)) return false;
@@ -92,11 +133,17 @@ static bool scaling(struct qkv_description *d, const struct qkv_json_at *at)
     if (r->kind != QKV_ROPE_LINEAR && !qkv_json_limited(at, "original_max_position_embeddings",
                                                         false, &r->original, 1, QKV_POSITIONS_MAX))
         return false;
-    // for yarn `factor` may be absent: it is then the ratio of the two numbers of positions
+    // the key at the top level, of Phi-3, comes first
+    if (r->kind != QKV_ROPE_LINEAR && !qkv_config_int(c, "original_max_position_embeddings", false,
+                                                      &r->original, 1, QKV_POSITIONS_MAX))
+        return false;
+    // for yarn and longrope `factor` may be absent: it is then the ratio of the two numbers of
+    // positions
     const bool given = json_is_number(json_object_get(at->object, "factor"));
-    if (r->kind == QKV_ROPE_YARN && !given)
-        r->factor = (double)d->size.positions / (double)r->original;
-    if (!number(at, "factor", r->kind != QKV_ROPE_YARN, &r->factor, 1e-3, 1e6)) return false;
+    const bool may = r->kind == QKV_ROPE_YARN || r->kind == QKV_ROPE_LONG;
+    if (may && !given) r->factor = (double)d->size.positions / (double)r->original;
+    if (!number(at, "factor", !may, &r->factor, 1e-3, 1e6)) return false;
+    if (r->kind == QKV_ROPE_LONG) return long_factors(d, at, pairs);
     if (r->kind == QKV_ROPE_LLAMA3) {
         if (!number(at, "low_freq_factor", true, &r->low, 1e-6, 1e6) ||
             !number(at, "high_freq_factor", true, &r->high, 1e-6, 1e6))
@@ -181,12 +228,13 @@ bool qkv_describe_partial(struct qkv_description *d, const struct qkv_config *c)
 }
 
 // Reads partial_rotary_factor. The reference rotates whole heads in most families, whatever the
-// factor is (qkv_describe_partial: in the others), but fails if the positions are also scaled.
+// factor is, but fails if the positions are also scaled. The others (d->rotated > 0) call
+// qkv_describe_partial.
 static bool check_partial(const struct qkv_description *d, const struct qkv_config *c)
 {
     double part;
     if (!read_partial(&part, c)) return false;
-    if (part == 1 || d->rope.kind == QKV_ROPE_PLAIN) return true;
+    if (part == 1 || d->rotated > 0 || d->rope.kind == QKV_ROPE_PLAIN) return true;
     return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, "partial_rotary_factor",
                              "unsupported rotation of a part of each head by scaled positions, "
                              "expected 1, found %g",
@@ -204,7 +252,10 @@ bool qkv_describe_rotation(struct qkv_description *d, const struct qkv_config *c
     once.path = "$.rope_scaling";
     if (now.object && !number(&now, "rope_theta", false, &d->theta, 1e-3, 1e12)) return false;
     const struct qkv_json_at *how = once.object ? &once : &now;
-    if (how->object && !scaling(d, how)) return false;
+    double part = 1;
+    if (d->rotated > 0 && !read_partial(&part, c)) return false;
+    if (how->object && !scaling(d, c, how, (int64_t)((double)qkv_head_keys(d) * part) / 2))
+        return false;
     return check_partial(d, c) && even_heads(d, c);
 }
 
@@ -221,7 +272,8 @@ bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *
         return false;
     once.path = "$.rope_scaling";
     d->rope_local_plain = scaled;
-    if (scaled && once.object && !scaling(d, &once)) return false;
+    const int64_t pairs = qkv_head_keys(d) / 2;
+    if (scaled && once.object && !scaling(d, c, &once, pairs)) return false;
     for (int i = 0; i < 2; i++) {
         struct qkv_json_at one = { .object = both.object
                                                  ? json_object_get(both.object, rows[i].kind)
@@ -240,11 +292,16 @@ bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *
         if (!number(&one, "rope_theta", false, out[i], 1e-3, 1e12) || !scaling_kind(&how, &one))
             return false;
         const bool may = scaled && i == 0;
-        if (how.kind && may && !scaling(d, &one)) return false;
+        if (how.kind && may && !scaling(d, c, &one, pairs)) return false;
         if (how.kind && !may)
             return refuse(&one, QKV_ERR_UNSUPPORTED, "rope_type",
                           "unsupported rotary positions for this family, expected \"default\"");
     }
+    if (d->rope.kind == QKV_ROPE_LONG)
+        return qkv_config_refuse(
+            c, QKV_ERR_UNSUPPORTED, "rope_parameters",
+            "unsupported rotary positions for this family, expected "
+            "\"default\", \"linear\", \"llama3\" or \"yarn\", found \"longrope\"");
     return even_heads(d, c);
 }
 

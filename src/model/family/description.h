@@ -28,19 +28,24 @@ enum qkv_position_kind {
 // change high frequencies, divide low frequencies by `factor`, and have a smooth transition between
 // them. With LLAMA3 the transition is at wavelengths original/high .. original/low; with YARN it is
 // at frequencies of `high` (beta_fast) .. `low` (beta_slow) rotations within `original` positions.
-// attention: factor of cosines and sines (YARN only; 0 means 1).
+// LONG divides the frequency of each pair by a factor: one of lengths[0] in sequences of at most
+// `original` tokens, one of lengths[1] in all positions of longer ones.
+// attention: factor of cosines and sines (YARN and LONG; 0 means 1).
+enum { QKV_ROPE_PAIRS_MAX = 256 }; // rotated pairs of a head with LONG
 struct qkv_rope_scaling {
     enum qkv_rope_scaling_kind {
         QKV_ROPE_PLAIN = 0,
         QKV_ROPE_LINEAR,
         QKV_ROPE_LLAMA3,
-        QKV_ROPE_YARN
+        QKV_ROPE_YARN,
+        QKV_ROPE_LONG
     } kind;
     double factor, low, high, attention;
     int64_t original;
     // YARN: the bounds of the transition are rounded to whole frequency indices, so that it becomes
     // wider
     bool whole;
+    double lengths[2][QKV_ROPE_PAIRS_MAX];
 };
 
 // Bits for the layers that have biases, if only some layers have biases.
@@ -352,6 +357,21 @@ static inline int64_t qkv_described_vocab(const struct qkv_description *d)
 static inline int64_t qkv_described_embed_width(const struct qkv_description *d)
 {
     return d->embed_width ? d->embed_width : d->size.width;
+}
+// Returns the number of rows of the tables of rotary positions for sequences of up to `tokens`
+// tokens. With QKV_ROPE_LONG the rows of sequences of more than `original` tokens follow the
+// `original` rows of the others.
+static inline int64_t qkv_described_rows(const struct qkv_description *d, int64_t tokens)
+{
+    const bool two = d->rope.kind == QKV_ROPE_LONG && tokens > d->rope.original;
+    return two ? d->rope.original + tokens : tokens;
+}
+// Returns the maximum tokens that a decoder can hold. With QKV_ROPE_LONG, one more token than
+// `original` would change the rotation of all keys that the decoder has stored.
+static inline int64_t qkv_described_decoded(const struct qkv_description *d)
+{
+    const int64_t all = qkv_described_positions(d);
+    return d->rope.kind == QKV_ROPE_LONG ? qkv_min64(all, d->rope.original) : all;
 }
 static inline bool qkv_described_bias(const struct qkv_description *d, unsigned which)
 {

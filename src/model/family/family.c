@@ -19,6 +19,24 @@ static const struct {
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
+// Writes how a model of a type that is not read can be read as a model of another family; "" if it
+// cannot.
+static void alias_hint(char *out, size_t size, const char *type)
+{
+    static const struct {
+        const char *model_type, *family, *when;
+    } rows[] = {
+#define QKV_ALIAS(type, family, when) { type, family, when },
+#include "model/family/alias.def"
+#undef QKV_ALIAS
+    };
+    out[0] = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i].model_type, type) == 0)
+            snprintf(out, size, "; it is read with model_type \"%s\"%s%s", rows[i].family,
+                     rows[i].when[0] ? " if " : "", rows[i].when);
+}
+
 const struct qkv_family *qkv_family_find(const char *model_type, const char **row)
 {
     for (int i = 0; i < FAMILIES; i++)
@@ -69,10 +87,13 @@ qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_famil
     if (status) goto done;
     const char *type = qkv_config_model_type(&c, known);
     if (type) *family = qkv_family_find(type, model_type);
-    if (type && !*family)
+    if (type && !*family) {
+        char hint[192];
+        alias_hint(hint, sizeof hint, type);
         qkv_config_refuse(&c, QKV_ERR_UNSUPPORTED, "model_type",
-                          "unsupported model family, expected one of %s, found \"%.64s\"", known,
-                          type);
+                          "unsupported model family, expected one of %s, found \"%.64s\"%s", known,
+                          type, hint);
+    }
     if (!found.status) {
         *d = (struct qkv_description){
             .bos = -1, .eos = -1, .mask = -1, .start = -1, .forced = -1, .size.pad = -1

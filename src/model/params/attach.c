@@ -186,11 +186,13 @@ qkv_status qkv_net_positions(const qkv_net *n, int64_t rows)
 {
     struct qkv_net_layers *body = n->body;
     const struct qkv_description *d = &n->is;
+    rows = qkv_described_rows(d, rows);
     if (d->position == QKV_POSITION_LEARNED || d->position == QKV_POSITION_NONE ||
         rows <= body->table_rows)
         return QKV_OK;
     const bool two = d->position == QKV_POSITION_ROTARY && qkv_described_two_turns(d);
-    const int64_t made = qkv_position_grow(body->table_rows, rows, d->size.positions);
+    const int64_t made =
+        qkv_position_grow(body->table_rows, rows, qkv_described_rows(d, d->size.positions));
     real *table = make_table(d, made, false);
     real *local = two && table ? make_table(d, made, true) : NULL;
     if (!table || (two && !local)) {

@@ -14,6 +14,7 @@ qkv_status qkv_places_ready(struct qkv_places *p, const struct qkv_model *m, int
     switch (d->position) {
     case QKV_POSITION_NONE: return QKV_OK;
     case QKV_POSITION_ROTARY: {
+        deepest = qkv_described_rows(d, deepest);
         const bool two = qkv_described_two_turns(d);
         qkv_status status = qkv_position_rows(&p->turn[0].table, own, QKV_ROWS_TURNS, deepest);
         p->turn[1].table = p->turn[0].table;

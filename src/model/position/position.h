@@ -26,9 +26,6 @@ qkv_status qkv_position_rows(const float **out, struct qkv_model *m, enum qkv_ro
                              int64_t rows);
 // Returns the number of rotated pairs of dimensions in a head (rope_scale.c).
 int64_t qkv_rope_pairs(const struct qkv_description *d);
-// Writes to step[] the angle per position of each rotated pair, for base theta, scaled as the
-// description requires. Returns the factor with which cosines and sines are multiplied.
-double qkv_rope_scaled(double *step, const struct qkv_description *d, bool local);
 // Writes table[rows][2 pairs]: cosines and sines of the rotated pairs, in local or in other layers.
 // Returns false if memory is exhausted.
 bool qkv_rope_turns(real *table, int64_t rows, const struct qkv_description *d, bool local);

@@ -12,6 +12,11 @@ void qkv_position_number(int32_t *positions, const struct qkv_description *d, co
     first += (int32_t)d->position_offset;
     if (!d->position_after_pad) {
         qkv_positions(positions, offsets, n, first);
+        // sequences of more than `original` tokens have other rows of the table
+        for (int64_t i = 0; d->rope.kind == QKV_ROPE_LONG && i < n; i++)
+            for (int64_t r = offsets[i]; r < offsets[i + 1]; r++)
+                if (offsets[i + 1] - offsets[i] > d->rope.original)
+                    positions[r] += (int32_t)d->rope.original;
         return;
     }
     for (int64_t i = 0; i < n; i++) {

@@ -21,7 +21,7 @@ static struct qkv_rows_made *make(struct qkv_model *m, enum qkv_rows_kind kind,
                                   struct qkv_rows_made *older, int64_t rows)
 {
     const int64_t D = qkv_position_width(&m->is);
-    const int64_t most = m->is.size.positions + m->is.position_offset;
+    const int64_t most = qkv_described_rows(&m->is, m->is.size.positions) + m->is.position_offset;
     size_t numbers;
     struct qkv_rows_made *made = qkv_alloc_zero(1, sizeof *made);
     if (!made) return NULL;

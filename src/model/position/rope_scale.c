@@ -2,8 +2,10 @@
 // rope_scale.c: computes the angles of rotary positions, which some models scale to more positions
 // than they were trained with.
 //
-// Two kinds of scaling: llama3, from the reference of Llama 3.1, and yarn, Peng et al. 2023 (arXiv
-// 2309.00071). Both agree with modeling_rope_utils of transformers.
+// Three kinds of scaling: llama3, from the reference of Llama 3.1; yarn, Peng et al. 2023 (arXiv
+// 2309.00071); longrope, Ding et al. 2024 (arXiv 2402.13753). They agree with modeling_rope_utils of
+// transformers, which takes the long factors of longrope for a whole batch; here each sequence has
+// the factors of its own length.
 #include "model/position/position.h"
 #include <math.h>
 
@@ -55,7 +57,10 @@ static void llama3(double *step, int64_t pairs, const struct qkv_rope_scaling *r
     }
 }
 
-double qkv_rope_scaled(double *step, const struct qkv_description *d, bool local)
+// Writes to step[] the angle per position of each rotated pair, for the base of local or of other
+// layers, scaled as the description requires. longer: QKV_ROPE_LONG has the factors of sequences of
+// more than `original` tokens. Returns the factor of cosines and sines.
+static double scaled_steps(double *step, const struct qkv_description *d, bool local, bool longer)
 {
     const int64_t pairs = qkv_rope_pairs(d);
     const double theta = local ? d->theta_local : d->theta, base = theta > 0 ? theta : 10000;
@@ -63,6 +68,9 @@ double qkv_rope_scaled(double *step, const struct qkv_description *d, bool local
     if (local && d->rope_local_plain) return 1;
     switch (d->rope.kind) {
     case QKV_ROPE_PLAIN: break;
+    case QKV_ROPE_LONG:
+        for (int64_t i = 0; i < pairs; i++) step[i] /= d->rope.lengths[longer][i];
+        break;
     case QKV_ROPE_LINEAR:
         for (int64_t i = 0; i < pairs; i++) step[i] /= d->rope.factor;
         break;
@@ -77,8 +85,14 @@ bool qkv_rope_turns(real *table, int64_t rows, const struct qkv_description *d, 
     const int64_t pairs = qkv_rope_pairs(d);
     double *step = qkv_alloc((size_t)pairs, sizeof *step);
     if (!step) return false;
-    const double gain = qkv_rope_scaled(step, d, local);
-    qkv_rope_table_of(table, rows, pairs, step, gain);
+    int64_t first = rows; // rows of the first table; with QKV_ROPE_LONG another one may follow
+    if (d->rope.kind == QKV_ROPE_LONG) first = qkv_min64(rows, d->rope.original);
+    double gain = scaled_steps(step, d, local, false);
+    qkv_rope_table_of(table, first, pairs, step, gain);
+    if (first < rows) {
+        gain = scaled_steps(step, d, local, true);
+        qkv_rope_table_of(table + first * 2 * pairs, rows - first, pairs, step, gain);
+    }
     qkv_free(step);
     return true;
 }

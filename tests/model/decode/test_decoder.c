@@ -297,10 +297,22 @@ TEST(a_long_text_past_its_windows_has_the_bits_of_a_run_of_the_whole)
     }
 }
 
+TEST(a_decoder_with_longrope_holds_the_tokens_that_have_one_rotation)
+{
+    struct decoder_case c;
+    case_open(&c, "phi3-short", QKV_PRECISION_F32);
+    CHECK_EQ(c.info.positions, 96);
+    qkv_decoder *d = case_decoder(&c, &(struct qkv_decoder_options){ .items = 1 });
+    CHECK_EQ(qkv_decoder_capacity(d), 90); // original_max_position_embeddings
+    qkv_decoder_free(d);
+    qkv_model_close(c.model);
+}
+
 CHECK_MAIN(CASE(tokens_one_by_one_have_the_bits_of_a_run_of_the_whole),
            CASE(a_prompt_has_the_same_bits_in_pieces_of_any_size),
            CASE(neighbours_of_any_length_change_no_bit),
            CASE(a_copy_goes_on_as_its_original_would_and_leaves_it_alone),
            CASE(threads_change_no_bit), CASE(decoders_of_one_model_write_side_by_side),
            CASE(a_cache_of_fewer_bits_stays_near_the_run),
-           CASE(a_long_text_past_its_windows_has_the_bits_of_a_run_of_the_whole))
+           CASE(a_long_text_past_its_windows_has_the_bits_of_a_run_of_the_whole),
+           CASE(a_decoder_with_longrope_holds_the_tokens_that_have_one_rotation))

@@ -200,6 +200,34 @@ TEST(each_value_is_checked) // C7 - C15
     }
 }
 
+TEST(a_name_of_another_family_is_told_the_family_that_reads_it)
+{
+    static const struct {
+        const char *type, *family, *when;
+    } rows[] = {
+#define QKV_ALIAS(type, family, when) { type, family, when },
+#include "model/family/alias.def"
+#undef QKV_ALIAS
+    };
+    EACH(r, rows)
+    {
+        char value[64], says[1024], all[1024];
+        snprintf(value, sizeof value, ", %s,", r->type);
+        snprintf(all, sizeof all, "%s,", families);
+        CHECK(!strstr(all, value)); // a family that is read needs no alias
+        snprintf(value, sizeof value, ", %s,", r->family);
+        CHECK(strstr(all, value));
+        fresh();
+        snprintf(value, sizeof value, "\"%s\"", r->type);
+        folder_text("config.json", config_with("model_type", value));
+        snprintf(says, sizeof says,
+                 "unsupported model family, expected one of %s, found \"%s\"; it is read with "
+                 "model_type \"%s\"%s%s",
+                 families + 2, r->type, r->family, r->when[0] ? " if " : "", r->when);
+        check_refused(r->type, QKV_ERR_UNSUPPORTED, "$.model_type", says);
+    }
+}
+
 TEST(a_value_too_large_for_a_number_is_refused) // C14, C16
 {
     static const char *const values[] = { "1e999", "-1e999", "99999999999999999999" };
@@ -312,6 +340,7 @@ TEST(every_truncation_and_every_flipped_bit_loads_or_is_refused)
 
 CHECK_MAIN(CASE(the_valid_one_loads), CASE(no_file_and_a_folder_are_io_errors),
            CASE(what_is_no_json_object_is_refused_at_its_place), CASE(each_value_is_checked),
+           CASE(a_name_of_another_family_is_told_the_family_that_reads_it),
            CASE(a_value_too_large_for_a_number_is_refused), CASE(key_heads_divide_the_heads),
            CASE(roberta_needs_positions_behind_the_padding_token),
            CASE(depth_digits_and_size_are_bounded),

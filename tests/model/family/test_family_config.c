@@ -271,11 +271,18 @@ TEST(each_rule_of_a_family_is_kept)
         { "llama3", "rope_scaling.rope_type", "\"dynamic\"", QKV_ERR_UNSUPPORTED,
           "$.rope_scaling.rope_type",
           "unsupported scaling of rotary positions, expected one of default, linear, llama3, yarn, "
-          "found \"dynamic\"" },
-        { "llama-linear", "rope_scaling.type", "\"longrope\"", QKV_ERR_UNSUPPORTED,
-          "$.rope_scaling.type",
-          "unsupported scaling of rotary positions, expected one of default, linear, llama3, yarn, "
-          "found \"longrope\"" },
+          "longrope, found \"dynamic\"" },
+        { "llama-linear", "rope_scaling.type", "\"longrope\"", QKV_ERR_FORMAT,
+          "$.rope_scaling.short_factor",
+          "wrong number of factors, expected a list of 4, one per rotated pair of a head, found "
+          "0" },
+        { "phi3-long", "rope_parameters.long_factor", "[1, 0, 2]", QKV_ERR_FORMAT,
+          "$.rope_parameters.long_factor",
+          "factor out of range, expected numbers of 1e-06 .. 1e+06" },
+        { "gemma3_text", "rope_scaling", "{\"type\": \"longrope\"}", QKV_ERR_FORMAT,
+          "$.rope_scaling.short_factor",
+          "wrong number of factors, expected a list of 6, one per rotated pair of a head, found "
+          "0" },
         { "llama3", "rope_scaling.factor", NULL, QKV_ERR_FORMAT, "$.rope_scaling.factor",
           "required member is missing, expected a value, found none" },
         { "llama3", "rope_scaling.factor", "0", QKV_ERR_FORMAT, "$.rope_scaling.factor",
