@@ -24,6 +24,14 @@ cmake_here() { # 3.21 or newer
     [ -n "$v" ] && set -- $v && [ "$1" -gt 3 -o "$1" -eq 3 -a "$2" -ge 21 ]
 }
 clang_here() { command_here clang || command_here clang-14; }
+clang_version() { # the major number of clang or, if it is missing, of the clang that apt-get would install
+    { clang --version || clang-14 --version || apt-cache show clang; } 2>/dev/null |
+        sed -n 's/.*clang version \([0-9]*\)\..*/\1/p; s/^Depends: clang-\([0-9]*\).*/\1/p' | head -n 1
+}
+fuzzer_here() { # libFuzzer and the sanitizers of clang
+    clang_here && echo 'int LLVMFuzzerTestOneInput(void); int LLVMFuzzerTestOneInput(void) { return 0; }' |
+        "$(command -v clang || command -v clang-14)" -fsanitize=fuzzer,address -x c - -o /dev/null 2>/dev/null
+}
 debian_here() { [ "$(. /etc/os-release 2>/dev/null; echo "${ID:-}")" = debian ]; }
 # Ubuntu's package chromium is a stub that needs snapd; any other Chromium or Chrome is sufficient.
 browser_here() {
@@ -55,6 +63,8 @@ if [ "$what" = test ]; then
 #include <cmocka.h>' | cc -E -x c - >/dev/null 2>&1 || lacks cmocka libcmocka-dev
     command_here git || lacks git git # the gates get the list of files from git
     clang_here || lacks clang clang
+    # For the fuzz targets; some releases have it in clang itself.  Without it the stage `fuzz` is skipped.
+    fuzzer_here || optional+=("libclang-rt-$(clang_version)-dev")
     ! debian_here || browser_here || lacks "Chromium (the pages are tested in it)" chromium
     ! debian_here || command_here tsc || lacks "TypeScript (it checks the types of the page's script)" node-typescript
     # For the gate `format`; without it this gate is skipped.

@@ -12,8 +12,10 @@
 #   aarch64    64-bit ARM: cross-built (gcc-aarch64-linux-gnu, arm64 libraries by tools/sysroot.sh), tests
 #              of base and kernels under qemu-aarch64; the command reports neon
 #   faults     whole commands while one allocation, thread or system call fails: a tenth of all, drawn by the commit
+#   fuzz       each fuzz target searches for some seconds, two at a time (at most 20 s each, 4 minutes in all)
 #   long       many minutes: every test on emulated AMX tiles, all faults, the whole grid of `qkv verify`, 64-bit ARM,
-#              10,000 random mixtures of attention, MemorySanitizer, valgrind, the sanitizers on a real model
+#              fuzzing for QKV_FUZZ_SECONDS (600) a target, 10,000 random mixtures of attention, MemorySanitizer,
+#              valgrind, the sanitizers on a real model
 #
 # `make test` is `test.sh release`; `make check` runs all except `long`.
 # Ends with a table and the line "N passed, N failed, N skipped"; exit 1 when anything failed.
@@ -107,6 +109,7 @@ stage_long() {
     QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|view/browser_.*|amx/.*)$'
     QKV_KILLS=200 tests kills build/release -R '^cli/train_kill$'
     stage_faults 1
+    stage_fuzz "${QKV_FUZZ_SECONDS:-600}"
     single "verify" build/release/bin/qkv verify
     long_mixtures
     long_memory
@@ -175,6 +178,19 @@ stage_faults() { # SHARE
     fi
     single faults python3 tests/faults/walk.py build/release/bin/qkv build/release/tests/faults/libqkv_faults.so \
         --share "${1:-.1}" --seed "$(git rev-parse HEAD)"
+}
+stage_fuzz() { # SECONDS per target
+    local begin=$SECONDS rc=0 log=$logs/fuzz.log targets each
+    targets=$(find tests/fuzz -name 'fuzz_*.c' | wc -l)
+    each=$((420 / targets))
+    tests/fuzz/run.sh "${1:-$((each < 20 ? each : 20))}" >"$log" 2>&1 || rc=$?
+    if [ $rc -eq 77 ]; then
+        cat "$log"
+        row fuzz 0 0 1 0
+        return
+    fi
+    [ $rc -eq 0 ] || grep -v 'nothing found' "$log" | tail -n 60
+    row fuzz "$(grep -c 'nothing found$' "$log")" $((rc != 0)) 0 $((SECONDS - begin))
 }
 stage_aarch64() {
     local why=""

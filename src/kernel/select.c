@@ -17,12 +17,12 @@ static const struct row {
     const struct qkv_kernels *table; // table of the ISA; NULL: the ISA belongs to another machine
 } rows[] = {
 #define any(NAME) &qkv_kernels_##NAME
-#if defined(__x86_64__) && !defined(QKV_DOUBLE)
+#if defined(__x86_64__) && !defined(QKV_DOUBLE) && !defined(QKV_FUZZ)
 #define x86_64(NAME) &qkv_kernels_##NAME
 #else
 #define x86_64(NAME) NULL
 #endif
-#if defined(__aarch64__) && !defined(QKV_DOUBLE)
+#if defined(__aarch64__) && !defined(QKV_DOUBLE) && !defined(QKV_FUZZ)
 #define aarch64(NAME) &qkv_kernels_##NAME
 #else
 #define aarch64(NAME) NULL

@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: MIT
 """Makes the fuzz corpus: valid and malformed seeds of each kind and fixed mutations of them.
 
-usage: corpus.py FOLDER      FOLDER/<target>/<n>; the same files every time
+usage: corpus.py FOLDER               FOLDER/<target>/<n> and FOLDER/<target>.dict; the same files every time
+       corpus.py --pack FOLDER FILE.xz  stores the files of a folder, which the first form unpacks again
 """
 import glob
 import json
+import lzma
 import os
+import re
 import random
 import struct
 import sys
@@ -166,6 +169,10 @@ REGEX = [r.encode() + b"\0" + REGEX_TEXT for r in (
     r"[a-z&&[^b[:punct:]]]+|[^\S\n]", r"(?:a{2}+|b{,3}?)*(?<=x)\b", r"(?<n>\w)\k<n>|\h\v\u4e2d\x{41}\xC3\xA9", r"(?i)a(?-i)b|^c$",
     r"(a+)+$", r"\p{Greek}|\P{^Lu}|[\d\W]", "[\u4e00-\u9fa5\u3040-\u30ff]+", r"\s?\p{L}+", "(?#c)(?>x|y)*+|(?=z)", "", "[", "(", "\\",
     " ?[^(\\s|[.,!?\u2026])]+")]
+# The input is a byte for the tokenizer and the options, the text, a zero byte, the second text.
+ENCODE = [bytes([k]) + t for k in range(20) for t in (
+    b"Hello, [X] new ab\xc3\xa9 \xe4\xbd\xa0\xff e\xcc\x81", b"a, b ab 12\xe2\x96\x81aaaa\0b\xef\xac\x81 \xf0\x9f\x98\x80",
+    b"\xe1\x84\x80\xe1\x85\xa1\xe1\x86\xa8 \xce\x91\xd0\x90a\n\n  ab</w> <s>\xc2\xa0")]
 # The input is a byte for kind and settings, then texts separated by zero bytes.
 TRAIN = [bytes([k + 5 * m]) + t for k in range(5) for m in (0, 3) for t in (
     b"the cat sat on the mat, the cat sat on the hat", b"na\xc3\xafve \xe4\xb8\xad\xe6\x96\x87 \xe4\xb8\xad\xff\x00aaaa aaa aa a",
@@ -177,6 +184,27 @@ FORMATS = []
 for kind, name in ((0, "unigram.model"), (0, "char.model"), (0, "bpe.model"), (1, "llama2c/tokenizer.bin"), (2, "bert/vocab.txt")):
     with open(os.path.join(GOLDEN, name), "rb") as file:
         FORMATS.append(bytes([kind]) + file.read())
+
+
+
+def field(number, value):
+    """A field of a protobuf message: bytes, a float or an integer below 128."""
+    if isinstance(value, bytes):
+        return bytes([number << 3 | 2, len(value)]) + value
+    if isinstance(value, float):
+        return bytes([number << 3 | 5]) + struct.pack("<f", value)
+    return bytes([number << 3, value])
+
+
+def sentencepiece(model, pieces, normalizer):
+    message = b"".join(field(1, field(1, text.encode()) + field(2, score) + field(3, kind)) for text, score, kind in pieces)
+    return bytes([0]) + message + field(2, field(3, model)) + field(3, normalizer)
+
+
+PIECES = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("\u2581", -2.0, 1), ("a", -3.0, 1), ("b", -3.5, 1),
+          ("ab", -1.0, 1), ("\u2581ab", -1.5, 1), ("<x>", 0.0, 4), ("<0x0A>", -9.0, 6)]
+FORMATS += [sentencepiece(model, PIECES, normalizer) + text for model in (1, 2, 3, 4) for normalizer, text in (
+    (field(1, b"identity") + field(3, 1) + field(4, 1) + field(5, 1), b"\0ab ab\n <x>"), (field(3, 0) + field(4, 0), b""))]
 
 WORDS = [b"", b"0", b"-1", b"1.5", b"18446744073709551615", b"9223372036854775808", b"null", b"true", b"{", b"}",
          b"[", b"]", b",", b":", b'"', b"\\", b"\\u0000", b"\\ud800", b"\xff", b"\xc3", b"\x00", b"'", b"(", b")"]
@@ -205,20 +233,61 @@ def mutate(r, seed, others):
     return bytes(data)
 
 
+# ---- inputs of long searches: for each file its size (4 bytes, little-endian) and its bytes, compressed ----
+GROWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "grown")
+
+
+def pack(folder, path):
+    data = b""
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb") as f:
+            item = f.read()
+        data += struct.pack("<I", len(item)) + item
+    with open(path, "wb") as f:
+        f.write(lzma.compress(data, preset=9))
+
+
+def unpack(path):
+    if not os.path.exists(path):
+        return
+    with open(path, "rb") as f:
+        data = lzma.decompress(f.read())
+    at = 0
+    while at < len(data):
+        (size,) = struct.unpack_from("<I", data, at)
+        yield data[at + 4:at + 4 + size]
+        at += 4 + size
+
+
+def words(seeds):
+    """The words of the seeds as a dictionary of libFuzzer."""
+    found = {w for seed in seeds for w in re.findall(rb"[A-Za-z_][A-Za-z_0-9.]{2,30}", seed[:100000])}
+    return "".join('"%s"\n' % w.decode() for w in sorted(found)[:500]) + "".join(
+        '"%s"\n' % "".join("\\x%02x" % b for b in w) for w in WORDS if w)
+
+
 def main():
+    if sys.argv[1] == "--pack":
+        return pack(*sys.argv[2:])
     root = sys.argv[1]
-    for target, seeds in (("safetensors", SAFETENSORS), ("npy", NPY), ("json", JSON), ("config", CONFIG), ("index", INDEX),
-                          ("llama2c", LLAMA2C), ("family", FAMILY), ("tokenizer", TOKENIZER),
-                          ("regex", REGEX), ("train", TRAIN), ("formats", FORMATS)):
+    for target, seeds in sorted(TARGETS.items()):
         r = random.Random(target)
         folder = os.path.join(root, target)
         os.makedirs(folder, exist_ok=True)
-        for i in range(PER_TARGET if target != "train" else 150):  # slower than the other seeds
-            data = seeds[i] if i < len(seeds) else mutate(r, r.choice(seeds), seeds)
+        for name in os.listdir(folder):
+            os.remove(os.path.join(folder, name))
+        made = [seeds[i] if i < len(seeds) else mutate(r, r.choice(seeds), seeds) for i in range(PER_TARGET)]
+        made += unpack(os.path.join(GROWN, target + ".xz"))
+        for i, data in enumerate(made):
             with open(os.path.join(folder, "%04d" % i), "wb") as f:
                 f.write(data)
+        with open(os.path.join(root, target + ".dict"), "w") as f:
+            f.write(words(seeds))
     with open(os.path.join(root, "stamp"), "w") as f:
         f.write("made\n")
 
 
+# The seeds of a target fuzz_<name>.c are in the list NAME.
+TARGETS = {os.path.basename(f)[5:-2]: globals()[os.path.basename(f)[5:-2].upper()] for f in glob.glob(
+    os.path.join(os.path.dirname(os.path.abspath(__file__)), "fuzz_*.c"))}
 main()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fuzz_family.c: reads any bytes as a config.json of the family it names: it is refused, or gives a
 // description with which binding and running are safe.
+// Inputs have up to 2048 bytes.
 #include "fuzz/fuzz.h"
 #include "model/family/description.h"
 #include <math.h>

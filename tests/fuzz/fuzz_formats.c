@@ -2,6 +2,7 @@
 // fuzz_formats.c: opens a tokenizer in another format than tokenizer.json and encodes a text: the
 // input is a byte for the format, the file, and, after the last zero byte of its last 64 bytes, the
 // text.  A stream must decode to the same text as one call.
+// Inputs have up to 4096 bytes.
 #include "fuzz/fuzz.h"
 #include "text/readers/readers.h"
 

@@ -24,12 +24,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         FUZZ_CHECK(!theirs || strstr(err.text, "nested too deep") || memchr(text, 0, size));
         fuzz_refusal(status, &err);
     }
-    json_t *again = NULL; // parsed again with a failing allocation: no memory, or the same tree
-    fuzz_fail_at(fuzz_choose(data, size));
-    const qkv_status second = qkv_json_parse(&again, text, size, "f", 0, NULL);
-    fuzz_survived(status, second);
-    FUZZ_CHECK(second ? !again : json_equal(ours, again));
-    json_decref(again);
+    if (fuzz_fails(data, size)) { // no memory, or the same tree
+        json_t *again = NULL;
+        fuzz_fail_at(fuzz_choose(data, size));
+        const qkv_status second = qkv_json_parse(&again, text, size, "f", 0, NULL);
+        fuzz_survived(status, second);
+        FUZZ_CHECK(second ? !again : json_equal(ours, again));
+        json_decref(again);
+    }
     struct qkv_scan scan = { .data = text, .size = size };
     if (status == QKV_OK) FUZZ_CHECK(qkv_scan_value(&scan) && scan.at <= size);
     json_decref(ours);

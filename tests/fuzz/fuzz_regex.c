@@ -2,6 +2,7 @@
 // fuzz_regex.c: runs a regular expression of a tokenizer.json over a text, separated by a zero
 // byte: accepted expressions find matches in order, at character boundaries, or reach their limit;
 // failing memory is reported.
+// Inputs have up to 256 bytes.
 #include "fuzz/fuzz.h"
 #include "text/text_internal.h"
 
@@ -60,7 +61,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     valid(regex, data, head);
     const int64_t bytes = valid(text, data + head, size - head);
     const qkv_status first = walk(regex, text, bytes, 0);
-    fuzz_survived(first, walk(regex, text, bytes, fuzz_choose(data, size)));
+    if (fuzz_fails(data, size))
+        fuzz_survived(first, walk(regex, text, bytes, fuzz_choose(data, size)));
     free(regex);
     free(text);
     return 0;

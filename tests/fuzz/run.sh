@@ -1,43 +1,74 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# run.sh: runs every fuzz target under AddressSanitizer and UndefinedBehaviorSanitizer.
-# usage: tests/fuzz/run.sh [SECONDS per target, 30] [TARGET...]
-# Failing inputs are written to build/fuzz/found, and the script exits with 1: minimise them (fuzz_X -minimize_crash=1
-# -runs=10000 FILE) and commit them as tests/fuzz/found/X/NAME.
+# run.sh: searches for failing inputs with every fuzz target, under AddressSanitizer and UndefinedBehaviorSanitizer.
+# usage: tests/fuzz/run.sh [--ledger] [--keep] [SECONDS per target, 20] [TARGET...]
+#   --ledger   adds executions, edges and findings to tests/fuzz/LEDGER.md
+#   --keep     then minimises what each target has found to reach more edges and stores it in tests/fuzz/grown
+# JOBS targets (default 2) run side by side.  Failing inputs are written to build/fuzz/failed, and the script exits with
+# 1; with 77 if clang or its libraries are missing.  Minimise a failing input (fuzz_X -minimize_crash=1 -runs=10000
+# FILE) and commit it as tests/fuzz/found/X/NAME.  The limit of a search is 1 s per input: time is a promise too.
 set -eu
 cd "$(dirname "$0")/../.."
-seconds=${1:-30}
+ledger="" keep=""
+while :; do
+    case ${1:-} in
+    --ledger) ledger=yes ;;
+    --keep) keep=yes ;;
+    *) break ;;
+    esac
+    shift
+done
+seconds=${1:-20}
 [ $# -gt 0 ] && shift
 for clang in clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14 none; do
-    command -v "$clang" > /dev/null 2>&1 && break
+    command -v "$clang" >/dev/null 2>&1 && break
 done
-if [ "$clang" = none ]; then
-    echo "fuzz: needs clang with libFuzzer (apt-get install clang)" >&2
-    exit 2
+if [ "$clang" = none ] || [ ! -e "$("$clang" -print-file-name=include/sanitizer/asan_interface.h)" ]; then
+    echo "fuzz: clang or its sanitizers are not here (tools/setup.sh test installs them): skipped" >&2
+    exit 77
 fi
 build=build/fuzz
-command -v ninja > /dev/null 2>&1 && generator=Ninja || generator="Unix Makefiles"
-[ -f $build/CMakeCache.txt ] || cmake -S . -B $build -G "$generator" -DCMAKE_C_COMPILER="$clang" \
-    -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_FLAGS_RELWITHDEBINFO="-O1 -g" -DQKV_FUZZ=ON \
-    -DQKV_SANITIZE=fuzzer-no-link,address,undefined -DQKV_BENCH=OFF > /dev/null
 targets=${*:-$(cd tests/fuzz && ls fuzz_*.c | sed 's/^fuzz_//; s/\.c$//')}
-status=0
-for what in $targets; do
-    cmake --build $build --target "fuzz_$what" > $build/build.log 2>&1 || { cat $build/build.log; exit 1; }
-    seeds=$build/tests/fuzz/corpus/$what
-    grown=$build/grown/$what
-    mkdir -p "$grown" $build/found
-    [ -d "tests/fuzz/found/$what" ] && seeds="$seeds tests/fuzz/found/$what"
-    # shellcheck disable=SC2086
-    if $build/tests/fuzz/"fuzz_$what" -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=1024 \
-        -print_final_stats=1 -artifact_prefix=$build/found/"$what-" "$grown" $seeds > $build/"$what.log" 2>&1; then
-        runs=$(sed -n 's/^stat::number_of_executed_units: *//p' $build/"$what.log")
-        edges=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' $build/"$what.log" | tail -n 1)
-        echo "fuzz $what: $runs runs in $seconds s, $edges edges, nothing found"
+TARGETS=$(printf 'fuzz_%s ' $targets) tools/build.sh $build -DCMAKE_C_COMPILER="$clang"
+mkdir -p $build/failed $build/results
+export build seconds
+
+# search TARGET: runs one target and writes "TARGET EXECUTIONS EDGES FINDINGS" to build/fuzz/results/TARGET.
+search() {
+    local what=$1 log=$build/results/$1.log rc=0 runs edges length
+    local seeds=("$build/grown/$what" "$build/tests/fuzz/corpus/$what")
+    mkdir -p "$build/grown/$what"
+    [ ! -d "tests/fuzz/found/$what" ] || seeds+=("tests/fuzz/found/$what")
+    length=$(sed -n 's/.*Inputs have up to \([0-9]*\) bytes.*/\1/p' "tests/fuzz/fuzz_$what.c")
+    "$build/tests/fuzz/fuzz_$what" -max_total_time="$seconds" -max_len="${length:-1024}" -timeout=1 -rss_limit_mb=1024 \
+        -entropic=0 -dict="$build/tests/fuzz/corpus/$what.dict" -print_final_stats=1 \
+        -artifact_prefix="$build/failed/$what-" "${seeds[@]}" >"$log" 2>&1 || rc=1
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    edges=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
+    echo "$what ${runs:-0} ${edges:-0} $rc" >"$build/results/$what"
+    if [ $rc -eq 0 ]; then
+        echo "fuzz $what: $runs executions in $seconds s, $edges edges, nothing found"
     else
-        echo "fuzz $what: FAILED, see $build/$what.log and $build/found/"
-        grep -E "ERROR|SUMMARY|fuzz_.*\.[ch]:[0-9]+:" $build/"$what.log" | head -n 5
-        status=1
+        echo "fuzz $what: FAILED, see $log and $build/failed/"
+        grep -E "ERROR|SUMMARY|fuzz_.*\.[ch]:[0-9]+:" "$log" | head -n 5
     fi
-done
+    return $rc
+}
+export -f search
+status=0
+rm -f $build/results/*
+printf '%s\n' $targets | xargs -P "${JOBS:-2}" -I{} bash -c 'search {}' || status=1
+
+# The smallest set of inputs with the same edges is kept for the next search and for replays.
+if [ -n "$keep" ]; then
+    for what in $targets; do
+        rm -rf "$build/merged" && mkdir "$build/merged"
+        "$build/tests/fuzz/fuzz_$what" -merge=1 -timeout=1 -rss_limit_mb=1024 "$build/merged" "$build/grown/$what" \
+            >"$build/results/$what.merge" 2>&1
+        python3 tests/fuzz/corpus.py --pack "$build/merged" "tests/fuzz/grown/$what.xz"
+    done
+fi
+if [ -n "$ledger" ]; then
+    for what in $targets; do cat "$build/results/$what"; done | python3 tests/fuzz/ledger.py tests/fuzz/LEDGER.md
+fi
 exit $status

@@ -14,8 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#ifdef QKV_FUZZ
+enum { STEPS = 10000 }; // budget of a text; fuzz inputs are short
+#else
+enum { STEPS = 1000000 }; // budget of a text
+#endif
 enum {
-    STEPS = 1000000,        // budget of a text
     STEPS_PER_BYTE = 16,    // additional budget per byte
     FIRST_STEPS = 500,      // limit of the first try at a position
     FIRST_WINDOW = 64,      // bytes

@@ -27,6 +27,25 @@ struct qkv_word_counts {
 };
 void qkv_word_counts_free(struct qkv_word_counts *c);
 
+// ---- trainer_characters.c: how often each character occurs --------------------------------------
+enum { QKV_CODES = 0x110000, QKV_BLOCK_CODES = 256 };
+struct qkv_character_counts { // a zeroed struct has no characters
+    struct qkv_character_block {
+        int64_t counts[QKV_BLOCK_CODES];
+    } * blocks[QKV_CODES / QKV_BLOCK_CODES];
+    int64_t most; // the largest count
+};
+bool qkv_characters_add(struct qkv_character_counts *c, uint32_t code, int64_t n);
+int64_t qkv_characters_count(const struct qkv_character_counts *c, uint32_t code);
+// Returns the first character from code `from` on that occurs, or QKV_CODES.
+uint32_t qkv_characters_next(const struct qkv_character_counts *c, uint32_t from);
+// Returns the smallest number such that the characters that occur at least that often need at most
+// `tokens` tokens: one each, and one more for each character that also occurs in *inside, which may
+// be NULL.
+int64_t qkv_characters_threshold(const struct qkv_character_counts *c,
+                                 const struct qkv_character_counts *inside, int64_t tokens);
+void qkv_characters_free(struct qkv_character_counts *c);
+
 // ---- state of a training -----------------------------------------------------------------------
 struct qkv_training {
     const struct qkv_tokenizer_training *settings;

@@ -91,65 +91,61 @@ const struct qkv_trainer qkv_trainer_bpe = { .kind = "bpe",
                                              .model = "BPE" };
 
 // ---- characters --------------------------------------------------------------------------------
-enum { CODES = 0x110000 };
-
 // Counts the characters of a text, except NUL, which a tokenizer file cannot contain and which
-// therefore stays unknown.
-static void count_text(int64_t *counts, const uint8_t *text, int64_t n, bool lowercase)
+// therefore stays unknown.  Returns false if memory is exhausted.
+static bool count_text(struct qkv_character_counts *counts, const uint8_t *text, int64_t n,
+                       bool lowercase)
 {
     for (int64_t at = 0; at < n;) {
         uint32_t code[3];
         const int used = qkv_utf8_read(text + at, (size_t)(n - at), code);
         const int many = lowercase ? qkv_unicode_lower(code, code[0]) : 1;
-        for (int i = 0; i < many; i++) counts[code[i]] += code[i] != 0;
+        for (int i = 0; i < many; i++)
+            if (code[i] && !qkv_characters_add(counts, code[i], 1)) return false;
         at += used < 0 ? -used : used;
     }
+    return true;
 }
 
-// Returns the smallest number such that at most `wanted` characters occur at least that often.
-static int64_t threshold(const int64_t *counts, int64_t wanted)
+// Adds the `wanted` most frequent characters to the vocabulary, in the order of their codes.
+static qkv_status add_frequent(struct qkv_training *t, const struct qkv_character_counts *counts,
+                               int64_t wanted)
 {
-    int64_t low = 1, high = INT64_MAX / 2;
-    while (low < high) {
-        const int64_t mid = low + (high - low) / 2;
-        int64_t reach = 0;
-        for (int i = 0; i < CODES; i++) reach += counts[i] >= mid;
-        if (reach <= wanted)
-            high = mid;
-        else
-            low = mid + 1;
+    const int64_t least = qkv_characters_threshold(counts, NULL, wanted);
+    int64_t more = wanted; // of the characters with one less, the first
+    for (uint32_t i = 0; (i = qkv_characters_next(counts, i)) < QKV_CODES; i++)
+        more -= qkv_characters_count(counts, i) >= least;
+    for (uint32_t i = 0; (i = qkv_characters_next(counts, i)) < QKV_CODES; i++) {
+        const int64_t count = qkv_characters_count(counts, i);
+        const bool extra = count == least - 1 && more > 0;
+        if (count < least && !extra) continue;
+        more -= extra;
+        char text[5] = { 0 };
+        const int n = qkv_utf8_write((uint8_t *)text, i);
+        if (!qkv_training_token(t, text, (size_t)n, NULL)) return qkv_training_full(t);
     }
-    return low;
+    return QKV_OK;
 }
 
 static qkv_status learn_characters(struct qkv_training *t)
 {
-    const int64_t wanted = t->settings->vocab ? t->settings->vocab - t->specials : CODES;
+    const int64_t wanted = t->settings->vocab ? t->settings->vocab - t->specials : QKV_CODES;
     if (wanted < 1)
         return qkv_fail(t->err, QKV_ERR_USAGE, NULL,
                         "vocabulary too small, expected more than its %" PRId64
                         " special tokens, found a size of %" PRId64,
                         t->specials, t->settings->vocab);
-    int64_t *counts = qkv_alloc_zero(CODES, sizeof *counts);
+    struct qkv_character_counts *counts = qkv_alloc_zero(1, sizeof *counts);
     qkv_status status = counts ? qkv_training_specials(t) : qkv_training_memory(t);
     for (int64_t i = 0; i < t->n && !status; i++) {
-        count_text(counts, (const uint8_t *)t->texts[i], (int64_t)t->bytes[i],
-                   t->settings->lowercase);
-        status = qkv_training_step(t, "counting", i + 1, t->n);
+        if (!count_text(counts, (const uint8_t *)t->texts[i], (int64_t)t->bytes[i],
+                        t->settings->lowercase))
+            status = qkv_training_memory(t);
+        else
+            status = qkv_training_step(t, "counting", i + 1, t->n);
     }
-    if (!status) {
-        const int64_t least = threshold(counts, wanted);
-        int64_t more = wanted; // of the characters with one less, the first
-        for (int i = 0; i < CODES; i++) more -= counts[i] >= least;
-        for (uint32_t i = 0; i < CODES && !status; i++) {
-            const bool extra = least > 1 && counts[i] == least - 1 && more > 0;
-            if (counts[i] < least && !extra) continue;
-            more -= extra;
-            char text[5] = { 0 };
-            const int n = qkv_utf8_write((uint8_t *)text, i);
-            if (!qkv_training_token(t, text, (size_t)n, NULL)) status = qkv_training_full(t);
-        }
-    }
+    if (!status) status = add_frequent(t, counts, wanted);
+    if (counts) qkv_characters_free(counts);
     qkv_free(counts);
     return status;
 }

@@ -9,7 +9,6 @@
 #include <string.h>
 
 enum {
-    CODES = 0x110000,
     SEEDS = 12,          // seeds per token of the vocabulary
     SEEDS_LEAST = 20000, // minimum number of seeds
     SEEDS_MOST = 600000  // maximum number of seeds
@@ -19,36 +18,34 @@ enum {
 #define SPECIAL_SCORE -1000.0
 
 // ---- characters and segments -------------------------------------------------------------------
-// Counts characters and keeps the counts of the `most` most frequent; the other counts become 0.
-// Returns false if memory is exhausted.
-static bool count_characters(int64_t *counts, const struct qkv_word_counts *c, int64_t most)
+// The characters of the texts that are pieces: those that occur at least `least` times.
+struct alphabet {
+    struct qkv_character_counts counts;
+    int64_t least, size;
+};
+
+static bool is_piece(const struct alphabet *a, uint32_t code)
+{
+    return qkv_characters_count(&a->counts, code) >= a->least;
+}
+
+// Counts characters and selects the `most` most frequent.  Returns false if memory is exhausted.
+static bool count_characters(struct alphabet *a, const struct qkv_word_counts *c, int64_t most)
 {
     for (int64_t w = 0; w < c->count; w++) {
         const uint8_t *word = c->pool + c->words[w].at;
         for (int32_t at = 0; at < c->words[w].bytes;) {
             uint32_t code;
             const int n = qkv_utf8_read(word + at, (size_t)(c->words[w].bytes - at), &code);
-            counts[code] += c->words[w].count;
+            // a file cannot contain NUL
+            if (code && !qkv_characters_add(&a->counts, code, c->words[w].count)) return false;
             at += n < 0 ? -n : n;
         }
     }
-    counts[0] = 0; // a file cannot contain NUL
-    int64_t low = 1, high = INT64_MAX / 2;
-    while (low < high) { // finds the lowest count that at most `most` characters reach
-        const int64_t mid = low + (high - low) / 2;
-        int64_t reach = 0;
-        for (int i = 0; i < CODES; i++) reach += counts[i] >= mid;
-        if (reach <= most)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    int64_t any = 0;
-    for (int i = 0; i < CODES; i++) {
-        if (counts[i] < low) counts[i] = 0;
-        any += counts[i] > 0;
-    }
-    return any > 0;
+    a->least = qkv_characters_threshold(&a->counts, NULL, most);
+    for (uint32_t i = 0; (i = qkv_characters_next(&a->counts, i)) < QKV_CODES; i++)
+        a->size += is_piece(a, i);
+    return true;
 }
 
 static bool add_segment(struct qkv_segments *s, const uint8_t *text, int32_t bytes, int64_t count)
@@ -70,7 +67,7 @@ static bool add_segment(struct qkv_segments *s, const uint8_t *text, int32_t byt
 // Makes segments from the words: words are cut at characters that are no pieces, and long words are
 // cut into several segments.
 static bool add_segments(struct qkv_segments *s, const struct qkv_word_counts *c,
-                         const int64_t *counts)
+                         const struct alphabet *a)
 {
     for (int64_t w = 0; w < c->count; w++) {
         const uint8_t *word = c->pool + c->words[w].at;
@@ -80,7 +77,7 @@ static bool add_segments(struct qkv_segments *s, const struct qkv_word_counts *c
             uint32_t code;
             const int used = qkv_utf8_read(word + at, (size_t)(bytes - at), &code);
             const int32_t n = used < 0 ? -used : used;
-            const bool known = counts[code] > 0;
+            const bool known = is_piece(a, code);
             if (!known || chars == QKV_SEGMENT_CHARS) {
                 if (!add_segment(s, word + from, at - from, c->words[w].count)) return false;
                 from = known ? at : at + n;
@@ -102,15 +99,16 @@ static void segments_free(struct qkv_segments *s)
 }
 
 // ---- pieces ------------------------------------------------------------------------------------
-// Adds the single characters, whose texts are stored in texts[CODES * 5], then the seeds; the
-// scores become logarithms of relative frequencies.
-static bool start_pieces(struct qkv_pieces *p, uint8_t *texts, const int64_t *counts,
+// Adds the single characters, whose texts are stored in texts[size of the alphabet * 4], then the
+// seeds; the scores become logarithms of relative frequencies.
+static bool start_pieces(struct qkv_pieces *p, uint8_t *texts, const struct alphabet *a,
                          const struct qkv_segments *s, int64_t wanted, int64_t least)
 {
-    for (uint32_t i = 1; i < CODES; i++) {
-        if (!counts[i]) continue;
+    for (uint32_t i = 0; (i = qkv_characters_next(&a->counts, i)) < QKV_CODES; i++) {
+        if (!is_piece(a, i)) continue;
         const int n = qkv_utf8_write(texts, i);
-        if (!qkv_pieces_add(p, (struct qkv_unit){ texts, n, 1, (double)counts[i] })) return false;
+        const double count = (double)qkv_characters_count(&a->counts, i);
+        if (!qkv_pieces_add(p, (struct qkv_unit){ texts, n, 1, count })) return false;
         texts += n;
     }
     p->single = p->count;
@@ -185,9 +183,9 @@ static qkv_status learn_unigram(struct qkv_training *t)
             "vocabulary too small, expected at least 2 tokens in addition to its %" PRId64
             " special tokens, found a size of %" PRId64,
             t->specials, t->settings->vocab);
-    int64_t *counts = qkv_alloc_zero(CODES, sizeof *counts);
-    uint8_t *texts = qkv_alloc(CODES, 4);
-    qkv_status status = counts && texts ? qkv_training_specials(t) : qkv_training_memory(t);
+    struct alphabet *a = qkv_alloc_zero(1, sizeof *a);
+    uint8_t *texts = NULL;
+    qkv_status status = a ? qkv_training_specials(t) : qkv_training_memory(t);
     if (!status) {
         t->scores = qkv_alloc((size_t)t->specials, sizeof *t->scores);
         t->scores_capacity = t->scores ? t->specials : 0;
@@ -195,18 +193,21 @@ static qkv_status learn_unigram(struct qkv_training *t)
         for (int64_t i = 0; i < t->scores_capacity; i++) t->scores[i] = SPECIAL_SCORE;
     }
     if (!status) status = qkv_training_count(t, &c);
-    if (!status && !count_characters(counts, &c, qkv_max64(wanted / 2, 1)))
+    if (!status && !count_characters(a, &c, qkv_max64(wanted / 2, 1)))
+        status = qkv_training_memory(t);
+    if (!status && !a->size)
         status = qkv_fail(t->err, QKV_ERR_USAGE, NULL,
                           "vocabulary of %" PRId64
                           " tokens is too small, expected space for the characters of the texts",
                           wanted);
-    if (!status &&
-        (!add_segments(&s, &c, counts) || !start_pieces(&p, texts, counts, &s, wanted, t->least)))
+    if (!status && !(texts = qkv_alloc((size_t)a->size, 4))) status = qkv_training_memory(t);
+    if (!status && (!add_segments(&s, &c, a) || !start_pieces(&p, texts, a, &s, wanted, t->least)))
         status = qkv_training_memory(t);
     if (!status) status = learn_pieces(t, &p, &s, wanted);
     if (!status) status = take_best(t, &p, wanted);
     qkv_free(p.at);
-    qkv_free(counts);
+    if (a) qkv_characters_free(&a->counts);
+    qkv_free(a);
     qkv_free(texts);
     segments_free(&s);
     qkv_word_counts_free(&c);

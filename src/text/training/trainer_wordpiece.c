@@ -6,57 +6,37 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { CODES = 0x110000, WORD_CHARS = 100 };
+enum { WORD_CHARS = 100 };
 
 // The counts of each character: `all` in all positions, `inside` only where it is not at the start
 // of a word.
 struct alphabet {
-    int64_t *all, *inside;
+    struct qkv_character_counts all, inside;
 };
 
-static void count_characters(struct alphabet *a, const struct qkv_word_counts *c)
+static bool count_characters(struct alphabet *a, const struct qkv_word_counts *c)
 {
     for (int64_t w = 0; w < c->count; w++) {
         const uint8_t *word = c->pool + c->words[w].at;
         for (int32_t at = 0; at < c->words[w].bytes;) {
             uint32_t code;
             const int n = qkv_utf8_read(word + at, (size_t)(c->words[w].bytes - at), &code);
-            a->all[code] += c->words[w].count;
-            if (at) a->inside[code] += c->words[w].count;
+            if (!qkv_characters_add(&a->all, code, c->words[w].count) ||
+                (at && !qkv_characters_add(&a->inside, code, c->words[w].count)))
+                return false;
             at += n < 0 ? -n : n;
         }
     }
+    return true;
 }
 
-static int64_t tokens_from(const struct alphabet *a, int64_t least)
+static bool add_characters(struct qkv_training *t, const struct qkv_character_counts *counts,
+                           const struct qkv_character_counts *all, int64_t least,
+                           const char *prefix)
 {
-    int64_t n = 0;
-    for (int i = 0; i < CODES; i++)
-        if (a->all[i] >= least) n += 1 + (a->inside[i] > 0);
-    return n;
-}
-
-// Returns the smallest count c such that all characters that occur at least c times need at most
-// `most` tokens together.
-static int64_t rarest(const struct alphabet *a, int64_t most)
-{
-    int64_t low = 1, high = INT64_MAX / 2;
-    while (low < high) {
-        const int64_t mid = low + (high - low) / 2;
-        if (tokens_from(a, mid) <= most)
-            high = mid;
-        else
-            low = mid + 1;
-    }
-    return low;
-}
-
-static bool add_characters(struct qkv_training *t, const int64_t *counts, const int64_t *all,
-                           int64_t least, const char *prefix)
-{
-    for (uint32_t i = 1; i < CODES; i++) {
+    for (uint32_t i = 1; (i = qkv_characters_next(counts, i)) < QKV_CODES; i++) {
         char text[8] = { 0 };
-        if (all[i] < least || !counts[i]) continue;
+        if (qkv_characters_count(all, i) < least) continue;
         const size_t skip = strlen(prefix);
         memcpy(text, prefix, skip);
         const int n = qkv_utf8_write((uint8_t *)text + skip, i);
@@ -95,17 +75,19 @@ static void write_symbols(const struct qkv_training *t, const struct qkv_word_co
 
 static qkv_status learn_alphabet(struct qkv_training *t, const struct qkv_word_counts *c)
 {
-    struct alphabet a = { qkv_alloc_zero(CODES, sizeof *a.all),
-                          qkv_alloc_zero(CODES, sizeof *a.inside) };
-    bool ok = a.all && a.inside;
+    struct alphabet *a = qkv_alloc_zero(1, sizeof *a);
+    bool ok = a && count_characters(a, c);
     if (ok) {
-        count_characters(&a, c);
-        const int64_t least = rarest(&a, (t->settings->vocab - t->specials) / 2);
-        ok = add_characters(t, a.all, a.all, least, "") &&
-             add_characters(t, a.inside, a.all, least, "##");
+        const int64_t least =
+            qkv_characters_threshold(&a->all, &a->inside, (t->settings->vocab - t->specials) / 2);
+        ok = add_characters(t, &a->all, &a->all, least, "") &&
+             add_characters(t, &a->inside, &a->all, least, "##");
     }
-    qkv_free(a.all);
-    qkv_free(a.inside);
+    if (a) {
+        qkv_characters_free(&a->all);
+        qkv_characters_free(&a->inside);
+    }
+    qkv_free(a);
     return ok ? QKV_OK : qkv_training_memory(t);
 }
 
