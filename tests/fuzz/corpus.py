@@ -6,6 +6,7 @@ usage: corpus.py FOLDER               FOLDER/<target>/<n> and FOLDER/<target>.di
        corpus.py --pack FOLDER FILE.xz  stores the files of a folder, which the first form unpacks again
 """
 import glob
+import hashlib
 import json
 import lzma
 import os
@@ -205,6 +206,89 @@ PIECES = [("<unk>", 0.0, 2), ("<s>", 0.0, 3), ("</s>", 0.0, 3), ("\u2581", -2.0,
           ("ab", -1.0, 1), ("\u2581ab", -1.5, 1), ("<x>", 0.0, 4), ("<0x0A>", -9.0, 6)]
 FORMATS += [sentencepiece(model, PIECES, normalizer) + text for model in (1, 2, 3, 4) for normalizer, text in (
     (field(1, b"identity") + field(3, 1) + field(4, 1) + field(5, 1), b"\0ab ab\n <x>"), (field(3, 0) + field(4, 0), b""))]
+
+
+# ---- files of runs ----
+WEIGHTS = safetensors('{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'.ljust(64), b"01234567")
+
+
+def entry(data):
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+FILES = {"config.json": entry(b"{}"), "state.json": entry(b"{}"), "model.safetensors": entry(WEIGHTS)}
+MANIFEST = [json.dumps({"format": "qkv-checkpoint", "version": 1, "step": 7, "files": f}).encode() for f in (
+    FILES, {**FILES, "model.safetensors": {**entry(WEIGHTS), "tensors": {"a": [72, 8, "0123456789abcdef"]}}},
+    {**FILES, "state.json": {"bytes": 2, "sha256": "0"}}, {}, {**FILES, "../x.json": entry(b"")})]
+COUNTS = ("step", "position", "targets", "updates", "bad_steps", "bad_evaluations", "best_step", "log_bytes", "probe_bytes")
+STATE = [json.dumps(state).encode() + b"\0" + json.dumps(run).encode() for state, run in (
+    ({"version": 1, "data": "0" * 64, **{k: i for i, k in enumerate(COUNTS)}, "loss": 1.5, "valid_loss": None,
+      "best_loss": 2.5, "epoch": .25},
+     {"version": 1, "format": "qkv-run", "objective": "causal", "arch": "gpt", "layers": 2, "heads": 2, "width": 8,
+      "context": 16, "tokenizer": "bytes", "steps": 10, "rate": 1e-3, "train": {"paths": ["a.txt"]}, "seed": 1}),
+    ({}, {"version": 99}))]
+
+
+def dataset(objective, files, parts):
+    """An index.json, a zero byte, and a byte for the size and for each number of the files of both splits."""
+    split = {"sequences": 2, "tokens": 4 * parts, "bytes": 9, "files": {f: entry(b"") for f in files}}
+    index = {"format": "qkv-data", "version": 1, "objective": objective, "context": 4, "vocab": 5, "labels": 2,
+             "cut": 0, "skipped": 0, "replaced": 0, "source": "0" * 64, "hash": "0" * 64, "specials": [1, 2],
+             "train": split, "valid": split, "label_list": entry(b"")}
+    tokens, ends = bytes(4 * parts * [3]), range(0, 4 * parts + 1, 2)
+    numbers = b"".join(bytes([len(n)]) + bytes(n) for n in (tokens, ends, (0, 3, 6), (0, 1)))
+    return json.dumps(index).encode() + b"\0" + 2 * numbers
+
+
+DATASET = [dataset(o, f, parts) for o, f, parts in (
+    ("causal", ("tokens", "offsets", "bytes"), 1), ("masked", ("tokens", "offsets"), 1),
+    ("seq2seq", ("tokens", "offsets"), 2), ("contrastive", ("tokens", "offsets"), 2),
+    ("classify", ("tokens", "offsets", "labels"), 1))]
+LOG = [bytes([kind]) + text for kind, text in (
+    (0, b'{"step":1,"loss":2.5,"rate":1e-3,"norm":1}\n{"step":2,"loss":2.25,"rate":2e-3,"norm":.5}\n{"step":2,"valid_loss":2}\n'),
+    (0, b'{"step":9007199254740992,"loss":1e308}\n{"step":0,"loss":-1e308}\n{"step":3,"loss":1e31}\n'),
+    (1, b'{"step":1,"tokens":["a","b"],"heads":[[{"entropy":1.5},{"entropy":.5}],[{"entropy":0},{"entropy":2}]]}\n'
+        b'{"step":5,"tokens":["a","b"],"heads":[[{"entropy":1},{"entropy":.25}],[{"entropy":0},{"entropy":2}]]}\n'),
+    (6, b'{"step":1,"loss":2}'), (2, b"\n\n{}\n"))]
+TEXTS = [bytes([k]) + text for k in range(0, 120, 7) for text in (
+    b"one text\nof two lines\n\nanother\r\n \nlast",
+    b'{"text":"a","text_b":"b","label":1,"source":"s","target":"t\\u00e9"}\n{"text":"\\ud83d\\ude00","label":"x"}\n',
+    b"a\tb\tc\n\xef\xbb\xbfd\te\n\n\tf\t\n")]
+MODULES = [b"\0".join(json.dumps(x).encode() for x in row) for row in (
+    ([{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+      {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+      {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}],
+     {"word_embedding_dimension": 384, "pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False},
+     {"max_seq_length": 256, "do_lower_case": False},
+     {"prompts": {"query": "query: ", "": ""}, "default_prompt_name": "query", "truncate_dim": 64}),
+    ([{"path": "../x", "type": "Transformer"}], {"pooling_mode": "weightedmean"}, {}, {"prompts": []}))]
+GENERATION = [json.dumps(g).encode() for g in (
+    {"bos_token_id": 1, "eos_token_id": [2, 3], "decoder_start_token_id": 0, "forced_bos_token_id": 5,
+     "forced_eos_token_id": 2, "bad_words_ids": [[7], [8, 9], [10, 11, 12]], "suppress_tokens": [50, 60], "num_beams": 4,
+     "max_length": 512, "max_new_tokens": 20, "min_length": 0, "no_repeat_ngram_size": 3, "repetition_penalty": 1.2,
+     "length_penalty": 2.0, "early_stopping": "never", "do_sample": True, "temperature": .7, "top_k": 40, "top_p": .9},
+    {"eos_token_id": 2, "early_stopping": True, "suppress_tokens": list(range(60))}, {"eos_token_id": 1e9}, {})]
+VOCAB = [bytes([k]) + b"\0".join(row) for k, row in (
+    (0, (b'{"tokenizer_class":"BertTokenizer","do_lower_case":true,"strip_accents":null}',
+         b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n,\nab\n##b\na\n[\nx\n]\n\xe4\xbd\xa0\n")),
+    (0, (b"", b"[UNK]\n[CLS]\n[SEP]\na\n")),
+    (1, (b'{"tokenizer_class":"GPT2Tokenizer","add_prefix_space":false,"bos_token":"<s>","unk_token":{"content":"<s>"}}',
+         '{"H":0,"e":1,"l":2,"o":3,"ll":4,",":5,"\u0120":6,"a":7,"b":8,"ab":9,"<s>":10}'.encode(),
+         b"#version: 0.2\nl l\na b\n")))]
+
+# ---- calls ----
+PLAN = [bytes(n) for n in (
+    (0, 1, 4, 4, 1, 1, 4, 0, 0), (1, 0, 7, 9, 3, 2, 3, 5, 1, 1), (4, 1, 5, 6, 1, 0, 3, 3, 0, 1, 0, 3, 2),
+    (96, 0, 3, 3, 1, 1, 1, 1, 3), (131, 220, 201, 202, 203, 2, 3), (129, 250, *8 * [255], 0, 0))]
+CHART = [bytes(s) + t for s in ((0, 12, 3, 0), (63, 5, 1, 6), (144, 7, 2, 31), (144, 9, 16, 200)) for t in (
+    b"Title <b>\0a & b\0\"q\" 'q'\0\x1b[31m\0]]>\0</script>\0\xef\xbf\xbe\0\xe2\x80\xae",
+    b"\xff\xfe\0\xc2\x80\0\t\n\r\0\xf0\x9f\x98\x80\0")]
+VIEW = [bytes(s) + t for s in ((5, 60, v, 0) for v in range(7)) for t in (
+    b"[CLS]\0time\0<b>&\0</script>\0\xef\xbf\xbf\0\"'", b"\x1b]0;x\x07\0\xff\0\xe2\x80\xae\0 \0\n\0\xcc\x81")]
+OPTIONS = [bytes([k]) + b"\0".join(a) for k in (0, 1) for a in (
+    (b"word", b"--flag", b"-n", b"12", b"--real=1e-3", b"-cfirst"), (b"-w", b"a", b"--words=b", b"--", b"-x"),
+    (b"101,2051,102", b"1 2,3", b"-5", b"9223372036854775808"), (b"L3.H5=zero", b"enc.L0.H*=mean", b"cross.L1.H2=uniform"),
+    (b"--numbr=1", b"--json", b"-h", b"-"), (b"1e39", b".5", b"5.", b"-0", b"1e"))]
 
 WORDS = [b"", b"0", b"-1", b"1.5", b"18446744073709551615", b"9223372036854775808", b"null", b"true", b"{", b"}",
          b"[", b"]", b",", b":", b'"', b"\\", b"\\u0000", b"\\ud800", b"\xff", b"\xc3", b"\x00", b"'", b"(", b")"]

@@ -30,6 +30,13 @@ const char *__asan_default_options(void)
         }                                                                                          \
     } while (0)
 
+// Checks that a call succeeded.
+static inline void fuzz_success(qkv_status s, const qkv_error *err)
+{
+    if (s) fprintf(stderr, "status %d: %s: %s: %s\n", (int)s, err->file, err->path, err->text);
+    FUZZ_CHECK(!s);
+}
+
 // Checks an error: an input status, a text, one line of UTF-8.
 static inline void fuzz_refusal(qkv_status s, const qkv_error *err)
 {
@@ -99,8 +106,11 @@ static inline void fuzz_fail_at(int64_t n)
 // otherwise the result of the first run.
 static inline void fuzz_survived(qkv_status first, qkv_status second)
 {
-    FUZZ_CHECK(second == (fuzz_hit ? QKV_ERR_LIMIT : first));
     fuzz_fault = 0;
+    if (second != (fuzz_hit ? QKV_ERR_LIMIT : first))
+        fprintf(stderr, "status %d, then %d with memory %s\n", (int)first, (int)second,
+                fuzz_hit ? "that failed" : "that did not fail");
+    FUZZ_CHECK(second == (fuzz_hit ? QKV_ERR_LIMIT : first));
 }
 
 // Makes data[size] a file of that name in the folder MEMORY_FOLDER, and returns that folder.

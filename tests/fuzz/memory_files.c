@@ -224,6 +224,11 @@ WRAP(int, fsync, (int fd))
     return descriptor_of(fd) ? 0 : __real_fsync(fd);
 }
 
+WRAP(int, fchmod, (int fd, mode_t mode))
+{
+    return descriptor_of(fd) ? 0 : __real_fchmod(fd, mode);
+}
+
 WRAP(int, fstat, (int fd, struct stat *st))
 {
     const struct descriptor *d = descriptor_of(fd);
