@@ -373,5 +373,5 @@ def main():
 
 # The seeds of a target fuzz_<name>.c are in the list NAME.
 TARGETS = {os.path.basename(f)[5:-2]: globals()[os.path.basename(f)[5:-2].upper()] for f in glob.glob(
-    os.path.join(os.path.dirname(os.path.abspath(__file__)), "fuzz_*.c"))}
+    os.path.join(os.path.dirname(os.path.abspath(__file__)), "targets", "fuzz_*.c"))}
 main()

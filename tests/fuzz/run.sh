@@ -28,7 +28,7 @@ if [ "$clang" = none ] || [ ! -e "$("$clang" -print-file-name=include/sanitizer/
     exit 77
 fi
 build=build/fuzz
-targets=${*:-$(cd tests/fuzz && ls fuzz_*.c | sed 's/^fuzz_//; s/\.c$//')}
+targets=${*:-$(cd tests/fuzz/targets && ls fuzz_*.c | sed 's/^fuzz_//; s/\.c$//')}
 TARGETS=$(printf 'fuzz_%s ' $targets) tools/build.sh $build -DCMAKE_C_COMPILER="$clang"
 mkdir -p $build/failed $build/results
 export build seconds
@@ -39,7 +39,7 @@ search() {
     local seeds=("$build/grown/$what" "$build/tests/fuzz/corpus/$what")
     mkdir -p "$build/grown/$what"
     [ ! -d "tests/fuzz/found/$what" ] || seeds+=("tests/fuzz/found/$what")
-    length=$(sed -n 's/.*Inputs have up to \([0-9]*\) bytes.*/\1/p' "tests/fuzz/fuzz_$what.c")
+    length=$(sed -n 's/.*Inputs have up to \([0-9]*\) bytes.*/\1/p' "tests/fuzz/targets/fuzz_$what.c")
     "$build/tests/fuzz/fuzz_$what" -max_total_time="$seconds" -max_len="${length:-1024}" -timeout=1 -rss_limit_mb=1024 \
         -entropic=0 -dict="$build/tests/fuzz/corpus/$what.dict" -print_final_stats=1 \
         -artifact_prefix="$build/failed/$what-" "${seeds[@]}" >"$log" 2>&1 || rc=1

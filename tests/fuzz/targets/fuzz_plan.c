@@ -15,9 +15,10 @@ struct reader {
 
 static int64_t number(struct reader *r, int64_t least)
 {
-    static const int64_t limits[] = { INT64_MIN,     INT64_MIN + 1, INT64_MAX,     INT64_MAX - 1,
-                                      INT32_MAX,     INT32_MIN,     (int64_t)1 << 31, (int64_t)1 << 32,
-                                      (int64_t)1 << 62, 1000003,    65536,         -1 };
+    static const int64_t limits[] = {
+        INT64_MIN,        INT64_MIN + 1,    INT64_MAX,        INT64_MAX - 1, INT32_MAX, INT32_MIN,
+        (int64_t)1 << 31, (int64_t)1 << 32, (int64_t)1 << 62, 1000003,       65536,     -1
+    };
     if (r->at >= r->end) return least;
     const uint8_t b = *r->at++;
     if (b < 200) return least + b % 20;
@@ -52,8 +53,7 @@ static void *array(int64_t n, size_t item)
 static void run(const struct qkv_attention *a, const struct qkv_attention_plan *plan)
 {
     const int64_t G = a->G ? a->G : a->H, F = a->F ? a->F : a->E;
-    const bool half = a->precision == QKV_BF16 || a->precision == QKV_F16;
-    const size_t item = half ? 2 : 4;
+    const size_t item = qkv_dtype_size(qkv_precision_type(a->precision));
     const int64_t nq = a->B * a->T * a->H * a->E, nk = a->B * a->S * G * a->E;
     const int64_t nv = a->B * a->S * G * F, no = a->B * a->T * a->H * F, nl = a->B * a->H * a->T;
     void *q = array(nq, item), *k = array(nk, item), *v = array(nv, item), *out = array(no, item);
@@ -61,16 +61,15 @@ static void run(const struct qkv_attention *a, const struct qkv_attention_plan *
     float *lse = array(nl, sizeof *lse), *weights = array(nl * a->S, sizeof *weights);
     void *scratch = aligned_alloc(64, plan->scratch ? plan->scratch : 64);
     FUZZ_CHECK(scratch);
-    const qkv_status status = qkv_attention_forward(out, a->no_softmax ? NULL : lse,
-                                                    a->no_softmax ? NULL : weights, q, k, v, a,
-                                                    scratch);
+    const qkv_status status = qkv_attention_forward(
+        out, a->no_softmax ? NULL : lse, a->no_softmax ? NULL : weights, q, k, v, a, scratch);
     FUZZ_CHECK(!status);
     free(scratch);
     const struct qkv_attention_plan back = qkv_attention_backward_plan(a, NULL);
     if (!back.status && back.scratch <= 1 << 20 && !a->no_softmax) {
         scratch = aligned_alloc(64, back.scratch ? back.scratch : 64);
-        FUZZ_CHECK(scratch && !qkv_attention_backward(dq, dk, dv, NULL, out, q, k, v, out, lse, a,
-                                                      scratch));
+        FUZZ_CHECK(scratch &&
+                   !qkv_attention_backward(dq, dk, dv, NULL, out, q, k, v, out, lse, a, scratch));
         free(scratch);
     }
     void *all[] = { q, k, v, out, dq, dk, dv, lse, weights };
@@ -83,8 +82,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const int64_t flags = number(&r, 0);
     int64_t lists[3][4];
     float numbers[8];
-    struct qkv_attention a = { .B = number(&r, 1), .T = number(&r, 1), .S = number(&r, 1),
-                               .H = number(&r, 1), .G = number(&r, 0), .E = number(&r, 1),
+    struct qkv_attention a = { .B = number(&r, 1),
+                               .T = number(&r, 1),
+                               .S = number(&r, 1),
+                               .H = number(&r, 1),
+                               .G = number(&r, 0),
+                               .E = number(&r, 1),
                                .F = number(&r, 0) };
     a.precision = (qkv_precision)(number(&r, 0) & 7);
     a.scale = real(&r);

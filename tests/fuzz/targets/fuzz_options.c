@@ -31,7 +31,10 @@ static const struct opt options[] = {
 };
 static const struct cmd commands[] = {
     { .name = "one", .usage = "TEXT [options]", .opts = options, .min_args = 1, .max_args = 2 },
-    { .name = "two", .usage = "-WORD...\n", .opts = options, .uses = USES_JSON | USES_OUTPUT | SIGNED_WORDS,
+    { .name = "two",
+      .usage = "-WORD...\n",
+      .opts = options,
+      .uses = USES_JSON | USES_OUTPUT | SIGNED_WORDS,
       .max_args = -1 }
 };
 const struct cmd *const cmd_table[] = { &commands[0], &commands[1], NULL };

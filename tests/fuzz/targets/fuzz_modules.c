@@ -24,7 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct qkv_modules m = { 0 };
         qkv_error err = { 0 };
         fuzz_fail_at(again ? fuzz_choose(data, size) : 0);
-        const qkv_status status = qkv_modules_read(&m, MEMORY_FOLDER, size & 1 ? "query" : NULL, &err);
+        const qkv_status status =
+            qkv_modules_read(&m, MEMORY_FOLDER, size & 1 ? "query" : NULL, &err);
         if (again) fuzz_survived(first, status);
         first = status;
         if (!status)

@@ -20,9 +20,12 @@ static void draw(const qkv_view *v, const uint8_t *set)
     static const char *const svg = MEMORY_FOLDER "/v.svg", *const html = MEMORY_FOLDER "/v.html";
     const int64_t key = 0;
     qkv_error err = { 0 };
-    struct qkv_view_options o = { .special = set[0] & 1, .columns = 20 + set[1],
-                                  .color = set[0] & 2, .utf8 = set[0] & 4,
-                                  .truecolor = set[0] & 8, .all = set[0] & 16 };
+    struct qkv_view_options o = { .special = set[0] & 1,
+                                  .columns = 20 + set[1],
+                                  .color = set[0] & 2,
+                                  .utf8 = set[0] & 4,
+                                  .truecolor = set[0] & 8,
+                                  .all = set[0] & 16 };
     int names = 0;
     while (qkv_view_picture_name(names)) names++;
     o.view = qkv_view_picture_name(set[2] % names);
@@ -38,7 +41,7 @@ static void draw(const qkv_view *v, const uint8_t *set)
     if (set[3] % 16) return; // a page is large
     o.view = NULL;
     fuzz_success(qkv_view_html(v, html, true, &o, NULL, &err), &err);
-    fuzz_page(html, "about", 3);
+    fuzz_page(html, "about");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -52,13 +55,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < TOKENS; i++) {
         raw[i] = strndup(part[i].at, part[i].bytes);
         FUZZ_CHECK(raw[i]);
-        token[i] = (struct qkv_view_token){ .raw = raw[i], .text = i & 1 ? raw[i] : NULL,
+        token[i] = (struct qkv_view_token){ .raw = raw[i],
+                                            .text = i & 1 ? raw[i] : NULL,
                                             .text_bytes = i & 1 ? strlen(raw[i]) : 0,
-                                            .special = !i, .part = i > 3 };
+                                            .special = !i,
+                                            .part = i > 3 };
     }
     const struct qkv_view_text text = { .token = token, .tokens = T };
-    const struct qkv_view_stack stack = { .name = "attention", .layers = LAYERS, .heads = HEADS,
-                                          .head_width = WIDTH, .causal = data[1] & 1 };
+    const struct qkv_view_stack stack = { .name = "attention",
+                                          .layers = LAYERS,
+                                          .heads = HEADS,
+                                          .head_width = WIDTH,
+                                          .causal = data[1] & 1 };
     const struct qkv_view_shape shape = { raw[0], &text, 1, &stack, 1 };
     float q[TOKENS * HEADS * WIDTH], k[TOKENS * HEADS * WIDTH], weights[HEADS * TOKENS * TOKENS];
     for (size_t i = 0; i < sizeof q / sizeof q[0]; i++) {
@@ -72,8 +80,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_success(qkv_view_new(&v, &shape, &err), &err);
     qkv_status status = QKV_OK;
     for (int l = 0; l < LAYERS && !status; l++) {
-        const struct qkv_view_layer_data seen = { .weights = weights, .q = q, .k = k,
-                                                  .scale = number(data[2]) };
+        const struct qkv_view_layer_data seen = {
+            .weights = weights, .q = q, .k = k, .scale = number(data[2])
+        };
         status = qkv_view_layer(v, 0, l, &seen, &err);
     }
     FUZZ_CHECK(status == QKV_OK || status == QKV_ERR_USAGE);
