@@ -114,7 +114,8 @@ static void draw_cells(struct field *f)
     qkv_free(color);
 }
 
-// Writes the names of the tokens and, if the cells are large enough, the weights in hundredths.
+// Writes the names of the tokens and, if the cells are large enough, the weights in hundredths;
+// dense weights of the caller may be any numbers, of which large ones have no space.
 static void draw_names(struct field *f)
 {
     struct picture *p = f->p;
@@ -129,7 +130,7 @@ static void draw_names(struct field *f)
                       f->top - 7, 13, CANVAS_TILT, PALETTE_TEXT, TILT);
     for (int64_t i = 0; i < f->n * f->m && f->cell_w >= 18; i++) {
         const double w = (double)f->w[i];
-        if (!(w >= .095)) continue;
+        if (!(w >= .095 && w < 10)) continue;
         canvas_format(&p->canvas, f->left + f->cell_w * ((double)(i % f->m) + .5),
                       f->top + f->cell_h * ((double)(i / f->m) + .5) + 4, 11, CANVAS_MIDDLE,
                       palette_over(color_of(f, w)), "%d", (int)(100 * w + .5));
