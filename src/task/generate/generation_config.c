@@ -9,23 +9,42 @@
 
 enum { CONFIG_BYTES = 1 << 22 };
 
-static bool contains_id(const int32_t *list, int64_t n, int32_t id)
+// A set of token ids below `most`, one bit each, so that lists of many ids are compared in linear
+// time.
+struct id_set {
+    uint8_t *bits;
+    int64_t most;
+};
+
+static bool has_id(const struct id_set *s, int32_t id)
 {
-    for (int64_t i = 0; i < n; i++)
-        if (list[i] == id) return true;
-    return false;
+    return id >= 0 && id < s->most && s->bits[id / 8] >> id % 8 & 1;
 }
 
-// Appends an id to the list unless the list contains it. Returns false if memory is exhausted.
-static bool add_id(int32_t **list, int64_t *n, int32_t id)
+// Adds an id below s->most.  Returns false if the set contains it.
+static bool insert_id(struct id_set *s, int32_t id)
 {
-    if (contains_id(*list, *n, id)) return true;
-    int32_t *more = qkv_alloc((size_t)*n + 1, sizeof *more);
-    if (!more) return false;
-    if (*n) memcpy(more, *list, (size_t)*n * sizeof *more);
-    more[(*n)++] = id;
+    const bool is_new = !has_id(s, id);
+    s->bits[id / 8] = (uint8_t)(s->bits[id / 8] | 1 << id % 8);
+    return is_new;
+}
+
+// Makes the set of the ids of a list, all below `most`.  Returns false if memory is exhausted.
+static bool id_set_of(struct id_set *s, const int32_t *list, int64_t n, int64_t most)
+{
+    *s = (struct id_set){ qkv_alloc_zero((size_t)most / 8 + 1, 1), most };
+    for (int64_t i = 0; s->bits && i < n; i++) insert_id(s, list[i]);
+    return s->bits != NULL;
+}
+
+// Grows a list by space for `more` ids. Returns false if memory is exhausted.
+static bool reserve_ids(int32_t **list, int64_t n, size_t more)
+{
+    int32_t *grown = qkv_alloc((size_t)n + more, sizeof *grown);
+    if (!grown) return false;
+    if (n) memcpy(grown, *list, (size_t)n * sizeof *grown);
     qkv_free(*list);
-    *list = more;
+    *list = grown;
     return true;
 }
 
@@ -37,9 +56,13 @@ static qkv_status read_ids(const struct qkv_json_at *at, const char *key, int64_
     const json_t *value = json_object_get(at->object, key);
     const size_t count = json_is_array(value) ? json_array_size(value) : 1;
     char path[64];
+    struct id_set seen;
+    qkv_status status = QKV_OK;
     if (!value || json_is_null(value)) return QKV_OK;
+    if (!reserve_ids(list, *n, count) || !id_set_of(&seen, *list, *n, V))
+        return qkv_fail_memory(at->err, NULL);
     snprintf(path, sizeof path, "$.%s", key);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && !status; i++) {
         const json_t *one = json_is_array(value) ? json_array_get(value, i) : value;
         if (json_is_array(one)) {
             if (json_array_size(one) != 1) continue;
@@ -47,12 +70,14 @@ static qkv_status read_ids(const struct qkv_json_at *at, const char *key, int64_
         }
         const json_int_t id = json_is_integer(one) ? json_integer_value(one) : -1;
         if (id < 0 || id >= V)
-            return qkv_fail(at->err, QKV_ERR_FORMAT,
-                            &(struct qkv_location){ .file = at->file, .path = path },
-                            "token id out of range, expected 0 to %" PRId64, V - 1);
-        if (!add_id(list, n, (int32_t)id)) return qkv_fail_memory(at->err, NULL);
+            status = qkv_fail(at->err, QKV_ERR_FORMAT,
+                              &(struct qkv_location){ .file = at->file, .path = path },
+                              "token id out of range, expected 0 to %" PRId64, V - 1);
+        else if (insert_id(&seen, (int32_t)id))
+            (*list)[(*n)++] = (int32_t)id;
     }
-    return QKV_OK;
+    qkv_free(seen.bits);
+    return status;
 }
 
 static qkv_status read_id(const struct qkv_json_at *at, const char *key, int64_t V, int32_t *out)
@@ -219,6 +244,27 @@ qkv_status qkv_generation_file_read(struct qkv_generation_config *c, const char 
     return status;
 }
 
+// Adds the end tokens of the model to c->ends, and removes all end tokens from the suppressed
+// tokens: if no end token could be chosen, no output would end.
+static qkv_status add_stops(struct qkv_generation_config *c, const struct qkv_model_info *info,
+                            qkv_error *err)
+{
+    struct id_set ends;
+    int64_t kept = 0, most = info->vocab;
+    for (int64_t i = 0; i < info->stop_count; i++) most = qkv_max64(most, info->stops[i] + 1);
+    if (!reserve_ids(&c->ends, c->end_count, (size_t)info->stop_count + 1) ||
+        !id_set_of(&ends, c->ends, c->end_count, most))
+        return qkv_fail_memory(err, NULL);
+    for (int64_t i = 0; i < info->stop_count; i++)
+        if (info->stops[i] >= 0 && insert_id(&ends, info->stops[i]))
+            c->ends[c->end_count++] = info->stops[i];
+    for (int64_t i = 0; i < c->suppressed_count; i++)
+        if (!has_id(&ends, c->suppressed[i])) c->suppressed[kept++] = c->suppressed[i];
+    c->suppressed_count = kept;
+    qkv_free(ends.bits);
+    return QKV_OK;
+}
+
 qkv_status qkv_generation_config_read(struct qkv_generation_config *c, const char *dir,
                                       const qkv_model *model, qkv_error *err)
 {
@@ -236,13 +282,7 @@ qkv_status qkv_generation_config_read(struct qkv_generation_config *c, const cha
         c->start = c->bos;
         c->forced_first = c->forced_last = -1;
     }
-    for (int64_t i = 0; !status && i < info.stop_count; i++)
-        if (!add_id(&c->ends, &c->end_count, info.stops[i])) status = qkv_fail_memory(err, NULL);
-    // Remove the end tokens from the suppressed tokens: if no end token could be chosen, no output
-    // would end.
-    for (int64_t i = 0; !status && i < c->suppressed_count; i++)
-        if (contains_id(c->ends, c->end_count, c->suppressed[i]))
-            c->suppressed[i--] = c->suppressed[--c->suppressed_count];
+    if (!status) status = add_stops(c, &info, err);
     if (status) qkv_generation_config_free(c);
     return status;
 }
