@@ -280,7 +280,7 @@ VOCAB = [bytes([k]) + b"\0".join(row) for k, row in (
 PLAN = [bytes(n) for n in (
     (0, 1, 4, 4, 1, 1, 4, 0, 0), (1, 0, 7, 9, 3, 2, 3, 5, 1, 1), (4, 1, 5, 6, 1, 0, 3, 3, 0, 1, 0, 3, 2),
     (96, 0, 3, 3, 1, 1, 1, 1, 3), (131, 220, 201, 202, 203, 2, 3), (129, 250, *8 * [255], 0, 0))]
-CHART = [bytes(s) + t for s in ((0, 12, 3, 0), (63, 5, 1, 6), (144, 7, 2, 31), (144, 9, 16, 200)) for t in (
+CHART = [bytes(s) + t for s in ((0, 12, 3, 0), (63, 5, 1, 6), (144, 7, 2, 31), (255, 9, 16, 200)) for t in (
     b"Title <b>\0a & b\0\"q\" 'q'\0\x1b[31m\0]]>\0</script>\0\xef\xbf\xbe\0\xe2\x80\xae",
     b"\xff\xfe\0\xc2\x80\0\t\n\r\0\xf0\x9f\x98\x80\0")]
 VIEW = [bytes(s) + t for s in ((5, 60, v, 0) for v in range(7)) for t in (
