@@ -74,9 +74,10 @@ extern const char *const generate_early[], *const generate_caches[];
         OPT_CHOICE(0, "cache", &generate_o.cache, generate_caches, "P",                            \
                    "precision of the KV cache: f32, bf16, f16, int8 (default: follows from the "   \
                    "precision of the model)"),                                                     \
-        OPT_INT(                                                                                   \
-            0, "batch", &generate_o.batch, 1, 1 << 16, "N",                                        \
-            "sequences decoded at once, including beams (default: 8); does not change outputs"),   \
+        OPT_INT(0, "batch", &generate_o.batch, 1, 1 << 16, "N",                                    \
+                "sequences decoded at once, including beams (default: 8, with 'translate' 8 "      \
+                "times the "                                                                       \
+                "beams, at most 64); does not change outputs"),                                    \
         OPT_FLAG(                                                                                  \
             0, "truncate", &generate_o.truncate,                                                   \
             "cut a text that has more tokens than the model has positions, instead of failing"),   \

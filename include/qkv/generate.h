@@ -196,8 +196,9 @@ struct qkv_generate_options {
 struct qkv_generator_options {
     struct qkv_model_options model;
     qkv_precision cache; /**< precision of the KV cache, as in struct qkv_decoder_options */
-    /** the most concurrent sequences, where each beam counts as one sequence; 0 means 8; increased
-     *  to the number of beams if that is larger */
+    /** the most concurrent sequences, where each beam counts as one sequence; 0 means 8, for a
+     *  translator 8 sources with their beams, at most 64; increased to the number of beams if that
+     *  is larger */
     int64_t items;
     int64_t positions; /**< the most tokens of a sequence; 0: the positions of the model */
 };

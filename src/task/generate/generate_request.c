@@ -8,11 +8,22 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { AHEAD_TOKENS = 1024 }; // no further source is encoded together with so many tokens
+
 // A sequence whose tokens are fed to the model in this step.
 struct row {
     struct qkv_slot *slot;
     int64_t number; // index among the sequences of its slot
     float *logits;  // [V] logits that follow its last token
+};
+
+// The prompts of the jobs that follow: their tokens, and the items of their encoded sources.
+struct ahead {
+    struct qkv_prompt_tokens tokens[QKV_SOURCES_AHEAD];
+    int64_t item;        // first of the items
+    int64_t count, next; // number of prompts; the first that no slot has begun
+    int32_t *ids;        // tokens of the sources
+    int64_t ids_capacity;
 };
 
 struct run {
@@ -21,6 +32,7 @@ struct run {
     int64_t jobs, next;       // jobs: number of jobs; next: the first job that no slot has begun
     struct qkv_slot *slot;    // [slots] slots, each of which decodes one job at a time
     int64_t slots;
+    struct ahead ahead;
     struct qkv_pending_outputs pending;
     struct row *row;                    // [slots][width] sequences that are fed in this step
     int64_t rows;                       // number of sequences that are fed in this step
@@ -120,16 +132,65 @@ static qkv_status decode_step(struct run *r, qkv_error *err)
     return status;
 }
 
+// ---- prompts ------------------------------------------------------------------------------------
+static qkv_status name_prompt(const struct run *r, int64_t job, qkv_status status, qkv_error *err)
+{
+    if (status && err && r->g->n > 1 && !err->path[0])
+        snprintf(err->path, sizeof err->path, "prompt %lld", (long long)(job / r->g->draws) + 1);
+    return status;
+}
+
+// Encodes the sources of the first n prompts together, in one run of the encoder.
+static qkv_status encode_ahead(struct run *r, int64_t n, qkv_error *err)
+{
+    const struct qkv_logits_source *source = r->g->source;
+    struct ahead *a = &r->ahead;
+    int64_t offsets[QKV_SOURCES_AHEAD + 1] = { 0 };
+    for (int64_t i = 0; i < n; i++) {
+        const struct qkv_prompt_tokens *p = &a->tokens[i];
+        offsets[i + 1] = offsets[i] + p->source_count;
+        if (!qkv_reserve((void **)&a->ids, &a->ids_capacity, offsets[i + 1], sizeof *a->ids))
+            return qkv_fail_memory(err, NULL);
+        memcpy(a->ids + offsets[i], p->source_ids, (size_t)p->source_count * sizeof *a->ids);
+    }
+    return source->encode(source->ctx, a->item, a->ids, offsets, n, err);
+}
+
+// Tokenizes the next prompts and encodes their sources: as many as are encoded together, or one if
+// there is no encoder. An invalid prompt after the first is reported when it is the first.
+static qkv_status prepare_ahead(struct run *r, qkv_error *err)
+{
+    struct ahead *a = &r->ahead;
+    const int64_t most = r->g->translates ? QKV_SOURCES_AHEAD : 1;
+    int64_t n = 0, tokens = 0;
+    qkv_status status = QKV_OK;
+    a->next = a->count = 0;
+    for (; n < most && r->next + n < r->jobs && tokens < AHEAD_TOKENS; n++) {
+        status =
+            qkv_prompt_tokenize(&a->tokens[n], r->g, (r->next + n) / r->g->draws, n ? NULL : err);
+        if (status) break;
+        tokens += a->tokens[n].source_count;
+    }
+    if (!n) return name_prompt(r, r->next, status, err);
+    if (r->g->translates && encode_ahead(r, n, NULL)) { // the first alone may be valid
+        status = encode_ahead(r, n = 1, err);
+        if (status) return name_prompt(r, r->next, status, err);
+    }
+    a->count = n;
+    return QKV_OK;
+}
+
 // Assigns the next jobs of the queue to the idle slots.
 static qkv_status assign_jobs(struct run *r, qkv_error *err)
 {
+    struct ahead *a = &r->ahead;
     for (int64_t i = 0; i < r->slots; i++) {
-        struct qkv_slot *s = &r->slot[i];
-        if (s->active || r->next == r->jobs) continue;
-        const qkv_status status = qkv_slot_begin(s, r->next++, err);
-        if (status && err && r->g->n > 1 && !err->path[0])
-            snprintf(err->path, sizeof err->path, "prompt %lld", (long long)s->prompt + 1);
+        if (r->slot[i].active || r->next == r->jobs) continue;
+        qkv_status status = a->next < a->count ? QKV_OK : prepare_ahead(r, err);
         if (status) return status;
+        const int64_t job = r->next++, k = a->next++;
+        status = qkv_slot_begin(&r->slot[i], job, &a->tokens[k], a->item + k, err);
+        if (status) return name_prompt(r, job, status, err);
     }
     return QKV_OK;
 }
@@ -163,6 +224,8 @@ static void free_run(struct run *r)
 {
     for (int64_t i = 0; r->slot && i < r->slots; i++) qkv_slot_free(&r->slot[i]);
     for (int i = 0; r->scratch && i < r->threads; i++) qkv_choice_scratch_free(&r->scratch[i]);
+    for (int i = 0; i < QKV_SOURCES_AHEAD; i++) qkv_prompt_tokens_free(&r->ahead.tokens[i]);
+    qkv_free(r->ahead.ids);
     qkv_pending_free(&r->pending);
     qkv_free(r->slot);
     qkv_free(r->row);
@@ -194,6 +257,7 @@ qkv_status qkv_generate_request(struct qkv_generate_request *request, qkv_error 
         status = qkv_fail_memory(err, NULL);
     if (!status) {
         r.jobs = g->n * g->draws;
+        r.ahead.item = request->items;
         r.slots = qkv_max64(1, qkv_min64(request->items / g->width, r.jobs));
         status = run_jobs(&r, err);
     }

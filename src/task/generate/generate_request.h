@@ -7,9 +7,13 @@
 
 #include "task/generate/generation.h"
 
+// the most sources that are encoded together
+enum { QKV_SOURCES_AHEAD = 16 };
+
 struct qkv_generate_request {
     struct qkv_generation g; // the caller sets the members down to `translates`
-    // maximum number of sequences that are decoded at once
+    // maximum number of sequences that are decoded at once; a translation also uses the
+    // QKV_SOURCES_AHEAD items that follow them
     int64_t items;
     // Computes how the tokens of an output align with its source, before the caller receives the
     // output, and sets *alignment to a new array. NULL: alignments are not requested.

@@ -87,20 +87,20 @@ static qkv_status begin_sampling(struct qkv_slot *s, qkv_error *err)
     return fits ? begin_output(s, err) : qkv_fail_memory(err, NULL);
 }
 
-qkv_status qkv_slot_begin(struct qkv_slot *s, int64_t job, qkv_error *err)
+qkv_status qkv_slot_begin(struct qkv_slot *s, int64_t job, struct qkv_prompt_tokens *tokens,
+                          int64_t source_item, qkv_error *err)
 {
     const struct qkv_logits_source *source = s->g->source;
-    const struct qkv_prompt_tokens *p = &s->tokens;
+    const struct qkv_prompt_tokens *p = &s->tokens, old = s->tokens;
+    s->tokens = *tokens;
+    *tokens = old;
     s->job = job;
     s->prompt = job / s->g->draws;
     s->rank = job % s->g->draws;
     s->started = false;
     s->count = 0;
-    qkv_status status = qkv_prompt_tokenize(&s->tokens, s->g, s->prompt, err);
-    if (!status)
-        status = s->g->translates
-                     ? source->encode(source->ctx, s->item, p->source_ids, p->source_count, err)
-                     : source->clear(source->ctx, s->item);
+    qkv_status status = s->g->translates ? source->copy(source->ctx, &s->item, &source_item, 1, err)
+                                         : source->clear(source->ctx, s->item);
     if (!status && s->g->width == 1) status = begin_sampling(s, err);
     if (!status && s->g->width > 1 && !qkv_beam_begin(&s->beam, s->g, p, s->item))
         status = qkv_fail_memory(err, NULL);

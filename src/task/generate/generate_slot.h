@@ -46,9 +46,10 @@ void qkv_choice_scratch_free(struct qkv_choice_scratch *c); // accepts a zeroed 
 // Prepares an idle slot that uses the items from `item` on. Returns false if memory is exhausted.
 bool qkv_slot_init(struct qkv_slot *s, const struct qkv_generation *g, int64_t item);
 void qkv_slot_free(struct qkv_slot *s); // accepts a zeroed struct
-// Begins a job: tokenizes its prompt, runs the encoder if it is a translation, and emits the
-// prefix.
-qkv_status qkv_slot_begin(struct qkv_slot *s, int64_t job, qkv_error *err);
+// Begins a job: exchanges *tokens, the tokens of its prompt, with the tokens of the slot, and emits
+// the prefix. source_item: a translation copies its encoded source from this item.
+qkv_status qkv_slot_begin(struct qkv_slot *s, int64_t job, struct qkv_prompt_tokens *tokens,
+                          int64_t source_item, qkv_error *err);
 // Returns the number of sequences that the slot feeds in the next step: the running hypotheses of a
 // beam search, or 1.
 int64_t qkv_slot_rows(const struct qkv_slot *s);

@@ -22,7 +22,9 @@
 // cache. decode.h has the contracts of the functions.
 struct qkv_logits_source {
     int64_t V, positions; // V: size of the vocabulary; positions: maximum tokens of an item
-    qkv_status (*encode)(void *ctx, int64_t item, const int32_t *ids, int64_t n, qkv_error *err);
+    // encodes n sources together, ids[offsets[i]] .. ids[offsets[i + 1] - 1] for item first + i
+    qkv_status (*encode)(void *ctx, int64_t first, const int32_t *ids, const int64_t *offsets,
+                         int64_t n, qkv_error *err);
     qkv_status (*feed)(void *ctx, float *logits, const struct qkv_decoder_tokens *t,
                        qkv_error *err);
     qkv_status (*copy)(void *ctx, const int64_t *to, const int64_t *from, int64_t n,

@@ -8,7 +8,13 @@
 #include <inttypes.h>
 #include <math.h>
 
-enum { DEFAULT_ITEMS = 8, DEFAULT_BEAMS = 4, MOST_BEAMS = 1024, MOST_LOGPROBS = 1000 };
+enum {
+    DEFAULT_ITEMS = 8,
+    TRANSLATE_ITEMS = 64, // most sequences of a translator that chooses their number itself
+    DEFAULT_BEAMS = 4,
+    MOST_BEAMS = 1024,
+    MOST_LOGPROBS = 1000
+};
 
 // The content of both public types: qkv_generator and qkv_translator.
 struct generator {
@@ -157,12 +163,11 @@ const struct qkv_generation_config *qkv_translator_config(const qkv_translator *
 }
 
 // ---- a decoder as the source of logits ---------------------------------------------------------
-static qkv_status encode_source(void *ctx, int64_t item, const int32_t *ids, int64_t n,
-                                qkv_error *err)
+static qkv_status encode_sources(void *ctx, int64_t first, const int32_t *ids,
+                                 const int64_t *offsets, int64_t n, qkv_error *err)
 {
-    const int64_t offsets[] = { 0, n };
-    const struct qkv_model_input in = { .sequences = 1, .offsets = offsets, .ids = ids };
-    return qkv_decoder_source(ctx, item, &in, err);
+    const struct qkv_model_input in = { .sequences = n, .offsets = offsets, .ids = ids };
+    return qkv_decoder_source(ctx, first, &in, err);
 }
 static qkv_status feed_tokens(void *ctx, float *logits, const struct qkv_decoder_tokens *t,
                               qkv_error *err)
@@ -187,15 +192,19 @@ static bool can_run(const struct generator *g)
 // Returns the number of sequences that a call decodes at once, for the given number of beams.
 static int64_t call_items(const struct generator *g, int64_t beams)
 {
-    return qkv_max64(g->options.items ? g->options.items : DEFAULT_ITEMS, beams);
+    const int64_t most =
+        g->translates ? qkv_min64(DEFAULT_ITEMS * beams, TRANSLATE_ITEMS) : DEFAULT_ITEMS;
+    return qkv_max64(g->options.items ? g->options.items : most, beams);
 }
 
-// Ensures that the decoder is large enough for a call. If alignments are requested from a model
-// that can only decode, the last item is reserved for computing them.
+// Ensures that the decoder is large enough for a call. A translation has items for sources that are
+// encoded before a slot is free. If alignments are requested from a model that can only decode, the
+// last item is reserved for computing them.
 static qkv_status prepare_decoder(struct generator *g, int64_t beams, bool alignment,
                                   qkv_error *err)
 {
-    const int64_t wanted = call_items(g, beams) + (alignment && !can_run(g));
+    const int64_t ahead = g->translates ? QKV_SOURCES_AHEAD : 0;
+    const int64_t wanted = call_items(g, beams) + ahead + (alignment && !can_run(g));
     if (g->decoder && g->items >= wanted) return QKV_OK;
     qkv_decoder_free(g->decoder);
     g->decoder = NULL;
@@ -304,7 +313,7 @@ static qkv_status run_request(struct generator *g, struct qkv_generate_request *
     if (status) return status;
     const struct qkv_logits_source source = { .V = info.vocab,
                                               .positions = qkv_decoder_capacity(g->decoder),
-                                              .encode = encode_source,
+                                              .encode = encode_sources,
                                               .feed = feed_tokens,
                                               .copy = copy_items,
                                               .clear = clear_item,
