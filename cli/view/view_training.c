@@ -39,7 +39,8 @@ static qkv_status find_checkpoints(struct checkpoint **all, int64_t *count, cons
     if (!d)
         return cmd_error(err, cmd_io_status(errno), run, "cannot open the folder: %s",
                          strerror(errno));
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    errno = 0;
+    for (struct dirent *e; (e = readdir(d)) != NULL; errno = 0) {
         struct checkpoint c;
         if (strncmp(e->d_name, prefix, sizeof prefix - 1) != 0) continue;
         char *end;
@@ -50,7 +51,11 @@ static qkv_status find_checkpoints(struct checkpoint **all, int64_t *count, cons
         *all = cmd_grow(*all, (size_t)*count + 1, sizeof **all);
         (*all)[(*count)++] = c;
     }
+    const int code = errno;
     closedir(d);
+    if (code)
+        return cmd_error(err, cmd_io_status(code), run, "cannot read the folder: %s",
+                         strerror(code));
     if (!*count)
         return cmd_error(err, QKV_ERR_FORMAT, run,
                          "folder without checkpoints, expected the folder of a training run, with "

@@ -177,8 +177,10 @@ static bool remove_entries(struct place *at, int fd, int depth, bool *changed)
     const int own = dup(fd); // closedir() closes the descriptor
     DIR *d = own < 0 ? NULL : fdopendir(own);
     bool all = d != NULL;
-    for (const struct dirent *e; d && (e = readdir(d)) != NULL;)
+    errno = 0;
+    for (const struct dirent *e; d && (e = readdir(d)) != NULL; errno = 0)
         all = remove_entry(at, e->d_name, depth, changed) && all;
+    all = all && !errno;
     if (d) closedir(d);
     return all;
 }

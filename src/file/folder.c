@@ -40,9 +40,11 @@ static qkv_status may_replace(const char *path, bool force, qkv_error *err)
     DIR *d = opendir(path);
     if (!d) return qkv_fail_errno(err, path, "cannot open", errno);
     bool empty = true;
-    for (const struct dirent *e; (e = readdir(d)) != NULL;) empty = empty && is_dot(e->d_name);
+    qkv_status status = QKV_OK;
+    for (const struct dirent *e; (e = qkv_disk_entry(d, path, &status, err));)
+        empty = empty && is_dot(e->d_name);
     closedir(d);
-    const qkv_status status = qkv_path_join(config, path, "config.json", err);
+    if (!status) status = qkv_path_join(config, path, "config.json", err);
     if (status || empty || qkv_path_exists(config)) return status;
     return qkv_fail(
         err, QKV_ERR_USAGE, &at,

@@ -33,22 +33,25 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-// Returns the sorted names in the folder `place`, and their number in *n. Returns NULL if the
-// folder is empty or cannot be read, or if memory is exhausted.
+// Returns the sorted names in the folder `place`, and their number in *n, which is 0 if the folder
+// is empty or cannot be read to its end.
 static char **list_names(const char *place, int64_t *n)
 {
     char **names = NULL;
     int64_t capacity = 0;
     DIR *d = opendir(place);
+    qkv_status status = QKV_OK;
     *n = 0;
     if (!d) return NULL;
-    for (const struct dirent *e; *n < FOLDERS_MOST && (e = readdir(d)) != NULL;) {
+    for (const struct dirent *e;
+         *n < FOLDERS_MOST && (e = qkv_disk_entry(d, place, &status, NULL)) != NULL;) {
         if (e->d_name[0] == '.') continue;
         if (!qkv_reserve((void **)&names, &capacity, *n + 1, sizeof *names)) break;
         if (!(names[*n] = qkv_copy_text(e->d_name, strlen(e->d_name)))) break;
         ++*n;
     }
     closedir(d);
+    while (status && *n) qkv_free(names[--*n]);
     if (*n) qsort(names, (size_t)*n, sizeof *names, by_name);
     return names;
 }
