@@ -14,6 +14,7 @@
 #                  (tools/tokenizer_parity.py)
 #   make gates     the rules that a script can check;  make format  clang-format on all sources
 #   make clean     removes build/
+#   make help      prints this list
 SHELL = /bin/bash
 PREFIX ?= /usr/local
 BUILD = build/release
@@ -22,13 +23,18 @@ DEMO = "time flies like an arrow" "fruit flies like a banana"
 
 .DEFAULT_GOAL = all
 .NOTPARALLEL:
-.PHONY: all demo setup-demo setup-test model test check long install bench parity gates format format-check clean
+.PHONY: all help demo setup-demo setup-test model test check long install bench parity gates format format-check clean
 
 all:
 	@TARGETS="$(PARTS)" tools/build.sh $(BUILD)
 
+help:
+	@sed -n '/^#   make/,/^SHELL/s/^#   //p' Makefile
+
 setup-demo:
+	@echo "make demo: 1 of 4: packages that are missing"
 	@tools/setup.sh demo
+	@echo "make demo: 2 of 4: building the command, which takes minutes the first time"
 setup-test:
 	@tools/setup.sh test
 model:
@@ -36,7 +42,9 @@ model:
 
 # Without a network: models/verse, which is part of the tree.
 demo: setup-demo all
+	@echo "make demo: 3 of 4: fetching a model, 90 MB the first time"
 	@tools/model.sh || echo "qkv: going on with models/verse"
+	@echo "make demo: 4 of 4: drawing the attention of two sentences to build/demo.html"
 	@$(BUILD)/bin/qkv view --force -o build/demo.html $(DEMO)
 
 test: setup-test model

@@ -325,7 +325,8 @@ static qkv_status check_folder(const char *dir, const char *file, qkv_error *err
 static int on_step(void *user, const struct qkv_train_step *now)
 {
     (void)user;
-    if (cmd_progress_due()) {
+    const bool shown = cmd_progress_due();
+    if (shown || cmd_progress_log_due()) {
         char left[32], valid[32] = "", line[200];
         cmd_duration(left, sizeof left, now->left);
         if (isfinite(now->valid_loss))
@@ -334,7 +335,10 @@ static int on_step(void *user, const struct qkv_train_step *now)
                  "step %lld/%lld %.*f tok/s loss %.4f%s lr %.2e norm %.2f, %s left",
                  (long long)now->step, (long long)now->steps, now->tokens_second < 10,
                  now->tokens_second, now->loss, valid, now->rate, now->norm, left);
-        cmd_progress_line(line);
+        if (shown)
+            cmd_progress_line(line);
+        else
+            cmd_note("%s", line);
     }
     return cmd_interrupted();
 }

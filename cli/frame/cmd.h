@@ -231,6 +231,9 @@ void cmd_progress_piece(int64_t done, int64_t total);
 void cmd_progress_end(void);
 // Returns true if enough time has passed to print the next progress line of the command.
 bool cmd_progress_due(void);
+// The same for a log on stderr where no progress lines are shown, without --json: a line every 20
+// seconds.
+bool cmd_progress_log_due(void);
 // Prints the text as a progress line, cut to the width of the terminal.
 void cmd_progress_line(const char *text);
 // Writes a duration such as "1 h 02 min", "3 min 20 s" or "12 s".

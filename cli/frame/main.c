@@ -89,6 +89,7 @@ int main(int argc, char **argv)
         if ((c->uses & USES_JSON) && !strcmp(argv[i], "--json")) common.json = true;
     int operands = 0;
     if (cmd_options(c, argc - 2, argv + 2, &operands, &err)) return cmd_fail(&err);
+    if (common.help || c == &cmd_help) cmd_signals_pipe_ends();
     if (common.help) {
         cmd_help_one(stdout, c);
         return finish(QKV_OK);

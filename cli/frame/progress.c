@@ -8,6 +8,8 @@
 #include <unistd.h>
 #include "frame/signals.h"
 
+enum { LOG_SECONDS = 20 }; // time between the lines of a log
+
 static bool drawn; // true: the terminal shows a progress line
 
 static struct {
@@ -42,6 +44,14 @@ bool cmd_progress_due(void)
 {
     const double t = now();
     if (!progress.shown || t - progress.last < 0.1 || t - progress.start < 0.3) return false;
+    progress.last = t;
+    return true;
+}
+
+bool cmd_progress_log_due(void)
+{
+    const double t = now();
+    if (progress.shown || common.json || t - progress.last < LOG_SECONDS) return false;
     progress.last = t;
     return true;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cmd_translate.c: implements `qkv translate`: translates texts with an encoder-decoder.
 #include "generate/generate_command.h"
+#include <unistd.h>
 
 static struct {
     bool alignment;
@@ -39,6 +40,7 @@ static int run_translate(int argc, char **argv)
         cmd_model_find_for(QKV_JOB_TRANSLATE, dir, NULL, &err) ||
         qkv_translator_open(&t, dir, &s.open, &err))
         goto done;
+    if (!common.model && isatty(STDERR_FILENO)) cmd_note("the model is %s", dir);
     s.how.alignment = o.alignment;
     s.how.alignment_layer = o.layer;
     // with sampling, the default is no beam search

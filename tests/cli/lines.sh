@@ -69,6 +69,12 @@ while read -r command; do
     [ "$(wc -l <whole)" -ge 4 ] || failed "four lines: $command"
 done <commands
 
+title 'a closed pipe ends the help without a message'
+for what in 'view --help' 'help' 'help --man'; do
+    { sleep 0.2; "$QKV_BIN" $what 2>"$err"; } | true
+    silent
+done
+
 title 'an error names its line, also in a later chunk'
 (echo 'a'; sleep 1; printf 'b\n\377\n') | "$QKV_BIN" classify --strict -m llama-labels -f - >"$out" 2>"$err"
 [ $? -eq 3 ] || failed 'exit code'

@@ -16,6 +16,13 @@ for way in '' '--beam 1' '--beam 5 --batch 5' '--threads 1'; do
     check cmp -s "$out" want
 done
 
+title 'on a terminal the command names a model that --model does not choose'
+python3 "$here/on_terminal.py" "$QKV_BIN" translate '12 Jan 2031' >"$out" 2>"$err" || failed 'a terminal'
+prints_part 'qkv: note: the model is '
+prints_part 'dates'
+python3 "$here/on_terminal.py" "$QKV_BIN" translate '12 Jan 2031' -m models/dates >"$out" 2>"$err" || failed 'a terminal'
+! grep -q note "$out" || failed 'a note'
+
 title 'settings of generation_config.json are defaults, options replace them, the command names the others'
 cp -r "$top/models/dates" told
 settings() { printf '%s' "$1" >told/generation_config.json; }
