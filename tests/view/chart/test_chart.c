@@ -144,7 +144,7 @@ TEST(no_word_covers_another_word_or_a_point)
     }
     CHECK_EQ(n, POINTS); // none is left out
     for (const char *at = svg; (at = strstr(at, "<circle")) != NULL; at++) {
-        double *b = box[n++], px, py;
+        double *b = box[n++], px = 0, py = 0;
         CHECK(n <= MOST && sscanf(strstr(at, " cx="), " cx=\"%lf\" cy=\"%lf\"", &px, &py) == 2);
         b[0] = px - 3, b[1] = py - 3, b[2] = px + 3, b[3] = py + 3;
     }
