@@ -143,7 +143,7 @@ static void act_backward(void *ctx)
 
 static void acts(struct gradcheck *g, bool gated)
 {
-    for (int act = QKV_ACT_NONE; act <= QKV_ACT_TANH; act++) {
+    for (int act = QKV_ACT_NONE; act <= QKV_ACT_LAST; act++) {
         struct act a = { .n = 60, .act = (enum qkv_activation)act };
         a.x = gradcheck_numbers(g, "x", a.n, 2, &a.dx);
         if (gated) a.u = gradcheck_numbers(g, "u", a.n, 1, &a.du);

@@ -172,6 +172,10 @@ static double exact_act(enum qkv_activation act, double x)
         return x / (1 + exp(-2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x)));
     case QKV_ACT_SILU: return x / (1 + exp(-x));
     case QKV_ACT_TANH: return tanh(x);
+    case QKV_ACT_QUICK_GELU: return x / (1 + exp(-1.702 * x));
+    case QKV_ACT_RELU2: return x > 0 ? x * x : 0;
+    case QKV_ACT_RELU6: return x > 0 ? fmin(x, 6) : 0;
+    case QKV_ACT_MISH: return x * tanh(log1p(exp(fmin(x, 700))));
     default: return x;
     }
 }
@@ -180,7 +184,8 @@ static double exact_act(enum qkv_activation act, double x)
 // three roundings and two rounded constants, and exp multiplies the relative error of its argument.
 static double units(enum qkv_activation act, double x)
 {
-    if (act == QKV_ACT_NONE || act == QKV_ACT_RELU) return 0;
+    if (act == QKV_ACT_NONE || act == QKV_ACT_RELU || act == QKV_ACT_RELU6) return 0;
+    if (act == QKV_ACT_QUICK_GELU && x < 0) return 4 + 2 * 1.702 * fabs(x);
     if (act != QKV_ACT_GELU_TANH || x > 0) return 4;
     return 4 + 2.5 * fabs(2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x));
 }
@@ -228,7 +233,11 @@ qkv_status verify_linear(const struct verify_options *o, qkv_error *err)
                  { QKV_ACT_GELU, "gelu" },
                  { QKV_ACT_GELU_TANH, "gelu, tanh" },
                  { QKV_ACT_SILU, "silu" },
-                 { QKV_ACT_TANH, "tanh" } };
+                 { QKV_ACT_TANH, "tanh" },
+                 { QKV_ACT_QUICK_GELU, "gelu, quick" },
+                 { QKV_ACT_RELU2, "relu, squared" },
+                 { QKV_ACT_RELU6, "relu, up to 6" },
+                 { QKV_ACT_MISH, "mish" } };
     qkv_status status = QKV_OK;
     for (int i = 0; !status && qkv_isa_supported(i); i++) {
         if (o->isa && strcmp(o->isa, qkv_isa_supported(i)) != 0) continue;

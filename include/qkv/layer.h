@@ -39,15 +39,22 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_linear_backward(float *dx, float *dw, floa
                                                       const float *w, int64_t R, int64_t K,
                                                       int64_t N);
 
-/** The activation functions.  GELU is x Phi(x), computed with erf; GELU_TANH approximates GELU with
- *  tanh, Hendrycks and Gimpel 2016 (arXiv 1606.08415); SILU is x / (1 + exp(-x)). */
+/** The activation functions.  GELU is x Phi(x), computed with erf; GELU_TANH approximates it with
+ *  tanh, QUICK_GELU by x / (1 + exp(-1.702 x)), Hendrycks and Gimpel 2016 (arXiv 1606.08415); SILU
+ *  is x / (1 + exp(-x)); RELU2 is the square of RELU; RELU6 is min(RELU, 6); MISH is
+ *  x tanh(ln(1 + exp(x))), Misra 2019 (arXiv 1908.08681). */
 enum qkv_activation {
     QKV_ACT_NONE = 0,
     QKV_ACT_RELU,
     QKV_ACT_GELU,
     QKV_ACT_GELU_TANH,
     QKV_ACT_SILU,
-    QKV_ACT_TANH
+    QKV_ACT_TANH,
+    QKV_ACT_QUICK_GELU,
+    QKV_ACT_RELU2,
+    QKV_ACT_RELU6,
+    QKV_ACT_MISH,
+    QKV_ACT_LAST = QKV_ACT_MISH
 };
 
 /** The weights of a linear layer, packed once for products with any number of input rows.  Threads

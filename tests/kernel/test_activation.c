@@ -12,8 +12,10 @@ int main(void)
     return 77;
 }
 #else
-static const enum qkv_activation all[] = { QKV_ACT_NONE,      QKV_ACT_RELU, QKV_ACT_GELU,
-                                           QKV_ACT_GELU_TANH, QKV_ACT_SILU, QKV_ACT_TANH };
+static const enum qkv_activation all[] = { QKV_ACT_NONE,       QKV_ACT_RELU,  QKV_ACT_GELU,
+                                           QKV_ACT_GELU_TANH,  QKV_ACT_SILU,  QKV_ACT_TANH,
+                                           QKV_ACT_QUICK_GELU, QKV_ACT_RELU2, QKV_ACT_RELU6,
+                                           QKV_ACT_MISH };
 
 // Computes the formulas of kernel.h in double; each branch keeps its relative accuracy.
 static double exact(double x, enum qkv_activation act)
@@ -26,6 +28,10 @@ static double exact(double x, enum qkv_activation act)
     case QKV_ACT_GELU_TANH: return u2 < -700 ? 0 : x / (1 + exp(-u2));
     case QKV_ACT_SILU: return x < -700 ? 0 : x / (1 + exp(-x));
     case QKV_ACT_TANH: return tanh(x);
+    case QKV_ACT_QUICK_GELU: return x < -400 ? 0 : x / (1 + exp(-1.702 * x));
+    case QKV_ACT_RELU2: return x < 0 ? 0 : x * x;
+    case QKV_ACT_RELU6: return x < 0 ? 0 : fmin(x, 6);
+    case QKV_ACT_MISH: return x < -700 ? 0 : x * tanh(log1p(exp(fmin(x, 700))));
     }
     return x;
 }
@@ -38,12 +44,13 @@ static double ulp(double v)
 
 // Returns the error bound: 4 ulp, as documented in kernel/body/activation.h. The argument 2u of the
 // tanh GELU has three roundings and two rounded constants, each of at most half an ulp, and exp
-// turns a relative error e of its argument into |2u| e.
+// turns a relative error e of its argument into |2u| e; that of the quick GELU has one of each.
 static double bound(double x, double y, enum qkv_activation act)
 {
     double units = 4;
     if (act == QKV_ACT_GELU_TANH && x < 0)
         units += 2.5 * fabs(1.5957691216057307118 * (x + 0.044715 * x * x * x));
+    if (act == QKV_ACT_QUICK_GELU && x < 0) units += 2 * 1.702 * fabs(x);
     return units * ulp(y);
 }
 
@@ -63,6 +70,7 @@ TEST(errors_stay_within_four_units_over_all_sizes_of_float)
             k->activation(y, x, QKV_REAL, n, *act);
             for (int i = 0; i < n; i++) {
                 const double want = exact((double)x[i], *act);
+                if (want > (double)FLT_MAX && isinf(y[i])) continue; // the square of a large number
                 if (!(fabs((double)y[i] - want) <= bound((double)x[i], want, *act)))
                     fail_msg("%s, activation %d of %.9g: %.9g, expected %.12g (%.2f units)", k->isa,
                              (int)*act, (double)x[i], (double)y[i], want,
@@ -94,12 +102,12 @@ TEST(infinities_give_limits_and_nan_stays)
         const float x[] = { INFINITY, -INFINITY, NAN, FLT_MAX, -FLT_MAX, 0, -0.0f };
         float y[7];
         k->activation(y, x, QKV_REAL, 7, *act);
-        const float up = *act == QKV_ACT_TANH ? 1 : INFINITY;
+        const float up = *act == QKV_ACT_TANH ? 1 : *act == QKV_ACT_RELU6 ? 6 : INFINITY;
         const float down = *act == QKV_ACT_NONE ? -INFINITY : *act == QKV_ACT_TANH ? -1 : 0;
         if (y[0] != up || y[1] != down || !isnan(y[2]))
             fail_msg("%s, activation %d: %g %g %g", k->isa, (int)*act, (double)y[0], (double)y[1],
                      (double)y[2]);
-        CHECK(*act == QKV_ACT_TANH ? y[3] == 1 : y[3] == FLT_MAX);
+        CHECK(y[3] == (*act == QKV_ACT_RELU2 || up < 7 ? up : FLT_MAX));
         CHECK(*act == QKV_ACT_NONE ? y[4] == -FLT_MAX : y[4] == (*act == QKV_ACT_TANH ? -1.0f : 0));
         CHECK(y[5] == 0 && y[6] == 0);
     }

@@ -59,6 +59,16 @@ static double slope(double x, enum qkv_activation act)
     case QKV_ACT_GELU_TANH: return s + x * s * (1 - s) * c * (1 + 3 * 0.044715 * x * x);
     case QKV_ACT_SILU: return s + x * s * (1 - s);
     case QKV_ACT_TANH: return 1 - tanh(x) * tanh(x);
+    case QKV_ACT_QUICK_GELU: {
+        const double q = 1 / (1 + exp(-1.702 * x));
+        return q + 1.702 * x * q * (1 - q);
+    }
+    case QKV_ACT_RELU2: return x > 0 ? 2 * x : 0;
+    case QKV_ACT_RELU6: return x > 0 && x < 6;
+    case QKV_ACT_MISH: {
+        const double t = tanh(log1p(exp(x)));
+        return t + x * (1 - t * t) / (1 + exp(-x));
+    }
     }
     return 1;
 }
@@ -72,6 +82,10 @@ static double value(double x, enum qkv_activation act)
     case QKV_ACT_GELU_TANH: return x / (1 + exp(-v));
     case QKV_ACT_SILU: return x / (1 + exp(-x));
     case QKV_ACT_TANH: return tanh(x);
+    case QKV_ACT_QUICK_GELU: return x / (1 + exp(-1.702 * x));
+    case QKV_ACT_RELU2: return x > 0 ? x * x : 0;
+    case QKV_ACT_RELU6: return x > 0 ? fmin(x, 6) : 0;
+    case QKV_ACT_MISH: return x * tanh(log1p(exp(x)));
     }
     return x;
 }
@@ -79,7 +93,7 @@ static double value(double x, enum qkv_activation act)
 TEST(slopes_are_those_of_the_formulas)
 {
     EACH_ISA(k)
-    EACH(type, types) EACH(n, widths) for (int act = QKV_ACT_NONE; act <= QKV_ACT_TANH; act++)
+    EACH(type, types) EACH(n, widths) for (int act = QKV_ACT_NONE; act <= QKV_ACT_LAST; act++)
     {
         const enum qkv_activation a = (enum qkv_activation)act;
         const struct typed x = typed(*type, *n, 3), u = typed(*type, *n, 1),
@@ -112,15 +126,19 @@ TEST(slopes_are_those_of_the_formulas)
 TEST(slopes_have_limits_and_work_in_place)
 {
     EACH_ISA(k)
-    for (int act = QKV_ACT_NONE; act <= QKV_ACT_TANH; act++) {
+    for (int act = QKV_ACT_NONE; act <= QKV_ACT_LAST; act++) {
         float x[] = { INFINITY, -INFINITY, 200, -200, 0, NAN, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 };
         float dy[17], want[17];
         for (int i = 0; i < 17; i++) dy[i] = 1;
         k->activation_backward(want, dy, x, QKV_REAL, 17, (enum qkv_activation)act);
-        const float up = act == QKV_ACT_TANH ? 0 : 1, down = act == QKV_ACT_NONE ? 1 : 0;
-        CHECK(want[0] == up && want[1] == down && want[2] == up && want[3] == down);
-        CHECK(act == QKV_ACT_RELU ? want[4] == 0 : want[4] >= 0.4999f);
-        CHECK(act == QKV_ACT_NONE || act == QKV_ACT_RELU ? want[5] == 1 : isnan(want[5]));
+        const bool square = act == QKV_ACT_RELU2,
+                   flat = act == QKV_ACT_RELU || act == QKV_ACT_RELU6;
+        const float up = act == QKV_ACT_TANH || act == QKV_ACT_RELU6 ? 0 : 1;
+        const float down = act == QKV_ACT_NONE ? 1 : 0;
+        CHECK(want[0] == (square ? INFINITY : up) && want[1] == down);
+        CHECK(want[2] == (square ? 400 : up) && want[3] == down);
+        CHECK(flat || square ? want[4] == 0 : want[4] >= 0.4999f);
+        CHECK(act == QKV_ACT_NONE || flat ? want[5] == 1 : isnan(want[5]));
         k->activation_backward(x, dy, x, QKV_REAL, 17, (enum qkv_activation)act);
         for (int i = 0; i < 17; i++) CHECK(x[i] == want[i] || isnan(want[i]));
     }

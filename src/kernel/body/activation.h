@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// activation.h: computes GELU, SiLU, tanh and ReLU on vectors, and `activation` over an array.
+// activation.h: computes the activations on vectors, and `activation` over an array.
 //
 // Requires the vector functions (vec_*.h). The error is at most 4 ulp for normal results, except
-// for the tail of the tanh GELU (see act_gelu_tanh); test_activation checks it. At the infinities
-// the results are the limits; NaN gives NaN.
+// for the tails of the tanh and quick GELU (see there); test_activation checks it. At the
+// infinities the results are the limits; NaN gives NaN.
 
 // Computes exp(x + more) as p 2^n with p near 1, for |x| <= 110 and |more| much smaller than |x|;
 // the error is at most 2 ulp. r = x + more - n ln2 is computed with ln2 in two parts; p is the
@@ -145,6 +145,28 @@ static inline vf act_tanh(vf x)
     return vf_sign(vf_lt(t, vf_set1(0.625f), near, far), x);
 }
 
+// Computes the quick GELU, x / (1 + exp(-s)) with s = 1.702 x. The rounded constant and product
+// cause an error of up to 2|s| ulp where exp is steep (large negative x).
+static inline vf act_quick_gelu(vf x)
+{
+    x = vf_max(vf_set1(-65), x); // the result is 0 there, also the limit at -INFINITY
+    return act_gate(x, vf_mul(x, vf_set1(1.702f)));
+}
+
+// Computes x tanh(ln(1 + exp(x))) from e = exp(-|x|): x (1 + 2e) / (1 + 2e + 2e^2) if x >= 0, and
+// x e (2 + e) / (2 + e (2 + e)) if x is negative, where x is multiplied by the mantissa of e first
+// and by its power of two last, as in act_gate.
+static inline vf act_mish(vf x)
+{
+    vf n;
+    x = vf_max(vf_set1(-110), x);
+    const vf p = act_exp_down(&n, vf_abs(x)), e = vf_pow2(p, n), two = vf_set1(2);
+    const vf more = vf_fma(two, e, vf_set1(1)), tail = vf_add(e, two);
+    const vf up = vf_mul(x, vf_div(more, vf_fma(vf_mul(two, e), e, more)));
+    const vf down = vf_div(vf_mul(vf_mul(x, p), tail), vf_fma(e, tail, two));
+    return vf_lt0(x, vf_pow2(down, n), up);
+}
+
 static inline vf act_vector(vf x, enum qkv_activation act)
 {
     switch (act) {
@@ -154,6 +176,13 @@ static inline vf act_vector(vf x, enum qkv_activation act)
     case QKV_ACT_GELU_TANH: return act_gelu_tanh(x);
     case QKV_ACT_SILU: return act_silu(x);
     case QKV_ACT_TANH: return act_tanh(x);
+    case QKV_ACT_QUICK_GELU: return act_quick_gelu(x);
+    case QKV_ACT_RELU2: {
+        const vf up = vf_max(vf_zero(), x);
+        return vf_mul(up, up);
+    }
+    case QKV_ACT_RELU6: return vf_min(vf_set1(6), vf_max(vf_zero(), x));
+    case QKV_ACT_MISH: return act_mish(x);
     }
     return x;
 }

@@ -34,6 +34,23 @@ static inline vf slope_gelu(vf *value, vf x)
     return vf_lt0(x, vf_sub(low, peak), vf_add(vf_sub(vf_set1(1), low), peak));
 }
 
+// Returns the derivative of MISH, t + x s (1 - t^2), where t = tanh(ln(1 + exp(x))) and s is the
+// logistic function of x; *value receives x t. With e = exp(-|x|) the second term is
+// 4 x e^2 (1 + e) / d^2 if x >= 0, and 4 x e (1 + e) / d^2 if x is negative, where d is the
+// denominator of t (act_mish).
+static inline vf slope_mish(vf *value, vf x)
+{
+    vf n;
+    const vf c = vf_max(vf_set1(-110), vf_min(vf_set1(110), x)), one = vf_set1(1), two = vf_set1(2);
+    const vf p = act_exp_down(&n, vf_abs(c)), e = vf_pow2(p, n), more = vf_fma(two, e, one);
+    const vf above = vf_lt0(c, vf_mul(e, vf_add(e, two)), more);
+    const vf under = vf_add(above, vf_lt0(c, two, vf_mul(vf_mul(two, e), e)));
+    const vf t = vf_div(above, under), turn = vf_mul(vf_set1(4), vf_mul(e, vf_add(one, e)));
+    *value = vf_mul(vf_max(vf_set1(-110), x), t);
+    const vf steep = vf_div(vf_mul(turn, vf_lt0(c, one, e)), vf_mul(under, under));
+    return vf_fma(c, steep, t);
+}
+
 // Returns act'(x); *value receives act(x). The compiler removes results that are not used.
 static inline vf slope_vector(vf *value, vf x, enum qkv_activation act)
 {
@@ -59,6 +76,21 @@ static inline vf slope_vector(vf *value, vf x, enum qkv_activation act)
         *value = vf_mul(vf_max(vf_set1(-110), x), s);
         return vf_fma(c, inner, s);
     }
+    case QKV_ACT_QUICK_GELU: {
+        const vf c = vf_max(vf_set1(-65), vf_min(vf_set1(65), x)), v = vf_mul(c, vf_set1(1.702f));
+        const vf s = slope_logistic(&inner, v);
+        *value = vf_mul(vf_max(vf_set1(-65), x), s);
+        return vf_fma(v, inner, s);
+    }
+    case QKV_ACT_RELU2: {
+        const vf up = vf_max(zero, x);
+        *value = vf_mul(up, up);
+        return vf_add(up, up);
+    }
+    case QKV_ACT_RELU6: // the derivative is 0 from 6 on; that of a NaN is 1
+        *value = vf_min(vf_set1(6), vf_max(zero, x));
+        return vf_lt(vf_set1(0x1.7ffffep+2f), x, zero, vf_lt(x, vf_set1(0x1p-149f), zero, one));
+    case QKV_ACT_MISH: return slope_mish(value, x);
     case QKV_ACT_TANH:
         (void)slope_logistic(&inner, vf_add(x, x));
         *value = act_tanh(x);

@@ -36,7 +36,7 @@ convolution_plan(struct convolution *at, const struct qkv_convolution *c, struct
     qkv_baseline_size(&p, "D_in", c->D_in, 1);
     qkv_baseline_size(&p, "D_out", c->D_out, 1);
     qkv_baseline_size(&p, "width", c->width, 1);
-    if ((unsigned)c->act > QKV_ACT_TANH)
+    if ((unsigned)c->act > QKV_ACT_LAST)
         qkv_baseline_refuse(&p, QKV_ERR_USAGE, "unknown activation: %d", (int)c->act);
     at->x = qkv_baseline_count(&p, c->B, c->T, c->D_in, 1);
     at->y = qkv_baseline_count(&p, c->B, c->T, c->D_out, 1);

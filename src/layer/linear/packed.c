@@ -103,7 +103,7 @@ static qkv_status resolve(struct qkv_packed_call *c, void *y, const void *x, int
     if (!c->y_stride) c->y_stride = N;
     if (!c->residual_stride) c->residual_stride = N;
     if (R < 0 || !is_type(c->x) || !is_type(c->y) || !isfinite(c->scale) ||
-        (unsigned)c->act > QKV_ACT_TANH || c->x_stride < K || c->y_stride < N ||
+        (unsigned)c->act > QKV_ACT_LAST || c->x_stride < K || c->y_stride < N ||
         (c->residual && c->residual_stride < N))
         return QKV_ERR_USAGE;
     if (R == 0 || N == 0) return QKV_OK;

@@ -12,7 +12,9 @@ static const struct {
     { "gelu_fast", QKV_ACT_GELU_TANH }, { "gelu_pytorch_tanh", QKV_ACT_GELU_TANH },
     { "relu", QKV_ACT_RELU },           { "silu", QKV_ACT_SILU },
     { "swish", QKV_ACT_SILU },          { "tanh", QKV_ACT_TANH },
-    { "linear", QKV_ACT_NONE },
+    { "linear", QKV_ACT_NONE },         { "quick_gelu", QKV_ACT_QUICK_GELU },
+    { "relu2", QKV_ACT_RELU2 },         { "relu6", QKV_ACT_RELU6 },
+    { "mish", QKV_ACT_MISH },           { "gelu_python", QKV_ACT_GELU },
 };
 enum { ACTIVATIONS = sizeof activations / sizeof activations[0] };
 

@@ -122,7 +122,9 @@ static const char *with_families(char out[1024], const char *says)
 
 TEST(each_value_is_checked) // C7 - C15
 {
-#define ACTS "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish, tanh, linear"
+#define ACTS                                                                                       \
+    "gelu, gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu, swish, tanh, linear, "              \
+    "quick_gelu, relu2, relu6, mish, gelu_python"
     static const struct {
         const char *key, *value;
         qkv_status status;

@@ -19,6 +19,13 @@ static real act_scalar(real x, enum qkv_activation act)
         return (real)(d / (1 + exp(-1.5957691216057307 * (d + 0.044715 * d * d * d))));
     case QKV_ACT_SILU: return (real)(d / (1 + exp(-d)));
     case QKV_ACT_TANH: return (real)tanh(d);
+    case QKV_ACT_QUICK_GELU: return (real)(d / (1 + exp(-1.702 * d)));
+    case QKV_ACT_RELU2: return x < 0 ? 0 : (real)(d * d);
+    case QKV_ACT_RELU6: return x < 0 ? 0 : x > 6 ? 6 : x;
+    case QKV_ACT_MISH: { // tanh(ln(1 + exp(x))), by which x is multiplied, from e = exp(-|x|)
+        const double e = exp(-fabs(d)), more = 1 + 2 * e, down = e * (2 + e);
+        return (real)(x < 0 ? d * (down / (2 + down)) : d * (more / (more + 2 * e * e)));
+    }
     }
     return x;
 }

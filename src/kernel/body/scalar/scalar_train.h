@@ -7,7 +7,9 @@
 static real act_slope(real x, enum qkv_activation act)
 {
     const double d = (double)x;
-    if (isinf(d) && act != QKV_ACT_NONE) return d > 0 && act != QKV_ACT_TANH;
+    if (isinf(d) && d > 0 && act == QKV_ACT_RELU2) return x;
+    if (isinf(d) && act != QKV_ACT_NONE)
+        return d > 0 && act != QKV_ACT_TANH && act != QKV_ACT_RELU6;
     switch (act) {
     case QKV_ACT_NONE: break;
     case QKV_ACT_RELU: return x <= 0 ? 0 : 1;
@@ -25,6 +27,18 @@ static real act_slope(real x, enum qkv_activation act)
     case QKV_ACT_SILU: {
         const double e = exp(-fabs(d));
         return (real)((d < 0 ? e : 1) / (1 + e) + d * e / ((1 + e) * (1 + e)));
+    }
+    case QKV_ACT_QUICK_GELU: {
+        const double v = 1.702 * d, e = exp(-fabs(v));
+        return (real)((v < 0 ? e : 1) / (1 + e) + v * e / ((1 + e) * (1 + e)));
+    }
+    case QKV_ACT_RELU2: return x <= 0 ? 0 : 2 * x;
+    case QKV_ACT_RELU6: return x <= 0 || x >= 6 ? 0 : 1;
+    // MISH is x t(x); the derivative is t + x t', from e = exp(-|x|)
+    case QKV_ACT_MISH: {
+        const double e = exp(-fabs(d)), above = x < 0 ? e * (2 + e) : 1 + 2 * e;
+        const double under = above + (x < 0 ? 2 : 2 * e * e);
+        return (real)(above / under + d * 4 * e * (1 + e) * (x < 0 ? 1 : e) / (under * under));
     }
     case QKV_ACT_TANH: {
         const double e = exp(-2 * fabs(d));
