@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // main.c: finds the command, parses its options, runs it, and checks that its output was written.
 #include "frame/cmd.h"
+#include <errno.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,11 +50,13 @@ static qkv_status check_environment(qkv_error *err)
 }
 
 // Checks that the output was written. A full disk or a closed pipe is an error of the command.
-// If the command failed after it had written an output file, a note names the file.
-static int finish(int code)
+// If the command failed after it had written an output file, a note names the file. For the help,
+// whose reader often needs only its first lines, a closed pipe is an error without a message.
+static int finish(int code, bool help)
 {
     qkv_error err = { 0 };
-    if (cmd_written(stdout, "standard output", &err) && code == QKV_OK) code = cmd_fail(&err);
+    if (cmd_written(stdout, "standard output", &err) && code == QKV_OK)
+        code = help && errno == EPIPE ? (int)err.status : cmd_fail(&err);
     // after an error of usage, a file that exists is not of this command
     if (code != QKV_OK && code != QKV_ERR_USAGE) cmd_outputs_note();
     return code;
@@ -76,7 +79,7 @@ int main(int argc, char **argv)
             return cmd_fail(&err);
         }
         printf("qkv %s\n", qkv_version());
-        return finish(QKV_OK);
+        return finish(QKV_OK, false);
     }
     if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = "help";
     const struct cmd *c = find_command(name);
@@ -89,11 +92,10 @@ int main(int argc, char **argv)
         if ((c->uses & USES_JSON) && !strcmp(argv[i], "--json")) common.json = true;
     int operands = 0;
     if (cmd_options(c, argc - 2, argv + 2, &operands, &err)) return cmd_fail(&err);
-    if (common.help || c == &cmd_help) cmd_signals_pipe_ends();
     if (common.help) {
         cmd_help_one(stdout, c);
-        return finish(QKV_OK);
+        return finish(QKV_OK, true);
     }
     if ((c->uses & USES_COMPUTE) && check_environment(&err)) return cmd_fail(&err);
-    return finish(c->run(operands, argv + 2));
+    return finish(c->run(operands, argv + 2), c == &cmd_help);
 }

@@ -106,11 +106,6 @@ void cmd_signals_graceful(bool on)
     graceful = on;
 }
 
-void cmd_signals_pipe_ends(void)
-{
-    signal(SIGPIPE, SIG_DFL);
-}
-
 void cmd_signals_init(void)
 {
     // If descriptor 0, 1 or 2 is closed, open it. Otherwise the next file that the command opens

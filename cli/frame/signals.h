@@ -9,8 +9,6 @@
 // 6), and makes writing to a closed pipe an error (exit code 6). Opens descriptors 0, 1 and 2 if
 // they are closed, so that no file gets the number of stdout.
 void cmd_signals_init(void);
-// Lets a closed pipe end the command without a message, as is usual for a text such as the help.
-void cmd_signals_pipe_ends(void);
 // on true: the first Ctrl-C only sets a flag, which cmd_interrupted() returns; the second ends the
 // command. on false: the first Ctrl-C ends the command.
 void cmd_signals_graceful(bool on);

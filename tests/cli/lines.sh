@@ -71,7 +71,9 @@ done <commands
 
 title 'a closed pipe ends the help without a message'
 for what in 'view --help' 'help' 'help --man'; do
-    { sleep 0.2; "$QKV_BIN" $what 2>"$err"; } | true
+    { sleep 0.2; "$QKV_BIN" $what 2>"$err"; echo $? >code; } | true
+    sleep 0.2
+    [ "$(cat code)" = 6 ] || failed "exit code: $what"
     silent
 done
 
