@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Adds the results of a search to the ledger of executions.
 
-usage: ledger.py LEDGER.md < RESULTS     a line per target: TARGET EXECUTIONS EDGES FINDINGS
+usage: ledger.py LEDGER.md [COMMIT DATE] < RESULTS     a line per target: TARGET EXECUTIONS EDGES FINDINGS
 
 A row is a target at a commit: later searches at the same commit add their executions and findings to it.
 """
@@ -35,6 +35,8 @@ def main():
     commit = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], capture_output=True, text=True,
                             check=True).stdout.strip()
     today = datetime.date.today().isoformat()
+    if len(sys.argv) > 2:
+        commit, today = sys.argv[2:]
     for line in sys.stdin:
         target, runs, edges, findings = line.split()
         row = rows.get((target, commit), [today, 0, 0, 0])
