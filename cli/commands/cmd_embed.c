@@ -7,7 +7,8 @@
 #include <string.h>
 
 enum { CHUNK_IDS = 1024, NPY_HEAD = 128 };
-static const char *const pools[] = { "mean", "cls", "max", "last", NULL };
+// in the order of enum qkv_pool, from QKV_POOL_MEAN on
+static const char *const pools[] = { "mean", "cls", "max", "last", "mean-sqrt", "weighted", NULL };
 enum form { FORM_LINES, FORM_JSONL, FORM_NPY };
 
 static struct {
@@ -23,9 +24,10 @@ static const struct opt opts[] = {
         'o', "output", &o.output, "FILE",
         "output file: FILE.npy (texts x width, float32) or FILE.jsonl (default, or '-': standard "
         "output, with one line of numbers per text; with --json one JSON object per text)"),
-    OPT_CHOICE(0, "pool", &o.pool, pools, "KIND",
-               "how the hidden states of tokens become one vector: mean, cls, max or last "
-               "(default: as the model's files say)"),
+    OPT_CHOICE(
+        0, "pool", &o.pool, pools, "KIND",
+        "how the hidden states of tokens become one vector: mean, cls, max, last, mean-sqrt or "
+        "weighted (default: as the model's files say)"),
     OPT_TEXT(
         0, "prompt", &o.prompt, "NAME",
         "put this prompt of the model's sentence-transformers settings before each text (default: "

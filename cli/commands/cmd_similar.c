@@ -403,7 +403,8 @@ const struct cmd cmd_similar = {
              "With --why, the cosine of two texts is split exactly into terms of pairs of their "
              "tokens: the vector of a text is the mean over its tokens, so the cosine is a sum of "
              "their products. Blue cells make the texts more alike, orange cells less. A model "
-             "with another pooling than the mean is an error.",
+             "whose vectors are no sums over tokens (another pooling, a layer with a bias or an "
+             "activation after it) is an error.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
     .max_args = -1,

@@ -28,13 +28,19 @@ static int64_t tokens(const struct similar_terms *y, int text)
     return text ? y->w.columns : y->w.rows;
 }
 
-// Makes the labels of the tokens.  The label is the part of the text that a token covers; for a
-// token that covers nothing, such as [CLS], it is the token's name.
+// Makes the labels of the tokens.  The label is the part of the prompt and text that a token
+// covers; for a token that covers nothing, such as [CLS], it is the token's name.
 static void make_labels(struct similar_terms *y, const struct cmd_texts *t,
-                        const qkv_tokenizer *tokenizer)
+                        const qkv_embedder *embedder)
 {
+    const qkv_tokenizer *tokenizer = qkv_embedder_tokenizer(embedder);
+    const char *prompt = qkv_embedder_prompt(embedder);
+    const size_t before = strlen(prompt);
     for (int k = 0; k < 2; k++) {
         const qkv_encoding *e = &y->w.text[k];
+        char *source = cmd_alloc(before + t->bytes[k] + 1, 1);
+        memcpy(source, prompt, before);
+        memcpy(source + before, t->text[k], t->bytes[k]);
         y->label[k] = cmd_alloc((size_t)e->count + 1, sizeof *y->label[k]);
         for (int64_t i = 0; i < e->count; i++) {
             const int64_t bytes = e->end[i] - e->begin[i];
@@ -42,9 +48,10 @@ static void make_labels(struct similar_terms *y, const struct cmd_texts *t,
             const bool found = e->text[i] == 0 && bytes > 0;
             const size_t n = found ? (size_t)bytes : strlen(raw ? raw : "?");
             char *to = y->label[k][i] = cmd_alloc(n + 1, 1);
-            memcpy(to, found ? t->text[k] + e->begin[i] : raw ? raw : "?", n);
+            memcpy(to, found ? source + e->begin[i] : raw ? raw : "?", n);
             to[n] = 0;
         }
+        free(source);
     }
 }
 
@@ -185,11 +192,12 @@ qkv_status similar_why(const struct cmd_texts *t, const char *dir, bool truncate
     if (!status)
         status = cmd_check_finite(&(float){ (float)y->w.cosine }, 1, "cosine of the texts", err);
     if (status) goto done;
+    const int64_t before = (int64_t)strlen(qkv_embedder_prompt(e));
     for (int k = 0; k < 2; k++) {
         const struct qkv_embed_report cut = { .cut_texts = y->w.text[k].cut > 0,
                                               .cut_tokens = y->w.text[k].cut,
                                               .replaced = y->w.text[k].replaced,
-                                              .replaced_at = y->w.text[k].replaced_at };
+                                              .replaced_at = y->w.text[k].replaced_at - before };
         tokens_notes(&cut, 1, qkv_embedder_max_length(e));
     }
     const int64_t cells = y->w.rows * y->w.columns;
@@ -200,7 +208,7 @@ qkv_status similar_why(const struct cmd_texts *t, const char *dir, bool truncate
     }
     y->grid = cmd_alloc((size_t)cells, sizeof *y->grid);
     for (int64_t i = 0; i < cells; i++) y->grid[i] = (float)y->w.terms[i];
-    make_labels(y, t, qkv_embedder_tokenizer(e));
+    make_labels(y, t, e);
     find_pairs(y);
     describe_finding(y);
     status = draw(y, to, qkv_model_info(qkv_embedder_model(e)).name, err);

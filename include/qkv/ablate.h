@@ -87,10 +87,13 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ablate_compare(struct qkv_effects *out, co
 QKV_API void qkv_effects_free(struct qkv_effects *e);
 
 /** The cosine of two texts, split into one term per pair of tokens.  a[i] and b[j] are the last
- *  hidden rows of the m and n tokens of the texts, ma is the mean of all a[i], mb of all b[j]:
+ *  hidden rows of the tokens of the texts, after the prompt, and after Dense modules without bias
+ *  and activation; u[i] and v[j] are the weights of the pooling: 1, with QKV_POOL_WEIGHTED the
+ *  number of the token from 1, for tokens of a prompt that is not pooled 0:
  *
- *      cosine = ma . mb / |ma| |mb| = sum_ij term[i][j]
- *      term[i][j] = a[i] . b[j] / (m n |ma| |mb|)
+ *      A = sum_i u[i] a[i],   B = sum_j v[j] b[j]
+ *      cosine = A . B / |A| |B| = sum_ij term[i][j]
+ *      term[i][j] = u[i] v[j] a[i] . b[j] / (|A| |B|)
  */
 struct qkv_why {
     double cosine;         /**< sum of all terms */
@@ -99,9 +102,10 @@ struct qkv_why {
     qkv_encoding text[2];  /**< tokens of the two texts */
 };
 /** Computes the terms of the cosine of two texts, which are encoded as in qkv_embed.
- *  Returns:  as qkv_embed; also QKV_ERR_UNSUPPORTED if the embedder does not pool by the mean (err
- *            names its pooling).  After an error *out is zeroed
- *  Edge:     if a text has no token or its mean is 0, every term is 0 */
+ *  Returns:  as qkv_embed; also QKV_ERR_UNSUPPORTED if the vectors of the embedder are no sums over
+ *            tokens: another pooling than to a mean, or a module with a bias, an activation or a
+ *            norm (err names it).  After an error *out is zeroed
+ *  Edge:     if a text has no token or its sum is 0, every term is 0 */
 QKV_API QKV_MUST_CHECK qkv_status qkv_why(struct qkv_why *out, const qkv_embedder *e, const char *a,
                                           size_t a_bytes, const char *b, size_t b_bytes,
                                           qkv_error *err);

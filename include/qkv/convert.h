@@ -37,7 +37,8 @@ struct qkv_convert_report {
 /** Converts the model in dir, a model folder (safetensors, sharded or not) or a checkpoint of
  *  llama2.c (FILE.bin, or a folder with model.bin).  Writes the new folder as OUT.tmp.PID.N and
  *  renames it to out: config.json with the new type, the weights, and a copy of every other small
- *  file (tokenizer, pooling, ...).  o and report may be NULL.
+ *  file (tokenizer, pooling, ...) and of the weights of the modules that modules.json names.  o and
+ *  report may be NULL.
  *  Returns:  QKV_OK; QKV_ERR_USAGE (out exists; out is dir or inside it; precision);
  *            QKV_ERR_UNSUPPORTED (INT8 for an unknown family; a tensor that has 8 bits already; a
  *            number above the range of F16: err names the tensor); errors of qkv_tensors_open;

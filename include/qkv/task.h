@@ -8,20 +8,23 @@
 
 QKV_BEGIN_DECLS
 
+/** How the hidden states h_1 .. h_n of the tokens of a text become one vector. */
 enum qkv_pool {
-    QKV_POOL_FILE = 0, /**< pooling in 1_Pooling/config.json; without that file: mean */
-    QKV_POOL_MEAN,
-    QKV_POOL_CLS,
-    QKV_POOL_MAX,
-    QKV_POOL_LAST
+    QKV_POOL_FILE = 0,  /**< pooling in 1_Pooling/config.json; without that file: mean */
+    QKV_POOL_MEAN,      /**< sum_i h_i / n */
+    QKV_POOL_CLS,       /**< h_1 */
+    QKV_POOL_MAX,       /**< the maximum of each element */
+    QKV_POOL_LAST,      /**< h_n */
+    QKV_POOL_MEAN_SQRT, /**< sum_i h_i / sqrt(n) */
+    QKV_POOL_WEIGHTED   /**< sum_i i h_i / sum_i i */
 };
 
 /** Options of qkv_embedder_open; zero is the default. */
 struct qkv_embedder_options {
     struct qkv_model_options model;
     enum qkv_pool pool;
-    /** true: do not normalise the vectors; false: normalise them to length 1 if modules.json says
-     *  so or does not exist */
+    /** true: do not normalise the vectors at the end; false: normalise them to length 1 if
+     *  modules.json says so or does not exist */
     bool no_normalize;
     /** tokens per batch, which affects speed but no bit of the vectors; 0: 512 per thread, but at
      *  least 1024 and at most 8192 */
@@ -47,22 +50,26 @@ struct qkv_embedder_options {
 /** A model with its tokenizer, pooling and length limit. */
 typedef struct qkv_embedder qkv_embedder;
 
-/** Opens dir, a model folder.  modules.json and the files that it names determine pooling, length
- *  limit and normalisation; without modules.json, pooling is the mean and vectors are normalised to
- *  length 1.  o may be NULL and is copied.
- *  Returns: as qkv_model_open and qkv_tokenizer_open; also QKV_ERR_UNSUPPORTED for an unknown
- *           module that would change the vectors.  After an error *out is NULL. */
+/** Opens dir, a model folder.  modules.json and the files that it names determine the pooling (or
+ *  several, whose vectors are concatenated), the layers after it (Dense, LayerNorm, Normalize), the
+ *  length limit and the prompt; without modules.json, pooling is the mean and vectors are
+ *  normalised to length 1.  o may be NULL and is copied.
+ *  Returns: as qkv_model_open and qkv_tokenizer_open; also QKV_ERR_UNSUPPORTED for a module that
+ *           would change the vectors and is not supported.  After an error *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
                                                     const struct qkv_embedder_options *o,
                                                     qkv_error *err);
 QKV_API void qkv_embedder_close(qkv_embedder *e);
-/** Returns the number of dimensions of a vector: the width of the model, or truncate_dim of
+/** Returns the number of dimensions of a vector: the width of the model or, with several poolings
+ *  or a Dense module, the width of their result; or truncate_dim of
  *  config_sentence_transformers.json if that is smaller. */
 QKV_API int64_t qkv_embedder_width(const qkv_embedder *e);
 /** Returns the maximum number of tokens of a text. */
 QKV_API int64_t qkv_embedder_max_length(const qkv_embedder *e);
-/** Returns the pooling in use; never QKV_POOL_FILE. */
+/** Returns the pooling in use, the first if there are several; never QKV_POOL_FILE. */
 QKV_API enum qkv_pool qkv_embedder_pool(const qkv_embedder *e);
+/** Returns the text that is put before each text; "" if there is none. */
+QKV_API const char *qkv_embedder_prompt(const qkv_embedder *e);
 /** Returns the model of the embedder, valid until the embedder is closed. */
 QKV_API const qkv_model *qkv_embedder_model(const qkv_embedder *e);
 /** Returns the tokenizer of the embedder, valid until the embedder is closed; NULL with

@@ -40,6 +40,7 @@ struct builder {
     struct qkv_scan s;
     char *scratch; // buffer for one text or number, NUL-terminated
     int64_t capacity;
+    bool wide; // an integer of more than 64 bits is a real
     bool no_memory;
     const char *what; // an error other than bad syntax; the message quotes the bytes start .. s.at
     size_t start;
@@ -77,6 +78,18 @@ static bool too_large(struct builder *b, size_t start)
     return false;
 }
 
+static bool read_integer(const char *p, size_t n, int64_t *value)
+{
+    const bool minus = *p == '-';
+    for (size_t i = minus; i < n; i++) {
+        const int64_t digit = p[i] - '0';
+        if (__builtin_mul_overflow(*value, 10, value) ||
+            __builtin_add_overflow(*value, minus ? -digit : digit, value))
+            return false;
+    }
+    return true;
+}
+
 static bool build_number(struct builder *b, json_t **out)
 {
     bool integer = false;
@@ -84,16 +97,11 @@ static bool build_number(struct builder *b, json_t **out)
     if (!qkv_scan_number(&b->s, &integer)) return false;
     const char *p = b->s.data + start;
     const size_t n = b->s.at - start;
-    if (integer) {
-        const bool minus = *p == '-';
-        int64_t value = 0;
-        for (size_t i = minus; i < n; i++) {
-            const int64_t digit = p[i] - '0';
-            if (__builtin_mul_overflow(value, 10, &value) ||
-                __builtin_add_overflow(value, minus ? -digit : digit, &value))
-                return too_large(b, start);
-        }
+    int64_t value = 0;
+    if (integer && read_integer(p, n, &value)) {
         *out = json_integer(value);
+    } else if (integer && !b->wide) {
+        return too_large(b, start);
     } else {
         // strtod expects the decimal point of the current locale.
         const char *point = localeconv()->decimal_point;
@@ -109,9 +117,9 @@ static bool build_number(struct builder *b, json_t **out)
             m += p[i] == '.' ? k : 1;
         }
         b->scratch[m] = 0;
-        const double value = strtod(b->scratch, NULL);
-        if (!isfinite(value)) return too_large(b, start);
-        *out = json_real(value);
+        const double real = strtod(b->scratch, NULL);
+        if (!isfinite(real)) return too_large(b, start);
+        *out = json_real(real);
     }
     return *out || no_memory(b);
 }
@@ -185,13 +193,13 @@ static bool build_value(struct builder *b, json_t **out, int depth)
 }
 
 // Parses a complete JSON text.  `first` is the byte with which the text must begin: '{' requires an
-// object as root, '[' an array.
-static qkv_status parse_root(json_t **out, char first, const char *data, size_t size,
+// object as root, '[' an array.  wide: see struct builder.
+static qkv_status parse_root(json_t **out, char first, bool wide, const char *data, size_t size,
                              const char *file, int64_t base, qkv_error *err)
 {
     char text[48], found[16];
     const int saved = errno; // strtod sets it
-    struct builder b = { .s = { .data = data, .size = size } };
+    struct builder b = { .s = { .data = data, .size = size }, .wide = wide };
     const char *what = first == '{' ? "not a JSON object" : "not a JSON array";
     qkv_status status = QKV_OK;
     json_t *root = NULL;
@@ -230,17 +238,21 @@ static qkv_status parse_root(json_t **out, char first, const char *data, size_t 
 qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const char *file,
                           int64_t base, qkv_error *err)
 {
-    return parse_root(out, '{', data, size, file, base < 0 ? 0 : base, err);
+    return parse_root(out, '{', false, data, size, file, base < 0 ? 0 : base, err);
 }
 
 static qkv_status parse_file(json_t **out, char first, const char *path, size_t max_bytes,
                              qkv_error *err)
 {
+    // transformers writes a model_max_length of 10^30 into this file, for "no limit"
+    static const char with_wide[] = "tokenizer_config.json";
+    const size_t bytes = strlen(path), n = sizeof with_wide - 1;
+    const bool wide = bytes >= n && strcmp(path + bytes - n, with_wide) == 0;
     *out = NULL;
     struct qkv_map m;
     qkv_status status = qkv_map_read(&m, path, max_bytes, err);
     if (status) return status;
-    status = parse_root(out, first, (const char *)m.data, m.size, path, -1, err);
+    status = parse_root(out, first, wide, (const char *)m.data, m.size, path, -1, err);
     qkv_map_close(&m);
     return status;
 }

@@ -68,15 +68,17 @@ struct qkv_folder {
 // processes that were killed while they wrote path.  Returns QKV_OK; QKV_ERR_USAGE (path
 // exists and force is false; path exists and is not a model folder); QKV_ERR_IO.
 qkv_status qkv_folder_begin(struct qkv_folder *f, const char *path, bool force, qkv_error *err);
-typedef bool qkv_folder_wanted(const char *name, int64_t bytes);
+// path: relative to the folder that is copied
+typedef bool qkv_folder_wanted(const void *user, const char *path, int64_t bytes);
 // Copies files from the folder `from`, and from folders in it down to `depth` levels, to the new
-// folder.  It copies the files for which `wanted` returns true and that the new folder does not
-// contain yet; names that begin with a dot are skipped.  *left_out counts the files for which
-// `wanted` returns false; *links the links that are not copied, because they lead to a folder, to
-// nothing, or to a file outside of `from` (in the cache of the Hugging Face hub: outside of `from`
-// and its blobs).
+// folder.  It copies the files for which `wanted`, called with `user`, returns true and that the
+// new folder does not contain yet; names that begin with a dot are skipped.  *left_out counts the
+// files for which `wanted` returns false; *links the links that are not copied, because they lead
+// to a folder, to nothing, or to a file outside of `from` (in the cache of the Hugging Face hub:
+// outside of `from` and its blobs).
 qkv_status qkv_folder_copy(const struct qkv_folder *f, const char *from, qkv_folder_wanted *wanted,
-                           int depth, int64_t *left_out, int64_t *links, qkv_error *err);
+                           const void *user, int depth, int64_t *left_out, int64_t *links,
+                           qkv_error *err);
 // Renames the new folder to its final path; on error a folder that existed at that path is
 // unchanged.
 qkv_status qkv_folder_commit(struct qkv_folder *f, qkv_error *err);

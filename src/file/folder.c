@@ -198,6 +198,8 @@ static qkv_status copy_file(const char *to, const char *from, qkv_error *err)
 
 struct copying {
     qkv_folder_wanted *wanted;
+    const void *user;  // for wanted
+    size_t from_bytes; // length of the path of the folder that is copied, as given
     int64_t *left_out, *links;
     char root[PATH_MAX];  // the folder that is copied, with its links resolved
     char blobs[PATH_MAX]; // the files of a model cache, of which root is a snapshot; "": no cache
@@ -242,11 +244,13 @@ static qkv_status copy_tree(const struct copying *c, const char *to, const char 
 static qkv_status copy_entry(const struct copying *c, const char *to, const char *from,
                              const char *name, int depth)
 {
-    char source[PATH_MAX], target[QKV_PATH];
+    char source[PATH_MAX], target[QKV_PATH], path[QKV_PATH];
     struct stat st;
     qkv_status status = qkv_path_join(source, from, name, c->err);
+    if (!status) status = qkv_path_join(path, from, name, c->err);
     if (!status) status = qkv_path_join(target, to, name, c->err);
     if (status) return status;
+    const char *relative = path + c->from_bytes + strspn(path + c->from_bytes, "/");
     if (lstat(source, &st) != 0) return qkv_fail_errno(c->err, source, "cannot open", errno);
     if (S_ISDIR(st.st_mode) && depth > 0) return copy_tree(c, target, source, depth - 1);
     if (qkv_path_exists(target)) return QKV_OK; // the run wrote it already
@@ -257,7 +261,7 @@ static qkv_status copy_entry(const struct copying *c, const char *to, const char
         }
         if (stat(source, &st) != 0) return qkv_fail_errno(c->err, source, "cannot open", errno);
     }
-    if (!S_ISREG(st.st_mode) || !c->wanted(name, (int64_t)st.st_size)) {
+    if (!S_ISREG(st.st_mode) || !c->wanted(c->user, relative, (int64_t)st.st_size)) {
         ++*c->left_out;
         return QKV_OK;
     }
@@ -280,9 +284,15 @@ static qkv_status copy_tree(const struct copying *c, const char *to, const char 
 }
 
 qkv_status qkv_folder_copy(const struct qkv_folder *f, const char *from, qkv_folder_wanted *wanted,
-                           int depth, int64_t *left_out, int64_t *links, qkv_error *err)
+                           const void *user, int depth, int64_t *left_out, int64_t *links,
+                           qkv_error *err)
 {
-    struct copying c = { .wanted = wanted, .left_out = left_out, .links = links, .err = err };
+    struct copying c = { .wanted = wanted,
+                         .user = user,
+                         .from_bytes = strlen(from),
+                         .left_out = left_out,
+                         .links = links,
+                         .err = err };
     const qkv_status status = find_root(&c, from);
     return status ? status : copy_tree(&c, f->dir, from, depth);
 }

@@ -47,6 +47,9 @@ int32_t qkv_tokenizer_unknown(const qkv_tokenizer *t);
 // Returns true if a prefix such as "##" marks the tokens that continue a word
 // (continuing_subword_prefix).
 bool qkv_tokenizer_marks_parts(const qkv_tokenizer *t);
+// Makes the tokenizer convert texts to lower case before all other normalization, unless it does so
+// already (normalize.c).  Returns QKV_OK or QKV_ERR_LIMIT.
+qkv_status qkv_tokenizer_lowercase(qkv_tokenizer *t, qkv_error *err);
 // Decodes n texts as qkv_tokenizer_decode decodes tokens with these texts.  The caller frees *out
 // with qkv_free; *size receives the number of its bytes without the NUL.  Returns QKV_OK or
 // QKV_ERR_LIMIT (decode_text.c).

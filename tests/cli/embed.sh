@@ -52,7 +52,11 @@ prompts '{"prompts": {"query": "find: "}, "default_prompt_name": null, "truncate
 runs 0 embed hello 'other words' -m prompted --prompt query
 cut -d' ' -f1-64 joined >first
 check cmp -s "$out" first
-runs 4 similar hello 'other words' --why -m prompted
+runs 0 similar hello 'other words' -m prompted --json
+python3 -c 'import json; print(json.load(open("'"$out"'"))["cosine"][0][1])' >cosine
+runs 0 similar hello 'other words' --why -m prompted --json
+python3 -c 'import json; d = json.load(open("'"$out"'"))
+assert abs(d["cosine"] - float(open("cosine").read())) < 1e-6' || failed 'terms with truncate_dim'
 prompts '{"truncate_dim": 1000}'
 runs 0 embed hello -m prompted
 check cmp -s "$out" hello
@@ -97,7 +101,7 @@ check cmp -s mean hello
 runs 0 embed --no-normalize hello
 awk '{ for (i = 1; i <= NF; i++) s += $i * $i } END { exit s < 1.01 && s > .99 }' "$out" || failed 'not left as pooled'
 runs 2 embed --pool first hello
-says "qkv: --pool: unknown value, expected one of mean, cls, max, last, found 'first'"
+says "qkv: --pool: unknown value, expected one of mean, cls, max, last, mean-sqrt, weighted, found 'first'"
 
 title 'a text that is too long is refused with both counts, or truncated on request and reported'
 python3 -c "print('word ' * 300)" >long

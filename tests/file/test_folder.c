@@ -18,10 +18,11 @@ static int stop_at(void *ctx, struct qkv_disk_call *call)
     return --s->left == 0 ? ENOSPC : 0;
 }
 
-static bool everything(const char *name, int64_t bytes)
+static bool everything(const void *user, const char *path, int64_t bytes)
 {
+    (void)user;
     (void)bytes;
-    return strcmp(name, "left") != 0;
+    return strcmp(path, "left") != 0 && strcmp(path, "in/left") != 0;
 }
 
 static int64_t links; // links that the last write_folder() did not copy
@@ -32,7 +33,7 @@ static qkv_status write_folder(const char *path, const char *from, bool force, q
     int64_t left_out = 0;
     links = 0;
     qkv_status status = qkv_folder_begin(&f, path, force, err);
-    if (!status) status = qkv_folder_copy(&f, from, everything, 1, &left_out, &links, err);
+    if (!status) status = qkv_folder_copy(&f, from, everything, NULL, 1, &left_out, &links, err);
     if (!status) CHECK_EQ(left_out, 1);
     if (!status) status = qkv_folder_commit(&f, err);
     qkv_folder_abort(&f);

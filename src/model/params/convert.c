@@ -3,6 +3,7 @@
 // shards.
 #define _XOPEN_SOURCE 700 // realpath
 #include "model/model_internal.h"
+#include "model/params/convert_copy.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -434,7 +435,8 @@ static bool is_small(const char *name, int64_t bytes)
 static void folder_of(char folder[QKV_PATH], const struct job *j, bool *file)
 {
     const char *slash = strrchr(j->dir, '/');
-    *file = ends(j->dir, ".bin");
+    const size_t n = strlen(j->dir);
+    *file = n > 4 && strcmp(j->dir + n - 4, ".bin") == 0;
     snprintf(folder, QKV_PATH, "%.*s",
              !*file  ? QKV_PATH - 1
              : slash ? (int)(slash - j->dir) + 1
@@ -494,16 +496,10 @@ static qkv_status write_all(struct job *j, const char *out, struct qkv_convert_r
     char folder[QKV_PATH];
     bool file;
     folder_of(folder, j, &file);
-    // files that were not copied; not reported if j->dir is a single file, since other files of its
-    // folder are then not part of the model
-    int64_t ignored = 0;
     qkv_status status = qkv_folder_begin(&j->out, out, j->o->force, j->err);
     if (!status) status = write_config(j);
     if (!status) status = write_weights(j);
-    if (!status)
-        status = qkv_folder_copy(&j->out, folder, file ? is_tokenizer : is_small, file ? 0 : 2,
-                                 file ? &ignored : &report->left_out,
-                                 file ? &ignored : &report->links, j->err);
+    if (!status) status = qkv_convert_copy(&j->out, folder, file, report, j->err);
     if (!status) status = qkv_folder_commit(&j->out, j->err);
     qkv_folder_abort(&j->out);
     return status;

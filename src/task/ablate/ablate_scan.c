@@ -126,7 +126,7 @@ static double effect_of(struct scan *s, struct qkv_change *change, const float *
             const double t = turned(s->hidden + r * s->D, hidden + r * s->D, s->D);
             keep(change, n, (struct qkv_change){ r, 0, (float)t });
         }
-        qkv_pool_rows(s->vector, hidden, s->T, s->D, s->o.pool);
+        qkv_pool_rows(s->vector, hidden, 0, s->T, s->D, s->o.pool);
         return turned(s->pooled, s->vector, s->D);
     }
     for (int64_t r = 1; r < s->T; r++) {
@@ -249,7 +249,7 @@ static qkv_status base(struct scan *s, const struct qkv_model_input *in)
     qkv_status status = qkv_model_run(s->m, s->hidden, in, s->two ? &observer : NULL, s->err);
     if (status) return status;
     if (!s->decodes) {
-        qkv_pool_rows(s->pooled, s->hidden, s->T, s->D, s->o.pool);
+        qkv_pool_rows(s->pooled, s->hidden, 0, s->T, s->D, s->o.pool);
         return QKV_OK;
     }
     status = foretell_text(s, s->before, s->hidden);
@@ -342,7 +342,7 @@ static qkv_status check_options(const struct scan *s)
         const char *name;
         int64_t value, most;
     } rows[] = { { "kind", (int)s->o.kind, QKV_ABLATE_UNIFORM },
-                 { "pool", (int)s->o.pool, QKV_POOL_LAST },
+                 { "pool", (int)s->o.pool, QKV_POOL_WEIGHTED },
                  { "changes", s->o.changes, INT64_MAX },
                  { "batch_tokens", s->o.batch_tokens, INT64_MAX } };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)

@@ -14,10 +14,14 @@ struct qkv_embedder {
     struct qkv_modules modules;
     qkv_model *model;
     qkv_tokenizer *tokenizer;
-    // width: elements of a vector; hidden: elements of a hidden state, of which they are the first
-    int64_t width, hidden, max_length;
-    enum qkv_pool pool;
-    bool normalize;
+    // hidden: elements of a hidden state; pooled: of the poolings of a text; whole: of the result
+    // of the modules after them; width: of a vector, the first elements of that result; widest:
+    // the largest number of elements between the modules
+    int64_t hidden, pooled, whole, width, widest;
+    int64_t max_length, prompt_tokens; // prompt_tokens: rows of a text that are not pooled
+    int64_t steps;                     // number of modules after the pooling that run
+    const enum qkv_pool *pools;        // [pool_count] poolings of modules, or that of o
+    int pool_count;
 };
 
 static qkv_status check_options(const struct qkv_embedder_options *o, qkv_error *err)
@@ -25,7 +29,7 @@ static qkv_status check_options(const struct qkv_embedder_options *o, qkv_error 
     const struct {
         const char *name;
         int64_t value, most;
-    } rows[] = { { "pool", (int)o->pool, QKV_POOL_LAST },
+    } rows[] = { { "pool", (int)o->pool, QKV_POOL_WEIGHTED },
                  { "batch_tokens", o->batch_tokens, INT64_MAX },
                  { "max_length", o->max_length, INT64_MAX } };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
@@ -35,6 +39,78 @@ static qkv_status check_options(const struct qkv_embedder_options *o, qkv_error 
                             ", found %" PRId64,
                             rows[i].name, rows[i].most, rows[i].value);
     return QKV_OK;
+}
+
+static qkv_status open_files(qkv_embedder *e, const char *dir, qkv_error *err)
+{
+    const char *model = NULL;
+    qkv_status status = qkv_modules_read(&e->modules, dir, e->o.prompt, err);
+    if (status) return status;
+    model = e->modules.model;
+    status = qkv_model_open(&e->model, model, &e->o.model, err);
+    if (!status && qkv_model_info(e->model).kind == QKV_KIND_ENCODER_DECODER)
+        status = qkv_fail(
+            err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = model },
+            "embeddings require an encoder or a decoder; this model is an encoder-decoder (%s)",
+            qkv_model_info(e->model).family);
+    if (status || e->o.no_tokenizer) return status;
+    status = qkv_tokenizer_open(&e->tokenizer, model, err);
+    if (!status && e->modules.lowercase) status = qkv_tokenizer_lowercase(e->tokenizer, err);
+    const int64_t vocab = qkv_model_info(e->model).vocab;
+    if (!status && qkv_tokenizer_size(e->tokenizer) > vocab)
+        status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = model },
+                          "tokenizer has token ids for which the model has no embedding, expected "
+                          "ids below %" PRId64 ", found %" PRId64,
+                          vocab, qkv_tokenizer_size(e->tokenizer) - 1);
+    return status;
+}
+
+// Sets the widths of vectors on their way through the modules.
+static qkv_status set_widths(qkv_embedder *e, const char *dir, qkv_error *err)
+{
+    const struct qkv_modules *m = &e->modules;
+    e->pools = e->o.pool ? &e->o.pool : m->pools;
+    e->pool_count = e->o.pool ? 1 : m->pool_count;
+    e->hidden = qkv_model_info(e->model).width;
+    e->pooled = e->whole = e->hidden * e->pool_count;
+    if (m->width && m->width != e->hidden)
+        return qkv_fail(
+            err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = dir },
+            "wrong word_embedding_dimension of the pooling, expected the model's width %" PRId64
+            ", found %" PRId64,
+            e->hidden, m->width);
+    const qkv_status status = qkv_steps_width(&m->steps, &e->whole, &e->widest, err);
+    e->width = m->truncate_dim ? qkv_min64(e->whole, m->truncate_dim) : e->whole;
+    e->steps = m->steps.count;
+    while (e->o.no_normalize && e->steps && m->steps.at[e->steps - 1].kind == QKV_STEP_NORMALIZE)
+        e->steps--;
+    return status;
+}
+
+// Returns the options for tokenizing texts.
+static struct qkv_encode_options encoding(const qkv_embedder *e)
+{
+    return (struct qkv_encode_options){ .max_length = e->max_length,
+                                        .truncate = e->o.truncate,
+                                        .strict = e->o.strict,
+                                        .no_special = e->o.no_special };
+}
+
+// Counts the tokens of the prompt that are left out of the pooling: all of its tokens alone, except
+// a special token at the end, which ends the text.
+static qkv_status count_prompt(qkv_embedder *e, qkv_error *err)
+{
+    const char *prompt = qkv_embedder_prompt(e);
+    struct qkv_encode_options how = encoding(e);
+    qkv_encoding alone = { 0 };
+    if (!*prompt || e->modules.include_prompt || !e->tokenizer) return QKV_OK;
+    how.truncate = true;
+    const qkv_status status =
+        qkv_tokenizer_encode(e->tokenizer, &alone, prompt, strlen(prompt), NULL, 0, &how, err);
+    const int64_t n = alone.count;
+    e->prompt_tokens = n && qkv_tokenizer_special(e->tokenizer, alone.ids[n - 1]) ? n - 1 : n;
+    qkv_encoding_free(&alone);
+    return status;
 }
 
 qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
@@ -54,35 +130,16 @@ qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
     qkv_embedder *e = qkv_alloc_zero(1, sizeof *e);
     if (!e) return qkv_fail_memory(err, dir);
     e->o = *o;
-    status = qkv_modules_read(&e->modules, dir, o->prompt, err);
-    if (!status) status = qkv_model_open(&e->model, e->modules.model, &o->model, err);
-    if (!status && qkv_model_info(e->model).kind == QKV_KIND_ENCODER_DECODER)
-        status = qkv_fail(
-            err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = e->modules.model },
-            "embeddings require an encoder or a decoder; this model is an encoder-decoder (%s)",
-            qkv_model_info(e->model).family);
-    if (!status && !o->no_tokenizer)
-        status = qkv_tokenizer_open(&e->tokenizer, e->modules.model, err);
-    if (status) goto done;
-    const struct qkv_model_info info = qkv_model_info(e->model);
-    const int64_t said = e->modules.max_length ? e->modules.max_length : info.positions;
-    e->width = e->hidden = info.width;
-    if (e->modules.truncate_dim) e->width = qkv_min64(e->width, e->modules.truncate_dim);
-    e->max_length = qkv_min64(o->max_length ? o->max_length : said, info.positions);
-    e->pool = o->pool ? o->pool : e->modules.pool;
-    e->normalize = e->modules.normalize && !o->no_normalize;
-    if (e->modules.width && e->modules.width != e->hidden)
-        status = qkv_fail(
-            err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = dir },
-            "wrong word_embedding_dimension of the pooling, expected the model's width %" PRId64
-            ", found %" PRId64,
-            e->hidden, e->modules.width);
-    else if (e->tokenizer && qkv_tokenizer_size(e->tokenizer) > info.vocab)
-        status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = e->modules.model },
-                          "tokenizer has token ids for which the model has no embedding, expected "
-                          "ids below %" PRId64 ", found %" PRId64,
-                          info.vocab, qkv_tokenizer_size(e->tokenizer) - 1);
-done:
+    status = open_files(e, dir, err);
+    if (!status) status = set_widths(e, dir, err);
+    if (!status) {
+        const int64_t positions = qkv_model_info(e->model).positions, said = e->modules.max_length;
+        e->max_length = qkv_min64(o->max_length ? o->max_length
+                                  : said        ? said
+                                                : positions,
+                                  positions);
+        status = count_prompt(e, err);
+    }
     if (status)
         qkv_embedder_close(e);
     else
@@ -109,7 +166,11 @@ int64_t qkv_embedder_max_length(const qkv_embedder *e)
 }
 enum qkv_pool qkv_embedder_pool(const qkv_embedder *e)
 {
-    return e ? e->pool : QKV_POOL_FILE;
+    return e ? e->pools[0] : QKV_POOL_FILE;
+}
+const char *qkv_embedder_prompt(const qkv_embedder *e)
+{
+    return e && e->modules.prompt ? e->modules.prompt : "";
 }
 const qkv_model *qkv_embedder_model(const qkv_embedder *e)
 {
@@ -120,53 +181,72 @@ const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e)
     return e ? e->tokenizer : NULL;
 }
 
-// Context of the parallel loop that pools the hidden states of each text.
+// The numbers of a batch; later batches reuse the memory.
+struct numbers {
+    float *hidden;       // [tokens][hidden] hidden states
+    float *rows, *other; // [texts][widest] vectors, before and after a module
+    int64_t hidden_capacity, rows_capacity, other_capacity;
+};
+
+// Context of the parallel loops over the texts of a batch.
 struct pooling {
     const qkv_embedder *e;
     const struct qkv_batch *b;
-    const float *hidden;
+    const struct numbers *n;
     float *out;
-    float *whole; // [threads][hidden] whole vectors, if the output is only their beginning; or NULL
+    int64_t skip; // rows of each text that are not pooled
 };
 
-// Computes the vector of text i of the batch. The vector of a text without tokens is all zeros.
 static void pool_one(void *ctx, int64_t i, int thread)
 {
     const struct pooling *p = ctx;
-    const int64_t D = p->e->hidden, n = p->b->lengths[i], width = p->e->width;
-    float *out = p->out + (p->b->first + i) * width, *to = p->whole ? p->whole + thread * D : out;
-    if (n)
-        qkv_pool_rows(to, p->hidden + p->b->offsets[i] * D, n, D, p->e->pool);
+    const qkv_embedder *e = p->e;
+    const float *hidden = p->n->hidden + p->b->offsets[i] * e->hidden;
+    float *to = p->n->rows + i * e->pooled;
+    (void)thread;
+    if (!p->b->lengths[i])
+        memset(to, 0, (size_t)e->pooled * sizeof *to);
     else
-        memset(to, 0, (size_t)D * sizeof *to);
-    if (p->e->normalize) qkv_unit_length(to, D);
-    if (p->whole) memcpy(out, to, (size_t)width * sizeof *out); // not scaled again
+        for (int k = 0; k < e->pool_count; k++)
+            qkv_pool_rows(to + k * e->hidden, hidden, p->skip, p->b->lengths[i], e->hidden,
+                          e->pools[k]);
 }
 
-// The hidden states of a batch; later batches reuse the memory.
-struct hidden {
-    float *at;
-    int64_t capacity;
-};
-
-static qkv_status run(const qkv_embedder *e, struct hidden *h, const struct qkv_batch *b,
-                      float *out, qkv_error *err)
+// Writes the vector of text i of the batch. The vector of a text without tokens is all zeros.
+static void put_one(void *ctx, int64_t i, int thread)
 {
-    const int64_t D = e->hidden, R = b->offsets[b->texts];
-    if (R > INT64_MAX / D || !qkv_reserve((void **)&h->at, &h->capacity, R * D, sizeof *h->at))
+    const struct pooling *p = ctx;
+    const size_t bytes = (size_t)p->e->width * sizeof *p->out;
+    float *to = p->out + (p->b->first + i) * p->e->width;
+    (void)thread;
+    if (p->b->lengths[i])
+        memcpy(to, p->n->rows + i * p->e->whole, bytes); // not scaled again if it is truncated
+    else
+        memset(to, 0, bytes);
+}
+
+static qkv_status run(const qkv_embedder *e, struct numbers *n, const struct qkv_batch *b,
+                      int64_t skip, float *out, qkv_error *err)
+{
+    const int64_t D = e->hidden, R = b->offsets[b->texts], W = e->widest;
+    if (R > INT64_MAX / D || b->texts > INT64_MAX / W ||
+        !qkv_reserve((void **)&n->hidden, &n->hidden_capacity, R * D, sizeof *n->hidden) ||
+        !qkv_reserve((void **)&n->rows, &n->rows_capacity, b->texts * W, sizeof *n->rows) ||
+        !qkv_reserve((void **)&n->other, &n->other_capacity, b->texts * W, sizeof *n->other))
         return qkv_fail_memory(err, NULL);
     const struct qkv_model_input in = { .sequences = b->texts,
                                         .offsets = b->offsets,
                                         .lengths = e->o.pad ? b->lengths : NULL,
                                         .ids = b->ids,
                                         .types = b->types };
-    struct pooling p = { e, b, h->at, out, NULL };
-    if (e->width < D && !(p.whole = qkv_alloc((size_t)(qkv_threads() * D), sizeof *p.whole)))
-        return qkv_fail_memory(err, NULL);
-    const qkv_status status = qkv_model_run(e->model, h->at, &in, NULL, err);
-    if (!status) qkv_parallel_for(b->texts, pool_one, &p);
-    qkv_free(p.whole);
-    return status;
+    struct pooling p = { e, b, n, out, skip };
+    qkv_status status = qkv_model_run(e->model, n->hidden, &in, NULL, err);
+    if (status) return status;
+    qkv_parallel_for(b->texts, pool_one, &p);
+    status = qkv_steps_run(&e->modules.steps, e->steps, &n->rows, &n->other, b->texts, e->pooled);
+    if (status) return qkv_fail_memory(err, NULL);
+    qkv_parallel_for(b->texts, put_one, &p);
+    return QKV_OK;
 }
 
 static qkv_status step(const qkv_embedder *e, int64_t done, int64_t total, qkv_error *err)
@@ -189,27 +269,47 @@ static qkv_status give(qkv_error *err, const struct qkv_batch *b)
     return b->status;
 }
 
-// Returns the options for tokenizing texts.
-static struct qkv_encode_options encoding(const qkv_embedder *e)
-{
-    return (struct qkv_encode_options){ .max_length = e->max_length,
-                                        .truncate = e->o.truncate,
-                                        .strict = e->o.strict,
-                                        .no_special = e->o.no_special };
-}
-
 qkv_status qkv_embedder_encode(const qkv_embedder *e, qkv_encoding *to, const char *text,
                                size_t bytes, qkv_error *err)
 {
     const struct qkv_encode_options how = encoding(e);
-    if (e->modules.prompt || e->width < e->hidden)
-        return qkv_fail(err, QKV_ERR_UNSUPPORTED,
-                        &(struct qkv_location){ .file = e->modules.model },
-                        "terms of a similarity are not supported for this model, expected vectors "
-                        "of whole width without a prompt, found %s in "
-                        "config_sentence_transformers.json",
-                        e->modules.prompt ? "default_prompt_name" : "truncate_dim");
-    return qkv_tokenizer_encode(e->tokenizer, to, text, bytes, NULL, 0, &how, err);
+    struct qkv_feed f = { .prompt = e->modules.prompt };
+    qkv_status status = QKV_OK;
+    if (f.prompt && !qkv_join_prompt(&f, &text, &bytes)) status = qkv_fail_memory(err, NULL);
+    if (!status) status = qkv_tokenizer_encode(e->tokenizer, to, text, bytes, NULL, 0, &how, err);
+    qkv_feed_free(&f);
+    return status;
+}
+
+qkv_status qkv_embedder_sum(const qkv_embedder *e, struct qkv_sum *sum, qkv_error *err)
+{
+    static const char *const names[] = { "", "", "cls", "max", "last", "", "" }; // "": a mean
+    const char *found = e->pool_count > 1 ? "several" : names[e->pools[0]];
+    if (*found)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
+                        "splitting a cosine by tokens requires mean pooling, found pooling '%s'",
+                        found);
+    for (int64_t i = 0; i < e->modules.steps.count; i++)
+        if (!e->modules.steps.at[i].sums_tokens)
+            return qkv_fail(err, QKV_ERR_UNSUPPORTED,
+                            &(struct qkv_location){ .file = e->modules.steps.at[i].dir },
+                            "splitting a cosine by tokens requires linear modules after the "
+                            "pooling, found a module with a bias, an activation or a norm");
+    *sum = (struct qkv_sum){ e->pools[0], e->prompt_tokens, e->whole, e->widest };
+    return QKV_OK;
+}
+
+qkv_status qkv_embedder_map(const qkv_embedder *e, float **rows, float **other, int64_t R)
+{
+    int64_t width = e->hidden;
+    qkv_status status = QKV_OK;
+    for (int64_t i = 0; !status && i < e->modules.steps.count; i++) {
+        const struct qkv_steps one = { .at = &e->modules.steps.at[i], .count = 1 };
+        if (one.at->kind != QKV_STEP_DENSE) continue;
+        status = qkv_steps_run(&one, 1, rows, other, R, width);
+        width = one.at->out;
+    }
+    return status;
 }
 
 // Runs the model on every batch of f. While a batch runs, the next one is prepared; after each
@@ -218,7 +318,7 @@ static qkv_status embed(const qkv_embedder *e, float *out, struct qkv_feed *f,
                         struct qkv_embed_report *report, qkv_error *err)
 {
     struct qkv_prefetch ahead;
-    struct hidden hidden = { 0 };
+    struct numbers numbers = { 0 };
     qkv_status status = QKV_OK;
     f->tokenizer = e->tokenizer;
     f->prompt = e->modules.prompt;
@@ -229,12 +329,15 @@ static qkv_status embed(const qkv_embedder *e, float *out, struct qkv_feed *f,
     qkv_prefetch_begin(&ahead, qkv_batch_next, f);
     for (int slot; f->n > 0 && !status && (slot = qkv_prefetch_next(&ahead)) >= 0;) {
         const struct qkv_batch *b = &f->batch[slot];
-        status = b->status ? give(err, b) : run(e, &hidden, b, out, err);
+        status = b->status ? give(err, b)
+                           : run(e, &numbers, b, f->texts ? e->prompt_tokens : 0, out, err);
         if (!status) status = step(e, b->first + b->texts, f->n, err);
     }
     qkv_prefetch_end(&ahead);
     if (!status && report) *report = f->counted;
-    qkv_free(hidden.at);
+    qkv_free(numbers.hidden);
+    qkv_free(numbers.rows);
+    qkv_free(numbers.other);
     qkv_feed_free(f);
     return status;
 }

@@ -37,8 +37,7 @@ struct tokens {
     int64_t count;
 };
 
-// Puts the prompt before a text. Returns false if memory is exhausted.
-static bool join_prompt(struct qkv_feed *f, const char **text, size_t *bytes)
+bool qkv_join_prompt(struct qkv_feed *f, const char **text, size_t *bytes)
 {
     const size_t before = strlen(f->prompt);
     if (!qkv_reserve((void **)&f->joined, &f->joined_capacity, (int64_t)(before + *bytes + 1), 1))
@@ -55,8 +54,9 @@ static qkv_status encode(struct qkv_feed *f, struct tokens *t, qkv_error *err)
     const int64_t i = f->at;
     if (!f->waiting) {
         const char *text = f->texts[i];
+        const int64_t before = f->prompt ? (int64_t)strlen(f->prompt) : 0;
         size_t bytes = f->bytes ? f->bytes[i] : strlen(text);
-        if (f->prompt && !join_prompt(f, &text, &bytes)) return qkv_fail_memory(err, NULL);
+        if (f->prompt && !qkv_join_prompt(f, &text, &bytes)) return qkv_fail_memory(err, NULL);
         const qkv_status status =
             qkv_tokenizer_encode(f->tokenizer, &f->encoding, text, bytes, NULL, 0, &f->how, err);
         if (status) return status;
@@ -66,12 +66,12 @@ static qkv_status encode(struct qkv_feed *f, struct tokens *t, qkv_error *err)
         f->counted.cut_tokens += e->cut;
         if (e->replaced && !f->counted.replaced) {
             f->counted.replaced_text = i;
-            f->counted.replaced_at = e->replaced_at - (f->prompt ? (int64_t)strlen(f->prompt) : 0);
+            f->counted.replaced_at = e->replaced_at - before;
         }
         f->counted.replaced += e->replaced;
         if (e->dropped && !f->counted.dropped) {
             f->counted.dropped_text = i;
-            f->counted.dropped_at = e->dropped_at;
+            f->counted.dropped_at = qkv_max64(e->dropped_at - before, 0);
         }
         f->counted.dropped += e->dropped;
         f->waiting = true;

@@ -25,7 +25,7 @@ static void pool_text(void *ctx, int64_t i, int thread)
     const struct vectors *x = ctx;
     const int64_t from = x->offsets[i], n = x->offsets[i + 1] - from;
     (void)thread;
-    qkv_pool_rows(x->to + i * x->D, x->hidden + from * x->D, n, x->D, x->pool);
+    qkv_pool_rows(x->to + i * x->D, x->hidden + from * x->D, 0, n, x->D, x->pool);
     qkv_unit_length(x->to + i * x->D, x->D);
 }
 
@@ -91,8 +91,14 @@ static qkv_status vectors_new(struct vectors *x, const struct eval *e, qkv_error
     size_t count;
     const qkv_status status = qkv_modules_read(&modules, e->dir, "", err);
     if (status) return status;
-    x->pool = modules.pool;
+    x->pool = modules.pools[0];
+    const bool plain = modules.pool_count == 1 &&
+                       qkv_steps_are(&modules.steps, QKV_STEP_NORMALIZE) && !modules.lowercase;
     qkv_modules_free(&modules);
+    if (!plain)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = e->dir },
+                        "evaluation of vectors is not supported with these modules, expected one "
+                        "pooling and no other module than Normalize, found others in modules.json");
     if (qkv_mul_size(&count, (size_t)(2 * x->n), (size_t)x->D))
         x->v = qkv_alloc(count, sizeof *x->v);
     x->right = qkv_alloc_zero((size_t)x->n, 1);

@@ -392,6 +392,24 @@ bool qkv_normalizer_lowercase(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     return qkv_normalizer_add(t, at, (struct qkv_normalizer_step){ .run = run_lower });
 }
+qkv_status qkv_tokenizer_lowercase(qkv_tokenizer *t, qkv_error *err)
+{
+    qkv_error own = { 0 };
+    const struct qkv_json_at at = { .file = t->file, .err = &own };
+    struct qkv_normalizer *n = &t->normalizer;
+    for (int64_t i = 0; i < n->count; i++)
+        if (n->steps[i].run == run_lower) return QKV_OK;
+    if (qkv_normalizer_lowercase(t, &at)) {
+        const struct qkv_normalizer_step lower = n->steps[n->count - 1];
+        memmove(n->steps + 1, n->steps, (size_t)(n->count - 1) * sizeof lower);
+        n->steps[0] = lower;
+        qkv_free(n->memo);
+        n->memo = NULL;
+        if (!qkv_normalizer_finish(n)) qkv_fail_memory(&own, t->file);
+    }
+    if (own.status && err && !err->status) *err = own;
+    return own.status;
+}
 bool qkv_normalizer_nmt(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     return qkv_normalizer_add(t, at, (struct qkv_normalizer_step){ .run = run_nmt });

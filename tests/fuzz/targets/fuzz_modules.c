@@ -29,8 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (again) fuzz_survived(first, status);
         first = status;
         if (!status)
-            FUZZ_CHECK(m.model && m.pool != QKV_POOL_FILE && m.max_length >= 0 && m.width >= 0 &&
-                       m.truncate_dim >= 0);
+            FUZZ_CHECK(m.model && m.pool_count > 0 && m.pools[m.pool_count - 1] != QKV_POOL_FILE &&
+                       m.max_length >= 0 && m.width >= 0 && m.truncate_dim >= 0);
         else if (status != QKV_ERR_USAGE) // no prompt of this name
             fuzz_refusal(status, &err);
         qkv_modules_free(&m);

@@ -118,7 +118,7 @@ TEST(ids_that_are_wrong_are_told_in_order_too)
     err = (qkv_error){ 0 };
     CHECK_EQ(qkv_embedder_open(&e, "no folder", &(struct qkv_embedder_options){ .pool = 9 }, &err),
              QKV_ERR_USAGE);
-    CHECK_TEXT(err.text, "option pool of the embedder is out of range, expected 0 to 4, found 9");
+    CHECK_TEXT(err.text, "option pool of the embedder is out of range, expected 0 to 6, found 9");
 }
 
 // Ten times the texts in batches of one size need no additional memory.

@@ -43,6 +43,7 @@ TEST(what_the_files_say)
           QKV_POOL_MAX, false, 0 },
         { TWO, POOLING("\"pooling_mode_lasttoken\": true"), NULL, QKV_POOL_LAST, false, 0 },
         { TWO, POOLING("\"pooling_mode\": \"mean\""), NULL, QKV_POOL_MEAN, false, 0 },
+        { TWO, "{\"pooling_mode_mean_tokens\": false}", NULL, QKV_POOL_MEAN, false, 0 },
     };
     EACH(r, rows)
     {
@@ -51,8 +52,9 @@ TEST(what_the_files_say)
         fresh(r->modules, r->pooling, r->length);
         if (qkv_modules_read(&m, folder_path, NULL, &err))
             fail_msg("%s: %s %s", err.file, err.path, err.text);
-        CHECK_EQ(m.pool, r->pool);
-        CHECK_EQ(m.normalize, r->normalize);
+        CHECK_EQ(m.pool_count, 1);
+        CHECK_EQ(m.pools[0], r->pool);
+        CHECK_EQ(m.steps.count, r->normalize);
         CHECK_EQ(m.max_length, r->max_length);
         CHECK_TEXT(m.model, folder_path);
         qkv_modules_free(&m);
@@ -73,6 +75,30 @@ TEST(a_model_in_a_folder_of_its_own)
     qkv_modules_free(&m);
 }
 
+// New versions of sentence-transformers store the length with the tokenizer only.
+TEST(the_tokenizer_s_length_counts_if_the_model_says_none)
+{
+    static const struct {
+        const char *length, *tokenizer;
+        int64_t max_length;
+    } rows[] = {
+        { NULL, "{\"model_max_length\": 7}", 7 },
+        { "{\"max_seq_length\": 9}", "{\"model_max_length\": 7}", 9 },
+        { NULL, "{\"model_max_length\": 1e30}", 0 },
+        { NULL, "{}", 0 },
+    };
+    EACH(r, rows)
+    {
+        struct qkv_modules m;
+        qkv_error err = { 0 };
+        fresh(TWO, POOLING("\"pooling_mode\": \"mean\""), r->length);
+        folder_text("tokenizer_config.json", r->tokenizer);
+        if (qkv_modules_read(&m, folder_path, NULL, &err)) fail_msg("%s", err.text);
+        CHECK_EQ(m.max_length, r->max_length);
+        qkv_modules_free(&m);
+    }
+}
+
 TEST(what_would_change_vectors_in_silence_is_refused)
 {
     static const struct {
@@ -87,14 +113,24 @@ TEST(what_would_change_vectors_in_silence_is_refused)
           "module has the wrong type, expected an object" },
         { "[" MODULE(0, "Transformer", "") "]", NULL, NULL, QKV_ERR_FORMAT, "$",
           "module is missing, expected Transformer and Pooling, found only Transformer" },
-        { "[" MODULE(0, "Transformer", "") "," MODULE(1, "Pooling", "1_Pooling") "," MODULE(
-              2, "Dense", "2_Dense") "]",
-          POOLING("\"pooling_mode_mean_tokens\": true"), NULL, QKV_ERR_UNSUPPORTED, "$[2]",
-          "unsupported module, expected Transformer, Pooling and optionally Normalize, in this "
-          "order, found \"Dense\"" },
         { "[" MODULE(0, "Pooling", "1_Pooling") "]", NULL, NULL, QKV_ERR_UNSUPPORTED, "$[0]",
-          "unsupported module, expected Transformer, Pooling and optionally Normalize, in this "
-          "order, found \"Pooling\"" },
+          "unsupported module, expected Transformer, then Pooling, then any of Dense, LayerNorm, "
+          "Normalize and Dropout, found Pooling in another place" },
+        { "[" MODULE(0, "WordEmbeddings", "") "]", NULL, NULL, QKV_ERR_UNSUPPORTED, "$[0]",
+          "unsupported module, expected Transformer, then Pooling, then any of Dense, LayerNorm, "
+          "Normalize and Dropout, found WordEmbeddings: static vectors of words, without a "
+          "Transformer" },
+        { "[" MODULE(0, "Transformer", "") "," MODULE(1, "LSTM", "1_LSTM") "]", NULL, NULL,
+          QKV_ERR_UNSUPPORTED, "$[1]",
+          "unsupported module, expected Transformer, then Pooling, then any of Dense, LayerNorm, "
+          "Normalize and Dropout, found LSTM: a recurrent layer over tokens" },
+        { "[" MODULE(0, "Other", "") "]", NULL, NULL, QKV_ERR_UNSUPPORTED, "$[0]",
+          "unsupported module, expected Transformer, then Pooling, then any of Dense, LayerNorm, "
+          "Normalize and Dropout, found Other: a kind that qkv does not know" },
+        { "[{\"path\": \"\", \"type\": \"custom_st.Transformer\"}]", NULL, NULL,
+          QKV_ERR_UNSUPPORTED, "$[0]",
+          "module is code of the model's own, which qkv does not run, expected a class of "
+          "sentence_transformers, found \"custom_st.Transformer\"" },
         { "[" MODULE(0, "Transformer", "../elsewhere") "]", NULL, NULL, QKV_ERR_FORMAT, "$[0]",
           "path of a module is outside of the model folder, expected a folder in it, found "
           "\"../elsewhere\"" },
@@ -104,25 +140,36 @@ TEST(what_would_change_vectors_in_silence_is_refused)
         { "[" MODULE(0, "Transformer", "/etc") "]", NULL, NULL, QKV_ERR_FORMAT, "$[0]",
           "path of a module is outside of the model folder, expected a folder in it, found "
           "\"/etc\"" },
-        { TWO, POOLING("\"pooling_mode_mean_tokens\": true, \"pooling_mode_max_tokens\": true"),
-          NULL, QKV_ERR_UNSUPPORTED, "$",
-          "unsupported pooling, expected one of mean, cls, max, lasttoken, found several" },
-        { TWO, "{}", NULL, QKV_ERR_FORMAT, "$",
-          "unsupported pooling, expected one of mean, cls, max, lasttoken, found none" },
-        { TWO, POOLING("\"pooling_mode_weightedmean_tokens\": true"), NULL, QKV_ERR_UNSUPPORTED,
-          "$",
-          "unsupported pooling, expected one of mean, cls, max, lasttoken, found "
-          "pooling_mode_weightedmean_tokens" },
-        { TWO, POOLING("\"pooling_mode\": \"attention\""), NULL, QKV_ERR_UNSUPPORTED, "$",
-          "unsupported pooling, expected one of mean, cls, max, lasttoken, found attention" },
+        { TWO, POOLING("\"pooling_mode\": \"attention\""), NULL, QKV_ERR_UNSUPPORTED,
+          "$.pooling_mode",
+          "unsupported pooling, expected cls, max, mean, mean_sqrt_len_tokens, weightedmean, "
+          "lasttoken, or a list of them, found attention" },
+        { TWO, POOLING("\"pooling_mode\": [\"mean\", 7]"), NULL, QKV_ERR_UNSUPPORTED,
+          "$.pooling_mode",
+          "unsupported pooling, expected cls, max, mean, mean_sqrt_len_tokens, weightedmean, "
+          "lasttoken, or a list of them, found no text" },
+        { TWO,
+          POOLING("\"pooling_mode\": [\"mean\", \"mean\", \"mean\", \"mean\", \"mean\", \"mean\", "
+                  "\"mean\", \"mean\", \"mean\", \"mean\", \"mean\", \"mean\", \"mean\", "
+                  "\"mean\", \"mean\", \"mean\", \"mean\"]"),
+          NULL, QKV_ERR_LIMIT, "$.pooling_mode", "too many poolings, expected at most 16" },
         { TWO, POOLING("\"pooling_mode_mean_tokens\": 1"), NULL, QKV_ERR_FORMAT,
           "$.pooling_mode_mean_tokens",
           "value of the wrong type, expected true or false, found an integer" },
         { NULL, NULL, "{\"max_seq_length\": 0}", QKV_ERR_FORMAT, "$.max_seq_length",
           "number out of range, expected 1 .. 2147483647, found 0" },
-        { NULL, NULL, "{\"do_lower_case\": true}", QKV_ERR_UNSUPPORTED, "$.do_lower_case",
-          "lower-casing before the tokenizer is not supported, expected do_lower_case false, found "
-          "true" },
+        { NULL, NULL, "{\"transformer_task\": \"fill-mask\"}", QKV_ERR_UNSUPPORTED,
+          "$.transformer_task",
+          "output of the model is not supported for vectors of texts, expected "
+          "\"feature-extraction\", found \"fill-mask\"" },
+        { NULL, NULL,
+          "{\"modality_config\": {\"text\": {\"method_output_name\": \"pooler_output\"}}}",
+          QKV_ERR_UNSUPPORTED, "$.modality_config.text.method_output_name",
+          "output of the model is not supported for vectors of texts, expected "
+          "\"last_hidden_state\", found \"pooler_output\"" },
+        { NULL, NULL, "{\"processing_kwargs\": {\"text\": {}}}", QKV_ERR_UNSUPPORTED,
+          "$.processing_kwargs",
+          "options of the tokenizer are not supported, expected none, found 1" },
     };
     EACH(r, rows)
     {
@@ -303,6 +350,7 @@ TEST(every_failed_allocation_is_survived)
 }
 
 CHECK_MAIN(CASE(what_the_files_say), CASE(a_model_in_a_folder_of_its_own),
+           CASE(the_tokenizer_s_length_counts_if_the_model_says_none),
            CASE(what_would_change_vectors_in_silence_is_refused),
            CASE(a_width_that_is_not_the_model_s_is_refused),
            CASE(a_tokenizer_with_more_ids_than_embeddings_is_refused),

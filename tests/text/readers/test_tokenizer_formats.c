@@ -254,6 +254,10 @@ TEST(broken_vocabularies_and_merges_are_refused_with_their_line)
                  "token is not valid UTF-8");
     file_refused(dir, "vocab.txt", "[UNK]\r\n[CLS]\r\n[SEP]\r\na", QKV_OK, "");
     file_refused(dir, "tokenizer_config.json", "{\"do_lower_case\":3}", QKV_ERR_FORMAT, "");
+    // transformers writes 10^30 for "no limit"
+    file_refused(dir, "tokenizer_config.json",
+                 "{\"model_max_length\":1000000000000000019884624838656,\"do_lower_case\":3}",
+                 QKV_ERR_FORMAT, "value of the wrong type");
     write_file(dir, "tokenizer_config.json", "{\"tokenizer_class\":\"MBartTokenizer\"}");
     write_file(dir, "vocab.json", "{\"a\":0,\"b\":1,\"ab\":2}");
     file_refused(dir, "merges.txt", "#version: 0.2\na b\n", QKV_OK, "");

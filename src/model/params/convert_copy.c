@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// convert_copy.c: selects and copies the files of a model folder whose weights are converted:
+// tokenizer, settings, and modules of sentence-transformers, which keep their type.
+#include "model/params/convert_copy.h"
+#include <string.h>
+
+enum { SMALL = 64 << 20, JSON_BYTES = 1 << 20 };
+
+static bool ends(const char *name, const char *with)
+{
+    const size_t n = strlen(name), k = strlen(with);
+    return n >= k && strcmp(name + n - k, with) == 0;
+}
+
+static bool is_named(const char *path, const char *name)
+{
+    const char *slash = strrchr(path, '/');
+    return strcmp(slash ? slash + 1 : path, name) == 0;
+}
+
+static bool is_tokenizer(const void *user, const char *path, int64_t bytes)
+{
+    static const char *const names[] = { "tokenizer.bin", "tokenizer.model", "tokenizer.json" };
+    (void)user;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (is_named(path, names[i])) return bytes <= SMALL;
+    return false;
+}
+
+// Returns true if path is FOLDER/model.safetensors and modules.json names the folder.
+static bool is_module(const json_t *modules, const char *path)
+{
+    for (size_t i = 0; i < json_array_size(modules); i++) {
+        const char *folder = json_string_value(json_object_get(json_array_get(modules, i), "path"));
+        size_t n = folder ? strlen(folder) : 0;
+        while (n && folder[n - 1] == '/') n--;
+        if (n && strncmp(path, folder, n) == 0 && strcmp(path + n, "/model.safetensors") == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_wanted(const void *modules, const char *path, int64_t bytes)
+{
+    static const char *const weights[] = {
+        ".safetensors", ".index.json", ".bin", ".pt",   ".pth", ".ckpt", ".pkl",
+        ".h5",          ".msgpack",    ".ot",  ".onnx", ".npz", ".gguf", ".tflite",
+    };
+    // These two files of a training checkpoint describe the weights before conversion.
+    if (is_named(path, "manifest.json") || is_named(path, "state.json")) return false;
+    if (is_module(modules, path)) return true;
+    if (is_tokenizer(NULL, path, bytes)) return true;
+    for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++)
+        if (ends(path, weights[i])) return false;
+    return bytes <= SMALL;
+}
+
+qkv_status qkv_convert_copy(const struct qkv_folder *to, const char *from, bool single,
+                            struct qkv_convert_report *report, qkv_error *err)
+{
+    char path[QKV_PATH];
+    json_t *modules = NULL;
+    int64_t ignored = 0; // other files of the folder are not part of the model
+    if (single) return qkv_folder_copy(to, from, is_tokenizer, NULL, 0, &ignored, &ignored, err);
+    qkv_status status = qkv_path_join(path, from, "modules.json", err);
+    if (!status && qkv_path_exists(path))
+        status = qkv_json_list_file(&modules, path, JSON_BYTES, err);
+    if (!status)
+        status = qkv_folder_copy(to, from, is_wanted, modules, 2, &report->left_out, &report->links,
+                                 err);
+    json_decref(modules);
+    return status;
+}
