@@ -45,6 +45,8 @@ struct qkv_assembly {
     // Unigram: [score_count] scores by id; a token with score -INFINITY is never matched in texts
     double *scores;
     int64_t score_count;
+    struct qkv_absent absent; // Unigram: pieces without an id
+    bool marks_inside;        // a mark of spaces occurs inside of such a piece
     struct qkv_merge {
         int32_t left, right, to;
         uint32_t rank; // of pairs with equal ranks the leftmost is merged first

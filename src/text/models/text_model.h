@@ -37,6 +37,16 @@ void qkv_long_tokens_free(struct qkv_long_tokens *l);
 // Returns the node after `byte`, from `node` after the preceding bytes; the first is QKV_TRIE_ROOT.
 uint32_t qkv_long_tokens_step(const struct qkv_long_tokens *l, uint32_t node, uint8_t byte);
 
+// ---- unigram.c: pieces without an id -----------------------------------------------------------
+// Pieces that the model uses to split a word, but for which the vocabulary has no id: each becomes
+// one unknown token.  Pieces of more than QKV_SHORT_TOKEN bytes are not used.
+struct qkv_absent {
+    struct qkv_trie trie; // text -> index in scores; slots NULL: there are no such pieces
+    double *scores;
+    int64_t count;
+};
+void qkv_absent_free(struct qkv_absent *a);
+
 // ---- tokens of a word --------------------------------------------------------------------------
 struct qkv_parts {
     struct qkv_part {

@@ -19,6 +19,7 @@ struct unigram {
     bool fallback;
     int32_t spelled[256]; // "<0x41>", -1: none
     struct qkv_long_tokens longs;
+    struct qkv_absent absent;
 };
 
 // ---- scores ------------------------------------------------------------------------------------
@@ -88,11 +89,17 @@ memory:
     return false;
 }
 
+static double least_of(const double *scores, int64_t count, double least)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (scores[i] < least && scores[i] > -INFINITY) least = scores[i];
+    return least;
+}
+
 static void find_least(struct unigram *m, int64_t count)
 {
-    double least = INFINITY;
-    for (int64_t i = 0; i < count; i++)
-        if (m->scores[i] < least && m->scores[i] > -INFINITY) least = m->scores[i];
+    const double least =
+        least_of(m->absent.scores, m->absent.count, least_of(m->scores, count, INFINITY));
     m->unknown_score = (least < INFINITY ? least : 0) - UNKNOWN_PENALTY;
 }
 
@@ -104,6 +111,8 @@ static bool read_vocab(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (t->assembly.scores) {
         m->scores = t->assembly.scores;
         t->assembly.scores = NULL;
+        m->absent = t->assembly.absent;
+        t->assembly.absent = (struct qkv_absent){ 0 };
         find_least(m, t->assembly.score_count);
         return true;
     }
@@ -156,16 +165,25 @@ static bool open_unigram(qkv_tokenizer *t, const struct qkv_json_at *at)
                          "may contain characters that no token covers");
 }
 
+void qkv_absent_free(struct qkv_absent *a)
+{
+    qkv_trie_free(&a->trie);
+    qkv_free(a->scores);
+}
+
 static void close_unigram(void *model)
 {
     struct unigram *m = model;
     if (!m) return;
+    qkv_absent_free(&m->absent);
     qkv_long_tokens_free(&m->longs);
     qkv_free(m->scores);
     qkv_free(m);
 }
 
 // ---- the best segmentation ---------------------------------------------------------------------
+enum { ABSENT = -2 }; // id of a piece without an id
+
 // The last token of the best segmentation of the bytes before an index.
 struct best {
     double score;
@@ -196,28 +214,42 @@ static void offer_long(const qkv_tokenizer *t, struct best *best, uint32_t *node
     if (most.from >= 0 && (best[end].from < 0 || most.score >= best[end].score)) best[end] = most;
 }
 
+// Offers the short tokens of a trie that begin at word[at].  absent: the tokens have no id.
+// Returns true if one of them consists of n bytes.
+static inline bool offer_short(struct best *best, const struct qkv_trie *trie, const double *scores,
+                               bool absent, const uint8_t *word, int32_t at, int32_t length,
+                               int32_t n)
+{
+    const double here = best[at].score;
+    const int32_t stop = length - at > QKV_SHORT_TOKEN ? at + QKV_SHORT_TOKEN : length;
+    uint32_t node = QKV_TRIE_ROOT;
+    bool found = false;
+    for (int32_t i = at; i < stop; i++) {
+        node = qkv_trie_step(trie, node, word[i]);
+        if (!node) break;
+        const int32_t id = trie->value[node];
+        if (id < 0 || scores[id] == -INFINITY) continue;
+        offer(&best[i + 1], scores[id] + here, absent ? ABSENT : id, at);
+        found = found || i + 1 - at == n;
+    }
+    return found;
+}
+
 static void find_best(const qkv_tokenizer *t, struct best *best, const uint8_t *word,
                       int32_t length)
 {
     const struct unigram *m = t->model;
-    const struct qkv_trie *trie = &t->vocab.trie;
     uint32_t longs = QKV_TRIE_ROOT;
     for (int32_t i = 0; i <= length; i++) best[i] = (struct best){ 0, 0, -1 };
     for (int32_t at = 0; at < length;) {
-        uint32_t code, node = QKV_TRIE_ROOT;
+        uint32_t code;
         const int used = qkv_utf8_read(word + at, (size_t)(length - at), &code);
         const int32_t n = used < 0 ? -used : used;
         const double here = best[at].score;
-        const int32_t stop = length - at > QKV_SHORT_TOKEN ? at + QKV_SHORT_TOKEN : length;
-        bool single = false;
-        for (int32_t i = at; i < stop; i++) {
-            node = qkv_trie_step(trie, node, word[i]);
-            if (!node) break;
-            const int32_t id = trie->value[node];
-            if (id < 0 || m->scores[id] == -INFINITY) continue;
-            offer(&best[i + 1], m->scores[id] + here, id, at);
-            single = single || i + 1 - at == n;
-        }
+        bool single = offer_short(best, &t->vocab.trie, m->scores, false, word, at, length, n);
+        if (m->absent.trie.slots &&
+            offer_short(best, &m->absent.trie, m->absent.scores, true, word, at, length, n))
+            single = true;
         if (!single) offer(&best[at + n], m->unknown_score + here, m->unknown, at);
         for (int32_t i = at; i < at + n && m->longs.any; i++)
             offer_long(t, best, &longs, word[i], i + 1);
@@ -265,7 +297,8 @@ static bool split_unigram(const qkv_tokenizer *t, struct qkv_parts *out, const u
         int32_t to = next;
         next = best[to].from;
         if (best[to].id != m->unknown) {
-            if (!qkv_parts_add(out, best[to].id, from, to)) return false;
+            const int32_t id = best[to].id == ABSENT ? m->unknown : best[to].id;
+            if (!qkv_parts_add(out, id, from, to)) return false;
         } else {
             while (to < length && best[next].id == m->unknown) {
                 to = next;

@@ -135,6 +135,9 @@ static bool index_tokens(qkv_tokenizer *t, const struct qkv_json_at *root)
             const struct qkv_added_token *token = &a->tokens[i];
             int32_t got;
             if (token->special != (special == 1)) continue;
+            if (a->languages && qkv_added_language((const uint8_t *)text_of(a, token),
+                                                   token->bytes) == token->bytes)
+                continue; // found by find_language
             if (token->normalized && t->assembly.verbatim
                     ? !qkv_trie_add(&a->normalized, text_of(a, token), token->bytes, i, &got)
                 : token->normalized
@@ -202,6 +205,14 @@ void qkv_added_free(struct qkv_added *a)
     qkv_trie_free(&a->raw);
     qkv_trie_free(&a->normalized);
     memset(a, 0, sizeof *a);
+}
+
+int64_t qkv_added_language(const uint8_t *text, int64_t bytes)
+{
+    if (bytes < 4 || memcmp(text, ">>", 2) != 0) return 0;
+    for (const uint8_t *p = text; (p = memchr(p, '<', (size_t)(text + bytes - 1 - p))); p++)
+        if (p[1] == '<') return p + 2 - text;
+    return 0;
 }
 
 // ---- finding -----------------------------------------------------------------------------------
@@ -305,7 +316,20 @@ static bool find_token(struct qkv_added_walk *w, struct qkv_added_match *out)
     return false;
 }
 
-bool qkv_added_next(struct qkv_added_walk *w, struct qkv_added_match *out)
+// Splits *out, the text between added tokens, after the language with which it begins, if any. A
+// language that is no token is the unknown token.
+static void find_language(struct qkv_added_walk *w, struct qkv_added_match *out)
+{
+    const uint8_t *text = w->bytes + out->begin;
+    const int64_t n = qkv_added_language(text, out->end - out->begin);
+    if (!n) return;
+    out->token = qkv_trie_find(&w->added->names, (const char *)text, (size_t)n);
+    if (out->token < 0) out->token = qkv_trie_find(&w->added->names, "<unk>", 5);
+    w->rest = (struct qkv_added_match){ out->begin + n, out->end, -1 };
+    out->end = w->rest.begin;
+}
+
+static bool next_range(struct qkv_added_walk *w, struct qkv_added_match *out)
 {
     if (w->has_next) {
         *out = w->next;
@@ -326,5 +350,17 @@ bool qkv_added_next(struct qkv_added_walk *w, struct qkv_added_match *out)
     if (w->at >= w->n) return false;
     *out = (struct qkv_added_match){ w->at, w->n, -1 };
     w->at = w->n;
+    return true;
+}
+
+bool qkv_added_next(struct qkv_added_walk *w, struct qkv_added_match *out)
+{
+    if (w->rest.end > w->rest.begin) {
+        *out = w->rest;
+        w->rest = (struct qkv_added_match){ 0 };
+        return true;
+    }
+    if (!next_range(w, out)) return false;
+    if (out->token < 0 && w->added->languages && w->bytes && !w->no_special) find_language(w, out);
     return true;
 }

@@ -20,7 +20,10 @@ struct qkv_added {
     struct qkv_trie raw;        // tokens that are matched in the original text
     struct qkv_trie normalized; // tokens that are matched in the normalized text
     bool any_raw, any_normalized;
+    bool languages; // a text between added tokens may begin with a language, as in Marian
 };
+// Returns the bytes of the language ">>xx<<" with which a text begins, or 0.
+int64_t qkv_added_language(const uint8_t *text, int64_t bytes);
 bool qkv_added_read(qkv_tokenizer *t, const struct qkv_json_at *root); // after the normalizer
 // Decodes the added token with this id, if there is one, as `text`.  Returns false if memory is
 // exhausted.
@@ -40,6 +43,7 @@ struct qkv_added_walk {
     const struct qkv_char *chars;
     int64_t n, at, search;
     struct qkv_added_match next; // a token that was found after plain text
+    struct qkv_added_match rest; // the text after a language, if it is not empty
     bool has_next, no_special;
 };
 bool qkv_added_next(struct qkv_added_walk *w, struct qkv_added_match *out); // false: the end

@@ -7,9 +7,8 @@
 // only a normalizer that needs the complete text (Strip, Replace, Prepend) or a normalized added
 // token requires the whole text at once.
 //
-// If the pre-tokenizer has steps (pretokenize_steps.c) and not only masks, the steps split a
-// stretch after its normalization.  A byte-level tokenizer without a normalizer needs no copy,
-// because its words are substrings of the text.
+// Steps of a pre-tokenizer (pretokenize_steps.c) split a stretch after its normalization.  A
+// byte-level tokenizer without a normalizer copies nothing: its words are substrings of the text.
 #include "text/text_internal.h"
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -43,7 +42,8 @@ struct encoder {
     unsigned left; // class of the word's last character
     struct qkv_words words, spare;
     struct qkv_parts parts;
-    bool found; // normalized added tokens have already been separated
+    bool found;    // normalized added tokens have already been separated
+    int64_t start; // byte at which the text between two added tokens begins; 0 without languages
     qkv_error *err;
 };
 
@@ -410,7 +410,7 @@ static qkv_status normalized_words(struct encoder *x, const uint8_t *text, int64
     while (at < end) {
         const int64_t to = cuts && end - at > STRETCH ? cut_after(text, at + STRETCH, end) : end;
         x->words.base = at;
-        x->a.begins = at == 0;
+        x->a.begins = at == x->start;
         x->a.ends = to == end;
         const qkv_status status = encode_stretch(x, text, &at, to, true);
         if (status) return status;
@@ -526,6 +526,7 @@ static qkv_status encode_one(struct encoder *x, const char *text, size_t bytes)
                                 .no_special = x->o->no_special };
     for (struct qkv_added_match f; qkv_added_next(&w, &f);) {
         if (f.token < 0) {
+            x->start = added->languages ? f.begin : 0;
             const qkv_status status = encode_between(x, w.bytes, f.begin, f.end);
             if (status) return status;
         } else if (f.end > f.begin &&

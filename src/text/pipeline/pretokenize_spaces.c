@@ -86,6 +86,7 @@ enum qkv_spaces_cut qkv_spaces_cut_of(const qkv_tokenizer *t, const char *mark)
 {
     const size_t n = strlen(mark);
     enum qkv_spaces_cut cut = QKV_SPACES_EACH;
+    if (t->assembly.marks_inside) return QKV_SPACES_TOGETHER;
     for (int64_t i = 0; i < t->vocab.count; i++) {
         const struct qkv_token *token = &t->vocab.tokens[i];
         if (t->assembly.scores && t->assembly.scores[token->id] == -INFINITY) continue;

@@ -18,6 +18,7 @@ bool qkv_assembly_add_merge(struct qkv_assembly *g, struct qkv_merge merge)
 void qkv_assembly_free(struct qkv_assembly *g)
 {
     qkv_free(g->scores);
+    qkv_absent_free(&g->absent);
     qkv_free(g->merges);
     memset(g, 0, sizeof *g);
 }

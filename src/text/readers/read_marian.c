@@ -3,8 +3,8 @@
 // splits the text into pieces (tokens of SentencePiece); vocab.json contains the ids of both sides,
 // so that ids of either side can be decoded.
 //
-// A piece that vocab.json does not contain is never used.  Tokens ">>xx<<", which select the target
-// language, are separated from the text before it is split.
+// A piece that vocab.json does not contain becomes one unknown token.  A token ">>xx<<" at the start
+// of a text selects the target language; it is separated from the text before it is split.
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -28,6 +28,20 @@ static int32_t need(const qkv_tokenizer *t, const char *file, const char *text, 
     return id;
 }
 
+// Adds a piece for which vocab.json has no id.  Returns false if memory is exhausted.
+static bool add_absent(struct qkv_assembly *g, const struct qkv_spm_piece *p, int64_t pieces)
+{
+    struct qkv_absent *a = &g->absent;
+    int32_t got;
+    if (!a->trie.slots && !qkv_trie_init(&a->trie, 64)) return false;
+    if (!a->scores) a->scores = qkv_alloc((size_t)pieces, sizeof *a->scores);
+    if (!a->scores) return false;
+    a->scores[a->count] = (double)p->score;
+    for (size_t i = 3; i + 3 <= p->bytes; i++)
+        if (memcmp(p->text + i, QKV_SPM_MARK, 3) == 0) g->marks_inside = true;
+    return qkv_trie_add(&a->trie, p->text, p->bytes, (int32_t)a->count++, &got);
+}
+
 static bool scores(qkv_tokenizer *t, const struct qkv_spm *m, qkv_error *err)
 {
     struct qkv_assembly *g = &t->assembly;
@@ -43,14 +57,15 @@ static bool scores(qkv_tokenizer *t, const struct qkv_spm *m, qkv_error *err)
     for (int64_t i = 0; i < m->count; i++) {
         const struct qkv_spm_piece *p = &m->pieces[i];
         const int32_t id = qkv_trie_find(&t->vocab.trie, p->text, p->bytes);
-        if (id >= 0 && p->type == QKV_SPM_NORMAL) g->scores[id] = (double)p->score;
+        if (p->type != QKV_SPM_NORMAL) continue;
+        if (id >= 0)
+            g->scores[id] = (double)p->score;
+        else if (!add_absent(g, p, m->count)) {
+            qkv_fail_memory(err, t->file);
+            return false;
+        }
     }
     return true;
-}
-
-static bool is_language(const char *text, uint32_t bytes)
-{
-    return bytes > 4 && memcmp(text, ">>", 2) == 0 && memcmp(text + bytes - 2, "<<", 2) == 0;
 }
 
 static bool build_tokenizer(qkv_tokenizer *t, const struct qkv_spm *m, struct qkv_spm_steps *steps,
@@ -66,6 +81,7 @@ static bool build_tokenizer(qkv_tokenizer *t, const struct qkv_spm *m, struct qk
     if (end < 0 || unknown < 0 || !scores(t, m, err)) return false;
     qkv_spm_steps_init(steps, t, m);
     t->assembly.verbatim = true;
+    t->added.languages = true;
     t->assembly.add_steps = qkv_spm_steps;
     t->assembly.context = steps;
     bool first = true;
@@ -78,7 +94,7 @@ static bool build_tokenizer(qkv_tokenizer *t, const struct qkv_spm *m, struct qk
         const struct qkv_token *token = &t->vocab.tokens[i];
         const char *text = t->vocab.pool + token->text;
         if (token->id == end || token->id == unknown || strcmp(text, "<pad>") == 0 ||
-            is_language(text, token->bytes))
+            qkv_added_language((const uint8_t *)text, token->bytes) == token->bytes)
             qkv_assembly_append_added(json, &first, token->id, text, true, false, false);
     }
     qkv_text_append_string(json, "],\"post_processor\":");

@@ -8,8 +8,6 @@
 #include <string.h>
 #include "text/readers/readers.h"
 
-#define MARK "\xE2\x96\x81"
-
 // ---- steps and decoder -------------------------------------------------------------------------
 bool qkv_spm_steps(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
@@ -21,7 +19,7 @@ bool qkv_spm_steps(qkv_tokenizer *t, const struct qkv_json_at *at)
 
 void qkv_spm_steps_init(struct qkv_spm_steps *s, const qkv_tokenizer *t, const struct qkv_spm *m)
 {
-    const char *mark = m->escape ? MARK : " ";
+    const char *mark = m->escape ? QKV_SPM_MARK : " ";
     *s = (struct qkv_spm_steps){
         .model = m,
         .spaces = { .mark = mark,
@@ -36,7 +34,7 @@ void qkv_spm_append_decoder(struct qkv_text_buffer *json, const struct qkv_spm *
 {
     qkv_text_append_string(json, ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[");
     if (m->escape)
-        qkv_text_append_string(json, "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" MARK
+        qkv_text_append_string(json, "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" QKV_SPM_MARK
                                      "\"},\"content\":\" \"},");
     if (m->fallback) qkv_text_append_string(json, "{\"type\":\"ByteFallback\"},");
     qkv_text_append_string(json, "{\"type\":\"Fuse\"}");

@@ -81,6 +81,7 @@ void qkv_spm_steps_init(struct qkv_spm_steps *s, const qkv_tokenizer *t, const s
 // Writes the decoder.  unknown: the unknown piece, which decodes as QKV_SPM_UNKNOWN_MARK at first,
 // becomes its surface; so it keeps a space at the start of a text.  ends: spaces at both ends of a
 // text are removed, and not only the first.
+#define QKV_SPM_MARK         "\xE2\x96\x81" // U+2581, which replaces spaces in pieces
 #define QKV_SPM_UNKNOWN_MARK "\xEF\xB7\x90" // U+FDD0, which is no character
 void qkv_spm_append_decoder(struct qkv_text_buffer *json, const struct qkv_spm *m, bool unknown,
                             bool ends);
