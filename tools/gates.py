@@ -372,7 +372,30 @@ def scripts(files):
         yield from circles(path)
 
 
-GATES = (includes, silent, intrinsics, spdx, length, functions, folders, faces, words, retired, duplicates, symbols, scripts)
+OUTPUT_OPTION = r"OPT_OUTPUT\(\s*(?:'(\w)'|0),\s*\"([\w-]+)\""
+
+
+def writers(files):
+    """Every option and operand that names an output of a command is used by a row of tests/faults/writers.py."""
+    sys.path.insert(0, "tests/faults")
+    import writers as table
+    used = {(w.args[0], word) for w in table.WRITERS for word in w.args}
+    charts = re.findall(OUTPUT_OPTION, "\n".join(lines("cli/frame/charts.h")))
+    rows = re.findall(r"^COMMAND\((\w+)\)", "\n".join(lines("cli/command.def")), re.M)
+    for name in rows:
+        path = next((p for p in files if p.endswith(f"/cmd_{name}.c")), None)
+        if not path:
+            continue
+        text, command = "\n".join(lines(path)), name.replace("_", "-")
+        options = re.findall(OUTPUT_OPTION, text) + (charts if "CHART_OPTIONS(" in text else [])
+        for letter, word in options:
+            if (command, f"-{letter}") not in used and (command, f"--{word}") not in used:
+                yield path, 1, f"no row of tests/faults/writers.py writes with --{word} of qkv {command}"
+        if ("USES_OUTPUT" in text or "cmd_output_" in text) and command not in {c for c, _ in used}:
+            yield path, 1, f"no row of tests/faults/writers.py writes with qkv {command}"
+
+
+GATES = (includes, silent, intrinsics, spdx, length, functions, folders, faces, words, retired, duplicates, symbols, scripts, writers)
 
 
 def main():

@@ -13,9 +13,11 @@
 #              of base and kernels under qemu-aarch64; the command reports neon
 #   faults     whole commands while one allocation, thread or system call fails: a tenth of all, drawn by the commit
 #   fuzz       each fuzz target searches for some seconds, two at a time (at most 20 s each, 4 minutes in all)
-#   long       many minutes: every test on emulated AMX tiles, all faults, the whole grid of `qkv verify`, 64-bit ARM,
-#              fuzzing for QKV_FUZZ_SECONDS (600) a target, 10,000 random mixtures of attention, MemorySanitizer,
-#              valgrind, the sanitizers on a real model
+#   power      commands that write are ended by signals, limits and kill -9, and lose the power at calls that change
+#              the disk: a tenth of all endings and states, drawn by the commit
+#   long       many minutes: every test on emulated AMX tiles, all faults, endings and states, the whole grid of `qkv
+#              verify`, 64-bit ARM, fuzzing for QKV_FUZZ_SECONDS (600) a target, 10,000 random mixtures of attention,
+#              MemorySanitizer, valgrind, the sanitizers on a real model
 #
 # `make test` is `test.sh release`; `make check` runs all except `long`.
 # Ends with a table and the line "N passed, N failed, N skipped"; exit 1 when anything failed.
@@ -109,6 +111,7 @@ stage_long() {
     QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|view/browser_.*|amx/.*)$'
     QKV_KILLS=200 tests kills build/release -R '^cli/train_kill$'
     stage_faults 1
+    stage_power 1
     stage_fuzz "${QKV_FUZZ_SECONDS:-600}"
     single "verify" build/release/bin/qkv verify
     long_mixtures
@@ -169,15 +172,23 @@ stage_clang() {
     }
     build clang -DCMAKE_C_COMPILER="$cc" && tests clang build/clang -L '^(base|tiles)$' -E "minilm|same_bits"
 }
-stage_faults() { # SHARE
-    build release -DQKV_TESTS=ON || return
-    if [ ! -f build/release/tests/faults/libqkv_faults.so ]; then
-        echo "faults: for x86-64 Linux: skipped"
-        row faults 0 0 1 0
+# preloaded NAME SCRIPT SHARE: runs a script of tests/faults with the library that it preloads.
+preloaded() {
+    local shim=build/release/tests/faults/libqkv_faults.so
+    if [ ! -f $shim ]; then
+        echo "$1: for x86-64 Linux: skipped"
+        row "$1" 0 0 1 0
         return
     fi
-    single faults python3 tests/faults/walk.py build/release/bin/qkv build/release/tests/faults/libqkv_faults.so \
-        --share "${1:-.1}" --seed "$(git rev-parse HEAD)"
+    single "$1" python3 "tests/faults/$2.py" build/release/bin/qkv $shim --share "$3" --seed "$(git rev-parse HEAD)"
+}
+stage_faults() { # SHARE
+    build release -DQKV_TESTS=ON && preloaded faults walk "${1:-.1}"
+}
+stage_power() { # SHARE
+    build release -DQKV_TESTS=ON || return
+    preloaded endings endings "${1:-.1}"
+    preloaded power power "${1:-.1}"
 }
 stage_fuzz() { # SECONDS per target
     local begin=$SECONDS rc=0 log=$logs/fuzz.log targets each

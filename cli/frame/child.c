@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // child.c: runs work in a child process, and reads its result from a pipe.
 #include "frame/child.h"
+#include "frame/signals.h"
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -38,7 +39,7 @@ qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void 
     }
     if (child == 0) {
         close(ends[0]);
-        signal(SIGINT, SIG_DFL); // Ctrl-C must end the child; the parent reports it
+        cmd_signals_child(); // Ctrl-C must end the child; the parent reports it
         work(answer, ctx);
         const bool sent = write(ends[1], answer, size) == (ssize_t)size;
         _exit(sent ? 0 : QKV_ERR_IO);

@@ -57,7 +57,8 @@ static void on_interrupt(int number)
     _exit(QKV_ERR_INTERRUPTED);
 }
 
-// Handles SIGTERM and SIGHUP: removes temporary files, then lets the signal end the process.
+// Handles SIGTERM, SIGHUP and, in a child process, SIGINT: removes temporary files, then lets the
+// signal end the process.
 static void on_end(int number)
 {
     cmd_temps_remove();
@@ -104,6 +105,13 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 void cmd_signals_graceful(bool on)
 {
     graceful = on;
+}
+
+void cmd_signals_child(void)
+{
+    struct sigaction a = { .sa_handler = on_end };
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
 }
 
 void cmd_signals_init(void)

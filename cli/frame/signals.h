@@ -12,6 +12,8 @@ void cmd_signals_init(void);
 // on true: the first Ctrl-C only sets a flag, which cmd_interrupted() returns; the second ends the
 // command. on false: the first Ctrl-C ends the command.
 void cmd_signals_graceful(bool on);
+// In a child process: lets SIGINT end it, after the removal of its temporary files.
+void cmd_signals_child(void);
 // Registers a temporary file of the command, which is then removed if a signal ends the command.
 void cmd_temps_add(const char *temp);
 // Removes the registered files, and the temporary files and folders of all outputs; may be called

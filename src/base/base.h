@@ -234,6 +234,9 @@ void qkv_map_close(struct qkv_map *m); // a zeroed struct is allowed
 enum { QKV_PATH = 4096 };              // bytes of a path with its NUL
 // Writes dir/name to out; a path that is too long is QKV_ERR_IO with the message of the system.
 qkv_status qkv_path_join(char out[QKV_PATH], const char *dir, const char *name, qkv_error *err);
+// Writes the folder that contains path to above; returns the name of path in it, or NULL if the
+// path is too long.
+const char *qkv_path_above(char above[QKV_PATH], const char *path);
 bool qkv_path_exists(const char *path); // follows links
 // For an optional input: returns false only if the system says that nothing has this name.  After
 // another error returns true, so that the caller opens the file and reports the error.
@@ -249,12 +252,13 @@ int qkv_disk_truncate(int fd, const char *path, int64_t bytes);
 int qkv_disk_rename(const char *from, const char *to);
 int qkv_disk_symlink(const char *target, const char *path);
 int qkv_disk_unlink(const char *path);
-int qkv_disk_mkdir(const char *path);
+int qkv_disk_mkdir(const char *path, unsigned mode);
 int qkv_disk_rmdir(const char *path);
 // Exchanges the names of two files or folders at once; fails with ENOSYS or EINVAL if the system or
 // the file system cannot do this.
 int qkv_disk_exchange(const char *a, const char *b);
 int qkv_disk_sync_folder(const char *dir); // syncs the names in dir
+int qkv_disk_sync_above(const char *path); // syncs the names in the folder that contains path
 // Returns the next entry of the open folder d, or NULL at its end.  If the system cannot read the
 // folder, sets *status to the error and returns NULL.
 const struct dirent *qkv_disk_entry(DIR *d, const char *dir, qkv_status *status, qkv_error *err);
@@ -267,13 +271,24 @@ bool qkv_disk_remove_tree(const char *path);
 
 // Temporary files and folders (temporary.c), which qkv_temporaries_remove() removes if the process
 // ends before their owner has removed or renamed them.
-// Writes a new name to out: TARGET.tmp.PID.N with a random number N, which others cannot predict.
-// Returns false if it is too long.
-bool qkv_temporary_name(char *out, size_t size, const char *target);
-// Adds a path to the table, before the file or folder is made.  The caller keeps `path` unchanged
-// until qkv_temporary_drop().  Returns the index in the table; -1 if the table is full.
-int qkv_temporary_add(const char *path);
-void qkv_temporary_drop(int slot); // slot -1: nothing
+// Removes the files and folders TARGET.tmp.PID.N of this user that no process has locked, because
+// their process was killed.  No effect if TARGET is in a temporary folder itself.
+void qkv_temporaries_clear(const char *target);
+// Calls found(path, target) for each file or folder TARGET kind PID.N, such as kind ".old.", that
+// belongs to this user and that no process has locked; it is locked during the call.
+void qkv_temporaries_find(const char *target, const char *kind,
+                          void (*found)(const char *path, const char *target));
+// Opens a file or folder, not through a link, and locks it until the descriptor is closed (flock).
+// Returns -1 if that fails, as it does while another process has locked it.
+int qkv_temporary_lock(const char *path);
+// Makes a folder TARGET.tmp.PID.N, writes its name to dir, locks it and adds it to the table.
+// Returns false with errno set if that fails.  The caller keeps `dir` unchanged until
+// qkv_temporary_drop(*slot), and closes the lock.
+// Out: *slot, its index in the table; *lock, a descriptor, or -1 if the file system has no locks.
+bool qkv_temporary_folder(char dir[QKV_PATH], int *slot, int *lock, const char *target,
+                          unsigned mode);
+// Removes a path from the table; slot -1: nothing.
+void qkv_temporary_drop(int slot);
 
 // A file that is written completely or not at all: the bytes are written to NAME.tmp.PID.N, which
 // commit syncs and renames.  Links are followed; a pipe or a device is written directly.

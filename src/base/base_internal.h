@@ -56,6 +56,15 @@ void qkv_disk_hook(int (*before)(void *ctx, struct qkv_disk_call *call), void *c
 int qkv_disk_link(const char *from, const char *to);
 
 // ---- temporary files (temporary.c) -------------------------------------------------------------
+// Writes a new name to out: TARGET.tmp.PID.N with a random number N, which others cannot predict.
+// Returns false if it is too long.
+bool qkv_temporary_name(char *out, size_t size, const char *target);
+// Adds a path to the table, before the file or folder is made.  The caller keeps `path` unchanged
+// until qkv_temporary_drop().  Returns the index in the table; -1 if the table is full.
+int qkv_temporary_add(const char *path);
+// Locks a new temporary file until its descriptor and all copies of it are closed.  Returns false
+// if another process has taken the file for an abandoned one and removes it.
+bool qkv_temporary_own(int fd);
 uint32_t qkv_temporary_number(void); // a random number, which no other process can predict
 
 // ---- JSON (scan.c) -----------------------------------------------------------------------------

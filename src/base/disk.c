@@ -81,9 +81,9 @@ int qkv_disk_unlink(const char *path)
 {
     return allowed("unlink", path, NULL, NULL) ? unlink(path) : -1;
 }
-int qkv_disk_mkdir(const char *path)
+int qkv_disk_mkdir(const char *path, unsigned mode)
 {
-    return allowed("mkdir", path, NULL, NULL) ? mkdir(path, 0777) : -1;
+    return allowed("mkdir", path, NULL, NULL) ? mkdir(path, (mode_t)mode) : -1;
 }
 int qkv_disk_rmdir(const char *path)
 {
@@ -100,6 +100,14 @@ int qkv_disk_sync_folder(const char *dir)
     close(fd);
     errno = code;
     return rc;
+}
+
+int qkv_disk_sync_above(const char *path)
+{
+    char above[QKV_PATH];
+    if (qkv_path_above(above, path)) return qkv_disk_sync_folder(above);
+    errno = ENAMETOOLONG;
+    return -1;
 }
 
 const struct dirent *qkv_disk_entry(DIR *d, const char *dir, qkv_status *status, qkv_error *err)

@@ -150,6 +150,16 @@ qkv_status qkv_path_join(char out[QKV_PATH], const char *dir, const char *name, 
     return qkv_fail_errno(err, dir, name, ENAMETOOLONG);
 }
 
+const char *qkv_path_above(char above[QKV_PATH], const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const size_t n = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
+    if (n >= QKV_PATH) return NULL;
+    memcpy(above, slash ? path : ".", n);
+    above[n] = 0;
+    return slash ? slash + 1 : path;
+}
+
 bool qkv_path_exists(const char *path)
 {
     struct stat st;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // output.c: writes a file completely or not at all: NAME.tmp.PID.N in the same folder, fsync,
-// rename.
+// rename.  The temporary file is locked until then; an output first removes the unlocked ones that
+// killed processes left of the same target.
 //
 // Pipes, terminals and devices cannot be replaced and are written directly, as are names of open
 // descriptors (/dev/stdout, /dev/fd/3).
@@ -79,11 +80,17 @@ static qkv_status open_temp(struct qkv_output *o, mode_t mode, qkv_error *err)
     char *temp = qkv_alloc(n, 1);
     int code = EEXIST;
     if (!temp) return qkv_fail_memory(err, o->path);
+    qkv_temporaries_clear(o->target);
     for (int i = 0; i < TEMP_TRIES && o->fd < 0 && code == EEXIST; i++) {
         qkv_temporary_name(temp, n, o->target);
         o->slot = qkv_temporary_add(temp);
         o->fd = qkv_disk_open(temp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0666);
         code = errno;
+        if (o->fd >= 0 && !qkv_temporary_own(o->fd)) {
+            close(o->fd);
+            o->fd = -1;
+            code = EEXIST; // another name
+        }
         if (o->fd < 0) qkv_temporary_drop(o->slot);
     }
     if (o->fd < 0) {
@@ -197,33 +204,25 @@ static qkv_status into_place(struct qkv_output *o, qkv_error *err)
     return QKV_OK;
 }
 
-// Syncs the folder so that the new name survives a loss of power.  Errors are ignored, because some
-// file systems do not support it.
-static void sync_folder(const struct qkv_output *o)
-{
-    char dir[PATH_MAX];
-    const char *slash = strrchr(o->target, '/');
-    const size_t n = slash ? (size_t)(slash - o->target) + 1 : 2;
-    if (n >= sizeof dir) return;
-    memcpy(dir, slash ? o->target : "./", n);
-    dir[n] = 0;
-    qkv_disk_sync_folder(dir);
-}
-
 qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err)
 {
     const int saved = errno;
     qkv_status status = flush(o, err);
     if (!status && o->temp && qkv_disk_sync(o->fd, o->path) != 0 && errno != EINVAL)
         status = qkv_fail_errno(err, o->path, "cannot write", errno);
+    // this copy keeps the temporary file locked until it has its name
+    const int lock = o->temp ? fcntl(o->fd, F_DUPFD_CLOEXEC, 0) : -1;
     if (close(o->fd) != 0 && errno != EINTR && !status)
         status = qkv_fail_errno(err, o->path, "cannot close", errno);
     o->fd = -1;
     if (!status && o->temp) {
         status = into_place(o, err);
-        if (!status) sync_folder(o);
+        // Syncs the folder so that the new name survives a loss of power.  Errors are ignored,
+        // because some file systems do not support it.
+        if (!status) qkv_disk_sync_above(o->target);
     }
     qkv_output_abort(o);
+    if (lock >= 0) close(lock);
     errno = saved;
     return status;
 }

@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: MIT
-// temporary.c: names temporary files and folders, and keeps a table of those that exist, so that a
-// process that ends early can remove them.
+// temporary.c: names temporary files and folders, keeps a table of those that exist, so that a
+// process that ends early can remove them, and removes what killed processes left.
 #define _GNU_SOURCE
 #include "base/base_internal.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 // Table of the temporary files and folders.  An entry is valid while `path` is not NULL; a signal
 // handler reads the table without a lock.  A process started by fork() owns no entry of its parent.
-enum { SLOTS = 256, REMOVE_TRIES = 100 };
+enum { SLOTS = 256, REMOVE_TRIES = 100, FOLDER_TRIES = 100 };
 static struct {
     _Atomic(const char *) path;
     _Atomic long process;
@@ -62,4 +68,114 @@ void qkv_temporaries_remove(void)
         // another thread may still write into a folder: no file can be made in it once it is gone
         for (int k = 0; k < REMOVE_TRIES && !qkv_disk_remove_tree(path); k++) continue;
     }
+}
+
+// ---- temporary files of processes that were killed ---------------------------------------------
+// Whoever writes a temporary file or folder locks it, and the system ends the lock with the
+// process.
+int qkv_temporary_lock(const char *path)
+{
+    const int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
+    close(fd);
+    return -1;
+}
+
+bool qkv_temporary_own(int fd)
+{
+    struct stat st;
+    // a file system without locks refuses the locks of other processes too
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+    return fstat(fd, &st) != 0 || st.st_nlink > 0;
+}
+
+static bool same_folder(int fd, const char *path)
+{
+    struct stat a, b;
+    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+bool qkv_temporary_folder(char dir[QKV_PATH], int *slot, int *lock, const char *target,
+                          unsigned mode)
+{
+    *slot = *lock = -1;
+    errno = ENAMETOOLONG;
+    for (int i = 0; i < FOLDER_TRIES && qkv_temporary_name(dir, QKV_PATH, target); i++) {
+        *slot = qkv_temporary_add(dir);
+        const bool made = qkv_disk_mkdir(dir, mode) == 0;
+        // without locks on this file system, nothing removes the folder of a killed process
+        if (made) *lock = qkv_temporary_lock(dir);
+        if (made && (*lock < 0 || same_folder(*lock, dir))) return true;
+        // the name exists, or another process took the new folder for an abandoned one
+        const int code = errno;
+        if (*lock >= 0) close(*lock);
+        qkv_temporary_drop(*slot);
+        *slot = *lock = -1;
+        errno = code;
+        if (!made && code != EEXIST) break;
+    }
+    return false;
+}
+
+// Returns true if `name` is base, kind, the number of a process and a random number.
+static bool is_left(const char *name, const char *base, const char *kind)
+{
+    const size_t n = strlen(base), k = strlen(kind);
+    if (strncmp(name, base, n) != 0 || strncmp(name + n, kind, k) != 0) return false;
+    const char *p = name + n + k;
+    const size_t process = strspn(p, "0123456789");
+    if (!process || p[process] != '.') return false;
+    const size_t number = strspn(p + process + 1, "0123456789");
+    return number && !p[process + 1 + number];
+}
+
+// Returns true for a file or folder of this user: in a folder of all users, the contents of what
+// another user made could change while it is removed.
+static bool is_own(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+           (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode));
+}
+
+void qkv_temporaries_find(const char *target, const char *kind,
+                          void (*found)(const char *path, const char *target))
+{
+    char above[QKV_PATH], left[QKV_PATH];
+    const int saved = errno;
+    const char *base = qkv_path_above(above, target);
+    DIR *d = base ? opendir(above) : NULL;
+    for (const struct dirent *e; d && (e = readdir(d)) != NULL;) {
+        if (!is_left(e->d_name, base, kind) || qkv_path_join(left, above, e->d_name, NULL))
+            continue;
+        const int fd = qkv_temporary_lock(left);
+        if (fd < 0) continue;
+        if (is_own(fd)) found(left, target);
+        close(fd);
+    }
+    if (d) closedir(d);
+    errno = saved;
+}
+
+static void remove_left(const char *path, const char *target)
+{
+    (void)target;
+    qkv_disk_remove_tree(path);
+}
+
+// Returns true if a folder, or one above it, is temporary: NAME.tmp or NAME.tmp.PID.N.
+static bool is_temporary(const char *dir)
+{
+    for (const char *p = dir; (p = strstr(p, ".tmp")) != NULL; p++)
+        if (!p[4] || p[4] == '/' || (p[4] == '.' && p[5] >= '0' && p[5] <= '9')) return true;
+    return false;
+}
+
+void qkv_temporaries_clear(const char *target)
+{
+    char above[QKV_PATH];
+    // a temporary folder is removed as a whole
+    if (qkv_path_above(above, target) && !is_temporary(above))
+        qkv_temporaries_find(target, ".tmp.", remove_left);
 }

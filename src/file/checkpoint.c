@@ -6,7 +6,8 @@
 //   2. write manifest.json and sync it; sync the folder NAME.tmp/
 //   3. rename NAME.tmp to NAME and sync the folder of the run
 //   4. replace the link to the newest checkpoint by a rename
-//   5. rename older checkpoints to NAME.tmp, after which they are no checkpoints, and remove them
+//   5. rename older checkpoints to NAME.tmp, after which they are no checkpoints, sync the folder
+//      of the run, and remove them (qkv_checkpoint_tidy, after the caller has moved its own links)
 #include "file/checkpoint_names.h"
 #include <dirent.h>
 #include <errno.h>
@@ -76,7 +77,7 @@ qkv_status qkv_checkpoint_begin(struct qkv_checkpoint *c, const char *run, int64
     named(temp, step, ".tmp");
     qkv_status status = qkv_path_join(c->dir, run, temp, err);
     if (!status) status = remove_unfinished(run, err);
-    if (!status && qkv_disk_mkdir(c->dir) != 0)
+    if (!status && qkv_disk_mkdir(c->dir, 0777) != 0)
         status = qkv_fail_errno(err, c->dir, "cannot make", errno);
     c->open = !status;
     return status;
@@ -187,31 +188,48 @@ qkv_status qkv_checkpoint_link(const char *run, const char *name, const char *ta
     return QKV_OK;
 }
 
-// Renames a checkpoint to NAME.tmp, so that it is no longer a checkpoint, and removes it.  If the
-// removal fails, the next save removes the rest.
-static qkv_status retire(const char *run, int64_t step, qkv_error *err)
+// Renames a checkpoint to NAME.tmp, so that it is no longer a checkpoint.
+static qkv_status retire(const char *run, const char *name, int64_t step, qkv_error *err)
 {
-    char name[QKV_CHECKPOINT_NAME], gone[QKV_CHECKPOINT_NAME + 8], from[QKV_PATH], to[QKV_PATH];
-    qkv_checkpoint_name(name, step);
+    char gone[QKV_CHECKPOINT_NAME + 8], from[QKV_PATH], to[QKV_PATH];
     named(gone, step, ".tmp");
     qkv_status status = qkv_path_join(from, run, name, err);
     if (!status) status = qkv_path_join(to, run, gone, err);
     if (status) return status;
     if (qkv_disk_rename(from, to) != 0) return qkv_fail_errno(err, from, "cannot rename", errno);
-    return remove_named(run, gone, err);
+    return QKV_OK;
 }
 
 static qkv_status retire_older(const char *run, const char *keep, qkv_error *err)
 {
     struct qkv_checkpoint_list l = { 0 };
+    bool any = false;
     qkv_status status = qkv_checkpoint_list(&l, run, QKV_CHECKPOINT_WHOLE, true, err);
     for (int64_t i = 0; i + KEPT < l.n && !status; i++) {
         char name[QKV_CHECKPOINT_NAME];
         qkv_checkpoint_name(name, l.steps[i]);
-        if (!keep || strcmp(name, keep) != 0) status = retire(run, l.steps[i], err);
+        if (keep && !strcmp(name, keep)) continue;
+        status = retire(run, name, l.steps[i], err);
+        any = true;
     }
     qkv_free(l.steps);
+    // a folder that loses files must not be a checkpoint again after a loss of power
+    if (any && !status && qkv_disk_sync_folder(run) != 0)
+        status = qkv_fail_errno(err, run, "cannot sync", errno);
     return status;
+}
+
+qkv_status qkv_checkpoint_tidy(const char *run, const char *keep, qkv_error *err)
+{
+    static const char *const links[] = { "model.tmp", "best.tmp" };
+    char path[QKV_PATH];
+    qkv_status status = retire_older(run, keep, err);
+    for (int i = 0; i < 2 && !status; i++) {
+        status = qkv_path_join(path, run, links[i], err);
+        if (!status && qkv_disk_unlink(path) != 0 && errno != ENOENT)
+            status = qkv_fail_errno(err, path, "cannot remove", errno);
+    }
+    return status ? status : remove_unfinished(run, err);
 }
 
 // Renames the folder of the new checkpoint to its final name.  A folder that has this name already
@@ -239,7 +257,7 @@ static qkv_status into_place(const struct qkv_checkpoint *c, qkv_error *err)
     return QKV_OK;
 }
 
-qkv_status qkv_checkpoint_commit(struct qkv_checkpoint *c, const char *keep, qkv_error *err)
+qkv_status qkv_checkpoint_commit(struct qkv_checkpoint *c, qkv_error *err)
 {
     if (!c->open)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
@@ -253,7 +271,5 @@ qkv_status qkv_checkpoint_commit(struct qkv_checkpoint *c, const char *keep, qkv
         return status;
     }
     c->open = false;
-    status = qkv_checkpoint_link(c->run, "model", c->name, err);
-    if (!status) status = retire_older(c->run, keep, err);
-    return status;
+    return qkv_checkpoint_link(c->run, "model", c->name, err);
 }

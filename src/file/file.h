@@ -22,10 +22,12 @@ struct qkv_checkpoint {
 // Returns QKV_OK; QKV_ERR_USAGE (an invalid step); QKV_ERR_IO.
 qkv_status qkv_checkpoint_begin(struct qkv_checkpoint *c, const char *run, int64_t step,
                                 qkv_error *err);
-// Completes a checkpoint: writes the manifest, syncs, renames the folder and links it; then removes
-// older checkpoints, except the preceding checkpoint and the checkpoint named `keep` (which may be
-// NULL).  On error the older checkpoints are unchanged and the new checkpoint is removed.
-qkv_status qkv_checkpoint_commit(struct qkv_checkpoint *c, const char *keep, qkv_error *err);
+// Completes a checkpoint: writes the manifest, syncs, renames the folder and links it.  On error
+// the older checkpoints are unchanged and the new checkpoint is removed.
+qkv_status qkv_checkpoint_commit(struct qkv_checkpoint *c, qkv_error *err);
+// Removes the older checkpoints of a run, except the last two and the checkpoint named `keep`
+// (which may be NULL), and what an interrupted save or removal has left.
+qkv_status qkv_checkpoint_tidy(const char *run, const char *keep, qkv_error *err);
 void qkv_checkpoint_abort(struct qkv_checkpoint *c); // no effect after commit or on a zeroed struct
 // Makes RUN/name a link to `target`; an existing link is replaced atomically.
 qkv_status qkv_checkpoint_link(const char *run, const char *name, const char *target,

@@ -8,16 +8,12 @@
 #include "file/set.h"
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-enum { TEMP_TRIES = 100 };
 
 static bool is_dot(const char *name)
 {
@@ -33,10 +29,6 @@ static qkv_status may_replace(const char *path, bool force, qkv_error *err)
     if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
         return qkv_fail(err, QKV_ERR_USAGE, &at,
                         "output exists already, expected the name of a new folder, found a file");
-    if (!force)
-        return qkv_fail(err, QKV_ERR_USAGE, &at,
-                        "output exists already, expected a new name or permission to replace it, "
-                        "found a folder");
     DIR *d = opendir(path);
     if (!d) return qkv_fail_errno(err, path, "cannot open", errno);
     bool empty = true;
@@ -44,14 +36,30 @@ static qkv_status may_replace(const char *path, bool force, qkv_error *err)
     for (const struct dirent *e; (e = qkv_disk_entry(d, path, &status, err));)
         empty = empty && is_dot(e->d_name);
     closedir(d);
-    if (!status) status = qkv_path_join(config, path, "config.json", err);
-    if (status || empty || qkv_path_exists(config)) return status;
+    if (status || empty) return status;
+    if (!force)
+        return qkv_fail(err, QKV_ERR_USAGE, &at,
+                        "output exists already, expected a new name or permission to replace it, "
+                        "found a folder");
+    status = qkv_path_join(config, path, "config.json", err);
+    if (status || qkv_path_exists(config)) return status;
     return qkv_fail(
         err, QKV_ERR_USAGE, &at,
         "cannot replace this folder, expected a model folder with config.json, found other files");
 }
 
-static void recover(const char *path);
+// Gives an old folder its name back, if a process was killed between its two renames; otherwise
+// removes it.
+static void give_back(const char *old, const char *path)
+{
+    if (qkv_path_exists(path) || qkv_disk_rename(old, path) != 0) qkv_disk_remove_tree(old);
+}
+
+static void recover(const char *path)
+{
+    qkv_temporaries_find(path, ".old.", give_back);
+    qkv_temporaries_clear(path);
+}
 
 // Removes trailing slashes from path and, if path exists, resolves its links.
 static qkv_status settle(struct qkv_folder *f, const char *path, qkv_error *err)
@@ -77,90 +85,16 @@ static qkv_status settle(struct qkv_folder *f, const char *path, qkv_error *err)
     return QKV_OK;
 }
 
-// ---- folders of processes that ended -----------------------------------------------------------
-// Opens a folder and locks it, which fails while the process lives that is writing the folder.
-// Returns -1 if it is no folder or cannot be locked.
-static int lock_folder(const char *dir)
-{
-    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) return fd;
-    close(fd);
-    return -1;
-}
-
-// Returns the part of `name` after base, ".tmp." or ".old." (in `kind`), if that part is the number
-// of a process and a random number; otherwise NULL.
-static const char *numbers_of(const char *name, const char *base, const char *kind)
-{
-    const size_t n = strlen(base), k = strlen(kind);
-    if (strncmp(name, base, n) != 0 || strncmp(name + n, kind, k) != 0) return NULL;
-    const char *p = name + n + k;
-    const size_t process = strspn(p, "0123456789");
-    if (!process || p[process] != '.') return NULL;
-    const size_t number = strspn(p + process + 1, "0123456789");
-    return number && !p[process + 1 + number] ? p : NULL;
-}
-
-// Writes the folder that contains path to above[QKV_PATH]; returns the name of path in it.
-static const char *above_of(char above[QKV_PATH], const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    const size_t n = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
-    memcpy(above, slash ? path : ".", n);
-    above[n] = 0;
-    return slash ? slash + 1 : path;
-}
-
-// Removes what processes left that were killed while they wrote this folder.  If one was killed
-// between its two renames, the old folder gets its name back.
-static void recover(const char *path)
-{
-    char above[QKV_PATH], left[QKV_PATH];
-    const char *base = above_of(above, path);
-    DIR *d = opendir(above);
-    for (const struct dirent *e; d && (e = readdir(d)) != NULL;) {
-        const bool old = numbers_of(e->d_name, base, ".old.") != NULL;
-        if (!old && !numbers_of(e->d_name, base, ".tmp.")) continue;
-        if (qkv_path_join(left, above, e->d_name, NULL)) continue;
-        const int fd = lock_folder(left);
-        if (fd < 0) continue;
-        if (!old || qkv_path_exists(path) || qkv_disk_rename(left, path) != 0)
-            qkv_disk_remove_tree(left);
-        close(fd);
-    }
-    if (d) closedir(d);
-}
-
 // ---- begin and abort ---------------------------------------------------------------------------
-static bool same_folder(int fd, const char *path)
-{
-    struct stat a, b;
-    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
-           a.st_ino == b.st_ino;
-}
-
 qkv_status qkv_folder_begin(struct qkv_folder *f, const char *path, bool force, qkv_error *err)
 {
     memset(f, 0, sizeof *f);
     f->force = force;
     f->lock = f->slot = -1;
-    qkv_status status = settle(f, path, err);
+    const qkv_status status = settle(f, path, err);
     if (status) return status;
-    for (int i = 0; i < TEMP_TRIES; i++) {
-        if (!qkv_temporary_name(f->dir, sizeof f->dir, f->path)) break;
-        f->slot = qkv_temporary_add(f->dir);
-        if (qkv_disk_mkdir(f->dir) == 0) {
-            f->open = true;
-            // without locks on this file system, nothing removes the folder of a killed process
-            f->lock = lock_folder(f->dir);
-            if (f->lock < 0 || same_folder(f->lock, f->dir)) return QKV_OK;
-            qkv_folder_abort(f); // another process took the new folder for an abandoned one
-        } else {
-            qkv_temporary_drop(f->slot);
-            if (errno != EEXIST) break;
-        }
-    }
-    return qkv_fail_errno(err, f->path, "cannot make", errno);
+    f->open = qkv_temporary_folder(f->dir, &f->slot, &f->lock, f->path, 0777);
+    return f->open ? QKV_OK : qkv_fail_errno(err, f->path, "cannot make", errno);
 }
 
 static void let_go(struct qkv_folder *f)
@@ -265,7 +199,7 @@ static qkv_status copy_entry(const struct copying *c, const char *to, const char
         ++*c->left_out;
         return QKV_OK;
     }
-    if (qkv_disk_mkdir(to) != 0 && errno != EEXIST)
+    if (qkv_disk_mkdir(to, 0777) != 0 && errno != EEXIST)
         return qkv_fail_errno(c->err, to, "cannot make", errno);
     return copy_file(target, source, c->err);
 }
@@ -298,14 +232,6 @@ qkv_status qkv_folder_copy(const struct qkv_folder *f, const char *from, qkv_fol
 }
 
 // ---- into place --------------------------------------------------------------------------------
-static qkv_status sync_above(const char *path, qkv_error *err)
-{
-    char above[QKV_PATH];
-    above_of(above, path);
-    if (qkv_disk_sync_folder(above) == 0) return QKV_OK;
-    return qkv_fail_errno(err, above, "cannot sync", errno);
-}
-
 static qkv_status fail_place(const struct qkv_folder *f, int code, qkv_error *err)
 {
     return qkv_fail_errno(err, f->path, "cannot rename the finished folder into place", code);
@@ -320,7 +246,7 @@ static qkv_status replace(const struct qkv_folder *f, char aside[QKV_PATH], qkv_
     if (errno != ENOSYS && errno != EINVAL) return fail_place(f, errno, err);
     memcpy(aside + strlen(f->path), ".old.", 5); // NAME.old.PID.N
     // The lock tells other processes that this one will rename or remove the old folder.
-    const int lock = lock_folder(f->path);
+    const int lock = qkv_temporary_lock(f->path);
     qkv_status status = QKV_OK;
     if (qkv_disk_rename(f->path, aside) != 0) {
         status = qkv_fail_errno(err, f->path, "cannot rename", errno);
@@ -342,7 +268,8 @@ static qkv_status into_place(const struct qkv_folder *f, qkv_error *err)
     else if (qkv_disk_rename(f->dir, f->path) != 0)
         status = fail_place(f, errno, err);
     if (status) return status;
-    status = sync_above(f->path, err);
+    if (qkv_disk_sync_above(f->path) != 0)
+        status = qkv_fail_errno(err, f->path, "cannot sync the folder above", errno);
     if (!status && f->replaces && !qkv_disk_remove_tree(aside))
         status = qkv_fail_errno(err, aside, "cannot remove", errno);
     return status;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // shim.c: lets one call of a whole command fail: the N-th allocation, the N-th start of a thread or
-// the N-th system call on files.  It is preloaded (LD_PRELOAD) by walk.py; x86-64 Linux with glibc.
+// the N-th system call on files.  It also sends a signal to the command, or truncates one of its
+// inputs, at such a call or at the N-th call that changes the disk, and records these changes.  It
+// is preloaded (LD_PRELOAD) by walk.py, endings.py and power.py; x86-64 Linux with glibc.
 //
 // Before main, the process becomes a server: for each request on descriptor REQUESTS it forks a
 // child that runs the command, and answers on ANSWERS with the child's process id, and with its
@@ -10,6 +12,7 @@
 // and other libraries are counted too; the handler counts, and makes the call itself or returns an
 // error.
 #define _GNU_SOURCE
+#include "shim.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -26,19 +29,30 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 enum { REQUESTS = 198, ANSWERS = 199 };
-enum kind { MEMORY, THREADS, FILES, KINDS };
+enum kind { MEMORY, THREADS, FILES, CHANGES, KINDS };
+enum action {
+    FAIL,   // the call fails
+    SIGNAL, // the process sends `number` to itself before the call
+    CUT     // the file of the variable QKV_FAULTS_CUT is truncated before the call
+};
+enum standard_output { TO_FILE, TO_CLOSED_PIPE, TO_FULL_PIPE };
 
 struct request {
     int32_t kind;
-    int32_t for_ever; // memory, threads: every later call fails too; files: every later call of the
-                      // same name
-    int64_t n;        // 1, 2, ...; 0: no call fails
+    // FAIL: every later call fails too (files: every later call of the same name); SIGNAL: the
+    // signal is sent again before the next call
+    int32_t for_ever;
+    int64_t n; // 1, 2, ...; 0: no call
+    int32_t action, number;
+    int32_t record, standard_output;
+    int64_t file_size; // limit on the size of files (RLIMIT_FSIZE); 0: none
 };
 struct answer {
     int32_t status;
@@ -54,7 +68,7 @@ struct shared {
 static struct shared *shared;
 static struct request now = { .kind = KINDS };
 
-// Counts a call of the kind; returns true if it must fail.
+// Counts a call of the kind; returns true if the action of the request is due.
 static bool fails(enum kind kind, int call)
 {
     if (!shared) return false;
@@ -64,6 +78,7 @@ static bool fails(enum kind kind, int call)
         atomic_store(&shared->failed, call);
         return true;
     }
+    if (now.action != FAIL) return now.for_ever && n == now.n + 1;
     return now.for_ever && n > now.n && atomic_load(&shared->failed) == call;
 }
 
@@ -139,8 +154,6 @@ int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 }
 
 // ---- system calls ------------------------------------------------------------------------------
-// The filter lets system calls of this function pass.
-long shim_call(long number, long a, long b, long c, long d, long e, long f);
 extern char shim_call_end[];
 __asm__(".text\n"
         ".globl shim_call, shim_call_end\n"
@@ -159,7 +172,7 @@ __asm__(".text\n"
         "    ret\n"
         ".size shim_call, . - shim_call\n");
 
-// The calls that are counted, and the error with which each fails
+// The calls that are counted, and the error with which each fails; 0: it does not fail
 static const struct {
     uint32_t number;
     int code;
@@ -174,22 +187,44 @@ static const struct {
     { SYS_statx, EACCES },   { SYS_getdents64, EIO },   { SYS_mkdir, EACCES },
     { SYS_mkdirat, EACCES }, { SYS_link, EACCES },      { SYS_linkat, EACCES },
     { SYS_symlink, EACCES }, { SYS_readlink, EACCES },  { SYS_copy_file_range, EIO },
-    { SYS_sendfile, EIO },   { SYS_fallocate, ENOSPC },
+    { SYS_sendfile, EIO },   { SYS_fallocate, ENOSPC }, { SYS_unlink, 0 },
+    { SYS_unlinkat, 0 },     { SYS_rmdir, 0 },          { SYS_truncate, 0 },
+    { SYS_symlinkat, 0 },
 };
 enum { COUNTED = sizeof counted / sizeof *counted };
+
+// Performs the action of the request; *result becomes the result of a call that fails.  Returns
+// false if the call must be made.
+static bool act(int call, long *result)
+{
+    const char *cut = getenv("QKV_FAULTS_CUT");
+    if (now.action == SIGNAL) shim_call(SYS_kill, getpid(), now.number, 0, 0, 0, 0);
+    if (now.action == CUT && cut) shim_call(SYS_truncate, (long)cut, 0, 0, 0, 0, 0);
+    *result = -EIO;
+    for (int i = 0; i < COUNTED; i++)
+        if (counted[i].number == (uint32_t)call) *result = -counted[i].code;
+    return now.action == FAIL;
+}
 
 static void caught(int signal, siginfo_t *info, void *context)
 {
     greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
+    const int call = info->si_syscall;
+    const long a[6] = { r[REG_RDI], r[REG_RSI], r[REG_RDX], r[REG_R10], r[REG_R8], r[REG_R9] };
+    const bool change = shim_changes(call, a);
+    long result;
     (void)signal;
-    if (fails(FILES, info->si_syscall)) {
-        r[REG_RAX] = -EIO;
-        for (int i = 0; i < COUNTED; i++)
-            if (counted[i].number == (uint32_t)info->si_syscall) r[REG_RAX] = -counted[i].code;
+    bool due = false;
+    for (int i = 0; i < COUNTED; i++)
+        if (counted[i].number == (uint32_t)call && counted[i].code) due = fails(FILES, call);
+    if (change && fails(CHANGES, call)) due = true;
+    if (due && act(call, &result)) {
+        r[REG_RAX] = result;
         return;
     }
-    r[REG_RAX] = shim_call(info->si_syscall, r[REG_RDI], r[REG_RSI], r[REG_RDX], r[REG_R10],
-                           r[REG_R8], r[REG_R9]);
+    const long at = change && now.record ? shim_record_begin(call, a) : 0;
+    r[REG_RAX] = shim_call(call, a[0], a[1], a[2], a[3], a[4], a[5]);
+    if (change && now.record) shim_record(call, a, at, r[REG_RAX]);
 }
 
 static bool catch_system_calls(void)
@@ -240,7 +275,7 @@ static bool transfer(int fd, void *p, size_t bytes, bool out)
     return true;
 }
 
-// Gives the child its own stdout and stderr.
+// Replaces a descriptor of the child by the file that a variable names.
 static bool redirect(int fd, const char *variable)
 {
     const char *path = getenv(variable);
@@ -248,11 +283,29 @@ static bool redirect(int fd, const char *variable)
     return file >= 0 && dup2(file, fd) == fd && close(file) == 0;
 }
 
+// Replaces the standard output of the child by a pipe without a reader or, if `closed` is false,
+// by a full pipe that does not block.
+static bool redirect_to_pipe(bool closed)
+{
+    static const char block[1 << 12];
+    int ends[2];
+    if (pipe2(ends, closed ? 0 : O_NONBLOCK) != 0 || dup2(ends[1], 1) != 1) return false;
+    close(ends[1]);
+    if (closed) return close(ends[0]) == 0;
+    while (write(1, block, sizeof block) > 0) continue;
+    return fcntl(ends[0], F_DUPFD, ANSWERS) >= 0 && close(ends[0]) == 0;
+}
+
 static void begin_child(const struct request *r)
 {
     close(REQUESTS);
     close(ANSWERS);
-    if (!redirect(1, "QKV_FAULTS_OUT") || !redirect(2, "QKV_FAULTS_ERR") || !catch_system_calls())
+    const struct rlimit limit = { (rlim_t)r->file_size, (rlim_t)r->file_size };
+    if (!redirect(1, "QKV_FAULTS_OUT") || !redirect(2, "QKV_FAULTS_ERR") ||
+        (r->record && !redirect(SHIM_RECORD, "QKV_FAULTS_RECORD")) ||
+        (r->standard_output != TO_FILE &&
+         !redirect_to_pipe(r->standard_output == TO_CLOSED_PIPE)) ||
+        (r->file_size && setrlimit(RLIMIT_FSIZE, &limit) != 0) || !catch_system_calls())
         _exit(99);
     unsetenv("LD_PRELOAD");
     now = *r;

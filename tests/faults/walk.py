@@ -29,7 +29,8 @@ import tempfile
 import threading
 import time
 
-KINDS = ["memory", "threads", "files"]
+KINDS = ["memory", "threads", "files", "changes"]  # the order of shim.c
+WALKED = KINDS[:3]
 SECONDS = 30  # a run takes less than a tenth of a second on a quiet machine
 NAMES = {0: "read", 1: "write", 2: "open", 4: "stat", 5: "fstat", 6: "lstat", 8: "lseek", 9: "mmap", 17: "pread",
          18: "pwrite", 19: "readv", 20: "writev", 40: "sendfile", 74: "fsync", 75: "fdatasync", 77: "ftruncate",
@@ -46,7 +47,8 @@ class Flow:
     """args: the command; inputs: names in the folder of inputs; out: outputs; old: outputs that exist before;
     free: outputs and standard output depend on the time or the fonts, so that their bytes are not compared."""
 
-    def __init__(self, name, args, inputs, out=(), old=(), free=False, kinds=KINDS):
+    def __init__(self, name, args, inputs, out=(), old=(), free=False, kinds=WALKED, cut=""):
+        self.cut = cut
         self.name, self.args, self.inputs, self.out = name, args, inputs, list(out)
         self.old, self.free, self.kinds = list(old), free, kinds
 
@@ -55,8 +57,8 @@ def small(*more):
     return ["--width", "16", "--layers", "1", "--heads", "2", "--batch-tokens", "128", *more]
 
 
-def training(out, *more):
-    return ["train", "text.txt", "--out", out, "--tokenizer", "bytes", "--context", "32", "--steps", "4",
+def training(out, *more, steps="4"):
+    return ["train", "text.txt", "--out", out, "--tokenizer", "bytes", "--context", "32", "--steps", steps,
             "--eval-every", "2", *small(*more)]
 
 
@@ -148,15 +150,16 @@ def contents(found, out):
 
 
 class Server:
-    """The command of a flow, stopped before main: a run is a fork of it."""
+    """The command of a flow, stopped before main: a run is a fork of it.  work: a folder of another server."""
 
-    def __init__(self, flow, qkv, shim, inputs):
-        self.flow = flow
+    def __init__(self, flow, qkv, shim, inputs, args=None, old=None, work=None):
+        self.flow, self.old = flow, old or self.write_old
         self.base = tempfile.mkdtemp(prefix="qkv-faults-")
-        self.work = os.path.join(self.base, "work")
+        self.work = work or os.path.join(self.base, "work")
         self.inputs = inputs
-        os.mkdir(self.work)
-        self.fill()
+        if not work:
+            os.mkdir(self.work)
+            self.fill()
         self.out, self.err = (os.path.join(self.base, n) for n in ("stdout", "stderr"))
         to_child, self.requests = os.pipe()
         self.answers, from_child = os.pipe()
@@ -166,8 +169,9 @@ class Server:
 
         threads = "4" if "--threads" in flow.args else "1"
         env = {"LD_PRELOAD": shim, "QKV_FAULTS_OUT": self.out, "QKV_FAULTS_ERR": self.err, "LC_ALL": "C",
-               "HOME": self.base, "TMPDIR": os.path.join(self.work, "tmp"), "QKV_THREADS": threads, "PATH": ""}
-        self.process = subprocess.Popen([qkv, *flow.args], cwd=self.work, env=env, stdin=subprocess.DEVNULL,
+               "HOME": self.base, "TMPDIR": os.path.join(self.work, "tmp"), "QKV_THREADS": threads, "PATH": "",
+               "QKV_FAULTS_RECORD": os.path.join(self.base, "record"), "QKV_FAULTS_CUT": flow.cut}
+        self.process = subprocess.Popen([qkv, *(args or flow.args)], cwd=self.work, env=env, stdin=subprocess.DEVNULL,
                                         preexec_fn=place, close_fds=False)
         os.close(to_child), os.close(from_child)
 
@@ -179,9 +183,12 @@ class Server:
         for name in self.flow.inputs:
             p = os.path.join(self.inputs, name)
             (shutil.copytree if os.path.isdir(p) else shutil.copy2)(p, os.path.join(self.work, name))
-        for name in self.flow.old:
-            with open(os.path.join(self.work, name), "w") as f: f.write("old\n")
+        self.old(self.work)
         self.before = files_below(self.work)
+
+    def write_old(self, work):
+        for name in self.flow.old:
+            with open(os.path.join(work, name), "w") as f: f.write("old\n")
 
     def take(self, size):
         data = b""
@@ -191,9 +198,10 @@ class Server:
             data += part
         return data
 
-    def run(self, kind, n, ever):
+    def run(self, kind=None, n=0, ever=0, action=0, sent=0, record=0, output=0, file_size=0, read=True):
         """Returns (wait status or None after a hang, failed system call, counts, stdout, stderr, files)."""
-        os.write(self.requests, struct.pack("<iiq", KINDS.index(kind) if kind else 3, ever, n))
+        number = KINDS.index(kind) if kind else len(KINDS)
+        os.write(self.requests, struct.pack("<iiqiiiiq", number, ever, n, action, sent, record, output, file_size))
         child = struct.unpack("<i", self.take(4))[0]
         hung = []
 
@@ -203,11 +211,11 @@ class Server:
 
         timer = threading.Timer(SECONDS, stop)
         timer.start()
-        status, failed, *counts = struct.unpack("<ii3q", self.take(32))
+        status, failed, *counts = struct.unpack("<ii4q", self.take(40))
         timer.cancel()
         with open(self.out, "rb") as f: out = f.read()
         with open(self.err, "rb") as f: err = f.read().decode(errors="replace")
-        return None if hung else status, failed, counts, out, err, files_below(self.work)
+        return None if hung else status, failed, counts, out, err, files_below(self.work) if read else None
 
     def close(self):
         os.close(self.requests)
@@ -224,7 +232,7 @@ def plain(flow, data):
 class Judge:
     def __init__(self, server):
         self.flow, self.server = server.flow, server
-        status, _, self.counts, self.stdout, err, files = server.run(None, 0, 0)
+        status, _, self.counts, self.stdout, err, files = server.run()
         if status != 0: raise SystemExit(f"{self.flow.name}: status {status} without a fault: {err}")
         self.whole = {out: contents(files, out) for out in self.flow.out}
         self.names = {os.path.basename(p) for p in files} | set(self.flow.out) | {"standard output", "stdout", "tmp", "child process", "qkv: .:"}
@@ -307,12 +315,12 @@ def main():
     p.add_argument("shim", type=os.path.abspath)
     p.add_argument("--share", type=float, default=1)
     p.add_argument("--seed", default="")
-    p.add_argument("--kinds", default=",".join(KINDS))
+    p.add_argument("--kinds", default=",".join(WALKED))
     p.add_argument("--flow")
     p.add_argument("--point")
     a = p.parse_args()
     begin = time.monotonic()
-    points, bad = dict.fromkeys(KINDS, 0), 0
+    points, bad = dict.fromkeys(WALKED, 0), 0
     with tempfile.TemporaryDirectory(prefix="qkv-faults-") as inputs:
         prepare(a.qkv, inputs)
         tasks = [(f, k) for f in FLOWS if not a.flow or f.name == a.flow for k in f.kinds if k in a.kinds.split(",")]
@@ -324,7 +332,7 @@ def main():
                 bad += count
                 print(f"{flow:16} {kind:8} {n:6} points, {count} violations, {len(known)} known", flush=True)
                 for what, at in found.items(): print(f"  {at[0]} and {len(at) - 1} more: {what}", flush=True)
-    print(", ".join(f"{points[k]} points of {k}" for k in KINDS),
+    print(", ".join(f"{points[k]} points of {k}" for k in WALKED),
           f"; {bad} violations ({time.monotonic() - begin:.0f} s)", sep="")
     idle = not a.flow and not all(points[k] for k in a.kinds.split(","))
     if idle: print("a kind without points: the preloaded library does not work")

@@ -71,7 +71,10 @@ static qkv_status save(int64_t step, const char *keep, qkv_error *err)
     if (!status) status = qkv_safetensors_append(w, numbers, sizeof numbers, err);
     if (!status) status = qkv_safetensors_finish(w, err);
     qkv_safetensors_close(w);
-    if (!status) return qkv_checkpoint_commit(&c, keep, err);
+    if (!status) {
+        status = qkv_checkpoint_commit(&c, err);
+        return status ? status : qkv_checkpoint_tidy(run, keep, err);
+    }
     qkv_checkpoint_abort(&c);
     return status;
 }
@@ -402,7 +405,7 @@ static int64_t save_long(int64_t n)
                         qkv_safetensors_finish(w, &err);
     qkv_safetensors_close(w);
     free(numbers);
-    if (failed || qkv_checkpoint_commit(&c, NULL, &err)) fail_msg("%s: %s", err.file, err.text);
+    if (failed || qkv_checkpoint_commit(&c, &err)) fail_msg("%s: %s", err.file, err.text);
     CHECK_EQ(stat(in_run("checkpoint-00000100/model.safetensors"), &st), 0);
     return st.st_size - 1;
 }

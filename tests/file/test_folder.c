@@ -253,7 +253,7 @@ TEST(folders_that_are_written_or_belong_to_others_are_left_alone)
                                          "to2.tmp.1.2" };
     EACH(name, names)
     mkdir(fixture(*name), 0755);
-    fixture_file("to.tmp.1.2", "a file", 6);
+    fixture_file("to.tmp.1.2.txt", "a file", 6);
     CHECK_EQ(qkv_folder_begin(&f, to, true, &err), QKV_OK); // another writer, which lives
     CHECK_EQ(write_folder(to, from, true, &err), QKV_OK);
     CHECK(stat(f.dir, &st) == 0);
@@ -261,7 +261,7 @@ TEST(folders_that_are_written_or_belong_to_others_are_left_alone)
     CHECK(stat(f.dir, &st) != 0);
     EACH(name, names)
     CHECK(stat(fixture(*name), &st) == 0);
-    CHECK(stat(fixture("to.tmp.1.2"), &st) == 0);
+    CHECK(stat(fixture("to.tmp.1.2.txt"), &st) == 0);
 }
 
 CHECK_MAIN(CASE(wanted_files_are_copied_and_the_old_folder_is_replaced),

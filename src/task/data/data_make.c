@@ -415,7 +415,7 @@ qkv_status qkv_data_make(const char *dir, const struct qkv_data_options *o,
     }
     if (!status) status = build_begin(&b, err);
     if (status) goto done;
-    made = qkv_disk_mkdir(dir) == 0;
+    made = qkv_disk_mkdir(dir, 0777) == 0;
     if (!made && errno != EEXIST) {
         status = qkv_fail_errno(err, dir, "cannot create", errno);
         goto done;

@@ -30,7 +30,8 @@ struct eval {
     qkv_data *data, *trained;
     struct qkv_data_info info;
     struct qkv_draw draw;
-    int slot; // index of the temporary folder of the data in the table of temporary files
+    // temporary folder of the data: index in the table of temporary files, descriptor of the lock
+    int slot, lock;
 };
 enum { EVAL_SOURCES = 64 }; // maximum number of sources that are decoded at the same time
 // Reports progress to the caller's callback. Returns QKV_OK, or QKV_ERR_INTERRUPTED if the callback

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 qkv_status eval_progress(const struct eval *e, const char *what, int64_t done, int64_t total,
                          qkv_error *err)
@@ -132,19 +132,13 @@ static qkv_status open_model(struct eval *e, qkv_error *err)
 // Makes a temporary folder that only this user can read, since it will contain the user's texts.
 static qkv_status make_folder(struct eval *e, char dir[QKV_PATH], qkv_error *err)
 {
-    enum { TRIES = 100 };
     const char *base = getenv("TMPDIR");
     char target[QKV_PATH];
     if (!base || !*base) base = "/tmp";
     const qkv_status status = qkv_path_join(target, base, "qkv-eval", err);
     if (status) return status;
-    errno = ENAMETOOLONG;
-    for (int i = 0; i < TRIES && qkv_temporary_name(dir, QKV_PATH, target); i++) {
-        e->slot = qkv_temporary_add(dir);
-        if (mkdir(dir, 0700) == 0) return QKV_OK;
-        qkv_temporary_drop(e->slot);
-        if (errno != EEXIST) break;
-    }
+    qkv_temporaries_clear(target);
+    if (qkv_temporary_folder(dir, &e->slot, &e->lock, target, 0700)) return QKV_OK;
     *dir = 0;
     return qkv_fail_errno(err, base, "cannot create a temporary folder", errno);
 }
@@ -176,6 +170,7 @@ static void remove_data(const struct eval *e, const char *dir)
 {
     if (!*dir) return;
     qkv_disk_remove_tree(dir);
+    if (e->lock >= 0) close(e->lock);
     qkv_temporary_drop(e->slot);
 }
 

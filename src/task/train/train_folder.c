@@ -179,8 +179,11 @@ qkv_status train_lock_take(struct train_lock *l, const char *run, int64_t *stale
     *stale = 0;
     qkv_status status = qkv_path_join(l->path, run, "lock", err);
     if (status) return status;
-    if (qkv_disk_mkdir(run) != 0 && errno != EEXIST)
+    if (qkv_disk_mkdir(run, 0777) != 0 && errno != EEXIST)
         return qkv_fail_errno(err, run, "cannot make", errno);
+    // the name of a new run must survive a loss of power as its checkpoints do; errors are ignored,
+    // because the folder above may be unreadable
+    qkv_disk_sync_above(run);
     if (stat(run, &st) != 0) return qkv_fail_errno(err, run, "cannot open", errno);
     l->device = (uint64_t)st.st_dev;
     l->file = (uint64_t)st.st_ino;

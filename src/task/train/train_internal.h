@@ -182,6 +182,8 @@ qkv_status train_draw(struct qkv_draw *d, const struct qkv_train_options *o,
 // Saves t->state, t->net and t->optimizer in a new checkpoint. If saving fails, t->save_error has
 // the error, and the run continues.
 void train_save(struct train *t);
+// Removes the checkpoints that the run no longer keeps.
+qkv_status train_tidy(const struct train *t, qkv_error *err);
 // Reads the training state from the checkpoint in dir.
 qkv_status train_state_read(struct train_state *s, const char *dir, qkv_error *err);
 // Reads the moments of the optimizer from the checkpoint in dir.

@@ -188,21 +188,33 @@ static qkv_status fill(struct train *t, const char *dir, qkv_error *err)
     return status ? status : state_write(&t->state, dir, err);
 }
 
+// Writes the name of the best checkpoint; returns false if the run keeps none.
+static bool name_best(char best[QKV_CHECKPOINT_NAME], const struct train *t)
+{
+    snprintf(best, QKV_CHECKPOINT_NAME, "checkpoint-%08" PRId64, t->state.best_step);
+    return t->o->patience > 0 && t->state.best_step >= 0;
+}
+
+qkv_status train_tidy(const struct train *t, qkv_error *err)
+{
+    char best[QKV_CHECKPOINT_NAME];
+    return qkv_checkpoint_tidy(t->o->run, name_best(best, t) ? best : NULL, err);
+}
+
 void train_save(struct train *t)
 {
     struct qkv_checkpoint c = { 0 };
     char best[QKV_CHECKPOINT_NAME];
     qkv_error *err = &t->save_error;
-    const bool keep_best = t->o->patience > 0 && t->state.best_step >= 0;
     if (t->saved_step == t->state.step) return;
     memset(err, 0, sizeof *err);
-    snprintf(best, sizeof best, "checkpoint-%08" PRId64, t->state.best_step);
     qkv_status status = qkv_checkpoint_begin(&c, t->o->run, t->state.step, err);
     if (!status) status = fill(t, c.dir, err);
-    if (!status) status = qkv_checkpoint_commit(&c, keep_best ? best : NULL, err);
+    if (!status) status = qkv_checkpoint_commit(&c, err);
     qkv_checkpoint_abort(&c);
-    if (!status && keep_best && t->state.best_step == t->state.step)
+    if (!status && name_best(best, t) && t->state.best_step == t->state.step)
         status = qkv_checkpoint_link(t->o->run, "best", best, err);
+    if (!status) status = train_tidy(t, err);
     if (!status) {
         t->saved_step = t->state.step;
         return;
@@ -227,11 +239,16 @@ static int type_named(const char *name)
 
 qkv_status train_export_check(const struct qkv_train_options *o, qkv_error *err)
 {
-    if (type_named(o->export_type) >= 0) return QKV_OK;
-    return qkv_fail(
-        err, QKV_ERR_USAGE, NULL,
-        "unknown type of the exported model, expected one of f32, bf16, f16, found '%.40s'",
-        o->export_type);
+    struct qkv_folder f;
+    if (type_named(o->export_type) < 0)
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "unknown type of the exported model, expected one of f32, bf16, f16, found '%.40s'",
+            o->export_type);
+    if (!o->export_dir) return QKV_OK;
+    const qkv_status status = qkv_folder_begin(&f, o->export_dir, true, err);
+    qkv_folder_abort(&f);
+    return status;
 }
 
 qkv_status train_export(struct train *t, qkv_error *err)
@@ -239,16 +256,19 @@ qkv_status train_export(struct train *t, qkv_error *err)
     const struct qkv_train_options *o = t->o;
     qkv_net *best = NULL;
     char dir[QKV_PATH];
-    qkv_status status = QKV_OK;
+    struct qkv_folder f;
     if (!o->export_dir) return QKV_OK;
-    if (qkv_disk_mkdir(o->export_dir) != 0 && errno != EEXIST)
-        return qkv_fail_errno(err, o->export_dir, "cannot make", errno);
-    if (o->patience > 0 && t->state.best_step >= 0 && t->state.best_step != t->state.step) {
+    qkv_status status = qkv_folder_begin(&f, o->export_dir, true, err);
+    if (!status && o->patience > 0 && t->state.best_step >= 0 &&
+        t->state.best_step != t->state.step) {
         status = qkv_path_join(dir, o->run, "best", err);
         if (!status) status = qkv_net_open(&best, dir, &t->how, 0, 0, err);
     }
     const qkv_dtype type = types[type_named(o->export_type)].type;
-    if (!status) status = qkv_net_save(best ? best : t->net, o->export_dir, type, err);
+    if (!status) status = qkv_net_save(best ? best : t->net, f.dir, type, err);
     qkv_net_free(best);
-    return status ? status : train_files_write(t, o->export_dir, err);
+    if (!status) status = train_files_write(t, f.dir, err);
+    if (!status) status = qkv_folder_commit(&f, err);
+    qkv_folder_abort(&f);
+    return status;
 }

@@ -488,6 +488,7 @@ qkv_status train_setup(struct train *t, qkv_error *err)
     if (!status && found.step >= 0) status = relink(t->o->run, "model", found.name, err);
     if (!status && t->o->patience > 0 && found.step >= 0 && found.step == t->state.best_step)
         status = relink(t->o->run, "best", found.name, err);
+    if (!status && found.step >= 0) status = train_tidy(t, err);
     t->saved_step = found.step;
     t->from_step = found.step >= 0 ? found.step : 0;
     return status;

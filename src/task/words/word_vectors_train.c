@@ -408,27 +408,25 @@ static qkv_status check(struct qkv_words_options *o, qkv_error *err)
     return QKV_OK;
 }
 
-static qkv_status write_config(const struct learner *l, const char *path, bool force,
-                               qkv_error *err)
+static qkv_status write_config(const struct learner *l, const char *path, qkv_error *err)
 {
     json_t *root = json_pack("{s:s, s:I, s:I, s:s, s:I, s:I}", "model_type", "qkv-words",
                              "vocab_size", (json_int_t)l->rows, "hidden_size", (json_int_t)l->D,
                              "objective", l->o.skip_gram ? "skip-gram" : "cbow", "window",
                              (json_int_t)l->o.window, "negative", (json_int_t)l->o.negative);
     if (!root) return qkv_fail_memory(err, path);
-    const qkv_status status = qkv_json_write(path, root, force, err);
+    const qkv_status status = qkv_json_write(path, root, false, err);
     json_decref(root);
     return status;
 }
 
-static qkv_status write_vectors(const struct learner *l, const char *path, bool force,
-                                qkv_error *err)
+static qkv_status write_vectors(const struct learner *l, const char *path, qkv_error *err)
 {
     qkv_safetensors_writer *w = NULL;
     const struct qkv_tensor t = {
         .name = "embeddings.weight", .dtype = QKV_F32, .rank = 2, .shape = { l->rows, l->D }
     };
-    qkv_status status = qkv_safetensors_create(&w, path, &t, 1, NULL, force, err);
+    qkv_status status = qkv_safetensors_create(&w, path, &t, 1, NULL, false, err);
     if (!status)
         status =
             qkv_safetensors_append(w, l->in, (size_t)l->rows * (size_t)l->D * sizeof *l->in, err);
@@ -437,54 +435,40 @@ static qkv_status write_vectors(const struct learner *l, const char *path, bool 
     return status;
 }
 
-enum { CONFIG, VECTORS, TOKENIZER, PATHS };
-
-// Determines the paths of the model's files. Fails, before any training, if they cannot be written.
-static qkv_status prepare(char path[PATHS][QKV_PATH], bool *made, const char *dir, bool force,
-                          qkv_error *err)
+static qkv_status write_model(const struct learner *l, const struct words *w, const char *dir,
+                              qkv_error *err)
 {
-    static const char *const names[] = { "config.json", "model.safetensors", "tokenizer.json" };
-    struct qkv_output probe = { 0 };
-    for (int i = 0; i < PATHS; i++) {
-        const qkv_status status = qkv_path_join(path[i], dir, names[i], err);
-        if (status) return status;
-    }
-    *made = qkv_disk_mkdir(dir) == 0;
-    const qkv_status status = qkv_output_open(&probe, path[CONFIG], force, err);
-    qkv_output_abort(&probe);
-    return status;
+    char path[QKV_PATH];
+    qkv_status status = qkv_path_join(path, dir, "tokenizer.json", err);
+    if (!status) status = words_tokenizer(w, path, false, err);
+    if (!status) status = qkv_path_join(path, dir, "model.safetensors", err);
+    if (!status) status = write_vectors(l, path, err);
+    if (!status) status = qkv_path_join(path, dir, "config.json", err);
+    return status ? status : write_config(l, path, err);
 }
 
 qkv_status qkv_words_train(const char *dir, const qkv_corpus *corpus,
                            const struct qkv_words_options *o, struct qkv_words_report *report,
                            qkv_error *err)
 {
-    char path[PATHS][QKV_PATH];
     struct words w = { 0 };
     struct learner l = { .o = *o, .w = &w };
+    struct qkv_folder f = { .open = false };
     double loss = 0;
-    bool made = false;
     if (!dir || !corpus)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "word vectors: expected a folder and a text, found NULL");
     qkv_status status = check(&l.o, err);
-    if (!status) status = prepare(path, &made, dir, o->force, err);
+    if (!status) status = qkv_folder_begin(&f, dir, o->force, err);
     if (!status) status = words_count(&w, corpus, err);
     if (!status) status = words_choose(&w, l.o.least, l.o.most, err);
     if (!status) status = words_read(&w, corpus, err);
     l.D = l.o.width;
     if (!status) status = learner_begin(&l, err);
     if (!status) status = learn(&l, &loss, err);
-    if (!status) status = words_tokenizer(&w, path[TOKENIZER], o->force, err);
-    if (!status) status = write_vectors(&l, path[VECTORS], o->force, err);
-    if (!status)
-        status =
-            // config.json is written last: a folder without it is not a model
-            write_config(&l, path[CONFIG], o->force, err);
-    if (status && made) {
-        for (int i = 0; i < PATHS; i++) qkv_disk_unlink(path[i]);
-        qkv_disk_rmdir(dir);
-    }
+    if (!status) status = write_model(&l, &w, f.dir, err);
+    if (!status) status = qkv_folder_commit(&f, err);
+    qkv_folder_abort(&f);
     if (!status && report)
         *report = (struct qkv_words_report){ .words = w.seen, .vocab = w.vocab, .loss = loss };
     learner_free(&l);
