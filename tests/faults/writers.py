@@ -40,6 +40,7 @@ def of_walk(name, cut="", **more):
 MODEL = "bert/model.safetensors"
 EXPORT = walk.training("NEW", "--export", "EX")
 WORDS = ["train", "text.txt", "--objective", "words", "--out", "W", "--width", "4", "--epochs", "1"]
+RENEW = ["train", "labels.tsv", *walk.training("run", "--allow-data-change", steps="6")[2:]]
 BEST = walk.training("NEW", "--save-every", "1", "--patience", "9", "--rate", ".5")
 PLAIN = [
     of_walk("attn", "in.safetensors"),
@@ -72,6 +73,7 @@ PLAIN = [
     Writer("train-best", BEST, ["text.txt"], ["NEW"], run=True),
     Writer("train-pairs", next(f for f in walk.FLOWS if f.name == "train-pairs").args, ["pairs.tsv"], ["NEW"], run=True),
     Writer("train-resume", [*walk.training("run", steps="6")], ["text.txt"], ["run"], ["run"], run=True),
+    Writer("train-renew", RENEW, ["labels.tsv"], ["run"], ["run"], run=True),
     Writer("train-export", EXPORT, ["text.txt"], ["NEW", "EX"], run=True, again=[*EXPORT, "--force"]),
     Writer("train-export-force", [*EXPORT, "--force"], ["text.txt"], ["NEW", "EX"], ["EX"], run=True),
     Writer("train-words", WORDS, ["text.txt"], ["W"]),

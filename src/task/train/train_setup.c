@@ -213,6 +213,16 @@ static qkv_status same_labels(const qkv_data *a, const qkv_data *b, const char *
     return QKV_OK;
 }
 
+// Removes a dataset, first its index, so that no kill or loss of power leaves an index without the
+// other files: a folder without index is made again.
+static bool remove_data(const char *dir)
+{
+    char index[QKV_PATH];
+    if (qkv_path_join(index, dir, "index.json", NULL)) return false;
+    return (qkv_disk_unlink(index) == 0 || errno == ENOENT) && qkv_disk_sync_folder(dir) == 0 &&
+           qkv_disk_remove_folder(dir);
+}
+
 // Makes a dataset of the changed text. The old dataset is only removed when the new one is
 // complete.
 static qkv_status renew_data(struct train *t, const char *dir, struct texts *x, qkv_error *err)
@@ -233,7 +243,8 @@ static qkv_status renew_data(struct train *t, const char *dir, struct texts *x, 
     qkv_data_close(t->data);
     t->data = NULL;
     // If the process is killed between these two calls, the next run makes the dataset again.
-    if (!qkv_disk_remove_folder(dir) || qkv_disk_rename(fresh, dir) != 0)
+    if (!remove_data(dir) || qkv_disk_rename(fresh, dir) != 0 ||
+        qkv_disk_sync_folder(t->o->run) != 0)
         return qkv_fail_errno(err, dir, "cannot replace", errno);
     status = open_data(t, dir, err);
     if (!status) train_note(t, "the text has changed: it was tokenized again");
