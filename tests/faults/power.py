@@ -27,7 +27,7 @@ import sys
 import disk
 import writers
 
-DRAWS = 10  # states per point, with those that are equal
+DRAWS = 16  # states per point, with those that are equal
 # (folders, files) of the first states of a point; the others are drawn
 FIRST = [("none", "none"), ("all", "none"), ("all", "all"), ("all", "zero"), ("all", "random")]
 
