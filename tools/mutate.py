@@ -130,7 +130,7 @@ def main():
     else: drawn = random.Random(a.seed).sample(all_of, round(a.share * len(all_of)))
     print(f"{len(drawn)} of {len(all_of)} mutants of {len(files)} files", flush=True)
     os.makedirs(TREE, exist_ok=True)
-    subprocess.run(f"git ls-files -z | xargs -0 cp --parents -u -t {TREE}", shell=True, check=True)
+    subprocess.run(f"git ls-files -z | xargs -0 cp -d --parents -u -t {TREE}", shell=True, check=True)
     made = quiet("cmake", "-S", TREE, "-B", BUILD, "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1",
                  "-DQKV_BENCH=OFF", "-DQKV_TESTS=ON", "-DQKV_WERROR=OFF", "-DCMAKE_C_FLAGS=-DQKV_FEW=1 -w")
     if made.returncode: raise SystemExit(made.stdout)

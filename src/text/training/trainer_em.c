@@ -207,7 +207,7 @@ static double replacement_loss(const struct qkv_pieces *p, const struct qkv_trie
 
 static int compare_scores(const void *ctx, const void *a, const void *b)
 {
-    const struct qkv_unit *x = a, *y = b;
+    const struct qkv_piece *x = a, *y = b;
     (void)ctx;
     return x->score > y->score ? -1 : x->score < y->score;
 }
@@ -227,7 +227,7 @@ bool qkv_pieces_prune(struct qkv_pieces *p, const struct qkv_segments *s, int64_
     for (int64_t i = 0; ok && i < p->count; i++) total += w.sums[i];
     // During sorting, the member `score` of a piece contains its loss, and `chars` its index.
     for (int64_t i = 0; ok && i < p->count; i++) {
-        struct qkv_unit x = p->at[i];
+        struct qkv_piece x = p->at[i];
         scores[i] = x.score;
         if (i >= p->single && w.sums[i] == 0) continue;
         if (i >= p->single) x.score = replacement_loss(p, &trie, w.sums, total, i);
@@ -242,7 +242,7 @@ bool qkv_pieces_prune(struct qkv_pieces *p, const struct qkv_segments *s, int64_
             kept.at[i].score = scores[index];
             kept.at[i].chars = p->at[index].chars;
         }
-        struct qkv_unit *old = p->at;
+        struct qkv_piece *old = p->at;
         *p = kept;
         kept.at = old;
     }

@@ -79,7 +79,7 @@ static int32_t common(const uint8_t *a, const uint8_t *b)
     return head(a, n, &chars);
 }
 
-bool qkv_pieces_add(struct qkv_pieces *p, struct qkv_unit unit)
+bool qkv_pieces_add(struct qkv_pieces *p, struct qkv_piece unit)
 {
     void *at = p->at;
     const bool ok = qkv_reserve(&at, &p->capacity, p->count + 1, sizeof *p->at);
@@ -96,7 +96,7 @@ static bool offer(struct qkv_pieces *p, const uint8_t *text, int32_t bytes, int6
     bytes = head(text, bytes, &chars);
     if (chars < 2) return true;
     return qkv_pieces_add(p,
-                          (struct qkv_unit){ text, bytes, chars, (double)count * (double)chars });
+                          (struct qkv_piece){ text, bytes, chars, (double)count * (double)chars });
 }
 
 // A stack of common prefixes whose range has not ended; each prefix is longer than the prefix below

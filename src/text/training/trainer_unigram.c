@@ -108,7 +108,7 @@ static bool start_pieces(struct qkv_pieces *p, uint8_t *texts, const struct alph
         if (!is_piece(a, i)) continue;
         const int n = qkv_utf8_write(texts, i);
         const double count = (double)qkv_characters_count(&a->counts, i);
-        if (!qkv_pieces_add(p, (struct qkv_unit){ texts, n, 1, count })) return false;
+        if (!qkv_pieces_add(p, (struct qkv_piece){ texts, n, 1, count })) return false;
         texts += n;
     }
     p->single = p->count;

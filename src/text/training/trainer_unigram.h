@@ -24,7 +24,7 @@ struct qkv_segments {
 };
 
 struct qkv_pieces {
-    struct qkv_unit {
+    struct qkv_piece {
         const uint8_t *text; // points into the segments
         int32_t bytes, chars;
         double score; // seeds: count * chars; then the logarithm of the probability
@@ -39,7 +39,7 @@ struct qkv_pieces {
 // the same character, only the longer string is added.
 bool qkv_pieces_seed(struct qkv_pieces *p, const struct qkv_segments *s, int64_t most,
                      int64_t least);
-bool qkv_pieces_add(struct qkv_pieces *p, struct qkv_unit unit);
+bool qkv_pieces_add(struct qkv_pieces *p, struct qkv_piece unit);
 
 // ---- trainer_em.c: probabilities of pieces ------------------------------------------------------
 // Computes one step of expectation maximization and drops pieces that are hardly ever used, except
