@@ -19,8 +19,8 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = "build/coverage"
 HELD = {"base": (95, 90), "file": (95, 90), "text": (95, 90)}
-# Tests of other programs (a browser, compilers), or of speed: they run no line of their own.
-LEFT_OUT = "browser_|install/|cost/|whole/notes|fuzz/|gradcheck|bench|verify"
+# Tests of other programs (a browser, compilers), and slow ones that run no line of their own.
+LEFT_OUT = "browser_|install/|cost/|whole/notes|fuzz/|gradcheck|bench|verify|minilm|amx/"
 
 
 def main():
