@@ -25,7 +25,8 @@ typedef struct qkv_decoder qkv_decoder;
 /** Options of qkv_decoder_new.  Zero is the default of every member except items. */
 struct qkv_decoder_options {
     int64_t items;    /**< the most concurrent sequences, >= 1 */
-    int64_t capacity; /**< the most tokens of an item; 0: the model's positions, its upper limit */
+    int64_t capacity; /**< the most tokens of an item; 0: its upper limit, the model's
+                       *   positions (with longrope: its original positions) */
     /** Precision of the caches.  0 (F32) means the type that the model's attention stores, float or
      *  16 bits.  F32_STRICT means always float; INT8 means 8 bits and a scale per token and
      *  head. */

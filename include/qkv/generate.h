@@ -179,8 +179,8 @@ struct qkv_generate_options {
     /** layer whose cross-attention, as the mean over its heads, is the alignment; counted from 1;
      *  0: the last layer */
     int64_t alignment_layer;
-    /** index of prompts[0] among the prompts of several calls, by which their random numbers do not
-     *  depend on how the prompts are divided into calls */
+    /** index of prompts[0] among the prompts of several calls, 0 to 2^52, by which their random
+     *  numbers do not depend on how the prompts are divided into calls */
     int64_t first;
     /** Callbacks, each of which may be NULL.  A result other than 0 stops the call with
      *  QKV_ERR_INTERRUPTED.  `token` receives each token when it is generated, interleaved over the

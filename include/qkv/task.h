@@ -10,7 +10,7 @@ QKV_BEGIN_DECLS
 
 /** How the hidden states h_1 .. h_n of the tokens of a text become one vector. */
 enum qkv_pool {
-    QKV_POOL_FILE = 0,  /**< pooling in 1_Pooling/config.json; without that file: mean */
+    QKV_POOL_FILE = 0,  /**< the poolings of modules.json; without that file: mean */
     QKV_POOL_MEAN,      /**< sum_i h_i / n */
     QKV_POOL_CLS,       /**< h_1 */
     QKV_POOL_MAX,       /**< the maximum of each element */
@@ -68,7 +68,8 @@ QKV_API int64_t qkv_embedder_width(const qkv_embedder *e);
 QKV_API int64_t qkv_embedder_max_length(const qkv_embedder *e);
 /** Returns the pooling in use, the first if there are several; never QKV_POOL_FILE. */
 QKV_API enum qkv_pool qkv_embedder_pool(const qkv_embedder *e);
-/** Returns the text that is put before each text; "" if there is none. */
+/** Returns the text that is put before each text; "" if there is none.  It is valid until the
+ *  embedder is closed. */
 QKV_API const char *qkv_embedder_prompt(const qkv_embedder *e);
 /** Returns the model of the embedder, valid until the embedder is closed. */
 QKV_API const qkv_model *qkv_embedder_model(const qkv_embedder *e);

@@ -62,7 +62,7 @@ static inline void folder_text(const char *name, const char *text)
 // Makes `name` in the folder a link to the file `to`, a path below the source tree.
 static inline void folder_link(const char *name, const char *to)
 {
-    char full[1024], here[512];
+    char full[2048], here[512];
     if (!getcwd(here, sizeof here)) fail_msg("no working directory");
     snprintf(full, sizeof full, "%s/%s", here, to);
     if (symlink(full, folder_name(name)) != 0) fail_msg("cannot link %s", name);

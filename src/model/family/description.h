@@ -284,11 +284,11 @@ extern const struct qkv_names qkv_gemma_names; // tensor names of Gemma 2 and 3 
 // Reads the config.json of T5 (t5.c).
 bool qkv_describe_t5(struct qkv_description *d, const struct qkv_config *c);
 extern const struct qkv_names qkv_t5_names;
-// Reads the config.json of BART; the caller has set d->norm (bart.c).
 extern const struct qkv_config_keys qkv_bart_keys; // keys of sizes of BART and Marian (bart.c)
 // Reads the sizes and settings that BART and Marian have in common: of an encoder and a decoder, or,
 // with is_decoder, of a decoder alone (bart.c).
 bool qkv_describe_sides(struct qkv_description *d, const struct qkv_config *c);
+// Reads the config.json of BART; the caller has set d->norm (bart.c).
 bool qkv_describe_bart(struct qkv_description *d, const struct qkv_config *c);
 // Reads the value of `key` as an activation. If the key is absent, an activation that is already in
 // *d remains, otherwise it is GELU (config_common.c).

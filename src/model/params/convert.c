@@ -404,32 +404,6 @@ static qkv_status write_config(struct job *j)
     return status;
 }
 
-static bool ends(const char *name, const char *with)
-{
-    const size_t n = strlen(name), k = strlen(with);
-    return n >= k && strcmp(name + n - k, with) == 0;
-}
-static bool is_tokenizer(const char *name, int64_t bytes)
-{
-    static const char *const names[] = { "tokenizer.bin", "tokenizer.model", "tokenizer.json" };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(name, names[i]) == 0) return bytes <= SMALL;
-    return false;
-}
-static bool is_small(const char *name, int64_t bytes)
-{
-    static const char *const weights[] = {
-        ".safetensors", ".index.json", ".bin", ".pt",   ".pth", ".ckpt", ".pkl",
-        ".h5",          ".msgpack",    ".ot",  ".onnx", ".npz", ".gguf", ".tflite",
-    };
-    // These two files of a training checkpoint describe the weights before conversion.
-    if (strcmp(name, "manifest.json") == 0 || strcmp(name, "state.json") == 0) return false;
-    if (is_tokenizer(name, bytes)) return true;
-    for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++)
-        if (ends(name, weights[i])) return false;
-    return bytes <= SMALL;
-}
-
 // If j->dir names a file (*.bin), sets *file to true and writes the folder of this file to
 // `folder`. If j->dir names a folder, sets *file to false and copies j->dir to `folder`.
 static void folder_of(char folder[QKV_PATH], const struct job *j, bool *file)

@@ -51,7 +51,8 @@ static inline const struct qkv_weight *qkv_net_words(const struct qkv_net_layers
 // QKV_OK or QKV_ERR_LIMIT.
 qkv_status qkv_net_positions(const qkv_net *n, int64_t rows);
 // Recomputes the arrays that are derived from the current values of the parameters: `shifted` (norm
-// weights plus norm_offset), is.relative of both stacks, and the layers that share weights. Returns QKV_OK or QKV_ERR_LIMIT.
+// weights plus norm_offset), is.relative of both stacks, and the layers that share weights. Returns
+// QKV_OK or QKV_ERR_LIMIT.
 qkv_status qkv_net_derive(const qkv_net *n);
 
 // Runs a batch through a Transformer, as qkv_net_run describes (net_losses.c).

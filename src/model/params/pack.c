@@ -130,7 +130,10 @@ qkv_status qkv_model_pack(struct qkv_model *m, enum qkv_pack_group group)
     pthread_mutex_lock(&m->lock);
     if (!atomic_load_explicit(&m->packed[group], memory_order_relaxed)) {
         status = pack_group(&job);
-        for (int i = 0; !status && i < m->stacks; i++) qkv_stack_share(&m->stack[i], &m->is);
+        // Only the weights of the body are in blocks; other groups must not write them, because
+        // runs in other threads read them.
+        for (int i = 0; !status && group == QKV_PACK_BODY && i < m->stacks; i++)
+            qkv_stack_share(&m->stack[i], &m->is);
         if (!status) atomic_store_explicit(&m->packed[group], true, memory_order_release);
     }
     pthread_mutex_unlock(&m->lock);

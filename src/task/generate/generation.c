@@ -71,9 +71,8 @@ void qkv_generation_suppress(const struct qkv_generation *g, float *logits,
 
 qkv_status qkv_generation_interrupted(const struct qkv_generation *g, qkv_error *err)
 {
-    return qkv_fail(err, QKV_ERR_INTERRUPTED, NULL,
-                    "stopped after %" PRId64 " of %" PRId64 " prompts",
-                    g->options.first + g->delivered / g->draws, g->options.first + g->n);
+    return qkv_fail(err, QKV_ERR_INTERRUPTED, NULL, "stopped after %" PRId64 " prompts",
+                    g->options.first + g->delivered / g->draws);
 }
 
 qkv_status qkv_generation_no_token(int64_t tokens, qkv_error *err)

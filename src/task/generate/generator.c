@@ -15,6 +15,7 @@ enum {
     MOST_BEAMS = 1024,
     MOST_LOGPROBS = 1000
 };
+static const int64_t MOST_FIRST = (int64_t)1 << 52;
 
 // The content of both public types: qkv_generator and qkv_translator.
 struct generator {
@@ -252,7 +253,8 @@ static qkv_status resolve_options(const struct generator *g, struct qkv_generate
                         "n_best is out of range, expected 1 unless there are several beams or a "
                         "temperature above 0 (otherwise all outputs are the same), found %" PRId64,
                         o->n_best);
-    if (o->first < 0) return fail_range(err, "first", 0, INT64_MAX, o->first);
+    if (o->first < 0 || o->first > MOST_FIRST)
+        return fail_range(err, "first", 0, MOST_FIRST, o->first);
     if (o->max_tokens < 0) return fail_range(err, "max_tokens", 0, INT64_MAX, o->max_tokens);
     if (o->min_tokens < -1) return fail_range(err, "min_tokens", -1, INT64_MAX, o->min_tokens);
     if (o->logprobs < 0 || o->logprobs > logprobs)

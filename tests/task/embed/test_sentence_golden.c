@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_sentence_golden.c: compares vectors of texts with the vectors of
 // sentence-transformers (tools/golden_sentences.py), for modules of every kind; checks the
-// terms of cosines of such // vectors, and malformed modules.
+// terms of cosines of such vectors, and malformed modules.
 #include "base/faults.h"
 #include "model/folder.h"
 #include "task/embed/embed_internal.h"
@@ -12,7 +12,7 @@
 static const struct {
     const char *name;
     const char *why; // part of the message that refuses the terms of a cosine; NULL: none does
-} cases[] = {
+} folders[] = {
     { "labse", "found pooling 'cls'" },
     { "sentence-t5", NULL },
     { "embeddinggemma", NULL },
@@ -34,7 +34,7 @@ static void fresh(const char *name)
         DIR *d = opendir(from[k]);
         CHECK(d != NULL);
         for (struct dirent *e; (e = readdir(d)) != NULL;) {
-            char path[600];
+            char path[1024];
             snprintf(path, sizeof path, "%s/%s", from[k], e->d_name);
             if (e->d_name[0] != '.') folder_link(e->d_name, path);
         }
@@ -85,7 +85,7 @@ static float *embed(const qkv_embedder *e, const struct reference *r)
 
 TEST(vectors_are_those_of_sentence_transformers)
 {
-    EACH(c, cases)
+    EACH(c, folders)
     {
         struct reference r;
         qkv_embedder *e = open_case(c->name, 0);
@@ -114,7 +114,7 @@ TEST(vectors_are_those_of_sentence_transformers)
 
 TEST(terms_add_up_to_the_cosine_where_vectors_are_sums)
 {
-    EACH(c, cases)
+    EACH(c, folders)
     {
         struct reference r;
         struct qkv_why w;
