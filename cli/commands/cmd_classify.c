@@ -64,10 +64,13 @@ static qkv_status split_pairs(struct classified *c, qkv_error *err)
     c->pair = cmd_grow(c->pair, (size_t)c->t.count + 1, sizeof *c->pair);
     for (int64_t i = 0; i < c->t.count; i++) {
         char *tab = memchr(c->t.text[i], '\t', c->t.bytes[i]);
-        if (!tab)
-            return cmd_error(err, QKV_ERR_FORMAT, c->source.file,
-                             "line %lld: expected two texts separated by a tab, found one text",
-                             (long long)(c->source.before + i) + 1);
+        if (!tab) {
+            cmd_error(err, QKV_ERR_FORMAT, NULL,
+                      "line is no pair, expected two texts separated by a tab, found one text");
+            snprintf(err->path, sizeof err->path, "text %lld", (long long)i + 1);
+            cmd_text_place(err, c->source.before, c->source.argc, c->source.file);
+            return err->status;
+        }
         *tab = 0;
         c->t.bytes[i] = (size_t)(tab - c->t.text[i]);
         c->pair[i] = tab + 1;
@@ -218,8 +221,10 @@ static int run_classify(int argc, char **argv)
                                               .strict = o.strict,
                                               .cut = &cut,
                                               .progress = cmd_progress_begin("texts") };
-    while (!cmd_source_next(&c.source, &c.t, &err) && c.t.count && !classify(&c, &how, &err))
+    do { // an input without texts is run once, which checks the model
+        if (cmd_source_next(&c.source, &c.t, &err) || classify(&c, &how, &err)) break;
         total += cut;
+    } while (c.t.count);
     cmd_progress_end();
     if (!err.status) note_cut(total);
 done:

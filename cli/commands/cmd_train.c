@@ -398,6 +398,7 @@ static int run_train(int argc, char **argv)
     if (read_options(argc, argv, &err) || check_folder(o.export_dir, "model.safetensors", &err) ||
         only_models(&err))
         return cmd_fail(&err);
+    o.export_force = common.force;
     if (c.objective == WORDS) {
         if (!only_words(&err) && !check_folder(o.run, "config.json", &err))
             train_vectors(&o, &vectors, &err);

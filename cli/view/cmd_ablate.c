@@ -75,7 +75,7 @@ static int print_bar(double x, double low, double high)
     const double scale = high > low ? MOST / (high - low) : 0;
     const int left = low < 0 ? (int)fmax(1, round(-low * scale)) : 0;
     const int most = x < 0 ? left : MOST - left;
-    const int n = (int)fmin(most, round(fabs(x) * scale));
+    const int n = isfinite(x) ? (int)fmin(most, round(fabs(x) * scale)) : 0;
     const int from = x < 0 ? left - n : left;
     for (int i = 0; i < MOST; i++) {
         if (i == left && low < 0) fputs(cmd_utf8() ? "│" : "|", stdout);

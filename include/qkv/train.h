@@ -78,7 +78,11 @@ struct qkv_train_options {
 
     bool skip_bad;          /**< skip steps whose loss or gradient is not finite */
     bool allow_data_change; /**< continue a run whose texts have changed, with the new texts */
-    const char *export_dir; /**< folder for the final model (after an early stop: the best model) */
+    /** folder for the final model (after an early stop: the best model), written as a whole.
+     *  QKV_ERR_USAGE if it is neither new nor empty, unless export_force is set and it is a model
+     *  folder, which is replaced with all that is in it */
+    const char *export_dir;
+    bool export_force;
     const char *export_type; /**< type of the weights in export_dir: "f32", "bf16", "f16" */
 };
 

@@ -159,7 +159,7 @@ runs 0 classify 'a b' -m labels -n 1
 [ "$(wc -w <"$out")" -eq 2 ] || failed 'one label'
 printf 'a b\n' >nopair
 runs 3 classify -f nopair --pairs -m labels
-says 'qkv: nopair: line 1: expected two texts separated by a tab, found one text'
+says 'qkv: nopair: at line 1: line is no pair, expected two texts separated by a tab, found one text'
 runs 2 classify 'a b c d e f g h i j k l m n o p q' -m labels
 
 title 'perplexity of a file, through windows'

@@ -82,7 +82,7 @@ title 'an error names its line, also in a later chunk'
 [ $? -eq 3 ] || failed 'exit code'
 says_part 'qkv: standard input: at byte 0 (line 3)'
 (printf 'a\tb\n'; sleep 1; echo 'b') | "$QKV_BIN" classify --pairs -m llama-labels -f - >"$out" 2>"$err"
-says 'qkv: -: line 2: expected two texts separated by a tab, found one text'
+says 'qkv: standard input: at line 2: line is no pair, expected two texts separated by a tab, found one text'
 [ "$(wc -l <"$out")" -eq 1 ] || failed 'the pair before'
 
 finish

@@ -249,6 +249,9 @@ runs 0 train text.txt --out e $small --steps 2 --export out --export-type bf16
 [ -f out/model.safetensors ] && [ -f out/config.json ] && [ -f out/tokenizer.json ] || failed 'a file of the export'
 runs 2 train --resume e --export out
 says_part 'folder contains a model already'
+mkdir described && echo '{}' >described/config.json && echo mine >described/notes.txt
+runs 2 train --resume e --export described
+[ "$(cat described/notes.txt)" = mine ] || failed 'a file of the user is gone'
 runs 0 train --resume e --export out --force
 
 title 'eval: no text, no run, no such model'

@@ -24,6 +24,9 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
     d->size.eps = 1e-5; // default of the reference
     d->rotated = 1;
     bool ok = own.root && rename_scaling(own.root);
+    // The reference sets this member, by default to 4096, before it reads the scaling.
+    if (ok && !json_object_get(own.root, "original_max_position_embeddings"))
+        ok = qkv_put_int(own.root, "original_max_position_embeddings", 4096);
     if (!ok) qkv_fail_memory(c->err, c->file);
     ok = ok && qkv_describe_llama(d, &own) && qkv_describe_partial(d, &own) &&
          qkv_describe_window_of_all(d, &own);

@@ -27,14 +27,17 @@ static bool is_tokenizer(const void *user, const char *path, int64_t bytes)
     return false;
 }
 
-// Returns true if path is FOLDER/model.safetensors and modules.json names the folder.
+// Returns true if path is a file of weights in a folder that modules.json names.
 static bool is_module(const json_t *modules, const char *path)
 {
     for (size_t i = 0; i < json_array_size(modules); i++) {
         const char *folder = json_string_value(json_object_get(json_array_get(modules, i), "path"));
+        while (folder && strncmp(folder, "./", 2) == 0)
+            for (folder += 2; *folder == '/';) folder++;
         size_t n = folder ? strlen(folder) : 0;
         while (n && folder[n - 1] == '/') n--;
-        if (n && strncmp(path, folder, n) == 0 && strcmp(path + n, "/model.safetensors") == 0)
+        if (n && strncmp(path, folder, n) == 0 && path[n] == '/' &&
+            (ends(path, ".safetensors") || ends(path, ".index.json")))
             return true;
     }
     return false;

@@ -278,6 +278,7 @@ qkv_status train_config_read(struct train_config *c, const struct qkv_train_opti
                                        .skip_bad = given->skip_bad,
                                        .allow_data_change = given->allow_data_change,
                                        .export_dir = given->export_dir,
+                                       .export_force = given->export_force,
                                        .export_type = given->export_type };
     const struct qkv_json_at at = { c->root, path, "$", err };
     for (int i = 0; i < ROWS && !status; i++)

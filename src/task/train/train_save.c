@@ -246,7 +246,7 @@ qkv_status train_export_check(const struct qkv_train_options *o, qkv_error *err)
             "unknown type of the exported model, expected one of f32, bf16, f16, found '%.40s'",
             o->export_type);
     if (!o->export_dir) return QKV_OK;
-    const qkv_status status = qkv_folder_begin(&f, o->export_dir, true, err);
+    const qkv_status status = qkv_folder_begin(&f, o->export_dir, o->export_force, err);
     qkv_folder_abort(&f);
     return status;
 }
@@ -258,7 +258,7 @@ qkv_status train_export(struct train *t, qkv_error *err)
     char dir[QKV_PATH];
     struct qkv_folder f;
     if (!o->export_dir) return QKV_OK;
-    qkv_status status = qkv_folder_begin(&f, o->export_dir, true, err);
+    qkv_status status = qkv_folder_begin(&f, o->export_dir, o->export_force, err);
     if (!status && o->patience > 0 && t->state.best_step >= 0 &&
         t->state.best_step != t->state.step) {
         status = qkv_path_join(dir, o->run, "best", err);
