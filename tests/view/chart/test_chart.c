@@ -112,7 +112,7 @@ TEST(no_word_covers_another_word_or_a_point)
 {
     enum { POINTS = 26, MOST = 2 * POINTS };
     static double x[POINTS], y[POINTS], box[MOST][4];
-    static char name[POINTS][16];
+    static char name[POINTS][24];
     static const char *text[POINTS];
     int n = 0;
     for (int i = 0; i < POINTS; i++) {
