@@ -7,7 +7,6 @@
 OUT has source.spm, target.spm, vocab.json and texts.json: texts with their ids, and lists of ids with their text without
 special tokens.
 """
-import io
 import json
 import os
 import random

@@ -43,5 +43,5 @@ printf '[{"idx":0,"name":"0","path":"","type":"sentence_transformers.models.Tran
 printf '{"word_embedding_dimension":%s,"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false}' \
     "$(python3 -c "import json; print(json.load(open('cls/config.json'))['hidden_size'])")" >cls/pool/config.json
 runs 4 similar a b -m cls --why
-says "qkv: splitting a cosine by tokens requires mean pooling, found pooling 'cls'"
+says "qkv: a cosine cannot be split by tokens, expected one pooling to a mean (mean, mean-sqrt, weighted), found pooling 'cls'"
 finish

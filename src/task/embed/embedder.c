@@ -287,13 +287,14 @@ qkv_status qkv_embedder_sum(const qkv_embedder *e, struct qkv_sum *sum, qkv_erro
     const char *found = e->pool_count > 1 ? "several" : names[e->pools[0]];
     if (*found)
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
-                        "splitting a cosine by tokens requires mean pooling, found pooling '%s'",
+                        "a cosine cannot be split by tokens, expected one pooling to a mean (mean, "
+                        "mean-sqrt, weighted), found pooling '%s'",
                         found);
     for (int64_t i = 0; i < e->modules.steps.count; i++)
         if (!e->modules.steps.at[i].sums_tokens)
             return qkv_fail(err, QKV_ERR_UNSUPPORTED,
                             &(struct qkv_location){ .file = e->modules.steps.at[i].dir },
-                            "splitting a cosine by tokens requires linear modules after the "
+                            "a cosine cannot be split by tokens, expected linear modules after the "
                             "pooling, found a module with a bias, an activation or a norm");
     *sum = (struct qkv_sum){ e->pools[0], e->prompt_tokens, e->whole, e->widest };
     return QKV_OK;

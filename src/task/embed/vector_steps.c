@@ -116,7 +116,9 @@ static float *read_tensor(const qkv_tensors *set, const char *dir, const char *n
     const struct qkv_location at = { .file = dir, .path = name };
     const int rank = rows ? 2 : 1;
     if (!t) {
-        qkv_fail(err, QKV_ERR_FORMAT, &at, "no tensor of this name");
+        qkv_fail(err, QKV_ERR_FORMAT, &at,
+                 "missing tensor, expected %" PRId64 " x %" PRId64 " numbers, found none",
+                 qkv_max64(rows, 1), columns);
         return NULL;
     }
     if (t->rank != rank || t->shape[rank - 1] != columns || (rows && t->shape[0] != rows)) {
