@@ -18,7 +18,7 @@ EOF
 
 title 'a line without end is refused in bounded memory'
 while read -r command; do
-    (ulimit -v 2000000
+    ([ -n "${QKV_SLOW:-}" ] || ulimit -v 2000000 # a sanitizer needs more address space
     tr '\0' a </dev/zero | head -c 1500000000 | "$QKV_BIN" $command -f - >"$out" 2>"$err")
     [ $? -eq 5 ] || failed "exit code: $command"
     says 'qkv: standard input: at line 1: line too long, expected at most 134217728 bytes, found more'

@@ -144,6 +144,18 @@ static inline void fuzz_split(struct fuzz_part *out, size_t n, const uint8_t *da
     }
 }
 
+// Returns a part as a string up to its first zero byte, which the caller frees. (strndup would do,
+// but AddressSanitizer's reads its argument to the end.)
+static inline char *fuzz_string(const struct fuzz_part *part)
+{
+    const size_t n = strnlen((const char *)part->at, part->bytes);
+    char *text = malloc(n + 1);
+    if (!text) abort();
+    memcpy(text, part->at, n);
+    text[n] = 0;
+    return text;
+}
+
 typedef qkv_status fuzz_reader(struct qkv_tensors *, struct qkv_source *, qkv_error *);
 
 // Reads data[size] by `read` while allocation `fault` fails; touches every byte of every tensor and

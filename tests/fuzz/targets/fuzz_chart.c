@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text[TEXTS];
     fuzz_split(part, TEXTS, data + 4, size - 4);
     for (int i = 0; i < TEXTS; i++) {
-        text[i] = strndup(part[i].at, part[i].bytes);
+        text[i] = fuzz_string(&part[i]);
         FUZZ_CHECK(text[i]);
     }
     double x[POINTS], y[POINTS];

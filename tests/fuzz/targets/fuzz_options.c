@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int argc = 0, operands = 0;
     fuzz_split(part, ARGUMENTS, data + 1, size - 1);
     for (; argc < ARGUMENTS && part[argc].bytes; argc++)
-        argv[argc] = text[argc] = strndup(part[argc].at, part[argc].bytes);
+        argv[argc] = text[argc] = fuzz_string(&part[argc]);
     for (int i = 0; i < argc; i++) {
         int64_t integer = 0, *list = NULL, count = 0;
         double real = 0;

@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const int64_t T = 1 + data[0] % TOKENS;
     fuzz_split(part, TOKENS, data + 4, size - 4);
     for (int i = 0; i < TOKENS; i++) {
-        raw[i] = strndup(part[i].at, part[i].bytes);
+        raw[i] = fuzz_string(&part[i]);
         FUZZ_CHECK(raw[i]);
         token[i] = (struct qkv_view_token){ .raw = raw[i],
                                             .text = i & 1 ? raw[i] : NULL,

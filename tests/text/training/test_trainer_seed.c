@@ -10,7 +10,7 @@ enum { TEXT = 60, MOST_STRINGS = TEXT * TEXT };
 struct string {
     int at, bytes, count;
 };
-static uint8_t text[TEXT];
+static uint8_t text[TEXT + 1]; // a segment ends with 0
 
 // Returns how often the string occurs; *next: the character that follows each time, -1 if these
 // differ or one is at the end of the text.
