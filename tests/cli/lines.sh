@@ -17,9 +17,11 @@ tokenize --ids -m $top/models/dates
 EOF
 
 title 'a line without end is refused in bounded memory'
+endless=1500000000
+[ -z "${QKV_SLOW:-}" ] || endless=150000000
 while read -r command; do
     ([ -n "${QKV_SLOW:-}" ] || ulimit -v 2000000 # a sanitizer needs more address space
-    tr '\0' a </dev/zero | head -c 1500000000 | "$QKV_BIN" $command -f - >"$out" 2>"$err")
+    tr '\0' a </dev/zero | head -c $endless | "$QKV_BIN" $command -f - >"$out" 2>"$err")
     [ $? -eq 5 ] || failed "exit code: $command"
     says 'qkv: standard input: at line 1: line too long, expected at most 134217728 bytes, found more'
 done <commands
