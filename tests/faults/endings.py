@@ -97,6 +97,7 @@ ENDINGS = ["INT", "TERM", "HUP", "KILL", "BUS", "XFSZ", "PIPE", "EAGAIN"]
 
 
 def main():
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the commands inherit it, also where nohup ignores it
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--ending", choices=ENDINGS)
     p.add_argument("--at", type=int)
