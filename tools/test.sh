@@ -12,7 +12,7 @@
 #   aarch64    64-bit ARM: cross-built (gcc-aarch64-linux-gnu, arm64 libraries by tools/sysroot.sh), tests
 #              of base and kernels under qemu-aarch64; the command reports neon
 #   faults     whole commands while one allocation, thread or system call fails: a tenth of all, drawn by the commit
-#   fuzz       each fuzz target searches for some seconds, two at a time (at most 20 s each, 4 minutes in all)
+#   fuzz       each fuzz target searches for some seconds, two at a time (at most 20 s each, 2 minutes in all)
 #   power      commands that write are ended by signals, limits and kill -9, and lose the power at calls that change
 #              the disk: a tenth of all endings and states, drawn by the commit
 #   long       many minutes: every test on emulated AMX tiles, all faults, endings and states, the whole grid of `qkv
@@ -193,7 +193,7 @@ stage_power() { # SHARE
 stage_fuzz() { # SECONDS per target
     local begin=$SECONDS rc=0 log=$logs/fuzz.log targets each
     targets=$(find tests/fuzz -name 'fuzz_*.c' | wc -l)
-    each=$((420 / targets))
+    each=$((240 / targets))
     tests/fuzz/run.sh "${1:-$((each < 20 ? each : 20))}" >"$log" 2>&1 || rc=$?
     if [ $rc -eq 77 ]; then
         cat "$log"
