@@ -369,6 +369,9 @@ qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const cha
 // Reads and parses a file whose root is an object.  A file of more than max_bytes is QKV_ERR_LIMIT;
 // other errors have the location line:column.
 qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
+// As qkv_json_file, but an integer of more than 64 bits is read as a real: for the
+// tokenizer_config.json of transformers, whose model_max_length is 10^30 for "no limit".
+qkv_status qkv_json_wide_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
 // Reads and parses a file whose root is an array, with the limit and the errors of qkv_json_file.
 qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
 // Writes root to a file (json_write.c), indented and with enough digits that reals parse to the

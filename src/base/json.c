@@ -241,13 +241,9 @@ qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const cha
     return parse_root(out, '{', false, data, size, file, base < 0 ? 0 : base, err);
 }
 
-static qkv_status parse_file(json_t **out, char first, const char *path, size_t max_bytes,
-                             qkv_error *err)
+static qkv_status parse_file(json_t **out, char first, bool wide, const char *path,
+                             size_t max_bytes, qkv_error *err)
 {
-    // transformers writes a model_max_length of 10^30 into this file, for "no limit"
-    static const char with_wide[] = "tokenizer_config.json";
-    const size_t bytes = strlen(path), n = sizeof with_wide - 1;
-    const bool wide = bytes >= n && strcmp(path + bytes - n, with_wide) == 0;
     *out = NULL;
     struct qkv_map m;
     qkv_status status = qkv_map_read(&m, path, max_bytes, err);
@@ -259,12 +255,17 @@ static qkv_status parse_file(json_t **out, char first, const char *path, size_t 
 
 qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err)
 {
-    return parse_file(out, '{', path, max_bytes, err);
+    return parse_file(out, '{', false, path, max_bytes, err);
+}
+
+qkv_status qkv_json_wide_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err)
+{
+    return parse_file(out, '{', true, path, max_bytes, err);
 }
 
 qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err)
 {
-    return parse_file(out, '[', path, max_bytes, err);
+    return parse_file(out, '[', false, path, max_bytes, err);
 }
 
 static const char *kind_name(const json_t *v)

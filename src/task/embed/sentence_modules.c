@@ -262,7 +262,7 @@ static qkv_status read_tokenizer_length(struct qkv_modules *m, qkv_error *err)
     json_t *root = NULL;
     if (qkv_path_join(path, m->model, "tokenizer_config.json", err)) return err->status;
     if (!qkv_path_may_exist(path)) return QKV_OK;
-    if (qkv_json_file(&root, path, TOKENIZER_BYTES, err)) return err->status;
+    if (qkv_json_wide_file(&root, path, TOKENIZER_BYTES, err)) return err->status;
     const json_int_t length = json_integer_value(json_object_get(root, "model_max_length"));
     if (length >= 1 && length <= INT32_MAX) m->max_length = length;
     json_decref(root);

@@ -25,7 +25,7 @@ qkv_status qkv_text_config_open(struct qkv_text_config *c, const char *sibling, 
     memset(c, 0, sizeof *c);
     qkv_status status = qkv_path_sibling(path, sibling, "tokenizer_config.json", err);
     if (status || !qkv_path_may_exist(path)) return status;
-    status = qkv_json_file(&c->json, path, CONFIG_BYTES, err);
+    status = qkv_json_wide_file(&c->json, path, CONFIG_BYTES, err);
     if (status) return status;
     const struct qkv_json_at at = { c->json, path, "$", err };
     const char *name = NULL;
