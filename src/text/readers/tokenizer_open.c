@@ -11,12 +11,7 @@ enum { CONFIG_BYTES = 1 << 26 };
 qkv_status qkv_path_sibling(char out[QKV_PATH], const char *path, const char *name, qkv_error *err)
 {
     char dir[QKV_PATH];
-    const char *slash = strrchr(path, '/');
-    const size_t n = slash ? (size_t)(slash - path) : 1;
-    if (n >= sizeof dir) return qkv_path_join(out, path, name, err);
-    memcpy(dir, slash ? path : ".", n);
-    dir[n] = 0;
-    return qkv_path_join(out, n ? dir : "/", name, err);
+    return qkv_path_join(out, qkv_path_above(dir, path) ? dir : path, name, err);
 }
 
 qkv_status qkv_text_config_open(struct qkv_text_config *c, const char *sibling, qkv_error *err)
