@@ -21,7 +21,6 @@ import numpy as np
 import tokenizers as k
 import torch
 import transformers as t
-from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules as m
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers

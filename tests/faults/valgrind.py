@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from walk import FLOWS, prepare
+from walk import FLOWS, copy_inputs, prepare, write_old
 
 PRECISIONS = ["f32", "f32-strict", "f32-fast", "bf16", "f16", "int8"]
 FAILED = 99  # exit code of valgrind after an error
@@ -42,11 +42,8 @@ SUPPRESSIONS = """
 def run(name, args, flow, a, inputs, suppressions):
     """Returns (name, exit code, report of valgrind)."""
     with tempfile.TemporaryDirectory(prefix="qkv-valgrind-") as work:
-        for i in flow.inputs:
-            p = os.path.join(inputs, i)
-            (shutil.copytree if os.path.isdir(p) else shutil.copy2)(p, os.path.join(work, i))
-        for old in flow.old:
-            with open(os.path.join(work, old), "w") as f: f.write("old\n")
+        copy_inputs(flow, inputs, work)
+        write_old(flow, work)
         done = subprocess.run([*VALGRIND, f"--suppressions={suppressions}", a.qkv, *args], cwd=work, text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         return name, done.returncode, done.stderr

@@ -149,11 +149,22 @@ def contents(found, out):
     return {p: v and v[0] for p, v in found.items() if p == out or p.startswith(out + os.sep)}
 
 
+def copy_inputs(flow, inputs, work):
+    for name in flow.inputs:
+        p = os.path.join(inputs, name)
+        (shutil.copytree if os.path.isdir(p) else shutil.copy2)(p, os.path.join(work, name))
+
+
+def write_old(flow, work):
+    for name in flow.old:
+        with open(os.path.join(work, name), "w") as f: f.write("old\n")
+
+
 class Server:
     """The command of a flow, stopped before main: a run is a fork of it.  work: a folder of another server."""
 
     def __init__(self, flow, qkv, shim, inputs, args=None, old=None, work=None):
-        self.flow, self.old = flow, old or self.write_old
+        self.flow, self.old = flow, old or (lambda work: write_old(flow, work))
         self.base = tempfile.mkdtemp(prefix="qkv-faults-")
         self.work = work or os.path.join(self.base, "work")
         self.inputs = inputs
@@ -180,15 +191,9 @@ class Server:
             p = os.path.join(self.work, name)
             shutil.rmtree(p) if os.path.isdir(p) else os.remove(p)
         os.mkdir(os.path.join(self.work, "tmp"))
-        for name in self.flow.inputs:
-            p = os.path.join(self.inputs, name)
-            (shutil.copytree if os.path.isdir(p) else shutil.copy2)(p, os.path.join(self.work, name))
+        copy_inputs(self.flow, self.inputs, self.work)
         self.old(self.work)
         self.before = files_below(self.work)
-
-    def write_old(self, work):
-        for name in self.flow.old:
-            with open(os.path.join(work, name), "w") as f: f.write("old\n")
 
     def take(self, size):
         data = b""
