@@ -39,7 +39,7 @@ static double softplus(double x)
 }
 static double mish(double x)
 {
-    return x * tanh(x > 20 ? x : log1p(exp(x)));
+    return x * tanh(softplus(x));
 }
 static double elu(double x)
 {
