@@ -238,6 +238,7 @@ qkv_status qkv_path_join(char out[QKV_PATH], const char *dir, const char *name, 
 // path is too long.
 const char *qkv_path_above(char above[QKV_PATH], const char *path);
 bool qkv_path_exists(const char *path); // follows links
+bool qkv_ends_with(const char *text, const char *end);
 // For an optional input: returns false only if the system says that nothing has this name.  After
 // another error returns true, so that the caller opens the file and reports the error.
 bool qkv_path_may_exist(const char *path);

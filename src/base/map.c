@@ -160,6 +160,12 @@ const char *qkv_path_above(char above[QKV_PATH], const char *path)
     return slash ? slash + 1 : path;
 }
 
+bool qkv_ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), k = strlen(end);
+    return n >= k && strcmp(text + n - k, end) == 0;
+}
+
 bool qkv_path_exists(const char *path)
 {
     struct stat st;

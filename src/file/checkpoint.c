@@ -96,10 +96,9 @@ void qkv_checkpoint_abort(struct qkv_checkpoint *c)
 // or NULL for a file of another format.
 static qkv_status describe_tensors(json_t **out, const char *path, qkv_error *err)
 {
-    const size_t n = strlen(path), end = strlen(".safetensors");
     struct qkv_tensors *t = NULL;
     *out = NULL;
-    if (n < end || strcmp(path + n - end, ".safetensors") != 0) return QKV_OK;
+    if (!qkv_ends_with(path, ".safetensors")) return QKV_OK;
     qkv_status status = qkv_tensors_open(&t, path, NULL, err);
     if (status) return status;
     *out = json_object();

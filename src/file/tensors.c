@@ -129,12 +129,6 @@ static bool starts(const struct qkv_map *m, const char *magic, size_t n)
 {
     return m->size >= n && memcmp(m->data, magic, n) == 0;
 }
-static bool ends(const char *path, const char *suffix)
-{
-    const size_t n = strlen(path), k = strlen(suffix);
-    return n >= k && memcmp(path + n - k, suffix, k) == 0;
-}
-
 // Returns true if the file is a pickle: with protocol 2 or later it begins with 0x80, the protocol,
 // and an opcode, which is not 0.  (The width at the start of a llama2.c checkpoint may be the same
 // two bytes, but a byte 0 follows.)
@@ -156,16 +150,17 @@ static enum kind kind_of(const struct qkv_map *m)
     }
     if (starts(m, "\x93NUMPY", 6)) return NPY;
     if (starts(m, "GGUF", 4) || starts(m, "ggml", 4) || starts(m, "lmgg", 4)) return GGUF;
-    if (starts(m, "PK\3\4", 4) || starts(m, "PK\5\6", 4)) return ends(name, ".npz") ? NPZ : PICKLE;
-    if (ends(name, ".safetensors")) return SAFETENSORS;
-    if (ends(name, ".npy")) return NPY;
-    if (ends(name, ".json")) return INDEX;
-    if (ends(name, ".gguf") || ends(name, ".ggml")) return GGUF;
-    if (ends(name, ".npz")) return NPZ;
+    if (starts(m, "PK\3\4", 4) || starts(m, "PK\5\6", 4))
+        return qkv_ends_with(name, ".npz") ? NPZ : PICKLE;
+    if (qkv_ends_with(name, ".safetensors")) return SAFETENSORS;
+    if (qkv_ends_with(name, ".npy")) return NPY;
+    if (qkv_ends_with(name, ".json")) return INDEX;
+    if (qkv_ends_with(name, ".gguf") || qkv_ends_with(name, ".ggml")) return GGUF;
+    if (qkv_ends_with(name, ".npz")) return NPZ;
     if (!is_pickle(m) && qkv_llama2c_is(m)) return LLAMA2C;
     static const char *const pickles[] = { ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle" };
     for (size_t i = 0; i < sizeof pickles / sizeof *pickles; i++)
-        if (ends(name, pickles[i])) return PICKLE;
+        if (qkv_ends_with(name, pickles[i])) return PICKLE;
     if (is_pickle(m)) return PICKLE;
     if (m->size > 0 && m->data[0] == '{') return INDEX;
     return OTHER;

@@ -6,12 +6,6 @@
 
 enum { SMALL = 64 << 20, JSON_BYTES = 1 << 20 };
 
-static bool ends(const char *name, const char *with)
-{
-    const size_t n = strlen(name), k = strlen(with);
-    return n >= k && strcmp(name + n - k, with) == 0;
-}
-
 static bool is_named(const char *path, const char *name)
 {
     const char *slash = strrchr(path, '/');
@@ -37,7 +31,7 @@ static bool is_module(const json_t *modules, const char *path)
         size_t n = folder ? strlen(folder) : 0;
         while (n && folder[n - 1] == '/') n--;
         if (n && strncmp(path, folder, n) == 0 && path[n] == '/' &&
-            (ends(path, ".safetensors") || ends(path, ".index.json")))
+            (qkv_ends_with(path, ".safetensors") || qkv_ends_with(path, ".index.json")))
             return true;
     }
     return false;
@@ -54,7 +48,7 @@ static bool is_wanted(const void *modules, const char *path, int64_t bytes)
     if (is_module(modules, path)) return true;
     if (is_tokenizer(NULL, path, bytes)) return true;
     for (size_t i = 0; i < sizeof weights / sizeof weights[0]; i++)
-        if (ends(path, weights[i])) return false;
+        if (qkv_ends_with(path, weights[i])) return false;
     return bytes <= SMALL;
 }
 

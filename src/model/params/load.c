@@ -124,12 +124,6 @@ static qkv_status load_tensors(const struct loading *l)
 }
 
 // ---- tensors that the model does not train -----------------------------------------------------
-static bool ends_with(const char *name, const char *tail)
-{
-    const size_t n = strlen(name), t = strlen(tail);
-    return n >= t && strcmp(name + n - t, tail) == 0;
-}
-
 // Returns true if a tensor that is not trained is not saved either. Such tensors are copies of a
 // tied table, masks or frequencies that can be computed, and output heads that the model no longer
 // has.
@@ -140,7 +134,7 @@ static bool is_dropped(const qkv_net *n, const char *name)
                                          ".inv_freq",           "embeddings.position_ids" };
     const struct qkv_end_names *ends = n->family->ends;
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++)
-        if (ends_with(name, tails[i])) return true;
+        if (qkv_ends_with(name, tails[i])) return true;
     // A pooler that is not trained is saved only if the model has no output head. (A head for
     // labels that uses a pooler trains it, as its own parameter.)
     if ((n->is.labels || n->masked_end) && strstr(name, "pooler.")) return true;

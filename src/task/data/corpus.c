@@ -25,12 +25,9 @@ static qkv_status choose_format(enum corpus_format *out, const struct qkv_text_s
                  { "jsonl", ".jsonl", CORPUS_JSONL },
                  { "jsonl", ".ndjson", CORPUS_JSONL },
                  { "tsv", ".tsv", CORPUS_TSV } };
-    const size_t n = strlen(path);
     *out = CORPUS_TEXT;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const size_t m = strlen(rows[i].end);
-        if (s->format ? strcmp(s->format, rows[i].name) != 0
-                      : n < m || strcmp(path + n - m, rows[i].end) != 0)
+        if (s->format ? strcmp(s->format, rows[i].name) != 0 : !qkv_ends_with(path, rows[i].end))
             continue;
         *out = rows[i].format;
         return QKV_OK;

@@ -44,12 +44,6 @@ bool qkv_text_config_is(const struct qkv_text_config *c, const char *kind)
 }
 
 // ---- files -------------------------------------------------------------------------------------
-static bool ends_with(const char *path, const char *end)
-{
-    const size_t a = strlen(path), b = strlen(end);
-    return a >= b && strcmp(path + a - b, end) == 0;
-}
-
 static bool has_sibling(const char *path, const char *name)
 {
     char other[QKV_PATH];
@@ -59,11 +53,11 @@ static bool has_sibling(const char *path, const char *name)
 // Returns the reader for a file name, or NULL if the file is read as a tokenizer.json.
 static qkv_text_reader *reader_of(const char *path)
 {
-    if (ends_with(path, ".model")) return qkv_read_spm;
-    if (ends_with(path, ".spm"))
+    if (qkv_ends_with(path, ".model")) return qkv_read_spm;
+    if (qkv_ends_with(path, ".spm"))
         return has_sibling(path, "vocab.json") ? qkv_read_marian : qkv_read_spm;
-    if (ends_with(path, ".bin")) return qkv_read_llama2c;
-    if (ends_with(path, ".txt")) return qkv_read_vocab_list;
+    if (qkv_ends_with(path, ".bin")) return qkv_read_llama2c;
+    if (qkv_ends_with(path, ".txt")) return qkv_read_vocab_list;
     const char *slash = strrchr(path, '/');
     if (strcmp(slash ? slash + 1 : path, "vocab.json") == 0 && has_sibling(path, "merges.txt"))
         return qkv_read_vocab_pair;
@@ -74,7 +68,7 @@ static qkv_text_reader *reader_of(const char *path)
 static bool is_checkpoint(const char *path)
 {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    return ends_with(name, ".bin") && strncmp(name, "tok", 3) != 0;
+    return qkv_ends_with(name, ".bin") && strncmp(name, "tok", 3) != 0;
 }
 
 static qkv_status open_file(qkv_tokenizer **out, const char *path, qkv_error *err)

@@ -271,9 +271,3 @@ double canvas_head(struct canvas *s, double left)
         y = canvas_fold(s, left, y, width, 15, CANVAS_SERIF, PALETTE_TEXT2, s->sentence.at, 22);
     return y;
 }
-
-bool view_ends_with(const char *path, const char *end)
-{
-    const size_t n = strlen(path), m = strlen(end);
-    return n >= m && !strcmp(path + n - m, end);
-}

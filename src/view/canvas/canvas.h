@@ -173,7 +173,6 @@ bool canvas_is_picture_name(const char *path);
 // partial file remains.
 qkv_status canvas_file(const struct canvas *s, const char *path, bool force,
                        enum qkv_view_theme theme, qkv_error *err);
-bool view_ends_with(const char *path, const char *end);
 
 enum { CANVAS_LINKS = 32 }; // number of steps to which the parameter t of a link is rounded
 // canvas_link_opacity() and canvas_link_width() return the opacity and the width of a link whose

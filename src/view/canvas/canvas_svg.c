@@ -381,7 +381,7 @@ void canvas_page_style(struct view_text *t, const struct canvas *s)
 
 bool canvas_is_picture_name(const char *path)
 {
-    return view_ends_with(path, ".svg") || view_ends_with(path, ".png") ||
+    return qkv_ends_with(path, ".svg") || qkv_ends_with(path, ".png") ||
            !strcmp(path, "/dev/stdout") || !strcmp(path, "/dev/fd/1");
 }
 
@@ -391,7 +391,7 @@ qkv_status canvas_file(const struct canvas *s, const char *path, bool force,
     struct view_text t = { 0 };
     struct qkv_output out = { .fd = -1 };
     qkv_status status = QKV_OK;
-    if (view_ends_with(path, ".png"))
+    if (qkv_ends_with(path, ".png"))
         status = canvas_png(&t, s, theme, err);
     else
         canvas_svg(&t, s, theme);

@@ -129,7 +129,7 @@ static qkv_status write_page(const struct qkv_chart *c, const struct canvas *s,
 qkv_status chart_write(const struct qkv_chart *c, chart_drawing *draw, const void *of,
                        const char *path, bool force, enum qkv_view_theme theme, qkv_error *err)
 {
-    const bool html = path && (view_ends_with(path, ".html") || view_ends_with(path, ".htm"));
+    const bool html = path && (qkv_ends_with(path, ".html") || qkv_ends_with(path, ".htm"));
     struct canvas s;
     struct view_text frame = { 0 };
     if (!path || !(html || canvas_is_picture_name(path)))
