@@ -139,7 +139,7 @@ void bench_close(struct bench_table *t)
             printf("; peak %s%s%s GB/s, the rate of plainly reading as many bytes", least,
                    strcmp(least, most) ? " to " : "", strcmp(least, most) ? most : "");
         else if (t->peaks[i].best > 0)
-            printf("; peak %s GFLOP/s, the rate of multiply-adds in registers", most);
+            printf("; peak %s GFLOP/s, of multiply-adds in registers", most);
         putchar('\n');
     }
     puts("peak    rate of the work / peak of the machine, measured alternately; median\nspread  "

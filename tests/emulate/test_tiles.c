@@ -73,6 +73,13 @@ static void caught(int number)
         if (reached_) fail_msg("not refused: %s", #__VA_ARGS__);                                   \
     } while (0)
 
+// The same with the tiles of the configuration c, which is not what is refused.
+#define REFUSED_WITH(c, ...)                                                                       \
+    do {                                                                                           \
+        load_config(&(c));                                                                         \
+        REFUSED(__VA_ARGS__);                                                                      \
+    } while (0)
+
 static void fill(uint8_t *p, size_t n)
 {
     for (size_t i = 0; i < n; i++) p[i] = (uint8_t)(check_random() * 128);
@@ -116,7 +123,7 @@ TEST(a_bad_configuration_is_refused)
 TEST(tiles_are_loaded_row_by_row_and_zero_behind)
 {
     if (!begin()) skip();
-    static const int shapes[][2] = { { 16, 64 }, { 1, 4 }, { 7, 20 }, { 16, 1 }, { 3, 63 } };
+    static const int shapes[][2] = { { 16, 64 }, { 1, 4 }, { 7, 20 }, { 16, 4 }, { 3, 60 } };
     EACH(s, shapes) for (int way = 0; way < 2; way++)
     {
         const int rows = (*s)[0], bytes = (*s)[1];
@@ -381,43 +388,62 @@ TEST(what_does_not_fit_is_refused)
     config_tile(&c, 3, 8, 64);
     config_tile(&c, 4, 16, 32);
     config_tile(&c, 5, 16, 62);
-    load_config(&c);
-    REFUSED(LOAD(6, m, 64));  // refused: this tile is not configured
-    REFUSED(STORE(7, m, 64)); // refused: this tile is not configured
+    // Each line configures the tiles: the handler of a refused instruction leaves without them.
+    REFUSED_WITH(c, LOAD(6, m, 64));  // refused: this tile is not configured
+    REFUSED_WITH(c, STORE(7, m, 64)); // refused: this tile is not configured
+    REFUSED_WITH(c, LOAD(5, m, 64));  // refused: the row is not a multiple of 4 bytes
+    REFUSED_WITH(c, STORE(5, m, 64)); // refused: the row is not a multiple of 4 bytes
     // The same tile twice, which assemblers refuse: tdpbf16ps of 0, 1, 1; of 0, 0, 1; of 1, 0, 1.
-    REFUSED(__asm__ volatile(".byte 0xC4, 0xE2, 0x72, 0x5C, 0xC1"));
-    REFUSED(__asm__ volatile(".byte 0xC4, 0xE2, 0x72, 0x5C, 0xC0"));
-    REFUSED(__asm__ volatile(".byte 0xC4, 0xE2, 0x72, 0x5C, 0xC8"));
-    REFUSED(PRODUCT("tdpbf16ps", 0, 3, 1)); // refused: the tiles have different numbers of rows
-    REFUSED(PRODUCT("tdpbf16ps", 0, 1, 4)); // refused: the tiles have different numbers of columns
-    REFUSED(PRODUCT("tdpbssd", 0, 1, 3));   // refused: the inner sizes of the tiles differ
-    REFUSED(PRODUCT("tdpbssd", 0, 5, 1));   // refused: the row is not a multiple of 4 bytes
-    PRODUCT("tdpbssd", 0, 1, 2);            // accepted: the shapes match
+    REFUSED_WITH(c, __asm__ volatile(".byte 0xC4, 0xE2, 0x72, 0x5C, 0xC1"));
+    REFUSED_WITH(c, __asm__ volatile(".byte 0xC4, 0xE2, 0x72, 0x5C, 0xC0"));
+    REFUSED_WITH(c, __asm__ volatile(".byte 0xC4, 0xE2, 0x72, 0x5C, 0xC8"));
+    REFUSED_WITH(c, PRODUCT("tdpbf16ps", 0, 3, 1)); // refused: different numbers of rows
+    REFUSED_WITH(c, PRODUCT("tdpbf16ps", 0, 1, 4)); // refused: different numbers of columns
+    REFUSED_WITH(c, PRODUCT("tdpbssd", 0, 1, 3));   // refused: the inner sizes differ
+    REFUSED_WITH(c, PRODUCT("tdpbssd", 0, 5, 1));   // refused: not a multiple of 4 bytes
+    load_config(&c);
+    ZERO(5);                     // accepted: nothing is moved
+    PRODUCT("tdpbssd", 0, 1, 2); // accepted: the shapes match
     release();
     if (!tiles_native()) CHECK(strcmp(tiles_refused(), "") != 0);
 }
 
+// Changes the tiles of the calling thread, which may begin with the configuration of its creator.
 static void *other_thread(void *out)
 {
-    struct config *now = out;
-    *now = store_config();
-    return NULL;
+    struct config c = { 0 };
+    uint8_t ones[1024], back_again[1024];
+    memset(ones, 1, sizeof ones);
+    memset(back_again, 0, sizeof back_again);
+    config_tile(&c, 0, 8, 32);
+    load_config(&c);
+    LOAD(0, ones, 32);
+    STORE(0, back_again, 32);
+    *(bool *)out = memcmp(ones, back_again, 8 * 32) == 0;
+    return NULL; // ends without a release
 }
 
 TEST(each_thread_has_tiles_of_its_own)
 {
     if (!begin()) skip();
-    struct config c = { 0 }, none = { 0 }, seen;
+    struct config c = { 0 };
+    uint8_t from[1024], to[1024] = { 0 };
+    bool worked = false;
+    fill(from, sizeof from);
     config_tile(&c, 0, 16, 64);
     load_config(&c);
+    LOAD(0, from, 64);
     pthread_t thread;
-    memset(&seen, 1, sizeof seen);
-    CHECK_EQ(pthread_create(&thread, NULL, other_thread, &seen), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, other_thread, &worked), 0);
     CHECK_EQ(pthread_join(thread, NULL), 0);
-    CHECK_BITS(&seen, &none, sizeof none);
+    CHECK(worked);
+    const struct config now = store_config();
+    STORE(0, to, 64);
     CHECK(tiles_native() || tiles_held());
     release();
     CHECK(!tiles_held());
+    CHECK_BITS(&now, &c, sizeof c);
+    CHECK_BITS(to, from, sizeof from);
 }
 
 TEST(what_is_emulated_is_counted_and_registers_stay)

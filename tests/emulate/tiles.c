@@ -173,9 +173,18 @@ static const char *usable(int tile)
     return NULL;
 }
 
+// Loads, stores and products, but not tilezero, also require rows of whole groups.
+static const char *usable_rows(int tile)
+{
+    const char *wrong = usable(tile);
+    return wrong                  ? wrong
+           : file.bytes[tile] % 4 ? "a tile whose rows are not groups of 4 bytes"
+                                  : NULL;
+}
+
 static const char *move(const struct instruction *i)
 {
-    const char *wrong = usable(i->reg);
+    const char *wrong = usable_rows(i->reg);
     if (wrong) return wrong;
     if (!i->memory || !i->sib) return "a tile is moved without a SIB byte";
     if (!i->prefix) return "an encoding that is reserved";
@@ -202,9 +211,8 @@ static const char *fit(int to, int a, int b)
 {
     const int all[] = { to, a, b };
     for (int n = 0; n < 3; n++) {
-        const char *wrong = usable(all[n]);
+        const char *wrong = usable_rows(all[n]);
         if (wrong) return wrong;
-        if (file.bytes[all[n]] % 4) return "a product of tiles whose rows are not whole groups";
     }
     if (to == a || to == b || a == b) return "a product names one tile twice";
     if (file.rows[to] != file.rows[a]) return "rows of the sum and of the first factor differ";

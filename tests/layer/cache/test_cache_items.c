@@ -319,9 +319,11 @@ TEST(lists_that_cannot_be_meant_are_refused_and_nothing_changes)
     world_prompts(&w, lengths);
     const float *x = pair_numbers(w.precision, 3 * G * F);
     float out[2 * H * F];
-    _Alignas(64) static char scratch[1 << 18];
     struct qkv_attention a = { .T = 1, .H = H };
-    CHECK(qkv_cache_plan(w.c, &a).scratch <= sizeof scratch);
+    CHECK_EQ(qkv_threads_set(3), QKV_OK); // the most that run below
+    const size_t bytes = qkv_cache_plan(w.c, &a).scratch;
+    void *scratch = qkv_alloc(bytes, 1);
+    CHECK_EQ(qkv_threads_set(0), QKV_OK);
     struct qkv_attention wrong = a;
     wrong.G = G + 1;
     CHECK(strstr(qkv_cache_plan(w.c, &wrong).reason, "G differs from the cache"));
@@ -355,13 +357,15 @@ TEST(lists_that_cannot_be_meant_are_refused_and_nothing_changes)
         CHECK_EQ(qkv_cache_forward_some(out, NULL, NULL, x, w.c, good, 2, &a, scratch), QKV_OK);
         a.T = 1;
     }
-    CHECK_EQ(qkv_threads_set(0), QKV_OK);
-    CHECK(qkv_cache_plan(w.c, &a).scratch <= sizeof scratch);
+    CHECK_EQ(qkv_threads_set(3), QKV_OK);
+    CHECK(qkv_cache_plan(w.c, &a).scratch <= bytes);
     a.k_lengths = (const int64_t[]){ 3, 5 }; // refused: item 1 has only 4 tokens
     CHECK_EQ(qkv_cache_forward_some(out, NULL, NULL, x, w.c, good, 2, &a, scratch), QKV_ERR_USAGE);
     a.k_lengths = (const int64_t[]){ 2, 4 };
     CHECK_EQ(qkv_cache_forward_some(out, NULL, NULL, x, w.c, good, 2, &a, scratch), QKV_OK);
     for (int64_t b = 0; b < B; b++) CHECK_EQ(qkv_cache_length(w.c, b), lengths[b]);
+    CHECK_EQ(qkv_threads_set(0), QKV_OK);
+    qkv_free(scratch);
     world_free(&w);
 }
 

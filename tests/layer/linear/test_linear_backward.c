@@ -109,12 +109,12 @@ static struct result run(const struct problem *p, int threads, bool add)
 }
 
 // Returns the relative rounding error of a sum of n products: the chain of a chunk (twice that
-// without fma), the chunks, the tail. Products split into three or six have an additional error of
-// 2^-16 or 2^-22 (docs/numerics.md).
+// without fma), the chunks, the tail. Three or six products instead of one omit at most 2^-15 or
+// 2^-22 of each product (docs/numerics.md, "Floats as parts").
 static double gamma_of(const struct problem *p, int64_t n)
 {
     const double chain = 2 * (double)qkv_min64(n, QKV_LINEAR_CHUNK) + (double)n / 96 + 8;
-    const double own = p->precision == QKV_PRECISION_F32_FAST ? 0x1p-16 : 4 * U;
+    const double own = p->precision == QKV_PRECISION_F32_FAST ? 0x1p-15 : 4 * U;
     return chain * U + (sizeof(real) == sizeof(double) ? 0 : own);
 }
 
