@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OUT, LSE, WEIGHTS, RESULTS };
+enum { QUERIES, KEYS, VALUES, OUT, LSE, WEIGHTS, RESULTS };
 enum { PROBES = RESULTS, OUTPUTS };
 static const char *const layouts[] = { "bthe", "bhte", NULL };
 static const char *const w_layouts[] = { "out,in", "in,out", NULL };
@@ -19,7 +19,7 @@ static struct {
     struct attn_files f;
     const char *bias, *mask, *lengths, *offsets, *k_offsets, *sinks, *window, *scale;
     const char *results[OUTPUTS], *probe;
-    bool causal, causal_br, alibi, no_softmax, sum, plan, native;
+    bool causal, causal_br, alibi, no_softmax, projections, sum, plan, native;
     int layout, w_layout, score, diagonal;
     int64_t heads, kv_heads;
     double softcap;
@@ -113,10 +113,14 @@ static const struct opt opts[] = {
                "output file (default: print the output); '-': as .npy on standard output"),
     OPT_FLAG(0, "sum", &o.sum,
              "write the sum of the output's rows: one vector per sequence and head"),
+    OPT_FLAG(0, "projections", &o.projections,
+             "with -x, also print the queries, keys and values that are computed from the inputs"),
     OPT_OUTPUT(0, "lse", &o.results[LSE], "FILE.npy",
                "output file for the logarithm of each row's softmax sum; '-' prints it"),
-    OPT_OUTPUT(0, "weights", &o.results[WEIGHTS], "FILE.npy",
-               "output file for the attention weights, T x S floats per head; '-' prints them"),
+    OPT_OUTPUT(
+        0, "weights", &o.results[WEIGHTS], "FILE.npy",
+        "output file for the attention weights (with --no-softmax: the scores), T x S floats "
+        "per head; '-' prints them"),
     OPT_TEXT(0, "probe", &o.probe, "LIST", PROBES_HELP),
     OPT_OUTPUT(0, "probes", &o.results[PROBES], "FILE.safetensors",
                "output file for the statistics of --probe (default: print them)"),
@@ -330,6 +334,15 @@ static void results_new(const struct attn_job *j, struct array *r)
         shape[n++] = j->a.F;
     }
     array_new(&r[OUT], "out", (int)n, shape);
+    if (o.projections)
+        for (int i = QUERIES; i <= VALUES; i++) { // as the members of struct qkv_multi_head_keep
+            n = 0;
+            if (j->has_b) shape[n++] = j->a.B;
+            shape[n++] = i == QUERIES ? j->a.T : j->a.S;
+            if (j->has_h) shape[n++] = i == QUERIES ? j->a.H : j->a.G;
+            shape[n++] = i == VALUES ? j->a.F : j->a.E;
+            array_new(&r[i], i == QUERIES ? "q" : i == KEYS ? "k" : "v", (int)n, shape);
+        }
     n = leading(j, shape);
     shape[n++] = j->a.T;
     if (o.results[LSE]) array_new(&r[LSE], "lse", (int)n, shape);
@@ -363,7 +376,9 @@ static void sum_rows(const struct attn_job *j, struct array *out)
 
 static qkv_status results_give(const struct attn_job *j, struct array *r, qkv_error *err)
 {
-    static const char *const names[] = { "out", "lse", "weights" };
+    const char *const names[] = {
+        "q", "k", "v", "out", "lse", o.no_softmax ? "scores" : "weights"
+    };
     bool first = true;
     qkv_status status;
     for (int i = 0; i < RESULTS; i++) {
@@ -465,7 +480,11 @@ static qkv_status compute(struct attn_job *j, struct array *r, qkv_error *err)
     void *workspace = cmd_alloc(p.scratch, 1);
     float *lse = r[LSE].own, *weights = r[WEIGHTS].own;
     if (j->inputs) {
-        const struct qkv_multi_head_keep keep = { .lse = lse, .weights = weights };
+        const struct qkv_multi_head_keep keep = { .q = r[QUERIES].own,
+                                                  .k = r[KEYS].own,
+                                                  .v = r[VALUES].own,
+                                                  .lse = lse,
+                                                  .weights = weights };
         status =
             qkv_multi_head_forward(r[OUT].own, &keep, j->x.at, j->c.at, &j->m, &j->a, workspace);
     } else if (qkv_precision_type(j->a.precision) != QKV_F32) {
@@ -496,6 +515,8 @@ static qkv_status check_outputs(qkv_error *err)
                          stdins);
     if (o.no_softmax && o.results[LSE])
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--lse cannot be combined with --no-softmax");
+    if (o.projections && !o.f.x && !o.f.all)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--projections requires -x");
     if (o.results[PROBES] && !o.probe)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--probes requires --probe LIST");
     if (o.results[PROBES] && !strcmp(o.results[PROBES], "-")) o.results[PROBES] = NULL;
@@ -550,8 +571,9 @@ const struct cmd cmd_attn = {
              "one head, an array with 3 axes is a batch of such sequences. If k and v have fewer "
              "heads than q, several query heads share a key head (grouped-query attention). With "
              "-x, queries, keys and values are computed from inputs, with or without projections. "
-             "Arrays of float64 are converted to float32, with a note. Without -o, the output is "
-             "printed.\n"
+             "Arrays of float64 are converted to float32, with a note. In place of a FILE, numbers in "
+             "brackets are an array with 2 axes: '[1 0; 0 1; 1 1]' has 3 rows. Without -o, the "
+             "output is printed.\n"
              "\n"
              "The operator computes in this order: score, scale, soft cap, bias and ALiBi, masks, "
              "softmax. Masked keys are never read, so a NaN in them has no effect. The output of a "
@@ -562,6 +584,8 @@ const struct cmd cmd_attn = {
     .max_args = 0,
     .examples = {
         { "qkv attn -q q.npy -k k.npy -v v.npy --causal -o out.npy", "causal attention on arrays that numpy saved" },
+        { "qkv attn -x '[1 0; 0 1; 1 1]' --no-softmax --scale none --weights -",
+          "X X^T X and the scores of three tokens with two numbers each, from the command line" },
         { "qkv attn -x x.npy --wq wq.npy --wk wk.npy --wv wv.npy --weights -",
           "one head, from inputs and projections; prints output and weights" },
         { "qkv attn -x x.npy --no-softmax --scale none --sum", "attention in its simplest form, X X^T X, summed over rows" },

@@ -44,6 +44,7 @@ void array_new(struct array *a, const char *what, int rank, const int64_t *shape
 void array_free(struct array *a)
 {
     free(a->own);
+    free(a->typed);
     qkv_tensors_close(a->file);
     *a = (struct array){ 0 };
 }
@@ -85,6 +86,43 @@ qkv_status array_open(qkv_tensors **out, const char *path, bool shapes_only, qkv
     return strcmp(path, "-") ? qkv_tensors_open(out, path, &how, err) : open_stdin(out, &how, err);
 }
 
+// Reads numbers such as "[1 0; 0 1; 1 1]" from the command line: rows end at ';', the numbers of a
+// row are separated by spaces or commas.
+static qkv_status read_typed(struct array *a, const char *text, qkv_error *err)
+{
+    struct qkv_tensor *t = a->typed = cmd_alloc(1, sizeof *t);
+    float *numbers = a->own = cmd_alloc(strlen(text), sizeof *numbers);
+    int64_t rows = 0, columns = 0, n = 0;
+    bool closed = false;
+    for (const char *p = text + 1; !closed;) {
+        p += strspn(p, " ,\n");
+        char *end = (char *)p;
+        const double x = *p == ';' || *p == ']' ? 0 : strtod(p, &end);
+        if (end != p) {
+            numbers[n++] = (float)x;
+            p = end;
+            continue;
+        }
+        closed = *p == ']' && !p[1];
+        if (!closed && *p != ';')
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "%s: expected rows of numbers such as '[1 0; 0 1]', found '%.40s'",
+                             a->what, p);
+        if (!rows++) columns = n;
+        if (!columns || n != rows * columns)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "%s: expected rows of equal length, found %lld numbers in row %lld",
+                             a->what, (long long)(n - (rows - 1) * columns), (long long)rows - 1);
+        p++;
+    }
+    *t = (struct qkv_tensor){ .name = a->what, .dtype = QKV_F32, .rank = 2, .data = numbers };
+    t->shape[0] = rows;
+    t->shape[1] = columns;
+    t->bytes = (size_t)n * sizeof *numbers;
+    a->tensor = t;
+    return QKV_OK;
+}
+
 qkv_status array_find(struct array *a, const char *what, const char *path, const qkv_tensors *all,
                       const char *all_path, qkv_error *err)
 {
@@ -93,6 +131,10 @@ qkv_status array_find(struct array *a, const char *what, const char *path, const
     if (!path) {
         if (all) *t = qkv_tensors_find(all, what);
         a->source = all_path;
+    } else if (path[0] == '[') {
+        a->source = "the command line";
+        const qkv_status status = read_typed(a, path, err);
+        if (status) return status;
     } else {
         a->source = strcmp(path, "-") ? path : "standard input";
         const qkv_status status = array_open(&a->file, path, true, err);

@@ -18,12 +18,13 @@ struct array {
     const float *at; // the elements: own memory, or in the mapped file
     float *own;
     qkv_tensors *file;
+    struct qkv_tensor *typed; // describes numbers that were typed on the command line
 };
 enum { SHAPE_TEXT = 160 };
 
 // Reads the shape of one tensor into a. If the open set `all` has a tensor of this name, reads that
-// one. If not, reads the only tensor of the file `path` ("-": standard input). If path is NULL too,
-// a->tensor is NULL.
+// one. If not, reads the only tensor of the file `path` ("-": standard input; "[1 0; 0 1]": the
+// numbers themselves). If path is NULL too, a->tensor is NULL.
 qkv_status array_find(struct array *a, const char *what, const char *path, const qkv_tensors *all,
                       const char *all_path, qkv_error *err);
 // Reads the elements into a->at after array_find(), when the shape has been checked; without a

@@ -465,6 +465,27 @@ says_part '--probes requires --probe'
 runs 2 attn -x x.npy --no-softmax --probe entropy
 says_part 'attention statistics are not supported without softmax'
 
+title 'numbers on the command line are an array: X X^T X of three tokens, by hand'
+runs 0 attn -x '[1 0; 0 1; 1 1]' --no-softmax --scale none --weights - --json
+prints '{"out":{"shape":[3,2],"data":[[2,1],[1,2],[3,3]]},"scores":{"shape":[3,3],"data":[[1,0,1],[0,1,1],[1,1,2]]}}'
+runs 0 attn -x '[1,0;0,1;1,1]' --no-softmax --scale none
+prints_part '      2          3          3'
+runs 0 attn -x '[1 0; 0 1]' --bias '[0 -inf; 0 0]' --weights - --json
+prints_part '"weights":{"shape":[2,2],"data":[[1,0],'
+for bad in '[' '[]' '[1;]' '[;]' '[1 2; 3]' '[1 a]' '[1]x' '[1 2'; do
+    runs 2 attn -x "$bad"
+    says_part 'x: expected rows of'
+done
+
+title '--projections prints q, k and v: x W_Q by hand'
+runs 0 attn -x '[1 0; 0 1; 1 1]' --wq '[1 0; 0 2]' --wk '[0 1; 1 0]' --wv '[1 1]' --projections --json
+prints_part '{"q":{"shape":[3,2],"data":[[1,0],[0,2],[1,2]]},"k":{"shape":[3,2],"data":[[0,1],[1,0],[1,1]]},'
+prints_part '"v":{"shape":[3,1],"data":[[1],[1],[2]]},"out":'
+runs 0 attn -x '[1 0; 0 1]' --heads 2 --projections --json
+prints_part '"k":{"shape":[2,2,1],"data":[[[1],[0]],[[0],[1]]]}'
+runs 2 attn -q x.npy -k x.npy -v x.npy --projections
+says_part '--projections requires -x'
+
 title 'the shape is checked before the numbers are read'
 if [ -z "${QKV_SLOW:-}" ]; then # a sanitizer needs more address space
     python3 - <<'PY'
