@@ -92,6 +92,11 @@ struct text_run *text_run_take(struct page *p);
 // --ids.
 qkv_status text_run_open(struct text_run *s, const char *dir, const char *text, qkv_error *err);
 void text_run_close(struct text_run *s);
+// Opens the model of --model for the page and runs it on the text.  text NULL: runs it on --ids or,
+// without this option, on the text `usual`.
+qkv_status text_run_start(struct page *p, struct text_run **out, const char *text,
+                          const char *usual, qkv_error *err);
+extern const char EXPLAIN_ANIMAL[]; // the text of topics to which no text is given
 // One key of a row of scores, computed in doubles from the queries and keys of the run.
 struct seen_key {
     // dot: q . k; scaled: dot times the scale; score: with bias; weight: exp(score - lse)
@@ -115,10 +120,14 @@ static inline const float *seen_v(const struct text_run *s, int64_t l, int64_t h
 }
 // Writes the row of the embedding matrix for token i to out[D].
 qkv_status seen_embedding(const struct text_run *s, float *out, int64_t i, qkv_error *err);
+// Writes the rows of the embedding matrix for all tokens to out[T][D], without positions.
+qkv_status seen_embeddings(float *out, const struct text_run *s, qkv_error *err);
 bool seen_special(const struct text_run *s, int64_t i);
 // Finds a token by its text, ignoring case, or by its index.  Returns QKV_ERR_USAGE if there is no
 // such token.
 qkv_status text_run_find(const struct text_run *s, const char *word, int64_t *out, qkv_error *err);
+// Checks that the model has the layer and head of --layer and --head.
+qkv_status text_run_check(const struct text_run *s, qkv_error *err);
 // Sets *layer and *head to the values of the options. An option that is not given is chosen such
 // that the token has the largest weight on another word.
 qkv_status text_run_choose(const struct text_run *s, int64_t token, int64_t *layer, int64_t *head,

@@ -149,35 +149,51 @@ static void apply_weights(float *out, const float *w, const float *x, int64_t n,
         }
 }
 
+// Returns the largest change of a row, relative to its norm: b has the rows of a in reverse order.
 static double farthest(const float *a, const float *b, int64_t n, int64_t D)
 {
-    double most = 0; // b has the rows of a in reverse order
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t d = 0; d < D; d++)
-            most = fmax(most, fabs((double)a[i * D + d] - (double)b[(n - 1 - i) * D + d]));
+    double most = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double change = 0, norm = 0;
+        for (int64_t d = 0; d < D; d++) {
+            const double x = (double)a[i * D + d], y = (double)b[(n - 1 - i) * D + d];
+            change += (x - y) * (x - y);
+            norm += x * x;
+        }
+        most = fmax(most, norm > 0 ? sqrt(change / norm) : 0);
+    }
     return most;
 }
 
+// Runs attention with the rows of x as queries, keys and values.
 static qkv_status attend(float *out, float *weights, const float *x, int64_t n, int64_t D,
-                         qkv_error *err)
+                         double scale, qkv_error *err)
 {
-    const struct qkv_attention a = { .B = 1, .T = n, .S = n, .H = 1, .E = D };
+    const struct qkv_attention a = {
+        .B = 1, .T = n, .S = n, .H = 1, .E = D, .scale = (float)scale
+    };
     return explain_attend(out, weights, x, x, x, &a, err);
+}
+
+// Draws the matrix of a dense layer: random numbers, and a softmax of each row, so that its rows
+// sum to 1 as the weights of attention do.
+static void draw_dense(float *w, int64_t n)
+{
+    struct explain_random r = { (uint64_t)explain_options.seed };
+    double *row = cmd_alloc((size_t)n, sizeof *row);
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) row[j] = 1.5 * explain_normal(&r);
+        explain_softmax(row, row, n, 1);
+        for (int64_t j = 0; j < n; j++) w[i * n + j] = (float)row[j];
+    }
+    free(row);
 }
 
 qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)
 {
-    static const char FLIES[] = "time flies like an arrow";
-    struct text_run *s = text_run_take(p);
-    struct explain_random r = { (uint64_t)explain_options.seed };
-    char dir[CMD_PATH];
-    qkv_status status = cmd_model_find(dir, err);
-    if (!status)
-        status = text_run_open(s, dir,
-                               argc                         ? argv[0]
-                               : explain_options.tokens.ids ? NULL
-                                                            : FLIES,
-                               err);
+    struct text_run *s;
+    qkv_status status =
+        text_run_start(p, &s, argc ? argv[0] : NULL, "time flies like an arrow", err);
     if (status) return status;
     const int64_t n = s->T, D = s->D;
     if (n > 64)
@@ -189,43 +205,37 @@ qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)
           *fixed_out = back + n * D, *fixed_back = fixed_out + n * D;
     const char **reversed = page_take(p, (size_t)n, sizeof *reversed),
                **place = page_take(p, (size_t)n, sizeof *place);
-    double length = 0;
-    for (int64_t i = 0; i < n && !status; i++) status = seen_embedding(s, x + i * D, i, err);
-    if (status) return status;
-    for (int64_t i = 0; i < n * D; i++) length += (double)x[i] * (double)x[i] / (double)(n * D);
-    // The embeddings of different models have different norms. Scale them so that the score of a
-    // token with itself is about 3.
-    const double shrink = length > 0 ? sqrt(3 / (sqrt((double)D) * length)) : 1;
+    double square = 0;
+    if ((status = seen_embeddings(x, s, err))) return status;
+    for (int64_t i = 0; i < n * D; i++) square += (double)x[i] * (double)x[i] / (double)n;
     for (int64_t i = 0; i < n; i++) {
-        for (int64_t d = 0; d < D; d++) {
-            x[i * D + d] = (float)(shrink * (double)x[i * D + d]);
-            reversed_x[(n - 1 - i) * D + d] = x[i * D + d];
-        }
+        memcpy(reversed_x + (n - 1 - i) * D, x + i * D, (size_t)D * sizeof *x);
         reversed[n - 1 - i] = s->name[i];
         place[i] = page_text(p, "%lld", (long long)i);
     }
-    float *fixed = page_grid(p, "a dense layer over positions: the same matrix for every input", n,
-                             n, place, place, QKV_CHART_WEIGHTS);
-    for (int64_t i = 0; i < n; i++) {
-        double *w = page_take(p, (size_t)n, sizeof *w);
-        for (int64_t j = 0; j < n; j++) w[j] = 1.5 * explain_normal(&r);
-        explain_softmax(w, w, n, 1);
-        for (int64_t j = 0; j < n; j++) fixed[i * n + j] = (float)w[j];
-    }
-    float *w = page_grid(p, "attention: the matrix computed from this text", n, n, s->name, s->name,
-                         QKV_CHART_WEIGHTS);
-    float *w2 = page_grid(p, "attention: the matrix computed from the same words in reverse order",
-                          n, n, reversed, reversed, QKV_CHART_WEIGHTS);
-    if ((status = attend(out, w, x, n, D, err)) ||
-        (status = attend(back, w2, reversed_x, n, D, err)))
+    // The embeddings of different models have different norms; without a factor the weights of some
+    // are all equal to two digits.  The page names the factor.
+    const double factor = square > 0 ? 3 / square : 1;
+    float *fixed =
+        page_grid(p, "a dense layer over positions: one matrix (random numbers, rows sum to 1)", n,
+                  n, place, place, QKV_CHART_WEIGHTS);
+    draw_dense(fixed, n);
+    float *w = page_grid(p, page_text(p, "softmax(c X X^T) of this text, c = %.2f", factor), n, n,
+                         s->name, s->name, QKV_CHART_WEIGHTS);
+    float *w2 = page_grid(p, "softmax(c X X^T) of the same words in reverse order", n, n, reversed,
+                          reversed, QKV_CHART_WEIGHTS);
+    if ((status = attend(out, w, x, n, D, factor, err)) ||
+        (status = attend(back, w2, reversed_x, n, D, factor, err)))
         return status;
     apply_weights(fixed_out, fixed, x, n, D);
     apply_weights(fixed_back, fixed, reversed_x, n, D);
     page_title(p, "Where do the weights come from?");
     page_say(p,
              "With the words reversed, attention computes the same vector for each word, within "
-             "%.0e: its weights depend on the words. A dense layer uses the same matrix for all "
-             "inputs: the vectors of the words change by up to %.1f.",
-             farthest(out, back, n, D), farthest(fixed_out, fixed_back, n, D));
+             "%.0e of its norm: its weights depend on the words, not on their positions. A dense "
+             "layer uses the same matrix for all inputs: the vector of a word changes by up to "
+             "%.0f %% of its norm. X are the embeddings, without positions and projections; the "
+             "factor c = %.2f makes a token's score with itself 3 on the mean.",
+             farthest(out, back, n, D), 100 * farthest(fixed_out, fixed_back, n, D), factor);
     return QKV_OK;
 }

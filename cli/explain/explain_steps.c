@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char ANIMAL[] = "The animal didn't cross the street because it was too tired";
-
 enum { SHOWN = 8 }; // number of dimensions of a vector that are printed
 
 static void lead_vector(struct page *p, const char *name, const double *x, int64_t n)
@@ -144,13 +142,12 @@ static qkv_status choose_row(const struct text_run *s, int64_t *row, qkv_error *
 
 qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
 {
-    struct text_run *s = text_run_take(p);
-    char dir[CMD_PATH];
-    struct place a = { .s = s };
+    struct text_run *s;
+    struct place a = { .row = 0 };
     const bool asked = argc || explain_options.tokens.ids;
     if (!asked && !explain_options.token) explain_options.token = "it";
-    qkv_status status = cmd_model_find(dir, err);
-    if (!status) status = text_run_open(s, dir, argc ? argv[0] : asked ? NULL : ANIMAL, err);
+    qkv_status status = text_run_start(p, &s, argc ? argv[0] : NULL, EXPLAIN_ANIMAL, err);
+    a.s = s;
     if (!status) status = choose_row(s, &a.row, err);
     if (!status) status = text_run_choose(s, a.row, &a.layer, &a.head, err);
     if (status) return status;
@@ -159,7 +156,7 @@ qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
     a.lse = seen_row(s, a.layer, a.head, a.row, a.keys);
     if (!isfinite(a.lse))
         return cmd_error(
-            err, QKV_ERR_UNSUPPORTED, dir,
+            err, QKV_ERR_UNSUPPORTED, s->info.name,
             "layer %lld, head %lld: expected finite scores of \"%s\", found NaN or Inf",
             (long long)a.layer, (long long)a.head, s->name[a.row]);
     double best = -1;
@@ -203,8 +200,7 @@ static const char **numbers(struct page *p, const char *letter, int64_t n)
 qkv_status explain_reads(struct page *p, int argc, char **argv, qkv_error *err)
 {
     enum { TOP = 5 };
-    struct text_run *s = text_run_take(p);
-    char dir[CMD_PATH];
+    struct text_run *s;
     int64_t row = 0, words = argc - 1, key[16];
     qkv_status status = QKV_OK;
     if (!explain_options.token)
@@ -213,8 +209,7 @@ qkv_status explain_reads(struct page *p, int argc, char **argv, qkv_error *err)
     if (words > EXPLAIN_PANELS)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--reads: expected at most %d words, found %lld",
                          EXPLAIN_PANELS, (long long)words);
-    status = cmd_model_find(dir, err);
-    if (!status) status = text_run_open(s, dir, argv[0], err);
+    status = text_run_start(p, &s, argv[0], NULL, err);
     if (!status) status = text_run_find(s, explain_options.token, &row, err);
     for (int64_t w = 0; w < words && !status; w++)
         status = text_run_find(s, argv[1 + w], &key[w], err);

@@ -1,122 +1,11 @@
 // SPDX-License-Identifier: MIT
-// explain_words.c: implements three topics of `qkv explain` on word vectors: embeddings attend to
-// themselves without projections; queries and keys of a head in a plane; one word in several texts.
+// explain_words.c: implements two topics of `qkv explain` on word vectors: queries and keys of a
+// head in a plane; one word in several texts.
 #include "explain/explain.h"
 #include "frame/word_operand.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char ANIMAL[] = "The animal didn't cross the street because it was too tired";
-
-static qkv_status run_model(struct page *p, struct text_run **out, const char *text, qkv_error *err)
-{
-    char dir[CMD_PATH];
-    const qkv_status status = cmd_model_find(dir, err);
-    if (status) return status;
-    *out = text_run_take(p);
-    return text_run_open(*out, dir, text ? text : explain_options.tokens.ids ? NULL : ANIMAL, err);
-}
-
-// Reads x[T][D]: for each token, its row of the embedding matrix, without position embeddings.
-static qkv_status embeddings(float *x, const struct text_run *s, qkv_error *err)
-{
-    for (int64_t i = 0; i < s->T; i++) {
-        const qkv_status status = seen_embedding(s, x + i * s->D, i, err);
-        if (status) return status;
-    }
-    return QKV_OK;
-}
-
-// ---- the diagonal ------------------------------------------------------------------------------
-struct diagonal {
-    int64_t itself; // number of rows whose largest weight is on their own token
-    double mean;
-};
-
-static struct diagonal measure(const float *w, int64_t n)
-{
-    struct diagonal d = { 0, 0 };
-    for (int64_t i = 0; i < n; i++) {
-        bool most = true;
-        for (int64_t j = 0; j < n; j++) most = most && w[i * n + j] <= w[i * n + i];
-        d.itself += most;
-        d.mean += (double)w[i * n + i] / (double)n;
-    }
-    return d;
-}
-
-static void head_weights(float *w, const struct text_run *s, int64_t layer, int64_t head,
-                         struct seen_key *row)
-{
-    for (int64_t i = 0; i < s->T; i++) {
-        seen_row(s, layer, head, i, row);
-        for (int64_t j = 0; j < s->T; j++) w[i * s->T + j] = (float)row[j].weight;
-    }
-}
-
-qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *err)
-{
-    struct text_run *s;
-    int64_t layer = 0, head = 0;
-    qkv_status status = run_model(p, &s, argc ? argv[0] : NULL, err);
-    if (status) return status;
-    const int64_t n = s->T;
-    if (n > 64)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--diagonal: text too long, expected at most 64 tokens, found %lld",
-                         (long long)n);
-    float *x = page_take(p, (size_t)(n * s->D), sizeof *x);
-    double *score = page_take(p, (size_t)n, sizeof *score), *w = page_take(p, (size_t)n, sizeof *w);
-    struct seen_key *row = page_take(p, (size_t)n, sizeof *row);
-    if ((status = embeddings(x, s, err))) return status;
-    float *raw =
-        page_grid(p, "softmax of X X^T / sqrt(d), where X are the embeddings without projections",
-                  n, n, s->name, s->name, QKV_CHART_WEIGHTS);
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < n; j++) {
-            score[j] = 0;
-            for (int64_t d = 0; d < s->D; d++)
-                score[j] += (double)x[i * s->D + d] * (double)x[j * s->D + d];
-        }
-        // Embeddings have small norms: scale the rows to the norm of random vectors from N(0, 1).
-        double length = 0;
-        for (int64_t d = 0; d < s->D; d++)
-            length += (double)x[i * s->D + d] * (double)x[i * s->D + d];
-        explain_softmax(w, score, n, length > 0 ? length / sqrt((double)s->D) : 1);
-        for (int64_t j = 0; j < n; j++) raw[i * n + j] = (float)w[j];
-    }
-    float *least = page_take(p, (size_t)(n * n), sizeof *least),
-          *now = page_take(p, (size_t)(n * n), sizeof *now);
-    double best = 2;
-    const bool chosen = explain_options.layer >= 0 || explain_options.head >= 0;
-    if (chosen && (status = text_run_choose(s, n / 2, &layer, &head, err))) return status;
-    for (int64_t l = chosen ? layer : 0; l < (chosen ? layer + 1 : s->L); l++)
-        for (int64_t h = chosen ? head : 0; h < (chosen ? head + 1 : s->H); h++) {
-            head_weights(now, s, l, h, row);
-            const struct diagonal d = measure(now, n);
-            if (d.mean >= best) continue;
-            best = d.mean;
-            layer = l;
-            head = h;
-            memcpy(least, now, (size_t)(n * n) * sizeof *now);
-        }
-    memcpy(
-        page_grid(p,
-                  page_text(p, "the same words, projected by W_Q and W_K of layer %lld, head %lld",
-                            (long long)layer, (long long)head),
-                  n, n, s->name, s->name, QKV_CHART_WEIGHTS),
-        least, (size_t)(n * n) * sizeof *least);
-    const struct diagonal a = measure(raw, n), b = measure(least, n);
-    page_title(p, "Must a word attend to itself?");
-    page_say(p,
-             "With the raw embeddings %lld of %lld tokens attend most to themselves, with "
-             "a mean weight of %.2f. With the projections they need not: in L%lld.H%lld %lld of "
-             "%lld tokens do, with a mean weight of %.3f.",
-             (long long)a.itself, (long long)n, a.mean, (long long)layer, (long long)head,
-             (long long)b.itself, (long long)n, b.mean);
-    return QKV_OK;
-}
 
 // ---- queries and keys in a plane ---------------------------------------------------------------
 static void panel_plane(struct page *p, const char *name, const struct text_run *s,
@@ -164,7 +53,7 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
 {
     struct text_run *s;
     int64_t layer, head, token = 0;
-    qkv_status status = run_model(p, &s, argc ? argv[0] : NULL, err);
+    qkv_status status = text_run_start(p, &s, argc ? argv[0] : NULL, EXPLAIN_ANIMAL, err);
     if (!status && explain_options.token)
         status = text_run_find(s, explain_options.token, &token, err);
     else if (!status)
@@ -249,7 +138,7 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
             return cmd_error(err, QKV_ERR_USAGE, NULL,
                              "--context: no word that begins with '%s' in the text '%s'", word,
                              text);
-        qkv_status status = run_model(p, &s, text, err);
+        qkv_status status = text_run_start(p, &s, text, NULL, err);
         if (status) return status;
         if (!first) {
             first = s;

@@ -118,6 +118,18 @@ qkv_status text_run_open(struct text_run *s, const char *dir, const char *text, 
     return QKV_OK;
 }
 
+const char EXPLAIN_ANIMAL[] = "The animal didn't cross the street because it was too tired";
+
+qkv_status text_run_start(struct page *p, struct text_run **out, const char *text,
+                          const char *usual, qkv_error *err)
+{
+    char dir[CMD_PATH];
+    const qkv_status status = cmd_model_find(dir, err);
+    if (status) return status;
+    *out = text_run_take(p);
+    return text_run_open(*out, dir, text ? text : explain_options.tokens.ids ? NULL : usual, err);
+}
+
 void text_run_close(struct text_run *s)
 {
     for (int64_t l = 0; s->layer && l < s->L; l++) {
@@ -176,6 +188,14 @@ qkv_status seen_embedding(const struct text_run *s, float *out, int64_t i, qkv_e
                                (long)s->tokens.ids[i]);
 }
 
+qkv_status seen_embeddings(float *out, const struct text_run *s, qkv_error *err)
+{
+    qkv_status status = QKV_OK;
+    for (int64_t i = 0; i < s->T && !status; i++)
+        status = seen_embedding(s, out + i * s->D, i, err);
+    return status;
+}
+
 bool seen_special(const struct text_run *s, int64_t i)
 {
     if (s->text) return s->tokens.encoding.text[i] > 1;
@@ -200,12 +220,17 @@ static qkv_status in_range(const char *option, int64_t value, int64_t n, qkv_err
                                  (long long)n - 1, (long long)value);
 }
 
+qkv_status text_run_check(const struct text_run *s, qkv_error *err)
+{
+    const qkv_status status = in_range("--layer", explain_options.layer, s->L, err);
+    return status ? status : in_range("--head", explain_options.head, s->H, err);
+}
+
 qkv_status text_run_choose(const struct text_run *s, int64_t token, int64_t *layer, int64_t *head,
                            qkv_error *err)
 {
     const int64_t l0 = explain_options.layer, h0 = explain_options.head;
-    qkv_status status = in_range("--layer", l0, s->L, err);
-    if (!status) status = in_range("--head", h0, s->H, err);
+    const qkv_status status = text_run_check(s, err);
     if (status) return status;
     struct seen_key *row = cmd_alloc((size_t)s->T, sizeof *row);
     double best = -1;

@@ -98,13 +98,62 @@ best = max((x, i, j) for i, row in enumerate(picture) for j, x in enumerate(row)
 assert best[1:] == (3, 4) and abs(sum(map(sum, picture)) - 1) < 1e-5, best
 END
 
+title 'the diagonal: X X^T of the embeddings of the file, its softmax with and without the scale, nothing hidden'
+runs 0 tokenize --ids "the light and the lights of God"
+ids=$(tr ' ' ',' <"$out")
+runs 0 explain --diagonal --json "the light and the lights of God"
+check python3 - "$out" "$QKV_MODEL/model.safetensors" "$ids" <<'END'
+import json, math, struct, sys
+r = json.load(open(sys.argv[1]))
+b = open(sys.argv[2], "rb").read()
+n = struct.unpack("<Q", b[:8])[0]
+t = json.loads(b[8:8 + n])["transformer.wte.weight"]
+D, at = t["shape"][1], 8 + n + t["data_offsets"][0]
+row = lambda i: [struct.unpack("<f", b"\0\0" + b[at + 2 * (i * D + d):][:2])[0] for d in range(D)]
+x = [row(int(i)) for i in sys.argv[3].split(",")]
+dot = lambda a, b: sum(p * q for p, q in zip(a, b))
+score = [[dot(a, b) for b in x] for a in x]
+def soft(s, scale):
+    e = [[math.exp(scale * (v - max(line))) for v in line] for line in s]
+    return [[v / sum(line) for v in line] for line in e]
+norm = [[v / math.sqrt(score[i][i] * score[j][j]) for j, v in enumerate(line)] for i, line in enumerate(score)]
+want = [score, norm, soft(score, 1), soft(score, D ** -.5), soft(norm, 1), soft(norm, D ** -.5)]
+drawn = [p["values"] for p in r["panels"]]
+for a, b in zip((want[0], want[2], want[3]), drawn):
+    # products in doubles, stored as floats of at most 8; a softmax of floats
+    assert max(abs(p - q) for u, v in zip(a, b) for p, q in zip(u, v)) < 4e-6, (a, b)
+for w, line in zip(want + [drawn[3]], r["table"][1:]):
+    d = [w[i][i] for i in range(len(x))]
+    itself = sum(max(w[i]) <= d[i] + 1e-6 * abs(d[i]) for i in range(len(x)))
+    assert line[4] == f"{itself} of {len(x)}", (line, itself)
+    for v, shown in zip((min(d), sum(d) / len(d), max(d)), line[1:4]):
+        assert abs(v - float(shown)) < 6e-4, (line, v)
+END
+
+title 'a dense layer: the weights are the softmax of the scores times the factor that the page names'
+runs 0 explain --dense --json "In the beginning God created"
+mv "$out" dense.json
+runs 0 explain --diagonal --json "In the beginning God created"
+check python3 - dense.json "$out" <<'END'
+import json, math, re, sys
+r, x = (json.load(open(f)) for f in sys.argv[1:])
+c = float(re.search(r"c = ([0-9.]+)", r["panels"][1]["name"])[1])
+score = x["panels"][0]["values"]
+fixed, one, back = (p["values"] for p in r["panels"])
+self = sum(c * score[i][i] for i in range(len(score))) / len(score)
+assert abs(self - 3) < .005 * 3 / c, self  # c has two decimals
+for s, w, v in zip(score, one, reversed(back)):
+    e = [math.exp(c * (a - max(s))) for a in s]
+    assert max(abs(p / sum(e) - q) for p, q in zip(e, w)) < .005 / c * 6, (s, w)  # d w < d(c s) / 2
+    assert max(abs(p - q) for p, q in zip(w, reversed(v))) < 1e-6
+assert all(abs(sum(w) - 1) < 1e-6 for w in fixed)
+END
+
 title 'words: each topic runs on a model and prints its finding'
-runs 0 explain --diagonal "In the beginning"
-prints_part 'Must a word attend to itself?'
 runs 0 explain --geometry "In the beginning God created the heaven"
 prints_part 'Where do queries and keys lie in space?'
 runs 0 explain --dense "In the beginning God created"
-prints_part 'A dense layer uses the same matrix for all inputs'
+prints_part 'factor c = '
 runs 0 explain --context heaven "the heaven and the earth" "the kingdom of heaven"
 prints_part 'cosine between the word in each text and in the first text'
 runs 0 explain --lookup "the light" "the light of day" "darkness of night"
