@@ -307,12 +307,14 @@ static int run_trace(int argc, char **argv)
     int what;
     struct qkv_probe_request request = { 0 };
     int64_t *rows = NULL;
-    const char *texts[2] = { argc > 0 ? argv[0] : NULL, argc > 1 ? argv[1] : NULL };
+    const char *texts[2];
     const struct qkv_model_options options = cmd_model_options();
     if (!o.output)
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "no output file is given, expected -o FILE.safetensors");
-    if (err.status || parse_what(&what, &err) ||
+    if (err.status || tokens_operands(&o.tokens, 0, 2, &argc, &argv, &err)) goto done;
+    for (int i = 0; i < 2; i++) texts[i] = argc > i ? argv[i] : NULL;
+    if (parse_what(&what, &err) ||
         (what & PROBE &&
          probes_parse(&request, &rows, "--probe", o.probe ? o.probe : usual_probe, &err)) ||
         cmd_output_stdout(&o.output, &err) || cmd_output_check(o.output, &err) ||

@@ -39,7 +39,9 @@ static const struct opt opts[] = {
 };
 // clang-format on
 
-static qkv_status choose(int argc, const struct topic **out, qkv_error *err)
+// Chooses the topic, and adds the texts of -f to the operands: before them, or after them if the
+// first operand is no text but a word or a query.
+static qkv_status choose(int *argc, char ***argv, const struct topic **out, qkv_error *err)
 {
     int n = 0, at = 0;
     for (int i = 0; i < TOPICS; i++)
@@ -51,12 +53,16 @@ static qkv_status choose(int argc, const struct topic **out, qkv_error *err)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s cannot be combined with another topic",
                          topics[at].name);
     const struct topic *t = *out = &topics[at];
-    if (argc < t->least)
+    const bool after = at == TOPIC_context || at == TOPIC_lookup;
+    const qkv_status status =
+        tokens_operands(&explain_options.tokens, after ? *argc : 0, -1, argc, argv, err);
+    if (status) return status;
+    if (*argc < t->least)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s: expected %d operands or more, found %d",
-                         t->name, t->least, argc);
-    if (argc > t->most)
+                         t->name, t->least, *argc);
+    if (*argc > t->most)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s: expected at most %d operand%s, found %d",
-                         t->name, t->most, t->most == 1 ? "" : "s", argc);
+                         t->name, t->most, t->most == 1 ? "" : "s", *argc);
     return QKV_OK;
 }
 
@@ -66,7 +72,7 @@ static int run_explain(int argc, char **argv)
     struct page *p = cmd_alloc(1, sizeof *p);
     *p = (struct page){ .view = "Explain" };
     const struct topic *t = topics;
-    if (choose(argc, &t, &err) || chart_output_check(&output, &err)) goto done;
+    if (choose(&argc, &argv, &t, &err) || chart_output_check(&output, &err)) goto done;
     if (t->run(p, argc, argv, &err)) goto done;
     const struct qkv_chart c = { .title = p->title,
                                  .sentence = p->sentence,

@@ -4,6 +4,64 @@
 #include "frame/tokens.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+// the operands of the command, then the contents of the files of -f; valid until the process ends
+static struct cmd_texts operands;
+
+// Prints a note for an operand that is the name of a file, because the name itself is the text.
+static void note_file(const char *operand)
+{
+    struct stat s;
+    if (strlen(operand) >= CMD_PATH || stat(operand, &s) || !S_ISREG(s.st_mode)) return;
+    cmd_note("the text is '%s' itself: a file of that name exists; use -f to read it", operand);
+}
+
+static qkv_status read_text_file(const char *path, bool *stdin_read, qkv_error *err)
+{
+    const bool standard = strcmp(path, "-") == 0;
+    char *text;
+    size_t bytes;
+    if (standard && *stdin_read)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "-f -: standard input occurs twice, expected once");
+    *stdin_read |= standard;
+    qkv_status status = standard ? QKV_OK : cmd_input_add(path, err);
+    if (!status) status = cmd_read_file(&text, &bytes, path, err);
+    if (status) return status;
+    const char *end = memchr(text, 0, bytes);
+    if (end)
+        status =
+            cmd_error(err, QKV_ERR_FORMAT, standard ? "standard input" : path,
+                      "at byte %lld: expected a text, found a NUL byte", (long long)(end - text));
+    else
+        cmd_texts_add(&operands, text, bytes);
+    free(text);
+    return status;
+}
+
+qkv_status tokens_operands(const struct token_options *o, int at, int most, int *argc, char ***argv,
+                           qkv_error *err)
+{
+    bool stdin_read = false;
+    const int64_t total = *argc + o->files.count;
+    for (int i = 0; i < *argc; i++) note_file((*argv)[i]);
+    if (!o->files.count) return QKV_OK;
+    if (most >= 0 && total > most)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "too many texts, expected at most %d operands and files of -f, found %lld",
+                         most, (long long)total);
+    if (o->ids) return cmd_error(err, QKV_ERR_USAGE, NULL, "-f cannot be combined with --ids");
+    qkv_status status = QKV_OK;
+    for (int i = 0; i < at; i++) cmd_texts_add(&operands, (*argv)[i], strlen((*argv)[i]));
+    for (int64_t i = 0; i < o->files.count && !status; i++)
+        status = read_text_file(o->files.text[i], &stdin_read, err);
+    for (int i = at; i < *argc; i++) cmd_texts_add(&operands, (*argv)[i], strlen((*argv)[i]));
+    if (status) return status;
+    *argc = (int)total;
+    *argv = operands.text;
+    return QKV_OK;
+}
 
 void tokens_note_dropped(int64_t dropped, int64_t at, int64_t number)
 {
@@ -139,7 +197,7 @@ static qkv_status from_texts(struct tokens *t, const struct token_options *o, co
     const struct qkv_encode_options how = { .max_length = o->max_length && o->max_length < positions
                                                               ? o->max_length
                                                               : positions,
-                                            .truncate = o->truncate || o->max_length,
+                                            .truncate = true,
                                             .pad = o->pad,
                                             .no_special = o->no_special,
                                             .strict = o->strict };
@@ -150,6 +208,11 @@ static qkv_status from_texts(struct tokens *t, const struct token_options *o, co
                                       texts[1] ? strlen(texts[1]) : 0, &how, err);
     qkv_tokenizer_close(tokenizer);
     if (status) return status;
+    if (e->cut && !o->truncate && !o->max_length)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "text too long, expected at most %lld tokens, found %lld (--truncate cuts "
+                         "it)",
+                         (long long)how.max_length, (long long)(e->count + e->cut));
     const struct qkv_embed_report r = { .cut_texts = e->cut > 0,
                                         .cut_tokens = e->cut,
                                         .replaced = e->replaced,

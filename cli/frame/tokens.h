@@ -7,12 +7,16 @@
 
 // The options of every command that runs a model on one sequence.
 struct token_options {
+    struct cmd_words files; // files whose contents are texts
     const char *ids;
     int64_t max_length; // maximum number of tokens; 0: the option is not given
     bool pad, truncate, strict, no_special;
 };
 #define TOKEN_OPTIONS(to)                                                                          \
-    OPT_GROUP("Tokens"),                                                                           \
+    OPT_GROUP("Texts and tokens"),                                                                 \
+        OPT_WORDS('f', "file", &(to).files, "FILE",                                                \
+                  "file whose whole content is a text, as if it were an operand before the "       \
+                  "others; '-' is standard input; a second -f names a second text"),               \
         OPT_INT(0, "max-length", &(to).max_length, 1, 1 << 24, "N",                                \
                 "cut the input to N tokens, including special tokens; a note on stderr reports "   \
                 "the cut"),                                                                        \
@@ -37,6 +41,12 @@ struct tokens {
     qkv_encoding encoding; // if the input is a text: owns its ids and types
     int32_t *own;
 };
+// Reads the files of -f, and inserts their contents as operands before (*argv)[at]. Prints a note
+// on stderr if an operand is the name of a file. Returns QKV_ERR_USAGE if there are then more than
+// `most` operands (-1: no maximum), or if standard input is named twice; QKV_ERR_FORMAT if a file
+// has a NUL byte.
+qkv_status tokens_operands(const struct token_options *o, int at, int most, int *argc, char ***argv,
+                           qkv_error *err);
 // Tokenizes texts[2], a text and the second text of a pair (or NULL), or reads the ids of the
 // option --ids. Returns QKV_ERR_USAGE if both or neither are given, or if there are too many
 // tokens.

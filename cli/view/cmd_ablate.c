@@ -186,10 +186,12 @@ static int run(int argc, char **argv)
     qkv_error err = { 0 };
     struct source *s = cmd_alloc(1, sizeof *s);
     struct effects *e = &s->of;
-    const char *texts[2] = { argc > 0 ? argv[0] : NULL, argc > 1 ? argv[1] : NULL };
+    const char *texts[2];
     const bool every = o.scan || !common.ablations;
     *s = (struct source){ .of.kind = (enum qkv_ablation_kind)o.kind };
-    if (check_options(every, &err)) goto done;
+    if (check_options(every, &err) || tokens_operands(&o.tokens, 0, 2, &argc, &argv, &err))
+        goto done;
+    for (int i = 0; i < 2; i++) texts[i] = argc > i ? argv[i] : NULL;
     if (o.output ? measure_page(s, texts, &err)
                  : effects_open(e, NULL, &o.tokens, texts, &err) || effects_measure(e, every, &err))
         goto done;

@@ -308,13 +308,15 @@ static int run(int argc, char **argv)
     struct source s = { 0 }, other = { 0 }, *frames = NULL;
     char path[CMD_PATH];
     int64_t frame_count = 0, *layers = NULL;
-    const char *texts[2] = { argc > 0 ? argv[0] : NULL, argc > 1 ? argv[1] : NULL };
+    const char *texts[2];
     struct source_request w = { .tokens = &o.tokens, .generate = o.generate, .map = o.map };
     struct qkv_view_options p = { .layer = o.layer >= 0 ? &o.layer : NULL,
                                   .special = o.special,
                                   .theme = (enum qkv_view_theme)o.picture.theme,
                                   .view = o.view >= 0 ? views[o.view] : NULL,
                                   .values = o.values };
+    if (tokens_operands(&o.tokens, 0, 2, &argc, &argv, &err)) goto done;
+    for (int i = 0; i < 2; i++) texts[i] = argc > i ? argv[i] : NULL;
     if (check_words(argc, argv, &err) || check_view(&err)) goto done;
     if (cmd_output_stdout(&o.output, &err)) goto done;
     output_name(path);
@@ -355,7 +357,7 @@ done:
 const struct cmd cmd_view = {
     .name = "view",
     .brief = "show the attention of a model on a text: in the terminal and as one offline HTML file",
-    .usage = "TEXT [TEXT_B] [options]\n--ids N,N,... [options]\n--attention FILE --tokens FILE",
+    .usage = "TEXT [TEXT_B] [options]\n-f FILE [-f FILE_B] [options]\n--ids N,N,... [options]\n--attention FILE --tokens FILE",
     .about = "Runs the model on a text, or a pair of texts, and shows which words attend to which: "
              "in the terminal an overview of all heads, the matrix of one head and the weights of "
              "one token as bars; in the HTML file every layer and head, with links and numbers "

@@ -129,7 +129,8 @@ export function drawZooms() {
     m.zoomKey = key;
     const last = levels[levels.length - 1];
     m.zooms.replaceChildren(...levels.map(n => {
-        const ratio = `1 : ${count(round(longest() / n))}`;
+        const per = longest() / n;
+        const ratio = `1 : ${per < 9.5 && n !== last ? round(per * 10) / 10 : count(round(per))}`;
         const text = n === fit && levels.length > 1
             ? say("zoomWhole", ratio)
             : n === last
