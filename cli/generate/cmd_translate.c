@@ -6,14 +6,14 @@
 static struct {
     bool alignment;
     int64_t layer;
-} o;
+} o = { .layer = -1 };
 
 // clang-format off
 static const struct opt opts[] = {
     GENERATE_OUTPUT_OPTIONS("from the model's files, or 4"),
     OPT_GROUP("Alignment"),
-    OPT_FLAG(0, "alignment", &o.alignment, "print, for each output token, its attention to each token of the text: the mean of all heads of cross-attention; darker is larger, < marks the largest"),
-    OPT_INT(0, "layer", &o.layer, 1, 1 << 16, "L", "layer whose cross-attention --alignment prints (default: the last)"),
+    OPT_FLAG(0, "alignment", &o.alignment, "print, for each token that is written, the attention of its step to each token of the text: the mean of all heads of cross-attention; darker is larger, < marks the largest"),
+    OPT_INT(0, "layer", &o.layer, 0, 1 << 16, "L", "layer whose cross-attention --alignment prints, counted from 0 (default: the last)"),
     GENERATE_SAMPLING_OPTIONS,
     GENERATE_RUN_OPTIONS,
     OPT_END
@@ -32,7 +32,7 @@ static int run_translate(int argc, char **argv)
     struct generate_call s = { 0 };
     qkv_translator *t = NULL;
     char dir[CMD_PATH];
-    if (o.layer && !o.alignment) {
+    if (o.layer >= 0 && !o.alignment) {
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--layer requires --alignment");
         goto done;
     }
@@ -42,7 +42,7 @@ static int run_translate(int argc, char **argv)
         goto done;
     if (!common.model && isatty(STDERR_FILENO)) cmd_note("the model is %s", dir);
     s.how.alignment = o.alignment;
-    s.how.alignment_layer = o.layer;
+    s.how.alignment_layer = o.layer >= 0 ? &o.layer : NULL;
     // with sampling, the default is no beam search
     if (!s.how.beams && s.how.sampling.temperature > 0) s.how.beams = 1;
     s.model = qkv_translator_model(t);

@@ -44,8 +44,10 @@ static const struct opt opts[] = {
              "only print the picture in the terminal; write a file only if -o names it"),
     OPT_GROUP("What is shown first"),
     OPT_CHOICE(0, "view", &o.view, views, "VIEW", view_help),
-    OPT_TEXT(0, "stack", &o.stack, "NAME",
-             "attention of an encoder-decoder that is shown: encoder, decoder or cross"),
+    OPT_TEXT(
+        0, "stack", &o.stack, "NAME",
+        "attention of an encoder-decoder that is shown: encoder, decoder or cross (default: cross; "
+        "for --view residual decoder)"),
     OPT_INT(0, "layer", &o.layer, 0, 100000, "L",
             "layer (default: the one whose heads have the clearest kinds)"),
     OPT_TEXT(0, "heads", &o.heads, "H,H,...",
@@ -200,6 +202,14 @@ static bool show_moved(const struct source *s, struct qkv_view_options *p)
     return true;
 }
 
+// Returns the stack that is shown if --stack names none: of an encoder-decoder its cross-attention
+// or, for the residual stream, the decoder.
+static int64_t first_stack(const struct source *s, const char *view)
+{
+    if (s->shape.stacks == 1) return 0;
+    return view && strcmp(view, "residual") == 0 ? 1 : 2;
+}
+
 // Writes the file `path` (NULL: no file) and prints the report.  Only one of these is written to
 // standard output: the page, JSON, or the picture.
 static qkv_status show(const struct source *s, struct qkv_view_options p, const char *path,
@@ -209,6 +219,7 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
     const enum written kind = path ? kind_of(path) : UNKNOWN;
     const bool numbers = kind == NUMBERS, drawn = kind == DRAWN, page = kind == PAGE;
     int64_t *heads = NULL, token = -1;
+    p.stack = first_stack(s, p.view);
     qkv_status status = source_stack(&p.stack, s, o.stack, err);
     if (!status && o.heads) {
         status = parse_list("--heads", o.heads, &heads, &p.head_count, err);
@@ -363,7 +374,9 @@ const struct cmd cmd_view = {
              "one token as bars; in the HTML file every layer and head, with links and numbers "
              "(press ? for its keys). The HTML file needs no network and no other file. For an "
              "encoder-decoder TEXT is the source and TEXT_B the output (default: the model's own "
-             "output); encoder, decoder and cross-attention are shown.\n"
+             "output); encoder, decoder and cross-attention are shown. A row of "
+             "cross-attention is the step that writes its token, as in 'qkv translate --alignment'; "
+             "a row of the decoder's self-attention is the step that reads its token.\n"
              "\n"
              "Layers, heads and tokens are counted from 0. Weights are never renormalised: the "
              "share of the weights that are hidden (weights of special tokens and below the "

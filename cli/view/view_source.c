@@ -94,7 +94,7 @@ static qkv_status text_make(struct source_text *x, const struct tokens *t, const
 qkv_status source_token(int64_t *out, const struct source *s, int64_t stack, const char *name,
                         qkv_error *err)
 {
-    const struct qkv_view_text *t = &s->text[s->stack[stack].rows].text;
+    const struct qkv_view_text *t = &s->shown[s->stack[stack].rows];
     struct token_name *names = cmd_alloc((size_t)t->tokens, 2 * sizeof *names);
     for (int64_t i = 0; i < t->tokens; i++) {
         const struct qkv_view_token *x = &t->token[i];
@@ -109,7 +109,6 @@ qkv_status source_token(int64_t *out, const struct source *s, int64_t stack, con
 qkv_status source_stack(int64_t *out, const struct source *s, const char *name, qkv_error *err)
 {
     char names[120] = "";
-    *out = 0;
     if (!name) return QKV_OK;
     if (cmd_parse_int(name, out) && *out >= 0 && *out < s->shape.stacks) return QKV_OK;
     for (int64_t i = 0; i < s->shape.stacks; i++) {
@@ -200,7 +199,7 @@ static int layer(void *user, const struct qkv_layer_output *s)
 {
     struct job *j = user;
     const int64_t stack = s->part == QKV_PART_CROSS ? 2 : s->part == QKV_PART_DECODER,
-                  text = stack > 0, T = j->s->text[text].text.tokens;
+                  text = stack > 0, T = j->s->shown[text].tokens;
     const size_t rows = (size_t)(T * j->width) * sizeof(float);
     if (j->progress.step(j->progress.user, "run", s->layer + 1, j->layers)) return 1;
     if (s->layer >= 0) {
@@ -259,12 +258,16 @@ static qkv_status collect(struct job *j, qkv_error *err)
                                            .sublayers = true,
                                            .skip_qkv =
                                                j->probed && !j->whole && !j->w->exact_count };
+    // the decoder does not read the last token, which its last step writes
+    const int64_t steps[] = { 0, j->s->shown[1].tokens };
+    struct qkv_model_input in = e->in;
+    if (in.source) in.offsets = steps;
     j->width = e->info.width;
     j->layers = e->info.layers + e->info.decoder_layers;
-    for (int64_t t = 0; t < j->s->shape.texts; t++)
-        j->x[t] = cmd_alloc((size_t)(j->s->text[t].text.tokens * j->width), sizeof *j->x[t]);
+    for (int t = 0; t < (in.source ? 2 : 1); t++)
+        j->x[t] = cmd_alloc((size_t)(j->s->shown[t].tokens * j->width), sizeof *j->x[t]);
     j->progress = cmd_progress_begin("layers");
-    qkv_status status = qkv_model_run(e->model, NULL, &e->in, &observer, err);
+    qkv_status status = qkv_model_run(e->model, NULL, &in, &observer, err);
     cmd_progress_end();
     // report the error of the observer, because the run only reports that it was stopped
     if (j->err.status) {
@@ -278,6 +281,25 @@ static qkv_status collect(struct job *j, qkv_error *err)
 }
 
 // ---- the view -----------------------------------------------------------------------------------
+// Sets the texts of the stacks. A decoder step reads one token and writes the next: the rows of
+// self-attention (text 1) are the tokens that are read, the rows of cross-attention (text 2) the
+// tokens that are written.
+static qkv_status texts_show(struct source *s, bool two, qkv_error *err)
+{
+    s->shown[0] = s->text[0].text;
+    s->shown[1] = s->shown[2] = s->text[1].text;
+    s->shape.text = s->shown;
+    if (!two) return QKV_OK;
+    if (s->shown[1].tokens < 2)
+        return cmd_error(
+            err, QKV_ERR_USAGE, NULL,
+            "the output of the model has no tokens, expected a second text with words");
+    s->shown[1].tokens--;
+    s->shown[2].tokens--;
+    s->shown[2].token++;
+    return QKV_OK;
+}
+
 static void shape_make(struct source *s)
 {
     const struct qkv_model_info *i = &s->of.info;
@@ -285,7 +307,7 @@ static void shape_make(struct source *s)
     static const char *const names[] = { "encoder", "decoder", "cross" };
     for (int n = 0; n < (two ? 3 : 1); n++)
         s->stack[n] = (struct qkv_view_stack){ .name = two ? names[n] : "attention",
-                                               .rows = n > 0,
+                                               .rows = n,
                                                .keys = n == 1,
                                                .layers = n ? i->decoder_layers : i->layers,
                                                .heads = i->heads,
@@ -298,7 +320,7 @@ static void shape_make(struct source *s)
     snprintf(s->model, sizeof s->model, "%.80s%s%s", i->name, common.ablations ? ", ablated: " : "",
              cmd_ablated(heads, sizeof heads));
     s->shape = (struct qkv_view_shape){
-        .model = s->model, .texts = two ? 2 : 1, .stack = s->stack, .stacks = two ? 3 : 1
+        .model = s->model, .texts = two ? 3 : 1, .stack = s->stack, .stacks = two ? 3 : 1
     };
 }
 
@@ -324,9 +346,16 @@ static qkv_status map_make(struct source *s, qkv_error *err)
         const struct qkv_effect_stack *k = &s->of.of.stack[i];
         const int64_t each = s->of.of.changes, n = k->layers * k->heads * each;
         struct qkv_view_change *c = cmd_alloc((size_t)n + 1, sizeof *c);
-        for (int64_t x = 0; x < n; x++)
-            c[x] = (struct qkv_view_change){ k->change[x].token, k->change[x].before,
-                                             k->change[x].after };
+        const int64_t rows = s->shown[s->stack[i].rows].tokens,
+                      first = k->part == QKV_PART_CROSS; // the token of row 0
+        for (int64_t x = 0, to = 0; x < n; x++) {
+            if (x % each == 0) to = x;
+            const struct qkv_change *from = &k->change[x];
+            const int64_t row = from->token - first;
+            c[x].token = -1;
+            if (from->token >= 0 && row >= 0 && row < rows)
+                c[to++] = (struct qkv_view_change){ row, from->before, from->after };
+        }
         // Ablating a head of the encoder changes tokens of the output, which are not rows of the
         // encoder.
         const bool others = k->part == QKV_PART_ENCODER;
@@ -362,11 +391,8 @@ qkv_status source_open(struct source *s, const char *const *texts, const struct 
     if (!status && two) status = text_make(&s->text[1], &e->written, e->tokenizer, second, 1, err);
     if (status) return status;
     shape_make(s);
-    if ((status = check_exact(s, w, err))) return status;
-    s->shown[0] = s->text[0].text;
-    s->shown[1] = s->text[1].text;
+    if ((status = check_exact(s, w, err)) || (status = texts_show(s, two, err))) return status;
     s->shown[0].given = given;
-    s->shape.text = s->shown;
     status = qkv_view_new(&s->view, &s->shape, err);
     if (status) return status;
     job.probed = qkv_view_probe_request(s->view, w->budget, &job.request);

@@ -17,7 +17,9 @@ struct source_text {
 struct source {
     struct effects of; // the model; not used if the weights are from a file
     struct source_text text[2];
-    struct qkv_view_text shown[2]; // the texts that are shown; the shape of the view points to them
+    // the texts that are shown; the shape of the view points to them.  Of an encoder-decoder: the
+    // source, the tokens that the decoder reads, the tokens that it writes
+    struct qkv_view_text shown[3];
     struct qkv_view_stack stack[3];
     struct qkv_view_shape shape;
     char model[256];
@@ -45,7 +47,7 @@ qkv_status source_open(struct source *s, const char *const *texts, const struct 
 qkv_status source_given(struct source *s, const char *path, const char *tokens, const char *keys,
                         qkv_error *err);
 void source_close(struct source *s);
-// Finds the stack that --stack names: "encoder", "cross", or a number. name NULL: stack 0.
+// Finds the stack that --stack names: "encoder", "cross", or a number. name NULL: *out stays.
 qkv_status source_stack(int64_t *out, const struct source *s, const char *name, qkv_error *err);
 // Finds the token that --token names: a word of the text (first with the same case, then ignoring
 // case), or the number of a token.

@@ -116,8 +116,10 @@ struct qkv_generated {
     /** number of characters of the prompt that were left out, and byte offset of the first word
      *  that lost a character (qkv_encoding.dropped) */
     int64_t dropped, dropped_at;
-    /** [tokens + (ending == QKV_END_TOKEN)][source_tokens] cross-attention weights of each token,
-     *  and of the end token, over the tokens of the source; each row sums to 1.  NULL unless the
+    /** [tokens + (ending == QKV_END_TOKEN)][source_tokens] cross-attention weights over the tokens
+     *  of the source: row t is the decoder step that writes token t, the last row the step that
+     *  writes the end token, so row 0 is the step that reads the start token.  Each row sums to 1
+     *  (Bahdanau et al. 2015, arXiv 1409.0473, call it the alignment).  NULL unless the
      *  option alignment is set. */
     const float *alignment;
     const int32_t *source_ids; /**< [source_tokens] token ids of the source */
@@ -176,9 +178,9 @@ struct qkv_generate_options {
     /** add no special token, and treat text that spells a special token as plain text */
     bool no_special;
     bool alignment; /**< qkv_translate: compute the alignment (struct qkv_generated) */
-    /** layer whose cross-attention, as the mean over its heads, is the alignment; counted from 1;
-     *  0: the last layer */
-    int64_t alignment_layer;
+    /** layer whose cross-attention, as the mean over its heads, is the alignment, counted from 0;
+     *  NULL: the last layer */
+    const int64_t *alignment_layer;
     /** index of prompts[0] among the prompts of several calls, 0 to 2^52, by which their random
      *  numbers do not depend on how the prompts are divided into calls */
     int64_t first;

@@ -41,7 +41,9 @@ struct qkv_view_text {
 };
 
 /** The attention layers of one stack.  The name is "attention" in a model with one stack, otherwise
- *  "encoder", "decoder" or "cross". */
+ *  "encoder", "decoder" or "cross".  A decoder step reads one token and writes the next: `qkv view`
+ *  names the rows of "decoder" by the token that is read and the rows of "cross" by the token that
+ *  is written, so that its texts are the source, the tokens read and the tokens written. */
 struct qkv_view_stack {
     const char *name;
     int64_t rows, keys;    /**< index of the text of the queries; index of the text of the keys */

@@ -52,7 +52,7 @@ done
 title 'an alignment is a row of weights for each token of the output'
 runs 0 translate '12 Jan 2031' --alignment
 [ "$(wc -l <"$out")" -eq 13 ] || failed 'the text, the head, ten tokens and the end'
-runs 0 translate '12 Jan 2031' --alignment --layer 1 --json
+runs 0 translate '12 Jan 2031' --alignment --layer 0 --json
 python3 - "$out" <<'PY' || failed 'alignment'
 import json, sys
 r = json.loads(open(sys.argv[1]).read())
@@ -60,8 +60,8 @@ assert r['text'] == '2031-01-12' and r['ending'] == 'end' and r['score'] < 0
 assert len(r['alignment']) == 11 and len(r['source_ids']) == 12
 assert all(len(a) == 12 and abs(sum(a) - 1) < 1e-4 for a in r['alignment'])
 PY
-runs 2 translate x --alignment --layer 3
-says_part 'qkv: --layer: expected 1 to 2, found 3'
+runs 2 translate x --alignment --layer 2
+says_part 'qkv: --layer: expected 0 to 1, found 2'
 runs 2 translate x --layer 1
 
 title 'the best of a beam search, or samples'

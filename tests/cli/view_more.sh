@@ -13,8 +13,13 @@ title 'a model of two stacks: encoder, decoder and cross-attention'
 runs 0 view 'the third of may 1998' -m "$dates" --stack cross --terminal
 silent
 runs 0 view 'the third of may 1998' '1998-05-03' -m "$dates" -o dates.html --json
+prints_part '"stack":"cross"'
+check grep -q '"name":"decoder","rows":1,"keys":1' dates.html
+check grep -q '"name":"cross","rows":2,"keys":0' dates.html
+runs 0 view 'the third of may 1998' -m "$dates" --stack encoder --terminal --json
 prints_part '"stack":"encoder"'
-check grep -q '"name":"cross","rows":1,"keys":0' dates.html
+runs 0 view 'the third of may 1998' -m "$dates" --view residual --terminal --json
+prints_part '"stack":"decoder"'
 runs 0 view 'the third of may 1998' -m "$dates" --stack decoder --view residual --terminal
 prints_part '+ cross'
 runs 4 view 'the third of may 1998' -m "$dates" --stack cross --view residual --terminal

@@ -268,8 +268,8 @@ static qkv_status resolve_options(const struct generator *g, struct qkv_generate
     o->length_penalty = o->length_penalty == 0 ? 1 : o->length_penalty < 0 ? 0 : o->length_penalty;
     if (!o->alignment) return QKV_OK;
     if (!g->translates) return qkv_unfit(g->model, "an encoder-decoder with cross-attention", err);
-    if (o->alignment_layer < 0 || o->alignment_layer > layers)
-        return fail_range(err, "alignment_layer", 1, layers, o->alignment_layer);
+    if (o->alignment_layer && (*o->alignment_layer < 0 || *o->alignment_layer >= layers))
+        return fail_range(err, "alignment_layer", 0, layers - 1, *o->alignment_layer);
     return QKV_OK;
 }
 
@@ -320,13 +320,12 @@ static qkv_status run_request(struct generator *g, struct qkv_generate_request *
                                               .copy = copy_items,
                                               .clear = clear_item,
                                               .ctx = g->decoder };
-    struct alignment alignment = {
-        .model = g->model,
-        .decoder = can_run(g) ? NULL : g->decoder,
-        .item = g->items - 1,
-        .layer = (options.alignment_layer ? options.alignment_layer : info.decoder_layers) - 1,
-        .start = g->config.start
-    };
+    struct alignment alignment = { .model = g->model,
+                                   .decoder = can_run(g) ? NULL : g->decoder,
+                                   .item = g->items - 1,
+                                   .layer = options.alignment_layer ? *options.alignment_layer
+                                                                    : info.decoder_layers - 1,
+                                   .start = g->config.start };
     r->g.source = &source;
     r->g.tokenizer = g->tokenizer;
     r->g.config = &g->config;

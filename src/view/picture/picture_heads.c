@@ -394,13 +394,14 @@ static double draw_chips(struct stage *g, double y)
 
 static void draw_headings(struct stage *g, double y)
 {
-    static const struct {
+    const bool cross = strcmp(g->p->v->shape.name, "cross") == 0;
+    const struct {
         int x;
         unsigned how;
         const char *text;
     } heads[] = { { 0, 0, "effective keys" },
-                  { QUERY_END, CANVAS_END, "query token" },
-                  { KEY_BEGIN, 0, "key token" } };
+                  { QUERY_END, CANVAS_END, cross ? "written token" : "query token" },
+                  { KEY_BEGIN, 0, cross ? "source token" : "key token" } };
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         canvas_format(&g->p->canvas, g->left + heads[i].x, y, 11, heads[i].how, PALETTE_TEXT2, "%s",
                       heads[i].text);

@@ -78,7 +78,10 @@ static void draw_matrix_head(struct text_canvas *s, int64_t head, int wide, bool
 {
     view_say(&s->t, "layer %" PRId64 ", head %" PRId64, s->st.layer, head);
     text_canvas_dim(s);
-    if (s->columns > 70) view_say(&s->t, "   rows: queries, columns: keys, in hundredths");
+    if (s->columns > 70)
+        view_say(&s->t, strcmp(s->v->shape.name, "cross") == 0
+                            ? "   rows: tokens written, columns: source, in hundredths"
+                            : "   rows: queries, columns: keys, in hundredths");
     if (s->columns > 110 && special) view_say(&s->t, "; first column: special tokens");
     text_canvas_plain(s);
     text_canvas_line(s);
@@ -324,6 +327,15 @@ int64_t terminal_strongest(struct text_canvas *s, int64_t *key)
     return head;
 }
 
+// Writes which heads the alignment is the mean of.
+static void name_alignment(const struct text_canvas *s, struct view_text *t)
+{
+    view_say(t, "Alignment by head%s ", s->st.selected > 1 ? "s" : "");
+    for (int64_t h = 0; h < s->st.selected; h++)
+        view_say(t, "%s%" PRId64, h ? ", " : "", s->st.head[h]);
+    view_say(t, ": ");
+}
+
 // Writes the alignment of two texts: for each row, the key with the largest weight in the mean of
 // the selected heads. Rows whose largest weight is below twice the uniform weight are left out.
 static void draw_alignment(struct text_canvas *s)
@@ -346,7 +358,10 @@ static void draw_alignment(struct text_canvas *s)
         for (int64_t c = 0; c < s->key_count; c++)
             if (best < 0 || mean[s->keys[c]] > mean[best]) best = s->keys[c];
         if (best < 0 || !(mean[best] >= 2.0 / (double)S)) continue;
-        view_say(&t, "%s", t.used ? ", " : "Alignment: ");
+        if (t.used)
+            view_say(&t, ", ");
+        else
+            name_alignment(s, &t);
         view_token_text(&t, &s->v->shape.token[s->shown[k]], false);
         view_say(&t, s->utf8 ? " → " : " -> ");
         view_token_text(&t, &s->v->shape.key[best], false);

@@ -116,7 +116,7 @@ export function layout() {
     };
     stage.margin = el("span", {}, say("received"));
     stage.margin.style.left = geometry.bars + "px";
-    const cross = page.tokens !== page.keys;
+    const cross = page.stack.about.name === "cross";
     stage.heading.replaceChildren(
         ...(geometry.sums ? [head("effectiveKeys", 0)] : []),
         head(cross ? "queryHeadingCross" : "queryHeading", geometry.q, true),
