@@ -4,6 +4,7 @@
 #include "view/picture/picture_internal.h"
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 #include <stdlib.h>
 
 enum {
