@@ -2,16 +2,22 @@
 # SPDX-License-Identifier: MIT
 """notes.py QKV [--write] [PAGE...]: runs the commands of docs/notes/ and compares their output and pictures.
 
-A page contains blocks ```sh with one command `qkv ...`, each followed by a block ```text of its output:
+A page contains blocks ```sh of shell commands, each followed by a block ```text of their output:
     text           all of it
     text head=N    its first N lines
+    text first     its first paragraph
+    text part=A|B  its first paragraph, and each paragraph that starts with A or B
     text tail      its first paragraph and its last
+    text last      its last paragraph
     text formulas  the lines before the first line with "Measured"
     text measured  all of it; numbers, units and the text after a ";" depend on the machine
-"..." marks omitted lines.  Words must be equal; numbers may differ by two units of their last digit or half a
-percent, or both be smaller than 1e-4, since instruction sets round differently.  Pictures (-o NAME.svg) are drawn
-again and compared with the page's: the same words in the same order, by the same rule.  --write writes the new output
-and pictures into the pages instead.  Exit 77: a model is missing.
+After ```sh quiet no output follows: the commands only have to succeed.  The commands of a page run in order in one
+empty folder that contains models/ and examples/ of the tree, so a block can read what an earlier block wrote.  "..."
+marks omitted lines.  Words must be equal; numbers may differ by two units of their last digit or half a percent, or
+both be smaller than 1e-4, since instruction sets round differently.  Pictures (-o NAME.svg, kept as pictures/NAME.svg)
+are drawn again and compared with the page's: the same words in the same order, by the same rule.  A block of output has
+at most 25 lines, and a page names each page and picture of the folder.  --write writes the new output and pictures into
+the folder instead.  Exit 77: a model is missing.
 """
 import os
 import re
@@ -23,7 +29,9 @@ import xml.etree.ElementTree as xml
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 NOTES = os.path.join(TOP, "docs/notes")
-BLOCK = re.compile(r"```sh\n(qkv [^\n]*)\n```\n```text ?([^\n]*)\n(.*?)```", re.S)
+PICTURES = os.path.join(NOTES, "pictures")
+BLOCK = re.compile(r"```sh( quiet)?\n((?:(?!```).)*?)\n```(?:\n```text ?([^\n]*)\n(.*?)```)?", re.S)
+MOST_LINES = 25
 NUMBER = re.compile(r"[-+\u2212]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+\u2212]?\d+)?")
 MEASURED = re.compile(r"\s*(?:[KMG]iB|[mu\u00b5n]?s\b|x\b|%)?")
 
@@ -55,12 +63,27 @@ def same(a, b, measured=False):
     return all(near(x, y) for x, y in zip(NUMBER.findall(a), NUMBER.findall(b)))
 
 
+def paragraphs(text, starts):
+    """Returns the lines of the first paragraph and of each that starts with one of these texts, "..." between them."""
+    kept = []
+    for i, paragraph in enumerate(text.rstrip("\n").split("\n\n")):
+        if not i or paragraph.startswith(tuple(starts)):
+            kept += ([""] if kept else []) + paragraph.split("\n")
+        elif kept[-1] != "...":
+            kept.append("...")
+    return kept
+
+
 def excerpt(kind, text):
     """Returns the part of the output that a page shows."""
     lines = text.rstrip("\n").split("\n")
+    if kind == "first" or kind.startswith("part="):
+        return paragraphs(text, kind[5:].split("|") if kind != "first" else [])
     if kind.startswith("head="):
         n = int(kind[5:])
         return lines[:n] + (["..."] if len(lines) > n else [])
+    if kind == "last":
+        return text.rstrip("\n").split("\n\n")[-1].split("\n")
     if kind == "tail":
         first = lines.index("") if "" in lines else len(lines)
         last = len(lines) - lines[::-1].index("") if "" in lines else 0
@@ -72,7 +95,7 @@ def excerpt(kind, text):
 
 
 def compare(page, command, kind, shown, found):
-    wanted, got = [line.rstrip() for line in shown.rstrip("\n").split("\n")], excerpt(kind, found)
+    wanted, got = [line.rstrip() for line in shown.splitlines()], excerpt(kind, found)
     got = [line.rstrip() for line in got]
     if len(wanted) != len(got):
         return f"{page}: {command}: {len(wanted)} lines on the page, {len(got)} printed"
@@ -86,30 +109,31 @@ def texts(path):
     return ["".join(e.itertext()).strip() for e in xml.parse(path).iter() if e.tag.endswith(("}text", "}desc"))]
 
 
-def compare_picture(page, name, drawn):
-    kept = os.path.join(NOTES, name)
+def compare_picture(page, name, drawn, measured):
+    kept = os.path.join(PICTURES, name)
     if not os.path.exists(kept):
         return f"{page}: {name} is not there"
     a, b = (" ".join(texts(path)).split() for path in (kept, drawn))  # lines may be wrapped differently
     if len(a) != len(b):
         return f"{page}: {name}: {len(a)} words, {len(b)} when drawn again"
     for x, y in zip(a, b):
-        if not same(x, y):
+        if not same(x, y, measured):
             return f"{page}: {name}\n  picture: {x}\n  again:   {y}"
     return None
 
 
-def run(qkv, command, folder):
-    """Returns the output of a command of a page; its pictures are written to the folder."""
-    line = re.sub(r"-o (\S+)", lambda m: f"-o {os.path.join(folder, m.group(1))} --force", command)
-    environment = {**os.environ, "COLUMNS": "88", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
-    child = subprocess.run(["sh", "-c", f'"$QKV"{line[3:]}'], env={**environment, "QKV": qkv}, cwd=TOP,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def run(qkv, commands, folder):
+    """Returns the output of the commands of a block, which run in the folder."""
+    line = 'qkv() { "$QKV" "$@"; }\n' + re.sub(r"(-o \S+)", r"\1 --force", commands)
+    environment = {**os.environ, "COLUMNS": "88", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "QKV": qkv,
+                   "QKV_MODELS": os.path.join(folder, "models")}
+    child = subprocess.run(["sh", "-e", "-c", line], env=environment, cwd=folder, stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True)
     if child.returncode:
-        return None, f"{command}: exit {child.returncode}: {child.stderr.strip()}"
+        return None, f"{commands}: exit {child.returncode}: {child.stderr.strip()}"
     text = child.stdout
-    for name in re.findall(r"-o (\S+)", command):
-        text = text.replace(f"\n{os.path.join(folder, name)}\n", "")
+    for name in re.findall(r"-o (\S+)", commands):
+        text = re.sub(rf"(^|\n){re.escape(name)}(: picture of the view)?\n", r"\1", text)
     return text, None
 
 
@@ -117,11 +141,17 @@ def check(qkv, page, write, folder):
     path, bad = os.path.join(NOTES, page), []
     with open(path, encoding="utf-8") as f:
         text = f.read()
-    if not write and text.count("```sh\n") != len(BLOCK.findall(text)):
-        bad.append(f"{page}: a command without a block of what it prints")
+    bad += [f"{page}: a block of {n} lines, at most {MOST_LINES} fit: {block.split(chr(10))[0]}"
+            for block in re.findall(r"```(?!mermaid)\w+[^\n]*\n(.*?)```", text, re.S)
+            if (n := block.count("\n")) > MOST_LINES and not write]
+    if text.count("$$") % 2:
+        bad.append(f"{page}: an odd number of $$")
 
     def one(m):
-        command, kind, shown = m.groups()
+        quiet, command, kind, shown = m.groups()
+        if (shown is None) != bool(quiet):
+            bad.append(f"{page}: expected a block of output after ```sh, and none after ```sh quiet: {command}")
+            return m.group(0)
         found, error = run(qkv, command, folder)
         if error:
             bad.append(f"{page}: {error}")
@@ -129,20 +159,31 @@ def check(qkv, page, write, folder):
         for name in re.findall(r"-o (\S+\.svg)", command):
             drawn = os.path.join(folder, name)
             if write:
-                shutil.move(drawn, os.path.join(NOTES, name))
+                shutil.move(drawn, os.path.join(PICTURES, name))
             else:
-                bad.append(compare_picture(page, name, drawn))
-        if not write:
+                bad.append(compare_picture(page, name, drawn, kind == "measured"))
+        if not write and not quiet:
             bad.append(compare(page, command, kind, shown, found))
+        if not write or quiet:
             return m.group(0)
-        lines = "\n".join(line.rstrip() for line in excerpt(kind, found))
-        return f"```sh\n{command}\n```\n```text{' ' if kind else ''}{kind}\n{lines}\n```"
+        lines = "".join(line.rstrip() + "\n" for line in excerpt(kind, found))
+        return f"```sh\n{command}\n```\n```text{' ' if kind else ''}{kind}\n{lines}```"
 
     changed = BLOCK.sub(one, text)
     if write and changed != text:
         with open(path, "w", encoding="utf-8") as f:
             f.write(changed)
     return [b for b in bad if b]
+
+
+def unlisted():
+    """Returns the complaints about pages and pictures that no page names."""
+    kept, text = [n for n in os.listdir(NOTES) if n.endswith(".md") and n != "README.md"], ""
+    for name in [*kept, "README.md"]:
+        with open(os.path.join(NOTES, name), encoding="utf-8") as f:
+            text += f.read()
+    kept += ["pictures/" + n for n in os.listdir(PICTURES)]
+    return [f"{name}: no page names it" for name in sorted(kept) if f"({name}" not in text]
 
 
 def main():
@@ -155,8 +196,12 @@ def main():
         return 77
     pages = [os.path.basename(n) for n in names[1:]] or sorted(n for n in os.listdir(NOTES) if n.endswith(".md"))
     os.environ.pop("QKV_MODEL", None)
-    with tempfile.TemporaryDirectory() as folder:
-        bad = [b for page in pages for b in check(qkv, page, write, folder)]
+    bad = unlisted()
+    for page in pages:
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("models", "examples"):
+                os.symlink(os.path.join(TOP, name), os.path.join(folder, name))
+            bad += check(qkv, page, write, folder)
     print("\n".join(bad) or f"{len(pages)} pages, each command prints what its page says")
     return 1 if bad else 0
 

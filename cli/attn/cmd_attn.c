@@ -298,7 +298,8 @@ static qkv_status masks_read(struct attn_job *j, struct masks *m, qkv_error *err
     if (m->sinks.tensor) {
         char text[64];
         snprintf(text, sizeof text, "(%lld,), one logit per head", (long long)j->a.H);
-        if (m->sinks.rank != 1 || m->sinks.count != j->a.H)
+        // typed numbers are a matrix of one row
+        if ((m->sinks.rank != 1 && !m->sinks.typed) || m->sinks.count != j->a.H)
             return attn_misfit(err, &m->sinks, text, NULL);
         if ((status = array_load(&m->sinks, err))) return status;
         j->a.sinks = m->sinks.at;

@@ -472,6 +472,8 @@ runs 0 attn -x '[1,0;0,1;1,1]' --no-softmax --scale none
 prints_part '      2          3          3'
 runs 0 attn -x '[1 0; 0 1]' --bias '[0 -inf; 0 0]' --weights - --json
 prints_part '"weights":{"shape":[2,2],"data":[[1,0],'
+runs 0 attn -q '[0]' -k '[1]' -v '[8]' --sinks '[0]' --weights - --json # e^0 / (e^0 + e^0)
+prints '{"out":{"shape":[1,1],"data":[[4]]},"weights":{"shape":[1,1],"data":[[0.5]]}}'
 for bad in '[' '[]' '[1;]' '[;]' '[1 2; 3]' '[1 a]' '[1]x' '[1 2'; do
     runs 2 attn -x "$bad"
     says_part 'x: expected rows of'
