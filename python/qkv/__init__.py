@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: MIT
+"""qkv: exact self-attention in memory linear in the tokens; runs, trains and visualizes Transformers on CPUs.
+
+    qkv.attention(q, k, v, causal=True)                      attention on arrays of numpy, torch, jax, or buffers
+    qkv.SentenceTransformer("models/all-MiniLM-L6-v2")       vectors of texts
+    qkv.view("time flies like an arrow")                     attention as a picture, in a notebook or a file
+
+Names are imported at first use: `import qkv` loads ctypes and libqkv only, never numpy or torch.
+"""
+import importlib
+
+_MODULES = {
+    "_errors": ("Error", "InternalError", "UsageError", "FormatError", "UnsupportedError", "LimitError", "FileError",
+                "Interrupted", "DtypeError", "ReadOnlyError", "DeviceError"),
+    "_attention": ("attention", "attention_backward", "Probe", "Statistics", "Gradients", "Plan", "AttentionResult"),
+    "_settings": ("threads", "set_threads", "isa", "set_isa", "version"),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_HOME)
+
+from ._library import lib as _lib  # noqa: E402  (checks the version of the library at once)
+
+__version__ = _lib.version().decode()
+
+
+def __getattr__(name):
+    if name in _HOME:
+        value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
+        globals()[name] = value
+        return value
+    if name in ("torch", "transformers"):
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module 'qkv' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted(set(globals()) | set(_HOME))

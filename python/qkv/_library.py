@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: MIT
+"""Loads libqkv and calls its functions; the prototypes are in _layout.py, which the build writes from the headers."""
+import ctypes
+import os
+import threading
+
+from . import _layout
+from ._errors import CLASSES, InternalError, UsageError
+
+
+def _load():
+    """Loads the library of the package, or the one that QKV_LIBRARY names, and checks its version."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    path = os.environ.get("QKV_LIBRARY") or os.path.join(here, "libqkv.so")
+    library = ctypes.CDLL(path)
+    library.qkv_version.restype = ctypes.c_char_p
+    version = library.qkv_version().decode()
+    if version != _layout.VERSION:
+        raise ImportError(f"{path} has version {version}, expected {_layout.VERSION}: "
+                          "the structures of this package are for that version")
+    return library
+
+
+_library = _load()
+
+
+class _Functions:
+    """The functions of the library without the prefix qkv_; each gets its prototype at first use."""
+
+    def __getattr__(self, name):
+        function = getattr(_library, "qkv_" + name)
+        function.restype, function.argtypes = _layout.prototype("qkv_" + name)
+        setattr(self, name, function)
+        return function
+
+
+lib = _Functions()
+_local = threading.local()
+
+
+def raise_error(error):
+    """Raises the exception of a struct qkv_error."""
+    line = ctypes.create_string_buffer(2048)
+    lib.error_line(line, len(line), ctypes.byref(error))
+    decode = lambda b: b.decode("utf-8", "replace") or None
+    raise CLASSES.get(error.status, InternalError)(
+        decode(line.value) or "an error without a message", file=decode(error.file), path=decode(error.path),
+        offset=error.offset if error.has_offset else None, text=decode(error.text))
+
+
+def call(function, *arguments):
+    """Calls a function that ends with a struct qkv_error, and raises its error."""
+    error = _layout.Error()
+    status = function(*arguments, ctypes.byref(error))
+    if status:
+        error.status = error.status or status
+        raise_error(error)
+
+
+def raise_status(status, reason):
+    if status:
+        raise CLASSES.get(status, InternalError)(reason or f"status {status}")
+
+
+def scratch(size):
+    """Returns the address of size bytes of this thread, aligned to 64, valid until its next call."""
+    memory = getattr(_local, "memory", None)
+    if memory is None or len(memory) < size + 64:
+        try:
+            memory = _local.memory = ctypes.create_string_buffer(size + 64)
+        except (MemoryError, OverflowError, ValueError):
+            raise CLASSES[_layout.ERR_LIMIT](f"no memory for {size} bytes of scratch") from None
+    return (ctypes.addressof(memory) + 63) // 64 * 64
+
+
+def text(value, name):
+    """Returns a text as bytes of UTF-8 without NUL, for a path or a name."""
+    if isinstance(value, (bytes, str)) or hasattr(value, "__fspath__"):
+        raw = os.fsencode(value)
+        if b"\0" not in raw:
+            return raw
+    raise UsageError(f"{name}: expected a text without NUL, found {shown(value)}")
+
+
+def shown(value):
+    """Returns a value in at most 60 characters for a message."""
+    try:
+        line = repr(value)
+    except Exception:  # a foreign __repr__ may raise anything
+        line = object.__repr__(value)
+    return line if len(line) <= 60 else line[:57] + "..."
+
+
+def integer(value, name, least=0, most=2**62):
+    """Returns an integer in a range; True and 1.0 are no integers."""
+    try:
+        number = value.__index__()
+    except (AttributeError, TypeError, ValueError):
+        number = None
+    if number is None or isinstance(value, bool) or not least <= number <= most:
+        raise UsageError(f"{name}: expected an integer of at least {least}"
+                         f"{'' if most == 2**62 else f' and at most {most}'}, found {shown(value)}")
+    return number
+
+
+def number(value, name):
+    """Returns a finite number as float."""
+    try:
+        x = None if isinstance(value, (str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        x = None
+    if x is None or x != x or abs(x) > 3.4e38:
+        raise UsageError(f"{name}: expected a finite number, found {shown(value)}")
+    return x
+
+
+def choice(value, name, names):
+    """Returns the value of a name in a table."""
+    if not isinstance(value, str) or value not in names:
+        raise UsageError(f"{name}: expected {', '.join(map(repr, names))}, found {shown(value)}")
+    return names[value]
+
+
+class Handle:
+    """An object of the library, freed with the Python object."""
+    _close = ""  # name of the function that frees it
+
+    def __init__(self):
+        self._pointer = ctypes.c_void_p()
+
+    @property
+    def _at(self):
+        if not self._pointer:
+            raise UsageError(f"{type(self).__name__}: this object is closed")
+        return self._pointer
+
+    def close(self):
+        """Frees the memory; later calls raise UsageError."""
+        pointer, self._pointer = getattr(self, "_pointer", None), ctypes.c_void_p()
+        if pointer:
+            getattr(lib, self._close)(pointer)
+
+    def __del__(self):
+        self.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __reduce__(self):
+        raise TypeError(f"{type(self).__name__}: an open object cannot be pickled")
+
+
+PRECISIONS = {"f32": _layout.PRECISION_F32, "f32-strict": _layout.PRECISION_F32_STRICT,
+              "f32-fast": _layout.PRECISION_F32_FAST, "bf16": _layout.PRECISION_BF16, "f16": _layout.PRECISION_F16,
+              "int8": _layout.PRECISION_INT8}
+
+
+class Callbacks:
+    """Python callbacks for one call of the library: an exception in one stops the call and is raised after it.
+
+    Ctrl-C is such an exception: Python raises KeyboardInterrupt when the next callback starts.
+    """
+
+    def __init__(self):
+        self.error, self.kept = None, []
+
+    def wrap(self, function, *kinds, result=ctypes.c_int):
+        """Returns the address of a C function (user, kinds...) that calls function(...)."""
+        def guarded(_, *arguments):
+            try:
+                if self.error is None:
+                    return int(bool(function(*arguments)))
+            except BaseException as error:
+                self.error = error
+            return 1
+        if result is None:
+            kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *kinds)
+        else:
+            kind = ctypes.CFUNCTYPE(result, ctypes.c_void_p, *kinds)
+        made = kind(guarded)
+        self.kept.append(made)
+        return ctypes.cast(made, ctypes.c_void_p).value
+
+    def progress(self, function):
+        """Returns a struct qkv_progress for function(what, done, total), which may be None; Ctrl-C works with None."""
+        def step(what, done, total):
+            return function(what.decode("utf-8", "replace"), done, total if total >= 0 else None) if function else 0
+        return _layout.Progress(step=self.wrap(step, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64))
+
+    def call(self, function, *arguments):
+        """As call(), but an exception of a callback comes first."""
+        error = _layout.Error()
+        status = function(*arguments, ctypes.byref(error))
+        if self.error is not None:
+            raise self.error
+        if status:
+            error.status = error.status or status
+            raise_error(error)
+
+
+def function_or_none(value, name):
+    if value is not None and not callable(value):
+        raise UsageError(f"{name}: expected a function or None, found {shown(value)}")
+    return value
