@@ -82,8 +82,7 @@ static int run_explain(int argc, char **argv)
                                  .table = p->table.rows ? &p->table : NULL,
                                  .view = p->view,
                                  .subject = p->subject };
-    if (p->lead && !common.json && !chart_takes_stdout(&output)) fputs(p->lead, stdout);
-    (void)chart_print(&c, &output, &err);
+    (void)(p->picture ? page_print_picture(p, &output, &err) : chart_print(&c, &output, &err));
 done:
     page_free(p);
     free(p);
@@ -96,9 +95,10 @@ const struct cmd cmd_explain = {
     .usage = "[TEXT] [options]\n--reads TEXT WORD... --token WORD [options]\n--scaling | --positions | --norm | --shapes | --mask\n--selection | --diagonal | --geometry | --dense [TEXT]\n"
              "--context WORD TEXT...\n--lookup [QUERY TEXT...]",
     .about = "Without a topic, shows the six steps from one token to the output of a head, with "
-             "the numbers of a model (embedding, q, k and v, the score, its scale and mask, the "
-             "softmax, the weighted values). The attention weights of these steps are compared with "
-             "the weights that the attention kernel computes. A topic shows one idea by an "
+             "the numbers of a model: project (q, k and v), score, scale and mask, softmax, weigh "
+             "the values, sum. It is the view 'steps' of 'qkv view', for the head with the largest "
+             "weight on another word; its weights are compared with those that the attention kernel "
+             "computes. A topic shows one idea by an "
              "experiment: a question, the answer with its numbers, and a picture in the terminal; "
              "-o also writes the picture to a file. --json prints every number "
              "that is drawn.\n\nLayers, heads and tokens are counted from 0.",

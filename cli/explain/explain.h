@@ -7,6 +7,7 @@
 // and writes it as JSON.
 //
 //   text_run.c  runs a model on a text    page.c  builds a page and owns its memory
+//   page_picture.c  prints a page that has a picture of attention
 //   numbers.c   random numbers, softmax and principal components, in doubles
 #ifndef QKV_EXPLAIN_H
 #define QKV_EXPLAIN_H
@@ -23,7 +24,14 @@ struct explain_options {
 extern struct explain_options explain_options;
 
 // ---- pages (page.c) ----------------------------------------------------------------------------
-enum { EXPLAIN_PANELS = 8, EXPLAIN_SEEN = 16 };
+enum { EXPLAIN_PANELS = 8, EXPLAIN_SEEN = 16, EXPLAIN_ARRAYS = 24 };
+// An array that --json prints: numbers or texts.  n -1: a single number.
+struct page_array {
+    const char *name;
+    const double *number;
+    const char *const *text;
+    int64_t n;
+};
 // A page.  Memory that its functions return is valid until page_free().
 struct page {
     char title[512], sentence[2048];
@@ -34,7 +42,14 @@ struct page {
     struct qkv_chart_table table;
     const char **cell; // text of each cell of the table
     const char *view, *subject;
-    char *lead; // text that is printed above the picture in the terminal; NULL: no text
+    // A picture of attention, the view "steps" of one query, that is drawn instead of the panels;
+    // NULL: the panels are drawn.  `array` has its numbers.
+    qkv_view *picture;
+    int64_t layer, head, token;
+    bool special; // the query is a special token
+    struct page_array array[EXPLAIN_ARRAYS];
+    int arrays;
+    char *after; // text that is printed after the picture in the terminal; NULL: no text
     void **block;
     int64_t blocks;
     struct text_run *seen[EXPLAIN_SEEN]; // the model runs of this page, which page_free() closes
@@ -60,7 +75,12 @@ struct qkv_chart_line *page_line(struct page *p, struct qkv_chart_panel *to, con
 void page_table(struct page *p, const char *name, int64_t rows, int64_t columns);
 void page_cell(struct page *p, int64_t row, int64_t column, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-void page_lead(struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void page_after(struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Adds an array to the JSON of a picture.  The caller keeps its memory until page_free().
+void page_numbers(struct page *p, const char *name, const double *x, int64_t n);
+void page_names(struct page *p, const char *name, const char *const *text, int64_t n);
+// Writes the picture of a page to its file, if it has one, and prints it, or its numbers as JSON.
+qkv_status page_print_picture(const struct page *p, const struct chart_output *to, qkv_error *err);
 void page_free(struct page *p);
 
 // ---- running a model on a text (text_run.c) ----------------------------------------------------

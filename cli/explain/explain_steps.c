@@ -6,28 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHOWN = 8 }; // number of dimensions of a vector that are printed
-
-static void lead_vector(struct page *p, const char *name, const double *x, int64_t n)
-{
-    page_lead(p, "     %-6s", name);
-    for (int64_t i = 0; i < n && i < SHOWN; i++) page_lead(p, " %7.3f", x[i]);
-    page_lead(p, n > SHOWN ? "  ... %lld dimensions\n" : "\n", (long long)n);
-}
-
-static void lead_floats(struct page *p, const char *name, const float *x, int64_t n)
-{
-    double first[SHOWN];
-    for (int64_t i = 0; i < n && i < SHOWN; i++) first[i] = (double)x[i];
-    lead_vector(p, name, first, n); // lead_vector prints only the first SHOWN dimensions
-}
-
 // The query that is shown: a token in one layer and head.
 struct place {
     const struct text_run *s;
     int64_t layer, head, row, key; // row: the query; key: the key with its largest weight
     struct seen_key *keys;
-    double lse, *z;
+    double lse, top, *z; // top: the largest score
 };
 
 // Returns the largest difference between the weights that are computed here and the weights of the
@@ -46,88 +30,114 @@ static double apart(const struct place *a)
     return most;
 }
 
-static void lead_steps(struct page *p, const struct place *a)
+// ---- the picture, which is the view "steps" of qkv view -----------------------------------------
+static qkv_status add_layers(qkv_view *v, const struct text_run *s, qkv_error *err)
+{
+    qkv_status status = QKV_OK;
+    for (int64_t l = 0; l < s->L && !status; l++) {
+        const struct seen_layer *from = &s->layer[l];
+        const struct qkv_view_layer_data data = { .q = from->q,
+                                                  .k = from->k,
+                                                  .v = from->v,
+                                                  .x = from->x,
+                                                  .lse = from->lse,
+                                                  .relative = from->relative,
+                                                  .reach = from->reach,
+                                                  .scale = from->scale,
+                                                  .softcap = from->softcap,
+                                                  .window = from->left >= 0 || from->right >= 0,
+                                                  .left = from->left,
+                                                  .right = from->right };
+        status = qkv_view_layer(v, 0, l, &data, err);
+    }
+    return status;
+}
+
+// Makes the view of the page, which page_free() frees.
+static qkv_status make_view(struct page *p, const struct place *a, qkv_error *err)
+{
+    const struct text_run *s = a->s;
+    const qkv_encoding *e = &s->tokens.encoding;
+    struct qkv_view_token *token = page_take(p, (size_t)s->T, sizeof *token);
+    struct qkv_view_text *text = page_take(p, 1, sizeof *text);
+    struct qkv_view_stack *stack = page_take(p, 1, sizeof *stack);
+    for (int64_t i = 0; i < s->T; i++) {
+        const char *raw = s->tokenizer ? qkv_tokenizer_token(s->tokenizer, s->tokens.ids[i]) : NULL;
+        token[i] = (struct qkv_view_token){ .raw = raw ? raw : s->name[i],
+                                            .text = s->name[i],
+                                            .text_bytes = strlen(s->name[i]),
+                                            .special = seen_special(s, i) };
+        if (!s->text || e->text[i] > 1) continue;
+        token[i].begin = e->begin[i];
+        token[i].end = e->end[i];
+    }
+    *text = (struct qkv_view_text){ .token = token,
+                                    .tokens = s->T,
+                                    .source = { s->text },
+                                    .source_bytes = { s->text ? strlen(s->text) : 0 } };
+    *stack = (struct qkv_view_stack){ .name = "attention",
+                                      .layers = s->L,
+                                      .heads = s->H,
+                                      .kv_heads = s->G,
+                                      .head_width = s->E,
+                                      .value_width = s->F,
+                                      .width = s->D,
+                                      .causal = s->causal };
+    const struct qkv_view_shape shape = {
+        .model = s->info.name, .text = text, .texts = 1, .stack = stack, .stacks = 1
+    };
+    const qkv_status status = qkv_view_new(&p->picture, &shape, err);
+    return status ? status : add_layers(p->picture, s, err);
+}
+
+// ---- JSON ---------------------------------------------------------------------------------------
+static void put_floats(struct page *p, const char *name, const float *x, int64_t n)
+{
+    double *y = page_take(p, (size_t)n, sizeof *y);
+    for (int64_t i = 0; i < n; i++) y[i] = (double)x[i];
+    page_numbers(p, name, y, n);
+}
+
+static void numbers_of(struct page *p, const struct place *a)
 {
     const struct text_run *s = a->s;
     const struct seen_layer *l = &s->layer[a->layer];
-    const char *from = s->name[a->row], *to = s->name[a->key];
-    const struct seen_key *k = &a->keys[a->key];
-    double products[SHOWN];
-    for (int64_t e = 0; e < s->E && e < SHOWN; e++)
-        products[e] = (double)seen_q(s, a->layer, a->head, a->row)[e] *
-                      (double)seen_k(s, a->layer, a->head, a->key)[e];
-    page_lead(p,
-              "1 project   x of \"%s\" has %lld dimensions; the head projects it to q, and every "
-              "token to "
-              "k and v\n",
-              from, (long long)s->D);
-    lead_floats(p, "x", l->x + a->row * s->D, s->D);
-    lead_floats(p, "q", seen_q(s, a->layer, a->head, a->row), s->E);
-    page_lead(p, "2 multiply  q and the key k of \"%s\", elementwise\n", to);
-    lead_floats(p, "k", seen_k(s, a->layer, a->head, a->key), s->E);
-    lead_vector(p, "q k", products, s->E);
-    page_lead(p, "3 score     the sum of these products: q.k = %.3f\n", k->dot);
-    page_lead(p, "4 scale     times %.4f", (double)l->scale);
-    if (fabs((double)l->scale * sqrt((double)s->E) - 1) < 1e-6)
-        page_lead(p, " = 1 / sqrt(%lld)", (long long)s->E);
-    page_lead(p, ": %.3f", k->scaled);
-    if (l->softcap > 0) page_lead(p, ", then capped at %.0f", (double)l->softcap);
-    if (l->relative) page_lead(p, ", then plus %+.3f for the relative position", k->bias);
-    page_lead(p, s->causal ? "; later tokens are masked\n"
-                           : "; no mask: this model is bidirectional\n");
-    page_lead(p, "5 softmax   e^%.3f / e^%.3f = %.4f; all weights of the row sum to 1\n", k->score,
-              a->lse, exp(k->score - a->lse));
-    page_lead(p, "6 sum       z is the sum of the values v times their weights\n");
-    lead_floats(p, "v", seen_v(s, a->layer, a->head, a->key), s->F);
-    lead_vector(p, "z", a->z, s->F);
-    page_lead(p, "The weights of this row in the kernel differ from these by at most %.1e.\n\n",
-              apart(a));
-}
-
-static void table_steps(struct page *p, const struct place *a)
-{
-    const struct text_run *s = a->s;
-    const double sharp = 1 / (double)s->layer[a->layer].scale;
-    double *raw = page_take(p, (size_t)s->T, sizeof *raw),
-           *w = page_take(p, (size_t)s->T, sizeof *w);
-    for (int64_t j = 0; j < s->T; j++)
-        raw[j] = a->keys[j].masked ? -INFINITY : a->keys[j].score * sharp;
-    explain_softmax(w, raw, s->T, 1);
-    page_table(p, "all keys", s->T + 2, 5);
-    static const char *const head[] = { "key", "q.k", "score", "weight", "without the scale" };
-    for (int64_t c = 0; c < 5; c++) page_cell(p, 0, c, "%s", head[c]);
-    double sum = 0;
+    const double own = 1 / (double)l->scale;
+    const float *q = seen_q(s, a->layer, a->head, a->row),
+                *k = seen_k(s, a->layer, a->head, a->key);
+    double *at = page_take(p, 4, sizeof *at),
+           *product = page_take(p, (size_t)s->E, sizeof *product);
+    double *column = page_take(p, (size_t)(5 * s->T), sizeof *column);
+    double *dot = column, *score = dot + s->T, *e = score + s->T, *w = e + s->T, *bare = w + s->T;
+    at[0] = (double)a->layer, at[1] = (double)a->head, at[2] = (double)a->row,
+    at[3] = (double)a->key;
+    static const char *const names[] = { "layer", "head", "query", "key" };
+    for (int i = 0; i < 4; i++) page_numbers(p, names[i], at + i, -1);
+    page_names(p, "tokens", s->name, s->T);
+    put_floats(p, "x", l->x + a->row * s->D, s->D);
+    put_floats(p, "q", q, s->E);
+    put_floats(p, "k", k, s->E);
+    put_floats(p, "v", seen_v(s, a->layer, a->head, a->key), s->F);
+    for (int64_t i = 0; i < s->E; i++) product[i] = (double)q[i] * (double)k[i];
     for (int64_t j = 0; j < s->T; j++) {
-        const struct seen_key *k = &a->keys[j];
-        page_cell(p, j + 1, 0, "%s", s->name[j]);
-        page_cell(p, j + 1, 1, "%.3f", k->dot);
-        page_cell(p, j + 1, 2, k->masked ? "masked" : "%.3f", k->score);
-        page_cell(p, j + 1, 3, "%.4f", exp(k->score - a->lse));
-        page_cell(p, j + 1, 4, "%.4f", w[j]);
-        sum += exp(k->score - a->lse);
+        const struct seen_key *x = &a->keys[j];
+        dot[j] = x->dot;
+        score[j] = x->masked ? -INFINITY : x->score;
+        e[j] = exp(score[j] - a->top);
+        w[j] = exp(score[j] - a->lse);
+        bare[j] = score[j] * own;
     }
-    page_cell(p, s->T + 1, 0, "sum");
-    page_cell(p, s->T + 1, 3, "%.4f", sum);
-    page_cell(p, s->T + 1, 4, "1.0000");
-}
-
-static void panels_steps(struct page *p, const struct place *a)
-{
-    const struct text_run *s = a->s;
-    double *y = page_take(p, (size_t)(s->T > s->E ? s->T : s->E), sizeof *y);
-    struct qkv_chart_panel *weights = page_panel(p, "5 softmax: the weight of each key");
-    for (int64_t j = 0; j < s->T; j++) y[j] = exp(a->keys[j].score - a->lse);
-    page_line(p, weights, "weight", NULL, y, s->T)->style = QKV_CHART_BARS;
-    weights->x = (struct qkv_chart_axis){ .label = s->name, .labels = s->T };
-    weights->y = (struct qkv_chart_axis){ .name = "weight", .zero = true };
-    struct qkv_chart_panel *products =
-        page_panel(p, page_text(p, "2 multiply: q and k of \"%s\", elementwise", s->name[a->key]));
-    for (int64_t e = 0; e < s->E; e++)
-        y[e] = (double)seen_q(s, a->layer, a->head, a->row)[e] *
-               (double)seen_k(s, a->layer, a->head, a->key)[e];
-    page_line(p, products, "product", NULL, y, s->E)->style = QKV_CHART_BARS;
-    products->x.name = "dimension";
-    products->y = (struct qkv_chart_axis){ .name = "q k", .zero = true };
+    explain_softmax(bare, bare, s->T, 1);
+    double *sum = page_take(p, 1, sizeof *sum);
+    *sum = exp(a->lse - a->top);
+    page_numbers(p, "products", product, s->E);
+    page_numbers(p, "scores", dot, s->T);
+    page_numbers(p, "scaled", score, s->T);
+    page_numbers(p, "exp", e, s->T);
+    page_numbers(p, "sum", sum, -1);
+    page_numbers(p, "weights", w, s->T);
+    page_numbers(p, "weights_without_scale", bare, s->T);
+    page_numbers(p, "z", a->z, s->F);
 }
 
 // Chooses the query: the token that --token names or, without this option, the last token that is
@@ -138,6 +148,25 @@ static qkv_status choose_row(const struct text_run *s, int64_t *row, qkv_error *
     *row = s->T - 1;
     while (*row > 0 && seen_special(s, *row)) --*row;
     return QKV_OK;
+}
+
+// Finds the key with the largest weight, of those that are not special tokens, and computes z.
+static void weigh(struct place *a)
+{
+    const struct text_run *s = a->s;
+    const bool all = seen_special(s, a->row);
+    double best = -1;
+    a->top = -INFINITY;
+    for (int64_t j = 0; j < s->T; j++) {
+        const double w = exp(a->keys[j].score - a->lse);
+        a->top = fmax(a->top, a->keys[j].score);
+        for (int64_t f = 0; f < s->F; f++)
+            a->z[f] += w * (double)seen_v(s, a->layer, a->head, j)[f];
+        if (w > best && (all || !seen_special(s, j))) {
+            best = w;
+            a->key = j;
+        }
+    }
 }
 
 qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
@@ -159,23 +188,19 @@ qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
             err, QKV_ERR_UNSUPPORTED, s->info.name,
             "layer %lld, head %lld: expected finite scores of \"%s\", found NaN or Inf",
             (long long)a.layer, (long long)a.head, s->name[a.row]);
-    double best = -1;
-    for (int64_t j = 0; j < s->T; j++) {
-        const double w = exp(a.keys[j].score - a.lse);
-        for (int64_t f = 0; f < s->F; f++) a.z[f] += w * (double)seen_v(s, a.layer, a.head, j)[f];
-        if (w > best && (j != a.row || s->T == 1)) {
-            best = w;
-            a.key = j;
-        }
-    }
+    weigh(&a);
     page_title(p, "How does \"%s\" attend to \"%s\"?", s->name[a.row], s->name[a.key]);
     page_say(p, "Layer %lld, head %lld of %s: the weight of \"%s\" on \"%s\" is %.3f.",
              (long long)a.layer, (long long)a.head, s->info.name, s->name[a.row], s->name[a.key],
-             best);
-    lead_steps(p, &a);
-    table_steps(p, &a);
-    panels_steps(p, &a);
-    return QKV_OK;
+             exp(a.keys[a.key].score - a.lse));
+    page_after(p, "\nThe weights of this row in the kernel differ from these by at most %.1e.\n",
+               apart(&a));
+    numbers_of(p, &a);
+    p->layer = a.layer;
+    p->head = a.head;
+    p->token = a.row;
+    p->special = seen_special(s, a.row);
+    return make_view(p, &a, err);
 }
 
 // ---- which heads attend to a given word --------------------------------------------------------

@@ -23,6 +23,7 @@ struct text_run *text_run_take(struct page *p)
 
 void page_free(struct page *p)
 {
+    qkv_view_free(p->picture);
     for (int i = 0; i < p->seens; i++) text_run_close(p->seen[i]);
     for (int64_t i = 0; i < p->blocks; i++) free(p->block[i]);
     free(p->block);
@@ -66,17 +67,30 @@ void page_say(struct page *p, const char *format, ...)
     va_end(list);
 }
 
-void page_lead(struct page *p, const char *format, ...)
+void page_after(struct page *p, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
-    const char *more = formatted(p, format, list);
+    p->after = formatted(p, format, list);
     va_end(list);
-    const size_t used = p->lead ? strlen(p->lead) : 0;
-    char *whole = page_take(p, used + strlen(more) + 1, 1);
-    if (used) memcpy(whole, p->lead, used);
-    memcpy(whole + used, more, strlen(more) + 1);
-    p->lead = whole;
+}
+
+static struct page_array *new_array(struct page *p, const char *name, int64_t n)
+{
+    struct page_array *x =
+        &p->array[p->arrays < EXPLAIN_ARRAYS - 1 ? p->arrays++ : EXPLAIN_ARRAYS - 1];
+    *x = (struct page_array){ .name = name, .n = n };
+    return x;
+}
+
+void page_numbers(struct page *p, const char *name, const double *x, int64_t n)
+{
+    new_array(p, name, n)->number = x;
+}
+
+void page_names(struct page *p, const char *name, const char *const *text, int64_t n)
+{
+    new_array(p, name, n)->text = text;
 }
 
 struct qkv_chart_panel *page_panel(struct page *p, const char *name)

@@ -10,7 +10,7 @@ runs 0 trace -o t.safetensors --what attention "In the beginning God created" --
 runs 0 explain --json --layer 2 --head 1 --token 3 "In the beginning God created"
 silent
 check python3 - "$out" t.safetensors <<'END'
-import json, struct, sys
+import json, math, struct, sys
 r = json.load(open(sys.argv[1]))
 b = open(sys.argv[2], "rb").read()
 n = struct.unpack("<Q", b[:8])[0]
@@ -19,19 +19,32 @@ name, = [k for k in head if "attentions.2" in k]
 H, T = head[name]["shape"][-3], head[name]["shape"][-1]
 at = 8 + n + head[name]["data_offsets"][0]
 row = struct.unpack(f"<{T}f", b[at + 4 * (1 * T + 3) * T:][:4 * T])
-bars = r["panels"][0]["lines"][0]["y"]
-assert len(bars) == T and max(abs(x - y) for x, y in zip(bars, row)) < 1e-6, (bars, row)
-table = r["table"]
-assert table[0] == ["key", "q.k", "score", "weight", "without the scale"], table[0]
-assert [x[2] for x in table[5:-1]] == ["masked"] * (T - 4), table
-assert table[-1][3] == "1.0000"
-# q.k is the sum of the drawn products for the key with the largest weight, and q.k times the scale is its score.
-products = sum(r["panels"][1]["lines"][0]["y"])
-assert min(abs(products - float(x[1])) for x in table[1:-1]) < 1e-3, products
+w, score, dot, e = r["weights"], r["scaled"], r["scores"], r["exp"]
+assert r["layer"] == 2 and r["head"] == 1 and r["query"] == 3 and len(r["tokens"]) == T == len(w)
+assert max(abs(x - y) for x, y in zip(w, row)) < 1e-6, (w, row)
+assert score[4:] == [None] * (T - 4) and w[4:] == [0] * (T - 4), score
+# each step from the one before it, in floats: the products sum to the score, 1 / sqrt(64) scales it, softmax
+assert abs(sum(r["products"]) - dot[r["key"]]) < 1e-3 and max(w) in (w[0], w[r["key"]])
+assert all(abs(a * b - c) < 1e-5 for a, b, c in zip(r["q"], r["k"], r["products"]))
+for j in range(4):
+    assert abs(dot[j] / 8 - score[j]) < 1e-4 and abs(math.exp(score[j] - max(score[:4])) - e[j]) < 1e-4
+    assert abs(e[j] / r["sum"] - w[j]) < 1e-5 and abs(sum(w) - 1) < 1e-6
+assert len(r["z"]) == len(r["v"]) == 64 and len(r["x"]) == 192
 END
 runs 0 explain --token 3 "In the beginning God created"
-prints_part '1 project'
+prints_part '1 Project q = x W_Q, k = x W_K, v = x W_V'
 prints_part "The weights of this row in the kernel differ from these by at most"
+runs 0 explain --layer 2 --head 1 --token 3 "In the beginning God created" -o steps.svg
+runs 0 view --view steps --layer 2 --heads 1 --token 3 "In the beginning God created" -o view.svg
+check cmp steps.svg view.svg
+check python3 - steps.svg <<'END'
+import sys, xml.etree.ElementTree as xml
+words = [t.text for t in xml.parse(sys.argv[1]).iter() if t.tag.endswith("}text")]
+for name in ("Project", "Score", "Scale, mask", "Softmax", "Weigh", "Sum", "W_Q  192 × 64", "W_K  192 × 64", "W_V  192 × 64"):
+    assert words.count(name) == 1, name
+END
+runs 0 explain --layer 2 --head 1 --token 3 "In the beginning God created" -o steps.html
+check grep -q 'doctype html' steps.html
 
 title 'the scale: a hundred times the scores saturate, and the naive exponential is not a number'
 runs 0 explain --scaling --json

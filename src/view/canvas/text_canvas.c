@@ -112,7 +112,14 @@ size_t text_canvas_next(const struct text_canvas *s, const char *text, size_t n,
     } else if (!s->utf8 && c >= 0x80) {
         // opening and closing quotes; the ASCII quote replaces both
         const bool opens = c == 0x201c || c == 0x201d;
-        *out = opens ? "\"" : c == 0x2026 ? "." : c == 0x2212 ? "-" : c == 0x00d7 ? "x" : "?";
+        static const struct {
+            int32_t from;
+            const char *to;
+        } ascii[] = { { 0x2026, "." }, { 0x2212, "-" }, { 0x00d7, "x" },
+                      { 0x00f7, "/" }, { 0x00b7, "." }, { 0x2218, "*" } };
+        *out = opens ? "\"" : "?";
+        for (size_t i = 0; i < sizeof ascii / sizeof *ascii; i++)
+            if (ascii[i].from == c) *out = ascii[i].to;
         *bytes = *columns > 0 ? 1 : 0;
         *columns = *columns > 0 ? 1 : 0;
     }

@@ -85,6 +85,28 @@ double score_softmax(double *w, const struct score *s, double by, double *gradie
     return s->span.to > s->span.from ? exp(entropy) : 0;
 }
 
+double score_top(double *sum, const struct score *s)
+{
+    double top = -INFINITY;
+    *sum = 0;
+    for (int64_t j = s->span.from; j < s->span.to; j++) top = fmax(top, score_at(s, j, s->own));
+    for (int64_t j = s->span.from; j < s->span.to; j++) *sum += exp(score_at(s, j, s->own) - top);
+    return top;
+}
+
+void score_say_softmax(struct view_text *t, const struct score *s, int64_t key, double top,
+                       double sum)
+{
+    view_say(t, "exp(");
+    view_signed(t, score_at(s, key, s->own), 2);
+    view_say(t, top < 0 ? " + " : " − ");
+    view_number(t, fabs(top), 2);
+    view_say(t, ") / ");
+    view_number(t, sum, 2);
+    view_say(t, " = ");
+    view_weight(t, s->w[key], 3);
+}
+
 void score_root(struct view_text *t, const struct score *s)
 {
     if (fabs(s->own - sqrt((double)s->E)) < 1e-3 * s->own)

@@ -41,6 +41,13 @@ double score_at(const struct score *s, int64_t key, double by);
 // Computes w[S], the softmax of the scores if the products are divided by `by`. Returns the number
 // of effective keys, e^entropy. *gradient becomes the sum of w (1 - w); it may be NULL.
 double score_softmax(double *w, const struct score *s, double by, double *gradient);
+// Returns the largest score of the keys that are not masked; *sum becomes the sum of
+// exp(score - largest) over them.  A weight is exp(score - largest) / sum.
+double score_top(double *sum, const struct score *s);
+// Writes the softmax of a key that is not masked, such as "exp(4.14 − 4.14) / 1.55 = .647". top and
+// sum: from score_top().
+void score_say_softmax(struct view_text *t, const struct score *s, int64_t key, double top,
+                       double sum);
 // Writes the divisor of the model: "√32" if it is the root of the head width 32, otherwise the
 // number.
 void score_root(struct view_text *t, const struct score *s);

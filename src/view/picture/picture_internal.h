@@ -6,6 +6,7 @@
 //   picture_matrix.c   weights as points        picture_model.c     all heads
 //   picture_neuron.c   one query and one key    picture_steps.c     the six steps of attention
 //   picture_compare.c  one query in two views   picture_residual.c  the residual stream
+//   picture_scale.c    what the scale is for, next to the six steps
 #ifndef QKV_VIEW_PICTURE_INTERNAL_H
 #define QKV_VIEW_PICTURE_INTERNAL_H
 #include <qkv/picture.h>
@@ -52,6 +53,21 @@ void picture_bars(struct canvas *s, const double *x, int64_t n, double left, dou
 // Returns the key that is drawn together with the marked query. *head becomes the selected head
 // with the largest weight on this key.
 int64_t picture_pair(struct picture *p, int64_t *head);
+// ---- the six steps (picture_steps.c, picture_scale.c) -------------------------------------------
+enum { PICTURE_SIDE = 324 }; // width of the panel that explains the scale
+struct picture_score {
+    struct picture *p;
+    struct score s;
+    struct score_line line[SCORE_LINES];
+    int lines;
+    int64_t key;
+    double left;
+    double most_k, most_v, most_p; // the largest number of a query or key, a value, a product
+    double top, exp_sum;           // the largest score, and the sum of exp(score - top)
+    double *z;                     // [F] the sum of the values drawn so far, times their weights
+};
+// Draws the panel.  Returns the y coordinate below it.
+double picture_scale_panel(struct picture_score *g, double left, double y);
 // Returns the colour for a selected head. place: its index among the selected heads.
 int picture_head_color(const struct picture *p, int64_t place);
 int picture_link_color(const struct picture *p, int64_t place);

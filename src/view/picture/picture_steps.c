@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // picture_steps.c: draws "How does this word attend to that one?": the six steps of attention for
-// one query and every key, with the numbers of the model, and the purpose of the scale. Positions
-// and sizes are as in web/views/steps.js at a width of 1,040 pixels.
+// one query and every key, with the numbers of the model.  Positions and sizes are as in
+// web/views/steps.js at a width of 1,040 pixels.
 #include "view/picture/picture_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -9,25 +9,33 @@
 
 enum {
     FULL = 1040,
-    SIDE = 324, // width of the panel that explains the scale
     GAP = 28,
-    ASK = 52,
-    CURVES = 40
+    PROJECT = 36, // height of a row of the projections
 };
-// x coordinates of the columns: right ends of numbers, left ends of bars; *_wide: widths of bars
+// x coordinates of the columns: right ends of names and numbers, left ends of bars
 static const struct {
-    double name, key, product, bars, score, scaled, weight, w, w_wide, value, value_wide;
-} at = { 78, 92, 258, 146, 470, 576, 700, 712, 148, 880, 152 };
-
-struct steps {
-    struct picture *p;
-    struct score s;
-    struct score_line line[SCORE_LINES];
-    int lines;
-    int64_t key;
-    double left, most_k, most_v, most_p;
-    double *z; // [F]
-};
+    double name, key, equals, x, x_wide, times, matrix, matrix_wide, note;
+    double product, bars, score, scaled, exp, weight, w, w_wide, value, sum, value_wide;
+} at = { .name = 84,
+         .key = 96,
+         .equals = 221,
+         .x = 240,
+         .x_wide = 190,
+         .times = 446,
+         .matrix = 464,
+         .matrix_wide = 132,
+         .note = 610,
+         .product = 222,
+         .bars = 110,
+         .score = 394,
+         .scaled = 476,
+         .exp = 574,
+         .weight = 636,
+         .w = 646,
+         .w_wide = 96,
+         .value = 762,
+         .sum = 908,
+         .value_wide = 126 };
 
 // ---- small parts --------------------------------------------------------------------------------
 void picture_number(struct canvas *s, double x, double y, int size, unsigned how, int color,
@@ -74,20 +82,31 @@ static double largest(double most, const double *x, int64_t n)
     return most;
 }
 
-// Copies a vector for a key to `to`. what: 'k' the key, 'p' its products with the query, 'v' its
-// value, 'q' the query.
-static void take(double *to, const struct score *s, char what, int64_t key)
+// A vector of the picture.
+enum vector { QUERY, KEY, PRODUCT, VALUE, WEIGHED };
+// Copies a vector for a key to `to`: the query; the key, its products with the query; its value,
+// and that value times its weight.
+static void copy_vector(double *to, const struct score *s, enum vector what, int64_t key)
 {
-    if (what == 'v')
-        for (int64_t e = 0; e < s->F; e++) to[e] = (double)s->value[key * s->F + e];
+    const double w = what == WEIGHED ? s->w[key] : 1;
+    if (what >= VALUE)
+        for (int64_t e = 0; e < s->F; e++) to[e] = w * (double)s->value[key * s->F + e];
     else
         for (int64_t e = 0; e < s->E; e++)
-            to[e] = what == 'q' ? (double)s->q[e]
-                                : score_k(s, key, e) * (what == 'p' ? (double)s->q[e] : 1);
+            to[e] = what == QUERY ? (double)s->q[e]
+                                  : score_k(s, key, e) * (what == PRODUCT ? (double)s->q[e] : 1);
 }
 
-// ---- the columns of the six steps --------------------------------------------------------------
-static void draw_heads(struct steps *g, double y)
+static void put_text(struct picture_score *g, double x, double y, int size, unsigned how, int color,
+                     struct view_text *t, double width)
+{
+    g->p->canvas.failed |= t->failed;
+    if (t->at) canvas_cut(&g->p->canvas, x, y, size, how, color, t->at, (size_t)t->used, width);
+    view_text_free(t);
+}
+
+// ---- the headings of the six steps --------------------------------------------------------------
+static void draw_heads(struct picture_score *g, double y)
 {
     const struct score *s = &g->s;
     struct canvas *canvas = &g->p->canvas;
@@ -95,15 +114,13 @@ static void draw_heads(struct steps *g, double y)
     const bool masked = s->span.to - s->span.from < s->S;
     view_say(&by, "÷ ");
     score_root(&by, s);
-    view_say(&by, " = ");
-    view_number(&by, s->own, 2);
-    const char *const names[6] = { "Project", "Multiply",
-                                   "Score",   masked ? "Scale, mask" : "Scale",
-                                   "Softmax", "Weighted sum" };
-    const char *const under[6] = { "xW_Q, xW_K, xW_V", "q ∘ k, elementwise", "q · k",
-                                   by.at ? by.at : "", "weights sum to 1",   "w v" };
-    const double x[6] = { at.key,         at.product,     at.score - 58,
-                          at.scaled - 58, at.weight - 50, at.value };
+    const char *const names[6] = { "Project", "Score", masked ? "Scale, mask" : "Scale",
+                                   "Softmax", "Weigh", "Sum" };
+    const char *const under[6] = {
+        "W_Q, W_K, W_V", "q · k = Σ q ∘ k", by.at ? by.at : "", "exp(s − max) / sum",
+        "w v",           "z = Σ w v"
+    };
+    const double x[6] = { at.key, at.product, at.scaled - 60, at.exp - 52, at.value, at.sum };
     for (int i = 0; i < 6; i++) {
         canvas_format(canvas, g->left + x[i], y + 4, 22, CANVAS_SERIF, PALETTE_TEXT2, "%d", i + 1);
         canvas_format(canvas, g->left + x[i] + 17, y, 13, CANVAS_BOLD, PALETTE_TEXT, "%s",
@@ -115,51 +132,94 @@ static void draw_heads(struct steps *g, double y)
     view_text_free(&by);
 }
 
-static void draw_query(struct steps *g, double y, double *x)
+// ---- step 1: three projections ------------------------------------------------------------------
+// Draws one row: a vector of a token = the input row of the token, times one of the three matrices.
+static void draw_projection(struct picture_score *g, double y, enum vector what, double *x)
 {
-    const struct view_shape *k = &g->p->v->shape;
+    static const char *const names[] = { [QUERY] = "Q", [KEY] = "K", [VALUE] = "V" };
+    const struct score *s = &g->s;
+    const struct view_shape *shape = &g->p->v->shape;
     struct canvas *canvas = &g->p->canvas;
+    const bool query = what == QUERY;
+    const struct qkv_view_token *token = query ? &shape->token[s->row] : &shape->key[g->key];
+    const int64_t wide = what == VALUE ? s->F : s->E, D = shape->width;
+    const double mid = y + PROJECT / 2.0;
+    const float *rows = g->p->v->layer[s->layer].x;
     struct view_text t = { 0 };
-    canvas_box(canvas, g->left, y, FULL, ASK, PALETTE_MARK);
-    picture_token(canvas, &k->token[g->s.row], g->left + at.name, y + ASK / 2 + 5, 15,
-                  CANVAS_END | CANVAS_BOLD, PALETTE_TEXT, at.name - 4);
-    take(x, &g->s, 'q', 0);
-    picture_bars(canvas, x, g->s.E, g->left + at.key, y + ASK / 2, at.bars, ASK - 10, g->most_k, 1);
-    view_say(&t, "the query q of ");
-    view_quote(&t, &k->token[g->s.row]);
-    view_say(&t, ", multiplied elementwise with each key below");
-    canvas->failed |= t.failed;
-    if (t.at)
-        canvas_cut(canvas, g->left + at.product - 4, y + ASK / 2 + 4, 12, 0, PALETTE_TEXT2, t.at,
-                   (size_t)t.used, FULL - at.product);
-    view_text_free(&t);
+    picture_token(canvas, token, g->left + at.name, mid + 5, 14, CANVAS_END | CANVAS_BOLD,
+                  PALETTE_TEXT, at.name - 4);
+    copy_vector(x, s, what, g->key);
+    picture_bars(canvas, x, wide, g->left + at.key, mid, at.bars, PROJECT - 6,
+                 what == VALUE ? g->most_v : g->most_k, 1);
+    canvas_format(canvas, g->left + at.equals, mid + 4, 13, CANVAS_MIDDLE, PALETTE_TEXT2, "=");
+    if (rows && (query || !view_across(g->p->v))) {
+        const float *row = rows + (query ? s->row : g->key) * D;
+        for (int64_t d = 0; d < D; d++) x[d] = (double)row[d];
+        picture_bars(canvas, x, D, g->left + at.x, mid, at.x_wide, PROJECT - 6, largest(0, x, D),
+                     .75);
+    } else {
+        canvas_format(canvas, g->left + at.x, mid + 4, 12, CANVAS_SERIF | CANVAS_ITALIC,
+                      PALETTE_TEXT2, "x");
+    }
+    canvas_format(canvas, g->left + at.times, mid + 4, 13, CANVAS_MIDDLE, PALETTE_TEXT2, "×");
+    canvas_frame(canvas, g->left + at.matrix, mid - 12, at.matrix_wide, 24, PALETTE_TEXT2, 1);
+    view_say(&t, "W_%s", names[what]);
+    if (D) view_say(&t, "  %" PRId64 " × %" PRId64, D, wide);
+    put_text(g, g->left + at.matrix + at.matrix_wide / 2, mid + 4, 12, CANVAS_MIDDLE, PALETTE_TEXT,
+             &t, at.matrix_wide - 8);
+    view_say(&t, what == QUERY ? "q = x W_Q, the query of "
+                 : what == KEY ? "k = x W_K, the key of "
+                               : "v = x W_V, the value of ");
+    view_quote(&t, token);
+    view_say(&t, query ? ": it is multiplied with every key" : ": every token has one");
+    put_text(g, g->left + at.note, mid + 4, 12, 0, PALETTE_TEXT2, &t, FULL - at.note - 4);
 }
 
-static void draw_folded(struct steps *g, const struct score_line *l, double mid, double tall)
+// ---- steps 2 to 6: a row for each key -----------------------------------------------------------
+// Adds the weighed values of a line of keys to the sum so far.
+static void add_values(struct picture_score *g, const struct score_line *l)
+{
+    const struct score *s = &g->s;
+    for (int64_t j = l->key < 0 ? l->from : l->key, n = 0; n < l->n; n++, j++)
+        for (int64_t e = 0; e < s->F; e++) g->z[e] += s->w[j] * (double)s->value[j * s->F + e];
+}
+
+static void draw_folded(struct picture_score *g, const struct score_line *l, double mid,
+                        double tall)
 {
     struct view_text t = { 0 };
     view_say(&t, "… ");
     view_count(&t, l->n);
     view_say(&t, l->masked ? " keys masked" : " keys: ");
     if (!l->masked) view_weight(&t, l->w, 3);
-    g->p->canvas.failed |= t.failed;
-    if (t.at)
-        canvas_text(&g->p->canvas, g->left + at.key, mid + 4, 12, 0, PALETTE_TEXT2, t.at,
-                    (size_t)t.used);
+    put_text(g, g->left + at.key, mid + 4, 12, 0, PALETTE_TEXT2, &t, at.scaled - 60 - at.key);
     if (l->masked)
-        canvas_hatch(&g->p->canvas, g->left + at.score + 54, mid - tall / 2 + 3,
-                     at.weight - at.score - 54, tall - 6);
-    view_text_free(&t);
+        canvas_hatch(&g->p->canvas, g->left + at.scaled - 52, mid - tall / 2 + 3,
+                     at.weight - at.scaled + 52, tall - 6);
 }
 
-static void draw_key(struct steps *g, const struct score_line *l, double y, double tall, double *x)
+static void draw_values(struct picture_score *g, const struct score_line *l, double mid,
+                        double high, double *x)
+{
+    struct canvas *canvas = &g->p->canvas;
+    if (!g->s.F) return;
+    copy_vector(x, &g->s, VALUE, l->key);
+    picture_bars(canvas, x, g->s.F, g->left + at.value, mid, at.value_wide, high, g->most_v, .25);
+    copy_vector(x, &g->s, WEIGHED, l->key);
+    picture_bars(canvas, x, g->s.F, g->left + at.value, mid, at.value_wide, high, g->most_v, 1);
+    picture_bars(canvas, g->z, g->s.F, g->left + at.sum, mid, at.value_wide, high, g->most_v, .6);
+}
+
+static void draw_key(struct picture_score *g, const struct score_line *l, double y, double tall,
+                     double *x)
 {
     const struct score *s = &g->s;
     struct canvas *canvas = &g->p->canvas;
     const int64_t j = l->key;
     const bool on = j == g->key;
     const unsigned how = CANVAS_END | (on ? CANVAS_BOLD : 0);
-    const double mid = y + tall / 2, high = fmin(tall * 1.15, 40);
+    const double mid = y + tall / 2, high = fmin(tall * 1.15, 40), text = mid + 4.5;
+    add_values(g, l);
     if (j < 0) {
         draw_folded(g, l, mid, tall);
         return;
@@ -167,185 +227,57 @@ static void draw_key(struct steps *g, const struct score_line *l, double y, doub
     if (on) canvas_box(canvas, g->left, y + 1, FULL, tall - 2, PALETTE_MARK);
     picture_token(canvas, &g->p->v->shape.key[j], g->left + at.name, mid + 5, 14, how,
                   on ? PALETTE_TEXT : PALETTE_TEXT2, at.name - 4);
-    take(x, s, 'k', j);
+    copy_vector(x, s, KEY, j);
     picture_bars(canvas, x, s->E, g->left + at.key, mid, at.bars, high, g->most_k, .75);
-    take(x, s, 'p', j);
+    copy_vector(x, s, PRODUCT, j);
     picture_bars(canvas, x, s->E, g->left + at.product, mid, at.bars, high, g->most_p, 1);
-    picture_number(canvas, g->left + at.score, mid + 4.5, 13, how, PALETTE_TEXT, s->dot[j], 2);
+    picture_number(canvas, g->left + at.score, text, 13, how, PALETTE_TEXT, s->dot[j], 2);
     if (l->masked) {
         const double from = g->left + at.scaled - 52, wide = at.weight - at.scaled + 52;
         canvas_hatch(canvas, from, y + 3, wide, tall - 6);
         canvas_format(canvas, from + wide / 2, mid + 4, 12, CANVAS_MIDDLE, PALETTE_TEXT2, "masked");
         return;
     }
-    picture_number(canvas, g->left + at.scaled, mid + 4.5, 13, how, PALETTE_TEXT,
-                   score_at(s, j, s->own), 2);
-    picture_weight(canvas, g->left + at.weight, mid + 4.5, 13, how, PALETTE_TEXT, s->w[j], 3);
+    const double score = score_at(s, j, s->own);
+    picture_number(canvas, g->left + at.scaled, text, 13, how, PALETTE_TEXT, score, 2);
+    picture_weight(canvas, g->left + at.exp, text, 13, how, PALETTE_TEXT2, exp(score - g->top), 3);
+    picture_weight(canvas, g->left + at.weight, text, 13, how, PALETTE_TEXT, s->w[j], 3);
     canvas_box(canvas, g->left + at.w, mid - fmin(6, tall * .2), fmax(.8, s->w[j] * at.w_wide),
                fmin(12, tall * .4), palette_weight(fmax(.12, s->w[j])));
     if (s->bare[j] * at.w_wide > .6)
         canvas_box(canvas, g->left + at.w, mid + fmin(8, tall * .26), s->bare[j] * at.w_wide, 2,
                    PALETTE_HOT);
-    if (!s->F) return;
-    take(x, s, 'v', j);
-    picture_bars(canvas, x, s->F, g->left + at.value, mid, at.value_wide, high, g->most_v,
-                 .12 + .88 * sqrt(fmin(1, s->w[j])));
+    draw_values(g, l, mid, high, x);
 }
 
-static void draw_sum(struct steps *g, double y)
+static void draw_sum(struct picture_score *g, double y)
 {
     const struct score *s = &g->s;
     struct canvas *canvas = &g->p->canvas;
     const int64_t hidden = s->S - (s->span.to - s->span.from);
+    const double text = y + 28.5;
     double all = 0;
     for (int64_t j = 0; j < s->S; j++) all += s->w[j];
     canvas_line(canvas, g->left, y + 4, g->left + FULL, y + 4, PALETTE_TEXT, 1.2);
     if (hidden)
-        canvas_format(canvas, g->left + at.product, y + 28, 12, 0, PALETTE_TEXT2,
+        canvas_format(canvas, g->left + at.key, text, 12, 0, PALETTE_TEXT2,
                       "%" PRId64 " of %" PRId64 " keys are masked", hidden, s->S);
     else
-        canvas_format(canvas, g->left + at.product, y + 28, 12, 0, PALETTE_TEXT2,
+        canvas_format(canvas, g->left + at.key, text, 12, 0, PALETTE_TEXT2,
                       "no mask: all keys are used");
-    picture_weight(canvas, g->left + at.weight, y + 28.5, 13, CANVAS_END | CANVAS_BOLD,
-                   PALETTE_TEXT, all, 3);
+    canvas_format(canvas, g->left + at.scaled, text, 12, CANVAS_END, PALETTE_TEXT2, "sum");
+    picture_number(canvas, g->left + at.exp, text, 13, CANVAS_END | CANVAS_BOLD, PALETTE_TEXT,
+                   g->exp_sum, 3);
+    picture_weight(canvas, g->left + at.weight, text, 13, CANVAS_END | CANVAS_BOLD, PALETTE_TEXT,
+                   all, 3);
     if (!s->F) {
-        canvas_format(canvas, g->left + FULL, y + 28, 11, CANVAS_END, PALETTE_TEXT3,
+        canvas_format(canvas, g->left + FULL, text, 11, CANVAS_END, PALETTE_TEXT3,
                       "the view does not contain the values of this layer");
         return;
     }
-    for (int64_t e = 0; e < s->F; e++) {
-        g->z[e] = 0;
-        for (int64_t j = 0; j < s->S; j++) g->z[e] += s->w[j] * (double)s->value[j * s->F + e];
-    }
-    canvas_format(canvas, g->left + at.value - 12, y + 28.5, 13, CANVAS_END | CANVAS_BOLD,
-                  PALETTE_TEXT, "output z = Σ w v");
-    picture_bars(canvas, g->z, s->F, g->left + at.value, y + 24, at.value_wide, 40,
-                 largest(g->most_v / 2, g->z, s->F), 1);
-}
-
-// ---- the purpose of the scale -------------------------------------------------------------------
-struct curve {
-    double left, top, wide, tall;
-    int high; // the axis of divisors ends at 2^high
-};
-static double curve_x(const struct curve *c, double by)
-{
-    return c->left + (log2(by) + 1) / (c->high + 1) * c->wide;
-}
-
-static void draw_curves(struct steps *g, const struct curve *c)
-{
-    enum { POINTS = 56 };
-    const struct score *s = &g->s;
-    struct canvas *canvas = &g->p->canvas;
-    double *w = qkv_alloc((size_t)s->S * (POINTS + 1), sizeof *w);
-    int drawn = 0;
-    if (!w) {
-        canvas->failed = true;
-        return;
-    }
-    for (int i = 0; i <= POINTS; i++)
-        score_softmax(w + i * s->S, s, exp2((double)i / POINTS * (c->high + 1) - 1), NULL);
-    for (int own = 0; own < 2; own++) // draw the chosen key last, so that it is on top
-        for (int k = 0; k < g->lines; k++) {
-            const int64_t j = g->line[k].key;
-            if (j < 0 || (j == g->key) != (own == 1) || score_masked(s, j) || drawn++ > CURVES)
-                continue;
-            canvas_path(canvas, PALETTE_NONE, own ? PALETTE_TEXT : PALETTE_POS, own ? 2 : 1,
-                        own ? 1 : .55);
-            for (int i = 0; i <= POINTS; i++) {
-                const double x = c->left + c->wide * i / POINTS;
-                const double y = c->top + (1 - w[i * s->S + j]) * c->tall;
-                if (i)
-                    canvas_line_to(canvas, x, y);
-                else
-                    canvas_move_to(canvas, x, y);
-            }
-        }
-    qkv_free(w);
-}
-
-static double draw_divisors(struct steps *g, double left, double y)
-{
-    const struct score *s = &g->s;
-    struct canvas *canvas = &g->p->canvas;
-    static const char *const names[3] = { "weight of the key", "effective keys",
-                                          "softmax gradient" };
-    const double by[3] = { 1, s->own, (double)s->E }, column[3] = { 216, 268, 320 };
-    double *w = qkv_alloc((size_t)s->S, sizeof *w);
-    if (!w) {
-        canvas->failed = true;
-        return y;
-    }
-    canvas_format(canvas, left, y, 12, 0, PALETTE_TEXT3, "divide by");
-    for (int i = 0; i < 3; i++)
-        canvas_format(canvas, left, y + 24 + 21 * i, 13, 0, PALETTE_TEXT, "%s", names[i]);
-    canvas_line(canvas, left, y + 7, left + SIDE, y + 7, PALETTE_RULE, 1);
-    for (int i = 0; i < 3; i++) {
-        double gradient;
-        const double keys = score_softmax(w, s, by[i], &gradient), x = left + column[i];
-        struct view_text t = { 0 };
-        if (i == 1)
-            score_root(&t, s);
-        else
-            view_number(&t, by[i], 0);
-        canvas->failed |= t.failed;
-        if (t.at)
-            canvas_text(canvas, x, y, 12, CANVAS_END, i == 1 ? PALETTE_HOT : PALETTE_TEXT3, t.at,
-                        (size_t)t.used);
-        view_text_free(&t);
-        picture_weight(canvas, x, y + 24, 13, CANVAS_END, PALETTE_TEXT, w[g->key], 3);
-        picture_number(canvas, x, y + 45, 13, CANVAS_END, PALETTE_TEXT, keys, 1);
-        picture_weight(canvas, x, y + 66, 13, CANVAS_END, PALETTE_TEXT, gradient, 3);
-    }
-    qkv_free(w);
-    return y + 80;
-}
-
-static double draw_scale(struct steps *g, double left, double y)
-{
-    static const char why[] =
-        "With a smaller divisor one key gets all the weight: the softmax saturates and its "
-        "gradient vanishes. With a larger one the weights become uniform.";
-    const struct score *s = &g->s;
-    struct canvas *canvas = &g->p->canvas;
-    canvas_format(canvas, left, y, 11, CANVAS_BOLD, PALETTE_TEXT2, "What the scale is for");
-    y = canvas_fold(canvas, left, y + 22, SIDE - 44, 15, CANVAS_SERIF, PALETTE_TEXT2, why, 21);
-    struct curve c = { left, y + 2, SIDE - 30, 200,
-                       (int)fmax(6, ceil(log2(fmax((double)s->E, s->own)))) };
-    for (int i = 0; i <= 2; i++) {
-        const double level = c.top + c.tall * (2 - i) / 2;
-        canvas_line(canvas, left, level, left + c.wide, level, PALETTE_RULE, 1);
-        canvas_format(canvas, left + SIDE, level + 4, 11, CANVAS_END, PALETTE_TEXT3, "%s",
-                      i == 2 ? "1"
-                      : i    ? ".5"
-                             : "0");
-    }
-    for (int e = -1; e <= c.high; e++) {
-        if (e < 0)
-            canvas_format(canvas, curve_x(&c, .5), c.top + c.tall + 16, 11, 0, PALETTE_TEXT3, "½");
-        else
-            canvas_format(canvas, curve_x(&c, exp2(e)), c.top + c.tall + 16, 11, CANVAS_MIDDLE,
-                          PALETTE_TEXT3, "%.0f", exp2(e));
-    }
-    draw_curves(g, &c);
-    const double x = curve_x(&c, fmin(exp2(c.high), fmax(.5, s->own)));
-    canvas_line(canvas, x, c.top - 6, x, c.top + c.tall, PALETTE_HOT, 1);
-    if (!score_masked(s, g->key)) {
-        const double dot = c.top + (1 - s->w[g->key]) * c.tall;
-        struct view_text t = { 0 };
-        canvas_dot(canvas, x, dot, 4, PALETTE_HOT, PALETTE_PAPER, 1);
-        view_token_text(&t, &g->p->v->shape.key[g->key], g->p->v->shape.key[g->key].special);
-        view_say(&t, " ");
-        view_weight(&t, s->w[g->key], 2);
-        canvas->failed |= t.failed;
-        if (t.at)
-            canvas_cut(canvas, x + 8, fmax(c.top + 10, dot - 8), 13, CANVAS_BOLD, PALETTE_TEXT,
-                       t.at, (size_t)t.used, left + SIDE - x - 8);
-        view_text_free(&t);
-        return draw_divisors(g, left, c.top + c.tall + 52);
-    }
-    return c.top + c.tall + 30;
+    canvas_format(canvas, g->left + at.sum - 12, text, 13, CANVAS_END | CANVAS_BOLD, PALETTE_TEXT,
+                  "output z");
+    picture_bars(canvas, g->z, s->F, g->left + at.sum, y + 24, at.value_wide, 40, g->most_v, 1);
 }
 
 // ---- the picture --------------------------------------------------------------------------------
@@ -367,7 +299,7 @@ int64_t picture_pair(struct picture *p, int64_t *head)
     return key < 0 ? 0 : key;
 }
 
-static void begin(struct steps *g)
+static void begin(struct picture_score *g)
 {
     const struct picture *p = g->p;
     const struct score *s = &g->s;
@@ -390,59 +322,74 @@ static void begin(struct steps *g)
         view_say(&t, " = ");
         view_signed(&t, score_at(s, g->key, s->own), 2);
         view_say(&t, ", softmax ");
-        view_weight(&t, s->w[g->key], 3);
+        double sum;
+        const double top = score_top(&sum, s);
+        score_say_softmax(&t, s, g->key, top, sum);
         view_say(&t, ".");
     }
-    canvas_new(&g->p->canvas, FULL + GAP + SIDE + 2 * PICTURE_MARGIN, title.at, t.at);
+    canvas_new(&g->p->canvas, FULL + GAP + PICTURE_SIDE + 2 * PICTURE_MARGIN, title.at, t.at);
     g->p->canvas.failed |= title.failed || t.failed;
     view_text_free(&title);
     view_text_free(&t);
 }
 
-static void draw_all(struct steps *g, double *x)
+// Finds the largest numbers of the vectors that are drawn, to which their bars are scaled.
+static void measure(struct picture_score *g, double *x)
 {
     const struct score *s = &g->s;
-    take(x, s, 'q', 0);
+    copy_vector(x, s, QUERY, 0);
     g->most_k = largest(0, x, s->E);
     for (int i = 0; i < g->lines; i++) {
         const int64_t j = g->line[i].key;
         if (j < 0) continue;
-        take(x, s, 'k', j);
+        copy_vector(x, s, KEY, j);
         g->most_k = largest(g->most_k, x, s->E);
-        take(x, s, 'p', j);
+        copy_vector(x, s, PRODUCT, j);
         g->most_p = largest(g->most_p, x, s->E);
-        if (s->F) take(x, s, 'v', j);
+        if (s->F) copy_vector(x, s, VALUE, j);
         if (s->F) g->most_v = largest(g->most_v, x, s->F);
     }
+    g->top = score_top(&g->exp_sum, s);
+}
+
+static void draw_all(struct picture_score *g, double *x)
+{
+    measure(g, x);
     const double head = canvas_head(&g->p->canvas, g->left) + 14;
     const double tall = fmax(20, fmin(34, 660 / (double)qkv_max64(1, g->lines)));
+    double y = head + 32;
     draw_heads(g, head);
-    draw_query(g, head + 32, x);
-    double y = head + 32 + ASK + 26;
-    static const struct {
+    canvas_box(&g->p->canvas, g->left, y, FULL, PROJECT, PALETTE_MARK);
+    draw_projection(g, y, QUERY, x);
+    draw_projection(g, y += PROJECT, KEY, x);
+    if (g->s.F) draw_projection(g, y += PROJECT, VALUE, x);
+    y += PROJECT + 26;
+    const struct {
         double x;
         const char *text;
-    } names[] = { { 92, "key k" },
-                  { 258, "product of q and k" },
-                  { 712, "thin line: without the scale" },
-                  { 880, "value v, shaded by its weight" } };
-    for (int i = 0; i < (s->F ? 4 : 3); i++)
+    } names[] = { { at.key, "key k" },
+                  { at.product, "q ∘ k" },
+                  { at.w, "thin: no scale" },
+                  { at.value, "pale: v" },
+                  { at.sum, "sum so far" } };
+    for (int i = 0; i < (g->s.F ? 5 : 3); i++)
         canvas_format(&g->p->canvas, g->left + names[i].x, y - 8, 11, 0, PALETTE_TEXT2, "%s",
                       names[i].text);
     for (int i = 0; i < g->lines; i++, y += tall) draw_key(g, &g->line[i], y, tall, x);
     draw_sum(g, y);
-    g->p->canvas.height = fmax(y + 60, draw_scale(g, g->left + FULL + GAP, head - 6) + 20);
+    g->p->canvas.height = fmax(y + 60, picture_scale_panel(g, g->left + FULL + GAP, head - 6) + 20);
 }
 
 qkv_status picture_steps(struct picture *p, qkv_error *err)
 {
-    struct steps g = { .p = p, .left = PICTURE_MARGIN };
+    struct picture_score g = { .p = p, .left = PICTURE_MARGIN };
     int64_t head;
     g.key = picture_pair(p, &head);
     const qkv_status status = score_of(&g.s, p->v, p->st.layer, head, p->st.token, err);
     if (status) return status;
-    double *x = qkv_alloc((size_t)qkv_max64(g.s.E, g.s.F) + 1, sizeof *x);
-    g.z = qkv_alloc((size_t)g.s.F + 1, sizeof *g.z);
+    const int64_t most = qkv_max64(qkv_max64(g.s.E, g.s.F), p->v->shape.width);
+    double *x = qkv_alloc((size_t)most + 1, sizeof *x);
+    g.z = qkv_alloc_zero((size_t)g.s.F + 1, sizeof *g.z);
     g.lines = score_lines(g.line, &g.s, g.key);
     begin(&g);
     if (x && g.z)

@@ -71,7 +71,6 @@ export function fitted(text, width, size = 13) {
     }
     return letters.slice(0, low).join("") + (low < letters.length || text.length > 200 ? "…" : "");
 }
-export const fits = (text, width, size) => fitted(text, width, size) === text;
 // Fills a node with the colour of a weight. The colour is one of 25 classes of the ramp, so that a saved file works in
 // both themes. Class on<n> is the colour of text on that fill.
 export const LEVELS = 24;
@@ -97,7 +96,7 @@ export const hundredths = w => w > .995 ? "1" : round(100 * w);
 
 // Draws values as bars that rise (positive) or fall (negative) from a line. If there are more values than pixels, a bar
 // shows the largest of a group of values.
-export const grouped = (n, w) => max(1, ceil(n / max(1, floor(w / 1.4))));
+const grouped = (n, w) => max(1, ceil(n / max(1, floor(w / 1.4))));
 export function barsOf(values, x, y, w, h, most, kind = "") {
     const group = grouped(values.length, w), n = ceil(values.length / group), wide = w / n, gap = wide > 3 ? 1 : 0;
     let up = "", down = "";

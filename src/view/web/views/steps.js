@@ -8,25 +8,27 @@ import { page, quote } from "../base/state.js";
 import { requestDraw } from "../base/drawing.js";
 import { addView, set, writeAddress } from "../base/frame.js";
 import {
-    MOST_ROWS, barsOf, canVectors, figuresSvg, fits, fitted, focused, grouped, hair, hatching, weightFill, keyLines,
-    keyName, largest, newFigure, pairKeys, pairsOf, pickers, rectAt, redraw, rootName, scaling, scoresOf, shape,
-    shownToken, signed, still, takePointed, tenth, textAt, weightsAt, whyNot
+    MOST_ROWS, barsOf, canVectors, figuresSvg, fitted, focused, hair, hatching, weightFill, keyLines, keyName,
+    largest, newFigure, pairKeys, pairsOf, pickers, rectAt, redraw, rootName, scaling, scoresOf, shape, shownToken,
+    signed, still, takePointed, textAt, weightsAt, whyNot
 } from "../parts/figure.js";
 import { divisorOf, drawRaw, drawScale, isOwn, steps } from "./steps_scale.js";
 
 addTexts({
     sixSteps: "The six steps",
     howAttends: "How does {0} attend to {1}?",
-    step1: "Project", step2: "Multiply", step3: "Score", step4: "Scale", step4mask: "Scale, mask",
-    step4bias: "Scale, bias", step5: "Softmax", step6: "Weighted sum",
-    under1: "xW_Q, xW_K, xW_V", under2: "q ∘ k, elementwise", under3: "q · k", under5: "weights sum to 1",
-    under6: "w v",
-    queryRow: "the query q of {0}, multiplied elementwise with each key below",
-    inputPlain: "x, {0} dimensions", inputRow: "x, {0} dimensions, output of layer {1}",
-    inputFirst: "x, {0} dimensions: embedding and position",
-    keyColumn: "key k", productColumn: "product of q and k", thinLine: "thin line: without the scale",
-    valueColumn: "value v, shaded by its weight",
-    noMask: "no mask: all keys are used", someMask: "{0} of {1} keys are masked", output: "output z = Σ w v",
+    step1: "Project", step2: "Score", step3: "Scale", step3mask: "Scale, mask", step3bias: "Scale, bias",
+    step4: "Softmax", step5: "Weigh", step6: "Sum",
+    under1: "W_Q, W_K, W_V", under2: "q · k = Σ q ∘ k", under4: "exp(s − max) / sum", under5: "w v",
+    under6: "z = Σ w v",
+    inputX: "x: {0} dimensions, the output of layer {1}", inputFirst: "x: {0} dimensions, embedding and position",
+    noInput: "x", matrix: "W_{0}  {1} × {2}", matrixPlain: "W_{0}",
+    projectQ: "q = x W_Q, the query of {0}: it is multiplied with every key",
+    projectK: "k = x W_K, the key of {0}: every token has one",
+    projectV: "v = x W_V, the value of {0}: every token has one",
+    keyColumn: "key k", productColumn: "q ∘ k", thinLine: "thin: no scale", valueColumn: "pale: v",
+    sumColumn: "sum so far", sumName: "sum",
+    noMask: "no mask: all keys are used", someMask: "{0} of {1} keys are masked", output: "output z",
     scaleFor: "What the scale is for",
     scaleWhy: "With a smaller divisor one key gets all the weight: the softmax saturates and its gradient vanishes. " +
         "With a larger one the weights become uniform.",
@@ -35,8 +37,8 @@ addTexts({
     softmaxGradient: "softmax gradient",
     times100: "Scores × 100 (divisor {0}): {1} gets {2}, and the softmax gradient Σ w(1−w) is {3}.",
     rawTitle: "Without projections: softmax(x xᵀ / √{0})",
-    rawWhy: "Without W_Q and W_K each token is compared with the others as it is, and matches itself best. With the " +
-        "projections it can match other tokens better.",
+    rawWhy: "Without W_Q and W_K a token's score with itself is |x|², the largest of its row unless another x is " +
+        "longer. With the projections it can match other tokens better.",
     rawThin: "thick: this head, with its projections; thin: x xᵀ",
     rawItself: "{0} attends to itself with {1}; with the projections, with {2}.",
     rawMasked: "with the mask of this model",
@@ -122,24 +124,26 @@ function scaleBy(factor) {
 // Returns for each column [left, width] of its pictures and the right edge of its numbers, for a page of width w. A
 // narrow page shows only the picture of the current step.
 function columnsFor(w) {
-    if (w < 600) {
-        const one = [.27 * w, .44 * w], at = steps.at || 5;
+    if (w < 680) {
+        const one = [.27 * w, .44 * w], at = steps.at || 4;
         return {
-            narrow: true, name: .25 * w, bars: .45 * w, k: at === 1 ? one : null, p: at === 2 || at === 3 ? one : null,
-            v: at === 6 ? one : null, score: at === 3 ? w - 4 : 0, scaled: at === 4 ? w - 4 : at === 5 ? .42 * w : 0,
-            weight: at > 4 ? w - 4 : 0, w: at === 5 ? [.46 * w, .36 * w] : at === 4 ? [.46 * w, 0] : null
+            narrow: true, name: .25 * w, bars: .45 * w, k: at === 1 ? one : null, p: at === 2 ? one : null,
+            v: at === 5 ? one : null, z: at === 6 ? one : null, score: at === 2 ? w - 4 : 0,
+            scaled: at === 3 ? w - 4 : 0, exp: at === 4 ? .42 * w : 0, weight: at > 3 ? w - 4 : 0,
+            w: at === 4 ? [.46 * w, .36 * w] : at === 3 ? [.46 * w, 0] : null
         };
     }
-    const f = w / 1040, wide = w > 820;
+    const f = w / 1040;
     const u = x => x * f;
     return {
-        narrow: false, name: u(78), k: [u(92), u(146)], p: [u(258), u(146)], score: u(470), scaled: u(576),
-        weight: u(700), w: [u(712), u(148)], v: [u(880), u(152)], small: !wide
+        narrow: false, name: u(84), k: [u(96), u(110)], p: [u(222), u(110)], score: u(394), scaled: u(476),
+        exp: u(574), weight: u(636), w: [u(646), u(96)], v: [u(762), u(126)], z: [u(908), u(126)], small: w <= 880,
+        equals: u(221), x: [u(240), u(190)], times: u(446), matrix: [u(464), u(132)], note: u(610)
     };
 }
 function sizesFor(rows, narrow, top) {
     if (narrow && rows <= MOST_ROWS) return 44; // large enough for a finger
-    return max(20, min(34, (max(420, innerHeight - min(top, innerHeight / 2) - 50) - 178) / max(1, rows)));
+    return max(20, min(34, (max(420, innerHeight - min(top, innerHeight / 2) - 50) - 234) / max(1, rows)));
 }
 
 // ---- the picture -----------------------------------------------------------------------------------
@@ -160,8 +164,8 @@ function drawSteps() {
     const by = divisorOf(of), now = weightsAt(of, by), rows = keyLines(of, now.w, f.j);
     const c = columnsFor(w), tall = sizesFor(rows.length, c.narrow, top);
     const seen = {
-        side, f, of, by, now, rows, c, tall, bare: weightsAt(of, 1), y: [], head: c.narrow ? 48 : 50, requestDraw: 52,
-        most: null, values: false
+        side, f, of, by, now, rows, c, tall, bare: weightsAt(of, 1), y: [], head: c.narrow ? 48 : 50,
+        requestDraw: c.narrow ? 52 : PROJECT, most: null, values: false, z: null
     };
     const list = rows.filter(r => r.j >= 0);
     const ks = list.map(r => of.k(r.j)), vs = list.map(r => of.v(r.j));
@@ -171,8 +175,10 @@ function drawSteps() {
     seen.most.p = largest(ks.map(k => of.q.map((x, e) => x * k[e])));
     steps.seen = seen;
     const parts = [hatching("hatch"), ...stepHeads(seen, w)];
-    let y = seen.head + seen.requestDraw + 26;
-    parts.push(...queryRow(seen, w), ...columnNames(seen, y - 8));
+    const projections = c.narrow ? [queryRow(seen, w)] : projectionRows(seen, w);
+    let y = seen.head + projections.length * seen.requestDraw + 26;
+    parts.push(...projections.flat(), ...columnNames(seen, y - 8));
+    if (seen.values) seen.z = new Float64Array(vs[0].length);
     for (const r of rows) {
         seen.y.push(y);
         parts.push(keyRow(seen, r, y, w));
@@ -187,20 +193,19 @@ function drawSteps() {
 const shownAt = n => steps.at && steps.at < n ? "later" : steps.at === n ? "now" : "";
 
 const stepName = (n, of) =>
-    say(n !== 4 ? `step${n}` : of.biased ? "step4bias" : of.seen < of.S ? "step4mask" : "step4");
+    say(n !== 3 ? `step${n}` : of.biased ? "step3bias" : of.seen < of.S ? "step3mask" : "step3");
 // Returns the formula that is written below the name of each step.
 const underOf = (of, by) => [
-    "", say("under1"), say("under2"), say("under3"),
-    `÷ ${isOwn(of) && rootName(of) !== signed(of.own) ? rootName(of) + " = " : ""}${signed(by)}`, say("under5"),
-    say("under6")
+    "", say("under1"), say("under2"),
+    `÷ ${isOwn(of) ? rootName(of) : signed(by)}`, say("under4"), say("under5"), say("under6")
 ];
 function stepHeads({ of, c, by }, w) {
     const x = c.narrow
         ? [0, 1, 2, 3, 4, 5].map(n => n * w / 6)
-        : [c.k[0], c.p[0], c.score - 58, c.scaled - 58, c.weight - 50, c.v[0]];
+        : [c.k[0], c.p[0], c.scaled - 60, c.exp - 52, c.v[0], c.z[0]];
     const under = underOf(of, by);
     return [1, 2, 3, 4, 5, 6].map(n => {
-        const name = stepName(n, of), at = (steps.at || (c.narrow ? 5 : 0)) === n;
+        const name = stepName(n, of), at = (steps.at || (c.narrow ? 4 : 0)) === n;
         const g = shape(
             "g",
             {
@@ -216,55 +221,67 @@ function stepHeads({ of, c, by }, w) {
             rectAt(x[n - 1] - 4, 0, 40, 44, "none"), textAt(x[n - 1], 20, n, "digit"),
             textAt(x[n - 1] + 17, 19, fitted(name, (x[n] ?? w) - x[n - 1] - 17, 14), "name")
         );
-        if (!c.narrow && !c.small) g.append(textAt(x[n - 1] + 17, 37, under[n], "under"));
+        if (!c.narrow && !c.small)
+            g.append(textAt(x[n - 1] + 17, 37, fitted(under[n], (x[n] ?? w) - x[n - 1] - 19, 12), "under"));
         return g;
     });
 }
-const inputName = (layer, n) =>
-    page.tokens !== page.keys ? say("inputPlain", n) : layer ? say("inputRow", n, layer - 1) : say("inputFirst", n);
-function queryRow({ f, of, c, head, requestDraw: tall }, w) {
-    const y = head, mid = y + tall / 2, x = page.weights.x?.(f.layer, f.i), side = c.narrow ? [.27 * w, .7 * w] : c.k;
-    const out = [
-        rectAt(0, y, w, tall, "mark"),
-        textAt(c.name, mid + 5, fitted(shownToken(page.tokens[f.i]), c.name - 4, 15), "strong", "end"),
-        barsOf(of.q, side[0], mid, side[1], tall - 10, largest([of.q]))
-    ];
-    if (c.narrow) return out;
-    if (x && !c.small) {
-        const at = c.w[0];
-        const wide = w - at - 10;
-        const group = grouped(x.length, wide);
-        const long = inputName(f.layer, x.length) + (group > 1 ? `, ${say("pooledBars", group)}` : "");
-        const text = fits(long, wide, 11)
-            ? long
-            : say("inputPlain", x.length) + (group > 1 ? `, ${say("pooledBars", group)}` : "");
-        out.push(
-            barsOf(x, at, mid + 6, wide, tall - 24, largest([x]), "pale"),
-            textAt(at, y + 11, fitted(text, wide, 11), "tiny")
-        );
+// Draws one projection as an equation: a vector of a token = its input row x, times one of the three matrices.
+const PROJECT = 36;
+function projectionRow({ f, of, c, most }, y, w, name, vector) {
+    const query = name === "Q", j = query ? f.i : f.j, mid = y + PROJECT / 2, own = page.tokens === page.keys;
+    const x = query || own ? page.weights.x?.(f.layer, j) : null, at = shownAt(1);
+    const tokens = query ? page.tokens : page.keys, text = (at, t, kind, end) => textAt(at, mid + 4, t, kind, end);
+    const matrix = x ? say("matrix", name, x.length, vector.length) : say("matrixPlain", name);
+    const quoted = query ? quote(f.i) : keyName(f.j);
+    const frame = rectAt(c.matrix[0], mid - 12, c.matrix[1], 24, "frame");
+    const bars = x
+        ? barsOf(x, c.x[0], mid, c.x[1], PROJECT - 6, largest([x]), "pale")
+        : text(c.x[0], say("noInput"), "note");
+    if (x) {
+        const from = f.layer ? say("inputX", x.length, f.layer - 1) : say("inputFirst", x.length);
+        bars.append(shape("title", {}, from));
     }
-    out.push(
-        textAt(
-            c.p[0] - 4, mid + 4, fitted(say("queryRow", quote(f.i)), (x && !c.small ? c.w[0] : w) - c.p[0] - 8, 12),
-            "note"
-        )
-    );
-    return out;
+    return [
+        ...(query ? [rectAt(0, y, w, PROJECT, "mark")] : []),
+        textAt(c.name, mid + 5, fitted(shownToken(tokens[j]), c.name - 4, 14), "strong", "end"),
+        barsOf(vector, c.k[0], mid, c.k[1], PROJECT - 6, name === "V" ? most.v : most.k, at),
+        text(c.equals, "=", "note", "middle"), bars, text(c.times, "×", "note", "middle"), frame,
+        text(c.matrix[0] + c.matrix[1] / 2, fitted(matrix, c.matrix[1] - 6, 12), "note", "middle"),
+        text(c.note, fitted(say("project" + name, quoted), w - c.note - 4, 12), "note")
+    ];
+}
+function projectionRows(seen, w) {
+    const { of, f } = seen, list = [["Q", of.q], ["K", of.k(f.j)]];
+    if (seen.values) list.push(["V", of.v(f.j)]);
+    return list.map(([name, vector], n) => projectionRow(seen, seen.head + n * PROJECT, w, name, vector));
+}
+// A narrow page shows only the query.
+function queryRow({ f, of, c, head, requestDraw: tall }, w) {
+    const mid = head + tall / 2;
+    return [
+        rectAt(0, head, w, tall, "mark"),
+        textAt(c.name, mid + 5, fitted(shownToken(page.tokens[f.i]), c.name - 4, 15), "strong", "end"),
+        barsOf(of.q, .27 * w, mid, .7 * w, tall - 10, largest([of.q]))
+    ];
 }
 function columnNames({ of, c, values, by }, y) {
     if (c.narrow) {
-        const n = steps.at || 5, under = underOf(of, by)[n];
+        const n = steps.at || 4, under = underOf(of, by)[n];
         return [textAt(4, y, `${n} ${stepName(n, of)}: ${under}`, "note")];
     }
     const out = [], add = (at, text, n) => { if (at) out.push(textAt(at[0], y, text, `tiny ${shownAt(n)}`)); };
     add(c.k, say("keyColumn"), 1);
     add(c.p, say("productColumn"), 2);
-    add(c.w, fitted(say("thinLine"), c.v[0] - c.w[0] - 6, 11), 5);
-    if (values) add(c.v, fitted(say("valueColumn"), c.v?.[1] ?? 0, 11), 6);
+    add(c.w, fitted(say("thinLine"), c.v[0] - c.w[0] - 6, 11), 4);
+    if (!values) return out;
+    add(c.v, fitted(say("valueColumn"), c.v[1], 11), 5);
+    add(c.z, fitted(say("sumColumn"), c.z[1], 11), 6);
     return out;
 }
 function keyRow(seen, r, y, w) {
     const { f, of, by, now, c, tall, most, bare } = seen, mid = y + tall / 2;
+    addValues(seen, r);
     if (r.j === undefined) {
         const g = shape(
             "g", {},
@@ -273,7 +290,7 @@ function keyRow(seen, r, y, w) {
                 r.masked ? say("moreMasked", count(r.n)) : say("folded", count(r.n), weight(r.w, 3)), "note"
             )
         );
-        if (r.masked && !c.narrow) g.append(rectAt(c.score - 50, y + 3, c.weight - c.score + 50, tall - 6, "masked"));
+        if (r.masked && !c.narrow) g.append(rectAt(c.scaled - 52, y + 3, c.weight - c.scaled + 52, tall - 6, "masked"));
         return g;
     }
     const j = r.j, on = j === f.j, masked = of.masked[j], k = of.k(j), v = of.v(j), x = now.w[j];
@@ -288,61 +305,58 @@ function keyRow(seen, r, y, w) {
     };
     if (c.k) g.append(barsOf(k, c.k[0], mid, c.k[1], tallest, most.k, "pale " + shownAt(1)));
     if (c.p) g.append(barsOf(of.q.map((q, e) => q * k[e]), c.p[0], mid, c.p[1], tallest, most.p, shownAt(2)));
-    number(c.score, signed(of.dot[j]), 3);
+    number(c.score, signed(of.dot[j]), 2);
     if (masked) {
         const left = c.scaled ? c.scaled - 52 : w - 90;
         g.append(
             shape(
-                "g", { class: shownAt(4) }, rectAt(left, y + 3, (c.weight || w - 4) - left, tall - 6, "masked"),
+                "g", { class: shownAt(3) }, rectAt(left, y + 3, (c.weight || w - 4) - left, tall - 6, "masked"),
                 textAt((left + (c.weight || w - 4)) / 2, mid + 4, say("masked"), "over", "middle")
             )
         );
         return g;
     }
-    number(c.scaled, signed(of.score(j, by)), 4);
-    number(c.weight, weight(x, 3), 5);
+    number(c.scaled, signed(of.score(j, by)), 3);
+    number(c.exp, weight(Math.exp(of.score(j, by) - now.top), 3), 4, "under");
+    number(c.weight, weight(x, 3), 4);
     if (c.w && c.w[1]) {
         g.append(weightFill(rectAt(c.w[0], mid - min(6, tall * .2), max(.8, x * c.w[1]), min(12, tall * .4), ""), x));
-        g.lastChild.classList.add(...shownAt(5).split(" ").filter(n => n));
+        g.lastChild.classList.add(...shownAt(4).split(" ").filter(n => n));
         if (bare.w[j] * c.w[1] > .6)
-            g.append(rectAt(c.w[0], mid + min(8, tall * .26), bare.w[j] * c.w[1], 2, `hot ${shownAt(5)}`));
+            g.append(rectAt(c.w[0], mid + min(8, tall * .26), bare.w[j] * c.w[1], 2, `hot ${shownAt(4)}`));
     }
     if (v && c.v) {
-        const bars = barsOf(v, c.v[0], mid, c.v[1], tallest, most.v, shownAt(6));
-        bars.setAttribute("opacity", tenth(.12 + .88 * x ** .5));
-        g.append(bars);
+        const value = barsOf(v, c.v[0], mid, c.v[1], tallest, most.v, shownAt(5));
+        value.setAttribute("opacity", ".25");
+        g.append(value, barsOf(v.map(e => e * x), c.v[0], mid, c.v[1], tallest, most.v, shownAt(5)));
     }
+    if (seen.z && c.z) g.append(barsOf(seen.z, c.z[0], mid, c.z[1], tallest, most.v, "pale " + shownAt(6)));
     return g;
 }
-// Returns the output z, the sum of w v, for the weights that are shown.
-function outputOf({ of, now }) {
-    let z = null;
-    for (let j = 0; j < of.S; j++) {
+// Adds the values of the keys of a row, times their weights, to the sum so far. After the last row it is the output z.
+function addValues({ of, now, z }, r) {
+    for (let j = r.j ?? r.from, n = 0; z && n < (r.n ?? 1); n++, j++) {
         const v = now.w[j] ? of.v(j) : null;
-        if (!v) continue;
-        z ??= new Float64Array(v.length);
-        for (let e = 0; e < v.length; e++) z[e] += now.w[j] * v[e];
+        for (let e = 0; v && e < v.length; e++) z[e] += now.w[j] * v[e];
     }
-    return z;
 }
 function sumRow(seen, y, w) {
-    const { of, c, now, values, f } = seen, mid = y + 24, out = [hair(0, y + 4, w, y + 4, "line")];
+    const { of, c, now, values, f, z } = seen, mid = y + 24, out = [hair(0, y + 4, w, y + 4, "line")];
     const masked = of.S - of.seen, total = now.w.reduce((s, x) => s + x, 0);
+    const strong = (at, text, n) => { if (at) out.push(textAt(at, mid + 4.5, text, `strong ${shownAt(n)}`, "end")); };
     out.push(
         textAt(
-            c.narrow ? 8 : c.p[0], mid + 4, masked ? say("someMask", count(masked), count(of.S)) : say("noMask"), "note"
+            c.narrow ? 8 : c.k[0], mid + 4, masked ? say("someMask", count(masked), count(of.S)) : say("noMask"), "note"
         )
     );
-    if (c.weight) out.push(textAt(c.weight, mid + 4.5, total.toFixed(3), `strong ${shownAt(5)}`, "end"));
-    if (!values || !c.v) {
-        if (!values && !c.narrow)
-            out.push(textAt(w, mid + 4, fitted(say("noValues", f.layer), w - c.w[0], 11), "tiny", "end"));
-        return out;
-    }
-    const z = outputOf(seen);
-    seen.z = z;
-    if (!c.narrow) out.push(textAt(c.v[0] - 12, mid + 4.5, say("output"), `strong ${shownAt(6)}`, "end"));
-    if (z) out.push(barsOf(z, c.v[0], mid, c.v[1], 40, max(seen.most.v / 2, largest([z])), shownAt(6)));
+    if (!c.narrow) out.push(textAt(c.scaled, mid + 4, say("sumName"), "note", "end"));
+    if (!c.narrow) strong(c.exp, now.sum.toFixed(3), 4);
+    strong(c.weight, total.toFixed(3), 4);
+    if (!values && !c.narrow)
+        out.push(textAt(w, mid + 4, fitted(say("noValues", f.layer), w - c.w[0], 11), "tiny", "end"));
+    if (!z || !c.z) return out;
+    if (!c.narrow) strong(c.z[0] - 12, say("output"), 6);
+    out.push(barsOf(z, c.z[0], mid, c.z[1], 40, max(seen.most.v, largest([z])), shownAt(6)));
     return out;
 }
 
@@ -384,38 +398,39 @@ function drawPointed() {
 }
 
 // ---- the sentence, the table ---------------------------------------------------------------------------------
+// Returns the softmax of key j in numbers, such as "exp(4.14 − 4.14) / 1.55 = .647".
+const softmaxOf = (of, j, by, now) =>
+    `exp(${signed(of.score(j, by))} ${now.top < 0 ? "+" : "−"} ${abs(now.top).toFixed(2)}) / ` +
+    `${now.sum.toFixed(2)} = ${weight(now.w[j], 3)}`;
 // Describes step n for the chosen key.
 function describeStep(n, { f, of, by, now }) {
     const j = f.j, k = of.k(j), key = keyName(j), scaled = signed(of.score(j, by));
     const products = [...of.q].map((q, e) => q * k[e]);
     const most = products.reduce((a, p, e) => abs(p) > abs(products[a]) ? e : a, 0);
-    const hidden = of.S - of.seen, z = now.w[j];
+    const hidden = of.S - of.seen;
     return [null,
         [
-            `1. In layer ${f.layer}, head ${f.head} projects each token to a query, a key and a value of ${of.E} ` +
-                `dimensions; here the query is ${quote(f.i)} and the key `,
-            { b: key }, "."
+            `1. Layer ${f.layer}, head ${f.head} has three matrices: W_Q makes the query of ${quote(f.i)}, W_K and ` +
+                `W_V the key and the value of each token, of ${of.E} dimensions.`
         ],
         [
-            "2. The query is multiplied with each key, elementwise: for ", { b: key },
-            ` the largest of the ${of.E} products is ${signed(products[most])}, in dimension ${most}.`
+            "2. The score is the sum of the products of query and key: for ", { b: key },
+            ` it is ${signed(of.dot[j])}; the largest of the ${of.E} products is ${signed(products[most])}, in ` +
+                `dimension ${most}.`
         ],
-        [`3. The products of `, { b: key }, ` sum to ${signed(of.dot[j])}: its score.`],
         [
-            `4. ${signed(of.dot[j])} ${scaling(of, j, by)}`,
+            `3. ${signed(of.dot[j])} ${scaling(of, j, by)}`,
             hidden ? `; ${count(hidden)} of ${count(of.S)} keys are masked.` : "; no key is masked."
         ],
         of.masked[j]
-            ? [`5. Softmax over the ${count(of.seen)} keys that are not masked; `, { b: key },
+            ? [`4. Softmax over the ${count(of.seen)} keys that are not masked; `, { b: key },
                 " is masked: its weight is 0."]
-            : [
-                `5. Softmax: e to the ${scaled}, divided by the sum over ${count(of.seen)} keys, ` +
-                    `is ${weight(z, 3)} for `,
-                { b: key }, "."
-            ],
+            : ["4. The softmax of ", { b: key }, ` is ${softmaxOf(of, j, by, now)}.`],
         [
-            "6. The output z is the weighted sum of the values: ", { b: key }, ` has the weight ${weight(z, 3)}.`
-        ]][n].filter(t => t !== "");
+            "5. Each value is multiplied with its weight: the value of ", { b: key }, ` with ${weight(now.w[j], 3)}.`
+        ],
+        [`6. The output z of ${quote(f.i)} is the sum of the values times their weights.`]
+    ][n].filter(t => t !== "");
 }
 function answerSteps() {
     const f = focused(), of = f && scoresOf(f);
@@ -424,10 +439,12 @@ function answerSteps() {
     const seen = { f, of, by: divisorOf(of), now: weightsAt(of, divisorOf(of)) };
     if (!of.seen) return { question, pieces: [say("nothing", quote(f.i))] };
     if (steps.at) return { question, pieces: describeStep(steps.at, seen) };
-    const x = seen.now.w[f.j];
     const chain = of.masked[f.j]
         ? [" is masked: its weight is 0."]
-        : [`: score ${signed(of.dot[f.j])}, ${scaling(of, f.j, seen.by)}, softmax ${weight(x, 3)}.`];
+        : [
+            `: score ${signed(of.dot[f.j])}, ${scaling(of, f.j, seen.by)}, softmax ` +
+                `${softmaxOf(of, f.j, seen.by, seen.now)}.`
+        ];
     return {
         question,
         pieces: [
