@@ -404,7 +404,7 @@ const softmaxOf = (of, j, by, now) =>
     `${now.sum.toFixed(2)} = ${weight(now.w[j], 3)}`;
 // Describes step n for the chosen key.
 function describeStep(n, { f, of, by, now }) {
-    const j = f.j, k = of.k(j), key = keyName(j), scaled = signed(of.score(j, by));
+    const j = f.j, k = of.k(j), key = keyName(j);
     const products = [...of.q].map((q, e) => q * k[e]);
     const most = products.reduce((a, p, e) => abs(p) > abs(products[a]) ? e : a, 0);
     const hidden = of.S - of.seen;
