@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cmd_trace.c: implements `qkv trace`: writes the activations of a model on a text, layer by layer,
 // to a safetensors file.
+#include "frame/model_run.h"
 #include "frame/probes.h"
 #include "frame/tokens.h"
 #include <stdlib.h>
@@ -155,6 +156,12 @@ static void list_make(struct list *l, const qkv_model *m, int what,
         return;
     }
     list_add(l, QKV_I64, 2, written, (struct name){ "decoder_input_ids", "" }, -1);
+    if (cmd_is_recurrent(i)) {
+        struct qkv_model_info one = *i;
+        one.heads = 1;
+        list_layer(l, &one, what, request, QKV_PART_CROSS, 0, T, S);
+        return;
+    }
     list_stack(l, i, what, request, QKV_PART_ENCODER, i->layers, S, 0);
     list_stack(l, i, what, request, QKV_PART_DECODER, i->decoder_layers, T, S);
 }
@@ -221,6 +228,20 @@ static qkv_status parse_what(int *what, qkv_error *err)
     return QKV_OK;
 }
 
+// Checks that the model has the arrays of --what. A recurrent encoder-decoder has one attention,
+// whose weights are the default.
+static qkv_status check_what(int *what, const char *dir, const struct qkv_model_info *i,
+                             qkv_error *err)
+{
+    if (!cmd_is_recurrent(i)) return QKV_OK;
+    if (!o.what) *what = ATTENTION;
+    if (!(*what & LINEAR)) return QKV_OK;
+    return cmd_error(err, QKV_ERR_UNSUPPORTED, dir,
+                     "--what embeddings, hidden, q, k and v require a Transformer, expected "
+                     "attention or probe for a %s, which has one additive attention",
+                     i->family);
+}
+
 static qkv_status put_inputs(struct job *j, const struct tokens *t, const struct tokens *written)
 {
     int64_t *row = cmd_alloc((size_t)t->count, sizeof *row);
@@ -264,7 +285,10 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t,
         }
     const struct tokens *last = written ? written : t;
     list_make(&l, m, what, request, written ? t->count : 0, last->count);
-    float *hidden = cmd_alloc(array_count(2, (int64_t[]){ last->count, i.width }), sizeof *hidden);
+    float *hidden =
+        cmd_is_recurrent(&i)
+            ? NULL
+            : cmd_alloc(array_count(2, (int64_t[]){ last->count, i.width }), sizeof *hidden);
     const int64_t offsets[] = { 0, t->count }, written_offsets[] = { 0, last->count };
     const struct qkv_model_input read = {
         .sequences = 1, .offsets = offsets, .lengths = &t->length, .ids = t->ids, .types = t->types
@@ -282,7 +306,7 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t,
     qkv_status status =
         qkv_safetensors_create(&j.writer, o.output, l.t, l.count, metadata, common.force, &j.err);
     if (!status) status = put_inputs(&j, t, written);
-    if (!status) status = qkv_model_run(m, hidden, &in, &observer, err);
+    if (!status) status = cmd_model_run(m, hidden, &in, &observer, err);
     cmd_progress_end();
     if (!status) status = qkv_safetensors_finish(j.writer, &j.err);
     // report the error of writing, because the run only reports that its observer stopped it
@@ -320,7 +344,9 @@ static int run_trace(int argc, char **argv)
         cmd_output_stdout(&o.output, &err) || cmd_output_check(o.output, &err) ||
         cmd_model_find(dir, &err) || qkv_model_open(&model, dir, &options, &err))
         goto done;
-    const bool two = qkv_model_info(model).kind == QKV_KIND_ENCODER_DECODER;
+    const struct qkv_model_info info = qkv_model_info(model);
+    const bool two = info.kind == QKV_KIND_ENCODER_DECODER;
+    if (check_what(&what, dir, &info, &err)) goto done;
     const char *first[2] = { texts[0], two ? NULL : texts[1] };
     if (tokens_read(&t, &o.tokens, dir, model, first, &err) ||
         (two && tokens_written(&written, &o.tokens, dir, model, texts[1], &err)))
@@ -349,7 +375,10 @@ const struct cmd cmd_trace = {
              "in Llama. For an encoder-decoder, the second "
              "text is the input of the decoder, and the names are encoder_hidden_states.N, "
              "decoder_hidden_states.N, encoder_attentions.N, decoder_attentions.N, "
-             "cross_attentions.N and decoder_input_ids. The file is written while the model runs.\n"
+             "cross_attentions.N and decoder_input_ids; row i of cross_attentions.N is the step that "
+             "reads token i of decoder_input_ids and writes the next one. Of a recurrent "
+             "encoder-decoder (gru-attention) cross_attentions.0 is written, with one head. The "
+             "file is written while the model runs.\n"
              "\n"
              "With --what probe, the tensors probes.N.entropy and so on (encoder_probes, "
              "decoder_probes, cross_probes) are statistics of each attention. They need no T x T "

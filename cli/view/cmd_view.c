@@ -3,6 +3,7 @@
 // as an HTML file.
 #include "frame/charts.h"
 #include "view_source.h"
+#include "frame/model_run.h"
 #include <qkv/picture.h>
 #include <ctype.h>
 #include <math.h>
@@ -75,7 +76,9 @@ static const struct opt opts[] = {
         "another text: heads are ranked by their change, and the head that changed most is "
         "shown first"),
     OPT_INPUT(0, "training", &o.training, "RUN",
-              "show the checkpoints of a training run, one frame for each"),
+              "show the checkpoints of a training run, one frame for each ('qkv train --keep' "
+              "keeps more of them); without TEXT on the text of its probes or its first "
+              "validation text"),
     OPT_FLAG(0, "ablate-map", &o.map,
              "also measure and show the effect of ablating each head on the text"),
     OPT_GROUP("Weights from a file"),
@@ -202,6 +205,25 @@ static bool show_moved(const struct source *s, struct qkv_view_options *p)
     return true;
 }
 
+// Fails if a view needs arrays that the recurrent encoder-decoder does not have.
+static qkv_status check_recurrent(const struct source *s, const char *view, qkv_error *err)
+{
+    static const struct {
+        const char *view, *missing;
+    } rows[] = {
+        { "neuron", "queries and keys whose products are the scores: its scores are additive" },
+        { "steps", "queries and keys whose products are the scores: its scores are additive" },
+        { "residual", "a residual stream: its state is replaced at each step" }
+    };
+    if (s->given || !cmd_is_recurrent(&s->of.info) || !view) return QKV_OK;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(view, rows[i].view) == 0)
+            return cmd_error(err, QKV_ERR_UNSUPPORTED, s->of.dir,
+                             "--view %s requires a Transformer; this model is %s, which has no %s",
+                             view, s->of.info.family, rows[i].missing);
+    return QKV_OK;
+}
+
 // Returns the stack that is shown if --stack names none: of an encoder-decoder its cross-attention
 // or, for the residual stream, the decoder.
 static int64_t first_stack(const struct source *s, const char *view)
@@ -220,7 +242,8 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
     const bool numbers = kind == NUMBERS, drawn = kind == DRAWN, page = kind == PAGE;
     int64_t *heads = NULL, token = -1;
     p.stack = first_stack(s, p.view);
-    qkv_status status = source_stack(&p.stack, s, o.stack, err);
+    qkv_status status = check_recurrent(s, p.view, err);
+    if (!status) status = source_stack(&p.stack, s, o.stack, err);
     if (!status && o.heads) {
         status = parse_list("--heads", o.heads, &heads, &p.head_count, err);
         p.heads = heads;
@@ -368,7 +391,7 @@ done:
 const struct cmd cmd_view = {
     .name = "view",
     .brief = "show the attention of a model on a text: in the terminal and as one offline HTML file",
-    .usage = "TEXT [TEXT_B] [options]\n-f FILE [-f FILE_B] [options]\n--ids N,N,... [options]\n--attention FILE --tokens FILE",
+    .usage = "TEXT [TEXT_B] [options]\n-f FILE [-f FILE_B] [options]\n--training RUN [TEXT [TEXT_B]] [options]\n--ids N,N,... [options]\n--attention FILE --tokens FILE",
     .about = "Runs the model on a text, or a pair of texts, and shows which words attend to which: "
              "in the terminal an overview of all heads, the matrix of one head and the weights of "
              "one token as bars; in the HTML file every layer and head, with links and numbers "

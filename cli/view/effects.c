@@ -2,6 +2,7 @@
 // effects.c: measures the ablation effects of a model on a text: opens the model, tokenizes the
 // text, and ablates every head.
 #include "effects.h"
+#include "frame/model_run.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,10 +93,6 @@ qkv_status effects_open(struct effects *e, const char *model, const struct token
     if (status) return status;
     e->info = qkv_model_info(e->model);
     const bool two = e->info.kind == QKV_KIND_ENCODER_DECODER;
-    if (!(e->info.can & QKV_CAN_RUN))
-        return cmd_error(err, QKV_ERR_UNSUPPORTED, e->dir,
-                         "a view of attention requires a Transformer; this model is %s",
-                         e->info.family);
     const char *first[2] = { texts[0], two ? NULL : texts[1] };
     status = tokens_read(&e->read, o, e->dir, e->model, first, err);
     if (!status && !o->ids) status = qkv_tokenizer_open(&e->tokenizer, e->dir, err);
@@ -131,7 +128,12 @@ qkv_status effects_measure(struct effects *e, bool every, qkv_error *err)
     const struct qkv_model_options plain = { .precision = common.precision };
     qkv_model *whole = NULL;
     qkv_status status;
-    if (every) {
+    if (cmd_is_recurrent(&e->info)) {
+        status = cmd_error(err, QKV_ERR_UNSUPPORTED, e->dir,
+                           "effects of heads require a Transformer; this model is %s, which has "
+                           "one attention",
+                           e->info.family);
+    } else if (every) {
         status = qkv_ablate_scan(&e->of, e->model, &e->in, &how, err);
     } else {
         status = qkv_model_open(&whole, e->dir, &plain, err);

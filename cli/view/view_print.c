@@ -27,7 +27,7 @@ void print_view_json(const struct source *s, const struct qkv_view_options *p, c
         printf(",\"precision\":\"%s\"", qkv_precision_name(s->of.info.precision));
         cmd_json_ablated(stdout);
     }
-    if (s->shape.stacks > 1) printf(",\"stack\":\"%s\"", k->name);
+    if (strcmp(k->name, "attention") != 0) printf(",\"stack\":\"%s\"", k->name);
     printf(",\"tokens\":%lld,\"layers\":%lld,\"heads\":%lld",
            (long long)tokens_of(s, p->stack, false), (long long)k->layers, (long long)k->heads);
     if (path) {

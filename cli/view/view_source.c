@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // view_source.c: runs a model on texts, and adds the layers of the run to a view.
 #include "view_source.h"
+#include "frame/model_run.h"
 #include "frame/word_operand.h"
 #include <stdlib.h>
 #include <string.h>
@@ -233,6 +234,17 @@ static int layer(void *user, const struct qkv_layer_output *s)
     return 0;
 }
 
+// Adds the attention of a recurrent encoder-decoder, which has weights and no queries or keys.
+static int recurrent_layer(void *user, const struct qkv_layer_output *s)
+{
+    struct job *j = user;
+    const struct qkv_view_layer_data seen = { .weights = j->probed ? NULL : s->weights,
+                                              .probe = j->probed ? s->probe : NULL,
+                                              .left = -1,
+                                              .right = -1 };
+    return qkv_view_layer(j->s->view, 0, s->layer, &seen, &j->err) != QKV_OK;
+}
+
 // Returns true if the queries and keys of all layers, in 8 bits, may fit into a page, and if all
 // weights can be computed within a few seconds, to measure the error of 8 bits.
 static bool may_fit(const struct source *s, int64_t budget)
@@ -252,8 +264,10 @@ static bool may_fit(const struct source *s, int64_t budget)
 static qkv_status collect(struct job *j, qkv_error *err)
 {
     struct effects *e = &j->s->of;
-    const struct qkv_observer observer = { .layer = layer,
+    const bool recurrent = cmd_is_recurrent(&e->info);
+    const struct qkv_observer observer = { .layer = recurrent ? recurrent_layer : layer,
                                            .user = j,
+                                           .weights = recurrent && !j->probed,
                                            .probe = j->request,
                                            .sublayers = true,
                                            .skip_qkv =
@@ -264,10 +278,10 @@ static qkv_status collect(struct job *j, qkv_error *err)
     if (in.source) in.offsets = steps;
     j->width = e->info.width;
     j->layers = e->info.layers + e->info.decoder_layers;
-    for (int t = 0; t < (in.source ? 2 : 1); t++)
+    for (int t = 0; t < (in.source && !recurrent ? 2 : !recurrent); t++)
         j->x[t] = cmd_alloc((size_t)(j->s->shown[t].tokens * j->width), sizeof *j->x[t]);
     j->progress = cmd_progress_begin("layers");
-    qkv_status status = qkv_model_run(e->model, NULL, &in, &observer, err);
+    qkv_status status = cmd_model_run(e->model, NULL, &in, &observer, err);
     cmd_progress_end();
     // report the error of the observer, because the run only reports that it was stopped
     if (j->err.status) {
@@ -283,7 +297,7 @@ static qkv_status collect(struct job *j, qkv_error *err)
 // ---- the view -----------------------------------------------------------------------------------
 // Sets the texts of the stacks. A decoder step reads one token and writes the next: the rows of
 // self-attention (text 1) are the tokens that are read, the rows of cross-attention (text 2) the
-// tokens that are written.
+// tokens that are written. A recurrent model has no self-attention: text 1 is written.
 static qkv_status texts_show(struct source *s, bool two, qkv_error *err)
 {
     s->shown[0] = s->text[0].text;
@@ -297,15 +311,20 @@ static qkv_status texts_show(struct source *s, bool two, qkv_error *err)
     s->shown[1].tokens--;
     s->shown[2].tokens--;
     s->shown[2].token++;
+    if (s->shape.stacks == 1) s->shown[1] = s->shown[2];
     return QKV_OK;
 }
 
 static void shape_make(struct source *s)
 {
     const struct qkv_model_info *i = &s->of.info;
-    const bool two = i->kind == QKV_KIND_ENCODER_DECODER;
+    const bool recurrent = cmd_is_recurrent(i);
+    const bool two = i->kind == QKV_KIND_ENCODER_DECODER && !recurrent;
     static const char *const names[] = { "encoder", "decoder", "cross" };
-    for (int n = 0; n < (two ? 3 : 1); n++)
+    if (recurrent)
+        s->stack[0] =
+            (struct qkv_view_stack){ .name = "cross", .rows = 1, .layers = 1, .heads = 1 };
+    for (int n = 0; n < (two ? 3 : !recurrent); n++)
         s->stack[n] = (struct qkv_view_stack){ .name = two ? names[n] : "attention",
                                                .rows = n,
                                                .keys = n == 1,
@@ -319,9 +338,10 @@ static void shape_make(struct source *s)
     char heads[160];
     snprintf(s->model, sizeof s->model, "%.80s%s%s", i->name, common.ablations ? ", ablated: " : "",
              cmd_ablated(heads, sizeof heads));
-    s->shape = (struct qkv_view_shape){
-        .model = s->model, .texts = two ? 3 : 1, .stack = s->stack, .stacks = two ? 3 : 1
-    };
+    s->shape = (struct qkv_view_shape){ .model = s->model,
+                                        .texts = two ? 3 : 1 + recurrent,
+                                        .stack = s->stack,
+                                        .stacks = two ? 3 : 1 };
 }
 
 // Checks that the layers to store completely exist in some stack.

@@ -3,11 +3,11 @@
 # named by the token that is written.
 . tests/cli/lib.sh
 top=$here/../..
-for name in dates spell; do
+for name in dates dates-gru spell; do
     [ -f "$top/models/$name/model.safetensors" ] || { echo "skipped: models/$name is not here"; exit 77; }
 done
 
-# aligned MODEL TEXT LAYER LAST: the commands on one text; LAST is the last layer, which eval shows
+# aligned MODEL TEXT LAYER LAST HEADS: the commands on one text; LAST is the last layer, which eval shows
 aligned() {
     title "view and translate align the same tokens of models/$1"
     model=$top/models/$1
@@ -16,7 +16,7 @@ aligned() {
     written=$(python3 -c "import json; print(json.load(open('$1.translate'))['text'])")
     runs 0 translate "$2" -m "$model" --beam 1 --alignment --layer "$3"
     cp "$out" "$1.table"
-    runs 0 view "$2" "$written" -m "$model" --layer "$3" --heads 0,1,2,3 -o "$1.csv" --force --terminal
+    runs 0 view "$2" "$written" -m "$model" --layer "$3" --heads "$5" -o "$1.csv" --force --terminal
     cp "$out" "$1.lines"
     printf '%s\t%s\n' "$2" "$written" >"$1.tsv"
     runs 0 eval "$model" "$1.tsv" --beam 1 --show 1 --alignment --json
@@ -49,11 +49,12 @@ if last:
     assert [t.lstrip('\u2581\u0120').strip() or '\u00b7' for t in shown['output_tokens']] == table, (shown['output_tokens'], table)
 PY
 }
-aligned dates 'the 3rd of March 1987' 1 1
+aligned dates 'the 3rd of March 1987' 1 1 0,1,2,3
 tr '\n' ' ' <dates.lines | grep -q 'Alignment by heads 0, 1, 2, 3: .*, 9 [^ ]* 9 .*, 8 [^ ]* 8 .*, 7 [^ ]* 7 ' ||
     failed 'the digits of the year'
-aligned dates '12 Jan 2031' 0 1
-aligned spell 'phone' 2 2
+aligned dates '12 Jan 2031' 0 1 0,1,2,3
+aligned spell 'phone' 2 2 0,1,2,3
+aligned dates-gru 'the 3rd of March 1987' 0 0 0
 
 title 'the decoder reads the start token first, cross-attention writes the first token first'
 runs 0 view 'the 3rd of March 1987' 1987-03-03 -m "$top/models/dates" --stack decoder --layer 0 --heads 0 -o read.csv --terminal
@@ -67,4 +68,48 @@ read, written = names('read.csv'), names('written.csv')
 assert written == list('1987-03-03') + ['</s>'], written
 assert read[1:] == written[:-1] and len(read) == len(written), read
 PY
+gru=$top/models/dates-gru
+title 'the recurrent encoder-decoder: trace writes the weights that view shows'
+runs 0 trace 'the 3rd of March 1987' 1987-03-03 -m "$gru" -o gru.safetensors
+runs 0 trace 'the 3rd of March 1987' 1987-03-03 -m "$gru" --what probe --probe top=1,entropy -o probes.safetensors
+runs 0 view 'the 3rd of March 1987' 1987-03-03 -m "$gru" -o gru.npy --special --terminal
+python3 - <<'PY' || failed 'the weights of trace'
+import json, struct
+def tensors(path):
+    b = open(path, 'rb').read()
+    n = struct.unpack('<Q', b[:8])[0]
+    head = json.loads(b[8:8 + n])
+    head.pop('__metadata__')
+    return {k: (v['shape'], b[8 + n:][slice(*v['data_offsets'])]) for k, v in head.items()}
+traced, probes = tensors('gru.safetensors'), tensors('probes.safetensors')
+shape, data = traced['cross_attentions.0']
+T, S = shape[2:]
+weights = struct.unpack(f'<{T * S}f', data)
+assert shape[:2] == [1, 1] and set(traced) == {'input_ids', 'token_type_ids', 'attention_mask', 'decoder_input_ids', 'cross_attentions.0'}, traced.keys()
+assert traced['decoder_input_ids'][0] == [1, T] and traced['input_ids'][0] == [1, S]
+b = open('gru.npy', 'rb').read()
+n = struct.unpack('<H', b[8:10])[0]
+shown = struct.unpack(f'<{T * S}f', b[10 + n:])
+assert shown == weights
+top = struct.unpack(f'<{T}i', probes['cross_probes.0.top_key'][1])
+assert [max(range(S), key=lambda j: weights[t * S + j]) for t in range(T)] == list(top), top
+PY
+
+title 'views and commands that need a Transformer say so, and why'
+for view in neuron steps residual; do
+    runs 4 view '1 May 1987' -m "$gru" --view $view --terminal
+    says_part "--view $view requires a Transformer; this model is qkv-gru-attention, which has no"
+done
+runs 4 view '1 May 1987' -m "$gru" --ablate-map --terminal
+says_part 'effects of heads require a Transformer'
+runs 4 ablate '1 May 1987' -m "$gru"
+says_part 'effects of heads require a Transformer; this model is qkv-gru-attention'
+runs 4 trace '1 May 1987' 1987-05-01 -m "$gru" --what hidden -o hidden.safetensors
+says_part 'expected attention or probe for a qkv-gru-attention'
+for kind in html svg png; do
+    runs 0 view '1 May 1987' -m "$gru" -o gru.$kind --json
+    prints_part '"stack":"cross"'
+done
+runs 0 view '1 May 1987' -m "$gru" --against '2 May 1987' --terminal
+prints_part 'Heads that changed most'
 finish

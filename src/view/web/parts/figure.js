@@ -28,6 +28,7 @@ addTexts({
     noValues: "The values of layer {0} are not in this file: “qkv view --values” stores them.",
     noneVectors: "This file has no queries and keys. “qkv view --layers L” stores them for layer L; for texts of " +
         "up to 192 tokens they are always stored.",
+    neverVectors: "There are no queries and keys: the model’s scores are additive, or the weights are from a file.",
     pooledBars: "the largest of each {0}"
 });
 
@@ -388,7 +389,7 @@ function walkKeys(by) {
  */
 export function canVectors() {
     for (let l = 0; l < page.L; l++) if (page.weights?.q?.(l, 0, 0) && page.weights.k(l, 0, 0)) return true;
-    return say("noneVectors");
+    return say(page.stack.about.width ? "noneVectors" : "neverVectors");
 }
 // Describes how the score of key j follows from its dot product, such as "÷ √32 = 4.14".
 export function scaling(of, j, by) {
