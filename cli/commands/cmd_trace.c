@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cmd_trace.c: implements `qkv trace`: writes the activations of a model on a text, layer by layer,
 // to a safetensors file.
-#include "frame/model_run.h"
+#include "view/model_run.h"
 #include "frame/probes.h"
 #include "frame/tokens.h"
 #include <stdlib.h>

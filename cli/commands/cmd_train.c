@@ -26,7 +26,7 @@ static const char *const types[] = { "f32", "bf16", "f16", NULL };
 // Values of options, which mean "not given" before parsing: -1 for choices, NAN for numbers that
 // may be 0.
 static struct {
-    const char *out, *resume, *valid, *probe;
+    const char *out, *resume, *valid, *probe, *keep;
     int objective, arch, norm, activation, optimizer, schedule, precision, format, on_nan, type;
     int64_t warmup;
     double decay, clip, dropout, smoothing, last, momentum;
@@ -135,6 +135,7 @@ static const struct opt opts[] = {
     OPT_GROUP("The run"),
     OPT_INT(0, "eval-every", &o.eval_every, 1, MOST, "N", "number of steps between evaluations (default: a twentieth of all steps)"),
     OPT_INT(0, "save-every", &o.save_every, 1, MOST, "N", "number of steps between checkpoints (default: the value of --eval-every)"),
+    OPT_TEXT(0, "keep", &c.keep, "N|all|every=K", "which checkpoints stay: the last N, all, or the last two and one every K steps; 'qkv view --training' shows each (default: the last two)"),
     OPT_INT(0, "patience", &o.patience, 1, MOST, "N", "stop after this number of evaluations without improvement; RUN/best has the best model (default: never)"),
     OPT_TEXT(0, "probe", &c.probe, "every=N", "every N steps, write the entropy and the top keys of every head to RUN/probes.jsonl"),
     OPT_TEXT(0, "probe-text", &o.probe_text, "TEXT", "text on which --probe computes its statistics (default: the first validation text)"),
@@ -166,6 +167,23 @@ static qkv_status read_probe(qkv_error *err)
         return QKV_OK;
     return cmd_error(err, QKV_ERR_USAGE, NULL,
                      "--probe: expected every=N with N of 1 to %d, found '%.80s'", MOST, c.probe);
+}
+
+// Reads --keep: N, all, or every=K with the last two.
+static qkv_status read_keep(qkv_error *err)
+{
+    if (!c.keep) return QKV_OK;
+    const bool every = strncmp(c.keep, "every=", 6) == 0;
+    int64_t n = -1;
+    const bool all = strcmp(c.keep, "all") == 0;
+    if (!all && (!cmd_parse_int(every ? c.keep + 6 : c.keep, &n) || n < 1 || n > MOST))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--keep: expected a number from 1 to %d, all, or every=K with such a "
+                         "number K, found '%.80s'",
+                         MOST, c.keep);
+    o.keep_last = every ? 2 : n;
+    o.keep_every = every ? n : -1;
+    return QKV_OK;
 }
 
 // Checks that numbers are not negative, and not 0 if 0 has no meaning. Converts them for the
@@ -228,7 +246,8 @@ static qkv_status read_options(int argc, char **argv, qkv_error *err)
     o.export_type = word(types, c.type);
     o.warmup = c.warmup < 0 ? 0 : c.warmup ? c.warmup : -1;
     o.skip_bad = c.on_nan == 1;
-    const qkv_status status = read_numbers(err);
+    qkv_status status = read_numbers(err);
+    if (!status) status = read_keep(err);
     return status ? status : read_probe(err);
 }
 
@@ -272,6 +291,7 @@ static qkv_status only_words(qkv_error *err)
         { "--recompute", o.recompute },
         { "--eval-every", o.eval_every != 0 },
         { "--save-every", o.save_every != 0 },
+        { "--keep", c.keep },
         { "--patience", o.patience != 0 },
         { "--probe", o.probe_every != 0 },
         { "--probe-text", o.probe_text },

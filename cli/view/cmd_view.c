@@ -3,7 +3,7 @@
 // as an HTML file.
 #include "frame/charts.h"
 #include "view_source.h"
-#include "frame/model_run.h"
+#include "view/model_run.h"
 #include <qkv/picture.h>
 #include <ctype.h>
 #include <math.h>
@@ -254,6 +254,7 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
         if (!status && s->shown[s->stack[p.stack].rows].token[token].special) p.special = true;
     }
     if (!status && show_moved(s, &p) && page && !p.view) p.view = "compare";
+    if (page && o.training && !p.view) p.view = "training";
     if (!status && numbers) status = export_view(s, &p, path, err);
     if (!status && drawn) status = qkv_view_picture(s->view, path, common.force, &p, NULL, err);
     if (!status && page) status = qkv_view_html(s->view, path, common.force, &p, &report, err);
@@ -336,6 +337,19 @@ static qkv_status check_words(int argc, char **argv, qkv_error *err)
     return QKV_OK;
 }
 
+// With --training and no text, sets texts[2] to the text of the run.
+static qkv_status run_texts(const char *texts[2], qkv_error *err)
+{
+    static char text[8192], second[8192];
+    if (!o.training || texts[0] || o.tokens.ids) return QKV_OK;
+    const qkv_status status =
+        qkv_train_text(o.training, text, sizeof text, second, sizeof second, err);
+    if (status) return status;
+    texts[0] = text;
+    texts[1] = *second ? second : NULL;
+    return QKV_OK;
+}
+
 static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
@@ -368,6 +382,7 @@ static int run(int argc, char **argv)
     w.exact = p.exact = layers;
     p.exact_count = w.exact_count;
     p.budget = w.budget;
+    if (run_texts(texts, &err)) goto done;
     if (o.attention) {
         if (source_given(&s, o.attention, o.names, o.key_names, &err)) goto done;
     } else if (o.training) {

@@ -2,7 +2,7 @@
 // effects.c: measures the ablation effects of a model on a text: opens the model, tokenizes the
 // text, and ablates every head.
 #include "effects.h"
-#include "frame/model_run.h"
+#include "view/model_run.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // view_source.c: runs a model on texts, and adds the layers of the run to a view.
 #include "view_source.h"
-#include "frame/model_run.h"
+#include "view/model_run.h"
 #include "frame/word_operand.h"
 #include <stdlib.h>
 #include <string.h>

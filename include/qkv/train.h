@@ -71,6 +71,10 @@ struct qkv_train_options {
     int64_t seed;
 
     int64_t eval_every, save_every; /**< steps between evaluations; steps between checkpoints */
+    /** Checkpoints that stay, in addition to the best: the last keep_last ones (0: two; negative:
+     *  all) and, if keep_every > 0, one every keep_every steps, which is saved for this purpose
+     *  whatever save_every is. */
+    int64_t keep_last, keep_every;
     /** number of evaluations without improvement after which training stops; 0: never stop early */
     int64_t patience;
     int64_t probe_every;    /**< steps between attention probes; 0: no probes */
@@ -134,6 +138,16 @@ struct qkv_train_result {
 QKV_API QKV_MUST_CHECK qkv_status qkv_train(const struct qkv_train_options *o,
                                             const struct qkv_train_observer *observer,
                                             struct qkv_train_result *result, qkv_error *err);
+
+/** Writes the text on which a run is shown: its probe_text or, without one, the first 24 tokens of
+ *  its first validation text, decoded; of the objective seq2seq the first validation pair, source
+ *  and target.
+ *  Out:     text[size]; second[second_size]: the target of a pair, otherwise "".  Both are
+ *           NUL-terminated and truncated at a character boundary
+ *  Returns: QKV_OK; QKV_ERR_USAGE (also if run is not the folder of a run); QKV_ERR_FORMAT (data
+ *           that has changed); QKV_ERR_LIMIT; QKV_ERR_IO */
+QKV_API QKV_MUST_CHECK qkv_status qkv_train_text(const char *run, char *text, size_t size,
+                                                 char *second, size_t second_size, qkv_error *err);
 
 /** Options of qkv_train_words; zero is the default (docs/training.md). */
 struct qkv_word_options {

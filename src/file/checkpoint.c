@@ -199,15 +199,18 @@ static qkv_status retire(const char *run, const char *name, int64_t step, qkv_er
     return QKV_OK;
 }
 
-static qkv_status retire_older(const char *run, const char *keep, qkv_error *err)
+static qkv_status retire_older(const char *run, const struct qkv_checkpoint_kept *kept,
+                               qkv_error *err)
 {
+    const int64_t last = kept->last ? kept->last : KEPT;
     struct qkv_checkpoint_list l = { 0 };
     bool any = false;
     qkv_status status = qkv_checkpoint_list(&l, run, QKV_CHECKPOINT_WHOLE, true, err);
-    for (int64_t i = 0; i + KEPT < l.n && !status; i++) {
+    for (int64_t i = 0; last > 0 && i < l.n - last && !status; i++) {
         char name[QKV_CHECKPOINT_NAME];
         qkv_checkpoint_name(name, l.steps[i]);
-        if (keep && !strcmp(name, keep)) continue;
+        if (kept->name && !strcmp(name, kept->name)) continue;
+        if (kept->every > 0 && l.steps[i] % kept->every == 0) continue;
         status = retire(run, name, l.steps[i], err);
         any = true;
     }
@@ -218,11 +221,12 @@ static qkv_status retire_older(const char *run, const char *keep, qkv_error *err
     return status;
 }
 
-qkv_status qkv_checkpoint_tidy(const char *run, const char *keep, qkv_error *err)
+qkv_status qkv_checkpoint_tidy(const char *run, const struct qkv_checkpoint_kept *kept,
+                               qkv_error *err)
 {
     static const char *const links[] = { "model.tmp", "best.tmp" };
     char path[QKV_PATH];
-    qkv_status status = retire_older(run, keep, err);
+    qkv_status status = retire_older(run, kept, err);
     for (int i = 0; i < 2 && !status; i++) {
         status = qkv_path_join(path, run, links[i], err);
         if (!status && qkv_disk_unlink(path) != 0 && errno != ENOENT)

@@ -25,9 +25,15 @@ qkv_status qkv_checkpoint_begin(struct qkv_checkpoint *c, const char *run, int64
 // Completes a checkpoint: writes the manifest, syncs, renames the folder and links it.  On error
 // the older checkpoints are unchanged and the new checkpoint is removed.
 qkv_status qkv_checkpoint_commit(struct qkv_checkpoint *c, qkv_error *err);
-// Removes the older checkpoints of a run, except the last two and the checkpoint named `keep`
-// (which may be NULL), and what an interrupted save or removal has left.
-qkv_status qkv_checkpoint_tidy(const char *run, const char *keep, qkv_error *err);
+// The checkpoints of a run that stay.
+struct qkv_checkpoint_kept {
+    const char *name; // the checkpoint of this name; NULL: none
+    int64_t last;     // the last ones; negative: all; 0: two
+    int64_t every;    // > 0: every step that is a multiple of `every`
+};
+// Removes the other checkpoints of a run, and what an interrupted save or removal has left.
+qkv_status qkv_checkpoint_tidy(const char *run, const struct qkv_checkpoint_kept *kept,
+                               qkv_error *err);
 void qkv_checkpoint_abort(struct qkv_checkpoint *c); // no effect after commit or on a zeroed struct
 // Makes RUN/name a link to `target`; an existing link is replaced atomically.
 qkv_status qkv_checkpoint_link(const char *run, const char *name, const char *target,

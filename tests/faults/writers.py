@@ -42,6 +42,7 @@ EXPORT = walk.training("NEW", "--export", "EX")
 WORDS = ["train", "text.txt", "--objective", "words", "--out", "W", "--width", "4", "--epochs", "1"]
 RENEW = ["train", "labels.tsv", *walk.training("run", "--allow-data-change", steps="6")[2:]]
 BEST = walk.training("NEW", "--save-every", "1", "--patience", "9", "--rate", ".5")
+KEPT = walk.training("NEW", "--save-every", "1", "--keep", "every=2")
 PLAIN = [
     of_walk("attn", "in.safetensors"),
     Writer("attn-all", ["attn", "-i", "in.safetensors", "-o", "o.npy", "--lse", "l.npy", "--weights", "w.npy",
@@ -71,6 +72,7 @@ PLAIN = [
     Writer("eval-file", ["eval", "run", "text.txt"], ["run", "text.txt"], cut="run/model/model.safetensors"),
     Writer("train", walk.training("NEW"), ["text.txt"], ["NEW"], run=True),
     Writer("train-best", BEST, ["text.txt"], ["NEW"], run=True),
+    Writer("train-keep", KEPT, ["text.txt"], ["NEW"], run=True),
     Writer("train-pairs", next(f for f in walk.FLOWS if f.name == "train-pairs").args, ["pairs.tsv"], ["NEW"], run=True),
     Writer("train-resume", [*walk.training("run", steps="6")], ["text.txt"], ["run"], ["run"], run=True),
     Writer("train-renew", RENEW, ["labels.tsv"], ["run"], ["run"], run=True),

@@ -73,7 +73,8 @@ static qkv_status save(int64_t step, const char *keep, qkv_error *err)
     qkv_safetensors_close(w);
     if (!status) {
         status = qkv_checkpoint_commit(&c, err);
-        return status ? status : qkv_checkpoint_tidy(run, keep, err);
+        const struct qkv_checkpoint_kept kept = { .name = keep };
+        return status ? status : qkv_checkpoint_tidy(run, &kept, err);
     }
     qkv_checkpoint_abort(&c);
     return status;

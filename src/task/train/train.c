@@ -204,7 +204,8 @@ static qkv_status after_step(struct train *t, qkv_error *err)
     if (!status && (last || n % o->eval_every == 0)) status = evaluate(t, err);
     if (status) return status;
     const bool best = o->patience > 0 && t->state.best_step == n;
-    if (last || best || stopped_early(t) || n % o->save_every == 0) train_save(t);
+    const bool kept = o->keep_every > 0 && n % o->keep_every == 0;
+    if (last || best || kept || stopped_early(t) || n % o->save_every == 0) train_save(t);
     return QKV_OK;
 }
 

@@ -361,6 +361,8 @@ static qkv_status check_ranges(const struct qkv_train_options *o, qkv_error *err
                   { "number of evaluations without improvement (patience)", o->patience, 0, most },
                   { "number of steps between evaluations", o->eval_every, 0, most },
                   { "number of steps between checkpoints", o->save_every, 0, most },
+                  { "number of checkpoints to keep", o->keep_last, -1, most },
+                  { "number of steps between checkpoints to keep", o->keep_every, -1, most },
                   { "number of steps between probes", o->probe_every, 0, most },
                   { "seed", o->seed, 0, INT64_MAX } };
     const struct {

@@ -198,7 +198,10 @@ static bool name_best(char best[QKV_CHECKPOINT_NAME], const struct train *t)
 qkv_status train_tidy(const struct train *t, qkv_error *err)
 {
     char best[QKV_CHECKPOINT_NAME];
-    return qkv_checkpoint_tidy(t->o->run, name_best(best, t) ? best : NULL, err);
+    const struct qkv_checkpoint_kept kept = { .name = name_best(best, t) ? best : NULL,
+                                              .last = t->o->keep_last,
+                                              .every = t->o->keep_every };
+    return qkv_checkpoint_tidy(t->o->run, &kept, err);
 }
 
 void train_save(struct train *t)

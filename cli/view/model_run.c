@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // model_run.c: runs a model under an observer: a Transformer as a whole, a recurrent
 // encoder-decoder step by step.
-#include "frame/model_run.h"
+#include "view/model_run.h"
 
 static qkv_status decode(const qkv_model *m, const struct qkv_model_input *in,
                          const struct qkv_observer *observer, qkv_error *err)
