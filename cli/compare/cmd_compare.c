@@ -104,7 +104,7 @@ static int64_t error_tokens(const struct compare_job *job)
 struct model_part {
     qkv_error err;
     struct compare_text t;
-    struct compare_error errors[COMPARE_KINDS];
+    struct compare_errors errors;
 };
 struct model_task {
     const struct compare_job *job;
@@ -115,12 +115,12 @@ static void model_work(void *answer, void *ctx)
     struct model_part *m = answer;
     const struct model_task *t = ctx;
     m->t.text = t->text;
-    compare_model(m->errors, &m->t, t->job, &m->err);
+    compare_model(&m->errors, &m->t, t->job, &m->err);
 }
 
 static qkv_status compare(const struct compare_job *job, const char *text, qkv_error *err)
 {
-    struct compare_error gaussian[COMPARE_KINDS];
+    struct compare_errors inputs[COMPARE_INPUTS];
     struct model_part *model = cmd_alloc(1, sizeof *model);
     struct model_task task = { job, text };
     struct compare_report r = { .job = job, .text = &model->t };
@@ -133,12 +133,12 @@ static qkv_status compare(const struct compare_job *job, const char *text, qkv_e
     }
     if (!status) status = compare_measure(points, job, err);
     r.points = points;
-    r.gaussian_n = error_tokens(job);
-    r.gaussian_d = job->d[job->d_count - 1];
-    if (!status) status = compare_gaussian(gaussian, job, r.gaussian_n, r.gaussian_d, err);
+    r.inputs_n = error_tokens(job);
+    r.inputs_d = job->d[job->d_count - 1];
+    if (!status) status = compare_on_inputs(inputs, job, r.inputs_n, r.inputs_d, err);
     if (!status) {
-        r.gaussian = gaussian;
-        if (text) r.model = model->errors;
+        r.inputs = inputs;
+        if (text) r.model = &model->errors;
         if (o.output) status = compare_chart(o.output, &r, err);
         if (!status) (common.json ? compare_json : compare_print)(&r);
         if (!status) status = cmd_written(stdout, "standard output", err);
@@ -209,8 +209,11 @@ const struct cmd cmd_compare = {
              "steps and the longest path between two tokens, as formulas and numbers. Then the "
              "measured time and memory over n tokens of width d, and from which n a kind is faster "
              "than exact attention. Then the errors of the approximations on the same queries, "
-             "keys and values: on normally distributed numbers and, with TEXT, on the numbers in "
-             "every layer of a model. Every layer runs in a process of its own. The shortest time "
+             "keys and values: on random numbers, on inputs with the structure that an "
+             "approximation uses (local scores, smooth rows, small scores) and, with TEXT, on the "
+             "numbers in every layer of a model; an output of 0 has error 1, and the error of the "
+             "mean of the values is printed too. Linear attention with elu(x) + 1 approximates no "
+             "softmax: it is for models that are trained with it. Every layer runs in a process of its own. The shortest time "
              "of several rounds is printed, since other programs use the machine too; with "
              "--threads 1, times are processor times.\n"
              "\n"

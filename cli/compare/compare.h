@@ -123,15 +123,32 @@ struct compare_crossing compare_cross(const struct compare_point *points,
 qkv_status compare_memory(struct compare_point *fused, struct compare_point *dense,
                           const struct compare_job *job, qkv_error *err);
 
+// ---- inputs of the errors (compare_inputs.c) ----------------------------------------------------
+// Queries, keys and values with one kind of structure.
+struct compare_input {
+    const char *name, *title;
+    const char *kinds; // the kinds of layers that are made for this structure
+    // Fills q, k and v, [n][H][E] each.
+    void (*make)(float *const qkv[3], const struct compare_shape *s);
+};
+enum { COMPARE_INPUTS = 4 };
+// The first has no structure: normally distributed numbers.
+extern const struct compare_input compare_inputs[COMPARE_INPUTS];
+
 // ---- errors of approximations (compare_error.c) ------------------------------------------------
 struct compare_error {
     int count;          // number of heads; 0: the kind has no error
     double mean, worst; // mean and largest relative error over the heads
 };
-// Measures the errors of all kinds on random q, k and v (n tokens, width d, normally distributed).
-// A kind that is no approximation has count 0.
-qkv_status compare_gaussian(struct compare_error *errors, const struct compare_job *job, int64_t n,
-                            int64_t d, qkv_error *err);
+// The errors on some q, k and v.
+struct compare_errors {
+    struct compare_error kind[COMPARE_KINDS]; // a kind that is no approximation has count 0
+    // the error of the mean of the values that a query may attend to; an output of 0 has error 1
+    struct compare_error average;
+};
+// Measures the errors of all kinds on each of the inputs (n tokens, width d).
+qkv_status compare_on_inputs(struct compare_errors errors[COMPARE_INPUTS],
+                             const struct compare_job *job, int64_t n, int64_t d, qkv_error *err);
 // The text on which compare_model() runs a model, to measure the errors on the q, k and v of its
 // layers.
 struct compare_text {
@@ -139,16 +156,17 @@ struct compare_text {
     int64_t tokens, layers, heads;
     char model[CMD_PATH];
 };
-qkv_status compare_model(struct compare_error *errors, struct compare_text *t,
+qkv_status compare_model(struct compare_errors *errors, struct compare_text *t,
                          const struct compare_job *job, qkv_error *err);
 
 // ---- print (compare_print.c) -------------------------------------------------------------------
 struct compare_report {
     const struct compare_job *job;
     const struct compare_point *points;
-    const struct compare_error *gaussian; // errors on random q, k and v; NULL: not measured
-    int64_t gaussian_n, gaussian_d;
-    const struct compare_error *model; // errors on the q, k and v of a model; NULL: not measured
+    const struct compare_errors
+        *inputs; // [COMPARE_INPUTS] errors on each input; NULL: not measured
+    int64_t inputs_n, inputs_d;
+    const struct compare_errors *model; // errors on the q, k and v of a model; NULL: not measured
     const struct compare_text *text;
 };
 void compare_print(const struct compare_report *r);

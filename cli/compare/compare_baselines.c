@@ -4,7 +4,8 @@
 //
 // The formulas are from table 1 in Vaswani et al. 2017 (arXiv 1706.03762). Sequential steps: each
 // depends on the result of the one before. Path: the number of layers between the two tokens that
-// are farthest apart.
+// are farthest apart. The path log_k n of that table is of dilated convolutions; the convolution
+// that is measured here has no dilation, and its path grows with n / k.
 #include <math.h>
 #include <string.h>
 #include "compare/compare.h"
@@ -24,14 +25,20 @@ static double tokens(const struct compare_shape *s)
 {
     return (double)s->n;
 }
-static double dilated(const struct compare_shape *s)
+// Returns the number of layers between the first and the last of n tokens if a layer combines
+// `width` neighbouring tokens: it moves information by half of them or, if causal, by all but one.
+static double layers_between(const struct compare_shape *s, int64_t width)
 {
-    return fmax(ceil(log((double)s->n) / log((double)s->width) - 1e-9), 1);
+    const double side = s->causal ? (double)width - 1 : (double)(width / 2);
+    return fmax(ceil(((double)s->n - 1) / fmax(side, 1)), 1);
+}
+static double convolved(const struct compare_shape *s)
+{
+    return layers_between(s, s->width);
 }
 static double windows(const struct compare_shape *s)
 {
-    const double side = s->causal ? (double)s->keys - 1 : (double)(s->keys / 2);
-    return fmax(ceil(((double)s->n - 1) / fmax(side, 1)), 1);
+    return layers_between(s, s->keys);
 }
 
 // ---- layers ------------------------------------------------------------------------------------
@@ -257,8 +264,8 @@ const struct compare_kind compare_baselines[COMPARE_KINDS] = {
       attention_make, attention_run },
     { "multi-head", "self-attention with its four projections", "n^2 d + n d^2", "1", "1", false,
       true, one, one, heads_make, heads_run },
-    { "convolution", "1-D convolution, k tokens wide", "k n d^2", "1", "log_k n", false, true, one,
-      dilated, convolution_make, convolution_run },
+    { "convolution", "1-D convolution, k tokens wide", "k n d^2", "1", "n / k", false, true, one,
+      convolved, convolution_make, convolution_run },
     { "elman", "Elman recurrence", "n d^2", "n", "n", false, true, tokens, tokens, elman_make,
       recurrence_run },
     { "gru", "gated recurrent unit", "n d^2", "n", "n", false, true, tokens, tokens, gru_make,

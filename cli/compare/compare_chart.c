@@ -46,25 +46,42 @@ static void fill(struct panel *p, struct qkv_chart_panel *to, const struct compa
                                     .lines = lines };
 }
 
-// Writes the sentence: which kind is fastest at the largest size, apart from exact attention, and
-// where convolution and recurrence rank.
+// Writes the sentence: at the largest size, how many kinds are faster than exact attention, which
+// one is the fastest, and which one the slowest; without exact attention, the fastest one.
 static void finding(char *out, size_t size, const struct compare_report *r)
 {
     const struct compare_job *job = r->job;
     const int64_t n = job->n_count - 1, d = job->d_count - 1;
-    const struct compare_point *exact = compare_at(r->points, job, 0, d, n);
-    size_t used = (size_t)snprintf(out, size, "At %lld tokens of %lld numbers",
-                                   (long long)job->n[n], (long long)job->d[d]);
-    const char *between = exact ? ", of exact attention's time: " : ", in ms: ";
+    const struct compare_point *exact = compare_at(r->points, job, 0, d, n), *fast = NULL,
+                               *slow = NULL;
+    int faster = 0, measured = 0;
     for (int kind = 1; kind < COMPARE_KINDS; kind++) {
         const struct compare_point *p = compare_at(r->points, job, kind, d, n);
-        if (!p || used >= size) continue;
-        used += (size_t)snprintf(out + used, size - used, "%s%s %.2g", between,
-                                 compare_baselines[kind].name,
-                                 exact ? p->best / exact->best : 1e3 * p->best);
-        between = ", ";
+        if (!p) continue;
+        measured++;
+        faster += exact && p->best < exact->best;
+        if (!fast || p->best < fast->best) fast = p;
+        if (!slow || p->best > slow->best) slow = p;
     }
-    if (used + 1 < size) strcpy(out + used, ".");
+    size_t used = (size_t)snprintf(out, size, "At %lld tokens of width %lld, ",
+                                   (long long)job->n[n], (long long)job->d[d]);
+    if (!fast)
+        snprintf(out + used, size - used, "exact attention takes %.3g ms.",
+                 exact ? 1e3 * exact->best : NAN);
+    else if (!exact)
+        snprintf(out + used, size - used, "%s is the fastest of these layers.",
+                 compare_baselines[fast->kind].name);
+    else if (!faster)
+        snprintf(out + used, size - used,
+                 "exact attention is the fastest of these layers; %s takes %.2g times as long.",
+                 compare_baselines[slow->kind].name, slow->best / exact->best);
+    else
+        snprintf(out + used, size - used,
+                 "%d of %d layers are faster than exact attention; %s, the fastest, takes %.2g %% "
+                 "of its time, and %s, the slowest, %.2g times its time.",
+                 faster, measured, compare_baselines[fast->kind].name,
+                 100 * fast->best / exact->best, compare_baselines[slow->kind].name,
+                 slow->best / exact->best);
 }
 
 qkv_status compare_chart(const char *path, const struct compare_report *r, qkv_error *err)

@@ -3,6 +3,7 @@
 // with exact attention on the same q, k and v.
 //
 // The error of a head is |out - exact| / |exact|, where the norms are over all rows of the head.
+// An output of 0 has error 1; the mean of the values is what uniform weights give.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,17 +41,42 @@ static qkv_status run_kind(struct compare_layer *l, int kind, const struct compa
     return compare_baselines[kind].run(l);
 }
 
-// Runs every approximation on the q, k and v of one layer, and adds its errors to errors[].
-static qkv_status add_layer(struct compare_error *errors, const struct compare_job *job,
+// Computes the mean of the values that each query may attend to: of all values or, if causal, of
+// the values up to the token of the query.
+static void average(float *out, const float *v, const struct compare_shape *s)
+{
+    double *sum = cmd_alloc((size_t)(s->G * s->F), sizeof *sum);
+    memset(sum, 0, (size_t)(s->G * s->F) * sizeof *sum);
+    for (int64_t t = 0; t < s->n && !s->causal; t++)
+        for (int64_t i = 0; i < s->G * s->F; i++) sum[i] += (double)v[t * s->G * s->F + i];
+    for (int64_t t = 0; t < s->n; t++) {
+        for (int64_t i = 0; i < s->G * s->F && s->causal; i++)
+            sum[i] += (double)v[t * s->G * s->F + i];
+        for (int64_t h = 0; h < s->H; h++)
+            for (int64_t f = 0; f < s->F; f++)
+                out[(t * s->H + h) * s->F + f] =
+                    (float)(sum[h / (s->H / s->G) * s->F + f] / (double)(s->causal ? t + 1 : s->n));
+    }
+    free(sum);
+}
+
+// Runs every approximation on the q, k and v of one layer, and adds its errors to *errors.
+static qkv_status add_layer(struct compare_errors *errors, const struct compare_job *job,
                             const struct compare_shape *s, const float *const qkv[3])
 {
     struct compare_layer exact, other;
     qkv_status status = run_kind(&exact, 0, s, qkv);
+    if (!status) {
+        float *mean = cmd_alloc((size_t)(s->n * s->H * s->F), sizeof *mean);
+        average(mean, qkv[2], s);
+        for (int64_t h = 0; h < s->H; h++) add(&errors->average, head_error(mean, exact.out, s, h));
+        free(mean);
+    }
     for (int kind = 1; kind < COMPARE_KINDS && !status; kind++) {
         if (!compare_baselines[kind].scalable || !job->wanted[kind]) continue;
         const qkv_status ran = run_kind(&other, kind, s, qkv);
         for (int64_t h = 0; h < s->H && !ran; h++)
-            add(&errors[kind], head_error(other.out, exact.out, s, h));
+            add(&errors->kind[kind], head_error(other.out, exact.out, s, h));
         if (ran && ran != QKV_ERR_UNSUPPORTED) status = ran;
         compare_close(&other);
     }
@@ -58,14 +84,18 @@ static qkv_status add_layer(struct compare_error *errors, const struct compare_j
     return status;
 }
 
-qkv_status compare_gaussian(struct compare_error *errors, const struct compare_job *job, int64_t n,
-                            int64_t d, qkv_error *err)
+qkv_status compare_on_inputs(struct compare_errors errors[COMPARE_INPUTS],
+                             const struct compare_job *job, int64_t n, int64_t d, qkv_error *err)
 {
     const struct compare_shape s = compare_shape_of(n, d, job->keys, job->width, job->causal);
     float *qkv[3];
-    for (int i = 0; i < 3; i++) qkv[i] = compare_normal(n * d, 1, 1 + (uint64_t)i);
-    memset(errors, 0, COMPARE_KINDS * sizeof *errors);
-    const qkv_status status = add_layer(errors, job, &s, (const float *const *)qkv);
+    qkv_status status = QKV_OK;
+    for (int i = 0; i < 3; i++) qkv[i] = cmd_alloc((size_t)(n * d), sizeof **qkv);
+    memset(errors, 0, COMPARE_INPUTS * sizeof *errors);
+    for (int i = 0; i < COMPARE_INPUTS && !status; i++) {
+        compare_inputs[i].make(qkv, &s);
+        status = add_layer(&errors[i], job, &s, (const float *const *)qkv);
+    }
     for (int i = 0; i < 3; i++) free(qkv[i]);
     return status ? cmd_error(err, status, NULL, "a layer cannot run at n = %lld, d = %lld",
                               (long long)n, (long long)d)
@@ -74,7 +104,7 @@ qkv_status compare_gaussian(struct compare_error *errors, const struct compare_j
 
 // ---- a model -----------------------------------------------------------------------------------
 struct observed {
-    struct compare_error *errors;
+    struct compare_errors *errors;
     const struct compare_job *job;
     struct compare_text *t;
     qkv_status status;
@@ -108,7 +138,7 @@ static int layer(void *user, const struct qkv_layer_output *seen)
     return w->status != QKV_OK;
 }
 
-qkv_status compare_model(struct compare_error *errors, struct compare_text *t,
+qkv_status compare_model(struct compare_errors *errors, struct compare_text *t,
                          const struct compare_job *job, qkv_error *err)
 {
     char dir[CMD_PATH];
@@ -120,7 +150,7 @@ qkv_status compare_model(struct compare_error *errors, struct compare_text *t,
     struct observed w = { errors, job, t, QKV_OK };
     const struct qkv_observer observer = { .layer = layer, .user = &w };
     qkv_status status;
-    memset(errors, 0, COMPARE_KINDS * sizeof *errors);
+    memset(errors, 0, sizeof *errors);
     if ((status = cmd_model_find(dir, err)) || (status = qkv_model_open(&model, dir, NULL, err)))
         goto done;
     const struct qkv_model_info i = qkv_model_info(model);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // compare_print.c: prints the comparison as tables or as JSON.
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 #include "compare/compare.h"
 
@@ -34,6 +35,13 @@ static const char *count_of(char out[16], double x)
     return out;
 }
 
+// Rounds a size to three digits, which is more than an interpolation between two sizes knows.
+static double three_digits(double x)
+{
+    const double unit = pow(10, fmax(floor(log10(x)) - 2, 0));
+    return floor(x / unit + .5) * unit;
+}
+
 static void machine(void)
 {
     const char *const cpu = qkv_cpu_name();
@@ -65,7 +73,8 @@ static void formulas(const struct compare_report *r)
     printf("\nn tokens of d numbers; r = %" PRId64 " keys per query, k = %" PRId64
            " tokens wide, heads of e = 64 numbers\noperations  multiplications and additions, "
            "according to the plan of the kernel\npath        layers between the two tokens that "
-           "are farthest apart; log_k n with dilation\n",
+           "are farthest apart: a layer moves k/2 or r/2 tokens, without\n            --causal; "
+           "dilated convolutions, which are not measured, need log_k n\n",
            job->keys, job->width);
 }
 
@@ -105,7 +114,7 @@ static void crossings_at(const struct compare_report *r, bool along_d, int64_t f
                along_d ? job->n[fixed] : job->d[fixed], NAME, compare_baselines[kind].name,
                c.faster ? "faster" : "slower");
         if (c.at > 0)
-            printf("from %s = %.3g on", grows, c.at);
+            printf("from %s = %.0f on", grows, three_digits(c.at));
         else
             printf("at every %s", grows);
         printf("; %.2g x the time at %s = %" PRId64 "\n", c.ratio, grows, c.last);
@@ -122,19 +131,68 @@ static void crossings(const struct compare_report *r)
     if (job->d_count > 1) crossings_at(r, true, job->n_count - 1);
 }
 
-static bool any(const struct compare_error *e)
+static bool any(const struct compare_errors *e)
 {
     for (int kind = 0; kind < COMPARE_KINDS; kind++)
-        if (e[kind].count) return true;
+        if (e->kind[kind].count) return true;
     return false;
 }
 
-static void errors(const struct compare_error *e)
+// Prints an error in 9 columns, with two or three digits.
+static void error_cell(double x)
 {
+    printf(x == 0     ? "%9.0f"
+           : x < .001 ? "%9.0e"
+           : x < .1   ? "%9.3f"
+           : x < 99.5 ? "%9.2f"
+                      : "%9.1e",
+           x);
+}
+
+// Prints one line of a table of errors: of the mean of the values (kind -1) or of a kind. The
+// columns are inputs, or the mean and the largest error over the heads of a model.
+static void error_line(const struct compare_errors *e, int columns, int kind)
+{
+    printf("%-*s", NAME, kind < 0 ? "mean of v" : compare_baselines[kind].name);
+    for (int i = 0; i < columns; i++)
+        error_cell(kind < 0 ? e[i].average.mean : e[i].kind[kind].mean);
+    if (columns == 1) error_cell(kind < 0 ? e->average.worst : e->kind[kind].worst);
+    putchar('\n');
+}
+
+static void error_table(const struct compare_errors *e, int columns)
+{
+    printf("%-*s", NAME, "output 0");
+    for (int i = 0; i < (columns == 1 ? 2 : columns); i++) error_cell(1);
+    putchar('\n');
+    error_line(e, columns, -1);
     for (int kind = 0; kind < COMPARE_KINDS; kind++)
-        if (e[kind].count)
-            printf("%-*s%10.2g%10.2g\n", NAME, compare_baselines[kind].name, e[kind].mean,
-                   e[kind].worst);
+        if (e->kind[kind].count) error_line(e, columns, kind);
+}
+
+static void errors(const struct compare_report *r)
+{
+    if (r->inputs && any(r->inputs)) {
+        printf("\nError relative to exact attention, |out - exact| / |exact|, n = %" PRId64
+               ", d = %" PRId64 ", by the structure of q, k and v\n%-*s",
+               r->inputs_n, r->inputs_d, NAME, "kind");
+        for (int i = 0; i < COMPARE_INPUTS; i++) printf("%9s", compare_inputs[i].name);
+        putchar('\n');
+        error_table(r->inputs, COMPARE_INPUTS);
+        putchar('\n');
+        for (int i = 0; i < COMPARE_INPUTS; i++)
+            printf("%-8s%s; made for: %s\n", compare_inputs[i].name, compare_inputs[i].title,
+                   compare_inputs[i].kinds);
+        puts(
+            "linear attention with elu(x) + 1 approximates no softmax: a model is trained with it");
+    }
+    if (!r->model || !any(r->model)) return;
+    fputs("\nThe same on q, k and v of ", stdout);
+    cmd_print_name(stdout, r->text->model);
+    printf(", %" PRId64 " tokens, %" PRId64 " layers of %" PRId64
+           " heads, r = a quarter of the tokens\n%-*s%9s%9s\n",
+           r->text->tokens, r->text->layers, r->text->heads, NAME, "kind", "mean", "worst");
+    error_table(r->model, 1);
 }
 
 void compare_print(const struct compare_report *r)
@@ -147,20 +205,7 @@ void compare_print(const struct compare_report *r)
     for (int64_t d = 0; d < r->job->d_count; d++) table(r, d, false);
     for (int64_t d = 0; d < r->job->d_count; d++) table(r, d, true);
     crossings(r);
-    if (r->gaussian && any(r->gaussian)) {
-        printf("\nError relative to exact attention, |out - exact| / |exact|, on "
-               "normally distributed numbers, n = %" PRId64 ", d = %" PRId64 "\n%-*s%10s%10s\n",
-               r->gaussian_n, r->gaussian_d, NAME, "kind", "mean", "worst");
-        errors(r->gaussian);
-    }
-    if (r->model && any(r->model)) {
-        fputs("\nThe same on q, k and v of ", stdout);
-        cmd_print_name(stdout, r->text->model);
-        printf(", %" PRId64 " tokens, %" PRId64 " layers of %" PRId64
-               " heads, r = a quarter of the tokens\n%-*s%10s%10s\n",
-               r->text->tokens, r->text->layers, r->text->heads, NAME, "kind", "mean", "worst");
-        errors(r->model);
-    }
+    errors(r);
 }
 
 // ---- JSON --------------------------------------------------------------------------------------
@@ -180,18 +225,26 @@ static void json_measured(const struct compare_point *p)
            p->rounds, p->best, p->median, p->operations, p->grown);
 }
 
-static void json_errors(const struct compare_error *e)
+static void json_error(const struct compare_error *e)
+{
+    fputs("\"mean\":", stdout);
+    cmd_json_float(stdout, (float)e->mean);
+    fputs(",\"worst\":", stdout);
+    cmd_json_float(stdout, (float)e->worst);
+    putchar('}');
+}
+
+static void json_errors(const struct compare_errors *e)
 {
     bool first = true;
-    putchar('[');
+    fputs("\"mean_of_values\":{", stdout);
+    json_error(&e->average);
+    fputs(",\"errors\":[", stdout);
     for (int kind = 0; kind < COMPARE_KINDS; kind++) {
-        if (!e[kind].count) continue;
-        printf("%s{\"kind\":\"%s\",\"heads\":%d,\"mean\":", first ? "" : ",",
-               compare_baselines[kind].name, e[kind].count);
-        cmd_json_float(stdout, (float)e[kind].mean);
-        fputs(",\"worst\":", stdout);
-        cmd_json_float(stdout, (float)e[kind].worst);
-        putchar('}');
+        if (!e->kind[kind].count) continue;
+        printf("%s{\"kind\":\"%s\",\"heads\":%d,", first ? "" : ",", compare_baselines[kind].name,
+               e->kind[kind].count);
+        json_error(&e->kind[kind]);
         first = false;
     }
     putchar(']');
@@ -264,16 +317,20 @@ void compare_json(const struct compare_report *r)
     putchar(']');
     json_points(r);
     json_crossings(r);
-    if (r->gaussian) {
-        printf(",\"gaussian\":{\"n\":%" PRId64 ",\"d\":%" PRId64 ",\"errors\":", r->gaussian_n,
-               r->gaussian_d);
-        json_errors(r->gaussian);
-        putchar('}');
+    if (r->inputs) {
+        printf(",\"inputs\":{\"n\":%" PRId64 ",\"d\":%" PRId64 ",\"cases\":[", r->inputs_n,
+               r->inputs_d);
+        for (int i = 0; i < COMPARE_INPUTS; i++) {
+            printf("%s{\"name\":\"%s\",", i ? "," : "", compare_inputs[i].name);
+            json_errors(&r->inputs[i]);
+            putchar('}');
+        }
+        fputs("]}", stdout);
     }
     if (r->model) {
         fputs(",\"model\":{\"name\":", stdout);
         cmd_json_text(stdout, r->text->model, strlen(r->text->model));
-        printf(",\"tokens\":%" PRId64 ",\"layers\":%" PRId64 ",\"heads\":%" PRId64 ",\"errors\":",
+        printf(",\"tokens\":%" PRId64 ",\"layers\":%" PRId64 ",\"heads\":%" PRId64 ",",
                r->text->tokens, r->text->layers, r->text->heads);
         json_errors(r->model);
         putchar('}');

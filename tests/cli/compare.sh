@@ -6,7 +6,7 @@ small='-n 16,64 -d 32 --seconds 0.001'
 title 'every layer has its formulas, its figures at every size, and an error if it is approximate'
 runs 0 compare $small
 silent
-for part in 'One layer: formulas' 'n^2 d' 'k n d^2' 'log_k n' 'Time, d = 32' \
+for part in 'One layer: formulas' 'n^2 d' 'k n d^2' 'n / k' 'Time, d = 32' \
     'Memory in addition to inputs and outputs, d = 32' 'From which n a kind is faster or slower than exact attention' 'Error relative to exact attention'; do
     prints_part "$part"
 done
@@ -30,7 +30,7 @@ for n in (16, 64):
     assert at["gru", n]["operations"] == 12 * n * 32 * 32 and at["gru", n]["path"] == n
     assert at["window", n]["path"] == -(-(n - 1) // 4)
     assert at["linear", n]["path"] == 1 and at["block-sparse", n]["path"] == 2
-assert at["convolution", 64]["path"] == 4  # 3^4 = 81
+    assert at["convolution", n]["path"] == n - 1  # a layer of width 3 moves one token to each side
 for r in d["results"]:
     assert 0 < r["seconds"]["best"] <= r["seconds"]["median"] and r["memory"] >= 0 and r["rounds"] >= 1, r
 for c in d["crossings"]:  # one d, so no crossing along d; along n between sizes where the sign changes
@@ -40,17 +40,35 @@ for c in d["crossings"]:  # one d, so no crossing along d; along n between sizes
         assert c["at"] is None or 16 <= c["at"] <= 64, c
     else:
         assert c["at"] is None and c["last"] == 32, c
-errors = {e["kind"]: e for e in d["gaussian"]["errors"]}
-assert set(errors) == set(names[5:]), errors
-for e in errors.values():
-    assert 0 < e["mean"] <= e["worst"] and e["heads"] == 1, e
+assert [c["name"] for c in d["inputs"]["cases"]] == ["random", "local", "smooth", "small"]
+for case in d["inputs"]["cases"]:
+    errors = {e["kind"]: e for e in case["errors"]}
+    assert set(errors) == set(names[5:]), errors
+    for e in errors.values():
+        assert 0 < e["mean"] <= e["worst"] and e["heads"] == 1, e
+    assert 0 < case["mean_of_values"]["mean"] < 2, case
 PY
+
+title 'each approximation is good on inputs with its structure, and better there than the mean of the values'
+runs 0 compare -n 1024 -d 64 --seconds 0.001 --json -k attention,window,performer,linformer,nystrom
+python3 - "$out" <<'PY' || failed 'errors by structure'
+import json, sys
+cases = {c["name"]: c for c in json.load(open(sys.argv[1]))["inputs"]["cases"]}
+for case, kinds in (("local", ["window"]), ("smooth", ["linformer", "nystrom"]), ("small", ["performer"])):
+    c = cases[case]
+    for e in c["errors"]:
+        if e["kind"] in kinds:
+            assert e["mean"] < .6 * c["mean_of_values"]["mean"] and e["mean"] < .6, (case, e, c["mean_of_values"])
+assert all(e["mean"] > .5 for e in cases["random"]["errors"]), cases["random"]
+PY
+runs 0 compare $small --causal -k attention,window
+prints_part 'mean of v'
 
 title 'projections with as many rows as tokens give exact attention'
 runs 0 compare -n 64 -d 32 -r 64 --seconds 0.001 --json -k attention,linformer
 python3 - "$out" <<'PY' || failed 'exact with all rows'
 import json, sys
-for e in json.load(open(sys.argv[1]))["gaussian"]["errors"]:
+for e in json.load(open(sys.argv[1]))["inputs"]["cases"][0]["errors"]:
     assert e["mean"] < 1e-5, e
 PY
 
