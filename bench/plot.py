@@ -7,7 +7,7 @@ so do the colours of the lines; each line is labelled at its end, so that a read
 import html
 import math
 
-WIDTH, HEIGHT = 930, 380                             # size of the drawing
+WIDTH, HEIGHT = 950, 380                             # size of the drawing
 LEFT, TOP, PANEL, TALL, GAP = 58, 34, 250, 300, 210  # size of a panel; GAP has space for names and for the numbers of the next panel
 COLORS = ("#0a84d0", "#d9480f", "#2b9348", "#a64ac9", "#b58900", "#888888")
 GREY = "#7d8590"

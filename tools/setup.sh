@@ -66,6 +66,8 @@ if [ "$what" = test ]; then
     # For the fuzz targets; some releases have it in clang itself.  Without it the stage `fuzz` is skipped.
     fuzzer_here || optional+=("libclang-rt-$(clang_version)-dev")
     ! debian_here || browser_here || lacks "Chromium (the pages are tested in it)" chromium
+    ! debian_here || ls /usr/share/fonts/truetype/{dejavu,liberation,noto}/*Sans-*.ttf >/dev/null 2>&1 ||
+        lacks "fonts (pictures are measured with them)" fonts-dejavu-core fonts-liberation fonts-noto-core
     ! debian_here || command_here tsc || lacks "TypeScript (it checks the types of the page's script)" node-typescript
     # For the gate `format`; without it this gate is skipped.
     command_here clang-format-14 || optional+=(clang-format-14)

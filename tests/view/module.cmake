@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # Pages in a real browser: needs Python 3 and a Chromium or Chrome; skipped where one is missing.
-foreach(maker make_pages make_maps make_odd)
+foreach(maker make_pages make_maps make_odd make_pictures)
   add_executable(${maker} view/${maker}.c)
   target_link_libraries(${maker} PRIVATE qkv_view qkv_base)
 endforeach()
@@ -30,4 +30,8 @@ if(Python3_FOUND)
   set_tests_properties(view/browser_odd view/browser_large PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300
     COST 2000 LABELS view)
   set_tests_properties(view/browser_large PROPERTIES LABELS "view;long")
+  add_test(NAME view/pictures COMMAND ${Python3_EXECUTABLE}
+    ${CMAKE_CURRENT_SOURCE_DIR}/view/pictures.py $<TARGET_FILE:make_pictures>
+    ${CMAKE_BINARY_DIR}/pictures WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(view/pictures PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 COST 2000 LABELS view)
 endif()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// canvas.c: records drawing operations in a list, and estimates the widths of texts.
+// canvas.c: records drawing operations in a list, and divides texts into lines.
 #include "view/canvas/canvas.h"
 #include <math.h>
 #include <string.h>
@@ -7,9 +7,17 @@
 
 enum { TEXT_BYTES = 4096 }; // maximum bytes of a text; a longer text is cut and ends with "…"
 
+void canvas_init(struct canvas *s, const char *path)
+{
+    *s = (struct canvas){ .open = -1 };
+    if (!qkv_ends_with(path, ".png")) return;
+    s->fonts = canvas_fonts_new();
+    s->failed = !s->fonts;
+}
+
 void canvas_new(struct canvas *s, double width, const char *title, const char *sentence)
 {
-    *s = (struct canvas){ .width = width, .open = -1 };
+    *s = (struct canvas){ .width = width, .open = -1, .fonts = s->fonts, .failed = s->failed };
     if (title) view_plain_text(&s->title, title, strlen(title), TEXT_BYTES);
     if (sentence) view_plain_text(&s->sentence, sentence, strlen(sentence), TEXT_BYTES);
     view_put(&s->text, "", 0);
@@ -23,6 +31,7 @@ void canvas_free(struct canvas *s)
     qkv_free(s->op);
     qkv_free(s->point);
     qkv_free(s->cell);
+    canvas_fonts_free(s->fonts);
     *s = (struct canvas){ .open = -1 };
 }
 
@@ -152,42 +161,25 @@ void canvas_cells(struct canvas *s, double x, double y, double w, double h, doub
 }
 
 // ---- text ---------------------------------------------------------------------------------------
-// Estimated widths of the characters ' ' to '~' in a common sans-serif font, in thousandths of the
-// font size. All digits have the same width.
-static const uint16_t widths[95] = {
-    278, 278, 355, 584, 584, 889, 667, 191, 333, 333, 389, 584, 278, 333,  278, 278, 584, 584, 584,
-    584, 584, 584, 584, 584, 584, 584, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667,
-    611, 778, 722, 278, 500, 667, 556, 833, 722, 778, 667, 778, 722, 667,  611, 722, 667, 944, 667,
-    667, 611, 278, 278, 278, 469, 556, 333, 556, 556, 500, 556, 556, 278,  556, 556, 222, 222, 500,
-    222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722, 500, 500,  500, 334, 260, 334, 584
-};
-
-// Reads the first character of text[n] and returns its length in bytes. Sets *width to the width of
-// the character, as a multiple of the font size.
-static size_t next_width(double *width, const char *text, size_t n)
+// Reads the first character of text[n] and returns its length in bytes.
+static size_t next_character(int32_t *c, const char *text, size_t n)
 {
-    utf8proc_int32_t c;
     const utf8proc_ssize_t len =
-        utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, &c);
-    if (len <= 0) c = 0xfffd;
-    const int cells = utf8proc_charwidth(c);
-    *width = c >= ' ' && c <= '~' ? widths[c - ' '] / 1000.0
-             : c == 0x2026        ? 1
-             : cells > 1          ? 1
-                                  : cells * .62;
+        utf8proc_iterate((const utf8proc_uint8_t *)text, (utf8proc_ssize_t)n, c);
+    if (len <= 0) *c = 0xfffd;
     return len > 0 ? (size_t)len : 1;
 }
 
-double canvas_width(const char *text, size_t n, int size, unsigned how)
+double canvas_width(const struct canvas *s, const char *text, size_t n, int size, unsigned how)
 {
-    double all = 0, one;
+    double all = 0;
+    int32_t c;
+    if (s->fonts) return canvas_fonts_width(s->fonts, text, n, size, how);
     for (size_t i = 0; i < n;) {
-        i += next_width(&one, text + i, n - i);
-        all += one;
+        i += next_character(&c, text + i, n - i);
+        all += text_width(c, how);
     }
-    // Fonts differ between machines: with these factors, the estimate is the width in the widest of
-    // the common fonts.
-    return all * size * (how & CANVAS_BOLD ? 1.26 : 1.15) * (how & CANVAS_SERIF ? .84 : 1);
+    return all * size;
 }
 
 void canvas_text(struct canvas *s, double x, double y, int size, unsigned how, int color,
@@ -215,25 +207,55 @@ void canvas_format(struct canvas *s, double x, double y, int size, unsigned how,
                     (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
 }
 
+// Finds the part of text[n] that a word in brackets, as in "The [bear] market fell", marks. Without
+// one, the part is empty and at the beginning of the text.
+static void find_marked(size_t *from, size_t *to, const char *text, size_t n)
+{
+    const char *open = memchr(text, '[', n);
+    const char *close = open ? memchr(open, ']', n - (size_t)(open - text)) : NULL;
+    *from = close ? (size_t)(open - text) : 0;
+    *to = close ? (size_t)(close - text) + 1 : 0;
+}
+
+static bool continues(char c)
+{
+    return ((unsigned char)c & 0xC0) == 0x80;
+}
+
+void canvas_shorten(struct view_text *t, const struct canvas *s, int size, unsigned how,
+                    const char *text, size_t n, double width)
+{
+    const double dots = canvas_width(s, "…", strlen("…"), size, how);
+    size_t from, to;
+    if (canvas_width(s, text, n, size, how) <= width) {
+        view_put(t, text, n);
+        return;
+    }
+    find_marked(&from, &to, text, n);
+    // extend the part by a character, first to the right and then to the left, while it fits
+    for (bool right = true, stuck = false;; right = !right) {
+        size_t a = from, b = to;
+        if (right && b < n)
+            for (b++; b < n && continues(text[b]);) b++;
+        if (!right && a > 0)
+            for (a--; a > 0 && continues(text[a]);) a--;
+        const double ends = dots * ((a > 0) + (b < n));
+        const bool grows =
+            (a != from || b != to) && canvas_width(s, text + a, b - a, size, how) + ends <= width;
+        if (!grows && stuck) break;
+        stuck = !grows;
+        if (grows) from = a, to = b;
+    }
+    if (from) view_say(t, "…");
+    view_put(t, text + from, to - from);
+    if (to < n) view_say(t, "…");
+}
+
 void canvas_cut(struct canvas *s, double x, double y, int size, unsigned how, int color,
                 const char *text, size_t n, double width)
 {
-    const double capacity = width - size; // of "…"
-    double used = 0, one;
-    size_t fit = 0;
-    if (canvas_width(text, n, size, how) <= width) {
-        canvas_text(s, x, y, size, how, color, text, n);
-        return;
-    }
-    for (size_t i = 0; i < n; fit = i) {
-        const size_t from = i;
-        i += next_width(&one, text + i, n - i);
-        used += canvas_width(text + from, i - from, size, how);
-        if (used > capacity) break;
-    }
     struct view_text cut = { 0 };
-    view_put(&cut, text, fit);
-    view_say(&cut, "…");
+    canvas_shorten(&cut, s, size, how, text, n, width);
     s->failed |= cut.failed;
     if (!cut.failed) canvas_text(s, x, y, size, how, color, cut.at, (size_t)cut.used);
     view_text_free(&cut);
@@ -247,10 +269,10 @@ double canvas_fold(struct canvas *s, double x, double y, double width, int size,
         while (text[end]) { // put as many words as fit into a line, but at least one
             size_t next = end + strspn(text + end, " ");
             next += strcspn(text + next, " ");
-            if (fit && canvas_width(text, next, size, how) > width) break;
+            if (fit && canvas_width(s, text, next, size, how) > width) break;
             fit = end = next;
         }
-        if (canvas_width(text, fit, size, how) > width)
+        if (canvas_width(s, text, fit, size, how) > width)
             canvas_cut(s, x, y, size, how, color, text, fit, width);
         else
             canvas_text(s, x, y, size, how, color, text, fit);

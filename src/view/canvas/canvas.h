@@ -3,8 +3,9 @@
 // list of drawing operations. It is written as SVG, with texts as text and colours as classes for
 // the light and the dark theme, or as PNG, which cairo draws.
 //
-//   canvas.c      the list, widths of text      palette.c     the palette
-//   canvas_svg.c  the list as SVG               canvas_png.c  the list as pixels
+//   canvas.c       the list, lines of text    palette.c      the palette
+//   canvas_svg.c   the list as SVG            canvas_png.c   the list as pixels
+//   text_width.c   widths of text in SVG      canvas_fonts.c fonts and widths of text in PNG
 //
 // Lengths are pixels of the page at zoom 1; y grows downwards. If an allocation fails, `failed` is
 // set and nothing more is drawn; the function that writes the canvas reports the error.
@@ -61,8 +62,12 @@ enum { // style of a text; 0: sans-serif, horizontal, x is its left end
     CANVAS_TILT = 32, // rotated text, for column headings
     CANVAS_UP = 64,   // vertical text, for a y axis
     CANVAS_AFTER =
-        128, // the text follows the preceding text after a small space; x and y are ignored
+        128, // the text follows the preceding text after CANVAS_SPACE; x and y are ignored
 };
+// CANVAS_TILT: width and height of a rotated text of length 1, the cosine and sine of 50 degrees.
+#define CANVAS_TILT_X .643
+#define CANVAS_TILT_Y .766
+enum { CANVAS_SPACE = 6 }; // space before a text that follows another (CANVAS_AFTER)
 enum canvas_kind {
     CANVAS_BOX,
     CANVAS_PATH,
@@ -98,11 +103,16 @@ struct canvas {
     int64_t cells, cell_capacity;
     int64_t open; // index of the operation whose path is being drawn; -1: none
     bool failed;
+    struct canvas_fonts *fonts; // fonts that measure texts; NULL: the table of text_width.c does
 };
 enum { CANVAS_BLANK = 255 };
 
-// Begins a canvas. title: the question that the picture answers; sentence: describes the picture
-// for readers who do not see it. The caller sets the height after drawing.
+// Initializes a canvas that will be written to the file `path`, and chooses how its texts are
+// measured: for a PNG with the fonts that will draw them; for SVG and HTML, which are shown with
+// the fonts of the reader's machine, with the widest of the common fonts.
+void canvas_init(struct canvas *s, const char *path);
+// Begins a canvas after canvas_init(). title: the question that the picture answers; sentence:
+// describes the picture for readers who do not see it. The caller sets the height after drawing.
 void canvas_new(struct canvas *s, double width, const char *title, const char *sentence);
 void canvas_free(struct canvas *s);
 bool canvas_failed(const struct canvas *s);
@@ -139,15 +149,20 @@ void canvas_text(struct canvas *s, double x, double y, int size, unsigned how, i
                  const char *text, size_t n);
 void canvas_format(struct canvas *s, double x, double y, int size, unsigned how, int color,
                    const char *format, ...) __attribute__((format(printf, 7, 8)));
-// Draws text[n]. If the text is wider than `width`, it is cut and ends with "…".
+// Writes text[n], or as much of it as fits in `width`, with "…" for what is left out. A word in
+// brackets, as in "The [bear] market fell", stays.
+void canvas_shorten(struct view_text *t, const struct canvas *s, int size, unsigned how,
+                    const char *text, size_t n, double width);
+// Draws text[n], shortened by canvas_shorten() if it is wider than `width`.
 void canvas_cut(struct canvas *s, double x, double y, int size, unsigned how, int color,
                 const char *text, size_t n, double width);
 // Draws a text in lines of at most `width`. Returns the y coordinate of the line after the last
 // one.
 double canvas_fold(struct canvas *s, double x, double y, double width, int size, unsigned how,
                    int color, const char *text, double leading);
-// Returns the estimated width of a text; the exact width depends on the fonts of the machine.
-double canvas_width(const char *text, size_t n, int size, unsigned how);
+// Returns the width of a text: in a PNG with the fonts that draw it, in SVG with the widest of the
+// common fonts.
+double canvas_width(const struct canvas *s, const char *text, size_t n, int size, unsigned how);
 
 // Draws the background, and the title and the sentence that canvas_new() received. left: width of
 // the left margin. Returns the y coordinate below the sentence.
@@ -173,6 +188,17 @@ bool canvas_is_picture_name(const char *path);
 // partial file remains.
 qkv_status canvas_file(const struct canvas *s, const char *path, bool force,
                        enum qkv_view_theme theme, qkv_error *err);
+
+// ---- text_width.c -------------------------------------------------------------------------------
+// Returns the width of a character in the widest of the fonts DejaVu, Liberation and Noto, as a
+// multiple of the font size. how: CANVAS_SERIF and CANVAS_BOLD.
+double text_width(int32_t c, unsigned how);
+
+// ---- canvas_fonts.c -----------------------------------------------------------------------------
+struct canvas_fonts *canvas_fonts_new(void); // returns NULL if memory is exhausted
+void canvas_fonts_free(struct canvas_fonts *f);
+double canvas_fonts_width(struct canvas_fonts *f, const char *text, size_t n, int size,
+                          unsigned how);
 
 enum { CANVAS_LINKS = 32 }; // number of steps to which the parameter t of a link is rounded
 // canvas_link_opacity() and canvas_link_width() return the opacity and the width of a link whose

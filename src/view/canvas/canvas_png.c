@@ -1,29 +1,21 @@
 // SPDX-License-Identifier: MIT
 // canvas_png.c: draws a canvas as pixels with cairo. A unit of the canvas is CANVAS_SCALE pixels.
 //
-// Each character of a text is drawn with the first font that contains it, in fontconfig's order for
-// the font family, as in a browser. Unlike in SVG, letters are not joined (Arabic) and
-// right-to-left text is not reordered.
+// Unlike in SVG, letters are not joined (Arabic) and right-to-left text is not reordered.
 #include "view/canvas/canvas.h"
+#include "view/canvas/canvas_fonts.h"
 #include "view/page/compress.h"
 #include <cairo.h>
-#include <fontconfig/fontconfig.h>
 #include <math.h>
 #include <string.h>
-#include <utf8proc.h>
 
-enum { SIDE_MOST = 32767, FONTS = 24, WAYS = 8, AFTER = 6 };
+enum { SIDE_MOST = 32767 };
 
-// A text style (serif, bold, italic), and the fonts of the system for it, best first.
-struct way {
-    FcFontSet *set;
-};
 struct paint {
     cairo_t *cr;
     const struct canvas *s;
     bool dark;
     double end_x, end_y; // end of the last text, where CANVAS_AFTER continues
-    struct way way[WAYS];
 };
 
 static void set_color(struct paint *p, int color, double opacity)
@@ -33,100 +25,10 @@ static void set_color(struct paint *p, int color, double opacity)
                           opacity);
 }
 
-// ---- fonts --------------------------------------------------------------------------------------
-static FcFontSet *sort_fonts(unsigned how)
+static double put_line(struct paint *p, const struct canvas_op *op, const char *text, double x,
+                       double y)
 {
-    static const char *const families[2][5] = {
-        { "Inter", "Segoe UI", "Noto Sans", "DejaVu Sans", "sans-serif" },
-        { "Palatino", "P052", "Palatino Linotype", "Georgia", "serif" },
-    };
-    FcPattern *request = FcPatternCreate();
-    FcFontSet *set = NULL;
-    FcResult result;
-    if (!request) return NULL;
-    for (int i = 0; i < 5; i++)
-        FcPatternAddString(request, FC_FAMILY,
-                           (const FcChar8 *)families[(how & CANVAS_SERIF) != 0][i]);
-    FcPatternAddInteger(request, FC_WEIGHT, how & CANVAS_BOLD ? FC_WEIGHT_BOLD : FC_WEIGHT_REGULAR);
-    FcPatternAddInteger(request, FC_SLANT, how & CANVAS_ITALIC ? FC_SLANT_ITALIC : FC_SLANT_ROMAN);
-    FcPatternAddBool(request, FC_SCALABLE, FcTrue);
-    if (FcConfigSubstitute(NULL, request, FcMatchPattern)) {
-        FcDefaultSubstitute(request);
-        set = FcFontSort(NULL, request, FcTrue, NULL, &result);
-    }
-    FcPatternDestroy(request);
-    return set;
-}
-
-static struct way *way_of(struct paint *p, unsigned how)
-{
-    struct way *w = &p->way[how & (CANVAS_SERIF | CANVAS_BOLD | CANVAS_ITALIC)];
-    if (!w->set) w->set = sort_fonts(how);
-    return w;
-}
-
-// Returns the index of the first font that contains the character; 0 if no font contains it.
-static int font_of(const struct way *w, utf8proc_int32_t c)
-{
-    const int n = w->set ? w->set->nfont : 0;
-    for (int i = 0; i < n && i < FONTS; i++) {
-        FcCharSet *has;
-        if (FcPatternGetCharSet(w->set->fonts[i], FC_CHARSET, 0, &has) == FcResultMatch &&
-            FcCharSetHasChar(has, (FcChar32)c))
-            return i;
-    }
-    return 0;
-}
-
-static void set_font(struct paint *p, const struct way *w, int font, const struct canvas_op *op)
-{
-    FcChar8 *family;
-    // the family to use if fontconfig finds no font
-    const char *name = op->how & CANVAS_SERIF ? "serif" : "sans-serif";
-    if (w->set && font < w->set->nfont &&
-        FcPatternGetString(w->set->fonts[font], FC_FAMILY, 0, &family) == FcResultMatch)
-        name = (const char *)family;
-    cairo_select_font_face(
-        p->cr, name, op->how & CANVAS_ITALIC ? CAIRO_FONT_SLANT_ITALIC : CAIRO_FONT_SLANT_NORMAL,
-        op->how & CANVAS_BOLD ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
-    cairo_set_font_size(p->cr, op->size);
-}
-
-// Draws a text from (x, y) or, without `draw`, only measures it. The text is divided into runs of
-// characters with the same font. Returns its width.
-static double put_runs(struct paint *p, const struct canvas_op *op, const char *text, double x,
-                       double y, bool draw)
-{
-    struct way *w = way_of(p, op->how);
-    char run[128];
-    double width = 0;
-    for (int64_t i = 0; i < op->n;) {
-        size_t n = 0;
-        int font = -1;
-        while (i < op->n && n + 5 < sizeof run) {
-            utf8proc_int32_t c;
-            const utf8proc_ssize_t len =
-                utf8proc_iterate((const utf8proc_uint8_t *)text + i, op->n - i, &c);
-            const int own = len > 0 ? font_of(w, c) : 0;
-            if (len <= 0) break;
-            if (font >= 0 && own != font && utf8proc_charwidth(c) > 0) break;
-            if (font < 0) font = own;
-            memcpy(run + n, text + i, (size_t)len);
-            n += (size_t)len;
-            i += len;
-        }
-        if (!n) break; // cannot happen: canvas_text stores only valid UTF-8
-        run[n] = 0;
-        cairo_text_extents_t e;
-        set_font(p, w, font, op);
-        cairo_text_extents(p->cr, run, &e);
-        if (draw) {
-            cairo_move_to(p->cr, x + width, y);
-            cairo_show_text(p->cr, run);
-        }
-        width += e.x_advance;
-    }
-    return width;
+    return canvas_fonts_draw(p->s->fonts, p->cr, text, (size_t)op->n, op->size, op->how, x, y);
 }
 
 static void put_text(struct paint *p, const struct canvas_op *op)
@@ -140,19 +42,19 @@ static void put_text(struct paint *p, const struct canvas_op *op)
     }
     set_color(p, op->fill, 1);
     if (op->how & (CANVAS_MIDDLE | CANVAS_END)) {
-        x = -put_runs(p, op, text, 0, 0, false);
+        x = -canvas_width(p->s, text, (size_t)op->n, op->size, op->how);
         if (op->how & CANVAS_MIDDLE) x /= 2;
     }
     if (op->how & CANVAS_AFTER) {
-        p->end_x += AFTER;
-        p->end_x += put_runs(p, op, text, p->end_x, p->end_y, true);
+        p->end_x += CANVAS_SPACE;
+        p->end_x += put_line(p, op, text, p->end_x, p->end_y);
         return;
     }
     cairo_save(p->cr);
     cairo_translate(p->cr, op->x, op->y);
     if (op->how & (CANVAS_TILT | CANVAS_UP))
         cairo_rotate(p->cr, (op->how & CANVAS_UP ? -90 : -50) * acos(-1) / 180);
-    p->end_x = op->x + x + put_runs(p, op, text, x, 0, true);
+    p->end_x = op->x + x + put_line(p, op, text, x, 0);
     p->end_y = op->y;
     cairo_restore(p->cr);
 }
@@ -302,12 +204,7 @@ static cairo_status_t take(void *ctx, const unsigned char *data, unsigned n)
 
 static void paint_all(struct paint *p)
 {
-    cairo_font_options_t *plain = cairo_font_options_create();
-    cairo_font_options_set_antialias(plain, CAIRO_ANTIALIAS_GRAY);
-    cairo_font_options_set_hint_style(plain, CAIRO_HINT_STYLE_NONE);
-    cairo_font_options_set_hint_metrics(plain, CAIRO_HINT_METRICS_OFF);
-    cairo_set_font_options(p->cr, plain);
-    cairo_font_options_destroy(plain);
+    canvas_fonts_prepare(p->cr);
     set_color(p, PALETTE_PAPER, 1);
     cairo_paint(p->cr);
     cairo_scale(p->cr, CANVAS_SCALE, CANVAS_SCALE);
@@ -320,7 +217,7 @@ qkv_status canvas_png(struct view_text *t, const struct canvas *s, enum qkv_view
                       qkv_error *err)
 {
     const double w = ceil(s->width) * CANVAS_SCALE, h = ceil(s->height) * CANVAS_SCALE;
-    if (canvas_failed(s)) return qkv_fail_memory(err, NULL);
+    if (canvas_failed(s) || !s->fonts) return qkv_fail_memory(err, NULL);
     if (!(w >= 1 && h >= 1 && w <= SIDE_MOST && h <= SIDE_MOST))
         return qkv_fail(err, QKV_ERR_LIMIT, NULL,
                         "picture too large for PNG, expected at most %d pixels a side, found %.0f "
@@ -334,8 +231,6 @@ qkv_status canvas_png(struct view_text *t, const struct canvas *s, enum qkv_view
     cairo_surface_flush(surface);
     const bool written =
         painted && cairo_surface_write_to_png_stream(surface, take, &to) == CAIRO_STATUS_SUCCESS;
-    for (int i = 0; i < WAYS; i++)
-        if (p.way[i].set) FcFontSetDestroy(p.way[i].set);
     cairo_destroy(p.cr);
     cairo_surface_destroy(surface);
     return written ? QKV_OK : qkv_fail_memory(err, NULL);

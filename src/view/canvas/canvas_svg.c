@@ -99,7 +99,8 @@ static void style_plain(struct view_text *t, const struct used *u)
     view_say(t, "svg path{stroke-linejoin:round;stroke-linecap:round}.n,.l,.x{fill:none}"
                 ".x{stroke-width:1;stroke-linecap:butt}"
                 ".l{stroke-linecap:butt}.e{text-anchor:end}.c{text-anchor:middle}"
-                "svg text{font-variant-numeric:tabular-nums;white-space:pre}");
+                "svg text{font-variant-numeric:tabular-nums;white-space:pre;"
+                "text-rendering:geometricPrecision}"); // widths in proportion to the font size
     for (int i = 0; i < u->texts; i++)
         view_say(t, ".t%d{font:%s%s%dpx %s}", i, u->text[i].how & CANVAS_ITALIC ? "italic " : "",
                  u->text[i].how & CANVAS_BOLD ? "600 " : "", u->text[i].size,
@@ -200,7 +201,8 @@ static void put_text(struct view_text *t, const struct canvas *s, const struct c
                      struct used *u)
 {
     if (goes_on(s, op)) { // the preceding text has opened the element
-        view_say(t, "<tspan dx=\"6\" class=\"f%d t%d\">", op->fill, text_class(u, op));
+        view_say(t, "<tspan dx=\"%d\" class=\"f%d t%d\">", CANVAS_SPACE, op->fill,
+                 text_class(u, op));
         if (s->text.at) view_html_text(t, s->text.at + op->at, (size_t)op->n);
         view_say(t, "</tspan>%s", goes_on(s, op + 1) ? "" : "</text>\n");
         return;

@@ -154,7 +154,13 @@ struct chart_scale chart_scale_x(const struct qkv_chart_panel *p)
         for (int64_t i = 0; i < l->n; i++) reach(&r, chart_x(l, i));
     }
     for (int64_t k = 0; k < p->marks; k++) reach(&r, p->mark[k].x);
-    return scale_of(&p->x, r, scattered ? .06 : most > 1 ? .5 / (double)(most - 1) : 0);
+    struct chart_scale s = scale_of(&p->x, r, scattered ? .06 : 0);
+    if (most > 1 && r.low < r.high && p->x.low == p->x.high &&
+        !s.log) { // the outer bars are inside the panel
+        const double half = .5 * (r.high - r.low) / (double)(most - 1);
+        s.low -= half, s.high += half;
+    }
+    return s;
 }
 
 struct chart_scale chart_scale_y(const struct qkv_chart_panel *p)

@@ -137,6 +137,7 @@ qkv_status chart_write(const struct qkv_chart *c, chart_drawing *draw, const voi
                         "the chart has an unknown format, expected a name that ends with .svg, "
                         ".png or .html, found '%s'",
                         path ? path : "");
+    canvas_init(&s, path);
     canvas_new(&s, html ? CHART_WIDTH - 2 * CHART_MARGIN : CHART_WIDTH, c->title, c->sentence);
     draw(&s, of, !html, html ? &frame : NULL);
     const qkv_status status = html ? write_page(c, &s, &frame, path, force, theme, err)

@@ -29,7 +29,7 @@ static double widest_name(struct canvas *s, const char *const *label, int64_t n,
         struct view_text t = { 0 };
         name_of(&t, label, i);
         s->failed |= t.failed;
-        if (t.at) widest = fmax(widest, canvas_width(t.at, (size_t)t.used, size, 0));
+        if (t.at) widest = fmax(widest, canvas_width(s, t.at, (size_t)t.used, size, 0));
         view_text_free(&t);
     }
     return widest;
@@ -69,7 +69,7 @@ static bool numbers_fit(struct canvas *s, const struct place *p, int size)
         struct view_text t = { 0 };
         if (isfinite(g->value[i])) put_value(&t, g, (double)g->value[i]);
         s->failed |= t.failed;
-        const bool fits = !t.at || canvas_width(t.at, (size_t)t.used, size, 0) <= p->w - 2;
+        const bool fits = !t.at || canvas_width(s, t.at, (size_t)t.used, size, 0) <= p->w - 2;
         view_text_free(&t);
         if (!fits) return false;
     }
@@ -134,7 +134,7 @@ static void draw_row_names(struct canvas *s, const struct place *p, double capac
 static void draw_column_names(struct canvas *s, const struct place *p, bool level)
 {
     const struct qkv_chart_grid *g = p->g;
-    const double need = level ? widest_name(s, g->column_label, g->columns, 11) + 4 : 12;
+    const double need = level ? widest_name(s, g->column_label, g->columns, 11) + 4 : 14;
     const int64_t each = p->w >= need ? 1 : (int64_t)ceil(need / p->w);
     for (int64_t c = 0; c < g->columns; c += each) {
         const double x = p->left + p->w * ((double)c + .5);
@@ -145,26 +145,28 @@ static void draw_column_names(struct canvas *s, const struct place *p, bool leve
     }
 }
 
-static double draw_ramp(struct canvas *s, const struct place *p, double y)
+// Draws the ramp between its lowest and its highest number, not beyond the x coordinate `end`.
+static double draw_ramp(struct canvas *s, const struct place *p, double y, double edge, double end)
 {
     uint8_t color[33];
-    double x = p->left;
+    const double each = fmin(4, fmax(1, (end - edge - 120) / 33));
+    double x = fmin(p->left, fmax(edge, end - 120 - 33 * each));
     for (int i = 0; i < 33; i++) {
         const double value = p->low + (p->high - p->low) * i / 32;
         color[i] = (uint8_t)(color_of(p, value) - PALETTE_RAMP);
     }
-    for (int end = 0; end < 2; end++) {
+    for (int high = 0; high < 2; high++) {
         struct view_text t = { 0 };
-        chart_number_text(&t, end ? p->high : p->low);
+        chart_number_text(&t, high ? p->high : p->low);
         s->failed |= t.failed;
         if (!t.failed) {
             canvas_text(s, x, y + 8, 11, 0, PALETTE_TEXT3, t.at, (size_t)t.used);
-            x += canvas_width(t.at, (size_t)t.used, 11, 0) + 6;
+            x += canvas_width(s, t.at, (size_t)t.used, 11, 0) + 6;
         }
         view_text_free(&t);
-        if (end) break;
-        canvas_cells(s, x, y, 4, 9, 0, color, 1, 33);
-        x += 33 * 4 + 6;
+        if (high) break;
+        canvas_cells(s, x, y, each, 9, 0, color, 1, 33);
+        x += 33 * each + 6;
     }
     return y + 14;
 }
@@ -204,14 +206,19 @@ double chart_draw_grid(struct canvas *s, const struct qkv_chart_panel *panel, do
 {
     const struct qkv_chart_grid *g = panel->grid;
     struct place p = { .g = g };
-    const double rows = fmin(NAME_MOST, widest_name(s, g->row_label, g->rows, 13)) + 10;
+    const double rows =
+        fmin(fmin(NAME_MOST, width * .4), widest_name(s, g->row_label, g->rows, 13)) + 10;
     const double columns = widest_name(s, g->column_label, g->columns, 11);
     const double tall = panel->height > 0 ? fmax(16, fmin(panel->height, 4000)) : TALL;
     chart_grid_ends(&p.low, &p.high, g);
     p.w = fmin(CELL_MOST, (width - rows) / (double)g->columns);
+    const bool level = !g->column_label || columns <= p.w - 2 || p.w < 5;
+    if (!level) { // the name of the last column ends at the right edge of the panel
+        const double beyond = CANVAS_TILT_X * fmin(columns, TILT_MOST) + 3;
+        p.w = fmin(p.w, (width - rows - beyond) / ((double)g->columns - .5));
+    }
     p.h = fmin(p.w > HIGH_MOST ? HIGH_MOST : p.w, tall / (double)g->rows);
     if (g->rows == 1) p.h = fmax(p.h, 14);
-    const bool level = !g->column_label || columns <= p.w - 2 || p.w < 5;
     y += 18;
     struct view_text names = { 0 };
     if (panel->y.name) view_say(&names, "down: %s", panel->y.name);
@@ -220,11 +227,11 @@ double chart_draw_grid(struct canvas *s, const struct qkv_chart_panel *panel, do
     chart_name(s, panel->name, names.at, left, width, y);
     view_text_free(&names);
     p.left = left + rows;
-    p.top = y + (level ? 24 : 14 + .77 * fmin(columns, TILT_MOST));
+    p.top = y + (level ? 24 : 14 + CANVAS_TILT_Y * fmin(columns, TILT_MOST));
     draw_cells(s, &p);
     draw_row_names(s, &p, rows);
     draw_column_names(s, &p, level);
     if (numbers_fit(s, &p, 11)) draw_numbers(s, &p, 11);
     frame_grid(frame, &p);
-    return draw_ramp(s, &p, p.top + p.h * (double)g->rows + 10) + 4;
+    return draw_ramp(s, &p, p.top + p.h * (double)g->rows + 10, left, left + width) + 4;
 }

@@ -3,7 +3,7 @@
 //
 //   chart_axis.c  scales, ticks, numbers    chart_draw.c      lines on a canvas
 //   chart_grid.c  cells on a canvas         chart_terminal.c  the terminal picture
-//   chart_file.c  SVG, PNG and HTML files
+//   chart_text.c  texts of lines, marks     chart_file.c      SVG, PNG and HTML files
 #ifndef QKV_VIEW_CHART_INTERNAL_H
 #define QKV_VIEW_CHART_INTERNAL_H
 #include <qkv/chart.h>
@@ -43,16 +43,34 @@ double chart_darkness(const struct qkv_chart_grid *g, double low, double high, d
 qkv_status chart_check(const struct qkv_chart *c, qkv_error *err);
 int chart_color(int hue, int64_t place); // returns a colour of canvas.h; place: index of the line
 
-// ---- chart_draw.c, chart_grid.c -----------------------------------------------------------------
+// ---- chart_draw.c, chart_text.c, chart_grid.c ---------------------------------------------------
 enum { CHART_WIDTH = 1008, CHART_MARGIN = 24 };
 // The area of a panel in which its numbers are drawn: the scales and the edges of the area.
 struct chart_field {
     const struct qkv_chart_panel *panel;
     struct chart_scale x, y;
     double left, right, top, bottom;
+    double edge;  // left edge of the panel, where the numbers or names of the y axis begin
     double label; // width of the space to the right, for the names of lines
     bool axis;    // true: the x axis is drawn below this panel
 };
+static inline double chart_px(const struct chart_field *f, double x)
+{
+    return f->left + (f->right - f->left) * chart_position(&f->x, x);
+}
+static inline double chart_py(const struct chart_field *f, double y)
+{
+    return f->bottom - (f->bottom - f->top) * chart_position(&f->y, y);
+}
+static inline bool chart_has_place(const struct chart_field *f, double x, double y)
+{
+    return chart_is_on_axis(&f->x, x) && chart_is_on_axis(&f->y, y);
+}
+// Returns the width of the space to the right of a panel that the names of its lines need.
+double chart_label_width(struct canvas *s, const struct qkv_chart_panel *p);
+void chart_draw_texts(struct canvas *s, const struct chart_field *f);
+void chart_draw_number(struct canvas *s, double x, double y, unsigned how, int color, int size,
+                       double value);
 // Draws all panels of a chart. head: draw title and sentence above them. frame: receives the
 // positions of the numbers as JSON, for the page; NULL: they are not needed.
 void chart_draw(struct canvas *s, const struct qkv_chart *c, bool head, struct view_text *frame);

@@ -136,6 +136,7 @@ qkv_status qkv_view_picture(const qkv_view *v, const char *path, bool force,
                         "the picture has an unknown format, expected a name that ends with .svg or "
                         ".png, found '%s'",
                         path);
+    canvas_init(&p.canvas, path);
     qkv_status status = find_view(&view, o, err);
     if (!status) p.question = views[view].question;
     p.view = v;

@@ -86,7 +86,7 @@ static void draw_panel_title(struct panel *g, double y)
     // If the text is too long, its start is cut, because the two texts usually differ at the end.
     size_t from = 0;
     while (t.at && from < (size_t)t.used &&
-           (canvas_width(t.at + from, (size_t)t.used - from, 13, 0) > PANEL - 16 ||
+           (canvas_width(s, t.at + from, (size_t)t.used - from, 13, 0) > PANEL - 16 ||
             (t.at[from] & 0xC0) == 0x80))
         from++;
     if (from) canvas_format(s, g->left, y, 13, 0, PALETTE_TEXT2, "…");

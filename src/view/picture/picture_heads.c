@@ -218,7 +218,8 @@ static void draw_mark(struct stage *g, const struct qkv_view_token *k, double x,
     g->p->canvas.failed |= t.failed;
     const double most = query ? QUERY_END - EFFECTIVE_KEYS - 10 : BARS - KEY_BEGIN - 8;
     const double w =
-        t.at ? fmin(most, canvas_width(t.at, (size_t)t.used, g->size, CANVAS_BOLD)) : 0;
+        t.at ? fmin(most, canvas_width(&g->p->canvas, t.at, (size_t)t.used, g->size, CANVAS_BOLD))
+             : 0;
     canvas_box(&g->p->canvas, query ? x - w - 6 : x - 6, y - high / 2, w + 12, high, PALETTE_MARK);
     view_text_free(&t);
 }

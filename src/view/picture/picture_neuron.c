@@ -10,7 +10,7 @@
 enum {
     FULL = 900,
     NAMES = 100,
-    NUMBERS = 80,
+    NUMBERS = 112,
     SIDE = 300,
     GAP = 36,
     // Up to MOST_BARS products each have a bar; if there are more, only the KEPT_BARS largest have
@@ -243,7 +243,7 @@ static double draw_keys(struct neuron *g, double y)
                       PALETTE_TEXT, NAMES - 10);
         draw_strip(g, l->key, y, most);
         const double end = g->left + FULL;
-        picture_number(s, end - 42, mid + 4.5, 12, how, PALETTE_TEXT, k->dot[l->key], 2);
+        picture_number(s, end - 52, mid + 4.5, 12, how, PALETTE_TEXT, k->dot[l->key], 2);
         if (l->masked) {
             canvas_hatch(s, g->left + NAMES, y + 2, g->wide, STRIP - 4);
             canvas_format(s, end, mid + 4.5, 11, CANVAS_END, PALETTE_TEXT2, "masked");

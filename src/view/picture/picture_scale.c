@@ -47,6 +47,15 @@ static void draw_curves(struct picture_score *g, const struct curve *c)
     qkv_free(w);
 }
 
+// Writes the name of the curve at x on the side where the chart is wider.
+static void draw_curve_name(struct canvas *s, const struct curve *c, const struct view_text *t,
+                            double x, double y)
+{
+    const bool turn = x > c->left + c->wide / 2;
+    canvas_cut(s, x + (turn ? -8 : 8), y, 13, CANVAS_BOLD | (turn ? CANVAS_END : 0), PALETTE_TEXT,
+               t->at, (size_t)t->used, turn ? x - 8 - c->left : c->left + c->wide - x - 8);
+}
+
 static double draw_divisors(struct picture_score *g, double left, double y)
 {
     const struct score *s = &g->s;
@@ -122,9 +131,7 @@ double picture_scale_panel(struct picture_score *g, double left, double y)
         view_say(&t, " ");
         view_weight(&t, s->w[g->key], 2);
         canvas->failed |= t.failed;
-        if (t.at)
-            canvas_cut(canvas, x + 8, fmax(c.top + 10, dot - 8), 13, CANVAS_BOLD, PALETTE_TEXT,
-                       t.at, (size_t)t.used, left + PICTURE_SIDE - x - 8);
+        if (t.at) draw_curve_name(canvas, &c, &t, x, fmax(c.top + 10, dot - 8));
         view_text_free(&t);
         return draw_divisors(g, left, c.top + c.tall + 52);
     }

@@ -139,7 +139,8 @@ TEST(no_word_covers_another_word_or_a_point)
         if (strncmp(word, "word", 4) != 0) continue;
         CHECK(n < POINTS);
         double *b = box[n++];
-        b[0] = left, b[1] = base - 9, b[2] = left + canvas_width(word, strlen(word), 11, 0);
+        b[0] = left, b[1] = base - 9,
+        b[2] = left + canvas_width(&(struct canvas){ 0 }, word, strlen(word), 11, 0);
         b[3] = base + 2;
     }
     CHECK_EQ(n, POINTS); // none is left out
