@@ -13,6 +13,8 @@ _MODULES = {
     "_errors": ("Error", "InternalError", "UsageError", "FormatError", "UnsupportedError", "LimitError", "FileError",
                 "Interrupted", "DtypeError", "ReadOnlyError", "DeviceError"),
     "_attention": ("attention", "attention_backward", "Probe", "Statistics", "Gradients", "Plan", "AttentionResult"),
+    "_tokenizer": ("Tokenizer", "Encoding"),
+    "_texts": ("SentenceTransformer", "CrossEncoder"),
     "_settings": ("threads", "set_threads", "isa", "set_isa", "version"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: MIT
+"""Tokenizers: text to token ids with offsets, and back (include/qkv/text.h)."""
+import ctypes
+import json
+import os
+from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from . import _layout as c
+from ._errors import UsageError
+from ._library import Handle, call, choice, integer, lib, shown, text
+
+
+class Encoding(NamedTuple):
+    """The tokens of a text or of a pair of texts; all lists have one entry per token."""
+    ids: List[int]
+    type_ids: List[int]
+    tokens: List[str]                     #: as spelled in the vocabulary
+    offsets: List[Tuple[int, int]]        #: characters [begin, end) of the token in its text; (0, 0) for special tokens
+    byte_offsets: List[Tuple[int, int]]   #: the same in bytes of UTF-8
+    text_ids: List[Optional[int]]         #: 0: first text, 1: second text, None: special token or padding
+    special_tokens_mask: List[int]
+    attention_mask: List[int]
+    cut: int                              #: number of tokens that truncation removed
+
+
+def utf8(value, name):
+    """Returns a str as UTF-8."""
+    if not isinstance(value, str):
+        raise UsageError(f"{name}: expected a str, found {shown(value)}")
+    try:
+        return value.encode()
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{name}: character {error.start} is half of a surrogate pair") from None
+
+
+def string_array(values, name):
+    """Returns (char **, size_t *, objects to keep) for a list of str."""
+    raw = [utf8(v, f"{name}[{i}]") for i, v in enumerate(values)]
+    return (ctypes.c_char_p * len(raw))(*raw), (ctypes.c_size_t * len(raw))(*map(len, raw)), raw
+
+
+def find_model(name):
+    """Returns the folder of a model: a path; a name in Hugging Face's cache; or a name in $QKV_MODELS or ./models.
+
+    Nothing is downloaded.
+    """
+    if name is None:
+        folder, why = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(512)
+        call(lib.model_find, folder, len(folder), why, len(why), None)
+        return os.fsdecode(folder.value)
+    path = os.fsdecode(text(name, "model"))
+    if os.path.isdir(path):
+        return path
+    home = os.environ.get("HF_HOME") or os.path.join(os.path.expanduser("~"), ".cache", "huggingface")
+    cache = os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
+    for full in (path, "sentence-transformers/" + path):
+        folder = os.path.join(cache, "models--" + full.replace("/", "--"))
+        try:
+            with open(os.path.join(folder, "refs", "main"), encoding="ascii") as f:
+                snapshot = os.path.join(folder, "snapshots", f.read().strip())
+        except (OSError, UnicodeDecodeError):
+            continue
+        if os.path.isdir(snapshot):
+            return snapshot
+    for folder in (os.environ.get("QKV_MODELS") or "models").split(":"):
+        candidate = os.path.join(folder, os.path.basename(path.rstrip("/")) or ".")
+        if os.path.isdir(candidate) and os.path.basename(path):
+            return candidate
+    return path  # the library reports that there is no such folder
+
+
+def read_json(folder, *names):
+    """Returns the object in a JSON file of a model folder; {} if it is missing or no object."""
+    try:
+        with open(os.path.join(folder, *names), encoding="utf-8") as f:
+            found = json.load(f)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+class Tokenizer(Handle):
+    """A tokenizer.json of Hugging Face, or a folder or model name with one.  Any number of threads may use it."""
+    _close = "tokenizer_close"
+
+    def __init__(self, path):
+        super().__init__()
+        self._owner = None
+        call(lib.tokenizer_open, ctypes.byref(self._pointer), text(path if os.path.isfile(str(path)) else find_model(path), "path"))
+
+    @classmethod
+    def _of(cls, pointer, owner):
+        """Returns the tokenizer that another object owns."""
+        made = cls.__new__(cls)
+        made._pointer, made._owner = ctypes.c_void_p(pointer), owner
+        return made
+
+    @property
+    def _at(self):
+        if self._owner is not None:
+            self._owner._at  # raises if the owner is closed
+        return super()._at
+
+    def close(self):
+        if getattr(self, "_owner", None) is None:
+            super().close()
+
+    def __len__(self):
+        return lib.tokenizer_size(self._at)
+
+    def __repr__(self):
+        return f"Tokenizer({self.kind}, {len(self)} tokens)" if self._pointer else "Tokenizer(closed)"
+
+    @property
+    def kind(self) -> str:
+        """The type of the tokenizer model: "BPE", "Unigram", "WordPiece", ..."""
+        return lib.tokenizer_kind(self._at).decode()
+
+    def encode(self, text: str, pair: Optional[str] = None, *, add_special_tokens: bool = True,
+               max_length: Optional[int] = None, truncation=False, padding: bool = False, strict: bool = False) -> Encoding:
+        """Encodes a text, or a pair of texts.
+
+        max_length   the most tokens; a longer text is an error unless truncation is True ("longest_first"),
+                     "only_first" or "only_second"
+        padding      pad to max_length
+        strict       characters without a token are an error
+        """
+        names = {False: 0, True: c.CUT_LONGEST, "longest_first": c.CUT_LONGEST, "only_first": c.CUT_FIRST, "only_second": c.CUT_SECOND}
+        if not isinstance(truncation, (bool, str)) or truncation not in names:
+            raise UsageError(f"truncation: expected False, True or a strategy, found {shown(truncation)}")
+        raw, second = utf8(text, "text"), None if pair is None else utf8(pair, "pair")
+        o = c.EncodeOptions(max_length=0 if max_length is None else integer(max_length, "max_length", 1),
+                            truncate=truncation is not False, pad=bool(padding), cut=names[truncation],
+                            no_special=not add_special_tokens, strict=bool(strict))
+        if (o.pad or o.truncate) and max_length is None:
+            raise UsageError("max_length: needed for truncation and padding")
+        e = c.Encoding()
+        try:
+            call(lib.tokenizer_encode, self._at, ctypes.byref(e), raw, len(raw), second, len(second or b""), ctypes.byref(o))
+            return self._read(e, raw, second)
+        finally:
+            lib.encoding_free(ctypes.byref(e))
+
+    def _read(self, e, raw, second):
+        n = e.count
+        part = lambda at, kind: list((kind * n).from_address(at)) if n else []
+        ids, origin = part(e.ids, ctypes.c_int32), part(e.text, ctypes.c_uint8)
+        places = list(zip(part(e.begin, ctypes.c_int64), part(e.end, ctypes.c_int64)))
+        maps = [characters(raw), characters(second or b"")]
+        return Encoding(
+            ids=ids, type_ids=part(e.types, ctypes.c_int32), tokens=[self.id_to_token(i) or "" for i in ids],
+            offsets=[(maps[t](b), maps[t](s)) if t < 2 else (0, 0) for t, (b, s) in zip(origin, places)],
+            byte_offsets=places, text_ids=[t if t < 2 else None for t in origin],
+            special_tokens_mask=[int(t >= 2) for t in origin], attention_mask=part(e.attend, ctypes.c_uint8), cut=e.cut)
+
+    def __call__(self, text, pair=None, **options):
+        return self.encode(text, pair, **options)
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Decodes token ids; ids without a token are omitted."""
+        values = self._ids(ids)
+        size = ctypes.c_size_t()
+        call(lib.tokenizer_decode, self._at, None, 0, ctypes.byref(size), values, len(values), bool(skip_special_tokens))
+        out = ctypes.create_string_buffer(size.value + 1)
+        call(lib.tokenizer_decode, self._at, out, len(out), None, values, len(values), bool(skip_special_tokens))
+        return out.raw[:size.value].decode("utf-8", "replace")
+
+    def decode_stream(self, ids, skip_special_tokens: bool = True) -> Iterator[str]:
+        """Decodes an iterable of ids one at a time: yields the new text of each, and at the end what was withheld."""
+        stream, out, size = ctypes.c_void_p(), ctypes.c_char_p(), ctypes.c_size_t()
+        call(lib.decode_stream_new, ctypes.byref(stream), self._at, bool(skip_special_tokens))
+        read = lambda: ctypes.string_at(out, size.value).decode("utf-8", "replace")
+        try:
+            for i in ids:
+                call(lib.decode_stream_put, stream, integer(i, "id", 0, 2**31 - 1), ctypes.byref(out), ctypes.byref(size))
+                yield read()
+            call(lib.decode_stream_end, stream, ctypes.byref(out), ctypes.byref(size))
+            yield read()
+        finally:
+            lib.decode_stream_free(stream)
+
+    @staticmethod
+    def _ids(ids):
+        if hasattr(ids, "tolist"):
+            ids = ids.tolist()
+        if isinstance(ids, (str, bytes)) or not hasattr(ids, "__iter__"):
+            raise UsageError(f"ids: expected a list of integers, found {shown(ids)}")
+        values = [integer(i, "id", -2**31, 2**31 - 1) for i in ids]
+        return (ctypes.c_int32 * len(values))(*values)
+
+    def id_to_token(self, id: int) -> Optional[str]:
+        """Returns a token as spelled in the vocabulary; None: there is no such id."""
+        found = lib.tokenizer_token(self._at, integer(id, "id", -2**31, 2**31 - 1))
+        return None if found is None else found.decode("utf-8", "replace")
+
+    def token_to_id(self, token: str) -> Optional[int]:
+        """Returns the id of a token; None: there is no such token."""
+        raw = utf8(token, "token")
+        found = -1 if b"\0" in raw else lib.tokenizer_id(self._at, raw)
+        return None if found < 0 else found
+
+    def is_special(self, id: int) -> bool:
+        """Returns True for [CLS], [SEP] and other special tokens."""
+        return lib.tokenizer_special(self._at, integer(id, "id", -2**31, 2**31 - 1))
+
+
+def characters(raw):
+    """Returns the function from a byte offset in UTF-8 to the offset in characters."""
+    if raw.isascii():
+        return lambda at: at
+    places, count = [], -1
+    for byte in raw:
+        count += byte & 0xc0 != 0x80
+        places.append(count)
+    places.append(count + 1)
+    return lambda at: places[min(at, len(raw))]

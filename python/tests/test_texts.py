@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: MIT
+"""Vectors, scores and tokens of texts: their meaning without other packages, and parity with sentence-transformers."""
+import importlib.util
+import os
+import tempfile
+import threading
+import unittest
+
+import qkv
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MINILM = os.path.join(TOP, "models", "all-MiniLM-L6-v2")
+has = lambda name: importlib.util.find_spec(name) is not None
+needs_minilm = unittest.skipUnless(os.path.exists(os.path.join(MINILM, "model.safetensors")), "models/all-MiniLM-L6-v2 is missing")
+needs_numpy = unittest.skipUnless(has("numpy"), "numpy is not installed")
+needs_rival = unittest.skipUnless(has("sentence_transformers") and has("torch"), "sentence-transformers is not installed")
+
+
+def some_lines(n):
+    """Returns n lines of the documentation, of very different lengths."""
+    found = []
+    for name in ("README.md", "docs/design.md", "docs/numerics.md", "docs/formats.md", "docs/training.md"):
+        with open(os.path.join(TOP, name), encoding="utf-8") as f:
+            found += [line for line in f.read().splitlines() if line.strip()]
+    return [found[i * len(found) // n] for i in range(n)]
+
+
+class Tokens(unittest.TestCase):
+    def setUp(self):
+        self.t = qkv.Tokenizer(os.path.join(TOP, "models", "verse"))
+
+    def test_encode_and_decode(self):
+        text = "In the beginning — “été” 你好\0."
+        e = self.t.encode(text)
+        self.assertEqual(self.t.decode(e.ids), text)
+        self.assertEqual("".join(self.t.decode_stream(e.ids)), text)
+        for (b, s), (i, j) in zip(e.byte_offsets, e.offsets):
+            if s > b:
+                self.assertLessEqual(j - i, s - b)
+                self.assertLessEqual(j, len(text))
+        self.assertEqual(len(e.ids), len(e.tokens))
+        self.assertEqual(self.t.token_to_id(e.tokens[0]), e.ids[0])
+
+    def test_offsets_are_characters(self):
+        e = self.t.encode("é the é")
+        self.assertIn("the", ["é the é"[b:s].strip() for b, s in e.offsets])
+
+    def test_truncation_and_errors(self):
+        self.assertEqual(len(self.t.encode("one two three four five six", max_length=3, truncation=True).ids), 3)
+        with self.assertRaises(qkv.UsageError):
+            self.t.encode("one two three four five six", max_length=3)
+        with self.assertRaises(qkv.UsageError):
+            self.t.encode(b"bytes")
+        with self.assertRaisesRegex(qkv.UsageError, "surrogate"):
+            self.t.encode("\ud800")
+        with self.assertRaises(qkv.UsageError):
+            self.t.decode([2**40])
+        self.assertIsNone(self.t.token_to_id("no such token\0"))
+        self.assertIsNone(self.t.id_to_token(-5))
+        self.t.close()
+        with self.assertRaisesRegex(qkv.UsageError, "closed"):
+            self.t.encode("a")
+
+    def test_a_broken_file_names_its_place(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "tokenizer.json")
+            with open(path, "w") as f:
+                f.write('{"model": {"type": "BPE", "vocab": 3}}')
+            with self.assertRaises(qkv.FormatError) as found:
+                qkv.Tokenizer(folder)
+            self.assertEqual((found.exception.status, found.exception.path), ("format", "$.model.vocab"))
+            self.assertTrue(found.exception.file.startswith(folder))
+
+    def test_a_missing_folder(self):
+        with self.assertRaises(qkv.FileError):
+            qkv.Tokenizer("no/such/folder")
+
+
+@needs_minilm
+@needs_numpy
+class Vectors(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.m = qkv.SentenceTransformer(MINILM)
+
+    def test_meaning(self):
+        import numpy as np
+        a, b, c = self.m.encode(["a happy dog", "a joyful puppy", "tax law"])
+        s = self.m.similarity([a], [b, c])
+        self.assertEqual(s.shape, (1, 2))
+        self.assertAlmostEqual(float(s[0, 0]), .772, delta=.0006)
+        self.assertAlmostEqual(float(s[0, 1]), .019, delta=.0006)
+        self.assertTrue((self.m.encode("a happy dog") == a).all())
+        self.assertEqual(self.m.encode([]).shape, (0, 384))
+        self.assertAlmostEqual(float(np.linalg.norm(a)), 1, delta=1e-5)
+
+    def test_options(self):
+        short = self.m.encode("a happy dog", truncate_dim=64, normalize_embeddings=True)
+        self.assertEqual(short.shape, (64,))
+        self.assertAlmostEqual(float((short ** 2).sum()), 1, delta=1e-5)
+        self.assertEqual(self.m.encode(["a", "b"], precision="ubinary").shape, (2, 48))
+        self.assertTrue((self.m.encode("dog", prompt="a happy ") == self.m.encode("a happy dog")).all())
+        self.assertEqual((self.m.max_seq_length, self.m.get_embedding_dimension()), (256, 384))
+
+    def test_errors(self):
+        for wrong in ({"prompt_name": "query"}, {"batch_size": 0}, {"precision": "int4"}, {"truncate_dim": 0}, {"device": "cuda"}):
+            with self.assertRaises(qkv.UsageError, msg=str(wrong)):
+                self.m.encode("a", **wrong)
+        with self.assertRaisesRegex(qkv.UsageError, r"sentences\[1\]"):
+            self.m.encode(["a", 3])
+        with self.assertRaises(qkv.UsageError):
+            self.m.encode(3)
+        with self.assertRaises(qkv.UnsupportedError):
+            qkv.CrossEncoder(MINILM)
+
+    def test_threads_of_python_share_a_model(self):
+        lines, got = some_lines(24), {}
+        wanted = self.m.encode(lines)
+
+        def work(part):
+            got[part] = self.m.encode(lines[part::3])
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(3)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        for part in range(3):
+            self.assertTrue((got[part] == wanted[part::3]).all())
+
+    def test_interrupt(self):
+        """An exception in the progress callback, as Ctrl-C raises it, ends the call and arrives here."""
+        def stop(*_):
+            raise KeyboardInterrupt
+        import qkv._texts as texts
+        old, texts.progress_bar = texts.progress_bar, lambda show, total: (stop, lambda: None)
+        try:
+            with self.assertRaises(KeyboardInterrupt):
+                self.m.encode(["a"] * 3)
+        finally:
+            texts.progress_bar = old
+        self.assertEqual(self.m.encode(["a"]).shape, (1, 384))
+
+    def test_a_name_in_the_folder_of_models(self):
+        old = os.environ.get("QKV_MODELS")
+        os.environ["QKV_MODELS"] = os.path.join(TOP, "models")
+        try:
+            with qkv.SentenceTransformer("sentence-transformers/all-MiniLM-L6-v2") as m:
+                self.assertEqual(m.tokenizer.kind, "WordPiece")
+            with self.assertRaisesRegex(qkv.UsageError, "closed"):
+                m.tokenizer.encode("a")
+        finally:
+            os.environ.pop("QKV_MODELS") if old is None else os.environ.update(QKV_MODELS=old)
+
+
+@needs_rival
+class Parity(unittest.TestCase):
+    @needs_minilm
+    def test_encode(self):
+        """The same text through float kernels of other orders: cosine of 1 up to float rounding; .99999 is the goal."""
+        import sentence_transformers
+        lines = some_lines(int(os.environ.get("QKV_LINES", 120)))
+        rival, ours = sentence_transformers.SentenceTransformer(MINILM, device="cpu"), qkv.SentenceTransformer(MINILM)
+        a, b = rival.encode(lines), ours.encode(lines)
+        self.assertEqual((a.shape, a.dtype), (b.shape, b.dtype))
+        self.assertGreater((a.astype("f8") * b).sum(1).min(), .99999)
+        self.assertLess(abs(rival.similarity(a[:9], a).numpy() - ours.similarity(b[:9], b)).max(), 1e-5)
+        for precision in ("binary", "ubinary"):
+            x, y = (m.encode(lines[:20], precision=precision) for m in (rival, ours))
+            self.assertEqual((x.dtype, x.shape), (y.dtype, y.shape))
+            self.assertGreater((x == y).mean(), .99)  # the sign of a number near 0 may differ
+        x, y = (m.encode(lines[:20], precision="int8").astype(int) for m in (rival, ours))
+        self.assertLessEqual(abs(x - y).max(), 1)
+        self.assertEqual(tuple(ours.encode(lines[:2], convert_to_tensor=True).shape), (2, 384))
+
+    def test_cross_encoder(self):
+        import shutil
+        import torch
+        import transformers
+        import sentence_transformers
+        if not os.path.exists(os.path.join(MINILM, "tokenizer.json")):
+            self.skipTest("models/all-MiniLM-L6-v2 is missing")
+        pairs = list(zip(some_lines(20), some_lines(21)[1:]))
+        for labels in (1, 3):
+            torch.manual_seed(labels)
+            config = transformers.BertConfig(vocab_size=30522, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                                             intermediate_size=64, max_position_embeddings=128, num_labels=labels,
+                                             initializer_range=.3)
+            with tempfile.TemporaryDirectory() as folder:
+                transformers.BertForSequenceClassification(config).save_pretrained(folder)
+                for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
+                    shutil.copy(os.path.join(MINILM, name), folder)
+                rival = sentence_transformers.CrossEncoder(folder, device="cpu", max_length=64)
+                ours = qkv.CrossEncoder(folder, max_length=64)
+                for options in ({}, {"apply_softmax": True}, {"activation_fn": torch.nn.Identity()}):
+                    a, b = rival.predict(pairs, **options), ours.predict(pairs, **options)
+                    self.assertEqual(a.shape, b.shape)
+                    self.assertLess(abs(a - b).max(), 1e-4)
+                if labels == 1:
+                    a, b = (m.rank(pairs[0][0], [p[1] for p in pairs], top_k=5, return_documents=True) for m in (rival, ours))
+                    self.assertEqual([(x["corpus_id"], x["text"]) for x in a], [(x["corpus_id"], x["text"]) for x in b])
+                self.assertEqual(ours.predict(list(pairs[0])).shape, () if labels == 1 else (3,))
+
+    def test_offsets_of_tokens(self):
+        import transformers
+        path = os.path.join(MINILM, "tokenizer.json")
+        if not os.path.exists(path):
+            self.skipTest("models/all-MiniLM-L6-v2 is missing")
+        rival, ours = transformers.PreTrainedTokenizerFast(tokenizer_file=path), qkv.Tokenizer(path)
+        rival.backend_tokenizer.no_truncation()
+        rival.backend_tokenizer.no_padding()
+        for line in some_lines(40) + ["naïve café — 你好 ﬁ"]:
+            a, b = rival(line, return_offsets_mapping=True), ours.encode(line)
+            self.assertEqual(a["input_ids"], b.ids)
+            self.assertEqual([tuple(x) for x in a["offset_mapping"]], b.offsets)
+
+
+if __name__ == "__main__":
+    unittest.main()
