@@ -15,6 +15,8 @@ _MODULES = {
     "_attention": ("attention", "attention_backward", "Probe", "Statistics", "Gradients", "Plan", "AttentionResult"),
     "_tokenizer": ("Tokenizer", "Encoding"),
     "_texts": ("SentenceTransformer", "CrossEncoder"),
+    "_view": ("view", "View"),
+    "_tasks": ("generate", "translate", "ablate", "train", "Generator", "Translator", "Generated", "Effects"),
     "_settings": ("threads", "set_threads", "isa", "set_isa", "version"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

@@ -2,6 +2,7 @@
 """Loads libqkv and calls its functions; the prototypes are in _layout.py, which the build writes from the headers."""
 import ctypes
 import os
+import signal
 import threading
 
 from . import _layout
@@ -161,7 +162,7 @@ PRECISIONS = {"f32": _layout.PRECISION_F32, "f32-strict": _layout.PRECISION_F32_
 class Callbacks:
     """Python callbacks for one call of the library: an exception in one stops the call and is raised after it.
 
-    Ctrl-C is such an exception: Python raises KeyboardInterrupt when the next callback starts.
+    Ctrl-C is such an exception.
     """
 
     def __init__(self):
@@ -172,15 +173,12 @@ class Callbacks:
         def guarded(_, *arguments):
             try:
                 if self.error is None:
-                    return int(bool(function(*arguments)))
+                    answer = int(bool(function(*arguments)))
+                    return None if result is None else answer
             except BaseException as error:
                 self.error = error
-            return 1
-        if result is None:
-            kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *kinds)
-        else:
-            kind = ctypes.CFUNCTYPE(result, ctypes.c_void_p, *kinds)
-        made = kind(guarded)
+            return None if result is None else 1
+        made = ctypes.CFUNCTYPE(result, ctypes.c_void_p, *kinds)(guarded)
         self.kept.append(made)
         return ctypes.cast(made, ctypes.c_void_p).value
 
@@ -190,10 +188,25 @@ class Callbacks:
             return function(what.decode("utf-8", "replace"), done, total if total >= 0 else None) if function else 0
         return _layout.Progress(step=self.wrap(step, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64))
 
+    def _interrupt(self, *_):
+        self.error = KeyboardInterrupt()
+
     def call(self, function, *arguments):
-        """As call(), but an exception of a callback comes first."""
+        """As call(), but an exception of a callback comes first.
+
+        During the call Ctrl-C only notes KeyboardInterrupt, since an exception that begins outside the try of a callback
+        would be lost in ctypes; the next callback then stops the call.
+        """
         error = _layout.Error()
-        status = function(*arguments, ctypes.byref(error))
+        ours = threading.current_thread() is threading.main_thread() and \
+            signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if ours:
+            signal.signal(signal.SIGINT, self._interrupt)
+        try:
+            status = function(*arguments, ctypes.byref(error))
+        finally:
+            if ours:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
         if self.error is not None:
             raise self.error
         if status:

@@ -44,7 +44,7 @@ def as_array(values, tensor):
 class SentenceTransformer(Handle):
     """A model that computes vectors of texts: a folder, or a name in Hugging Face's cache or in $QKV_MODELS.
 
-    The arguments, methods and defaults are those of sentence_transformers.SentenceTransformer; vectors are computed by
+    The arguments, methods and defaults follow sentence_transformers.SentenceTransformer; vectors are computed by
     libqkv, are numpy arrays (memoryviews without numpy), and have the same bits whatever the other texts of a call are.
     """
     _close = "embedder_close"

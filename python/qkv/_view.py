@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: MIT
+"""Attention as a picture: in a notebook, in the terminal, as an HTML page, SVG or PNG (include/qkv/view.h)."""
+import ctypes
+import html
+import os
+import tempfile
+from typing import Optional, Sequence
+
+from . import _layout as c
+from ._array import Array
+from ._errors import LimitError, UnsupportedError, UsageError
+from ._library import Callbacks, Handle, call, choice, integer, lib, shown, text
+from ._tokenizer import Tokenizer, find_model, utf8
+
+BUDGET = 2_000_000  # bytes of a page in a notebook, which stores what it shows
+THEMES = {"auto": c.THEME_AUTO, "light": c.THEME_LIGHT, "dark": c.THEME_DARK}
+PICTURES = (".svg", ".png")
+
+
+class View(Handle):
+    """The attention of a text.  A notebook shows it as a page, a terminal as text; save() writes a file."""
+    _close = "view_free"
+
+    def __init__(self):
+        super().__init__()
+        self._keep, self.options, self.budget, self.height = [], {}, BUDGET, 640
+
+    def __repr__(self):
+        return self.terminal() if self._pointer else "View(closed)"
+
+    def _options(self, **more):
+        """Returns struct qkv_view_options with what is shown first."""
+        o, given = c.ViewOptions(), {**self.options, **more}
+        for name in ("layer", "token"):
+            if given.get(name) is not None:
+                number = ctypes.c_int64(integer(given[name], name))
+                self._keep.append(number)
+                setattr(o, name, ctypes.addressof(number))
+        if given.get("heads") is not None:
+            heads = given["heads"]
+            if isinstance(heads, str) or not hasattr(heads, "__iter__"):
+                raise UsageError(f"heads: expected a list of integers, found {shown(heads)}")
+            heads = [integer(h, "heads") for h in heads]
+            array = (ctypes.c_int64 * len(heads))(*heads)
+            self._keep.append(array)
+            o.heads, o.head_count = ctypes.addressof(array), len(heads)
+        if given.get("view") is not None:
+            o.view = text(given["view"], "view")
+            self._keep.append(o.view)
+        o.theme = choice(given.get("theme", "auto"), "theme", THEMES)
+        o.special, o.utf8 = bool(given.get("special")), True
+        o.stack = integer(given.get("stack", 0), "stack")
+        o.columns = integer(given.get("columns", 0), "columns", 0, 10000)
+        o.budget = integer(given.get("budget", 0), "budget", 0)
+        return o
+
+    def terminal(self, columns: int = 0, view: Optional[str] = None) -> str:
+        """Returns the picture for a terminal; columns 0: 80."""
+        out = ctypes.c_void_p()
+        more = {"columns": columns} if view is None else {"columns": columns, "view": view}
+        call(lib.view_terminal, self._at, ctypes.byref(out), ctypes.byref(self._options(**more)))
+        try:
+            return ctypes.string_at(out).decode("utf-8", "replace")
+        finally:
+            lib.view_text_free(out)
+
+    def save(self, path, *, force: bool = False, view: Optional[str] = None, budget: int = 0) -> None:
+        """Writes the view as .html, .svg or .png, completely or not at all; force replaces an existing file.
+
+        budget: maximum bytes of an HTML file; 0: 16,000,000.
+        """
+        raw, more = text(path, "path"), {} if view is None else {"view": view}
+        ending = os.path.splitext(os.fsdecode(raw))[1].lower()
+        if ending not in (".html", *PICTURES):
+            raise UsageError(f"path: expected a name that ends with .html, .svg or .png, found {shown(path)}")
+        if ending == ".html":
+            o = self._options(budget=budget, **more)
+            call(lib.view_html, self._at, raw, bool(force), ctypes.byref(o), None)
+        else:
+            call(lib.view_picture, self._at, raw, bool(force), ctypes.byref(self._options(**more)), None)
+
+    def html(self, budget: int = 0):
+        """Returns (page, report): the HTML page as a str, and what it stores (struct qkv_view_report)."""
+        report = c.ViewReport()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "view.html")
+            o = self._options(budget=budget)
+            call(lib.view_html, self._at, os.fsencode(path), False, ctypes.byref(o), ctypes.byref(report))
+            with open(path, encoding="utf-8") as f:
+                return f.read(), {name: getattr(report, name) if name != "kind" else report.kind.decode()
+                                  for name, _ in report._fields_}
+
+    def head(self, layer: int, head: int, stack: int = 0) -> dict:
+        """Returns the statistics of a head: kind, strength, word, effective_keys, distance, focus, special."""
+        h = lib.view_head(self._at, integer(stack, "stack"), integer(layer, "layer"), integer(head, "head"))
+        return {name: getattr(h, name) if name != "kind" else (h.kind or b"").decode() for name, _ in h._fields_}
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        """Returns text/plain and text/html for Jupyter, Colab and VS Code."""
+        return {"text/plain": self.terminal(), "text/html": self._repr_html_()}
+
+    def _repr_html_(self):
+        try:
+            page, report = self.html(self.budget)
+        except LimitError as error:
+            return (f"<pre>{html.escape(self.terminal())}</pre><p>The page is over the budget of {self.budget:,} bytes "
+                    f"({html.escape(str(error))}): set budget=, or call save().</p>")
+        note = f"{report['bytes']:,} bytes of at most {self.budget:,} (budget=)"
+        if report["kind"] == "top":
+            note += f"; the {report['top']} largest weights of each row, {report['kept']:.0%} of its weight"
+        return (f'<iframe srcdoc="{html.escape(page)}" style="width:100%;height:{self.height}px;border:1px solid #8884" '
+                f'title="attention"></iframe><p style="font:11px sans-serif;opacity:.7">qkv: {note}</p>')
+
+
+def make_text(tokens, sources):
+    """Returns (struct qkv_view_text, objects to keep) of tokens (raw, part, special, begin, end)."""
+    array, keep = (c.ViewToken * len(tokens))(), []
+    texts = [ctypes.create_string_buffer(s) if s is not None else None for s in sources]
+    for to, (raw, part, special, begin, end) in zip(array, tokens):
+        to.raw, to.part, to.special, to.begin, to.end = raw, part, special, begin, end
+        keep.append(raw)
+        if texts[part] is not None and end > begin:
+            at = ctypes.addressof(texts[part]) + begin
+            ctypes.memmove(ctypes.addressof(to) + c.ViewToken.text.offset, ctypes.byref(ctypes.c_void_p(at)), 8)
+            to.text_bytes = end - begin
+    shown_text = c.ViewText(token=ctypes.addressof(array), tokens=len(tokens))
+    for i, buffer in enumerate(texts):
+        if buffer is not None:
+            place = ctypes.addressof(shown_text) + c.ViewText.source.offset + 8 * i
+            ctypes.memmove(place, ctypes.byref(ctypes.c_void_p(ctypes.addressof(buffer))), 8)
+            shown_text.source_bytes[i] = len(sources[i])
+    return shown_text, [array, keep, texts]
+
+
+def new_view(model, texts, stack):
+    """Makes a View of one stack on texts (struct, keep)."""
+    made = View()
+    array = (c.ViewText * len(texts))(*[t for t, _ in texts])
+    name = utf8(model, "model").replace(b"\0", b"?")
+    shape = c.ViewShape(model=name, text=ctypes.addressof(array), texts=len(texts), stack=ctypes.addressof(stack), stacks=1)
+    made._keep += [array, texts, stack, name, shape]
+    call(lib.view_new, ctypes.byref(made._pointer), ctypes.byref(shape))
+    return made
+
+
+def view(text: Optional[str] = None, pair: Optional[str] = None, *, model=None, attentions=None,
+         tokens: Optional[Sequence[str]] = None, key_tokens: Optional[Sequence[str]] = None,
+         sentence_b_start: Optional[int] = None, layer: Optional[int] = None, heads: Optional[Sequence[int]] = None,
+         token: Optional[int] = None, view: Optional[str] = None, special: bool = False, theme: str = "auto",
+         budget: int = BUDGET, height: int = 640, progress=None) -> View:
+    """Shows attention as a picture: of a model on a text, or of weights from any source.
+
+        qkv.view("time flies like an arrow", "fruit flies like a banana", model="models/all-MiniLM-L6-v2")
+        qkv.view(attentions=outputs.attentions, tokens=tokens)      # as bertviz.head_view(attentions, tokens)
+
+    model        folder, or name in Hugging Face's cache or $QKV_MODELS; None: the first model that is installed
+    attentions   a list of one array [1][heads][rows][keys] (or [heads][rows][keys]) per layer
+    tokens       names of the rows; key_tokens: names of the keys, if they are other tokens (cross-attention)
+    sentence_b_start   index of the first token of the second text
+    layer, heads, token, view, special, theme   what is shown first
+    budget       maximum bytes of the page in a notebook
+    progress     function(what, done, total); True as its result stops the run
+    """
+    if (text is None) == (attentions is None):
+        raise UsageError("view: expected a text, or attentions with tokens")
+    if attentions is not None:
+        made = view_of_weights(attentions, tokens, key_tokens, sentence_b_start)
+    else:
+        made = view_of_text(text, pair, model, budget, progress)
+    made.options = dict(layer=layer, heads=heads, token=token, view=view, special=special, theme=theme)
+    made.budget, made.height = integer(budget, "budget", 1), integer(height, "height", 50, 10000)
+    call(lib.view_choose, made._at, ctypes.byref(made._options()), ctypes.byref(c.ViewChosen()))
+    return made
+
+
+def view_of_weights(attentions, tokens, key_tokens, b_start):
+    if isinstance(attentions, (str, bytes)) or not hasattr(attentions, "__iter__"):
+        raise UsageError(f"attentions: expected one array per layer, found {shown(attentions)}")
+    layers = []
+    for i, x in enumerate(attentions):
+        name = f"attentions[{i}]"
+        x = x.detach().float() if hasattr(x, "detach") else x
+        array = Array(x, name).require(("f32", "f64", "f16"), (3, 4))
+        if array.dtype != "f32":
+            array = Array(x.astype("float32"), name)
+        array = array.plain()
+        shape = array.shape[len(array.shape) - 3:]
+        if len(array.shape) == 4 and array.shape[0] != 1:
+            raise UsageError(f"{name}: expected one text, found {array.shape[0]}")
+        if layers and shape != layers[0].shape[len(layers[0].shape) - 3:]:
+            raise UsageError(f"{name}: shape {array.shape} differs from {layers[0].shape}")
+        layers.append(array)
+    if not layers:
+        raise UsageError("attentions: expected at least one layer")
+    heads, rows, keys = layers[0].shape[-3:]
+    b_start = rows if b_start is None else integer(b_start, "sentence_b_start", 0, rows)
+
+    def names(values, count, name):
+        if values is None or isinstance(values, str) or not hasattr(values, "__iter__"):
+            raise UsageError(f"{name}: expected a list of {count} tokens, found {shown(values)}")
+        values = [utf8(v, f"{name}[{i}]").replace(b"\0", b"?") for i, v in enumerate(values)]
+        if len(values) != count:
+            raise UsageError(f"{name}: expected {count} tokens, found {len(values)}")
+        return make_text([(v, i >= b_start, v in SPECIAL, 0, 0) for i, v in enumerate(values)], (None, None))
+
+    texts = [names(tokens, rows, "tokens")]
+    if key_tokens is not None:
+        texts.append(names(key_tokens, keys, "key_tokens"))
+    elif keys != rows:
+        raise UsageError(f"key_tokens: needed for {rows} rows and {keys} keys")
+    stack = c.ViewStack(name=b"attention" if len(texts) == 1 else b"cross", keys=len(texts) - 1, layers=len(layers), heads=heads)
+    made = new_view("attention weights", texts, stack)
+    for i, array in enumerate(layers):
+        data = c.ViewLayerData(weights=array.at, left=-1, right=-1)
+        call(lib.view_layer, made._at, 0, i, ctypes.byref(data))
+    return made
+
+
+SPECIAL = {b"[CLS]", b"[SEP]", b"[PAD]", b"[MASK]", b"<s>", b"</s>", b"<pad>", b"<mask>", b"<|endoftext|>", b"<bos>", b"<eos>"}
+
+
+class Model(Handle):
+    """An opened model with its tokenizer."""
+    _close = "model_close"
+
+    def __init__(self, name):
+        super().__init__()
+        self.folder = find_model(name)
+        call(lib.model_open, ctypes.byref(self._pointer), text(self.folder, "model"), None)
+        self.info, self.tokenizer = lib.model_info(self._pointer), Tokenizer(self.folder)
+
+    def read(self, value, pair=None):
+        """Returns (Encoding, struct qkv_model_input, objects to keep)."""
+        if self.info.kind == c.KIND_ENCODER_DECODER:
+            raise UnsupportedError("an encoder-decoder: use the command qkv")
+        e = self.tokenizer.encode(value, pair)
+        if not e.ids:
+            raise UsageError("text: no tokens")
+        ids, types = (ctypes.c_int32 * len(e.ids))(*e.ids), (ctypes.c_int32 * len(e.ids))(*e.type_ids)
+        offsets = (ctypes.c_int64 * 2)(0, len(e.ids))
+        run = c.ModelInput(sequences=1, offsets=ctypes.addressof(offsets), ids=ctypes.addressof(ids), types=ctypes.addressof(types))
+        return e, run, (ids, types, offsets)
+
+
+def view_of_text(value, pair, name, budget, progress):
+    with Model(name) as model:
+        e, run, _keep = model.read(value, pair)
+        i = model.info
+        if not i.can & c.CAN_RUN:
+            raise UnsupportedError(f"{model.folder}: this model has no self-attention")
+        sources = (utf8(value, "text"), None if pair is None else utf8(pair, "pair"))
+        rows = []
+        for token, place, part, kind in zip(e.tokens, e.byte_offsets, e.text_ids, e.type_ids):
+            rows.append((token.encode().replace(b"\0", b"?"), kind == 1 if part is None else part, part is None, *place))
+        stack = c.ViewStack(name=b"attention", layers=i.layers, heads=i.heads, kv_heads=i.kv_heads, head_width=i.head_width,
+                            value_width=i.value_width, width=i.width, causal=i.causal)
+        made = new_view(i.name.decode("utf-8", "replace"), [make_text(rows, sources)], stack)
+        request = c.ProbeRequest()
+        probed = lib.view_probe_request(made._at, integer(budget, "budget", 1), ctypes.byref(request))
+        calls, before = Callbacks(), ctypes.create_string_buffer(4 * len(rows) * i.width)
+
+        def layer(at):
+            seen = at.contents
+            if progress and progress("layers", seen.layer + 1, i.layers):
+                return 1
+            if seen.layer >= 0:
+                data = c.ViewLayerData(relative=seen.relative, reach=seen.reach, scale=seen.scale, softcap=seen.softcap,
+                                       window=True, left=seen.left, right=seen.right)
+                if probed:
+                    data.probe = seen.probe
+                else:
+                    data.q, data.k, data.v, data.lse, data.x = seen.q, seen.k, seen.v, seen.lse, ctypes.addressof(before)
+                call(lib.view_layer, made._at, 0, seen.layer, ctypes.byref(data))
+                streams = ctypes.addressof(seen) + c.LayerOutput.stream.offset
+                call(lib.view_residual, made._at, 0, seen.layer, before, streams)
+            ctypes.memmove(before, seen.hidden, len(before))
+            return 0
+
+        observer = c.Observer(layer=calls.wrap(layer, ctypes.POINTER(c.LayerOutput)), probe=request, skip_qkv=probed, sublayers=True)
+        calls.call(lib.model_run, model._at, None, ctypes.byref(run), ctypes.byref(observer))
+        return made

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: MIT
+"""Views, generation, translation, ablation and training from Python, on the models of the tree."""
+import itertools
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import reference as ref
+
+import qkv
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+VERSE, DATES = (os.path.join(TOP, "models", name) for name in ("verse", "dates"))
+TEXT = "In the beginning God created the heaven and the earth."
+
+
+def weights(layers, heads, rows, keys):
+    """Returns dense weights as [layers] arrays [1][heads][rows][keys], random rows that sum to 1."""
+    found = []
+    for layer in range(layers):
+        x = ref.uniform(layer, 1, heads, rows, keys)
+        for h, t in itertools.product(range(heads), range(rows)):
+            row = [math.exp(3 * x[0, h, t, s]) for s in range(keys)]
+            for s in range(keys):
+                x[0, h, t, s] = row[s] / sum(row)
+        found.append(x)
+    return found
+
+
+class Views(unittest.TestCase):
+    def test_a_model_on_a_text(self):
+        v = qkv.view(TEXT, model=VERSE)
+        bundle = v._repr_mimebundle_()
+        self.assertIn("verse", bundle["text/plain"])
+        self.assertIn("heaven", bundle["text/plain"])
+        page = bundle["text/html"]
+        self.assertTrue(page.startswith('<iframe srcdoc="&lt;!doctype html&gt;'), page[:60])
+        self.assertNotIn('"', re.match(r'<iframe srcdoc="([^"]*)"', page)[1])
+        self.assertIn("bytes of at most 2,000,000", page)
+        self.assertLess(len(v.html(v.budget)[0].encode()), v.budget)
+
+    def test_a_budget_that_is_too_small_is_reported(self):
+        page = qkv.view(TEXT, model=VERSE, budget=1000)._repr_html_()
+        self.assertIn("over the budget of 1,000 bytes", page)
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            v = qkv.view(TEXT, model=VERSE, layer=1, heads=[0])
+            for ending, head in ((".html", b"<!doctype html>"), (".svg", b"<svg"), (".png", b"\x89PNG")):
+                path = os.path.join(folder, "x" + ending)
+                try:
+                    v.save(path)
+                except qkv.UnsupportedError:
+                    self.assertEqual(ending, ".png")  # a library without the module for PNG
+                    continue
+                with open(path, "rb") as f:
+                    self.assertEqual(f.read(len(head)), head)
+                with self.assertRaises(qkv.UsageError):
+                    v.save(path)
+                v.save(path, force=True)
+            with self.assertRaises(qkv.UsageError):
+                v.save(os.path.join(folder, "x.pdf"))
+
+    def test_the_layout_of_bertviz(self):
+        tokens = ["then", "a", "cat", "sat", "down", "it", "slept", "here", "long"]
+        x = weights(3, 4, 9, 9)
+        v = qkv.view(attentions=x, tokens=tokens, sentence_b_start=5, layer=1, heads=[2], token=3)
+        self.assertIn("cat", v.terminal())
+        distance = sum(x[1][0, 2, t, s] * abs(t - s) for t in range(9) for s in range(9)) / 9
+        self.assertAlmostEqual(v.head(1, 2).get("distance"), distance, delta=1e-5)
+        cross = qkv.view(attentions=weights(1, 2, 3, 9), tokens=["x", "y", "z"], key_tokens=tokens)
+        self.assertIn("cat", cross.terminal())
+
+    def test_errors(self):
+        x = weights(1, 2, 3, 3)
+        for wrong in (dict(), dict(text="a", attentions=x), dict(attentions=x), dict(attentions=x, tokens=["a"]),
+                      dict(attentions=[], tokens=[]), dict(attentions=x, tokens=["a", "b", "c"], layer=1),
+                      dict(attentions=x, tokens=["a", "b", "c"], heads=[2]), dict(attentions=[3], tokens=["a"]),
+                      dict(text="a", model=VERSE, theme="pink"), dict(text=3, model=VERSE)):
+            with self.assertRaises(qkv.UsageError, msg=str(wrong)):
+                qkv.view(**wrong)
+        with self.assertRaises(qkv.FileError):
+            qkv.view("a", model="no/such/folder")
+
+    def test_a_callback_stops_the_run(self):
+        with self.assertRaises(qkv.Interrupted):
+            qkv.view(TEXT, model=VERSE, progress=lambda *_: True)
+        with self.assertRaises(ZeroDivisionError):
+            qkv.view(TEXT, model=VERSE, progress=lambda *_: 1 / 0)
+
+
+class Texts(unittest.TestCase):
+    def test_generate_equals_the_command(self):
+        command = os.path.join(os.environ.get("QKV_BUILD", ""), "bin", "qkv")
+        if not os.path.exists(command):
+            self.skipTest("the command is not built")
+        for options, flags in (({}, []), ({"temperature": .8, "seed": 5}, ["--temperature", ".8", "--seed", "5"])):
+            said = subprocess.run([command, "generate", TEXT, "-m", VERSE, "-n", "12", *flags], capture_output=True, text=True)
+            ours = qkv.generate(TEXT, VERSE, max_tokens=12, **options)
+            self.assertEqual(said.returncode, 0, said.stderr)
+            self.assertIn(ours.strip(), said.stdout)
+
+    def test_a_stream_has_the_same_text(self):
+        with qkv.Generator(VERSE) as g:
+            whole = qkv.generate([TEXT, "And"], g, max_tokens=20)
+            self.assertEqual("".join(g(TEXT, stream=True, max_tokens=20)), whole[0])
+            stream = g(TEXT, stream=True, max_tokens=200)
+            next(stream)
+            with self.assertRaisesRegex(qkv.UsageError, "another call"):
+                g("And", max_tokens=1)
+            stream.close()
+            self.assertEqual(g("And", max_tokens=20), whole[1])
+            d = g(TEXT, max_tokens=3, details=True, logprobs=True)
+            self.assertEqual((len(d.ids), len(d.logprobs), d.ending), (3, 3, "tokens"))
+            self.assertEqual(len(g("And", max_tokens=3, num_beams=2, num_return_sequences=2)), 2)
+
+    def test_translate(self):
+        self.assertEqual(qkv.translate("12 March 2001", DATES), "2001-03-12")
+
+    def test_errors(self):
+        with qkv.Generator(VERSE) as g:
+            for wrong in (dict(temperature=-1), dict(top_k=-1), dict(stop="a\0"), dict(colour=1), dict(seed=-1),
+                          dict(top_p=float("nan")), dict(max_tokens=1.5), dict(progress=3)):
+                with self.assertRaises(qkv.UsageError, msg=str(wrong)):
+                    g("a", **wrong)
+            with self.assertRaises(qkv.UsageError):
+                list(g("a", stream=True, colour=1))
+        with self.assertRaises(qkv.UsageError):
+            g("a")
+        with self.assertRaises(qkv.UnsupportedError):
+            qkv.Generator(DATES)
+
+    def test_ablate(self):
+        e = qkv.ablate(TEXT, model=VERSE, changes=2)
+        self.assertEqual(e.unit, "nats")
+        self.assertEqual({len(row) for row in e.effect}, {len(e.effect[0])})
+        self.assertLessEqual(max(len(c) for row in e.changes for c in row), 2)
+        token, before, after = e.changes[0][0][0]
+        self.assertTrue(0 <= token < len(e.tokens) and 0 <= before <= 1 and 0 <= after <= 1)
+        with self.assertRaises(qkv.Interrupted):
+            qkv.ablate(TEXT, model=VERSE, progress=lambda *_: True)
+
+
+class Training(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.book = os.path.join(self.folder.name, "book.txt")
+        with open(self.book, "w") as f:
+            f.write((TEXT + "\n\n") * 40)
+        self.options = dict(arch="gpt", layers=1, heads=2, width=16, context=32, tokenizer="bytes", batch_tokens=64, seed=3)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def run_at(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def test_a_run_stops_and_continues_with_the_same_loss(self):
+        seen = []
+        whole = qkv.train(self.run_at("a"), self.book, steps=6, step=lambda s: seen.append(s.loss), **self.options)
+        self.assertEqual((whole.steps, len(seen)), (6, 6))
+        with self.assertRaises(qkv.Interrupted):
+            qkv.train(self.run_at("b"), self.book, steps=6, step=lambda s: s.step == 3, **self.options)
+        rest = []
+        again = qkv.train(self.run_at("b"), step=lambda s: rest.append(s.loss))
+        self.assertEqual((again.from_step, rest), (3, seen[3:]))
+        self.assertEqual(again.loss, whole.loss)
+        self.assertTrue(qkv.generate("In", again.model, max_tokens=2))
+
+    def test_errors(self):
+        for wrong in (dict(colour=1), dict(steps="a"), dict(arch="no"), dict(lowercase=1), dict(step=3)):
+            with self.assertRaises(qkv.UsageError, msg=str(wrong)):
+                qkv.train(self.run_at("c"), self.book, **{**self.options, "steps": 1, **wrong})
+        with self.assertRaises(qkv.FileError):
+            qkv.train(self.run_at("d"), "no/such/file", steps=1, **self.options)
+
+    def test_ctrl_c_saves_the_run(self):
+        code = ("import sys, qkv\n"
+                f"try: qkv.train({self.run_at('e')!r}, {self.book!r}, steps=10**6, save_every=10**6,\n"
+                f"               step=lambda s: print(s.step, flush=True), **{self.options!r})\n"
+                "except KeyboardInterrupt: print('stopped', flush=True)\n")
+        p = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        try:
+            p.stdout.readline()
+            p.send_signal(signal.SIGINT)
+            rest = p.communicate(timeout=60)[0].split()
+        finally:
+            p.kill()
+        self.assertEqual(rest[-1], "stopped")
+        self.assertTrue(os.path.exists(os.path.join(self.run_at("e"), "model", "model.safetensors")))
+
+
+if __name__ == "__main__":
+    unittest.main()
