@@ -224,25 +224,21 @@ void view_plain_text(struct view_text *t, const char *s, size_t n, int64_t most)
     }
 }
 
+const char *view_token_bytes(const struct qkv_view_token *k, size_t *n)
+{
+    const bool own = !k->text || !k->text_bytes;
+    const char *s = own ? k->raw : k->text;
+    *n = own ? strlen(k->raw) : k->text_bytes;
+    if (own || *n < 2 || s[0] != ' ') return s;
+    --*n;
+    return s + 1;
+}
+
 void view_token_text(struct view_text *t, const struct qkv_view_token *k, bool raw)
 {
-    const bool own = raw || !k->text || !k->text_bytes;
-    const char *s = own ? k->raw : k->text;
-    size_t n = own ? strlen(k->raw) : k->text_bytes;
-    // the space at the start of a token is not shown
-    if (!raw && !own && n > 1 && s[0] == ' ') s++, n--;
+    size_t n = strlen(k->raw);
+    const char *s = raw ? k->raw : view_token_bytes(k, &n);
     // a token that is a single space is shown as a symbol
     if (!raw && n == 1 && s[0] == ' ') s = "\u2423", n = strlen(s);
     view_plain_text(t, s, n, TOKEN_BYTES);
-}
-
-void view_quote(struct view_text *t, const struct qkv_view_token *k)
-{
-    if (k->special) {
-        view_token_text(t, k, true);
-        return;
-    }
-    view_say(t, "“");
-    view_token_text(t, k, false);
-    view_say(t, "”");
 }

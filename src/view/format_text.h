@@ -36,7 +36,9 @@ void view_plain_text(struct view_text *t, const char *s, size_t n, int64_t most)
 // Writes a token for reading: as valid UTF-8, at most 160 bytes, with control characters made
 // visible, and without the marks that join tokens to words (such as "##").
 void view_token_text(struct view_text *t, const struct qkv_view_token *k, bool raw);
-void view_quote(struct view_text *t, const struct qkv_view_token *k); // “it”
+// Returns the bytes of a token that are shown, *n of them: its text without the space before it or,
+// if it has none, its spelling in the vocabulary.
+const char *view_token_bytes(const struct qkv_view_token *k, size_t *n);
 // Copies the text to out[size], size > 0. A text that does not fit is cut between two characters.
 // If an allocation failed, out becomes "".
 void view_text_copy(char *out, size_t size, const struct view_text *t);

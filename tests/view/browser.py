@@ -518,7 +518,7 @@ class Test(Pairs, Maps):
         view("minilm-animal", ANIMAL)
         golden = {
             ("minilm-pair", ""): "In layer 1, head 8 attends to the next word, head 9 to the previous word and head 1 to "
-                                 "the same word in the other sentence: “flies” .41.",
+                                 "the same word in the other sentence: “flies₂” to “flies₈” .41.",
             ("minilm-animal", "#l=3&h=1.6.7.9&t=10"): "In layer 3, head 1, “it” attends to “animal” with .64 and to "
                                                       "“street” with .05; in head 7, to “The” with .25.",
             ("minilm-animal", "#l=5&h=11&t=10&k=2"): "In layer 5, “it” attends to “animal” with .65 in head 11.",

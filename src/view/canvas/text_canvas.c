@@ -117,7 +117,8 @@ size_t text_canvas_next(const struct text_canvas *s, const char *text, size_t n,
             const char *to;
         } ascii[] = { { 0x2026, "." }, { 0x2212, "-" }, { 0x00d7, "x" },
                       { 0x00f7, "/" }, { 0x00b7, "." }, { 0x2218, "*" } };
-        *out = opens ? "\"" : "?";
+        static const char digits[] = "0123456789"; // for subscript digits
+        *out = opens ? "\"" : c >= 0x2080 && c <= 0x2089 ? digits + (c - 0x2080) : "?";
         for (size_t i = 0; i < sizeof ascii / sizeof *ascii; i++)
             if (ascii[i].from == c) *out = ascii[i].to;
         *bytes = *columns > 0 ? 1 : 0;
@@ -187,22 +188,21 @@ void text_canvas_words(struct text_canvas *s, const char *text)
     if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
     view_text_free(&t);
 }
-static void name_cell(struct text_canvas *s, const struct qkv_view_token *k, int columns,
-                      bool right)
+static void name_cell(struct text_canvas *s, int64_t index, bool key, int columns, bool right)
 {
     struct view_text t = { 0 };
-    view_token_text(&t, k, k->special);
+    (key ? view_name_key : view_name_row)(&t, s->v, index);
     s->t.failed |= t.failed;
     text_canvas_cell(s, t.at ? t.at : "", (size_t)t.used, columns, right);
     view_text_free(&t);
 }
 void text_canvas_token(struct text_canvas *s, int64_t token, int columns, bool right)
 {
-    name_cell(s, &s->v->shape.token[token], columns, right);
+    name_cell(s, token, false, columns, right);
 }
 void text_canvas_key(struct text_canvas *s, int64_t key, int columns, bool right)
 {
-    name_cell(s, &s->v->shape.key[key], columns, right);
+    name_cell(s, key, true, columns, right);
 }
 void text_canvas_bar(struct text_canvas *s, double part, int columns)
 {

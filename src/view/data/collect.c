@@ -93,6 +93,8 @@ void qkv_view_free(qkv_view *v)
         qkv_free(k->stats);
         qkv_free(k->word);
         qkv_free(k->key_word);
+        qkv_free(k->repeated);
+        qkv_free(k->key_repeated);
     }
     view_compare_free(v);
     qkv_free(v->stack);
@@ -179,7 +181,8 @@ static qkv_status init_stack(struct view_stack *v, const struct qkv_view_shape *
     }
     for (int64_t i = 0; i < keys->tokens; i++) v->visible_keys += !keys->token[i].special;
     v->pair = part[0] && part[1] && k->rows == k->keys;
-    return find_words(v, err);
+    const qkv_status status = view_names_find(v, err);
+    return status ? status : find_words(v, err);
 }
 
 qkv_status qkv_view_new(qkv_view **out, const struct qkv_view_shape *s, qkv_error *err)

@@ -244,9 +244,9 @@ static void say_plain(struct view_text *t, const char *marked) // removes the as
 
 static void say_pair(struct view_text *t, const struct view_stack *v, const struct view_pair *p)
 {
-    view_quote(t, &v->shape.token[p->from]);
+    view_quote_row(t, v, p->from);
     view_say(t, " to ");
-    view_quote(t, &v->shape.key[p->to]);
+    view_quote_key(t, v, p->to);
     view_say(t, " ");
     view_weight(t, p->weight, 2);
 }
@@ -255,9 +255,9 @@ static void say_pair(struct view_text *t, const struct view_stack *v, const stru
 static void describe_best(struct view_text *t, const struct view_stack *v,
                           const struct view_pair *p)
 {
-    view_quote(t, &v->shape.key[p->to]);
+    view_quote_key(t, v, p->to);
     view_say(t, " from ");
-    view_quote(t, &v->shape.token[p->from]);
+    view_quote_row(t, v, p->from);
     view_say(t, " with ");
     view_weight(t, p->weight, 2);
 }
@@ -266,15 +266,13 @@ static void describe_kind(struct view_text *t, const struct view_stack *v,
                           const struct view_stats *s, bool last)
 {
     if (s->kind < VIEW_KINDS) say_plain(t, view_kind_table[s->kind].target);
-    if (s->kind == VIEW_VERTICAL) view_quote(t, &v->shape.key[s->word]);
+    if (s->kind == VIEW_VERTICAL) view_quote_key(t, v, s->word);
     if (s->kind == VIEW_SAME && s->same.from >= 0) {
         const struct qkv_view_token *a = &v->shape.token[s->same.from],
                                     *b = &v->shape.key[s->same.to];
         if (v->pair && a->part != b->part) view_say(t, " in the other sentence");
         view_say(t, last ? ": " : " (");
-        view_quote(t, a);
-        view_say(t, " ");
-        view_weight(t, s->same.weight, 2);
+        say_pair(t, v, &s->same);
         if (!last) view_say(t, ")");
     }
     if (s->kind >= VIEW_OTHER && s->best.from >= 0) {
@@ -337,14 +335,13 @@ static void say_key(struct view_text *t, const struct view_stack *v, int64_t key
     if (key == own)
         view_say(t, "itself");
     else
-        view_quote(t, &v->shape.key[key]);
+        view_quote_key(t, v, key);
 }
 
 static void describe_token(struct view_text *t, const struct view_stack *v,
                            const struct view_selection *st, float *row)
 {
     struct view_pair best = { -1, -1, 0 }, second = best, other = best;
-    const struct qkv_view_token *token = v->shape.token;
     const int64_t own = own_key(v, st->token);
     float hidden = 0;
     bool numbers = true;
@@ -367,18 +364,18 @@ static void describe_token(struct view_text *t, const struct view_stack *v,
     }
     if (!numbers) {
         view_say(t, "The weights of ");
-        view_quote(t, &token[st->token]);
+        view_quote_row(t, v, st->token);
         view_say(t, " are not numbers: they contain NaN.");
         return;
     }
     say_layer(t, v, st);
     if (best.from < 0) {
-        view_quote(t, &token[st->token]);
+        view_quote_row(t, v, st->token);
         view_say(t, " attends to no key: all keys are masked.");
         return;
     }
     view_say(t, "head %" PRId64 ", ", best.from);
-    view_quote(t, &token[st->token]);
+    view_quote_row(t, v, st->token);
     view_say(t, " attends to ");
     say_key(t, v, best.to, own);
     view_say(t, " with ");

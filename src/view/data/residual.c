@@ -186,7 +186,7 @@ void view_residual_sentence(struct view_text *t, const struct view_stack *v, con
     if (most.added < 0) most.added = NAN;
     if (n == 1) {
         view_say(t, "The residual stream of ");
-        view_quote(t, &v->shape.token[rows[0]]);
+        view_quote_row(t, v, rows[0]);
     } else {
         view_say(t, "On average over ");
         view_count(t, n);

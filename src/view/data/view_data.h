@@ -99,9 +99,10 @@ struct view_stack {
     bool pair;
     // [T] and [S] index of the first key with the same text; -1: a special token
     int64_t *word, *key_word;
-    struct view_layer *layer;     // [L]
-    struct view_stats *stats;     // [L][H]
-    struct view_numbers *numbers; // [numbers_count] named arrays
+    bool *repeated, *key_repeated; // [T] and [S] true: another token of the text has the same name
+    struct view_layer *layer;      // [L]
+    struct view_stats *stats;      // [L][H]
+    struct view_numbers *numbers;  // [numbers_count] named arrays
     int64_t numbers_count, numbers_capacity;
     struct {
         float *value; // [L][H] ablation effect of each head; NULL: not measured
@@ -173,6 +174,16 @@ qkv_status view_probe_gather(struct view_probe *to, const struct view_stack *v, 
 qkv_status view_probe_copy(struct view_probe *to, const struct qkv_probe *from,
                            const struct view_stack *v, qkv_error *err);
 void view_probe_free(struct view_probe *p);
+
+// ---- token_names.c -----------------------------------------------------------------------------
+// Finds the tokens whose name occurs more than once among the rows, and among the keys.
+qkv_status view_names_find(struct view_stack *v, qkv_error *err);
+// Write the name of a row or key; quoted, if it is not special: “it”. A name that occurs more than
+// once is followed by the index of the token as subscript digits: “flies₂”.
+void view_name_row(struct view_text *t, const struct view_stack *v, int64_t row);
+void view_name_key(struct view_text *t, const struct view_stack *v, int64_t key);
+void view_quote_row(struct view_text *t, const struct view_stack *v, int64_t row);
+void view_quote_key(struct view_text *t, const struct view_stack *v, int64_t key);
 
 // ---- token_numbers.c ----------------------------------------------------------------------------
 // Adds an array [T][columns] with a name to a layer. Returns the array, for the caller to fill. An

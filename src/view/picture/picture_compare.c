@@ -144,13 +144,13 @@ static void describe_change(struct view_text *t, const struct panel *a, const st
         if (align_keys[j] >= 0 && (best < 0 || a->w[j] > a->w[best])) best = j;
     }
     view_say(t, "In layer %" PRId64 ", head %" PRId64 ", ", a->p->st.layer, a->p->st.head[0]);
-    view_quote(t, &a->v->shape.token[a->row]);
+    view_quote_row(t, a->v, a->row);
     if (best < 0) {
         view_say(t, " attends to no token that both texts have.");
         return;
     }
     view_say(t, " attends to ");
-    view_quote(t, &a->v->shape.key[best]);
+    view_quote_key(t, a->v, best);
     view_say(t, " with ");
     view_weight(t, (double)a->w[best], 2);
     view_say(t, " on the left and with ");
@@ -182,7 +182,7 @@ qkv_status picture_compare(struct picture *p, qkv_error *err)
     struct view_text title = { 0 };
     qkv_status status = QKV_OK;
     if (b.row < 0) {
-        view_quote(&title, &a.v->shape.token[a.row]);
+        view_quote_row(&title, a.v, a.row);
         status =
             qkv_fail(err, QKV_ERR_USAGE, NULL,
                      "token %s is not in the second text, expected a token that both texts have",

@@ -147,7 +147,7 @@ static void describe_kind(struct view_text *t, const struct view_stack *v,
     if (x->kind >= VIEW_KINDS) return;
     view_say(t, "%s ", view_kind_table[x->kind].glyph);
     if (x->kind == VIEW_VERTICAL)
-        view_token_text(t, &v->shape.key[x->word], v->shape.key[x->word].special);
+        view_name_key(t, v, x->word);
     else if (x->kind == VIEW_SAME)
         view_say(t, "same");
     else

@@ -341,9 +341,9 @@ static void begin(struct neuron *g)
     for (int64_t e = 1; e < s->E; e++)
         if (fabs(g->product[e]) > fabs(g->product[most])) most = e;
     view_say(&title, "Which dimensions make ");
-    view_quote(&title, &p->v->shape.token[s->row]);
+    view_quote_row(&title, p->v, s->row);
     view_say(&title, " attend to ");
-    view_quote(&title, &p->v->shape.key[g->key]);
+    view_quote_key(&title, p->v, g->key);
     view_say(&title, "?");
     view_say(&t, "In layer %" PRId64 ", head %" PRId64 ", the %" PRId64 " products sum to ",
              s->layer, s->head, s->E);

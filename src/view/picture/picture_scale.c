@@ -127,7 +127,7 @@ double picture_scale_panel(struct picture_score *g, double left, double y)
         const double dot = c.top + (1 - s->w[g->key]) * c.tall;
         struct view_text t = { 0 };
         canvas_dot(canvas, x, dot, 4, PALETTE_HOT, PALETTE_PAPER, 1);
-        view_token_text(&t, &g->p->v->shape.key[g->key], g->p->v->shape.key[g->key].special);
+        view_name_key(&t, g->p->v, g->key);
         view_say(&t, " ");
         view_weight(&t, s->w[g->key], 2);
         canvas->failed |= t.failed;

@@ -170,7 +170,10 @@ static void draw_projection(struct picture_score *g, double y, enum vector what,
     view_say(&t, what == QUERY ? "q = x W_Q, the query of "
                  : what == KEY ? "k = x W_K, the key of "
                                : "v = x W_V, the value of ");
-    view_quote(&t, token);
+    if (query)
+        view_quote_row(&t, g->p->v, s->row);
+    else
+        view_quote_key(&t, g->p->v, g->key);
     view_say(&t, query ? ": it is multiplied with every key" : ": every token has one");
     put_text(g, g->left + at.note, mid + 4, 12, 0, PALETTE_TEXT2, &t, FULL - at.note - 4);
 }
@@ -305,13 +308,13 @@ static void begin(struct picture_score *g)
     const struct score *s = &g->s;
     struct view_text title = { 0 }, t = { 0 };
     view_say(&title, "How does ");
-    view_quote(&title, &p->v->shape.token[s->row]);
+    view_quote_row(&title, p->v, s->row);
     view_say(&title, " attend to ");
-    view_quote(&title, &p->v->shape.key[g->key]);
+    view_quote_key(&title, p->v, g->key);
     view_say(&title, "?");
     view_say(&t, "Layer %" PRId64 ", head %" PRId64 ", %" PRId64 " dimensions per vector. ",
              s->layer, s->head, s->E);
-    view_quote(&t, &p->v->shape.key[g->key]);
+    view_quote_key(&t, p->v, g->key);
     if (score_masked(s, g->key)) {
         view_say(&t, " is masked: its weight is 0.");
     } else {

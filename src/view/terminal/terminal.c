@@ -213,7 +213,7 @@ static void draw_row(struct text_canvas *s)
         if (top[s->keys[k]] >= least) keys[n++] = s->keys[k];
     text_canvas_sgr(s, "1");
     struct view_text title = { 0 };
-    view_quote(&title, &s->v->shape.token[s->st.token]);
+    view_quote_row(&title, s->v, s->st.token);
     view_say(&title, " in layer %" PRId64 " attends to", s->st.layer);
     s->t.failed |= title.failed;
     if (title.at) text_canvas_fold(s, title.at, (size_t)title.used, 0);
@@ -260,9 +260,9 @@ static void describe_elsewhere(struct text_canvas *s, struct view_text *t)
         }
     if (best[0].w < .1f) return;
     view_say(t, " Other heads that attend from ");
-    view_quote(t, &p->token[s->st.token]);
+    view_quote_row(t, s->v, s->st.token);
     view_say(t, " to ");
-    view_quote(t, &p->key[key]);
+    view_quote_key(t, s->v, key);
     view_say(t, ":");
     for (int i = 0; i < 4 && best[i].w >= .1f; i++) {
         view_say(t, "%s L%" PRId64 ".H%" PRId64 " ", i ? "," : "", best[i].layer, best[i].head);
@@ -362,9 +362,9 @@ static void draw_alignment(struct text_canvas *s)
             view_say(&t, ", ");
         else
             name_alignment(s, &t);
-        view_token_text(&t, &s->v->shape.token[s->shown[k]], false);
+        view_name_row(&t, s->v, s->shown[k]);
         view_say(&t, s->utf8 ? " → " : " -> ");
-        view_token_text(&t, &s->v->shape.key[best], false);
+        view_name_key(&t, s->v, best);
         view_say(&t, " ");
         view_weight(&t, mean[best], 2);
     }
@@ -441,10 +441,10 @@ static qkv_status draw_view(struct text_canvas *s, const char *view, qkv_error *
 }
 
 // Makes the column of token names as wide as the widest name.
-static void measure_label(struct text_canvas *s, const struct qkv_view_token *token)
+static void measure_label(struct text_canvas *s, int64_t index, bool key)
 {
     struct view_text t = { 0 };
-    view_token_text(&t, token, token->special);
+    (key ? view_name_key : view_name_row)(&t, s->v, index);
     const int w = t.at ? text_canvas_width(s, t.at, (size_t)t.used) : 0;
     s->t.failed |= t.failed;
     if (w > s->label) s->label = w;
@@ -499,12 +499,12 @@ qkv_status qkv_view_terminal(const qkv_view *v, char **out, const struct qkv_vie
     for (int64_t i = 0; i < k->shape.tokens; i++) {
         if (!view_shown(k, &s.st, i)) continue;
         s.shown[s.shown_count++] = i;
-        measure_label(&s, &k->shape.token[i]);
+        measure_label(&s, i, false);
     }
     for (int64_t j = 0; j < k->shape.keys; j++) {
         if (!view_key_shown(k, &s.st, j)) continue;
         s.keys[s.key_count++] = j;
-        if (view_across(k)) measure_label(&s, &k->shape.key[j]);
+        if (view_across(k)) measure_label(&s, j, true);
     }
     if (s.label > LABEL_MOST) s.label = LABEL_MOST;
     if (s.label < 8) s.label = 8; // the width of "the rest"

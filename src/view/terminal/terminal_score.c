@@ -67,9 +67,9 @@ qkv_status terminal_pair(struct text_canvas *s, struct score *k, int64_t *key, c
     if (status) return status;
     terminal_header(s);
     view_say(&t, "%s", before);
-    view_quote(&t, &k->v->shape.token[k->row]);
+    view_quote_row(&t, k->v, k->row);
     view_say(&t, "%s", between);
-    view_quote(&t, &k->v->shape.key[*key]);
+    view_quote_key(&t, k->v, *key);
     view_say(&t, "?");
     text_canvas_sgr(s, "1");
     terminal_fold(s, &t);

@@ -39,7 +39,11 @@ static void put_vector(struct text_canvas *s, const char *name, const struct qkv
     if (!terminal_is_wide(s)) return;
     struct view_text t = { 0 };
     view_say(&t, "  %s", name);
-    if (k) view_say(&t, " of "), view_quote(&t, k);
+    if (k) view_say(&t, " of ");
+    if (k == s->v->shape.token + s->st.token)
+        view_quote_row(&t, s->v, s->st.token);
+    else if (k)
+        view_quote_key(&t, s->v, k - s->v->shape.key);
     terminal_put(s, &t, 22, false);
     const int64_t fit = (s->columns - 22 - 6) / VECTOR, shown = qkv_min64(n, fit);
     for (int64_t e = 0; e < shown; e++) terminal_number(s, x[e], 3, VECTOR);

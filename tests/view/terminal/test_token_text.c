@@ -146,12 +146,59 @@ TEST(terminal_pictures_keep_to_their_width)
     }
 }
 
+// Returns the name of row i, in quotes or not.
+static const char *name_of(char out[64], const struct view_stack *v, int64_t i, bool quoted)
+{
+    struct view_text t = { 0 };
+    (quoted ? view_quote_row : view_name_row)(&t, v, i);
+    view_text_copy(out, 64, &t);
+    view_text_free(&t);
+    return out;
+}
+
+TEST(a_word_that_occurs_again_carries_its_place)
+{
+    static const char *const words[] = {
+        "flies", " flies", "Flies", "fl", "flies", "[SEP]", "[SEP]"
+    };
+    static const char *const names[] = { "flies₁", "flies₂", "Flies", "fl",
+                                         "flies₅", "[SEP]",  "[SEP]" };
+    enum { N = 7 };
+    struct made *m = malloc(sizeof *m);
+    make(m, 14, 1, 2, 2, 8, false);
+    for (int64_t i = 0; i < N; i++) {
+        struct qkv_view_token *t = &m->token[i + 1];
+        t->raw = i < 5 ? "other" : words[i]; // the text is shown, not the spelling
+        t->text = i < 5 ? words[i] : NULL;
+        t->text_bytes = i < 5 ? strlen(words[i]) : 0;
+        t->special = i >= 5;
+    }
+    for (int64_t i = N + 1; i < 14; i++) m->token[i] = m->token[N]; // special tokens have no place
+    qkv_view *v = view_of(m);
+    char name[64], quoted[70];
+    for (int64_t i = 0; i < N; i++) {
+        CHECK_TEXT(name_of(name, &v->stack[0], i + 1, false), names[i]);
+        snprintf(quoted, sizeof quoted, i < 5 ? "“%s”" : "%s", names[i]);
+        CHECK_TEXT(name_of(name, &v->stack[0], i + 1, true), quoted);
+    }
+    const int64_t token = 5;
+    const struct qkv_view_options o = { .columns = 90, .token = &token };
+    char *text;
+    CHECK_EQ(qkv_view_terminal(v, &text, &o, NULL), QKV_OK);
+    CHECK(strstr(text, "\"flies5\" in layer 0 attends to")); // without UTF-8: plain digits
+    qkv_view_text_free(text);
+    qkv_view_free(v);
+    unmake(m);
+    free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(noncharacters_and_controls_are_replaced),
         CASE(hostile_tokens_stay_text),
         CASE(script_and_style_stay_small),
+        CASE(a_word_that_occurs_again_carries_its_place),
         CASE(terminal_pictures_keep_to_their_width),
     };
     return cmocka_run_group_tests(cases, NULL, sweep);

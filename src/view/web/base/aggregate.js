@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // aggregate.js: combines heads (to their mean, or to the rollout of the layers) and tokens (sub-words to words).
-import { say } from "./messages.js";
+import { nameTokens, say } from "./messages.js";
 import { isKey, selectedHeads, page, state } from "./state.js";
 
 export const SLICE = 6;
@@ -213,10 +213,13 @@ export function wordStack(s) {
     if (s.merged !== undefined) return s.merged;
     const rows = wordsOf(s.tokens, s.rowPlaces), keys = s.keys === s.tokens ? rows : wordsOf(s.keys, s.keyPlaces);
     if (rows.length === s.T && keys.length === s.S) return s.merged = null;
-    const merged = (tokens, groups) => groups.map(([from, end]) => {
-        const part = tokens.slice(from, end), join = name => part.map(t => t[name]).join("");
-        return { text: join("text"), raw: join("raw"), part: part[0].part, special: part[0].special };
-    });
+    const merged = (tokens, groups) => nameTokens(
+        groups.map(([from, end]) => {
+            const part = tokens.slice(from, end), join = name => part.map(t => t[name]).join("");
+            return { text: join("text"), raw: join("raw"), named: "", part: part[0].part, special: part[0].special };
+        }),
+        w => groups[w][0]
+    );
     const wordOf = (groups, n) => {
         const to = new Int32Array(n);
         groups.forEach(([from, end], w) => to.fill(w, from, end));

@@ -30,6 +30,7 @@ import { $, el } from "./dom.js";
 import { FILTERS, isKey, isShown, page, state } from "./state.js";
 import { forgetAggregates, wordStack } from "./aggregate.js";
 import { announce, requestDraw } from "./drawing.js";
+import { nameTokens } from "./messages.js";
 import { forgetRowStats } from "./head_stats.js";
 import { forgetWindow, windowed } from "./row_window.js";
 
@@ -40,7 +41,7 @@ import { forgetWindow, windowed } from "./row_window.js";
  */
 function tokenOf(entry) {
     const [text, part, special, raw] = entry;
-    return { text, part, special: special === 1, raw: raw ?? text };
+    return { text, part, special: special === 1, raw: raw ?? text, named: text };
 }
 /** @returns {?Pair} */
 const pairOf = entry => entry && { row: entry[0], key: entry[1], weight: entry[2] };
@@ -63,7 +64,7 @@ export function nameRows(about) {
  * @returns {Stack[]}
  */
 export function stacksOf(about) {
-    const texts = about.texts.map(t => ({ ...t, tokens: t.tokens.map(tokenOf) }));
+    const texts = about.texts.map(t => ({ ...t, tokens: nameTokens(t.tokens.map(tokenOf), i => i) }));
     return about.stacks.map(s => {
         const { tokens, places: rowPlaces, given = 0 } = texts[s.rows];
         const { tokens: keys, places: keyPlaces, given: givenKeys = 0 } = texts[s.keys];

@@ -121,7 +121,7 @@ export function linkOrder() {
 export function linkRows() {
     const L = links, heads = drawn();
     return linkOrder().map(k => [
-        page.tokens[L.i[k]].text, page.keys[L.j[k]].text, heads[L.m[k]] < 0 ? nameOf(heads[L.m[k]]) : heads[L.m[k]],
+        page.tokens[L.i[k]].named, page.keys[L.j[k]].named, heads[L.m[k]] < 0 ? nameOf(heads[L.m[k]]) : heads[L.m[k]],
         L.w[k]
     ]);
 }

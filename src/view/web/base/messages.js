@@ -125,7 +125,26 @@ export const NUMBERS = [
     "fourteen", "fifteen", "sixteen"
 ];
 
-export const quoted = t => t.special ? t.text : `“${t.text}”`;
+/**
+ * Names the tokens of a text: a word that occurs more than once carries its place in the text as a subscript: flies₂.
+ * token_names.c does the same.
+ * @param {Token[]} tokens
+ * @param {(i: number) => number} placeOf index of token i in the text
+ */
+export function nameTokens(tokens, placeOf) {
+    const times = new Map();
+    for (const t of tokens) if (!t.special) times.set(t.text, (times.get(t.text) ?? 0) + 1);
+    tokens.forEach((t, i) => {
+        const place = !t.special && times.get(t.text) > 1
+            ? [...`${placeOf(i)}`].map(d => String.fromCharCode(0x2080 + +d)).join("")
+            : "";
+        t.named = t.text + place;
+    });
+    return tokens;
+}
+/** The name without its place, for a sentence that gives the place in words. */
+export const quotedWord = t => t.special ? t.text : `“${t.text}”`;
+export const quoted = t => t.special ? t.text : `“${t.named}”`;
 
 // ---- the pieces of a sentence --------------------------------------------------------------------------
 // A piece is plain text, or { b: bold text }.

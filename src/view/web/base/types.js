@@ -9,6 +9,7 @@
  * @property {number} part 0, or 1 in the second sentence of a pair
  * @property {boolean} special
  * @property {string} raw as the tokenizer spells it
+ * @property {string} named the text and, if it occurs more than once, the place as a subscript
  */
 /**
  * A row and a key, and the weight between them.

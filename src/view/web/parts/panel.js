@@ -330,7 +330,7 @@ export function rowTable(l, most) {
     const plus = (a, b, sign) => ({ w: a.w.map((w, m) => w + sign * b.w[m]), mean: a.mean + sign * b.mean });
     const whole = sums(list);
     const hidden = sums(row ? page.hiddenKeys : page.tokens.map((_, i) => i).filter(i => !isShown(i)));
-    for (const j of keys) out.push({ name: tokens[j].text, key: j, w: shown.map(of => of[j]), mean: mean[j] });
+    for (const j of keys) out.push({ name: tokens[j].named, key: j, w: shown.map(of => of[j]), mean: mean[j] });
     const rest = plus(whole, sums(keys), -1);
     if (list.length > keys.length && !(few && row && keys.length < most)) { // if not, the other weights are not stored
         out.push({
@@ -562,8 +562,8 @@ function alignTable(aligned) {
         "table", { id: "aligned" }, el("caption", {}, say("align", name)),
         el("tbody", {}, ...aligned.map(({ row: i, key: j, weight: w }) =>
             cells(
-                el("td", { class: "text" }, el("bdi", {}, page.tokens[i].text)),
-                el("td", { class: "text" }, j < 0 ? "–" : "→ ", ...(j < 0 ? [] : [el("bdi", {}, page.keys[j].text)])),
+                el("td", { class: "text" }, el("bdi", {}, page.tokens[i].named)),
+                el("td", { class: "text" }, j < 0 ? "–" : "→ ", ...(j < 0 ? [] : [el("bdi", {}, page.keys[j].named)])),
                 weight(w)
             )))
     );

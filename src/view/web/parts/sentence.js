@@ -71,7 +71,8 @@ function describeKind(s, last, h) {
     if (kind === "same word" && s.same) {
         const { row, key, w } = pairNow(s.same, h), a = page.tokens[row], b = page.keys[key];
         out.push(
-            (a.part !== b.part ? " in the other sentence" : "") + (last ? ": " : " (") + `${quote(row)} ${weight(w)}` +
+            (a.part !== b.part ? " in the other sentence" : "") + (last ? ": " : " (") +
+                `${quote(row)} to ${quoteKey(key)} ${weight(w)}` +
                 (last ? "" : ")")
         );
     }

@@ -420,7 +420,7 @@ function drawCompareTable(seen) {
             el(
                 "tbody", {},
                 ...all.keys.slice(0, most).map(k =>
-                    line(page.keys[k.j].text, k.a, k.b, k.j === c.key ? "selected" : "")),
+                    line(page.keys[k.j].named, k.a, k.b, k.j === c.key ? "selected" : "")),
                 ...(all.keys.length > most ? [line(say("more", count(all.keys.length - most)), rest[0], rest[1])] : []),
                 ...(max(abs(all.rest[0]), abs(all.rest[1])) > 5e-4
                     ? [line(say("rest"), all.rest[0], all.rest[1])]
@@ -466,7 +466,7 @@ function compareRows() {
     if (row)
         return [
             ["key", "A", "B", "change"],
-            ...row.keys.map(k => [page.keys[k.j].text, k.a.toFixed(4), k.b.toFixed(4), signed(k.b - k.a, 4)]),
+            ...row.keys.map(k => [page.keys[k.j].named, k.a.toFixed(4), k.b.toFixed(4), signed(k.b - k.a, 4)]),
             [say("rest"), ...row.rest.map(x => max(0, x).toFixed(4)), signed(row.rest[1] - row.rest[0], 4)],
             [say("sum"), ...row.total.map(x => x.toFixed(4)), signed(row.total[1] - row.total[0], 4)]
         ];

@@ -89,7 +89,7 @@ function spoken(i) {
     const heads = drawn().map(h => {
         const row = rowOf(h, i), keys = strongestOf(page.visibleKeys, row, 3);
         const hidden = sumOf(page.hiddenKeys, row);
-        return `${nameOf(h)}: ${keys.map(j => `${page.keys[j].text} ${weight(row[j])}`).join(", ")}` +
+        return `${nameOf(h)}: ${keys.map(j => `${page.keys[j].named} ${weight(row[j])}`).join(", ")}` +
             `${hidden > .005 ? `; special tokens ${weight(hidden)}` : ""}`;
     });
     return `${page.tokens[i].text}, row ${i} of ${page.T}, layer ${state.layer} ${heads.slice(0, 3).join(". ")}`;

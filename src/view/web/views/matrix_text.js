@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // matrix_text.js: describes the matrix in words and numbers: one row, the sentence, the table, the saved picture.
 import { ceil, floor, max, min, round } from "../base/math.js";
-import { count, escaped, plain, say, share, starred, weight } from "../base/messages.js";
-import { selectedHeads, page, quote, quoteKey, state } from "../base/state.js";
+import { count, escaped, plain, quotedWord, say, share, starred, weight } from "../base/messages.js";
+import { selectedHeads, page, quote, state } from "../base/state.js";
 import { css, hue, rampAt } from "../base/palette.js";
 import { sectionsOf } from "../parts/sections.js";
 import { firstOf } from "../parts/heatmap.js";
@@ -130,8 +130,8 @@ export function answerMatrix() {
         return {
             question,
             pieces: [
-                `${who}: from ${quote(l.row)} (token ${count(l.row)}) to `, { b: quoteKey(l.key) },
-                ` (token ${count(l.key)}): ${pairText(l.row, l.key)}.`
+                `${who}: from ${quotedWord(page.tokens[l.row])} (token ${count(l.row)}) to `,
+                { b: quotedWord(page.keys[l.key]) }, ` (token ${count(l.key)}): ${pairText(l.row, l.key)}.`
             ]
         };
     }
@@ -142,8 +142,8 @@ export function answerMatrix() {
         return {
             question,
             pieces: [
-                `${who}: ${quote(l.row)} (token ${count(l.row)}) attends most to `, { b: quoteKey(top[0]) },
-                ` (token ${count(top[0])}): ${weight(top[1], 3)}, ` +
+                `${who}: ${quotedWord(page.tokens[l.row])} (token ${count(l.row)}) attends most to `,
+                { b: quotedWord(page.keys[top[0]]) }, ` (token ${count(top[0])}): ${weight(top[1], 3)}, ` +
                     `${timesUniform(l.row, top[1])}${describeShares(l.row, row)}.`
             ]
         };

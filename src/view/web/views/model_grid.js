@@ -259,12 +259,12 @@ function orderedHeads() {
 function labelOf(s) {
     if (s.kind < 0) return "";
     const name = page.about.kindTable[s.kind].name;
-    const described = name === "vertical" ? page.keys[s.word].text : name.replace(" word", "");
+    const described = name === "vertical" ? page.keys[s.word].named : name.replace(" word", "");
     return name === "other" ? described : `${described} ${weight(s.strength)}`;
 }
 const strengthOf = s => kindOf(s) === "other"
     ? ""
-    : (kindOf(s) === "vertical" ? page.keys[s.word].text + " " : "") + weight(s.strength);
+    : (kindOf(s) === "vertical" ? page.keys[s.word].named + " " : "") + weight(s.strength);
 export function nameOfThumb(l, h) {
     const s = statsOf(l, h), e = page.effects ? `, ablation effect ${effectText(effectOf(l, h))}` : "";
     return `layer ${l}, head ${h}${s.kind < 0 ? "" : ", " + labelOf(s)}, ${s.keys.toFixed(1)} effective keys${e}`;
@@ -511,7 +511,7 @@ export function modelTable() {
     const effect = page.effects ? [`ablation effect, ${unitOf()}`] : [];
     return [["layer", "head", "kind", "strength", "effective keys", "distance", "to special tokens", ...effect],
         ...orderedHeads().map(({ l, h, s }) => [
-            l, h, kindOf(s) === "vertical" ? page.keys[s.word].text : kindOf(s),
+            l, h, kindOf(s) === "vertical" ? page.keys[s.word].named : kindOf(s),
             s.kind < 0 || kindOf(s) === "other" ? "" : s.strength.toFixed(3), s.keys.toFixed(2),
             s.distance.toFixed(2), s.shares[4].toFixed(3), ...(page.effects ? [effectOf(l, h).toFixed(5)] : [])
         ])];

@@ -133,8 +133,8 @@ function drawBands(seen) {
         band(tall, ...more);
         seen.bands.push({ what, from, to: y });
     };
-    put("q", 64, say("queryOf"), page.tokens[f.i].text, some(of.q), most, "", "pale");
-    put("k", 64, say("keyOf"), page.keys[f.j].text, some(k), most, "", "pale");
+    put("q", 64, say("queryOf"), page.tokens[f.i].named, some(of.q), most, "", "pale");
+    put("k", 64, say("keyOf"), page.keys[f.j].named, some(k), most, "", "pale");
     const list = [...some(order.products), ...(order.rest.length ? [order.restSum] : [])];
     put("p", 84, say("products"), "", list, largest([list]), "", "");
     if (order.rest.length)
@@ -153,7 +153,7 @@ function drawBands(seen) {
         y += 14;
         const full = seen.n;
         seen.n = all.length; // values may have another width than queries
-        put("v", 56, say("valueOf"), page.keys[f.j].text, all, top, "", "pale");
+        put("v", 56, say("valueOf"), page.keys[f.j].named, all, top, "", "pale");
         put("w", 56, say("weighedValue"), "", all.map(a => a * x), top, `× ${weight(x, 3)}`, "");
         seen.n = full;
         seen.values = v.length === of.E ? order.at : v.map((_, e) => e);

@@ -284,7 +284,7 @@ function residualRows() {
     if (!hasNumbers()) return [];
     const head = ["token", "layer", "sublayer", "size before", "added", "cosine", "size after"];
     const of = i => sublayerSteps([i]).map(s => [
-        page.tokens[i].text, s.layer, NAMES[s.k], s.before.toFixed(4), s.added.toFixed(4), s.cosine.toFixed(4),
+        page.tokens[i].named, s.layer, NAMES[s.k], s.before.toFixed(4), s.added.toFixed(4), s.cosine.toFixed(4),
         s.after.toFixed(4)
     ]);
     return [head, ...rowsOf().flatMap(of)];

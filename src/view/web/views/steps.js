@@ -467,7 +467,7 @@ function stepsRows() {
         ...Array.from(
             { length: of.S },
             (_, j) => [
-                page.keys[j].text, signed(of.dot[j], 4), ...(of.biased ? [signed(of.bias[j], 4)] : []),
+                page.keys[j].named, signed(of.dot[j], 4), ...(of.biased ? [signed(of.bias[j], 4)] : []),
                 of.masked[j] ? say("masked") : signed(of.score(j, by), 4),
                 of.masked[j] ? say("masked") : now.w[j].toFixed(4),
                 of.masked[j] ? say("masked") : s.bare.w[j].toFixed(4), ...(s.raw ? [s.raw.w[j].toFixed(4)] : [])

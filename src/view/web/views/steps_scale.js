@@ -32,7 +32,7 @@ export function drawScale(seen) {
     const left = px > wide * .62;
     parts.push(
         textAt(
-            px + (left ? -8 : 8), max(12, yOf(p) - 8), `${fitted(page.keys[f.j].text, 110)} ${weight(p)}`,
+            px + (left ? -8 : 8), max(12, yOf(p) - 8), `${fitted(page.keys[f.j].named, 110)} ${weight(p)}`,
             "strong halo", left ? "end" : "start"
         )
     );

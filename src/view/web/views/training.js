@@ -192,7 +192,7 @@ function drawTopKeys(f, n, now) {
     if (!f) return training.table.replaceChildren();
     const first = frameStack(0), most = 24, list = page.visible.slice(0, most);
     const cellOf = t =>
-        t.to < 0 ? "–" : el("td", { class: "text" }, el("bdi", {}, page.keys[t.to].text), ` ${weight(t.w)}`);
+        t.to < 0 ? "–" : el("td", { class: "text" }, el("bdi", {}, page.keys[t.to].named), ` ${weight(t.w)}`);
     training.table.replaceChildren(
         el("table", { class: "row" }, el("caption", {}, say("topKeysNow", f.head, count(frames()[n].step))),
             el(
@@ -205,7 +205,7 @@ function drawTopKeys(f, n, now) {
             ),
             el("tbody", {}, ...list.map(i => {
                 const tr = cells(
-                    el("td", { class: "text" }, el("bdi", {}, page.tokens[i].text)), cellOf(topOf(now, f, i)),
+                    el("td", { class: "text" }, el("bdi", {}, page.tokens[i].named)), cellOf(topOf(now, f, i)),
                     cellOf(topOf(first, f, i))
                 );
                 if (i === state.row) tr.className = "selected";
