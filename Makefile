@@ -2,7 +2,7 @@
 # The entry point.  `make demo` and `make test` install missing packages; the other targets only
 # build.
 #
-#   make demo      build, fetch a model, show the attention of two sentences
+#   make demo      build, fetch a model, show what "it" attends to in two sentences
 #   make test      the release build and every test except the long ones
 #   make check     all stages: gates, instruction sets, small tiles, sanitizers, double, clang,
 #                  64-bit ARM
@@ -20,7 +20,8 @@ SHELL = /bin/bash
 PREFIX ?= /usr/local
 BUILD = build/release
 PARTS = qkv qkv_cli qkv_gradcheck qkv_cli_docs
-DEMO = "time flies like an arrow" "fruit flies like a banana"
+DEMO = "The animal didn't cross the street because it was too tired" \
+	--against "The animal didn't cross the street because it was too wide" --layer 3 --heads 1 --token it
 
 .DEFAULT_GOAL = all
 .NOTPARALLEL:
@@ -47,7 +48,7 @@ model:
 demo: setup-demo all
 	@echo "make demo: 3 of 4: fetching a model, 90 MB the first time"
 	@tools/model.sh || echo "qkv: going on with models/verse"
-	@echo "make demo: 4 of 4: drawing the attention of two sentences to build/demo.html"
+	@echo "make demo: 4 of 4: drawing what 'it' attends to in two sentences, to build/demo.html"
 	@$(BUILD)/bin/qkv view --force -o build/demo.html $(DEMO)
 
 test: setup-test model

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static struct {
-    const char *file, *word;
+    const char *file, *word, *with;
     bool truncate, why;
     struct chart_output picture;
 } o = { 0 };
@@ -20,6 +20,8 @@ static const struct opt opts[] = {
              "compare the vectors of this word in the texts, ignoring case, and its static "
              "embedding; in a text without the word, words that begin with it count; a text with "
              "neither is skipped with a note"),
+    OPT_TEXT(0, "with", &o.with, "WORD,WORD",
+             "with --token: also compare with these words, each as a text of its own"),
     OPT_FLAG(
         0, "why", &o.why,
         "for two texts: print the cosine as a sum over pairs of their tokens, drawn as a matrix"),
@@ -116,7 +118,7 @@ static void print_texts_json(const struct cmd_texts *t)
 }
 
 // ---- comparing whole texts ---------------------------------------------------------------------
-static qkv_status whole(const struct cmd_texts *t, const char *dir, qkv_error *err)
+static qkv_status whole(struct cmd_texts *t, const char *dir, qkv_error *err)
 {
     qkv_embedder *e = NULL;
     struct row *rows = cmd_alloc((size_t)t->count, sizeof *rows);
@@ -182,6 +184,22 @@ static char *shorten(char out[SHORT], const struct cmd_texts *t, int64_t i)
     }
     memcpy(out, t->text[i], n);
     return out;
+}
+
+// Appends each word of --with as a text of its own, and as a row that is this whole text.
+static qkv_status add_with(struct cmd_texts *t, struct row **rows, int64_t *count, qkv_error *err)
+{
+    for (const char *at = o.with; at;) {
+        const size_t n = strcspn(at, ",");
+        if (!n)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--with: expected words separated by commas, found '%.60s'", o.with);
+        *rows = cmd_grow(*rows, (size_t)*count + 1, sizeof **rows);
+        (*rows)[(*count)++] = (struct row){ t->count, 0, n };
+        cmd_texts_add(t, at, n);
+        at = at[n] ? at + n + 1 : NULL;
+    }
+    return QKV_OK;
 }
 
 // Finds the occurrences of the word in every text.  A text without the word is skipped, and a note
@@ -318,7 +336,7 @@ static void print_words(const struct word_job *j)
     print_table(j->t, j->rows, j->count, j->fixed, j->width);
 }
 
-static qkv_status words(const struct cmd_texts *t, const char *dir, qkv_error *err)
+static qkv_status words(struct cmd_texts *t, const char *dir, qkv_error *err)
 {
     qkv_model *m = NULL;
     qkv_tokenizer *tokenizer = NULL;
@@ -327,6 +345,7 @@ static qkv_status words(const struct cmd_texts *t, const char *dir, qkv_error *e
     const struct qkv_model_options options = cmd_model_options();
     qkv_status status;
     if ((status = find_rows(t, &rows, &j.count, err)) ||
+        (status = add_with(t, &rows, &j.count, err)) ||
         (status = qkv_model_open(&m, dir, &options, err)) ||
         (status = qkv_tokenizer_open(&tokenizer, dir, err)))
         goto done;
@@ -351,6 +370,7 @@ static qkv_status check_options(qkv_error *err)
     if (o.why && o.word)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--why cannot be combined with --token, since it compares whole texts");
+    if (o.with && !o.word) return cmd_error(err, QKV_ERR_USAGE, NULL, "--with requires --token");
     if ((o.picture.path || o.picture.theme || o.picture.width) && !o.why)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "%s requires --why",
                          o.picture.path    ? "-o"
@@ -413,6 +433,8 @@ const struct cmd cmd_similar = {
         { "qkv similar \"a happy dog\" \"a joyful puppy\" --why -o why.svg", "which tokens make two texts alike" },
         { "qkv similar --token bear \"I love bears\" \"She bears the pain\"",
           "one word with two meanings" },
+        { "qkv similar --token flies \"time flies\" \"fruit flies eat\" --with insect,soars",
+          "to which other words it is near in each text" },
         { "qkv similar --json -f lines.txt", "all pairs of lines of a file, as JSON" },
     },
     .run = run_similar,

@@ -40,6 +40,23 @@ assert d['places'] == [{'text': 0, 'begin': 5, 'end': 10}, {'text': 1, 'begin': 
 assert abs(d['static'][0][1] - 1) <= 2.0 ** -22 and d['context'][0][1] < 0.8
 PY
 
+title '--with compares with other words: flies is an insect in one text only'
+runs 0 similar --token flies 'time flies like an arrow' 'fruit flies like a banana' --with insect,bug --json
+python3 - "$out" <<'PY' || failed 'insect'
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert d['texts'][2:] == ['insect', 'bug'] and d['places'][2:] == [{'text': 2, 'begin': 0, 'end': 6}, {'text': 3, 'begin': 0, 'end': 3}]
+c = d['context']  # the numbers of transformers
+for found, wanted in ((c[0][2], .2691645), (c[1][2], .5421866), (c[0][3], .2552742), (c[1][3], .2534327)):
+    assert abs(found - wanted) < 2e-5, (found, wanted)
+PY
+runs 0 similar --token insect 'insect' --with insect --json # the word alone is the word in that text
+python3 -c "import json, sys; assert abs(json.load(open(sys.argv[1]))['context'][0][1] - 1) < 1e-6" "$out" || failed 'itself'
+runs 2 similar 'a' 'b' --with insect
+says 'qkv: --with requires --token'
+runs 2 similar --token a 'a b' --with a,,b
+says_part '--with: expected words separated by commas'
+
 title 'senses of bear: the sport is nearer to the animal than to the burden'
 runs 0 similar --token bear 'I love bears' 'She bears the pain' 'Bears won the game' 'bear country' --json
 python3 - "$out" <<'PY' || failed 'bears'
