@@ -162,9 +162,10 @@ def check(qkv, page, write, folder):
                 shutil.move(drawn, os.path.join(PICTURES, name))
             else:
                 bad.append(compare_picture(page, name, drawn, kind == "measured"))
-        if not write and not quiet:
-            bad.append(compare(page, command, kind, shown, found))
-        if not write or quiet:
+        differs = None if quiet else compare(page, command, kind, shown, found)
+        if not write:
+            bad.append(differs)
+        if not write or not differs:
             return m.group(0)
         lines = "".join(line.rstrip() + "\n" for line in excerpt(kind, found))
         return f"```sh\n{command}\n```\n```text{' ' if kind else ''}{kind}\n{lines}```"
