@@ -2,17 +2,31 @@
 # zlib packs the page's numbers; web/ is compiled in, so that the library needs no file at run time.
 pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
 target_link_libraries(qkv_flags INTERFACE PkgConfig::zlib)
-# cairo paints PNG in fonts that fontconfig chooses (libqkv links both: CMakeLists.txt).  pkg-config is
-# asked where they are, not for all that they were made of: its answer wants a dozen packages more.
-pkg_check_modules(pc_cairo QUIET cairo fontconfig)
-find_path(QKV_CAIRO_INCLUDE cairo.h HINTS ${pc_cairo_INCLUDE_DIRS} PATH_SUFFIXES cairo REQUIRED)
-find_path(QKV_FONTCONFIG_INCLUDE fontconfig/fontconfig.h HINTS ${pc_cairo_INCLUDE_DIRS} REQUIRED)
-find_library(QKV_CAIRO_LIBRARY cairo HINTS ${pc_cairo_LIBRARY_DIRS} REQUIRED)
-find_library(QKV_FONTCONFIG_LIBRARY fontconfig HINTS ${pc_cairo_LIBRARY_DIRS} REQUIRED)
-mark_as_advanced(QKV_CAIRO_INCLUDE QKV_FONTCONFIG_INCLUDE QKV_CAIRO_LIBRARY QKV_FONTCONFIG_LIBRARY)
-set(qkv_paint ${QKV_CAIRO_LIBRARY} ${QKV_FONTCONFIG_LIBRARY} PARENT_SCOPE)
-target_include_directories(qkv_view SYSTEM PRIVATE ${QKV_CAIRO_INCLUDE} ${QKV_FONTCONFIG_INCLUDE})
-target_link_libraries(qkv_view INTERFACE ${QKV_CAIRO_LIBRARY} ${QKV_FONTCONFIG_LIBRARY}) # the tests of the module
+# libqkv_png paints PNG files with cairo, in fonts that fontconfig chooses. It is a library of its own, which libqkv
+# opens when it writes such a file (src/view/png/png_painter.h); without it the command says which library is missing.
+get_target_property(sources qkv_view SOURCES)
+set(png_sources ${sources})
+list(FILTER png_sources INCLUDE REGEX "/view/png/")
+list(FILTER sources EXCLUDE REGEX "/view/png/")
+set_property(TARGET qkv_view PROPERTY SOURCES ${sources})
+set(png_name libqkv_png.so.${soversion})
+set_source_files_properties(src/view/canvas/canvas_png.c PROPERTIES COMPILE_DEFINITIONS QKV_PNG_LIBRARY="${png_name}")
+target_link_libraries(qkv_flags INTERFACE ${CMAKE_DL_LIBS})
+if(QKV_PNG)
+  # pkg-config is asked where the libraries are, not for all that they were made of: its answer wants a dozen packages
+  # more.
+  pkg_check_modules(pc_cairo QUIET cairo fontconfig)
+  find_path(QKV_CAIRO_INCLUDE cairo.h HINTS ${pc_cairo_INCLUDE_DIRS} PATH_SUFFIXES cairo REQUIRED)
+  find_path(QKV_FONTCONFIG_INCLUDE fontconfig/fontconfig.h HINTS ${pc_cairo_INCLUDE_DIRS} REQUIRED)
+  find_library(QKV_CAIRO_LIBRARY cairo HINTS ${pc_cairo_LIBRARY_DIRS} REQUIRED)
+  find_library(QKV_FONTCONFIG_LIBRARY fontconfig HINTS ${pc_cairo_LIBRARY_DIRS} REQUIRED)
+  mark_as_advanced(QKV_CAIRO_INCLUDE QKV_FONTCONFIG_INCLUDE QKV_CAIRO_LIBRARY QKV_FONTCONFIG_LIBRARY)
+  add_library(qkv_png MODULE ${png_sources})
+  target_include_directories(qkv_png SYSTEM PRIVATE ${QKV_CAIRO_INCLUDE} ${QKV_FONTCONFIG_INCLUDE})
+  target_link_libraries(qkv_png PRIVATE qkv_flags ${QKV_CAIRO_LIBRARY} ${QKV_FONTCONFIG_LIBRARY})
+  set_target_properties(qkv_png PROPERTIES PREFIX "" OUTPUT_NAME ${png_name} SUFFIX ""
+    LINK_OPTIONS "-Wl,--no-undefined;-Wl,--as-needed" INSTALL_RPATH "")
+endif()
 # esbuild bundles and minifies the script of the page; without it the page is larger and works the same.
 find_program(QKV_ESBUILD esbuild DOC "bundles and minifies the page's script; empty: the page is not minified")
 mark_as_advanced(QKV_ESBUILD)

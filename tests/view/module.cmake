@@ -1,4 +1,11 @@
 # SPDX-License-Identifier: MIT
+# The tests that write PNG files open libqkv_png.
+foreach(name test_picture_files test_chart)
+  set_property(TARGET ${name} PROPERTY BUILD_RPATH ${PROJECT_BINARY_DIR})
+  if(TARGET qkv_png)
+    add_dependencies(${name} qkv_png)
+  endif()
+endforeach()
 # Pages in a real browser: needs Python 3 and a Chromium or Chrome; skipped where one is missing.
 foreach(maker make_pages make_maps make_odd make_pictures)
   add_executable(${maker} view/${maker}.c)

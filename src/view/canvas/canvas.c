@@ -11,8 +11,9 @@ void canvas_init(struct canvas *s, const char *path)
 {
     *s = (struct canvas){ .open = -1 };
     if (!qkv_ends_with(path, ".png")) return;
-    s->fonts = canvas_fonts_new();
-    s->failed = !s->fonts;
+    bool missing;
+    s->fonts = canvas_fonts_new(&missing);
+    s->failed = !s->fonts && !missing;
 }
 
 void canvas_new(struct canvas *s, double width, const char *title, const char *sentence)

@@ -4,8 +4,8 @@
 // the light and the dark theme, or as PNG, which cairo draws.
 //
 //   canvas.c       the list, lines of text    palette.c      the palette
-//   canvas_svg.c   the list as SVG            canvas_png.c   the list as pixels
-//   text_width.c   widths of text in SVG      canvas_fonts.c fonts and widths of text in PNG
+//   canvas_svg.c   the list as SVG            canvas_png.c   the list as PNG, by ../png
+//   text_width.c   widths of text in SVG
 //
 // Lengths are pixels of the page at zoom 1; y grows downwards. If an allocation fails, `failed` is
 // set and nothing more is drawn; the function that writes the canvas reports the error.
@@ -194,8 +194,10 @@ qkv_status canvas_file(const struct canvas *s, const char *path, bool force,
 // multiple of the font size. how: CANVAS_SERIF and CANVAS_BOLD.
 double text_width(int32_t c, unsigned how);
 
-// ---- canvas_fonts.c -----------------------------------------------------------------------------
-struct canvas_fonts *canvas_fonts_new(void); // returns NULL if memory is exhausted
+// ---- canvas_png.c -------------------------------------------------------------------------------
+// The fonts of the machine, by libqkv_png. Returns NULL if memory is exhausted or, with *missing,
+// if that library cannot be opened; canvas_png() then reports why.
+struct canvas_fonts *canvas_fonts_new(bool *missing);
 void canvas_fonts_free(struct canvas_fonts *f);
 double canvas_fonts_width(struct canvas_fonts *f, const char *text, size_t n, int size,
                           unsigned how);

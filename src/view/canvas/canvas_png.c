@@ -1,157 +1,71 @@
 // SPDX-License-Identifier: MIT
-// canvas_png.c: draws a canvas as pixels with cairo. A unit of the canvas is CANVAS_SCALE pixels.
-//
-// Unlike in SVG, letters are not joined (Arabic) and right-to-left text is not reordered.
+// canvas_png.c: writes a canvas as a PNG file with the painter of libqkv_png, which it opens
+// (png/png_painter.h).
 #include "view/canvas/canvas.h"
-#include "view/canvas/canvas_fonts.h"
 #include "view/page/compress.h"
-#include <cairo.h>
+#include "view/png/png_painter.h"
+#include <dlfcn.h>
+#include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 enum { SIDE_MOST = 32767 };
 
-struct paint {
-    cairo_t *cr;
-    const struct canvas *s;
-    bool dark;
-    double end_x, end_y; // end of the last text, where CANVAS_AFTER continues
-};
+// ---- the painter --------------------------------------------------------------------------------
+static struct {
+    pthread_mutex_t lock;
+    const struct png_painter *painter; // NULL: not opened yet
+} png = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static void set_color(struct paint *p, int color, double opacity)
+// Opens libqkv_png, which stays open: its libraries do not survive being unloaded.
+static qkv_status open_painter(qkv_error *err)
 {
-    const uint32_t c = palette_rgb(color, p->dark);
-    cairo_set_source_rgba(p->cr, (c >> 16) / 255.0, (c >> 8 & 255) / 255.0, (c & 255) / 255.0,
-                          opacity);
+    static const struct png_host host = { qkv_alloc_zero, qkv_free, palette_rgb,
+                                          canvas_link_opacity };
+    png_painter_function *function = NULL;
+    errno = 0;
+    void *library = dlopen(QKV_PNG_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const int code = errno;
+    if (!library && code == ENOMEM) return qkv_fail_memory(err, NULL);
+    if (!library && code && code != ENOENT)
+        return qkv_fail_errno(err, QKV_PNG_LIBRARY, "cannot open the library", code);
+    const char *reason = library ? "it belongs to another version of qkv" : dlerror();
+    if (library) *(void **)&function = dlsym(library, PNG_PAINTER_NAME);
+    if (function) png.painter = function(PNG_PAINTER_VERSION, &host);
+    if (png.painter) return QKV_OK;
+    const qkv_status status =
+        qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
+                 "PNG needs the library %s, which cannot be opened (%s); SVG needs no library",
+                 QKV_PNG_LIBRARY, reason ? reason : "unknown reason");
+    if (library) dlclose(library);
+    return status;
 }
 
-static double put_line(struct paint *p, const struct canvas_op *op, const char *text, double x,
-                       double y)
+// Opens the painter unless it is open. After a failure the next call tries again.
+static qkv_status need_painter(qkv_error *err)
 {
-    return canvas_fonts_draw(p->s->fonts, p->cr, text, (size_t)op->n, op->size, op->how, x, y);
+    pthread_mutex_lock(&png.lock);
+    const qkv_status status = png.painter ? QKV_OK : open_painter(err);
+    pthread_mutex_unlock(&png.lock);
+    return status;
 }
 
-static void put_text(struct paint *p, const struct canvas_op *op)
+struct canvas_fonts *canvas_fonts_new(bool *missing)
 {
-    const char *text = p->s->text.at + op->at;
-    double x = 0;
-    if (!op->n) {
-        p->end_x = op->how & CANVAS_AFTER ? p->end_x : op->x;
-        p->end_y = op->how & CANVAS_AFTER ? p->end_y : op->y;
-        return;
-    }
-    set_color(p, op->fill, 1);
-    if (op->how & (CANVAS_MIDDLE | CANVAS_END)) {
-        x = -canvas_width(p->s, text, (size_t)op->n, op->size, op->how);
-        if (op->how & CANVAS_MIDDLE) x /= 2;
-    }
-    if (op->how & CANVAS_AFTER) {
-        p->end_x += CANVAS_SPACE;
-        p->end_x += put_line(p, op, text, p->end_x, p->end_y);
-        return;
-    }
-    cairo_save(p->cr);
-    cairo_translate(p->cr, op->x, op->y);
-    if (op->how & (CANVAS_TILT | CANVAS_UP))
-        cairo_rotate(p->cr, (op->how & CANVAS_UP ? -90 : -50) * acos(-1) / 180);
-    p->end_x = op->x + x + put_line(p, op, text, x, 0);
-    p->end_y = op->y;
-    cairo_restore(p->cr);
+    *missing = need_painter(NULL) != QKV_OK;
+    return *missing ? NULL : png.painter->fonts_new();
 }
 
-// ---- marks --------------------------------------------------------------------------------------
-static void fill_and_stroke(struct paint *p, const struct canvas_op *op)
+void canvas_fonts_free(struct canvas_fonts *f)
 {
-    if (op->fill) {
-        set_color(p, op->fill, op->opacity);
-        if (op->stroke)
-            cairo_fill_preserve(p->cr);
-        else
-            cairo_fill(p->cr);
-    }
-    if (op->stroke) {
-        set_color(p, op->stroke, op->opacity);
-        cairo_set_line_width(p->cr, op->width);
-        cairo_stroke(p->cr);
-    }
+    if (f) png.painter->fonts_free(f);
 }
 
-static void put_path(struct paint *p, const struct canvas_op *op)
+double canvas_fonts_width(struct canvas_fonts *f, const char *text, size_t n, int size,
+                          unsigned how)
 {
-    static const double dash[2] = { 4, 4 };
-    const struct canvas_point *at = p->s->point + op->at;
-    for (int64_t i = 0; i < op->n; i++) {
-        if (at[i].verb == 'M') cairo_move_to(p->cr, at[i].x, at[i].y);
-        if (at[i].verb == 'L') cairo_line_to(p->cr, at[i].x, at[i].y);
-        if (at[i].verb == 'Z') cairo_close_path(p->cr);
-        if (at[i].verb == 'C' && i + 2 < op->n)
-            cairo_curve_to(p->cr, at[i].x, at[i].y, at[i + 1].x, at[i + 1].y, at[i + 2].x,
-                           at[i + 2].y);
-    }
-    if (op->kind == CANVAS_LINK) {
-        set_color(p, op->stroke, canvas_link_opacity(op->opacity, p->dark, op->how != 0));
-        cairo_set_operator(p->cr, p->dark ? CAIRO_OPERATOR_SCREEN : CAIRO_OPERATOR_MULTIPLY);
-        cairo_set_line_cap(p->cr, CAIRO_LINE_CAP_BUTT);
-        cairo_set_line_width(p->cr, op->width);
-        cairo_stroke(p->cr);
-        cairo_set_line_cap(p->cr, CAIRO_LINE_CAP_ROUND);
-        cairo_set_operator(p->cr, CAIRO_OPERATOR_OVER);
-        return;
-    }
-    if (op->how) cairo_set_dash(p->cr, dash, 2, 0);
-    fill_and_stroke(p, op);
-    if (op->how) cairo_set_dash(p->cr, NULL, 0, 0);
-}
-
-static void put_cells(struct paint *p, const struct canvas_op *op)
-{
-    const double gap = op->width;
-    cairo_set_antialias(p->cr, gap > 0 ? CAIRO_ANTIALIAS_DEFAULT : CAIRO_ANTIALIAS_NONE);
-    for (int64_t i = 0; i < op->n; i++) {
-        const uint8_t color = p->s->cell[op->at + i];
-        if (color == CANVAS_BLANK) continue;
-        set_color(p, PALETTE_RAMP + color, 1);
-        cairo_rectangle(p->cr, op->x + (double)(i % op->columns) * op->w,
-                        op->y + (double)(i / op->columns) * op->h, op->w - gap, op->h - gap);
-        cairo_fill(p->cr);
-    }
-    cairo_set_antialias(p->cr, CAIRO_ANTIALIAS_DEFAULT);
-}
-
-static void put_hatch(struct paint *p, const struct canvas_op *op)
-{
-    cairo_save(p->cr);
-    cairo_rectangle(p->cr, op->x, op->y, op->w, op->h);
-    cairo_clip(p->cr);
-    set_color(p, PALETTE_RULE, 1);
-    cairo_set_line_width(p->cr, 1);
-    const double step = 5 * sqrt(2);
-    for (double x = floor((op->x - op->h) / step) * step; x < op->x + op->w; x += step) {
-        cairo_move_to(p->cr, x, op->y);
-        cairo_line_to(p->cr, x + op->h, op->y + op->h);
-    }
-    cairo_stroke(p->cr);
-    cairo_restore(p->cr);
-}
-
-static void put_op(struct paint *p, const struct canvas_op *op)
-{
-    switch (op->kind) {
-    case CANVAS_BOX:
-        cairo_rectangle(p->cr, op->x, op->y, op->w, op->h);
-        fill_and_stroke(p, op);
-        break;
-    case CANVAS_DOT:
-        cairo_new_sub_path(p->cr);
-        cairo_arc(p->cr, op->x, op->y, op->w, 0, 2 * acos(-1));
-        fill_and_stroke(p, op);
-        break;
-    case CANVAS_PATH:
-    case CANVAS_LINK: put_path(p, op); break;
-    case CANVAS_TEXT: put_text(p, op); break;
-    case CANVAS_CELLS: put_cells(p, op); break;
-    case CANVAS_HATCH: put_hatch(p, op); break;
-    }
+    return png.painter->fonts_width(f, text, n, size, how);
 }
 
 // ---- the file -----------------------------------------------------------------------------------
@@ -185,53 +99,36 @@ struct stream {
 };
 enum { HEADER = 33 }; // bytes of the signature and the IHDR chunk; our text chunks follow
 
-static cairo_status_t take(void *ctx, const unsigned char *data, unsigned n)
+static bool store(void *ctx, const void *data, size_t n)
 {
     struct stream *to = ctx;
-    for (unsigned i = 0; i < n;) {
-        const unsigned left = to->bytes < HEADER ? (unsigned)(HEADER - to->bytes) : n - i;
-        const unsigned part = left < n - i ? left : n - i;
+    for (size_t i = 0; i < n;) {
+        const size_t left = to->bytes < HEADER ? (size_t)(HEADER - to->bytes) : n - i;
+        const size_t part = left < n - i ? left : n - i;
         view_put(to->t, (const char *)data + i, part);
         i += part;
-        to->bytes += part;
+        to->bytes += (int64_t)part;
         if (to->bytes == HEADER) {
             put_words(to->t, "Title", &to->s->title);
             put_words(to->t, "Description", &to->s->sentence);
         }
     }
-    return to->t->failed ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
-}
-
-static void paint_all(struct paint *p)
-{
-    canvas_fonts_prepare(p->cr);
-    set_color(p, PALETTE_PAPER, 1);
-    cairo_paint(p->cr);
-    cairo_scale(p->cr, CANVAS_SCALE, CANVAS_SCALE);
-    cairo_set_line_join(p->cr, CAIRO_LINE_JOIN_ROUND);
-    cairo_set_line_cap(p->cr, CAIRO_LINE_CAP_ROUND);
-    for (int64_t i = 0; i < p->s->ops; i++) put_op(p, &p->s->op[i]);
+    return !to->t->failed;
 }
 
 qkv_status canvas_png(struct view_text *t, const struct canvas *s, enum qkv_view_theme theme,
                       qkv_error *err)
 {
     const double w = ceil(s->width) * CANVAS_SCALE, h = ceil(s->height) * CANVAS_SCALE;
+    const qkv_status status = canvas_failed(s) ? QKV_OK : need_painter(err);
+    if (status) return status;
     if (canvas_failed(s) || !s->fonts) return qkv_fail_memory(err, NULL);
     if (!(w >= 1 && h >= 1 && w <= SIDE_MOST && h <= SIDE_MOST))
         return qkv_fail(err, QKV_ERR_LIMIT, NULL,
                         "picture too large for PNG, expected at most %d pixels a side, found %.0f "
                         "x %.0f (.svg has no such limit)",
                         SIDE_MOST, w, h);
-    cairo_surface_t *surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)w, (int)h);
-    struct paint p = { .cr = cairo_create(surface), .s = s, .dark = theme == QKV_THEME_DARK };
     struct stream to = { t, s, 0 };
-    if (cairo_status(p.cr) == CAIRO_STATUS_SUCCESS) paint_all(&p);
-    const bool painted = cairo_status(p.cr) == CAIRO_STATUS_SUCCESS;
-    cairo_surface_flush(surface);
-    const bool written =
-        painted && cairo_surface_write_to_png_stream(surface, take, &to) == CAIRO_STATUS_SUCCESS;
-    cairo_destroy(p.cr);
-    cairo_surface_destroy(surface);
-    return written ? QKV_OK : qkv_fail_memory(err, NULL);
+    if (!png.painter->paint(s, theme == QKV_THEME_DARK, store, &to)) return qkv_fail_memory(err, NULL);
+    return QKV_OK;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// canvas_fonts.c: measures and draws texts with the fonts of the machine, for PNG.
+// png_fonts.c: measures and draws texts with the fonts of the machine, for PNG.
 //
 // Each character of a text is drawn with the first font that contains it, in fontconfig's order for
 // the font family, as in a browser.
-#include "view/canvas/canvas_fonts.h"
+#include "view/png/png_fonts.h"
 #include <fontconfig/fontconfig.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -15,7 +15,7 @@ struct canvas_fonts {
     FcFontSet *set[STYLES]; // by style (serif, bold, italic): the fonts of the machine, best first
 };
 
-void canvas_fonts_prepare(cairo_t *cr)
+void png_fonts_prepare(cairo_t *cr)
 {
     cairo_font_options_t *plain = cairo_font_options_create();
     cairo_font_options_set_antialias(plain, CAIRO_ANTIALIAS_GRAY);
@@ -25,28 +25,28 @@ void canvas_fonts_prepare(cairo_t *cr)
     cairo_font_options_destroy(plain);
 }
 
-struct canvas_fonts *canvas_fonts_new(void)
+struct canvas_fonts *png_fonts_new(void)
 {
-    struct canvas_fonts *f = qkv_alloc_zero(1, sizeof *f);
+    struct canvas_fonts *f = png_host->alloc_zero(1, sizeof *f);
     if (!f) return NULL;
     f->surface = cairo_image_surface_create(CAIRO_FORMAT_A8, 1, 1);
     f->cr = cairo_create(f->surface);
     if (cairo_status(f->cr) != CAIRO_STATUS_SUCCESS) {
-        canvas_fonts_free(f);
+        png_fonts_free(f);
         return NULL;
     }
-    canvas_fonts_prepare(f->cr);
+    png_fonts_prepare(f->cr);
     return f;
 }
 
-void canvas_fonts_free(struct canvas_fonts *f)
+void png_fonts_free(struct canvas_fonts *f)
 {
     if (!f) return;
     for (int i = 0; i < STYLES; i++)
         if (f->set[i]) FcFontSetDestroy(f->set[i]);
     cairo_destroy(f->cr);
     cairo_surface_destroy(f->surface);
-    qkv_free(f);
+    png_host->release(f);
 }
 
 static FcFontSet *sort_fonts(unsigned how)
@@ -151,13 +151,13 @@ static double put_runs(struct canvas_fonts *f, cairo_t *cr, const char *text, si
     return width;
 }
 
-double canvas_fonts_width(struct canvas_fonts *f, const char *text, size_t n, int size,
+double png_fonts_width(struct canvas_fonts *f, const char *text, size_t n, int size,
                           unsigned how)
 {
     return put_runs(f, f->cr, text, n, size, how, 0, 0, false);
 }
 
-double canvas_fonts_draw(struct canvas_fonts *f, cairo_t *cr, const char *text, size_t n, int size,
+double png_fonts_draw(struct canvas_fonts *f, cairo_t *cr, const char *text, size_t n, int size,
                          unsigned how, double x, double y)
 {
     return put_runs(f, cr, text, n, size, how, x, y, true);
