@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # consumer.sh BUILD TEMP VERSION CMAKE: installs into a separate prefix and moves it (no installed file may contain
-# the old path), then builds and runs a program from C and C++, by find_package and by pkg-config.
+# the old path), then builds and runs a program from C and C++, by find_package and by pkg-config; also with libqkv.a.
 set -eu
 build=$1 temp=$2/tree version=$3 cmake=$4
 here=$(cd "$(dirname "$0")" && pwd)
@@ -27,11 +27,20 @@ for pair in c:${CC:-cc} cpp:g++; do
     same "$temp/by_pc_${pair%:*}"
 done
 
+if [ -e "$lib/libqkv.a" ]; then # a program without libqkv.so
+    ${CC:-cc} -o "$temp/by_pc_static" "$here/consumer/use.c" \
+        $(PKG_CONFIG_PATH=$(dirname "$pc") pkg-config --cflags --static --libs qkv | sed 's/-lqkv /-l:libqkv.a /')
+    same "$temp/by_pc_static"
+    ! ldd "$temp/by_pc_static" | grep libqkv || { echo "the static program needs libqkv.so"; exit 1; }
+fi
+
 mv "$temp/first" "$temp/moved"
 lib=${lib/first/moved}
 "$cmake" -S "$here/consumer" -B "$temp/build" -DCMAKE_PREFIX_PATH="$temp/moved" >/dev/null
 "$cmake" --build "$temp/build" >/dev/null
-for name in use_c use_cpp; do same "$temp/build/$name"; done
+for name in use_c use_cpp use_static; do
+    [ ! -e "$temp/build/$name" ] || same "$temp/build/$name"
+done
 
 # the installed command finds the installed library by its relative path
 if [ -x "$temp/moved/bin/qkv" ]; then
