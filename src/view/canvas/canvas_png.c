@@ -129,6 +129,7 @@ qkv_status canvas_png(struct view_text *t, const struct canvas *s, enum qkv_view
                         "x %.0f (.svg has no such limit)",
                         SIDE_MOST, w, h);
     struct stream to = { t, s, 0 };
-    if (!png.painter->paint(s, theme == QKV_THEME_DARK, store, &to)) return qkv_fail_memory(err, NULL);
+    if (!png.painter->paint(s, theme == QKV_THEME_DARK, store, &to))
+        return qkv_fail_memory(err, NULL);
     return QKV_OK;
 }

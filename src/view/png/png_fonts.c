@@ -151,14 +151,13 @@ static double put_runs(struct canvas_fonts *f, cairo_t *cr, const char *text, si
     return width;
 }
 
-double png_fonts_width(struct canvas_fonts *f, const char *text, size_t n, int size,
-                          unsigned how)
+double png_fonts_width(struct canvas_fonts *f, const char *text, size_t n, int size, unsigned how)
 {
     return put_runs(f, f->cr, text, n, size, how, 0, 0, false);
 }
 
 double png_fonts_draw(struct canvas_fonts *f, cairo_t *cr, const char *text, size_t n, int size,
-                         unsigned how, double x, double y)
+                      unsigned how, double x, double y)
 {
     return put_runs(f, cr, text, n, size, how, x, y, true);
 }

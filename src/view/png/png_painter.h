@@ -32,6 +32,8 @@ struct png_painter {
 // The one function that libqkv_png exports. Returns NULL if the painter was built for another
 // version. host stays valid.
 #define PNG_PAINTER_NAME "qkv_png_painter"
-enum { PNG_PAINTER_VERSION = QKV_VERSION_MAJOR << 20 | QKV_VERSION_MINOR << 10 | QKV_VERSION_PATCH };
+enum {
+    PNG_PAINTER_VERSION = QKV_VERSION_MAJOR << 20 | QKV_VERSION_MINOR << 10 | QKV_VERSION_PATCH
+};
 typedef const struct png_painter *png_painter_function(int version, const struct png_host *host);
 #endif
