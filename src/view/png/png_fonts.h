@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// png_fonts.h: declares the functions that measure and draw texts with the fonts of the machine, for
-// png_paint.c.
+// png_fonts.h: declares the functions that measure and draw texts with the fonts of the machine,
+// for png_paint.c.
 #ifndef QKV_VIEW_PNG_FONTS_H
 #define QKV_VIEW_PNG_FONTS_H
 #include "view/png/png_painter.h"

@@ -17,7 +17,7 @@ struct png_host {
 // Stores the next n bytes of a PNG file. Returns false if memory is exhausted.
 typedef bool png_store(void *to, const void *data, size_t n);
 
-// The functions of the painter. Fonts are those of the machine for the styles of canvas.h.
+// The functions of the painter. It uses the fonts of the machine, by the styles of canvas.h.
 struct png_painter {
     struct canvas_fonts *(*fonts_new)(void); // returns NULL if memory is exhausted
     void (*fonts_free)(struct canvas_fonts *f);
