@@ -276,14 +276,8 @@ static void describe_kind(struct view_text *t, const struct view_stack *v,
         if (!last) view_say(t, ")");
     }
     if (s->kind >= VIEW_OTHER && s->best.from >= 0) {
-        if (s->kind == VIEW_OTHER) {
-            view_say(t, " (");
-            say_pair(t, v, &s->best);
-            view_say(t, ")");
-        } else {
-            describe_best(t, v, &s->best);
-        }
-    } else if (s->kind == VIEW_KINDS) {
+        describe_best(t, v, &s->best);
+    } else if (s->kind >= VIEW_OTHER) {
         view_say(t, "no other token above the uniform weight");
     }
 }

@@ -218,11 +218,14 @@ static void describe_counts(struct view_text *t, const struct view_stack *v)
                  { n[VIEW_VERTICAL], "one token" },
                  { n[VIEW_INDUCTION], "the token after an earlier copy" },
                  { n[VIEW_DIFFUSE], "all tokens about equally" },
-                 { n[VIEW_SINK], "almost only special tokens" },
-                 { n[VIEW_OTHER], "various tokens" } };
+                 { n[VIEW_SINK], "almost only special tokens" } };
     enum { ROWS = sizeof rows / sizeof *rows };
     int told = 0, said = 0;
     for (int i = 0; i < ROWS; i++) told += rows[i].n > 0;
+    if (!told && n[VIEW_OTHER]) {
+        view_say(t, "No measure of a kind of head is above its threshold on this text.");
+        return;
+    }
     if (!told) {
         view_count(t, all);
         view_say(t, " heads; the kinds of head are only measured for texts of at least 8 tokens.");
@@ -241,6 +244,11 @@ static void describe_counts(struct view_text *t, const struct view_stack *v)
                                   : " attend to %s",
                  rows[i].what);
         said++;
+    }
+    if (n[VIEW_OTHER]) {
+        view_say(t, "; ");
+        view_count(t, n[VIEW_OTHER]);
+        view_say(t, n[VIEW_OTHER] == 1 ? " is of no kind" : " are of no kind");
     }
     view_say(t, ".");
 }

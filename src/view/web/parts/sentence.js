@@ -65,8 +65,8 @@ function describeColumn(j) {
 const pairNow = ({ row, key, weight }, h) =>
     ({ row, key, w: page.words ? page.weights.pair(state.layer, h, row, key) : weight });
 function describeKind(s, last, h) {
-    const out = s.kind < 0 ? [] : starred(page.about.kindTable[s.kind].target);
-    const kind = s.kind < 0 ? "" : page.about.kindTable[s.kind].name;
+    const kind = s.kind < 0 ? "" : page.about.kindTable[s.kind].name, none = !kind || kind === "other";
+    const out = none ? [] : starred(page.about.kindTable[s.kind].target);
     if (kind === "vertical") out.push({ b: quoteKey(s.word) });
     if (kind === "same word" && s.same) {
         const { row, key, w } = pairNow(s.same, h), a = page.tokens[row], b = page.keys[key];
@@ -76,12 +76,10 @@ function describeKind(s, last, h) {
                 (last ? "" : ")")
         );
     }
-    if ((kind === "other" || s.kind < 0) && s.best) {
+    if (none && s.best) {
         const { row, key, w } = pairNow(s.best, h), from = quote(row), to = quoteKey(key), at = weight(w);
-        out.push(
-            s.kind < 0 ? `${to} from ${from} with ${at}` : ` (${from} to ${to} ${at})`
-        );
-    } else if (s.kind < 0) {
+        out.push(`${to} from ${from} with ${at}`);
+    } else if (none) {
         out.push("no other token above the uniform weight");
     }
     return out;

@@ -34,6 +34,7 @@ addTexts({
     ablatingVector: "Ablating {0} changes the sentence vector most: {1}.",
     ablatingLoss: "Ablating {0} raises the loss most: {1} nats per token.",
     theHead2: "layer {0}, head {1}",
+    noKind: "No measure of a kind of head is above its threshold on this text.",
     notOpen: "kinds of head need a text of at least 8 tokens"
 });
 
@@ -448,9 +449,9 @@ function describeCounts() {
         { n: n["same word"], before: "the ", bold: "same word" }, { n: n.vertical, before: "", bold: "one token" },
         { n: n.induction, before: "the token ", bold: "after an earlier copy" },
         { n: n.diffuse, before: "", bold: "all tokens", after: " about equally" },
-        { n: n.sink, before: "almost only ", bold: "special tokens" },
-        { n: n.other, before: "", bold: "various tokens" }
+        { n: n.sink, before: "almost only ", bold: "special tokens" }
     ].filter(x => x.n);
+    if (!counted.length && n.other) return [say("noKind")];
     if (!counted.length) return [`${count(all.length)} heads; `, say("notOpen"), "."];
     /** @type {Piece[]} */
     const out = [`Of ${count(all.length)} head${all.length === 1 ? "" : "s"}, `];
@@ -458,7 +459,7 @@ function describeCounts() {
         const joined = i ? i === counted.length - 1 ? " and " : ", " : "", verb = x.n === 1 ? "attends " : "attend ";
         out.push(joined, `${count(x.n)} ${i ? "" : verb}to ${x.before}`, { b: x.bold }, x.after ?? "");
     });
-    out.push(".");
+    out.push(n.other ? `; ${count(n.other)} ${n.other === 1 ? "is" : "are"} of no kind.` : ".");
     return out.filter(piece => piece !== "");
 }
 function describeAblation() {
@@ -474,10 +475,10 @@ function describeHead(l, h) {
     /** @type {Piece[]} */
     const out = [`Layer ${l}, head ${h} attends to `];
     const keys = s.keys.toFixed(1) + " effective keys";
-    if (s.kind < 0) out.push({ b: keys }, " per row");
+    if (s.kind < 0 || kind === "other") out.push({ b: keys }, " per row");
     else out.push(...starred(page.about.kindTable[s.kind].target));
     if (kind === "vertical") out.push({ b: quoteKey(s.word) });
-    if (s.kind >= 0) out.push((kind === "other" ? "" : ` (${weight(s.strength)})`) + `, ${keys} per row`);
+    if (s.kind >= 0 && kind !== "other") out.push(` (${weight(s.strength)}), ${keys} per row`);
     if (s.best)
         out.push(`; the largest weight is from ${quote(s.best.row)} to `, { b: quoteKey(s.best.key) },
             `: ${weight(s.best.weight)}`);
