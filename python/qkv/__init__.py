@@ -32,6 +32,8 @@ def __getattr__(name):
         value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
         globals()[name] = value
         return value
+    if name == "observe":
+        return importlib.import_module(".transformers", __name__).observe
     if name in ("torch", "transformers"):
         return importlib.import_module("." + name, __name__)
     raise AttributeError(f"module 'qkv' has no attribute {name!r}")

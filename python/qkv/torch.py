@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: MIT
+"""Attention for PyTorch: torch.nn.functional.scaled_dot_product_attention on libqkv, with autograd and torch.compile.
+
+The operators torch.ops.qkv.attention and torch.ops.qkv.attention_backward run forward and backward in memory linear in
+the tokens, with any mask.  Tensors are in the memory of the CPU: float32, bfloat16 or float16.
+"""
+from typing import Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from ._attention import Call, backward as run_backward, run
+from ._errors import DtypeError, UsageError
+from ._library import shown
+
+__all__ = ["scaled_dot_product_attention", "attention"]
+
+
+def _arrays(*tensors):
+    """Returns tensors that libqkv can read: detached, with a contiguous last axis and no repeated rows."""
+    out = []
+    for x in tensors:
+        x = x.detach()
+        if x.numel() and (x.stride(-1) != 1 and x.shape[-1] != 1 or any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape))):
+            x = x.contiguous()
+        out.append(x)
+    return out
+
+
+def _call(q, k, v, bias, mask, sinks, causal, left, right, scale, softcap, dropout, seed):
+    window = (left, right) if left >= 0 or right >= 0 else None
+    q, k, v = _arrays(q, k, v)
+    detach = lambda x: None if x is None else x.detach()
+    return Call(q, k, v, layout="BHTE", causal=causal, window=window, diagonal="bottom-right" if window else "top-left",
+                bias=detach(bias), mask=detach(mask), sinks=detach(sinks), scale=scale, softcap=softcap, dropout=dropout,
+                seed=int(seed) if dropout else 0)
+
+
+def _empty_out(q, v):
+    # Heads are interleaved, so that the caller's next product reads rows [T][H F] without a copy.
+    return q.new_empty(q.shape[0], q.shape[2], q.shape[1], v.shape[3]).transpose(1, 2)
+
+
+@torch.library.custom_op("qkv::attention", mutates_args=(), device_types="cpu")
+def _forward(q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], mask: Optional[Tensor], sinks: Optional[Tensor],
+             seed: Optional[Tensor], causal: bool, left: int, right: int, scale: Optional[float], softcap: float,
+             dropout: float) -> Tuple[Tensor, Tensor]:
+    call = _call(q, k, v, bias, mask, sinks, causal, left, right, scale, softcap, dropout, seed)
+    r = run(call, lse=True, out=_empty_out(q, v))
+    return r.out, r.lse
+
+
+@_forward.register_fake
+def _(q, k, v, bias, mask, sinks, seed, causal, left, right, scale, softcap, dropout):
+    return _empty_out(q, v), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+@torch.library.custom_op("qkv::attention_backward", mutates_args=(), device_types="cpu")
+def _backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, bias: Optional[Tensor],
+              mask: Optional[Tensor], sinks: Optional[Tensor], seed: Optional[Tensor], causal: bool, left: int, right: int,
+              scale: Optional[float], softcap: float, dropout: float, of_bias: bool,
+              of_sinks: bool) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    bias = None if bias is None else bias.contiguous()
+    call = _call(q, k, v, bias, mask, sinks, causal, left, right, scale, softcap, dropout, seed)
+    wanted = [name for name, flag in (("bias", of_bias), ("sinks", of_sinks)) if flag]
+    g = run_backward(call, dout.detach(), out.detach(), lse.detach(), wanted)
+    found = []
+    for x, gradient in ((q, g.q), (k, g.k), (v, g.v)):
+        like = torch.empty_like(x)
+        found.append(gradient if gradient.stride() == like.stride() else like.copy_(gradient))
+    none = lambda: lse.new_empty(0)
+    return (*found, g.bias if of_bias else none(), g.sinks if of_sinks else none())
+
+
+@_backward.register_fake
+def _(dout, q, k, v, out, lse, bias, mask, sinks, seed, causal, left, right, scale, softcap, dropout, of_bias, of_sinks):
+    like = lambda x, wanted: lse.new_empty(x.shape if wanted else (0,))
+    return (*(torch.empty_like(x) for x in (q, k, v)), like(bias, of_bias), like(sinks, of_sinks))
+
+
+def _setup(ctx, inputs, output):
+    q, k, v, bias, mask, sinks, seed, *options = inputs
+    ctx.save_for_backward(q, k, v, *output, bias, mask, sinks, seed)
+    ctx.options = options
+    ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _gradient(ctx, dout, _dlse):
+    q, k, v, out, lse, bias, mask, sinks, seed = ctx.saved_tensors
+    none = (None,) * 13
+    if dout is None:
+        return none
+    of_bias, of_sinks = ctx.needs_input_grad[3], ctx.needs_input_grad[5]
+    dq, dk, dv, dbias, dsinks = _backward(dout, q, k, v, out, lse, bias, mask, sinks, seed, *ctx.options, of_bias, of_sinks)
+    return (dq, dk, dv, dbias if of_bias else None, None, dsinks if of_sinks else None) + none[6:]
+
+
+_forward.register_autograd(_gradient, setup_context=_setup)
+
+
+def _broadcast(mask, shape):
+    """Returns an attn_mask as (bias, mask) of 4 axes with every key, the other axes as they are or 1."""
+    if mask is None:
+        return None, None
+    if not isinstance(mask, Tensor) or mask.dim() > 4:
+        raise UsageError(f"attn_mask: expected a tensor of at most 4 axes, found {shown(mask)}")
+    mask = mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
+    if any(n not in (1, w) for n, w in zip(mask.shape, shape)):
+        raise UsageError(f"attn_mask: expected a shape that broadcasts to {tuple(shape)}, found {tuple(mask.shape)}")
+    if mask.shape[3] != shape[3]:
+        mask = mask.expand(*mask.shape[:3], shape[3])
+    if mask.stride(3) != 1 or any(s == 0 and n > 1 for s, n in zip(mask.stride(), mask.shape)):
+        mask = mask.contiguous()
+    if mask.dtype == torch.bool:
+        return None, mask
+    if not mask.dtype.is_floating_point:
+        raise DtypeError(f"attn_mask: expected bool or floating point, found {mask.dtype}")
+    return mask.float(), None
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None, *, dropout_p: float = 0.0,
+              is_causal: bool = False, window: Optional[Tuple[int, int]] = None, scale: Optional[float] = None,
+              softcap: float = 0.0, sinks: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
+    """Computes attention with autograd; returns (out [B][H][T][F], lse [B][H][T], which has no gradient).
+
+    query [B][H][T][E], key [B][G][S][E], value [B][G][S][F], H a multiple of G.  attn_mask: bool (False masks) or
+    floats that are added, of any shape that broadcasts to [B][H][T][S]; its gradient is summed over broadcast axes.
+    is_causal: the first query attends to the first key.  window: (left, right) keys around a query, where the last query
+    is at the last key; -1: unlimited.  sinks [H]: one more logit per head.  softcap c: scores c tanh(s / c).
+    """
+    bias, mask = _broadcast(attn_mask, (query.shape[0], query.shape[1], query.shape[2], key.shape[2]))
+    seed = torch.randint(2**62, (1,)) if dropout_p else None
+    left, right = window or (-1, -1)
+    return _forward(query, key, value, bias, mask, None if sinks is None else sinks.float(), seed, bool(is_causal), left, right,
+                    scale, float(softcap), float(dropout_p))
+
+
+def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None,
+                                 dropout_p: float = 0.0, is_causal: bool = False, scale: Optional[float] = None,
+                                 enable_gqa: bool = False) -> Tensor:
+    """As torch.nn.functional.scaled_dot_product_attention, for tensors of the CPU.
+
+    query [...][T][E], key [...][S][E], value [...][S][F] -> [...][T][F].  Different from torch: attn_mask and is_causal
+    may be combined, a row whose keys are all masked gives 0, and dropout has random numbers of its own.
+    """
+    for x, name in ((query, "query"), (key, "key"), (value, "value")):
+        if not isinstance(x, Tensor) or x.dim() < 2:
+            raise UsageError(f"{name}: expected a tensor of at least 2 axes, found {shown(x)}")
+        if x.dim() != query.dim() or x.shape[:-3] != query.shape[:-3]:
+            raise UsageError(f"{name}: expected the leading axes of query {tuple(query.shape)}, found {tuple(x.shape)}")
+    lead = query.shape[:-2]
+    if query.dim() > 2 and not enable_gqa and not query.shape[-3] == key.shape[-3] == value.shape[-3]:
+        raise UsageError("key, value: expected the heads of query; enable_gqa allows fewer")
+    if query.dim() > 4 and attn_mask is not None:
+        attn_mask = attn_mask.expand(*lead, *attn_mask.shape[-2:]).flatten(0, query.dim() - 4)
+    four = [x.reshape((1,) * (4 - x.dim()) + tuple(x.shape)) if x.dim() < 4 else x.flatten(0, x.dim() - 4) for x in (query, key, value)]
+    out, _ = attention(*four, attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale)
+    return out.reshape(*lead, *out.shape[-2:])

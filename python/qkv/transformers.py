@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: MIT
+"""Attention of Hugging Face models on libqkv, and its statistics, for every model with the attention interface.
+
+    import qkv.transformers
+    model.set_attn_implementation("qkv")            # forward and backward
+    with qkv.observe(model, top_k=16) as seen:      # statistics of every layer and head, in memory linear in the tokens
+        model(**inputs)
+    seen[3].top_key[0, 5]                           # layer 3, head 5: [tokens][16]
+"""
+import ctypes
+from typing import List, NamedTuple, Optional
+
+import torch
+from transformers import AttentionInterface
+from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+
+from ._attention import Probe, Statistics, check_plan, make_probe
+from ._errors import UnsupportedError, UsageError
+from ._library import lib, raise_status, scratch, shown
+from .torch import _broadcast, _call, attention
+
+_observers = []  # the observers in use, of all models
+
+
+def attention_forward(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None,
+                      position_bias=None, softcap=None, s_aux=None, **kwargs):
+    """The function "qkv" of transformers' AttentionInterface: query [B][H][T][E], key and value [B][G][S][E].
+
+    s_aux are attention sinks [H]; a sliding window is in the mask.  Returns (out [B][T][H][F], None).
+    """
+    if kwargs.get("cache") is not None:
+        raise UnsupportedError("attention: the paged cache of continuous batching")
+    if kwargs.get("output_attentions"):
+        raise UnsupportedError("output_attentions: qkv does not store the weights; qkv.observe collects statistics, and "
+                               'set_attn_implementation("eager") has the weights')
+    causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
+    causal = bool(causal) and attention_mask is None and query.shape[2] > 1
+    if attention_mask is not None and attention_mask.shape[-1] > key.shape[2]:
+        attention_mask = attention_mask[..., :key.shape[2]]
+    if position_bias is not None:
+        if attention_mask is not None and attention_mask.dtype == torch.bool:
+            attention_mask = torch.where(attention_mask, position_bias, -torch.inf)
+        else:
+            attention_mask = position_bias if attention_mask is None else position_bias + attention_mask
+    key, value = key.to(query.dtype), value.to(query.dtype)
+    out, lse = attention(query, key, value, attention_mask, dropout_p=dropout, is_causal=causal, scale=scaling,
+                         softcap=softcap or 0.0, sinks=s_aux)
+    for observer in _observers:
+        observer._collect(module, query, key, value, attention_mask, causal, scaling, softcap or 0.0, s_aux, lse)
+    return out.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register("qkv", attention_forward)
+AttentionMaskInterface.register("qkv", sdpa_mask)
+
+
+class Observation(NamedTuple):
+    """The statistics of one call of one layer; B texts, H heads, T tokens, S keys.  Not requested: None."""
+    name: str                            #: of the module
+    top_weight: Optional[torch.Tensor]   #: [B][H][T][top_k] largest weights, in descending order
+    top_key: Optional[torch.Tensor]      #: [B][H][T][top_k] their keys; -1 after the last key with a weight
+    row_weights: Optional[torch.Tensor]  #: [B][H][rows][S] all weights of the chosen rows
+    received: Optional[torch.Tensor]     #: [B][H][S] sum of each key's weights
+    entropy: Optional[torch.Tensor]      #: [B][H][T] in nats
+    distance: Optional[torch.Tensor]     #: [B][H][T] mean |i - j|
+    offsets: Optional[torch.Tensor]
+    tile_max: Optional[torch.Tensor]
+    tile_mean: Optional[torch.Tensor]
+
+
+class observe:
+    """Collects statistics of every attention of a model inside `with`; a list of Observation, in the order of the calls.
+
+    model   a model of transformers; inside `with` its attention implementation is "qkv", afterwards the one before
+    top_k, rows, received, entropy, distance, reach, side   as in Probe; without any: top_k 16, received and entropy
+    """
+
+    def __init__(self, model, **statistics):
+        if not hasattr(model, "set_attn_implementation") or not hasattr(model, "named_modules"):
+            raise UsageError(f"model: expected a model of transformers, found {shown(type(model))}")
+        try:
+            self._wanted = Probe(**(statistics or dict(top_k=16, received=True, entropy=True)))
+        except TypeError as error:
+            raise UsageError(str(error).replace("Probe.__init__", "observe")) from None
+        self._model, self._before = model, None
+        self._names = {id(m): name for name, m in model.named_modules()}
+        self.calls: List[Observation] = []
+
+    def __enter__(self):
+        self._before = self._model.config._attn_implementation
+        self._model.set_attn_implementation("qkv")
+        _observers.append(self)
+        return self
+
+    def __exit__(self, *_):
+        _observers.remove(self)
+        self._model.set_attn_implementation(self._before)
+
+    def __len__(self):
+        return len(self.calls)
+
+    def __getitem__(self, i):
+        return self.calls[i]
+
+    def _collect(self, module, query, key, value, attention_mask, causal, scale, softcap, sinks, lse):
+        name = self._names.get(id(module))
+        if name is None:
+            return
+        shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+        with torch.no_grad():
+            bias, mask = _broadcast(attention_mask, shape)
+            call = _call(query, key, value, bias, mask, None if sinks is None else sinks.float(), causal, -1, -1, scale, softcap, 0.0, None)
+            wanted = self._wanted
+            if wanted.top_k > shape[3]:
+                wanted = Probe(**{**wanted.__dict__, "top_k": shape[3]})
+            self.calls.append(Observation(name, *probe_of(call, lse.detach().contiguous(), wanted)))
+
+
+def probe_of(call, lse, wanted) -> Statistics:
+    """Collects the statistics of an attention call that has run."""
+    probe, statistics, _keep = make_probe(call, wanted)
+    at = ctypes.byref(call.a)
+    planned = check_plan(lib.attention_probe_plan(at, ctypes.byref(probe)))
+    status = lib.attention_probe(ctypes.byref(probe), call.q.at, call.k.at, lse.data_ptr(), at, scratch(planned.scratch))
+    raise_status(status, "attention_probe refused its arrays")
+    return statistics

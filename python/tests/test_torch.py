@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: MIT
+"""qkv.torch against torch's own attention in double: forward, backward, compile, training."""
+import sys
+import unittest
+
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError:
+    print("skipped: torch is not installed")
+    sys.exit(77)
+
+import qkv
+import qkv.torch
+
+# Relative to the largest number of a result.  Float sums of S = 33 terms and exponentials: below 64 half units.
+BOUND = 64 * 2.0**-24
+sdpa = qkv.torch.scaled_dot_product_attention
+
+
+def relative(a, b):
+    return ((a.double() - b).abs().max() / b.abs().max()).item()
+
+
+def arrays(B=2, H=4, T=33, S=33, E=16, G=None, seed=0, dtype=torch.float32):
+    torch.manual_seed(seed)
+    q = torch.randn(B, T, H, E).transpose(1, 2).to(dtype).requires_grad_()
+    return q, *(torch.randn(B, G or H, S, E).to(dtype).requires_grad_() for _ in "kv")
+
+
+class Parity(unittest.TestCase):
+    def check(self, q, k, v, mask=None, bound=BOUND, **options):
+        leaf = lambda x: x is not None and x.requires_grad
+        ours = sdpa(q, k, v, mask, **options)
+        twins = [x if x is None or not x.dtype.is_floating_point else x.detach().double().requires_grad_(x.requires_grad)
+                 for x in (q, k, v, mask)]
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            theirs = F.scaled_dot_product_attention(*twins, **options)
+        self.assertEqual((ours.shape, ours.dtype), (theirs.shape, q.dtype))
+        self.assertLess(relative(ours, theirs), bound)
+        weight = torch.linspace(-1, 2, ours.shape[-1])
+        a = torch.autograd.grad((ours * weight.to(ours.dtype)).sum(), [x for x in (q, k, v, mask) if leaf(x)])
+        b = torch.autograd.grad((theirs * weight.double()).sum(), [x for x in twins if leaf(x)])
+        for x, y in zip(a, b):
+            self.assertEqual(x.shape, y.shape)
+            self.assertLess(relative(x, y), 4 * bound)  # dS = P (dP - dP.P) is a difference
+
+    def test_no_mask_and_causal(self):
+        self.check(*arrays())
+        self.check(*arrays(), is_causal=True)
+        self.check(*arrays(T=9, S=33), is_causal=True)
+        self.check(*arrays(), scale=.5)
+
+    def test_grouped_heads(self):
+        self.check(*arrays(G=2), enable_gqa=True)
+        with self.assertRaisesRegex(qkv.UsageError, "enable_gqa"):
+            sdpa(*arrays(G=2))
+
+    def test_masks(self):
+        T = S = 33
+        allowed = (torch.rand(2, 1, T, S) > .3) | torch.eye(T, dtype=torch.bool)
+        self.check(*arrays(), allowed)
+        self.check(*arrays(), allowed[:1].expand(2, 4, T, S))
+        self.check(*arrays(), torch.ones(S, dtype=torch.bool))
+        for shape in ((1, 4, T, S), (T, S), (2, 1, 1, S)):
+            self.check(*arrays(), torch.randn(shape, requires_grad=True))
+        self.check(*arrays(), torch.randn(2, 4, T, 1))  # the same for all keys: its gradient is 0
+
+    def test_other_axes_and_layouts(self):
+        q, k, v = arrays()
+        self.check(*(x.detach()[0].requires_grad_() for x in (q, k, v)))
+        self.check(*(x.detach()[0, 0].requires_grad_() for x in (q, k, v)))
+        self.check(*(x.detach().reshape(1, 2, 4, 33, 16).requires_grad_() for x in (q, k, v)))
+        self.check(*(x.detach()[..., ::2].requires_grad_() for x in (q, k, v)))
+        self.check(q, k.detach()[:, :1].expand(2, 4, 33, 16).requires_grad_(), v)
+
+    def test_half_precisions(self):
+        # Results are stored in 11 or 8 bits; so are dq, dk, dv, and the products that backward reads.
+        self.check(*arrays(dtype=torch.float16), bound=2**-9)
+        self.check(*arrays(dtype=torch.bfloat16), bound=2**-6)
+
+    def test_no_tokens(self):
+        q, k, v = arrays()
+        self.assertEqual(sdpa(q[:, :, :0], k, v).shape, (2, 4, 0, 16))
+        self.assertFalse(sdpa(q, k[:, :, :0], v[:, :, :0]).any())
+
+    def test_sinks_softcap_and_window(self):
+        q, k, v = (x.detach().requires_grad_() for x in arrays())
+        sinks = torch.randn(4, requires_grad=True)
+        out, lse = qkv.torch.attention(q, k, v, sinks=sinks, softcap=2.0, window=(5, 0))
+        d = [x.detach().double().requires_grad_() for x in (q, k, v, sinks)]
+        s = 2 * torch.tanh(d[0] @ d[1].transpose(2, 3) / 4 / 2)
+        at = torch.arange(33)
+        s = s.masked_fill((at[None] > at[:, None]) | (at[None] < at[:, None] - 5), -torch.inf)
+        p = torch.softmax(torch.cat([s, d[3].reshape(1, 4, 1, 1).expand(2, 4, 33, 1)], 3), 3)[..., :-1]
+        self.assertLess(relative(out, p @ d[2]), BOUND)
+        a = torch.autograd.grad(out.sum(), (q, k, v, sinks))
+        b = torch.autograd.grad((p @ d[2]).sum(), d)
+        for x, y in zip(a, b):
+            self.assertLess(relative(x, y), 4 * BOUND)
+        self.assertFalse(lse.requires_grad)
+
+
+class Behaviour(unittest.TestCase):
+    def test_opcheck(self):
+        q, k, v = arrays()
+        torch.library.opcheck(torch.ops.qkv.attention.default,
+                              (q, k, v, torch.randn(1, 4, 33, 33, requires_grad=True), None, None, None, True, -1, -1, None, 0.0, 0.0))
+
+    def test_compile(self):
+        f = lambda q, k, v: sdpa(q * 2, k, v, is_causal=True).sin()
+        compiled = torch.compile(f, backend="aot_eager", fullgraph=True)
+        q, k, v = arrays()
+        a, b = f(q, k, v), compiled(q, k, v)
+        self.assertTrue(torch.equal(a, b))
+        for x, y in zip(*(torch.autograd.grad(o.sum(), (q, k, v)) for o in (a, b))):
+            self.assertLess(relative(x, y.double()), BOUND)
+
+    def test_dropout(self):
+        """E out = out without dropout; with p = .5 over S = 33 keys of 4000 draws the mean is within 6 deviations."""
+        q, k, v = (x.detach() for x in arrays(B=1, H=1, T=1, E=4))
+        torch.manual_seed(1)
+        draws = torch.stack([sdpa(q, k, v, dropout_p=.5) for _ in range(4000)])
+        exact = sdpa(q, k, v)
+        deviation = draws.std(0) / 4000**.5
+        self.assertTrue(((draws.mean(0) - exact).abs() < 6 * deviation).all())
+        torch.manual_seed(5)
+        one = sdpa(q, k, v, dropout_p=.5)
+        torch.manual_seed(5)
+        self.assertTrue(torch.equal(one, sdpa(q, k, v, dropout_p=.5)))
+
+    def test_errors(self):
+        q, k, v = arrays()
+        for wrong, cls in (((q.double(), k.double(), v.double()), qkv.DtypeError), ((q, k.half(), v), qkv.DtypeError),
+                           ((q, k, v, torch.zeros(5)), qkv.UsageError), ((q, k, v, torch.zeros(33, dtype=torch.int32)), qkv.DtypeError),
+                           ((q, k[:1], v), qkv.UsageError), ((q, k, 3), qkv.UsageError), ((q, k[..., :5], v), qkv.UsageError),
+                           ((q, k, v, None, 1.5), qkv.UsageError)):
+            with self.assertRaises(cls):
+                sdpa(*wrong)
+
+    def test_two_threads_of_python(self):
+        import threading
+        q, k, v = (x.detach() for x in arrays())
+        wanted, found = sdpa(q, k, v), [None] * 4
+
+        def work(i):
+            for _ in range(50):
+                found[i] = sdpa(q, k, v)
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        self.assertTrue(all(torch.equal(x, wanted) for x in found))
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width, heads, attend):
+        super().__init__()
+        self.heads, self.attend = heads, attend
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.up, self.down = torch.nn.Linear(width, 2 * width), torch.nn.Linear(2 * width, width)
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(width) for _ in range(2))
+
+    def forward(self, x):
+        B, T, D = x.shape
+        q, k, v = (y.view(B, T, self.heads, -1).transpose(1, 2) for y in self.qkv(self.norms[0](x)).split(D, 2))
+        x = x + self.out(self.attend(q, k, v, is_causal=True).transpose(1, 2).reshape(B, T, D))
+        return x + self.down(F.gelu(self.up(self.norms[1](x))))
+
+
+def losses(attend, dtype, steps=40):
+    """Trains a GPT of two layers on a text of 32 letters, and returns the loss of each step."""
+    torch.manual_seed(0)
+    embed, head = torch.nn.Embedding(32, 32), torch.nn.Linear(32, 32)
+    model = torch.nn.Sequential(embed, Block(32, 4, attend), Block(32, 4, attend), head).to(dtype)
+    optimizer, found = torch.optim.SGD(model.parameters(), lr=.3, momentum=.5), []
+    text = (torch.arange(4 * 25)**2 % 31).view(4, 25)
+    for _ in range(steps):
+        loss = F.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return torch.tensor(found, dtype=torch.float64)
+
+
+class Training(unittest.TestCase):
+    def test_the_loss_curve_of_a_gpt(self):
+        """Both float curves leave the curve in double by rounding: ours no more than four times as far as torch's."""
+        exact = losses(F.scaled_dot_product_attention, torch.float64)
+        theirs = (losses(F.scaled_dot_product_attention, torch.float32) - exact).abs().max().item()
+        ours = (losses(sdpa, torch.float32) - exact).abs().max().item()
+        self.assertLess(exact[-1], .8 * exact[0])
+        self.assertLess(ours, 4 * theirs + 1e-6)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: MIT
+"""Models of transformers with the attention "qkv" against eager attention in double: architectures that libqkv itself
+does not know, small and random."""
+import sys
+import unittest
+
+try:
+    import torch
+    import transformers as hf
+except ImportError:
+    print("skipped: torch or transformers is not installed")
+    sys.exit(77)
+
+import qkv
+import qkv.transformers  # noqa: F401  (registers "qkv")
+
+hf.logging.set_verbosity_error()
+TEXT = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, pad_token_id=0,
+            bos_token_id=1, eos_token_id=2, initializer_range=.2, max_position_embeddings=64)
+GROUPED = dict(TEXT, num_key_value_heads=2)
+VISION = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=24, patch_size=8,
+              initializer_range=.2)
+WHISPER = dict(vocab_size=64, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
+               encoder_ffn_dim=48, decoder_ffn_dim=48, num_mel_bins=8, max_source_positions=20, max_target_positions=32,
+               pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, init_std=.2)
+
+
+def ids():
+    torch.manual_seed(7)
+    return torch.randint(3, 64, (2, 13))
+
+
+def text(padded=False):
+    mask = torch.ones(2, 13, dtype=torch.long)
+    if padded:
+        mask[1, 9:] = 0
+    return dict(input_ids=ids(), attention_mask=mask)
+
+
+def image():
+    torch.manual_seed(8)
+    return dict(pixel_values=torch.randn(2, 3, 24, 24))
+
+
+def sound():
+    torch.manual_seed(9)
+    return dict(input_features=torch.randn(2, 8, 40), decoder_input_ids=ids())
+
+
+# name: (class, configuration, inputs); none of them is a row of src/model/family/model.def
+MODELS = {
+    "gpt_neox, rotary on a part": (hf.GPTNeoXForCausalLM, hf.GPTNeoXConfig(**TEXT, rotary_pct=.5), text),
+    "starcoder2, sliding window": (hf.Starcoder2ForCausalLM, hf.Starcoder2Config(**GROUPED, sliding_window=5), text),
+    "gpt_oss, attention sinks": (hf.GptOssForCausalLM, hf.GptOssConfig(
+        **GROUPED, head_dim=8, sliding_window=4, num_local_experts=2, num_experts_per_tok=2,
+        layer_types=["sliding_attention", "full_attention"]), text),
+    "stablelm": (hf.StableLmForCausalLM, hf.StableLmConfig(**GROUPED), text),
+    "cohere2": (hf.Cohere2ForCausalLM, hf.Cohere2Config(**GROUPED, head_dim=8, sliding_window=4), text),
+    "nemotron": (hf.NemotronForCausalLM, hf.NemotronConfig(**GROUPED, head_dim=8), text),
+    "vit": (hf.ViTModel, hf.ViTConfig(**VISION), image),
+    "whisper, encoder-decoder": (hf.WhisperForConditionalGeneration, hf.WhisperConfig(**WHISPER), sound),
+}
+
+
+def build(name, implementation, dtype):
+    cls, config, _ = MODELS[name]
+    torch.manual_seed(3)
+    config = type(config).from_dict(config.to_dict())
+    config._attn_implementation = "eager"
+    config._experts_implementation = "eager"  # the other experts refuse double
+    model = cls(config).eval()
+    for parameter in model.parameters():  # some start at constants, such as sinks
+        if parameter.std() == 0 or parameter.dim() == 1:
+            torch.nn.init.normal_(parameter, std=.3)
+    model = model.to(dtype)
+    model.set_attn_implementation(implementation)
+    return model
+
+
+def cast(inputs, dtype):
+    return {k: x.to(dtype) if x.dtype.is_floating_point else x for k, x in inputs.items()}
+
+
+def output(model, inputs):
+    r = model(**inputs)
+    return r.logits if "logits" in r else r.last_hidden_state
+
+
+class Models(unittest.TestCase):
+    def check(self, name, inputs, rows=slice(None)):
+        exact = build(name, "eager", torch.float64)
+        wanted = output(exact, cast(inputs, torch.float64))[rows]
+        model = build(name, "qkv", torch.float32)
+        self.assertEqual(model.config._attn_implementation, "qkv")
+        found = output(model, inputs)[rows]
+        # Two layers of float32: the logits of eager float32 differ by as much (below 1e-4 of the largest).
+        self.assertLess(((found - wanted).abs().max() / wanted.abs().max()).item(), 1e-4, name)
+        weight = torch.linspace(-1, 1, found.shape[-1])
+        wanted.mul(weight.double()).sum().backward()
+        found.mul(weight).sum().backward()
+        compared = 0
+        largest = max(p.grad.abs().max().item() for p in exact.parameters() if p.grad is not None)
+        for (n, p), (_, e) in zip(model.named_parameters(), exact.named_parameters()):
+            if e.grad is not None:
+                self.assertLess((p.grad - e.grad).abs().max().item(), 1e-4 * largest, f"{name}: {n}")
+                compared += 1
+        self.assertGreater(compared, 10)
+
+    def test_logits_and_gradients(self):
+        for name, (_, _, inputs) in MODELS.items():
+            with self.subTest(name):
+                self.check(name, inputs())
+
+    def test_padding(self):
+        for name in ("gpt_neox, rotary on a part", "starcoder2, sliding window", "gpt_oss, attention sinks"):
+            with self.subTest(name):
+                inputs = text(padded=True)
+                self.check(name, inputs, inputs["attention_mask"].bool())
+
+    def test_generate_with_a_cache(self):
+        for name in ("gpt_neox, rotary on a part", "gpt_oss, attention sinks"):
+            a, b = (build(name, kind, torch.float32).generate(**text(), max_new_tokens=8, do_sample=False) for kind in ("eager", "qkv"))
+            self.assertTrue(torch.equal(a, b), name)
+
+    def test_weights_are_refused(self):
+        with self.assertRaisesRegex((qkv.UnsupportedError, ValueError), "output_attentions"):
+            build("vit", "qkv", torch.float32)(**image(), output_attentions=True)
+
+
+class Observe(unittest.TestCase):
+    def test_statistics_equal_those_of_eager_weights(self):
+        for name in MODELS:
+            with self.subTest(name):
+                inputs = MODELS[name][2]()
+                model = build(name, "eager", torch.float32)
+                exact = build(name, "eager", torch.float64)
+                r = exact(**cast(inputs, torch.float64), output_attentions=True)
+                if name.startswith("whisper"):
+                    dense = [*r.encoder_attentions, *[x for pair in zip(r.decoder_attentions, r.cross_attentions) for x in pair]]
+                else:
+                    dense = r.attentions
+                with qkv.observe(model, top_k=3, entropy=True, received=True, rows=[0, 2]) as seen, torch.no_grad():
+                    model(**inputs)
+                self.assertEqual(model.config._attn_implementation, "eager")
+                self.assertEqual(len(seen), len(dense))
+                for layer, (o, p) in enumerate(zip(seen, dense)):
+                    self.assertIn(f".{layer % 2}." if len(dense) == 2 else ".", o.name)
+                    top = p.topk(3, dim=-1)
+                    self.assertLess((o.top_weight - top.values).abs().max().item(), 1e-5, o.name)
+                    self.assertLess((o.received - p.sum(2)).abs().max().item(), 1e-4)
+                    self.assertLess((o.row_weights - p[:, :, [0, 2]]).abs().max().item(), 1e-5)
+                    self.assertLess((o.entropy + torch.special.xlogy(p, p).sum(3)).abs().max().item(), 1e-4)
+                    clear = (top.values[..., 0] - top.values[..., 1]) > 1e-4
+                    self.assertTrue((o.top_key[..., 0] == top.indices[..., 0])[clear].all())
+
+    def test_errors(self):
+        with self.assertRaises(qkv.UsageError):
+            qkv.observe(3)
+        with self.assertRaises(qkv.UsageError):
+            qkv.observe(build("vit", "qkv", torch.float32), colour=1)
+
+
+if __name__ == "__main__":
+    unittest.main()
