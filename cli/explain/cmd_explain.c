@@ -32,6 +32,7 @@ static const struct opt opts[] = {
     OPT_INT(0, "head", &explain_options.head, 0, 100000, "H", "head (default: the head with the largest weight)"),
     OPT_TEXT('t', "token", &explain_options.token, "WORD", "the query: a word of the text, or the index of a token"),
     OPT_INT(0, "d", &explain_options.width, 2, 4096, "D", "number of dimensions for --positions (default: 64)"),
+    OPT_TEXT(0, "sizes", &explain_options.sizes, "N,...", "sizes for --shapes (tokens,d,d_k,d_v), --mask (tokens,d_k) and --norm (tokens,d), each from 2 to 32"),
     OPT_INT(0, "seed", &explain_options.seed, 0, INT64_MAX, "N", "seed of the random numbers (default: 1)"),
     CHART_OPTIONS(output),
     TOKEN_OPTIONS(explain_options.tokens),
@@ -41,6 +42,20 @@ static const struct opt opts[] = {
 
 // Chooses the topic, and adds the texts of -f to the operands: before them, or after them if the
 // first operand is no text but a word or a query.
+qkv_status explain_sizes(int64_t *size, int64_t n, const char *names, qkv_error *err)
+{
+    int64_t *list = NULL, count = 0;
+    if (!explain_options.sizes) return QKV_OK;
+    qkv_status status = cmd_parse_ints("--sizes", explain_options.sizes, 2, 32, &list, &count, err);
+    if (!status && count > n)
+        status = cmd_error(err, QKV_ERR_USAGE, NULL,
+                           "--sizes: expected at most %lld numbers, %s, found %lld", (long long)n,
+                           names, (long long)count);
+    for (int64_t i = 0; i < count && !status; i++) size[i] = list[i];
+    free(list);
+    return status;
+}
+
 static qkv_status choose(int *argc, char ***argv, const struct topic **out, qkv_error *err)
 {
     int n = 0, at = 0;

@@ -20,11 +20,12 @@ struct explain_options {
     int64_t layer, head; // values of --layer and --head; -1: the option is not given
     const char *token;   // --token
     int64_t width, seed; // width: d_k, the width of queries and keys; seed: of random numbers
+    const char *sizes;   // --sizes
 };
 extern struct explain_options explain_options;
 
 // ---- pages (page.c) ----------------------------------------------------------------------------
-enum { EXPLAIN_PANELS = 8, EXPLAIN_SEEN = 16, EXPLAIN_ARRAYS = 24 };
+enum { EXPLAIN_PANELS = 10, EXPLAIN_SEEN = 16, EXPLAIN_ARRAYS = 24 };
 // An array that --json prints: numbers or texts.  n -1: a single number.
 struct page_array {
     const char *name;
@@ -82,6 +83,10 @@ void page_names(struct page *p, const char *name, const char *const *text, int64
 // Writes the picture of a page to its file, if it has one, and prints it, or its numbers as JSON.
 qkv_status page_print_picture(const struct page *p, const struct chart_output *to, qkv_error *err);
 void page_free(struct page *p);
+
+// Replaces the first of size[n] by the numbers of --sizes, if it is given. names: the sizes as the
+// message calls them.
+qkv_status explain_sizes(int64_t *size, int64_t n, const char *names, qkv_error *err);
 
 // ---- running a model on a text (text_run.c) ----------------------------------------------------
 // A model that was run on a text, with its activations. If the model is an encoder-decoder, they
@@ -164,8 +169,8 @@ double explain_softmax(double *w, const double *x, int64_t n, double by);
 // Runs the attention operator once, with its weights as an output. Allocates the scratch.
 qkv_status explain_attend(float *out, float *weights, const float *q, const float *k,
                           const float *v, const struct qkv_attention *a, qkv_error *err);
-// Computes at[n][2], the first two principal components of the rows of x[n][E].  *share becomes the
-// fraction of the variance that they explain.
+// Computes at[n + 1][2], the first two principal components of the rows of x[n][E], and last of the
+// origin.  *share becomes the fraction of the variance that they explain.
 void explain_plane(double *at, double *share, const float *x, int64_t n, int64_t E);
 
 // ---- topics ------------------------------------------------------------------------------------

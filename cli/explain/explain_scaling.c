@@ -30,6 +30,13 @@ static double naive(double *most, const double *x, int64_t n)
     return (double)(top / sum);
 }
 
+static double largest(const double *x, int64_t n)
+{
+    double most = x[0];
+    for (int64_t i = 1; i < n; i++) most = fmax(most, x[i]);
+    return most;
+}
+
 static void panel_saturation(struct page *p, const double *score)
 {
     static const double factors[] = { .1, .2, .5, 1, 2, 5, 10, 20, 50, 100 };
@@ -40,8 +47,7 @@ static void panel_saturation(struct page *p, const double *score)
     for (int f = 0; f < FACTORS; f++) {
         for (int i = 0; i < SCORES; i++) x[i] = score[i] * factors[f];
         explain_softmax(w, x, SCORES, 1);
-        top[f] = 0;
-        for (int i = 0; i < SCORES; i++) top[f] = fmax(top[f], w[i]);
+        top[f] = largest(w, SCORES);
         left[f] = gradient(w, SCORES);
         if (factors[f] == 1) memcpy(once, w, sizeof w);
         if (factors[f] == 100) memcpy(hundred, w, sizeof w);
@@ -53,7 +59,9 @@ static void panel_saturation(struct page *p, const double *score)
             page_line(p, bars, "weight", place, i ? hundred : once, SCORES);
         line->style = QKV_CHART_BARS;
         if (i) line->hue = QKV_CHART_RED;
-        bars->x.name = "index of the score";
+        bars->x = (struct qkv_chart_axis){ .name = "index of the score",
+                                           .low = -.6,
+                                           .high = SCORES - .4 };
         bars->y = (struct qkv_chart_axis){ .name = "weight", .high = 1 };
     }
     struct qkv_chart_panel *curve = page_panel(p, "the largest weight, and the softmax gradient");
@@ -94,7 +102,7 @@ static void panel_widths(struct page *p, struct explain_random *r)
     }
     struct qkv_chart_panel *spread = page_panel(p, "variance of q.k of random q and k, measured");
     page_line(p, spread, "q.k", width, raw, WIDTHS)->style = QKV_CHART_STRONG;
-    page_line(p, spread, "q.k / sqrt(d_k)", width, scaled, WIDTHS)->style = QKV_CHART_STRONG;
+    page_line(p, spread, "scaled", width, scaled, WIDTHS)->style = QKV_CHART_STRONG;
     spread->x = (struct qkv_chart_axis){ .name = "d_k", .log = true };
     spread->y = (struct qkv_chart_axis){ .name = "variance", .log = true };
     struct qkv_chart_panel *learn = page_panel(p, "softmax gradient of 8 scores q.k");
@@ -117,10 +125,10 @@ static void table_overflow(struct page *p, const double *score)
 {
     static const double factors[] = { 1, 10, 50, 100, 1000 };
     enum { FACTORS = sizeof factors / sizeof *factors };
-    page_table(p, "the plain exponential, and the stable one", FACTORS + 1, 4);
-    static const char *const head[] = { "scores times", "largest e^s", "weight by e^s / sum",
-                                        "weight, maximum subtracted" };
-    for (int64_t c = 0; c < 4; c++) page_cell(p, 0, c, "%s", head[c]);
+    page_table(p, "the plain exponential, and the stable one", FACTORS + 1, 5);
+    static const char *const head[] = { "scores times", "largest score s", "e^s in floats",
+                                        "e^s / sum", "with max subtracted" };
+    for (int64_t c = 0; c < 5; c++) page_cell(p, 0, c, "%s", head[c]);
     for (int f = 0; f < FACTORS; f++) {
         double x[SCORES], most;
         float stable[SCORES], top = 0;
@@ -132,9 +140,10 @@ static void table_overflow(struct page *p, const double *score)
         qkv_softmax_rows(stable, stable, 1, SCORES, SCORES, SCORES);
         for (int i = 0; i < SCORES; i++) top = fmaxf(top, stable[i]);
         page_cell(p, f + 1, 0, "%.0f", factors[f]);
-        page_cell(p, f + 1, 1, "%.3g", most);
-        page_cell(p, f + 1, 2, isnan(w) ? "not a number" : "%.4f", w);
-        page_cell(p, f + 1, 3, "%.4f", (double)top);
+        page_cell(p, f + 1, 1, "%.2f", largest(x, SCORES));
+        page_cell(p, f + 1, 2, "%.3g", most);
+        page_cell(p, f + 1, 3, isnan(w) ? "not a number" : "%.4f", w);
+        page_cell(p, f + 1, 4, "%.4f", (double)top);
     }
 }
 

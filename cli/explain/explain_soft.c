@@ -10,11 +10,8 @@
 // ---- an inverted index -------------------------------------------------------------------------
 enum { DOCUMENTS = 16, WORD = 48 };
 static const char *const QUERY = "food for a puppy";
-static const char *const TEXTS[] = {
-    "what a young dog should eat", "food for a growing family",
-    "a puppy learns to sit",       "the law of taxes",
-    "cats and what they eat",
-};
+static const char *const TEXTS[] = { "feeding dogs", "family food", "puppy photos", "tax law",
+                                     "cats eat" };
 
 // Copies the next word at *at to `out`, in lower case, and advances *at. Returns false if there is
 // no further word.
@@ -39,100 +36,129 @@ static bool contains(const char *text, const char *word)
     return false;
 }
 
-// Lists, for each word of the query, the documents that contain it. Returns how many documents
-// contain all words.
-static int64_t table_index(struct page *p, const char *query, const char *const *text, int64_t n)
+// How a lookup finds texts: by the whole query as one key, as a hash map does; by all its words, or
+// by any of them, as an inverted index does.
+enum match { EXACT, ALL, ANY, MATCHES };
+
+static bool matches(enum match how, const char *text, const char *query)
 {
-    char word[WORD], list[DOCUMENTS * 4];
-    int64_t all = 0, words = 0;
+    char word[WORD];
+    bool all = true, any = false;
+    if (how == EXACT) return !strcmp(text, query);
+    while (next_word(&query, word)) {
+        const bool found = contains(text, word);
+        all = all && found;
+        any = any || found;
+    }
+    return how == ALL ? any && all : any;
+}
+
+// Appends the number of a text to a list such as "0, 2".
+static void list_add(char list[DOCUMENTS * 4], int64_t text)
+{
+    const size_t used = strlen(list);
+    snprintf(list + used, DOCUMENTS * 4 - used, "%s%lld", used ? ", " : "", (long long)text);
+}
+
+static void table_index(struct page *p, const char *query, const char *const *text, int64_t n)
+{
+    static const char *const names[MATCHES] = { "the query as one key", "all these words",
+                                                "any of these words" };
+    char word[WORD];
+    int64_t words = 0;
     const char *at = query;
     while (next_word(&at, word)) words++;
-    page_table(p, "inverted index: for each word, the texts that contain it", words + 2, 2);
+    page_table(p, "hash map and inverted index: the texts that each finds", words + MATCHES + 1, 2);
     page_cell(p, 0, 0, "word of the query");
     page_cell(p, 0, 1, "texts");
     at = query;
-    for (int64_t w = 0; next_word(&at, word); w++) {
-        size_t used = 0;
-        list[0] = 0;
+    for (int64_t w = 0; w < words + MATCHES; w++) {
+        char list[DOCUMENTS * 4] = "";
+        if (w < words) next_word(&at, word);
         for (int64_t t = 0; t < n; t++)
-            if (contains(text[t], word))
-                used += (size_t)snprintf(list + used, sizeof list - used, "%s%lld",
-                                         used ? ", " : "", (long long)t);
-        page_cell(p, w + 1, 0, "%s", word);
-        page_cell(p, w + 1, 1, "%s", used ? list : "none");
+            if (w < words ? contains(text[t], word)
+                          : matches((enum match)(w - words), text[t], query))
+                list_add(list, t);
+        page_cell(p, w + 1, 0, "%s", w < words ? word : names[w - words]);
+        page_cell(p, w + 1, 1, "%s", *list ? list : "none");
     }
-    size_t used = 0;
-    list[0] = 0;
-    for (int64_t t = 0; t < n; t++) {
-        bool every = words > 0;
-        at = query;
-        while (next_word(&at, word)) every = every && contains(text[t], word);
-        if (!every) continue;
-        all++;
-        used += (size_t)snprintf(list + used, sizeof list - used, "%s%lld", used ? ", " : "",
-                                 (long long)t);
-    }
-    page_cell(p, words + 1, 0, "all these words");
-    page_cell(p, words + 1, 1, "%s", used ? list : "none");
-    return all;
+}
+
+// Computes a vector for the query and for each text, v[n + 1][*width]; the caller frees it.
+static qkv_status embed(float **v, int64_t *width, const char *const *text, int64_t n,
+                        qkv_error *err)
+{
+    const struct qkv_embedder_options how = { .model = cmd_model_options(), .truncate = true };
+    char dir[CMD_PATH];
+    size_t bytes[DOCUMENTS + 1];
+    qkv_embedder *e = NULL;
+    qkv_status status = cmd_model_find(dir, err);
+    if (!status) status = qkv_embedder_open(&e, dir, &how, err);
+    if (status) return status;
+    *width = qkv_embedder_width(e);
+    *v = cmd_alloc(array_count(2, (int64_t[]){ n + 1, *width }), sizeof **v);
+    for (int64_t t = 0; t <= n; t++) bytes[t] = strlen(text[t]);
+    status = qkv_embed(e, *v, text, bytes, n + 1, NULL, err);
+    qkv_embedder_close(e);
+    return status;
 }
 
 qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)
 {
-    static const double sharp[] = { 1, 5, 20, 100 };
-    enum { SHARP = sizeof sharp / sizeof *sharp };
+    static const double sharp[] = { 1, 5, 20, 80 };
+    static const char *const columns[] = { "key", "all", "any", "x1", "x5", "x20", "x80" };
+    enum { SHARP = sizeof sharp / sizeof *sharp, COLUMNS = sizeof columns / sizeof *columns };
     const char *text[DOCUMENTS + 1];
-    char dir[CMD_PATH];
-    qkv_embedder *e = NULL;
+    float *v = NULL;
+    int64_t D = 0, best = 0, hits[MATCHES] = { 0 };
     const int64_t n = argc > 1 ? argc - 1 : (int64_t)(sizeof TEXTS / sizeof *TEXTS);
     if (argc == 1)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--lookup: expected a query and the texts to search, found only a query");
     text[0] = argc ? argv[0] : QUERY;
     for (int64_t t = 0; t < n; t++) text[t + 1] = argc ? argv[t + 1] : TEXTS[t];
-    const struct qkv_embedder_options how = { .model = cmd_model_options(), .truncate = true };
-    qkv_status status = cmd_model_find(dir, err);
-    if (!status) status = qkv_embedder_open(&e, dir, &how, err);
+    double *like = page_take(p, (size_t)n, sizeof *like), *w = page_take(p, (size_t)n, sizeof *w);
+    const qkv_status status = embed(&v, &D, text, n, err);
+    for (int64_t t = 0; t < n && !status; t++) {
+        like[t] = (double)qkv_cosine(v, v + (t + 1) * D, D);
+        if (like[t] > like[best]) best = t;
+    }
+    free(v);
     if (status) return status;
-    const int64_t D = qkv_embedder_width(e);
-    float *v = page_take(p, (size_t)((n + 1) * D), sizeof *v);
-    size_t bytes[DOCUMENTS + 1];
-    for (int64_t t = 0; t <= n; t++) bytes[t] = strlen(text[t]);
-    status = qkv_embed(e, v, text, bytes, n + 1, NULL, err);
-    qkv_embedder_close(e);
-    if (status) return status;
-    double *like = page_take(p, (size_t)n, sizeof *like), *w = page_take(p, (size_t)n, sizeof *w),
-           best = 0;
-    int64_t at = 0;
-    for (int64_t t = 0; t < n; t++) like[t] = (double)qkv_cosine(v, v + (t + 1) * D, D);
     const char **names = page_take(p, (size_t)n, sizeof *names),
-               **rows = page_take(p, SHARP, sizeof *rows);
-    for (int64_t t = 0; t < n; t++) names[t] = page_text(p, "%lld %s", (long long)t, text[t + 1]);
-    for (int i = 0; i < SHARP; i++) rows[i] = page_text(p, "cosine x %.0f", sharp[i]);
-    float *grid = page_grid(p, "softmax of query . key, at four scales", SHARP, n, rows, NULL,
-                            QKV_CHART_WEIGHTS);
+               **numbers = page_take(p, (size_t)n, sizeof *numbers);
+    for (int64_t t = 0; t < n; t++) {
+        names[t] = page_text(p, "%lld %s", (long long)t, text[t + 1]);
+        numbers[t] = page_text(p, "%lld", (long long)t);
+    }
+    float *grid = page_grid(p, "the weight of each text: from a hash map to soft weights", n,
+                            COLUMNS, names, columns, QKV_CHART_WEIGHTS);
+    for (int m = 0; m < MATCHES; m++) {
+        for (int64_t t = 0; t < n; t++) hits[m] += matches((enum match)m, text[t + 1], text[0]);
+        for (int64_t t = 0; t < n && hits[m]; t++)
+            grid[t * COLUMNS + m] =
+                matches((enum match)m, text[t + 1], text[0]) ? 1 / (float)hits[m] : 0;
+    }
     for (int i = 0; i < SHARP; i++) {
         explain_softmax(w, like, n, 1 / sharp[i]);
-        for (int64_t t = 0; t < n; t++) grid[i * n + t] = (float)w[t];
+        for (int64_t t = 0; t < n; t++) grid[t * COLUMNS + MATCHES + i] = (float)w[t];
     }
-    for (int64_t t = 0; t < n; t++)
-        if (w[t] > best) {
-            best = w[t];
-            at = t;
-        }
+    p->panel[0].note = "key: hash map; all, any: the texts that contain all words of the query, or "
+                       "any; x1 to x80: softmax of the cosines times 1 to 80";
     struct qkv_chart_panel *bars = page_panel(p, "query . key, as cosines");
     page_line(p, bars, "cosine", NULL, like, n)->style = QKV_CHART_BARS;
-    bars->x = (struct qkv_chart_axis){ .label = names, .labels = n };
+    bars->x = (struct qkv_chart_axis){ .name = "text", .label = numbers, .labels = n };
     bars->y.zero = true;
-    const int64_t hard = table_index(p, text[0], text + 1, n);
+    table_index(p, text[0], text + 1, n);
     page_title(p, "How is attention a soft lookup?");
     page_say(p,
-             "An index finds %lld text%s that contain%s every word of \"%s\". As a vector the "
-             "query is compared with every key: \"%s\" has the largest cosine, %.2f. The larger "
-             "the factor before the softmax, the larger the weight of this text (%.2f for 100); "
-             "the result is the weighted mean of the values.",
-             (long long)hard, hard == 1 ? "" : "s", hard == 1 ? "s" : "", text[0], text[at + 1],
-             like[at], best);
+             "A hash map with the query \"%s\" as its key finds %lld of %lld texts; an inverted "
+             "index finds %lld that contain all its words and %lld that contain any. As vectors "
+             "the query and every key have a cosine: \"%s\" has the largest, %.2f. A softmax of "
+             "the cosines gives each text a weight; with a large factor the text with the best "
+             "key gets nearly all (%.2f for 80), which is a hash map for the nearest key.",
+             text[0], (long long)hits[EXACT], (long long)n, (long long)hits[ALL],
+             (long long)hits[ANY], text[best + 1], like[best], w[best]);
     return QKV_OK;
 }
 

@@ -8,11 +8,29 @@
 #include <string.h>
 
 // ---- queries and keys in a plane ---------------------------------------------------------------
+// Returns the key with the largest product with query i; both[2 n][E]: the queries, then the keys.
+static int64_t best_key(const float *both, int64_t n, int64_t E, int64_t i)
+{
+    double most = -INFINITY;
+    int64_t best = 0;
+    for (int64_t j = 0; j < n; j++) {
+        double dot = 0;
+        for (int64_t e = 0; e < E; e++)
+            dot += (double)both[i * E + e] * (double)both[(n + j) * E + e];
+        if (dot <= most) continue;
+        most = dot;
+        best = j;
+    }
+    return best;
+}
+
+// Draws queries and keys in the plane of their first two principal components, the origin, and a
+// line from each query to the key with which its product is largest; the line of `token` is bold.
 static void panel_plane(struct page *p, const char *name, const struct text_run *s,
-                        const float *both)
+                        const float *both, int64_t token)
 {
     const int64_t n = s->T;
-    double *at = page_take(p, (size_t)(4 * n), sizeof *at), share;
+    double *at = page_take(p, (size_t)(4 * n + 2), sizeof *at), share;
     double *x = page_take(p, (size_t)n, sizeof *x), *y = page_take(p, (size_t)n, sizeof *y);
     explain_plane(at, &share, both, 2 * n, s->E);
     struct qkv_chart_panel *panel = page_panel(p, name);
@@ -25,8 +43,32 @@ static void panel_plane(struct page *p, const char *name, const struct text_run 
         points->style = QKV_CHART_POINTS;
         points->text = s->name;
     }
-    panel->note = page_text(p, "first two principal components, which have %.0f %% of the variance",
-                            100 * share);
+    double *lx = page_take(p, (size_t)(3 * n), sizeof *lx),
+           *ly = page_take(p, (size_t)(3 * n), sizeof *ly);
+    for (int64_t i = 0; i < n; i++)
+        for (int end = 0; end < 3; end++) { // NaN: a gap after each pair
+            const double *to = at + 2 * (end ? n + best_key(both, n, s->E, i) : i);
+            lx[3 * i + end] = to[0];
+            ly[3 * i + end] = end < 2 ? to[1] : NAN;
+        }
+    struct qkv_chart_line *lines = page_line(p, panel, NULL, lx, ly, 3 * n);
+    lines->style = QKV_CHART_THIN;
+    lines->hue = QKV_CHART_QUIET;
+    lines = page_line(p, panel, NULL, lx + 3 * token, ly + 3 * token, 2);
+    lines->style = QKV_CHART_STRONG;
+    lines->hue = QKV_CHART_RED;
+    struct qkv_chart_mark *origin = page_take(p, 1, sizeof *origin);
+    *origin = (struct qkv_chart_mark){ .x = at[4 * n], .y = at[4 * n + 1] };
+    panel->mark = origin;
+    panel->marks = 1;
+    panel->equal = true;
+    panel->height = 420;
+    panel->note =
+        page_text(p,
+                  "first two principal components, which have %.0f %% of the variance; the "
+                  "black dot is the origin, a "
+                  "line leads from a query to the key with the largest product",
+                  100 * share);
 }
 
 // Returns how well queries point to their keys: the mean, over queries, of the cosine with the key
@@ -34,19 +76,23 @@ static void panel_plane(struct page *p, const char *name, const struct text_run 
 static double aim(const float *both, int64_t n, int64_t E)
 {
     double sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        double most = -INFINITY, c = 0;
-        for (int64_t j = 0; j < n; j++) {
-            double dot = 0;
-            for (int64_t e = 0; e < E; e++)
-                dot += (double)both[i * E + e] * (double)both[(n + j) * E + e];
-            if (dot <= most) continue;
-            most = dot;
-            c = (double)qkv_cosine(both + i * E, both + (n + j) * E, E);
-        }
-        sum += c / (double)n;
-    }
+    for (int64_t i = 0; i < n; i++)
+        sum += (double)qkv_cosine(both + i * E, both + (n + best_key(both, n, E, i)) * E, E) /
+               (double)n;
     return sum;
+}
+
+// Returns how many different keys are the best key of some query.
+static int64_t different_keys(struct page *p, const float *both, int64_t n, int64_t E)
+{
+    bool *used = page_take(p, (size_t)n, sizeof *used);
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t j = best_key(both, n, E, i);
+        count += !used[j];
+        used[j] = true;
+    }
+    return count;
 }
 
 qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *err)
@@ -54,6 +100,8 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
     struct text_run *s;
     int64_t layer, head, token = 0;
     qkv_status status = text_run_start(p, &s, argc ? argv[0] : NULL, EXPLAIN_ANIMAL, err);
+    if (!argc && !explain_options.tokens.ids && !explain_options.token)
+        explain_options.token = "it";
     if (!status && explain_options.token)
         status = text_run_find(s, explain_options.token, &token, err);
     else if (!status)
@@ -79,16 +127,19 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
                    side ? seen_k(s, layer, head, i) : seen_q(s, layer, head, i),
                    (size_t)E * sizeof *learned);
     }
-    panel_plane(p, "before training: random W_Q and W_K, N(0, .02)", s, drawn);
+    panel_plane(p, "before training: random W_Q and W_K, N(0, .02)", s, drawn, token);
     panel_plane(p,
                 page_text(p, "after training: layer %lld, head %lld of %s", (long long)layer,
                           (long long)head, s->info.name),
-                s, learned);
+                s, learned, token);
     page_title(p, "Where do queries and keys lie in space?");
     page_say(p,
              "In L%lld.H%lld the cosine between a query and the key with which its product is "
-             "largest is %.2f on average; with random projections, as before training, it is %.2f.",
-             (long long)layer, (long long)head, aim(learned, n, E), aim(drawn, n, E));
+             "largest is %.2f on average; with random projections, as before training, it is %.2f. "
+             "The %lld queries have %lld different best keys; the best key of \"%s\" is \"%s\".",
+             (long long)layer, (long long)head, aim(learned, n, E), aim(drawn, n, E), (long long)n,
+             (long long)different_keys(p, learned, n, E), s->name[token],
+             s->name[best_key(learned, n, E, token)]);
     return QKV_OK;
 }
 

@@ -91,6 +91,8 @@ void explain_plane(double *at, double *share, const float *x, int64_t n, int64_t
             for (int64_t e = 0; e < E; e++) sum += ((double)x[i * E + e] - mean[e]) * v[e];
             at[2 * i + axis] = sum;
         }
+        at[2 * n + axis] = 0;
+        for (int64_t e = 0; e < E; e++) at[2 * n + axis] -= mean[e] * v[e];
         // subtract this component, so that the next round finds the second one
         for (int64_t a = 0; a < E; a++)
             for (int64_t b = 0; b < E; b++) c[a * E + b] -= value * v[a] * v[b];

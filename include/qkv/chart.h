@@ -57,11 +57,15 @@ struct qkv_chart_line {
     enum qkv_chart_style style;
 };
 
-/** A straight line across the panel, or a dot. */
+/** A straight line across the panel, or a dot; in a panel with a grid, a frame around cells, which
+ *  the terminal does not show. */
 struct qkv_chart_mark {
-    double x, y; /**< dot at (x, y); x NaN: horizontal line at y; y NaN: vertical line at x */
+    /** dot at (x, y); x NaN: horizontal line at y; y NaN: vertical line at x.  With a grid: column
+     *  and row of the first cell in the frame */
+    double x, y;
     const char *text;
-    int hue; /**< colour as in struct qkv_chart_line; 0: text colour */
+    int hue;           /**< colour as in struct qkv_chart_line; 0: text colour */
+    double wide, tall; /**< with a grid: columns and rows in the frame; 0 means 1 */
 };
 
 /** The mapping from the number of a grid cell to the darkness of the cell. */
@@ -76,8 +80,8 @@ enum qkv_chart_ramp {
 
 /** A table of numbers drawn as cells. */
 struct qkv_chart_grid {
-    /** [rows][columns] numbers; the cell of a NaN or infinite number is hatched and labelled
-     *  "masked" */
+    /** [rows][columns] numbers; the cell of a NaN or infinite number is hatched, and -INFINITY is
+     *  written into it as the other numbers are */
     const float *value;
     int64_t rows, columns;
     /** [rows] and [columns] labels; NULL: the index of the row or column */
@@ -99,6 +103,7 @@ struct qkv_chart_panel {
     /** grid that is drawn instead of lines and marks; NULL: lines and marks are drawn */
     const struct qkv_chart_grid *grid;
     double height; /**< height of the plotting area in pixels; 0: automatic */
+    bool equal;    /**< one unit of x is as long as one of y: an axis shows more than the data */
 };
 
 /** A table of texts, shown next to the chart in HTML and below it in the terminal, and omitted in

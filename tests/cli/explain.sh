@@ -60,7 +60,9 @@ assert max(abs(a - b) for a, b in zip(soft([100 * x for x in s]), hundred["lines
 d, var = spread["lines"][0]["x"], spread["lines"][0]["y"]
 for x, y, z in zip(d, var, spread["lines"][1]["y"]):  # variance of 4000 draws: within 5 deviations
     assert abs(y / x - 1) < 5 * math.sqrt((2 + 6 / x) / 4000) and abs(z - y / x) < 1e-6, (x, y)
-assert r["table"][-1][2] == "not a number" and float(r["table"][-1][3]) > .99
+assert r["table"][-1][3] == "not a number" and float(r["table"][-1][4]) > .99
+for row in r["table"][1:5]:  # e^s of the largest score, which has two decimals
+    assert abs(float(row[2]) / math.exp(float(row[1])) - 1) < .006, row
 END
 
 title 'sinusoids equal the formula of the paper'
@@ -75,20 +77,26 @@ for p in range(64):
 END
 
 title 'both layouts of a mask, and norms'
-runs 0 explain --mask --json
-check python3 - "$out" <<'END'
+for n in 6 3; do
+runs 0 explain --mask --json --sizes $n,5
+check python3 - "$out" $n <<'END'
 import json, sys
 rows, by_row, columns, by_column = [p["values"] for p in json.load(open(sys.argv[1]))["panels"]]
-for i in range(6):
+n = int(sys.argv[2])
+assert len(rows) == n
+for i in range(n):
     assert abs(sum(x or 0 for x in by_row[i]) - 1) < 1e-6
-    for j in range(6):
+    for j in range(n):
         assert (rows[i][j] is None) == (j > i) and rows[i][j] == columns[j][i]
         assert by_row[i][j] is by_column[j][i] is None or abs(by_row[i][j] - by_column[j][i]) < 1e-6
 END
-runs 0 explain --norm --json
+done
+runs 0 explain --mask
+check test "$(grep -c -e '-inf' -e '−∞' "$out")" -ge 10
+runs 0 explain --norm --json --sizes 5,7
 check python3 - "$out" <<'END'
 import json, sys
-x, layer, batch, loud = [p["values"] for p in json.load(open(sys.argv[1]))["panels"]]
+x, layer, batch, layer100, batch100 = [p["values"] for p in json.load(open(sys.argv[1]))["panels"]]
 def normal(v):
     m = sum(v) / len(v)
     s = (sum((a - m) ** 2 for a in v) / len(v) + 1e-5) ** .5
@@ -97,7 +105,26 @@ for a, b in zip(x, layer):
     assert max(abs(p - q) for p, q in zip(normal(a), b)) < 1e-5
 for a, b in zip(zip(*x), zip(*batch)):
     assert max(abs(p - q) for p, q in zip(normal(a), b)) < 1e-5
+assert len(x) == 5 and len(x[0]) == 7
+# a factor cancels in layer norm, but for eps = 1e-5 and the rounding of floats of size 1000
+assert max(abs(p - q) for a, b in zip(layer, layer100) for p, q in zip(a, b)) < 1e-4
+assert max(abs(p - q) for a, b in zip(batch[:4], batch100) for p, q in zip(a, b)) > .5
 END
+runs 0 explain --shapes --json --sizes 5,4,3,2
+check python3 - "$out" <<'END'
+import json, sys
+r = json.load(open(sys.argv[1]))
+x, wq, wk, wv, q, k, v, w, out = [p["values"] for p in r["panels"]]
+mul = lambda a, b: [[sum(p * q for p, q in zip(row, col)) for col in zip(*b)] for row in a]
+close = lambda a, b: all(abs(p - q) < 1e-5 for r, s in zip(a, b) for p, q in zip(r, s))
+assert [len(wq), len(wq[0]), len(wv[0])] == [4, 3, 2]
+assert close(mul(x, wq), q) and close(mul(x, wk), k) and close(mul(x, wv), v) and close(mul(w, v), out)
+assert r["table"][2] == ["W_Q", "4", "3"], r["table"]
+END
+runs 2 explain --norm --sizes 5,4,3
+says_part "--sizes: expected at most 2 numbers, N,D, found 3"
+runs 2 explain --norm --sizes 1,4
+says_part "--sizes"
 
 title 'selection: attention weights are the softmax over the keys, the weights of lasso are the same for every sample'
 runs 0 explain --selection --json
@@ -171,6 +198,19 @@ runs 0 explain --context heaven "the heaven and the earth" "the kingdom of heave
 prints_part 'cosine between the word in each text and in the first text'
 runs 0 explain --lookup "the light" "the light of day" "darkness of night"
 prints_part 'all these words'
+runs 0 explain --lookup --json "the light" "the light of day" "darkness of night" "the light" "The day"
+check python3 - "$out" <<'END'
+import json, math, sys
+r = json.load(open(sys.argv[1]))
+grid, cosine = r["panels"][0]["values"], r["panels"][1]["lines"][0]["y"]
+key, full, some, *soft = zip(*grid)
+assert key == (0, 0, 1, 0) and full == (.5, 0, .5, 0), (key, full)
+assert max(abs(a - b) for a, b in zip(some, (1 / 3, 0, 1 / 3, 1 / 3))) < 1e-6
+for scale, w in zip((1, 5, 20, 80), soft):
+    e = [math.exp(scale * (c - max(cosine))) for c in cosine]
+    assert max(abs(a / sum(e) - b) for a, b in zip(e, w)) < 1e-5, (scale, w)
+assert r["table"][-3:] == [["the query as one key", "2"], ["all these words", "0, 2"], ["any of these words", "0, 2, 3"]]
+END
 runs 0 explain --reads "God said, Let there be light" light God --token there
 prints_part 'the strongest heads'
 

@@ -154,9 +154,9 @@ static void draw_charts(const char *folder, int words, int64_t across)
                                          .digits = 2,
                                          .ramp = QKV_CHART_SIGNED },
                                 numbers = { .value = cell, .rows = 3, .columns = POINTS };
-    const struct qkv_chart_mark mark[] = { { 9, NAN, label[1], 0 },
-                                           { NAN, .4, label[2], 0 },
-                                           { 2, .1, label[4], 0 } };
+    const struct qkv_chart_mark mark[] = { { 9, NAN, label[1], 0, 0, 0 },
+                                           { NAN, .4, label[2], 0, 0, 0 },
+                                           { 2, .1, label[4], 0, 0, 0 } };
     struct qkv_chart_panel panel[] = {
         { .name = label[1],
           .note = "a note below the panel with quite a few words in it, so many "

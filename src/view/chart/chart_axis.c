@@ -180,6 +180,16 @@ struct chart_scale chart_scale_y(const struct qkv_chart_panel *p)
     return scale_of(&a, r, .06);
 }
 
+void chart_equal(struct chart_scale *x, struct chart_scale *y, double wide, double tall)
+{
+    if (x->log || y->log || !(wide > 0) || !(tall > 0)) return;
+    const double unit = fmax((x->high - x->low) / wide, (y->high - y->low) / tall);
+    const double more_x = (unit * wide - (x->high - x->low)) / 2,
+                 more_y = (unit * tall - (y->high - y->low)) / 2;
+    x->low -= more_x, x->high += more_x;
+    y->low -= more_y, y->high += more_y;
+}
+
 struct chart_scale chart_shared_x(const struct qkv_chart *c)
 {
     struct chart_scale all = { INFINITY, -INFINITY, true };

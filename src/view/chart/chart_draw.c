@@ -291,6 +291,7 @@ static double draw_panel(struct canvas *s, const struct qkv_chart *c, struct cha
     f->edge = left;
     f->left = left + fmax(axis_capacity(s, f), c->across <= 1 ? 48 : 34);
     f->right = left + width - f->label;
+    if (p->equal) chart_equal(&f->x, &f->y, f->right - f->left, f->bottom - f->top);
     draw_y_axis(s, f);
     y = draw_x_axis(s, f);
     draw_series(s, f);

@@ -81,14 +81,19 @@ static void draw_numbers(struct canvas *s, const struct place *p, int size)
     const struct qkv_chart_grid *g = p->g;
     for (int64_t i = 0; i < g->rows * g->columns; i++) {
         struct view_text t = { 0 };
-        if (!isfinite(g->value[i])) continue;
-        put_value(&t, g, (double)g->value[i]);
+        const bool masked = !isfinite(g->value[i]);
+        if (masked && g->value[i] != -INFINITY) continue;
+        if (masked)
+            view_say(&t, "−∞");
+        else
+            put_value(&t, g, (double)g->value[i]);
         s->failed |= t.failed;
         if (!t.failed)
             canvas_text(s, p->left + p->w * ((double)(i % g->columns) + .5),
                         p->top + p->h * ((double)(i / g->columns) + .5) + size * .36, size,
-                        CANVAS_MIDDLE, palette_over(color_of(p, (double)g->value[i])), t.at,
-                        (size_t)t.used);
+                        CANVAS_MIDDLE,
+                        masked ? PALETTE_TEXT : palette_over(color_of(p, (double)g->value[i])),
+                        t.at, (size_t)t.used);
         view_text_free(&t);
     }
 }
@@ -119,6 +124,19 @@ static void draw_cells(struct canvas *s, const struct place *p)
     canvas_frame(s, p->left, p->top, p->w * (double)g->columns, p->h * (double)g->rows,
                  PALETTE_RULE, 1);
     qkv_free(color);
+}
+
+// Draws the marks of the panel: frames around cells.
+static void draw_frames(struct canvas *s, const struct qkv_chart_panel *panel,
+                        const struct place *p)
+{
+    for (int64_t i = 0; i < panel->marks; i++) {
+        const struct qkv_chart_mark *m = &panel->mark[i];
+        if (!isfinite(m->x) || !isfinite(m->y)) continue;
+        canvas_frame(s, p->left + m->x * p->w, p->top + m->y * p->h,
+                     (m->wide > 0 ? m->wide : 1) * p->w, (m->tall > 0 ? m->tall : 1) * p->h,
+                     m->hue ? chart_color(m->hue, 0) : PALETTE_TEXT, 2);
+    }
 }
 
 static void draw_row_names(struct canvas *s, const struct place *p, double capacity)
@@ -229,6 +247,7 @@ double chart_draw_grid(struct canvas *s, const struct qkv_chart_panel *panel, do
     p.left = left + rows;
     p.top = y + (level ? 24 : 14 + CANVAS_TILT_Y * fmin(columns, TILT_MOST));
     draw_cells(s, &p);
+    draw_frames(s, panel, &p);
     draw_row_names(s, &p, rows);
     draw_column_names(s, &p, level);
     if (numbers_fit(s, &p, 11)) draw_numbers(s, &p, 11);

@@ -31,6 +31,9 @@ static inline double chart_x(const struct qkv_chart_line *l, int64_t i)
 }
 struct chart_scale chart_scale_x(const struct qkv_chart_panel *p);
 struct chart_scale chart_scale_y(const struct qkv_chart_panel *p);
+// Extends one of two linear scales so that one unit of x is as long as one of y, in an area of the
+// given width and height.
+void chart_equal(struct chart_scale *x, struct chart_scale *y, double wide, double tall);
 // Returns true if the value has a position on the axis: it is finite, and positive if the axis is
 // logarithmic.
 bool chart_is_on_axis(const struct chart_scale *s, double value);

@@ -404,6 +404,8 @@ static void put_panel(struct text_canvas *s, const struct qkv_chart *c,
     field->columns = (int)qkv_min64(COLUMNS_MOST, qkv_max64(COLUMNS_LEAST, s->columns - AXIS - 1));
     field->x = c->same_x ? chart_shared_x(c) : chart_scale_x(p);
     field->y = chart_scale_y(p);
+    // a character is about twice as high as wide
+    if (p->equal) chart_equal(&field->x, &field->y, field->columns, 2.0 * field->rows);
     draw_marks(s, field, p);
     for (int64_t k = 0; k < p->lines; k++) draw_line(s, field, p, k);
     draw_letters(field, p);

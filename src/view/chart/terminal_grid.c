@@ -43,7 +43,7 @@ static double pooled(const struct pool *p, int64_t row, int64_t column)
 
 static void put_value(struct view_text *t, const struct qkv_chart_grid *g, double value)
 {
-    if (value != value) return;
+    if (!isfinite(value)) return;
     if (g->ramp == QKV_CHART_WEIGHTS)
         view_weight(t, value, g->digits > 0 ? g->digits : 2);
     else
@@ -127,7 +127,12 @@ static void put_numbers(struct text_canvas *s, const struct pool *p)
             if (p->g->digits >= 0) put_value(&t, p->g, value);
             if (!isfinite(value)) {
                 text_canvas_dim(s);
-                text_canvas_text(s, s->utf8 ? "╱" : "/", p->wide, true);
+                const bool below = value == -INFINITY && p->g->digits >= 0 && p->wide > 4;
+                text_canvas_text(s,
+                                 below     ? s->utf8 ? "−∞" : "-inf"
+                                 : s->utf8 ? "╱"
+                                           : "/",
+                                 p->wide, true);
             } else {
                 if (p->g->ramp == QKV_CHART_SIGNED)
                     text_canvas_signed(s, x);

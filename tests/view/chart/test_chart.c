@@ -37,9 +37,9 @@ static struct qkv_chart whole(void)
                                            .text = k == 4 ? names : NULL,
                                            .n = N,
                                            .style = k };
-    mark[0] = (struct qkv_chart_mark){ 500, NAN, evil, QKV_CHART_RED };
-    mark[1] = (struct qkv_chart_mark){ NAN, 3, "level", QKV_CHART_QUIET };
-    mark[2] = (struct qkv_chart_mark){ 700, 5, "here", 3 };
+    mark[0] = (struct qkv_chart_mark){ 500, NAN, evil, QKV_CHART_RED, 0, 0 };
+    mark[1] = (struct qkv_chart_mark){ NAN, 3, "level", QKV_CHART_QUIET, 0, 0 };
+    mark[2] = (struct qkv_chart_mark){ 700, 5, "here", 3, 0, 0 };
     panel[0] = (struct qkv_chart_panel){ .name = evil,
                                          .note = evil,
                                          .x = { .name = evil, .log = true },
