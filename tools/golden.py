@@ -196,7 +196,7 @@ class Encoder(torch.nn.Module):
             return d
 
         def mlp():
-            d = norms()
+            d = nn.ModuleDict() if self.bare else norms()
             d["up"], d["down"] = nn.Linear(D, M, bias), nn.Linear(M, D, bias)
             return d
 
@@ -206,7 +206,8 @@ class Encoder(torch.nn.Module):
             d["value"], d["output"] = nn.Linear(D, KV, bias), nn.Linear(D, D, bias)
             return d
 
-        self.once = c.get("feed_forward", "each") == "once"
+        place = c.get("feed_forward", "each")
+        self.bare, self.once = place == "bare", place in ("once", "bare")
         self.embeddings = nn.ModuleDict({"word": nn.Embedding(c["vocab_size"], D)})
         if c.get("positions", "learned") == "learned":
             self.embeddings["position"] = nn.Embedding(c["max_position_embeddings"], D)
@@ -253,7 +254,8 @@ class Encoder(torch.nn.Module):
             x = self.part(l["attention"], x, lambda y: self.attend(l["attention"], y, seen))
             if not self.once: x = self.part(l["feed_forward"], x, lambda y: self.feed(l["feed_forward"], y))
             hidden.append(x)
-        if self.once: x = self.part(self.feed_forward, x, lambda y: self.feed(self.feed_forward, y))
+        if self.bare: x = self.feed(self.feed_forward, x)
+        elif self.once: x = self.part(self.feed_forward, x, lambda y: self.feed(self.feed_forward, y))
         if hasattr(self, "norm"): x = self.norm(x)
         hidden[-1] = x
         return type("Out", (), {"hidden_states": [h[None] for h in hidden], "attentions": [p[None] for p in seen]})
@@ -344,6 +346,7 @@ def tiny(out):
                                 hidden_act="gelu_new")),
         ("encoder-both", as_bert(18, 30, 3, norm="both", feed_forward="once", embedding_norm=True,
                                  type_vocab_size=2, hidden_act="relu")),
+        ("encoder-bare", as_bert(20, 28, 4, norm="both", feed_forward="bare", positions="sinusoidal", hidden_act="relu")),
         ("encoder-plain", as_bert(15, 22, 1, positions="none", bias=False, hidden_act="silu", final_norm=True)),
     ):
         c = own | c

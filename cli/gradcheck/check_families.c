@@ -139,6 +139,19 @@ void check_head_norms(struct gradcheck *g)
     check(g, "olmo2", config, 0, QKV_OBJECTIVE_CAUSAL, &all);
 }
 
+// Checks an encoder whose only feed-forward network follows the layers, with a residual connection
+// and norms, and without.
+void check_bare_feed_forward(struct gradcheck *g)
+{
+    static const char once[] = "{" SIZES "'norm': 'both', 'feed_forward': 'once'}";
+    static const char bare[] =
+        "{" SIZES "'norm': 'both', 'feed_forward': 'bare', 'positions': 'sinusoidal'}";
+    check(g, "qkv-encoder", once, 0, QKV_OBJECTIVE_MASKED, &plain);
+    check(g, "qkv-encoder", bare, 0, QKV_OBJECTIVE_MASKED, &plain);
+    check(g, "qkv-encoder", bare, 0, QKV_OBJECTIVE_MASKED, &again);
+    check(g, "qkv-encoder", bare, 3, QKV_OBJECTIVE_CLASSIFY, &drops);
+}
+
 // Checks a model that multiplies embeddings, scores, sublayer outputs and logits by factors.
 void check_factors(struct gradcheck *g)
 {

@@ -148,6 +148,16 @@ for member in objective arch optimizer schedule context; do
     rm -r lost
 done
 
+title 'an encoder with one bare feed-forward network after all layers is trained, resumed and run'
+bare="text.txt --arch bare-encoder $sizes --context 16"
+runs 0 train $bare --out bare --steps 4 --save-every 2
+for member in '"feed_forward": "bare"' '"norm": "both"' '"hidden_act": "relu"' '"positions": "sinusoidal"' \
+    '"final_norm": false'; do check grep -q "$member" bare/model/config.json; done
+runs 0 train --resume bare --steps 6
+check [ -f bare/checkpoint-00000006/model.safetensors ]
+runs 0 trace 'some text' -m bare/model --what hidden -o bare.safetensors
+runs 0 view 'some text' -m bare/model --terminal --json
+
 title 'moved texts are the same texts; changed texts are not'
 mkdir there && cp text.txt there/moved.txt
 runs 0 train there/moved.txt --out run --steps 3

@@ -141,6 +141,7 @@ struct qkv_description {
     bool embedding_norm; // norm on the sum of the embeddings
     // the stack has one feed-forward network, after all layers, instead of one in each layer
     bool mlp_once;
+    bool mlp_bare;   // with mlp_once: that network has no residual connection and no norms
     bool final_norm; // norm after the last layer
     bool bias;       // all linear layers have biases
     unsigned biases; // if `bias` is false: layers with biases, QKV_BIAS_QKV, ...

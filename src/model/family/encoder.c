@@ -3,8 +3,8 @@
 // config.json.
 //
 // Its keys are model_type "qkv-encoder"; the sizes of BERT, num_key_value_heads and type_vocab_size
-// (absent: no token types); feed_forward, "each" (default) or "once"; and the keys of
-// qkv_describe_choices with these defaults:
+// (absent: no token types); feed_forward, "each" (default), "once" or "bare"; and the keys
+// of qkv_describe_choices with these defaults:
 //   norm "post", norm_kind "layer", positions "learned", bias true, embedding_norm false,
 //   final_norm false (with norm "pre": true), hidden_act "gelu", gated false
 #include "model/family/description.h"
@@ -24,17 +24,21 @@ static const struct qkv_config_keys keys = {
     .free_heads = true,
 };
 
+// where the feed-forward networks are: one in each layer; one after all layers; the same, without
+// residual connection and norms
+static const char *const places[] = { "each", "once", "bare", NULL };
+
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
-    static const char *const places[] = { "each", "once", NULL };
-    int once = 0;
+    int place = 0;
     d->size.eps = 1e-5;
     d->bias = true;
     d->classify_act = QKV_ACT_TANH;
     if (!qkv_config_sizes(c, &keys, &d->size) || !qkv_describe_choices(d, c) ||
-        !qkv_config_choice(c, "feed_forward", false, &once, places))
+        !qkv_config_choice(c, "feed_forward", false, &place, places))
         return false;
-    d->mlp_once = once == 1;
+    d->mlp_once = place >= 1;
+    d->mlp_bare = place == 2;
     d->masked_act = d->act;
     return true;
 }
@@ -47,7 +51,7 @@ static bool fits(const struct qkv_description *d)
 static bool compose(json_t *to, const struct qkv_description *d)
 {
     return qkv_put_sizes(to, &keys, &d->size) && qkv_put_choices(to, d) &&
-           qkv_put_text(to, "feed_forward", d->mlp_once ? "once" : "each");
+           qkv_put_text(to, "feed_forward", places[d->mlp_once + d->mlp_bare]);
 }
 
 static const struct qkv_names names = {

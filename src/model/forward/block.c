@@ -4,6 +4,7 @@
 // feed-forward):
 //
 //   x = x + drop(norm_out(f(norm_in(x))))      with norms inside (QKV_NORM_INSIDE)
+//   x = drop(f(x))                             feed-forward of a description with mlp_bare
 //   x = norm_out(x + m drop(f(norm_in(x))))    otherwise
 //
 // A norm that the description lacks is the identity. m is the description's residual_scale; if that
@@ -18,6 +19,12 @@ struct qkv_dropout qkv_stream_dropout(const struct qkv_stream *s, int64_t place)
     struct qkv_dropout drop = s->drop;
     drop.site += (uint64_t)place;
     return drop;
+}
+
+// Returns what a sublayer f adds its result to: the stream; NULL: f replaces the stream.
+static const real *residual_of(const struct qkv_stream *s, int sublayer)
+{
+    return s->is->mlp_bare && sublayer == QKV_SUBLAYER_FEED_FORWARD ? NULL : s->x;
 }
 
 static struct qkv_dropout dropout_after(const struct qkv_stream *s, const struct qkv_tape *t)
@@ -51,7 +58,7 @@ const void *qkv_sublayer_input(struct qkv_stream *s, const struct qkv_block *b, 
 //   norms inside the residual connection (QKV_NORM_INSIDE)   f to sum
 //   with dropout                                             f to s->branch
 //   with a factor residual_scale                             f to sum
-//   otherwise                                                x + f to sum
+//   otherwise                                                x + f to sum (x NULL: f)
 static void set_output(struct qkv_sublayer_rows *rows, const struct qkv_stream *s, const real *x,
                        real *sum, const struct qkv_tape *t)
 {
@@ -67,14 +74,14 @@ static void set_output(struct qkv_sublayer_rows *rows, const struct qkv_stream *
 
 // Computes sum = x + m drop(f), where m is the factor residual_scale (1 if it is 0), after the last
 // projection of the sublayer f has written to the arrays that set_output chose. Without dropout and
-// factor, the projection has already added x.
+// factor, the projection has already added x. x NULL: sum = drop(f).
 static void add_residual(const struct qkv_stream *s, const real *x, real *sum,
                          const struct qkv_dropout *drop)
 {
     const real m = (real)s->is->residual_scale;
     const int64_t n = s->R * s->D;
     if (drop->p > 0) qkv_dropout_forward(sum, m ? NULL : x, s->branch, s->type, 0, n, drop);
-    for (int64_t i = 0; m && i < n; i++) sum[i] = x[i] + m * sum[i];
+    for (int64_t i = 0; x && m && i < n; i++) sum[i] = x[i] + m * sum[i];
 }
 
 // Applies the norm before a sublayer and returns the rows that the sublayer reads and writes.
@@ -83,7 +90,7 @@ static struct qkv_sublayer_rows sublayer_begin(struct qkv_stream *s, const struc
 {
     struct qkv_sublayer_rows rows = { .norm = fused(s, &b->out[sublayer], t) };
     rows.x = qkv_sublayer_input(s, b, sublayer, s->x, t, &rows.x_type);
-    set_output(&rows, s, s->x, t ? t->sum : s->spare, t);
+    set_output(&rows, s, residual_of(s, sublayer), t ? t->sum : s->spare, t);
     if (t && t->partial) rows.y = NULL;
     return rows;
 }
@@ -110,7 +117,7 @@ static void sublayer_end(struct qkv_stream *s, const struct qkv_block *b, int su
     const int64_t n = s->R * s->D;
     real *x = s->x, *sum = t ? t->sum : s->spare, *value = t ? t->value : s->spare;
     if (t && t->partial) return;
-    if (!inside) add_residual(s, x, sum, &drop);
+    if (!inside) add_residual(s, residual_of(s, sublayer), sum, &drop);
     if (norm->D && !fused(s, norm, t))
         qkv_norm_kind_forward(value, 0, t ? &t->out : NULL, sum, s->R, norm, s->is->norm_kind);
     if (inside) qkv_dropout_forward(value, x, value, 0, 0, n, &drop);

@@ -48,7 +48,9 @@ qkv_status qkv_sublayer_backward(struct qkv_stream *s, struct qkv_stream_back *b
     } else {
         rows.dx = back->d;
         rows.dx_real = true;
-        rows.dx_add = back->d;
+        // a bare feed-forward network has no residual connection: back->d is only its dy
+        const bool bare = s->is->mlp_bare && sublayer == QKV_SUBLAYER_FEED_FORWARD;
+        rows.dx_add = bare ? NULL : back->d;
     }
     if (sublayer == QKV_SUBLAYER_FEED_FORWARD) {
         if (up_again)

@@ -207,6 +207,7 @@ static void add_feed_forward(struct builder *b, const struct qkv_mlp_names *name
                                  .init = QKV_INIT_BRANCH };
     add_linear(b, &up);
     add_linear(b, &down);
+    if (d->mlp_bare) return;
     add_norms(b, QKV_ROLE_MLP_NORM_IN, name->norm_in, QKV_ROLE_MLP_NORM_OUT, name->norm_out);
 }
 

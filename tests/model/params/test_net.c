@@ -332,9 +332,9 @@ TEST(a_saved_net_runs_as_a_model_with_the_same_attention)
 
 TEST(a_family_that_loads_is_opened_and_saved_under_its_names)
 {
-    static const char *const names[] = { "bert",         "bert-bf16",  "roberta",
-                                         "xlm-roberta",  "distilbert", "encoder-plain",
-                                         "encoder-both", "encoder-pre" };
+    static const char *const names[] = { "bert",         "bert-bf16",   "roberta",
+                                         "xlm-roberta",  "distilbert",  "encoder-plain",
+                                         "encoder-both", "encoder-pre", "encoder-bare" };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[128];
         qkv_net *n = NULL;
