@@ -78,6 +78,8 @@ if [ "$what" = test ]; then
     ! debian_here || command_here tsc || lacks "TypeScript (it checks the types of the page's script)" node-typescript
     # For the course as a book; without it this test is skipped.
     command_here pandoc || optional+=(pandoc)
+    # For the tests of the Python package on arrays of numpy; without it these are skipped.
+    [ "$(command -v python3)" != /usr/bin/python3 ] || python3 -c 'import numpy' 2>/dev/null || optional+=(python3-numpy)
     # For the gate `format`; without it this gate is skipped.
     command_here clang-format-14 || optional+=(clang-format-14)
     # For the kernels of 64-bit ARM; without it these tests are skipped.

@@ -117,13 +117,17 @@ class Array:
         self.kind = "numpy" if type(x).__module__.split(".")[0] == "numpy" else "buffer"
 
     def _read_dlpack(self, x):
-        device = x.__dlpack_device__()
-        if tuple(device)[0] != 1:
-            raise DeviceError(f"{self.name}: expected an array of the CPU, found DLPack device {tuple(device)}")
         try:
-            capsule = x.__dlpack__(max_version=(1, 0))
-        except TypeError:
-            capsule = x.__dlpack__()
+            device = tuple(x.__dlpack_device__())
+            if device[0] == 1:
+                try:
+                    capsule = x.__dlpack__(max_version=(1, 0))
+                except TypeError:  # written before DLPack 1.0
+                    capsule = x.__dlpack__()
+        except (AttributeError, BufferError, IndexError, RuntimeError, TypeError, ValueError) as error:
+            raise DtypeError(f"{self.name}: its __dlpack__ failed: {error}") from None
+        if device[0] != 1:
+            raise DeviceError(f"{self.name}: expected an array of the CPU, found DLPack device {device}")
         if _capsule_is(capsule, b"dltensor_versioned"):
             whole = _Versioned.from_address(_capsule(capsule, b"dltensor_versioned"))
             if whole.major != 1:

@@ -77,7 +77,10 @@ def scratch(size):
 def text(value, name):
     """Returns a text as bytes of UTF-8 without NUL, for a path or a name."""
     if isinstance(value, (bytes, str)) or hasattr(value, "__fspath__"):
-        raw = os.fsencode(value)
+        try:
+            raw = os.fsencode(value)
+        except (TypeError, ValueError):
+            raw = b"\0"
         if b"\0" not in raw:
             return raw
     raise UsageError(f"{name}: expected a text without NUL, found {shown(value)}")

@@ -7,7 +7,7 @@ from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _layout as c
 from ._errors import UsageError
-from ._library import Handle, call, choice, integer, lib, shown, text
+from ._library import Handle, call, integer, lib, shown, text
 
 
 class Encoding(NamedTuple):
@@ -86,7 +86,9 @@ class Tokenizer(Handle):
     def __init__(self, path):
         super().__init__()
         self._owner = None
-        call(lib.tokenizer_open, ctypes.byref(self._pointer), text(path if os.path.isfile(str(path)) else find_model(path), "path"))
+        if path is None or not os.path.isfile(text(path, "path")):
+            path = find_model(path)
+        call(lib.tokenizer_open, ctypes.byref(self._pointer), text(path, "path"))
 
     @classmethod
     def _of(cls, pointer, owner):
@@ -167,6 +169,8 @@ class Tokenizer(Handle):
 
     def decode_stream(self, ids, skip_special_tokens: bool = True) -> Iterator[str]:
         """Decodes an iterable of ids one at a time: yields the new text of each, and at the end what was withheld."""
+        if isinstance(ids, (str, bytes)) or not hasattr(ids, "__iter__"):
+            raise UsageError(f"ids: expected integers, found {shown(ids)}")
         stream, out, size = ctypes.c_void_p(), ctypes.c_char_p(), ctypes.c_size_t()
         call(lib.decode_stream_new, ctypes.byref(stream), self._at, bool(skip_special_tokens))
         read = lambda: ctypes.string_at(out, size.value).decode("utf-8", "replace")

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: MIT
+"""Random wrong calls of the public functions: each returns or raises, and none ends the process.
+
+test_fuzz.py [CALLS [SEED]]: 20,000 calls take minutes.  A call may raise an error of qkv; any other exception is a fault,
+and so is a crash, of which faulthandler prints the place and this program the seed of the call.
+"""
+import array
+import faulthandler
+import os
+import random
+import sys
+import tempfile
+import unittest
+
+import reference as ref
+
+import qkv
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+VERSE, DATES = (os.path.join(TOP, "models", name) for name in ("verse", "dates"))
+CALLS, SEED = 400, 1
+try:
+    import numpy as np
+except ImportError:
+    np = None
+
+ODD = [None, True, False, 0, 1, -1, 2**31, 2**63, -2**63, 2**70, .5, -0.0, float("nan"), float("inf"), 1e300, "", "a", "\0", "\ud800",
+       "é" * 50, b"x", b"\0", [], [1], [-1], [[]], [None], (1, 2), (1, 2, 3), {}, {"top_k": 2}, set(), object(), print, int, range(3), 1j,
+       iter([1]), memoryview(b"abc"), bytearray(b"abcd"), array.array("d", [1]), array.array("f", []), array.array("i", [1, 2])]
+
+
+class Odd:
+    """An object whose methods raise or lie."""
+
+    def __init__(self, draw):
+        self.draw = draw
+
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+    def __dlpack_device__(self):
+        return self.draw.choice([(1, 0), (2, 0), None, ("a",)])
+
+    def __dlpack__(self, **_):
+        return self.draw.choice([None, 3, "dltensor"])
+
+
+def floats(draw, *shape):
+    return ref.uniform(draw.randrange(1000), *shape)
+
+
+def some_array(draw, tokens, heads, width):
+    """Returns an array that mostly fits, of several libraries and types."""
+    shape = [draw.choice([1, 2]), tokens, heads, width]
+    for i in range(4):
+        if draw.random() < .04:
+            shape[i] = draw.randrange(1, 5)
+    shape = shape[draw.choice([0] * 8 + [1, 2]):]
+    if np is not None and draw.random() < .7:
+        x = np.asarray(floats(draw, *shape)).astype(draw.choice(["f4"] * 8 + ["f2", "f8", "i4", ">f4", "?"]))
+        change = draw.randrange(12)
+        x = x[..., ::-1] if change == 0 else x[::-1] if change == 1 else np.broadcast_to(x, (2, *x.shape)) if change == 2 else \
+            x[:0] if change == 3 else x.swapaxes(0, -1) if change == 4 else np.asfortranarray(x) if change == 5 else x
+        if change == 6 and x.dtype == np.float32:
+            x = np.frombuffer(b"\1" + x.tobytes(), "u1")[1:].view("f4").reshape(x.shape)  # not aligned, read-only
+        if change == 7:
+            x = np.where(x > .5, np.nan, x).astype(x.dtype)
+        return x
+    return floats(draw, *shape)
+
+
+def random_attention(draw, odd):
+    T, S, H, E = draw.randrange(1, 7), draw.randrange(1, 7), draw.choice([1, 2, 4]), draw.choice([1, 4, 8])
+    G = draw.choice([H, 1])
+    arrays = [some_array(draw, n, h, E) for n, h in ((T, H), (S, G), (S, G))]
+    if draw.random() < .1:
+        arrays[draw.randrange(3)] = odd()
+    fitting = dict(layout=["BTHE", "BHTE"], causal=[True], diagonal=["bottom-right"], window=[(1, 2), 3, (0, None)],
+                   lengths=[[S], [S, 1], [0], [S + 1]], q_offsets=[[0, T], [0, 1, T], [T, 0], [0]], k_offsets=[[0, S]],
+                   bias=[floats(draw, S), floats(draw, T, S), floats(draw, H, T, S)], mask=[memoryview(bytes(S))],
+                   relative=[floats(draw, H, 3), floats(draw, H, 4)], alibi=[floats(draw, H)], sinks=[floats(draw, H)],
+                   dropout=[.5], seed=[2**64 - 1], scale=[2.0], softcap=[1.0, -1.0], softmax=[False],
+                   precision=["bf16", "int8", "f16", "f32-strict"], native=[True], lse=[True], weights=[True], plan=[True],
+                   probe=[2, dict(top_k=1, entropy=True), dict(rows=[0, T - 1], side=2, reach=3), dict(rows=[T]), dict(reach=2**40)],
+                   out=[floats(draw, 1, T, H, E), arrays[0], bytes(4)])
+    options = {}
+    for name in draw.sample(sorted(fitting), draw.randrange(6)):
+        options[name] = odd() if draw.random() < .25 else draw.choice(fitting[name])
+    result = qkv.attention(*arrays, **options)
+    if isinstance(result, qkv.AttentionResult) and draw.random() < .7:
+        dout = odd() if draw.random() < .2 else draw.choice([result.out, arrays[0], floats(draw, T, E)])
+        result.backward(dout, draw.choice([(), ["bias"], ["sinks", "alibi", "relative"], odd()]))
+
+
+def kept(cache={}):
+    if not cache:
+        cache.update(tokenizer=qkv.Tokenizer(VERSE), generator=qkv.Generator(VERSE), translator=qkv.Translator(DATES))
+        cache["folder"] = tempfile.TemporaryDirectory()
+    return cache
+
+
+def random_tokens(draw, odd):
+    t = kept()["tokenizer"]
+    text = "".join(draw.choice(["a", " ", "é", "\0", "你", "\ud800", "the "]) for _ in range(draw.randrange(12)))
+    pick = lambda *fit: odd() if draw.random() < .3 else draw.choice(fit)
+    draw.choice([
+        lambda: t.encode(pick(text), pick(None, text), max_length=pick(None, 3, 1), truncation=pick(False, True, "only_first"),
+                         padding=pick(False, True), strict=pick(False, True)),
+        lambda: t.decode(pick([1, 2, 3], [2**31 - 1, -1])), lambda: list(t.decode_stream(pick([1, 2], [300]))),
+        lambda: t.id_to_token(pick(1, -1)), lambda: t.token_to_id(pick(text)), lambda: t.is_special(pick(0, 10**9)),
+        lambda: qkv.Tokenizer(odd())])()
+
+
+def random_task(draw, odd):
+    have = kept()
+    pick = lambda *fit: odd() if draw.random() < .3 else draw.choice(fit)
+    folder = have["folder"].name
+    options = {name: odd() for name in draw.sample(["temperature", "top_k", "top_p", "min_p", "seed", "stop", "num_beams", "prefix", "x",
+               "num_return_sequences", "length_penalty", "repetition_penalty", "min_tokens", "logprobs"], draw.randrange(3))}
+    if options.get("num_beams") in (2**31, True) or options.get("num_return_sequences") in (2**31, True):
+        options.clear()
+    texts = lambda: pick("In", ["In", "And"], [])
+    draw.choice([
+        lambda: have["generator"](texts(), max_tokens=2, **options),
+        lambda: have["translator"](pick("1 May 1999", [""]), max_tokens=4, **options),
+        lambda: qkv.ablate(pick("In the", ""), odd() if draw.random() < .2 else None, model=VERSE, kind=pick("zero", "mean"), changes=pick(1, 3)),
+        lambda: qkv.train(os.path.join(folder, "no", "run"), odd(), **{draw.choice(["arch", "steps", "rate", "lowercase", "x"]): odd()}),
+        lambda: qkv.Generator(odd(), precision=pick("f32", "int8")), lambda: qkv.CrossEncoder(pick(VERSE, DATES)),
+        lambda: qkv.SentenceTransformer(odd() or "x"), lambda: qkv.set_threads(draw.choice([-1, "a", 257, None])),
+        lambda: qkv.set_isa(draw.choice(["", "none", 3, "\0"]))])()
+
+
+def random_view(draw, odd):
+    pick = lambda *fit: odd() if draw.random() < .2 else draw.choice(fit)
+    n, h = draw.randrange(1, 6), draw.randrange(1, 4)
+    x = [floats(draw, 1, h, n, n) for _ in range(draw.randrange(3))]
+    look = dict(layer=pick(None, 0, 9), heads=pick(None, [0], [9]), token=pick(None, 0, 99), theme=pick("auto", "dark"),
+                view=pick(None, "heads", "matrix", "model", "steps", "no"), budget=pick(10**6, 10))
+    if draw.random() < .7:
+        v = qkv.view(attentions=pick(x), tokens=pick(["a"] * n, ["[CLS]", *"abcdef"][:n]), sentence_b_start=pick(None, 1, 99),
+                     key_tokens=pick(None, ["b"] * n), **look)
+    else:
+        v = qkv.view(pick("In the beginning"), pick(None, None, "x"), model=VERSE, **look)
+    draw.choice([lambda: v.terminal(pick(0, 1, 80)), lambda: v._repr_mimebundle_(), lambda: v.head(pick(0, 9), pick(0, -1)),
+                 lambda: v.save(os.path.join(kept()["folder"].name, "v" + draw.choice([".svg", ".html", ".x"])), force=True),
+                 lambda: v.save(odd() if draw.random() < .1 else "/no/such/folder/x.svg"), v.close])()
+
+
+KINDS = [random_attention] * 12 + [random_tokens] * 5 + [random_task] * 2 + [random_view] * 1
+
+
+def one(seed):
+    """Makes one call; returns the name of its error, or None."""
+    draw = random.Random(seed)
+    odd = lambda: Odd(draw) if draw.random() < .05 else draw.choice(ODD)
+    try:
+        draw.choice(KINDS)(draw, odd)
+    except qkv.Error as error:
+        assert str(error) and not isinstance(error, qkv.InternalError), error
+        return type(error).__name__
+    return None
+
+
+class Fuzz(unittest.TestCase):
+    def test_every_wrong_call_raises_an_error_of_qkv(self):
+        found = {}
+        for seed in range(SEED, SEED + CALLS):
+            try:
+                name = one(seed)
+            except Exception as error:
+                raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}") from error
+            found[name] = found.get(name, 0) + 1
+        print(f"{CALLS} calls from seed {SEED}: {found}")
+        self.assertGreater(found.get(None, 0), CALLS // 20)
+        self.assertGreater(found.get("UsageError", 0), CALLS // 20)
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    CALLS, SEED = ([*map(int, sys.argv[1:])] + [CALLS, SEED][len(sys.argv) - 1:])[:2]
+    unittest.main(argv=sys.argv[:1])
