@@ -91,6 +91,7 @@ def link(page, known, match):
 def convert(page, known):
     with open(os.path.join(NOTES, page), encoding="utf-8") as f:
         text = f.read()
+    text = text.replace("\n[Contents](README.md) · [Glossary](glossary.md)\n", "")  # the book has them on every page
     text = re.sub(r"^```sh quiet$", "```sh", text, flags=re.M)
     text = re.sub(r"^```text .*$", "```text", text, flags=re.M)
     command = ["pandoc", "--mathml", "--no-highlight", "--wrap=none", "-f", "gfm+tex_math_dollars", "-t", "html"]
