@@ -162,6 +162,7 @@ qkv_status text_run_choose(const struct text_run *s, int64_t token, int64_t *lay
 struct explain_random {
     uint64_t state;
 };
+double explain_uniform(struct explain_random *r); // returns a number above 0 and below 1
 double explain_normal(struct explain_random *r);
 void explain_normals(float *x, int64_t n, double spread, struct explain_random *r);
 // Computes w[n] = softmax(x[n] / by) without overflow.  Returns the log of the sum of exp(x / by).
@@ -172,6 +173,31 @@ qkv_status explain_attend(float *out, float *weights, const float *q, const floa
 // Computes at[n + 1][2], the first two principal components of the rows of x[n][E], and last of the
 // origin.  *share becomes the fraction of the variance that they explain.
 void explain_plane(double *at, double *share, const float *x, int64_t n, int64_t E);
+
+// ---- training one head (explain_fit.c) ----------------------------------------------------------
+// A regression task: for each sample a query, items, and the number that attention to the items
+// shall return.
+struct explain_task {
+    int64_t samples, items;
+    float *query, *item, *target; // [samples][width], [samples][items][width], [samples]
+};
+// A head whose W_Q and W_K are trained, with the gradients of these parameters.  The value of an
+// item is its last number.
+struct explain_head {
+    struct qkv_multi_head m;
+    struct qkv_multi_head_gradients g;
+    float *parameter, *gradient; // [count]
+    int64_t count;
+};
+// Makes a head with random parameters for queries and items of the same width.
+void explain_head_new(struct page *p, struct explain_head *h, enum qkv_score score, int64_t width,
+                      int64_t d_k, struct explain_random *r);
+// Computes out[samples] and weights[samples][items].
+qkv_status explain_head_run(float *out, float *weights, const struct explain_head *h,
+                            const struct explain_task *t, qkv_error *err);
+// Trains the parameters by `steps` steps of Adam on the mean squared error of all samples.
+qkv_status explain_head_fit(struct explain_head *h, const struct explain_task *t, int64_t steps,
+                            qkv_error *err);
 
 // ---- topics ------------------------------------------------------------------------------------
 struct topic {

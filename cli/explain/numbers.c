@@ -4,9 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-// Returns a uniform random number (splitmix64).  explain_normal() makes a normal one from two of
-// them (Box and Muller).
-static double uniform(struct explain_random *r)
+// The generator is splitmix64; explain_normal() makes a normal number from two uniform ones (Box
+// and Muller).
+double explain_uniform(struct explain_random *r)
 {
     uint64_t x = r->state += 0x9e3779b97f4a7c15u;
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
@@ -17,7 +17,7 @@ static double uniform(struct explain_random *r)
 
 double explain_normal(struct explain_random *r)
 {
-    const double u = uniform(r), v = uniform(r);
+    const double u = explain_uniform(r), v = explain_uniform(r);
     return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * v);
 }
 
