@@ -205,13 +205,13 @@ enum qkv_view_theme { QKV_THEME_AUTO = 0, QKV_THEME_LIGHT, QKV_THEME_DARK };
 /** The initial state of a picture and limits of its output; zero is the default. */
 struct qkv_view_options {
     int64_t stack;
-    /** layer shown first; NULL: the layer whose heads have the highest strength */
+    /** layer shown first; NULL: the layer of the link with the largest weight x distance x rarity
+     *  (docs/view.md): of the marked row, or of any row */
     const int64_t *layer;
-    /** [head_count] heads that are selected when the page opens; NULL: the strongest heads */
+    /** [head_count] heads that are selected when the page opens; NULL: the head of that link */
     const int64_t *heads;
     int64_t head_count;
-    /** marked row; NULL: in HTML no row is marked, in the terminal the row with the clearest
-     *  pattern */
+    /** marked row; NULL: the row of that link; if heads are given, only the terminal marks it */
     const int64_t *token;
     bool special; /**< show special tokens */
     /** colours; AUTO: the theme of the reader's system in HTML, dark in the terminal */

@@ -8,7 +8,7 @@ title 'two sentences give a picture, a finding in words and the name of a page'
 runs 0 view 'time flies like an arrow' 'fruit flies like a banana'
 silent
 prints_part 'all-MiniLM-L6-v2  6 layers × 12 heads × 32  10 tokens, 3 special hidden'
-prints_part 'In layer 1, head 8 attends to the next word, head 9 to the previous word and'
+prints_part 'also: “'
 prints_part 'view.html: '
 prints_part 'all 12168 weights, error ≤ 0.00'
 check test -s view.html
@@ -29,17 +29,17 @@ runs 6 view "$animal" -o no/such/folder/view.html
 title 'what one word attends to, in a given layer and head'
 runs 0 view "$animal" --terminal --token it --layer 3 --heads 1,6,7,9
 silent
-prints_part 'In layer 3, head 1, “it” attends to “animal” with .64 and to “street” with .05;'
-prints_part 'Other heads that attend from “it” to'
+prints_part '“it” attends to “animal” .64, “street” .05 (L3.H1); to “The” .25 (L3.H7).'
+prints_part 'L5.H11 .65'
 prints_part '“it” in layer 3 attends to'
 check test ! -e view-3.html
 runs 0 view "$animal" --terminal --token 10 --layer 5 --heads 11
-prints_part 'head 11, “it” attends to “animal” with .65'
+prints_part '“it” attends to “animal” .65'
 
 title 'the terminal picture and a named file at once'
 runs 0 view "$animal" --terminal -o both.html
 prints_part 'both.html: '
-prints_part 'In layer 1, head 8 attends to the next word'
+prints_part '“it” attends to “animal” .64, “street” .05 (L3.H1).'
 check grep -q 'doctype html' both.html
 
 title 'a view as a picture, by the ending of the file name'
@@ -64,11 +64,11 @@ import json, sys
 d = json.load(open(sys.argv[1]))
 assert (d['file'], d['bytes'], d['model']) == ('told.html', int(sys.argv[2]), 'all-MiniLM-L6-v2'), d
 assert (d['tokens'], d['layers'], d['heads'], d['weights']) == (15, 6, 12, 6 * 12 * 15 * 15), d
-assert d['kind'] == 'dense' and 0 < d['error'] < .01 and d['sentence'].startswith('In layer '), d
+assert d['kind'] == 'dense' and 0 < d['error'] < .01 and d['sentence'].startswith('“it” attends to '), d
 PY
 runs 0 view "$animal" --terminal --json --token it --layer 3 --heads 1
 prints_part '{"file":null,"model":"all-MiniLM-L6-v2","precision":"f32","tokens":15,'
-prints_part '"sentence":"In layer 3, head 1, “it” attends to “animal” with .64'
+prints_part '"sentence":"“it” attends to “animal” .64'
 runs 2 view "$animal" --layer 6 --terminal --json
 says '{"status":"usage","code":2,"text":"unknown layer 6, expected 0 to 5"}'
 
@@ -113,9 +113,9 @@ title 'ids without a text'
 runs 0 view --ids 101,2051,10029,102 --terminal
 prints_part 'flies'
 
-title 'without a large weight no word is named, and no hidden token is marked'
+title 'ids have a story too, and no hidden token is marked'
 runs 0 view --ids 101,999,0,103,30521 --terminal
-prints_part 'In layer 0, head 2 attends to no other token above the uniform weight.'
+prints_part '“!” attends to “##～” .34, special tokens .64'
 prints_part '“!” in layer 0 attends to'
 
 title 'any width, any locale, colour only on a terminal'

@@ -13,6 +13,24 @@ def number(text):
 class Pairs:
     """Cases that the class Test of browser.py inherits, with its helpers."""
 
+    def other_stories_are_buttons(self):
+        self.open("pair")
+        shown = self.state()
+        check(shown["row"] >= 0 and len(shown["selected"]) == 1, shown)
+        stories = self.c.js("qkv.page.stack.stories")
+        check(stories and all(w["weight"] >= .0999 for w in stories), stories)
+        seen = [(shown["layer"], shown["selected"][0])]
+        for n, s in enumerate(stories, 1):
+            self.c.click(*self.middle("#stories button:nth-of-type(%d)" % n))
+            now = self.state()
+            check((now["layer"], now["selected"], now["row"]) == (s["layer"], [s["head"]], s["row"]), now, s)
+            check((s["layer"], s["head"]) not in seen, stories)  # each story is of another head
+            seen.append((s["layer"], s["head"]))
+            row = self.c.js("Array.from(qkv.row(%d, %d, %d))" % (s["layer"], s["head"], s["row"]))
+            check(abs(row[s["key"]] - s["weight"]) < .01, row, s)
+            pressed = self.c.js("[...document.querySelectorAll('#stories button')].map(b => b.ariaPressed)")
+            check(pressed.count("true") == 1 and pressed[n - 1] == "true", pressed)
+
     def pressed(self, selector):
         return self.c.js("[...document.querySelectorAll('%s')].filter(b => b.getAttribute('aria-pressed') === 'true')"
                          ".map(b => b.textContent)" % selector)

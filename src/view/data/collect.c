@@ -65,7 +65,8 @@ done:
 // ---- new and free -------------------------------------------------------------------------------
 static void free_layer(struct view_layer *l)
 {
-    float *const arrays[] = { l->q, l->kt, l->lse, l->weights, l->v, l->x, l->relative, l->alibi };
+    float *const arrays[] = { l->q, l->kt,       l->lse,   l->weights, l->v,
+                              l->x, l->relative, l->alibi, l->mean };
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) qkv_free(arrays[i]);
     view_probe_free(&l->probe);
     *l = (struct view_layer){ 0 };
@@ -282,6 +283,9 @@ static qkv_status measure(struct view_stack *v, int64_t layer, qkv_error *err)
     struct layer_job job = { v, layer, view_measure_scratch(v), NULL };
     const int threads = qkv_threads();
     size_t floats;
+    qkv_free(v->layer[layer].mean);
+    v->layer[layer].mean = qkv_alloc((size_t)(v->shape.heads * v->shape.keys), sizeof(float));
+    if (!v->layer[layer].mean) return qkv_fail_memory(err, NULL);
     if (qkv_mul_size(&floats, (size_t)job.capacity, (size_t)threads))
         job.scratch = qkv_alloc(floats, sizeof *job.scratch);
     if (!job.scratch) return qkv_fail_memory(err, NULL);

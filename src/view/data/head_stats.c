@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // head_stats.c: measures a head on the text of the view: its effective keys, distance and kind.
 #include "view/data/head_stats.h"
+#include "view/data/stories.h"
 #include <math.h>
 #include <string.h>
 
@@ -16,8 +17,8 @@ enum { LABEL_TOKENS = 8, INDUCTION_ROWS = 3 };
 int64_t view_measure_scratch(const struct view_stack *v)
 {
     // number of floats of scratch: a row of weights, the weight that each key receives, and counts
-    // per key (head_stats_top.c)
-    return 3 * v->shape.keys + 16;
+    // per key (head_stats_top.c, stories.c)
+    return 4 * v->shape.keys + 16;
 }
 
 bool view_is_sink(const struct view_stack *v, int64_t key)
@@ -160,6 +161,7 @@ void view_measure_head(struct view_stats *out, const struct view_stack *v, int64
         .kind = VIEW_KINDS, .word = -1, .best = { -1, -1, 0 }, .same = { -1, -1, 0 }
     };
     memset(got, 0, (size_t)S * sizeof *got);
+    view_stories_begin(&k.story, v, layer, head, scratch + 2 * S);
     for (int64_t i = 0; i < T; i++) {
         const struct view_span at = view_span(v, layer, i);
         view_row(w, v, layer, head, i);
@@ -174,8 +176,10 @@ void view_measure_head(struct view_stats *out, const struct view_stack *v, int64
         if (v->shape.token[i].special && v->visible) continue;
         walk_whole(&k, out, v, w, i, at);
         walk_rest(&k, got, v, w, i, at);
+        view_stories_add(&k.story, v, layer, i, NULL, w, 0);
     }
     view_finish_stats(out, v, layer, &k, got);
+    view_stories_end(out, &k.story, v, layer, head, w);
 }
 
 void view_count_invalid_rows(const struct view_stack *v, int64_t *not_numbers, int64_t *not_one)

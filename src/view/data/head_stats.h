@@ -18,6 +18,16 @@ void view_count_invalid_rows(const struct view_stack *v, int64_t *not_numbers, i
 // not count for the kind of the head.
 void view_measure_head_top(struct view_stats *out, const struct view_stack *v, int64_t layer,
                            int64_t head, float *scratch);
+// The links that the rows of a head propose as its story (stories.h), largest worth first: weight
+// times distance.
+enum { VIEW_CANDIDATES = 16 };
+struct view_candidates {
+    int count;
+    struct view_pair pair[VIEW_CANDIDATES];
+    float worth[VIEW_CANDIDATES];
+    float *mean,
+        *seen; // [S] sum of the rows; changes of the number of rows that may attend to a key
+};
 // Sums over the rows of a head. Its statistics are computed from them.
 struct view_sums {
     double keys, distance, focus, sink;
@@ -27,6 +37,7 @@ struct view_sums {
     int64_t n[VIEW_KINDS];
     // weight from part A [0] or B [1] of a text pair to part A, part B, and special tokens
     double share[2][3];
+    struct view_candidates story;
 };
 bool view_is_sink(const struct view_stack *v, int64_t key);
 void view_keep_larger(struct view_pair *p, int64_t from, int64_t to, float w);

@@ -5,6 +5,7 @@
 // Entropy and distance are exact if the probe has them. Weights that were not stored do not count
 // for the kind of the head, so its strength is a lower bound; the error is at most their sum.
 #include "view/data/head_stats.h"
+#include "view/data/stories.h"
 #include <math.h>
 #include <string.h>
 
@@ -119,6 +120,7 @@ void view_measure_head_top(struct view_stats *out, const struct view_stack *v, i
     t.copies = scratch + S;
     t.sinks = scratch + 2 * S;
     count_keys(&t);
+    view_stories_begin(&k.story, v, layer, head, scratch + 3 * S + 1);
     *out = (struct view_stats){
         .kind = VIEW_KINDS, .word = -1, .best = { -1, -1, 0 }, .same = { -1, -1, 0 }
     };
@@ -138,6 +140,8 @@ void view_measure_head_top(struct view_stats *out, const struct view_stack *v, i
             k.focus_rows++;
         }
         walk_rest(&k, &t, i, at, key, w, entropy);
+        view_stories_add(&k.story, v, layer, i, key, w, t.p->k);
     }
     view_finish_stats(out, v, layer, &k, t.got);
+    view_stories_end(out, &k.story, v, layer, head, t.copies);
 }

@@ -5,10 +5,11 @@
 // When the reader selects something else on the page, web/parts/sentence.js writes the sentence in
 // the same way; tests compare the two.
 #include "view/data/initial_selection.h"
+#include "view/data/stories.h"
 #include <inttypes.h>
 #include <string.h>
 
-enum { HEADS_BY_KIND = 3, HEADS_OF_TOKEN = 4, DESCRIBED = 4 };
+enum { HEADS_BY_KIND = 3, DESCRIBED = 4 };
 
 bool view_shown(const struct view_stack *v, const struct view_selection *st, int64_t token)
 {
@@ -80,36 +81,43 @@ static float select_by_kind(struct view_selection *st, const struct view_stack *
     return view_stats(v, layer, best)->focus * 1e-3f;
 }
 
-// Returns how informative the marked token's row is in head h: its largest weight on another token.
-// The value is reduced for kinds of head whose rows all look alike (positions, vertical, diffuse,
-// sink).
-static float marked_strength(const struct view_stack *v, const struct view_selection *st,
-                             int64_t layer, int64_t h, float *row)
+// Finds the best story of the layers `from` to `end` - 1: of the marked row, or of any row. If the
+// options name heads, only these count.
+static struct view_story best_story(const struct view_stack *v, const struct qkv_view_options *o,
+                                    int64_t token, int64_t from, int64_t end, float *row)
 {
-    const enum view_kind kind = view_stats(v, layer, h)->kind;
-    view_row(row, v, layer, h, st->token);
-    const float w = top_key(v, st, row, own_key(v, st->token), -1).weight;
-    const bool own = kind == VIEW_SAME || kind == VIEW_INDUCTION || kind >= VIEW_OTHER;
-    return own ? w : kind == VIEW_VERTICAL ? .9f * w : .5f * w;
+    struct view_story best = { .row = -1 };
+    const int64_t heads = o->heads && o->head_count > 0 ? o->head_count : v->shape.heads;
+    for (int64_t l = from; l < end; l++)
+        for (int64_t i = 0; i < heads; i++) {
+            const int64_t h = heads == v->shape.heads && !o->heads ? i : o->heads[i];
+            const struct view_story s =
+                token >= 0 ? view_story_of_row(v, l, h, token, row) : view_story_of_head(v, l, h);
+            if (s.row >= 0 && s.score > best.score) best = s;
+        }
+    return best;
 }
 
-// Selects the heads of st->layer in which the marked token's row is most informative.
-static void select_for_token(struct view_selection *st, const struct view_stack *v, float *row)
+// Selects the layer whose heads have the clearest kinds, and these heads.
+static void select_best_layer(struct view_selection *st, const struct view_stack *v, int64_t from,
+                              int64_t end)
 {
-    bool taken[VIEW_SELECTED_MOST] = { false };
+    struct view_selection best = *st;
+    float most = -1;
+    for (int64_t l = from; l < end; l++) {
+        const float tells = select_by_kind(st, v, l);
+        if (tells > most) most = tells, best = *st;
+    }
+    *st = best;
+}
+
+static void select_given(struct view_selection *st, const struct qkv_view_options *o)
+{
     st->selected = 0;
-    const int64_t heads = qkv_min64(v->shape.heads, VIEW_SELECTED_MOST);
-    while (st->selected < HEADS_OF_TOKEN) {
-        int64_t best = -1;
-        float most = st->selected ? .10f : -1;
-        for (int64_t h = 0; h < heads; h++) {
-            if (taken[h]) continue;
-            const float w = marked_strength(v, st, st->layer, h, row);
-            if (w > most) most = w, best = h;
-        }
-        if (best < 0) break;
-        taken[best] = true;
-        st->head[st->selected++] = best;
+    for (int64_t i = 0; i < o->head_count && st->selected < VIEW_SELECTED_MOST; i++) {
+        bool again = false;
+        for (int64_t k = 0; k < st->selected; k++) again |= st->head[k] == o->heads[i];
+        if (!again) st->head[st->selected++] = o->heads[i];
     }
 }
 
@@ -175,43 +183,25 @@ qkv_status view_select(struct view_selection *st, const struct view_stack *v,
     float *row = qkv_alloc((size_t)v->shape.keys, sizeof *row);
     if (!row) return qkv_fail_memory(err, NULL);
     *st = (struct view_selection){ .token = o->token ? *o->token : -1, .special = o->special };
+    st->told = st->token >= 0;
     const int64_t from = o->layer ? *o->layer : 0, end = o->layer ? from + 1 : v->shape.layers;
-    float most = -1;
+    const bool given = o->heads && o->head_count > 0;
+    const struct view_story story = best_story(v, o, st->token, from, end, row);
     st->layer = from;
-    if (st->token >= 0) {
-        for (int64_t l = from; l < end; l++)
-            for (int64_t h = 0; h < v->shape.heads; h++) {
-                const float w = marked_strength(v, st, l, h, row);
-                if (w > most) most = w, st->layer = l;
-            }
-        select_for_token(st, v, row);
+    if (story.row >= 0) {
+        st->layer = story.layer;
+        st->head[st->selected++] = story.head;
     } else {
-        struct view_selection best = *st;
-        for (int64_t l = from; l < end; l++) {
-            const float tells = select_by_kind(st, v, l);
-            if (tells > most) most = tells, best = *st;
-        }
-        *st = best;
+        select_best_layer(st, v, from, end);
     }
-    if (o->heads && o->head_count > 0) {
-        st->selected = 0;
-        for (int64_t i = 0; i < o->head_count && st->selected < VIEW_SELECTED_MOST; i++) {
-            bool again = false;
-            for (int64_t k = 0; k < st->selected; k++) again |= st->head[k] == o->heads[i];
-            if (!again) st->head[st->selected++] = o->heads[i];
-        }
+    if (given) select_given(st, o);
+    if (st->token < 0 && story.row >= 0 && (mark || !given)) {
+        st->token = story.row;
+        st->told = !given;
     }
     if (mark && st->token < 0) {
-        st->token = 0; // if no head attends to a word, mark the first token that is shown
+        st->token = 0; // no head attends to a word: mark the first token that is shown
         while (st->token + 1 < v->shape.tokens && !view_shown(v, st, st->token)) st->token++;
-        float w = -1;
-        for (int64_t i = 0; i < st->selected; i++) {
-            const struct view_stats *s = view_stats(v, st->layer, st->head[i]);
-            // a pair of equal words is preferred to the head's largest weight
-            const bool same = s->kind == VIEW_SAME && s->same.from >= 0;
-            const struct view_pair *p = same ? &s->same : &s->best;
-            if (p->from >= 0 && p->weight + same > w) w = p->weight + same, st->token = p->from;
-        }
     }
     sort_heads(st);
     qkv_free(row);
@@ -251,21 +241,20 @@ static void say_pair(struct view_text *t, const struct view_stack *v, const stru
     view_weight(t, p->weight, 2);
 }
 
-// Describes a head that has no kind.
-static void describe_best(struct view_text *t, const struct view_stack *v,
-                          const struct view_pair *p)
+void view_say_head(struct view_text *t, const struct view_stack *v, int64_t layer, int64_t head)
 {
-    view_quote_key(t, v, p->to);
-    view_say(t, " from ");
-    view_quote_row(t, v, p->from);
-    view_say(t, " with ");
-    view_weight(t, p->weight, 2);
+    const char *name = v->shape.name;
+    const bool only = strcmp(name, "attention") == 0;
+    view_say(t, "%s%sL%" PRId64 ".H%" PRId64, only ? "" : name, only ? "" : ".", layer, head);
 }
 
 static void describe_kind(struct view_text *t, const struct view_stack *v,
                           const struct view_stats *s, bool last)
 {
-    if (s->kind < VIEW_KINDS) say_plain(t, view_kind_table[s->kind].target);
+    if (s->kind < VIEW_OTHER) {
+        view_say(t, "to ");
+        say_plain(t, view_kind_table[s->kind].target);
+    }
     if (s->kind == VIEW_VERTICAL) view_quote_key(t, v, s->word);
     if (s->kind == VIEW_SAME && s->same.from >= 0) {
         const struct qkv_view_token *a = &v->shape.token[s->same.from],
@@ -276,9 +265,10 @@ static void describe_kind(struct view_text *t, const struct view_stack *v,
         if (!last) view_say(t, ")");
     }
     if (s->kind >= VIEW_OTHER && s->best.from >= 0) {
-        describe_best(t, v, &s->best);
+        view_say(t, "most from ");
+        say_pair(t, v, &s->best);
     } else if (s->kind >= VIEW_OTHER) {
-        view_say(t, "no other token above the uniform weight");
+        view_say(t, "to no other token above the uniform weight");
     }
 }
 
@@ -317,19 +307,31 @@ static void describe_heads(struct view_text *t, const struct view_stack *v,
     for (int64_t i = 0; i < n; i++) {
         const bool last = i == n - 1 && !more;
         if (i) view_say(t, last ? " and " : ", ");
-        view_say(t, "head %" PRId64 " %s", order[i], i ? "to " : "attends to ");
+        view_say(t, "head %" PRId64 " %s", order[i], i ? "" : "attends ");
         describe_kind(t, v, view_stats(v, st->layer, order[i]), last);
     }
     if (more) view_say(t, " and %" PRId64 " more heads", more);
     view_say(t, ".");
 }
 
-static void say_key(struct view_text *t, const struct view_stack *v, int64_t key, int64_t own)
+// Writes a key and its weight, such as “animal” .64
+static void say_key(struct view_text *t, const struct view_stack *v, const struct view_pair *p,
+                    int64_t own)
 {
-    if (key == own)
+    if (p->to == own)
         view_say(t, "itself");
     else
-        view_quote_key(t, v, key);
+        view_quote_key(t, v, p->to);
+    view_say(t, " ");
+    view_weight(t, p->weight, 2);
+}
+
+static void say_place(struct view_text *t, const struct view_stack *v,
+                      const struct view_selection *st, int64_t head)
+{
+    view_say(t, " (");
+    view_say_head(t, v, st->layer, head);
+    view_say(t, ")");
 }
 
 static void describe_token(struct view_text *t, const struct view_stack *v,
@@ -362,33 +364,28 @@ static void describe_token(struct view_text *t, const struct view_stack *v,
         view_say(t, " are not numbers: they contain NaN.");
         return;
     }
-    say_layer(t, v, st);
     if (best.from < 0) {
+        say_layer(t, v, st);
         view_quote_row(t, v, st->token);
         view_say(t, " attends to no key: all keys are masked.");
         return;
     }
-    view_say(t, "head %" PRId64 ", ", best.from);
     view_quote_row(t, v, st->token);
     view_say(t, " attends to ");
-    say_key(t, v, best.to, own);
-    view_say(t, " with ");
-    view_weight(t, best.weight, 2);
+    say_key(t, v, &best, own);
     if (second.weight >= .045f) {
-        view_say(t, " and to ");
-        say_key(t, v, second.to, -1);
-        view_say(t, " with ");
-        view_weight(t, second.weight, 2);
+        view_say(t, ", ");
+        say_key(t, v, &second, -1);
     }
     if (hidden > best.weight) {
-        view_say(t, ", to special tokens with ");
+        view_say(t, ", special tokens ");
         view_weight(t, hidden, 2);
     }
+    say_place(t, v, st, best.from);
     if (other.from >= 0) {
-        view_say(t, "; in head %" PRId64 ", to ", other.from);
-        say_key(t, v, other.to, own);
-        view_say(t, " with ");
-        view_weight(t, other.weight, 2);
+        view_say(t, "; to ");
+        say_key(t, v, &other, own);
+        say_place(t, v, st, other.from);
     }
     view_say(t, ".");
 }

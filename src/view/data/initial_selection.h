@@ -13,6 +13,7 @@ struct view_selection {
     int64_t layer, token, selected;
     int64_t head[VIEW_SELECTED_MOST];
     bool special;
+    bool told; // the options name the token, or it is the row of a story (stories.h)
 };
 // Chooses the first selection, from the options o and the statistics of the heads. mark: if o names
 // no token, choose one. Returns QKV_ERR_USAGE if o names a layer, head or token that does not
@@ -26,6 +27,8 @@ qkv_status view_select_stack(const struct view_stack **out, const qkv_view *v,
 bool view_shown(const struct view_stack *v, const struct view_selection *st, int64_t token);
 bool view_key_shown(const struct view_stack *v, const struct view_selection *st, int64_t key);
 
+// Writes the name of a head, such as "L3.H1" or "cross.L0.H1".
+void view_say_head(struct view_text *t, const struct view_stack *v, int64_t layer, int64_t head);
 // Writes the sentence that describes a selection.
 void view_sentence(struct view_text *t, const struct view_stack *v,
                    const struct view_selection *st);

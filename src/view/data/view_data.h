@@ -40,8 +40,11 @@ struct view_stats {
     // than half the uniform weight of its row.
     struct view_pair best;
     struct view_pair same; // the same, only between two occurrences of the same word
-    int64_t not_numbers;   // number of rows that contain NaN
-    int64_t not_one;       // number of rows, of weights that the caller gave, that do not sum to 1
+    // the link of this head that is most worth showing (stories.h); from = -1: there is none
+    struct view_pair story;
+    float score;         // the score of the story
+    int64_t not_numbers; // number of rows that contain NaN
+    int64_t not_one;     // number of rows, of weights that the caller gave, that do not sum to 1
 };
 
 // The probe of a layer, that is, statistics of its weights. It is collected by a model run or
@@ -67,6 +70,7 @@ struct view_layer {
     float *lse;      // [H][T] ln of the sum of exp(score) of each row
     float *weights;  // [H][T][S] all weights; if present, they are used instead of q and kt
     float *v, *x;    // v: [G][S][F] values; x: [T][D] input rows of the layer
+    float *mean;     // [H][S] mean of the rows that may attend to a key, without special tokens
     float *relative; // [H][2 * reach + 1] learned bias by distance between row and key
     float *alibi;    // [H] slope of the ALiBi bias
     int64_t reach, left, right; // < 0: unlimited

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // page_metadata.c: writes the description of a page as JSON. docs/formats.md defines its members.
 #include "view/page/page_internal.h"
+#include "view/data/stories.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -165,6 +166,24 @@ static void json_state(struct view_text *t, const struct view_selection *st)
     view_put(t, "}", 1);
 }
 
+// Writes the links that the page offers besides the selection: [layer, head, row, key, weight].
+static void json_stories(struct view_text *t, const struct view_stack *v,
+                         const struct view_selection *st)
+{
+    enum { OFFERED = 3 };
+    struct view_story first, story[OFFERED];
+    view_story_shown(&first, v, st);
+    const int64_t n = view_stories(story, OFFERED, v, &first);
+    view_say(t, ",\"stories\":[");
+    for (int64_t i = 0; i < n; i++) {
+        view_say(t, "%s[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",", i ? "," : "",
+                 story[i].layer, story[i].head, story[i].row, story[i].key);
+        json_number(t, (double)story[i].weight, 4);
+        view_put(t, "]", 1);
+    }
+    view_put(t, "]", 1);
+}
+
 static void json_effects(struct view_text *t, const struct view_stack *v)
 {
     const int64_t H = v->shape.heads, each = v->effects.each;
@@ -254,7 +273,10 @@ static void json_stack(struct view_text *t, const struct view_stack *v,
     json_number(t, ceil(kept->loss.error * 1e7) / 1e7, 7);
     view_say(t, ",\"kept\":");
     json_number(t, kept->loss.rows ? kept->loss.kept / (double)kept->loss.rows : 1, 5);
-    if (st) json_state(t, st);
+    if (st) {
+        json_state(t, st);
+        json_stories(t, v, st);
+    }
     json_missing(t, v, kept);
     view_say(t, ",\n\"stats\":[");
     for (int64_t l = 0; l < L; l++) {

@@ -93,7 +93,7 @@ static qkv_status take_view(struct picture *p, const struct qkv_view_options *o,
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "unknown key %" PRId64 ", expected 0 to %" PRId64,
                         *key, shape->keys - 1);
     p->key = key ? *key : -1;
-    p->marked = o && o->token;
+    p->marked = p->st.told;
     p->row = qkv_alloc((size_t)shape->keys, sizeof *p->row);
     p->rows = qkv_alloc((size_t)shape->tokens, sizeof *p->rows);
     p->keys = qkv_alloc((size_t)shape->keys, sizeof *p->keys);

@@ -462,9 +462,7 @@ static void draw_parts(struct stage *g)
 static void begin(struct picture *p)
 {
     struct view_text sentence = { 0 };
-    struct view_selection st = p->st;
-    if (!p->marked && p->v->shape.tokens <= LONG) st.token = -1;
-    view_sentence(&sentence, p->v, &st);
+    view_sentence(&sentence, p->v, &p->st);
     canvas_new(&p->canvas, STAGE + 2 * PICTURE_MARGIN, p->question, sentence.at);
     p->canvas.failed |= sentence.failed;
     view_text_free(&sentence);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // terminal.c: draws the view "heads" as lines of text: an overview of the heads, the matrix of
 // weights in hundredths, the marked row as bars, and the sentence.
+#include "view/data/stories.h"
 #include "view/data/head_stats.h"
 #include "view/terminal/terminal_views.h"
 #include <inttypes.h>
@@ -271,7 +272,30 @@ static void describe_elsewhere(struct text_canvas *s, struct view_text *t)
     view_say(t, ".");
 }
 
-// If the user named no token, writes a sentence about the whole layer.
+// Offers other links that are worth a look.
+static void draw_stories(struct text_canvas *s)
+{
+    struct view_text t = { 0 };
+    struct view_story first, story[3];
+    view_story_shown(&first, s->v, &s->st);
+    const int64_t n = view_stories(story, 3, s->v, &first);
+    for (int64_t i = 0; i < n; i++) {
+        view_say(&t, i ? ", " : "also: ");
+        view_quote_row(&t, s->v, story[i].row);
+        view_say(&t, s->utf8 ? " → " : " -> ");
+        view_quote_key(&t, s->v, story[i].key);
+        view_say(&t, " ");
+        view_weight(&t, (double)story[i].weight, 2);
+        view_say(&t, " (");
+        view_say_head(&t, s->v, story[i].layer, story[i].head);
+        view_say(&t, ")");
+    }
+    s->t.failed |= t.failed;
+    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
+    view_text_free(&t);
+}
+
+// If the options name heads and no token, writes a sentence about the whole layer.
 static void draw_finding(struct text_canvas *s)
 {
     struct view_text t = { 0 };
@@ -292,6 +316,7 @@ static void draw_words(struct text_canvas *s)
     s->t.failed |= t.failed;
     if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
     view_text_free(&t);
+    draw_stories(s);
 }
 
 // Writes two blocks of lines side by side, the second from `column` on.
@@ -484,11 +509,11 @@ qkv_status qkv_view_terminal(const qkv_view *v, char **out, const struct qkv_vie
                              .utf8 = o->utf8,
                              .dark = o->theme != QKV_THEME_LIGHT,
                              .all = o->all,
-                             .asked = o->token != NULL,
                              .columns = o->columns ? o->columns : 80 };
     if (s.columns < COLUMNS_LEAST) s.columns = COLUMNS_LEAST;
     status = view_select(&s.st, k, o, true, err);
     if (status) return status;
+    s.asked = s.st.told;
     s.row = qkv_alloc((size_t)k->shape.keys, sizeof *s.row);
     s.shown = qkv_alloc((size_t)k->shape.tokens, sizeof *s.shown);
     s.keys = qkv_alloc((size_t)k->shape.keys, sizeof *s.keys);

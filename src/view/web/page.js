@@ -12,6 +12,7 @@ import {
     KEYS, VIEWS, addKeys, keyRows, nameRows, openView, readAddress, set, stacksOf, useStack, viewOf, requestView
 } from "./base/frame.js";
 import { copyTable, savePng, saveSvg } from "./parts/save.js";
+import { buildStories } from "./parts/stories.js";
 
 // Chooses the theme: the theme with which the file was made; if it has none, the theme that the reader chose last; if
 // there is none, the theme of the system.
@@ -148,6 +149,7 @@ function buildPage() {
     $("loading").remove();
     $("words").remove();
     $("mid").append(page.table);
+    buildStories();
     openView();
     addEventListener("keydown", onKey);
     addEventListener("hashchange", readAddress);

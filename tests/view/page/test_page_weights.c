@@ -300,7 +300,7 @@ TEST(a_head_that_reads_no_word_does_not_boast_of_one)
         "In layer 0, head 0 attends to no other token above the uniform weight.";
     char text[200];
     CHECK_TEXT(sentence_of_rest(text, 5, .6f),
-               "In layer 0, head 0 attends to “w₂” from “w₁” with .20.");
+               "In layer 0, head 0 attends most from “w₁” to “w₂” .20.");
     CHECK_TEXT(sentence_of_rest(text, 5, .29f), nothing); // .097 a word, under 1/(2 5)
     CHECK_TEXT(sentence_of_rest(text, 5, .001f), nothing);
     CHECK_TEXT(sentence_of_rest(text, 3, .5f), nothing); // one word: no other token

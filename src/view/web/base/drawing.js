@@ -24,6 +24,7 @@ function frame() {
     pending = 0;
     if (!page.weights || !view) return;
     if (what >= 4) readColours();
+    page.drawStories?.();
     if (what >= 3) view.layout?.();
     view.draw(ORDER[what]);
     drawWords();

@@ -72,7 +72,8 @@ export function stacksOf(about) {
         return {
             name: s.name, tokens, keys, rowPlaces, keyPlaces, given, givenKeys, T: tokens.length, S: keys.length,
             L: s.layers, H: s.heads, causal: s.causal, left: s.left, right: s.right, stats, effects: s.effects,
-            start: s.start, weights: null, about: s
+            start: s.start, weights: null, about: s,
+            stories: (s.stories ?? []).map(([layer, head, row, key, weight]) => ({ layer, head, row, key, weight }))
         };
     });
 }

@@ -64,3 +64,6 @@ export function topKey(row, a, b) {
         if (j !== a && j !== b && row[j] > w && isKey(j)) { to = j; w = row[j]; }
     return { to, w };
 }
+/** "L3.H1", "cross.L0.H1" */
+export const headName = (layer, head) =>
+    `${page.stack.name === "attention" ? "" : page.stack.name + "."}L${layer}.H${head}`;

@@ -60,6 +60,10 @@
  * @property {((layer: number, name: string) => ?Float32Array)=} numbers of tokens by layers
  */
 /**
+ * A link that is worth a look.
+ * @typedef {{ layer: number, head: number, row: number, key: number, weight: number }} Story
+ */
+/**
  * A stack of attention: encoder, decoder, cross, or the only one. Rows are tokens, columns are keys; in self-attention
  * keys === tokens.
  * @typedef {object} Stack
@@ -80,6 +84,7 @@
  * @property {HeadStats[][]} stats [layer][head]
  * @property {?{ unit: string, values: number[][] }} effects of ablating each head, [layer][head]
  * @property {{ layer: number, heads: number[], token: number, special: boolean }} start
+ * @property {Story[]} stories links that are worth a look
  * @property {?StackWeights} weights
  * @property {any} about the description of the stack in the file
  * @property {?Stack=} merged the same stack with words for tokens; null: no word has two tokens
@@ -211,6 +216,7 @@
  * @property {any} about the description in the file (docs/formats.md)
  * @property {any[]} all the weights of every stack in the file, including other models and frames of training
  * @property {Stack[]} stacks
+ * @property {(() => void)=} drawStories draws the offered links (parts/stories.js)
  * @property {Stack} stack the stack that is shown
  * @property {Token[]} tokens the rows of the stack; words if they are shown in place of tokens
  * @property {Token[]} keys

@@ -3,7 +3,7 @@
 // the same sentence. A piece of the sentence is plain text, or { b: bold text }.
 import { min } from "../base/math.js";
 import { capital, say, starred, weight } from "../base/messages.js";
-import { geometry, isKey, selectedHeads, page, quote, quoteKey, state, topKey } from "../base/state.js";
+import { geometry, headName, isKey, selectedHeads, page, quote, quoteKey, state, topKey } from "../base/state.js";
 import { rolloutAllowed, drawn, knows, nameOf, rolloutReady, rowOf } from "../base/aggregate.js";
 import { linkOrder, links } from "../base/links.js";
 
@@ -12,10 +12,14 @@ const isRollout = () => state.rollout && rolloutAllowed() === true;
 /** "In layer 3, ", or "" for the rollout, which has no layer of its own. */
 const inLayer = () =>
     isRollout() ? "" : `In layer ${state.layer}${STACKS[page.stack.name] ?? ` of the ${page.stack.name}`}, `;
-/** "In layer 3, head 1, ", "In the rollout of layers 0 to 3, ". */
-const inHead = head => isRollout() ? `In ${nameOf(head)}, ` : `${inLayer()}${nameOf(head)}, `;
+/** " (L3.H1)", " (the mean of heads 0, 1 of L3)", " (the rollout of layers 0 to 3)" */
+function inHead(head) {
+    if (head >= 0) return ` (${headName(state.layer, head)})`;
+    const layer = isRollout() ? "" : ` of ${headName(state.layer, 0).replace(/\.H0$/, "")}`;
+    return ` (${nameOf(head)}${layer})`;
+}
 
-/** Describes the marked row: "In layer 3, head 1, “it” attends to “animal” with .64 and to “street” with .05." */
+/** Describes the marked row: "“it” attends to “animal” .64, “street” .05 (L3.H1)." */
 function describeRow(i) {
     const rows = drawn().map(h => ({ h, row: rowOf(h, i), top: topKey(rowOf(h, i), -1, -1) }));
     const own = page.tokens === page.keys;
@@ -28,20 +32,21 @@ function describeRow(i) {
     if (!best.row) return [inLayer(), say("nothing", quote(i))];
     for (const r of rows)
         if (r.h !== best.h && r.top.to !== best.to && r.top.w > other.w) other = { w: r.top.w, to: r.top.to, h: r.h };
-    const out = [`${inHead(best.h)}${quote(i)} attends to `, { b: keyOf(best.to) }, ` with ${weight(best.w)}`];
-    if (best.second.w >= .045) out.push(` and to ${quoteKey(best.second.to)} with ${weight(best.second.w)}`);
+    const out = [`${quote(i)} attends to `, { b: keyOf(best.to) }, ` ${weight(best.w)}`];
+    if (best.second.w >= .045) out.push(`, ${quoteKey(best.second.to)} ${weight(best.second.w)}`);
     let hidden = 0;
     best.row.forEach((w, j) => { if (!isKey(j)) hidden += w; });
-    if (hidden > best.w) out.push(`, to special tokens with ${weight(hidden)}`);
-    if (other.w) out.push(`; in head ${other.h}, to `, { b: keyOf(other.to) }, ` with ${weight(other.w)}`);
+    if (hidden > best.w) out.push(`, special tokens ${weight(hidden)}`);
+    out.push(inHead(best.h));
+    if (other.w) out.push("; to ", { b: keyOf(other.to) }, ` ${weight(other.w)}${inHead(other.h)}`);
     out.push(".");
     return out;
 }
 
 function describePair(i, j) {
     const all = drawn().map(h => ({ h, w: rowOf(h, i)[j] })).sort((a, b) => b.w - a.w || a.h - b.h);
-    const out = [`${inLayer()}${quote(i)} attends to `, { b: quoteKey(j) }, " with "];
-    all.slice(0, 5).forEach((x, n) => out.push(n ? ", " : "", `${weight(x.w)} in ${nameOf(x.h)}`));
+    const out = [`${quote(i)} attends to `, { b: quoteKey(j) }, " "];
+    all.slice(0, 5).forEach((x, n) => out.push(n ? ", " : "", `${weight(x.w)}${inHead(x.h)}`));
     out.push(".");
     return out;
 }
@@ -56,8 +61,7 @@ function describeColumn(j) {
         }
     if (best.w < 0) return [`${inLayer()}no token in view attends to ${quoteKey(j)}.`];
     return [
-        `${inLayer()}${quoteKey(j)} receives most from `, { b: quote(best.i) },
-        `: ${weight(best.w)} in ${nameOf(best.h)}.`
+        `${quoteKey(j)} receives most from `, { b: quote(best.i) }, ` ${weight(best.w)}${inHead(best.h)}.`
     ];
 }
 
@@ -65,8 +69,8 @@ function describeColumn(j) {
 const pairNow = ({ row, key, weight }, h) =>
     ({ row, key, w: page.words ? page.weights.pair(state.layer, h, row, key) : weight });
 function describeKind(s, last, h) {
-    const kind = s.kind < 0 ? "" : page.about.kindTable[s.kind].name, none = !kind || kind === "other";
-    const out = none ? [] : starred(page.about.kindTable[s.kind].target);
+    const kind = s.kind < 0 ? "other" : page.about.kindTable[s.kind].name;
+    const out = kind === "other" ? [] : ["to ", ...starred(page.about.kindTable[s.kind].target)];
     if (kind === "vertical") out.push({ b: quoteKey(s.word) });
     if (kind === "same word" && s.same) {
         const { row, key, w } = pairNow(s.same, h), a = page.tokens[row], b = page.keys[key];
@@ -76,11 +80,11 @@ function describeKind(s, last, h) {
                 (last ? "" : ")")
         );
     }
-    if (none && s.best) {
-        const { row, key, w } = pairNow(s.best, h), from = quote(row), to = quoteKey(key), at = weight(w);
-        out.push(`${to} from ${from} with ${at}`);
-    } else if (none) {
-        out.push("no other token above the uniform weight");
+    if (kind === "other" && s.best) {
+        const { row, key, w } = pairNow(s.best, h);
+        out.push(`most from ${quote(row)} to ${quoteKey(key)} ${weight(w)}`);
+    } else if (kind === "other") {
+        out.push("to no other token above the uniform weight");
     }
     return out;
 }
@@ -105,7 +109,7 @@ function describeHeads() {
     const out = [inLayer()];
     order.slice(0, n).forEach(({ h, s }, i) => {
         const last = i === n - 1 && !more;
-        out.push(i ? last ? " and " : ", " : "", `head ${h} ${i ? "to " : "attends to "}`, ...describeKind(s, last, h));
+        out.push(i ? last ? " and " : ", " : "", `head ${h} ${i ? "" : "attends "}`, ...describeKind(s, last, h));
     });
     out.push(more ? ` and ${more} more heads.` : ".");
     return out;

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// test_stories.c: checks which links are shown first: weight x distance x rarity, neighbours and
+// special tokens last, and each offered story of another head and another pair of words.
+#include "view/data/stories.h"
+#include "view/made.h"
+#include <float.h>
+
+enum { T = 8, H = 4 };
+static float weights[H * T * T];
+static struct qkv_view_token token[T];
+static char name[T][8];
+
+static float *row(int h, int i)
+{
+    return weights + (h * T + i) * T;
+}
+
+// A view of T words, in one layer with H heads of uniform weights that a test changes before.
+static qkv_view *view_new(void)
+{
+    qkv_view *v;
+    qkv_error err = { 0 };
+    const struct qkv_view_text text = { .token = token, .tokens = T };
+    const struct qkv_view_stack stack = { "attention", 0, 0, 1, H, .causal = false };
+    const struct qkv_view_shape shape = { "m", &text, 1, &stack, 1 };
+    CHECK_EQ(qkv_view_new(&v, &shape, &err), QKV_OK);
+    const struct qkv_view_layer_data seen = { .weights = weights };
+    CHECK_EQ(qkv_view_layer(v, 0, 0, &seen, &err), QKV_OK);
+    return v;
+}
+
+static void words(void)
+{
+    for (int i = 0; i < T; i++) {
+        snprintf(name[i], sizeof name[i], "w%d", i);
+        token[i] = (struct qkv_view_token){ .raw = name[i] };
+    }
+    for (int i = 0; i < H * T * T; i++) weights[i] = 1.f / T;
+}
+
+// Gives key j the weight w in row i of head h; the other keys share the rest.
+static void give(int h, int i, int j, float w)
+{
+    for (int k = 0; k < T; k++) row(h, i)[k] = k == j ? w : (1 - w) / (T - 1);
+}
+
+TEST(score_is_weight_times_distance_times_rarity)
+{
+    words();
+    give(0, 1, 6, .8f);
+    qkv_view *v = view_new();
+    const struct view_story s = view_story_of_head(&v->stack[0], 0, 0);
+    // the mean row has (7/8 + .8) / 8 on key 6 and (7/8 + .2 / 7) / 8 on each other key
+    const double rarity = .8 - (7. / 8 + .8) / 8, want = .8 * log2(1 + 5) / 5 * rarity;
+    CHECK(s.row == 1 && s.key == 6);
+    CHECK_NEAR(s.score, want, 30 * FLT_EPSILON); // sums of 8 floats below 1, three products
+    CHECK_NEAR(s.weight, .8, FLT_EPSILON);
+    qkv_view_free(v);
+}
+
+TEST(a_head_in_which_every_row_attends_to_one_key_has_no_story)
+{
+    words();
+    for (int i = 0; i < T; i++) give(0, i, 6, .9f);
+    give(1, 2, 7, .3f);
+    qkv_view *v = view_new();
+    CHECK_EQ(view_story_of_head(&v->stack[0], 0, 0).row, -1);
+    struct qkv_view_chosen c;
+    CHECK_EQ(qkv_view_choose(v, NULL, &c, NULL), QKV_OK);
+    CHECK(c.layer == 0 && c.head_count == 1 && c.heads[0] == 1 && c.token == 2);
+    qkv_view_free(v);
+}
+
+TEST(neighbours_parts_of_a_word_marks_and_special_tokens_are_last)
+{
+    words();
+    const char text[] = "aabbccdd";
+    for (int i = 0; i < 4; i++) { // w0 to w3 are the parts of one word
+        token[i] = (struct qkv_view_token){
+            .raw = name[i], .text = text + 2 * i, .text_bytes = 2, .begin = 2 * i, .end = 2 * i + 2
+        };
+    }
+    token[5].raw = ",";
+    token[7] = (struct qkv_view_token){ .raw = "[SEP]", .special = true };
+    give(0, 3, 4, .95f); // a neighbour
+    give(1, 0, 3, .95f); // one word
+    give(2, 1, 5, .95f); // a mark
+    give(2, 2, 7, .95f); // a special token
+    give(3, 1, 6, .4f);
+    qkv_view *v = view_new();
+    struct qkv_view_chosen c;
+    CHECK_EQ(qkv_view_choose(v, NULL, &c, NULL), QKV_OK);
+    CHECK(c.heads[0] == 3 && c.token == 1);
+    // of a row that the options name, the head whose largest weight is not on a neighbour
+    const int64_t third = 3;
+    give(1, 3, 6, .5f);
+    qkv_view_free(v);
+    v = view_new();
+    const struct qkv_view_options o = { .token = &third };
+    CHECK_EQ(qkv_view_choose(v, &o, &c, NULL), QKV_OK);
+    CHECK(c.heads[0] == 1 && c.head_count == 1 && c.token == 3);
+    char sentence[200];
+    CHECK_TEXT(qkv_view_sentence(v, &o, sentence, sizeof sentence),
+               "“dd” attends to “w6” .50, “aa” .07 (L0.H1).");
+    qkv_view_free(v);
+}
+
+TEST(offered_stories_are_of_other_heads_and_words)
+{
+    words();
+    give(0, 1, 6, .9f);
+    give(1, 1, 6, .8f); // the same words
+    give(1, 2, 7, .5f);
+    give(2, 0, 4, .7f);
+    give(3, 5, 2, .09f); // too faint to offer
+    qkv_view *v = view_new();
+    struct view_story out[4];
+    const int64_t n = view_stories(out, 4, &v->stack[0], NULL);
+    CHECK(n == 2 && out[0].head == 0 && out[1].head == 2);
+    CHECK(view_stories(out, 4, &v->stack[0], &(struct view_story){ 0, 2, 0, 4, 0, 0 }) == 1);
+    CHECK(out[0].head == 0 && out[0].row == 1 && out[0].key == 6);
+    qkv_view_free(v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(score_is_weight_times_distance_times_rarity),
+        CASE(a_head_in_which_every_row_attends_to_one_key_has_no_story),
+        CASE(neighbours_parts_of_a_word_marks_and_special_tokens_are_last),
+        CASE(offered_stories_are_of_other_heads_and_words),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
