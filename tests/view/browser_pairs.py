@@ -13,6 +13,46 @@ def number(text):
 class Pairs:
     """Cases that the class Test of browser.py inherits, with its helpers."""
 
+    def every_action_has_a_button(self):
+        self.open("pair", "#l=1&h=1.8.9")
+        c = self.c
+
+        def tool(name):
+            c.js("scrollTo(0, 0)")  # the table was scrolled into view
+            c.click(*self.middle("[data-tool=%s]" % name))
+        tool("Find")
+        check(c.js("document.activeElement.closest('#finder') !== null && !document.querySelector('#finder').hidden"))
+        c.key("Escape")
+        tool("Table")
+        check(self.state()["table"] and c.js("document.querySelector('[data-tool=Table]').ariaPressed") == "true")
+        c.js("Object.defineProperty(navigator, 'clipboard', { value: { writeText: async t => { globalThis.copied = t; } } })")
+        tool("Copy")
+        c.wait("/^copied [1-9]/.test(document.querySelector('#note').textContent)")
+        check(c.js("copied.startsWith('from\\tto\\thead\\tweight')"), c.js("copied"))
+        tool("Link")
+        c.wait("/address/.test(document.querySelector('#note').textContent)")
+        check(c.js("copied === location.href && copied.includes('l=1&h=1.8.9')"), c.js("copied"))
+        tool("Compare")  # there is nothing to compare with: the reason is shown
+        c.wait("/--against/.test(document.querySelector('#note').textContent)")
+        check(c.js("!document.querySelector('#note').hidden") and self.state()["view"] == "heads")
+        tool("Save")
+        check(c.js("document.querySelector('dialog[open]') !== null"))
+        c.js("document.querySelector('dialog[open]').close()")
+        layer = self.state()["layer"]
+        hint = "[...document.querySelectorAll('#hints button')].find(b => b.ariaLabel === 'layer, →')"
+        c.js(hint + ".click()")
+        check(self.state()["layer"] == layer + 1)
+        c.key("?")
+        help = "document.querySelector('dialog.help[open]')"
+        check(c.js(help + " !== null && document.activeElement.tagName === 'H2' && %s.scrollTop === 0" % help))
+        check(c.js(help + ".querySelector('button').textContent") == "Close")
+        for width in (320, 390, 820, 1280):
+            c.size(width, 800)
+            c.frames()
+            check(c.js("document.documentElement.scrollWidth <= innerWidth"), width)
+        c.js(help + ".close()")
+        c.size(1440, 900)
+
     def other_stories_are_buttons(self):
         self.open("pair")
         shown = self.state()

@@ -197,7 +197,7 @@ qkv_status view_select(struct view_selection *st, const struct view_stack *v,
     if (given) select_given(st, o);
     if (st->token < 0 && story.row >= 0 && (mark || !given)) {
         st->token = story.row;
-        st->told = !given;
+        st->told = st->offered = !given;
     }
     if (mark && st->token < 0) {
         st->token = 0; // no head attends to a word: mark the first token that is shown

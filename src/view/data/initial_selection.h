@@ -13,7 +13,8 @@ struct view_selection {
     int64_t layer, token, selected;
     int64_t head[VIEW_SELECTED_MOST];
     bool special;
-    bool told; // the options name the token, or it is the row of a story (stories.h)
+    bool told;    // the options name the token, or it is the row of a story (stories.h)
+    bool offered; // the options name neither a token nor heads: the token is the row of a story
 };
 // Chooses the first selection, from the options o and the statistics of the heads. mark: if o names
 // no token, choose one. Returns QKV_ERR_USAGE if o names a layer, head or token that does not

@@ -316,7 +316,7 @@ static void draw_words(struct text_canvas *s)
     s->t.failed |= t.failed;
     if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
     view_text_free(&t);
-    draw_stories(s);
+    if (s->st.offered) draw_stories(s);
 }
 
 // Writes two blocks of lines side by side, the second from `column` on.

@@ -6,13 +6,14 @@ import { $, el, onClick, root } from "./base/dom.js";
 import { isShown, currentTarget, page, state } from "./base/state.js";
 import { load } from "./base/unpack.js";
 import { hue } from "./base/palette.js";
-import { announce, requestDraw, drawNow, drawTable } from "./base/drawing.js";
+import { requestDraw, drawNow, drawTable, tell } from "./base/drawing.js";
 import { windowed } from "./base/row_window.js";
 import {
-    KEYS, VIEWS, addKeys, keyRows, nameRows, openView, readAddress, set, stacksOf, useStack, viewOf, requestView
+    VIEWS, addKeys, keyRows, nameRows, openView, readAddress, set, stacksOf, useStack, viewOf, requestView
 } from "./base/frame.js";
 import { copyTable, savePng, saveSvg } from "./parts/save.js";
 import { buildStories } from "./parts/stories.js";
+import { buildHelp, buildTools, drawHints, drawTools, openHelp } from "./parts/tools.js";
 
 // Chooses the theme: the theme with which the file was made; if it has none, the theme that the reader chose last; if
 // there is none, the theme of the system.
@@ -51,11 +52,11 @@ addKeys([
         1
     ],
     ["C", "copy as TSV", "c", () => copyTable()],
-    ["E", "save picture", "e", () => page.view.svg ? page.saver.showModal() : announce(say("noPicture"))],
+    ["E", "save picture", "e", () => page.view.svg ? page.saver.showModal() : tell(say("noPicture"))],
     ["Esc", "clear the selection", e => e.key === "Escape",
         () => { page.view.drop?.(); set({ row: -1, key: -1 }); closeFinder(); }],
     ["D", "light or dark theme", "d", () => theme()],
-    ["?", "keys", e => e.key === "?", () => openHelp()]
+    ["?", "keys", e => e.key === "?", () => openHelp(viewKeys())]
 ]);
 const viewKeys = () => VIEWS.map(v => [v.key, v.name.toLowerCase(), v.key.toLowerCase(), () => requestView(v)]);
 function onKey(e) {
@@ -69,16 +70,6 @@ function onKey(e) {
         return;
     }
 }
-function openHelp() {
-    const list = rows =>
-        el("dl", {}, ...rows.flatMap(([k, what]) => [el("dt", {}, el("kbd", {}, k)), el("dd", {}, what)]));
-    page.keyLists.replaceChildren(
-        ...page.view?.keys ? [el("h3", {}, page.view.name), list(page.view.keys)] : [], el("h3", {}, say("everywhere")),
-        list([...KEYS, ...viewKeys()])
-    );
-    page.help.showModal();
-}
-
 function openFinder() {
     page.finder.hidden = false;
     page.finder.querySelector("input").focus();
@@ -97,7 +88,7 @@ function findNext(text) {
         set({ row: i, key: -1 });
         return page.view.reveal?.(i);
     }
-    announce(say("noMatch", text));
+    tell(say("noMatch", text));
     page.finder.querySelector("span").textContent = say("noMatch", text);
 }
 
@@ -113,18 +104,13 @@ function buildFrame() {
     page.theme = el("button", {}, "Dark ", el("kbd", {}, "D"));
     onClick(page.theme, theme);
     const keys = el("button", {}, "Keys ", el("kbd", {}, "?"));
-    onClick(keys, openHelp);
+    onClick(keys, () => openHelp(viewKeys()));
     header.append(page.theme, keys);
     const close = () => {
         const b = el("button", {}, say("close"));
         onClick(b, () => b.closest("dialog").close());
         return b;
     };
-    page.keyLists = el("div");
-    page.help = el(
-        "dialog", { "aria-label": "Keys" }, el("h2", {}, "Keys"), page.keyLists,
-        el("div", { class: "buttons" }, close())
-    );
     page.saver = el(
         "dialog", { "aria-label": say("save") }, el("h2", {}, say("save")),
         el("div", { class: "buttons" }, ...["SVG", "PNG"].map((t, k) => {
@@ -141,7 +127,10 @@ function buildFrame() {
     });
     page.live = el("div", { class: "quiet", "aria-live": "polite" });
     page.table = el("section", { id: "links", class: "quiet", "aria-label": say("onView") });
-    document.body.append(page.help, page.saver, page.finder, page.live);
+    buildHelp();
+    buildTools();
+    Object.assign(page, { drawHints, drawTools, note: el("p", { id: "note", hidden: "" }) });
+    document.body.append(page.note, page.saver, page.finder, page.live);
     themeNow();
 }
 function buildPage() {

@@ -24,6 +24,7 @@ function frame() {
     pending = 0;
     if (!page.weights || !view) return;
     if (what >= 4) readColours();
+    page.drawTools?.();
     page.drawStories?.();
     if (what >= 3) view.layout?.();
     view.draw(ORDER[what]);
@@ -71,6 +72,15 @@ export function announce(text) {
         page.speaking = 0;
         page.live.textContent = typeof page.speech === "function" ? page.speech() : page.speech;
     }, 500);
+}
+
+// Shows a text for a few seconds, also to screen readers.
+export function tell(text) {
+    announce(text);
+    page.note.textContent = text;
+    page.note.hidden = false;
+    clearTimeout(page.noting);
+    page.noting = setTimeout(() => { page.note.hidden = true; }, 4000);
 }
 
 // Writes the shown numbers as a table. Screen readers find the table at any time; the key T shows its first rows.

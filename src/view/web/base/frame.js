@@ -29,7 +29,7 @@ import { max, min } from "./math.js";
 import { $, el } from "./dom.js";
 import { FILTERS, isKey, isShown, page, state } from "./state.js";
 import { forgetAggregates, wordStack } from "./aggregate.js";
-import { announce, requestDraw } from "./drawing.js";
+import { requestDraw, tell } from "./drawing.js";
 import { nameTokens } from "./messages.js";
 import { forgetRowStats } from "./head_stats.js";
 import { forgetWindow, windowed } from "./row_window.js";
@@ -214,7 +214,7 @@ export const keyRows = () => [...page.view?.keys ?? [], ...KEYS];
 // Opens a view after a key or a click in the header.
 export function requestView(view) {
     const can = view.can();
-    if (can !== true) return announce(can);
+    if (can !== true) return tell(can);
     if (view.id === state.view) return (view.group ?? $("mid")).focus();
     set({ view: view.id });
 }
@@ -251,10 +251,7 @@ function drawViews() {
         if (on) b.setAttribute("aria-current", "page");
         else b.removeAttribute("aria-current");
     });
-    $("hints").replaceChildren(
-        ...keyRows().filter(k => k[4] && (typeof k[4] === "function" ? k[4]() : true)).map(k =>
-            el("span", {}, el("kbd", {}, k[0]), k[1].replace(/ \(.*\)/, "")))
-    );
+    page.drawHints();
 }
 
 export const stepLayerBy = by => set({ layer: min(page.L - 1, max(0, state.layer + by)) });

@@ -216,6 +216,11 @@
  * @property {any} about the description in the file (docs/formats.md)
  * @property {any[]} all the weights of every stack in the file, including other models and frames of training
  * @property {Stack[]} stacks
+ * @property {(() => void)=} drawTools
+ * @property {(() => void)=} drawHints
+ * @property {?HTMLElement} tools the toolbar (parts/tools.js)
+ * @property {?HTMLElement} note a text that is shown for a few seconds
+ * @property {any} noting
  * @property {(() => void)=} drawStories draws the offered links (parts/stories.js)
  * @property {Stack} stack the stack that is shown
  * @property {Token[]} tokens the rows of the stack; words if they are shown in place of tokens

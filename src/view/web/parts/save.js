@@ -7,7 +7,7 @@ import { geometry, selectedHeads, currentTarget, page, stage, state, threshold }
 import { hue, lane, opacity, rise, thickness } from "../base/palette.js";
 import { drawn, nameOf, rowOf } from "../base/aggregate.js";
 import { linkRows, links } from "../base/links.js";
-import { announce } from "../base/drawing.js";
+import { tell } from "../base/drawing.js";
 import { keysOnStage, rowsOnStage } from "./diagram.js";
 import { rowTable } from "./panel.js";
 
@@ -32,9 +32,9 @@ export async function copyTable() {
         area.select();
         const ok = document.execCommand("copy");
         area.remove();
-        if (!ok) return announce(say("notCopied"));
+        if (!ok) return tell(say("notCopied"));
     }
-    announce(say("copied", count(max(0, rows.length - 1))));
+    tell(say("copied", count(max(0, rows.length - 1))));
 }
 // Returns the diagram as SVG: text as text, without script, with colours as classes for both themes.
 export function svg() {
@@ -116,7 +116,7 @@ function download(blob, name) {
     a.click();
     a.remove();
     setTimeout(() => URL.revokeObjectURL(a.href), 1e4);
-    announce(say("saved", name));
+    tell(say("saved", name));
 }
 const headNames = () => state.selected.length ? ".H" + selectedHeads().join("-") : "";
 const pictureName = end => `${page.view.id}-L${state.layer}${headNames()}.${end}`;
