@@ -189,18 +189,26 @@ static qkv_status print_picture(FILE *to, const qkv_view *v, struct qkv_view_opt
     return status;
 }
 
-// In a comparison of two views, selects the head that differs most.  Returns false if the options
-// name a layer, head or token, or if no head differs.
+// In a comparison of two views, selects the row that changed most, and its head; if the options name
+// a layer or heads, only these count. Returns false if they name a token, or if no row changed.
 static bool show_moved(const struct source *s, struct qkv_view_options *p)
 {
-    int64_t count, i = 0;
-    const struct qkv_view_divergence *m = qkv_view_divergence(s->view, &count);
-    if (p->layer || p->heads || p->token) return false;
-    while (i < count && o.stack && m[i].stack != p->stack) i++;
-    if (i >= count || !(m[i].bits > 0)) return false;
-    p->stack = m[i].stack;
-    p->layer = &m[i].layer;
-    p->heads = &m[i].head;
+    int64_t count;
+    const struct qkv_view_divergence *m = qkv_view_divergence(s->view, &count), *best = NULL;
+    if (p->token) return false;
+    for (int64_t i = 0; i < count; i++) {
+        bool named = !p->heads && (!o.stack || m[i].stack == p->stack);
+        for (int64_t h = 0; h < p->head_count && p->heads; h++)
+            named |= m[i].stack == p->stack && m[i].head == p->heads[h];
+        if (p->layer && m[i].layer != *p->layer) named = false;
+        if (named && m[i].row >= 0 && m[i].row_change > (best ? best->row_change : 0)) best = &m[i];
+    }
+    if (!best) return false;
+    p->stack = best->stack;
+    p->layer = &best->layer;
+    p->token = &best->row;
+    if (p->heads) return true;
+    p->heads = &best->head;
     p->head_count = 1;
     return true;
 }

@@ -174,6 +174,10 @@ struct qkv_view_divergence {
      *  (equal) to 1 (disjoint); all keys that are not aligned count as one key */
     double bits;
     int64_t rows; /**< number of aligned rows */
+    /** the row with the largest change of a weight on an aligned key, times the distance of the two
+     *  tokens (docs/view.md); -1: no row */
+    int64_t row;
+    double row_change; /**< this product */
 };
 /** Compares v with another complete picture that has the same number of stacks, layers and heads:
  *  another model or checkpoint on the same text, or the same model on another text.  The caller

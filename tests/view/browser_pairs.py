@@ -280,7 +280,7 @@ class Pairs:
         c.key("]", "BracketRight")
         check(self.state()["layer"] == moved[1][1] and self.state()["selected"] == [moved[1][2]])
         c.key("ArrowDown")
-        check(" in A and " in self.text("#sentence"), self.text("#sentence"))
+        check(" → " in self.text("#sentence"), self.text("#sentence"))
         for want in ("matrices", "difference", "links"):
             c.key("l", "KeyL")
             check(self.pressed(".compare .choices button") == [want])

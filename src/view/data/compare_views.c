@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // compare_views.c: compares two views of the same model: aligns their tokens, and orders the heads
 // by how much their weights differ (the Jensen-Shannon divergence of the rows).
+#include "view/data/stories.h"
 #include "view/data/view_data.h"
 #include <inttypes.h>
 #include <math.h>
@@ -104,6 +105,19 @@ static double row_bits(const struct job *j, const float *a, const float *b, doub
     return fmax(0, bits / 2);
 }
 
+// Returns the largest change of a weight of row i on an aligned key, times the distance of the two
+// tokens; special tokens do not count.
+static double largest_change(const struct job *j, int64_t i, const float *a, const float *b)
+{
+    double most = 0;
+    if (j->a->shape.token[i].special) return 0;
+    for (int64_t k = 0; k < j->a->shape.keys; k++)
+        if (j->keys[k] >= 0 && !j->a->shape.key[k].special)
+            most = fmax(most, fabs((double)a[k] - (double)b[j->keys[k]]) *
+                                  (double)view_story_distance(j->a, i, k));
+    return most;
+}
+
 static void measure_head(void *ctx, int64_t task, int thread)
 {
     struct job *j = ctx;
@@ -121,6 +135,8 @@ static void measure_head(void *ctx, int64_t task, int thread)
         if (!isfinite(bits)) continue;
         sum += bits;
         out->rows++;
+        const double change = largest_change(j, i, a, b);
+        if (change > out->row_change) out->row = i, out->row_change = change;
     }
     out->bits = out->rows ? sum / (double)out->rows : 0;
 }
@@ -143,8 +159,9 @@ static qkv_status measure_stack(qkv_view *v, const qkv_view *other, int64_t stac
         j.scratch = qkv_alloc(floats, sizeof *j.scratch);
     if (!j.scratch) return qkv_fail_memory(err, NULL);
     for (int64_t i = 0; i < n; i++)
-        out[i] =
-            (struct qkv_view_divergence){ stack, i / a->shape.heads, i % a->shape.heads, 0, 0 };
+        out[i] = (struct qkv_view_divergence){
+            .stack = stack, .layer = i / a->shape.heads, .head = i % a->shape.heads, .row = -1
+        };
     qkv_parallel_for_most(n, threads, measure_head, &j);
     qkv_free(j.scratch);
     return QKV_OK;

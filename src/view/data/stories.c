@@ -34,7 +34,7 @@ static bool one_word(const struct view_stack *v, int64_t a, int64_t b)
     return b - a <= 3;
 }
 
-static float distance_factor(const struct view_stack *v, int64_t row, int64_t key)
+float view_story_distance(const struct view_stack *v, int64_t row, int64_t key)
 {
     const int64_t d = row > key ? row - key : key - row;
     const bool near =
@@ -84,7 +84,7 @@ void view_stories_add(struct view_candidates *c, const struct view_stack *v, int
     }
     c->seen[at.from]++; // the number of rows that may attend to a key is a running sum
     if (at.to < v->shape.keys) c->seen[at.to]--;
-    if (best.from >= 0) propose(c, best, best.weight * distance_factor(v, best.from, best.to));
+    if (best.from >= 0) propose(c, best, best.weight * view_story_distance(v, best.from, best.to));
 }
 
 static float rarity(const struct view_stack *v, int64_t layer, int64_t head, const float *row)
@@ -130,7 +130,7 @@ struct view_story view_story_of_row(const struct view_stack *v, int64_t layer, i
         if (!v->shape.key[j].special && row[j] > s.weight)
             s.row = token, s.key = j, s.weight = row[j];
     if (s.row >= 0)
-        s.score = s.weight * distance_factor(v, token, s.key) * rarity(v, layer, head, row);
+        s.score = s.weight * view_story_distance(v, token, s.key) * rarity(v, layer, head, row);
     return s;
 }
 

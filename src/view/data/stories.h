@@ -18,6 +18,9 @@ struct view_story {
     float weight, score;
 };
 
+// Returns the factor `distance` of a row and a key.
+float view_story_distance(const struct view_stack *v, int64_t row, int64_t key);
+
 // ---- the rows of one head, while it is measured -------------------------------------------------
 // Starts the search in a head: sets the mean row of the head, and the counts, to 0.
 void view_stories_begin(struct view_candidates *c, const struct view_stack *v, int64_t layer,

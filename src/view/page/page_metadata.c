@@ -320,7 +320,9 @@ static void json_against(struct view_text *t, const qkv_view *v, const struct vi
         view_say(t, "%s[%" PRId64 ",%" PRId64 ",%" PRId64 ",", i ? "," : "", m->stack, m->layer,
                  m->head);
         json_number(t, m->bits, 6);
-        view_say(t, ",%" PRId64 "]", m->rows);
+        view_say(t, ",%" PRId64 ",%" PRId64 ",", m->rows, m->row);
+        json_number(t, m->row_change, 6);
+        view_put(t, "]", 1);
     }
     view_say(t, "]}");
 }

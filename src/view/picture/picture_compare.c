@@ -133,29 +133,47 @@ static void draw_panel(struct panel *g)
     view_text_free(&t);
 }
 
-// Writes the sentence of the picture, such as "In layer 3, head 1, “it” attends to “animal” with
-// .64 on the left and with .27 on the right."
+// Writes the change of one key, such as “animal” .64 → .27
+static void say_change(struct view_text *t, const struct panel *a, const struct panel *b,
+                       int64_t key, int64_t other)
+{
+    view_quote_key(t, a->v, key);
+    view_say(t, " ");
+    view_weight(t, (double)a->w[key], 2);
+    view_say(t, " → ");
+    view_weight(t, (double)b->w[other], 2);
+}
+
+// Writes the sentence of the picture: the two keys whose weights changed most, such as “it” in
+// L3.H1: “animal” .64 → .27, “street” .05 → .13.
 static void describe_change(struct view_text *t, const struct panel *a, const struct panel *b,
                             const int64_t *align_keys)
 {
-    int64_t best = -1;
+    enum { TOLD = 2 };
+    const double faint = .005; // a smaller change would be printed as two equal numbers
+    int64_t told[TOLD] = { -1, -1 };
+    double most[TOLD] = { -1, -1 };
     for (int64_t i = 0; i < a->keys; i++) {
         const int64_t j = a->key[i];
-        if (align_keys[j] >= 0 && (best < 0 || a->w[j] > a->w[best])) best = j;
+        if (align_keys[j] < 0) continue;
+        const double change = fabs((double)a->w[j] - (double)b->w[align_keys[j]]);
+        const int at = change > most[0] ? 0 : change > most[1] ? 1 : TOLD;
+        if (at == 0) most[1] = most[0], told[1] = told[0];
+        if (at < TOLD) most[at] = change, told[at] = j;
     }
-    view_say(t, "In layer %" PRId64 ", head %" PRId64 ", ", a->p->st.layer, a->p->st.head[0]);
     view_quote_row(t, a->v, a->row);
-    if (best < 0) {
-        view_say(t, " attends to no token that both texts have.");
+    view_say(t, " in ");
+    view_say_head(t, a->v, a->p->st.layer, a->p->st.head[0]);
+    view_say(t, ": ");
+    if (told[0] < 0) {
+        view_say(t, "no key is in both texts.");
         return;
     }
-    view_say(t, " attends to ");
-    view_quote_key(t, a->v, best);
-    view_say(t, " with ");
-    view_weight(t, (double)a->w[best], 2);
-    view_say(t, " on the left and with ");
-    view_weight(t, (double)b->w[align_keys[best]], 2);
-    view_say(t, " on the right.");
+    for (int n = 0; n < TOLD && told[n] >= 0 && (!n || most[n] >= faint); n++) {
+        if (n) view_say(t, ", ");
+        say_change(t, a, b, told[n], align_keys[told[n]]);
+    }
+    view_say(t, ".");
 }
 
 // Inverts an alignment: to[j] becomes the key of view a that is aligned with key j of view b, or

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_compare_views.c: compares two views: alignment of tokens, divergence of heads.
 #include "view/made.h"
+#include <float.h>
 
 // Makes tokens of words between blanks, with their offsets in the source.
 struct words {
@@ -148,6 +149,54 @@ static qkv_view *all_of(const struct words *w, float x)
     return v;
 }
 
+// The row with the largest change of a weight times its distance, by the definition.
+TEST(the_row_that_changed_most_is_found)
+{
+    struct made *m = malloc(sizeof *m), *n = malloc(sizeof *n);
+    make(m, 20, 1, 2, 2, 8, false);
+    make(n, 20, 1, 2, 2, 8, false);
+    for (int64_t i = 0; i < 20; i++) n->k[i * 2 * 8] += i == 7 ? 3 : 0; // another key of token 7
+    for (int64_t h = 0; h < 2; h++)
+        for (int64_t i = 0; i < 20; i++) {
+            double sum = 0, score[20];
+            for (int64_t j = 0; j < 20; j++) {
+                score[j] = 0;
+                for (int64_t e = 0; e < 8; e++)
+                    score[j] += .25 * (double)n->q[(i * 2 + h) * 8 + e] * n->k[(j * 2 + h) * 8 + e];
+                sum += exp(score[j]);
+            }
+            n->lse[h * 20 + i] = (float)log(sum);
+        }
+    qkv_view *v = view_of(m), *w = view_of(n);
+    CHECK_EQ(qkv_view_compare(v, w, NULL), QKV_OK);
+    int64_t count;
+    const struct qkv_view_divergence *moved = qkv_view_divergence(v, &count);
+    for (int64_t x = 0; x < count; x++) {
+        float a[20], b[20];
+        double most = 0;
+        int64_t row = -1;
+        for (int64_t i = 0; i < 20; i++) {
+            if (m->token[i].special) continue;
+            qkv_view_row(v, a, 0, 0, moved[x].head, i);
+            qkv_view_row(w, b, 0, 0, moved[x].head, i);
+            for (int64_t j = 0; j < 20; j++) {
+                const double d = fabs((double)i - (double)j);
+                const double far = d < 1 ? .004 : d < 2 ? .02 : fmin(1, log2(d + 1) / 5);
+                const double change = fabs((double)a[j] - (double)b[j]) * far;
+                if (!m->token[j].special && change > most) most = change, row = i;
+            }
+        }
+        CHECK_EQ(moved[x].row, row);
+        CHECK_NEAR(moved[x].row_change, most, 4 * FLT_EPSILON); // the factor is a float
+    }
+    qkv_view_free(v);
+    qkv_view_free(w);
+    unmake(m);
+    unmake(n);
+    free(m);
+    free(n);
+}
+
 TEST(rows_that_are_no_numbers_are_not_taken_as_alike_and_huge_ones_leave_the_page_whole)
 {
     static const float odd[] = { NAN, INFINITY, 1e13f, 3e38f };
@@ -282,6 +331,7 @@ int main(void)
         CASE(tokens_are_aligned_by_place_or_by_the_longest_common_run),
         CASE(a_picture_beside_itself_has_moved_exactly_nothing),
         CASE(heads_are_ranked_by_how_far_they_moved),
+        CASE(the_row_that_changed_most_is_found),
         CASE(rows_that_are_no_numbers_are_not_taken_as_alike_and_huge_ones_leave_the_page_whole),
         CASE(moments_of_a_run_follow_each_other),
         CASE(other_stacks_are_refused),

@@ -16,7 +16,7 @@ function show({ layer, head, row }) {
 // Draws the buttons of the current stack; called before the layout, since their line takes space.
 function drawStories() {
     const stories = page.words ? [] : page.stack.stories, drawn = box.dataset.stack === `${state.stack}${page.words}`;
-    box.hidden = !stories.length;
+    box.hidden = !stories.length || ["compare", "training"].includes(state.view);
     if (!drawn)
         box.replaceChildren(say("also"), ...stories.map(s => {
             const link = `${quote(s.row)} → ${quoteKey(s.key)} ${weight(s.weight)}`;

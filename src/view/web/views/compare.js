@@ -4,7 +4,7 @@
 import { abs, ceil, floor, max, min } from "../base/math.js";
 import { addTexts, count, say, weight } from "../base/messages.js";
 import { cells, el, onClick } from "../base/dom.js";
-import { page, quote, state, threshold } from "../base/state.js";
+import { headName, page, quote, state, threshold } from "../base/state.js";
 import { css, hue, opacity, rampAt, thickness } from "../base/palette.js";
 import { requestDraw } from "../base/drawing.js";
 import { addView, headOfKey, set, stacksOf, stepLayerBy, writeAddress } from "../base/frame.js";
@@ -24,7 +24,7 @@ addTexts({
     thisHead: " Layer {0}, head {1} is number {2} in this order, with {3} bits.",
     nothingChanged: "Nothing changed: all {0} heads have the same weights, 0 bits.",
     first: "A", second: "B",
-    fromTo: " with {0} in A and {1} in B",
+    fromTo: " {0} → {1}",
     noCounterpart: "{0} has no counterpart in B.",
     unaligned: "{0} of {1} tokens of A and {2} of {3} of B have no counterpart: the difference " +
         "does not show them.",
@@ -58,7 +58,8 @@ function pairing() {
     };
 }
 const ranked = () =>
-    page.about.against.moved.filter(m => m[0] === state.stack).map(([, l, h, bits, rows]) => ({ l, h, bits, rows }));
+    page.about.against.moved.filter(m => m[0] === state.stack)
+        .map(([, l, h, bits, rows, row]) => ({ l, h, bits, rows, row }));
 const bitsOf = x => x === 0 ? "0" : x < .0005 ? "< .001" : weight(x, 3);
 // Returns names for the two sides: the names of the models or, if they are equal, the texts from shortly before their
 // first difference.
@@ -77,7 +78,7 @@ function sideNames() {
 function buildCompare() {
     if (page.first === "compare" && location.hash.length < 2) {
         const [most] = ranked();
-        if (most) Object.assign(state, { layer: most.l, selected: [most.h] });
+        if (most && state.row < 0) Object.assign(state, { layer: most.l, selected: [most.h], row: most.row });
     }
     compare.figure = newFigure(say("changed"));
     compare.box = el("div", { class: "board", tabindex: 0, role: "group" }, compare.figure.node);
@@ -442,7 +443,7 @@ function answerCompare() {
         return {
             question,
             pieces: [
-                `In layer ${f.layer}, head ${f.head}, ${quote(c.row)} attends to `,
+                `${quote(c.row)} in ${headName(f.layer, f.head)}: `,
                 ...list.flatMap((k, n) =>
                     [n ? ", " : "", { b: keyName(k.j) }, say("fromTo", weight(k.a), weight(k.b))]),
                 "."
