@@ -189,8 +189,8 @@ static qkv_status print_picture(FILE *to, const qkv_view *v, struct qkv_view_opt
     return status;
 }
 
-// In a comparison of two views, selects the row that changed most, and its head; if the options name
-// a layer or heads, only these count. Returns false if they name a token, or if no row changed.
+// In a comparison of two views, selects the row that changed most, and its head; if the options
+// name a layer or heads, only these count. Returns false if they name a token or no row changed.
 static bool show_moved(const struct source *s, struct qkv_view_options *p)
 {
     int64_t count;

@@ -51,6 +51,8 @@ void picture_weight(struct canvas *s, double x, double y, int size, unsigned how
 
 int picture_head_color(const struct picture *p, int64_t place)
 {
+    static const int few[] = { 0, 1, 8, 9 }; // colours of up to four heads, in their order
+    if (p->st.selected <= 4 && place < 4) return PALETTE_HEAD + few[place];
     if (p->v->shape.heads <= 16) return PALETTE_HEAD + (int)p->st.head[place];
     return place < 8 ? PALETTE_HEAD + (int)place : PALETTE_TEXT3;
 }

@@ -39,6 +39,7 @@ function frame() {
 export function drawNow() {
     pending = ORDER.length - 1;
     frame();
+    page.view.finish?.();
     drawPanels();
 }
 // The panels around the picture are drawn one frame later.
@@ -56,8 +57,12 @@ function drawWords() {
     page.view.group?.setAttribute("aria-label", text);
     if (text === page.said && question === page.question) return;
     page.said = text;
-    page.question = question;
-    $("question").textContent = question;
+    if (question !== page.question) {
+        page.question = question;
+        const lines = $("question").offsetHeight;
+        $("question").textContent = question;
+        if ($("question").offsetHeight !== lines) requestDraw("layout"); // it wraps next to the toolbar
+    }
     $("sentence").replaceChildren(...pieces.map(p => typeof p === "string" ? p : el("b", {}, p.b)));
     announce(() => page.view.spoken?.() ?? text);
 }

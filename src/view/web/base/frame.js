@@ -22,6 +22,7 @@
 //   rest(n)         the sum of the rows after the n-th, as text; "": there is no such row
 //   svg()           the picture as SVG, which key E saves
 //   reveal(i)       scrolls token i into view
+//   finish()        draws at once what draw() left for later, before the page is printed
 //   drop()          clears the selections that only this view has, for key Esc
 //   write(p), read(p)  its own part of the address, a URLSearchParams; its names have two letters or more
 // All members except key, id, name, can, build, draw and answer are optional.

@@ -2,7 +2,7 @@
 // palette.js: maps weights to darkness and heads to colours, in the theme of the page.
 import { floor, max, min, round, sqrt } from "./math.js";
 import { el, root } from "./dom.js";
-import { page, state } from "./state.js";
+import { page, selectedHeads, state } from "./state.js";
 
 export const hue = {};
 // Reads the colours of the theme from the style sheet. Called once per theme.
@@ -36,12 +36,17 @@ export function textOn(c) { // returns black or white, whichever has more contra
     const [r, g, b] = c.map(x => (x /= 255) <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
     return .2126 * r + .7152 * g + .0722 * b > .179 ? "#000" : "#fff";
 }
+const sole = () => css(rampAt(hue.dark ? .72 : .62));
+// Up to four selected heads have the colours FEW, in their order; of more heads, each has the colour of its index.
+export const FEW = [0, 1, 8, 9];
 export function headColour(h) {
+    const at = selectedHeads().indexOf(h), n = state.selected.length;
+    if (at < 0 && n <= FEW.length) return hue.text3;
+    if (n <= FEW.length) return n === 1 ? sole() : hue.heads[FEW[at]];
     if (page.H <= 16) return hue.heads[h];
-    const at = state.selected.indexOf(h);
     return at >= 0 && at < 8 ? hue.heads[at] : hue.text3;
 }
-export const linkColour = h => h >= 0 && state.selected.length > 1 ? headColour(h) : css(rampAt(hue.dark ? .72 : .62));
+export const linkColour = h => h >= 0 ? headColour(h) : sole();
 
 // Returns how far a weight w is above the threshold tau, from 0 to 1.
 export function rise(w, tau) {

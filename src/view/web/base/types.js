@@ -133,6 +133,7 @@
  * @property {((n: number) => string)=} rest
  * @property {(() => string)=} svg
  * @property {((i: number) => void)=} reveal
+ * @property {(() => void)=} finish
  * @property {(() => void)=} drop
  * @property {((p: URLSearchParams) => void)=} write
  * @property {((p: URLSearchParams) => void)=} read
@@ -219,6 +220,7 @@
  * @property {(() => void)=} drawTools
  * @property {(() => void)=} drawHints
  * @property {?HTMLElement} tools the toolbar (parts/tools.js)
+ * @property {?HTMLElement} layer the number of the layer, on small screens
  * @property {?HTMLElement} note a text that is shown for a few seconds
  * @property {any} noting
  * @property {(() => void)=} drawStories draws the offered links (parts/stories.js)

@@ -253,6 +253,7 @@ export function buildChips() {
     return box;
 }
 export function drawChips() {
+    const narrow = panel.chips[0].clientWidth < 62;
     panel.chips.forEach((b, h) => {
         const s = page.stats[state.layer][h], on = state.selected.includes(h);
         b.setAttribute("aria-pressed", on);
@@ -262,7 +263,8 @@ export function drawChips() {
                 .filter(x => x).join(", ")
         );
         b.title = tip(state.layer, h);
-        if (b.children[1]) b.children[1].textContent = kindShort(s);
+        const glyph = page.about.kindTable[s.kind]?.glyph;
+        if (b.children[1]) b.children[1].textContent = narrow && glyph ? glyph : kindShort(s);
         b.style.borderColor = on ? headColour(h) : hue.rule;
         b.style.borderLeftColor = on || page.H <= 16 ? headColour(h) : hue.rule;
         if (!on && page.H <= 16) b.style.borderLeftColor = `color-mix(in srgb, ${headColour(h)} 30%, ${hue.paper})`;

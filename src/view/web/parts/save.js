@@ -4,7 +4,7 @@ import { ceil, max } from "../base/math.js";
 import { count, escaped, plain, say, weight } from "../base/messages.js";
 import { el, root, tsv } from "../base/dom.js";
 import { geometry, selectedHeads, currentTarget, page, stage, state, threshold } from "../base/state.js";
-import { hue, lane, opacity, rise, thickness } from "../base/palette.js";
+import { FEW, hue, lane, opacity, rise, thickness } from "../base/palette.js";
 import { drawn, nameOf, rowOf } from "../base/aggregate.js";
 import { linkRows, links } from "../base/links.js";
 import { tell } from "../base/drawing.js";
@@ -55,7 +55,7 @@ export function svg() {
         return heads.map((head, m) => {
             const c = heads.length < 2 || head < 0
                 ? out.ramp[d === "dark" ? 6 : 5]
-                : out.heads[page.H <= 16 ? head : m % 16];
+                : out.heads[heads.length <= FEW.length ? FEW[m] : page.H <= 16 ? head : m % 16];
             return `.h${m}{stroke:${c};fill:${c}}`;
         }).join("");
     };

@@ -4,13 +4,14 @@ import { $, el, onClick } from "../base/dom.js";
 import { addTexts, say } from "../base/messages.js";
 import { page, state } from "../base/state.js";
 import { tell } from "../base/drawing.js";
-import { KEYS, keyRows, requestView, viewOf, writeAddress } from "../base/frame.js";
+import { KEYS, keyRows, requestView, stepLayerBy, viewOf, writeAddress } from "../base/frame.js";
 
 addTexts({
     tools: "Tools",
     link: "Link",
+    layerName: "Layer",
     linkCopied: "The address of this view is copied.",
-    linkShown: "The address bar has the link of this view.",
+    linkInBar: "The address bar has the link of this view.",
     touch: "On a touch screen",
     help: "Keys"
 });
@@ -28,7 +29,7 @@ async function copyLink() {
         await navigator.clipboard.writeText(location.href);
         tell(say("linkCopied"));
     } catch {
-        tell(say("linkShown"));
+        tell(say("linkInBar"));
     }
 }
 
@@ -50,10 +51,18 @@ export function buildTools() {
         onClick(b, act);
         box.append(b);
     }
-    $("question").before(box);
+    page.layer = el("b");
+    const step = (name, by) => {
+        const b = el("button", { "aria-label": `${say("layerName")} ${by < 0 ? "−" : "+"}1` }, name);
+        onClick(b, () => stepLayerBy(by));
+        return b;
+    };
+    const layers = el("div", { id: "layers" }, step("‹", -1), page.layer, step("›", 1));
+    $("question").before(box, layers);
     page.tools = box;
 }
 export function drawTools() {
+    page.layer.textContent = `${say("layerName")} ${state.layer}`;
     page.tools.querySelector("[data-tool=Table]").setAttribute("aria-pressed", `${state.table}`);
     page.tools.querySelector("[data-tool=Compare]").setAttribute(
         "aria-disabled", `${viewOf("compare").can() !== true}`

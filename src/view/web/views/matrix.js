@@ -3,7 +3,7 @@
 // of any length. matrix_panels.js builds the panels around it.
 import { max, min } from "../base/math.js";
 import { weight } from "../base/messages.js";
-import { el } from "../base/dom.js";
+import { $, el } from "../base/dom.js";
 import { selectedHeads, page, state } from "../base/state.js";
 import { css, hue, rampAt } from "../base/palette.js";
 import { addView, headOfKey, set, selectOnly } from "../base/frame.js";
@@ -123,6 +123,7 @@ addView({
     },
     panels: () => {
         const m = matrix;
+        $("main").classList.toggle("short", max(page.T, page.S) <= 64);
         m.steppers[0].value.textContent = state.layer;
         m.steppers[1].value.textContent = selectedHeads().join(" ") || "–";
         drawMinimap();

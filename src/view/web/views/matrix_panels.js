@@ -78,10 +78,11 @@ export function buildMatrixLeft() {
     m.locker = el("button", { class: "switch", role: "switch" }, el("span", {}, say("lockScale")), el("i"));
     onClick(m.locker, () => { m.lock = m.lock ? 0 : m.shownScale || 0; requestDraw("base"); });
     m.ramp = el("div", { class: "scale" });
-    m.scaleBox = el("div", {}, el("h2", {}, say("pointShows")), m.modes, m.locker, m.ramp);
+    m.scaleBox = el("div", {}, el("h2", { class: "far" }, say("pointShows")), m.modes, m.locker, m.ramp);
     return [
-        el("div", {}, ...m.steppers), el("div", {}, el("h2", {}, say("contents")), m.contents, m.contentsNote),
-        el("div", {}, el("h2", {}, say("zoom")), m.zooms), m.scaleBox
+        el("div", {}, ...m.steppers),
+        el("div", { class: "far" }, el("h2", {}, say("contents")), m.contents, m.contentsNote),
+        el("div", { class: "far" }, el("h2", {}, say("zoom")), m.zooms), m.scaleBox
     ];
 }
 export const stepLayer = by => set({ layer: min(page.L - 1, max(0, state.layer + by)) });
@@ -175,7 +176,8 @@ export function buildMatrixRight() {
     for (const end of ["pointerup", "pointercancel"]) m.mini.addEventListener(end, () => { m.dragging = false; });
     m.miniNote = el("div", { class: "note" });
     m.rowPanel = el("div", { class: "row-panel" });
-    return [el("div", {}, el("h2", {}, say("whole")), el("div", { class: "mini" }, m.mini, m.miniNote)), m.rowPanel];
+    const mini = el("div", { class: "mini" }, m.mini, m.miniNote);
+    return [el("div", { class: "far" }, el("h2", {}, say("whole")), mini), m.rowPanel];
 }
 // Returns the number of points per side of the minimap.
 const miniLevel = () => min(256, longest());

@@ -37,6 +37,7 @@ addView({
     },
     hide: () => { removeEventListener("scroll", scrollModel); model.peek = null; },
     layout: () => layModel(),
+    finish: () => drawThumbs(performance.now() + 3000),
     draw: what => { drawModel(what); drawMagnifier(); },
     panels: whole => drawModelPanel(whole),
     answer: () => answerModel(),

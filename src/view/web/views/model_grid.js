@@ -425,7 +425,9 @@ export function drawThumbs(end) {
         return performance.now() < end;
     };
     if (page.view.id !== "model") return true;
-    for (const t of model.thumbs) {
+    const { layer, head } = model.at;
+    const first = t => t.l === layer && t.h === head ? 0 : 1; // the chosen head is drawn before the others
+    for (const t of [...model.thumbs].sort((a, b) => first(a) - first(b))) {
         if (t.drawn === appearance) continue;
         if (from + t.top + model.side + 40 < top || from + t.top > bottom) late.push(t);
         else if (!draw(t)) return false;
