@@ -178,7 +178,7 @@ def main():
         build = os.path.abspath(a.build or os.path.join(ROOT, "build/release"))
         if not a.build:
             subprocess.run([os.path.join(ROOT, "tools/build.sh"), "build/release"], check=True,
-                           env={**os.environ, "TARGETS": "qkv qkv_cli bench_layout bench_generate"})
+                           env={**os.environ, "TARGETS": "qkv qkv_cli qkv_python bench_generate"})
         subprocess.run([os.path.join(ROOT, "tools/model.sh")], check=True)
         python, ggml = python_of_rivals(), ggml_library()
         for name in ran:

@@ -1,154 +1,33 @@
 # SPDX-License-Identifier: MIT
 """qkv_ctypes.py: calls libqkv in this process by ctypes, so that it and its rivals alternate within one second.
 
-QKV_LIBRARY names the libqkv.so.  The structures repeat include/qkv/*.h; their sizes and member offsets are compared
-with the output of bench_layout, which is built with the library.
+QKV_LIBRARY names the libqkv.so of a build tree.
 """
 import ctypes as c
 import os
-import subprocess
+import sys
 
 lib = c.CDLL(os.environ["QKV_LIBRARY"])
 i64, p = c.c_int64, c.c_void_p
 
 
-class Strides(c.Structure):
-    _fields_ = [("b", i64), ("t", i64), ("h", i64)]
+# The structures and prototypes of the Python package: make_layout.py writes them from the headers of this build.
+sys.path.insert(0, os.path.join(os.path.dirname(os.environ["QKV_LIBRARY"]), "python"))
+from qkv import _layout  # noqa: E402
+from qkv._layout import (Attention, AttentionPlan as Plan, CacheShape, DecoderOptions, DecoderTokens,  # noqa: E402, F401
+                     EmbedderOptions, EmbedReport, Encoding, ModelOptions, PackedCall, Strides)
+
+for name in _layout.FUNCTIONS:
+    function = getattr(lib, name)
+    function.restype, function.argtypes = _layout.prototype(name)
 
 
-class Window(c.Structure):
-    _fields_ = [("on", c.c_bool), ("left", i64), ("right", i64)]
-
-
-class Broadcast(c.Structure):
-    _fields_ = [("at", p), ("b", i64), ("h", i64), ("t", i64)]
-
-
-class Relative(c.Structure):
-    _fields_ = [("at", p), ("reach", i64)]
-
-
-class Dropout(c.Structure):
-    _fields_ = [("p", c.c_float), ("seed", c.c_uint64), ("site", c.c_uint64)]
-
-
-class Attention(c.Structure):
-    _fields_ = [
-        ("B", i64), ("T", i64), ("S", i64), ("H", i64), ("G", i64), ("E", i64), ("F", i64),
-        ("precision", c.c_int), ("scale", c.c_float), ("softcap", c.c_float),
-        ("causal", c.c_bool), ("diagonal", c.c_int), ("window", Window),
-        ("k_lengths", p), ("sequences", i64), ("q_offsets", p), ("k_offsets", p),
-        ("bias", Broadcast), ("mask", Broadcast), ("relative", Relative), ("alibi", p), ("sinks", p),
-        ("dropout", Dropout),
-        ("q_strides", Strides), ("k_strides", Strides), ("v_strides", Strides),
-        ("out_strides", Strides), ("no_softmax", c.c_bool), ("native", c.c_bool), ("probe", p),
-    ]
-
-
-class Plan(c.Structure):
-    _fields_ = [
-        ("status", c.c_int), ("reason", c.c_char * 192), ("kernel", c.c_char_p), ("isa", c.c_char_p),
-        ("arithmetic", c.c_char_p), ("scratch", c.c_size_t), ("scratch_thread", c.c_size_t), ("tile_rows", i64),
-        ("tile_keys", i64), ("tiles", i64), ("visited", i64), ("skipped", i64), ("flops", c.c_double),
-    ]
-
-
-class Error(c.Structure):
-    _fields_ = [("status", c.c_int), ("offset", i64), ("has_offset", c.c_bool),
-                ("file", c.c_char * 512), ("path", c.c_char * 256), ("text", c.c_char * 768)]
-
+class Error(_layout.Error):
     def check(self, status):
         if status:
             line = c.create_string_buffer(2048)
-            raise RuntimeError(lib.qkv_error_line(line, 2048, c.byref(self)).decode())
-
-
-class CacheShape(c.Structure):
-    _fields_ = [("B", i64), ("G", i64), ("E", i64), ("F", i64), ("capacity", i64), ("precision", c.c_int),
-                ("native", c.c_bool)]
-
-
-class PackedInfo(c.Structure):
-    _fields_ = [("K", i64), ("N", i64), ("precision", c.c_int), ("isa", c.c_char_p),
-                ("arithmetic", c.c_char_p), ("bytes", c.c_size_t)]
-
-
-class PackedCall(c.Structure):
-    _fields_ = [("x", c.c_int), ("y", c.c_int), ("x_stride", i64), ("y_stride", i64), ("scale", c.c_float),
-                ("act", c.c_int), ("residual", p), ("residual_stride", i64)]
-
-
-class ModelOptions(c.Structure):
-    _fields_ = [("precision", c.c_int), ("no_mmap", c.c_bool), ("ablate", p), ("ablations", i64)]
-
-
-class DecoderOptions(c.Structure):
-    _fields_ = [("items", i64), ("capacity", i64), ("cache", c.c_int), ("chunk", i64)]
-
-
-class DecoderTokens(c.Structure):
-    _fields_ = [("n", i64), ("items", p), ("offsets", p), ("ids", p), ("every", c.c_bool)]
-
-
-class EmbedReport(c.Structure):
-    _fields_ = [("tokens", i64), ("cut_texts", i64), ("cut_tokens", i64), ("replaced", i64),
-                ("replaced_text", i64), ("replaced_at", i64)]
-
-
-class Progress(c.Structure):
-    _fields_ = [("step", p), ("user", p)]
-
-
-class EmbedderOptions(c.Structure):
-    _fields_ = [("precision", c.c_int), ("no_mmap", c.c_bool), ("ablate", p), ("ablations", i64),
-                ("pool", c.c_int),
-                ("no_normalize", c.c_bool), ("batch_tokens", i64), ("max_length", i64),
-                ("truncate", c.c_bool), ("pad", c.c_bool), ("no_tokenizer", c.c_bool),
-                ("strict", c.c_bool), ("no_special", c.c_bool), ("progress", Progress)]
-
-
-class Encoding(c.Structure):
-    _fields_ = [("count", i64), ("ids", c.POINTER(c.c_int32)), ("types", p), ("begin", p), ("end", p),
-                ("text", p), ("attend", p), ("cut", i64), ("replaced", i64), ("replaced_at", i64),
-                ("capacity", i64)]
-
-
-def check_layout():
-    program = os.path.join(os.path.dirname(os.environ["QKV_LIBRARY"]), "bench", "bench_layout")
-    lines = subprocess.run([program], check=True, capture_output=True, text=True).stdout.split("\n")
-    for line in filter(None, lines):
-        name, there = line.split()
-        kind, _, member = name.partition(".")
-        here = getattr(globals()[kind], member).offset if member else c.sizeof(globals()[kind])
-        if here != int(there):
-            raise SystemExit(f"{__file__}: {name} is {here}, libqkv's {there}")
-
-
-check_layout()
-lib.qkv_version.restype = c.c_char_p
-lib.qkv_isa.restype = c.c_char_p
-lib.qkv_error_line.restype = c.c_char_p
-lib.qkv_attention_plan.restype = Plan
-lib.qkv_attention_forward.argtypes = [p] * 6 + [c.POINTER(Attention), p]
-lib.qkv_attention_backward_plan.argtypes = [c.POINTER(Attention), p]
-lib.qkv_attention_backward_plan.restype = Plan
-lib.qkv_attention_backward.argtypes = [p] * 10 + [c.POINTER(Attention), p]
-lib.qkv_embedder_width.restype = i64
-lib.qkv_embedder_width.argtypes = [p]
-lib.qkv_embed.argtypes = [p, p, p, p, i64, p, p]
-lib.qkv_embedder_close.argtypes = [p]
-lib.qkv_measure_peak.restype = lib.qkv_measure_read.restype = c.c_double
-lib.qkv_measure_peak.argtypes = [c.c_char_p, c.c_double]
-lib.qkv_measure_read.argtypes = [p, c.c_size_t]
-lib.qkv_packed_open.argtypes = [p, p, p, i64, i64, c.c_int]
-lib.qkv_packed_close.argtypes = [p]
-lib.qkv_packed_info.argtypes, lib.qkv_packed_info.restype = [p], PackedInfo
-lib.qkv_packed_linear.argtypes = [p, p, i64, p, p]
-lib.qkv_cache_append.argtypes = [p, i64, p, p, i64, p, p, p]
-lib.qkv_cache_plan.argtypes, lib.qkv_cache_plan.restype = [p, p], Plan
-lib.qkv_cache_forward.argtypes = [p, p, p, p, p, p, p]
-lib.qkv_cache_free.argtypes = [p]
-lib.qkv_tokenizer_encode.argtypes = [p, p, c.c_char_p, c.c_size_t, p, c.c_size_t, p, p]
+            lib.qkv_error_line(line, 2048, c.byref(self))
+            raise RuntimeError(line.value.decode())
 
 
 def threads(n):
@@ -177,7 +56,7 @@ class Forward:
                            precision=PRECISIONS.index(precision), q_strides=strides(q),
                            k_strides=strides(k), v_strides=strides(v), out_strides=strides(out))
         if window:
-            self.a.window = Window(True, *window)
+            self.a.window.on, self.a.window.left, self.a.window.right = True, *window
         if offsets is not None:
             self.offsets = (i64 * len(offsets))(*map(int, offsets))
             self.a.sequences = len(offsets) - 1
@@ -297,7 +176,8 @@ class Embedder:
 
     def __init__(self, folder, precision="f32"):
         self.error, self.handle = Error(), p()
-        options = EmbedderOptions(truncate=True, precision=PRECISIONS.index(precision))
+        options = EmbedderOptions(truncate=True)
+        options.model.precision = PRECISIONS.index(precision)
         self.error.check(lib.qkv_embedder_open(c.byref(self.handle), folder.encode(),
                                                c.byref(options), c.byref(self.error)))
         self.width = lib.qkv_embedder_width(self.handle)
