@@ -152,6 +152,33 @@ class Behaviour(unittest.TestCase):
         self.assertTrue(all(torch.equal(x, wanted) for x in found))
 
 
+ORDER = """
+import faulthandler, os, threading
+faulthandler.dump_traceback_later(120, exit=True)
+q = torch.arange(4. * 300 * 32).sin().view(1, 4, 300, 32)
+exact = qkv.attention(q, q, q, layout="BHTE")
+def work():
+    for _ in range(5):
+        assert torch.equal(qkv.torch.scaled_dot_product_attention(q, q, q), exact)
+        (q @ q.transpose(2, 3)).sum()
+threads = [threading.Thread(target=work) for _ in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+wanted, pid = exact.numpy().tobytes(), os.fork()
+if pid == 0:  # torch's own threads do not survive a fork: only qkv computes here
+    os._exit(qkv.attention(q, q, q, layout="BHTE").numpy().tobytes() != wanted)
+assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+class Process(unittest.TestCase):
+    def test_both_orders_of_import_with_threads_and_fork(self):
+        import subprocess
+        for first in ("import torch, qkv, qkv.torch", "import qkv; qkv.attention; import torch, qkv.torch"):
+            found = subprocess.run([sys.executable, "-c", first + ORDER], capture_output=True, text=True)
+            self.assertEqual(found.returncode, 0, found.stderr)
+
+
 class Block(torch.nn.Module):
     def __init__(self, width, heads, attend):
         super().__init__()
