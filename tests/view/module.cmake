@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The tests that write PNG files open libqkv_png.
 foreach(name test_picture_files test_chart)
-  set_property(TARGET ${name} PROPERTY BUILD_RPATH ${PROJECT_BINARY_DIR})
+  set_property(TEST view/${name} PROPERTY ENVIRONMENT LD_LIBRARY_PATH=${PROJECT_BINARY_DIR})
   if(TARGET qkv_png)
     add_dependencies(${name} qkv_png)
   endif()

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { SIDE_MOST = 32767 };
@@ -18,14 +19,31 @@ static struct {
     const struct png_painter *painter; // NULL: not opened yet
 } png = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-// Opens libqkv_png, which stays open: its libraries do not survive being unloaded.
+// Opens libqkv_png: in the folder of libqkv, or else where the loader finds libraries. It stays
+// open, because its libraries do not survive being unloaded. Returns NULL, and sets errno, if it
+// cannot be opened.
+static void *open_library(void)
+{
+    enum { FLAGS = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE };
+    Dl_info own;
+    char path[4096];
+    const char *end = dladdr(&png, &own) && own.dli_fname ? strrchr(own.dli_fname, '/') : NULL;
+    const int n = end ? snprintf(path, sizeof path, "%.*s/%s", (int)(end - own.dli_fname),
+                                 own.dli_fname, QKV_PNG_LIBRARY)
+                      : -1;
+    errno = 0;
+    void *library = n > 0 && n < (int)sizeof path ? dlopen(path, FLAGS) : NULL;
+    if (library || (errno && errno != ENOENT)) return library;
+    errno = 0;
+    return dlopen(QKV_PNG_LIBRARY, FLAGS);
+}
+
 static qkv_status open_painter(qkv_error *err)
 {
     static const struct png_host host = { qkv_alloc_zero, qkv_free, palette_rgb,
                                           canvas_link_opacity };
     png_painter_function *function = NULL;
-    errno = 0;
-    void *library = dlopen(QKV_PNG_LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *library = open_library();
     const int code = errno;
     if (!library && code == ENOMEM) return qkv_fail_memory(err, NULL);
     if (!library && code && code != ENOENT)
