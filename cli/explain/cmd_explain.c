@@ -107,7 +107,7 @@ done:
 const struct cmd cmd_explain = {
     .name = "explain",
     .brief = "explain self-attention with real numbers",
-    .usage = "[TEXT] [options]\n--reads TEXT WORD... --token WORD [options]\n--scaling | --positions | --norm | --shapes | --mask\n--selection | --diagonal | --geometry | --dense [TEXT]\n"
+    .usage = "[TEXT] [options]\n--reads TEXT WORD... --token WORD [options]\n--scaling | --positions | --norm | --shapes | --mask\n--selection | --scores | --independence\n--diagonal | --geometry | --dense [TEXT]\n"
              "--context WORD TEXT...\n--lookup [QUERY TEXT...]",
     .about = "Without a topic, shows the six steps from one token to the output of a head, with "
              "the numbers of a model: project (q, k and v), score, scale and mask, softmax, weigh "

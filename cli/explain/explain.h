@@ -178,7 +178,7 @@ void explain_plane(double *at, double *share, const float *x, int64_t n, int64_t
 // A regression task: for each sample a query, items, and the number that attention to the items
 // shall return.
 struct explain_task {
-    int64_t samples, items;
+    int64_t samples, items, width;
     float *query, *item, *target; // [samples][width], [samples][items][width], [samples]
 };
 // A head whose W_Q and W_K are trained, with the gradients of these parameters.  The value of an
@@ -198,6 +198,11 @@ qkv_status explain_head_run(float *out, float *weights, const struct explain_hea
 // Trains the parameters by `steps` steps of Adam on the mean squared error of all samples.
 qkv_status explain_head_fit(struct explain_head *h, const struct explain_task *t, int64_t steps,
                             qkv_error *err);
+
+// Draws the task of --selection with the item at any position.  *train: the number of samples to
+// train on, the first ones; *shown: the position of the item in the first of the others.
+struct explain_task explain_items(struct page *p, int64_t *train, int64_t *shown,
+                                  struct explain_random *r); // explain_selection.c
 
 // ---- topics ------------------------------------------------------------------------------------
 struct topic {

@@ -6,6 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+static struct explain_task task_of(struct page *p, int64_t samples, int64_t count, int64_t width)
+{
+    return (struct explain_task){ .samples = samples,
+                                  .items = count,
+                                  .width = width,
+                                  .query = page_take(p, (size_t)(samples * width), sizeof(float)),
+                                  .item = page_take(p, (size_t)(samples * count * width),
+                                                    sizeof(float)),
+                                  .target = page_take(p, (size_t)samples, sizeof(float)) };
+}
+
 // ---- items: lasso, max-pooling and attention ----------------------------------------------------
 enum { ITEMS = 12, KEY = 6, ITEM = KEY + 1, SAMPLES = 1000, HELD = 500, ALL = SAMPLES + HELD };
 
@@ -53,6 +64,19 @@ static void draw(struct explain_task *t, int *at, const float *mix, bool fixed,
         query[KEY] = 0; // a query has no value
         t->target[n] = own[KEY];
     }
+}
+
+struct explain_task explain_items(struct page *p, int64_t *train, int64_t *shown,
+                                  struct explain_random *r)
+{
+    struct explain_task t = task_of(p, ALL, ITEMS, ITEM);
+    float mix[KEY * KEY];
+    int *at = page_take(p, ALL, sizeof *at);
+    draw_rotation(mix, r);
+    draw(&t, at, mix, false, r);
+    *train = SAMPLES;
+    *shown = at[SAMPLES];
+    return t;
 }
 
 // Fits a lasso by coordinate descent: minimizes squared errors plus lambda times the sum of |w|.
@@ -132,11 +156,7 @@ static qkv_status items(struct page *p, struct explain_random *r, qkv_error *err
     static const char *const names[METHODS] = { "lasso", "max-pooling",
                                                 "attention, random W_Q, W_K",
                                                 "attention, trained" };
-    struct explain_task t = { .samples = ALL,
-                              .items = ITEMS,
-                              .query = page_take(p, ALL * ITEM, sizeof(float)),
-                              .item = page_take(p, ALL * ITEMS * ITEM, sizeof(float)),
-                              .target = page_take(p, ALL, sizeof(float)) };
+    struct explain_task t = task_of(p, ALL, ITEMS, ITEM);
     struct explain_task train = t;
     float mix[KEY * KEY], *out = page_take(p, 2 * ALL, sizeof *out),
                           *weights = page_take(p, ALL * ITEMS, sizeof *weights);
@@ -320,16 +340,6 @@ static void write_sample(struct explain_task *t, int64_t n, const struct example
     memcpy(query, item + x->place[0] * width, (size_t)size * sizeof *query);
     query[size] = 0;
     t->target[n] = (float)mean;
-}
-
-static struct explain_task task_of(struct page *p, int64_t samples, int64_t count, int64_t width)
-{
-    return (struct explain_task){ .samples = samples,
-                                  .items = count,
-                                  .query = page_take(p, (size_t)(samples * width), sizeof(float)),
-                                  .item = page_take(p, (size_t)(samples * count * width),
-                                                    sizeof(float)),
-                                  .target = page_take(p, (size_t)samples, sizeof(float)) };
 }
 
 // Copies frames, each rows x columns, next to each other into a grid, with a column between them.

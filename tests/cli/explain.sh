@@ -146,6 +146,30 @@ mv "$out" seed1.json
 runs 0 explain --selection --json
 check cmp "$out" seed1.json
 
+title 'scores: the trained heads beat random ones, and the merged matrix has the weights of the dot product'
+runs 0 explain --scores --json
+check python3 - "$out" <<'END'
+import json, re, sys
+r = json.load(open(sys.argv[1]))
+dot, bilinear, additive = r["table"][1:]
+assert float(dot[4]) < .4 and float(bilinear[4]) < .4 and min(float(x[3]) for x in r["table"][1:]) > .8, r["table"]
+assert [int(x[2]) for x in r["table"][1:]] == [98, 147, 203], r["table"]
+for p in r["panels"]:
+    assert abs(sum(p["lines"][0]["y"]) - 1) < 1e-5
+# scores of at most 50 in floats, merged in another order
+assert float(re.search(r"within ([0-9.e-]+):", r["sentence"])[1]) < 1e-4, r["sentence"]
+END
+
+title 'independence: alone, permuted or all at once, the outputs have the same bits'
+runs 0 explain --independence --json --sizes 9,5
+check python3 - "$out" <<'END'
+import json, sys
+r = json.load(open(sys.argv[1]))
+once, turned, alone = [p["values"] for p in r["panels"]]
+assert len(once) == 9 and len(once[0]) == 5 and once == turned == alone
+assert all(row[1:] == ["0.0e+00", "the same"] for row in r["table"][1:]), r["table"]
+END
+
 title 'the diagonal: X X^T of the embeddings of the file, its softmax with and without the scale, nothing hidden'
 runs 0 tokenize --ids "the light and the lights of God"
 ids=$(tr ' ' ',' <"$out")
