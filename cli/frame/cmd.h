@@ -131,7 +131,7 @@ enum {
 struct cmd_common {
     const char *model; // value of --model; NULL: cmd_model_find() looks for a model
     qkv_precision precision;
-    bool json, force, help;
+    bool json, force, help, quiet;
     struct qkv_ablation *ablate; // [ablations] the heads that --ablate names
     int64_t ablations;
 };

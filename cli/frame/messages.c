@@ -83,6 +83,7 @@ void cmd_note(const char *format, ...)
 {
     char text[1024], line[1024];
     va_list list;
+    if (common.quiet) return;
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);

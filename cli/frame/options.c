@@ -34,12 +34,15 @@ static const struct opt opt_force =
     OPT_FLAG(0, "force", &common.force, "replace the output file if it exists");
 static const struct opt opt_json =
     OPT_FLAG(0, "json", &common.json, "print output on stdout and errors on stderr as JSON");
+static const struct opt opt_quiet =
+    OPT_FLAG('q', "quiet", &common.quiet,
+             "print no notes and no progress; of 'view' with -o, only the line about the file");
 static const struct opt opt_help = OPT_FLAG('h', "help", &common.help, "print this help");
 
 void cmd_all_options(const struct cmd *c, struct opt *out)
 {
     int n = 0;
-    for (const struct opt *o = c->opts; o && o->kind && n < OPTS_MAX - 8; o++) {
+    for (const struct opt *o = c->opts; o && o->kind && n < OPTS_MAX - 9; o++) {
         out[n] = *o;
         if (o->complete) o->complete(&out[n]);
         n++;
@@ -51,6 +54,10 @@ void cmd_all_options(const struct cmd *c, struct opt *out)
     if (c->uses & USES_ABLATE) out[n++] = opt_ablate;
     if (c->uses & USES_OUTPUT) out[n++] = opt_force;
     if (c->uses & USES_JSON) out[n++] = opt_json;
+    out[n] = opt_quiet;
+    for (int i = 0; i < n; i++) // the command itself may use the letter
+        if (out[i].kind != OPT_KIND_GROUP && out[i].letter == opt_quiet.letter) out[n].letter = 0;
+    n++;
     out[n++] = opt_help;
     out[n] = (struct opt)OPT_END;
 }

@@ -94,7 +94,8 @@ struct qkv_progress cmd_progress_begin(const char *unit)
     const char *term = getenv("TERM");
     progress.unit = unit;
     progress.pieces = false;
-    progress.shown = !common.json && isatty(2) && term && strcmp(term, "dumb") != 0;
+    progress.shown =
+        !common.json && !common.quiet && isatty(2) && term && strcmp(term, "dumb") != 0;
     progress.start = progress.last = now();
     cmd_signals_graceful(true);
     return (struct qkv_progress){ step, NULL };

@@ -271,9 +271,10 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
         if (!path) status = print_picture(NULL, s->view, p, err);
         if (!status) print_view_json(s, &p, page ? path : NULL, &report);
     } else if (!(path && cmd_is_stdout(path))) {
-        status = print_picture(stdout, s->view, p, err);
-        if (!status) print_view_moved(s, 12);
-        if (!status && path) putchar('\n');
+        const bool only_file = common.quiet && path && !o.terminal;
+        if (!only_file) status = print_picture(stdout, s->view, p, err);
+        if (!status && !only_file) print_view_moved(s, 12);
+        if (!status && path && !only_file) putchar('\n');
         if (!status && (numbers || drawn)) {
             cmd_print_name(stdout, path);
             puts(numbers ? ": the weights that are shown" : ": picture of the view");

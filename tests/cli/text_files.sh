@@ -42,6 +42,15 @@ title 'an operand that is the name of a file is a text, with a note'
 runs 0 view a.txt -m "$verse" --terminal
 says "qkv: note: the text is 'a.txt' itself: a file of that name exists; use -f to read it"
 
+title 'with --quiet only the line about the file is printed, and no note'
+runs 0 view a.txt -m "$verse" -o quiet.html -q
+silent
+check test "$(wc -l <"$out")" -eq 1
+prints_part 'quiet.html: '
+runs 0 view a.txt -m "$verse" -o quiet.svg --quiet
+prints 'quiet.svg: picture of the view'
+silent
+
 title 'files that are no texts'
 runs 6 view -f none.txt -m "$verse" --terminal
 printf 'to\0be' >nul.txt

@@ -17,6 +17,7 @@ const TEXT = {
     choose: "Choose a head.",
     nothing: "{0} attends to no key: all keys are masked.",
     notNumber: "The weights of {0} are not numbers: they contain NaN.",
+    layerOf: "layer {0}",
     layerHead: "Layer and head",
     focused: "darker = more focused",
     focusedDark: "brighter = more focused",

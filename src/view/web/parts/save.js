@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // save.js: saves the current view: its table as TSV, its picture as SVG or PNG.
-import { ceil, max } from "../base/math.js";
+import { ceil, floor, max } from "../base/math.js";
 import { count, escaped, plain, say, weight } from "../base/messages.js";
 import { el, root, tsv } from "../base/dom.js";
 import { geometry, selectedHeads, currentTarget, page, stage, state, threshold } from "../base/state.js";
@@ -9,7 +9,7 @@ import { drawn, nameOf, rowOf } from "../base/aggregate.js";
 import { linkRows, links } from "../base/links.js";
 import { tell } from "../base/drawing.js";
 import { keysOnStage, rowsOnStage } from "./diagram.js";
-import { rowTable } from "./panel.js";
+import { panel, rowTable } from "./panel.js";
 
 const TABLE_MOST = 5000;
 export function viewRows(most = TABLE_MOST) {
@@ -43,7 +43,9 @@ export function svg() {
     const { question, pieces } = page.view.answer();
     const sentence = plain(pieces);
     const l = currentTarget();
-    const h = ceil(geometry.h + 84), dark = [["#101319", "#e9e7e1", "#858993"], ["#fbfaf6", "#1b1c20", "#6b6d75"]];
+    const across = max(1, floor(geometry.w / 110)), legend = 36 + 18 * ceil(heads.length / across);
+    const h = ceil(geometry.h + 84 + legend);
+    const dark = [["#101319", "#e9e7e1", "#858993"], ["#fbfaf6", "#1b1c20", "#6b6d75"]];
     const value = name => getComputedStyle(root).getPropertyValue(name).split(" ").filter(x => x);
     const theme = (root, colours, blending) => `${root}{--paper:${colours[0]}}.p{fill:${colours[0]}` +
         `}.t{fill:${colours[1]}}.n{fill:${colours[2]}}path{mix-blend-mode:${blending}}`;
@@ -106,7 +108,18 @@ export function svg() {
     }
     for (const fold of geometry.folds)
         if (fold.y >= top && fold.y <= top + geometry.h) text("n", geometry.k, fold.y, fold.node.textContent);
-    out.push("</g></svg>");
+    const y = h - legend + 6, where = `${page.about.model} · ${say("layerOf", state.layer)}`;
+    out.push(`</g><text class="n" x="8" y="${y}">${escaped(where)}</text>`);
+    heads.forEach((head, m) => {
+        const x = 8 + m % across * 110, line = y + 12 + 18 * floor(m / across);
+        out.push(
+            `<rect class="h${m}" x="${x}" y="${line}" width="10" height="10"/><text class="n" x="${x + 16}" ` +
+                `y="${line + 5}">${escaped(nameOf(head))}</text>`
+        );
+    });
+    const below = panel.below?.textContent;
+    if (below) out.push(`<text class="n" x="${geometry.w - 8}" y="${y}" text-anchor="end">${escaped(below)}</text>`);
+    out.push("</svg>");
     return out.join("");
 }
 
