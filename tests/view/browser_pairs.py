@@ -53,6 +53,27 @@ class Pairs:
         c.js(help + ".close()")
         c.size(1440, 900)
 
+    def the_header_fits_every_width(self):
+        self.open("pair")
+        boxes = """(() => {
+            const views = document.querySelector('#views').getBoundingClientRect();
+            return [...document.querySelectorAll('header > span, header button')].map(n => {
+                const r = n.getBoundingClientRect(), inside = n.closest('#views') !== null;
+                return [n.textContent, inside ? Math.max(r.left, views.left) : r.left,
+                        inside ? Math.min(r.right, views.right) : r.right, r.top, r.bottom];
+            }).filter(r => r[2] > r[1] + 1);
+        })()"""
+        for width in range(320, 1441, 20):
+            self.c.size(width, 900)
+            self.c.frames(3)
+            all_ = self.c.js(boxes)
+            for n, a in enumerate(all_):
+                for b in all_[:n]:
+                    apart = a[1] >= b[2] - 1 or b[1] >= a[2] - 1 or a[3] >= b[4] - 1 or b[3] >= a[4] - 1
+                    check(apart, width, a, b)
+            check(self.c.js("document.documentElement.scrollWidth <= innerWidth"), width)
+        self.c.size(1440, 900)
+
     def other_stories_are_buttons(self):
         self.open("pair")
         shown = self.state()
