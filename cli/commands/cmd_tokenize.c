@@ -7,7 +7,8 @@
 
 static struct {
     const char *file, *tokenizer, *pair, *decode;
-    bool ids, no_special, strict;
+    int64_t max_length;
+    bool ids, pad, no_special, strict;
 } o;
 
 static const struct opt opts[] = {
@@ -22,6 +23,9 @@ static const struct opt opts[] = {
     OPT_INPUT(0, "decode", &o.decode, "N,N|FILE",
               "print the text of these ids: a list, or a file with one list per line; '-' is "
               "standard input"),
+    OPT_INT(0, "max-length", &o.max_length, 1, 1 << 24, "N",
+            "at most N tokens, with special tokens: a longer text is trimmed at its end"),
+    OPT_FLAG(0, "pad", &o.pad, "pad a shorter text to --max-length with tokens that are masked"),
     OPT_FLAG(0, "no-special", &o.no_special,
              "do not add special tokens such as [CLS]; text that spells a special token is plain "
              "text; with --decode, leave out special tokens"),
@@ -69,7 +73,58 @@ static void print_json(const struct shown *s)
         fputs(i ? e->text[i] > 1 ? ",true" : ",false" : e->text[i] > 1 ? "true" : "false", stdout);
     fputs("],\"types\":[", stdout);
     for (int64_t i = 0; i < e->count; i++) printf(i ? ",%d" : "%d", e->types[i]);
+    if (o.max_length) {
+        fputs("],\"attend\":[", stdout);
+        for (int64_t i = 0; i < e->count; i++) printf(i ? ",%d" : "%d", e->attend[i]);
+        printf("],\"trimmed\":%lld", (long long)e->cut);
+        puts("}");
+        return;
+    }
     puts("]}");
+}
+
+// ---- what the marks of tokens mean -------------------------------------------------------------
+static const struct mark {
+    const char *text;
+    bool prefix; // true: tokens begin with it; false: it is a whole token
+    const char *meaning;
+} marks[] = {
+    { "[CLS]", false, "special token before the text; a classifier reads its vector" },
+    { "[SEP]", false, "special token after each text" },
+    { "[MASK]", false, "special token in the place of a hidden token" },
+    { "[UNK]", false, "a word for whose characters the vocabulary has no token" },
+    { "[PAD]", false, "padding to equal length; masked, so that no token attends to it" },
+    { "<pad>", false, "padding to equal length; masked, so that no token attends to it" },
+    { "<s>", false, "special token that begins a text" },
+    { "</s>", false, "special token that ends a text" },
+    { "##", true, "continues the word before it; pieces follow frequency, not meaning" },
+    { "Ġ", true, "a space before the token" },
+    { "▁", true, "a space before the token" },
+    { "Ċ", true, "a line break" },
+};
+enum { MARKS = sizeof marks / sizeof *marks };
+static bool seen[MARKS]; // the marks of the tokens that were printed
+
+static void note_marks(const char *token)
+{
+    for (int i = 0; i < MARKS; i++) {
+        const size_t n = strlen(marks[i].text);
+        if (marks[i].prefix ? !strncmp(token, marks[i].text, n) && token[n]
+                            : !strcmp(token, marks[i].text))
+            seen[i] = true;
+    }
+}
+
+static void print_marks(void)
+{
+    const char *before = "\n";
+    for (int i = 0; i < MARKS; i++) {
+        if (!seen[i]) continue;
+        printf("%s%s", before, marks[i].text);
+        for (int k = cmd_width(marks[i].text, strlen(marks[i].text)); k < 7; k++) putchar(' ');
+        puts(marks[i].meaning);
+        before = "";
+    }
 }
 
 // Returns the color of token i. Adjacent tokens have different colors; special tokens are dim.
@@ -122,6 +177,7 @@ static void print_table(const struct shown *s, bool colour)
     const int most = columns - ids - 2 * places - widest - 8;
     for (int64_t i = 0; i < e->count; i++) {
         const char *token = qkv_tokenizer_token(s->t, e->ids[i]);
+        note_marks(token);
         printf("%*d  ", ids, e->ids[i]);
         if (colour) fputs(colour_of(e, i), stdout);
         cmd_print_cell(stdout, token, strlen(token), e->text[i] > 1 ? 0 : widest, 40);
@@ -134,6 +190,9 @@ static void print_table(const struct shown *s, bool colour)
         }
         putchar('\n');
     }
+    if (e->cut)
+        printf("%lld token%s trimmed by --max-length %lld\n", (long long)e->cut,
+               e->cut == 1 ? "" : "s", (long long)o.max_length);
 }
 
 // Prints the tokens of text `number` of the source, from 1.
@@ -141,7 +200,11 @@ static qkv_status print_tokens(const qkv_tokenizer *t, qkv_encoding *e, const ch
                                size_t bytes, int64_t number, const struct cmd_source *source,
                                qkv_error *err)
 {
-    const struct qkv_encode_options how = { .no_special = o.no_special, .strict = o.strict };
+    const struct qkv_encode_options how = { .no_special = o.no_special,
+                                            .strict = o.strict,
+                                            .max_length = o.max_length,
+                                            .truncate = true,
+                                            .pad = o.pad };
     const struct shown s = { t, e, { text, o.pair }, { bytes, o.pair ? strlen(o.pair) : 0 } };
     const qkv_status status =
         qkv_tokenizer_encode(t, e, text, bytes, o.pair, s.bytes[1], &how, err);
@@ -180,7 +243,8 @@ static qkv_status tokenize_texts(const qkv_tokenizer *t, int argc, char **argv, 
     cmd_texts_free(&texts);
     cmd_source_close(&source);
     qkv_encoding_free(&e);
-    return status;
+    if (!status && !common.json && !o.ids) print_marks();
+    return status ? status : cmd_written(stdout, "standard output", err);
 }
 
 // ---- from ids to text --------------------------------------------------------------------------
@@ -229,6 +293,10 @@ static int run_tokenize(int argc, char **argv)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "texts cannot be combined with --decode");
         goto done;
     }
+    if (o.pad && !o.max_length) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "--pad requires --max-length");
+        goto done;
+    }
     if (!o.tokenizer && cmd_model_find(dir, &err)) goto done;
     if (qkv_tokenizer_open(&t, o.tokenizer ? o.tokenizer : dir, &err)) goto done;
     if (o.decode)
@@ -245,7 +313,7 @@ const struct cmd cmd_tokenize = {
     .brief = "print the tokens, ids and byte ranges of a text, or the text of ids",
     .usage = "[TEXT...] [-f FILE] [options]\n--decode IDS [options]",
     .about = "Prints a line for each token: its id, the token, its byte range in the text, and "
-             "those bytes. On a terminal, the text is printed first, in the colors of its tokens. "
+             "those bytes, and at the end the meaning of marks such as [CLS] and ##. On a terminal, the text is printed first, in the colors of its tokens. "
              "Texts come from the operands and from the lines of -f; if there are neither, from "
              "standard input. Tokenizers can be tokenizer.json, SentencePiece, source.spm with "
              "vocab.json (Marian), vocab.txt, vocab.json with merges.txt, or tokenizer.bin of "
@@ -255,6 +323,7 @@ const struct cmd cmd_tokenize = {
     .max_args = -1,
     .examples = {
         { "qkv tokenize \"unbelievable tokens\"", "tokens of a text, by the default model" },
+        { "qkv tokenize --pad --max-length 8 \"a short text\"", "padding, as a batch has it" },
         { "qkv tokenize --ids -f lines.txt", "a line of ids for each line of a file" },
         { "qkv tokenize --decode 101,7592,2088,102", "the text of ids" },
         { "qkv tokenize --tokenizer spiece.model --json hello", "one JSON object per text" },

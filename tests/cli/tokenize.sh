@@ -11,7 +11,23 @@ prints ' 2  [CLS]
 11  ##o     4..5   o
  5  ,       5..6   ,
 13  wide    7..11  wide
- 3  [SEP]'
+ 3  [SEP]
+
+[CLS]  special token before the text; a classifier reads its vector
+[SEP]  special token after each text
+##     continues the word before it; pieces follow frequency, not meaning'
+
+title 'padding is a token of its own, and a longer text is trimmed'
+runs 0 tokenize --tokenizer "$data/bert" --pad --max-length 7 --json hello
+prints_part '"ids":[2,10,11,3,0,0,0]'
+prints_part '"attend":[1,1,1,1,0,0,0],"trimmed":0'
+runs 0 tokenize --tokenizer "$data/bert" --pad --max-length 6 hello
+check grep -qx ' 0  \[PAD\]' "$out"
+prints_part '[PAD]  padding to equal length; masked'
+runs 0 tokenize --tokenizer "$data/bert" --max-length 3 hello
+prints_part '1 token trimmed by --max-length 3'
+runs 2 tokenize --tokenizer "$data/bert" --pad hello
+says 'qkv: --pad requires --max-length'
 
 title 'only ids, of operands and then of lines'
 printf 'hello\n\nhe\377llo\r\nwide' >lines

@@ -161,10 +161,34 @@ static void draw_numbers(struct field *f)
         }
 }
 
+// Writes the largest cell of the marked row, the mean of the selected heads.
+static void describe_marked(struct view_text *t, const struct picture *p)
+{
+    int64_t best = -1;
+    double most = 0;
+    for (int64_t j = 0; j < p->v->shape.keys; j++) {
+        double sum = 0;
+        if (!view_key_shown(p->v, &p->st, j)) continue;
+        for (int64_t h = 0; h < p->st.selected; h++) {
+            view_row(p->row, p->v, p->st.layer, p->st.head[h], p->st.token);
+            sum += (double)p->row[j] / (double)p->st.selected;
+        }
+        if (best < 0 || sum > most) best = j, most = sum;
+    }
+    if (best < 0) return;
+    view_say(t, " On this mean ");
+    view_quote_row(t, p->v, p->st.token);
+    view_say(t, " attends most to ");
+    view_quote_key(t, p->v, best);
+    view_say(t, ": ");
+    view_weight(t, most, 2);
+    view_say(t, ".");
+}
+
 static void describe_finding(struct view_text *t, const struct picture *p)
 {
     const struct view_stats *x = view_stats(p->v, p->st.layer, p->st.selected ? p->st.head[0] : 0);
-    if (p->marked) {
+    if (p->marked && p->st.selected == 1) {
         view_sentence(t, p->v, &p->st);
         return;
     }
@@ -173,6 +197,7 @@ static void describe_finding(struct view_text *t, const struct picture *p)
         view_say(t, "%s %" PRId64, i ? "," : "", p->st.head[i]);
     if (p->st.selected > 1) {
         view_say(t, ": each cell is the mean of these heads.");
+        if (p->marked) describe_marked(t, p);
         return;
     }
     view_say(t, view_across(p->v) ? " attends to " : " attends ");

@@ -55,7 +55,8 @@ void terminal_header(struct text_canvas *s)
 }
 
 // ---- matrix -------------------------------------------------------------------------------------
-// Writes a weight in hundredths, `columns` wide. A weight below .05 is not written, only the
+// Writes a weight in hundredths, `columns` wide: 100, or "1." where this does not fit, for a weight
+// that rounds to 1.00. A weight below .05 is not written, only the
 // background shows it.
 static void matrix_cell(struct text_canvas *s, double w, int columns)
 {
@@ -63,16 +64,19 @@ static void matrix_cell(struct text_canvas *s, double w, int columns)
     if (w != w)
         snprintf(number, sizeof number, "!");
     else if (w >= .05)
-        snprintf(number, sizeof number, "%d", w >= .995 ? 99 : (int)(100 * w + .5));
+        snprintf(number, sizeof number, "%d", (int)(100 * w + .5));
+    if (strlen(number) > 2 && columns < (s->color ? 3 : 4)) // 100 in a narrow column
+        snprintf(number, sizeof number, "1.");
     if (s->color) {
         text_canvas_ground(s, pow(w, .7));
         text_canvas_text(s, number, columns, true);
         text_canvas_plain(s);
         return;
     }
-    text_canvas_pad(s, columns - 3);
+    const int wide = (int)qkv_max64(2, (int64_t)strlen(number));
+    text_canvas_pad(s, columns - 1 - wide);
     view_say(&s->t, "%s", text_canvas_block(s, w));
-    text_canvas_text(s, number, 2, true);
+    text_canvas_text(s, number, wide, true);
 }
 
 static void draw_matrix_head(struct text_canvas *s, int64_t head, int wide, bool special)
