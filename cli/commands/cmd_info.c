@@ -2,10 +2,26 @@
 // cmd_info.c: implements `qkv info`: describes a file or a model; without an operand, describes
 // this machine and the default model.
 #include "frame/arrays.h"
+#include "frame/charts.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+static const char *const diagrams[] = { "scaled", "heads", "layer", "model", NULL };
+static struct {
+    int diagram;
+    const char *output;
+    struct chart_output picture; // only its theme is used
+} o = { .diagram = -1 };
+
+static const struct opt opts[] = {
+    OPT_CHOICE(0, "diagram", &o.diagram, diagrams, "NAME",
+               "draw a block diagram from config.json, with the parts and sizes of the model:"),
+    OPT_OUTPUT('o', "output", &o.output, "FILE", "file of the diagram: .svg or .png"),
+    OPT_CHOICE(0, "theme", &o.picture.theme, chart_themes, "NAME", "colours of the diagram:"),
+    OPT_END
+};
 
 // Writes a number with its digits in groups of three, such as "22,713,216".
 static const char *grouped(char out[32], int64_t n)
@@ -353,6 +369,25 @@ static bool is_tokenizer(const char *path)
     return is;
 }
 
+// Draws the diagram o.diagram of a model, and prints the name of the file.
+static void diagram(const char *dir, qkv_error *err)
+{
+    struct qkv_structure m;
+    char found[CMD_PATH];
+    if (!o.output) {
+        cmd_error(err, QKV_ERR_USAGE, NULL, "--diagram requires -o FILE.svg or -o FILE.png");
+        return;
+    }
+    if (!dir && cmd_model_find(found, err)) return;
+    if (!dir) dir = found;
+    if (qkv_structure_read(&m, dir, err)) return;
+    if (qkv_diagram_file(&m, diagrams[o.diagram], o.output, common.force,
+                         (enum qkv_view_theme)o.picture.theme, err))
+        return;
+    cmd_print_name(stdout, o.output);
+    putchar('\n');
+}
+
 static int run_info(int argc, char **argv)
 {
     qkv_error err = { 0 };
@@ -360,6 +395,10 @@ static int run_info(int argc, char **argv)
     const char *path = argc ? argv[0] : common.model;
     if (argc && common.model) {
         cmd_error(&err, QKV_ERR_USAGE, NULL, "an operand cannot be combined with --model");
+    } else if (o.diagram >= 0) {
+        diagram(path, &err);
+    } else if (o.output) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "-o requires --diagram");
     } else if (!path) {
         machine();
     } else if (strcmp(path, "-") && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
@@ -386,13 +425,15 @@ static int run_info(int argc, char **argv)
 const struct cmd cmd_info = {
     .name = "info",
     .brief = "describe a file, a model or this machine",
-    .usage = "[FILE|DIR]",
-    .about = "Prints for a .safetensors, .npy or index file: its tensors. For a model folder: family, sizes, parameters, work per token and tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by default, and why.",
-    .uses = USES_COMPUTE | USES_MODEL | USES_JSON,
+    .usage = "[FILE|DIR]\n[DIR] --diagram NAME -o FILE",
+    .about = "Prints for a .safetensors, .npy or index file: its tensors. For a model folder: family, sizes, parameters, work per token and tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by default, and why. --diagram draws what the model consists of: scaled dot-product attention, multi-head attention, one layer, or the whole model.",
+    .opts = opts,
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT,
     .max_args = 1,
     .examples = {
         { "qkv info", "CPU, kernels, threads, default model" },
         { "qkv info models/all-MiniLM-L6-v2", "layers, heads and parameters of a model" },
+        { "qkv info models/dates --diagram model -o dates.svg", "encoder, decoder and their parts" },
         { "qkv info --json x.npy", "dtype and shape of an array, as JSON" },
     },
     .run = run_info,

@@ -263,5 +263,43 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding(const qkv_model *m, float 
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size,
                                                  const char *dir, qkv_error *err);
 
+/** The structure of a Transformer: its sizes, and which parts a layer has.  D is the width of the
+ *  model, E the width of a query or key head, F the width of a value head.
+ *
+ *  With f a sublayer (attention, cross-attention or feed-forward network), a layer computes for
+ *  each sublayer, where a norm whose member is false is left out:
+ *      x = norm_after(x + norm_inside(f(norm_before(x)))) */
+struct qkv_structure {
+    enum qkv_model_kind kind;
+    char family[32]; /**< name of the family: "bert", "llama", ... */
+    /** layers of the only stack, or of the encoder; decoder_layers: layers of the decoder of an
+     *  encoder-decoder, otherwise 0 */
+    int64_t layers, decoder_layers;
+    int64_t heads, kv_heads; /**< query heads, and key and value heads, which queries share */
+    int64_t width, key_width, value_width, inner; /**< D, E, F and the width of the feed-forward */
+    int64_t vocab, positions;
+    /** width of the embeddings, which a linear layer projects to D; without that layer D */
+    int64_t embed_width;
+    char position[16];   /**< "learned", "sinusoidal", "rotary", "relative" or "none" */
+    char norm[16];       /**< "layer norm" or "RMS norm" */
+    char activation[32]; /**< of the feed-forward network, as in config.json: "gelu", "silu", ... */
+    bool norm_before, norm_inside, norm_after;
+    bool norm_heads;        /**< each query and key head has a norm */
+    bool gated;             /**< feed-forward is down(act(gate x) * up x) */
+    bool feed_forward_once; /**< one feed-forward network after all layers, none in a layer */
+    bool embedding_norm, final_norm;
+    bool windows;   /**< some layers attend to a window of keys only */
+    double scale;   /**< factor of q.k before the softmax, usually 1 / sqrt(E) */
+    double softcap; /**< soft cap of the scores; 0: no cap */
+    /** classes of the output head for labels, if "architectures" names one; otherwise 0 */
+    int64_t labels;
+};
+
+/** Reads dir/config.json into *out.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (NULL); QKV_ERR_IO; QKV_ERR_FORMAT; QKV_ERR_UNSUPPORTED (unknown
+ *            family, or a recurrent model); QKV_ERR_LIMIT.  After an error *out is zero. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_structure_read(struct qkv_structure *out, const char *dir,
+                                                     qkv_error *err);
+
 QKV_END_DECLS
 #endif

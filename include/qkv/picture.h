@@ -8,6 +8,7 @@
 #ifndef QKV_PICTURE_H
 #define QKV_PICTURE_H
 
+#include <qkv/model.h>
 #include <qkv/view.h>
 
 QKV_BEGIN_DECLS
@@ -32,6 +33,21 @@ QKV_API const char *qkv_view_picture_name(int i);
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_picture(const qkv_view *v, const char *path, bool force,
                                                    const struct qkv_view_options *o,
                                                    const int64_t *key, qkv_error *err);
+
+/* ---- block diagrams of a Transformer --------------------------------------------------------- */
+/** Returns the i-th name of a block diagram; NULL if i is past the last.  Diagrams are figures 1
+ *  and 2 of Vaswani et al. 2017 (arXiv 1706.03762) with the parts and sizes of a given Transformer:
+ *  "scaled" (scaled dot-product attention), "heads" (multi-head attention), "layer" (one layer; of
+ *  an encoder-decoder, one of each stack), "model" (the whole model). */
+QKV_API const char *qkv_diagram_name(int i);
+
+/** Draws the diagram `name` completely or not at all, in the format given by the ending of path:
+ *  .svg, or .png with 2 pixels per unit (/dev/stdout: SVG).  Sizes of *m that are 0 are drawn as 0.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (NULL; unknown name or ending; the file exists and force is
+ *           false); QKV_ERR_LIMIT; QKV_ERR_IO. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_diagram_file(const struct qkv_structure *m, const char *name,
+                                                   const char *path, bool force,
+                                                   enum qkv_view_theme theme, qkv_error *err);
 
 QKV_END_DECLS
 #endif

@@ -20,7 +20,7 @@
  *  generate.h   text generation and translation
  *  train.h      training and evaluation
  *  view.h       attention as an HTML page or in the terminal
- *  picture.h    a view of attention as SVG or PNG
+ *  picture.h    a view of attention, and diagrams of a model, as SVG or PNG
  *  chart.h      draws numbers as charts
  *  plot.h       draws the curves of training runs
  *  convert.h    converts the weights of a model to another type

@@ -131,4 +131,39 @@ ln -s "$model" models/all-MiniLM-L6-v2
 runs 0 info --json
 prints_part '"model":"models/all-MiniLM-L6-v2"'
 
+title 'diagrams of every family: the parts and the sizes of config.json'
+top=$(dirname "$(dirname "$here")")
+python3 - "$QKV_BIN" "$top" <<'PY' || failed 'a diagram lacks a part'
+import glob, json, subprocess, sys, xml.etree.ElementTree as xml
+qkv, top = sys.argv[1:]
+folders = 0
+for config in sorted(glob.glob(top + "/tests/golden/*/config.json")):
+    folder = config[:-len("/config.json")]
+    said = subprocess.run([qkv, "info", folder, "--json"], capture_output=True, text=True)
+    if said.returncode or "gru" in folder:
+        continue
+    d, folders = json.loads(said.stdout), folders + 1
+    cross = "decoder_layers" in d
+    want = {"scaled": ["Multiply: q · k", "Scale", "Mask", "Softmax", "%d numbers per head" % d["head_width"]],
+            "heads": ["Linear W_Q", "Linear W_K", "Linear W_V", "Linear W_O", "Concatenate",
+                      "%d → %d × %d" % (d["width"], d["heads"], d["head_width"])],
+            "layer": ["self-attention", "norm"] + ["Multi-head cross-attention"] * cross,
+            "model": ["self-attention", "Feed-forward", "× %d" % d["layers"],
+                      "%d → %d → %d" % (d["width"], d["inner"], d["width"])] + ["Multi-head cross-attention"] * cross}
+    for name, parts in want.items():
+        subprocess.run([qkv, "info", folder, "--diagram", name, "-o", "d.svg", "--force"], check=True,
+                       stdout=subprocess.DEVNULL)
+        texts = [(e.text or "").lower() for e in xml.parse("d.svg").iter() if e.tag.endswith("}text")]
+        for part in parts:
+            assert any(part.lower() in t for t in texts), (folder, name, part, texts)
+assert folders > 40, folders
+PY
+runs 0 info "$top/models/dates" --diagram model -o dates.png
+runs 2 info "$top/models/dates" --diagram model
+says_part '-o FILE.svg'
+runs 2 info "$top/models/dates" --diagram model -o dates.txt
+says_part 'ends with .svg'
+runs 2 info "$top/models/dates" -o x.svg
+says_part 'requires --diagram'
+
 finish

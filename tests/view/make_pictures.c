@@ -6,6 +6,7 @@
 #include <math.h>
 #include <qkv/chart.h>
 #include <qkv/picture.h>
+#include <qkv/picture.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,6 +197,81 @@ static void draw_charts(const char *folder, int words, int64_t across)
     }
 }
 
+// ---- diagrams -----------------------------------------------------------------------------------
+static void draw_diagrams(const char *folder)
+{
+    static const struct qkv_structure models[] = {
+        { .kind = QKV_KIND_ENCODER,
+          .layers = 6,
+          .heads = 12,
+          .kv_heads = 12,
+          .width = 384,
+          .key_width = 32,
+          .value_width = 32,
+          .inner = 1536,
+          .vocab = 30522,
+          .positions = 512,
+          .embed_width = 128,
+          .position = "learned",
+          .norm = "layer norm",
+          .activation = "gelu",
+          .norm_after = true,
+          .embedding_norm = true,
+          .scale = .176777,
+          .labels = 3 },
+        { .kind = QKV_KIND_DECODER,
+          .layers = 126,
+          .heads = 128,
+          .kv_heads = 8,
+          .width = 16384,
+          .key_width = 128,
+          .value_width = 128,
+          .inner = 53248,
+          .vocab = 1128256,
+          .positions = 131072,
+          .embed_width = 16384,
+          .position = "rotary",
+          .norm = "RMS norm",
+          .activation = "gelu_pytorch_tanh",
+          .norm_before = true,
+          .norm_inside = true,
+          .norm_heads = true,
+          .gated = true,
+          .final_norm = true,
+          .windows = true,
+          .scale = .0625,
+          .softcap = 50 },
+        { .kind = QKV_KIND_ENCODER_DECODER,
+          .layers = 24,
+          .decoder_layers = 12,
+          .heads = 16,
+          .kv_heads = 16,
+          .width = 1024,
+          .key_width = 64,
+          .value_width = 64,
+          .inner = 4096,
+          .vocab = 250002,
+          .positions = 1024,
+          .embed_width = 1024,
+          .position = "sinusoidal",
+          .norm = "layer norm",
+          .activation = "relu",
+          .norm_before = true,
+          .norm_after = true,
+          .final_norm = true,
+          .feed_forward_once = true,
+          .scale = .125 },
+    };
+    const char *name;
+    for (int i = 0; (name = qkv_diagram_name(i)) != NULL; i++)
+        for (size_t k = 0; k < sizeof models / sizeof *models; k++) {
+            char path[600];
+            qkv_error err = { 0 };
+            snprintf(path, sizeof path, "%s/diagram-%s-%d.svg", folder, name, (int)k);
+            must(qkv_diagram_file(&models[k], name, path, true, QKV_THEME_AUTO, &err), &err);
+        }
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -212,6 +288,7 @@ int main(int argc, char **argv)
         draw_views(argv[1], &(struct text){ 13, 3, 4, words, false });
         for (int64_t across = 1; across <= 4; across++) draw_charts(argv[1], words, across);
     }
+    draw_diagrams(argv[1]);
     draw_views(argv[1], &(struct text){ 1, 1, 1, 1, false });
     draw_views(argv[1], &(struct text){ 30, 2, 16, 1, true });
     draw_views(argv[1], &(struct text){ 75, 24, 12, 0, false });
