@@ -3,6 +3,7 @@
 // and sinusoidal positions as a map.
 #include "explain/explain.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SCORES = 8, WIDTHS = 10, DRAWS = 4000 };
@@ -165,7 +166,7 @@ qkv_status explain_scaling(struct page *p, int argc, char **argv, qkv_error *err
 
 // ---- positions ---------------------------------------------------------------------------------
 // Returns element d of the position vector in Vaswani et al. 2017, section 3.5: alternately sin and
-// cos of position / 10000^(2i / D).
+// cos of position / 10000^(2i / D), as qkv_sinusoids, in double.
 static double sinusoid(int64_t position, int64_t d, int64_t D)
 {
     const double angle = (double)position / pow(10000, (double)(d / 2 * 2) / (double)D);
@@ -177,6 +178,39 @@ static double similarity(int64_t a, int64_t b, int64_t D)
     double sum = 0;
     for (int64_t d = 0; d < D; d++) sum += sinusoid(a, d, D) * sinusoid(b, d, D);
     return sum / ((double)D / 2); // divided by the squared norm of a position vector, D / 2
+}
+
+// Adds panels of the other ways to give attention positions, by the distance of query and key: the
+// cosine of two equal vectors of ones after their rotation, and the biases of ALiBi (Press et al.
+// 2021, arXiv 2108.12409) in four of 8 heads.
+static void add_scores_by_distance(struct page *p, int64_t D)
+{
+    enum { FAR = 48, HEADS = 8 };
+    double x[FAR + 1], y[FAR + 1];
+    float *rows = cmd_alloc((FAR + 1) * (size_t)D, sizeof *rows);
+    int32_t at[FAR + 1];
+    for (int64_t i = 0; i < (FAR + 1) * D; i++) rows[i] = 1;
+    for (int i = 0; i <= FAR; i++) at[i] = i, x[i] = i;
+    if (qkv_rotate(rows, at, FAR + 1, 1, D, 0, false, false)) rows[0] = NAN;
+    for (int i = 0; i <= FAR; i++) {
+        y[i] = 0;
+        for (int64_t d = 0; d < D; d++)
+            y[i] += (double)rows[d] * (double)rows[i * D + d] / (double)D;
+    }
+    free(rows);
+    struct qkv_chart_panel *turn =
+        page_panel(p, "rotary positions: cosine of q = (1, ..., 1) and k = q, both rotated");
+    page_line(p, turn, "rotated", x, y, FAR + 1);
+    turn->x.name = "distance";
+    turn->y.name = "cosine";
+    struct qkv_chart_panel *bias =
+        page_panel(p, "ALiBi: -distance x 2^-(h + 1) added to the score, head h of 8");
+    for (int h = 0; h < HEADS; h += 2) {
+        for (int i = 0; i <= FAR; i++) y[i] = -(double)i * pow(2, -(h + 1));
+        page_line(p, bias, page_text(p, "head %d", h), x, y, FAR + 1);
+    }
+    bias->x.name = "distance";
+    bias->y.name = "bias";
 }
 
 qkv_status explain_positions(struct page *p, int argc, char **argv, qkv_error *err)
@@ -210,6 +244,7 @@ qkv_status explain_positions(struct page *p, int argc, char **argv, qkv_error *e
     }
     near->x.name = "distance";
     near->y.name = "cosine";
+    add_scores_by_distance(p, D);
     page_table(p, "cosine by distance", 8, 2);
     page_cell(p, 0, 0, "distance");
     page_cell(p, 0, 1, "cosine");

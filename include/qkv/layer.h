@@ -252,5 +252,27 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_multi_head_backward(
     const struct qkv_multi_head_keep *keep, const float *x, const float *c,
     const struct qkv_multi_head *m, const struct qkv_attention *a, void *scratch);
 
+/** Writes sinusoidal positions: row p of table[P][D] has, for each pair i < D/2,
+ *      table[p][2i] = sin(p / 10000^(2i/D)),   table[p][2i+1] = cos(p / 10000^(2i/D)).
+ *  Angles are computed in double.  The dot product of two rows depends only on their distance.
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, table NULL or misaligned); QKV_ERR_LIMIT
+ *  Edge:     an odd D has one sine more than cosines.  P = 0 or D = 0: nothing to do
+ *  Source:   Vaswani et al. 2017 (arXiv 1706.03762), section 3.5 */
+QKV_API QKV_MUST_CHECK qkv_status qkv_sinusoids(float *table, int64_t P, int64_t D);
+
+/** Applies rotary positions to x[R][H][E] in place: rotates pair i of each head of row r by the
+ *  angle positions[r] / theta^(2i/E), i < E/2.  After it, the dot product of a query and a key
+ *  depends only on the distance of their positions.
+ *  theta        base of the angles; 0: 10000
+ *  interleaved  pair i is the elements 2i and 2i+1; otherwise i and i + E/2, as in transformers
+ *  inverse      rotates by the negative angle, which is also the gradient
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (a size < 0, an odd E, theta < 0, a position < 0, an array that
+ *            is missing or misaligned); QKV_ERR_LIMIT.  After an error x is unchanged
+ *  Repeats:  no bit depends on the number of threads
+ *  Source:   Su et al. 2021 (arXiv 2104.09864) */
+QKV_API QKV_MUST_CHECK qkv_status qkv_rotate(float *x, const int32_t *positions, int64_t R,
+                                             int64_t H, int64_t E, float theta, bool interleaved,
+                                             bool inverse);
+
 QKV_END_DECLS
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// layer_public.c: provides linear layers and layer norm on plain arrays, forward and backward:
-// checks the arguments and allocates scratch.
+// layer_public.c: provides linear layers, layer norm and positions on plain arrays: checks the
+// arguments and allocates scratch.
 #include "layer/layer_internal.h"
 #include "layer/linear/linear_work.h"
 
@@ -122,6 +122,34 @@ QKV_API qkv_status qkv_layer_norm_backward(float *dx, float *dw, float *db, cons
     qkv_norm_kind_forward(NULL, 0, &keep, x, R, &norm, QKV_NORM_LAYER);
     qkv_norm_backward(dx, NULL, dw, db, dy, 0, x, &keep, R, &norm, QKV_NORM_LAYER, scratch);
     qkv_free(scratch);
+    return QKV_OK;
+}
+
+QKV_API qkv_status qkv_sinusoids(float *table, int64_t P, int64_t D)
+{
+    int64_t n;
+    if (P < 0 || D < 0) return QKV_ERR_USAGE;
+    if (!array_size(&n, P, D)) return QKV_ERR_LIMIT;
+    if (n && (!table || (uintptr_t)table % sizeof *table)) return QKV_ERR_USAGE;
+    if (n) qkv_position_sinusoid(table, P, D, true);
+    return QKV_OK;
+}
+
+QKV_API qkv_status qkv_rotate(float *x, const int32_t *positions, int64_t R, int64_t H, int64_t E,
+                              float theta, bool interleaved, bool inverse)
+{
+    int64_t n, rows;
+    if (R < 0 || H < 0 || E < 0 || E % 2 || !(theta >= 0 && theta <= 1e30f)) return QKV_ERR_USAGE;
+    if (!array_size(&rows, R, H) || !array_size(&n, rows, E)) return QKV_ERR_LIMIT;
+    if (!n) return QKV_OK;
+    if (!x || !positions || (uintptr_t)x % sizeof *x || (uintptr_t)positions % sizeof *positions)
+        return QKV_ERR_USAGE;
+    for (int64_t r = 0; r < R; r++)
+        if (positions[r] < 0) return QKV_ERR_USAGE;
+    const struct qkv_rope rope = { .theta = theta,
+                                   .interleaved = interleaved,
+                                   .backward = inverse };
+    qkv_rope_apply(x, QKV_F32, positions, R, H, E, &rope);
     return QKV_OK;
 }
 #endif
