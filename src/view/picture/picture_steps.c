@@ -167,7 +167,9 @@ static void draw_projection(struct picture_score *g, double y, enum vector what,
     if (D) view_say(&t, "  %" PRId64 " × %" PRId64, D, wide);
     put_text(g, g->left + at.matrix + at.matrix_wide / 2, mid + 4, 12, CANVAS_MIDDLE, PALETTE_TEXT,
              &t, at.matrix_wide - 8);
-    view_say(&t, what == QUERY ? "q = x W_Q, the query of "
+    const bool cross = strcmp(shape->name, "cross") == 0;
+    view_say(&t, what == QUERY
+                     ? cross ? "q = x W_Q, the query that writes " : "q = x W_Q, the query of "
                  : what == KEY ? "k = x W_K, the key of "
                                : "v = x W_V, the value of ");
     if (query)

@@ -37,7 +37,8 @@ void terminal_header(struct text_canvas *s)
     const char *times = s->utf8 ? "×" : "x";
     if (p->model) view_plain_text(&t, p->model, strlen(p->model), 200);
     if (strcmp(p->name, "attention") != 0) view_say(&t, "  %s", p->name);
-    view_say(&t, "  %" PRId64 " layers %s %" PRId64 " heads", p->layers, times, p->heads);
+    view_say(&t, "  %" PRId64 " layer%s %s %" PRId64 " head%s", p->layers,
+             p->layers == 1 ? "" : "s", times, p->heads, p->heads == 1 ? "" : "s");
     if (p->head_width) view_say(&t, " %s %" PRId64, times, p->head_width);
     view_say(&t, "  %" PRId64 " token%s", s->shown_count, s->shown_count == 1 ? "" : "s");
     if (view_across(s->v)) view_say(&t, " that attend to %" PRId64, s->key_count);

@@ -67,7 +67,7 @@ const TEXT = {
     receivedHere: "weight received from these rows",
     received: "attention received",
     oneBar: "weight per head",
-    headsOf: "The {0} heads of layer {1}",
+    headsOf: "The {0} heads of layer {1}", headOf: "The head of layer {1}",
     keysNote: "Effective keys: 2 to the entropy of a row (its perplexity), mean over the rows. " +
         "Distance: tokens between query and key.",
     rowOf: "{0} in layer {1}, all weights",

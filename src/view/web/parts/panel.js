@@ -284,7 +284,7 @@ function headTable() {
         if (state.selected.includes(h)) tr.className = "selected";
         return tr;
     });
-    return el("table", {}, el("caption", {}, say("headsOf", n, state.layer)),
+    return el("table", {}, el("caption", {}, say(page.H === 1 ? "headOf" : "headsOf", n, state.layer)),
         el(
             "thead", {},
             el(

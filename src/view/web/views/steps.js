@@ -24,6 +24,7 @@ addTexts({
     inputX: "x: {0} dimensions, the output of layer {1}", inputFirst: "x: {0} dimensions, embedding and position",
     noInput: "x", matrix: "W_{0}  {1} × {2}", matrixPlain: "W_{0}",
     projectQ: "q = x W_Q, the query of {0}: it is multiplied with every key",
+    projectCross: "q = x W_Q, the query that writes {0}: it is multiplied with every key",
     projectK: "k = x W_K, the key of {0}: every token has one",
     projectV: "v = x W_V, the value of {0}: every token has one",
     keyColumn: "key k", productColumn: "q ∘ k", thinLine: "thin: no scale", valueColumn: "pale: v",
@@ -233,6 +234,7 @@ function projectionRow({ f, of, c, most }, y, w, name, vector) {
     const x = query || own ? page.weights.x?.(f.layer, j) : null, at = shownAt(1);
     const tokens = query ? page.tokens : page.keys, text = (at, t, kind, end) => textAt(at, mid + 4, t, kind, end);
     const matrix = x ? say("matrix", name, x.length, vector.length) : say("matrixPlain", name);
+    const note = query && page.stack.name === "cross" ? "projectCross" : "project" + name;
     const quoted = query ? quote(f.i) : keyName(f.j);
     const frame = rectAt(c.matrix[0], mid - 12, c.matrix[1], 24, "frame");
     const bars = x
@@ -248,7 +250,7 @@ function projectionRow({ f, of, c, most }, y, w, name, vector) {
         barsOf(vector, c.k[0], mid, c.k[1], PROJECT - 6, name === "V" ? most.v : most.k, at),
         text(c.equals, "=", "note", "middle"), bars, text(c.times, "×", "note", "middle"), frame,
         text(c.matrix[0] + c.matrix[1] / 2, fitted(matrix, c.matrix[1] - 6, 12), "note", "middle"),
-        text(c.note, fitted(say("project" + name, quoted), w - c.note - 4, 12), "note")
+        text(c.note, fitted(say(note, quoted), w - c.note - 4, 12), "note")
     ];
 }
 function projectionRows(seen, w) {
