@@ -72,7 +72,7 @@ gru=$top/models/dates-gru
 title 'the recurrent encoder-decoder: trace writes the weights that view shows'
 runs 0 trace 'the 3rd of March 1987' 1987-03-03 -m "$gru" -o gru.safetensors
 runs 0 trace 'the 3rd of March 1987' 1987-03-03 -m "$gru" --what probe --probe top=1,entropy -o probes.safetensors
-runs 0 view 'the 3rd of March 1987' 1987-03-03 -m "$gru" -o gru.npy --special --terminal
+runs 0 view 'the 3rd of March 1987' 1987-03-03 -m "$gru" --layer 0 --heads 0 -o gru.npy --special --terminal
 python3 - <<'PY' || failed 'the weights of trace'
 import json, struct
 def tensors(path):
