@@ -263,6 +263,7 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
     }
     if (!status && show_moved(s, &p) && page && !p.view) p.view = "compare";
     if (page && o.training && !p.view) p.view = "training";
+    if (numbers) p.token = token >= 0 ? &token : NULL; // all rows, unless --token names one
     if (!status && numbers) status = export_view(s, &p, path, err);
     if (!status && drawn) status = qkv_view_picture(s->view, path, common.force, &p, NULL, err);
     if (!status && page) status = qkv_view_html(s->view, path, common.force, &p, &report, err);

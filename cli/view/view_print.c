@@ -182,8 +182,8 @@ qkv_status export_view(const struct source *s, const struct qkv_view_options *p,
     struct extent x = { .end = tokens_of(s, p->stack, false), .S = tokens_of(s, p->stack, true) };
     const qkv_status status = qkv_view_choose(s->view, p, &x.first, err);
     if (status) return status;
-    if (x.first.token >= 0) {
-        x.from = x.first.token;
+    if (p->token) {
+        x.from = *p->token;
         x.end = x.from + 1;
     }
     return cmd_ends_with(path, ".npy") ? write_npy(s, p, &x, path, err)

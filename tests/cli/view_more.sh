@@ -46,9 +46,13 @@ prints_part '"bits":0}'
 
 title 'the displayed numbers as files'
 runs 0 view 'to be or not' -m "$verse" --layer 1 --heads 0,2 -o shown.npy --terminal
+runs 0 view 'to be or not' -m "$verse" --layer 1 -o opened.npy --terminal
 runs 0 view 'to be or not' -m "$verse" --layer 1 --heads 0,2 --token be -o shown.csv --terminal
 python3 - <<'PY' || failed 'the numbers'
 import csv, struct
+opened = open('opened.npy', 'rb').read()  # all rows, although the view opens on one
+shape = eval(opened[10:10 + struct.unpack('<H', opened[8:10])[0]])['shape']
+assert shape[1] == shape[2] > 1, shape
 b = open('shown.npy', 'rb').read()
 shape = eval(b[10:10 + struct.unpack('<H', b[8:10])[0]])['shape']
 w = struct.unpack('<%df' % (shape[0] * shape[1] * shape[2]), b[10 + struct.unpack('<H', b[8:10])[0]:])
