@@ -16,5 +16,10 @@ train spell "$data/spell/train.tsv" --valid "$data/spell/valid.tsv" --tokenizer 
     --steps 30000 --batch-tokens 4096 --rate 2e-3 --schedule cosine --last-rate 0.02 --warmup 400 \
     --dropout 0.1 --smoothing 0.1 --precision bf16 --seed 1 --eval-every 1000 \
     --export "$runs/spell/export" --export-type bf16 --force "$@"
+# A second run from these weights, with less dropout.
+train spell-2 "$data/spell/train.tsv" --valid "$data/spell/valid.tsv" --from "$runs/spell/export" --context 48 \
+    --steps 16000 --batch-tokens 4096 --rate 1e-3 --schedule cosine --last-rate 0.01 --warmup 200 --dropout 0.05 \
+    --smoothing 0.1 --decay 0 --beta2 0.98 --precision bf16 --seed 2 --eval-every 1000 \
+    --export "$runs/spell-2/export" --export-type bf16 --force "$@"
 qkv eval "$out/export" "$data/spell/test.tsv" --beam 4 --show 5
 qkv plot "$out"
