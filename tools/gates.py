@@ -27,7 +27,8 @@ SCRIPT_COLUMNS = 120  # the most columns of JavaScript
 BODY = 80  # the most lines of a function
 FOLDER = 25  # the most files of a folder ...
 # ... except folders whose files are the rows of a table, one file per row; in tools/ a file is one program
-TABLES = ("src/model/family", "cli/commands", "tests/cli", "tests/golden", "examples", "tools", "tests/fuzz/targets")
+TABLES = ("src/model/family", "cli/commands", "docs/notes/pictures", "tests/cli", "tests/golden", "examples", "tools",
+          "tests/fuzz/targets")
 FACE_USERS = ("src/", "cli/gradcheck/")  # callers of the functions of a face, in addition to the tests
 REPEAT = 8   # as many equal lines in two places should be one function
 CODE = (".c", ".h")
