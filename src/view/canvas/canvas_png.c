@@ -19,6 +19,7 @@ static struct {
     const struct png_painter *painter; // NULL: not opened yet
 } png = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+#ifdef QKV_PNG_LIBRARY
 // Opens libqkv_png: in the folder of libqkv, or else where the loader finds libraries. It stays
 // open, because its libraries do not survive being unloaded. Returns NULL, and sets errno, if it
 // cannot be opened.
@@ -59,6 +60,15 @@ static qkv_status open_painter(qkv_error *err)
     if (library) dlclose(library);
     return status;
 }
+
+#else
+// A program without shared libraries cannot open one.
+static qkv_status open_painter(qkv_error *err)
+{
+    return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
+                    "a command without shared libraries writes no PNG, expected .svg");
+}
+#endif
 
 // Opens the painter unless it is open. After a failure the next call tries again.
 static qkv_status need_painter(qkv_error *err)

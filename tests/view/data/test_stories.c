@@ -8,7 +8,7 @@
 enum { T = 8, H = 4 };
 static float weights[H * T * T];
 static struct qkv_view_token token[T];
-static char name[T][8];
+static char name[T][16];
 
 static float *row(int h, int i)
 {
