@@ -86,6 +86,21 @@ qkv_status array_open(qkv_tensors **out, const char *path, bool shapes_only, qkv
     return strcmp(path, "-") ? qkv_tensors_open(out, path, &how, err) : open_stdin(out, &how, err);
 }
 
+// Reads a number and the white space and at most one comma after it. Returns the end, or NULL if no
+// number is found, or one beyond the range of float.
+static const char *read_number(float *x, const char *p)
+{
+    static const char space[] = " \t\n";
+    char *end;
+    errno = 0;
+    *x = strtof(p, &end);
+    if (end == p || (errno == ERANGE && isinf(*x)) || !strchr(" \t\n,;]", *end)) return NULL;
+    p = end + strspn(end, space);
+    if (*p != ',') return p;
+    p += 1 + strspn(p + 1, space);
+    return *p == ';' || *p == ']' ? NULL : p;
+}
+
 // Reads numbers such as "[1 0; 0 1; 1 1]" from the command line: rows end at ';', the numbers of a
 // row are separated by spaces or commas.
 static qkv_status read_typed(struct array *a, const char *text, qkv_error *err)
@@ -95,19 +110,17 @@ static qkv_status read_typed(struct array *a, const char *text, qkv_error *err)
     int64_t rows = 0, columns = 0, n = 0;
     bool closed = false;
     for (const char *p = text + 1; !closed;) {
-        p += strspn(p, " ,\n");
-        char *end = (char *)p;
-        const double x = *p == ';' || *p == ']' ? 0 : strtod(p, &end);
-        if (end != p) {
-            numbers[n++] = (float)x;
-            p = end;
+        p += strspn(p, " \t\n");
+        closed = *p == ']' && !p[1];
+        if (!closed && *p != ';') {
+            const char *next = read_number(&numbers[n++], p);
+            if (!next)
+                return cmd_error(err, QKV_ERR_USAGE, NULL,
+                                 "%s: expected rows of numbers such as '[1 0; 0 1]', found '%.40s'",
+                                 a->what, p);
+            p = next;
             continue;
         }
-        closed = *p == ']' && !p[1];
-        if (!closed && *p != ';')
-            return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "%s: expected rows of numbers such as '[1 0; 0 1]', found '%.40s'",
-                             a->what, p);
         if (!rows++) columns = n;
         if (!columns || n != rows * columns)
             return cmd_error(err, QKV_ERR_USAGE, NULL,

@@ -466,6 +466,10 @@ runs 2 attn -x x.npy --no-softmax --probe entropy
 says_part 'attention statistics are not supported without softmax'
 
 title 'numbers on the command line are an array: X X^T X of three tokens, by hand'
+for wrong in '[1-2; 3 4]' '[1,,2; 3 4]' '[1 2,; 3 4]' '[1.2.3 4; 1 2]' '[1e40 0; 0 1]' '[1 2; 3]' '[1 2' '[;]'; do
+    runs 2 attn -x "$wrong" --weights -
+    says_part 'x: expected rows of '
+done
 runs 0 attn -x '[1 0; 0 1; 1 1]' --no-softmax --scale none --weights - --json
 prints '{"out":{"shape":[3,2],"data":[[2,1],[1,2],[3,3]]},"scores":{"shape":[3,3],"data":[[1,0,1],[0,1,1],[1,1,2]]}}'
 runs 0 attn -x '[1,0;0,1;1,1]' --no-softmax --scale none
