@@ -43,7 +43,7 @@ pre code { font-size: inherit; }
 .table, .formula { display: block; overflow-x: auto; overflow-y: hidden; }
 table { border-collapse: collapse; font-size: 15px; margin: 14px 0; }
 th, td { border-bottom: 1px solid var(--line); padding: 5px 14px 5px 0; text-align: left; vertical-align: top; }
-img { display: block; width: 100%; height: auto; margin: 18px 0; }
+img { display: block; max-width: 100%; height: auto; margin: 18px auto; }
 math[display=block] { margin: 14px 0; font-size: 1.1em; }
 math[display=block] mtable { math-style: normal; }
 mtd { padding-top: .35em; padding-bottom: .35em; }
