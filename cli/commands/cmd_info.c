@@ -11,16 +11,16 @@
 static const char *const diagrams[] = { "scaled", "heads", "layer", "model", NULL };
 static struct {
     int diagram;
+    int theme; // -1: the option is not given
     const char *output;
-    struct chart_output picture; // only its theme is used
-} o = { .diagram = -1 };
+} o = { .diagram = -1, .theme = -1 };
 
 static const struct opt opts[] = {
     OPT_CHOICE(0, "diagram", &o.diagram, diagrams, "NAME",
                "draw a block diagram from config.json, with the parts and sizes of the model:"),
-    OPT_OUTPUT('o', "output", &o.output, "FILE", "file of the diagram: .svg or .png"),
-    OPT_CHOICE(0, "theme", &o.picture.theme, chart_themes, "NAME", "colours of the diagram:"),
-    OPT_END
+    OPT_OUTPUT('o', "output", &o.output, "FILE",
+               "file of the diagram: .svg or .png; '-' is standard output, which gets the SVG"),
+    OPT_CHOICE(0, "theme", &o.theme, chart_themes, "NAME", "colours of the diagram:"), OPT_END
 };
 
 // Writes a number with its digits in groups of three, such as "22,713,216".
@@ -373,16 +373,26 @@ static bool is_tokenizer(const char *path)
 static void diagram(const char *dir, qkv_error *err)
 {
     struct qkv_structure m;
+    struct stat st;
     char found[CMD_PATH];
+    if (common.json) {
+        cmd_error(err, QKV_ERR_USAGE, NULL, "--diagram cannot be combined with --json");
+        return;
+    }
     if (!o.output) {
         cmd_error(err, QKV_ERR_USAGE, NULL, "--diagram requires -o FILE.svg or -o FILE.png");
         return;
     }
     if (!dir && cmd_model_find(found, err)) return;
     if (!dir) dir = found;
-    if (qkv_structure_read(&m, dir, err)) return;
+    if (stat(dir, &st) == 0 && !S_ISDIR(st.st_mode)) {
+        cmd_error(err, QKV_ERR_USAGE, dir, "--diagram: expected a model folder, found a file");
+        return;
+    }
+    if (cmd_output_stdout(&o.output, err) || qkv_structure_read(&m, dir, err)) return;
     if (qkv_diagram_file(&m, diagrams[o.diagram], o.output, common.force,
-                         (enum qkv_view_theme)o.picture.theme, err))
+                         o.theme < 0 ? QKV_THEME_AUTO : (enum qkv_view_theme)o.theme, err) ||
+        cmd_is_stdout(o.output))
         return;
     cmd_print_name(stdout, o.output);
     putchar('\n');
@@ -397,8 +407,8 @@ static int run_info(int argc, char **argv)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "an operand cannot be combined with --model");
     } else if (o.diagram >= 0) {
         diagram(path, &err);
-    } else if (o.output) {
-        cmd_error(&err, QKV_ERR_USAGE, NULL, "-o requires --diagram");
+    } else if (o.output || o.theme >= 0) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "%s requires --diagram", o.output ? "-o" : "--theme");
     } else if (!path) {
         machine();
     } else if (strcmp(path, "-") && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {

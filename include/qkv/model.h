@@ -277,27 +277,35 @@ struct qkv_structure {
     int64_t layers, decoder_layers;
     int64_t heads, kv_heads; /**< query heads, and key and value heads, which queries share */
     int64_t width, key_width, value_width, inner; /**< D, E, F and the width of the feed-forward */
-    int64_t vocab, positions;
+    /** token ids of the only stack, or of the encoder; decoder_vocab: token ids of the decoder of
+     *  an encoder-decoder, equal to vocab if the stacks share a table of embeddings; otherwise 0 */
+    int64_t vocab, decoder_vocab;
+    int64_t positions;
     /** width of the embeddings, which a linear layer projects to D; without that layer D */
     int64_t embed_width;
     char position[16];   /**< "learned", "sinusoidal", "rotary", "relative" or "none" */
     char norm[16];       /**< "layer norm" or "RMS norm" */
     char activation[32]; /**< of the feed-forward network, as in config.json: "gelu", "silu", ... */
     bool norm_before, norm_inside, norm_after;
-    bool norm_heads;        /**< each query and key head has a norm */
-    bool gated;             /**< feed-forward is down(act(gate x) * up x) */
-    bool feed_forward_once; /**< one feed-forward network after all layers, none in a layer */
+    bool first_norm_missing; /**< layer 0 has no norm before its attention */
+    bool norm_heads;         /**< queries and keys have a norm: each head has its own */
+    bool norm_whole;         /**< with norm_heads: one norm over all heads of a token instead */
+    bool gated;              /**< feed-forward is down(act(gate x) * up x) */
+    bool feed_forward_once;  /**< one feed-forward network after all layers, none in a layer */
+    bool feed_forward_bare;  /**< with feed_forward_once: that network has no norm and no sum */
     bool embedding_norm, final_norm;
-    bool windows;   /**< some layers attend to a window of keys only */
-    double scale;   /**< factor of q.k before the softmax, usually 1 / sqrt(E) */
-    double softcap; /**< soft cap of the scores; 0: no cap */
+    bool windows;         /**< some layers attend to a window of keys only */
+    double scale;         /**< factor of q.k before the softmax, usually 1 / sqrt(E) */
+    double softcap;       /**< soft cap of the scores; 0: no cap */
+    double logit_softcap; /**< soft cap of the logits; 0: no cap */
     /** classes of the output head for labels, if "architectures" names one; otherwise 0 */
     int64_t labels;
 };
 
 /** Reads dir/config.json into *out.
  *  Returns:  QKV_OK; QKV_ERR_USAGE (NULL); QKV_ERR_IO; QKV_ERR_FORMAT; QKV_ERR_UNSUPPORTED (unknown
- *            family, or a recurrent model); QKV_ERR_LIMIT.  After an error *out is zero. */
+ *            family, a recurrent model, or word vectors without layers); QKV_ERR_LIMIT.  After an
+ *            error *out is zero. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_structure_read(struct qkv_structure *out, const char *dir,
                                                      qkv_error *err);
 

@@ -44,7 +44,8 @@ QKV_API const char *qkv_diagram_name(int i);
 /** Draws the diagram `name` completely or not at all, in the format given by the ending of path:
  *  .svg, or .png with 2 pixels per unit (/dev/stdout: SVG).  Sizes of *m that are 0 are drawn as 0.
  *  Returns: QKV_OK; QKV_ERR_USAGE (NULL; unknown name or ending; the file exists and force is
- *           false); QKV_ERR_LIMIT; QKV_ERR_IO. */
+ *           false); QKV_ERR_UNSUPPORTED (PNG, whose library is missing); QKV_ERR_LIMIT;
+ *           QKV_ERR_IO. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_diagram_file(const struct qkv_structure *m, const char *name,
                                                    const char *path, bool force,
                                                    enum qkv_view_theme theme, qkv_error *err);

@@ -32,7 +32,9 @@ static void take_norms(struct qkv_structure *s, const struct qkv_description *d,
     s->norm_before = d->norm != QKV_NORM_POST && before;
     s->norm_inside = d->norm == QKV_NORM_INSIDE;
     s->norm_after = d->norm == QKV_NORM_POST || d->norm == QKV_NORM_BOTH;
+    s->first_norm_missing = s->norm_before && d->first_norm_missing;
     s->norm_heads = d->norm_q || d->norm_k;
+    s->norm_whole = s->norm_heads && d->norm_whole;
     s->embedding_norm = d->embedding_norm;
     s->final_norm = d->final_norm;
 }
@@ -50,7 +52,7 @@ qkv_status qkv_structure_read(struct qkv_structure *out, const char *dir, qkv_er
                         "qkv_structure_read: expected a structure and a model folder, found NULL");
     const qkv_status status = qkv_describe_folder(&d, &family, &type, NULL, dir, err);
     if (status) return status;
-    if (d.kind == QKV_NET_GRU_ATTENTION)
+    if (d.kind == QKV_NET_GRU_ATTENTION || d.size.layers < 1)
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = dir },
                         "a structure requires a Transformer, found %s", type);
     *out = (struct qkv_structure){
@@ -64,13 +66,16 @@ qkv_status qkv_structure_read(struct qkv_structure *out, const char *dir, qkv_er
         .value_width = qkv_head_values(&d),
         .inner = d.size.inner,
         .vocab = d.size.vocab,
+        .decoder_vocab = d.kind == QKV_NET_ENCODER_DECODER ? qkv_described_vocab(&d) : 0,
         .positions = d.size.positions,
         .embed_width = d.embed_width ? d.embed_width : d.size.width,
         .gated = d.gated,
         .feed_forward_once = d.mlp_once,
+        .feed_forward_bare = d.mlp_bare,
         .windows = has_local_layer(&d),
         .scale = d.attention_scale != 0 ? d.attention_scale : 1 / sqrt((double)qkv_head_keys(&d)),
         .softcap = d.softcap,
+        .logit_softcap = d.logit_softcap,
         .labels = d.told == QKV_TOLD_TEXTS || d.told == QKV_TOLD_TOKENS ? d.labels : 0,
     };
     take_norms(out, &d, family->names);

@@ -20,6 +20,11 @@ __attribute__((format(printf, 2, 3))) static const char *say(char out[96], const
     return out;
 }
 
+static const char *plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void begin(struct canvas *s, double width, const char *title, const char *sentence)
 {
     canvas_new(s, fmax(420, width + 2 * DIAGRAM_MARGIN), title, sentence);
@@ -103,15 +108,19 @@ static void draw_heads(struct canvas *s, const struct qkv_structure *m)
         wide = fmax(wide, fmax(diagram_box_width(s, title[i], more[i]),
                                diagram_box_width(s, input[i], "the stream")));
     }
-    say(head, "%" PRId64 " heads at once%s", m->heads,
-        m->norm_heads ? ", with a norm of q and k" : "");
+    say(head, "%" PRId64 " head%s%s%s", m->heads, plural(m->heads), m->heads == 1 ? "" : " at once",
+        m->norm_whole   ? ", with one norm of all q and one of all k"
+        : m->norm_heads ? ", with a norm of q and k"
+                        : "");
     say(sum, "%" PRId64 " × %" PRId64 " = %" PRId64 " numbers per query", m->heads, m->value_width,
         m->heads * m->value_width);
     say(out, "%" PRId64 " → %" PRId64, m->heads * m->value_width, m->width);
     char sentence[300];
     snprintf(sentence, sizeof sentence,
-             "Each of %" PRId64
-             " heads attends with its own projections%s; W_O mixes their outputs.",
+             m->heads == 1 ? "%" PRId64
+                             " head attends with its own projections%s; W_O mixes its output."
+                           : "Each of %" PRId64
+                             " heads attends with its own projections%s; W_O mixes their outputs.",
              m->heads, m->kv_heads < m->heads ? ", and several heads share keys and values" : "");
     begin(s, 3 * wide + 48, "How do the heads of a layer work together?", sentence);
     const double left = (s->width - 3 * wide - 48) / 2, all = 3 * wide + 48,
@@ -142,12 +151,13 @@ static void draw_heads(struct canvas *s, const struct qkv_structure *m)
 }
 
 // ---- layers -------------------------------------------------------------------------------------
-// Adds a sublayer with its norms and its residual connection. Returns the index of its box.
-static int add_sublayer(struct diagram_column *c, const struct qkv_structure *m, int fill,
-                        const char *title, const char *more)
+// Adds a sublayer with its norms and its residual connection. note: text about the norm before it,
+// or NULL. Returns the index of its box.
+static int add_sublayer(struct diagram_column *c, const struct qkv_structure *m, const char *note,
+                        int fill, const char *title, const char *more)
 {
     const int first = c->items;
-    if (m->norm_before) diagram_box(c, DIAGRAM_NORM, m->norm, NULL);
+    if (m->norm_before) diagram_box(c, DIAGRAM_NORM, m->norm, note);
     const int box = diagram_box(c, fill, title, more);
     if (m->norm_inside) diagram_box(c, DIAGRAM_NORM, m->norm, NULL);
     diagram_sum(c, first);
@@ -166,24 +176,26 @@ static int add_layer(struct diagram_column *c, const struct qkv_structure *m, bo
 {
     char text[96];
     int cross = -1;
-    say(text, "%" PRId64 " heads of %" PRId64 "%s", m->heads, m->key_width,
+    say(text, "%" PRId64 " head%s of %" PRId64 "%s", m->heads, plural(m->heads), m->key_width,
         strcmp(m->position, "rotary") ? "" : ", q and k rotated");
-    add_sublayer(c, m, DIAGRAM_ATTENTION,
+    add_sublayer(c, m, m->first_norm_missing ? "in all layers but layer 0" : NULL,
+                 DIAGRAM_ATTENTION,
                  decoder ? "Masked multi-head self-attention" : "Multi-head self-attention", text);
     if (decoder && m->kind == QKV_KIND_ENCODER_DECODER)
-        cross = add_sublayer(c, m, DIAGRAM_ATTENTION, "Multi-head cross-attention",
+        cross = add_sublayer(c, m, NULL, DIAGRAM_ATTENTION, "Multi-head cross-attention",
                              "keys and values from the encoder");
     if (!m->feed_forward_once)
-        add_sublayer(c, m, DIAGRAM_FORWARD, "Feed-forward", describe_forward(text, m));
+        add_sublayer(c, m, NULL, DIAGRAM_FORWARD, "Feed-forward", describe_forward(text, m));
     return cross;
 }
 
-static void add_input(struct diagram_column *c, const struct qkv_structure *m, const char *text)
+static void add_input(struct diagram_column *c, const struct qkv_structure *m, int64_t vocab,
+                      const char *text)
 {
     char line[96];
     diagram_text(c, text);
     diagram_box(c, DIAGRAM_PLAIN, "Token embedding",
-                say(line, "%" PRId64 " tokens → %" PRId64, m->vocab, m->embed_width));
+                say(line, "%" PRId64 " tokens → %" PRId64, vocab, m->embed_width));
     if (!strcmp(m->position, "learned") || !strcmp(m->position, "sinusoidal"))
         diagram_box(c, DIAGRAM_PLAIN, "Add positions",
                     say(line, "%s, %" PRId64 " at most", m->position, m->positions));
@@ -193,11 +205,15 @@ static void add_input(struct diagram_column *c, const struct qkv_structure *m, c
                     say(line, "%" PRId64 " → %" PRId64, m->embed_width, m->width));
 }
 
-static void add_output(struct diagram_column *c, const struct qkv_structure *m, bool last)
+static void add_output(struct diagram_column *c, const struct qkv_structure *m, int64_t vocab,
+                       bool last)
 {
+    static const char once[] = "Feed-forward, once";
     char line[96];
-    if (m->feed_forward_once)
-        diagram_box(c, DIAGRAM_FORWARD, "Feed-forward, once", describe_forward(line, m));
+    if (m->feed_forward_bare)
+        diagram_box(c, DIAGRAM_FORWARD, once, describe_forward(line, m));
+    else if (m->feed_forward_once)
+        add_sublayer(c, m, NULL, DIAGRAM_FORWARD, once, describe_forward(line, m));
     if (m->final_norm) diagram_box(c, DIAGRAM_NORM, m->norm, NULL);
     if (!last) return;
     if (m->labels) {
@@ -208,7 +224,10 @@ static void add_output(struct diagram_column *c, const struct qkv_structure *m, 
         diagram_text(c, say(line, "one vector of %" PRId64 " numbers per token", m->width));
     } else {
         diagram_box(c, DIAGRAM_PLAIN, "Linear",
-                    say(line, "%" PRId64 " → %" PRId64, m->width, m->vocab));
+                    say(line, "%" PRId64 " → %" PRId64, m->width, vocab));
+        if (m->logit_softcap > 0)
+            diagram_box(c, DIAGRAM_PLAIN, "Soft cap",
+                        say(line, "%.4g tanh(logit / %.4g)", m->logit_softcap, m->logit_softcap));
         diagram_box(c, DIAGRAM_NORM, "Softmax", NULL);
         diagram_text(c, "probabilities of the next token");
     }
@@ -288,12 +307,14 @@ static void draw_model(struct canvas *s, const struct qkv_structure *m)
     int cross = -1;
     for (int i = 0; i < 1 + two; i++) {
         const bool decoder = i || m->kind == QKV_KIND_DECODER;
-        add_input(&c[i], m, two ? i ? "tokens written so far" : "tokens of the source" : "tokens");
+        const int64_t vocab = i ? m->decoder_vocab : m->vocab;
+        add_input(&c[i], m, vocab,
+                  two ? i ? "tokens written so far" : "tokens of the source" : "tokens");
         c[i].first = c[i].items;
         cross = add_layer(&c[i], m, decoder);
         c[i].last = c[i].items - 1;
         snprintf(c[i].group, sizeof c[i].group, "× %" PRId64, i ? m->decoder_layers : m->layers);
-        add_output(&c[i], m, i == two);
+        add_output(&c[i], m, vocab, i == two);
     }
     describe(sentence, m);
     draw_columns(s, c, 1 + two, cross, "What is a Transformer made of?", sentence);

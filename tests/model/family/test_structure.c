@@ -44,7 +44,12 @@ TEST(norms_and_positions_are_the_familys)
         CHECK_EQ(s.gated, r->gated);
         CHECK_EQ(s.kind, r->kind);
     }
-    CHECK(of("gemma2").softcap > 0 && of("gemma2").windows);
+    CHECK(of("gemma2").softcap > 0 && of("gemma2").windows && of("gemma2").logit_softcap > 0);
+    CHECK(!(of("llama").logit_softcap > 0));
+    CHECK(of("olmo2").norm_heads && of("olmo2").norm_whole);
+    CHECK(of("qwen3").norm_heads && !of("qwen3").norm_whole);
+    CHECK(of("modernbert").first_norm_missing && !of("bert").first_norm_missing);
+    CHECK(of("encoder-bare").feed_forward_once && of("encoder-bare").feed_forward_bare);
     CHECK(of("albert").embed_width != of("albert").width);
 }
 
@@ -61,10 +66,29 @@ TEST(sizes_are_those_of_the_opened_model)
         CHECK(s.kind == i.kind && s.layers == i.layers && s.decoder_layers == i.decoder_layers);
         CHECK(s.heads == i.heads && s.kv_heads == i.kv_heads && s.width == i.width);
         CHECK(s.key_width == i.head_width && s.value_width == i.value_width);
-        CHECK(s.inner == i.inner && (s.vocab == i.vocab || s.vocab == i.source_vocab));
+        CHECK(s.inner == i.inner && s.vocab == (s.decoder_layers ? i.source_vocab : i.vocab));
+        CHECK_EQ(s.decoder_vocab, s.decoder_layers ? i.vocab : 0);
         CHECK(!s.labels || s.labels == i.labels);
         qkv_model_close(m);
     }
+}
+
+TEST(two_tables_of_embeddings_have_sizes_of_their_own)
+{
+    const struct qkv_structure s = of("marian-two-tables");
+    CHECK(s.decoder_vocab > 0 && s.decoder_vocab != s.vocab);
+    CHECK_EQ(of("marian").decoder_vocab, of("marian").vocab);
+}
+
+TEST(word_vectors_have_no_structure)
+{
+    struct qkv_structure s;
+    qkv_error err = { 0 };
+    const char *dir = folder_new();
+    folder_text("config.json",
+                "{\"model_type\":\"qkv-words\",\"vocab_size\":100,\"hidden_size\":5}");
+    CHECK_EQ(qkv_structure_read(&s, dir, &err), QKV_ERR_UNSUPPORTED);
+    CHECK(strstr(err.text, "Transformer, found qkv-words") && !s.width);
 }
 
 TEST(a_recurrent_model_has_no_structure)
@@ -80,4 +104,5 @@ TEST(a_recurrent_model_has_no_structure)
 }
 
 CHECK_MAIN(CASE(norms_and_positions_are_the_familys), CASE(sizes_are_those_of_the_opened_model),
-           CASE(a_recurrent_model_has_no_structure))
+           CASE(two_tables_of_embeddings_have_sizes_of_their_own),
+           CASE(word_vectors_have_no_structure), CASE(a_recurrent_model_has_no_structure))
