@@ -518,6 +518,8 @@ static qkv_status check_outputs(qkv_error *err)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--lse cannot be combined with --no-softmax");
     if (o.projections && !o.f.x && !o.f.all)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--projections requires -x");
+    if (o.projections && o.plan)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--projections cannot be combined with --plan");
     if (o.results[PROBES] && !o.probe)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--probes requires --probe LIST");
     if (o.results[PROBES] && !strcmp(o.results[PROBES], "-")) o.results[PROBES] = NULL;

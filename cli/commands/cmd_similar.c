@@ -186,18 +186,26 @@ static char *shorten(char out[SHORT], const struct cmd_texts *t, int64_t i)
     return out;
 }
 
-// Appends each word of --with as a text of its own, and as a row that is this whole text.
-static qkv_status add_with(struct cmd_texts *t, struct row **rows, int64_t *count, qkv_error *err)
+// Appends each word of --with, without the spaces around it, as a text of its own, and as a row
+// that is this whole text.
+static qkv_status add_with(struct cmd_texts *t, struct row **rows, int64_t *count, int64_t *added,
+                           qkv_error *err)
 {
     for (const char *at = o.with; at;) {
-        const size_t n = strcspn(at, ",");
+        at += strspn(at, " \t\r\n");
+        const size_t all = strcspn(at, ",");
+        size_t n = all;
+        while (n && strchr(" \t\r\n", at[n - 1])) n--;
         if (!n)
             return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "--with: expected words separated by commas, found '%.60s'", o.with);
+                             "--with: expected words separated by commas, found an empty word in "
+                             "'%.60s'",
+                             o.with);
         *rows = cmd_grow(*rows, (size_t)*count + 1, sizeof **rows);
         (*rows)[(*count)++] = (struct row){ t->count, 0, n };
         cmd_texts_add(t, at, n);
-        at = at[n] ? at + n + 1 : NULL;
+        ++*added;
+        at = at[all] ? at + all + 1 : NULL;
     }
     return QKV_OK;
 }
@@ -232,9 +240,9 @@ static qkv_status find_rows(const struct cmd_texts *t, struct row **rows, int64_
 struct word_job {
     const struct cmd_texts *t;
     struct row *rows;
-    // count: number of occurrences; kept: number of them whose tokens were not truncated, which are
-    // moved to the front
-    int64_t count, kept, width;
+    // count: number of occurrences, the last `with` of them words of --with; kept: number of them
+    // whose tokens were not truncated, which are moved to the front
+    int64_t count, with, kept, width;
     // [count][width] for each occurrence, the mean hidden state and the mean embedding of its
     // tokens
     float *context, *fixed;
@@ -271,11 +279,14 @@ static qkv_status one_word(struct word_job *j, int64_t r, const qkv_model *m, co
     }
     free(one);
     char text[SHORT];
+    const char *why = j->e.cut ? "was truncated" : "has no tokens";
     if (!status && n)
         j->rows[j->kept++] = j->rows[r];
+    else if (!status && r >= j->count - j->with)
+        cmd_note("--with: word '%s' %s: it is skipped", shorten(text, j->t, j->rows[r].text), why);
     else if (!status)
-        cmd_note("--token: word '%.60s' of '%s' was truncated: this occurrence is skipped", o.word,
-                 shorten(text, j->t, j->rows[r].text));
+        cmd_note("--token: word '%.60s' of '%s' %s: this occurrence is skipped", o.word,
+                 shorten(text, j->t, j->rows[r].text), why);
     return status;
 }
 
@@ -303,8 +314,8 @@ static qkv_status run_texts(struct word_job *j, const qkv_model *m, const qkv_to
     }
     if (!status && !j->kept)
         status = cmd_error(err, QKV_ERR_USAGE, NULL,
-                           "--token: every occurrence of '%.60s' was truncated, expected one among "
-                           "the first tokens",
+                           "--token: every occurrence of '%.60s' was truncated or has no tokens, "
+                           "expected one among the first tokens",
                            o.word);
     j->count = j->kept;
     if (!status)
@@ -345,7 +356,7 @@ static qkv_status words(struct cmd_texts *t, const char *dir, qkv_error *err)
     const struct qkv_model_options options = cmd_model_options();
     qkv_status status;
     if ((status = find_rows(t, &rows, &j.count, err)) ||
-        (status = add_with(t, &rows, &j.count, err)) ||
+        (status = add_with(t, &rows, &j.count, &j.with, err)) ||
         (status = qkv_model_open(&m, dir, &options, err)) ||
         (status = qkv_tokenizer_open(&tokenizer, dir, err)))
         goto done;

@@ -84,44 +84,59 @@ static void print_json(const struct shown *s)
 }
 
 // ---- what the marks of tokens mean -------------------------------------------------------------
+// TOKEN: a whole token; PREFIX: what a token begins with, or the whole token; PIECE: a prefix that
+// only WordPiece uses, before other characters.
+enum mark_place { TOKEN, PREFIX, PIECE };
+#define MARK_MASK    "special token in the place of a hidden token"
+#define MARK_UNKNOWN "a word or character for which the vocabulary has no token"
+#define MARK_PAD     "padding to equal length; masked, so that no token attends to it"
+#define MARK_SPACE   "a space"
 static const struct mark {
     const char *text;
-    bool prefix; // true: tokens begin with it; false: it is a whole token
+    enum mark_place place;
     const char *meaning;
 } marks[] = {
-    { "[CLS]", false, "special token before the text; a classifier reads its vector" },
-    { "[SEP]", false, "special token after each text" },
-    { "[MASK]", false, "special token in the place of a hidden token" },
-    { "[UNK]", false, "a word for whose characters the vocabulary has no token" },
-    { "[PAD]", false, "padding to equal length; masked, so that no token attends to it" },
-    { "<pad>", false, "padding to equal length; masked, so that no token attends to it" },
-    { "<s>", false, "special token that begins a text" },
-    { "</s>", false, "special token that ends a text" },
-    { "##", true, "continues the word before it; pieces follow frequency, not meaning" },
-    { "Ġ", true, "a space before the token" },
-    { "▁", true, "a space before the token" },
-    { "Ċ", true, "a line break" },
+    { "[CLS]", TOKEN, "special token before the text; a classifier reads its vector" },
+    { "[SEP]", TOKEN, "special token after each text" },
+    { "[MASK]", TOKEN, MARK_MASK },
+    { "<mask>", TOKEN, MARK_MASK },
+    { "[UNK]", TOKEN, MARK_UNKNOWN },
+    { "<unk>", TOKEN, MARK_UNKNOWN },
+    { "[PAD]", TOKEN, MARK_PAD },
+    { "<pad>", TOKEN, MARK_PAD },
+    { "<s>", TOKEN, "special token that begins a text" },
+    { "</s>", TOKEN, "special token that ends a text" },
+    { "<|endoftext|>", TOKEN, "special token that ends a text" },
+    { "##", PIECE, "continues the word before it; pieces follow frequency, not meaning" },
+    { "Ġ", PREFIX, MARK_SPACE },
+    { "▁", PREFIX, MARK_SPACE },
+    { "Ċ", PREFIX, "a line break" },
 };
 enum { MARKS = sizeof marks / sizeof *marks };
 static bool seen[MARKS]; // the marks of the tokens that were printed
 
-static void note_marks(const char *token)
+static void note_marks(const qkv_tokenizer *t, const char *token)
 {
+    const bool pieces = strcmp(qkv_tokenizer_kind(t), "WordPiece") == 0;
     for (int i = 0; i < MARKS; i++) {
         const size_t n = strlen(marks[i].text);
-        if (marks[i].prefix ? !strncmp(token, marks[i].text, n) && token[n]
-                            : !strcmp(token, marks[i].text))
-            seen[i] = true;
+        const enum mark_place place = marks[i].place;
+        if (strncmp(token, marks[i].text, n) != 0) continue;
+        seen[i] |= place == TOKEN ? !token[n] : place == PREFIX || (pieces && token[n]);
     }
 }
 
 static void print_marks(void)
 {
     const char *before = "\n";
+    int widest = 5;
+    for (int i = 0; i < MARKS; i++)
+        if (seen[i] && (int)strlen(marks[i].text) > widest) widest = (int)strlen(marks[i].text);
     for (int i = 0; i < MARKS; i++) {
         if (!seen[i]) continue;
         printf("%s%s", before, marks[i].text);
-        for (int k = cmd_width(marks[i].text, strlen(marks[i].text)); k < 7; k++) putchar(' ');
+        for (int k = cmd_width(marks[i].text, strlen(marks[i].text)); k < widest + 2; k++)
+            putchar(' ');
         puts(marks[i].meaning);
         before = "";
     }
@@ -177,7 +192,7 @@ static void print_table(const struct shown *s, bool colour)
     const int most = columns - ids - 2 * places - widest - 8;
     for (int64_t i = 0; i < e->count; i++) {
         const char *token = qkv_tokenizer_token(s->t, e->ids[i]);
-        note_marks(token);
+        note_marks(s->t, token);
         printf("%*d  ", ids, e->ids[i]);
         if (colour) fputs(colour_of(e, i), stdout);
         cmd_print_cell(stdout, token, strlen(token), e->text[i] > 1 ? 0 : widest, 40);
@@ -291,6 +306,13 @@ static int run_tokenize(int argc, char **argv)
     char dir[CMD_PATH];
     if (o.decode && (argc || o.file || o.pair || o.ids)) {
         cmd_error(&err, QKV_ERR_USAGE, NULL, "texts cannot be combined with --decode");
+        goto done;
+    }
+    if (o.decode && (o.max_length || o.pad || o.strict)) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "%s cannot be combined with --decode",
+                  o.max_length ? "--max-length"
+                  : o.pad      ? "--pad"
+                               : "--strict");
         goto done;
     }
     if (o.pad && !o.max_length) {

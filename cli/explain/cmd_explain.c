@@ -32,7 +32,7 @@ static const struct opt opts[] = {
     OPT_INT(0, "head", &explain_options.head, 0, 100000, "H", "head (default: the head with the largest weight)"),
     OPT_TEXT('t', "token", &explain_options.token, "WORD", "the query: a word of the text, or the index of a token"),
     OPT_INT(0, "d", &explain_options.width, 2, 4096, "D", "number of dimensions for --positions (default: 64)"),
-    OPT_TEXT(0, "sizes", &explain_options.sizes, "N,...", "sizes for --shapes (tokens,d,d_k,d_v), --mask (tokens,d_k) and --norm (tokens,d), each from 2 to 32"),
+    OPT_TEXT(0, "sizes", &explain_options.sizes, "N,...", "sizes for --shapes (tokens,d,d_k,d_v), --mask (tokens,d_k) and --norm (tokens,d; 3 tokens or more), each from 2 to 32"),
     OPT_INT(0, "seed", &explain_options.seed, 0, INT64_MAX, "N", "seed of the random numbers (default: 1)"),
     CHART_OPTIONS(output),
     TOKEN_OPTIONS(explain_options.tokens),
@@ -40,8 +40,6 @@ static const struct opt opts[] = {
 };
 // clang-format on
 
-// Chooses the topic, and adds the texts of -f to the operands: before them, or after them if the
-// first operand is no text but a word or a query.
 qkv_status explain_sizes(int64_t *size, int64_t n, const char *names, qkv_error *err)
 {
     int64_t *list = NULL, count = 0;
@@ -56,6 +54,8 @@ qkv_status explain_sizes(int64_t *size, int64_t n, const char *names, qkv_error 
     return status;
 }
 
+// Chooses the topic, and adds the texts of -f to the operands: before them, or after them if the
+// first operand is no text but a word or a query.
 static qkv_status choose(int *argc, char ***argv, const struct topic **out, qkv_error *err)
 {
     int n = 0, at = 0;
@@ -69,8 +69,11 @@ static qkv_status choose(int *argc, char ***argv, const struct topic **out, qkv_
                          topics[at].name);
     const struct topic *t = *out = &topics[at];
     const bool after = at == TOPIC_context || at == TOPIC_lookup;
-    const qkv_status status =
-        tokens_operands(&explain_options.tokens, after ? *argc : 0, -1, argc, argv, err);
+    struct token_options *const tokens = &explain_options.tokens;
+    if (at == TOPIC_context) tokens->words = 1;
+    if (at == TOPIC_reads) tokens->texts = 1;
+    if (at == TOPIC_reads && tokens->files.count) tokens->words = *argc;
+    const qkv_status status = tokens_operands(tokens, after ? *argc : 0, -1, argc, argv, err);
     if (status) return status;
     if (*argc < t->least)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s: expected %d operands or more, found %d",

@@ -62,6 +62,11 @@ qkv_status explain_norm(struct page *p, int argc, char **argv, qkv_error *err)
     int64_t size[2] = { 6, 8 };
     const qkv_status status = explain_sizes(size, 2, "N,D", err);
     if (status) return status;
+    // Batch norm maps two rows to -1 and 1, whatever the numbers are, so that it shows no effect.
+    if (size[0] < 3)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--norm: expected --sizes with 3 tokens or more, found %lld",
+                         (long long)size[0]);
     const int64_t rows = size[0], width = size[1], last = (rows - 1) * width;
     const char **names = numbered(p, "token ", rows);
     struct explain_random r = { (uint64_t)explain_options.seed };

@@ -20,21 +20,23 @@ static void note_file(const char *operand)
 static qkv_status read_text_file(const char *path, bool *stdin_read, qkv_error *err)
 {
     const bool standard = strcmp(path, "-") == 0;
-    char *text;
-    size_t bytes;
+    char *text = NULL;
+    size_t bytes = 0;
     if (standard && *stdin_read)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "-f -: standard input occurs twice, expected once");
     *stdin_read |= standard;
     qkv_status status = standard ? QKV_OK : cmd_input_add(path, err);
     if (!status) status = cmd_read_file(&text, &bytes, path, err);
-    if (status) return status;
-    const char *end = memchr(text, 0, bytes);
+    const char *name = standard ? "standard input" : path,
+               *end = status ? NULL : memchr(text, 0, bytes);
     if (end)
         status =
-            cmd_error(err, QKV_ERR_FORMAT, standard ? "standard input" : path,
-                      "at byte %lld: expected a text, found a NUL byte", (long long)(end - text));
-    else
+            cmd_error(err, QKV_ERR_FORMAT, name, "at byte %lld: expected a text, found a NUL byte",
+                      (long long)(end - text));
+    else if (!status && !text[strspn(text, " \t\r\n")])
+        status = cmd_error(err, QKV_ERR_USAGE, name, "the text is empty, expected words");
+    else if (!status)
         cmd_texts_add(&operands, text, bytes);
     free(text);
     return status;
@@ -45,7 +47,8 @@ qkv_status tokens_operands(const struct token_options *o, int at, int most, int 
 {
     bool stdin_read = false;
     const int64_t total = *argc + o->files.count;
-    for (int i = 0; i < *argc; i++) note_file((*argv)[i]);
+    const int last = o->texts ? o->words + o->texts : *argc;
+    for (int i = o->words; i < *argc && i < last; i++) note_file((*argv)[i]);
     if (!o->files.count) return QKV_OK;
     if (most >= 0 && total > most)
         return cmd_error(err, QKV_ERR_USAGE, NULL,

@@ -11,6 +11,8 @@ struct token_options {
     const char *ids;
     int64_t max_length; // maximum number of tokens; 0: the option is not given
     bool pad, truncate, strict, no_special;
+    // which operands are texts: the first `words` are not, and of the next only `texts` are; 0: all
+    int words, texts;
 };
 #define TOKEN_OPTIONS(to)                                                                          \
     OPT_GROUP("Texts and tokens"),                                                                 \
@@ -42,9 +44,9 @@ struct tokens {
     int32_t *own;
 };
 // Reads the files of -f, and inserts their contents as operands before (*argv)[at]. Prints a note
-// on stderr if an operand is the name of a file. Returns QKV_ERR_USAGE if there are then more than
-// `most` operands (-1: no maximum), or if standard input is named twice; QKV_ERR_FORMAT if a file
-// has a NUL byte.
+// on stderr if an operand that is a text is the name of a file. Returns QKV_ERR_USAGE if there are
+// then more than `most` operands (-1: no maximum), if standard input is named twice, or if a file
+// has no words; QKV_ERR_FORMAT if a file has a NUL byte.
 qkv_status tokens_operands(const struct token_options *o, int at, int most, int *argc, char ***argv,
                            qkv_error *err);
 // Tokenizes texts[2], a text and the second text of a pair (or NULL), or reads the ids of the

@@ -50,10 +50,12 @@ static const struct opt opts[] = {
         "attention of an encoder-decoder that is shown: encoder, decoder or cross (default: cross; "
         "for --view residual decoder)"),
     OPT_INT(0, "layer", &o.layer, 0, 100000, "L",
-            "layer (default: the one whose heads have the clearest kinds)"),
+            "layer (default: that of the link with the largest weight x distance x rarity: of the "
+            "marked row, or of any row)"),
     OPT_TEXT(0, "heads", &o.heads, "H,H,...",
-             "heads that are selected (default: chosen by the view)"),
-    OPT_TEXT(0, "token", &o.token, "WORD|N", "token whose row is marked, as a word or its index"),
+             "heads that are selected (default: the head of that link)"),
+    OPT_TEXT(0, "token", &o.token, "WORD|N",
+             "token whose row is marked, as a word or its index (default: the row of that link)"),
     OPT_FLAG(0, "special", &o.special, "also show special tokens such as [CLS] and [SEP]"),
     CHART_LOOK_OPTIONS(o.picture),
     OPT_FLAG(0, "all", &o.all, "print the whole matrix, even if it is wider than the terminal"),
@@ -221,7 +223,7 @@ static qkv_status check_recurrent(const struct source *s, const char *view, qkv_
     } rows[] = {
         { "neuron", "queries and keys whose products are the scores: its scores are additive" },
         { "steps", "queries and keys whose products are the scores: its scores are additive" },
-        { "residual", "a residual stream: its state is replaced at each step" }
+        { "residual", "residual stream: its state is replaced at each step" }
     };
     if (s->given || !cmd_is_recurrent(&s->of.info) || !view) return QKV_OK;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

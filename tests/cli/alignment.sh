@@ -100,6 +100,7 @@ for view in neuron steps residual; do
     runs 4 view '1 May 1987' -m "$gru" --view $view --terminal
     says_part "--view $view requires a Transformer; this model is qkv-gru-attention, which has no"
 done
+says_part 'which has no residual stream: its state is replaced at each step'
 runs 4 view '1 May 1987' -m "$gru" --ablate-map --terminal
 says_part 'effects of heads require a Transformer'
 runs 4 ablate '1 May 1987' -m "$gru"

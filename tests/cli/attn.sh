@@ -491,6 +491,8 @@ runs 0 attn -x '[1 0; 0 1]' --heads 2 --projections --json
 prints_part '"k":{"shape":[2,2,1],"data":[[[1],[0]],[[0],[1]]]}'
 runs 2 attn -q x.npy -k x.npy -v x.npy --projections
 says_part '--projections requires -x'
+runs 2 attn -x '[1 0; 0 1]' --projections --plan
+says 'qkv: --projections cannot be combined with --plan'
 
 title 'the shape is checked before the numbers are read'
 if [ -z "${QKV_SLOW:-}" ]; then # a sanitizer needs more address space

@@ -125,6 +125,17 @@ runs 2 explain --norm --sizes 5,4,3
 says_part "--sizes: expected at most 2 numbers, N,D, found 3"
 runs 2 explain --norm --sizes 1,4
 says_part "--sizes"
+runs 2 explain --norm --sizes 2,2
+says "qkv: --norm: expected --sizes with 3 tokens or more, found 2"
+for seed in 1 2 3; do # the least size: the other tokens change under batch norm only
+    runs 0 explain --norm --json --sizes 3,2 --seed $seed
+    check python3 - "$out" <<'END'
+import json, sys
+x, layer, batch, layer100, batch100 = [p["values"] for p in json.load(open(sys.argv[1]))["panels"]]
+change = lambda a, b: max(abs(p - q) for r, s in zip(a[:2], b) for p, q in zip(r, s))
+assert change(layer, layer100) == 0 and change(batch, batch100) > .01, (layer, batch)
+END
+done
 
 title 'selection: attention weights are the softmax over the keys, the weights of lasso are the same for every sample'
 runs 0 explain --selection --json

@@ -42,6 +42,16 @@ title 'an operand that is the name of a file is a text, with a note'
 runs 0 view a.txt -m "$verse" --terminal
 says "qkv: note: the text is 'a.txt' itself: a file of that name exists; use -f to read it"
 
+title 'an operand that is a word is no text, and has no note'
+: >or
+runs 0 explain --reads "$(cat a.txt)" or -m "$verse" --token not
+silent
+runs 0 explain --reads -f a.txt or -m "$verse" --token not
+silent
+: >be
+runs 0 explain --context be "$(cat a.txt)" "$(cat a.txt)" -m "$verse"
+silent
+
 title 'with --quiet only the line about the file is printed, and no note'
 runs 0 view a.txt -m "$verse" -o quiet.html -q
 silent
@@ -57,9 +67,18 @@ printf 'to\0be' >nul.txt
 runs 3 view -f nul.txt -m "$verse" --terminal
 says 'qkv: nul.txt: at byte 2: expected a text, found a NUL byte'
 : >empty.txt
-runs 2 view -f empty.txt -m "$verse" --terminal
-says_part 'the text is empty'
-runs 2 view -f - -f - -m "$verse" --terminal
+printf ' \n\t' >blank.txt
+for file in empty blank; do
+    for command in 'view --terminal' explain ablate 'trace -o empty.safetensors'; do
+        # shellcheck disable=SC2086
+        runs 2 $command -f $file.txt -m "$verse"
+        says "qkv: $file.txt: the text is empty, expected words"
+    done
+done
+[ ! -e empty.safetensors ] || failed 'a trace of an empty text'
+runs 2 ablate -f - -m "$verse" </dev/null
+says 'qkv: standard input: the text is empty, expected words'
+check test "$("$QKV_BIN" view -f - -f - -m "$verse" --terminal <a.txt >"$out" 2>"$err" || echo $?)" = 2
 says_part 'standard input occurs twice'
 runs 2 view -f a.txt --ids 1,2 -m "$verse" --terminal
 says_part '-f cannot be combined with --ids'

@@ -17,6 +17,32 @@ prints ' 2  [CLS]
 [SEP]  special token after each text
 ##     continues the word before it; pieces follow frequency, not meaning'
 
+title 'the meaning of the marks of other tokenizers; ## is one of WordPiece only'
+marks() { # FILE TEXT: the marks that are explained, one per line
+    runs 0 tokenize --tokenizer "$1" "$2"
+    sed '1,/^$/d; s/  .*//' "$out" >marks
+}
+wordlevel() { # TOKEN...: a tokenizer that splits at spaces
+    python3 - "$@" >level.json <<'PY'
+import json, sys
+print(json.dumps({"version": "1.0", "added_tokens": [], "normalizer": None, "decoder": None, "post_processor": None,
+                  "pre_tokenizer": {"type": "WhitespaceSplit"},
+                  "model": {"type": "WordLevel", "vocab": {t: i for i, t in enumerate(sys.argv[1:])},
+                            "unk_token": "<unk>"}}))
+PY
+}
+wordlevel '<unk>' '<mask>' '<|endoftext|>' Ġ ▁ ▁a '##a' Ċ
+marks level.json 'nothing <mask> <|endoftext|> ##a'
+check test "$(tr '\n' ' ' <marks)" = '<mask> <unk> <|endoftext|> '
+prints_part '<mask>         special token in the place of a hidden token'
+for token in Ġ ▁ ▁a; do
+    marks level.json $token
+    check test "$(cat marks)" = "${token%a}"
+    prints_part 'a space'
+done
+marks level.json Ċ
+prints_part 'Ċ      a line break'
+
 title 'padding is a token of its own, and a longer text is trimmed'
 runs 0 tokenize --tokenizer "$data/bert" --pad --max-length 7 --json hello
 prints_part '"ids":[2,10,11,3,0,0,0]'
@@ -87,6 +113,11 @@ runs 2 tokenize --tokenizer "$data/bert" --decode 10,14
 says 'qkv: --decode: token id out of range, expected 0 to 13, found 14'
 runs 2 tokenize --tokenizer "$data/bert" --decode 10 hello
 says 'qkv: texts cannot be combined with --decode'
+for option in '--max-length 3' --strict; do
+    # shellcheck disable=SC2086
+    runs 2 tokenize --tokenizer "$data/bert" --decode 10 $option
+    says "qkv: ${option% *} cannot be combined with --decode"
+done
 runs 3 tokenize --tokenizer "$data/bert" --strict "$(printf 'a\377')"
 runs 3 tokenize --tokenizer "$data/bert" --strict a b -f lines
 says 'qkv: lines: at byte 2 (line 3): text is not valid UTF-8, expected a character, found an invalid sequence of bytes'

@@ -79,6 +79,7 @@ npy('flat.npy', (12, 4), even[:48])
 npy('batch.npy', (1, 2, 3, 4, 4), even)
 npy('scores.npy', (3, 4, 4), [-1.] + even[:47])
 npy('across.npy', (3, 2, 4), even[:24])
+npy('single.npy', (3, 1, 4), even[:12])
 open('t.txt', 'w').write('[CLS]\nthe\ncat\nsat\n')
 open('two.txt', 'w').write('le\nchat\n')
 PY
@@ -96,6 +97,10 @@ says_part 'cannot be combined with a text or a model'
 runs 2 view 'to be or not' -m "$verse" --layers 9 --terminal
 says 'qkv: --layers: layer out of range, found 9, expected 0 to 3'
 runs 0 view --attention across.npy --tokens two.txt --key-tokens t.txt --terminal
+prints_part '2 tokens that attend to 3' # [CLS] is hidden
+echo le >single.txt
+runs 0 view --attention single.npy --tokens single.txt --key-tokens t.txt --terminal --special
+prints_part '1 token that attends to 4'
 runs 3 view --attention flat.npy --tokens t.txt --terminal
 says_part 'attention weights have the shape (12, 4), expected (layer, batch, head, row, key)'
 runs 3 view --attention batch.npy --tokens t.txt --terminal

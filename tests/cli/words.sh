@@ -56,6 +56,14 @@ runs 2 similar 'a' 'b' --with insect
 says 'qkv: --with requires --token'
 runs 2 similar --token a 'a b' --with a,,b
 says_part '--with: expected words separated by commas'
+runs 2 similar --token a 'a b' --with 'a, '
+says "qkv: --with: expected words separated by commas, found an empty word in 'a, '"
+runs 2 similar --token a 'a b' --with ' '
+says_part 'found an empty word'
+runs 0 similar --token flies 'time flies' --with 'insect,bug' --json
+cp "$out" tight
+runs 0 similar --token flies 'time flies' --with ' insect , bug ' --json
+check cmp tight "$out"
 
 title 'senses of bear: the sport is nearer to the animal than to the burden'
 runs 0 similar --token bear 'I love bears' 'She bears the pain' 'Bears won the game' 'bear country' --json

@@ -91,12 +91,13 @@ def main():
         subprocess.run([sys.argv[1], folder], check=True)
         pictures = sorted(glob.glob(os.path.join(TOP, "docs/**/*.svg"), recursive=True))
         pictures += sorted(glob.glob(os.path.join(folder, "*.svg")))
-    failed = 0
+    failed = measured = 0
     for family in FAMILIES:
         config = only_fonts(folder, family)
         if not config:
             print("skipped: the fonts", family[0], "are not installed")
             continue
+        measured += 1
         os.environ["FONTCONFIG_FILE"] = config
         c, texts = chrome.Chrome(path), 0
         try:
@@ -115,6 +116,9 @@ def main():
         finally:
             c.close()
         print("%s: %d pictures, %d texts" % (family[0], len(pictures), texts), flush=True)
+    if not measured:
+        print("skipped: none of the font families is installed")
+        return 77
     print(failed, "failed")
     return 1 if failed else 0
 

@@ -348,11 +348,10 @@ qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const str
                             o.max_length, total);
         space = o.max_length - specials;
         if (space < 0)
-            return qkv_fail(
-                err, QKV_ERR_USAGE, NULL,
-                "max_length leaves no space for the special tokens, expected at least %" PRId64
-                " tokens, found %" PRId64,
-                specials, o.max_length);
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "the maximum length leaves no space for the special tokens, expected "
+                            "at least %" PRId64 " tokens, found %" PRId64,
+                            specials, o.max_length);
     }
     keep[0] = l->count[0];
     keep[1] = l->count[1];

@@ -41,7 +41,9 @@ void terminal_header(struct text_canvas *s)
              p->layers == 1 ? "" : "s", times, p->heads, p->heads == 1 ? "" : "s");
     if (p->head_width) view_say(&t, " %s %" PRId64, times, p->head_width);
     view_say(&t, "  %" PRId64 " token%s", s->shown_count, s->shown_count == 1 ? "" : "s");
-    if (view_across(s->v)) view_say(&t, " that attend to %" PRId64, s->key_count);
+    if (view_across(s->v))
+        view_say(&t, " that %s to %" PRId64, s->shown_count == 1 ? "attends" : "attend",
+                 s->key_count);
     if (s->shown_count < p->tokens)
         view_say(&t, ", %" PRId64 " special hidden", p->tokens - s->shown_count);
     s->t.failed |= t.failed;

@@ -120,7 +120,8 @@ TEST(a_text_over_the_limit_is_refused_or_cut) // X12
     CHECK_EQ(qkv_tokenizer_encode(t, &e, "a", 1, NULL, 0, &o, &err), QKV_ERR_USAGE);
     CHECK_TEXT(
         err.text,
-        "max_length leaves no space for the special tokens, expected at least 2 tokens, found 1");
+        "the maximum length leaves no space for the special tokens, expected at least 2 tokens, "
+        "found 1");
     o.max_length = -1;
     CHECK_EQ(qkv_tokenizer_encode(t, &e, "a", 1, NULL, 0, &o, NULL), QKV_ERR_USAGE);
     qkv_encoding_free(&e);
