@@ -212,7 +212,8 @@ struct qkv_view_options {
     /** layer shown first; NULL: the layer of the link with the largest weight x distance x rarity
      *  (docs/view.md): of the marked row, or of any row */
     const int64_t *layer;
-    /** [head_count] heads that are selected when the page opens; NULL: the head of that link */
+    /** [head_count] heads that are selected when the page opens; NULL or head_count 0: the head of
+     *  that link */
     const int64_t *heads;
     int64_t head_count;
     /** marked row; NULL: the row of that link; if heads are given, only the terminal marks it */
@@ -220,9 +221,11 @@ struct qkv_view_options {
     bool special; /**< show special tokens */
     /** colours; AUTO: the theme of the reader's system in HTML, dark in the terminal */
     enum qkv_view_theme theme;
+    /** view shown first: a name of qkv/view.def, "heads", "model", ...; NULL: by length of the text
+     */
+    const char *view;
     // members for HTML only
-    const char *view; /**< view shown first: "heads", "model", ...; NULL: by length of the text */
-    int64_t budget;   /**< maximum size of the HTML file in bytes; 0: 16,000,000 */
+    int64_t budget; /**< maximum size of the HTML file in bytes; 0: 16,000,000 */
     /** [exact_count] layers to store exactly if the budget is too small for all layers */
     const int64_t *exact;
     int64_t exact_count;
@@ -242,7 +245,7 @@ struct qkv_view_chosen {
     int64_t heads[64], head_count;
 };
 /** Computes which layer, token and heads a picture with these options shows first.
- *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack, layer, head or token; a layer has not been
+ *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack, layer, head, token or view; a layer has not been
  *           added); QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_choose(const qkv_view *v,
                                                   const struct qkv_view_options *o,
@@ -273,14 +276,14 @@ struct qkv_view_report {
 /** Writes the HTML file as NAME.tmp.PID and renames it; equal input gives equal bytes.  o and
  *  report may be NULL.
  *  Returns: QKV_OK; QKV_ERR_USAGE (the file exists and force is false; no such stack, layer,
- *           head or token); QKV_ERR_LIMIT (memory, or over the budget: err says which budget or
- *           option is sufficient); QKV_ERR_IO. */
+ *           head, token or view); QKV_ERR_LIMIT (memory, or over the budget: err says which budget
+ *           or option is sufficient); QKV_ERR_IO. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_html(const qkv_view *v, const char *path, bool force,
                                                 const struct qkv_view_options *o,
                                                 struct qkv_view_report *report, qkv_error *err);
 /** Renders the picture for the terminal; the caller frees *out with qkv_view_text_free.  o may be
- *  NULL.  o->view selects the view "model", "neuron", "steps" or "residual"; any other name selects
- *  the heads view with the matrix of one head.
+ *  NULL.  o->view selects the view "model", "neuron", "steps" or "residual"; NULL and the other
+ *  views select the heads view with the matrix of one head.
  *  Returns: as qkv_view_choose; also QKV_ERR_UNSUPPORTED (views "neuron" and "steps" of a layer
  *           without q and k, "residual" of a layer without residual stream); QKV_ERR_LIMIT.  After
  *           an error *out is NULL. */

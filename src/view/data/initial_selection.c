@@ -11,6 +11,18 @@
 
 enum { HEADS_BY_KIND = 3, DESCRIBED = 4 };
 
+#define QKV_VIEW(name, key, picture, terminal, needs, question) #name,
+static const char *const view_names[] = {
+#include <qkv/view.def>
+};
+#undef QKV_VIEW
+// the names of the views for the message, such as ", heads, model, ..."
+#define QKV_VIEW(name, key, picture, terminal, needs, question) ", " #name
+static const char view_list[] =
+#include <qkv/view.def>
+    ;
+#undef QKV_VIEW
+
 bool view_shown(const struct view_stack *v, const struct view_selection *st, int64_t token)
 {
     return st->special || !v->visible || !v->shape.token[token].special;
@@ -81,16 +93,22 @@ static float select_by_kind(struct view_selection *st, const struct view_stack *
     return view_stats(v, layer, best)->focus * 1e-3f;
 }
 
+static bool names_heads(const struct qkv_view_options *o)
+{
+    return o->heads && o->head_count > 0;
+}
+
 // Finds the best story of the layers `from` to `end` - 1: of the marked row, or of any row. If the
 // options name heads, only these count.
 static struct view_story best_story(const struct view_stack *v, const struct qkv_view_options *o,
                                     int64_t token, int64_t from, int64_t end, float *row)
 {
     struct view_story best = { .row = -1 };
-    const int64_t heads = o->heads && o->head_count > 0 ? o->head_count : v->shape.heads;
+    const bool given = names_heads(o);
+    const int64_t heads = given ? o->head_count : v->shape.heads;
     for (int64_t l = from; l < end; l++)
         for (int64_t i = 0; i < heads; i++) {
-            const int64_t h = heads == v->shape.heads && !o->heads ? i : o->heads[i];
+            const int64_t h = given ? o->heads[i] : i;
             const struct view_story s =
                 token >= 0 ? view_story_of_row(v, l, h, token, row) : view_story_of_head(v, l, h);
             if (s.row >= 0 && s.score > best.score) best = s;
@@ -131,6 +149,15 @@ static void sort_heads(struct view_selection *st)
         }
 }
 
+static qkv_status check_view_name(const char *name, qkv_error *err)
+{
+    if (!name) return QKV_OK;
+    for (size_t i = 0; i < sizeof view_names / sizeof *view_names; i++)
+        if (strcmp(name, view_names[i]) == 0) return QKV_OK;
+    return qkv_fail(err, QKV_ERR_USAGE, NULL, "unknown view '%.100s', expected one of %s", name,
+                    view_list + 2);
+}
+
 static qkv_status check(const struct view_stack *v, const struct qkv_view_options *o,
                         qkv_error *err)
 {
@@ -153,7 +180,7 @@ static qkv_status check(const struct view_stack *v, const struct qkv_view_option
         if (!v->layer[l].filled)
             return qkv_fail(err, QKV_ERR_USAGE, NULL,
                             "layer %" PRId64 " is missing in the view, expected all layers", l);
-    return QKV_OK;
+    return check_view_name(o->view, err);
 }
 
 qkv_status view_select_stack(const struct view_stack **out, const qkv_view *v,
@@ -185,7 +212,7 @@ qkv_status view_select(struct view_selection *st, const struct view_stack *v,
     *st = (struct view_selection){ .token = o->token ? *o->token : -1, .special = o->special };
     st->told = st->token >= 0;
     const int64_t from = o->layer ? *o->layer : 0, end = o->layer ? from + 1 : v->shape.layers;
-    const bool given = o->heads && o->head_count > 0;
+    const bool given = names_heads(o);
     const struct view_story story = best_story(v, o, st->token, from, end, row);
     st->layer = from;
     if (story.row >= 0) {

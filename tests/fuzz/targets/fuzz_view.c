@@ -18,14 +18,16 @@ static float number(uint8_t b)
 static void draw(const qkv_view *v, const uint8_t *set)
 {
     static const char *const svg = MEMORY_FOLDER "/v.svg", *const html = MEMORY_FOLDER "/v.html";
-    const int64_t key = 0;
+    const int64_t key = 0, head[1] = { 0 };
     qkv_error err = { 0 };
     struct qkv_view_options o = { .special = set[0] & 1,
                                   .columns = 20 + set[1],
                                   .color = set[0] & 2,
                                   .utf8 = set[0] & 4,
                                   .truecolor = set[0] & 8,
-                                  .all = set[0] & 16 };
+                                  .all = set[0] & 16,
+                                  .heads = set[0] & 64 ? head : NULL,
+                                  .head_count = set[0] >> 7 };
     int names = 0;
     while (qkv_view_picture_name(names)) names++;
     o.view = qkv_view_picture_name(set[2] % names);

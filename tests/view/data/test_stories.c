@@ -122,6 +122,55 @@ TEST(offered_stories_are_of_other_heads_and_words)
     qkv_view_free(v);
 }
 
+// A list of no heads is the same as no list. The array has one head, so that a read past it shows.
+TEST(an_empty_list_of_heads_selects_by_story)
+{
+    words();
+    give(2, 1, 6, .9f);
+    qkv_view *v = view_new();
+    static const int64_t tokens[] = { 4, 1 };
+    for (int i = -1; i < 2; i++) {
+        int64_t *none = malloc(sizeof *none);
+        *none = H + 1000000;
+        const struct qkv_view_options o = { .heads = none, .token = i < 0 ? NULL : tokens + i };
+        const struct qkv_view_options plain = { .token = o.token };
+        struct qkv_view_chosen c, want;
+        CHECK_EQ(qkv_view_choose(v, &o, &c, NULL), QKV_OK);
+        CHECK_EQ(qkv_view_choose(v, &plain, &want, NULL), QKV_OK);
+        CHECK(c.layer == want.layer && c.token == want.token && c.head_count == want.head_count);
+        CHECK_EQ(c.heads[0], want.heads[0]);
+        free(none);
+    }
+    qkv_view_free(v);
+}
+
+TEST(unknown_views_are_refused_everywhere)
+{
+    words();
+    qkv_view *v = view_new();
+    static const char *const wrong[] = { "x", "", "Heads", "heads " };
+    for (int i = 0; i < 4; i++) {
+        const struct qkv_view_options o = { .view = wrong[i] };
+        struct qkv_view_chosen c;
+        qkv_error err = { 0 };
+        char *text = NULL, want[200];
+        snprintf(
+            want, sizeof want,
+            "unknown view '%s', expected one of heads, model, neuron, steps, residual, matrix, "
+            "compare, training",
+            wrong[i]);
+        CHECK_EQ(qkv_view_choose(v, &o, &c, &err), QKV_ERR_USAGE);
+        CHECK_TEXT(err.text, want);
+        CHECK_EQ(qkv_view_terminal(v, &text, &o, NULL), QKV_ERR_USAGE);
+        CHECK(!text);
+        CHECK_EQ(qkv_view_html(v, "no/such/folder/x.html", true, &o, NULL, NULL), QKV_ERR_USAGE);
+    }
+    const struct qkv_view_options o = { .view = "training" };
+    struct qkv_view_chosen c;
+    CHECK_EQ(qkv_view_choose(v, &o, &c, NULL), QKV_OK);
+    qkv_view_free(v);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -129,6 +178,8 @@ int main(void)
         CASE(a_head_in_which_every_row_attends_to_one_key_has_no_story),
         CASE(neighbours_parts_of_a_word_marks_and_special_tokens_are_last),
         CASE(offered_stories_are_of_other_heads_and_words),
+        CASE(an_empty_list_of_heads_selects_by_story),
+        CASE(unknown_views_are_refused_everywhere),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }
