@@ -57,6 +57,9 @@ enum qkv_cut {
     QKV_CUT_SECOND
 };
 
+/** The most padding tokens of an encoding; more are QKV_ERR_LIMIT. */
+enum { QKV_PADDING_MOST = 1 << 24 };
+
 /** Options of qkv_tokenizer_encode; zero is the default. */
 struct qkv_encode_options {
     /** the most tokens of the encoding, including special tokens; 0: no limit, not even the limit
@@ -65,7 +68,7 @@ struct qkv_encode_options {
     /** what happens to more than max_length tokens.  true: they are truncated as `cut` says; false:
      *  the call returns QKV_ERR_USAGE, and err has both numbers */
     bool truncate;
-    bool pad; /**< pad to max_length with the padding token */
+    bool pad; /**< pad to max_length with at most QKV_PADDING_MOST padding tokens */
     /** truncate and pad as tokenizer.json says, and ignore max_length, truncate, pad, cut, cut_left
      *  and pad_left */
     bool file_limits;
@@ -82,9 +85,9 @@ struct qkv_encode_options {
 
 /** Encodes text[bytes], and pair[pair_bytes] unless pair is NULL, as tokens.  o may be NULL.  A NUL
  *  byte is encoded like any other character.
- *  Returns: QKV_OK; QKV_ERR_USAGE; _FORMAT; _LIMIT (memory, or a regular expression of the
- *           tokenizer file that takes too long on this text).  After an error e contains no
- *           tokens. */
+ *  Returns: QKV_OK; QKV_ERR_USAGE; _FORMAT; _LIMIT (memory, too much padding, or a regular
+ *           expression of the tokenizer file that takes too long on this text).  After an error e
+ *           contains no tokens. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e,
                                                        const char *text, size_t bytes,
                                                        const char *pair, size_t pair_bytes,

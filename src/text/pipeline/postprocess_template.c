@@ -316,6 +316,10 @@ static qkv_status pad_tokens(const qkv_tokenizer *t, qkv_encoding *e, int64_t to
 {
     const int64_t n = to - e->count;
     if (n <= 0) return QKV_OK;
+    if (n > QKV_PADDING_MOST)
+        return qkv_fail(err, QKV_ERR_LIMIT, NULL,
+                        "too much padding, expected at most %d tokens of padding, found %" PRId64,
+                        QKV_PADDING_MOST, n);
     if (t->limits.pad_id < 0)
         return qkv_fail(
             err, QKV_ERR_USAGE, &(struct qkv_location){ .file = t->file },

@@ -2,6 +2,7 @@
 // test_tokenizer.c: checks the contract of encode and decode: pairs, truncation, padding, special
 // tokens, threads.
 #include "text/tiny_text.h"
+#include <inttypes.h>
 #include <pthread.h>
 
 static const char tiny_bert[] =
@@ -166,6 +167,26 @@ TEST(the_longer_text_of_a_pair_is_cut_first)
     encode(t, &e, "a", "he he he he", &second);
     IDS_ARE(&e, 2, 6, 3, 4, 4, 3);
     qkv_encoding_free(&e);
+    qkv_tokenizer_close(t);
+}
+
+// The refusal comes before the memory: of 2^62 padding tokens too.
+TEST(padding_has_a_limit)
+{
+    qkv_tokenizer *t = tiny_open(tiny_bert);
+    static const int64_t lengths[] = { QKV_PADDING_MOST + INT64_C(4), INT64_C(1) << 62 };
+    for (int i = 0; i < 2; i++) {
+        qkv_encoding e = { 0 };
+        qkv_error err = { 0 };
+        const struct qkv_encode_options o = { .max_length = lengths[i], .pad = true };
+        CHECK_EQ(qkv_tokenizer_encode(t, &e, "a", 1, NULL, 0, &o, &err), QKV_ERR_LIMIT);
+        char want[200];
+        snprintf(want, sizeof want,
+                 "too much padding, expected at most 16777216 tokens of padding, found %" PRId64,
+                 lengths[i] - 3);
+        CHECK_TEXT(err.text, want);
+        qkv_encoding_free(&e);
+    }
     qkv_tokenizer_close(t);
 }
 
@@ -449,7 +470,7 @@ CHECK_MAIN(CASE(a_pair_has_types_and_offsets_in_its_own_texts),
            CASE(text_that_spells_a_special_token_is_one_unless_disabled),
            CASE(a_text_over_the_limit_is_refused_or_cut),
            CASE(the_longer_text_of_a_pair_is_cut_first), CASE(padding_fills_up_and_is_not_attended),
-           CASE(a_word_over_the_limit_of_characters_is_one_unknown),
+           CASE(padding_has_a_limit), CASE(a_word_over_the_limit_of_characters_is_one_unknown),
            CASE(decoding_joins_cleans_and_cuts_at_a_character), CASE(threads_may_share_a_tokenizer),
            CASE(long_texts_are_their_words_in_a_row),
            CASE(cutting_a_text_into_stretches_changes_nothing),
