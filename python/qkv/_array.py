@@ -54,7 +54,8 @@ class Array:
 
     kind is the library that answers are made in: "torch", "numpy", "dlpack" or "buffer".
     """
-    __slots__ = ("name", "at", "shape", "strides", "dtype", "readonly", "kind", "origin", "_view", "__weakref__")
+    __slots__ = ("name", "at", "shape", "strides", "dtype", "readonly", "kind", "origin", "_view", "_memory",
+                 "__weakref__")
 
     def __init__(self, value, name):
         self.name, self.origin, self._view, self.readonly = name, value, None, False
@@ -92,7 +93,10 @@ class Array:
         self.dtype = names.get(str(x.dtype), str(x.dtype))
         if x.is_conj() or x.is_neg():
             x = x.resolve_conj().resolve_neg()
-            self.origin = x
+        # The tensor may become another one (x.data = ..., x.set_()): a tensor of our own keeps its memory.
+        self.origin = x = x.detach()
+        self._view = x.untyped_storage()
+        self._memory = self._view.data_ptr(), self._view.nbytes()
         self.shape, self.strides, self.kind, self.at = tuple(x.shape), tuple(x.stride()), "torch", x.data_ptr()
 
     def _read_buffer(self, x):
@@ -153,6 +157,11 @@ class Array:
     def __del__(self):
         if isinstance(getattr(self, "_view", None), _Buffer):
             _release(ctypes.byref(self._view))
+
+    def check_memory(self):
+        """Checks that the memory is still where it was: resize_() of a tensor moves it, also for a detached one."""
+        if self.kind == "torch" and self._memory != (self._view.data_ptr(), self._view.nbytes()):
+            raise UsageError(f"{self.name}: the memory of the tensor was resized after the forward call")
 
     def require(self, dtypes, rank=None, output=False):
         """Checks type, rank and, of an output, that it can be written; returns self."""

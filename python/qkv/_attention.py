@@ -363,6 +363,9 @@ def backward(call, dout, out, lse, gradients):
     a, shape = call.a, call.out_shape()
     types = (call.q.dtype, call.stored)
     read = {}
+    for x in (call.q, call.k, call.v, call.bias, call.mask, call.relative, call.alibi, call.sinks):
+        if x is not None:
+            x.check_memory()
     for name, value in (("out", out), ("dout", dout)):
         x = Array(value, name).require(types).plain()
         if tuple(x.shape) != shape:

@@ -52,7 +52,10 @@ def raise_error(error):
 def call(function, *arguments):
     """Calls a function that ends with a struct qkv_error, and raises its error."""
     error = _layout.Error()
-    status = function(*arguments, ctypes.byref(error))
+    try:
+        status = function(*arguments, ctypes.byref(error))
+    finally:
+        end_uses(arguments)
     if status:
         error.status = error.status or status
         raise_error(error)
@@ -125,24 +128,71 @@ def choice(value, name, names):
     return names[value]
 
 
+class Use:
+    """The pointer of a Handle as an argument of a call: the memory is not freed before the use ends."""
+    __slots__ = ("_as_parameter_", "_handle")
+
+    def __init__(self, handle, pointer):
+        self._as_parameter_, self._handle = pointer, handle
+
+    def end(self):
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle._end_use()
+
+    __del__ = end
+
+
+def end_uses(arguments):
+    """Ends the uses among the arguments of a call; the traceback of an exception would keep them."""
+    for x in arguments:
+        if isinstance(x, Use):
+            x.end()
+
+
 class Handle:
     """An object of the library, freed with the Python object."""
     _close = ""  # name of the function that frees it
 
     def __init__(self):
-        self._pointer = ctypes.c_void_p()
+        self._pointer, self._uses, self._closed = ctypes.c_void_p(), 0, []
+        self._lock = threading.RLock()  # the garbage collector may end a use while the lock is held
 
     @property
     def _at(self):
-        if not self._pointer:
-            raise UsageError(f"{type(self).__name__}: this object is closed")
-        return self._pointer
+        return self._use()
+
+    def _use(self, pointer=None):
+        """Returns a Use of the object, or of a pointer that lives as long as the object."""
+        with self._lock:
+            if not self._pointer:
+                raise UsageError(f"{type(self).__name__}: this object is closed")
+            self._uses += 1
+            return Use(self, pointer or self._pointer)
+
+    def _end_use(self):
+        with self._lock:
+            self._uses -= 1
+        self._free_closed()
+
+    def _free_closed(self):
+        """Frees the closed pointers unless a call uses the object."""
+        with self._lock:
+            if self._uses:
+                return
+            closed, self._closed = self._closed, []
+        for pointer in closed:
+            getattr(lib, self._close)(pointer)
 
     def close(self):
-        """Frees the memory; later calls raise UsageError."""
-        pointer, self._pointer = getattr(self, "_pointer", None), ctypes.c_void_p()
-        if pointer:
-            getattr(lib, self._close)(pointer)
+        """Frees the memory; later calls raise UsageError.  Calls that are running end first, also one that calls close()."""
+        if not hasattr(self, "_lock"):  # __init__ failed early
+            return
+        with self._lock:
+            if self._pointer:
+                self._closed.append(self._pointer)
+            self._pointer = ctypes.c_void_p()
+        self._free_closed()
 
     def __del__(self):
         self.close()
@@ -208,6 +258,7 @@ class Callbacks:
         try:
             status = function(*arguments, ctypes.byref(error))
         finally:
+            end_uses(arguments)
             if ours:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
         if self.error is not None:

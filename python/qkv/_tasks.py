@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Iterator, List, NamedTuple, Optional
 
 from . import _layout as c
-from ._errors import UsageError
+from ._errors import Interrupted, UsageError
 from ._library import PRECISIONS, Callbacks, Handle, call, choice, function_or_none, integer, lib, number, shown, text
 from ._texts import list_of
 from ._tokenizer import Tokenizer, find_model, string_array, utf8
@@ -37,11 +37,21 @@ class Generator(Handle):
             model = find_for_job(self._job)
         o = c.GeneratorOptions(cache=choice(cache, "cache", PRECISIONS), items=integer(items, "items", 0, 64))
         o.model.precision = choice(precision, "precision", PRECISIONS)
-        self._busy = threading.Lock()
+        self._busy, self._streams = threading.Lock(), {}
         call(getattr(lib, self._open_function), ctypes.byref(self._pointer), text(find_model(model), "model"), ctypes.byref(o))
         self.tokenizer = Tokenizer._of(getattr(lib, self._open_function.replace("open", "tokenizer"))(self._pointer), self)
 
     _job = c.JOB_GENERATE
+
+    def close(self):
+        """Ends the stream and waits for its thread, then frees the memory; later calls raise UsageError."""
+        streams = list(getattr(self, "_streams", {}).items())
+        for _, ended in streams:
+            ended.set()
+        for thread, _ in streams:
+            if thread is not threading.current_thread():  # a callback of the stream may call close()
+                thread.join()
+        super().close()
 
     def _options(self, calls, keep, max_tokens=0, min_tokens=0, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0,
                  repetition_penalty=1.0, presence_penalty=0.0, frequency_penalty=0.0, no_repeat_ngram_size=0, seed=0,
@@ -85,10 +95,12 @@ class Generator(Handle):
         if token:
             o.token = calls.wrap(token, ctypes.POINTER(c.GeneratedToken))
         texts, sizes, _raw = string_array(prompts, "prompts")
+        at = self._at
         if not self._busy.acquire(blocking=False):
+            at.end()
             raise UsageError(f"{type(self).__name__}: another call of this object is running")
         try:
-            calls.call(getattr(lib, self._run), self._at, texts, sizes, len(prompts), ctypes.byref(o))
+            calls.call(getattr(lib, self._run), at, texts, sizes, len(prompts), ctypes.byref(o))
         finally:
             self._busy.release()
         return outputs
@@ -106,7 +118,7 @@ class Generator(Handle):
         return found[0] if single and len(found) == 1 else found
 
     def _stream(self, prompts, options) -> Iterator[str]:
-        """Yields the text of each token; the call runs in a thread that ends when the iterator is closed."""
+        """Yields the text of each token; the call runs in a thread that ends when iterator or generator are closed."""
         waiting, ended = queue.Queue(maxsize=64), threading.Event()
 
         def put(item):
@@ -115,6 +127,18 @@ class Generator(Handle):
                     return waiting.put(item, timeout=.05)
                 except queue.Full:
                     pass
+
+        def put_last(item):  # also without a reader: replaces waiting texts once the stream has ended
+            while True:
+                try:
+                    return waiting.put(item, timeout=.05)
+                except queue.Full:
+                    pass
+                if ended.is_set():
+                    try:
+                        waiting.get_nowait()
+                    except queue.Empty:
+                        pass
 
         def token(at):
             t = at.contents
@@ -125,22 +149,27 @@ class Generator(Handle):
         def work():
             try:
                 self._call(prompts, token, options)
-                put(None)
+                put_last(None)
             except BaseException as error:
-                put(error)
+                put_last(error)
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
+        self._streams[thread] = ended
         try:
             while True:
                 item = waiting.get()
                 if item is None:
                     return
+                if isinstance(item, Interrupted) and ended.is_set():
+                    raise UsageError(f"{type(self).__name__}: this object was closed during the stream")
                 if isinstance(item, BaseException):
                     raise item
                 yield item
         finally:
             ended.set()
-            thread.join()
+            if thread is not threading.current_thread():  # a callback of the stream may close the iterator
+                thread.join()
+            del self._streams[thread]
 
 
 class Translator(Generator):

@@ -87,9 +87,10 @@ class SentenceTransformer(Handle):
         return os.path.exists(os.path.join(self._folder, "modules.json"))
 
     def close(self):
-        for pointer in getattr(self, "_prompted", {}).values():
-            lib.embedder_close(pointer)
-        self._prompted = {}
+        if hasattr(self, "_prompted"):
+            with self._lock:
+                self._closed += self._prompted.values()
+                self._prompted = {}
         super().close()
 
     def __repr__(self):
@@ -132,9 +133,12 @@ class SentenceTransformer(Handle):
         # The tokens of the prompt are not pooled: the library has to know the prompt.
         if name is None:
             raise UnsupportedError("prompt: this model does not pool the prompt; use prompt_name")
-        if name not in self._prompted:
-            self._prompted[name] = self._open(name)
-        return self._prompted[name], sentences
+        used = self._at
+        with self._lock:
+            if name not in self._prompted:
+                self._prompted[name] = self._open(name)
+            used._as_parameter_ = self._prompted[name]
+        return used, sentences
 
     def encode(self, sentences, prompt_name: Optional[str] = None, prompt: Optional[str] = None, batch_size: int = 32,
                show_progress_bar: Optional[bool] = None, output_value: str = "sentence_embedding",

@@ -94,14 +94,13 @@ class Tokenizer(Handle):
     def _of(cls, pointer, owner):
         """Returns the tokenizer that another object owns."""
         made = cls.__new__(cls)
+        Handle.__init__(made)
         made._pointer, made._owner = ctypes.c_void_p(pointer), owner
         return made
 
     @property
     def _at(self):
-        if self._owner is not None:
-            self._owner._at  # raises if the owner is closed
-        return super()._at
+        return self._use() if self._owner is None else self._owner._use(self._pointer)
 
     def close(self):
         if getattr(self, "_owner", None) is None:
@@ -124,7 +123,7 @@ class Tokenizer(Handle):
 
         max_length   the most tokens; a longer text is an error unless truncation is True ("longest_first"),
                      "only_first" or "only_second"
-        padding      pad to max_length
+        padding      pad to max_length; over 2^24 tokens of padding are a LimitError
         strict       characters without a token are an error
         """
         names = {False: 0, True: c.CUT_LONGEST, "longest_first": c.CUT_LONGEST, "only_first": c.CUT_FIRST, "only_second": c.CUT_SECOND}
@@ -147,10 +146,11 @@ class Tokenizer(Handle):
         n = e.count
         part = lambda at, kind: list((kind * n).from_address(at)) if n else []
         ids, origin = part(e.ids, ctypes.c_int32), part(e.text, ctypes.c_uint8)
+        tokens = {i: self.id_to_token(i) or "" for i in set(ids)}
         places = list(zip(part(e.begin, ctypes.c_int64), part(e.end, ctypes.c_int64)))
         maps = [characters(raw), characters(second or b"")]
         return Encoding(
-            ids=ids, type_ids=part(e.types, ctypes.c_int32), tokens=[self.id_to_token(i) or "" for i in ids],
+            ids=ids, type_ids=part(e.types, ctypes.c_int32), tokens=[tokens[i] for i in ids],
             offsets=[(maps[t](b), maps[t](s)) if t < 2 else (0, 0) for t, (b, s) in zip(origin, places)],
             byte_offsets=places, text_ids=[t if t < 2 else None for t in origin],
             special_tokens_mask=[int(t >= 2) for t in origin], attention_mask=part(e.attend, ctypes.c_uint8), cut=e.cut)
@@ -172,6 +172,7 @@ class Tokenizer(Handle):
         if isinstance(ids, (str, bytes)) or not hasattr(ids, "__iter__"):
             raise UsageError(f"ids: expected integers, found {shown(ids)}")
         stream, out, size = ctypes.c_void_p(), ctypes.c_char_p(), ctypes.c_size_t()
+        used = self._at  # the stream points to the tokenizer
         call(lib.decode_stream_new, ctypes.byref(stream), self._at, bool(skip_special_tokens))
         read = lambda: ctypes.string_at(out, size.value).decode("utf-8", "replace")
         try:
@@ -182,6 +183,7 @@ class Tokenizer(Handle):
             yield read()
         finally:
             lib.decode_stream_free(stream)
+            used.end()
 
     @staticmethod
     def _ids(ids):

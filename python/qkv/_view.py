@@ -31,10 +31,11 @@ class View(Handle):
     def _options(self, **more):
         """Returns struct qkv_view_options with what is shown first."""
         o, given = c.ViewOptions(), {**self.options, **more}
+        o.kept = []  # the numbers that o points to live as long as o
         for name in ("layer", "token"):
             if given.get(name) is not None:
                 number = ctypes.c_int64(integer(given[name], name))
-                self._keep.append(number)
+                o.kept.append(number)
                 setattr(o, name, ctypes.addressof(number))
         if given.get("heads") is not None:
             heads = given["heads"]
@@ -42,11 +43,10 @@ class View(Handle):
                 raise UsageError(f"heads: expected a list of integers, found {shown(heads)}")
             heads = [integer(h, "heads") for h in heads]
             array = (ctypes.c_int64 * len(heads))(*heads)
-            self._keep.append(array)
+            o.kept.append(array)
             o.heads, o.head_count = ctypes.addressof(array), len(heads)
         if given.get("view") is not None:
-            o.view = text(given["view"], "view")
-            self._keep.append(o.view)
+            o.view = text(given["view"], "view")  # ctypes keeps the bytes
         o.theme = choice(given.get("theme", "auto"), "theme", THEMES)
         o.special, o.utf8 = bool(given.get("special")), True
         o.stack = integer(given.get("stack", 0), "stack")

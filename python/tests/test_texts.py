@@ -61,6 +61,28 @@ class Tokens(unittest.TestCase):
         with self.assertRaisesRegex(qkv.UsageError, "closed"):
             self.t.encode("a")
 
+    def test_padding_has_a_limit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "tokenizer.json")
+            with open(path, "w") as f:
+                f.write('{"added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordPiece",'
+                        ' "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,'
+                        ' "vocab": {"[PAD]": 0, "[UNK]": 1, "a": 2}}}')
+            t = qkv.Tokenizer(path)
+            self.assertEqual(t.encode("a", max_length=3, padding=True).tokens, ["a", "[PAD]", "[PAD]"])
+            for length in (2**24 + 2, 2**31, 2**62):
+                with self.assertRaisesRegex(qkv.LimitError, f"at most {2**24} tokens of padding, found {length - 1}"):
+                    t.encode("a", max_length=length, padding=True)
+            self.assertEqual(t.encode("a", max_length=2**62, truncation=True).ids, [2])
+
+    def test_close_during_a_stream(self):
+        ids = self.t.encode("In the beginning").ids
+        stream, first = self.t.decode_stream(ids), []
+        first.append(next(stream))
+        self.t.close()
+        self.assertEqual("".join(first + list(stream)), "In the beginning")
+        self.assertEqual((self.t._uses, self.t._closed), (0, []))
+
     def test_a_broken_file_names_its_place(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "tokenizer.json")

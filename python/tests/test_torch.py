@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 """qkv.torch against torch's own attention in double: forward, backward, compile, training."""
+import ctypes
+import gc
 import sys
 import unittest
+import weakref
 
 try:
     import torch
@@ -115,6 +118,39 @@ class Behaviour(unittest.TestCase):
         self.assertTrue(torch.equal(a, b))
         for x, y in zip(*(torch.autograd.grad(o.sum(), (q, k, v)) for o in (a, b))):
             self.assertLess(relative(x, y.double()), BOUND)
+
+    def test_backward_reads_the_memory_of_forward(self):
+        def owned(x):
+            """Returns a copy of a tensor in memory of an object, and a weak reference to the object."""  # detach(): a view keeps its base
+            memory = (ctypes.c_float * x.numel())(*x.flatten().tolist())
+            return torch.frombuffer(memory, dtype=torch.float32).view(x.shape).detach(), weakref.ref(memory)
+
+        def gradients(name, change):
+            tensors = {n: x.detach() for n, x in zip("qkv", arrays(1, 3, 5, 3, 4))}
+            tensors["sinks"] = torch.zeros(3)
+            tensors[name], alive = owned(tensors[name])
+            r = qkv.attention(**tensors, layout="BHTE", lse=True)
+            change(tensors[name])
+            del tensors
+            gc.collect()
+            self.assertIsNotNone(alive(), "the memory was freed")
+            g = r.backward(torch.ones_like(r.out))
+            return torch.cat([x.flatten() for x in g[:3]])
+        for name in ("q", "k", "v", "sinks"):
+            wanted = gradients(name, lambda x: None)
+            for change in (lambda x: setattr(x, "data", torch.zeros(1)), lambda x: x.set_(torch.zeros(3)),
+                           lambda x: x.set_(torch.zeros(9).untyped_storage())):
+                self.assertTrue(torch.equal(gradients(name, change), wanted), name)
+
+    def test_backward_refuses_memory_that_was_resized(self):
+        for name in ("q", "k", "v", "sinks"):
+            for change in (lambda x: x.resize_(10**6), lambda x: x.untyped_storage().resize_(0)):
+                tensors = {n: x.detach() for n, x in zip("qkv", arrays(1, 3, 5, 3, 4))}
+                tensors["sinks"] = torch.zeros(3)
+                r = qkv.attention(**tensors, layout="BHTE", lse=True)
+                change(tensors[name])
+                with self.assertRaisesRegex(qkv.UsageError, name + ": the memory of the tensor was resized"):
+                    r.backward(torch.ones_like(r.out))
 
     def test_dropout(self):
         """E out = out without dropout; with p = .5 over S = 33 keys of 4000 draws the mean is within 6 deviations."""
