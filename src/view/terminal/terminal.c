@@ -67,7 +67,7 @@ static void matrix_cell(struct text_canvas *s, double w, int columns)
     if (w != w)
         snprintf(number, sizeof number, "!");
     else if (w >= .05)
-        snprintf(number, sizeof number, "%d", (int)(100 * w + .5));
+        snprintf(number, sizeof number, "%d", (int)(100 * fmin(w, 1) + .5));
     if (strlen(number) > 2 && columns < (s->color ? 3 : 4)) // 100 in a narrow column
         snprintf(number, sizeof number, "1.");
     if (s->color) {
