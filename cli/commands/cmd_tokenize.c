@@ -106,7 +106,7 @@ static const struct mark {
     { "<pad>", TOKEN, MARK_PAD },
     { "<s>", TOKEN, "special token that begins a text" },
     { "</s>", TOKEN, "special token that ends a text" },
-    { "<|endoftext|>", TOKEN, "special token that ends a text" },
+    { "<|endoftext|>", TOKEN, "special token that separates texts" },
     { "##", PIECE, "continues the word before it; pieces follow frequency, not meaning" },
     { "Ġ", PREFIX, MARK_SPACE },
     { "▁", PREFIX, MARK_SPACE },
