@@ -132,15 +132,26 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
     const char *const where =
         page_text(p, "head L%lld.H%lld, with W_Q and W_K", (long long)layer, (long long)head);
     struct matrix m[MATRICES] = {
-        [RAW] = { "X X^T", "scores X X^T of the embeddings X", w[RAW], QKV_CHART_SIGNED },
-        [COSINE] = { "X X^T, rows of X normalised", NULL, w[COSINE] },
-        [PLAIN] = { "softmax(X X^T)", "softmax(X X^T)", w[PLAIN], QKV_CHART_WEIGHTS },
-        [SCALED] = { "softmax(X X^T / sqrt(d))",
-                     page_text(p, "softmax(X X^T / sqrt(d)), d = %lld", (long long)s->D), w[SCALED],
-                     QKV_CHART_WEIGHTS },
-        [COSINE_PLAIN] = { "softmax(X X^T), rows normalised", NULL, w[COSINE_PLAIN] },
-        [COSINE_SCALED] = { "softmax(X X^T / sqrt(d)), rows normalised", NULL, w[COSINE_SCALED] },
-        [HEAD] = { where, page_text(p, "weights of %s", where), w[HEAD], QKV_CHART_WEIGHTS }
+        [RAW] = { .name = "X X^T",
+                  .panel = "scores X X^T of the embeddings X",
+                  .value = w[RAW],
+                  .ramp = QKV_CHART_SIGNED },
+        [COSINE] = { .name = "X X^T, rows of X normalised", .value = w[COSINE] },
+        [PLAIN] = { .name = "softmax(X X^T)",
+                    .panel = "softmax(X X^T)",
+                    .value = w[PLAIN],
+                    .ramp = QKV_CHART_WEIGHTS },
+        [SCALED] = { .name = "softmax(X X^T / sqrt(d))",
+                     .panel = page_text(p, "softmax(X X^T / sqrt(d)), d = %lld", (long long)s->D),
+                     .value = w[SCALED],
+                     .ramp = QKV_CHART_WEIGHTS },
+        [COSINE_PLAIN] = { .name = "softmax(X X^T), rows normalised", .value = w[COSINE_PLAIN] },
+        [COSINE_SCALED] = { .name = "softmax(X X^T / sqrt(d)), rows normalised",
+                            .value = w[COSINE_SCALED] },
+        [HEAD] = { .name = where,
+                   .panel = page_text(p, "weights of %s", where),
+                   .value = w[HEAD],
+                   .ramp = QKV_CHART_WEIGHTS }
     };
     show(p, m, MATRICES, s);
     p->grid[0]->digits = 1; // two decimals with a sign do not fit into a cell

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { SIDE_MOST = 32767 };
 
@@ -20,23 +21,43 @@ static struct {
 } png = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 #ifdef QKV_PNG_LIBRARY
-// Opens libqkv_png: in the folder of libqkv, or else where the loader finds libraries. It stays
-// open, because its libraries do not survive being unloaded. Returns NULL, and sets errno, if it
-// cannot be opened.
-static void *open_library(void)
+enum { FLAGS = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE }; // its libraries do not survive unloading
+
+// Writes the path of libqkv_png in the folder of libqkv, or of the program that contains it, to
+// path[size]. Returns false if it does not fit or the folder is unknown.
+static bool own_path(char *path, size_t size)
 {
-    enum { FLAGS = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE };
     Dl_info own;
-    char path[4096];
     const char *end = dladdr(&png, &own) && own.dli_fname ? strrchr(own.dli_fname, '/') : NULL;
-    const int n = end ? snprintf(path, sizeof path, "%.*s/%s", (int)(end - own.dli_fname),
-                                 own.dli_fname, QKV_PNG_LIBRARY)
+    const int n = end ? snprintf(path, size, "%.*s/%s", (int)(end - own.dli_fname), own.dli_fname,
+                                 QKV_PNG_LIBRARY)
                       : -1;
+    return n > 0 && (size_t)n < size;
+}
+
+// Opens libqkv_png: in the folder of libqkv or, if it is not there, where the loader finds
+// libraries.
+static qkv_status open_library(void **library, qkv_error *err)
+{
+    char path[4096];
+    struct stat found;
+    const bool known = own_path(path, sizeof path);
     errno = 0;
-    void *library = n > 0 && n < (int)sizeof path ? dlopen(path, FLAGS) : NULL;
-    if (library || (errno && errno != ENOENT)) return library;
+    const bool own = known && stat(path, &found) == 0;
+    if (known && !own && errno != ENOENT && errno != ENOTDIR)
+        return qkv_fail_errno(err, path, "cannot open the library", errno);
     errno = 0;
-    return dlopen(QKV_PNG_LIBRARY, FLAGS);
+    *library = dlopen(own ? path : QKV_PNG_LIBRARY, FLAGS);
+    if (*library) return QKV_OK;
+    const int code = errno;
+    const char *reason = dlerror();
+    if (code == ENOMEM) return qkv_fail_memory(err, NULL);
+    if (own)
+        return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = path },
+                        "cannot open the library: %s", reason ? reason : "unknown reason");
+    return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
+                    "PNG needs the library %s, which cannot be opened (%s); SVG needs no library",
+                    QKV_PNG_LIBRARY, reason ? reason : "unknown reason");
 }
 
 static qkv_status open_painter(qkv_error *err)
@@ -44,23 +65,17 @@ static qkv_status open_painter(qkv_error *err)
     static const struct png_host host = { qkv_alloc_zero, qkv_free, palette_rgb,
                                           canvas_link_opacity };
     png_painter_function *function = NULL;
-    void *library = open_library();
-    const int code = errno;
-    if (!library && code == ENOMEM) return qkv_fail_memory(err, NULL);
-    if (!library && code && code != ENOENT)
-        return qkv_fail_errno(err, QKV_PNG_LIBRARY, "cannot open the library", code);
-    const char *reason = library ? "it belongs to another version of qkv" : dlerror();
-    if (library) *(void **)&function = dlsym(library, PNG_PAINTER_NAME);
+    void *library = NULL;
+    const qkv_status status = open_library(&library, err);
+    if (status) return status;
+    *(void **)&function = dlsym(library, PNG_PAINTER_NAME);
     if (function) png.painter = function(PNG_PAINTER_VERSION, &host);
     if (png.painter) return QKV_OK;
-    const qkv_status status =
-        qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
-                 "PNG needs the library %s, which cannot be opened (%s); SVG needs no library",
-                 QKV_PNG_LIBRARY, reason ? reason : "unknown reason");
-    if (library) dlclose(library);
-    return status;
+    dlclose(library);
+    return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
+                    "PNG needs the library %s of the same version of qkv, found another version",
+                    QKV_PNG_LIBRARY);
 }
-
 #else
 // A program without shared libraries cannot open one.
 static qkv_status open_painter(qkv_error *err)
