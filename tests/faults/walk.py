@@ -240,7 +240,7 @@ class Judge:
         status, _, self.counts, self.stdout, err, files = server.run()
         if status != 0: raise SystemExit(f"{self.flow.name}: status {status} without a fault: {err}")
         self.whole = {out: contents(files, out) for out in self.flow.out}
-        self.names = {os.path.basename(p) for p in files} | set(self.flow.out) | {"standard output", "stdout", "tmp", "child process", "qkv: .:"}
+        self.names = {os.path.basename(p) for p in files} | set(self.flow.out) | {"standard output", "stdout", "tmp", "child process", "qkv: .:", "libqkv_png"}
         server.fill()
 
     def same(self, found, out):
