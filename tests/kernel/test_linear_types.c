@@ -99,30 +99,29 @@ TEST(sums_of_eight_bits_are_exact_and_within_the_bound_of_their_steps)
 }
 
 // All products have the largest magnitude, in chunks whose sums fit into 32 bits; the last chunk is
-// short.
+// short. Rows and columns of several panels and tiles, of alternating signs: none adds to another.
 TEST(no_length_overflows_a_sum_of_eight_bits)
 {
+    enum { ROWS = 35, N = 147 };
     const int64_t K = 3 * QKV_LINEAR_INT8_CHUNK + 5;
-    float *x = fenced((size_t)K * sizeof *x), *w = fenced((size_t)(2 * K) * sizeof *w);
-    for (int64_t i = 0; i < K; i++) {
-        x[i] = 127;
-        w[i] = 127;
-        w[K + i] = -127;
-    }
+    float *x = fenced((size_t)(ROWS * K) * sizeof *x), *w = fenced((size_t)(N * K) * sizeof *w);
+    float *y = fenced((size_t)(ROWS * N) * sizeof *y), sum = 0;
+    for (int64_t i = 0; i < ROWS * K; i++) x[i] = i / K % 3 ? 127 : -127;
+    for (int64_t i = 0; i < N * K; i++) w[i] = i / K % 2 ? -127 : 127;
+    for (int64_t left = K; left > 0; left -= QKV_LINEAR_INT8_CHUNK)
+        sum += (float)(qkv_min64(left, QKV_LINEAR_INT8_CHUNK) * 127 * 127);
     EACH_ISA(k)
     {
         const struct qkv_linear_kernel *kernel = k->linear[QKV_PRECISION_INT8];
         const struct qkv_linear_tail tail = { .scale = 1 };
-        void *panels = qkv_alloc(kernel->panel_bytes(K), 1);
-        float y[2];
-        kernel->pack(panels, w, QKV_REAL, K, 2, K, 1);
-        kernel->rows(y, 2, x, K, panels, 1, K, 2, &tail);
-        float sum = 0;
-        for (int64_t left = K; left > 0; left -= QKV_LINEAR_INT8_CHUNK) {
-            const int64_t n = qkv_min64(left, QKV_LINEAR_INT8_CHUNK);
-            sum += (float)(n * 127 * 127);
+        const int64_t panels_count = (N + kernel->panel - 1) / kernel->panel;
+        void *panels = qkv_alloc((size_t)panels_count * kernel->panel_bytes(K), 1);
+        kernel->pack(panels, w, QKV_REAL, K, N, K, 1);
+        kernel->rows(y, N, x, K, panels, ROWS, K, N, &tail);
+        for (int64_t i = 0; i < ROWS * N; i++) {
+            const bool minus = (i / N % 3 == 0) != (i % N % 2 == 1);
+            CHECK(y[i] == (minus ? -sum : sum));
         }
-        CHECK(y[0] == sum && y[1] == -sum);
         qkv_free(panels);
     }
     fence_free();

@@ -54,10 +54,11 @@ static void fill_layer(qkv_view *v, const struct text *p, int64_t layer)
 {
     enum { WIDTH = 16 };
     const int64_t T = p->tokens, H = p->heads, n = T * H * WIDTH;
-    float *all = zeros(4 * n + H * T, sizeof *all), *q = all, *k = q + n, *x = k + n,
-          *lse = x + 2 * n;
+    const int64_t stream = H > 1 ? 2 * n : 3 * n; // values, or three states of the stream
+    float *all = zeros(2 * n + stream + H * T, sizeof *all), *q = all, *k = q + n, *x = k + n,
+          *lse = x + stream;
     qkv_error err = { 0 };
-    for (int64_t i = 0; i < 4 * n; i++) all[i] = (float)(2 * uniform());
+    for (int64_t i = 0; i < 2 * n + stream; i++) all[i] = (float)(2 * uniform());
     for (int64_t i = 0; i < n; i++) q[i] *= (float)(1 + 40 * (i / WIDTH % H) * (layer > 0));
     for (int64_t h = 0; h < H; h++)
         for (int64_t i = 0; i < T; i++) {

@@ -110,7 +110,7 @@ static void whole_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const v
                     whole_panel(sum[c / PANEL], &s,
                                 panels + c / PANEL * (int64_t)whole_bytes(K) +
                                     PANEL * sizeof(float) + k / BYTES * 2 * TILE,
-                                (deep + BYTES - 1) / BYTES, columns - c, k > 0);
+                                (deep + BYTES - 1) / BYTES, qkv_min64(columns - c, PANEL), k > 0);
                 k += deep;
             } while (k < K);
             for (int64_t c = 0; c < columns; c += PANEL, panels += whole_bytes(K)) {
