@@ -3,34 +3,12 @@
 // page must have.
 //   make_odd FOLDER          caps, relative positions, windows, slopes; weights from a file
 //   make_odd FOLDER large    4,096 tokens x 72 heads, 100,000 tokens x 12 heads, as probes
+#define MAKER "make_odd"
+#include "view/maker.h"
 #include <inttypes.h>
 #include <math.h>
 #include <qkv/view.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static uint64_t seed = 7;
-static double uniform(void) // in [-1, 1)
-{
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return (double)(int64_t)(seed >> 11 << 11) * 0x1p-63;
-}
-
-static void *zeros(int64_t count, size_t size)
-{
-    void *p = calloc((size_t)count, size);
-    if (!p) exit(5);
-    return p;
-}
-
-static void must(qkv_status status, const qkv_error *err)
-{
-    char line[1400];
-    if (!status) return;
-    fprintf(stderr, "make_odd: %s\n", qkv_error_line(line, sizeof line, err));
-    exit((int)status);
-}
 
 // ---- a text of paragraphs -----------------------------------------------------------------------
 struct story {
@@ -289,6 +267,7 @@ int main(int argc, char **argv)
         fputs("usage: make_odd FOLDER [large]\n", stderr);
         return 2;
     }
+    seed = 7;
     if (large) {
         make_long(argv[1], "tokens-4096", 4096, 6, 12, 0);
         make_long(argv[1], "tokens-100000", 100000, 1, 12, 25000000);

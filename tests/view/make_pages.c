@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // make_pages.c: makes pages for browser.py, and for each a .json with the expected contents.
 //   make_pages FOLDER
+#define MAKER "make_pages"
 #include "view/data/residual.h"
+#include "view/maker.h"
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST = 1000 };
@@ -35,13 +35,6 @@ static const struct spec specs[] = {
     { "same", 12, 2, 3, 3, 8, .against = -1 },
     { "run", 14, 2, 4, 4, 16, .frames = 4 },
 };
-static uint64_t seed;
-static double uniform(void) // in [-1, 1)
-{
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return (double)(int64_t)(seed >> 11 << 11) * 0x1p-63;
-}
-
 static const struct {
     const char *text;
     size_t bytes;

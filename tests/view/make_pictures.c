@@ -2,36 +2,13 @@
 // make_pictures.c: makes SVG pictures of every view, and of every kind of chart, with short, long
 // and wide names, for pictures.py.
 //   make_pictures FOLDER
+#define MAKER "make_pictures"
+#include "view/maker.h"
 #include <inttypes.h>
 #include <math.h>
 #include <qkv/chart.h>
 #include <qkv/picture.h>
-#include <qkv/picture.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static uint64_t seed = 5;
-static double uniform(void) // in [-1, 1)
-{
-    seed = seed * 6364136223846793005u + 1442695040888963407u;
-    return (double)(int64_t)(seed >> 11 << 11) * 0x1p-63;
-}
-
-static void *zeros(int64_t count, size_t size)
-{
-    void *p = calloc((size_t)count, size);
-    if (!p) exit(5);
-    return p;
-}
-
-static void must(qkv_status status, const qkv_error *err)
-{
-    char line[1400];
-    if (!status) return;
-    fprintf(stderr, "make_pictures: %s\n", qkv_error_line(line, sizeof line, err));
-    exit((int)status);
-}
 
 // ---- names --------------------------------------------------------------------------------------
 enum { NAMES = 6, WORDS = 5 };
@@ -279,6 +256,7 @@ int main(int argc, char **argv)
         fputs("usage: make_pictures FOLDER\n", stderr);
         return 2;
     }
+    seed = 5;
     for (int i = 0; i < POINTS; i++) {
         x[i] = i;
         thousand[i] = 1e6 * uniform();

@@ -9,6 +9,7 @@ endforeach()
 # Pages in a real browser: needs Python 3 and a Chromium or Chrome; skipped where one is missing.
 foreach(maker make_pages make_maps make_odd make_pictures)
   add_executable(${maker} view/${maker}.c)
+  target_include_directories(${maker} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(${maker} PRIVATE qkv_view qkv_base)
 endforeach()
 # The types of the page's script; skipped where TypeScript is not installed.
