@@ -242,6 +242,9 @@ bool qkv_ends_with(const char *text, const char *end);
 // For an optional input: returns false only if the system says that nothing has this name.  After
 // another error returns true, so that the caller opens the file and reports the error.
 bool qkv_path_may_exist(const char *path);
+// For a choice between files: *there is whether something has this name.  An answer of the system
+// that does not tell is QKV_ERR_IO.
+qkv_status qkv_path_find(bool *there, const char *path, qkv_error *err);
 
 // Wrappers of the system calls that change the disk (disk.c), with the same results and errno.
 // Code that writes checkpoints and other files of a run uses only these, so that a test can

@@ -133,13 +133,27 @@ struct place {
     size_t used;
 };
 
+// What has a name, without following links.
+enum entry { NO_ENTRY, FOLDER, NO_FOLDER };
+
+static enum entry entry_at(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) == 0) return S_ISDIR(st.st_mode) ? FOLDER : NO_FOLDER;
+    if (errno == ENOENT) return NO_ENTRY;
+    // the call can fail by itself: something must be removed all the same
+    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) return NO_FOLDER;
+    close(fd);
+    return FOLDER;
+}
+
 static bool remove_inside(struct place *at, int depth, bool *changed);
 
 // Removes the entry `name` of the folder at->path: a file or a link or, if depth > 0, a folder.
 static bool remove_entry(struct place *at, const char *name, int depth, bool *changed)
 {
     const size_t used = at->used, bytes = strlen(name);
-    struct stat st;
     if (!strcmp(name, ".") || !strcmp(name, "..")) return true;
     if (used + 1 + bytes >= sizeof at->path) {
         errno = ENAMETOOLONG;
@@ -148,13 +162,12 @@ static bool remove_entry(struct place *at, const char *name, int depth, bool *ch
     at->path[used] = '/';
     memcpy(at->path + used + 1, name, bytes + 1);
     at->used = used + 1 + bytes;
-    bool done = lstat(at->path, &st) == 0;
-    if (done && S_ISDIR(st.st_mode) && depth > 0)
+    const enum entry entry = entry_at(at->path);
+    bool done = entry == NO_ENTRY; // another thread removed it
+    if (entry == FOLDER && depth > 0)
         done = remove_inside(at, depth - 1, changed) && qkv_disk_rmdir(at->path) == 0;
-    else if (done)
+    else if (!done)
         done = qkv_disk_unlink(at->path) == 0;
-    else
-        done = errno == ENOENT; // another thread removed it
     *changed |= done;
     at->used = used;
     at->path[used] = 0;
@@ -233,7 +246,9 @@ bool qkv_disk_remove_folder(const char *dir)
 
 bool qkv_disk_remove_tree(const char *path)
 {
-    struct stat st;
-    if (lstat(path, &st) != 0) return errno == ENOENT;
-    return S_ISDIR(st.st_mode) ? remove_folder(path, DEPTH) : qkv_disk_unlink(path) == 0;
+    switch (entry_at(path)) {
+    case NO_ENTRY: return true;
+    case FOLDER: return remove_folder(path, DEPTH);
+    default: return qkv_disk_unlink(path) == 0;
+    }
 }

@@ -176,3 +176,11 @@ bool qkv_path_may_exist(const char *path)
 {
     return qkv_path_exists(path) || (errno != ENOENT && errno != ENOTDIR);
 }
+
+qkv_status qkv_path_find(bool *there, const char *path, qkv_error *err)
+{
+    *there = qkv_path_exists(path);
+    return *there || errno == ENOENT || errno == ENOTDIR
+               ? QKV_OK
+               : qkv_fail_errno(err, path, "cannot open", errno);
+}

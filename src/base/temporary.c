@@ -109,6 +109,7 @@ bool qkv_temporary_folder(char dir[QKV_PATH], int *slot, int *lock, const char *
         if (made && (*lock < 0 || same_folder(*lock, dir))) return true;
         // the name exists, or another process took the new folder for an abandoned one
         const int code = errno;
+        if (made) qkv_disk_rmdir(dir);
         if (*lock >= 0) close(*lock);
         qkv_temporary_drop(*slot);
         *slot = *lock = -1;

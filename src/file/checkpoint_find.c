@@ -210,7 +210,7 @@ qkv_status qkv_checkpoint_check(const char *dir, const qkv_tensors *weights, qkv
     const json_t *row;
     static const char *const both[] = { QKV_MANIFEST, "state.json" };
     for (int i = 0; i < 2; i++)
-        if (qkv_path_join(path, dir, both[i], NULL) || !qkv_path_exists(path)) return QKV_OK;
+        if (qkv_path_join(path, dir, both[i], NULL) || !qkv_path_may_exist(path)) return QKV_OK;
     qkv_status status = read_manifest(&root, dir, -1, err);
     if (status) return status;
     const json_t *files = json_object_get(root, "files");

@@ -31,7 +31,7 @@ static qkv_status may_replace(const char *path, bool force, qkv_error *err)
                         "output exists already, expected the name of a new folder, found a file");
     DIR *d = opendir(path);
     if (!d) return qkv_fail_errno(err, path, "cannot open", errno);
-    bool empty = true;
+    bool empty = true, there = false;
     qkv_status status = QKV_OK;
     for (const struct dirent *e; (e = qkv_disk_entry(d, path, &status, err));)
         empty = empty && is_dot(e->d_name);
@@ -42,7 +42,8 @@ static qkv_status may_replace(const char *path, bool force, qkv_error *err)
                         "output exists already, expected a new name or permission to replace it, "
                         "found a folder");
     status = qkv_path_join(config, path, "config.json", err);
-    if (status || qkv_path_exists(config)) return status;
+    if (!status) status = qkv_path_find(&there, config, err);
+    if (status || there) return status;
     return qkv_fail(
         err, QKV_ERR_USAGE, &at,
         "cannot replace this folder, expected a model folder with config.json, found other files");
@@ -187,7 +188,9 @@ static qkv_status copy_entry(const struct copying *c, const char *to, const char
     const char *relative = path + c->from_bytes + strspn(path + c->from_bytes, "/");
     if (lstat(source, &st) != 0) return qkv_fail_errno(c->err, source, "cannot open", errno);
     if (S_ISDIR(st.st_mode) && depth > 0) return copy_tree(c, target, source, depth - 1);
-    if (qkv_path_exists(target)) return QKV_OK; // the run wrote it already
+    bool there;
+    status = qkv_path_find(&there, target, c->err);
+    if (status || there) return status; // the run wrote it already
     if (S_ISLNK(st.st_mode)) {
         if (!follow_link(c, source)) {
             ++*c->links;

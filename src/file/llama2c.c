@@ -347,8 +347,8 @@ bool qkv_llama2c_find(char path[QKV_PATH], const char *place)
                                          QKV_EIGHT_NAME ".safetensors",
                                          QKV_EIGHT_NAME ".safetensors.index.json" };
     for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
-        if (qkv_path_join(other, place, first[i], NULL) || qkv_path_exists(other)) return false;
-    return !qkv_path_join(path, place, NAME, NULL) && qkv_path_exists(path);
+        if (qkv_path_join(other, place, first[i], NULL) || qkv_path_may_exist(other)) return false;
+    return !qkv_path_join(path, place, NAME, NULL) && qkv_path_may_exist(path);
 }
 
 qkv_status qkv_llama2c_config(json_t **out, const char *path, qkv_error *err)

@@ -60,7 +60,7 @@ qkv_status qkv_convert_copy(const struct qkv_folder *to, const char *from, bool 
     int64_t ignored = 0; // other files of the folder are not part of the model
     if (single) return qkv_folder_copy(to, from, is_tokenizer, NULL, 0, &ignored, &ignored, err);
     qkv_status status = qkv_path_join(path, from, "modules.json", err);
-    if (!status && qkv_path_exists(path))
+    if (!status && qkv_path_may_exist(path))
         status = qkv_json_list_file(&modules, path, JSON_BYTES, err);
     if (!status)
         status = qkv_folder_copy(to, from, is_wanted, modules, 2, &report->left_out, &report->links,

@@ -297,7 +297,7 @@ static qkv_status read_prompts(struct qkv_modules *m, const char *dir, const cha
     json_t *root = NULL;
     qkv_status status = qkv_path_join(path, dir, "config_sentence_transformers.json", err);
     if (status) return status;
-    const bool there = qkv_path_exists(path);
+    const bool there = qkv_path_may_exist(path);
     if (!there && (!prompt || !*prompt)) return QKV_OK;
     if (!there)
         return qkv_fail(err, QKV_ERR_USAGE, &(struct qkv_location){ .file = dir },

@@ -223,10 +223,14 @@ qkv_status qkv_generation_file_read(struct qkv_generation_config *c, const char 
 {
     char path[QKV_PATH];
     json_t *root = NULL;
+    bool there = false;
     qkv_status status = qkv_path_join(path, dir, "generation_config.json", err);
-    if (!status && !qkv_path_may_exist(path)) status = qkv_path_join(path, dir, "config.json", err);
-    // a llama2.c checkpoint has neither file
-    if (status || !qkv_path_may_exist(path)) return status;
+    if (!status) status = qkv_path_find(&there, path, err);
+    if (!status && !there) {
+        status = qkv_path_join(path, dir, "config.json", err);
+        if (!status) status = qkv_path_find(&there, path, err);
+    }
+    if (status || !there) return status; // a llama2.c checkpoint has neither file
     status = qkv_json_file(&root, path, CONFIG_BYTES, err);
     if (status) return status;
     const struct qkv_json_at at = { root, path, "$", err };

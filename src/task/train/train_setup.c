@@ -135,11 +135,16 @@ static qkv_status setup_tokenizer(struct train *t, struct texts *x, qkv_error *e
     if (!status) status = qkv_path_join(data, o->run, "data/index.json", err);
     // The dataset is made after the tokenizer. Where there is one, the files of the tokenizer, of
     // which another format than tokenizer.json has several, are complete.
-    if (!status && !qkv_path_exists(path) && !qkv_path_exists(data))
+    bool there = false, made = false;
+    if (!status) status = qkv_path_find(&there, path, err);
+    if (!status) status = qkv_path_find(&made, data, err);
+    if (!status && !there && !made) {
         status =
             trains_tokenizer(o) ? train_tokenizer(t, path, x, err) : train_files_gather(o, err);
+        if (!status) status = qkv_path_find(&there, path, err);
+    }
     if (status) return status;
-    return qkv_tokenizer_open(&t->tokenizer, qkv_path_exists(path) ? path : o->run, err);
+    return qkv_tokenizer_open(&t->tokenizer, there ? path : o->run, err);
 }
 
 // ---- data --------------------------------------------------------------------------------------
@@ -257,8 +262,9 @@ static qkv_status setup_data(struct train *t, struct texts *x, qkv_error *err)
     bool changed = false;
     qkv_status status = qkv_path_join(dir, t->o->run, "data", err);
     if (!status) status = qkv_path_join(index, dir, "index.json", err);
+    bool there = false;
+    if (!status) status = qkv_path_find(&there, index, err);
     if (status) return status;
-    const bool there = qkv_path_exists(index);
     if (!there) status = make_data(t, dir, x, err);
     if (!status) status = open_data(t, dir, err);
     if (!status && there) status = text_changed(t, x, &changed, err);
