@@ -25,7 +25,7 @@ DEMO = "The animal didn't cross the street because it was too tired" \
 
 .DEFAULT_GOAL = all
 .NOTPARALLEL:
-.PHONY: all help demo setup-demo setup-test setup-book book model test check long install bench parity gates format format-check clean
+.PHONY: all help demo setup-demo setup-test setup-long setup-book book model test check long install bench parity gates format format-check clean
 
 all:
 	@TARGETS="$(PARTS)" tools/build.sh $(BUILD)
@@ -39,6 +39,8 @@ setup-demo:
 	@echo "make demo: 2 of 4: building the command, which takes minutes the first time"
 setup-book:
 	@tools/setup.sh book
+setup-long:
+	@tools/setup.sh long
 setup-test:
 	@tools/setup.sh test
 model:
@@ -57,7 +59,7 @@ test: setup-test model
 check: setup-test model
 	@tools/test.sh $(STAGES)
 
-long: setup-test model
+long: setup-long model
 	@tools/test.sh long
 
 install:

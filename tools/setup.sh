@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# setup.sh demo|test|book: finds the missing requirements of the build (test: and of the tests; book:
-# only of the course as a book) and installs them with apt-get, using sudo if not root.  On systems
+# setup.sh demo|test|long|book: finds the missing requirements of the build (test: and of the tests;
+# long: and of the long tests; book: only of the course as a book) and installs them with apt-get, using sudo if not root.  On systems
 # without apt-get it lists them and stops.
 # It tests for the command or header itself, so that any other way of installation counts too.
 set -eu
-what=${1:?usage: setup.sh demo|test|book}
+what=${1:?usage: setup.sh demo|test|long|book}
 missing=() names=()
 optional=() # packages that only some releases of Debian and Ubuntu have
 
@@ -61,7 +61,12 @@ if [ "$what" = book ]; then
     command_here python3 || lacks python3 python3
     command_here pandoc || lacks "pandoc (it converts the pages and their formulas)" pandoc
 fi
-if [ "$what" = test ]; then
+if [ "$what" = long ]; then # without these the stage leaves out what needs them
+    command_here valgrind || optional+=(valgrind)
+    command_here abidiff || optional+=(abigail-tools)
+    command_here gcovr || optional+=(gcovr)
+fi
+if [ "$what" = test ] || [ "$what" = long ]; then
     command_here g++ || lacks "a C++ compiler (g++)" g++
     header_here setjmp.h && echo '#include <stdarg.h>
 #include <stddef.h>

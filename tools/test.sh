@@ -17,7 +17,7 @@
 #              the disk: a tenth of all endings and states, drawn by the commit
 #   long       many minutes: every test on emulated AMX tiles, all faults, endings and states, the whole grid of `qkv
 #              verify`, 64-bit ARM, fuzzing for QKV_FUZZ_SECONDS (600) a target, 10,000 random mixtures of attention,
-#              MemorySanitizer, valgrind, the sanitizers on a real model
+#              MemorySanitizer, valgrind, the sanitizers on a real model, the binary interface
 #
 # `make test` is `test.sh release`; `make check` runs all except `long`.
 # Ends with a table and the line "N passed, N failed, N skipped"; exit 1 when anything failed.
@@ -117,6 +117,7 @@ stage_long() {
     long_mixtures
     long_memory
     long_grid
+    long_interface
     stage_aarch64 "tests_text tests_file tests_layer"
     tests "aarch64 long" build/aarch64 -L '^(kernel|text|file|layer)$' -E 'minilm'
 }
@@ -144,6 +145,13 @@ long_grid() {
     sanitizer_options
     TARGETS=qkv_cli build asan && single "grid asan" tests/whole/grid.sh build/asan/bin/qkv
     TARGETS=qkv_cli build tsan && single "grid tsan" tests/whole/grid.sh build/tsan/bin/qkv
+}
+# The binary interface beside that of the last version; skipped without abidiff or the commit of that version.
+long_interface() {
+    local begin=$SECONDS rc=0
+    tools/abi.sh >$logs/abi.log 2>&1 || rc=$?
+    [ $rc -eq 0 ] || tail -n 20 $logs/abi.log
+    row abi $((rc == 0)) $((rc != 0 && rc != 77)) $((rc == 77)) $((SECONDS - begin))
 }
 sanitizer_options() {
     export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:strict_string_checks=1
