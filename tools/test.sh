@@ -146,7 +146,7 @@ long_grid() {
     TARGETS=qkv_cli build asan && single "grid asan" tests/whole/grid.sh build/asan/bin/qkv
     TARGETS=qkv_cli build tsan && single "grid tsan" tests/whole/grid.sh build/tsan/bin/qkv
 }
-# The binary interface beside that of the last version; skipped without abidiff or the commit of that version.
+# The binary interface, compared with that of the last version; skipped without abidiff or the commit of that version.
 long_interface() {
     local begin=$SECONDS rc=0
     tools/abi.sh >$logs/abi.log 2>&1 || rc=$?
