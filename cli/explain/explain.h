@@ -60,6 +60,8 @@ struct page {
 void *page_take(struct page *p, size_t count, size_t size);
 const char *page_text(struct page *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+// Returns the text of a weight, as every page and picture prints it (qkv_weight_text).
+const char *page_weight(struct page *p, double w, int digits);
 void page_title(struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void page_say(struct page *p, const char *format, ...) // appends to the sentence of the page
     __attribute__((format(printf, 2, 3)));

@@ -82,6 +82,7 @@ struct matrix {
     const char *name, *panel;
     const float *value;
     enum qkv_chart_ramp ramp;
+    bool score; // its numbers are scores, not weights
     struct diagonal d;
 };
 
@@ -95,9 +96,10 @@ static void show(struct page *p, struct matrix *m, int64_t count, const struct t
     for (int64_t i = 0; i < count; i++) {
         m[i].d = measure(m[i].value, n);
         page_cell(p, i + 1, 0, "%s", m[i].name);
-        page_cell(p, i + 1, 1, "%.3f", m[i].d.least);
-        page_cell(p, i + 1, 2, "%.3f", m[i].d.mean);
-        page_cell(p, i + 1, 3, "%.3f", m[i].d.most);
+        const double of[] = { m[i].d.least, m[i].d.mean, m[i].d.most };
+        for (int c = 0; c < 3; c++)
+            page_cell(p, i + 1, c + 1, "%s",
+                      m[i].score ? page_text(p, "%.3f", of[c]) : page_weight(p, of[c], 3));
         page_cell(p, i + 1, 4, "%lld of %lld", (long long)m[i].d.itself, (long long)n);
         if (m[i].panel)
             memcpy(page_grid(p, m[i].panel, n, n, s->name, s->name, m[i].ramp), m[i].value,
@@ -135,8 +137,9 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
         [RAW] = { .name = "X X^T",
                   .panel = "scores X X^T of the embeddings X",
                   .value = w[RAW],
-                  .ramp = QKV_CHART_SIGNED },
-        [COSINE] = { .name = "X X^T, rows of X normalised", .value = w[COSINE] },
+                  .ramp = QKV_CHART_SIGNED,
+                  .score = true },
+        [COSINE] = { .name = "X X^T, rows of X normalised", .value = w[COSINE], .score = true },
         [PLAIN] = { .name = "softmax(X X^T)",
                     .panel = "softmax(X X^T)",
                     .value = w[PLAIN],
@@ -160,10 +163,12 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
         p,
         "The diagonal of X X^T is |x|^2: %.2f to %.2f here, and 1 only for normalised rows. It "
         "is the largest score of its row in %lld of %lld rows; another token's is larger only "
-        "if its vector is longer. On the mean, softmax makes a weight of %.3f of it without "
-        "the scale and of %.3f with it; a uniform weight is %.3f. With projections a token "
-        "need not attend to itself: in L%lld.H%lld the mean is %.3f.",
-        m[RAW].d.least, m[RAW].d.most, (long long)m[RAW].d.itself, (long long)n, m[PLAIN].d.mean,
-        m[SCALED].d.mean, 1 / (double)n, (long long)layer, (long long)head, m[HEAD].d.mean);
+        "if its vector is longer. On the mean, softmax makes a weight of %s of it without "
+        "the scale and of %s with it; a uniform weight is %s. With projections a token "
+        "need not attend to itself: in L%lld.H%lld the mean is %s.",
+        m[RAW].d.least, m[RAW].d.most, (long long)m[RAW].d.itself, (long long)n,
+        page_weight(p, m[PLAIN].d.mean, 3), page_weight(p, m[SCALED].d.mean, 3),
+        page_weight(p, 1 / (double)n, 3), (long long)layer, (long long)head,
+        page_weight(p, m[HEAD].d.mean, 3));
     return QKV_OK;
 }

@@ -72,9 +72,10 @@ static void panel_saturation(struct page *p, const double *score)
     curve->x = (struct qkv_chart_axis){ .name = "scores times", .log = true };
     curve->y = (struct qkv_chart_axis){ .zero = true };
     page_say(p,
-             "Of 8 scores the largest weight is %.2f; of 100 times these scores it is %.4f, and "
+             "Of 8 scores the largest weight is %s; of 100 times these scores it is %s, and "
              "the softmax gradient is %.1e (%.2f before).",
-             top[3], top[FACTORS - 1], left[FACTORS - 1], left[3]);
+             page_weight(p, top[3], 2), page_weight(p, top[FACTORS - 1], 4), left[FACTORS - 1],
+             left[3]);
 }
 
 // Draws two curves over the width d, for random vectors from N(0, 1): the variance of q.k, and the
@@ -143,8 +144,8 @@ static void table_overflow(struct page *p, const double *score)
         page_cell(p, f + 1, 0, "%.0f", factors[f]);
         page_cell(p, f + 1, 1, "%.2f", largest(x, SCORES));
         page_cell(p, f + 1, 2, "%.3g", most);
-        page_cell(p, f + 1, 3, isnan(w) ? "not a number" : "%.4f", w);
-        page_cell(p, f + 1, 4, "%.4f", (double)top);
+        page_cell(p, f + 1, 3, "%s", isnan(w) ? "not a number" : page_weight(p, w, 4));
+        page_cell(p, f + 1, 4, "%s", page_weight(p, (double)top, 4));
     }
 }
 

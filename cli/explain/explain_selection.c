@@ -438,13 +438,14 @@ static qkv_status select_in(struct page *p, const struct scene *s, struct explai
     panels_scene(p, s, &x, w);
     p->panel[p->panels - 1].note =
         page_text(p,
-                  "%.2f of the weight is on the %lld marked places (%.2f before training); the "
-                  "largest weight elsewhere is %.3f, at patch %lld of %lld",
-                  on[1], (long long)x.places, on[0], most, (long long)at, (long long)test.items);
+                  "%s of the weight is on the %lld marked places (%s before training); the "
+                  "largest weight elsewhere is %s, at patch %lld of %lld",
+                  page_weight(p, on[1], 2), (long long)x.places, page_weight(p, on[0], 2),
+                  page_weight(p, most, 3), (long long)at, (long long)test.items);
     if (s == scenes)
         page_say(p, " On new data, heads that are trained on examples have these shares of their "
                     "weight on the places with the form of the query:");
-    page_say(p, "%s %s %.2f", s == scenes ? "" : ",", s->name, on[1]);
+    page_say(p, "%s %s %s", s == scenes ? "" : ",", s->name, page_weight(p, on[1], 2));
     return QKV_OK;
 }
 

@@ -152,13 +152,13 @@ qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)
     table_index(p, text[0], text + 1, n);
     page_title(p, "How is attention a soft lookup?");
     page_say(p,
-             "A hash map with the query \"%s\" as its key finds %lld of %lld texts; an inverted "
+             "A hash map with the query “%s” as its key finds %lld of %lld texts; an inverted "
              "index finds %lld that contain all its words and %lld that contain any. As vectors "
-             "the query and every key have a cosine: \"%s\" has the largest, %.2f. A softmax of "
+             "the query and every key have a cosine: “%s” has the largest, %.2f. A softmax of "
              "the cosines gives each text a weight; with a large factor the text with the best "
-             "key gets nearly all (%.2f for 80), which is a hash map for the nearest key.",
+             "key gets nearly all (%s for 80), which is a hash map for the nearest key.",
              text[0], (long long)hits[EXACT], (long long)n, (long long)hits[ALL],
-             (long long)hits[ANY], text[best + 1], like[best], w[best]);
+             (long long)hits[ANY], text[best + 1], like[best], page_weight(p, w[best], 2));
     return QKV_OK;
 }
 

@@ -189,10 +189,10 @@ qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
             "layer %lld, head %lld: expected finite scores of \"%s\", found NaN or Inf",
             (long long)a.layer, (long long)a.head, s->name[a.row]);
     weigh(&a);
-    page_title(p, "How does \"%s\" attend to \"%s\"?", s->name[a.row], s->name[a.key]);
-    page_say(p, "Layer %lld, head %lld of %s: the weight of \"%s\" on \"%s\" is %.3f.",
+    page_title(p, "How does “%s” attend to “%s”?", s->name[a.row], s->name[a.key]);
+    page_say(p, "Layer %lld, head %lld of %s: the weight of “%s” on “%s” is %s.",
              (long long)a.layer, (long long)a.head, s->info.name, s->name[a.row], s->name[a.key],
-             exp(a.keys[a.key].score - a.lse));
+             page_weight(p, exp(a.keys[a.key].score - a.lse), 3));
     page_after(p, "\nThe weights of this row in the kernel differ from these by at most %.1e.\n",
                apart(&a));
     numbers_of(p, &a);
@@ -242,16 +242,16 @@ qkv_status explain_reads(struct page *p, int argc, char **argv, qkv_error *err)
     struct seen_key *keys = page_take(p, (size_t)s->T, sizeof *keys);
     struct read *all = page_take(p, (size_t)(s->L * s->H), sizeof *all);
     const char **rows = numbers(p, "L", s->L), **columns = numbers(p, "H", s->H);
-    page_title(p, "Which heads attend from \"%s\" to %s\"%s\"?", s->name[row],
+    page_title(p, "Which heads attend from “%s” to %s“%s”?", s->name[row],
                words > 1 ? "words such as " : "", s->name[key[0]]);
     page_table(p, "the strongest heads", 1 + TOP * words, 3);
     page_cell(p, 0, 0, "word");
     page_cell(p, 0, 1, "head");
     page_cell(p, 0, 2, "weight");
     for (int64_t w = 0; w < words; w++) {
-        float *grid = page_grid(
-            p, page_text(p, "weight from \"%s\" to \"%s\"", s->name[row], s->name[key[w]]), s->L,
-            s->H, rows, columns, QKV_CHART_WEIGHTS);
+        float *grid =
+            page_grid(p, page_text(p, "weight from “%s” to “%s”", s->name[row], s->name[key[w]]),
+                      s->L, s->H, rows, columns, QKV_CHART_WEIGHTS);
         for (int64_t l = 0; l < s->L; l++)
             for (int64_t h = 0; h < s->H; h++) {
                 seen_row(s, l, h, row, keys);
@@ -260,16 +260,17 @@ qkv_status explain_reads(struct page *p, int argc, char **argv, qkv_error *err)
             }
         qsort(all, (size_t)(s->L * s->H), sizeof *all, by_weight);
         page_say(p,
-                 "%sFrom \"%s\" to \"%s\" the largest weight is %.2f in L%lld.H%lld, then %.2f in "
+                 "%sFrom “%s” to “%s” the largest weight is %s in L%lld.H%lld, then %s in "
                  "L%lld.H%lld.",
-                 w ? " " : "", s->name[row], s->name[key[w]], all[0].weight,
-                 (long long)all[0].layer, (long long)all[0].head, all[s->L * s->H > 1].weight,
+                 w ? " " : "", s->name[row], s->name[key[w]], page_weight(p, all[0].weight, 2),
+                 (long long)all[0].layer, (long long)all[0].head,
+                 page_weight(p, all[s->L * s->H > 1].weight, 2),
                  (long long)all[s->L * s->H > 1].layer, (long long)all[s->L * s->H > 1].head);
         for (int64_t t = 0; t < TOP && t < s->L * s->H; t++) {
             page_cell(p, 1 + w * TOP + t, 0, "%s", s->name[key[w]]);
             page_cell(p, 1 + w * TOP + t, 1, "L%lld.H%lld", (long long)all[t].layer,
                       (long long)all[t].head);
-            page_cell(p, 1 + w * TOP + t, 2, "%.3f", all[t].weight);
+            page_cell(p, 1 + w * TOP + t, 2, "%s", page_weight(p, all[t].weight, 3));
         }
     }
     p->across = words > 1 ? 2 : 1;

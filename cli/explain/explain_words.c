@@ -136,7 +136,7 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
     page_say(p,
              "In L%lld.H%lld the cosine between a query and the key with which its product is "
              "largest is %.2f on average; with random projections, as before training, it is %.2f. "
-             "The %lld queries have %lld different best keys; the best key of \"%s\" is \"%s\".",
+             "The %lld queries have %lld different best keys; the best key of “%s” is “%s”.",
              (long long)layer, (long long)head, aim(learned, n, E), aim(drawn, n, E), (long long)n,
              (long long)different_keys(p, learned, n, E), s->name[token],
              s->name[best_key(learned, n, E, token)]);
@@ -232,10 +232,10 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
     layers->x.name = "0: embedding matrix; 1: with position; then one point after each layer";
     layers->y.name = "cosine";
     for (int i = 0; i < 2; i++) p->grid[i]->high = 1;
-    page_title(p, "What does \"%s\" mean here?", word);
+    page_title(p, "What does “%s” mean here?", word);
     page_say(p,
              "The embedding matrix has one vector per word, but the model computes a different one "
-             "in each text: in \"%s\" and \"%s\" the vectors differ most, with a cosine of %.2f "
+             "in each text: in “%s” and “%s” the vectors differ most, with a cosine of %.2f "
              "(%.2f in the embedding matrix).",
              label[a], label[b], least, (double)fixed[a * texts + b]);
     return QKV_OK;

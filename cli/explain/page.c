@@ -50,6 +50,11 @@ const char *page_text(struct page *p, const char *format, ...)
     return text;
 }
 
+const char *page_weight(struct page *p, double w, int digits)
+{
+    return qkv_weight_text(page_take(p, QKV_WEIGHT_BYTES, 1), w, digits);
+}
+
 void page_title(struct page *p, const char *format, ...)
 {
     va_list list;

@@ -155,5 +155,12 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_chart_terminal(const struct qkv_chart *c, 
                                                      const struct qkv_chart_options *o,
                                                      qkv_error *err);
 
+enum { QKV_WEIGHT_BYTES = 48 }; /**< size of the text of a weight */
+/** Writes an attention weight as every page, picture and terminal drawing prints it: rounded to
+ *  `digits` decimals (0 to 17), without the 0 before the point: ".640", "1.000".  NaN and infinity
+ *  are "!", a weight below 0 is 0.  The decimal point does not depend on the locale.
+ *  Returns out, which the caller provides. */
+QKV_API const char *qkv_weight_text(char out[QKV_WEIGHT_BYTES], double w, int digits);
+
 QKV_END_DECLS
 #endif

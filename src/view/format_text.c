@@ -4,6 +4,7 @@
 // Numbers are converted to digits here and not by printf, whose decimal point depends on the
 // locale.
 #include "view/format_text.h"
+#include <qkv/chart.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -115,6 +116,15 @@ void view_weight(struct view_text *t, double w, int digits)
         view_say(t, "!");
     else
         put_digits(t, w < 0 ? 0 : fmin(w, 1e12), digits, false);
+}
+
+const char *qkv_weight_text(char out[QKV_WEIGHT_BYTES], double w, int digits)
+{
+    struct view_text t = { 0 };
+    view_weight(&t, w, digits < 0 ? 0 : digits);
+    view_text_copy(out, QKV_WEIGHT_BYTES, &t);
+    view_text_free(&t);
+    return out;
 }
 
 void view_count(struct view_text *t, int64_t n)

@@ -19,10 +19,15 @@ ANIMAL = ["The animal didn't cross the street because it was too tired"]
 
 
 def near_sentence(a, b):
-    """Equal words, and numbers within a hundredth (C has the weights, the page their codes)."""
+    """Equal words, and numbers within a hundredth: C has the weights, the page of a long text their codes."""
     number = re.compile(r"(?<![\w.])\d*\.\d+")
     x, y = ([float(n) for n in number.findall(s)] for s in (a, b))
     return number.sub("#", a) == number.sub("#", b) and all(abs(p - q) < .0101 for p, q in zip(x, y))
+
+
+def unit(text):
+    """One unit of the last decimal of a printed weight: .01 of ".64". The page prints only the decimals that it knows."""
+    return 10. ** -len(text.partition(".")[2])
 
 
 class Test(Pairs, Maps):
@@ -72,7 +77,9 @@ class Test(Pairs, Maps):
         for name in ("pair", "one", "two", "causal", "many", "long", "coarse", "hostile", "broken"):
             self.open(name)
             want = self.expected(name)["sentence"]
-            check(near_sentence(self.text("#sentence"), want), name, self.text("#sentence"), "expected", want)
+            exact = name not in ("many", "long", "coarse")  # a page of a short text has floats
+            said = self.text("#sentence")
+            check(said == want if exact else near_sentence(said, want), name, said, "expected", want)
             check(self.c.js("document.querySelector('#stage').getAttribute('aria-label')") == self.text("#sentence"))
 
     def c_and_the_page_decode_to_the_same_numbers(self):
@@ -107,7 +114,7 @@ class Test(Pairs, Maps):
                 check(table[-1][0] == "sum", table[-1])
                 for column in range(1, len(table[0])):
                     total = sum(float(r[column]) for r in table[1:-1])
-                    check(abs(total - 1) <= .004 + 5e-5 * len(table), name, row, column, total)
+                    check(abs(total - 1) <= .004 + unit(table[-1][column]) / 2 * len(table), name, row, column, total)
                     check(abs(float(table[-1][column]) - 1) <= .004)
         self.open("pair")
         shares = self.c.js("[...document.querySelectorAll('.filter span:last-child')].map(s => parseInt(s.textContent))")
@@ -346,7 +353,7 @@ class Test(Pairs, Maps):
         self.open("causal", "#l=0&h=1&t=25&s=1")
         check(self.c.js("document.querySelectorAll('#tokens .q.made').length") == 10)
         check("generated" in self.text("#tokens") and self.c.js("!!document.querySelector('#tokens hr')"))
-        check(self.c.js("qkv.table().find(r => r[0] === '4 masked')?.[1]") == "0.0000", self.c.js("qkv.table()"))
+        check(self.c.js("qkv.table().find(r => r[0] === '4 masked')?.[1]") == ".0000", self.c.js("qkv.table()"))
 
     def words_are_their_tokens_summed(self):
         self.open("pair", "#l=1&h=2&t=5")

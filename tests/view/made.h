@@ -256,6 +256,18 @@ static inline const uint8_t *find_array(const struct page *p, const char *name, 
     }
     return NULL;
 }
+// Returns the kind of an array of a layer, such as "f32".
+static inline const char *array_kind(const struct page *p, const char *name, int64_t layer)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach(json_object_get(p->about, "rows"), i,
+                       row) if (!strcmp(json_string_value(json_array_get(row, 0)), name) &&
+                                json_integer_value(json_array_get(row, 2)) == p->at &&
+                                json_integer_value(json_array_get(row, 3)) ==
+                                    layer) return json_string_value(json_array_get(row, 1));
+    return "";
+}
 static inline const uint8_t *array(const struct page *p, const char *name, int64_t layer)
 {
     const uint8_t *at = find_array(p, name, layer, NULL);
@@ -336,6 +348,12 @@ static inline bool sees(const struct page *p, int64_t layer, int64_t i, int64_t 
 }
 static inline void page_row(const struct page *p, double *w, int64_t layer, int64_t head, int64_t i)
 {
+    if (find_array(p, "w", layer, NULL) && !strcmp(array_kind(p, "w", layer), "f32")) {
+        const uint8_t *c = array(p, "w", layer);
+        for (int64_t j = 0; j < p->S; j++)
+            w[j] = plane_float(c, p->H * p->T * p->S, (head * p->T + i) * p->S + j);
+        return;
+    }
     if (find_array(p, "w", layer, NULL)) {
         const uint8_t *c = array(p, "w", layer) + (head * p->T + i) * p->S;
         const uint8_t *whole = find_array(p, "sum", layer, NULL);

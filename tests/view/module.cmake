@@ -38,6 +38,12 @@ if(Python3_FOUND)
   set_tests_properties(view/browser_odd view/browser_large PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300
     COST 2000 LABELS view)
   set_tests_properties(view/browser_large PROPERTIES LABELS "view;long")
+  if(TARGET qkv_cli)
+    add_test(NAME view/one_print COMMAND ${Python3_EXECUTABLE}
+      ${CMAKE_CURRENT_SOURCE_DIR}/view/one_print.py $<TARGET_FILE:qkv_cli> ${CMAKE_BINARY_DIR}/one_print
+      WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(view/one_print PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 COST 500 LABELS view)
+  endif()
   add_test(NAME view/pictures COMMAND ${Python3_EXECUTABLE}
     ${CMAKE_CURRENT_SOURCE_DIR}/view/pictures.py $<TARGET_FILE:make_pictures>
     ${CMAKE_BINARY_DIR}/pictures WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

@@ -151,7 +151,7 @@ static bool add_vectors(struct view_block *b, const char *name, bool eight, int6
 struct job {
     const struct view_stack *v;
     int64_t layer, capacity;
-    bool dense, eight;
+    bool dense, floats, eight;
     bool with_qk;     // the weights are stored in addition to q and k, so q and k cause no error
     uint8_t *w, *sum; // positions of the arrays in the block
     uint8_t *q, *k, *lse;
@@ -175,6 +175,23 @@ static bool finite_row(const float *w, int64_t S, double *sum)
     *sum = 0;
     for (int64_t j = 0; j < S; j++) *sum += w[j];
     return isfinite(*sum);
+}
+
+// Encodes the weights of a head as floats, without an error.
+static void encode_floats(void *ctx, int64_t head, int thread)
+{
+    struct job *j = ctx;
+    const struct view_stack *v = j->v;
+    const int64_t T = v->shape.tokens, S = v->shape.keys, n = v->shape.heads * T * S;
+    float *row = j->scratch + thread * j->capacity;
+    for (int64_t i = 0; i < T; i++) {
+        double sum;
+        view_row(row, v, j->layer, head, i);
+        const bool finite = finite_row(row, S, &sum);
+        j->of[head].not_numbers += !finite;
+        for (int64_t k = 0; k < S; k++)
+            view_put_float(j->w + (head * T + i) * S + k, n, finite ? row[k] : NAN);
+    }
 }
 
 static void encode_dense(void *ctx, int64_t head, int thread)
@@ -276,7 +293,8 @@ int64_t view_layer_bytes(const struct view_stack *v, int64_t layer, const struct
                   E = v->shape.head_width;
     int64_t all = 0;
     if (how->code == VIEW_DENSE && (!product(&all, T, S) || !product(&all, all, H))) return -1;
-    if (how->code == VIEW_DENSE) all += 4 * H * T;
+    if (how->code == VIEW_DENSE && how->floats && !product(&all, all, 4)) return -1;
+    if (how->code == VIEW_DENSE && !how->floats) all += 4 * H * T;
     if (how->code == VIEW_TOP) all = view_top_bytes(v, layer, how);
     if (how->code == VIEW_QK16 || how->code == VIEW_QK8) all = view_coarse_bytes(v, layer);
     const bool eight = how->code == VIEW_QK8 || how->eight;
@@ -305,9 +323,11 @@ static bool lay_out(struct view_block *b, struct job *j, int64_t stack, bool pro
     const int64_t T = v->shape.tokens, S = v->shape.keys, H = v->shape.heads, G = v->shape.kv_heads,
                   E = v->shape.head_width, first = b->count;
     const char *kind = j->eight ? "i8" : "i14";
-    const bool weights = j->dense, sums = weights && any_not_one(v, j->layer);
+    const bool weights = j->dense, sums = weights && !j->floats && any_not_one(v, j->layer);
     bool ok = true;
-    if (weights) ok = view_array_add(b, "w", "u8", stack, j->layer, H, T, S, H * T * S);
+    if (weights)
+        ok = view_array_add(b, "w", j->floats ? "f32" : "u8", stack, j->layer, H, T, S,
+                            H * T * S * (j->floats ? 4 : 1));
     if (ok && sums) ok = view_array_add(b, "sum", "f32", stack, j->layer, H, T, 1, 4 * H * T);
     if (ok && products)
         ok = view_array_add(b, "q", kind, stack, j->layer, H, T, E,
@@ -377,7 +397,8 @@ static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
                      .capacity = 2 * S + (products ? T * E : 0) + 16,
                      .eight = how->code == VIEW_QK8 || how->eight,
                      .with_qk = how->with_qk,
-                     .dense = dense };
+                     .dense = dense,
+                     .floats = how->floats };
     qkv_status status = QKV_OK;
     const int threads = qkv_threads();
     size_t floats;
@@ -391,7 +412,7 @@ static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
         status = qkv_fail_memory(err, NULL);
         goto done;
     }
-    if (dense) qkv_parallel_for_most(H, threads, encode_dense, &j);
+    if (dense) qkv_parallel_for_most(H, threads, how->floats ? encode_floats : encode_dense, &j);
     if (products) {
         qkv_parallel_for_most(v->shape.kv_heads, threads, encode_keys, &j);
         qkv_parallel_for_most(H, threads, encode_queries, &j);

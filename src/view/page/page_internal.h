@@ -27,7 +27,8 @@ struct view_encoding {
     bool with_qk, values, input;
     // store the named arrays with numbers of tokens (struct view_numbers)
     bool numbers;
-    bool eight; // store q, k, v and x with 8 bits per number
+    bool floats; // for VIEW_DENSE: store the weights as floats instead of 8 bits
+    bool eight;  // store q, k, v and x with 8 bits per number
 };
 // The error of an encoded stack, summed over its rows.
 struct view_loss {

@@ -2,7 +2,9 @@
 // page_plan.c: chooses the encoding of each layer so that the page fits into its budget of bytes.
 // From short to long texts:
 //
-//   short    every weight in 8 bits, with queries and keys
+//   short    every weight as a float (at most FLOAT_BYTES for all layers of the page), with queries
+//            and keys
+//   brief    every weight in 8 bits, with queries and keys
 //   longer   queries and keys of 16 bits, or of 8 bits: the page computes any weight from them
 //   long     the 16 largest weights of a row (or fewer, at least 2) and the matrix as blocks;
 //            queries and keys only of the layers that the caller requests
@@ -11,15 +13,18 @@
 #include <inttypes.h>
 #include <math.h>
 
-enum { MODEST = 6000000, DENSE_TOKENS = 192 };
+enum { MODEST = 6000000, DENSE_TOKENS = 192, FLOAT_BYTES = 1 << 19 };
 
 // The encodings, from fine to coarse. top: number of weights per row for VIEW_TOP.
 static const struct rung {
     enum view_code code;
     int64_t top;
+    bool floats;
 } rungs[] = {
-    { VIEW_DENSE, 0 }, { VIEW_QK16, 0 }, { VIEW_QK8, 0 }, { VIEW_TOP, 16 }, { VIEW_TOP, 12 },
-    { VIEW_TOP, 8 },   { VIEW_TOP, 6 },  { VIEW_TOP, 4 }, { VIEW_TOP, 3 },  { VIEW_TOP, 2 },
+    { VIEW_DENSE, 0, true }, { VIEW_DENSE, 0, false }, { VIEW_QK16, 0, false },
+    { VIEW_QK8, 0, false },  { VIEW_TOP, 16, false },  { VIEW_TOP, 12, false },
+    { VIEW_TOP, 8, false },  { VIEW_TOP, 6, false },   { VIEW_TOP, 4, false },
+    { VIEW_TOP, 3, false },  { VIEW_TOP, 2, false },
 };
 enum { RUNGS = sizeof rungs / sizeof *rungs };
 
@@ -42,6 +47,7 @@ static struct view_encoding how_of(const struct view_stack *v, int64_t layer, co
     if (l->weights && r->code < VIEW_TOP) how.code = VIEW_DENSE;
     if (!l->weights && l->q && r->code == VIEW_DENSE && !brief) how.code = VIEW_QK16;
     if (!l->weights && !l->q) how.code = VIEW_TOP;
+    how.floats = how.code == VIEW_DENSE && r->floats;
     if (how.code == VIEW_TOP && exact && l->q) how.code = r->top > 8 ? VIEW_QK16 : VIEW_QK8;
     return how;
 }
@@ -91,14 +97,29 @@ static bool lay_rung(struct view_plan *p, const struct rung *r, int64_t side,
         for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
             const struct view_encoding how = how_of(p->of[s], l, r, side, asked_for(o, l));
             struct view_encoding *was = &p->stack[s].how[l];
-            const bool same =
-                was->top && was->code == how.code && (how.code != VIEW_TOP || was->top == how.top);
+            const bool same = was->top && was->code == how.code && was->floats == how.floats &&
+                              (how.code != VIEW_TOP || was->top == how.top);
             changed |= !same;
             *was = how;
             if (how.code > p->stack[s].code) p->stack[s].code = how.code;
         }
     }
     return changed;
+}
+
+// Returns true if the weights of all layers of the page, as floats, have at most FLOAT_BYTES bytes.
+static bool few_weights(const struct view_plan *p)
+{
+    int64_t all = 0;
+    for (int64_t s = 0; s < p->stacks; s++) {
+        int64_t bytes;
+        if (__builtin_mul_overflow(p->of[s]->shape.tokens, p->of[s]->shape.keys, &bytes) ||
+            __builtin_mul_overflow(bytes, 4 * p->of[s]->shape.heads, &bytes) ||
+            __builtin_mul_overflow(bytes, p->of[s]->shape.layers, &bytes) ||
+            __builtin_add_overflow(all, bytes, &all))
+            return false;
+    }
+    return all <= FLOAT_BYTES;
 }
 
 // Computes the size of all layers before compression, *raw, and the smallest size that compression
@@ -211,6 +232,7 @@ qkv_status view_plan_make(struct view_plan *p, const qkv_view *v, const struct q
     int64_t need = -1, raw = 0;
     double least = 0;
     for (int r = 0; r < RUNGS && !status; r++) {
+        if (rungs[r].floats && !few_weights(p)) continue;
         if (!lay_rung(p, &rungs[r], side, o)) continue;
         if (!plan_bytes(p, &raw, &least)) continue;
         if (least * 4 / 3 + (double)frame > (double)budget) continue;

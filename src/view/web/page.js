@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // page.js: starts the page, and contains what all views share: keys, theme, finder, dialogs.
 import { max } from "./base/math.js";
-import { say } from "./base/messages.js";
+import { say, setWeightError } from "./base/messages.js";
 import { $, el, onClick, root } from "./base/dom.js";
 import { isShown, currentTarget, page, state } from "./base/state.js";
 import { load } from "./base/unpack.js";
@@ -174,6 +174,7 @@ async function start() {
         // the numbers of all stacks, also of the other model or text and of the frames of training
         const all = page.all = await load(about);
         page.stacks.forEach((s, n) => { s.weights = all[n]; });
+        setWeightError(all.reduce((most, s) => max(most, s.about.error), 0));
     } catch (e) {
         return broken(e.say ?? say("damaged"));
     }

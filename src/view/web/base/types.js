@@ -176,6 +176,7 @@
  * @property {number=} own the number by which the model divides q.k
  * @property {number=} cap soft cap; 0: none
  * @property {boolean=} broken true: a weight or a score is not a number
+ * @property {Float32Array=} row the weights of the query that the page stores
  * @property {((j: number) => Float32Array)=} k
  * @property {((j: number) => ?Float32Array)=} v
  * @property {((j: number, by: number) => number)=} score of key j, divided by `by`

@@ -194,8 +194,9 @@ class Weights {
         return s ? float(s.data, 0, this.H * this.T, head * this.T + i) : 1;
     }
     dense(layer, head, i) {
-        const S = this.S, from = (head * this.T + i) * S, c = this.arrays[layer].w.data.subarray(from, from + S);
-        const row = new Float32Array(S);
+        const S = this.S, from = (head * this.T + i) * S, w = this.arrays[layer].w, row = new Float32Array(S);
+        if (w.kind === "f32") return row.map((_, j) => float(w.data, 0, this.H * this.T * S, from + j));
+        const c = w.data.subarray(from, from + S);
         let sum = 0;
         for (let j = 0; j < S; j++) sum += c[j] * c[j];
         if (c[0] === 255) return row.fill(NaN);

@@ -261,6 +261,7 @@ export function scoresOf({ layer, head, i }) {
     const row = page.weights.row(layer, head, i);
     of.broken = row[0] !== row[0] || of.dot.some(x => x !== x);
     if (!row.some(w => w)) of.masked.fill(1); // a row of a padding token attends to no key
+    else if (!of.broken) of.row = row;
     of.seen = of.masked.reduce((n, m) => n + +!m, 0);
     of.k = j => page.weights.k(layer, head, j);
     of.v = j => page.weights.v(layer, head, j);
@@ -270,6 +271,7 @@ export function scoresOf({ layer, head, i }) {
     };
     return scored.of = of;
 }
+export const isOwnDivisor = (of, by) => Math.abs(by / of.own - 1) < 1e-3;
 /**
  * Computes the softmax of these scores divided by `by`.
  * @param {Scores} of
@@ -279,12 +281,15 @@ export function scoresOf({ layer, head, i }) {
  *     exponentials
  */
 export function weightsAt(of, by) {
-    const w = new Float64Array(of.S);
+    const w = new Float64Array(of.S), own = of.row && isOwnDivisor(of, by);
     let top = -Infinity, sum = 0, entropy = 0, gradient = 0;
     for (let j = 0; j < of.S; j++) if (!of.masked[j]) top = max(top, w[j] = of.score(j, by));
     for (let j = 0; j < of.S; j++) sum += w[j] = of.masked[j] ? 0 : Math.exp(w[j] - top);
+    // the weights of the model itself are those that the page stores, not those of rounded queries and keys
+    if (own) sum = 1 / of.row.reduce((most, x) => max(most, x), 0);
     for (let j = 0; j < of.S; j++) {
-        if (sum) w[j] /= sum;
+        if (own) w[j] = of.row[j];
+        else if (sum) w[j] /= sum;
         gradient += w[j] * (1 - w[j]);
         if (w[j] > 0) entropy -= w[j] * Math.log(w[j]);
     }

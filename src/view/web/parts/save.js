@@ -17,9 +17,9 @@ export function viewRows(most = TABLE_MOST) {
     if (l.row >= 0 || l.key >= 0) {
         const t = rowTable(l, most), mean = l.row >= 0;
         return [[mean ? "key" : "token", ...t.heads.map(h => nameOf(h)), ...(mean ? ["all heads"] : [])],
-            ...t.rows.map(r => [r.name, ...r.w.map(w => w.toFixed(4)), ...(mean ? [r.mean.toFixed(4)] : [])])];
+            ...t.rows.map(r => [r.name, ...r.w.map(w => weight(w, 4)), ...(mean ? [weight(r.mean, 4)] : [])])];
     }
-    return [["from", "to", "head", "weight"], ...linkRows().map(r => [r[0], r[1], r[2], r[3].toFixed(4)])];
+    return [["from", "to", "head", "weight"], ...linkRows().map(r => [r[0], r[1], r[2], weight(r[3], 4)])];
 }
 export async function copyTable() {
     const rows = page.view.table?.() ?? [], text = tsv(rows);

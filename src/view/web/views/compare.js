@@ -467,9 +467,9 @@ function compareRows() {
     if (row)
         return [
             ["key", "A", "B", "change"],
-            ...row.keys.map(k => [page.keys[k.j].named, k.a.toFixed(4), k.b.toFixed(4), signed(k.b - k.a, 4)]),
-            [say("rest"), ...row.rest.map(x => max(0, x).toFixed(4)), signed(row.rest[1] - row.rest[0], 4)],
-            [say("sum"), ...row.total.map(x => x.toFixed(4)), signed(row.total[1] - row.total[0], 4)]
+            ...row.keys.map(k => [page.keys[k.j].named, weight(k.a, 4), weight(k.b, 4), signed(k.b - k.a, 4)]),
+            [say("rest"), ...row.rest.map(x => weight(max(0, x), 4)), signed(row.rest[1] - row.rest[0], 4)],
+            [say("sum"), ...row.total.map(x => weight(x, 4)), signed(row.total[1] - row.total[0], 4)]
         ];
     return [
         ["layer", "head", "bits", "rows"], ...ranked().map(m => [m.l, m.h, m.bits ? m.bits.toFixed(6) : "0", m.rows])

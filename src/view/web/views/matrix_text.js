@@ -182,12 +182,12 @@ export function matrixTable() {
     if (l.row >= 0) {
         const row = rowSummary(l.row);
         const rows = row.top.map(([j, w]) => [
-            page.keys[j].text, j, w.toFixed(5),
+            page.keys[j].text, j, weight(w, 5),
             (w * (page.weights.span(state.layer, l.row)[1] - page.weights.span(state.layer, l.row)[0])).toFixed(1)
         ]);
         const left = row.sum(0, page.S) - row.top.reduce((s, x) => s + x[1], 0);
-        if (left > 5e-4) rows.push([say("more", count(page.S - row.top.length)), "", left.toFixed(5), ""]);
-        if (row.rest > 5e-4) rows.push([say("notInFile"), "", row.rest.toFixed(5), ""]);
+        if (left > 5e-4) rows.push([say("more", count(page.S - row.top.length)), "", weight(left, 5), ""]);
+        if (row.rest > 5e-4) rows.push([say("notInFile"), "", weight(row.rest, 5), ""]);
         return [["key", "token", "weight", "× uniform"], ...rows];
     }
     const v = windowOf(levelAt(m.px)), best = [], one = v.n >= longest();
@@ -207,7 +207,7 @@ export function matrixTable() {
     return [
         ["rows", "keys", "weight"],
         ...best.slice(0, 200).map(([r, c, w]) =>
-            [name(page.tokens, r, v.rows, page.T), name(page.keys, c, v.columns, page.S), w.toFixed(5)])
+            [name(page.tokens, r, v.rows, page.T), name(page.keys, c, v.columns, page.S), weight(w, 5)])
     ];
 }
 

@@ -319,7 +319,7 @@ function keyRow(seen, r, y, w) {
         return g;
     }
     number(c.scaled, signed(of.score(j, by)), 3);
-    number(c.exp, weight(Math.exp(of.score(j, by) - now.top), 3), 4, "under");
+    number(c.exp, weight(x * now.sum, 3), 4, "under");
     number(c.weight, weight(x, 3), 4);
     if (c.w && c.w[1]) {
         g.append(weightFill(rectAt(c.w[0], mid - min(6, tall * .2), max(.8, x * c.w[1]), min(12, tall * .4), ""), x));
@@ -352,8 +352,8 @@ function sumRow(seen, y, w) {
         )
     );
     if (!c.narrow) out.push(textAt(c.scaled, mid + 4, say("sumName"), "note", "end"));
-    if (!c.narrow) strong(c.exp, now.sum.toFixed(3), 4);
-    strong(c.weight, total.toFixed(3), 4);
+    if (!c.narrow) strong(c.exp, weight(now.sum, 3), 4);
+    strong(c.weight, weight(total, 3), 4);
     if (!values && !c.narrow)
         out.push(textAt(w, mid + 4, fitted(say("noValues", f.layer), w - c.w[0], 11), "tiny", "end"));
     if (!z || !c.z) return out;
@@ -471,8 +471,8 @@ function stepsRows() {
             (_, j) => [
                 page.keys[j].named, signed(of.dot[j], 4), ...(of.biased ? [signed(of.bias[j], 4)] : []),
                 of.masked[j] ? say("masked") : signed(of.score(j, by), 4),
-                of.masked[j] ? say("masked") : now.w[j].toFixed(4),
-                of.masked[j] ? say("masked") : s.bare.w[j].toFixed(4), ...(s.raw ? [s.raw.w[j].toFixed(4)] : [])
+                of.masked[j] ? say("masked") : weight(now.w[j], 4),
+                of.masked[j] ? say("masked") : weight(s.bare.w[j], 4), ...(s.raw ? [weight(s.raw.w[j], 4)] : [])
             ]
         )
     ];

@@ -6,13 +6,13 @@ import { count, say, weight } from "../base/messages.js";
 import { cells, el } from "../base/dom.js";
 import { page, quote } from "../base/state.js";
 import {
-    MOST_CURVES, fitted, hair, weightFill, keyName, rectAt, redraw, rootName, shape, shownToken, signed, tenth, textAt,
+    MOST_CURVES, fitted, hair, isOwnDivisor, weightFill, keyName, rectAt, redraw, rootName, shape, shownToken, signed, tenth, textAt,
     weightsAt
 } from "../parts/figure.js";
 
 export const steps = { at: 0, divisor: 0, point: null, timer: 0 };
 export const divisorOf = of => steps.divisor || of.own;
-export const isOwn = of => abs(divisorOf(of) / of.own - 1) < 1e-3;
+export const isOwn = of => isOwnDivisor(of, divisorOf(of));
 
 // ---- the purpose of the scale -----------------------------------------------------------------------
 export function drawScale(seen) {

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+# one_print.py: every weight of a row is printed with the same digits by explain, the terminal, the SVG and the page.
+#   one_print.py QKV FOLDER
+# Exit 77: Chromium is not installed; the other prints are compared all the same.
+import decimal, json, os, re, subprocess, sys
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import chrome
+from said import check
+
+TEXT = "In the beginning God created the heaven and the earth"
+MODEL = "models/verse"
+ROWS = [(0, 0, 9), (1, 1, 5), (2, 1, 9), (2, 2, 7)]  # layer, head, query
+qkv, folder = sys.argv[1:3]
+os.makedirs(folder, exist_ok=True)
+
+
+def run(*args):
+    env = {**os.environ, "QKV_MODEL": MODEL, "COLUMNS": "120", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+    return subprocess.run([qkv, *args], env=env, capture_output=True, text=True, check=True).stdout
+
+
+def printed(weight, digits):
+    """The print of a weight: rounded half up, without the 0 before the point."""
+    unit = decimal.Decimal(1).scaleb(-digits)
+    text = str(decimal.Decimal(weight).quantize(unit, decimal.ROUND_HALF_UP))
+    return re.sub(r"^0\.", ".", text)
+
+
+def column(lines, n):
+    """The last number of each row of keys in the terminal drawing of the steps, without its bar."""
+    at = next(i for i, line in enumerate(lines) if line.startswith("key ")) + 1
+    rows = (re.findall(r"(?:masked|[.!]\d+|1\.\d+)", line) for line in lines[at:at + n])
+    return [r[-1] for r in rows]
+
+
+def weights(layer, head, query):
+    where = "--layer", str(layer), "--token", str(query), TEXT
+    exact = json.loads(run("explain", "--json", "--head", str(head), *where))
+    w, key = [float(x) for x in exact["weights"]], exact["key"]
+    seen = [j for j in range(len(w)) if j <= query]  # verse is a decoder
+    three = [printed(w[j], 3) for j in seen]
+    explain = run("explain", "--head", str(head), *where)
+    view = run("view", "--view", "steps", "--heads", str(head), *where)
+    for name, text in ("explain", explain), ("view", view):
+        found = column(text.splitlines(), query + 1)
+        check(found == three, name, layer, head, query, found, three)
+        check(f"= {printed(w[key], 3)}" in text, name, "the softmax step", printed(w[key], 3))
+    path = os.path.join(folder, f"{layer}{head}{query}.svg")
+    run("view", "--view", "steps", "--heads", str(head), *where, "-o", path, "--force")
+    svg = re.findall(r">([.\d]+)<", open(path, encoding="utf-8").read())
+    check(not set(three) - set(svg), "SVG", set(three) - set(svg))
+    path = os.path.join(folder, f"{layer}{head}{query}.html")
+    run("view", "--view", "steps", "--heads", str(head), *where, "-o", path, "--force")
+    return path, w, three, seen, key
+
+
+def page(browser, path, w, three, seen, key):
+    browser.open(path)
+    browser.wait("!!globalThis.qkv && !!qkv.timing")
+    browser.frames(3)
+    row = browser.js("[qkv.state.layer, qkv.state.selected[0], qkv.state.row]")
+    stored = browser.js("[...qkv.row(%d, %d, %d)]" % tuple(row))
+    check(len(stored) == len(w) and max(abs(a - b) for a, b in zip(stored, w)) < 1e-6, "page", stored, w)
+    texts = browser.js("[...document.querySelectorAll('.steps svg text')].map(t => t.textContent)")
+    check(not set(three) - set(texts), path, set(three) - set(texts), texts)
+    check(printed(w[key], 3) in browser.js("document.querySelector('#sentence').textContent"), path)
+    table = browser.js("qkv.table()")
+    four = [printed(w[j], 4) for j in seen]
+    found = [[c for c in line if c in four] for line in table]
+    check(sum(map(bool, found)) >= len(seen), path, table, four)
+    browser.js("qkv.view('heads')")
+    browser.wait("qkv.state.view === 'heads'")
+    browser.frames(3)
+    share = browser.js("document.querySelector('#sentence').textContent")
+    check(" " + printed(w[key], 2) in share, path, share, printed(w[key], 2))
+
+
+made = [weights(*r) for r in ROWS]
+program = chrome.find()
+if not program:
+    print("skipped: no Chromium")
+    sys.exit(77)
+browser = chrome.Chrome(program)
+try:
+    for m in made:
+        page(browser, *m)
+    check(not browser.errors, browser.errors)
+finally:
+    browser.close()
+print(len(made), "rows of weights have the same print everywhere")
