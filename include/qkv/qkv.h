@@ -17,6 +17,7 @@
  *  task.h       embedding, classification, masked words, perplexity
  *  entities.h   labels of tokens and the spans that they form
  *  ablate.h     effect of ablating each head; cosine of two texts per token pair
+ *  lens.h       output of a model for a text, after each layer (logit lens)
  *  generate.h   text generation and translation
  *  train.h      training and evaluation
  *  view.h       attention as an HTML page or in the terminal
@@ -50,6 +51,7 @@
 #include <qkv/task.h>
 #include <qkv/entities.h>
 #include <qkv/ablate.h>
+#include <qkv/lens.h>
 #include <qkv/generate.h>
 #include <qkv/train.h>
 #include <qkv/view.h>

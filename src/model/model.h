@@ -49,4 +49,10 @@ bool qkv_run_from_layer_alone(const struct qkv_model *m, const struct qkv_run_fr
 // QKV_ERR_LIMIT, or the reason why a layer was refused.
 qkv_status qkv_model_run_from_layer(const struct qkv_model *m, float *hidden,
                                     const struct qkv_run_from_layer *a, qkv_error *err);
+// Computes logits[R][V] from rows[R][D], the output of a layer as an observer receives it (layer -1:
+// of the embeddings). Before the last layer it first replaces the rows by their norm, the norm that
+// follows the last layer, if the model has one. The model must be a Transformer. Returns as
+// qkv_model_logits (layer_logits.c).
+qkv_status qkv_model_layer_logits(const qkv_model *m, float *logits, float *rows, int64_t R,
+                                  int64_t layer, qkv_error *err);
 #endif

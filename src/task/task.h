@@ -10,6 +10,7 @@
 //   eval/      qkv/train.h     evaluation of models (eval_internal.h)
 //   ablate/    qkv/ablate.h    the effect of every head
 //   words/     qkv/train.h     word vectors (word_vectors.h)
+//   lens/      qkv/lens.h      output of a model after each layer, shares of tokens
 //   find_model.c               the default model of a job
 #ifndef QKV_TASK_TASK_H
 #define QKV_TASK_TASK_H

@@ -2,7 +2,7 @@
 // classify.c: computes the labels of texts, or of pairs of texts, with a classification head.
 #include "task/embed/embed_internal.h"
 #include "task/find_model.h"
-#include <qkv/task.h>
+#include <qkv/lens.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -64,6 +64,23 @@ static bool each_alone(const qkv_model *m)
     return each;
 }
 
+qkv_status qkv_label_probabilities(float *p, const float *scores, int64_t n, const qkv_model *m,
+                                   qkv_error *err)
+{
+    if (!m || n < 0 || (n && (!p || !scores)))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_label_probabilities: expected a model, scores and an output array, "
+                        "found NULL");
+    const struct qkv_model_info info = qkv_model_info(m);
+    if (!(info.can & (QKV_CAN_LABELS | QKV_CAN_TOKEN_LABELS)))
+        return qkv_unfit(m, "a model with labels", err);
+    const bool alone = (info.can & QKV_CAN_LABELS) && each_alone(m);
+    for (int64_t i = 0; i < n; i++)
+        (alone ? logistic : qkv_label_softmax)(p + i * info.labels, scores + i * info.labels,
+                                               info.labels);
+    return QKV_OK;
+}
+
 static qkv_status run(const qkv_model *m, struct batch *b, float *scores, qkv_error *err)
 {
     const struct qkv_model_input in = {
@@ -116,10 +133,8 @@ qkv_status qkv_classify(const qkv_model *m, const qkv_tokenizer *t, float *score
         if (!status && !append(&b, &e)) status = qkv_fail_memory(err, NULL);
     }
     if (!status) status = run(m, &b, scores + done * info.labels, err);
-    const bool alone = probabilities && each_alone(m);
-    for (int64_t i = 0; i < n && !status && probabilities; i++)
-        (alone ? logistic : qkv_label_softmax)(probabilities + i * info.labels,
-                                               scores + i * info.labels, info.labels);
+    if (!status && probabilities)
+        status = qkv_label_probabilities(probabilities, scores, n, m, err);
     qkv_free(b.offsets);
     qkv_free(b.ids);
     qkv_free(b.types);

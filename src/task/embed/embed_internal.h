@@ -136,6 +136,9 @@ struct qkv_sum {
 };
 // Returns QKV_OK, or QKV_ERR_UNSUPPORTED with the reason why the vectors of e are no such sums.
 qkv_status qkv_embedder_sum(const qkv_embedder *e, struct qkv_sum *sum, qkv_error *err);
+// Returns QKV_OK if the vectors of e are sums over tokens in the sense of qkv_shares (lens.h), with
+// sum->pool the pooling; else QKV_ERR_UNSUPPORTED with the reason.
+qkv_status qkv_embedder_parts(const qkv_embedder *e, struct qkv_sum *sum, qkv_error *err);
 // Applies L to R hidden states; rows and other are as in qkv_steps_run.
 qkv_status qkv_embedder_map(const qkv_embedder *e, float **rows, float **other, int64_t R);
 

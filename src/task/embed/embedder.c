@@ -281,6 +281,29 @@ qkv_status qkv_embedder_encode(const qkv_embedder *e, qkv_encoding *to, const ch
     return status;
 }
 
+// Checks that the modules after the pooling keep a sum over tokens a sum over tokens.
+static qkv_status linear_steps(const qkv_embedder *e, const char *what, qkv_error *err)
+{
+    for (int64_t i = 0; i < e->modules.steps.count; i++)
+        if (!e->modules.steps.at[i].sums_tokens)
+            return qkv_fail(err, QKV_ERR_UNSUPPORTED,
+                            &(struct qkv_location){ .file = e->modules.steps.at[i].dir },
+                            "%s cannot be split by tokens, expected linear modules after the "
+                            "pooling, found a module with a bias, an activation or a norm",
+                            what);
+    return QKV_OK;
+}
+
+qkv_status qkv_embedder_parts(const qkv_embedder *e, struct qkv_sum *sum, qkv_error *err)
+{
+    if (e->pool_count > 1)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
+                        "a vector cannot be split by tokens, expected one pooling, found several");
+    const qkv_status status = linear_steps(e, "a vector", err);
+    *sum = (struct qkv_sum){ e->pools[0], 0, e->whole, e->widest };
+    return status;
+}
+
 qkv_status qkv_embedder_sum(const qkv_embedder *e, struct qkv_sum *sum, qkv_error *err)
 {
     static const char *const names[] = { "", "", "cls", "max", "last", "", "" }; // "": a mean
@@ -290,12 +313,8 @@ qkv_status qkv_embedder_sum(const qkv_embedder *e, struct qkv_sum *sum, qkv_erro
                         "a cosine cannot be split by tokens, expected one pooling to a mean (mean, "
                         "mean-sqrt, weighted), found pooling '%s'",
                         found);
-    for (int64_t i = 0; i < e->modules.steps.count; i++)
-        if (!e->modules.steps.at[i].sums_tokens)
-            return qkv_fail(err, QKV_ERR_UNSUPPORTED,
-                            &(struct qkv_location){ .file = e->modules.steps.at[i].dir },
-                            "a cosine cannot be split by tokens, expected linear modules after the "
-                            "pooling, found a module with a bias, an activation or a norm");
+    const qkv_status status = linear_steps(e, "a cosine", err);
+    if (status) return status;
     *sum = (struct qkv_sum){ e->pools[0], e->prompt_tokens, e->whole, e->widest };
     return QKV_OK;
 }

@@ -2,7 +2,7 @@
 // fill_mask.c: predicts the masked tokens of a text.
 #include "task/generate/sampling.h"
 #include "task/find_model.h"
-#include <qkv/task.h>
+#include <qkv/lens.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -37,11 +37,11 @@ static qkv_status answer(const qkv_model *m, struct qkv_token_value *tokens, con
     return status;
 }
 
-// Returns the id of the mask token: the token that config.json names or, if it names none, a usual
-// name such as [MASK]. Returns -1 if there is no such token.
-static int32_t mask_of(const struct qkv_model_info *info, const qkv_tokenizer *t)
+int32_t qkv_mask_id(const qkv_model *m, const qkv_tokenizer *t)
 {
-    if (info->mask >= 0) return info->mask;
+    if (!m || !t) return -1;
+    const struct qkv_model_info info = qkv_model_info(m);
+    if (info.mask >= 0) return info.mask;
     const int32_t id = qkv_tokenizer_id(t, "[MASK]");
     return id >= 0 ? id : qkv_tokenizer_id(t, "<mask>");
 }
@@ -56,7 +56,7 @@ qkv_status qkv_fill(const qkv_model *m, const qkv_tokenizer *t, struct qkv_token
                         "most >= 0 and "
                         "top >= 1, found NULL or a smaller number");
     const struct qkv_model_info info = qkv_model_info(m);
-    const int32_t id = mask_of(&info, t);
+    const int32_t id = qkv_mask_id(m, t);
     *masks = 0;
     if (info.kind != QKV_KIND_ENCODER || !(info.can & QKV_CAN_TOKENS) || id < 0)
         return qkv_unfit(m, "an encoder with a head for masked tokens", err);

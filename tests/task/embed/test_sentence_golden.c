@@ -7,6 +7,7 @@
 #include "task/embed/embed_internal.h"
 #include <math.h>
 #include <qkv/ablate.h>
+#include <qkv/lens.h>
 
 #define PLACE "tests/golden/sentences/"
 static const struct {
@@ -229,7 +230,36 @@ TEST(every_failed_allocation_is_survived)
     CHECK_EQ(qkv_threads_set(0), QKV_OK);
 }
 
-CHECK_MAIN(CASE(vectors_are_those_of_sentence_transformers),
+// A vector after linear modules is a sum over tokens, whatever its pooling; otherwise it is refused.
+TEST(shares_of_tokens_follow_the_modules)
+{
+    static const struct {
+        const char *name;
+        const char *why; // part of the message that refuses the shares; NULL: none does
+    } cases[] = { { "sentence-t5", NULL },
+                  { "embeddinggemma", NULL },
+                  { "weighted", NULL },
+                  { "several", "expected one pooling, found several" },
+                  { "activations", "found a module with a bias, an activation or a norm" } };
+    const int32_t ids[] = { 2, 5, 9, 6, 7, 3 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qkv_embedder *e = open_case(cases[i].name, 0);
+        double share[6], sum = 0;
+        qkv_error err = { 0 };
+        const qkv_status status = qkv_shares(share, NULL, e, ids, NULL, 6, &err);
+        CHECK_EQ(status, cases[i].why ? QKV_ERR_UNSUPPORTED : QKV_OK);
+        for (int k = 0; k < 6 && !status; k++) sum += share[k];
+        if (status)
+            CHECK(strstr(err.text, "a vector cannot be split by tokens") &&
+                  strstr(err.text, cases[i].why));
+        else
+            CHECK_NEAR(sum, 1, 1e-12);
+        qkv_embedder_close(e);
+    }
+}
+
+CHECK_MAIN(CASE(shares_of_tokens_follow_the_modules),
+           CASE(vectors_are_those_of_sentence_transformers),
            CASE(terms_add_up_to_the_cosine_where_vectors_are_sums),
            CASE(malformed_modules_are_refused), CASE(a_module_of_another_width_is_refused),
            CASE(every_failed_allocation_is_survived))
