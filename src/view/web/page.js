@@ -145,11 +145,17 @@ function buildPage() {
     addEventListener("resize", () => requestDraw("layout"));
     for (const query of [system, matchMedia("(forced-colors: active)"), matchMedia("(prefers-contrast: more)")])
         query.addEventListener("change", () => { themeNow(); requestDraw("theme"); });
-    addEventListener("beforeprint", () => { // paper is white, so print the light theme
+    // Paper is white, so the light theme is printed; it is laid out as wide as a sheet (page.css).
+    addEventListener("beforeprint", () => {
         root.dataset.theme = "light";
+        root.dataset.print = "";
         drawNow();
     });
-    addEventListener("afterprint", () => { themeNow(); requestDraw("theme"); });
+    addEventListener("afterprint", () => {
+        delete root.dataset.print;
+        themeNow();
+        requestDraw("theme");
+    });
 }
 function broken(text) {
     $("loading").textContent = text;

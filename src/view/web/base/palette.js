@@ -36,6 +36,9 @@ export function textOn(c) { // returns black or white, whichever has more contra
     const [r, g, b] = c.map(x => (x /= 255) <= .04045 ? x / 12.92 : ((x + .055) / 1.055) ** 2.4);
     return .2126 * r + .7152 * g + .0722 * b > .179 ? "#000" : "#fff";
 }
+// The colour of a kind of head, by its row in head_kind.def; other kinds are grey. palette.c has the same.
+const KINDS = [0, 6, 1, 5, 8, 7, 4, 2];
+export const kindColour = kind => hue.heads[KINDS[kind]] ?? hue.text2;
 const sole = () => css(rampAt(hue.dark ? .72 : .62));
 // Up to four selected heads have the colours FEW, in their order; of more heads, each has the colour of its index.
 export const FEW = [0, 1, 8, 9];

@@ -345,9 +345,13 @@ function drawBeyond(c, l, top) {
         if (!n[side]) return;
         const y = side ? geometry.h - 10 : 10;
         c.fillStyle = hue.paper;
-        c.fillRect(geometry.bars - 2, y - 10, geometry.w - geometry.bars + 2, 20);
+        const text = say(key, count(n[side]), weight(sum[side] / max(1, rows)));
+        const x = max(0, min(geometry.bars, geometry.w - c.measureText(text).width - 2));
+        c.clearRect(x - 2, y - 12, geometry.w - x + 2, 24);
+        c.fillStyle = hue.paper;
+        c.fillRect(x - 2, y - 12, geometry.w - x + 2, 24);
         c.fillStyle = hue.text2;
-        c.fillText(say(key, count(n[side]), weight(sum[side] / max(1, rows))), geometry.bars, y + 1);
+        c.fillText(text, x, y + 1);
     });
 }
 

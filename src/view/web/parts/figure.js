@@ -63,7 +63,7 @@ export function signed(x, digits = 2) {
 const ruler = document.createElement("canvas").getContext("2d");
 export function fitted(text, width, size = 13) {
     const letters = [...text.slice(0, 200)];
-    ruler.font = `${size}px ${page.font}`;
+    ruler.font = `600 ${size}px ${page.font}`; // some of the texts are bold
     const fits = n => ruler.measureText(letters.slice(0, n).join("") + (n < letters.length ? "…" : "")).width <= width;
     let low = 1, high = letters.length;
     while (low < high) {
@@ -71,6 +71,14 @@ export function fitted(text, width, size = 13) {
         if (fits(mid)) low = mid; else high = mid - 1;
     }
     return letters.slice(0, low).join("") + (low < letters.length || text.length > 200 ? "…" : "");
+}
+// Writes a text on a canvas, upwards to the right from (x, y), shortened to stay left of `right` and below the top.
+export function tilted(c, text, x, y, right, size) {
+    c.save();
+    c.translate(x, y);
+    c.rotate(-.87);
+    c.fillText(fitted(text, min((y - size * .4) / .764, (right - x - size * .5) / .645), size), 0, 0);
+    c.restore();
 }
 // Fills a node with the colour of a weight. The colour is one of 25 classes of the ramp, so that a saved file works in
 // both themes. Class on<n> is the colour of text on that fill.

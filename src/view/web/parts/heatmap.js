@@ -4,7 +4,7 @@
 //
 // A level is the matrix as n x m points: token i is in row floor(i n / T), key j in column floor(j m / S), as in the
 // blocks of the file. A point is the maximum or the mean of the weights in its square.
-import { ceil, floor, max, min, sqrt } from "../base/math.js";
+import { ceil, floor, max, min, round, sqrt } from "../base/math.js";
 import { page, state } from "../base/state.js";
 import { hue, rampAt } from "../base/palette.js";
 
@@ -43,20 +43,31 @@ export function darkness(w, s) {
     return s ? sqrt(min(1, w / s)) : w ** .7;
 }
 // Returns the colours for a scale (0: fixed) as pixels: SHADE_STEPS steps of sqrt(w / s), then NaN, then masked.
+// kind: the function that returns the colour of a kind of head, whose ramp is then used, with the square root as its
+// scale, so that weak weights are seen in a small picture.
 const shadeTables = new Map();
-export function shadesOf(s) {
-    const key = [hue.dark, hue.forced, hue.text, !!s, state.log].join();
+export function shadesOf(s, kind = null) {
+    const of = kind?.() ?? "", key = [hue.dark, hue.forced, hue.text, !!s, state.log, of].join();
     let table = shadeTables.get(key);
     if (!table) {
         table = new Uint32Array(SHADE_STEPS + 2);
-        for (let k = 0; k < SHADE_STEPS; k++)
-            table[k] = pixelOf(rampAt(darkness((k / (SHADE_STEPS - 1)) ** 2, s ? 1 : 0)));
+        for (let k = 0; k < SHADE_STEPS; k++) {
+            const w = (k / (SHADE_STEPS - 1)) ** 2;
+            table[k] = pixelOf(of ? kindShade(darkness(w, 1), of) : rampAt(darkness(w, s ? 1 : 0)));
+        }
         table[NOT_A_NUMBER] = pixelOf(hue.text3.match(/\d+/g).map(Number));
         table[MASKED] = 0;
-        if (shadeTables.size > 8) shadeTables.clear();
+        if (shadeTables.size > 24) shadeTables.clear();
         shadeTables.set(key, table);
     }
     return table;
+}
+// Returns the colour of darkness x in the ramp of a kind: from paper to its colour at .75, then to the colour of text.
+export function kindShade(x, colour) {
+    const numbers = c => c[0] === "#" ? [1, 3, 5].map(n => parseInt(c.slice(n, n + 2), 16)) : c.match(/\d+/g).map(Number);
+    const [from, to] = (x < .75 ? [hue.paper, colour] : [colour, hue.text]).map(numbers);
+    const f = x < .75 ? x / .75 : (x - .75) / .25 * .5;
+    return from.map((c, n) => round(c + f * (to[n] - c)));
 }
 // Writes n weights as pixels to pixels[to..].
 export function shadeRow(pixels, to, w, from, n, table, s) {

@@ -15,6 +15,7 @@ import { announce } from "../base/drawing.js";
 import { COARSE, rowStats } from "../base/head_stats.js";
 import { windowed } from "../base/row_window.js";
 import { set, selectOnly } from "../base/frame.js";
+import { tilted } from "./figure.js";
 
 export const panel = {};
 const kindName = s => s.kind < 0 ? "" : page.about.kindTable[s.kind].name;
@@ -32,14 +33,21 @@ export function tip(l, h) {
         );
 }
 
+// Makes the labels above a grid of heads: one per head or, of more than 16 heads, one per four.
+function headLabels() {
+    const { H } = page, every = H > 16 ? 4 : 1;
+    return Array.from({ length: ceil(H / every) }, (_, n) => {
+        const label = el("span", { class: every > 1 ? "label four" : "label", "aria-hidden": "true" }, n * every);
+        if (every > 1) label.style.gridColumn = `span ${min(every, H - n * every)}`;
+        return label;
+    });
+}
 export function buildOverview() {
     const { L, H } = page, box = el("div", { id: "overview", role: "group", "aria-label": say("layerHead") });
     const small = H > 16;
     box.style.gridTemplateColumns = `20px repeat(${H}, minmax(0, 1fr))`;
     box.append(el("span"));
-    panel.columns = Array.from(
-        { length: H }, (_, h) => el("span", { class: "label", "aria-hidden": "true" }, small && h % 4 ? "" : h)
-    );
+    panel.columns = headLabels();
     box.append(...panel.columns);
     panel.cells = [];
     panel.rows = [];
@@ -78,7 +86,9 @@ export function drawOverview() {
     if (panel.drawn === sees) return;
     panel.drawn = sees;
     panel.focused.textContent = say(hue.dark ? "focusedDark" : "focused");
-    panel.columns.forEach((c, h) => { c.className = "label" + (state.selected.includes(h) ? " on" : ""); });
+    panel.columns.forEach((c, n) => {
+        if (page.H <= 16) c.className = "label" + (state.selected.includes(n) ? " on" : "");
+    });
     panel.cells.forEach((cells, l) => {
         panel.rows[l].className = "row" + (l === state.layer ? " on" : "");
         cells.forEach((b, h) => {
@@ -397,7 +407,7 @@ export function buildRight() {
     panel.pairs.style.gridTemplateColumns = `20px repeat(${page.H}, minmax(0, 1fr))`;
     const label = t => el("span", { class: "label" }, t);
     panel.pairCells = page.stats.map(row => row.map(() => el("span")));
-    panel.pairs.append(el("span"), ...page.stats[0].map((_, h) => label(page.H > 16 && h % 4 ? "" : h)));
+    panel.pairs.append(el("span"), ...headLabels());
     panel.pairCells.forEach((row, l) => panel.pairs.append(label(l), ...row));
     return [panel.table, panel.small];
 }
@@ -424,9 +434,10 @@ function drawPairs(l) {
         }
     }
     if (key < 0) return panel.small.replaceChildren();
+    const space = panel.small.clientWidth >= 16 * page.H + 24;
     panel.pairCells.forEach((row, layer) => row.forEach((s, h) => {
         const w = page.weights.pair(layer, h, l.row, key), c = cell(w);
-        s.textContent = w >= .095 ? w > .995 ? "1" : round(100 * w) : w === w ? "" : "!";
+        s.textContent = !space && w === w ? "" : w >= .095 ? w > .995 ? "1" : round(100 * w) : w === w ? "" : "!";
         s.style.background = hue.forced ? "" : css(c);
         s.style.color = hue.forced ? "" : textOn(c);
     }));
@@ -482,7 +493,7 @@ function drawMatrix() {
         }
     }
     c.globalAlpha = 1;
-    if (labels) matrixLabels(c, left, top, size);
+    if (labels) matrixLabels(c, left, top, size, side);
     const aligned = page.tokens !== page.keys && !coarse ? alignment() : null;
     if (aligned) drawRings(c, aligned, left, top, size);
     const name = heads[0] < 0 ? nameOf(heads[0]) : say(heads.length > 1 ? "heads" : "head", heads.join(", "));
@@ -513,8 +524,9 @@ function hatch(c, x, y, size) {
     }
     c.stroke();
 }
-function matrixLabels(c, left, top, size) {
-    c.font = `${max(9.5, min(11, size))}px ${page.font}`;
+function matrixLabels(c, left, top, size, side) {
+    const letters = max(9.5, min(11, size));
+    c.font = `${letters}px ${page.font}`;
     c.fillStyle = hue.text;
     c.textBaseline = "middle";
     const cut = t => t.length > 9 ? t.slice(0, 8) + "…" : t;
@@ -522,11 +534,7 @@ function matrixLabels(c, left, top, size) {
     page.visible.forEach((i, r) => c.fillText(cut(page.tokens[i].text), left - 8, top + (r + .5) * size, left - 10));
     c.textAlign = "left";
     page.visibleKeys.forEach((j, r) => {
-        c.save();
-        c.translate(left + (r + .5) * size, top - 6);
-        c.rotate(-.87);
-        c.fillText(cut(page.keys[j].text), 0, 0);
-        c.restore();
+        tilted(c, cut(page.keys[j].text), left + (r + .5) * size, top - 6, side, letters);
     });
 }
 

@@ -5,9 +5,10 @@ import { abs, ceil, floor, max, min, round } from "../base/math.js";
 import { addTexts, count, escaped, plain, say, weight } from "../base/messages.js";
 import { el, onClick } from "../base/dom.js";
 import { page, quote, quoteKey, state } from "../base/state.js";
-import { css, hue, textOn, rampAt } from "../base/palette.js";
+import { css, hue, kindColour, textOn, rampAt } from "../base/palette.js";
 import { requestDraw } from "../base/drawing.js";
 import { set } from "../base/frame.js";
+import { tilted } from "../parts/figure.js";
 import { darkness, firstOf, hasMask, hatchOf } from "../parts/heatmap.js";
 import {
     MODEL_CELLS, MODEL_ORDERS, answerModel, drawThumb, effectBar, effectOf, effectText, fillGrid, gridOf, isPooled,
@@ -43,7 +44,7 @@ export function buildMagnifier() {
         model,
         {
             magnifier: canvas, title: el("h2"), note: el("p", { class: "note" }), facts: el("dl", { class: "facts" }),
-            changes: el("div"), kindList: el("div", { class: "kinds" }), scale: el("div", { class: "scale" })
+            changes: el("div"), kindList: el("div", { class: "kinds", role: "group", "aria-label": say("kindCounts") }), scale: el("div", { class: "scale" })
         }
     );
     canvas.addEventListener("pointermove", e => {
@@ -75,8 +76,7 @@ export function buildMagnifier() {
         el(
             "div", { class: "choose" }, el("h2", {}, say("modelOrder")), model.choices[0],
             el("h2", {}, say("cellShows")), model.choices[1], model.scale
-        ),
-        el("div", {}, el("h2", {}, say("kindCounts")), model.kindList)];
+        )];
 }
 // Computes the positions of the parts of the magnifier.
 function magnifierLayout(grid) {
@@ -156,14 +156,10 @@ function drawMagnifierLabels(c, g, p) {
         c.fillText(text(page.tokens[i]), g.left - 11, g.top + (r + .5) * g.tall, g.left - 12);
     });
     shownKeys().forEach((j, k) => {
-        c.save();
-        c.translate(g.left + (k + .5) * g.size, g.top - 6);
-        c.rotate(-.87);
         c.textAlign = "left";
         c.font = font(k === p.c);
         c.fillStyle = k === p.c ? hue.text : hue.text2;
-        c.fillText(text(page.keys[j]), 0, 0);
-        c.restore();
+        tilted(c, text(page.keys[j]), g.left + (k + .5) * g.size, g.top - 6, g.wide, max(9.5, min(12, g.size - 1)));
     });
 }
 function drawMagnifierNumbers(c, g, grid) {
@@ -279,15 +275,20 @@ function drawModelScale(grid) {
     }
     model.scale.replaceChildren(...rows);
 }
+function swatchOf(kind) {
+    const s = el("span", { class: "swatch" });
+    s.style.background = kindColour(kind);
+    return s;
+}
 export function drawModelPanel(whole) {
     if (!whole) return;
     for (const c of model.choices) c.mark();
-    const n = new Map(), key = [state.stack, page.L].join();
+    const n = new Map(), key = [state.stack, page.L, hue.dark, hue.forced].join();
     if (model.counted === key) return;
     model.counted = key;
     for (const s of page.stats.flat()) if (s.kind >= 0) n.set(s.kind, (n.get(s.kind) ?? 0) + 1);
     const rows = [...n].sort((a, b) => b[1] - a[1] || a[0] - b[0]).map(([k, times]) => el(
-        "span", { title: page.about.kindTable[k].rule }, el("i", {}, page.about.kindTable[k].glyph),
+        "span", { title: page.about.kindTable[k].rule }, swatchOf(k), el("i", {}, page.about.kindTable[k].glyph),
         page.about.kindTable[k].name,
         el("b", {}, count(times))
     ));

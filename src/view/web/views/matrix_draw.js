@@ -4,6 +4,7 @@ import { ceil, floor, max, min, round } from "../base/math.js";
 import { page, state } from "../base/state.js";
 import { hue, textOn, rampAt } from "../base/palette.js";
 import { sectionsOf } from "../parts/sections.js";
+import { tilted } from "../parts/figure.js";
 import { darkness, hatchOf, runInSlices } from "../parts/heatmap.js";
 import {
     bandEdges, coarseOf, fillWindow, keysInView, leavesOut, levelAt, longest, matrix, missingRows, pointsImage,
@@ -127,13 +128,10 @@ export function drawTokenLabels(c) {
     for (let i = ceil(m.r0 - .5); i < min(page.T, m.r0 + rowsInView() - .2); i++)
         c.fillText(text(page.tokens[i]), m.left - 7, yOf(i + .5), m.left - 9);
     c.textAlign = "left";
-    c.font = `${max(9.5, min(13, .74 * m.px))}px ${page.font}`; // column labels are rotated and have less space
+    const tilt = max(9.5, min(13, .74 * m.px)); // column labels are rotated and have less space
+    c.font = `${tilt}px ${page.font}`;
     for (let j = ceil(m.c0 - .5); j < min(page.S, m.c0 + keysInView() - .2); j++) {
-        c.save();
-        c.translate(xOf(j + .5), m.above - 6);
-        c.rotate(-.87);
-        c.fillText(text(page.keys[j]), 0, 0, 76);
-        c.restore();
+        tilted(c, text(page.keys[j]), xOf(j + .5), m.above - 6, m.wide, tilt);
     }
 }
 export function drawNumbers(c, field) {

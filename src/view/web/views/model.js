@@ -20,7 +20,8 @@ addView({
         model.box.addEventListener("pointerleave", () => model.peek && peekHead(null));
         model.box.addEventListener("scroll", () => runInSlices("model", drawThumbs));
         model.laid = "";
-        return { mid: [model.box], right: buildMagnifier() };
+        const right = buildMagnifier();
+        return { mid: [model.box, model.kindList], right };
     },
     stack: () => {
         model.grids.clear();

@@ -3,9 +3,9 @@
 // links, or as one number.
 import { abs, floor, max, min, round, sqrt } from "../base/math.js";
 import { addTexts, count, say, starred, weight } from "../base/messages.js";
-import { el, onClick } from "../base/dom.js";
+import { $, el, onClick, root } from "../base/dom.js";
 import { page, quote, quoteKey, state, threshold } from "../base/state.js";
-import { blend, cell, css, hue, textOn, opacity, rampAt } from "../base/palette.js";
+import { blend, cell, css, hue, kindColour, textOn, opacity, rampAt } from "../base/palette.js";
 import { announce, requestDraw } from "../base/drawing.js";
 import { set, writeAddress } from "../base/frame.js";
 import { Field, firstOf, fixedScale, hasMask, scaleOf, shadeRow, shadesOf, runInSlices } from "../parts/heatmap.js";
@@ -137,8 +137,9 @@ function maskEdges(layer, n, m, r, rows, keys) {
 
 // ---- a thumbnail ------------------------------------------------------------------------------------------
 // Draws the points as an image of w x h pixels. If several points share a pixel, the largest is drawn.
-export function paintGrid(c, x, y, w, h, grid) {
-    const image = c.createImageData(w, h), pixels = new Uint32Array(image.data.buffer), table = shadesOf(grid.scale);
+export function paintGrid(c, x, y, w, h, grid, kind = null) {
+    const image = c.createImageData(w, h), pixels = new Uint32Array(image.data.buffer);
+    const table = shadesOf(grid.scale, kind);
     const rows = shownRows(), keys = shownKeys(), line = new Float32Array(w), { n, m, cells } = grid;
     for (let py = 0; py < h; py++) {
         const r0 = floor(py * n / h);
@@ -215,9 +216,9 @@ export function drawThumb(t) {
     const d = model.dpr;
     const side = round(model.side * d);
     const c = t.canvas.getContext("2d");
-    const wide = round((model.side + 5) * d);
+    const wide = round((model.side + stripWide()) * d);
     if (t.canvas.width !== wide || t.canvas.height !== side) Object.assign(t.canvas, { width: wide, height: side });
-    const x = round(5 * d), flat = !["cellMatrix", "cellLines"].includes(model.cell);
+    const x = round(stripWide() * d), flat = !["cellMatrix", "cellLines"].includes(model.cell);
     c.clearRect(0, 0, wide, side);
     t.canvas.className = !flat && hasMask(t.l) && model.cell === "cellMatrix" ? "masked" : "";
     c.fillStyle = hue.paper;
@@ -230,16 +231,16 @@ export function drawThumb(t) {
         c.font = `${round((model.side > 50 ? 13 : 11) * d)}px ${page.font}`;
         c.textAlign = "center";
         c.textBaseline = "middle";
-        c.fillText(text, (x + wide) / 2, side / 2);
+        if (model.side >= 30) c.fillText(text, (x + wide) / 2, side / 2);
         return;
     }
     const grid = gridOf(t.l, t.h);
-    if (grid.strip) paintStrip(c, 0, 0, round(3.4 * d), side, grid.strip);
+    if (grid.strip && x) paintStrip(c, 0, 0, round(3.4 * d), side, grid.strip);
     if (model.cell === "cellLines") {
         c.fillRect(x, 0, wide - x, side);
         paintLinks(c, x, 0, wide - x, side, grid);
     } else {
-        paintGrid(c, x, 0, wide - x, side, grid);
+        paintGrid(c, x, 0, wide - x, side, grid, t.colour);
     }
 }
 
@@ -293,7 +294,7 @@ function buildThumb({ l, h, s }) {
     });
     b.addEventListener("pointerenter", e => e.pointerType !== "touch" && peekHead({ layer: l, head: h }));
     b.addEventListener("focus", () => b.matches(":focus-visible") && pickHead(l, h));
-    return { l, h, node: b, canvas, drawn: "" };
+    return { l, h, node: b, canvas, drawn: "", colour: () => kindColour(s.kind) };
 }
 function layThumbs() {
     const built = model.order === "asBuilt", list = orderedHeads(), parts = [];
@@ -302,14 +303,14 @@ function layThumbs() {
     if (built) {
         parts.push(
             el("span", { class: "corner" }, el("small", {}, say("layerShort")), el("small", {}, say("headShort"))),
-            ...Array.from({ length: page.H }, (_, h) => el("span", { class: "top", "aria-hidden": "true" }, h))
+            ...Array.from({ length: page.H }, (_, h) => el("span", { class: "top", "aria-hidden": "true" }, model.side < 18 && h % 2 ? "" : h))
         );
         for (let l = 0; l < page.L; l++) {
             const keys = page.stats[l].reduce((s, x) => s + x.keys, 0) / page.H;
             parts.push(
                 el(
                     "span", { class: "side" }, el("b", {}, l),
-                    el("small", {}, say("keysOf", keys.toFixed(keys < 100 ? 1 : 0)))
+                    model.bare ? "" : el("small", {}, say("keysOf", keys.toFixed(keys < 100 ? 1 : 0)))
                 )
             );
             parts.push(...model.thumbs.slice(l * page.H, (l + 1) * page.H).map(t => t.node));
@@ -329,10 +330,12 @@ function layThumbs() {
             parts.push(t.node);
         }
     }
-    model.grid.className = built ? "built" : "flow";
+    model.grid.className = (built ? "built" : "flow") + (model.bare ? " bare" : "");
     model.grid.replaceChildren(...parts);
-    model.laid = [model.order, state.stack, model.side < 60].join();
+    model.laid = laidAs();
 }
+const laidAs = () => [model.order, state.stack, model.side < 60, model.bare].join();
+export const stripWide = () => model.bare ? 0 : 5;
 
 // ---- the head under the pointer, or the selected one -----------------------------------------------
 export const shownHead = () => model.peek ?? model.at;
@@ -375,26 +378,34 @@ export function walkHeads(dx, dy) {
 
 // ---- drawing --------------------------------------------------------------------------------------------------
 export function layModel() {
-    const w = model.box.clientWidth, narrow = innerWidth <= 760, big = page.H > 12 || page.L > 24;
+    const w = model.box.clientWidth - 8, narrow = innerWidth <= 760, big = page.H > 12 || page.L > 24;
     model.dpr = devicePixelRatio || 1;
     const effects = page.effects ? page.effects.values.flat() : [];
     model.lowEffect = min(0, ...effects);
     model.highEffect = max(1e-12, ...effects);
     model.mostDistance = max(1e-12, ...page.stats.flat().map(s => s.distance));
-    const own = (w - 60) / page.H - 13, most = page.L * page.H > 24 ? 68 : 120;
-    model.side = max(narrow ? 44 : 48, min(most, big ? 48 : floor(own)));
-    if (model.laid !== [model.order, state.stack, model.side < 60].join()) layThumbs();
+    // As a poster: in the order of the model all heads fit the window, without labels where they are small.
+    const top = model.box.getBoundingClientRect().top + scrollY, paper = "print" in root.dataset;
+    const space = max(280, innerHeight - min(top, innerHeight / 2) - $("bottom").offsetHeight -
+        model.kindList.offsetHeight - 16);
+    const extra = page.effects ? 34 : 30, own = floor((w - 52) / page.H) - 11;
+    const sideFor = more => min(own, paper ? 999 : floor((space - 32) / page.L) - more);
+    model.bare = !narrow && sideFor(extra) < 40;
+    model.side = narrow && !paper ? max(44, own)
+        : model.bare ? max(8, min(own + 5, sideFor(page.effects ? 8 : 4) + 2))
+        : sideFor(extra);
+    model.side = min(model.side, page.L * page.H > 24 ? 72 : 120);
+    const gap = model.bare ? 5 : 9;
+    if (model.laid !== laidAs()) layThumbs();
     model.grid.style.gridTemplateColumns = model.order === "asBuilt"
-        ? `52px repeat(${page.H}, minmax(${model.side + 9}px, ${model.side + (big ? 13 : 22)}px))`
-        : `repeat(auto-fill, minmax(${max(76, model.side + 9)}px, 1fr))`;
+        ? `52px repeat(${page.H}, minmax(${model.side + gap}px, ${model.side + (big ? 13 : 22)}px))`
+        : `repeat(auto-fill, minmax(${model.bare ? model.side + gap : max(76, model.side + 9)}px, 1fr))`;
     for (const t of model.thumbs) {
         t.drawn = "";
-        Object.assign(t.canvas.style, { width: model.side + 5 + "px", height: model.side + "px" });
+        Object.assign(t.canvas.style, { width: model.side + stripWide() + "px", height: model.side + "px" });
     }
-    const tall = model.grid.scrollHeight, top = model.box.getBoundingClientRect().top + scrollY;
-    const space = max(360, innerHeight - top - 48);
-    const scrolls = model.order === "asBuilt" && (big || narrow) && tall > space;
-    model.box.style.maxHeight = scrolls ? space + "px" : "";
+    const scrolls = !paper && model.order === "asBuilt" && (big || narrow) && model.grid.scrollHeight > space;
+    model.box.style.maxHeight = scrolls ? max(360, space) + "px" : "";
     for (const t of model.thumbs) t.top = t.node.offsetTop;
 }
 export function drawModel(what) {

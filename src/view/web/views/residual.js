@@ -160,12 +160,12 @@ function drawCurve(g, y, parts) {
                 }),
                 text
             ));
-        if (g.column >= 30) parts.push(textAt(x + g.column / 2, y + 18, signed(s.cosine), "tiny", "middle"));
+        if (g.column >= 36) parts.push(textAt(x + g.column / 2, y + 18, signed(s.cosine), "tiny", "middle"));
         if (!isFinite(s.before) || !isFinite(s.after)) continue;
         if (!path) path = `M${tenth(x)} ${tenth(level(s.before))}`;
         path += `L${tenth(x + g.column)} ${tenth(level(s.after))}`;
     }
-    if (g.column >= 30) parts.push(textAt(g.names - 8, y + 18, "cosine", "tiny", "end"));
+    if (g.column >= 36) parts.push(textAt(g.names - 8, y + 18, "cosine", "tiny", "end"));
     parts.push(shape("path", { class: "sum", d: path }));
 }
 // Draws the legend of the colours. Returns the y coordinate below it.

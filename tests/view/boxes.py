@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT
+# boxes.py: takes the box of every visible text of every view of a page: none leaves its container, its canvas or the
+# window where there is no scroller, and none meets another.
+#   boxes.py FOLDER sample|all [PAGE...]
+# FOLDER has the pages of make_pages and make_maps. all: 320 to 2,560 pixels in steps of 20, three families of fonts,
+# both themes, and print; sample: some of them. Exit 77: Chromium is not installed.
+import glob, json, os, sys, time
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import chrome
+
+FONTS = {"DejaVu": ("DejaVu Sans", "DejaVu Serif"), "Liberation": ("Liberation Sans", "Liberation Serif"),
+         "Noto": ("Noto Sans", "Noto Serif")}
+SAMPLE = {"pair": (340, 760, 1180), "against": (820, 1280), "causal": (320, 1000), "run": (900,), "stacks": (600,),
+          "map": (760, 1440), "long": (1280,), "kept": (1180,)}
+PRINTED = (688, 1017)  # the width of A4 less its margins, upright and across
+
+
+class Pages:
+    def __init__(self, browser, folder):
+        self.c, self.folder, self.texts, self.faults = browser, folder, 0, {}
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "boxes.js"), encoding="utf-8") as f:
+            browser.call("Page.addScriptToEvaluateOnNewDocument", source=f.read())
+
+    def open(self, name):
+        self.c.open(os.path.join(self.folder, name + ".html"))
+        self.c.wait("!!globalThis.qkv && !!qkv.timing")
+        return self.c.js("qkv.page.entries.map((b, n) => b.getAttribute('aria-disabled') === 'true' ? null : n)"
+                         ".filter(n => n !== null)")
+
+    def view(self, n):
+        self.c.js("qkv.page.entries[%d].click()" % n)
+        self.c.frames(2)
+        self.c.settle(.25)  # parts that are drawn later
+        return self.c.js("qkv.page.view.id")
+
+    def font(self, name):
+        self.c.js("(([sans, serif]) => { const s = document.documentElement.style; s.setProperty('--sans', sans);"
+                  " s.setProperty('--serif', serif); qkv.page.font = sans; })(%s)"
+                  % json.dumps([json.dumps(f) for f in FONTS[name]]))
+
+    def theme(self, name):
+        self.c.js("document.documentElement.dataset.theme = '%s'" % name)
+
+    def look(self, page, view, width, font, more=""):
+        # two frames: the picture, then the panels
+        self.c.js("new Promise(r => { dispatchEvent(new Event('resize')); requestAnimationFrame(() =>"
+                  " requestAnimationFrame(() => requestAnimationFrame(() => r(1)))); })")
+        got = self.c.js("faultsOfBoxes()")
+        self.texts += got["texts"]
+        for fault in got["faults"]:
+            self.faults.setdefault((view, fault), []).append("%s %d %s%s" % (page, width, font, more))
+
+    def walk(self, page, widths, fonts, printed, height=900):
+        self.c.size(1280, height)
+        for n in self.open(page):
+            view = self.view(n)
+            for font in fonts:
+                for width in widths:
+                    self.c.size(width, height)
+                    self.font(font)
+                    self.look(page, view, width, font)
+            self.theme("dark")
+            for width in widths[::4]:
+                self.c.size(width, height)
+                self.look(page, view, width, fonts[-1], " dark")
+            self.theme("light")
+            for width in printed:
+                self.c.size(width, height)
+                self.c.call("Emulation.setEmulatedMedia", media="print")
+                self.c.js("dispatchEvent(new Event('beforeprint'))")
+                self.look(page, view, width, fonts[-1], " printed")
+                self.c.call("Emulation.setEmulatedMedia", media="")
+                self.c.js("dispatchEvent(new Event('afterprint'))")
+
+
+def main():
+    if len(sys.argv) < 3 or sys.argv[2] not in ("sample", "all"):
+        print("usage: boxes.py FOLDER sample|all [PAGE...]")
+        return 2
+    path = chrome.find()
+    if not path:
+        print("skipped: no Chromium or Chrome that runs (QKV_CHROME names one)")
+        return 77
+    folder, whole = sys.argv[1], sys.argv[2] == "all"
+    names = sys.argv[3:] or (sorted(os.path.basename(p)[:-5] for p in glob.glob(os.path.join(folder, "*.html")))
+                             if whole else list(SAMPLE))
+    step = int(os.environ.get("QKV_STEP", "20"))
+    browser = chrome.Chrome(path)
+    pages = Pages(browser, folder)
+    try:
+        for page in names:
+            begin = time.monotonic()
+            if whole:
+                pages.walk(page, list(range(320, 2561, step)), list(FONTS), PRINTED)
+            else:
+                pages.walk(page, SAMPLE[page], ["DejaVu"], PRINTED[:1])
+            print("%s: %.0f s, %d texts, %d faults so far" % (page, time.monotonic() - begin, pages.texts, len(pages.faults)),
+                  flush=True)
+    finally:
+        browser.close()
+    for (view, fault), where in pages.faults.items():
+        print("FAIL %s: %s (%d times; %s, %s)" % (view, fault, len(where), where[0], where[-1]))
+    if pages.texts < 1000:
+        print("FAIL only", pages.texts, "texts were seen")
+    return 1 if pages.faults or pages.texts < 1000 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
