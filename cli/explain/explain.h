@@ -197,11 +197,15 @@ void explain_head_new(struct page *p, struct explain_head *h, enum qkv_score sco
 // Computes out[samples] and weights[samples][items].
 qkv_status explain_head_run(float *out, float *weights, const struct explain_head *h,
                             const struct explain_task *t, qkv_error *err);
+// Compares the gradient of the mean squared error with two losses: *off becomes the relative
+// difference of the slope along the gradient, measured by a step of .01 to either side.
+qkv_status explain_head_check(double *off, struct explain_head *h, const struct explain_task *t,
+                              qkv_error *err);
 // Trains the parameters by `steps` steps of Adam on the mean squared error of all samples.
 qkv_status explain_head_fit(struct explain_head *h, const struct explain_task *t, int64_t steps,
                             qkv_error *err);
 
-// Draws the task of --selection with the item at any position.  *train: the number of samples to
+// Draws the task of --selection with the item at any position; the last number of each query is 1.  *train: the number of samples to
 // train on, the first ones; *shown: the position of the item in the first of the others.
 struct explain_task explain_items(struct page *p, int64_t *train, int64_t *shown,
                                   struct explain_random *r); // explain_selection.c

@@ -78,35 +78,103 @@ static void adam(struct explain_head *h, float *mean, float *square, int64_t ste
     }
 }
 
+// The plans and the memory of one run in both directions.
+struct both {
+    struct qkv_attention a;
+    struct qkv_attention_plan plan, back;
+    struct qkv_multi_head_keep keep;
+    void *scratch;
+    float *block, *out;
+};
+
+static void both_new(struct both *b, const struct explain_head *h, const struct explain_task *t)
+{
+    const int64_t B = t->samples, S = t->items, d = h->m.d_k;
+    b->a = shape(t);
+    b->plan = qkv_multi_head_plan(&h->m, &b->a);
+    b->back = qkv_multi_head_backward_plan(&h->m, &b->a, &h->g);
+    b->scratch =
+        cmd_alloc(b->plan.scratch > b->back.scratch ? b->plan.scratch : b->back.scratch, 1);
+    b->block = cmd_alloc((size_t)(B * (3 + d) + B * S * (d + 1)), sizeof *b->block);
+    b->keep = (struct qkv_multi_head_keep){ .q = b->block,
+                                            .k = b->block + B * d,
+                                            .v = b->block + B * (1 + S) * d,
+                                            .heads = b->block + B * (1 + S) * d + B * S,
+                                            .lse = b->block + B * (1 + S) * d + B * S + B };
+    b->out = b->keep.lse + B;
+}
+
+static void both_free(struct both *b)
+{
+    free(b->block);
+    free(b->scratch);
+}
+
+// Computes the mean squared error, *loss, and its gradient, h->gradient.
+static qkv_status descend(double *loss, struct both *b, struct explain_head *h,
+                          const struct explain_task *t, qkv_error *err)
+{
+    const double B = (double)t->samples;
+    if (b->plan.status || b->back.status)
+        return refused(b->plan.status ? b->plan.status : b->back.status,
+                       b->plan.status ? b->plan.reason : b->back.reason, err);
+    qkv_status status =
+        qkv_multi_head_forward(b->out, &b->keep, t->query, t->item, &h->m, &b->a, b->scratch);
+    *loss = 0;
+    for (int64_t i = 0; i < t->samples; i++) {
+        const double off = (double)b->out[i] - (double)t->target[i];
+        *loss += off * off / B;
+        b->out[i] = (float)(2 * off / B);
+    }
+    memset(h->gradient, 0, (size_t)h->count * sizeof *h->gradient);
+    if (!status)
+        status = qkv_multi_head_backward(NULL, NULL, &h->g, b->out, &b->keep, t->query, t->item,
+                                         &h->m, &b->a, b->scratch);
+    return status ? refused(status, b->plan.reason, err) : QKV_OK;
+}
+
+qkv_status explain_head_check(double *off, struct explain_head *h, const struct explain_task *t,
+                              qkv_error *err)
+{
+    enum { AHEAD = 1, BACK = 2 };
+    const double step = .01;
+    struct both b;
+    double loss[3], square = 0;
+    both_new(&b, h, t);
+    float *was = cmd_alloc((size_t)h->count, sizeof *was), *along = cmd_alloc((size_t)h->count, 4);
+    memcpy(was, h->parameter, (size_t)h->count * sizeof *was);
+    qkv_status status = descend(&loss[0], &b, h, t, err);
+    for (int64_t i = 0; i < h->count; i++)
+        square += (double)h->gradient[i] * (double)h->gradient[i];
+    memcpy(along, h->gradient, (size_t)h->count * sizeof *along);
+    for (int side = AHEAD; side <= BACK && !status; side++) {
+        for (int64_t i = 0; i < h->count; i++)
+            h->parameter[i] =
+                was[i] + (float)((side == AHEAD ? step : -step) * (double)along[i] / sqrt(square));
+        status = descend(&loss[side], &b, h, t, err);
+    }
+    memcpy(h->parameter, was, (size_t)h->count * sizeof *was);
+    if (!status) *off = fabs((loss[AHEAD] - loss[BACK]) / (2 * step) / sqrt(square) - 1);
+    free(was);
+    free(along);
+    both_free(&b);
+    return status;
+}
+
 qkv_status explain_head_fit(struct explain_head *h, const struct explain_task *t, int64_t steps,
                             qkv_error *err)
 {
-    const struct qkv_attention a = shape(t);
-    const struct qkv_attention_plan plan = qkv_multi_head_plan(&h->m, &a),
-                                    back = qkv_multi_head_backward_plan(&h->m, &a, &h->g);
-    const int64_t B = t->samples, S = t->items, d = h->m.d_k;
-    const size_t bytes = plan.scratch > back.scratch ? plan.scratch : back.scratch;
-    void *scratch = cmd_alloc(bytes, 1);
-    float *block = cmd_alloc((size_t)(B * (3 + d) + B * S * (d + 1) + 2 * h->count), sizeof *block);
-    const struct qkv_multi_head_keep keep = { .q = block,
-                                              .k = block + B * d,
-                                              .v = block + B * (1 + S) * d,
-                                              .heads = block + B * (1 + S) * d + B * S,
-                                              .lse = block + B * (1 + S) * d + B * S + B };
-    float *out = keep.lse + B, *mean = out + B, *square = mean + h->count;
+    struct both b;
+    double loss;
+    both_new(&b, h, t);
+    float *mean = cmd_alloc((size_t)(2 * h->count), sizeof *mean);
     memset(mean, 0, (size_t)(2 * h->count) * sizeof *mean);
-    qkv_status status = plan.status ? plan.status : back.status;
+    qkv_status status = QKV_OK;
     for (int64_t step = 1; step <= steps && !status; step++) {
-        status = qkv_multi_head_forward(out, &keep, t->query, t->item, &h->m, &a, scratch);
-        for (int64_t i = 0; i < B; i++) // the gradient of the mean squared error
-            out[i] = (float)(2 * ((double)out[i] - (double)t->target[i]) / (double)B);
-        memset(h->gradient, 0, (size_t)h->count * sizeof *h->gradient);
-        if (!status)
-            status = qkv_multi_head_backward(NULL, NULL, &h->g, out, &keep, t->query, t->item,
-                                             &h->m, &a, scratch);
-        if (!status) adam(h, mean, square, step);
+        status = descend(&loss, &b, h, t, err);
+        if (!status) adam(h, mean, mean + h->count, step);
     }
-    free(block);
-    free(scratch);
-    return status ? refused(status, plan.status ? plan.reason : back.reason, err) : QKV_OK;
+    free(mean);
+    both_free(&b);
+    return status;
 }

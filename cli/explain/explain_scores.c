@@ -34,66 +34,106 @@ static double held_out(const float *out, const struct explain_task *t, int64_t f
     return sqrt(sum);
 }
 
+// A score function that is trained; constant: the last number of a query is 1, else 0.
+struct trained {
+    enum qkv_score score;
+    bool constant;
+    const char *name, *formula;
+    double before, after, gradient; // errors on held-out samples; explain_head_check()
+    struct explain_head h;
+    float *w; // [samples][items] weights after training
+};
+
+static qkv_status train(struct page *p, struct trained *s, const struct explain_task *t,
+                        int64_t samples, struct explain_random *r, qkv_error *err)
+{
+    enum { STEPS = 400 };
+    struct explain_task held = *t, seen;
+    if (!s->constant) {
+        held.query = page_take(p, (size_t)(t->samples * t->width), sizeof *held.query);
+        memcpy(held.query, t->query, (size_t)(t->samples * t->width) * sizeof *held.query);
+        for (int64_t n = 0; n < t->samples; n++) held.query[(n + 1) * t->width - 1] = 0;
+    }
+    seen = held;
+    seen.samples = samples;
+    float *out = page_take(p, (size_t)t->samples, sizeof *out);
+    s->w = page_take(p, (size_t)(t->samples * t->items), sizeof *s->w);
+    explain_head_new(p, &s->h, s->score, t->width, t->width, r);
+    qkv_status status = explain_head_check(&s->gradient, &s->h, &seen, err);
+    if (!status) status = explain_head_run(out, s->w, &s->h, &held, err);
+    if (status) return status;
+    s->before = held_out(out, &held, samples);
+    status = explain_head_fit(&s->h, &seen, STEPS, err);
+    if (!status) status = explain_head_run(out, s->w, &s->h, &held, err);
+    if (!status) s->after = held_out(out, &held, samples);
+    return status;
+}
+
+static void panel_of(struct page *p, const struct trained *s, const struct explain_task *t,
+                     int64_t samples, int64_t shown)
+{
+    double *y = page_take(p, (size_t)t->items, sizeof *y);
+    for (int64_t j = 0; j < t->items; j++) y[j] = (double)s->w[samples * t->items + j];
+    struct qkv_chart_panel *panel =
+        page_panel(p, page_text(p, "%s: weights of one held-out sample", s->name));
+    page_line(p, panel, NULL, NULL, y, t->items)->style = QKV_CHART_BARS;
+    panel->x =
+        (struct qkv_chart_axis){ .name = "position", .low = -.6, .high = (double)t->items - .4 };
+    panel->y = (struct qkv_chart_axis){ .name = "weight", .high = 1 };
+    panel->note =
+        page_text(p, "%s; the item of the query is at %lld", s->formula, (long long)shown);
+}
+
 qkv_status explain_scores(struct page *p, int argc, char **argv, qkv_error *err)
 {
     (void)argc;
     (void)argv;
-    static const struct {
-        enum qkv_score score;
-        const char *name, *formula;
-    } scores[] = { { QKV_SCORE_DOT, "dot", "q . k / sqrt(d_k)" },
-                   { QKV_SCORE_BILINEAR, "bilinear", "q W_s k^T" },
-                   { QKV_SCORE_ADDITIVE, "additive", "w . tanh(W_aq q + W_ak k)" } };
-    enum { SCORES = sizeof scores / sizeof *scores };
+    static const char additive[] = "w . tanh(A q + B k)";
+    struct trained s[] = {
+        { QKV_SCORE_DOT, true, "dot", "q . k / sqrt(d_k)", .w = NULL },
+        { QKV_SCORE_BILINEAR, true, "bilinear", "q W_s k^T", .w = NULL },
+        { QKV_SCORE_ADDITIVE, true, "additive", additive, .w = NULL },
+        { QKV_SCORE_ADDITIVE, false, "no constant", additive, .w = NULL },
+    };
+    enum { SCORES = sizeof s / sizeof *s };
     struct explain_random r = { (uint64_t)explain_options.seed };
-    int64_t shown, train_samples;
-    struct explain_task t = explain_items(p, &train_samples, &shown, &r), train = t;
-    struct explain_head h[SCORES], merged;
+    int64_t shown, samples;
+    const struct explain_task t = explain_items(p, &samples, &shown, &r);
+    struct explain_head merged;
     float *out = page_take(p, (size_t)t.samples, sizeof *out);
-    float *w[SCORES + 1];
-    double error[SCORES][2], most = 0;
-    train.samples = train_samples;
-    page_table(p, "one task, three scores", 1 + SCORES, 5);
-    static const char *const head[] = { "score", "formula", "parameters", "error before", "after" };
-    for (int64_t c = 0; c < 5; c++) page_cell(p, 0, c, "%s", head[c]);
+    float *w = page_take(p, (size_t)(t.samples * t.items), sizeof *w);
+    double most = 0;
+    page_table(p, "one task, three scores", 1 + SCORES, 6);
+    static const char *const head[] = { "score",        "formula", "parameters",
+                                        "error before", "after",   "gradient" };
+    for (int64_t c = 0; c < 6; c++) page_cell(p, 0, c, "%s", head[c]);
     for (int i = 0; i < SCORES; i++) {
-        w[i] = page_take(p, (size_t)(t.samples * t.items), sizeof *w[i]);
-        explain_head_new(p, &h[i], scores[i].score, t.width, t.width, &r);
-        for (int after = 0; after < 2; after++) {
-            qkv_status status = after ? explain_head_fit(&h[i], &train, 400, err) : QKV_OK;
-            if (!status) status = explain_head_run(out, w[i], &h[i], &t, err);
-            if (status) return status;
-            error[i][after] = held_out(out, &t, train.samples);
-        }
-        page_cell(p, i + 1, 0, "%s", scores[i].name);
-        page_cell(p, i + 1, 1, "%s", scores[i].formula);
-        page_cell(p, i + 1, 2, "%lld", (long long)h[i].count);
-        for (int after = 0; after < 2; after++)
-            page_cell(p, i + 1, 3 + after, "%.2f", error[i][after]);
-        double *y = page_take(p, (size_t)t.items, sizeof *y);
-        for (int64_t j = 0; j < t.items; j++) y[j] = (double)w[i][train.samples * t.items + j];
-        struct qkv_chart_panel *panel =
-            page_panel(p, page_text(p, "%s: weights of one held-out sample", scores[i].name));
-        page_line(p, panel, NULL, NULL, y, t.items)->style = QKV_CHART_BARS;
-        panel->x =
-            (struct qkv_chart_axis){ .name = "position", .low = -.6, .high = (double)t.items - .4 };
-        panel->y = (struct qkv_chart_axis){ .name = "weight", .high = 1 };
-        panel->note = page_text(p, "%s; the item of the query is at %lld", scores[i].formula,
-                                (long long)shown);
+        const qkv_status status = train(p, &s[i], &t, samples, &r, err);
+        if (status) return status;
+        page_cell(p, i + 1, 0, "%s", s[i].name);
+        page_cell(p, i + 1, 1, "%s", s[i].formula);
+        page_cell(p, i + 1, 2, "%lld", (long long)s[i].h.count);
+        page_cell(p, i + 1, 3, "%.2f", s[i].before);
+        page_cell(p, i + 1, 4, "%.2f", s[i].after);
+        page_cell(p, i + 1, 5, s[i].gradient < 1e-3 ? "within 1e-3" : "off by %.0e", s[i].gradient);
+        panel_of(p, &s[i], &t, samples, shown);
     }
-    merge(p, &merged, &h[0], &r);
-    w[SCORES] = page_take(p, (size_t)(t.samples * t.items), sizeof *w[SCORES]);
-    const qkv_status status = explain_head_run(out, w[SCORES], &merged, &t, err);
+    merge(p, &merged, &s[0].h, &r);
+    const qkv_status status = explain_head_run(out, w, &merged, &t, err);
     if (status) return status;
     for (int64_t i = 0; i < t.samples * t.items; i++)
-        most = fmax(most, fabs((double)w[0][i] - (double)w[SCORES][i]));
-    p->across = 3;
+        most = fmax(most, fabs((double)s[0].w[i] - (double)w[i]));
+    p->across = 2;
     page_title(p, "How can a query be compared with a key?");
     page_say(p,
              "Trained on the same task, the errors on held-out samples are %.2f with dot products, "
-             "%.2f with bilinear and %.2f with additive scores (%.2f, %.2f and %.2f before). "
+             "%.2f with bilinear and %.2f with additive scores (%.2f, %.2f and %.2f before). One "
+             "number of each query is constant. Without it additive scores fail (%.2f): they are "
+             "an odd function, which gives (-q, -k) the negative of the score of (q, k), although "
+             "both pairs are equally alike; a constant is a bias within the tanh. "
              "The bilinear score with W_s = W_Q W_K^T / sqrt(d_k) and no projections gives the "
              "weights of the trained dot product, within %.0e: two projections are one matrix.",
-             error[0][1], error[1][1], error[2][1], error[0][0], error[1][0], error[2][0], most);
+             s[0].after, s[1].after, s[2].after, s[0].before, s[1].before, s[2].before, s[3].after,
+             most);
     return QKV_OK;
 }

@@ -74,6 +74,7 @@ struct explain_task explain_items(struct page *p, int64_t *train, int64_t *shown
     int *at = page_take(p, ALL, sizeof *at);
     draw_rotation(mix, r);
     draw(&t, at, mix, false, r);
+    for (int64_t n = 0; n < t.samples; n++) t.query[n * ITEM + KEY] = 1;
     *train = SAMPLES;
     *shown = at[SAMPLES];
     return t;
