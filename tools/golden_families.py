@@ -455,6 +455,8 @@ def encoders():
     five = labels("O", "B-PER", "I-PER", "B-LOC", "I-LOC")
     yield "bert-token-labels", t.BertForTokenClassification, t.BertConfig(**as_bert(**five)), \
         right | head | {"types": 2}
+    yield "electra-token-labels", t.ElectraForTokenClassification, t.ElectraConfig(**as_bert(
+        embedding_size=10, **five)), right | head | {"types": 2}
     yield "albert-token-labels", t.AlbertForTokenClassification, albert(
         embedding_size=36, **five), right | head | {"types": 2}
     yield "distilbert-token-labels", t.DistilBertForTokenClassification, t.DistilBertConfig(**distil, **five), \

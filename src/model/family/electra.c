@@ -23,6 +23,7 @@ static const struct qkv_end_names ends = {
     .masked_norm = "generator_predictions.LayerNorm",
     .classify_dense = "classifier.dense",
     .classify_out = "classifier.out_proj",
+    .each_out = "classifier",
     .class_plain = "ElectraModel",
     .class_tokens = "ElectraForMaskedLM",
     .class_labels = "ElectraForSequenceClassification",
