@@ -123,7 +123,8 @@ QKV_API float qkv_cosine(const float *a, const float *b, int64_t n);
  *  the words of the input.
  *  Out: ids[want], cosines[want], best first; *found is the number of words found.  In: words[n],
  *  signs[n].
- *  Returns: QKV_OK; QKV_ERR_USAGE (no such token, word vectors whose sum is 0), QKV_ERR_LIMIT.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (no such token, word vectors whose sum is 0), QKV_ERR_LIMIT,
+ *  QKV_ERR_INTERNAL (NaN or Inf in the embeddings).
  *  Source: Mikolov, Yih, Zweig 2013 (NAACL, N13-1090). */
 QKV_API QKV_MUST_CHECK qkv_status qkv_analogy(const qkv_model *m, const qkv_tokenizer *t,
                                               int32_t *ids, float *cosines, int64_t *found,

@@ -3,18 +3,20 @@
 . tests/cli/lib.sh
 golden=$here/../golden
 
-# poisoned FROM TO NUMBER: copies a model folder, and sets the weights of its norms to a number
+# poisoned FROM TO NUMBER [TENSOR]: copies a model folder, and sets the weights of its norms, or the last one of the
+# tensors with TENSOR in their name, to a number
 poisoned() {
     rm -rf "$2"
     cp -rL "$1" "$2"
-    python3 - "$2/model.safetensors" "$3" <<'PY'
+    python3 - "$2/model.safetensors" "$3" "${4-}" <<'PY'
 import json, struct, sys
 data = bytearray(open(sys.argv[1], "rb").read())
 n = struct.unpack("<Q", data[:8])[0]
 for name, t in json.loads(data[8:8 + n]).items():
-    if ("norm" in name.lower() or "ln_" in name) and name != "__metadata__":
+    if (sys.argv[3] in name if sys.argv[3] else "norm" in name.lower() or "ln_" in name) and name != "__metadata__":
         assert t["dtype"] == "F32", t
         begin, end = t["data_offsets"]
+        if sys.argv[3]: begin = end - 4
         data[8 + n + begin:8 + n + end] = struct.pack("<f", float(sys.argv[2])) * ((end - begin) // 4)
 open(sys.argv[1], "wb").write(data)
 PY
@@ -59,6 +61,10 @@ for number in nan inf; do
     fails 'score of a label is' classify -m tokens ab --tokens
     fails 'score of a label is' classify -m tokens ab --aggregate simple
     fails 'effect of a head is' ablate -m encoder --ids 5,6
+    poisoned "$golden/bert" words $number word_embeddings
+    cp encoder/tokenizer.json words
+    fails 'sum of the words is' analogy -m words a + b
+    fails 'sum of the words is' analogy -m words a + b --json
 done
 
 title 'the same folders with finite weights'

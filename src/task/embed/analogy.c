@@ -93,6 +93,12 @@ static qkv_status make_target(struct search *s, const int32_t *words, const floa
         }
     }
     for (int64_t d = 0; d < s->D; d++) square += s->target[d] * s->target[d];
+    // The mean has every row of the embedding matrix: any NaN or Inf of it arrives here.
+    if (!isfinite(square))
+        return qkv_fail(err, QKV_ERR_INTERNAL, NULL,
+                        "sum of the words is not finite, expected finite numbers, found %g; "
+                        "damaged or very large weights of a model cause this",
+                        square);
     // If the words cancel, their sum is only rounding error and has no direction.
     if (square <= 1e-24 * largest)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
