@@ -57,8 +57,8 @@ static void on_interrupt(int number)
     _exit(QKV_ERR_INTERRUPTED);
 }
 
-// Handles SIGTERM, SIGHUP and, in a child process, SIGINT: removes temporary files, then lets the
-// signal end the process.
+// Handles the signals of end_signals and, in a child process, SIGINT: removes temporary files, then
+// lets the signal end the process.
 static void on_end(int number)
 {
     cmd_temps_remove();
@@ -114,6 +114,9 @@ void cmd_signals_child(void)
     sigaction(SIGINT, &a, NULL);
 }
 
+// Ctrl-\, a limit of CPU time and a timer end a process too.
+static const int end_signals[] = { SIGTERM, SIGHUP, SIGQUIT, SIGXCPU, SIGALRM };
+
 void cmd_signals_init(void)
 {
     // If descriptor 0, 1 or 2 is closed, open it. Otherwise the next file that the command opens
@@ -129,10 +132,9 @@ void cmd_signals_init(void)
     if (sigaction(SIGINT, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
         sigaction(SIGINT, &a, NULL);
     a.sa_handler = on_end;
-    if (sigaction(SIGTERM, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-        sigaction(SIGTERM, &a, NULL);
-    if (sigaction(SIGHUP, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-        sigaction(SIGHUP, &a, NULL);
+    for (size_t i = 0; i < sizeof end_signals / sizeof *end_signals; i++)
+        if (sigaction(end_signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(end_signals[i], &a, NULL);
     a.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &a, NULL);
     sigaction(SIGXFSZ, &a, NULL); // a file above the limit of the shell is then the error EFBIG

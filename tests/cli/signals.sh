@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-# signals.sh: tests Ctrl-C, the end of a session, and a file that is truncated while it is read: the exit code, the
-# message, and that no temporary file or folder is left.
+# signals.sh: tests Ctrl-C, Ctrl-\, the end of a session, a limit of CPU time, and a file that is truncated while it is
+# read: the exit code, the message, and that no temporary file or folder is left.
 . tests/cli/lib.sh
 # 60,000 tokens: seconds of work on any machine, 15 MB of file
 python3 -c "
@@ -23,6 +23,12 @@ during() {
     [ $code -eq "$want" ] || failed "exit code $code, expected $want: $action, qkv $*"
     ! ls | grep -q 'tmp\.' || failed "temporary files were left by $action: $(ls | grep 'tmp\.')"
     [ ! -e out.npy ] || failed 'an output of a broken run'
+}
+
+ulimit -c 0
+# code_of ACTION: the exit code
+code_of() {
+    case $1 in INT*) echo 130 ;; TERM) echo 143 ;; HUP) echo 129 ;; QUIT) echo 131 ;; XCPU) echo 152 ;; esac
 }
 
 title 'an interrupt ends the command with 130'
@@ -70,8 +76,8 @@ with open("large/model.safetensors", "wb") as f:
     f.truncate(f.tell() + (64 << 22))
 PY
 cp "$here/../golden/net-llama/config.json" kept
-for action in INT INT,INT TERM HUP; do
-    case $action in INT*) code=130 ;; TERM) code=143 ;; HUP) code=129 ;; esac
+for action in INT INT,INT TERM HUP QUIT XCPU; do
+    code=$(code_of $action)
     during 'new.tmp.*' $action $code convert large new --precision bf16 --shard-size 1MB
     [ ! -e new ] || failed "a folder of a run that ended by $action"
     during 'kept.tmp.*' $action $code convert large kept --precision bf16 --shard-size 1MB --force
@@ -91,8 +97,8 @@ cp -rL "$here/../golden/net-gpt2" model
 python3 -c "print('some words of a line\n\n' * 400000)" >text.txt
 mkdir folder
 export TMPDIR="$temp/folder"
-for action in INT,INT TERM HUP; do
-    case $action in INT*) code=130 ;; TERM) code=143 ;; HUP) code=129 ;; esac
+for action in INT,INT TERM HUP QUIT XCPU; do
+    code=$(code_of $action)
     during 'folder/qkv-eval*' $action $code eval model text.txt
     [ -z "$(ls folder)" ] || failed "copies of the texts after $action: $(ls folder)"
 done
