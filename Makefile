@@ -11,6 +11,7 @@
 #   make install   to PREFIX (/usr/local), under DESTDIR if given
 #   make book      the course (docs/notes) as one offline HTML file, build/book/index.html
 #   make bench     timings next to other programs (bench/run.py; BENCH="--quick PART", BENCH=--doc)
+#   make interaction   the page timed by the browser's own clock, on a quiet machine
 #   make parity    tokenizers compared with Hugging Face on a million lines
 #                  (tools/tokenizer_parity.py)
 #   make gates     the rules that a script can check;  make format  clang-format on all sources
@@ -25,7 +26,7 @@ DEMO = "The animal didn't cross the street because it was too tired" \
 
 .DEFAULT_GOAL = all
 .NOTPARALLEL:
-.PHONY: all help demo setup-demo setup-test setup-long setup-book book model test check long install bench parity gates format format-check clean
+.PHONY: all help demo setup-demo setup-test setup-long setup-book book model test check long install bench interaction parity gates format format-check clean
 
 all:
 	@TARGETS="$(PARTS)" tools/build.sh $(BUILD)
@@ -71,6 +72,10 @@ book: setup-book
 
 bench:
 	@python3 bench/run.py $(BENCH)
+
+interaction:
+	@cmake --build $(BUILD) --target make_pages make_odd
+	@python3 tests/view/interaction.py $(BUILD)/tests/make_pages $(BUILD)/tests/make_odd $(BUILD)/interaction
 
 # PARITY="--lines 100000"; the Python of QKV_PEERS_VENV, as for make bench.
 parity: all

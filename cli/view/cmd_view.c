@@ -30,7 +30,7 @@ static struct {
     struct chart_output picture; // only its theme and width are used, not its path
     int64_t layer, generate;
     int view;
-    bool terminal, all, special, values, map;
+    bool terminal, all, special, values, map, plain;
     struct token_options tokens;
 } o = { .layer = -1, .view = -1 };
 
@@ -59,6 +59,8 @@ static const struct opt opts[] = {
     OPT_FLAG(0, "special", &o.special, "also show special tokens such as [CLS] and [SEP]"),
     CHART_LOOK_OPTIONS(o.picture),
     OPT_FLAG(0, "all", &o.all, "print the whole matrix, even if it is wider than the terminal"),
+    OPT_FLAG(0, "plain", &o.plain,
+             "draw a picture (.svg, .png) without its question and its sentence, for papers"),
     OPT_GROUP("What the file stores"),
     OPT_TEXT(0, "budget", &o.budget, "SIZE",
              "maximum size of the HTML file: 4M, 900K or a number of bytes (default: 16M)"),
@@ -372,6 +374,7 @@ static int run(int argc, char **argv)
     struct source_request w = { .tokens = &o.tokens, .generate = o.generate, .map = o.map };
     struct qkv_view_options p = { .layer = o.layer >= 0 ? &o.layer : NULL,
                                   .special = o.special,
+                                  .plain = o.plain,
                                   .theme = (enum qkv_view_theme)o.picture.theme,
                                   .view = o.view >= 0 ? views[o.view] : NULL,
                                   .values = o.values };

@@ -224,6 +224,9 @@ struct qkv_view_options {
     /** view shown first: a name of qkv/view.def, "heads", "model", ...; NULL: by length of the text
      */
     const char *view;
+    /** pictures only: draw neither the question nor the sentence, which then are only in the
+     *  metadata of the file */
+    bool plain;
     // members for HTML only
     int64_t budget; /**< maximum size of the HTML file in bytes; 0: 16,000,000 */
     /** [exact_count] layers to store exactly if the budget is too small for all layers */

@@ -46,6 +46,10 @@ title 'a view as a picture, by the ending of the file name'
 runs 0 view "$animal" --view steps --token it --layer 3 --heads 1 -o steps.svg
 prints_part 'How does “it” attend to “animal”?'
 prints_part 'steps.svg: picture of the view'
+runs 0 view "$animal" --view steps --token it --layer 3 --heads 1 --plain -o plain.svg
+check grep -q '<desc id="finding">Layer 3, head 1, 32 dimensions per vector' plain.svg
+check grep -q '<title' plain.svg
+check test "$(grep -o '<text' plain.svg | wc -l)" -lt "$(grep -o '<text' steps.svg | wc -l)"
 runs 0 view "$animal" --view residual --token it -o residual.svg
 prints_part 'The residual stream of “it” goes from norm'
 check grep -q '<desc id="finding">The residual stream of “it” goes from norm' residual.svg

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # browser_maps.py: cases of browser.py for the views model and matrix, also on pages of make_maps.c.
-import re, xml.etree.ElementTree as xml
+import re, subprocess, xml.etree.ElementTree as xml
 from said import check
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -136,7 +136,83 @@ class Maps:
             self.c.settle(.5)
         self.c.size(1440, 900)
 
+    def a_poster_fits_and_its_colours_are_explained(self):
+        for name in ("pair", "many"):
+            self.c.size(1280, 800)
+            self.open(name, "#w=model")
+            box = self.c.js("(b => [b.scrollHeight - b.clientHeight, b.scrollWidth - b.clientWidth,"
+                            " document.querySelector('.kinds').getBoundingClientRect().bottom])(document.querySelector('#model'))")
+            check(box[1] <= 0, name, box)
+            if name == "pair":
+                check(box[0] <= 0 and box[2] <= 800, name, box)
+            kinds = self.maps(".kinds > span")
+            total = self.c.js("qkv.page.L * qkv.page.H")
+            check(sum(int(re.search(r"\d+$", k).group()) for k in kinds) == total, kinds, total)
+            swatches = self.c.js("[...document.querySelectorAll('.kinds .swatch')].map(s => s.style.background)")
+            check(len(set(swatches)) == len(kinds), swatches)
+        svg = self.c.js("qkv.svg()")
+        check(all(re.search(r"[a-z ]+", k).group() in svg for k in kinds), kinds)
+        self.c.size(1440, 900)
+
     # ---- matrix
+    def hidden_tokens_have_no_rows(self):
+        self.open("pair", "#w=matrix&l=0&h=1&s=0")
+        c = self.c
+        labels = c.js("(l => { const f = CanvasRenderingContext2D.prototype, old = f.fillText;"
+                      " f.fillText = function (t, ...a) { l.push(t); return old.call(this, t, ...a); };"
+                      " dispatchEvent(new Event('resize')); return new Promise(r => requestAnimationFrame(() =>"
+                      " requestAnimationFrame(() => { f.fillText = old; r(l); }))); })([])")
+        check("banana" in labels and "[CLS]" not in labels and "[SEP]" not in labels, labels)
+        size = c.js("(p => [p.px * p.T, document.querySelector('#matrix canvas').clientHeight - p.above])(qkv.page.view.points())")
+        check(size[0] > size[1] + 10, size)  # 12 of 15 rows
+        box = self.box("#matrix")
+        p = c.js("(p => [p.left, p.above, p.px])(qkv.page.view.points())")
+        c.click(box["x"] + p[0] + 2.5 * p[2], box["y"] + p[1] + 1.5 * p[2])  # the second row shown, the third key shown
+        s = self.state()
+        check((s["row"], s["key"]) == (2, 3), s)
+        c.key("ArrowUp")
+        c.key("ArrowUp")
+        check(self.state()["row"] == 1, self.state())
+        c.key("s", "KeyS")
+        whole = c.js("(p => p.px * p.T)(qkv.page.view.points())")
+        check(abs(whole - c.js("document.querySelector('#matrix canvas').clientHeight - qkv.page.view.points().above")) < 40, whole)
+
+    def a_book_opens_and_its_minimap_is_filled(self):
+        if not self.command:
+            return
+        # relative positions have no last one: 20,000 tokens, each with one of 36 ids
+        ids, page = self.path("book.ids"), self.path("book.html")
+        with open(ids, "w", encoding="utf-8") as f:
+            f.write(",".join(str(3 + i * i // 7 % 36) for i in range(20000)))
+        r = subprocess.run([self.command, "view", "-q", "--force", "-m", "tests/golden/t5-encoder", "--ids", ids, "-o", page],
+                           capture_output=True, text=True)
+        check(r.returncode == 0, r.stderr)
+        self.open("book")
+        c = self.c
+        c.settle(1)
+        check(self.state()["view"] == "matrix" and c.js("qkv.page.T") == 20000, self.state())
+        drawn = c.js("(c => { const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; let n = 0;"
+                     " for (let k = 0; k < d.length; k += 4) n += d[k + 3] > 0 && d[k] + d[k + 1] + d[k + 2] < 740;"
+                     " return n / (c.width * c.height); })(document.querySelector('#minimap'))")
+        check(drawn > .9, drawn)
+
+    def the_six_steps_play(self):
+        self.open("pair", "#w=steps")
+        c = self.c
+        check("Play" in self.text(".play"))
+        c.click(*self.middle(".play"))
+        check(self.text("#sentence").startswith("1. "), self.text("#sentence"))
+        c.click(*self.middle(".play"))
+        root = xml.fromstring(c.js("qkv.page.view.animated()"))
+        frames = [g for g in root if g.tag == SVG + "g"]
+        said = ["".join(t.text or "" for t in f.iter(SVG + "text")) for f in frames]
+        check(len(frames) == 7 and all("%d. " % (n + 1) in said[n] for n in range(6)), said)
+        check("@keyframes" in root.find(SVG + "style").text and "reduced-motion" in root.find(SVG + "style").text)
+        c.media(prefers_reduced_motion="reduce")
+        self.open("pair", "#w=steps")
+        check(self.text(".play") == "Next step", self.text(".play"))
+        c.media(prefers_color_scheme="light")
+
     def the_matrix_zooms_pans_and_jumps(self):
         self.open("long", "#w=matrix&l=1&h=1")
         c = self.c
@@ -209,7 +285,8 @@ class Maps:
         self.open("map", "#w=matrix&l=1&h=0")
         c, b = self.c, self.box("#matrix")
         p = c.js("(p => ({left: p.left, above: p.above, px: p.px}))(qkv.page.view.points())")
-        at = lambda i, j: (b["x"] + p["left"] + (j + .5) * p["px"], b["y"] + p["above"] + (i + .5) * p["px"])
+        # token 0 is special and hidden, and has no row
+        at = lambda i, j: (b["x"] + p["left"] + (j - .5) * p["px"], b["y"] + p["above"] + (i - .5) * p["px"])
         c.mouse(*at(5, 4))
         c.frames(3)
         check(re.match(r"fruit 5 → arrow 4weight \.6\d\d, [\d.]+× uniform", self.text(".tip")), self.text(".tip"))

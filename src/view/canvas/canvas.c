@@ -18,7 +18,9 @@ void canvas_init(struct canvas *s, const char *path)
 
 void canvas_new(struct canvas *s, double width, const char *title, const char *sentence)
 {
-    *s = (struct canvas){ .width = width, .open = -1, .fonts = s->fonts, .failed = s->failed };
+    *s = (struct canvas){
+        .width = width, .open = -1, .plain = s->plain, .fonts = s->fonts, .failed = s->failed
+    };
     if (title) view_plain_text(&s->title, title, strlen(title), TEXT_BYTES);
     if (sentence) view_plain_text(&s->sentence, sentence, strlen(sentence), TEXT_BYTES);
     view_put(&s->text, "", 0);
@@ -288,6 +290,7 @@ double canvas_head(struct canvas *s, double left)
 {
     const double width = s->width - 2 * left;
     double y = 38;
+    if (s->plain) return 14;
     if (s->title.at && s->title.used)
         y = canvas_fold(s, left, y, width, 25, CANVAS_SERIF, PALETTE_TEXT, s->title.at, 30) - 2;
     if (s->sentence.at && s->sentence.used)

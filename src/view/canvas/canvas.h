@@ -48,6 +48,9 @@ int palette_ramp(double darkness);
 int palette_weight(double w); // returns the colour of weight w, whose darkness is w^0.7
 // returns a colour of PALETTE_PLUS or PALETTE_MINUS for x in -1 .. 1
 int palette_signed(double x);
+// returns the colour of a kind of head, by its row in head_kind.def: one of PALETTE_HEAD;
+// PALETTE_TEXT2 for other kinds
+int palette_kind(int kind);
 int palette_over(int color); // returns the colour of text on a colour of RAMP, PLUS or MINUS
 // RGB colours of the ramp and of the heads; [0]: light theme, [1]: dark theme
 extern const uint32_t view_ramp_rgb[2][9], view_heads_rgb[2][16];
@@ -103,6 +106,7 @@ struct canvas {
     int64_t cells, cell_capacity;
     int64_t open; // index of the operation whose path is being drawn; -1: none
     bool failed;
+    bool plain;                 // canvas_head() draws no title and no sentence
     struct canvas_fonts *fonts; // fonts that measure texts; NULL: the table of text_width.c does
 };
 enum { CANVAS_BLANK = 255 };
@@ -165,7 +169,7 @@ double canvas_fold(struct canvas *s, double x, double y, double width, int size,
 double canvas_width(const struct canvas *s, const char *text, size_t n, int size, unsigned how);
 
 // Draws the background, and the title and the sentence that canvas_new() received. left: width of
-// the left margin. Returns the y coordinate below the sentence.
+// the left margin. Returns the y coordinate below the sentence; of a plain canvas, the top margin.
 double canvas_head(struct canvas *s, double left);
 
 // ---- output ------------------------------------------------------------------------------------

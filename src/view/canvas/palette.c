@@ -77,6 +77,12 @@ int palette_signed(double x)
     const double a = x != x ? 0 : fmin(1, fabs(x));
     return (x < 0 ? PALETTE_MINUS : PALETTE_PLUS) + (int)floor(a * PALETTE_TONES + .5);
 }
+int palette_kind(int kind)
+{
+    static const int color[] = { 0, 6, 1, 5, 8, 7, 4, 2 }; // palette.js has the same
+    enum { KINDS = sizeof color / sizeof *color };
+    return kind >= 0 && kind < KINDS ? PALETTE_HEAD + color[kind] : PALETTE_TEXT2;
+}
 int palette_over(int color)
 {
     return color >= PALETTE_RAMP && color < PALETTE_OVER ? color - PALETTE_RAMP + PALETTE_OVER

@@ -139,6 +139,7 @@ qkv_status qkv_view_picture(const qkv_view *v, const char *path, bool force,
                         ".png, found '%s'",
                         path);
     canvas_init(&p.canvas, path);
+    p.canvas.plain = o && o->plain;
     qkv_status status = find_view(&view, o, err);
     if (!status) p.question = views[view].question;
     p.view = v;

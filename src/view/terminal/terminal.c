@@ -23,11 +23,12 @@ const char *terminal_glyph(const struct text_canvas *s, enum view_kind kind)
     return s->utf8 ? view_kind_table[kind].glyph : view_kind_table[kind].ascii;
 }
 
-// Returns the colour of a selected head. There are 16 colours; if the model has more heads, the
-// colours are given out in the order of selection.
-static int64_t head_hue(const struct text_canvas *s, int64_t selected)
+// Chooses the colour of a selected head: that of its kind, as in the model view of the page; heads
+// of no kind are dim.
+static void head_color(struct text_canvas *s, int64_t selected)
 {
-    return s->v->shape.heads <= 16 ? s->st.head[selected] : selected;
+    const struct view_stats *x = view_stats(s->v, s->st.layer, s->st.head[selected]);
+    text_canvas_color(s, palette_kind(x->kind));
 }
 // ---- header and overview of the heads ----------------------------------------------------------
 void terminal_header(struct text_canvas *s)
@@ -152,7 +153,7 @@ static void draw_bars(struct text_canvas *s, const int64_t *keys, int64_t n, int
     for (int64_t h = from; h < end; h++) {
         char name[40];
         snprintf(name, sizeof name, "head %" PRId64, s->st.head[h]);
-        text_canvas_head(s, head_hue(s, h));
+        head_color(s, h);
         text_canvas_text(s, name, each, false);
         text_canvas_plain(s);
     }
@@ -181,7 +182,7 @@ static void draw_bars(struct text_canvas *s, const int64_t *keys, int64_t n, int
             text_canvas_plain(s);
             text_canvas_pad(s, 1);
             if (k < n)
-                text_canvas_head(s, head_hue(s, h));
+                head_color(s, h);
             else
                 text_canvas_dim(s);
             text_canvas_bar(s, w, long_);

@@ -38,7 +38,10 @@ static void draw_legend(struct text_canvas *s, const enum view_kind *listed, int
         text_canvas_text(s, "kinds need 8 tokens", (int)qkv_min64(22, s->columns), false);
     } else if (i < rows) {
         for (int k = i; k < n; k += rows) {
+            text_canvas_plain(s);
+            text_canvas_color(s, palette_kind((int)listed[k]));
             view_say(&s->t, "%s ", terminal_glyph(s, listed[k]));
+            text_canvas_dim(s);
             text_canvas_text(s, view_kind_table[listed[k]].name, 12, false);
         }
     } else if (i == rows + 1 && s->color) {

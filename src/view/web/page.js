@@ -11,7 +11,7 @@ import { windowed } from "./base/row_window.js";
 import {
     VIEWS, addKeys, keyRows, nameRows, openView, readAddress, set, stacksOf, useStack, viewOf, requestView
 } from "./base/frame.js";
-import { copyTable, savePng, saveSvg } from "./parts/save.js";
+import { copyTable, saveAnimated, savePng, saveSvg } from "./parts/save.js";
 import { buildStories } from "./parts/stories.js";
 import { buildHelp, buildTools, drawHints, drawTools, openHelp } from "./parts/tools.js";
 
@@ -52,7 +52,11 @@ addKeys([
         1
     ],
     ["C", "copy as TSV", "c", () => copyTable()],
-    ["E", "save picture", "e", () => page.view.svg ? page.saver.showModal() : tell(say("noPicture"))],
+    ["E", "save picture", "e", () => {
+        if (!page.view.svg) return tell(say("noPicture"));
+        page.saver.querySelectorAll("button")[2].hidden = !page.view.animated?.();
+        page.saver.showModal();
+    }],
     ["Esc", "clear the selection", e => e.key === "Escape",
         () => { page.view.drop?.(); set({ row: -1, key: -1 }); closeFinder(); }],
     ["D", "light or dark theme", "d", () => theme()],
@@ -113,9 +117,11 @@ function buildFrame() {
     };
     page.saver = el(
         "dialog", { "aria-label": say("save") }, el("h2", {}, say("save")),
-        el("div", { class: "buttons" }, ...["SVG", "PNG"].map((t, k) => {
+        el("div", { class: "buttons" }, .../** @type {[string, () => void][]} */ ([
+            ["SVG", saveSvg], ["PNG", savePng], [say("animated"), saveAnimated]
+        ]).map(([t, act]) => {
             const b = el("button", {}, t);
-            onClick(b, () => { page.saver.close(); (k ? savePng : saveSvg)(); });
+            onClick(b, () => { page.saver.close(); act(); });
             return b;
         }), close())
     );

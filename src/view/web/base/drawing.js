@@ -32,6 +32,7 @@ function frame() {
     page.timing = {
         what: ORDER[what], picture: performance.now() - start, panels: page.timing?.panels ?? 0, links: links.n
     };
+    page.shownAt ??= performance.now();
     page.whole ||= what >= 2;
     page.panels ||= requestAnimationFrame(drawPanels);
 }

@@ -20,6 +20,7 @@
 //   table(most)     [[head, ...], [cell, ...], ...]: the numbers in view, largest first. Key C copies all rows; key T
 //                   shows the first `most` rows, so the others may be omitted
 //   rest(n)         the sum of the rows after the n-th, as text; "": there is no such row
+//   animated()      the picture as SVG that moves without script; null: it has none now
 //   svg()           the picture as SVG, which key E saves
 //   reveal(i)       scrolls token i into view
 //   finish()        draws at once what draw() left for later, before the page is printed

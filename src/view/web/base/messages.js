@@ -89,6 +89,7 @@ const TEXT = {
     notCopied: "the browser refused to copy",
     saved: "saved {0}",
     save: "Save picture",
+    animated: "Animated SVG",
     onView: "Values shown, largest first",
     everywhere: "Everywhere",
     noPicture: "This view has no picture to save.",

@@ -132,6 +132,7 @@
  * @property {((most?: number) => (string | number)[][])=} table
  * @property {((n: number) => string)=} rest
  * @property {(() => string)=} svg
+ * @property {(() => ?string)=} animated
  * @property {((i: number) => void)=} reveal
  * @property {(() => void)=} finish
  * @property {(() => void)=} drop
@@ -274,5 +275,6 @@
  * @property {number} panels an animation frame; 0: none
  * @property {number} later a timer
  * @property {{ what: string, picture: number, panels: number, links: number }} timing of the last frame, in ms
+ * @property {number} shownAt when the first picture was drawn, in ms after the navigation
  * @property {Geometry} where positions of the head view, for tests
  */

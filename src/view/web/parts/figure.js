@@ -72,6 +72,17 @@ export function fitted(text, width, size = 13) {
     }
     return letters.slice(0, low).join("") + (low < letters.length || text.length > 200 ? "…" : "");
 }
+// Splits the sentence of a saved picture into lines of at most `width` pixels; the reader's fonts may be a little wider.
+export function sentenceLines(text, width) {
+    const out = [""];
+    ruler.font = "15px Georgia, serif";
+    for (const word of text.split(" ")) {
+        const line = `${out[out.length - 1]} ${word}`.trim();
+        if (ruler.measureText(line).width <= .92 * width) out[out.length - 1] = line;
+        else out.push(word);
+    }
+    return out.filter(line => line);
+}
 // Writes a text on a canvas, upwards to the right from (x, y), shortened to stay left of `right` and below the top.
 export function tilted(c, text, x, y, right, size) {
     c.save();
@@ -164,7 +175,8 @@ export function figuresSvg(figures, { question, pieces }, under = false) {
     const gap = 28, edge = 20, sentence = plain(pieces), used = root.dataset.theme;
     const sum = name => figures.reduce((s, f) => s + f[name] + gap, -gap);
     const most = name => max(...figures.map(f => f[name]));
-    const w = ceil(under ? most("w") : sum("w")) + 2 * edge, h = ceil(under ? sum("h") : most("h")) + 84 + edge;
+    const w = ceil(under ? most("w") : sum("w")) + 2 * edge, lines = sentenceLines(sentence, w - 2 * edge);
+    const lower = 20 * max(0, lines.length - 1), h = ceil(under ? sum("h") : most("h")) + 104 + edge + lower;
     const rules = theme => {
         root.dataset.theme = theme;
         const style = getComputedStyle(root);
@@ -194,11 +206,11 @@ export function figuresSvg(figures, { question, pieces }, under = false) {
         shape(
             "style", {},
             `text{font:13px system-ui,sans-serif}.h{font:25px Georgia,serif}.d{font:15px ` +
-                `Georgia,serif}${rules(used)}@media(prefers-color-scheme:${other}){${rules(other)}}`
+                `Georgia,serif}.d.small{font:12px system-ui,sans-serif}${rules(used)}@media(prefers-color-scheme:${other}){${rules(other)}}`
         ),
         shape("rect", { width: "100%", height: "100%", class: "paper" }), textAt(edge, 34, question, "h"),
-        textAt(edge, 60, sentence, "d"));
-    let x = edge, y = 80;
+        ...lines.map((line, n) => textAt(edge, 60 + 20 * n, line, "d")));
+    let x = edge, y = 80 + lower;
     for (const f of figures) {
         const copy = /** @type {SVGElement} */ (f.node.cloneNode(true));
         copy.setAttribute("x", `${x}`);
@@ -209,8 +221,11 @@ export function figuresSvg(figures, { question, pieces }, under = false) {
         whole.append(copy);
         if (under) y += f.h + gap; else x += f.w + gap;
     }
+    whole.append(textAt(edge, h - 12, [page.about.model, say("layerOf", state.layer), nameOfHeads()].join(" · "), "d small"));
     return new XMLSerializer().serializeToString(whole);
 }
+const nameOfHeads = () => selectedHeads().length
+    ? say(selectedHeads().length > 1 ? "heads" : "head", selectedHeads().join(", ")) : "";
 
 // ---- one head, one query, one key ------------------------------------------------------------------
 const focus = { at: "", head: 0 };

@@ -9,6 +9,7 @@ import { drawn, nameOf, rowOf } from "../base/aggregate.js";
 import { linkRows, links } from "../base/links.js";
 import { tell } from "../base/drawing.js";
 import { keysOnStage, rowsOnStage } from "./diagram.js";
+import { sentenceLines } from "./figure.js";
 import { panel, rowTable } from "./panel.js";
 
 const TABLE_MOST = 5000;
@@ -44,7 +45,8 @@ export function svg() {
     const sentence = plain(pieces);
     const l = currentTarget();
     const across = max(1, floor(geometry.w / 110)), legend = 36 + 18 * ceil(heads.length / across);
-    const h = ceil(geometry.h + 84 + legend);
+    const lines = sentenceLines(sentence, geometry.w - 16), lower = 20 * max(0, lines.length - 1);
+    const h = ceil(geometry.h + 84 + legend + lower);
     const dark = [["#101319", "#e9e7e1", "#858993"], ["#fbfaf6", "#1b1c20", "#6b6d75"]];
     const value = name => getComputedStyle(root).getPropertyValue(name).split(" ").filter(x => x);
     const theme = (root, colours, blending) => `${root}{--paper:${colours[0]}}.p{fill:${colours[0]}` +
@@ -74,8 +76,9 @@ export function svg() {
             : `@media(prefers-color-scheme:dark){${theme("svg", dark[0], "screen")}${other("dark")}}`,
         hue.dark ? `@media(prefers-color-scheme:light){${theme("svg", dark[1], "multiply")}${other("light")}}` : "",
         `</style><rect class="p" width="100%" height="100%"/>`,
-        `<text class="t s" x="8" y="20">${escaped(question)}</text><text class="n d" x="8" y="48">` +
-            `${escaped(sentence)}</text><g transform="translate(0 72)">`
+        `<text class="t s" x="8" y="20">${escaped(question)}</text>` +
+            lines.map((line, n) => `<text class="n d" x="8" y="${48 + 20 * n}">${escaped(line)}</text>`).join("") +
+            `<g transform="translate(0 ${72 + lower})">`
     ];
     const link = (m, i, j, w, dim) => {
         const tau = threshold(i);
@@ -134,6 +137,8 @@ function download(blob, name) {
 const headNames = () => state.selected.length ? ".H" + selectedHeads().join("-") : "";
 const pictureName = end => `${page.view.id}-L${state.layer}${headNames()}.${end}`;
 export const saveSvg = () => download(new Blob([page.view.svg()], { type: "image/svg+xml" }), pictureName("svg"));
+export const saveAnimated = () =>
+    download(new Blob([page.view.animated()], { type: "image/svg+xml" }), pictureName("animated.svg"));
 export function savePng() {
     const image = new Image();
     const c = document.createElement("canvas");

@@ -8,7 +8,7 @@ import { page, quote, quoteKey, state } from "../base/state.js";
 import { css, hue, kindColour, textOn, rampAt } from "../base/palette.js";
 import { requestDraw } from "../base/drawing.js";
 import { set } from "../base/frame.js";
-import { tilted } from "../parts/figure.js";
+import { sentenceLines, tilted } from "../parts/figure.js";
 import { darkness, firstOf, hasMask, hatchOf } from "../parts/heatmap.js";
 import {
     MODEL_CELLS, MODEL_ORDERS, answerModel, drawThumb, effectBar, effectOf, effectText, fillGrid, gridOf, isPooled,
@@ -302,7 +302,7 @@ export function modelSvg() {
     const box = model.grid.getBoundingClientRect();
     const out = [];
     const w = ceil(box.width + 16);
-    const h = ceil(box.height + 96);
+    const h = ceil(box.height + 142);
     const place = n => {
         const r = n.getBoundingClientRect();
         return { x: r.left - box.left + 8, y: r.top - box.top + 84, w: r.width, h: r.height };
@@ -334,17 +334,34 @@ export function modelSvg() {
             );
         }
     }
+    // the legend: kinds of head, model, what a picture shows
+    let x = 8;
+    const y = box.height + 104;
+    for (const n of model.kindList.children) {
+        const swatch = /** @type {?HTMLElement} */ (n.querySelector(".swatch")), wide = n.getBoundingClientRect().width;
+        if (!swatch) continue;
+        if (x + wide > w) x = 8;
+        out.push(`<rect x="${x}" y="${y - 5}" width="10" height="10" fill="${swatch.style.background}"/>` +
+            `<text class="n" x="${x + 15}" y="${y}" font-size="12">${escaped(n.textContent.replace(/(\d+)$/, " $1"))}</text>`);
+        x += wide + 24;
+    }
+    out.push(`<text class="n" x="8" y="${y + 22}" font-size="12">${escaped(page.about.model)} · ` +
+        `${escaped(say("magnifierNote").split(";")[0])}</text>`);
     for (const n of model.grid.querySelectorAll(".top")) text(n, "middle");
     for (const n of model.grid.querySelectorAll(".side b, .side small, h3")) text(n, "start");
     return pictureSvg(w, h, question, sentence, out.join(""));
 }
 // Makes the frame of a saved picture: title, sentence and background in the current theme.
 export function pictureSvg(w, h, question, sentence, inside) {
+    const lines = sentenceLines(sentence, w - 16), lower = 20 * max(0, lines.length - 1);
+    h += lower;
     return `<svg xmlns="http://www.w3.org/2000/svg" width="${w}" height="${h}" viewBox="0 0 ${w} ${h}" role="img">` +
         `<title>${escaped(question)}</title><desc>${escaped(sentence)}</desc>` +
         `<style>text{font-family:system-ui,sans-serif;dominant-baseline:central}.t{fill:${hue.text}` +
         `}.n{fill:${hue.text2}}.s{font:25px Georgia,serif}.d{font:15px ` +
         `Georgia,serif}image{image-rendering:pixelated}</style>` +
         `<rect width="100%" height="100%" fill="${hue.paper}"/><text class="t s" x="8" y="24">` +
-        `${escaped(question)}</text><text class="n d" x="8" y="54">${escaped(sentence)}</text>${inside}</svg>`;
+        `${escaped(question)}</text>` +
+        lines.map((line, n) => `<text class="n d" x="8" y="${54 + 20 * n}">${escaped(line)}</text>`).join("") +
+        `<g transform="translate(0 ${lower})">${inside}</g></svg>`;
 }

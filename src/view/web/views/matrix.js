@@ -10,7 +10,7 @@ import { addView, headOfKey, set, selectOnly } from "../base/frame.js";
 import { arrowOf } from "./model_grid.js";
 import {
     CLOSEST, LABELLED, NUMBERED, fieldNow, isWhole, layMatrix, levelAt, matrixTarget, matrix, pointsOf, describedRow,
-    wholeText, windowOf, xOf, yOf, zoomBy
+    keysShown, rowsShown, wholeText, windowOf, xOf, yOf, zoomBy
 } from "./matrix_grid.js";
 import {
     drawGaps, drawHeat, drawMask, drawNumbers, drawSectionLabels, drawSectionLines, drawTokenLabels, hideSpecials,
@@ -29,7 +29,7 @@ function drawMatrixBase() {
     if (!field) return;
     c.save();
     c.beginPath();
-    c.rect(m.left, m.above, min(m.w, page.S * m.px), min(m.h, page.T * m.px));
+    c.rect(m.left, m.above, min(m.w, keysShown() * m.px), min(m.h, rowsShown() * m.px));
     c.clip();
     c.fillStyle = css(rampAt(0));
     c.fillRect(m.left, m.above, m.w, m.h);
@@ -43,7 +43,7 @@ function drawMatrixBase() {
     if (m.px >= LABELLED) drawTokenLabels(c); else drawSectionLabels(c);
     c.strokeStyle = hue.rule;
     c.lineWidth = 1;
-    c.strokeRect(m.left - .5, m.above - .5, min(m.w, page.S * m.px) + 1, min(m.h, page.T * m.px) + 1);
+    c.strokeRect(m.left - .5, m.above - .5, min(m.w, keysShown() * m.px) + 1, min(m.h, rowsShown() * m.px) + 1);
 }
 // Draws the marks on the matrix: the marked row, the pair, and the point under the pointer.
 function drawMatrixOver() {
@@ -62,7 +62,7 @@ function drawMatrixOver() {
     }
     c.fillStyle = c.strokeStyle = line;
     if (l.row >= 0) {
-        if (m.px >= LABELLED) { c.lineWidth = 2; c.strokeRect(m.left, yOf(l.row), min(m.w, page.S * m.px), m.px); }
+        if (m.px >= LABELLED) { c.lineWidth = 2; c.strokeRect(m.left, yOf(l.row), min(m.w, keysShown() * m.px), m.px); }
         else c.fillRect(m.left, yOf(l.row + .5) - thin / 2, m.w, thin);
     }
     const key = l.key >= 0 ? l.key : -1;

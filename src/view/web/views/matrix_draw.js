@@ -7,7 +7,7 @@ import { sectionsOf } from "../parts/sections.js";
 import { tilted } from "../parts/figure.js";
 import { darkness, hatchOf, runInSlices } from "../parts/heatmap.js";
 import {
-    bandEdges, coarseOf, fillWindow, keysInView, leavesOut, levelAt, longest, matrix, missingRows, pointsImage,
+    bandEdges, coarseOf, coversSpecials, fillWindow, keyAt, keysInView, labelledKeys, labelledRows, leavesOut, rowAt, levelAt, longest, matrix, missingRows, pointsImage,
     pointsOf, rowsInView, scaleNow, windowNow, windowOf, xOf, yOf
 } from "./matrix_grid.js";
 
@@ -16,7 +16,7 @@ export function drawHeat(c, field) {
     m.view = v;
     m.shownScale = s;
     c.imageSmoothingEnabled = false;
-    const put = (canvas, u) => c.drawImage(
+    const put = (canvas, u) => m.rows ? putRuns(c, canvas) : c.drawImage(
         canvas, xOf(u.c0 * page.S / u.columns), yOf(u.r0 * page.T / u.rows), (u.c1 - u.c0) * page.S / u.columns * m.px,
         (u.r1 - u.r0) * page.T / u.rows * m.px
     );
@@ -32,6 +32,19 @@ export function drawHeat(c, field) {
     }
     if (missing) runInSlices("matrix", fillWindow);
 }
+// Draws the image of single weights without the rows and columns of hidden tokens.
+function putRuns(c, image) {
+    const m = matrix, runs = list => list.reduce((out, k) => {
+        const last = out[out.length - 1];
+        if (last && last[1] === k) last[1]++; else out.push([k, k + 1]);
+        return out;
+    }, []);
+    for (const [i, end] of runs(m.rows))
+        for (const [j, last] of runs(m.keys))
+            c.drawImage(
+                image, j, i, last - j, end - i, xOf(j), yOf(i), (last - j) * m.px, (end - i) * m.px
+            );
+}
 // Hatches the masked keys. A dashed line shows the edge of a window, or the distance at which the factor of ALiBi is
 // .01.
 export function drawMask(c) {
@@ -39,8 +52,8 @@ export function drawMask(c) {
     const [left, right] = windowNow();
     const m = matrix;
     const reach = i => page.weights.span(state.layer, i);
-    const i0 = floor(m.r0);
-    const i1 = min(page.T, ceil(m.r0 + rowsInView()));
+    const i0 = m.rows ? 0 : floor(m.r0);
+    const i1 = m.rows ? page.T : min(page.T, ceil(m.r0 + rowsInView()));
     const side = (edge, far) => { // hatches from the edge of each row to the far side
         c.beginPath();
         const step = m.px >= 3 ? 1 : max(1, floor((i1 - i0) / 400));
@@ -71,7 +84,7 @@ export function drawMask(c) {
 }
 export function hideSpecials(c) {
     const m = matrix;
-    if (!leavesOut()) return;
+    if (!coversSpecials()) return;
     c.fillStyle = hue.panel;
     for (const j of page.special) c.fillRect(xOf(j), m.above, m.px, m.h);
     for (const i of page.specialRows) c.fillRect(m.left, yOf(i), m.w, m.px);
@@ -79,8 +92,8 @@ export function hideSpecials(c) {
 export function drawGaps(c) {
     const m = matrix;
     c.fillStyle = hue.paper;
-    for (let j = ceil(m.c0); j < m.c0 + keysInView(); j++) c.fillRect(xOf(j) - .5, m.above, 1, m.h);
-    for (let i = ceil(m.r0); i < m.r0 + rowsInView(); i++) c.fillRect(m.left, yOf(i) - .5, m.w, 1);
+    for (let j = ceil(m.c0); j < m.c0 + keysInView(); j++) c.fillRect(xOf(keyAt(j)) - .5, m.above, 1, m.h);
+    for (let i = ceil(m.r0); i < m.r0 + rowsInView(); i++) c.fillRect(m.left, yOf(rowAt(i)) - .5, m.w, 1);
 }
 export function drawSectionLines(c) {
     const m = matrix, [rows, keys] = sectionsOf(page.stack);
@@ -125,12 +138,12 @@ export function drawTokenLabels(c) {
     c.fillStyle = hue.text;
     c.textBaseline = "middle";
     c.textAlign = "right";
-    for (let i = ceil(m.r0 - .5); i < min(page.T, m.r0 + rowsInView() - .2); i++)
+    for (const i of labelledRows())
         c.fillText(text(page.tokens[i]), m.left - 7, yOf(i + .5), m.left - 9);
     c.textAlign = "left";
     const tilt = max(9.5, min(13, .74 * m.px)); // column labels are rotated and have less space
     c.font = `${tilt}px ${page.font}`;
-    for (let j = ceil(m.c0 - .5); j < min(page.S, m.c0 + keysInView() - .2); j++) {
+    for (const j of labelledKeys()) {
         tilted(c, text(page.keys[j]), xOf(j + .5), m.above - 6, m.wide, tilt);
     }
 }

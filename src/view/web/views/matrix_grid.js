@@ -28,9 +28,9 @@ export function matrixPoint(e) {
     const box = m.box.getBoundingClientRect();
     const x = (e.clientX - box.left - m.left) / m.px + m.c0;
     const y = (e.clientY - box.top - m.above) / m.px + m.r0;
-    if (x < m.c0 || y < m.r0 || x >= min(page.S, m.c0 + keysInView()) || y >= min(page.T, m.r0 + rowsInView()))
-        return null;
-    return { x, y, row: floor(y), key: floor(x), px: e.clientX - box.left, py: e.clientY - box.top };
+    if (x < m.c0 || y < m.r0 || x >= min(keysShown(), m.c0 + keysInView()) ||
+        y >= min(rowsShown(), m.r0 + rowsInView())) return null;
+    return { x, y, row: rowAt(y), key: keyAt(x), px: e.clientX - box.left, py: e.clientY - box.top };
 }
 // Replaces a point that represents many weights by the pair with the largest weight, which is searched in its rows.
 export function sharpen(p) {
@@ -110,6 +110,29 @@ export function fieldNow() {
     }
     return matrix.field;
 }
+// Special tokens that are hidden have no rows and columns in a text of up to 64 tokens; in longer texts they are covered.
+// Places count the tokens that are shown; m.rows and m.keys list these, or are null if all tokens have a place.
+const isCompact = () => longest() <= 64 && !state.special && !page.allSpecial && page.specials.length > 0;
+const placeIn = (list, i) => {
+    if (!list) return i;
+    const n = list.findIndex(k => k + 1 > i);
+    return n < 0 ? list.length : n + max(0, i - list[n]);
+};
+const tokenIn = (list, place) => list ? list[min(list.length - 1, floor(place))] : floor(place);
+export const rowPlace = i => placeIn(matrix.rows, i);
+export const keyPlace = j => placeIn(matrix.keys, j);
+export const rowAt = place => tokenIn(matrix.rows, place);
+export const keyAt = place => tokenIn(matrix.keys, place);
+export const rowsShown = () => matrix.rows?.length ?? page.T;
+export const keysShown = () => matrix.keys?.length ?? page.S;
+// Returns the tokens in view that have a label: [token, ...].
+export const labelledRows = () => tokensFrom(rowAt, matrix.r0, min(rowsShown(), matrix.r0 + rowsInView() - .2));
+export const labelledKeys = () => tokensFrom(keyAt, matrix.c0, min(keysShown(), matrix.c0 + keysInView() - .2));
+function tokensFrom(at, from, end) {
+    const out = [];
+    for (let k = ceil(from - .5); k < end; k++) out.push(at(k));
+    return out;
+}
 export const longest = () => max(page.T, page.S);
 // Returns the level that is drawn at a zoom of px pixels per token. If tokens are at least a pixel wide, it is the
 // level of single weights; if not, the level with points of at most 3 pixels. Where that level knows only the stored
@@ -127,12 +150,14 @@ export function layMatrix() {
     const top = m.box.getBoundingClientRect().top + scrollY;
     const space = max(320, innerHeight - min(top, innerHeight / 2) - (narrow ? 30 : 76));
     m.levels = levelsOf(page.T, page.S);
-    const shape = min(3, max(1 / 3, page.T / page.S));
+    m.rows = isCompact() ? page.visible : null;
+    m.keys = isCompact() ? page.visibleKeys : null;
+    const shape = min(3, max(1 / 3, rowsShown() / keysShown()));
     const area = labelled => {
         const left = labelled ? narrow ? 64 : 92 : 34, above = labelled ? 64 : 24;
         const w = floor(min(wide - left - (labelled ? 26 : 2), (space - above) / shape));
         const h = floor(min(space - above, w * shape));
-        return { left, above, w, h, fit: min(w / page.S, h / page.T) };
+        return { left, above, w, h, fit: min(w / keysShown(), h / rowsShown()) };
     };
     const plainArea = area(false), whole = !m.px || m.px <= (m.fit ?? 0) * 1.001;
     m.labelled = (whole ? plainArea.fit : m.px) >= LABELLED;
@@ -149,12 +174,12 @@ export function layMatrix() {
     m.box.style.height = m.tall + "px";
     layMinimap();
 }
-export const rowsInView = () => min(page.T, matrix.h / matrix.px);
-export const keysInView = () => min(page.S, matrix.w / matrix.px);
+export const rowsInView = () => min(rowsShown(), matrix.h / matrix.px);
+export const keysInView = () => min(keysShown(), matrix.w / matrix.px);
 function clampWindow() {
     const m = matrix;
-    m.r0 = min(max(0, m.r0), page.T - rowsInView());
-    m.c0 = min(max(0, m.c0), page.S - keysInView());
+    m.r0 = min(max(0, m.r0), rowsShown() - rowsInView());
+    m.c0 = min(max(0, m.c0), keysShown() - keysInView());
 }
 export const isWhole = () => matrix.px <= matrix.fit * 1.001;
 export function moveWindow(r0, c0) {
@@ -182,8 +207,9 @@ export function zoomTo(px, row, key) {
 }
 // Zooms around the pointer; without a pointer, around the marked row; without a marked row, around the middle.
 export function zoomBy(times) {
-    const m = matrix, p = m.point, inside = state.row >= m.r0 && state.row <= m.r0 + rowsInView();
-    const row = p ? p.y : state.row >= 0 && inside ? state.row + .5 : m.r0 + rowsInView() / 2;
+    const m = matrix, p = m.point, at = rowPlace(state.row);
+    const inside = at >= m.r0 && at <= m.r0 + rowsInView();
+    const row = p ? p.y : state.row >= 0 && inside ? at + .5 : m.r0 + rowsInView() / 2;
     const key = p ? p.x : m.c0 + keysInView() / 2;
     zoomTo(m.px * times, row, key);
 }
@@ -196,13 +222,14 @@ function writeMatrix() {
     clearTimeout(matrix.writing); // browsers limit how often the address may change
     matrix.writing = setTimeout(writeAddress, 200);
 }
-export const xOf = j => matrix.left + (j - matrix.c0) * matrix.px;
-export const yOf = i => matrix.above + (i - matrix.r0) * matrix.px;
+export const xOf = j => matrix.left + (keyPlace(j) - matrix.c0) * matrix.px;
+export const yOf = i => matrix.above + (rowPlace(i) - matrix.r0) * matrix.px;
 
 // ---- the points in view ------------------------------------------------------------------------
 // Returns the rows and columns of a level that are in view: { n, rows, columns, r0, r1, c0, c1 }.
 export function windowOf(n) {
     const m = matrix, rows = min(n, page.T), columns = min(n, page.S);
+    if (m.rows) return { n, rows, columns, r0: 0, r1: rows, c0: 0, c1: columns };
     return {
         n, rows, columns, r0: floor(m.r0 * rows / page.T), r1: min(rows, ceil((m.r0 + rowsInView()) * rows / page.T)),
         c0: floor(m.c0 * columns / page.S), c1: min(columns, ceil((m.c0 + keysInView()) * columns / page.S))
@@ -305,3 +332,4 @@ export function bandEdges() {
 }
 // Returns true if special tokens are left out of the picture; the note then says how much weight they have.
 export const leavesOut = () => !state.special && !page.allSpecial && page.specials.length && matrix.px >= 1;
+export const coversSpecials = () => leavesOut() && !matrix.rows;

@@ -13,7 +13,7 @@ import { darkness, fixedScale, scaleOf, runInSlices } from "../parts/heatmap.js"
 import { rampCanvas } from "./magnifier.js";
 import {
     CLOSEST, POINT, coarseOf, isKeyShown, isWhole, keysInView, levelAt, longest, matrixTarget, matrix, matrixPoint,
-    missingRows, moveWindow, pointsImage, pointsOf, describedRow, rowsInView, sharpen, wholeText, zoomTo
+    missingRows, moveWindow, pointsImage, pointsOf, describedRow, keyAt, keyPlace, keysShown, rowAt, rowPlace, rowsInView, rowsShown, sharpen, wholeText, zoomTo
 } from "./matrix_grid.js";
 import { markColour } from "./matrix_draw.js";
 import { rowSummary, tipLines } from "./matrix_text.js";
@@ -379,20 +379,24 @@ export function listenMatrix() {
 export function panMatrix(dx, dy, shift) {
     const m = matrix;
     if (!isWhole() && !shift) return moveWindow(m.r0 + dy * rowsInView() / 8, m.c0 + dx * keysInView() / 8);
-    const row = state.row < 0 ? floor(m.r0 + rowsInView() / 2) : state.row + dy;
-    const key = dx ? (state.key < 0 ? rowSummary(max(0, row)).top[0]?.[0] ?? 0 : state.key + dx) : state.key;
+    // a step from one shown token to the next
+    const step = (n, by, shown) => max(0, min(shown - 1, n + by));
+    const row = rowAt(state.row < 0 ? m.r0 + rowsInView() / 2 : step(rowPlace(state.row), dy, rowsShown()));
+    const first = dx && state.key < 0 ? rowSummary(row).top[0]?.[0] ?? 0 : state.key;
+    const key = first === state.key && first >= 0 ? keyAt(step(keyPlace(first), dx, keysShown())) : first;
     m.point = null;
-    set({ row: min(page.T - 1, max(0, row)), key: min(page.S - 1, key) });
+    set({ row, key });
     revealRow(state.row, state.key);
 }
 export function revealRow(i, j = -1) {
-    const m = matrix, key = j >= 0 ? j : page.keys === page.tokens ? i : m.c0 + keysInView() / 2, low = m.px * 2;
-    const r0 = i < m.r0 || i + 1 > m.r0 + rowsInView() ? i - rowsInView() / 2 : m.r0;
+    const m = matrix, at = rowPlace(i), low = m.px * 2;
+    const key = j >= 0 ? keyPlace(j) : page.keys === page.tokens ? at : m.c0 + keysInView() / 2;
+    const r0 = at < m.r0 || at + 1 > m.r0 + rowsInView() ? at - rowsInView() / 2 : m.r0;
     const c0 = key < m.c0 || key + 1 > m.c0 + keysInView() ? key - keysInView() / 2 : m.c0;
     if (low && (r0 !== m.r0 || c0 !== m.c0)) moveWindow(r0, c0);
 }
 export function markRow() {
     const p = matrix.point;
     if (p) return set({ row: p.row, key: p.key });
-    set({ row: state.row >= 0 ? -1 : floor(matrix.r0 + rowsInView() / 2), key: -1 });
+    set({ row: state.row >= 0 ? -1 : rowAt(matrix.r0 + rowsInView() / 2), key: -1 });
 }

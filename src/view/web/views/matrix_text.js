@@ -8,8 +8,8 @@ import { sectionsOf } from "../parts/sections.js";
 import { firstOf } from "../parts/heatmap.js";
 import { pictureSvg } from "./magnifier.js";
 import {
-    coarseOf, fieldNow, isKeyShown, isWhole, keysInView, leavesOut, levelAt, longest, matrixTarget, matrix, pointsOf,
-    describedRow, rowsInView, windowOf, xOf, yOf
+    coarseOf, fieldNow, isKeyShown, isWhole, leavesOut, levelAt, longest, matrixTarget, matrix, pointsOf,
+    describedRow, keysShown, labelledKeys, labelledRows, rowAt, rowsInView, rowsShown, windowOf, xOf, yOf
 } from "./matrix_grid.js";
 import { drawHeat, drawMask } from "./matrix_draw.js";
 
@@ -97,7 +97,7 @@ function describeWindow() {
     const m = matrix, n = levelAt(m.px), v = windowOf(n), T = page.T;
     const shown = isWhole()
         ? say("ofTokens", count(T))
-        : say("inWindow", count(floor(m.r0)), count(min(T, ceil(m.r0 + rowsInView())) - 1));
+        : say("inWindow", count(rowAt(m.r0)), count(min(T - 1, rowAt(ceil(m.r0 + rowsInView()) - 1))));
     const many = (of, k) => count(max(1, round(of / k)));
     return shown + ", " +
         (n >= longest()
@@ -220,7 +220,7 @@ export function matrixSvg() {
     const c = heat.getContext("2d");
     const r = x => x.toFixed(1);
     const l = matrixTarget();
-    const w = min(m.w, page.S * m.px), h = min(m.h, page.T * m.px), scale = 2;
+    const w = min(m.w, keysShown() * m.px), h = min(m.h, rowsShown() * m.px), scale = 2;
     heat.width = ceil(w * scale);
     heat.height = ceil(h * scale);
     c.setTransform(scale, 0, 0, scale, -m.left * scale, -m.above * scale);
@@ -237,9 +237,9 @@ export function matrixSvg() {
     );
     const [rows, keys] = sectionsOf(page.stack), inside = (x, low, size) => x >= low && x <= low + size;
     if (m.labelled) {
-        for (let i = ceil(m.r0 - .5); i < min(page.T, m.r0 + rowsInView() - .2); i++)
+        for (const i of labelledRows())
             text(m.left - 7, yOf(i + .5), "end", page.tokens[i].text.slice(0, 14));
-        for (let j = ceil(m.c0 - .5); j < min(page.S, m.c0 + keysInView() - .2); j++)
+        for (const j of labelledKeys())
             text(xOf(j + .5), m.above - 6, "start", page.keys[j].text.slice(0, 14), true);
     } else {
         for (const s of rows) {
@@ -253,6 +253,14 @@ export function matrixSvg() {
     }
     if (l.row >= 0 && inside(yOf(l.row + .5), m.above, h))
         out.push(`<rect x="${m.left}" y="${r(yOf(l.row + .5) - 1)}" width="${r(w)}" height="2" fill="${hue.point}"/>`);
+    const ramp = Array.from({ length: 25 }, (_, n) =>
+        `<rect x="${8 + 5 * n}" y="${r(m.tall + 8)}" width="5.2" height="10" fill="${css(rampAt(n / 24))}"/>`);
+    const scale1 = m.shownScale ? weight(m.shownScale, 3) : "1";
+    out.push(
+        ...ramp, `<text class="n" font-size="12" x="140" y="${r(m.tall + 13)}">0 – ${scale1} · ` +
+            `${escaped(page.about.model)} · ${escaped(say("layerOf", state.layer))}, ` +
+            `${escaped(say(selectedHeads().length > 1 ? "heads" : "head", selectedHeads().join(", ")))}</text>`
+    );
     out.push("</g>");
-    return pictureSvg(ceil(m.wide), ceil(m.tall + 84), question, plain(pieces), out.join(""));
+    return pictureSvg(ceil(m.wide), ceil(m.tall + 108), question, plain(pieces), out.join(""));
 }

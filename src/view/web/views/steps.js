@@ -43,12 +43,13 @@ addTexts({
     rawThin: "thick: this head, with its projections; thin: x xᵀ",
     rawItself: "{0} attends to itself with {1}; with the projections, with {2}.",
     rawMasked: "with the mask of this model",
+    play: "▶ Play the six steps", pause: "❚❚ Pause", nextStep: "Next step",
     theKey: "key",
     weighed: "w × v",
     sumHere: "output z at this dimension"
 });
 
-const PLAY = 1600; // milliseconds per step
+const PLAY = 3200; // milliseconds per step: its sentence takes that long to read
 
 function buildSteps() {
     steps.figure = newFigure(say("sixSteps"), "group");
@@ -84,7 +85,9 @@ function buildSteps() {
         e.stopPropagation();
         toggleStep(+head.dataset.step);
     });
-    return { mid: [steps.pick.node, steps.missing, steps.box], right: [steps.scale, steps.number, steps.rawBox] };
+    steps.play = el("button", { class: "play" });
+    onClick(steps.play, playSteps);
+    return { mid: [el("div", { class: "controls" }, steps.pick.node, steps.play), steps.missing, steps.box], right: [steps.scale, steps.number, steps.rawBox] };
 }
 
 const toggleStep = n => showStep(n === steps.at ? 0 : n);
@@ -107,7 +110,10 @@ function playSteps() {
         if (!steps.at) stopSteps();
         requestDraw("base");
     };
-    if (steps.timer) return stopSteps();
+    if (steps.timer) {
+        stopSteps();
+        return requestDraw("base");
+    }
     if (!still.matches) steps.timer = setInterval(next, PLAY);
     next();
 }
@@ -150,7 +156,8 @@ function sizesFor(rows, narrow, top) {
 // ---- the picture -----------------------------------------------------------------------------------
 function drawSteps() {
     const f = focused(), of = f && scoresOf(f), none = whyNot(f, of);
-    steps.box.hidden = steps.scale.hidden = !!none;
+    steps.box.hidden = steps.scale.hidden = steps.play.hidden = !!none;
+    steps.play.textContent = say(still.matches ? "nextStep" : steps.timer ? "pause" : "play");
     // read the width before writing anything, so that the browser computes the layout only once
     const w = steps.box.clientWidth;
     const side = max(220, steps.scale.clientWidth);
@@ -362,6 +369,28 @@ function sumRow(seen, y, w) {
     return out;
 }
 
+// Makes a picture that plays: the six steps one after the other, each with its sentence, then all of them; without
+// script, by CSS. A reader who prefers reduced motion sees all steps.
+function animatedSvg() {
+    const was = steps.at, frames = [1, 2, 3, 4, 5, 6, 0].map(at => {
+        steps.at = at;
+        drawSteps();
+        const [, open, words, style, inside] = /^(<svg[^>]*>)(.*?)<style[^>]*>(.*?)<\/style>(.*)<\/svg>$/s.exec(
+            figuresSvg([steps.figure], answerSteps())
+        );
+        return { open, words, style, inside };
+    });
+    steps.at = was;
+    drawSteps();
+    const n = frames.length, { open, words, style } = frames[n - 1];
+    const film = `.film{visibility:hidden;animation:film ${n * PLAY}ms infinite}` +
+        frames.map((_, k) => `.film${k}{animation-delay:${k * PLAY}ms}`).join("") +
+        `@keyframes film{0%{visibility:visible}${(100 / n).toFixed(3)}%{visibility:hidden}}` +
+        `@media(prefers-reduced-motion:reduce){.film{animation:none}.film${n - 1}{visibility:visible}}`;
+    return `${open}${words}<style>${style}${film}</style>` +
+        frames.map((f, k) => `<g class="film film${k}">${f.inside}</g>`).join("") + "</svg>";
+}
+
 // ---- the number under the pointer -----------------------------------------------------------------------
 function pointSteps(e) {
     const s = steps.seen, r = steps.figure.node.getBoundingClientRect(), x = e.clientX - r.left, y = e.clientY - r.top;
@@ -490,6 +519,7 @@ addView({
     get group() { return steps.box; },
     table: () => stepsRows(),
     svg: () => figuresSvg([steps.figure, steps.curve], answerSteps()),
+    animated: () => steps.seen && animatedSvg(),
     drop: () => { steps.divisor = 0; showStep(0); },
     write: p => {
         if (steps.at) p.set("st", `${steps.at}`);
