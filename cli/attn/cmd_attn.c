@@ -77,8 +77,10 @@ static const struct opt opts[] = {
     OPT_INPUT(0, "bias", &o.bias, "FILE",
               "numbers that are added to the scores: (S,), (T, S), (H, T, S) ..., broadcast as by "
               "numpy; -inf masks a key"),
-    OPT_INPUT(0, "mask", &o.mask, "FILE",
-              "mask: true where a query may attend to a key; shapes as for --bias"),
+    OPT_INPUT(
+        0, "mask", &o.mask, "FILE",
+        "mask: true where a query may attend to a key, or a typed array of 0 and 1; shapes as "
+        "for --bias"),
     OPT_FLAG(0, "causal", &o.causal, "let each query attend only to keys up to its own position"),
     OPT_FLAG(0, "causal-br", &o.causal_br,
              "like --causal, with the last query at the position of the last key"),
@@ -89,7 +91,8 @@ static const struct opt opts[] = {
                "where positions of queries and keys are aligned, for --causal, --window and "
                "--alibi: top-left (the default) or bottom-right"),
     OPT_INPUT(0, "lengths", &o.lengths, "FILE|N,N",
-              "number of keys of each batch item, as a list or a file; ./123 is a file with the "
+              "number of keys of each batch item, as a list, a typed array or a file; ./123 is a "
+              "file with the "
               "name 123"),
     OPT_INPUT(
         0, "offsets", &o.offsets, "FILE|N,N",

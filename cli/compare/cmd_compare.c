@@ -11,7 +11,7 @@ static struct {
     int64_t keys, width;
     double seconds;
     bool memory, causal;
-} o = { .keys = 256, .width = 3, .seconds = 0.03 };
+} o = { .width = 3, .seconds = 0.03 };
 
 static const struct opt opts[] = {
     OPT_TEXT('n', "n", &o.n, "N,N",
@@ -165,7 +165,7 @@ static int run_compare(int argc, char **argv)
     const char *const all_n = o.memory ? "1024,2048,4096,8192,16384,32768" : "128,512,2048,4096";
     const char *const all_d = o.memory ? "64" : "128,512";
     struct compare_job job = {
-        .keys = o.keys, .width = o.width, .causal = o.causal, .seconds = o.seconds
+        .keys = o.keys ? o.keys : 256, .width = o.width, .causal = o.causal, .seconds = o.seconds
     };
     if (!(o.seconds > 0 && o.seconds <= 3600))
         cmd_error(&err, QKV_ERR_USAGE, NULL,
@@ -183,6 +183,12 @@ static int run_compare(int argc, char **argv)
     if (o.output && cmd_output_check(o.output, &err)) goto done;
     job.n = n;
     job.d = d;
+    if (o.keys > n[0] && !o.memory) {
+        int64_t at = 0;
+        while (at + 1 < job.n_count && n[at + 1] < o.keys) at++;
+        cmd_note("--keys %lld is limited to n: at most %lld keys at n = %lld", (long long)o.keys,
+                 (long long)n[at], (long long)n[at]);
+    }
     if (o.memory && job.d_count > 1) {
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "--d: expected a single width with --memory, found %lld", (long long)job.d_count);

@@ -3,10 +3,11 @@
 // real numbers, as a picture and a sentence.
 #include "explain/explain.h"
 #include <stdlib.h>
+#include <string.h>
 
-struct explain_options explain_options = { .layer = -1, .head = -1, .seed = 1 };
+struct explain_options explain_options = { .layer = -1, .head = -1, .seed = -1 };
 
-#define TOPIC(name, run, least, most, help) TOPIC_##name,
+#define TOPIC(name, run, least, most, options, help) TOPIC_##name,
 enum {
 #include "explain/explain.def"
     TOPICS
@@ -16,7 +17,7 @@ static bool asked[TOPICS];
 static struct chart_output output;
 
 static const struct topic topics[] = {
-#define TOPIC(name, run, least, most, help) { #name, help, least, most, run },
+#define TOPIC(name, run, least, most, options, help) { #name, help, least, most, options, run },
 #include "explain/explain.def"
 #undef TOPIC
 };
@@ -24,7 +25,7 @@ static const struct topic topics[] = {
 // clang-format off
 static const struct opt opts[] = {
     OPT_GROUP("Topics"),
-#define TOPIC(name, run, least, most, help) OPT_FLAG(0, #name, &asked[TOPIC_##name], help),
+#define TOPIC(name, run, least, most, options, help) OPT_FLAG(0, #name, &asked[TOPIC_##name], help),
 #include "explain/explain.def"
 #undef TOPIC
     OPT_GROUP("Where"),
@@ -54,6 +55,33 @@ qkv_status explain_sizes(int64_t *size, int64_t n, const char *names, qkv_error 
     return status;
 }
 
+// Refuses an option that the topic does not use, and names the topics that use it.
+static qkv_status refuse_options(const struct topic *t, qkv_error *err)
+{
+    const struct explain_options *o = &explain_options;
+    const struct {
+        const char *name;
+        unsigned option;
+        bool given;
+    } all[] = { { "layer", TOPIC_PLACE, o->layer >= 0 }, { "head", TOPIC_PLACE, o->head >= 0 },
+                { "token", TOPIC_WORD, o->token },       { "d", TOPIC_WIDTH, o->width },
+                { "sizes", TOPIC_SIZES, o->sizes },      { "seed", TOPIC_SEED, o->seed >= 0 } };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char users[256] = "";
+        if (!all[i].given || t->options & all[i].option) continue;
+        for (int k = 0; k < TOPICS; k++)
+            if (topics[k].options & all[i].option) {
+                const size_t n = strlen(users);
+                snprintf(users + n, sizeof users - n, "%s--%s", n ? ", " : "", topics[k].name);
+            }
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--%s cannot be combined with --%s, expected one of %s", all[i].name,
+                         t->name, users);
+    }
+    if (o->seed < 0) explain_options.seed = 1;
+    return QKV_OK;
+}
+
 // Chooses the topic, and adds the texts of -f to the operands: before them, or after them if the
 // first operand is no text but a word or a query.
 static qkv_status choose(int *argc, char ***argv, const struct topic **out, qkv_error *err)
@@ -68,6 +96,7 @@ static qkv_status choose(int *argc, char ***argv, const struct topic **out, qkv_
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s cannot be combined with another topic",
                          topics[at].name);
     const struct topic *t = *out = &topics[at];
+    if (refuse_options(t, err)) return err->status;
     const bool after = at == TOPIC_context || at == TOPIC_lookup;
     struct token_options *const tokens = &explain_options.tokens;
     if (at == TOPIC_context) tokens->words = 1;

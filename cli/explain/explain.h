@@ -101,7 +101,9 @@ struct text_run {
     const char *text;
     struct qkv_model_info info;
     int64_t T, L, H, G, E, F, D;
-    const char **name; // [T] tokens as they are printed
+    // [T] tokens as they are written, and as they are printed: a word that occurs more than once
+    // carries its place, "flies₂", as in the views
+    const char **word, **name;
     struct seen_layer {
         float *x, *q, *k, *v, *lse; // [T][D] input, [T][H][E], [T][G][E], [T][G][F], [H][T]
         float scale, softcap, *relative;
@@ -211,12 +213,21 @@ struct explain_task explain_items(struct page *p, int64_t *train, int64_t *shown
                                   struct explain_random *r); // explain_selection.c
 
 // ---- topics ------------------------------------------------------------------------------------
+// The options that not every topic uses; place: --layer and --head.
+enum topic_options {
+    TOPIC_PLACE = 1,
+    TOPIC_WORD = 2,
+    TOPIC_WIDTH = 4,
+    TOPIC_SIZES = 8,
+    TOPIC_SEED = 16
+};
 struct topic {
     const char *name, *help;
-    int least, most; // least, most: how many operands the topic takes
+    int least, most;  // least, most: how many operands the topic takes
+    unsigned options; // of enum topic_options
     qkv_status (*run)(struct page *p, int argc, char **argv, qkv_error *err);
 };
-#define TOPIC(name, run, least, most, help)                                                        \
+#define TOPIC(name, run, least, most, options, help)                                               \
     qkv_status run(struct page *p, int argc, char **argv, qkv_error *err);
 #include "explain/explain.def"
 #undef TOPIC

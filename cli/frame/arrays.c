@@ -218,6 +218,27 @@ static bool is_integer(qkv_dtype d)
            d == QKV_U32 || d == QKV_U16 || d == QKV_U8;
 }
 
+// Returns the integers of an array that was typed on the command line. One row is an array of rank 1.
+static qkv_status typed_ints(struct array *a, int64_t **out, qkv_error *err)
+{
+    int64_t *all = cmd_alloc((size_t)a->count, sizeof *all);
+    for (int64_t i = 0; i < a->count; i++) {
+        const double x = (double)a->own[i];
+        if (!(fabs(x) <= 1 << 24) || x != floor(x)) { // all integers up to there are floats
+            free(all);
+            return cmd_error(err, QKV_ERR_USAGE, a->source,
+                             "%s: expected integers of at most %d, found %g", a->what, 1 << 24, x);
+        }
+        all[i] = (int64_t)x;
+    }
+    if (a->shape[0] == 1) {
+        a->rank = 1;
+        a->shape[0] = a->count;
+    }
+    *out = all;
+    return QKV_OK;
+}
+
 qkv_status array_read_ints(struct array *a, int64_t **out, const char *what, const char *path,
                            const qkv_tensors *all, const char *all_path, qkv_error *err)
 {
@@ -236,6 +257,7 @@ qkv_status array_read_ints(struct array *a, int64_t **out, const char *what, con
     const struct qkv_tensor *t = a->tensor;
     if (!status && t && a->file) status = qkv_tensors_convert(a->file, err);
     if (status || !t) return status;
+    if (a->typed) return typed_ints(a, out, err);
     if (!is_integer(t->dtype))
         return cmd_error(err, QKV_ERR_USAGE, a->source,
                          "%s contains numbers of type %s, expected integers", what,
@@ -252,6 +274,21 @@ qkv_status array_load_bools(struct array *a, uint8_t **out, qkv_error *err)
     *out = NULL;
     const qkv_status status = t && a->file ? qkv_tensors_convert(a->file, err) : QKV_OK;
     if (status || !t) return status;
+    if (a->typed) {
+        *out = cmd_alloc((size_t)a->count, 1);
+        for (int64_t i = 0; i < a->count; i++) {
+            if (a->own[i] != 0 && a->own[i] != 1) {
+                free(*out);
+                *out = NULL;
+                return cmd_error(err, QKV_ERR_USAGE, a->source,
+                                 "%s: expected 0 and 1, found %g (--bias accepts numbers to add to "
+                                 "the scores)",
+                                 what, (double)a->own[i]);
+            }
+            (*out)[i] = a->own[i] != 0;
+        }
+        return QKV_OK;
+    }
     if (t->dtype != QKV_BOOL && !is_integer(t->dtype))
         return cmd_error(err, QKV_ERR_USAGE, a->source,
                          "%s contains numbers of type %s, expected BOOL or integers (--bias "

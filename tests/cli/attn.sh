@@ -512,4 +512,20 @@ PY
         exit $failures
     ) || failed 'numbers were read first'
 fi
+
+title 'a typed mask and typed lengths are those of files'
+runs 0 attn -x '[1 0; 0 1; 1 1]' --causal --json
+cp "$out" causal.json
+runs 0 attn -x '[1 0; 0 1; 1 1]' --mask '[1 0 0; 1 1 0; 1 1 1]' --json
+check cmp "$out" causal.json
+runs 0 attn -x '[1 0; 0 1; 1 1]' --lengths 2 --json
+cp "$out" two.json
+runs 0 attn -x '[1 0; 0 1; 1 1]' --lengths '[2]' --json
+check cmp "$out" two.json
+runs 2 attn -x '[1 0; 0 1]' --mask '[1 .5; 1 1]'
+says_part 'mask: expected 0 and 1, found 0.5'
+runs 2 attn -x '[1 0; 0 1]' --lengths '[1.5]'
+says_part 'lengths: expected integers of at most 16777216, found 1.5'
+runs 2 attn -x '[1 0; 0 1]' --lengths '[1; 1]'
+says_part 'lengths'
 finish

@@ -131,4 +131,10 @@ assert m["layers"] == 6 and m["heads"] == 12 and m["tokens"] == 15, m
 for e in m["errors"]:
     assert e["heads"] == 72 and 0 < e["mean"] <= e["worst"], e
 PY
+
+title 'a number of keys above n is reported as limited'
+runs 0 compare -n 64 -d 64 -r 100 -k linear --seconds 0.001
+says_part '--keys 100 is limited to n: at most 64 keys at n = 64'
+runs 0 compare -n 64 -d 64 -k linear --seconds 0.001
+silent
 finish
