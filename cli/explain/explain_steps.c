@@ -63,9 +63,9 @@ static qkv_status make_view(struct page *p, const struct place *a, qkv_error *er
     struct qkv_view_stack *stack = page_take(p, 1, sizeof *stack);
     for (int64_t i = 0; i < s->T; i++) {
         const char *raw = s->tokenizer ? qkv_tokenizer_token(s->tokenizer, s->tokens.ids[i]) : NULL;
-        token[i] = (struct qkv_view_token){ .raw = raw ? raw : s->name[i],
-                                            .text = s->name[i],
-                                            .text_bytes = strlen(s->name[i]),
+        token[i] = (struct qkv_view_token){ .raw = raw ? raw : s->word[i],
+                                            .text = s->word[i],
+                                            .text_bytes = strlen(s->word[i]),
                                             .special = seen_special(s, i) };
         if (!s->text || e->text[i] > 1) continue;
         token[i].begin = e->begin[i];
@@ -113,7 +113,7 @@ static void numbers_of(struct page *p, const struct place *a)
     at[3] = (double)a->key;
     static const char *const names[] = { "layer", "head", "query", "key" };
     for (int i = 0; i < 4; i++) page_numbers(p, names[i], at + i, -1);
-    page_names(p, "tokens", s->name, s->T);
+    page_names(p, "tokens", s->word, s->T);
     put_floats(p, "x", l->x + a->row * s->D, s->D);
     put_floats(p, "q", q, s->E);
     put_floats(p, "k", k, s->E);

@@ -45,9 +45,9 @@ static int keep(void *user, const struct qkv_layer_output *l)
     return 0;
 }
 
-// Returns a token as it is printed: the part of the text that it covers. If it covers nothing,
+// Returns a token as it is written: the part of the text that it covers. If it covers nothing,
 // returns the token of the tokenizer, without the marks that join tokens.
-static const char *name_of(const struct text_run *s, int64_t i)
+static const char *word_of(const struct text_run *s, int64_t i)
 {
     const qkv_encoding *e = &s->tokens.encoding;
     char text[64];
@@ -65,6 +65,20 @@ static const char *name_of(const struct text_run *s, int64_t i)
     }
     char *valid = cmd_valid_text(text);
     return valid;
+}
+
+// Returns a token as it is printed: its word, with its place if another token that is not special
+// has the same word.
+static const char *name_of(const struct text_run *s, int64_t i)
+{
+    bool repeated = false;
+    for (int64_t k = 0; !seen_special(s, i) && k < s->T && !repeated; k++)
+        repeated = k != i && !strcmp(s->word[k], s->word[i]) && !seen_special(s, k);
+    const size_t n = strlen(s->word[i]);
+    char *name = cmd_alloc(n + CMD_SUBSCRIPT, 1);
+    memcpy(name, s->word[i], n + 1);
+    if (repeated) cmd_subscript(name + n, i);
+    return name;
 }
 
 static qkv_status run(struct text_run *s, qkv_error *err)
@@ -114,6 +128,8 @@ qkv_status text_run_open(struct text_run *s, const char *dir, const char *text, 
     memset(s->layer, 0, (size_t)s->L * sizeof *s->layer);
     if ((status = run(s, err))) return status;
     s->name = cmd_alloc((size_t)s->T, sizeof *s->name);
+    s->word = cmd_alloc((size_t)s->T, sizeof *s->word);
+    for (int64_t i = 0; i < s->T; i++) s->word[i] = word_of(s, i);
     for (int64_t i = 0; i < s->T; i++) s->name[i] = name_of(s, i);
     return QKV_OK;
 }
@@ -142,7 +158,11 @@ void text_run_close(struct text_run *s)
         free(x->relative);
         free(x->weights);
     }
-    for (int64_t i = 0; s->name && i < s->T; i++) free((void *)(uintptr_t)s->name[i]);
+    for (int64_t i = 0; s->word && i < s->T; i++) {
+        free((void *)(uintptr_t)s->word[i]);
+        free((void *)(uintptr_t)s->name[i]);
+    }
+    free(s->word);
     free(s->name);
     free(s->layer);
     free(s->last);
@@ -206,7 +226,7 @@ qkv_status text_run_find(const struct text_run *s, const char *word, int64_t *ou
 {
     struct token_name *names = cmd_alloc((size_t)s->T, sizeof *names);
     for (int64_t i = 0; i < s->T; i++)
-        names[i] = (struct token_name){ s->name[i], strlen(s->name[i]) };
+        names[i] = (struct token_name){ s->word[i], strlen(s->word[i]) };
     const qkv_status status = token_find(out, names, s->T, 1, NULL, word, err);
     free(names);
     return status;

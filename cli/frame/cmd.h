@@ -264,6 +264,10 @@ void cmd_print_name(FILE *to, const char *name);
 void cmd_json_text(FILE *to, const char *text, size_t bytes);
 // Returns a copy of a text, in which invalid UTF-8 is replaced by U+FFFD.  The caller frees it.
 char *cmd_valid_text(const char *text);
+// Writes n >= 0 in subscript digits, "₁₂", to out and returns out: the place of a word that occurs
+// more than once.
+enum { CMD_SUBSCRIPT = 64 };
+char *cmd_subscript(char out[CMD_SUBSCRIPT], int64_t n);
 // Prints a float as a JSON number, with the fewest digits (at most 9) from which the same float is
 // read. A float that is not finite becomes null.
 void cmd_json_float(FILE *to, float x);

@@ -166,6 +166,18 @@ char *cmd_valid_text(const char *text)
     return copy;
 }
 
+char *cmd_subscript(char out[CMD_SUBSCRIPT], int64_t n)
+{
+    char digits[24], *at = out;
+    snprintf(digits, sizeof digits, "%lld", (long long)n);
+    for (const char *d = digits; *d; d++) { // U+2080 is the subscript 0
+        memcpy(at, (char[]){ '\xE2', '\x82', (char)(0x80 + *d - '0') }, 3);
+        at += 3;
+    }
+    *at = 0;
+    return out;
+}
+
 void cmd_json_text(FILE *to, const char *text, size_t bytes)
 {
     const unsigned char *p = (const unsigned char *)text;

@@ -42,7 +42,7 @@ static char *figures(char out[24], double x)
 // Prints how an ablation changes one token, such as "it .31" or "cat .31 -> .12".
 static int print_change(const struct effects *e, const struct qkv_change *c)
 {
-    char word[64], before[24], after[24];
+    char word[EFFECTS_WORD], before[24], after[24];
     const char *text = effects_word(e, e->of.stacks - 1, c->token, word);
     const int width = cmd_width(text, strlen(text)), shown = width < 20 ? width : 20;
     figures(before, (double)c->before);
@@ -122,7 +122,7 @@ static void print_scan(const struct effects *e)
 static void print_together(const struct effects *e)
 {
     const struct qkv_change *c = e->of.stack[0].change;
-    char word[64], x[24], names[512];
+    char word[EFFECTS_WORD], x[24], names[512];
     int width = 8;
     printf("without %s: %s %s\n", cmd_ablated(names, sizeof names),
            figures(x, (double)e->of.stack[0].effect[0]), unit_words(e));

@@ -181,10 +181,15 @@ char *effects_name(char out[48], const struct effects *e, const struct effects_p
     return out;
 }
 
-static int32_t id_of(const struct effects *e, int64_t stack, int64_t token)
+static const struct tokens *tokens_of(const struct effects *e, int64_t stack)
 {
     const bool written = e->in.source && e->of.stack[stack].part != QKV_PART_ENCODER;
-    return (written ? &e->written : &e->read)->ids[token];
+    return written ? &e->written : &e->read;
+}
+
+static int32_t id_of(const struct effects *e, int64_t stack, int64_t token)
+{
+    return tokens_of(e, stack)->ids[token];
 }
 
 const char *effects_token(const struct effects *e, int64_t stack, int64_t token, char number[16])
@@ -195,7 +200,8 @@ const char *effects_token(const struct effects *e, int64_t stack, int64_t token,
     return raw ? raw : number;
 }
 
-const char *effects_word(const struct effects *e, int64_t stack, int64_t token, char word[64])
+// Returns a token as the text spells it, without spaces around it. word[64] is a buffer.
+static const char *spelled(const struct effects *e, int64_t stack, int64_t token, char word[64])
 {
     const int32_t id = id_of(e, stack, token);
     qkv_error none = { 0 };
@@ -205,6 +211,22 @@ const char *effects_word(const struct effects *e, int64_t stack, int64_t token, 
         if (word[strspn(word, " ")]) return word + strspn(word, " ");
     }
     return effects_token(e, stack, token, word);
+}
+
+const char *effects_word(const struct effects *e, int64_t stack, int64_t token,
+                         char out[EFFECTS_WORD])
+{
+    const struct tokens *of = tokens_of(e, stack);
+    char own[64], other[64], place[CMD_SUBSCRIPT];
+    const char *const word = spelled(e, stack, token, own);
+    bool repeated = false;
+    for (int64_t i = 0; i < of->count && !repeated; i++)
+        repeated = i != token && !strcmp(spelled(e, stack, i, other), word);
+    if (repeated && !cmd_utf8())
+        snprintf(out, EFFECTS_WORD, "%.60s_%lld", word, (long long)token);
+    else
+        snprintf(out, EFFECTS_WORD, "%.63s%s", word, repeated ? cmd_subscript(place, token) : "");
+    return out;
 }
 
 const struct qkv_change *effects_changes(const struct effects *e, const struct effects_place *p)

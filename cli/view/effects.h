@@ -43,8 +43,11 @@ char *effects_name(char out[48], const struct effects *e, const struct effects_p
 // Returns a token of a stack as the tokenizer spells it. If there is no tokenizer, writes its id,
 // such as "#101", to number[16] and returns it.
 const char *effects_token(const struct effects *e, int64_t stack, int64_t token, char number[16]);
-// Returns a token of a stack as the text spells it, without spaces around it. word[64] is a buffer.
-const char *effects_word(const struct effects *e, int64_t stack, int64_t token, char word[64]);
+// Writes a token of a stack as the text spells it, without spaces around it, and returns it. A word
+// that occurs more than once carries its place: "flies₂".
+enum { EFFECTS_WORD = 64 + CMD_SUBSCRIPT };
+const char *effects_word(const struct effects *e, int64_t stack, int64_t token,
+                         char out[EFFECTS_WORD]);
 const struct qkv_change *effects_changes(const struct effects *e, const struct effects_place *p);
 void effects_print_json(FILE *to, const struct effects *e, bool every);
 #endif

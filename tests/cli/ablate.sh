@@ -165,4 +165,17 @@ runs 2 ablate
 says_part 'expected a text'
 runs 2 ablate --ids 1 -m models/verse
 says_part 'expected 2 or more tokens, found 1'
+
+title 'a word that occurs more than once carries its place in lists'
+runs 0 ablate "the cat saw the dog and the bird" -m models/verse --ablate L1.H1
+python3 - "$out" <<'PY' || failed 'places'
+import re, sys
+rows = [line.split()[:2] for line in open(sys.argv[1], encoding="utf-8") if re.match(r" +\d+  ", line)]
+for token, word in rows:
+    place = "".join(chr(0x2080 + int(c)) for c in token)
+    assert word.endswith(place) == word.startswith("the"), rows
+assert any(word.startswith("the") for _, word in rows), rows
+PY
+LC_ALL=C runs 0 ablate "the cat saw the dog and the bird" -m models/verse --ablate L1.H1
+prints_part ' the_5'
 finish

@@ -283,4 +283,20 @@ runs 2 explain " "
 says "qkv: the text is empty, expected words"
 runs 2 explain --mask -o mask.txt
 says_part "expected a name that ends with .svg, .png or .html"
+
+title 'a topic refuses the options of other topics'
+runs 2 explain --scaling --sizes 3
+says 'qkv: --sizes cannot be combined with --scaling, expected one of --norm, --shapes, --mask, --independence'
+runs 2 explain --scores --head 3
+says_part '--head cannot be combined with --scores, expected one of --steps, --diagonal, --geometry'
+runs 2 explain --positions --seed 1
+says_part '--seed cannot be combined with --positions'
+runs 2 explain --seed 2 "In the beginning"
+says_part '--seed cannot be combined with --steps'
+
+title 'a word that occurs more than once carries its place, and is found by its word'
+runs 0 explain --reads "the light and the night" night --token the
+prints_part 'Which heads attend from “the₁” to “night”?'
+runs 0 explain --json --token the "the light and the night"
+check python3 -c 'import json, sys; t = json.load(open(sys.argv[1]))["tokens"]; assert t.count("the") == 2, t' "$out"
 finish
