@@ -3,7 +3,7 @@
 # window where there is no scroller, and none meets another.
 #   boxes.py FOLDER sample|all [PAGE...]
 # FOLDER has the pages of make_pages and make_maps. all: 320 to 2,560 pixels in steps of 20, three families of fonts,
-# both themes, and print; sample: some of them. Exit 77: Chromium is not installed.
+# both themes, and print (QKV_STEP: other steps); sample: some of them. Exit 77: Chromium is not installed.
 import glob, json, os, sys, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chrome
