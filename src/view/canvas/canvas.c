@@ -158,9 +158,17 @@ void canvas_cells(struct canvas *s, double x, double y, double w, double h, doub
     }
     op->x = x, op->y = y, op->w = w, op->h = h;
     op->width = (float)gap;
+    op->base = PALETTE_RAMP;
     op->at = s->cells, op->n = n, op->columns = columns;
     if (n) memcpy(s->cell + s->cells, color, (size_t)n);
     s->cells += n;
+}
+void canvas_kind_cells(struct canvas *s, double x, double y, double w, double h, int kind,
+                       const uint8_t *color, int64_t rows, int64_t columns)
+{
+    const int ramp = kind >= 0 && kind < PALETTE_KINDS ? kind : PALETTE_KINDS - 1;
+    canvas_cells(s, x, y, w, h, 0, color, rows, columns);
+    if (!s->failed) s->op[s->ops - 1].base = (int16_t)(PALETTE_KIND + ramp * (PALETTE_SHADES + 1));
 }
 
 // ---- text ---------------------------------------------------------------------------------------

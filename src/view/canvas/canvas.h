@@ -40,7 +40,12 @@ enum {
     // PALETTE_OVER + (c - PALETTE_RAMP): colour of text that is drawn on colour c of the ramp,
     // chosen for contrast
     PALETTE_OVER = PALETTE_MINUS + PALETTE_TONES + 1,
-    PALETTE_COLORS = PALETTE_OVER + PALETTE_OVER - PALETTE_RAMP
+    // PALETTE_KIND + k * (PALETTE_SHADES + 1) + i, i = 0 .. PALETTE_SHADES: ramp of head kind k; the
+    // last ramp is that of other kinds
+    PALETTE_SHADES = 32,
+    PALETTE_KINDS = 9,
+    PALETTE_KIND = PALETTE_OVER + PALETTE_OVER - PALETTE_RAMP,
+    PALETTE_COLORS = PALETTE_KIND + PALETTE_KINDS * (PALETTE_SHADES + 1)
 };
 uint32_t palette_rgb(int color, bool dark);
 // returns a colour of the ramp for darkness 0 .. 1; NaN: the lightest colour
@@ -94,6 +99,7 @@ struct canvas_op {
     // The points, the bytes of text or the cells of the operation: at is the index of the first in
     // the array of the canvas, n their number. columns: cells in a row of a grid.
     int64_t at, n, columns;
+    int16_t base; // the colour 0 of cells
 };
 struct canvas {
     double width, height;
@@ -147,6 +153,10 @@ void canvas_link(struct canvas *s, double x1, double y1, double x2, double y2, i
 // element is a colour minus PALETTE_RAMP, or CANVAS_BLANK for an empty cell.
 void canvas_cells(struct canvas *s, double x, double y, double w, double h, double gap,
                   const uint8_t *color, int64_t rows, int64_t columns);
+
+// Like canvas_cells() with gap 0; each element of color is a shade of the ramp of a head kind.
+void canvas_kind_cells(struct canvas *s, double x, double y, double w, double h, int kind,
+                       const uint8_t *color, int64_t rows, int64_t columns);
 
 // Draws text[n]. Invalid UTF-8 is replaced, and control characters are made visible.
 void canvas_text(struct canvas *s, double x, double y, int size, unsigned how, int color,

@@ -53,8 +53,7 @@ static void collect(struct used *u, const struct canvas *s)
         if (op->kind == CANVAS_CELLS)
             for (int64_t k = 0; k < op->n; k++)
                 if (s->cell[op->at + k] != CANVAS_BLANK)
-                    (op->width > 0 ? u->fill : u->stroke)[PALETTE_RAMP + s->cell[op->at + k]] =
-                        true;
+                    (op->width > 0 ? u->fill : u->stroke)[op->base + s->cell[op->at + k]] = true;
     }
     u->fill[PALETTE_NONE] = u->stroke[PALETTE_NONE] = false;
 }
@@ -238,7 +237,7 @@ static void put_runs(struct view_text *t, const struct canvas *s, const struct c
         while (end < op->columns && cell[row * op->columns + end] == color) end++;
         if (!any)
             view_say(t, "<path class=\"x s%d\" d=\"M%" PRId64 " %" PRId64 ".5h%" PRId64,
-                     PALETTE_RAMP + color, column, row, end - column);
+                     op->base + color, column, row, end - column);
         else
             view_say(t, "m%" PRId64 " %" PRId64 "h%" PRId64, column - x, row - y, end - column);
         any = true;
@@ -255,7 +254,7 @@ static void put_squares(struct view_text *t, const struct canvas *s, const struc
     bool any = false;
     for (int64_t i = 0; i < op->n; i++) {
         if (s->cell[op->at + i] != color) continue;
-        if (!any) view_say(t, "<path class=\"f%d\" d=\"", PALETTE_RAMP + color);
+        if (!any) view_say(t, "<path class=\"f%d\" d=\"", op->base + color);
         any = true;
         view_put(t, "M", 1);
         say(t, op->x + (double)(i % op->columns) * op->w);

@@ -43,8 +43,19 @@ static double luminance(uint32_t rgb)
     return sum;
 }
 
+// Returns shade i of the ramp of a head kind: from paper to the colour of the kind at .75, then
+// halfway to the colour of text. heatmap.js has the same.
+static uint32_t kind_rgb(int at, bool dark)
+{
+    const double x = at % (PALETTE_SHADES + 1) / (double)PALETTE_SHADES;
+    const uint32_t color = palette_rgb(palette_kind(at / (PALETTE_SHADES + 1)), dark);
+    return x < .75 ? mix(plain_rgb[dark][PALETTE_PAPER], color, x / .75)
+                   : mix(color, plain_rgb[dark][PALETTE_TEXT], (x - .75) / .25 * .5);
+}
+
 uint32_t palette_rgb(int color, bool dark)
 {
+    if (color >= PALETTE_KIND) return kind_rgb(color - PALETTE_KIND, dark);
     if (color < PALETTE_HEAD) return plain_rgb[dark][color < 0 ? 0 : color];
     if (color < PALETTE_RAMP) return view_heads_rgb[dark][color - PALETTE_HEAD];
     if (color < PALETTE_PLUS) {

@@ -117,7 +117,7 @@ static void fill_thumb(struct thumb *t, struct picture *p, int64_t layer, int64_
 }
 
 // ---- a thumbnail --------------------------------------------------------------------------------
-static void draw_thumb(struct wall *w, double x, double y)
+static void draw_thumb(struct wall *w, double x, double y, int kind)
 {
     const struct thumb *t = &w->t;
     struct canvas *s = &w->p->canvas;
@@ -127,13 +127,11 @@ static void draw_thumb(struct wall *w, double x, double y)
     for (int64_t i = 0; i < t->n * t->m; i++) {
         const double v = (double)t->cell[i];
         masked |= v != v;
-        color[i] = v != v ? CANVAS_BLANK
-                          : (uint8_t)((t->scale > 0 ? palette_ramp(sqrt(fmin(1, v / t->scale)))
-                                                    : palette_weight(v)) -
-                                      PALETTE_RAMP);
+        const double dark = sqrt(fmax(0, fmin(1, v / (t->scale > 0 ? t->scale : 1))));
+        color[i] = v != v ? CANVAS_BLANK : (uint8_t)floor(dark * PALETTE_SHADES + .5);
     }
     if (masked) canvas_hatch(s, x, y, side, side);
-    canvas_cells(s, x, y, side / (double)t->m, side / (double)t->n, 0, color, t->n, t->m);
+    canvas_kind_cells(s, x, y, side / (double)t->m, side / (double)t->n, kind, color, t->n, t->m);
     canvas_frame(s, x, y, side, side, PALETTE_RULE, 1);
     if (!t->specials) return;
     for (int64_t r = 0; r < t->n; r++)
@@ -164,7 +162,7 @@ static void draw_head(struct wall *w, int64_t layer, int64_t head)
     const double y = w->top + (double)layer * (w->side + 34);
     struct view_text t = { 0 };
     fill_thumb(&w->t, p, layer, head);
-    draw_thumb(w, x, y);
+    draw_thumb(w, x, y, (int)view_stats(p->v, layer, head)->kind);
     describe_kind(&t, p->v, view_stats(p->v, layer, head));
     p->canvas.failed |= t.failed;
     if (t.at)
@@ -273,15 +271,40 @@ static void describe_ablation(struct view_text *t, const struct view_stack *v, d
     view_say(t, ".");
 }
 
+// Names the colours of the kinds that the model has. Returns the y coordinate below them.
+static double draw_kinds(struct wall *w, double y)
+{
+    const struct view_stack *v = w->p->v;
+    struct canvas *s = &w->p->canvas;
+    enum { EACH = 104 };
+    const double from = w->left + SIDE_NAMES;
+    double x = from;
+    bool any = false;
+    for (int k = 0; k < VIEW_KINDS; k++) {
+        int64_t n = 0;
+        for (int64_t i = 0; i < v->shape.layers * v->shape.heads; i++)
+            n += v->stats[i].kind == (enum view_kind)k;
+        if (!n) continue;
+        if (any && x + EACH > s->width - w->left) x = from, y += 18;
+        canvas_box(s, x, y, 10, 10, palette_kind(k));
+        canvas_format(s, x + 15, y + 9, 11, 0, PALETTE_TEXT2, "%s %" PRId64,
+                      view_kind_table[k].name, n);
+        x += EACH;
+        any = true;
+    }
+    return any ? y + 20 : y;
+}
+
 static void draw_legend_text(struct wall *w, double y)
 {
     struct canvas *s = &w->p->canvas;
     uint8_t color[33];
     double x = w->left + SIDE_NAMES;
     for (int i = 0; i < 33; i++)
-        color[i] = (uint8_t)(palette_weight((double)i / 32) - PALETTE_RAMP);
+        color[i] = (uint8_t)floor(sqrt((double)i / 32) * PALETTE_SHADES + .5);
+    y = draw_kinds(w, y);
     canvas_format(s, x, y + 9, 11, 0, PALETTE_TEXT3, "0");
-    canvas_cells(s, x + 12, y, 4, 10, 0, color, 1, 33);
+    canvas_kind_cells(s, x + 12, y, 4, 10, VIEW_OTHER, color, 1, 33);
     canvas_format(s, x + 150, y + 9, 11, 0, PALETTE_TEXT3,
                   w->t.scale > 0
                       ? "each head on its own scale; a point is the largest weight of its block"

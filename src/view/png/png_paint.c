@@ -107,7 +107,7 @@ static void put_cells(struct paint *p, const struct canvas_op *op)
     for (int64_t i = 0; i < op->n; i++) {
         const uint8_t color = p->s->cell[op->at + i];
         if (color == CANVAS_BLANK) continue;
-        set_color(p, PALETTE_RAMP + color, 1);
+        set_color(p, op->base + color, 1);
         cairo_rectangle(p->cr, op->x + (double)(i % op->columns) * op->w,
                         op->y + (double)(i / op->columns) * op->h, op->w - gap, op->h - gap);
         cairo_fill(p->cr);

@@ -387,6 +387,14 @@ TEST(inks_can_be_read_on_the_ramp)
     CHECK_EQ(palette_weight(0), PALETTE_RAMP);
     CHECK_EQ(palette_weight(1), PALETTE_RAMP + PALETTE_STEPS);
     CHECK_EQ(palette_rgb(PALETTE_RAMP + PALETTE_STEPS, false), view_ramp_rgb[0][8]);
+    // the ramps of kinds go from paper to the colour of the kind at three quarters
+    for (int kind = 0; kind < PALETTE_KINDS; kind++)
+        for (int dark = 0; dark < 2; dark++) {
+            const int ramp = PALETTE_KIND + kind * (PALETTE_SHADES + 1);
+            CHECK_EQ(palette_rgb(ramp, dark), palette_rgb(PALETTE_PAPER, dark));
+            CHECK_EQ(palette_rgb(ramp + PALETTE_SHADES * 3 / 4, dark),
+                     palette_rgb(palette_kind(kind), dark));
+        }
 }
 
 static qkv_status flow(void *ctx, qkv_error *err)
