@@ -21,5 +21,10 @@ train spell-2 "$data/spell/train.tsv" --valid "$data/spell/valid.tsv" --from "$r
     --steps 16000 --batch-tokens 4096 --rate 1e-3 --schedule cosine --last-rate 0.01 --warmup 200 --dropout 0.05 \
     --smoothing 0.1 --decay 0 --beta2 0.98 --precision bf16 --seed 2 --eval-every 1000 \
     --export "$runs/spell-2/export" --export-type bf16 --force "$@"
+# A third one in larger steps, with a lower rate.
+train spell-3 "$data/spell/train.tsv" --valid "$data/spell/valid.tsv" --from "$runs/spell-2/export" --context 48 \
+    --steps 2400 --batch-tokens 8192 --rate 5e-4 --schedule cosine --last-rate 0.01 --warmup 100 --dropout 0.08 \
+    --smoothing 0.1 --decay 0 --beta2 0.98 --precision bf16 --seed 3 --eval-every 200 \
+    --export "$runs/spell-3/export" --export-type bf16 --force "$@"
 qkv eval "$out/export" "$data/spell/test.tsv" --beam 4 --show 5
 qkv plot "$out"

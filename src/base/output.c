@@ -56,6 +56,8 @@ static qkv_status examine_target(struct qkv_output *o, const char *path, mode_t 
     *direct = false;
     if (lstat(path, &link) == 0) {
         const bool there = stat(path, &st) == 0; // false for a dangling link
+        if (!there && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+            return qkv_fail_errno(err, path, "cannot create", errno);
         if (there && S_ISDIR(st.st_mode))
             return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = path },
                             "path is a directory, expected a file, found a directory");
@@ -63,9 +65,13 @@ static qkv_status examine_target(struct qkv_output *o, const char *path, mode_t 
         if (!*direct && !o->force) return fail_exists(path, err);
         if (there && !*direct) {
             *mode = st.st_mode & 0777;
-            if (S_ISLNK(link.st_mode) && realpath(path, real))
-                target = real; // replace the file to which the link points, not the link
+            if (S_ISLNK(link.st_mode)) { // replace the file to which the link points, not the link
+                if (!realpath(path, real)) return qkv_fail_errno(err, path, "cannot create", errno);
+                target = real;
+            }
         }
+    } else if (errno != ENOENT && errno != ENOTDIR) {
+        return qkv_fail_errno(err, path, "cannot create", errno);
     }
     o->path = qkv_copy_text(path, strlen(path));
     o->target = qkv_copy_text(target, strlen(target));

@@ -97,43 +97,57 @@ static inline void golden_decode(const qkv_tokenizer *t, const json_t *row)
     free(ids);
 }
 
-// Every group of the golden file: its patch over the tokenizer.json (NULL: the file's own "base"),
-// then its cases.
-static inline void golden_replay(const char *golden, const char *tokenizer)
+// A golden file: for every group its patch over the tokenizer.json (NULL: over the file's own
+// "base"), as text, and its cases.
+static inline void golden_groups(const char *golden, const char *tokenizer,
+                                 void (*each)(char *json, const json_t *group, void *user),
+                                 void *user)
 {
     json_error_t why;
+    json_malloc_t take;
+    json_free_t give;
+    json_get_alloc_funcs(&take, &give);
     json_t *all = json_load_file(golden, JSON_ALLOW_NUL, &why);
     json_t *base =
         tokenizer ? json_load_file(tokenizer, 0, &why) : json_incref(json_object_get(all, "base"));
     CHECK(all && base);
     const json_t *groups = json_object_get(all, "groups");
-    qkv_encoding e = { 0 };
-    int64_t cases = 0;
     for (size_t g = 0; g < json_array_size(groups); g++) {
         const json_t *group = json_array_get(groups, g);
-        json_t *patch = json_object_get(group, "patch"), *whole = json_copy(base);
-        json_object_update(whole, patch);
+        json_t *whole = json_copy(base);
+        json_object_update(whole, json_object_get(group, "patch"));
         char *text = json_dumps(whole, JSON_COMPACT);
-        const struct qkv_encode_options o = { .file_limits =
-                                                  json_object_get(patch, "truncation") != NULL };
-        qkv_tokenizer *t = NULL;
-        qkv_error err = { 0 };
-        if (qkv_tokenizer_parse(&t, text, strlen(text), "patched", &err))
-            fail_msg("group %zu: %s: %s", g, err.path, err.text);
-        const json_t *rows = json_object_get(group, "cases"),
-                     *back = json_object_get(group, "decode");
-        for (size_t i = 0; i < json_array_size(rows); i++)
-            golden_case(t, json_array_get(rows, i), &o, &e);
-        for (size_t i = 0; i < json_array_size(back); i++)
-            golden_decode(t, json_array_get(back, i));
-        cases += (int64_t)json_array_size(rows);
-        qkv_tokenizer_close(t);
-        free(text);
         json_decref(whole);
+        each(text, group, user);
+        give(text);
     }
-    CHECK(cases >= 100);
-    qkv_encoding_free(&e);
     json_decref(all);
     json_decref(base);
+}
+
+static inline void golden_replay_group(char *json, const json_t *group, void *cases)
+{
+    const json_t *rows = json_object_get(group, "cases"), *back = json_object_get(group, "decode"),
+                 *patch = json_object_get(group, "patch");
+    const struct qkv_encode_options o = { .file_limits =
+                                              json_object_get(patch, "truncation") != NULL };
+    qkv_encoding e = { 0 };
+    qkv_tokenizer *t = NULL;
+    qkv_error err = { 0 };
+    if (qkv_tokenizer_parse(&t, json, strlen(json), "patched", &err))
+        fail_msg("%s: %s", err.path, err.text);
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        golden_case(t, json_array_get(rows, i), &o, &e);
+    for (size_t i = 0; i < json_array_size(back); i++) golden_decode(t, json_array_get(back, i));
+    *(int64_t *)cases += (int64_t)json_array_size(rows);
+    qkv_tokenizer_close(t);
+    qkv_encoding_free(&e);
+}
+
+static inline void golden_replay(const char *golden, const char *tokenizer)
+{
+    int64_t cases = 0;
+    golden_groups(golden, tokenizer, golden_replay_group, &cases);
+    CHECK(cases >= 100);
 }
 #endif

@@ -1,87 +1,8 @@
 // SPDX-License-Identifier: MIT
 // test_tokenizer_memory.c: makes every single allocation fail: an error status, no leak, and
 // earlier results stay valid.  Checks the memory of long texts.
+#include "text/failing_heap.h"
 #include "text/tiny_text.h"
-
-static struct {
-    int64_t live, bytes, peak, count, fail_at; // fail_at < 0: never
-    bool forever;
-} heap;
-
-static void *take(void *user, size_t bytes)
-{
-    (void)user;
-    heap.count++;
-    if (heap.fail_at >= 0 &&
-        (heap.forever ? heap.count > heap.fail_at : heap.count == heap.fail_at + 1))
-        return NULL;
-    size_t *p = malloc(bytes + 16); // the size before the block
-    if (!p) return NULL;
-    *p = bytes;
-    heap.live++;
-    heap.bytes += (int64_t)bytes;
-    if (heap.bytes > heap.peak) heap.peak = heap.bytes;
-    return p + 2;
-}
-static void give(void *user, void *at)
-{
-    (void)user;
-    size_t *p = (size_t *)at - 2;
-    heap.live--;
-    heap.bytes -= (int64_t)*p;
-    free(p);
-}
-static void *json_take(size_t bytes)
-{
-    return take(NULL, bytes);
-}
-static void json_give(void *p)
-{
-    if (p) give(NULL, p);
-}
-
-static void counted(int64_t fail_at, bool forever)
-{
-    heap.count = 0;
-    heap.fail_at = fail_at;
-    heap.forever = forever;
-}
-
-static int start(void **state)
-{
-    (void)state;
-    static const struct qkv_allocator mine = { take, give, NULL };
-    qkv_allocator_set(&mine);
-    json_set_alloc_funcs(json_take, json_give);
-    return 0;
-}
-
-// fn returns a status; every failure is QKV_ERR_LIMIT and frees all memory.
-static int64_t every_failure(qkv_status (*fn)(void *ctx), void *ctx)
-{
-    int64_t points = 0;
-    for (int forever = 0; forever < 2; forever++) {
-        for (int64_t n = 0;; n++) {
-            const int64_t live = heap.live;
-            counted(n, forever);
-            const qkv_status status = fn(ctx);
-            const bool reached = heap.count > n;
-            counted(-1, false);
-            CHECK_EQ(heap.live, live);
-            if (!reached) {
-                CHECK_EQ(status, QKV_OK);
-                break;
-            }
-            // A failure may be recovered from: the vocabulary has a second reader.
-            if (status)
-                CHECK_EQ(status, QKV_ERR_LIMIT);
-            else
-                CHECK(!forever);
-            points++;
-        }
-    }
-    return points;
-}
 
 static qkv_status open_close(void *json)
 {
@@ -96,10 +17,10 @@ static qkv_status open_close(void *json)
 
 TEST(every_allocation_of_opening_may_fail)
 {
-    CHECK(every_failure(open_close, (void *)(uintptr_t)TINY) > 100);
+    CHECK(heap_failures(open_close, (void *)(uintptr_t)TINY, INT64_MAX) > 100);
     // An escape that the scanner does not accept sends the vocabulary through the JSON tree.
     char *json = tiny_with("\"vocab\":{", "\"v\\u006fcab\":{");
-    CHECK(every_failure(open_close, json) > 100);
+    CHECK(heap_failures(open_close, json, INT64_MAX) > 100);
     free(json);
     CHECK_EQ(heap.live, 0);
 }
@@ -109,10 +30,10 @@ TEST(every_allocation_of_opening_a_file_may_fail)
     static const char path[] = "tests/golden/text/tokenizer.json";
     for (int64_t n = 0, done = 0; !done; n++) {
         qkv_tokenizer *t = NULL;
-        counted(n, true);
+        heap_fail(n, true);
         const qkv_status status = qkv_tokenizer_open(&t, path, NULL);
         done = heap.count <= n;
-        counted(-1, false);
+        heap_fail(-1, false);
         CHECK_EQ(status, done ? QKV_OK : QKV_ERR_LIMIT);
         qkv_tokenizer_close(t);
         CHECK_EQ(heap.live, 0);
@@ -155,9 +76,9 @@ TEST(every_allocation_of_encoding_and_decoding_may_fail)
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         qkv_tokenizer *t = tiny_open(files[i]);
         struct encode x = { t, NULL, text, "pair \xc3\xa9 e\xcc\x81", sizeof text };
-        CHECK(every_failure(encode_free, &x) > 20);
+        CHECK(heap_failures(encode_free, &x, INT64_MAX) > 20);
         x.o = &pad;
-        CHECK(every_failure(encode_free, &x) > 20);
+        CHECK(heap_failures(encode_free, &x, INT64_MAX) > 20);
         qkv_tokenizer_close(t);
     }
     free(json);
@@ -275,5 +196,5 @@ int main(void)
                                         CASE(a_long_line_takes_memory_for_its_tokens_only),
                                         CASE(a_million_marks_on_one_letter_are_put_in_order),
                                         CASE(a_text_that_grows_without_end_is_a_limit) };
-    return cmocka_run_group_tests(cases, start, NULL);
+    return cmocka_run_group_tests(cases, heap_start, NULL);
 }
