@@ -3,6 +3,7 @@
 // and nothing else.
 #include "base/base_internal.h"
 #include "check.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -53,5 +54,78 @@ TEST(a_temporary_file_that_is_being_written_stays)
     CHECK(unlink("left") == 0 && chdir("/") == 0 && rmdir(dir) == 0); // the folder is empty
 }
 
-CHECK_MAIN(CASE(an_output_removes_what_killed_writers_of_its_target_left),
+// An output in a folder whose name looks temporary in part: only NAME.tmp and NAME.tmp.PID.N are.
+TEST(names_that_only_resemble_temporary_ones_are_left_alone)
+{
+    static const char *const folders[] = { "a.tmpx", "a.tmp.x", "a.tmp:", "a.tmp" };
+    static const char *const others[] = { "left.tmp.x.1", "left.tmp.:.1", "left.tmp.1x.1",
+                                          "left.tmp.1.:" };
+    char made[] = "/tmp/qkv-temporary-XXXXXX", inside[64];
+    CHECK(mkdtemp(made) && chdir(made) == 0);
+    EACH(name, others)
+    CHECK_EQ(mkdir(*name, 0700), 0);
+    EACH(folder, folders)
+    {
+        struct qkv_output o;
+        CHECK_EQ(mkdir(*folder, 0700), 0);
+        snprintf(inside, sizeof inside, "%s/left.tmp.1.2", *folder);
+        CHECK_EQ(mkdir(inside, 0700), 0);
+        snprintf(inside, sizeof inside, "%s/left", *folder);
+        CHECK_EQ(qkv_output_open(&o, inside, true, NULL), QKV_OK);
+        qkv_output_abort(&o);
+        snprintf(inside, sizeof inside, "%s/left.tmp.1.2", *folder);
+        CHECK_EQ(qkv_path_exists(inside), !strcmp(*folder, "a.tmp")); // removed with its folder
+        CHECK(qkv_disk_remove_tree(*folder));
+    }
+    write_left("text");
+    EACH(name, others)
+    CHECK_EQ(rmdir(*name), 0);
+    CHECK(unlink("left") == 0 && chdir("/") == 0 && rmdir(made) == 0);
+}
+
+// The table of temporary files has 256 rows: files beyond are written as well.
+TEST(more_outputs_than_the_table_has_rows)
+{
+    enum { MANY = 300 };
+    static struct qkv_output o[MANY];
+    char made[] = "/tmp/qkv-temporary-XXXXXX", name[32];
+    CHECK(mkdtemp(made) && chdir(made) == 0);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "out%d", i);
+        CHECK_EQ(qkv_output_open(&o[i], name, false, NULL), QKV_OK);
+    }
+    for (int i = 0; i < MANY; i++) CHECK_EQ(qkv_output_commit(&o[i], NULL), QKV_OK);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(name, sizeof name, "out%d", i);
+        CHECK_EQ(unlink(name), 0);
+    }
+    CHECK(chdir("/") == 0 && rmdir(made) == 0); // nothing else is left
+}
+
+TEST(paths_that_are_too_long_or_lead_through_a_file)
+{
+    static char path[2 * QKV_PATH];
+    char above[QKV_PATH];
+    bool there = true;
+    qkv_error err = { 0 };
+    memset(path, 'a', sizeof path - 1);
+    CHECK(qkv_path_above(above, path) == NULL || above[0]);
+    path[QKV_PATH + 5] = '/';
+    CHECK(qkv_path_above(above, path) == NULL);
+    CHECK(qkv_disk_sync_above(path) != 0 && errno == ENAMETOOLONG);
+    CHECK(!qkv_disk_remove_folder(path) && errno == ENAMETOOLONG);
+    CHECK(qkv_path_may_exist(path)); // the system does not tell
+    CHECK_EQ(qkv_path_find(&there, path, &err), QKV_ERR_IO);
+    CHECK_TEXT(qkv_path_above(above, "/x"), "x");
+    CHECK_TEXT(above, "/");
+    CHECK(!qkv_path_may_exist("/dev/null/x"));
+    CHECK_EQ(qkv_path_find(&there, "/dev/null/x", &err), QKV_OK);
+    CHECK(!there);
+    CHECK(qkv_disk_remove_tree("/dev/null/x") || errno == ENOTDIR);
+}
+
+CHECK_MAIN(CASE(names_that_only_resemble_temporary_ones_are_left_alone),
+           CASE(more_outputs_than_the_table_has_rows),
+           CASE(paths_that_are_too_long_or_lead_through_a_file),
+           CASE(an_output_removes_what_killed_writers_of_its_target_left),
            CASE(a_temporary_file_that_is_being_written_stays))

@@ -13,7 +13,22 @@
 
 // ---- calls that fail ---------------------------------------------------------------------------
 // A definition here replaces that of libc for the whole program.
-enum call { ENTROPY, FLOCK, FSTAT, STAT, LSTAT, OPEN, FCHMOD, CLOSE, FSYNC, FCNTL, READ, OPENDIR, REALPATH, CALLS };
+enum call {
+    ENTROPY,
+    FLOCK,
+    FSTAT,
+    STAT,
+    LSTAT,
+    OPEN,
+    FCHMOD,
+    CLOSE,
+    FSYNC,
+    FCNTL,
+    READ,
+    OPENDIR,
+    REALPATH,
+    CALLS
+};
 static struct {
     enum call call;
     int left, code; // the call after `left` others fails with `code`; left < 0: none
@@ -131,8 +146,7 @@ static qkv_status write_folder(qkv_error *err)
     snprintf(to, sizeof to, "%s", fixture("to"));
     qkv_status status = qkv_folder_begin(&f, to, true, err);
     if (!status)
-        status =
-            qkv_folder_copy(&f, fixture("from"), everything, NULL, 2, &left_out, &links, err);
+        status = qkv_folder_copy(&f, fixture("from"), everything, NULL, 2, &left_out, &links, err);
     if (!status) status = qkv_folder_commit(&f, err);
     qkv_folder_abort(&f);
     return status;
@@ -245,7 +259,8 @@ TEST(a_failed_call_leaves_what_the_next_run_repairs)
                 if (flow->run == write_folder) CHECK_EQ(size_of("to/config.json"), 9);
                 if (flow->run == write_file || flow->run == write_folder)
                     if (temporaries() != 1) // that of the other flow
-                        fail_msg("%s: call %d, %d, code %d: %d temporary files", flow->name, call, n, codes[k % 3], temporaries());
+                        fail_msg("%s: call %d, %d, code %d: %d temporary files", flow->name, call,
+                                 n, codes[k % 3], temporaries());
                 points++;
             }
         }

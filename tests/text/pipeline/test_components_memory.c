@@ -32,8 +32,7 @@ static qkv_status encode_decode(void *user)
     qkv_encoding e = { 0 };
     size_t need = 0;
     qkv_status status = qkv_tokenizer_encode(u->t, &e, u->text, u->bytes, "a pair", 6, NULL, NULL);
-    if (!status)
-        status = qkv_tokenizer_decode(u->t, NULL, 0, &need, e.ids, e.count, false, NULL);
+    if (!status) status = qkv_tokenizer_decode(u->t, NULL, 0, &need, e.ids, e.count, false, NULL);
     qkv_encoding_free(&e);
     return status;
 }
@@ -57,8 +56,8 @@ static void fail_group(char *json, const json_t *group, void *points)
 
 TEST(allocations_of_every_component_may_fail)
 {
-    static const char *const files[] = { "small",    "components", "wordlevel", "wordpiece_steps",
-                                         "unigram",  "bpe_chars",  "bpe_bytes", "regex" };
+    static const char *const files[] = { "small",   "components", "wordlevel", "wordpiece_steps",
+                                         "unigram", "bpe_chars",  "bpe_bytes", "regex" };
     int64_t points = 0;
     EACH(file, files)
     {
@@ -81,8 +80,8 @@ static qkv_status open_path(void *path)
 
 TEST(allocations_of_every_format_may_fail)
 {
-    static const char *const names[] = { "bert",    "gpt2",      "llama2c/tokenizer.bin",
-                                         "marian",  "bpe.model", "char.model",
+    static const char *const names[] = { "bert",         "gpt2",      "llama2c/tokenizer.bin",
+                                         "marian",       "bpe.model", "char.model",
                                          "unigram.model" };
     EACH(name, names)
     {
