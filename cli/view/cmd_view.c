@@ -161,12 +161,12 @@ static enum written kind_of(const char *path)
 
 static qkv_status check_kind(const char *path, qkv_error *err)
 {
-    const bool residual = o.view >= 0 && strcmp(views[o.view], "residual") == 0;
-    if (kind_of(path) == NUMBERS && residual)
+    const char *view = o.view >= 0 ? views[o.view] : "";
+    if (kind_of(path) == NUMBERS && (strcmp(view, "residual") == 0 || strcmp(view, "output") == 0))
         return cmd_error(err, QKV_ERR_UNSUPPORTED, NULL,
-                         "-o: --view residual shows no attention weights, which .csv and .npy "
-                         "files contain; expected .html, .svg or .png, found '%s'",
-                         path);
+                         "-o: --view %s shows no attention weights, which .csv and .npy files "
+                         "contain; expected .html, .svg or .png, found '%s'",
+                         view, path);
     if (kind_of(path) != UNKNOWN) return QKV_OK;
     return cmd_error(
         err, QKV_ERR_USAGE, NULL,
@@ -244,9 +244,26 @@ static int64_t first_stack(const struct source *s, const char *view)
     return view && strcmp(view, "residual") == 0 ? 1 : 2;
 }
 
+static bool is_output(const char *view)
+{
+    return view && strcmp(view, "output") == 0;
+}
+
+// Computes the output of the model for a page, in which it may be missing, or for --view output.
+static qkv_status add_output(struct source *s, const struct qkv_view_options *p, int64_t token,
+                             bool page, qkv_error *err)
+{
+    qkv_error none = { 0 };
+    if (!page && !is_output(p->view)) return QKV_OK;
+    // the positions are rows of the decoder and its cross-attention, not of the encoder
+    const int64_t at = s->shape.stacks > 1 && p->stack == 0 ? -1 : token;
+    const qkv_status status = source_output(s, at, is_output(p->view) ? err : &none);
+    return is_output(p->view) || status == QKV_ERR_LIMIT ? status : QKV_OK;
+}
+
 // Writes the file `path` (NULL: no file) and prints the report.  Only one of these is written to
 // standard output: the page, JSON, or the picture.
-static qkv_status show(const struct source *s, struct qkv_view_options p, const char *path,
+static qkv_status show(struct source *s, struct qkv_view_options p, const char *path,
                        qkv_error *err)
 {
     struct qkv_view_report report;
@@ -268,6 +285,7 @@ static qkv_status show(const struct source *s, struct qkv_view_options p, const 
     if (!status && show_moved(s, &p) && page && !p.view) p.view = "compare";
     if (page && o.training && !p.view) p.view = "training";
     if (numbers) p.token = token >= 0 ? &token : NULL; // all rows, unless --token names one
+    if (!status) status = add_output(s, &p, token, page, err);
     if (!status && numbers) status = export_view(s, &p, path, err);
     if (!status && drawn) status = qkv_view_picture(s->view, path, common.force, &p, NULL, err);
     if (!status && page) status = qkv_view_html(s->view, path, common.force, &p, &report, err);
@@ -436,7 +454,12 @@ const struct cmd cmd_view = {
              "threshold of links) is shown. For short texts the file stores every weight in 8 "
              "bits; for longer texts it stores the queries and keys, from which the page computes "
              "any row; for very long texts it stores the largest weights of each row and the "
-             "maxima of blocks. The error is measured and printed.",
+             "maxima of blocks. The error is measured and printed.\n"
+             "\n"
+             "The page and --view output also show what comes out of the model: the most likely tokens "
+             "after each layer (decoders, encoder-decoders, masked words), the labels of a classifier, "
+             "or the share of each token in the vector of an embedder. This takes one more run and, "
+             "for each position and layer, one row of the output head.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_ABLATE,
     .max_args = 2,
@@ -445,7 +468,7 @@ const struct cmd cmd_view = {
         { "qkv view \"The animal did not cross: it was too tired\" --token it",
           "to which words one word attends" },
         { "qkv view \"I love bears\" --terminal --layer 3 --heads 1,7", "two given heads, only in the terminal" },
-        { "qkv view \"I love bears\" --view steps -o steps.svg", "a single view as a picture for a paper" },
+        { "qkv view \"ACT I\" -m models/verse --view output -o output.svg", "a single view as a picture: here the next token, after each layer" },
         { "qkv view \"I love bears\" --against \"I love birds\"", "the heads that differ most between two sentences" },
         { "qkv view \"ACT I\" -m models/verse --generate 60 -o verse.html", "generate text with a decoder, then show all of it" },
     },

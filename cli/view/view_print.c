@@ -51,6 +51,7 @@ void print_view_json(const struct source *s, const struct qkv_view_options *p, c
         fputs("}", stdout);
     }
     if (count) fputs("]", stdout);
+    print_output_json(s);
     fputs(",\"sentence\":", stdout);
     qkv_view_sentence(s->view, p, sentence, sizeof sentence);
     cmd_json_text(stdout, sentence, strlen(sentence));

@@ -430,6 +430,7 @@ qkv_status source_open(struct source *s, const char *const *texts, const struct 
 void source_close(struct source *s)
 {
     qkv_view_free(s->view);
+    source_output_close(&s->output);
     text_close(&s->text[0]);
     text_close(&s->text[1]);
     effects_close(&s->of);

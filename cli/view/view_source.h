@@ -5,6 +5,7 @@
 #define QKV_VIEW_SOURCE_H
 
 #include "effects.h"
+#include <qkv/lens.h>
 
 // One text as tokens of a view.
 struct source_text {
@@ -12,6 +13,16 @@ struct source_text {
     char (*number)[16];           // names such as "#101", if there are only ids and no tokenizer
     char *made;                   // the text with generated tokens, or the lines of a token file
     struct qkv_view_text text;
+};
+// The output of the model on the text of a view (view_output.c).
+struct source_output {
+    int64_t stack;
+    struct qkv_view_output of; // positions 0: not computed
+    struct qkv_lens lens;
+    char **names;
+    int32_t *entry, *target;
+    float *value;
+    int64_t *at;
 };
 // The data of a view.  The caller zeroes the struct before its first use; source_close() frees it.
 struct source {
@@ -25,6 +36,7 @@ struct source {
     char model[256];
     qkv_view *view;
     bool given; // true: the weights are from a file
+    struct source_output output;
 };
 // What must be computed for a view.
 struct source_request {
@@ -53,6 +65,16 @@ qkv_status source_stack(int64_t *out, const struct source *s, const char *name, 
 // case), or the number of a token.
 qkv_status source_token(int64_t *out, const struct source *s, int64_t stack, const char *name,
                         qkv_error *err);
+
+// ---- view_output.c -----------------------------------------------------------------------------
+// Computes the output of the model on the text and adds it to the view: the most likely tokens
+// after each layer, the labels, or the shares of tokens in the vector of the text. token: a
+// position that must be one of the positions of the tokens; -1: none. Returns
+// QKV_ERR_UNSUPPORTED if the model has no such output.
+qkv_status source_output(struct source *s, int64_t token, qkv_error *err);
+void source_output_close(struct source_output *o);
+// Prints ,"output":{...} if the output has been computed.
+void print_output_json(const struct source *s);
 
 // ---- view_print.c ------------------------------------------------------------------------------
 // Prints the report of a view as JSON. path NULL: no file was written.

@@ -54,7 +54,7 @@ struct qkv_lens {
  *  Cost:    a run, and 2 P (L + 1) width vocab operations.
  *  Edge:    an empty sequence has P = 0.
  *  Repeats: the last row has the bits of qkv_model_run, qkv_model_logits and softmax, and therefore
- *           (f32) those of qkv_generate. */
+ *           (f32) the bits of qkv_generate. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_lens(struct qkv_lens *out, const qkv_model *m,
                                            const struct qkv_model_input *in, const int64_t *at,
                                            int64_t n, int64_t top, qkv_error *err);
@@ -68,14 +68,15 @@ QKV_API void qkv_lens_free(struct qkv_lens *x); /**< frees the arrays; NULL is f
  *  h_i is the last hidden state of token i and D the linear modules after the pooling.  w_i is 1/n
  *  (mean), 1/sqrt(n) (mean-sqrt), i / sum_k k for i = 1 .. n (weighted), or 1 for the first token
  *  (cls) or the last (last) and 0 for the others; with the pooling max, w_i h_i has the elements of
- *  h_i that are the maximum over the tokens (of equal ones, those of the first token) and 0
+ *  h_i that are the maximum over the tokens (of equal ones, the elements of the first token) and 0
  *  elsewhere.  Since |v|^2 = sum_i c_i . v, a share is the part of the squared length, and of the
  *  cosine of the vector with itself, that the token contributes; it is below 0 if the token points
  *  away from v.
  *  ids[n] are the tokens with the special ones; types may be NULL.  No prompt is added.
  *  *length, unless NULL, receives |v|.
  *  Returns: QKV_OK; QKV_ERR_UNSUPPORTED (several poolings, or a module with a bias, an activation
- *           or a norm: v is then no sum over tokens, and err says so); QKV_ERR_USAGE; QKV_ERR_LIMIT.
+ *           or a norm: v is then no sum over tokens, and err says so);
+ *           QKV_ERR_USAGE; QKV_ERR_LIMIT.
  *  Edge:    n = 0 writes nothing and sets *length to 0; all shares are 0 if |v| = 0, and NaN if v
  *           has NaN. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_shares(double *share, double *length, const qkv_embedder *e,

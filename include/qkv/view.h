@@ -167,6 +167,43 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_effects(qkv_view *v, int64_t stack, c
                                                    const struct qkv_view_change *changes,
                                                    int64_t each, qkv_error *err);
 
+/** What a model computes for a text, which the view "output" shows (qkv/lens.h computes it). */
+enum qkv_view_output_kind {
+    QKV_VIEW_OUTPUT_NEXT = 0,    /**< tokens after a position, by layer: a decoder */
+    QKV_VIEW_OUTPUT_WRITTEN,     /**< tokens of the step that writes a position, by layer */
+    QKV_VIEW_OUTPUT_MASKED,      /**< tokens at a position, by layer: an encoder that fills masks */
+    QKV_VIEW_OUTPUT_SHARES,      /**< share of each position in the vector of the text */
+    QKV_VIEW_OUTPUT_LABELS,      /**< probabilities of the labels of the text */
+    QKV_VIEW_OUTPUT_TOKEN_LABELS /**< probabilities of the labels of a position */
+};
+struct qkv_view_output {
+    enum qkv_view_output_kind kind;
+    int64_t positions; /**< >= 1; with LABELS 1 */
+    /** positions that the text has, if only some are given; smaller: same as positions */
+    int64_t all;
+    /** >= 1: with NEXT, WRITTEN and MASKED the embeddings, then each layer, the last row the output
+     *  of the model; otherwise 1 */
+    int64_t rows;
+    int64_t top;               /**< >= 1: entries per row, the largest first; with SHARES 1 */
+    const int64_t *at;         /**< [positions] rows of the stack, ascending; NULL with LABELS */
+    const char *const *name;   /**< [names] tokens or labels */
+    int64_t names;             /**< >= 1 */
+    const int32_t *entry;      /**< [positions][rows][top] index of a name */
+    const float *value;        /**< [positions][rows][top] probability or share */
+    const int32_t *target;     /**< [positions] name of the text's own token; -1: none; or NULL */
+    const float *target_value; /**< [positions][rows] probability of the target */
+    const int64_t
+        *target_rank;   /**< [positions][rows] tokens that are more likely than the target */
+    const char *detail; /**< the pooling of shares; NULL: none */
+};
+/** Adds the output of the model; all arrays are copied, numbers rounded to multiples of 1e-5.
+ *  stack: the stack whose rows are the positions.  A second call replaces the first.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack, name or row; a size out of range: more than 2^24
+ *           entries); QKV_ERR_LIMIT. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_view_output_add(qkv_view *v, int64_t stack,
+                                                      const struct qkv_view_output *output,
+                                                      qkv_error *err);
+
 /** The divergence between a head of this picture and the same head of another picture. */
 struct qkv_view_divergence {
     int64_t stack, layer, head;
@@ -285,10 +322,11 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_html(const qkv_view *v, const char *p
                                                 const struct qkv_view_options *o,
                                                 struct qkv_view_report *report, qkv_error *err);
 /** Renders the picture for the terminal; the caller frees *out with qkv_view_text_free.  o may be
- *  NULL.  o->view selects the view "model", "neuron", "steps" or "residual"; NULL and the other
+ *  NULL.  o->view selects the view "model", "neuron", "steps", "residual" or "output"; NULL and the other
  *  views select the heads view with the matrix of one head.
  *  Returns: as qkv_view_choose; also QKV_ERR_UNSUPPORTED (views "neuron" and "steps" of a layer
- *           without q and k, "residual" of a layer without residual stream); QKV_ERR_LIMIT.  After
+ *           without q and k, "residual" of a layer without residual stream, "output" without an
+ *           output); QKV_ERR_LIMIT.  After
  *           an error *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_terminal(const qkv_view *v, char **out,
                                                     const struct qkv_view_options *o,

@@ -160,6 +160,43 @@ class Pairs:
         check(self.state()["view"] != "residual" and "no residual stream" in self.c.js(
             "[...document.querySelectorAll('nav button')].find(b => b.textContent.startsWith('Residual')).title"))
 
+    def what_comes_out_is_what_the_file_has(self):
+        c, three = self.c, lambda units: "%.3f" % ((abs(units) + 50) // 100 / 1000)
+        shown = lambda units: ("−" if units < -49 else "") + three(units).replace("0.", ".", 1)
+        self.open("causal", "#w=output")
+        d = c.js("qkv.page.about.output")
+        check(d["kind"] == "next" and len(d["at"]) == 30 and d["rows"] == 3 and d["top"] == 3, d["kind"])
+        for place in (29, 4):  # the last position without a marked token, then a marked one
+            if place != 29:
+                self.open("causal", "#w=output&s=1&t=%d" % place)
+            rows, start = self.table(), place * d["rows"] * d["top"]
+            want = [(d["names"][d["entries"][start + i]], shown(d["values"][start + i])) for i in range(9)]
+            check([(r["token"], r["probability"]) for r in rows] == want, place, rows, want)
+            check([r["after"] for r in rows[::3]] == ["embeddings", "layer 0", "output"], rows)
+            text = self.text("#sentence")
+            check("most likely token after" in text and "“%s” %s" % want[6] in text, text)
+            drawn = c.js("[...document.querySelectorAll('.output svg text')].map(t => t.textContent)")
+            for name, value in want:
+                check(value in drawn, value, drawn)
+        c.key("ArrowDown")
+        check(self.state()["row"] == 5, self.state())
+        check(self.text(".outputs tr.on td").strip("“”₅") in self.text("#sentence"), self.text(".outputs tr.on td"))
+        c.click(*self.middle(".outputs tbody tr:nth-child(3)"))
+        check(self.state()["row"] == 2, self.state())
+        check(xml.fromstring(c.js("qkv.svg()")).tag == SVG + "svg")
+        self.open("pair", "#w=output")
+        d, rows = c.js("qkv.page.about.output"), self.table()
+        check(d["kind"] == "shares" and abs(sum(d["values"]) - 100000) <= 15, d)
+        check(abs(sum(number(r["share"]) for r in rows) - 1) < .0005 * len(rows) and number(rows[-1]["share"]) == -.25, rows)
+        check("largest share of the vector of the text: .089" in self.text("#sentence"), self.text("#sentence"))
+        self.open("two", "#w=output")
+        check("most likely label of the text is “alpha” .600" in self.text("#sentence"), self.text("#sentence"))
+        self.open("odd", "#w=output&t=3")
+        check("most likely label of " in self.text("#sentence"), self.text("#sentence"))
+        self.open("one", "#w=output")
+        check(self.state()["view"] != "output" and "no output of a model" in c.js(
+            "[...document.querySelectorAll('nav button')].find(b => b.textContent.startsWith('Output')).title"))
+
     def products_of_a_pair_sum_to_its_score(self):
         self.open("pair", "#w=steps&l=1&h=2&t=5&k=3")
         score = number(self.table()[3]["q · k"])
@@ -254,7 +291,8 @@ class Pairs:
 
     def pairs_fit_every_width_and_theme(self):
         for name, view in (("pair", "steps"), ("pair", "neuron"), ("hostile", "steps"), ("one", "neuron"),
-                           ("against", "compare"), ("run", "training"), ("causal", "residual")):
+                           ("against", "compare"), ("run", "training"), ("causal", "residual"),
+                           ("causal", "output"), ("pair", "output"), ("odd", "output")):
             for width, height in ((1440, 900), (1100, 800), (760, 1000), (360, 800)):
                 theme = "dark" if width in (1440, 360) else "light"
                 self.c.size(width, height)
@@ -273,7 +311,7 @@ class Pairs:
 
     def saved_pairs_carry_both_themes(self):
         for name, view in (("pair", "steps"), ("pair", "neuron"), ("against", "compare"), ("run", "training"),
-                           ("pair", "residual")):
+                           ("pair", "residual"), ("causal", "output")):
             self.open(name, "#w=" + view)
             text = self.c.js("qkv.svg()")
             root = xml.fromstring(text)

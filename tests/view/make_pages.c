@@ -3,6 +3,7 @@
 //   make_pages FOLDER
 #define MAKER "make_pages"
 #include "view/data/residual.h"
+#include "view/made_output.h"
 #include "view/maker.h"
 #include <inttypes.h>
 #include <math.h>
@@ -18,17 +19,20 @@ struct spec {
     bool odd;        // a soft cap, biases and a window
     int64_t against; // tokens of the other view; T: of the same text, -1: the view itself
     int64_t frames;  // of a run
+    int output;      // 1 + the kind of the model's output; 0: none
 };
 static const struct spec specs[] = {
-    { "pair", 15, 3, 12, 12, 16, .pair = true, .vectors = true },
+    { "pair", 15, 3, 12, 12, 16, .pair = true, .vectors = true,
+      .output = 1 + QKV_VIEW_OUTPUT_SHARES },
     { "one", 1, 1, 2, 2, 4, .pair = false },
-    { "two", 2, 2, 2, 1, 4, .pair = false },
-    { "causal", 30, 2, 8, 2, 16, .causal = true, .given = 20, .vectors = true },
+    { "two", 2, 2, 2, 1, 4, .pair = false, .output = 1 + QKV_VIEW_OUTPUT_LABELS },
+    { "causal", 30, 2, 8, 2, 16, .causal = true, .given = 20, .vectors = true, .output = 1 },
     { "many", 40, 26, 20, 5, 8, .pair = false },
     { "long", 512, 6, 12, 12, 32, .pair = true },
     { "coarse", 400, 4, 4, 2, 32, .causal = true, .budget = 800000 },
     { "thousand", 1000, 1, 3, 3, 16, .pair = false },
-    { "odd", 20, 2, 4, 2, 16, .odd = true, .vectors = true },
+    { "odd", 20, 2, 4, 2, 16, .odd = true, .vectors = true,
+      .output = 1 + QKV_VIEW_OUTPUT_TOKEN_LABELS },
     { "hostile", 16, 1, 3, 3, 8, .hostile = true },
     { "broken", 12, 2, 3, 3, 8, .broken_rows = true },
     { "against", 15, 2, 4, 4, 16, .pair = true, .against = 16 },
@@ -270,6 +274,8 @@ static void make_page(const char *folder, const struct spec *p)
     if (!m) exit(5);
     qkv_status status = make_view(m, p, from, &err);
     if (!status) status = make_more(m, p, from, &err);
+    if (!status && p->output)
+        status = give_output(m->view, p->T, p->L, (enum qkv_view_output_kind)(p->output - 1));
     snprintf(path, sizeof path, "%s/%s.html", folder, p->name);
     if (!status) status = qkv_view_html(m->view, path, true, &o, &r, &err);
     if (status) {

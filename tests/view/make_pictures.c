@@ -3,6 +3,7 @@
 // and wide names, for pictures.py.
 //   make_pictures FOLDER
 #define MAKER "make_pictures"
+#include "view/made_output.h"
 #include "view/maker.h"
 #include <inttypes.h>
 #include <math.h>
@@ -79,6 +80,11 @@ static void draw_views(const char *folder, const struct text *p)
     must(qkv_view_new(&v, &shape, &err), &err);
     for (int64_t l = 0; l < p->layers; l++) fill_layer(v, p, l);
     must(qkv_view_compare(v, v, &err), &err);
+    must(give_output(v, p->tokens, p->layers,
+                     p->causal      ? QKV_VIEW_OUTPUT_NEXT
+                     : p->words % 2 ? QKV_VIEW_OUTPUT_SHARES
+                                    : QKV_VIEW_OUTPUT_TOKEN_LABELS),
+         &err);
     const char *name;
     for (int i = 0; (name = qkv_view_picture_name(i)) != NULL; i++)
         for (int marked = 0; marked < 2; marked++) {

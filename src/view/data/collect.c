@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // collect.c: stores the arrays of each layer from which the weights of every head can be computed.
 // Their size is linear in the number of tokens.
+#include "view/data/model_output.h"
 #include "view/data/head_stats.h"
 #include <math.h>
 #include <string.h>
@@ -98,6 +99,7 @@ void qkv_view_free(qkv_view *v)
         qkv_free(k->key_repeated);
     }
     view_compare_free(v);
+    view_output_free(v->output);
     qkv_free(v->stack);
     qkv_free(v->frame);
     qkv_free(v);

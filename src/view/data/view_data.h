@@ -62,6 +62,8 @@ struct view_probe {
     float *max, *mean; // [H][side][side] the largest weight and the mean weight of each block
 };
 
+struct view_output; // model_output.h
+
 // The arrays of one layer. NULL: the caller did not give the array.
 struct view_layer {
     bool filled;
@@ -115,6 +117,11 @@ struct view_stack {
         struct qkv_view_change *change;
         int64_t each;
     } effects;
+    // the output of the model (model_output.h), which all stacks share, and the stack whose rows
+    // are its positions; NULL: the view has none
+    const struct view_output *output;
+    const struct view_stack *output_stack;
+    bool output_rows; // the rows of this stack are the positions, too
 };
 
 struct view_frame {
@@ -132,6 +139,7 @@ struct qkv_view {
     int64_t moved_count;
     struct view_frame *frame;
     int64_t frames;
+    struct view_output *output; // NULL: the view has no output of a model
 };
 
 static inline bool view_across(const struct view_stack *v)

@@ -114,6 +114,9 @@ void view_texts(struct view_text *t, const struct qkv_view_shape *s); // writes 
 void view_page_metadata(struct view_text *t, const qkv_view *v, const struct view_plan *p,
                         const struct view_selection *st, const struct qkv_view_options *o);
 
+// ---- encode_output.c ----------------------------------------------------------------------------
+void view_page_output(struct view_text *t, const qkv_view *v); // writes ,"output":{...}, if any
+
 // ---- the page, compiled in from web/ (tools/embed.cmake) ----------------------------------------
 extern const unsigned char view_page[], view_style[], view_script[];
 // true: esbuild, which minifies the script, was installed when the library was built

@@ -354,6 +354,7 @@ void view_page_metadata(struct view_text *t, const qkv_view *v, const struct vie
     json_kind_table(t);
     view_texts(t, &v->shape);
     json_stacks(t, 0, v->shape.stacks, p, st);
+    view_page_output(t, v);
     if (v->against) json_against(t, v, p);
     if (v->frames) json_training(t, v, p);
     view_say(t, ",\n\"packed\":%" PRId64 ",\"bytes\":%" PRId64 ",\"rows\":[", p->packed_size,

@@ -7,6 +7,7 @@
 //   picture_neuron.c   one query and one key    picture_steps.c     the six steps of attention
 //   picture_compare.c  one query in two views   picture_residual.c  the residual stream
 //   picture_scale.c    what the scale is for, next to the six steps
+//   picture_output.c   the output of the model
 #ifndef QKV_VIEW_PICTURE_INTERNAL_H
 #define QKV_VIEW_PICTURE_INTERNAL_H
 #include <qkv/picture.h>

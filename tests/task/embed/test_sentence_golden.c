@@ -230,7 +230,7 @@ TEST(every_failed_allocation_is_survived)
     CHECK_EQ(qkv_threads_set(0), QKV_OK);
 }
 
-// A vector after linear modules is a sum over tokens, whatever its pooling; otherwise it is refused.
+// A vector after linear modules is a sum over tokens, whatever its pooling; others are refused.
 TEST(shares_of_tokens_follow_the_modules)
 {
     static const struct {

@@ -258,7 +258,7 @@ TEST(models_without_an_output_head_for_tokens_are_refused)
     qkv_model_close(t.m);
 }
 
-// ---- shares --------------------------------------------------------------------------------------
+// ---- shares ------------------------------------------------------------------------------------
 static const int32_t words[] = { 2, 5, 9, 6, 7, 3 };
 enum { WORDS = sizeof words / sizeof *words };
 
@@ -321,7 +321,7 @@ TEST(shares_are_the_summands_of_each_pooling_and_add_up_to_1)
         check_pool(GOLDEN "bert", (enum qkv_pool)pool);
 }
 
-// ---- failing allocations -------------------------------------------------------------------------
+// ---- failing allocations -----------------------------------------------------------------------
 static qkv_status lens_flow(void *ctx, qkv_error *err)
 {
     static const int64_t offsets[] = { 0, WORDS };

@@ -156,8 +156,8 @@ TEST(unknown_views_are_refused_everywhere)
         char *text = NULL, want[200];
         snprintf(
             want, sizeof want,
-            "unknown view '%s', expected one of heads, model, neuron, steps, residual, matrix, "
-            "compare, training",
+            "unknown view '%s', expected one of heads, model, neuron, steps, residual, output, "
+            "matrix, compare, training",
             wrong[i]);
         CHECK_EQ(qkv_view_choose(v, &o, &c, &err), QKV_ERR_USAGE);
         CHECK_TEXT(err.text, want);

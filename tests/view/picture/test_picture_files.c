@@ -3,6 +3,7 @@
 // qkv_view_row; the steps of one query end at the weight of the layer.
 #include "base/faults.h"
 #include "view/made.h"
+#include "view/made_output.h"
 #include "model/folder.h"
 #include "view/picture/picture_internal.h"
 #include "view/xml.h"
@@ -29,6 +30,12 @@ static qkv_view *view_new(int64_t T, int64_t L, int64_t H, int64_t G, bool causa
     }
     free(values);
     give_stream(v, &made);
+    CHECK_EQ(give_output(v, T, L,
+                         T == 1     ? QKV_VIEW_OUTPUT_LABELS
+                         : T == 70  ? QKV_VIEW_OUTPUT_SHARES
+                         : T == 140 ? QKV_VIEW_OUTPUT_TOKEN_LABELS
+                                    : QKV_VIEW_OUTPUT_NEXT),
+             QKV_OK);
     if (qkv_view_compare(v, v, &err)) fail_msg("%s", err.text); // for the picture of two views
     return v;
 }

@@ -3,6 +3,7 @@
 // numbers of the rows, and survive failing memory.
 #include "base/faults.h"
 #include "view/made.h"
+#include "view/made_output.h"
 #include "view/terminal/terminal_views.h"
 
 static struct made made;
@@ -37,6 +38,12 @@ TEST(every_view_keeps_its_width_and_its_character_set)
         made.stack.width = 8;
         qkv_view *v = view_of(&made);
         give_stream(v, &made);
+        CHECK_EQ(give_output(v, *T, 2,
+                             *T == 1    ? QKV_VIEW_OUTPUT_LABELS
+                             : *T == 2  ? QKV_VIEW_OUTPUT_SHARES
+                             : *T == 14 ? QKV_VIEW_OUTPUT_NEXT
+                                        : QKV_VIEW_OUTPUT_TOKEN_LABELS),
+                 QKV_OK);
         float *effect = zeros(2 * 20, sizeof *effect);
         for (int i = 0; i < 40; i++) effect[i] = (float)(i - 5) * .003f;
         CHECK_EQ(qkv_view_effects(v, 0, effect, "nats", NULL, 0, NULL), QKV_OK);
@@ -171,6 +178,7 @@ TEST(failed_allocations_are_survived)
     made.stack.width = 8;
     qkv_view *v = view_of(&made);
     give_stream(v, &made);
+    CHECK_EQ(give_output(v, 5, 1, QKV_VIEW_OUTPUT_NEXT), QKV_OK);
     CHECK(faults_walk(flow, v, true) > 20);
     qkv_view_free(v);
     unmake(&made);
