@@ -156,7 +156,8 @@ runs 0 train text.txt --out d $small --steps 4 --save-every 2
 cp -r d/checkpoint-00000004 copy
 opens() { # CODE PART: every command that opens copy/
     for command in "info copy" "eval copy text.txt" "view hello -m copy --terminal" "generate hello -m copy -n 1" \
-        "train text.txt --from copy --out again --steps 1"; do
+        "train text.txt --from copy --out again --steps 1" "convert copy again --precision f32" \
+        "convert copy again --precision int8"; do
         rm -rf again
         runs "$1" $command
         [ -z "$2" ] || says_part "$2"

@@ -449,6 +449,7 @@ static qkv_status open_all(struct job *j)
 {
     qkv_status status = qkv_config_open(&j->config, j->dir, j->err);
     if (!status) status = qkv_tensors_open(&j->own, j->dir, NULL, j->err);
+    if (!status) status = qkv_checkpoint_check(j->dir, j->own, j->err);
     if (status) return status;
     j->file = j->own;
     const bool eight = qkv_tensors_metadata(j->own, QKV_EIGHT_BITS) != NULL;
