@@ -98,8 +98,8 @@ def decoder(r, family):
         a |= {"sliding_window": r.choice([None, window]), "rope_parameters": {
             "rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0,
             # longer texts are refused: the reference scales their queries
-            "original_max_position_embeddings": r.randint(60, 90), "beta_fast": 4.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
-            "llama_4_scaling_beta": r.choice([.1, .4])}, "max_position_embeddings": 180}
+            "original_max_position_embeddings": r.randint(60, 90), "beta_fast": 4.0, "beta_slow": 1.0,
+            "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": r.choice([.1, .4])}, "max_position_embeddings": 180}
     if family == "Qwen2":
         del a["head_dim"]
         a |= {"hidden_size": s.D, "use_sliding_window": coin(), "sliding_window": window,
@@ -175,7 +175,8 @@ def encoder_decoder(r, family):
         kind = r.choice(["relu", "gated-gelu", "gated-silu"])
         return getattr(t, family + "Config")(
             vocab_size=s.V, d_model=s.free, d_kv=s.E, d_ff=s.inner, num_layers=s.L,
-            num_decoder_layers=r.randint(1, s.L), num_heads=s.H, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0, feed_forward_proj=kind,
+            num_decoder_layers=r.randint(1, s.L), num_heads=s.H, pad_token_id=0, eos_token_id=1,
+            decoder_start_token_id=0, feed_forward_proj=kind,
             relative_attention_num_buckets=r.choice([8, 16, 32]), relative_attention_max_distance=r.choice([20, 128]),
             layer_norm_epsilon=s.eps)
     heads = r.choice([h for h in range(1, 9) if s.D % h == 0])
@@ -279,7 +280,8 @@ def main(rounds, seed, test, wanted):
                 lines = [x for x in (run.stdout + run.stderr).splitlines() if "ERROR" in x or "]" not in x]
                 print(f"{cls} {i}: {folder}\n  " + "\n  ".join(lines[:12]))
             else:
-                print(f"{cls} {i}: " + "; ".join(x.split(None, 1)[1] for x in run.stdout.splitlines() if "at most" in x))
+                errors = [x.split(None, 1)[1] for x in run.stdout.splitlines() if "at most" in x]
+                print(f"{cls} {i}: " + "; ".join(errors))
                 shutil.rmtree(folder)
             sys.stdout.flush()
     print(f"{done} models compared, {len(failed)} differ")

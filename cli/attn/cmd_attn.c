@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// cmd_attn.c: implements `qkv attn`: runs attention on arrays from files, either q, k and v, or
-// inputs and projection matrices.
+// cmd_attn.c: implements `qkv attn`: runs attention on q, k and v, or on inputs and projections.
 #include "attn/attn.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -153,9 +152,8 @@ static void masks_free(struct masks *m)
     free(m->slopes);
 }
 
-// Sets the strides *b, *h and *t of x over batch, head and query, as NumPy broadcasts. The last
-// axis of x has the size S (keys). The axes before it are, from the end, T, H and B; each has its
-// size in j->a, or 1, and may be missing.
+// Sets the strides *b, *h and *t of x over batch, head and query, as NumPy broadcasts. The axes of x
+// are, from the end, S (keys), T, H and B; all but S have their size in j->a or 1, or are missing.
 static qkv_status broadcast(const struct attn_job *j, const struct array *x, int64_t *b, int64_t *h,
                             int64_t *t, qkv_error *err)
 {
@@ -241,24 +239,25 @@ static qkv_status numbers(struct attn_job *j, qkv_error *err)
 static qkv_status packed(struct attn_job *j, struct masks *m, qkv_error *err)
 {
     qkv_status status;
-    if ((status = array_read_ints(&m->offsets, &m->offset, "offsets", o.offsets, j->all,
+    if ((status = array_find_ints(&m->offsets, &m->offset, "offsets", o.offsets, j->all,
                                   j->all_path, err)) ||
-        (status = array_read_ints(&m->k_offsets, &m->k_offset, "k-offsets", o.k_offsets, j->all,
+        (status = array_find_ints(&m->k_offsets, &m->k_offset, "k-offsets", o.k_offsets, j->all,
                                   j->all_path, err)))
         return status;
-    if (!m->offset) {
-        if (m->k_offset)
-            return cmd_error(err, QKV_ERR_USAGE, NULL, "--k-offsets requires --offsets");
-        return QKV_OK;
-    }
+    const bool of_keys = m->k_offset || m->k_offsets.tensor;
+    if (!m->offset && !m->offsets.tensor)
+        return of_keys ? cmd_error(err, QKV_ERR_USAGE, NULL, "--k-offsets requires --offsets")
+                       : QKV_OK;
     if (m->offsets.rank != 1 || m->offsets.count < 2)
         return attn_misfit(err, &m->offsets, "(sequences + 1,)", NULL);
-    if (m->k_offset && (m->k_offsets.rank != 1 || m->k_offsets.count != m->offsets.count))
+    if (of_keys && (m->k_offsets.rank != 1 || m->k_offsets.count != m->offsets.count))
         return attn_misfit(err, &m->k_offsets, "as many numbers", &m->offsets);
+    status = array_load_ints(&m->offsets, &m->offset, err);
+    if (!status) status = array_load_ints(&m->k_offsets, &m->k_offset, err);
     j->a.sequences = m->offsets.count - 1;
     j->a.q_offsets = m->offset;
     j->a.k_offsets = m->k_offset;
-    return QKV_OK;
+    return status;
 }
 
 static qkv_status masks_read(struct attn_job *j, struct masks *m, qkv_error *err)
@@ -269,7 +268,7 @@ static qkv_status masks_read(struct attn_job *j, struct masks *m, qkv_error *err
     if ((status = numbers(j, err)) || (status = packed(j, m, err)) ||
         (status = array_find(&m->bias, "bias", o.bias, all, from, err)) ||
         (status = array_find(&m->mask, "mask", o.mask, all, from, err)) ||
-        (status = array_read_ints(&m->lengths, &m->length, "lengths", o.lengths, all, from, err)) ||
+        (status = array_find_ints(&m->lengths, &m->length, "lengths", o.lengths, all, from, err)) ||
         (status = array_find(&m->sinks, "sinks", o.sinks, all, from, err)))
         return status;
     if (m->bias.tensor) {
@@ -285,24 +284,23 @@ static qkv_status masks_read(struct attn_job *j, struct masks *m, qkv_error *err
         j->a.mask.at = m->mask_bytes;
     }
     const int64_t items = j->a.sequences ? j->a.sequences : j->a.B;
-    if (m->length) {
+    if (m->length || m->lengths.tensor) {
         char text[64];
         snprintf(text, sizeof text, "(%lld,), one length per sequence", (long long)items);
         if (m->lengths.rank != 1 || m->lengths.count != items)
             return attn_misfit(err, &m->lengths, text, NULL);
+        if ((status = array_load_ints(&m->lengths, &m->length, err))) return status;
         for (int64_t i = 0; i < items; i++)
             if (m->length[i] < 0 || m->length[i] > j->a.S)
-                return cmd_error(
-                    err, QKV_ERR_USAGE, m->lengths.source,
-                    "length %lld of batch item %lld is out of range, expected 0 to %lld",
-                    (long long)m->length[i], (long long)i, (long long)j->a.S);
+                return cmd_error(err, QKV_ERR_USAGE, m->lengths.source,
+                                 "length %lld of item %lld is out of range, expected 0 to %lld",
+                                 (long long)m->length[i], (long long)i, (long long)j->a.S);
         j->a.k_lengths = m->length;
     }
     if (m->sinks.tensor) {
         char text[64];
         snprintf(text, sizeof text, "(%lld,), one logit per head", (long long)j->a.H);
-        // typed numbers are a matrix of one row
-        if ((m->sinks.rank != 1 && !m->sinks.typed) || m->sinks.count != j->a.H)
+        if ((m->sinks.rank != 1 && !m->sinks.typed) || m->sinks.count != j->a.H) // typed: one row
             return attn_misfit(err, &m->sinks, text, NULL);
         if ((status = array_load(&m->sinks, err))) return status;
         j->a.sinks = m->sinks.at;

@@ -239,7 +239,7 @@ static qkv_status typed_ints(struct array *a, int64_t **out, qkv_error *err)
     return QKV_OK;
 }
 
-qkv_status array_read_ints(struct array *a, int64_t **out, const char *what, const char *path,
+qkv_status array_find_ints(struct array *a, int64_t **out, const char *what, const char *path,
                            const qkv_tensors *all, const char *all_path, qkv_error *err)
 {
     *out = NULL;
@@ -253,15 +253,20 @@ qkv_status array_read_ints(struct array *a, int64_t **out, const char *what, con
         a->shape[0] = a->count;
         return status;
     }
-    qkv_status status = array_find(a, what, path, all, all_path, err);
+    const qkv_status status = array_find(a, what, path, all, all_path, err);
+    return !status && a->typed ? typed_ints(a, out, err) : status;
+}
+
+qkv_status array_load_ints(struct array *a, int64_t **out, qkv_error *err)
+{
     const struct qkv_tensor *t = a->tensor;
-    if (!status && t && a->file) status = qkv_tensors_convert(a->file, err);
-    if (status || !t) return status;
-    if (a->typed) return typed_ints(a, out, err);
+    if (!t || *out) return QKV_OK;
     if (!is_integer(t->dtype))
         return cmd_error(err, QKV_ERR_USAGE, a->source,
-                         "%s contains numbers of type %s, expected integers", what,
+                         "%s contains numbers of type %s, expected integers", a->what,
                          qkv_dtype_name(t->dtype));
+    const qkv_status status = a->file ? qkv_tensors_convert(a->file, err) : QKV_OK;
+    if (status) return status;
     *out = cmd_alloc((size_t)a->count, sizeof **out);
     for (int64_t i = 0; i < a->count; i++) (*out)[i] = integer_at(t, i);
     return QKV_OK;

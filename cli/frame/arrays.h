@@ -30,10 +30,12 @@ qkv_status array_find(struct array *a, const char *what, const char *path, const
 // Reads the elements into a->at after array_find(), when the shape has been checked; without a
 // tensor a->at stays NULL. Converts float64 to float, with a note on stderr.
 qkv_status array_load(struct array *a, qkv_error *err);
-// Reads integers; the arguments are as in array_find(). *out has a->count elements; the caller
-// frees it. path may also be a list of numbers, such as "3,5,5".
-qkv_status array_read_ints(struct array *a, int64_t **out, const char *what, const char *path,
+// Finds integers, as array_find(). path may also be a list of numbers, such as "3,5,5", which is
+// read into *out: a->count elements, which the caller frees; or "[3 5 5]", typed numbers.
+qkv_status array_find_ints(struct array *a, int64_t **out, const char *what, const char *path,
                            const qkv_tensors *all, const char *all_path, qkv_error *err);
+// Reads the integers of a tensor after array_find_ints(), when the shape has been checked.
+qkv_status array_load_ints(struct array *a, int64_t **out, qkv_error *err);
 // Reads truth values (BOOL or an integer type) after array_find(). *out has one byte per element;
 // the caller frees it. Without a tensor it is NULL.
 qkv_status array_load_bools(struct array *a, uint8_t **out, qkv_error *err);

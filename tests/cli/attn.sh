@@ -271,7 +271,7 @@ says 'qkv: bias.npy: mask contains numbers of type F32, expected BOOL or integer
 runs 2 attn $given --lengths 3,4
 says 'qkv: 3,4: lengths: expected (1,), one length per sequence, found (2,)'
 runs 2 attn $given --lengths 8
-says 'qkv: 8: length 8 of batch item 0 is out of range, expected 0 to 7'
+says 'qkv: 8: length 8 of item 0 is out of range, expected 0 to 7'
 runs 2 attn $given --sinks keybias.npy
 says 'qkv: keybias.npy: sinks: expected (1,), one logit per head, found (7,)'
 runs 2 attn -x x.npy --wq wq.npy --wk wv.npy
@@ -509,6 +509,10 @@ PY
         says_part 'bytes.npy: x: expected 2 axes (tokens, width)'
         runs 2 attn -q bytes.npy -k bytes.npy -v bytes.npy
         says_part 'bytes.npy: q: expected 2, 3 or 4 axes'
+        runs 2 attn -x '[1 0; 0 1]' --lengths bytes.npy
+        says_part 'bytes.npy: lengths: expected (1,), one length per sequence, found (2147483648,)'
+        runs 2 attn -x '[1 0; 0 1]' --offsets 0,2 --k-offsets bytes.npy
+        says_part 'bytes.npy: k-offsets does not fit offsets (2,): expected as many numbers, found (2147483648,)'
         exit $failures
     ) || failed 'numbers were read first'
 fi
