@@ -299,4 +299,37 @@ runs 0 explain --reads "the light and the night" night --token the
 prints_part 'Which heads attend from “the₁” to “night”?'
 runs 0 explain --json --token the "the light and the night"
 check python3 -c 'import json, sys; t = json.load(open(sys.argv[1]))["tokens"]; assert t.count("the") == 2, t' "$out"
+
+title 'positions of a model: the learned table of its file, or its relative biases'
+runs 0 explain --positions --json -m "$top/tests/golden/bert" --ids 3,4,5
+check python3 - "$out" "$top/tests/golden/bert/model.safetensors" <<'END'
+import json, math, struct, sys
+panels = json.load(open(sys.argv[1]))["panels"]
+b = open(sys.argv[2], "rb").read()
+n = struct.unpack("<Q", b[:8])[0]
+t = next(v for k, v in json.loads(b[8:8 + n]).items() if k.endswith("embeddings.position_embeddings.weight"))
+P, D = t["shape"]
+at = 8 + n + t["data_offsets"][0]
+x = [struct.unpack(f"<{D}f", b[at + 4 * D * i:][:4 * D]) for i in range(P)]
+cosine = lambda a, b: sum(p * q for p, q in zip(a, b)) / math.sqrt(sum(p * p for p in a) * sum(p * p for p in b))
+learned = next(p for p in panels if p["name"].startswith("learned by ") and "lines" in p)["lines"][0]
+assert len(learned["x"]) == min(P, 49), learned
+for far, c in zip(learned["x"], learned["y"]):
+    assert abs(c - cosine(x[0], x[int(far)])) < 1e-5, far
+END
+runs 0 explain --positions --json -m "$top/tests/golden/flan-t5" --ids 3,4,5
+check python3 -c '
+import json, sys
+r = json.load(open(sys.argv[1]))["panels"][-1]
+assert r["name"].startswith("relative positions of") and len(r["lines"]) >= 1, r["name"]
+y = r["lines"][0]["y"]
+assert len(set(y)) > 3 and len(y) == len(r["lines"][0]["x"]), y' "$out"
+runs 0 explain --positions --json
+check python3 -c '
+import json, math, sys
+turn = next(p for p in json.load(open(sys.argv[1]))["panels"] if p["name"].startswith("rotary"))["lines"][0]
+for d, c in zip(turn["x"], turn["y"]):
+    assert abs(c - sum(math.cos(d / 10000 ** (2 * i / 64)) for i in range(32)) / 32) < 1e-5, d' "$out"
+runs 4 explain --positions -m "$top/tests/golden/llama" --ids 3,4,5
+says_part 'expected relative biases or a learned table of positions'
 finish
