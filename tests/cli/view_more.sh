@@ -175,4 +175,34 @@ runs 2 view hello -m "$verse" --view compare
 says_part '--view compare requires --against DIR|TEXT'
 runs 2 view hello -m "$verse" --view training
 says_part '--view training requires --training RUN'
+
+title 'the model view states the mean distance of the heads, as trace has the weights'
+text="In the beginning God created the heaven and the earth"
+runs 0 trace -m "$here/../../models/verse" -o far.safetensors --what attention --force "$text"
+runs 0 view -m "$here/../../models/verse" --view model "$text"
+python3 - "$out" far.safetensors <<'PY' || failed 'mean distance'
+import json, re, struct, sys
+b = open(sys.argv[2], "rb").read()
+n = struct.unpack("<Q", b[:8])[0]
+want = {}
+for name, t in json.loads(b[8:8 + n]).items():
+    layer = re.search(r"attentions\.(\d+)", name)
+    if not layer:
+        continue
+    H, T = t["shape"][-3], t["shape"][-1]
+    w = struct.unpack(f"<{H * T * T}f", b[8 + n + t["data_offsets"][0]:][:4 * H * T * T])
+    for h in range(H):
+        rows = [sum(w[(h * T + i) * T + j] * abs(i - j) for j in range(T)) for i in range(T)]
+        want[int(layer[1]), h] = sum(rows[1:]) / (T - 1)  # the first token is special
+said = " ".join(open(sys.argv[1], encoding="utf-8").read().split())
+m = re.search(r"in tokens: shortest L(\d+)\.H(\d+) ([\d.]+), longest L(\d+)\.H(\d+) ([\d.]+); layers ([\d., ]+)\.", said)
+assert m, said[-400:]
+for side, found in (min, m.groups()[:3]), (max, m.groups()[3:6]):
+    assert abs(want[int(found[0]), int(found[1])] - side(want.values())) < 1e-4, (m[0], want)
+    assert abs(float(found[2]) - side(want.values())) < .051, (m[0], want)
+layers = [float(x) for x in m[7].split(", ")]
+H = 1 + max(h for _, h in want)
+for l, x in enumerate(layers):
+    assert abs(x - sum(want[l, h] for h in range(H)) / H) < .051, (l, m[0])
+PY
 finish

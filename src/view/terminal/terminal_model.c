@@ -109,6 +109,38 @@ static void put_legend(struct text_canvas *s)
     view_text_free(&t);
 }
 
+// Writes the heads with the shortest and the longest range, and the mean distance of each layer.
+static void put_distances(struct text_canvas *s)
+{
+    const struct view_shape *p = &s->v->shape;
+    const int64_t n = p->layers * p->heads;
+    int64_t near = 0, far = 0;
+    struct view_text t = { 0 };
+    for (int64_t i = 0; i < n; i++) {
+        if (s->v->stats[i].distance < s->v->stats[near].distance) near = i;
+        if (s->v->stats[i].distance > s->v->stats[far].distance) far = i;
+    }
+    if (!(s->v->stats[far].distance > 0)) return; // cross-attention, or one token
+    view_say(&t, "Mean distance of query and key, in tokens: ");
+    for (int side = 0; side < 2; side++) {
+        const int64_t at = side ? far : near;
+        view_say(&t, "%s L%" PRId64 ".H%" PRId64 " ", side ? ", longest" : "shortest",
+                 at / p->heads, at % p->heads);
+        view_number(&t, (double)s->v->stats[at].distance, 1);
+    }
+    view_say(&t, "; layers");
+    for (int64_t l = 0; l < p->layers; l++) {
+        double sum = 0;
+        for (int64_t h = 0; h < p->heads; h++) sum += (double)view_stats(s->v, l, h)->distance;
+        view_say(&t, "%s", l ? ", " : " ");
+        view_number(&t, sum / (double)p->heads, 1);
+    }
+    view_say(&t, ".");
+    s->t.failed |= t.failed;
+    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
+    view_text_free(&t);
+}
+
 qkv_status terminal_model(struct text_canvas *s, qkv_error *err)
 {
     const struct view_shape *p = &s->v->shape;
@@ -132,6 +164,7 @@ qkv_status terminal_model(struct text_canvas *s, qkv_error *err)
         for (int64_t l = 0; l < p->layers; l++) put_layer(s, cell, l, from, end, n);
     }
     put_legend(s);
+    put_distances(s);
     qkv_free(cell);
     (void)err;
     return QKV_OK;
