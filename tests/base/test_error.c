@@ -157,7 +157,25 @@ TEST(each_status_has_a_name_and_errno_a_text)
     CHECK_TEXT(qkv_version(), version);
 }
 
-CHECK_MAIN(CASE(a_line_says_file_place_and_what), CASE(the_first_error_stays),
-           CASE(terminal_controls_are_escaped), CASE(a_long_text_is_cut_at_a_character),
-           CASE(a_line_that_is_too_long_is_cut_with_dots),
+TEST(no_room_is_no_error)
+{
+    char out[8] = "kept";
+    qkv_error err = { 0 };
+    CHECK(qkv_escape(out, 0, "text") == out);
+    CHECK_TEXT(out, "kept");
+    CHECK(qkv_error_line(out, 0, &err) == out);
+    CHECK(qkv_error_line(NULL, sizeof out, &err) == NULL);
+    CHECK_TEXT(out, "kept");
+    CHECK_EQ(qkv_fail_errno(&err, "f", "cannot open", ENAMETOOLONG), QKV_ERR_IO);
+    CHECK_TEXT(qkv_error_line(out, 3, &err), "f:");
+    // the marks of direction U+2066 to U+2069 are escaped, their neighbours are not
+    char wide[64];
+    CHECK_TEXT(qkv_escape(wide, sizeof wide, "\xe2\x81\x82\xe2\x81\xaa"),
+               "\xe2\x81\x82\xe2\x81\xaa");
+    CHECK(strcmp(qkv_escape(wide, sizeof wide, "\xe2\x81\xa6"), "\xe2\x81\xa6") != 0);
+}
+
+CHECK_MAIN(CASE(no_room_is_no_error), CASE(a_line_says_file_place_and_what),
+           CASE(the_first_error_stays), CASE(terminal_controls_are_escaped),
+           CASE(a_long_text_is_cut_at_a_character), CASE(a_line_that_is_too_long_is_cut_with_dots),
            CASE(each_status_has_a_name_and_errno_a_text))
