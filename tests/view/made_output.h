@@ -6,8 +6,7 @@
 #include <stdlib.h>
 
 static const char *const made_names[] = { "alpha",
-                                          "\xe2\x90\xa3"
-                                          "beta",
+                                          "\xe2\x90\xa3word",
                                           "<b>&\"",
                                           "\xe6\x97\xa5\xe6\x9c\xac",
                                           "a name that is longer than any cell",
