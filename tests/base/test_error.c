@@ -157,7 +157,7 @@ TEST(each_status_has_a_name_and_errno_a_text)
     CHECK_TEXT(qkv_version(), version);
 }
 
-TEST(no_room_is_no_error)
+TEST(a_size_of_zero_is_no_error)
 {
     char out[8] = "kept";
     qkv_error err = { 0 };
@@ -175,7 +175,7 @@ TEST(no_room_is_no_error)
     CHECK(strcmp(qkv_escape(wide, sizeof wide, "\xe2\x81\xa6"), "\xe2\x81\xa6") != 0);
 }
 
-CHECK_MAIN(CASE(no_room_is_no_error), CASE(a_line_says_file_place_and_what),
+CHECK_MAIN(CASE(a_size_of_zero_is_no_error), CASE(a_line_says_file_place_and_what),
            CASE(the_first_error_stays), CASE(terminal_controls_are_escaped),
            CASE(a_long_text_is_cut_at_a_character), CASE(a_line_that_is_too_long_is_cut_with_dots),
            CASE(each_status_has_a_name_and_errno_a_text))
