@@ -99,7 +99,8 @@ def decoder(r, family):
             "rope_type": "yarn", "rope_theta": 1e4, "factor": 2.0,
             # longer texts are refused: the reference scales their queries
             "original_max_position_embeddings": r.randint(60, 90), "beta_fast": 4.0, "beta_slow": 1.0,
-            "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": r.choice([.1, .4])}, "max_position_embeddings": 180}
+            "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": r.choice([.1, .4])},
+              "max_position_embeddings": 180}
     if family == "Qwen2":
         del a["head_dim"]
         a |= {"hidden_size": s.D, "use_sliding_window": coin(), "sliding_window": window,
