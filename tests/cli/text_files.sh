@@ -34,7 +34,7 @@ cp "$out" file
 runs 0 explain --reads "$(cat a.txt)" or -m "$verse" --token not --json
 check cmp file "$out"
 runs 0 explain --context be -f a.txt -f a.txt -m "$verse"
-prints_part 'What does "be" mean here?'
+prints_part 'What does “be” mean here?'
 runs 2 view -f a.txt -f b.txt c -m "$verse" --terminal
 says_part 'too many texts, expected at most 2 operands and files of -f, found 3'
 
