@@ -152,8 +152,8 @@ static void masks_free(struct masks *m)
     free(m->slopes);
 }
 
-// Sets the strides *b, *h and *t of x over batch, head and query, as NumPy broadcasts. The axes of x
-// are, from the end, S (keys), T, H and B; all but S have their size in j->a or 1, or are missing.
+// Sets the strides *b, *h and *t of x over batch, head and query, as NumPy broadcasts. The axes of
+// x are, from the end, S (keys), T, H and B; all but S have their size in j->a or 1, or are absent.
 static qkv_status broadcast(const struct attn_job *j, const struct array *x, int64_t *b, int64_t *h,
                             int64_t *t, qkv_error *err)
 {

@@ -207,8 +207,9 @@ qkv_status explain_head_check(double *off, struct explain_head *h, const struct 
 qkv_status explain_head_fit(struct explain_head *h, const struct explain_task *t, int64_t steps,
                             qkv_error *err);
 
-// Draws the task of --selection with the item at any position; the last number of each query is 1.  *train: the number of samples to
-// train on, the first ones; *shown: the position of the item in the first of the others.
+// Draws the task of --selection with the item at any position; the last number of each query is 1.
+// *train: the number of samples to train on, the first ones; *shown: the position of the item in
+// the first of the others.
 struct explain_task explain_items(struct page *p, int64_t *train, int64_t *shown,
                                   struct explain_random *r); // explain_selection.c
 

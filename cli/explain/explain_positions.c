@@ -29,8 +29,8 @@ static void name_axes(struct qkv_chart_panel *panel, const char *y, const char *
     panel->note = formula;
 }
 
-// Adds the map of a table[P][D] of positions, of at most ROWS x ROWS numbers, and the cosines of its
-// rows by their distance.
+// Adds the map of a table[P][D] of positions, of at most ROWS x ROWS numbers, and the cosines of
+// its rows by their distance.
 static void add_table(struct page *p, const char *name, const float *table, int64_t P, int64_t D,
                       const char *formula)
 {

@@ -218,7 +218,8 @@ static bool is_integer(qkv_dtype d)
            d == QKV_U32 || d == QKV_U16 || d == QKV_U8;
 }
 
-// Returns the integers of an array that was typed on the command line. One row is an array of rank 1.
+// Returns the integers of an array that was typed on the command line. One row is an array of
+// rank 1.
 static qkv_status typed_ints(struct array *a, int64_t **out, qkv_error *err)
 {
     int64_t *all = cmd_alloc((size_t)a->count, sizeof *all);

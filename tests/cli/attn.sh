@@ -517,7 +517,7 @@ PY
     ) || failed 'numbers were read first'
 fi
 
-title 'a typed mask and typed lengths are those of files'
+title 'a typed mask and typed lengths give the result of files'
 runs 0 attn -x '[1 0; 0 1; 1 1]' --causal --json
 cp "$out" causal.json
 runs 0 attn -x '[1 0; 0 1; 1 1]' --mask '[1 0 0; 1 1 0; 1 1 1]' --json

@@ -8,7 +8,8 @@
 #include <dirent.h>
 #include <unistd.h>
 
-// The folder of the models: tests/golden, or QKV_GOLDEN (tools/draw_families.py), with '/' at its end.
+// The folder of the models: tests/golden, or QKV_GOLDEN (tools/draw_families.py), with '/' at its
+// end.
 static inline const char *tiny_folder(void)
 {
     const char *other = getenv("QKV_GOLDEN");
@@ -96,8 +97,8 @@ static inline const struct qkv_model_input *tiny_input(struct tiny *t)
     t->in.source = t->source.ids ? &t->source : NULL;
     return &t->in;
 }
-// Returns the tolerance of hidden states, or of attention: at least the one of tests/golden, and for
-// other folders four times the error of the reference in f32, which golden.safetensors has there.
+// Returns the tolerance of hidden states, or of attention: at least the one of tests/golden, and
+// for other folders four times the error of the reference in f32, which golden.safetensors states.
 static inline double tiny_tolerance(const struct tiny *t, bool attention)
 {
     const double most = attention ? golden_attention_tolerance : golden_hidden_tolerance;

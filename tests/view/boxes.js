@@ -14,7 +14,8 @@
     };
     proto.fillText = function(text, x, y, most = 1e9) {
         const m = this.measureText(text), w = Math.min(m.width, most), at = this.getTransform();
-        const from = x - (this.textAlign === "right" || this.textAlign === "end" ? w : this.textAlign === "center" ? w / 2 : 0);
+        const share = { right: 1, end: 1, center: .5 }[this.textAlign] ?? 0;
+        const from = x - share * w;
         const corners = [[from, y - m.actualBoundingBoxAscent], [from + w, y + m.actualBoundingBoxDescent],
             [from, y + m.actualBoundingBoxDescent], [from + w, y - m.actualBoundingBoxAscent]];
         const points = corners.map(([a, b]) => new DOMPoint(a, b).matrixTransform(at));
@@ -27,7 +28,7 @@
         return most < 1e9 ? fillText.call(this, text, x, y, most) : fillText.call(this, text, x, y);
     };
 
-    // The visible part of a box: what its scrollers and covers show. `cut`: a cover without a scroller hides some of it.
+    // The visible part of a box: what its scrollers and covers show. `cut`: a cover without a scroller hides some.
     function clipped(box, node, ellipsis) {
         let { x, y, r, b } = box, cut = "";
         const whole = box;
@@ -40,7 +41,8 @@
             const hides = o => o === "hidden" || o === "clip";
             if (s.textOverflow === "ellipsis") ellipsis = true;
             if (n.clientWidth < 3 || n.clientHeight < 3) return null; // only for screen readers
-            if (hides(s.overflowX) && !ellipsis && (whole.x < c.left - 1.5 || whole.r > c.right + 1.5) && r > c.left && x < c.right)
+            const beyond = whole.x < c.left - 1.5 || whole.r > c.right + 1.5;
+            if (hides(s.overflowX) && !ellipsis && beyond && r > c.left && x < c.right)
                 cut = n.id || n.getAttribute("class") || n.tagName;
             x = Math.max(x, c.left);
             r = Math.min(r, c.right);
@@ -50,7 +52,8 @@
         return r - x > 1 && b - y > 2 ? { x, y, r, b, cut } : null;
     }
     function textBoxes() {
-        const out = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
+        const out = [], range = document.createRange();
+        const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
         for (let node = walker.nextNode(); node; node = walker.nextNode()) {
             const text = node.nodeValue.trim(), up = node.parentElement;
             if (!text || /^(SCRIPT|STYLE|NOSCRIPT|TITLE|TEXTAREA|OPTION|title|desc|style)$/.test(up.tagName)) continue;
@@ -65,15 +68,18 @@
             })(up);
             for (const q of range.getClientRects()) {
                 if (q.width < 1 || !q.height) continue;
-                const mid = (q.top + q.bottom) / 2, half = up instanceof SVGElement ? q.height / 2 * .66 : Math.min(q.height, size) * .36;
+                const mid = (q.top + q.bottom) / 2;
+                const half = up instanceof SVGElement ? q.height / 2 * .66 : Math.min(q.height, size) * .36;
                 const box = { x: q.left, y: mid - half, r: q.right, b: mid + half };
                 const seen = clipped(box, up, false);
                 if (!seen) continue;
-                const { cut } = seen, issue = { text, at: up.id || up.getAttribute("class") || up.tagName, ...seen, up, why: "" };
+                const { cut } = seen, at = up.id || up.getAttribute("class") || up.tagName;
+                const issue = { text, at, ...seen, up, why: "" };
                 if (cut) issue.why = "cut by " + cut;
                 else if (up instanceof SVGElement) {
                     const c = up.ownerSVGElement.getBoundingClientRect();
-                    if (q.left < c.left - 1.5 || q.right > c.right + 1.5 || mid < c.top || mid > c.bottom) issue.why = "leaves the drawing";
+                    if (q.left < c.left - 1.5 || q.right > c.right + 1.5 || mid < c.top || mid > c.bottom)
+                        issue.why = "leaves the drawing";
                 } else if (holder && holder !== document.body && getComputedStyle(holder).textOverflow !== "ellipsis") {
                     const c = holder.getBoundingClientRect(), o = getComputedStyle(holder).overflowX;
                     if (o === "visible" && (q.left < c.left - 1.5 || q.right > c.right + 1.5)) issue.why = "leaves " +
@@ -84,7 +90,8 @@
         }
         for (const canvas of document.querySelectorAll("canvas")) {
             const list = drawn.get(canvas);
-            if (!list?.length || !canvas.checkVisibility({ opacityProperty: true, visibilityProperty: true }) || canvas.closest("[hidden]")) continue;
+            const visible = canvas.checkVisibility({ opacityProperty: true, visibilityProperty: true });
+            if (!list?.length || !visible || canvas.closest("[hidden]")) continue;
             const c = canvas.getBoundingClientRect(), sx = c.width / canvas.width, sy = c.height / canvas.height;
             const seen = new Set();
             for (const t of list) {
@@ -106,7 +113,8 @@
     globalThis.faultsOfBoxes = () => {
         const all = textBoxes(), wide = document.documentElement.clientWidth, faults = [];
         const fault = (t, why) => faults.push(`${String(t.text).slice(0, 40)} [${t.at}] ${why}`);
-        if (document.scrollingElement.scrollWidth > wide + 1) faults.push(`the page is ${document.scrollingElement.scrollWidth} wide`);
+        const whole = document.scrollingElement.scrollWidth;
+        if (whole > wide + 1) faults.push(`the page is ${whole} wide`);
         for (const t of all) {
             if (t.why) fault(t, t.why);
             if (t.x < -1.5 || t.r > wide + 1.5) fault(t, "leaves the window");
@@ -117,7 +125,8 @@
             for (let k = i + 1; k < all.length && all[k].y < all[i].b; k++) {
                 const p = all[i], q = all[k];
                 if (p.up === q.up && p.text === q.text) continue; // a text that is shortened has two boxes
-                if (fixed(p.up) !== fixed(q.up) || (p.turned && q.turned)) continue; // turned labels: their boxes, not their letters, meet
+                // of turned labels the boxes meet, not the letters
+                if (fixed(p.up) !== fixed(q.up) || (p.turned && q.turned)) continue;
                 const x = Math.min(p.r, q.r) - Math.max(p.x, q.x), y = Math.min(p.b, q.b) - Math.max(p.y, q.y);
                 if (x > 1.5 && y > 1.5) fault(p, `meets ${String(q.text).slice(0, 40)} [${q.at}]`);
             }

@@ -40,8 +40,8 @@ enum {
     // PALETTE_OVER + (c - PALETTE_RAMP): colour of text that is drawn on colour c of the ramp,
     // chosen for contrast
     PALETTE_OVER = PALETTE_MINUS + PALETTE_TONES + 1,
-    // PALETTE_KIND + k * (PALETTE_SHADES + 1) + i, i = 0 .. PALETTE_SHADES: ramp of head kind k; the
-    // last ramp is that of other kinds
+    // PALETTE_KIND + k * (PALETTE_SHADES + 1) + i, i = 0 .. PALETTE_SHADES: ramp of head kind k;
+    // the last ramp is for other kinds
     PALETTE_SHADES = 32,
     PALETTE_KINDS = 9,
     PALETTE_KIND = PALETTE_OVER + PALETTE_OVER - PALETTE_RAMP,

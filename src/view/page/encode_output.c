@@ -45,8 +45,12 @@ void view_page_output(struct view_text *t, const qkv_view *v)
         view_json_text(t, o->name[i], strlen(o->name[i]));
     }
     view_put(t, "]", 1);
-    say_list(t, "entries", o->entry, cells);
+    if (o->kind != QKV_VIEW_OUTPUT_SHARES) say_list(t, "entries", o->entry, cells);
     say_list(t, "values", o->value, cells);
+    if (!view_output_is_lens(o)) {
+        view_put(t, "}", 1);
+        return;
+    }
     say_list(t, "targets", o->target, P);
     say_list(t, "targetValues", o->target_value, rows);
     say_long_list(t, "targetRanks", o->target_rank, rows);

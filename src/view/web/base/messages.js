@@ -119,21 +119,21 @@ export function say(key, ...args) {
 // Formats 12345 as "12,345".
 export const count = n => String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 // The number of decimals of a weight that the page knows. A page of a short text stores floats and knows all of them.
-let known = 9;
+let knownDigits = 9;
 /**
  * Sets the error of the weights that the page stores.
  * @param {number} error
  */
 export function setWeightError(error) {
-    known = error > 0 ? max(1, min(9, floor(-Math.log10(error) - 1e-9))) : 9;
+    knownDigits = error > 0 ? max(1, min(9, floor(-Math.log10(error) - 1e-9))) : 9;
 }
 /**
- * Formats a weight, ".64", as view_weight() in C does. Decimals that are not above the error of the page are not printed.
+ * Formats a weight, ".64", as view_weight() in C does. Decimals within the error of the page are left out.
  * @param {number} w
  * @param {number} digits the largest number of decimals
  */
 export function weight(w, digits = 2) {
-    return w === w ? w.toFixed(min(digits, known)).replace(/^0\./, ".") : "!";
+    return w === w ? w.toFixed(min(digits, knownDigits)).replace(/^0\./, ".") : "!";
 }
 export const share = w => round(100 * w) + "%";
 export const NUMBERS = [

@@ -72,7 +72,7 @@ export function fitted(text, width, size = 13) {
     }
     return letters.slice(0, low).join("") + (low < letters.length || text.length > 200 ? "…" : "");
 }
-// Splits the sentence of a saved picture into lines of at most `width` pixels; the reader's fonts may be a little wider.
+// Splits the sentence of a saved picture into lines of at most `width` pixels; other fonts may be a little wider.
 export function sentenceLines(text, width) {
     const out = [""];
     ruler.font = "15px Georgia, serif";
@@ -206,7 +206,8 @@ export function figuresSvg(figures, { question, pieces }, under = false) {
         shape(
             "style", {},
             `text{font:13px system-ui,sans-serif}.h{font:25px Georgia,serif}.d{font:15px ` +
-                `Georgia,serif}.d.small{font:12px system-ui,sans-serif}${rules(used)}@media(prefers-color-scheme:${other}){${rules(other)}}`
+                `Georgia,serif}.d.small{font:12px system-ui,sans-serif}${rules(used)}` +
+                `@media(prefers-color-scheme:${other}){${rules(other)}}`
         ),
         shape("rect", { width: "100%", height: "100%", class: "paper" }), textAt(edge, 34, question, "h"),
         ...lines.map((line, n) => textAt(edge, 60 + 20 * n, line, "d")));
@@ -221,7 +222,8 @@ export function figuresSvg(figures, { question, pieces }, under = false) {
         whole.append(copy);
         if (under) y += f.h + gap; else x += f.w + gap;
     }
-    whole.append(textAt(edge, h - 12, [page.about.model, say("layerOf", state.layer), nameOfHeads()].join(" · "), "d small"));
+    const about = [page.about.model, say("layerOf", state.layer), nameOfHeads()].join(" · ");
+    whole.append(textAt(edge, h - 12, about, "d small"));
     return new XMLSerializer().serializeToString(whole);
 }
 const nameOfHeads = () => selectedHeads().length
@@ -308,7 +310,7 @@ export function weightsAt(of, by) {
     let top = -Infinity, sum = 0, entropy = 0, gradient = 0;
     for (let j = 0; j < of.S; j++) if (!of.masked[j]) top = max(top, w[j] = of.score(j, by));
     for (let j = 0; j < of.S; j++) sum += w[j] = of.masked[j] ? 0 : Math.exp(w[j] - top);
-    // the weights of the model itself are those that the page stores, not those of rounded queries and keys
+    // the weights of the model itself are the ones that the page stores, not the ones of rounded queries and keys
     if (own) sum = 1 / of.row.reduce((most, x) => max(most, x), 0);
     for (let j = 0; j < of.S; j++) {
         if (own) w[j] = of.row[j];

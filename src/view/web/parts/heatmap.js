@@ -63,8 +63,9 @@ export function shadesOf(s, kind = null) {
     return table;
 }
 // Returns the colour of darkness x in the ramp of a kind: from paper to its colour at .75, then to the colour of text.
-export function kindShade(x, colour) {
-    const numbers = c => c[0] === "#" ? [1, 3, 5].map(n => parseInt(c.slice(n, n + 2), 16)) : c.match(/\d+/g).map(Number);
+function kindShade(x, colour) {
+    const numbers = c =>
+        c[0] === "#" ? [1, 3, 5].map(n => parseInt(c.slice(n, n + 2), 16)) : c.match(/\d+/g).map(Number);
     const [from, to] = (x < .75 ? [hue.paper, colour] : [colour, hue.text]).map(numbers);
     const f = x < .75 ? x / .75 : (x - .75) / .25 * .5;
     return from.map((c, n) => round(c + f * (to[n] - c)));

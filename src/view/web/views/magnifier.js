@@ -44,7 +44,9 @@ export function buildMagnifier() {
         model,
         {
             magnifier: canvas, title: el("h2"), note: el("p", { class: "note" }), facts: el("dl", { class: "facts" }),
-            changes: el("div"), kindList: el("div", { class: "kinds", role: "group", "aria-label": say("kindCounts") }), scale: el("div", { class: "scale" })
+            changes: el("div"),
+            kindList: el("div", { class: "kinds", role: "group", "aria-label": say("kindCounts") }),
+            scale: el("div", { class: "scale" })
         }
     );
     canvas.addEventListener("pointermove", e => {
@@ -342,7 +344,8 @@ export function modelSvg() {
         if (!swatch) continue;
         if (x + wide > w) x = 8;
         out.push(`<rect x="${x}" y="${y - 5}" width="10" height="10" fill="${swatch.style.background}"/>` +
-            `<text class="n" x="${x + 15}" y="${y}" font-size="12">${escaped(n.textContent.replace(/(\d+)$/, " $1"))}</text>`);
+            `<text class="n" x="${x + 15}" y="${y}" font-size="12">` +
+                `${escaped(n.textContent.replace(/(\d+)$/, " $1"))}</text>`);
         x += wide + 24;
     }
     out.push(`<text class="n" x="8" y="${y + 22}" font-size="12">${escaped(page.about.model)} · ` +

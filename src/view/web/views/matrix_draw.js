@@ -7,7 +7,9 @@ import { sectionsOf } from "../parts/sections.js";
 import { tilted } from "../parts/figure.js";
 import { darkness, hatchOf, runInSlices } from "../parts/heatmap.js";
 import {
-    bandEdges, coarseOf, coversSpecials, fillWindow, keyAt, keysInView, labelledKeys, labelledRows, leavesOut, rowAt, levelAt, longest, matrix, missingRows, pointsImage,
+    bandEdges, coarseOf, coversSpecials, fillWindow, keyAt, keysInView,
+    labelledKeys, labelledRows, leavesOut, queryAt, levelAt, longest,
+    matrix, missingRows, pointsImage,
     pointsOf, rowsInView, scaleNow, windowNow, windowOf, xOf, yOf
 } from "./matrix_grid.js";
 
@@ -93,7 +95,7 @@ export function drawGaps(c) {
     const m = matrix;
     c.fillStyle = hue.paper;
     for (let j = ceil(m.c0); j < m.c0 + keysInView(); j++) c.fillRect(xOf(keyAt(j)) - .5, m.above, 1, m.h);
-    for (let i = ceil(m.r0); i < m.r0 + rowsInView(); i++) c.fillRect(m.left, yOf(rowAt(i)) - .5, m.w, 1);
+    for (let i = ceil(m.r0); i < m.r0 + rowsInView(); i++) c.fillRect(m.left, yOf(queryAt(i)) - .5, m.w, 1);
 }
 export function drawSectionLines(c) {
     const m = matrix, [rows, keys] = sectionsOf(page.stack);

@@ -30,7 +30,7 @@ export function matrixPoint(e) {
     const y = (e.clientY - box.top - m.above) / m.px + m.r0;
     if (x < m.c0 || y < m.r0 || x >= min(keysShown(), m.c0 + keysInView()) ||
         y >= min(rowsShown(), m.r0 + rowsInView())) return null;
-    return { x, y, row: rowAt(y), key: keyAt(x), px: e.clientX - box.left, py: e.clientY - box.top };
+    return { x, y, row: queryAt(y), key: keyAt(x), px: e.clientX - box.left, py: e.clientY - box.top };
 }
 // Replaces a point that represents many weights by the pair with the largest weight, which is searched in its rows.
 export function sharpen(p) {
@@ -110,7 +110,7 @@ export function fieldNow() {
     }
     return matrix.field;
 }
-// Special tokens that are hidden have no rows and columns in a text of up to 64 tokens; in longer texts they are covered.
+// Special tokens that are hidden have no rows and columns in a text of up to 64 tokens; longer texts cover them.
 // Places count the tokens that are shown; m.rows and m.keys list these, or are null if all tokens have a place.
 const isCompact = () => longest() <= 64 && !state.special && !page.allSpecial && page.specials.length > 0;
 const placeIn = (list, i) => {
@@ -121,12 +121,12 @@ const placeIn = (list, i) => {
 const tokenIn = (list, place) => list ? list[min(list.length - 1, floor(place))] : floor(place);
 export const rowPlace = i => placeIn(matrix.rows, i);
 export const keyPlace = j => placeIn(matrix.keys, j);
-export const rowAt = place => tokenIn(matrix.rows, place);
+export const queryAt = place => tokenIn(matrix.rows, place);
 export const keyAt = place => tokenIn(matrix.keys, place);
 export const rowsShown = () => matrix.rows?.length ?? page.T;
 export const keysShown = () => matrix.keys?.length ?? page.S;
 // Returns the tokens in view that have a label: [token, ...].
-export const labelledRows = () => tokensFrom(rowAt, matrix.r0, min(rowsShown(), matrix.r0 + rowsInView() - .2));
+export const labelledRows = () => tokensFrom(queryAt, matrix.r0, min(rowsShown(), matrix.r0 + rowsInView() - .2));
 export const labelledKeys = () => tokensFrom(keyAt, matrix.c0, min(keysShown(), matrix.c0 + keysInView() - .2));
 function tokensFrom(at, from, end) {
     const out = [];

@@ -13,7 +13,8 @@ import { darkness, fixedScale, scaleOf, runInSlices } from "../parts/heatmap.js"
 import { rampCanvas } from "./magnifier.js";
 import {
     CLOSEST, POINT, coarseOf, isKeyShown, isWhole, keysInView, levelAt, longest, matrixTarget, matrix, matrixPoint,
-    missingRows, moveWindow, pointsImage, pointsOf, describedRow, keyAt, keyPlace, keysShown, rowAt, rowPlace, rowsInView, rowsShown, sharpen, wholeText, zoomTo
+    missingRows, moveWindow, pointsImage, pointsOf, describedRow, keyAt, keyPlace, keysShown, queryAt, rowPlace,
+    rowsInView, rowsShown, sharpen, wholeText, zoomTo
 } from "./matrix_grid.js";
 import { markColour } from "./matrix_draw.js";
 import { rowSummary, tipLines } from "./matrix_text.js";
@@ -381,7 +382,7 @@ export function panMatrix(dx, dy, shift) {
     if (!isWhole() && !shift) return moveWindow(m.r0 + dy * rowsInView() / 8, m.c0 + dx * keysInView() / 8);
     // a step from one shown token to the next
     const step = (n, by, shown) => max(0, min(shown - 1, n + by));
-    const row = rowAt(state.row < 0 ? m.r0 + rowsInView() / 2 : step(rowPlace(state.row), dy, rowsShown()));
+    const row = queryAt(state.row < 0 ? m.r0 + rowsInView() / 2 : step(rowPlace(state.row), dy, rowsShown()));
     const first = dx && state.key < 0 ? rowSummary(row).top[0]?.[0] ?? 0 : state.key;
     const key = first === state.key && first >= 0 ? keyAt(step(keyPlace(first), dx, keysShown())) : first;
     m.point = null;
@@ -398,5 +399,5 @@ export function revealRow(i, j = -1) {
 export function markRow() {
     const p = matrix.point;
     if (p) return set({ row: p.row, key: p.key });
-    set({ row: state.row >= 0 ? -1 : rowAt(matrix.r0 + rowsInView() / 2), key: -1 });
+    set({ row: state.row >= 0 ? -1 : queryAt(matrix.r0 + rowsInView() / 2), key: -1 });
 }

@@ -9,7 +9,7 @@ import { firstOf } from "../parts/heatmap.js";
 import { pictureSvg } from "./magnifier.js";
 import {
     coarseOf, fieldNow, isKeyShown, isWhole, leavesOut, levelAt, longest, matrixTarget, matrix, pointsOf,
-    describedRow, keysShown, labelledKeys, labelledRows, rowAt, rowsInView, rowsShown, windowOf, xOf, yOf
+    describedRow, keysShown, labelledKeys, labelledRows, queryAt, rowsInView, rowsShown, windowOf, xOf, yOf
 } from "./matrix_grid.js";
 import { drawHeat, drawMask } from "./matrix_draw.js";
 
@@ -97,7 +97,7 @@ function describeWindow() {
     const m = matrix, n = levelAt(m.px), v = windowOf(n), T = page.T;
     const shown = isWhole()
         ? say("ofTokens", count(T))
-        : say("inWindow", count(rowAt(m.r0)), count(min(T - 1, rowAt(ceil(m.r0 + rowsInView()) - 1))));
+        : say("inWindow", count(queryAt(m.r0)), count(min(T - 1, queryAt(ceil(m.r0 + rowsInView()) - 1))));
     const many = (of, k) => count(max(1, round(of / k)));
     return shown + ", " +
         (n >= longest()

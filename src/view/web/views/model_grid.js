@@ -303,7 +303,8 @@ function layThumbs() {
     if (built) {
         parts.push(
             el("span", { class: "corner" }, el("small", {}, say("layerShort")), el("small", {}, say("headShort"))),
-            ...Array.from({ length: page.H }, (_, h) => el("span", { class: "top", "aria-hidden": "true" }, model.side < 18 && h % 2 ? "" : h))
+            ...Array.from({ length: page.H }, (_, h) =>
+                el("span", { class: "top", "aria-hidden": "true" }, model.side < 18 && h % 2 ? "" : h))
         );
         for (let l = 0; l < page.L; l++) {
             const keys = page.stats[l].reduce((s, x) => s + x.keys, 0) / page.H;
@@ -335,7 +336,7 @@ function layThumbs() {
     model.laid = laidAs();
 }
 const laidAs = () => [model.order, state.stack, model.side < 60, model.bare].join();
-export const stripWide = () => model.bare ? 0 : 5;
+const stripWide = () => model.bare ? 0 : 5;
 
 // ---- the head under the pointer, or the selected one -----------------------------------------------
 export const shownHead = () => model.peek ?? model.at;

@@ -218,7 +218,7 @@ function drawPositions() {
     if (!o || isList(o)) return output.table.replaceChildren();
     const lens = isLens(o), now = placeNow(o);
     const rows = o.at.map((_, place) => {
-        const best = cellOf(o, place, o.rows - 1), row = place * o.rows + o.rows - 1, own = o.targets[place];
+        const best = cellOf(o, place, o.rows - 1), row = place * o.rows + o.rows - 1, own = o.targets?.[place] ?? -1;
         const td = (text, kind = "") => el("td", kind ? { class: kind } : {}, text);
         const cells = [
             td(nameAt(o, place), "text"), td(o.names[o.entries[best]], "text"), td(printed(o.values[best]))

@@ -87,7 +87,8 @@ function buildSteps() {
     });
     steps.play = el("button", { class: "play" });
     onClick(steps.play, playSteps);
-    return { mid: [el("div", { class: "controls" }, steps.pick.node, steps.play), steps.missing, steps.box], right: [steps.scale, steps.number, steps.rawBox] };
+    const controls = el("div", { class: "controls" }, steps.pick.node, steps.play);
+    return { mid: [controls, steps.missing, steps.box], right: [steps.scale, steps.number, steps.rawBox] };
 }
 
 const toggleStep = n => showStep(n === steps.at ? 0 : n);

@@ -6,7 +6,8 @@ import { count, say, weight } from "../base/messages.js";
 import { cells, el } from "../base/dom.js";
 import { page, quote } from "../base/state.js";
 import {
-    MOST_CURVES, fitted, hair, isOwnDivisor, weightFill, keyName, rectAt, redraw, rootName, shape, shownToken, signed, tenth, textAt,
+    MOST_CURVES, fitted, hair, isOwnDivisor, weightFill, keyName, rectAt, redraw, rootName, shape, shownToken,
+    signed, tenth, textAt,
     weightsAt
 } from "../parts/figure.js";
 
