@@ -196,6 +196,21 @@ TEST(norms_agree_with_the_law_forward_and_back)
     }
 }
 
+// A missing weight is 1, a missing bias 0.
+TEST(a_norm_without_weights_has_the_bits_of_one_with_neutral_weights)
+{
+    EACH_ISA(k) EACH(D, widths) for (int rms = 0; rms < 2; rms++)
+    {
+        float *x = fenced_random(2 * *D), *w = fenced_random(*D), *b = fenced_random(*D);
+        float *y = fenced_random(2 * *D), *z = fenced_random(2 * *D);
+        for (int64_t i = 0; i < *D; i++) w[i] = 1, b[i] = 0;
+        k->norm_rows_to(y, QKV_REAL, NULL, NULL, x, NULL, NULL, 1e-5f, rms, 2, *D);
+        k->norm_rows_to(z, QKV_REAL, NULL, NULL, x, w, b, 1e-5f, rms, 2, *D);
+        for (int64_t i = 0; i < 2 * *D; i++) CHECK(y[i] == z[i]);
+        fence_free();
+    }
+}
+
 TEST(a_norm_in_floats_has_the_bits_of_the_one_of_inference)
 {
     EACH_ISA(k) EACH(D, widths)
@@ -317,6 +332,7 @@ TEST(turned_arrays_are_their_columns_in_any_type)
 
 CHECK_MAIN(CASE(slopes_are_those_of_the_formulas), CASE(slopes_have_limits_and_work_in_place),
            CASE(norms_agree_with_the_law_forward_and_back),
+           CASE(a_norm_without_weights_has_the_bits_of_one_with_neutral_weights),
            CASE(a_norm_in_floats_has_the_bits_of_the_one_of_inference),
            CASE(random_numbers_are_those_of_their_place),
            CASE(dropout_drops_below_the_threshold_and_scales_the_rest),

@@ -91,7 +91,7 @@ TEST(hostile_tokens_stay_text)
 
 TEST(script_and_style_stay_small)
 {
-    CHECK(!view_minified || view_script_size + view_style_size <= 240000);
+    CHECK(!view_minified || view_script_size + view_style_size <= 250000);
 }
 
 // Returns the columns of a line without escape sequences.
