@@ -258,7 +258,10 @@ static qkv_status add_output(struct source *s, const struct qkv_view_options *p,
     // the positions are rows of the decoder and its cross-attention, not of the encoder
     const int64_t at = s->shape.stacks > 1 && p->stack == 0 ? -1 : token;
     const qkv_status status = source_output(s, at, is_output(p->view) ? err : &none);
-    return is_output(p->view) || status == QKV_ERR_LIMIT ? status : QKV_OK;
+    // a page of a model without such an output is complete; a failure is none of its properties
+    const bool failed = status && status != QKV_ERR_UNSUPPORTED && status != QKV_ERR_USAGE;
+    if (!is_output(p->view) && failed && err) *err = none;
+    return is_output(p->view) || failed ? status : QKV_OK;
 }
 
 // Writes the file `path` (NULL: no file) and prints the report.  Only one of these is written to

@@ -2,9 +2,11 @@
 // view_output.c: computes the output of the model on the text of a view: tokens after each layer,
 // labels, or shares of tokens in the vector of the text; adds it to the view; prints it as JSON.
 #include "view_source.h"
+#include <errno.h>
 #include <qkv/lens.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { TOP = 5, TOP_LABELS = 10, ENTRIES_MOST = 8192 };
 static const double operations_most = 1e11; // of the output head, for all positions and layers
@@ -235,14 +237,16 @@ static qkv_status shares_make(struct source_output *o, const struct source *s, q
 }
 
 // ---- the output --------------------------------------------------------------------------------
-// Returns true if the folder has the settings of sentence-transformers.
-static bool is_embedder(const struct source *s)
+// *is becomes true if the folder has the settings of sentence-transformers.
+static qkv_status is_embedder(bool *is, const struct source *s, qkv_error *err)
 {
     char path[CMD_PATH + 16];
     snprintf(path, sizeof path, "%s/modules.json", s->of.dir);
-    FILE *f = fopen(path, "rb");
-    if (f) fclose(f);
-    return f != NULL;
+    struct stat st;
+    *is = stat(path, &st) == 0;
+    return *is || errno == ENOENT || errno == ENOTDIR
+               ? QKV_OK
+               : cmd_error(err, QKV_ERR_IO, path, "cannot open: %s", strerror(errno));
 }
 
 static bool has_mask(const struct source *s)
@@ -257,15 +261,17 @@ qkv_status source_output(struct source *s, int64_t token, qkv_error *err)
 {
     const struct qkv_model_info *info = &s->of.info;
     struct source_output *o = &s->output;
-    qkv_status status;
+    bool embeds = false;
     if (s->given || !s->of.model)
         return cmd_error(err, QKV_ERR_UNSUPPORTED, NULL,
                          "--view output requires a model; weights from a file have no output");
     const bool tokens = (info->can & QKV_CAN_TOKENS) && (info->can & QKV_CAN_RUN);
     const bool two = info->kind == QKV_KIND_ENCODER_DECODER;
+    qkv_status status = is_embedder(&embeds, s, err);
+    if (status) return status;
     if (!two && (info->can & (QKV_CAN_LABELS | QKV_CAN_TOKEN_LABELS)))
         status = labels_make(o, s, err);
-    else if (tokens && (two || !is_embedder(s) || (info->kind == QKV_KIND_ENCODER && has_mask(s))))
+    else if (tokens && (two || !embeds || (info->kind == QKV_KIND_ENCODER && has_mask(s))))
         status = lens_make(o, s, token, err);
     else if (!two)
         status = shares_make(o, s, err);

@@ -73,6 +73,7 @@ FLOWS = [
     Flow("similar", ["similar", "-m", BERT, "abc", "bcd"], [BERT]),
     Flow("view-html", ["view", "-m", BERT, TEXT, "-o", "p.html"], [BERT], ["p.html"]),
     Flow("view-terminal", ["view", "-m", BERT, TEXT, "--terminal"], [BERT]),
+    Flow("view-output", ["view", "-m", "gpt", "the owl", "--view", "output", "--terminal"], ["gpt"]),
     Flow("view-svg", ["view", "-m", BERT, TEXT, "--view", "matrix", "-o", "p.svg"], [BERT], ["p.svg"]),
     Flow("view-png", ["view", "-m", BERT, TEXT, "--view", "matrix", "-o", "p.png"], [BERT], ["p.png"], free=True,
          kinds=["files"]),
