@@ -8,7 +8,8 @@
 #   --keep     then minimises what each target has found to reach more edges and stores it in tests/fuzz/grown
 # JOBS targets (default 2) run side by side.  Failing inputs are written to build/fuzz*/failed, and the script exits with
 # 1; with 77 if clang or its libraries are missing.  Minimise a failing input (fuzz_X -minimize_crash=1 -runs=10000
-# FILE) and commit it as tests/fuzz/found/X/NAME.  The limit of a search is 1 s per input: time is a promise too.
+# FILE) and commit it as tests/fuzz/found/X/NAME.  The limit of a search is QKV_FUZZ_LIMIT seconds per input, 1 by
+# default: time is a promise too.  On a loaded machine it must be longer.
 set -eu
 cd "$(dirname "$0")/../.."
 ledger="" keep="" fast=""
@@ -45,7 +46,7 @@ search() {
     mkdir -p "$build/grown/$what"
     [ ! -d "tests/fuzz/found/$what" ] || seeds+=("tests/fuzz/found/$what")
     length=$(sed -n 's/.*Inputs have up to \([0-9]*\) bytes.*/\1/p' "tests/fuzz/targets/fuzz_$what.c")
-    "$build/tests/fuzz/fuzz_$what" -max_total_time="$seconds" -max_len="${length:-1024}" -timeout=1 -rss_limit_mb=1024 \
+    "$build/tests/fuzz/fuzz_$what" -max_total_time="$seconds" -max_len="${length:-1024}" -timeout="${QKV_FUZZ_LIMIT:-1}" -rss_limit_mb=1024 \
         -entropic=0 -dict="$build/tests/fuzz/corpus/$what.dict" -print_final_stats=1 \
         -artifact_prefix="$build/failed/$what-" "${seeds[@]}" >"$log" 2>&1 || rc=1
     [ -z "$fast" ] || "build/fuzz/tests/fuzz/fuzz_$what" -runs=0 "$build/grown/$what" >"$log.address" 2>&1 || rc=1
