@@ -70,4 +70,6 @@ uint32_t qkv_temporary_number(void); // a random number, which no other process 
 // ---- JSON (scan.c) -----------------------------------------------------------------------------
 // Skips a number; *integer becomes true if the number has neither fraction nor exponent.
 bool qkv_scan_number(struct qkv_scan *s, bool *integer);
+
+bool qkv_is_absent(int code); // errno says that nothing has the name (map.c)
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // map.c: maps files or reads them into memory, and finds the file to which an address belongs.
 #define _GNU_SOURCE
-#include "base/base.h"
+#include "base/base_internal.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -172,15 +172,19 @@ bool qkv_path_exists(const char *path)
     return stat(path, &st) == 0;
 }
 
+bool qkv_is_absent(int code)
+{
+    return code == ENOENT || code == ENOTDIR;
+}
+
 bool qkv_path_may_exist(const char *path)
 {
-    return qkv_path_exists(path) || (errno != ENOENT && errno != ENOTDIR);
+    return qkv_path_exists(path) || !qkv_is_absent(errno);
 }
 
 qkv_status qkv_path_find(bool *there, const char *path, qkv_error *err)
 {
     *there = qkv_path_exists(path);
-    return *there || errno == ENOENT || errno == ENOTDIR
-               ? QKV_OK
-               : qkv_fail_errno(err, path, "cannot open", errno);
+    return *there || qkv_is_absent(errno) ? QKV_OK
+                                          : qkv_fail_errno(err, path, "cannot open", errno);
 }

@@ -56,7 +56,7 @@ static qkv_status examine_target(struct qkv_output *o, const char *path, mode_t 
     *direct = false;
     if (lstat(path, &link) == 0) {
         const bool there = stat(path, &st) == 0; // false for a dangling link
-        if (!there && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+        if (!there && !qkv_is_absent(errno) && errno != ELOOP)
             return qkv_fail_errno(err, path, "cannot create", errno);
         if (there && S_ISDIR(st.st_mode))
             return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = path },
@@ -70,7 +70,7 @@ static qkv_status examine_target(struct qkv_output *o, const char *path, mode_t 
                 target = real;
             }
         }
-    } else if (errno != ENOENT && errno != ENOTDIR) {
+    } else if (!qkv_is_absent(errno)) {
         return qkv_fail_errno(err, path, "cannot create", errno);
     }
     o->path = qkv_copy_text(path, strlen(path));

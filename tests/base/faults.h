@@ -8,6 +8,10 @@
 //       alone and once with all later ones, until a run meets no fault.  A run that met one must
 //       return QKV_ERR_LIMIT with err filled and leak nothing.  false: it may also return QKV_OK
 //       (it could do without).  Returns the number of fault points.
+//   faults_sample(flow, ctx, most)  the same for about `most` allocations at equal distances (all
+//       of them if there are fewer).  A run that met one failure may return QKV_OK (there was
+//       another way), a run that met all later ones too may not.  The first run meets none and may
+//       fill a cache.
 //
 // or by hand
 //
@@ -100,33 +104,47 @@ static inline int64_t faults_end(bool *hit)
 }
 
 typedef qkv_status (*faults_flow)(void *ctx, qkv_error *err);
+
+// Runs flow with allocation n failing, alone or with all later ones.  Returns whether it met the
+// fault.
+static inline bool faults_point(faults_flow flow, void *ctx, int64_t n, bool for_ever,
+                                bool must_fail)
+{
+    const char *how = for_ever ? " for ever" : "";
+    bool hit = false;
+    qkv_error err = { 0 };
+    faults_begin(n, for_ever);
+    const qkv_status status = flow(ctx, &err);
+    const int64_t leaked = faults_end(&hit);
+    if (leaked != 0)
+        fail_msg("allocation %lld failing%s: %lld blocks leaked", (long long)n, how,
+                 (long long)leaked);
+    if (!hit && status != QKV_OK)
+        fail_msg("no fault met, but %s: %s", qkv_status_name(status), err.text);
+    if (hit && status != QKV_ERR_LIMIT && (must_fail || status != QKV_OK))
+        fail_msg("allocation %lld failing%s: status %s (%s), expected limit", (long long)n, how,
+                 qkv_status_name(status), err.text);
+    if (status != QKV_OK && (err.status != status || !err.text[0]))
+        fail_msg("allocation %lld failing%s: qkv_error is not filled", (long long)n, how);
+    return hit;
+}
 static inline int64_t faults_walk(faults_flow flow, void *ctx, bool must_fail)
 {
+    for (int64_t n = 1;; n++)
+        for (int for_ever = 0; for_ever < 2; for_ever++)
+            if (!faults_point(flow, ctx, n, for_ever != 0, must_fail)) return n - 1;
+}
+static inline int64_t faults_sample(faults_flow flow, void *ctx, int64_t most)
+{
     int64_t points = 0;
-    for (int64_t n = 1;; n++) {
-        bool hit = false;
-        for (int for_ever = 0; for_ever < 2; for_ever++) {
-            qkv_error err = { 0 };
-            faults_begin(n, for_ever != 0);
-            const qkv_status status = flow(ctx, &err);
-            const int64_t leaked = faults_end(&hit);
-            if (leaked != 0)
-                fail_msg("allocation %lld failing%s: %lld blocks leaked", (long long)n,
-                         for_ever ? " for ever" : "", (long long)leaked);
-            if (!hit) {
-                if (status != QKV_OK)
-                    fail_msg("no fault met, but %s: %s", qkv_status_name(status), err.text);
-                break;
-            }
-            if (status != QKV_ERR_LIMIT && (must_fail || status != QKV_OK))
-                fail_msg("allocation %lld failing%s: status %s (%s), expected limit", (long long)n,
-                         for_ever ? " for ever" : "", qkv_status_name(status), err.text);
-            if (status != QKV_OK && (err.status != status || !err.text[0]))
-                fail_msg("allocation %lld failing%s: qkv_error is not filled", (long long)n,
-                         for_ever ? " for ever" : "");
-        }
-        if (!hit) return points;
-        points++;
-    }
+    qkv_error err = { 0 };
+    faults_begin(0, false);
+    CHECK_EQ(flow(ctx, &err), QKV_OK);
+    const int64_t all = atomic_load(&faults_asked), step = all / most + 1;
+    faults_end(NULL);
+    for (int for_ever = 0; for_ever < 2; for_ever++)
+        for (int64_t n = 1 + for_ever; n <= all; n += step, points++)
+            if (!faults_point(flow, ctx, n, for_ever != 0, for_ever != 0)) break;
+    return points;
 }
 #endif

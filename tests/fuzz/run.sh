@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # run.sh: searches for failing inputs with every fuzz target, under AddressSanitizer and UndefinedBehaviorSanitizer.
 # usage: tests/fuzz/run.sh [--fast] [--ledger] [--keep] [SECONDS per target, 20] [TARGET...]
-#   --fast     searches without sanitizers, which takes a third of the time or less; the inputs that reached more edges
+#   --fast     searches without sanitizers, two to three times as fast; the inputs that reached more edges
 #              and the ones that failed then run with them
 #   --ledger   adds executions, edges and findings to tests/fuzz/LEDGER.md
 #   --keep     then minimises what each target has found to reach more edges and stores it in tests/fuzz/grown

@@ -42,14 +42,14 @@ void text_canvas_dim(struct text_canvas *s)
 {
     put_color(s, 38, quiet_256[s->dark], s->dark ? 0x858993 : 0x6b6d75);
 }
-void text_canvas_head(struct text_canvas *s, int64_t i)
+static void head_color(struct text_canvas *s, int64_t i)
 {
     put_color(s, 38, heads_256[s->dark][i % 16], view_heads_rgb[s->dark][i % 16]);
 }
 void text_canvas_color(struct text_canvas *s, int color)
 {
     if (color >= PALETTE_HEAD && color < PALETTE_RAMP)
-        text_canvas_head(s, color - PALETTE_HEAD);
+        head_color(s, color - PALETTE_HEAD);
     else if (color == PALETTE_HOT)
         put_color(s, 38, hot_256[s->dark], palette_rgb(color, s->dark));
     else if (color == PALETTE_POS || color == PALETTE_NEG)

@@ -30,9 +30,8 @@ struct text_canvas {
 void text_canvas_sgr(struct text_canvas *s, const char *code);
 void text_canvas_plain(struct text_canvas *s);
 void text_canvas_dim(struct text_canvas *s);
-// Sets the colour of text to the colour of head i; heads i and i + 16 have the same colour.
-void text_canvas_head(struct text_canvas *s, int64_t i);
-void text_canvas_color(struct text_canvas *s, int color); // sets the colour of text (PALETTE_*)
+// Sets the colour of text (PALETTE_*); heads i and i + 16 have the same colour.
+void text_canvas_color(struct text_canvas *s, int color);
 // Sets the background to a colour that is darker for larger x in 0 .. 1, and the text to a colour
 // that is readable on it.
 void text_canvas_ground(struct text_canvas *s, double x);

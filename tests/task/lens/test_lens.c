@@ -3,12 +3,12 @@
 // weights of the final norm, its last row against the decoder that generates, and the shares of
 // tokens against their definition.
 #include "base/faults.h"
-#include "model/family/golden.h"
+#include "task/one_text.h"
 #include <qkv/decode.h>
 #include <qkv/lens.h>
 #include <string.h>
 
-enum { TOKENS = 9, SOURCE = 6, TOP = 4 };
+enum { TOP = 4 };
 
 // The norm that follows the last layer, as the tensors and config.json of the folder say.
 struct folder {
@@ -26,31 +26,6 @@ static const struct folder folders[] = {
     { .name = "bert-tokens" },
     { .name = "modernbert", .norm = "model.final_norm", .eps = 1e-5, .centred = true },
 };
-
-struct text {
-    qkv_model *m;
-    struct qkv_model_info info;
-    int32_t ids[TOKENS], source_ids[SOURCE];
-    int64_t offsets[2], source_offsets[2];
-    struct qkv_model_input in, source;
-};
-
-static void open_text(struct text *t, const char *folder)
-{
-    char path[256];
-    qkv_error err = { 0 };
-    *t = (struct text){ .offsets = { 0, TOKENS }, .source_offsets = { 0, SOURCE } };
-    snprintf(path, sizeof path, GOLDEN "%s", folder);
-    if (qkv_model_open(&t->m, path, NULL, &err)) fail_msg("%s: %s", folder, err.text);
-    t->info = qkv_model_info(t->m);
-    for (int i = 0; i < TOKENS; i++) t->ids[i] = (int32_t)((i * 7 + 3) % t->info.vocab);
-    for (int i = 0; i < SOURCE; i++) t->source_ids[i] = (int32_t)((i * 5 + 2) % t->info.vocab);
-    t->source = (struct qkv_model_input){ .sequences = 1,
-                                          .offsets = t->source_offsets,
-                                          .ids = t->source_ids };
-    t->in = (struct qkv_model_input){ .sequences = 1, .offsets = t->offsets, .ids = t->ids };
-    if (t->info.kind == QKV_KIND_ENCODER_DECODER) t->in.source = &t->source;
-}
 
 // Returns element d of a tensor of floats of 32 or 16 bits; the default if there is no such tensor.
 static double element(const qkv_tensors *t, const char *name, const char *end, int64_t d,

@@ -1,43 +1,40 @@
 // SPDX-License-Identifier: MIT
 // test_tokenizer_memory.c: makes every single allocation fail: an error status, no leak, and
 // earlier results stay valid.  Checks the memory of long texts.
-#include "text/failing_heap.h"
+#include "base/faults.h"
 #include "text/tiny_text.h"
 
-static qkv_status open_close(void *json)
+static qkv_status open_close(void *json, qkv_error *err)
 {
     qkv_tokenizer *t = NULL;
-    qkv_error err = { 0 };
-    const qkv_status status = qkv_tokenizer_parse(&t, json, strlen(json), "tiny", &err);
+    const qkv_status status = qkv_tokenizer_parse(&t, json, strlen(json), "tiny", err);
     CHECK((status == QKV_OK) == (t != NULL));
-    CHECK_EQ(err.status, status);
+    CHECK_EQ(err->status, status);
     qkv_tokenizer_close(t);
     return status;
 }
 
 TEST(every_allocation_of_opening_may_fail)
 {
-    CHECK(heap_failures(open_close, (void *)(uintptr_t)TINY, INT64_MAX) > 100);
+    CHECK(faults_sample(open_close, (void *)(uintptr_t)TINY, INT64_MAX) > 100);
     // An escape that the scanner does not accept sends the vocabulary through the JSON tree.
     char *json = tiny_with("\"vocab\":{", "\"v\\u006fcab\":{");
-    CHECK(heap_failures(open_close, json, INT64_MAX) > 100);
+    CHECK(faults_sample(open_close, json, INT64_MAX) > 100);
     free(json);
-    CHECK_EQ(heap.live, 0);
+}
+
+static qkv_status open_file(void *path, qkv_error *err)
+{
+    qkv_tokenizer *t = NULL;
+    const qkv_status status = qkv_tokenizer_open(&t, path, err);
+    qkv_tokenizer_close(t);
+    return status;
 }
 
 TEST(every_allocation_of_opening_a_file_may_fail)
 {
     static const char path[] = "tests/golden/text/tokenizer.json";
-    for (int64_t n = 0, done = 0; !done; n++) {
-        qkv_tokenizer *t = NULL;
-        heap_fail(n, true);
-        const qkv_status status = qkv_tokenizer_open(&t, path, NULL);
-        done = heap.count <= n;
-        heap_fail(-1, false);
-        CHECK_EQ(status, done ? QKV_OK : QKV_ERR_LIMIT);
-        qkv_tokenizer_close(t);
-        CHECK_EQ(heap.live, 0);
-    }
+    CHECK(faults_sample(open_file, (void *)(uintptr_t)path, INT64_MAX) > 100);
 }
 
 struct encode {
@@ -47,19 +44,18 @@ struct encode {
     size_t bytes;
 };
 
-static qkv_status encode_free(void *ctx)
+static qkv_status encode_free(void *ctx, qkv_error *err)
 {
     const struct encode *x = ctx;
     qkv_encoding e = { 0 };
-    qkv_error err = { 0 };
     char out[4096];
     qkv_status status = qkv_tokenizer_encode(x->t, &e, x->text, x->bytes, x->pair,
-                                             x->pair ? strlen(x->pair) : 0, x->o, &err);
-    CHECK_EQ(err.status, status);
+                                             x->pair ? strlen(x->pair) : 0, x->o, err);
+    CHECK_EQ(err->status, status);
     if (status)
         CHECK_EQ(e.count, 0);
     else
-        status = qkv_tokenizer_decode(x->t, out, sizeof out, NULL, e.ids, e.count, false, &err);
+        status = qkv_tokenizer_decode(x->t, out, sizeof out, NULL, e.ids, e.count, false, err);
     qkv_encoding_free(&e);
     return status;
 }
@@ -76,14 +72,13 @@ TEST(every_allocation_of_encoding_and_decoding_may_fail)
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         qkv_tokenizer *t = tiny_open(files[i]);
         struct encode x = { t, NULL, text, "pair \xc3\xa9 e\xcc\x81", sizeof text };
-        CHECK(heap_failures(encode_free, &x, INT64_MAX) > 20);
+        CHECK(faults_sample(encode_free, &x, INT64_MAX) > 20);
         x.o = &pad;
-        CHECK(heap_failures(encode_free, &x, INT64_MAX) > 20);
+        CHECK(faults_sample(encode_free, &x, INT64_MAX) > 20);
         qkv_tokenizer_close(t);
     }
     free(json);
     free(plain);
-    CHECK_EQ(heap.live, 0);
 }
 
 // 27 bytes per token, twice that while a table grows, and the memory of one stretch of the text:
@@ -115,11 +110,11 @@ TEST(a_long_line_takes_memory_for_its_tokens_only) // X4
             const size_t n = strlen(rows[r].part);
             for (size_t i = 0; i < rows[r].bytes; i++) text[i] = rows[r].part[i % n];
             qkv_encoding e = { 0 };
-            const int64_t before = heap.bytes;
-            heap.peak = before;
+            faults_begin(0, false);
             CHECK_EQ(qkv_tokenizer_encode(t, &e, text, rows[r].bytes, NULL, 0, NULL, NULL), QKV_OK);
-            CHECK(heap.peak - before <= 27 * 3 * e.count + (2 << 20));
+            CHECK(atomic_load(&faults_peak) <= 27 * 3 * e.count + (2 << 20));
             qkv_encoding_free(&e);
+            faults_end(NULL);
             free(text);
         }
         qkv_tokenizer_close(t);
@@ -170,18 +165,19 @@ TEST(a_text_that_grows_without_end_is_a_limit)
     qkv_tokenizer *t = tiny_open(grows);
     qkv_encoding e = { 0 };
     qkv_error err = { 0 };
-    heap.peak = heap.bytes;
-    const int64_t before = heap.bytes;
+    faults_begin(0, false);
     CHECK_EQ(qkv_tokenizer_encode(t, &e, "aaaa", 4, NULL, 0, NULL, &err), QKV_ERR_LIMIT);
     CHECK_EQ(e.count, 0);
-    CHECK(heap.peak - before < 16 << 20);
+    CHECK(atomic_load(&faults_peak) < 16 << 20);
+    faults_end(NULL);
     qkv_tokenizer_close(t);
     t = tiny_open(decodes);
     const int32_t ids[] = { 4, 4, 4 };
     char out[8];
-    heap.peak = heap.bytes;
+    faults_begin(0, false);
     CHECK_EQ(qkv_tokenizer_decode(t, out, sizeof out, NULL, ids, 3, true, NULL), QKV_ERR_LIMIT);
-    CHECK(heap.peak - heap.bytes < 16 << 20);
+    CHECK(atomic_load(&faults_peak) < 16 << 20);
+    faults_end(NULL);
     qkv_tokenizer_close(t);
     qkv_encoding_free(&e);
     free(grows);
@@ -196,5 +192,5 @@ int main(void)
                                         CASE(a_long_line_takes_memory_for_its_tokens_only),
                                         CASE(a_million_marks_on_one_letter_are_put_in_order),
                                         CASE(a_text_that_grows_without_end_is_a_limit) };
-    return cmocka_run_group_tests(cases, heap_start, NULL);
+    return cmocka_run_group_tests(cases, NULL, NULL);
 }
