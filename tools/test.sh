@@ -162,7 +162,7 @@ sanitizer_options() {
 stage_asan() {
     sanitizer_options
     export QKV_FAILURES=10
-    build asan && tests asan build/asan -E "view/(browser_|boxes_|pictures$)|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words)|run_killed|layer/test_attention(_laws)?$"
+    build asan && tests asan build/asan -E "view/(browser_|boxes_|pictures$)|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words)|run_killed|layer/test_attention(_laws)?$|explain_trained"
 }
 stage_tsan() {
     sanitizer_options

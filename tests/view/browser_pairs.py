@@ -305,7 +305,7 @@ class Pairs:
                     small = self.c.js("[...document.querySelectorAll('.pickers select, .choices button, .ranked button')]"
                                       ".filter(b => b.offsetParent && b.getBoundingClientRect().height < 43.9).length")
                     check(small == 0, view, small, "touch targets are too small")
-                self.c.shot(self.path("%s-%s-%d-%s.png" % (view, name, width, theme)))
+                self.shot("%s-%s-%d-%s" % (view, name, width, theme))
         self.c.size(1440, 900)
         self.c.media(prefers_color_scheme="light")
 
