@@ -56,7 +56,8 @@ static const struct opt opts[] = {
              "heads that are selected (default: the head of that link)"),
     OPT_TEXT(0, "token", &o.token, "WORD|N",
              "token whose row is marked, as a word or its index (default: the row of that link)"),
-    OPT_FLAG(0, "special", &o.special, "also show special tokens such as [CLS] and [SEP]"),
+    OPT_FLAG(0, "special", &o.special,
+             "also show special tokens such as [CLS] and [SEP]; with --pad also [PAD], masked"),
     CHART_LOOK_OPTIONS(o.picture),
     OPT_FLAG(0, "all", &o.all, "print the whole matrix, even if it is wider than the terminal"),
     OPT_FLAG(0, "plain", &o.plain,
@@ -392,7 +393,9 @@ static int run(int argc, char **argv)
     char path[CMD_PATH];
     int64_t frame_count = 0, *layers = NULL;
     const char *texts[2];
-    struct source_request w = { .tokens = &o.tokens, .generate = o.generate, .map = o.map };
+    struct source_request w = {
+        .tokens = &o.tokens, .generate = o.generate, .padding = o.special, .map = o.map
+    };
     struct qkv_view_options p = { .layer = o.layer >= 0 ? &o.layer : NULL,
                                   .special = o.special,
                                   .plain = o.plain,

@@ -11,6 +11,16 @@ static int64_t tokens_of(const struct source *s, int64_t stack, bool keys)
     return s->shown[keys ? s->stack[stack].keys : s->stack[stack].rows].tokens;
 }
 
+// Prints the number of padding tokens, and 0 for each masked key and 1 for each other key.
+static void print_padding_json(const struct qkv_view_text *t)
+{
+    if (!t->padding) return;
+    printf(",\"padding\":%lld,\"attention_mask\":[", (long long)t->padding);
+    for (int64_t j = 0; j < t->tokens + t->padding; j++)
+        printf("%s%d", j ? "," : "", j < t->tokens);
+    fputs("]", stdout);
+}
+
 void print_view_json(const struct source *s, const struct qkv_view_options *p, const char *path,
                      const struct qkv_view_report *r)
 {
@@ -30,6 +40,7 @@ void print_view_json(const struct source *s, const struct qkv_view_options *p, c
     if (strcmp(k->name, "attention") != 0) printf(",\"stack\":\"%s\"", k->name);
     printf(",\"tokens\":%lld,\"layers\":%lld,\"heads\":%lld",
            (long long)tokens_of(s, p->stack, false), (long long)k->layers, (long long)k->heads);
+    print_padding_json(&s->shown[k->keys]);
     if (path) {
         printf(",\"bytes\":%lld,\"kind\":\"%s\",\"weights\":%lld,\"not_numbers\":%lld,"
                "\"not_one\":%lld,\"error\":",

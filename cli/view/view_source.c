@@ -63,20 +63,23 @@ static qkv_status text_make(struct source_text *x, const struct tokens *t, const
 {
     const qkv_encoding *e = &t->encoding;
     int64_t known = t->length; // the tokens from here on are generated
-    x->token = cmd_alloc((size_t)t->length, sizeof *x->token);
-    x->number = cmd_alloc((size_t)t->length, sizeof *x->number);
-    x->text = (struct qkv_view_text){ .token = x->token, .tokens = t->length };
+    x->token = cmd_alloc((size_t)t->count, sizeof *x->token);
+    x->number = cmd_alloc((size_t)t->count, sizeof *x->number);
+    x->text = (struct qkv_view_text){ .token = x->token,
+                                      .tokens = t->length,
+                                      .padding = t->count - t->length };
     for (int p = 0; p < 2 && texts[0]; p++) {
         x->text.source[p] = texts[p];
         x->text.source_bytes[p] = texts[p] ? strlen(texts[p]) : 0;
     }
-    for (int64_t i = 0; i < t->length; i++) {
+    for (int64_t i = 0; i < t->count; i++) {
         struct qkv_view_token *to = &x->token[i];
         *to = (struct qkv_view_token){ .raw = k ? qkv_tokenizer_token(k, t->ids[i]) : NULL };
         snprintf(x->number[i], sizeof *x->number, "#%ld", (long)t->ids[i]);
         if (!to->raw) to->raw = x->number[i];
-        to->special = k && qkv_tokenizer_special(k, t->ids[i]);
+        to->special = i >= t->length || (k && qkv_tokenizer_special(k, t->ids[i]));
         to->part = t->types && t->types[i] == 1;
+        if (i >= t->length) continue; // padding
         const int64_t at = i - shift;
         if (at >= e->count && k && texts[0] && i < known && !to->special) known = i;
         if (!texts[0] || at < 0 || at >= e->count || e->text[at] > 1) continue;
@@ -206,7 +209,7 @@ static int layer(void *user, const struct qkv_layer_output *s)
     if (s->layer >= 0) {
         const bool whole = !j->probed || j->whole || exact(j, s->layer);
         const float *lse = s->lse;
-        if (whole && s->R > T) { // leave out the rows of padding tokens
+        if (whole && s->R > T) { // the rows of padding tokens contain no numbers
             j->lse = cmd_grow(j->lse, (size_t)(s->H * T), sizeof *j->lse);
             for (int64_t h = 0; h < s->H; h++)
                 memcpy(j->lse + h * T, s->lse + h * s->R, (size_t)T * sizeof *lse);
@@ -386,6 +389,15 @@ static qkv_status map_make(struct source *s, qkv_error *err)
     return status;
 }
 
+// Makes the view again, without padding tokens.
+static qkv_status leave_out_padding(struct source *s, qkv_error *err)
+{
+    cmd_note("a text of this length is shown without its padding tokens");
+    s->shown[0].padding = 0;
+    qkv_view_free(s->view);
+    return qkv_view_new(&s->view, &s->shape, err);
+}
+
 qkv_status source_open(struct source *s, const char *const *texts, const struct source_request *w,
                        qkv_error *err)
 {
@@ -413,12 +425,14 @@ qkv_status source_open(struct source *s, const char *const *texts, const struct 
     shape_make(s);
     if ((status = check_exact(s, w, err)) || (status = texts_show(s, two, err))) return status;
     s->shown[0].given = given;
+    if (!w->padding) s->shown[0].padding = 0;
     status = qkv_view_new(&s->view, &s->shape, err);
     if (status) return status;
     job.probed = qkv_view_probe_request(s->view, w->budget, &job.request);
     job.whole = may_fit(s, w->budget);
     // run without padding: it would change nothing, but its rows would be in the probes
     if (job.probed) {
+        if (s->shown[0].padding && (status = leave_out_padding(s, err))) return status;
         e->offsets[1] = e->read.length;
         e->written_offsets[1] = e->written.length;
     }

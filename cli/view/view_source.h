@@ -47,7 +47,8 @@ struct source_request {
     // [exact_count] layers that are stored completely even if the text is long
     const int64_t *exact;
     int64_t exact_count;
-    bool map; // true: measure the ablation effect of every head
+    bool padding; // true: show padding tokens, as masked rows and columns
+    bool map;     // true: measure the ablation effect of every head
 };
 // Runs the model on texts[2], and stores what w requests.
 qkv_status source_open(struct source *s, const char *const *texts, const struct source_request *w,

@@ -33,11 +33,15 @@ struct qkv_view_token {
 /** A list of tokens: the queries or the keys of a stack. */
 struct qkv_view_text {
     const struct qkv_view_token
-        *token;            /**< [tokens]; of a pair of texts the tokens of the first come first */
+        *token; /**< [tokens + padding]; of a pair of texts the tokens of the first come first */
     int64_t tokens;        /**< >= 1 */
     const char *source[2]; /**< original text of each part, source_bytes long; may be NULL */
     size_t source_bytes[2];
     int64_t given; /**< index of the first generated token; 0: no token was generated */
+    /** number of padding tokens, which follow in token[tokens .. tokens + padding).  They are shown
+     *  as special tokens whose rows and columns are masked.  The data of a layer has neither rows
+     *  nor keys for them, so that every other number is the same with and without padding */
+    int64_t padding;
 };
 
 /** The attention layers of one stack.  The name is "attention" in a model with one stack, otherwise

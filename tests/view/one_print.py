@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-# one_print.py: every weight of a row is printed with the same digits by explain, the terminal, the SVG and the page.
+# one_print.py: every weight of a row is printed with the same digits by explain, the terminal, the SVG and the page,
+# and has the same bits in a page with padding.
 #   one_print.py QKV FOLDER
 # Exit 77: Chromium is not installed; the other prints are compared all the same.
 import decimal, json, os, re, subprocess, sys
@@ -75,6 +76,27 @@ def page(browser, path, w, three, seen, key):
     check(" " + printed(w[key], 2) in share, path, share, printed(w[key], 2))
 
 
+def padded_page(browser):
+    """The page has the same weights with padding, whose rows and columns are 0 and masked in every view."""
+    rows = "[0, 1, 2, 3].flatMap(l => [0, 1, 2].flatMap(h => [...Array(%d).keys()].map(i => [...qkv.row(l, h, i)])))"
+    found = []
+    for name, extra in ("alone", []), ("padded", ["--pad", "--max-length", "7"]):
+        path = os.path.join(folder, name + ".html")
+        run("view", "--ids", "5,8,9,12", "--special", "-o", path, "--force", *extra)
+        browser.open(path)
+        browser.wait("!!globalThis.qkv && !!qkv.timing")
+        browser.frames(3)
+        found.append(browser.js(rows % (7 if extra else 4)))
+    keys = [r for n, r in enumerate(found[1]) if n % 7 < 4]
+    check([r[:4] for r in keys] == found[0] and not any(any(r[4:]) for r in keys), found)
+    check(not any(any(r) for n, r in enumerate(found[1]) if n % 7 > 3), "rows of padding", found[1])
+    check(browser.js("qkv.page.visible.length") == 7, "hidden padding")
+    browser.js("qkv.view('steps')")
+    browser.frames(3)
+    masked = browser.js("[...document.querySelectorAll('.steps svg text')].filter(t => t.textContent === 'masked').length")
+    check(masked >= 3, "masked keys of the steps", masked)
+
+
 made = [weights(*r) for r in ROWS]
 program = chrome.find()
 if not program:
@@ -84,6 +106,7 @@ browser = chrome.Chrome(program)
 try:
     for m in made:
         page(browser, *m)
+    padded_page(browser)
     check(not browser.errors, browser.errors)
 finally:
     browser.close()

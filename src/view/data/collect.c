@@ -144,6 +144,11 @@ static qkv_status check_shape(const struct qkv_view_shape *s, qkv_error *err)
                             "text %lld: expected an array of 1 to 2147483647 tokens, found %lld%s",
                             (long long)t, (long long)s->text[t].tokens,
                             s->text[t].token ? "" : " and no array");
+    for (int64_t t = 0; t < s->texts; t++)
+        if (s->text[t].padding < 0 || s->text[t].padding > INT32_MAX)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "text %lld: expected 0 to 2147483647 padding tokens, found %lld",
+                            (long long)t, (long long)s->text[t].padding);
     qkv_status status = QKV_OK;
     for (int64_t i = 0; i < s->stacks && !status; i++) status = check_stack(s, &s->stack[i], err);
     return status;
@@ -166,6 +171,8 @@ static qkv_status init_stack(struct view_stack *v, const struct qkv_view_shape *
     v->shape.width = k->width;
     v->shape.token = rows->token;
     v->shape.key = keys->token;
+    v->shape.row_padding = rows->padding;
+    v->shape.key_padding = keys->padding;
     v->shape.row_text = k->rows;
     v->shape.key_text = k->keys;
     v->shape.causal = k->causal;

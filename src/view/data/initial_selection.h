@@ -27,6 +27,11 @@ qkv_status view_select_stack(const struct view_stack **out, const qkv_view *v,
                              const struct qkv_view_options *o, qkv_error *err);
 bool view_shown(const struct view_stack *v, const struct view_selection *st, int64_t token);
 bool view_key_shown(const struct view_stack *v, const struct view_selection *st, int64_t key);
+// Returns how many of `padding` tokens are shown: all of them or none.
+static inline int64_t view_padding_shown(const struct view_selection *st, int64_t padding)
+{
+    return st->special ? padding : 0;
+}
 
 // Writes the name of a head, such as "L3.H1" or "cross.L0.H1".
 void view_say_head(struct view_text *t, const struct view_stack *v, int64_t layer, int64_t head);

@@ -59,11 +59,11 @@ static void put_name(struct view_text *t, const struct qkv_view_token *token, bo
 
 void view_name_row(struct view_text *t, const struct view_stack *v, int64_t row)
 {
-    put_name(t, &v->shape.token[row], v->repeated[row], row, false);
+    put_name(t, &v->shape.token[row], row < v->shape.tokens && v->repeated[row], row, false);
 }
 void view_name_key(struct view_text *t, const struct view_stack *v, int64_t key)
 {
-    put_name(t, &v->shape.key[key], v->key_repeated[key], key, false);
+    put_name(t, &v->shape.key[key], key < v->shape.keys && v->key_repeated[key], key, false);
 }
 void view_quote_row(struct view_text *t, const struct view_stack *v, int64_t row)
 {

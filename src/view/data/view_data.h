@@ -97,6 +97,8 @@ struct view_stack {
         // token[tokens]: the rows; key[keys]: the keys. Both are the same array, unless the queries
         // attend to another text.
         const struct qkv_view_token *token, *key;
+        // number of padding tokens after the rows and after the keys, which are only shown
+        int64_t row_padding, key_padding;
         int64_t row_text, key_text;
         bool causal;
     } shape;

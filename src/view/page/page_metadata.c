@@ -136,11 +136,12 @@ void view_texts(struct view_text *t, const struct qkv_view_shape *s)
     for (int64_t n = 0; n < s->texts; n++) {
         const struct qkv_view_text *x = &s->text[n];
         view_say(t, "%s{\"tokens\":[", n ? ",\n" : "");
-        for (int64_t i = 0; i < x->tokens; i++) {
+        for (int64_t i = 0; i < x->tokens + x->padding; i++) {
             if (i) view_put(t, ",", 1);
             json_token(t, &x->token[i]);
         }
         view_put(t, "]", 1);
+        if (x->padding) view_say(t, ",\"padding\":%" PRId64, x->padding);
         if (x->given > 0) view_say(t, ",\"given\":%" PRId64, x->given);
         if (x->source[0]) {
             view_say(t, ",\n\"source\":[");
@@ -312,7 +313,11 @@ static void json_against(struct view_text *t, const qkv_view *v, const struct vi
     view_say(t, ",\n\"align\":[");
     for (int64_t n = 0; n < v->shape.texts; n++) {
         if (n) view_put(t, ",", 1);
-        say_integers(t, v->align[n], v->shape.text[n].tokens);
+        const struct qkv_view_text *x = &v->shape.text[n];
+        view_say(t, "[");
+        for (int64_t i = 0; i < x->tokens + x->padding; i++)
+            view_say(t, "%s%" PRId64, i ? "," : "", i < x->tokens ? v->align[n][i] : -1);
+        view_say(t, "]");
     }
     view_say(t, "],\n\"moved\":[");
     for (int64_t i = 0; i < v->moved_count; i++) {

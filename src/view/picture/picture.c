@@ -96,14 +96,18 @@ static qkv_status take_view(struct picture *p, const struct qkv_view_options *o,
                         *key, shape->keys - 1);
     p->key = key ? *key : -1;
     p->marked = p->st.told;
-    p->row = qkv_alloc((size_t)shape->keys, sizeof *p->row);
-    p->rows = qkv_alloc((size_t)shape->tokens, sizeof *p->rows);
-    p->keys = qkv_alloc((size_t)shape->keys, sizeof *p->keys);
+    p->row = qkv_alloc_zero((size_t)(shape->keys + shape->key_padding), sizeof *p->row);
+    p->rows = qkv_alloc((size_t)(shape->tokens + shape->row_padding), sizeof *p->rows);
+    p->keys = qkv_alloc((size_t)(shape->keys + shape->key_padding), sizeof *p->keys);
     if (!p->row || !p->rows || !p->keys) return qkv_fail_memory(err, NULL);
     for (int64_t i = 0; i < shape->tokens; i++)
         if (view_shown(p->v, &p->st, i)) p->rows[p->row_count++] = i;
     for (int64_t j = 0; j < shape->keys; j++)
         if (view_key_shown(p->v, &p->st, j)) p->keys[p->key_count++] = j;
+    p->row_padding = view_padding_shown(&p->st, shape->row_padding);
+    p->key_padding = view_padding_shown(&p->st, shape->key_padding);
+    for (int64_t i = 0; i < p->row_padding; i++) p->rows[p->row_count + i] = shape->tokens + i;
+    for (int64_t j = 0; j < p->key_padding; j++) p->keys[p->key_count + j] = shape->keys + j;
     return QKV_OK;
 }
 

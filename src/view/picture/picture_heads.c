@@ -43,7 +43,7 @@ struct stage {
     int size; // font size of tokens
     struct line *query, *key;
     int64_t queries, keys;
-    double *y; // [S] y coordinate of each key; NaN: the key is not shown
+    double *y; // [S + key_padding] y coordinate of each key; NaN: the key is not shown
     struct link *link;
     int64_t links, capacity;
     // over the shown rows: the total weight, the weight on hidden keys, the weight of the drawn
@@ -57,7 +57,11 @@ static double threshold(const struct stage *g, int64_t row)
 }
 static void load_row(struct stage *g, int64_t selected, int64_t row)
 {
-    view_row(g->p->row, g->p->v, g->p->st.layer, g->p->st.head[selected], row);
+    const struct picture *p = g->p;
+    if (row < p->v->shape.tokens)
+        view_row(p->row, p->v, p->st.layer, p->st.head[selected], row);
+    else // a padding token attends to no key
+        memset(p->row, 0, (size_t)p->v->shape.keys * sizeof *p->row);
 }
 
 // ---- positions ----------------------------------------------------------------------------------
@@ -132,18 +136,19 @@ static bool take_lines(struct stage *g)
     struct picture *p = g->p;
     const int64_t T = p->v->shape.tokens, S = p->v->shape.keys;
     const bool is_long = T > LONG || S > LONG;
-    g->query = qkv_alloc((size_t)p->row_count + 1, sizeof *g->query);
-    g->key = qkv_alloc((size_t)qkv_max64(p->key_count, 2 * LONG_KEYS) + 2, sizeof *g->key);
-    g->y = qkv_alloc((size_t)S, sizeof *g->y);
+    const int64_t queries = p->row_count + p->row_padding, keys = p->key_count + p->key_padding;
+    g->query = qkv_alloc((size_t)queries + 1, sizeof *g->query);
+    g->key = qkv_alloc((size_t)qkv_max64(keys, 2 * LONG_KEYS) + 2, sizeof *g->key);
+    g->y = qkv_alloc((size_t)(S + p->v->shape.key_padding), sizeof *g->y);
     if (!g->query || !g->key || !g->y) return false;
-    for (int64_t i = 0; i < p->row_count; i++)
-        if (!is_long || llabs((long long)(p->rows[i] - p->st.token)) <= AROUND)
+    for (int64_t i = 0; i < queries; i++)
+        if (!is_long ||
+            (i < p->row_count && llabs((long long)(p->rows[i] - p->st.token)) <= AROUND))
             g->query[g->queries++] = (struct line){ p->rows[i], 0, 0 };
     if (is_long) {
         strong_keys(g);
     } else {
-        for (int64_t j = 0; j < p->key_count; j++)
-            g->key[g->keys++] = (struct line){ p->keys[j], 0, 0 };
+        for (int64_t j = 0; j < keys; j++) g->key[g->keys++] = (struct line){ p->keys[j], 0, 0 };
     }
     const int64_t most = qkv_max64(1, qkv_max64(g->queries, g->keys));
     g->row = fmax(18, fmin(57, (HIGH - 34 - (p->v->pair ? PART_GAP : 0)) / (double)most));
@@ -260,7 +265,8 @@ static void draw_tokens(struct stage *g)
             canvas_line(s, g->left, y - (g->row + PART_GAP) / 2, g->left + STAGE,
                         y - (g->row + PART_GAP) / 2, PALETTE_RULE, 1);
         picture_token(s, k, g->left + QUERY_END, y + base, g->size,
-                      CANVAS_END | (mark ? CANVAS_BOLD : 0), PALETTE_TEXT,
+                      CANVAS_END | (mark ? CANVAS_BOLD : 0),
+                      g->query[i].token < p->v->shape.tokens ? PALETTE_TEXT : PALETTE_TEXT3,
                       QUERY_END - EFFECTIVE_KEYS - 10);
     }
     for (int64_t j = 0; j < g->keys; j++) {
@@ -273,7 +279,8 @@ static void draw_tokens(struct stage *g)
             draw_mark(g, &p->v->shape.key[l->token], g->left + KEY_BEGIN, l->y, fmin(high, 30),
                       false);
         picture_token(s, &p->v->shape.key[l->token], g->left + KEY_BEGIN, l->y + base, g->size, 0,
-                      PALETTE_TEXT, BARS - KEY_BEGIN - 8);
+                      l->token < p->v->shape.keys ? PALETTE_TEXT : PALETTE_TEXT3,
+                      BARS - KEY_BEGIN - 8);
     }
 }
 
@@ -300,6 +307,7 @@ static void draw_effective_keys(struct stage *g)
     const int64_t S = p->v->shape.keys;
     for (int64_t i = 0; i < g->queries && view_whole(p->v, p->st.layer); i++) {
         double keys = 0;
+        if (g->query[i].token >= p->v->shape.tokens) break; // only padding follows
         for (int64_t h = 0; h < p->st.selected; h++) {
             double entropy = 0;
             load_row(g, h, g->query[i].token);
@@ -317,7 +325,8 @@ static void draw_effective_keys(struct stage *g)
 static void draw_received(struct stage *g)
 {
     struct picture *p = g->p;
-    double *got = qkv_alloc_zero((size_t)p->v->shape.keys, sizeof *got), most = 1e-9;
+    const size_t S = (size_t)(p->v->shape.keys + p->v->shape.key_padding);
+    double *got = qkv_alloc_zero(S, sizeof *got), most = 1e-9;
     if (!got) {
         p->canvas.failed = true;
         return;
@@ -345,7 +354,8 @@ static void draw_bars(struct stage *g)
     struct picture *p = g->p;
     const double m = (double)qkv_max64(1, p->st.selected),
                  thick = fmax(1, fmin(6, (g->row - 5) / m));
-    float *most = qkv_alloc_zero((size_t)p->v->shape.keys, sizeof *most);
+    const size_t S = (size_t)(p->v->shape.keys + p->v->shape.key_padding);
+    float *most = qkv_alloc_zero(S, sizeof *most);
     if (!most) {
         p->canvas.failed = true;
         return;
@@ -419,6 +429,9 @@ static void describe_rest(struct stage *g, double y)
     const double all = g->all > 0 ? g->all : 1,
                  rest = fmax(0, (g->all - g->hidden - g->shown) / all);
     const int64_t special = p->v->shape.keys - p->key_count;
+    if (p->key_padding)
+        view_say(&t, "%" PRId64 " padding token%s masked. ", p->key_padding,
+                 p->key_padding == 1 ? " is" : "s are");
     if (special) {
         view_say(&t, "%" PRId64 " special token%s hidden: ", special, special == 1 ? "" : "s");
         view_weight(&t, g->hidden / all, 2);
@@ -485,7 +498,7 @@ qkv_status picture_heads(struct picture *p, qkv_error *err)
     double end = place_lines(&g, g.query, g.queries, p->v->shape.token,
                              spread ? g.row * (double)g.keys / (double)g.queries : g.row);
     end = fmax(end, place_lines(&g, g.key, g.keys, p->v->shape.key, g.row));
-    for (int64_t j = 0; j < p->v->shape.keys; j++) g.y[j] = NAN;
+    for (int64_t j = 0; j < p->v->shape.keys + p->v->shape.key_padding; j++) g.y[j] = NAN;
     for (int64_t j = 0; j < g.keys; j++)
         if (g.key[j].token >= 0) g.y[g.key[j].token] = g.key[j].y;
     take_links(&g);

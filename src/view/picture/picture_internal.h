@@ -24,9 +24,11 @@ struct picture {
     struct view_selection st;
     int64_t key;          // the key that the options name; -1: they name none
     bool marked;          // true: the options name a row
-    float *row;           // [S] buffer
+    float *row;           // [S + key_padding] buffer
     int64_t *rows, *keys; // the rows and the keys that are shown, in the order of the text
     int64_t row_count, key_count;
+    // number of padding tokens that are shown; they follow in rows and keys
+    int64_t row_padding, key_padding;
 };
 // A function that draws a view. Returns QKV_OK even if memory is exhausted while drawing: the
 // canvas records this.

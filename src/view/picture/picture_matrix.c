@@ -45,12 +45,12 @@ static void fill_head(float *to, const struct field *f, int64_t head)
     const int64_t T = p->v->shape.tokens, S = p->v->shape.keys, layer = p->st.layer;
     const struct view_probe *k = &p->v->layer[layer].probe;
     for (int64_t i = 0; i < f->n * f->m; i++) to[i] = NAN;
-    for (int64_t r = 0; r < (f->pooled ? T : f->n); r++) {
+    for (int64_t r = 0; r < (f->pooled ? T : p->row_count); r++) {
         const int64_t i = f->pooled ? r : p->rows[r];
         const struct view_span seen = view_span(p->v, layer, i);
         float *row = to + (f->pooled ? point_of(r, f->n, T) : r) * f->m;
         view_row(p->row, p->v, layer, head, i);
-        for (int64_t c = 0; c < (f->pooled ? S : f->m); c++) {
+        for (int64_t c = 0; c < (f->pooled ? S : p->key_count); c++) {
             const int64_t j = f->pooled ? c : p->keys[c];
             if (j >= seen.from && j < seen.to)
                 raise_to(&row[f->pooled ? point_of(c, f->m, S) : c], p->row[j]);
@@ -234,6 +234,9 @@ static void draw_legend_text(struct field *f, double y)
     }
     if (!f->pooled && p->key_count < p->v->shape.keys)
         view_say(&t, "; special tokens are not shown");
+    if (!f->pooled && p->key_padding)
+        view_say(&t, "; hatched: masked, also the rows and columns of %" PRId64 " padding tokens",
+                 p->key_padding);
     if (!view_whole(p->v, p->st.layer))
         view_say(&t, "; of each row, only the largest weights are stored");
     p->canvas.failed |= t.failed;
@@ -247,7 +250,9 @@ static void draw_legend_text(struct field *f, double y)
 
 qkv_status picture_matrix(struct picture *p, qkv_error *err)
 {
-    struct field f = { .p = p, .n = p->row_count, .m = p->key_count };
+    struct field f = { .p = p,
+                       .n = p->row_count + p->row_padding,
+                       .m = p->key_count + p->key_padding };
     struct view_text sentence = { 0 };
     describe_finding(&sentence, p);
     f.pooled = qkv_max64(f.n, f.m) > POINTS;

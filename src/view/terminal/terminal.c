@@ -47,6 +47,7 @@ void terminal_header(struct text_canvas *s)
                  s->key_count);
     if (s->shown_count < p->tokens)
         view_say(&t, ", %" PRId64 " special hidden", p->tokens - s->shown_count);
+    if (p->key_padding) view_say(&t, ", %" PRId64 " padding", p->key_padding);
     s->t.failed |= t.failed;
     text_canvas_sgr(s, "1");
     view_say(&s->t, "qkv  ");
@@ -59,6 +60,21 @@ void terminal_header(struct text_canvas *s)
 }
 
 // ---- matrix -------------------------------------------------------------------------------------
+// Returns the number of padding tokens that are shown: after the rows or, with `keys`, the columns.
+static int64_t padding_of(const struct text_canvas *s, bool keys)
+{
+    const struct view_shape *k = &s->v->shape;
+    return view_padding_shown(&s->st, keys ? k->key_padding : k->row_padding);
+}
+
+// Writes the cells of n masked keys.
+static void masked_cells(struct text_canvas *s, int64_t n, int columns)
+{
+    text_canvas_dim(s);
+    for (int64_t k = 0; k < n; k++) text_canvas_text(s, s->utf8 ? "×" : "x", columns, true);
+    text_canvas_plain(s);
+}
+
 // Writes a weight in hundredths, `columns` wide: 100, or "1." where this does not fit, for a weight
 // that rounds to 1.00. A weight below .05 is not written, only the
 // background shows it.
@@ -97,9 +113,10 @@ static void draw_matrix_head(struct text_canvas *s, int64_t head, int wide, bool
     text_canvas_dim(s);
     text_canvas_pad(s, s->label + 6);
     if (special) view_say(&s->t, "spec ");
-    for (int64_t k = 0; k < s->key_count; k++) {
+    for (int64_t k = 0; k < s->key_count + padding_of(s, true); k++) {
+        const int64_t key = k < s->key_count ? s->keys[k] : s->v->shape.keys + k - s->key_count;
         char number[24];
-        snprintf(number, sizeof number, "%" PRId64, s->keys[k] % (wide > 2 ? 1000 : 100));
+        snprintf(number, sizeof number, "%" PRId64, key % (wide > 2 ? 1000 : 100));
         text_canvas_text(s, number, wide, true);
     }
     text_canvas_plain(s);
@@ -111,16 +128,19 @@ static void draw_matrix(struct text_canvas *s, int64_t head)
     const bool special = s->key_count < s->v->shape.keys;
     const int before = s->label + 6 + (special ? 5 : 0);
     const int best = s->color ? 3 : 4;
+    const int64_t masked = padding_of(s, true), keys = s->key_count + masked,
+                  rows = s->shown_count + padding_of(s, false);
     int wide = best;
-    while (!s->all && wide > best - 1 && before + s->key_count * wide + 2 > s->columns) wide--;
-    if (!s->all && (s->key_count > MATRIX_TOKENS || s->shown_count > MATRIX_TOKENS ||
-                    before + s->key_count * wide + 2 > s->columns))
+    while (!s->all && wide > best - 1 && before + keys * wide + 2 > s->columns) wide--;
+    if (!s->all &&
+        (keys > MATRIX_TOKENS || rows > MATRIX_TOKENS || before + keys * wide + 2 > s->columns))
         return; // the matrix does not fit: only the marked row is written
     draw_matrix_head(s, head, wide, special);
-    for (int64_t k = 0; k < s->shown_count; k++) {
-        const int64_t i = s->shown[k];
+    for (int64_t k = 0; k < rows; k++) {
+        const bool padding = k >= s->shown_count;
+        const int64_t i = padding ? s->v->shape.tokens + k - s->shown_count : s->shown[k];
         const bool marked = i == s->st.token;
-        view_row(s->row, s->v, s->st.layer, head, i);
+        if (!padding) view_row(s->row, s->v, s->st.layer, head, i);
         text_canvas_dim(s);
         view_say(&s->t, "%4" PRId64 " ", i);
         text_canvas_plain(s);
@@ -128,6 +148,11 @@ static void draw_matrix(struct text_canvas *s, int64_t head)
         text_canvas_token(s, i, s->label, false);
         text_canvas_plain(s);
         text_canvas_pad(s, 1);
+        if (padding) {
+            masked_cells(s, keys, wide);
+            text_canvas_line(s);
+            continue;
+        }
         double rest = 1;
         for (int64_t c = 0; c < s->key_count; c++) rest -= s->row[s->keys[c]];
         if (special) {
@@ -135,8 +160,15 @@ static void draw_matrix(struct text_canvas *s, int64_t head)
             text_canvas_pad(s, 1);
         }
         for (int64_t c = 0; c < s->key_count; c++) matrix_cell(s, s->row[s->keys[c]], wide);
+        masked_cells(s, masked, wide);
         if (marked) view_say(&s->t, s->utf8 ? " ◂" : " <");
         text_canvas_line(s);
+    }
+    if (masked) {
+        text_canvas_dim(s);
+        text_canvas_words(s, s->utf8 ? "×: masked, because the row or the column is padding"
+                                     : "x: masked, because the row or the column is padding");
+        text_canvas_plain(s);
     }
     text_canvas_line(s);
 }

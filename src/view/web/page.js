@@ -190,9 +190,10 @@ async function start() {
     } catch (e) {
         return broken(e.say ?? say("damaged"));
     }
-    useStack(about.stack ?? 0);
-    const { layer, heads, token, special } = page.stack.start;
-    Object.assign(state, { layer, selected: heads, row: token, special });
+    const first = about.stack ?? 0, { layer, heads, token, special } = page.stacks[first].start;
+    state.special = special;
+    useStack(first);
+    Object.assign(state, { layer, selected: heads, row: token });
     const wanted = about.view ?? (windowed() ? "matrix" : "heads");
     page.first = state.view = viewOf(wanted)?.can() === true ? wanted : "heads";
     buildPage();

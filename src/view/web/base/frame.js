@@ -68,11 +68,12 @@ export function nameRows(about) {
 export function stacksOf(about) {
     const texts = about.texts.map(t => ({ ...t, tokens: nameTokens(t.tokens.map(tokenOf), i => i) }));
     return about.stacks.map(s => {
-        const { tokens, places: rowPlaces, given = 0 } = texts[s.rows];
-        const { tokens: keys, places: keyPlaces, given: givenKeys = 0 } = texts[s.keys];
+        const { tokens, places: rowPlaces, given = 0, padding: rowPadding = 0 } = texts[s.rows];
+        const { tokens: keys, places: keyPlaces, given: givenKeys = 0, padding: keyPadding = 0 } = texts[s.keys];
         const stats = s.stats.map(layer => layer.map(statsOfHead));
         return {
-            name: s.name, tokens, keys, rowPlaces, keyPlaces, given, givenKeys, T: tokens.length, S: keys.length,
+            name: s.name, tokens, keys, rowPlaces, keyPlaces, given, givenKeys, rowPadding, keyPadding,
+            T: tokens.length, S: keys.length,
             L: s.layers, H: s.heads, causal: s.causal, left: s.left, right: s.right, stats, effects: s.effects,
             start: s.start, weights: null, about: s,
             stories: (s.stories ?? []).map(([layer, head, row, key, weight]) => ({ layer, head, row, key, weight }))
@@ -89,7 +90,8 @@ export function useStack(n, words = false) {
     state.stack = n;
     const s = words ? wordStack(page.stack) : page.stack;
     for (const name of [
-        "tokens", "keys", "T", "S", "L", "H", "causal", "left", "right", "stats", "effects", "given", "givenKeys"
+        "tokens", "keys", "T", "S", "L", "H", "causal", "left", "right", "stats", "effects", "given", "givenKeys",
+        "rowPadding", "keyPadding"
     ])
         page[name] = s[name];
     page.weights = s.weights;

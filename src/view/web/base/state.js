@@ -35,8 +35,9 @@ export const keyPasses = j => state.filter === "all" || page.keys[j].part === pa
  */
 export function span(i) {
     const of = x => Array.isArray(x) ? x[state.layer] : x, left = of(page.left), right = of(page.right);
-    const end = page.causal ? i + 1 : right < 0 ? page.S : min(page.S, i + right + 1);
-    return [left < 0 ? 0 : max(0, i - left), end];
+    const keys = i < page.T - page.rowPadding ? page.S - page.keyPadding : 0; // padding attends to no key
+    const end = min(keys, page.causal ? i + 1 : right < 0 ? page.S : i + right + 1);
+    return [min(end, left < 0 ? 0 : max(0, i - left)), end];
 }
 export const threshold = i => { const [from, end] = span(i); return min(.95, state.factor / (end - from)); };
 /**

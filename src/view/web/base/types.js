@@ -240,6 +240,8 @@
  * @property {?{ unit: string, values: number[][], changes?: any }} effects
  * @property {number} given
  * @property {number} givenKeys
+ * @property {number} rowPadding number of padding tokens, which are the last rows
+ * @property {number} keyPadding
  * @property {StackWeights} weights
  * @property {boolean} words words are shown in place of tokens
  * @property {boolean} pair the text is a pair of sentences

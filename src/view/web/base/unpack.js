@@ -49,15 +49,16 @@ function float(b, at, n, i) {
     return bits.getFloat32(0, true);
 }
 /**
- * Decodes head `index` of an array [N][T][E] to [T][E] or, if `transposed`, to [E][T].
+ * Decodes head `index` of an array [N][T][E] to [all][E] or, if `transposed`, to [E][all]. The vectors of padding
+ * tokens are 0.
  * @param {PackedArray} array
  * @param {number} index
- * @param {number} T
- * @param {number} E
- * @param {boolean} transposed
+ * @param {number} all
+ * @param {boolean} [transposed]
  */
-function vectors(array, index, T, E, transposed) {
-    const b = array.data, N = array.shape[0], n = N * T, out = new Float32Array(T * E), small = array.kind === "i8";
+function vectors(array, index, all, transposed) {
+    const b = array.data, [N, T, E] = array.shape, n = N * T, out = new Float32Array(all * E);
+    const small = array.kind === "i8";
     for (let e = 0; e < E; e++) {
         const step = small ? 0 : float(b, 2 * n * E, N * E, index * E + e);
         const middle = small ? 0 : float(b, 2 * n * E + 4 * N * E, N * E, index * E + e);
@@ -65,7 +66,7 @@ function vectors(array, index, T, E, transposed) {
             const v = index * T + t, i = v * E + e;
             const c = small ? b[i] << 24 >> 24 : (b[i] | b[n * E + i] << 8) << 16 >> 16;
             const x = small ? c * half(b[n * E + v] | b[n * E + n + v] << 8) : c === -8192 ? NaN : middle + c * step;
-            out[transposed ? e * T + t : t * E + e] = x;
+            out[transposed ? e * all + t : t * E + e] = x;
         }
     }
     return out;
@@ -85,11 +86,12 @@ function roots(array, index) {
     });
 }
 
-// Decodes an array [1][T][K] of kind h16: half floats, to be multiplied by the largest number of their column.
-function halves(array) {
+// Decodes an array [1][T][K] of kind h16 to [all][K]: half floats, to be multiplied by the largest number of their
+// column. The numbers of padding tokens are 0.
+function halves(array, all) {
     const [, T, K] = array.shape, n = T * K, b = array.data;
     const largest = Array.from({ length: K }, (_, k) => float(b, 2 * n, K, k));
-    return Float32Array.from({ length: n }, (_, i) => half(b[i] | b[n + i] << 8) * largest[i % K]);
+    return Float32Array.from({ length: all * K }, (_, i) => i < n ? half(b[i] | b[n + i] << 8) * largest[i % K] : 0);
 }
 
 // The rows of weights of every head of a stack. They are computed when needed, and cached as long as they fit. arrays:
@@ -98,14 +100,18 @@ class Weights {
     /**
      * @param {any} about the entry of the file
      * @param {Record<string, PackedArray>[]} arrays by layer
-     * @param {number} T
+     * @param {number} T with padding, as S
      * @param {number} S
+     * @param {number} rows the rows without padding: those that are in the arrays
+     * @param {number} keys
      */
-    constructor(about, arrays, T, S) {
+    constructor(about, arrays, T, S, rows, keys) {
         this.about = about;
         this.arrays = arrays;
         this.T = T;
         this.S = S;
+        this.own = rows;
+        this.open = keys;
         this.H = about.heads;
         this.heads = new Map();
         this.rows = new Map();
@@ -140,7 +146,8 @@ class Weights {
      */
     span(layer, i) {
         const { causal, left, right } = this.about, l = left[layer], r = right[layer];
-        const to = min(this.S, causal ? i + 1 : this.S, r >= 0 ? max(0, i + r + 1) : this.S);
+        const all = i < this.own ? this.open : 0;
+        const to = min(all, causal ? i + 1 : all, r >= 0 ? max(0, i + r + 1) : all);
         return [min(to, l >= 0 ? max(0, i - l) : 0), to];
     }
     has(layer, head, i) {
@@ -152,7 +159,8 @@ class Weights {
         if (row) return row;
         if (this.rows.size >= this.capacity) this.rows.clear();
         const a = this.arrays[layer];
-        row = a.w ? this.dense(layer, head, i) : a.q ? this.product(layer, head, i) : this.sparse(layer, head, i);
+        if (i >= this.own) row = new Float32Array(this.S);
+        else row = a.w ? this.dense(layer, head, i) : a.q ? this.product(layer, head, i) : this.sparse(layer, head, i);
         this.rows.set(key, row);
         return row;
     }
@@ -191,11 +199,13 @@ class Weights {
     }
     sum(layer, head, i) {
         const s = this.arrays[layer].sum;
-        return s ? float(s.data, 0, this.H * this.T, head * this.T + i) : 1;
+        return s ? float(s.data, 0, this.H * this.own, head * this.own + i) : 1;
     }
     dense(layer, head, i) {
-        const S = this.S, from = (head * this.T + i) * S, w = this.arrays[layer].w, row = new Float32Array(S);
-        if (w.kind === "f32") return row.map((_, j) => float(w.data, 0, this.H * this.T * S, from + j));
+        const S = this.open, from = (head * this.own + i) * S, w = this.arrays[layer].w;
+        const row = new Float32Array(this.S);
+        if (w.kind === "f32")
+            return row.map((_, j) => j < S ? float(w.data, 0, this.H * this.own * S, from + j) : 0);
         const c = w.data.subarray(from, from + S);
         let sum = 0;
         for (let j = 0; j < S; j++) sum += c[j] * c[j];
@@ -216,6 +226,7 @@ class Weights {
         const largest = this.sum(layer, head, i) * (u / 65535) ** 2;
         /** @type {[number, number][]} */
         const out = [];
+        if (i >= T) return out;
         if (u === 65535 && !b[codes + at]) return [[i, NaN]];
         for (let s = 0; s < K; s++) {
             const c = b[codes + s * m + at];
@@ -238,10 +249,12 @@ class Weights {
         if (!a.q) return null;
         let m = this.heads.get(key);
         if (!m) {
-            const { T, S, H } = this, E = this.about.width;
-            if (this.heads.size * (T + S) * E > 6e7) this.heads.clear();
-            const lse = a.lse && Float32Array.from({ length: T }, (_, t) => float(a.lse.data, 0, H * T, head * T + t));
-            m = { q: vectors(a.q, head, T, E, false), k: vectors(a.k, this.group(head), S, E, true), lse };
+            const { T, S, H, own } = this;
+            if (this.heads.size * (T + S) * this.about.width > 6e7) this.heads.clear();
+            const lse = a.lse && Float32Array.from(
+                { length: T }, (_, t) => t < own ? float(a.lse.data, 0, H * own, head * own + t) : -Infinity
+            );
+            m = { q: vectors(a.q, head, T), k: vectors(a.k, this.group(head), S, true), lse };
             this.heads.set(key, m);
         }
         return m;
@@ -315,17 +328,17 @@ class Weights {
     }
     v(layer, head, j) {
         const a = this.arrays[layer].v, F = this.about.value, g = this.group(head);
-        return a ? this.once(`v${layer}.${g}`, () => vectors(a, g, this.S, F, false)).slice(j * F, j * F + F) : null;
+        return a ? this.once(`v${layer}.${g}`, () => vectors(a, g, this.S)).slice(j * F, j * F + F) : null;
     }
     x(layer, i) {
         const a = this.arrays[layer].x, D = this.about.input;
-        return a ? this.once(`x${layer}`, () => vectors(a, 0, this.T, D, false)).slice(i * D, i * D + D) : null;
+        return a ? this.once(`x${layer}`, () => vectors(a, 0, this.T)).slice(i * D, i * D + D) : null;
     }
     // Returns the array with this name in a layer, numbers [T][columns] of every token; null if the page has no such
     // array.
     numbers(layer, name) {
         const a = this.arrays[layer][name];
-        return a ? this.once(`${name}${layer}`, () => halves(a)) : null;
+        return a ? this.once(`${name}${layer}`, () => halves(a, this.T)) : null;
     }
     received(layer, head) {
         const a = this.arrays[layer].received;
@@ -378,7 +391,7 @@ function pool(from, n, side, what, T, S) {
 // model or text, and of each frame of training. Each has the lengths of its texts.
 function everyStack(about) {
     const of = (stacks, texts) =>
-        stacks.map(about => ({ about, T: texts[about.rows].tokens.length, S: texts[about.keys].tokens.length }));
+        stacks.map(about => ({ about, rows: texts[about.rows], keys: texts[about.keys] }));
     return [...of(about.stacks, about.texts), ...about.against ? of(about.against.stacks, about.against.texts) : [],
         ...(about.training?.frames ?? []).flatMap(f => of(f.stacks, about.texts))];
 }
@@ -409,5 +422,7 @@ export async function load(about) {
         if (data.length !== size || crc32(data) !== crc) throw { say: say("array", name, layer, offset) };
         for (const a of layer < 0 ? arrays[stack] : [arrays[stack][layer]]) a[name] ??= { kind, shape, data };
     }
-    return stacks.map((s, n) => new Weights(s.about, arrays[n], s.T, s.S));
+    const own = text => text.tokens.length - (text.padding ?? 0);
+    return stacks.map(({ about, rows, keys }, n) =>
+        new Weights(about, arrays[n], rows.tokens.length, keys.tokens.length, own(rows), own(keys)));
 }

@@ -273,7 +273,8 @@ function drawMargins(c, l, top) {
         for (const i of rowsOnStage()) {
             const keys = sums.effectiveKeys(i);
             c.fillStyle = i === l.row ? hue.text : hue.text3;
-            if (keys >= 0) c.fillText(keys.toFixed(1), geometry.sums, geometry.y[i] - top + 1);
+            if (keys >= 0 && i < page.T - page.rowPadding)
+                c.fillText(keys.toFixed(1), geometry.sums, geometry.y[i] - top + 1);
         }
     }
     if (!geometry.bars) return;

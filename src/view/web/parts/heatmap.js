@@ -235,4 +235,5 @@ export function hatchOf(c) {
     return c.createPattern(hatchTile.tile, "repeat");
 }
 // Returns true if a layer masks keys; weights.span() says which.
-export const hasMask = layer => page.causal || page.stack.about.left[layer] >= 0 || page.stack.about.right[layer] >= 0;
+export const hasMask = layer =>
+    page.causal || page.keyPadding > 0 || page.stack.about.left[layer] >= 0 || page.stack.about.right[layer] >= 0;

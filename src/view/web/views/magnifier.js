@@ -201,7 +201,7 @@ function drawFacts(grid, p) {
         : say("pairAttends", quote(p.row), quoteKey(p.key));
     const facts = [
         ...fact(name, weight(w, 3)),
-        ...fact(say("effectiveKeysMean"), say("keysOfAll", s.keys.toFixed(1), count(page.S))),
+        ...fact(say("effectiveKeysMean"), say("keysOfAll", s.keys.toFixed(1), count(page.S - page.keyPadding))),
         ...fact(say("distanceMean"), s.distance.toFixed(1))
     ];
     if (page.special.length) facts.push(...fact(say("toSpecials"), weight(s.shares[4], 3)));

@@ -70,7 +70,7 @@ export function drawMask(c) {
         c.fillStyle = hatchOf(c);
         c.fill();
     };
-    if (causal || right >= 0) side(i => reach(i)[1], m.left + m.w);
+    if (causal || right >= 0 || page.keyPadding) side(i => reach(i)[1], m.left + m.w);
     if (left >= 0) side(i => reach(i)[0], m.left);
     c.strokeStyle = hue.text3;
     c.lineWidth = 1;
