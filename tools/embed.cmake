@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # embed.cmake: embeds the page's markup, style and script as C arrays, with the SHA-256 that its policy names.
-#   cmake -DWEB=src/view/web -DVIEWS=include/qkv/view.def -DESBUILD=esbuild -DOUT=web.c -P tools/embed.cmake
+#   cmake -DWEB=src/view/web -DVIEWS=include/qkv/view.def -DESBUILD=esbuild -DDEFLATE=build/release/qkv_deflate -DOUT=web.c -P tools/embed.cmake
 # The script consists of ES modules. Its entry imports the script of each view, in the order of view.def, then page.js.
-# esbuild bundles and minifies it. With ESBUILD empty the modules are concatenated in the order of their imports, which
+# esbuild bundles and minifies it, DEFLATE compresses it, and loader.js starts it. With ESBUILD empty the modules are concatenated in the order of their imports, which
 # their names allow: no two modules declare the same name at the top level, and none imports in a circle (gate modules).
 file(STRINGS ${VIEWS} rows REGEX "^QKV_VIEW\\(")
 set(views "")
@@ -14,7 +14,6 @@ foreach(row ${rows})
     list(APPEND styles ${view})
   endif()
 endforeach()
-set(limit 250000) # bytes of minified script and style together, so that a page stays small compared with its numbers
 
 # Runs esbuild on `input`, a file, with the further arguments; its imports are relative to WEB.
 function(minify out input)
@@ -85,11 +84,11 @@ function(join_styles out)
   endif()
 endfunction()
 
-# Appends a file to OUT as view_NAME, with its size and SHA-256.
-function(write_array name path)
+# Appends a file to OUT as view_NAME, with its size and the SHA-256 of `text`.
+function(write_array name path text)
   file(SIZE ${path} size)
   file(READ ${path} hex HEX)
-  file(SHA256 ${path} sum)
+  file(SHA256 ${text} sum)
   string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
   string(REGEX REPLACE "(0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,0x..,)" "\\1\n" hex "${hex}")
   string(REGEX REPLACE "(..)" "0x\\1," sum "${sum}")
@@ -102,22 +101,25 @@ endfunction()
 
 set(minified false)
 bundle(${OUT}.script ${views} page)
+bundle(${OUT}.loader loader)
 join_styles(${OUT}.style ${styles})
 bundle(${OUT}.chart_script chart)
 join_styles(${OUT}.chart_style chart)
 if(ESBUILD)
   set(minified true)
-  file(SIZE ${OUT}.script script)
-  file(SIZE ${OUT}.style style)
-  math(EXPR size "${script} + ${style}")
-  if(size GREATER limit)
-    message(FATAL_ERROR "script and style of a page are ${size} bytes, expected at most ${limit}")
-  endif()
 endif()
 file(WRITE ${OUT}.new "#include \"view/chart/chart_internal.h\"\n#include \"view/page/page_internal.h\"\nconst bool view_minified = ${minified};\n")
-write_array(page ${WEB}/page.html)
-foreach(name style script chart_style chart_script)
-  write_array(${name} ${OUT}.${name})
+write_array(page ${WEB}/page.html ${WEB}/page.html)
+foreach(name style loader chart_style chart_script)
+  write_array(${name} ${OUT}.${name} ${OUT}.${name})
   file(REMOVE ${OUT}.${name})
 endforeach()
+execute_process(COMMAND ${DEFLATE} INPUT_FILE ${OUT}.script OUTPUT_FILE ${OUT}.packed RESULT_VARIABLE code)
+if(code)
+  message(FATAL_ERROR "${DEFLATE} failed with ${code}")
+endif()
+write_array(script ${OUT}.packed ${OUT}.script)
+file(SIZE ${OUT}.script size)
+file(APPEND ${OUT}.new "const unsigned int view_script_length = ${size};\n")
+file(REMOVE ${OUT}.script ${OUT}.packed)
 file(RENAME ${OUT}.new ${OUT})

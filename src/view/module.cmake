@@ -36,11 +36,22 @@ if(NOT esbuild)
   set(esbuild "")
   message(STATUS "esbuild not found: pages are built without minifying")
 endif()
+# The script of the page is compressed by a program of the build.  Cross-compiling needs an emulator for it, or the
+# program that a build for this machine made.
+set(QKV_DEFLATE "" CACHE FILEPATH "the program qkv_deflate of another build; empty: build it")
+mark_as_advanced(QKV_DEFLATE)
+set(deflate ${QKV_DEFLATE})
+if(NOT deflate)
+  add_executable(qkv_deflate tools/deflate.c)
+  target_link_libraries(qkv_deflate PRIVATE PkgConfig::zlib)
+  set(deflate ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:qkv_deflate>)
+  set(deflate_target qkv_deflate)
+endif()
 file(GLOB_RECURSE web CONFIGURE_DEPENDS src/view/web/*)
 set(embedded ${CMAKE_CURRENT_BINARY_DIR}/view_web.c)
 add_custom_command(OUTPUT ${embedded}
   COMMAND ${CMAKE_COMMAND} -DWEB=${CMAKE_CURRENT_SOURCE_DIR}/src/view/web
-    -DVIEWS=${CMAKE_CURRENT_SOURCE_DIR}/include/qkv/view.def "-DESBUILD=${esbuild}" -DOUT=${embedded}
+    -DVIEWS=${CMAKE_CURRENT_SOURCE_DIR}/include/qkv/view.def "-DESBUILD=${esbuild}" "-DDEFLATE=${deflate}" -DOUT=${embedded}
     -P ${CMAKE_CURRENT_SOURCE_DIR}/tools/embed.cmake
-  DEPENDS ${web} include/qkv/view.def tools/embed.cmake VERBATIM)
+  DEPENDS ${web} include/qkv/view.def tools/embed.cmake ${deflate_target} VERBATIM)
 target_sources(qkv_view PRIVATE ${embedded})

@@ -274,7 +274,7 @@ class Test(Pairs, Maps):
     def hostile_tokens_are_text(self):
         self.open("hostile")
         c = self.c
-        check(c.js("globalThis.bad === undefined && document.querySelectorAll('script').length === 3"
+        check(c.js("globalThis.bad === undefined && document.querySelectorAll('script').length === 4"
                    " && !document.querySelector('img')"))
         shown = c.js("[...document.querySelectorAll('#tokens .q bdi')].map(b => b.textContent)")
         for want in ("</script><script>window.bad=1</script>", "<img src=x onerror=window.bad=1>", "a<0x00>b",
@@ -283,7 +283,7 @@ class Test(Pairs, Maps):
         for key in ("ArrowDown", "ArrowDown", "t", "s"):
             c.key(key)
         c.settle(.3)
-        check(c.js("document.querySelectorAll('script').length === 3 && !document.querySelector('img')"))
+        check(c.js("document.querySelectorAll('script').length === 4 && !document.querySelector('img')"))
         svg = xml.fromstring(c.js("qkv.svg()"))
         check(not [e for e in svg.iter() if e.tag.endswith("script") or e.tag.endswith("image")])
 

@@ -2,8 +2,8 @@
 // page_html.c: writes the page of a view: one HTML file that needs no other file.
 //
 // page.html is a template: the writer replaces each {{name}} in it. The content security policy
-// contains the SHA-256 of the only script and the only style. Tokens are in JSON and in escaped
-// text; numbers are in a compressed block (docs/formats.md).
+// contains the SHA-256 of the script, of its loader and of the only style. Tokens are in JSON and
+// in escaped text; numbers and the script are in compressed blocks (docs/formats.md).
 #include "view/page/page_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -65,6 +65,8 @@ static void fill_policy(struct view_text *t, const struct page *p)
 {
     (void)p;
     view_say(t, "default-src 'none'; script-src ");
+    put_hash(t, view_loader_sha256);
+    view_say(t, " ");
     put_hash(t, view_script_sha256);
     view_say(t, "; style-src ");
     put_hash(t, view_style_sha256);
@@ -218,31 +220,37 @@ static void fill_style(struct view_text *t, const struct page *p)
     (void)p;
     view_put(t, (const char *)view_style, view_style_size);
 }
-static void fill_script(struct view_text *t, const struct page *p)
+static void fill_loader(struct view_text *t, const struct page *p)
 {
     (void)p;
-    view_put(t, (const char *)view_script, view_script_size);
+    view_put(t, (const char *)view_loader, view_loader_size);
+}
+static void fill_code_bytes(struct view_text *t, const struct page *p)
+{
+    (void)p;
+    view_say(t, "%u", view_script_length);
 }
 
 static const struct {
     const char *name;
     void (*fill)(struct view_text *t, const struct page *p);
 } names[] = {
-    { "theme", fill_theme }, { "policy", fill_policy },     { "title", fill_title },
-    { "style", fill_style }, { "script", fill_script },     { "model", fill_model },
-    { "shape", fill_shape }, { "sentence", fill_sentence }, { "loading", fill_loading },
-    { "words", fill_words }, { "kept", fill_kept },         { "table", fill_table },
-    { "about", fill_about },
+    { "theme", fill_theme },     { "policy", fill_policy }, { "title", fill_title },
+    { "style", fill_style },     { "loader", fill_loader }, { "code_bytes", fill_code_bytes },
+    { "model", fill_model },     { "shape", fill_shape },   { "sentence", fill_sentence },
+    { "loading", fill_loading }, { "words", fill_words },   { "kept", fill_kept },
+    { "table", fill_table },     { "about", fill_about },
 };
 
-static qkv_status write_packed(struct qkv_output *out, const struct page *p, qkv_error *err)
+static qkv_status write_base64(struct qkv_output *out, const uint8_t *bytes, int64_t size,
+                               qkv_error *err)
 {
     char *piece = qkv_alloc(PIECE / 3 * 4, 1);
     if (!piece) return qkv_fail_memory(err, out->path);
     qkv_status status = QKV_OK;
-    for (int64_t at = 0; at < p->plan.packed_size && !status; at += PIECE) {
-        const int64_t n = qkv_min64(PIECE, p->plan.packed_size - at);
-        view_base64(piece, p->plan.packed + at, n);
+    for (int64_t at = 0; at < size && !status; at += PIECE) {
+        const int64_t n = qkv_min64(PIECE, size - at);
+        view_base64(piece, bytes + at, n);
         status = qkv_output_write(out, piece, (size_t)((n + 2) / 3 * 4), err);
     }
     qkv_free(piece);
@@ -253,7 +261,10 @@ static qkv_status write_packed(struct qkv_output *out, const struct page *p, qkv
 static qkv_status write_name(struct qkv_output *out, struct page *p, const char *name, size_t n,
                              qkv_error *err)
 {
-    if (n == 6 && !memcmp(name, "packed", 6)) return write_packed(out, p, err);
+    if (n == 6 && !memcmp(name, "packed", 6))
+        return write_base64(out, p->plan.packed, p->plan.packed_size, err);
+    if (n == 4 && !memcmp(name, "code", 4))
+        return write_base64(out, view_script, view_script_size, err);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strlen(names[i].name) != n || memcmp(names[i].name, name, n) != 0) continue;
         p->text.used = 0;
@@ -296,11 +307,16 @@ static qkv_status choose(struct page *p, qkv_error *err)
     return status;
 }
 
+int64_t view_code_bytes(void)
+{
+    return (int64_t)view_style_size + view_loader_size + ((int64_t)view_script_size + 2) / 3 * 4;
+}
+
 // Computes the size of the page without its numbers: text, style, script, and the JSON without the
 // list of arrays.
 static qkv_status measure_frame(struct page *p, int64_t *bytes, qkv_error *err)
 {
-    *bytes = (int64_t)view_page_size + view_style_size + view_script_size + 20000;
+    *bytes = (int64_t)view_page_size + view_code_bytes() + 20000;
     for (int64_t s = 0; s < p->v->shape.stacks; s++) {
         const struct view_shape *k = &p->v->stack[s].shape;
         *bytes += 120 * k->layers * k->heads;

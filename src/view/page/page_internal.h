@@ -118,9 +118,13 @@ void view_page_metadata(struct view_text *t, const qkv_view *v, const struct vie
 void view_page_output(struct view_text *t, const qkv_view *v); // writes ,"output":{...}, if any
 
 // ---- the page, compiled in from web/ (tools/embed.cmake) ----------------------------------------
-extern const unsigned char view_page[], view_style[], view_script[];
+extern const unsigned char view_page[], view_style[], view_script[], view_loader[];
 // true: esbuild, which minifies the script, was installed when the library was built
 extern const bool view_minified;
-extern const unsigned int view_page_size, view_style_size, view_script_size;
-extern const unsigned char view_style_sha256[32], view_script_sha256[32];
+extern const unsigned int view_page_size, view_style_size, view_script_size, view_loader_size;
+// view_script is compressed (raw deflate); these are its size and SHA-256 before that.
+extern const unsigned int view_script_length;
+extern const unsigned char view_script_sha256[32];
+extern const unsigned char view_style_sha256[32], view_loader_sha256[32];
+int64_t view_code_bytes(void); // the bytes of style, loader and script in a page
 #endif

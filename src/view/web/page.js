@@ -207,5 +207,4 @@ globalThis.qkv = {
     view: id => requestView(viewOf(id)), page
 };
 themeNow();
-if (document.readyState === "loading") addEventListener("DOMContentLoaded", start);
-else start();
+start(); // loader.js runs this script when the document is complete

@@ -289,8 +289,7 @@ static qkv_status all_of_it(const struct made *m)
                                      .tile_mean = kept.mean };
     const struct qkv_view_layer_data seen = { .probe = &probe };
     const struct qkv_view_frame frames[] = { { 1, 2, w } };
-    const struct qkv_view_options o = { .budget = (int64_t)(view_script_size + view_style_size) +
-                                                  130000 };
+    const struct qkv_view_options o = { .budget = view_code_bytes() + 130000 };
     if (!status) status = qkv_view_layer(v, 0, 1, &seen, &err);
     if (!status) status = qkv_view_effects(v, 0, effect, "nats", change, 1, &err);
     if (!status) status = qkv_view_compare(v, w, &err);

@@ -118,7 +118,7 @@ TEST(a_page_without_the_space_leaves_the_numbers_out)
 {
     qkv_view *v = view_new();
     struct page p;
-    struct qkv_view_options o = { .budget = (int64_t)(view_script_size + view_style_size) };
+    struct qkv_view_options o = { .budget = view_code_bytes() + 20000 };
     while (qkv_view_html(v, place("page.html"), true, &o, NULL, NULL)) o.budget += 100;
     char *html = html_of(v, &o, NULL); // of the smallest budget that a page fits into
     CHECK(page_open(&p, html));

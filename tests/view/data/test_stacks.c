@@ -178,7 +178,7 @@ TEST(weights_from_elsewhere_are_drawn_as_they_are)
         qkv_view *v = odd_view(o);
         struct qkv_view_report r;
         struct page p;
-        const int64_t capacity = (int64_t)(view_script_size + view_style_size) + *b;
+        const int64_t capacity = view_code_bytes() + *b;
         const struct qkv_view_options options = { .budget = *b ? capacity : 0 };
         char *html = html_of(v, &options, &r);
         CHECK(page_open(&p, html));

@@ -63,7 +63,7 @@ TEST(the_error_that_is_claimed_is_the_error_that_is_there)
         qkv_view *v = view_of(m);
         struct qkv_view_report r;
         struct page p;
-        const int64_t capacity = (int64_t)(view_script_size + view_style_size) + g->budget;
+        const int64_t capacity = view_code_bytes() + g->budget;
         const struct qkv_view_options o = { .budget = g->budget ? capacity : 0 };
         char *html = html_of(v, &o, &r);
         CHECK(page_open(&p, html));

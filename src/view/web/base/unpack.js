@@ -2,28 +2,7 @@
 // unpack.js: decodes the numbers of the page: base64, deflate (inflate.js), CRC-32, rows of weights.
 import { abs, ceil, floor, max, min } from "./math.js";
 import { count, say } from "./messages.js";
-import { inflate } from "./inflate.js";
-
-function fromBase64(text) {
-    // not all browsers have fromBase64, nor does the type checker know it
-    const own = /** @type {any} */ (Uint8Array).fromBase64;
-    if (own) return own.call(Uint8Array, text);
-    const raw = atob(text), out = new Uint8Array(raw.length);
-    for (let i = 0; i < raw.length; i++) out[i] = raw.charCodeAt(i);
-    return out;
-}
-
-async function unpack(bytes, size) {
-    let stream = null;
-    try {
-        stream = new /** @type {any} */ (globalThis).DecompressionStream("deflate-raw");
-    } catch {
-        return inflate(bytes, size);
-    }
-    const out = new Uint8Array(await new Response(new Blob([bytes]).stream().pipeThrough(stream)).arrayBuffer());
-    if (out.length !== size) throw new Error("short");
-    return out;
-}
+import { fromBase64, unpack } from "./bytes.js";
 
 const CRC = Uint32Array.from({ length: 256 }, (_, i) => {
     for (let k = 0; k < 8; k++) i = i & 1 ? i >>> 1 ^ 0xedb88320 : i >>> 1;
