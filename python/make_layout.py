@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """make_layout.py INCLUDE OUT CC...: writes _layout.py, the C interface of libqkv for ctypes, from its public headers.
+make_layout.py --members INCLUDE: prints the rows of src/base/layout/struct_members.def.
 
 The names and types of members, constants and functions are read from the headers; a C program that CC... compiles
 prints every size, offset and constant.  The structures that ctypes would make of it are compared with these offsets
@@ -47,6 +48,7 @@ class Headers:
         self.structs = {}  # {C type: [(member, ctypes expression, is an array)]}, nested ones first
         self.names = {}    # {C type: Python class}
         self.spell = {}    # {C type: the type as C spells it}
+        self.nested = set()  # C types of unnamed structures inside others
         self.constants = []
         self.functions = {}
         for body in re.findall(r"\benum\s*\w*\s*\{([^{}]*)\}", text):
@@ -60,6 +62,10 @@ class Headers:
         self.order = []
         for name in self.structs:
             self.place(name)
+
+    def tops(self):
+        """Returns the named structures in the order of the headers."""
+        return [name for name in self.spell if name not in self.nested]
 
     @staticmethod
     def matching(text, at):
@@ -87,6 +93,7 @@ class Headers:
             pointer = re.match(r"[^(]*\(\*(\w+)\)\s*\(", member)
             if nested:
                 inner = f"{name}_{nested[2]}"
+                self.nested.add(inner)
                 self.add_struct(inner, nested[1], f"{spelling}.{nested[2]}")
                 members.append((nested[2], self.names[inner], False))
             elif pointer:
@@ -133,7 +140,7 @@ class Headers:
 
 
 def c_program(headers):
-    """Returns the program that prints NAME SIZE, NAME.MEMBER OFFSET COUNT and constants."""
+    """Returns the program that prints each structure with its size, members with offset, count and size, and constants."""
     out = ["#include <qkv/qkv.h>", "#include <stdio.h>", "int main(void)", "{"]
     for name, members in headers.structs.items():
         root, *inner = headers.spell[name].split(".")
@@ -145,7 +152,7 @@ def c_program(headers):
         for member, _, array in members:
             at = f"(({root} *)0)->{path}{member}"
             count = f"sizeof({at}) / sizeof({at}[0])" if array else "(size_t)0"
-            out.append(f'printf("at {name} {member} %zu %zu\\n", offsetof({root}, {path}{member}) - {start}, {count});')
+            out.append(f'printf("at {name} {member} %zu %zu %zu\\n", offsetof({root}, {path}{member}) - {start}, {count}, sizeof({at}));')
     out += [f'printf("value {name} %lld\\n", (long long){name});' for name in headers.constants]
     out += ['printf("version %d.%d.%d\\n", QKV_VERSION_MAJOR, QKV_VERSION_MINOR, QKV_VERSION_PATCH);', "return 0;", "}"]
     return "\n".join(out) + "\n"
@@ -166,7 +173,7 @@ def python_source(headers, printed):
         if what == "size":
             sizes[rest[0]] = int(rest[1])
         elif what == "at":
-            offsets.setdefault(rest[0], {})[rest[1]] = (int(rest[2]), int(rest[3]))
+            offsets.setdefault(rest[0], {})[rest[1]] = tuple(map(int, rest[2:]))
         elif what == "value":
             values[rest[0][4:]] = int(rest[1])
         else:
@@ -177,10 +184,12 @@ def python_source(headers, printed):
     for name in headers.order:
         members, places = [], []
         for member, kind, _ in headers.structs[name]:
-            at, count = offsets[name][member]
+            at, count, _ = offsets[name][member]
             places.append(str(at))
             members.append(f"{member}:{CODES.get(kind, kind)}{f'*{count}' if count else ''}")
         out.append(f'    "{headers.names[name]}": ({sizes[name]}, "{" ".join(members)}", "{" ".join(places)}"),')
+    out += ["}", "", "# {structure of C: its fingerprint, as qkv_struct_layout() of include/qkv/layout.h}", "LAYOUTS = {"]
+    out += [f'    "{name}": {fingerprint(headers, name, sizes, offsets)},' for name in headers.tops()]
     out += ["}", "", "# {function: the types of its result and of its arguments}", "FUNCTIONS = {"]
     for name, kinds in sorted(headers.functions.items()):
         result, *arguments = [CODES.get(kind, kind) for kind in (kinds[0], *kinds[1])]
@@ -188,6 +197,43 @@ def python_source(headers, printed):
     return "\n".join(out + ["}"]) + TAIL
 
 
+def fingerprint(headers, name, sizes, offsets):
+    """Returns the FNV-1a hash that include/qkv/layout.h defines."""
+    def lines(inner, prefix, start):
+        for member, _, _ in headers.structs[inner]:
+            at, _, size = offsets[inner][member]
+            yield f"{prefix}{member} {start + at} {size}\n"
+            if f"{inner}_{member}" in headers.nested:
+                yield from lines(f"{inner}_{member}", f"{prefix}{member}.", start + at)
+    h = 0xcbf29ce484222325
+    for byte in (f"{name} {sizes[name]}\n" + "".join(lines(name, "", 0))).encode():
+        h = (h ^ byte) * 0x100000001b3 % 2**64
+    return h
+
+
+def member_rows(headers):
+    """Returns the text of struct_members.def: each structure with the names of its members."""
+    def names(inner, prefix=""):
+        for member, _, _ in headers.structs[inner]:
+            yield prefix + member
+            if f"{inner}_{member}" in headers.nested:
+                yield from names(f"{inner}_{member}", f"{prefix}{member}.")
+    out = MEMBERS
+    for name in headers.tops():
+        line = f"STRUCT({name},"
+        for member in names(name):
+            if len(line) + len(member) + 10 > 99:
+                out += line.rstrip() + "\n"
+                line = "      "
+            line += f" MEMBER({member})"
+        out += line + ")\n"
+    return out
+
+
+MEMBERS = """// SPDX-License-Identifier: MIT
+// struct_members.def: each structure of the public headers with its members, STRUCT(name, MEMBER(member)...).
+// Written by `python3 python/make_layout.py --members include`; the gate `layouts` compares it with the headers.
+"""
 CODES = {"None": "-", "c_void_p": "p", "c_char_p": "s", "c_int": "i", "c_uint": "u", "c_int64": "l", "c_uint64": "L",
          "c_int32": "w", "c_uint32": "W", "c_uint16": "H", "c_uint8": "B", "c_size_t": "z", "c_float": "f",
          "c_double": "d", "c_bool": "b", "c_char": "c"}
@@ -212,6 +258,11 @@ def type_of(code):
     code, _, count = code.partition("*")
     kind = TYPES[code] if code in TYPES else globals().get(code) or __getattr__(code)
     return kind * int(count) if count else kind
+
+
+def class_of(name):
+    """Returns the class of a structure of C, such as "qkv_attention"."""
+    return type_of("".join(part.title() for part in name.split("_")[1:]))
 
 
 def __getattr__(name):
@@ -247,6 +298,9 @@ def compare(source):
 
 
 def main():
+    if sys.argv[1] == "--members":
+        print(member_rows(Headers(read_headers(os.path.join(sys.argv[2], "qkv")))), end="")
+        return
     include, out, *cc = sys.argv[1:]
     headers = Headers(read_headers(os.path.join(include, "qkv")))
     source = python_source(headers, run_program(c_program(headers), include, cc))

@@ -397,7 +397,20 @@ def writers(files):
             yield path, 1, f"no row of tests/faults/writers.py writes with qkv {command}"
 
 
-GATES = (includes, silent, intrinsics, spdx, length, functions, folders, faces, words, retired, duplicates, symbols, scripts, writers)
+def layouts(files):
+    """src/base/layout/struct_members.def has the structures and members of the public headers."""
+    path = "src/base/layout/struct_members.def"
+    wanted = subprocess.run([sys.executable, "python/make_layout.py", "--members", "include"], capture_output=True, text=True,
+                            check=True).stdout.split("\n")
+    for number, (a, b) in enumerate(zip(lines(path) + [""] * len(wanted), wanted), 1):
+        if a != b:
+            yield path, number, "differs from the headers: python3 python/make_layout.py --members include > " + path
+            return
+    if len(lines(path)) != len(wanted):
+        yield path, len(wanted), "has rows of structures that the headers do not have"
+
+
+GATES = (includes, silent, intrinsics, spdx, length, functions, folders, faces, words, retired, duplicates, symbols, scripts, writers, layouts)
 
 
 def main():

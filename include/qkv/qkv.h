@@ -3,6 +3,7 @@
  *  the number of tokens, which runs, trains and visualizes Transformers.
  *
  *  base.h       status, error, threads, types, precision
+ *  layout.h     sizes and layouts of the structures, for bindings
  *  output.h     output files that are complete or absent
  *  tensor.h     .safetensors and .npy files
  *  attention.h  exact softmax attention, forward and backward
@@ -37,6 +38,7 @@
 #ifndef QKV_H
 #define QKV_H
 #include <qkv/base.h>
+#include <qkv/layout.h>
 #include <qkv/output.h>
 #include <qkv/tensor.h>
 #include <qkv/attention.h>

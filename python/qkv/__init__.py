@@ -11,7 +11,7 @@ import importlib
 
 _MODULES = {
     "_errors": ("Error", "InternalError", "UsageError", "FormatError", "UnsupportedError", "LimitError", "FileError",
-                "Interrupted", "DtypeError", "ReadOnlyError", "DeviceError"),
+                "Interrupted", "LibraryError", "DtypeError", "ReadOnlyError", "DeviceError"),
     "_attention": ("attention", "attention_backward", "Probe", "Statistics", "Gradients", "Plan", "AttentionResult"),
     "_tokenizer": ("Tokenizer", "Encoding"),
     "_texts": ("SentenceTransformer", "CrossEncoder"),

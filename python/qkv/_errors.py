@@ -37,6 +37,10 @@ class InternalError(Error):
     """A bug of qkv."""
 
 
+class LibraryError(Error, ImportError):
+    """The library cannot be loaded, or it has another version or other structures than this package."""
+
+
 class UsageError(Error, ValueError):
     """An argument is invalid."""
     status = "usage"

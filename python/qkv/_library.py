@@ -6,19 +6,34 @@ import signal
 import threading
 
 from . import _layout
-from ._errors import CLASSES, InternalError, UsageError
+from ._errors import CLASSES, InternalError, LibraryError, UsageError
 
 
 def _load():
-    """Loads the library of the package, or the one that QKV_LIBRARY names, and checks its version."""
+    """Loads the library of the package, or the one that QKV_LIBRARY names, and checks its version and structures."""
     here = os.path.dirname(os.path.abspath(__file__))
     path = os.environ.get("QKV_LIBRARY") or os.path.join(here, "libqkv.so")
-    library = ctypes.CDLL(path)
-    library.qkv_version.restype = ctypes.c_char_p
-    version = library.qkv_version().decode()
+    try:
+        library = ctypes.CDLL(path)
+        library.qkv_version.restype = ctypes.c_char_p
+        version = library.qkv_version().decode()
+    except (OSError, AttributeError) as error:
+        raise LibraryError(f"{path}: cannot be loaded as libqkv: {error}") from None
     if version != _layout.VERSION:
-        raise ImportError(f"{path} has version {version}, expected {_layout.VERSION}: "
-                          "the structures of this package are for that version")
+        raise LibraryError(f"{path}: expected version {_layout.VERSION}, for which this package was built, found {version}")
+    try:
+        size, layout = library.qkv_struct_size, library.qkv_struct_layout
+    except AttributeError:
+        raise LibraryError(f"{path}: no function qkv_struct_layout: the library is older than this package") from None
+    size.argtypes = layout.argtypes = [ctypes.c_char_p]
+    size.restype, layout.restype = ctypes.c_size_t, ctypes.c_uint64
+    for name, expected in _layout.LAYOUTS.items():
+        raw = name.encode()
+        if layout(raw) != expected:
+            own, found = ctypes.sizeof(_layout.class_of(name)), size(raw)
+            raise LibraryError(f"{path}: struct {name}: " + (
+                f"expected {own} bytes, found {found}" if found != own else "expected other members of the same size")
+                + ": the package was built for another libqkv; reinstall it")
     return library
 
 
