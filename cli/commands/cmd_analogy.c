@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT
 // cmd_analogy.c: implements `qkv analogy Paris - France + Italy`: adds and subtracts the input
 // embeddings of words, and prints the nearest words.
-#include "frame/cmd.h"
+#include "commands/analogy_picture.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { TERMS = 32 };
 static struct {
     int64_t count;
+    bool picture;
+    struct chart_output to;
 } o = { .count = 10 };
 
 static const struct opt opts[] = { OPT_INT('n', "count", &o.count, 1, 1000, "N",
                                            "number of words to list, 1 to 1000 (default: 10)"),
-                                   OPT_END };
+                                   OPT_FLAG(0, "picture", &o.picture,
+                                            "also draw the sum as arrows in the terminal"),
+                                   CHART_OPTIONS(o.to), OPT_END };
 
 struct term {
     char word[256];
@@ -144,6 +148,27 @@ static void print_table(const struct term *terms, int n, const qkv_tokenizer *to
     }
 }
 
+// Draws the sum, if --picture or -o requests it.
+static qkv_status draw(const qkv_model *model, const struct term *terms, int n,
+                       const qkv_tokenizer *tokenizer, const int32_t *ids, const float *cosines,
+                       int64_t found, qkv_error *err)
+{
+    const char *words[TERMS], **near = cmd_alloc((size_t)found + 1, sizeof *near);
+    float signs[TERMS];
+    int32_t own[TERMS];
+    for (int i = 0; i < n; i++) {
+        words[i] = terms[i].word;
+        signs[i] = terms[i].sign;
+        own[i] = terms[i].id;
+    }
+    for (int64_t i = 0; i < found; i++) near[i] = qkv_tokenizer_token(tokenizer, ids[i]);
+    const struct analogy a = { model, words, signs, own, n, near, ids, cosines, found };
+    if (!common.json && !chart_takes_stdout(&o.to)) putchar('\n');
+    const qkv_status status = analogy_picture(&a, &o.to, err);
+    free(near);
+    return status;
+}
+
 static int run_analogy(int argc, char **argv)
 {
     qkv_error err = { 0 };
@@ -156,8 +181,9 @@ static int run_analogy(int argc, char **argv)
     int n = 0;
     int64_t found = 0;
     const struct qkv_model_options options = { .precision = common.precision };
-    if (parse(terms, &n, argc, argv, &err) || cmd_model_find(dir, &err) ||
-        qkv_model_open(&model, dir, &options, &err) || qkv_tokenizer_open(&tokenizer, dir, &err))
+    if (parse(terms, &n, argc, argv, &err) || chart_output_check(&o.to, &err) ||
+        cmd_model_find(dir, &err) || qkv_model_open(&model, dir, &options, &err) ||
+        qkv_tokenizer_open(&tokenizer, dir, &err))
         goto done;
     for (int i = 0; i < n; i++) {
         if (find_term(&terms[i], tokenizer, &err)) goto done;
@@ -169,7 +195,9 @@ static int run_analogy(int argc, char **argv)
     if (qkv_analogy(model, tokenizer, ids, cosines, &found, o.count, words, signs, n, &err))
         goto done;
     if (cmd_check_finite(cosines, found, "cosine with a word", &err)) goto done;
-    (common.json ? print_json : print_table)(terms, n, tokenizer, ids, cosines, found);
+    if (!chart_takes_stdout(&o.to))
+        (common.json ? print_json : print_table)(terms, n, tokenizer, ids, cosines, found);
+    if (o.picture || o.to.path) (void)draw(model, terms, n, tokenizer, ids, cosines, found, &err);
 done:
     free(ids);
     free(cosines);
@@ -186,14 +214,16 @@ const struct cmd cmd_analogy = {
              "the vocabulary), and lists the words that are nearest to the sum by cosine, without "
              "the words of the sum. Each word must be a single token of the model. A sign is an "
              "operand of its own, or precedes its word; the whole sum may also be one operand in "
-             "quotes.",
+             "quotes. --picture and -o draw the sum as arrows: a - b + c in the plane of its four "
+             "corners, with the nearest words.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | SIGNED_WORDS,
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | SIGNED_WORDS,
     .min_args = 1,
     .max_args = -1,
     .examples = {
         { "qkv analogy Paris - France + Italy", "a word such as Rome" },
         { "qkv analogy -n 3 king - man + woman", "the three nearest words" },
+        { "qkv analogy king - man + woman -o king.svg", "the sum as arrows in a plane" },
         { "qkv analogy --json \"king - man + woman\"", "the words as JSON, with their ids" },
     },
     .run = run_analogy,

@@ -39,6 +39,7 @@ enum qkv_chart_style {
     QKV_CHART_DASHED,
     QKV_CHART_POINTS, /**< points that are not connected */
     QKV_CHART_BARS,   /**< bars from 0, or on a logarithmic axis from its lower end */
+    QKV_CHART_ARROW,  /**< a bold line with an arrowhead at the end of each segment */
     QKV_CHART_STYLES
 };
 enum { QKV_CHART_HUES = 16, QKV_CHART_QUIET = -1, QKV_CHART_RED = -2 };

@@ -132,6 +132,40 @@ PY
 title 'vectors of words, for analogy'
 runs 0 train text.txt --objective words --out words --width 16 --least 2 --epochs 2
 runs 0 analogy --model words one - two + three
+for end in svg png html; do
+    runs 0 analogy --model words one - two + three -n 3 -o "sum.$end"
+    prints_part 'Where does a sum of words lead?'
+done
+runs 0 analogy --model words one + two -n 2 --picture
+prints_part 'each arrow adds one word'
+runs 0 analogy --model words one -n 2 -o one.svg --json
+prints_part '"terms":[{"sign":1,"word":"one"'
+python3 - <<'PY' || failed 'the picture of the sum'
+import json, math, re, struct
+b = open("words/model.safetensors", "rb").read()
+n = struct.unpack("<Q", b[:8])[0]
+t = json.loads(b[8:8 + n])["embeddings.weight"]
+V, D = t["shape"]
+x = struct.unpack(f"<{V * D}f", b[8 + n + t["data_offsets"][0]:][:4 * V * D])
+vocab = json.load(open("words/tokenizer.json", encoding="utf-8"))["model"]["vocab"]
+vec = lambda w: x[vocab[w] * D:][:D]
+apart = lambda a, b: math.dist(vec(a), vec(b))
+page = open("sum.html", encoding="utf-8").read()
+lines = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])[0]["lines"]
+(b0, c0), (a0, s0) = (l["at"] for l in lines[:2])
+points = {p[2]: p[:2] for p in lines[2]["at"]}
+assert points["two"] == b0 and points["three"] == c0 and points["one"] == a0, (points, lines)
+near = lambda p, q: abs(p - q) < 1e-4 * (1 + abs(q))
+# the plane holds the three words, so that its distances are theirs, and the arrows are equal
+assert near(math.dist(b0, c0), apart("two", "three")) and near(math.dist(a0, b0), apart("one", "two"))
+assert near(math.dist(a0, c0), apart("one", "three")), (a0, c0)
+assert all(near(s0[i] - a0[i], c0[i] - b0[i]) for i in (0, 1)), lines[:2]
+# a nearest word is its vector, projected: along two -> three, and at a right angle
+u = [p - q for p, q in zip(vec("three"), vec("two"))]
+word, place = lines[3]["at"][0][2].split()[0], lines[3]["at"][0]
+want = sum((p - q) * e for p, q, e in zip(vec(word), vec("two"), u)) / math.sqrt(sum(e * e for e in u))
+assert near(place[0], want), (place, want)
+PY
 runs 2 train text.txt --objective words --out words --width 16
 says 'qkv: words/config.json: folder contains a model already, expected a new folder, or --force to replace it'
 runs 0 train text.txt --objective words --out words --width 16 --least 2 --epochs 1 --force

@@ -56,6 +56,7 @@ PLAIN = [
     Writer("view-npy", ["view", "-m", "bert", walk.TEXT, "-o", "p.npy"], ["bert"], ["p.npy"], cut=MODEL),
     of_walk("trace", MODEL),
     of_walk("ablate", MODEL),
+    Writer("analogy", ["analogy", "-m", "bert", "a", "-o", "a.svg"], ["bert"], ["a.svg"], cut=MODEL),
     of_walk("train-tokenizer"),
     of_walk("plot-svg"),
     of_walk("plot-html"),

@@ -116,7 +116,7 @@ static void draw_band(struct canvas *s, const struct chart_field *f, const struc
 static void draw_curve(struct canvas *s, const struct chart_field *f,
                        const struct qkv_chart_line *l, int color)
 {
-    static const float width[QKV_CHART_STYLES] = { 1.5f, 2.4f, 1.1f, 1.2f, 0, 0 };
+    static const float width[QKV_CHART_STYLES] = { 1.5f, 2.4f, 1.1f, 1.2f, 0, 0, 2.2f };
     bool joined = false;
     canvas_path(s, PALETTE_NONE, color, width[l->style], l->style == QKV_CHART_THIN ? .75 : 1);
     if (l->style == QKV_CHART_DASHED) canvas_dashed(s);
@@ -131,6 +131,28 @@ static void draw_curve(struct canvas *s, const struct chart_field *f,
         else
             canvas_move_to(s, chart_px(f, x), chart_py(f, l->y[i]));
         joined = true;
+    }
+}
+
+// Draws an arrowhead at the end of each segment, large enough for segments of at least its length.
+static void draw_heads(struct canvas *s, const struct chart_field *f,
+                       const struct qkv_chart_line *l, int color)
+{
+    enum { LONG = 13, HALF = 5 };
+    for (int64_t i = 1; i < l->n; i++) {
+        if (!chart_has_place(f, chart_x(l, i - 1), l->y[i - 1]) ||
+            !chart_has_place(f, chart_x(l, i), l->y[i]))
+            continue;
+        const double x = chart_px(f, chart_x(l, i)), y = chart_py(f, l->y[i]),
+                     dx = x - chart_px(f, chart_x(l, i - 1)), dy = y - chart_py(f, l->y[i - 1]),
+                     far = hypot(dx, dy), size = fmin(1, far / (2 * LONG));
+        if (far <= 0) continue;
+        const double ux = dx / far * size, uy = dy / far * size;
+        canvas_path(s, color, PALETTE_NONE, 0, 1);
+        canvas_move_to(s, x, y);
+        canvas_line_to(s, x - LONG * ux + HALF * uy, y - LONG * uy - HALF * ux);
+        canvas_line_to(s, x - LONG * ux - HALF * uy, y - LONG * uy + HALF * ux);
+        canvas_close(s);
     }
 }
 
@@ -179,6 +201,7 @@ static void draw_series(struct canvas *s, const struct chart_field *f)
             draw_curve(s, f, l, color);
         if (l->style == QKV_CHART_POINTS || (l->style == QKV_CHART_STRONG && l->n <= STRONG_DOTS))
             draw_points(s, f, l, color);
+        if (l->style == QKV_CHART_ARROW) draw_heads(s, f, l, color);
     }
 }
 

@@ -102,12 +102,32 @@ static void draw_words(struct canvas *s, const struct chart_field *f, struct spo
     }
 }
 
-// Occupies the places of the points that have words, which no word may cover.
+// Occupies the place of an arrow, as a row of small places along each of its segments.
+static void occupy_arrow(const struct chart_field *f, const struct qkv_chart_line *l,
+                         struct spots *taken)
+{
+    enum { APART = 8, HALF = 2 };
+    for (int64_t i = 1; i < l->n; i++) {
+        if (!chart_has_place(f, chart_x(l, i - 1), l->y[i - 1]) ||
+            !chart_has_place(f, chart_x(l, i), l->y[i]))
+            continue;
+        const double x0 = chart_px(f, chart_x(l, i - 1)), y0 = chart_py(f, l->y[i - 1]),
+                     dx = chart_px(f, chart_x(l, i)) - x0, dy = chart_py(f, l->y[i]) - y0;
+        const int steps = 1 + (int)(hypot(dx, dy) / APART);
+        for (int k = 1; k < steps && taken->n < SPOTS / 2; k++) {
+            const double x = x0 + dx * k / steps, y = y0 + dy * k / steps;
+            occupy(taken, (struct spot){ x - HALF, y - HALF, x + HALF, y + HALF });
+        }
+    }
+}
+
+// Occupies the places of arrows, and of the points that have words, which no word may cover.
 static void occupy_points(const struct chart_field *f, struct spots *taken)
 {
     const struct qkv_chart_panel *p = f->panel;
     for (int64_t k = 0; k < p->lines; k++) {
         const struct qkv_chart_line *l = &p->line[k];
+        if (l->style == QKV_CHART_ARROW) occupy_arrow(f, l, taken);
         for (int64_t i = 0; l->text && i < l->n; i++) {
             if (!l->text[i] || !chart_has_place(f, chart_x(l, i), l->y[i])) continue;
             const double x = chart_px(f, chart_x(l, i)), y = chart_py(f, l->y[i]);
