@@ -207,7 +207,7 @@ static qkv_status shares_make(struct source_output *o, const struct source *s, q
     static const char *const pools[] = {
         "", "mean", "cls", "max", "last", "mean-sqrt", "weighted"
     };
-    const struct qkv_embedder_options how = { .model = cmd_model_options(), .no_tokenizer = true };
+    const struct qkv_embedder_options how = { .opened = s->of.model, .no_tokenizer = true };
     const int64_t T = s->shown[0].tokens;
     double *share = cmd_alloc((size_t)T, sizeof *share);
     qkv_embedder *e = NULL;

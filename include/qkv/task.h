@@ -45,6 +45,9 @@ struct qkv_embedder_options {
      *  default_prompt_name of that file, if any; "": no prompt */
     const char *prompt;
     struct qkv_progress progress;
+    /** the model of the folder, if the caller has opened it already: the embedder uses it, ignores
+     *  `model` and does not close it, so it must stay open; NULL: open the model */
+    const qkv_model *opened;
 };
 
 /** A model with its tokenizer, pooling and length limit. */

@@ -12,7 +12,8 @@ enum { BATCH_THREAD = 512, BATCH_LEAST = 1024, BATCH_MOST = 8192 };
 struct qkv_embedder {
     struct qkv_embedder_options o;
     struct qkv_modules modules;
-    qkv_model *model;
+    qkv_model *owned; // NULL: the caller opened the model
+    const qkv_model *model;
     qkv_tokenizer *tokenizer;
     // hidden: elements of a hidden state; pooled: of the poolings of a text; whole: of the result
     // of the modules after them; width: of a vector, the first elements of that result; widest:
@@ -47,7 +48,8 @@ static qkv_status open_files(qkv_embedder *e, const char *dir, qkv_error *err)
     qkv_status status = qkv_modules_read(&e->modules, dir, e->o.prompt, err);
     if (status) return status;
     model = e->modules.model;
-    status = qkv_model_open(&e->model, model, &e->o.model, err);
+    if (!e->o.opened) status = qkv_model_open(&e->owned, model, &e->o.model, err);
+    e->model = e->o.opened ? e->o.opened : e->owned;
     if (!status && qkv_model_info(e->model).kind == QKV_KIND_ENCODER_DECODER)
         status = qkv_fail(
             err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = model },
@@ -151,7 +153,7 @@ void qkv_embedder_close(qkv_embedder *e)
 {
     if (!e) return;
     qkv_tokenizer_close(e->tokenizer);
-    qkv_model_close(e->model);
+    qkv_model_close(e->owned);
     qkv_modules_free(&e->modules);
     qkv_free(e);
 }

@@ -113,6 +113,17 @@ TEST(ids_that_are_wrong_are_told_in_order_too)
     CHECK_EQ(qkv_embed_ids(e, out, ids, offsets, 2, NULL, &err), QKV_OK);
     CHECK_EQ(qkv_embed_ids(e, out, ids, offsets, 4, NULL, &err), QKV_ERR_USAGE);
     CHECK_TEXT(err.text, "token id out of range, expected an id below 40, found 99");
+    // an embedder of the open model has the same bits, and leaves it open
+    float again[2 * D];
+    qkv_embedder *of;
+    const struct qkv_embedder_options lent = { .opened = qkv_embedder_model(e),
+                                               .no_tokenizer = true };
+    CHECK_EQ(qkv_embedder_open(&of, GOLDEN "bert", &lent, &err), QKV_OK);
+    CHECK(qkv_embedder_model(of) == qkv_embedder_model(e));
+    CHECK_EQ(qkv_embed_ids(of, again, ids, offsets, 2, NULL, &err), QKV_OK);
+    qkv_embedder_close(of);
+    CHECK_EQ(qkv_embed_ids(e, out, ids, offsets, 2, NULL, &err), QKV_OK);
+    CHECK_BITS(again, out, sizeof again);
     qkv_embedder_close(e);
     CHECK_EQ(qkv_threads_set(0), QKV_OK);
     err = (qkv_error){ 0 };
