@@ -83,7 +83,7 @@ void diagram_place(struct diagram_column *c, double middle, double bottom)
 void diagram_arrow(struct canvas *s, const double *at, int n)
 {
     const double x = at[2 * n - 2], y = at[2 * n - 1], dx = x - at[2 * n - 4],
-                 dy = y - at[2 * n - 3], all = fmax(1e-9, hypot(dx, dy)), u = dx / all,
+                 dy = y - at[2 * n - 3], all = fmax(1e-9, sqrt(dx * dx + dy * dy)), u = dx / all,
                  v = dy / all;
     canvas_path(s, PALETTE_NONE, PALETTE_TEXT2, 1.2, 1);
     canvas_move_to(s, at[0], at[1]);
