@@ -29,6 +29,7 @@ TEXTS = [t for t in K.TEXTS if "\0" not in t] + [
     "  two  spaces   three  ", "a <sep> b", "<sep>x fooBARx  x", " <sep> ", "hello<sep>world", "a\tb\u00a0c\u3000d", "\ufb01ne e\u0301te\u0301 \uff21\uff22",
     "x" * 70, "line\nline \u2581 \u2581", "caf\u00e9 \u65e5\u672c \U0001f600", "\u200bzero\u200bwidth\u200b", ">>fr<< hello", "hello  world"]
 RULES = {"\ufb01": "fi", "e\u0301": "\u00e9", "\uff21": "A", "\uff22": "BB", "\u200b": "", "\t": " ", "\u00a0": " ", "\u3000": " ", "\u00bd": "1/2"}
+SYMBOL_RULES = {"B": "b", "A": "a", "R\u0301": "\u0154", "oo": "u"}  # they would change the user-defined symbols
 PIECES = dict(vocab_size=330, character_coverage=0.98, minloglevel=2)
 
 
@@ -60,6 +61,25 @@ class SentencePiece:
 
     def decode(self, ids):
         return None if self.sp.unk_id() in ids else self.sp.decode(ids)
+
+
+class Symbols(SentencePiece):
+    """A model with user-defined symbols and byte pieces: texts with symbols, runs of one character, lists of ids."""
+
+    def texts(self):
+        yield from ("fooBAR", "xfooBARx BAR oBAR", "foofooBAR\u0301 oo R\u0301", "FOObar fooBA", "fooBAR fooBAR", "a<>b <", "[UNK]", "ooBAR")
+        yield from (c * n for c in "aexz." for n in (60, 99, 100, 101, 300))
+
+    def lists(self):
+        rng, mark = random.Random(5), self.sp.piece_to_id("\u2581")
+        byte = lambda *b: [self.sp.piece_to_id("<0x%02X>" % x) for x in b]
+        yield from ([mark, mark] + byte(97), byte(0xE2, 0x41), byte(0xE2, 0x96), byte(0xF0, 0x9F, 0x98, 0x80), byte(0xED, 0xA0, 0x80),
+                    byte(0xEF, 0xB7, 0x90), byte(0x20) + [mark], [0, mark], [mark, 0], [mark] * 4, byte(0xC3) + [mark] + byte(0xA9))
+        for _ in range(60):
+            yield [rng.choice([rng.randrange(270, self.sp.vocab_size()), byte(rng.randint(1, 255))[0], mark]) for _ in range(rng.randint(1, 8))]
+
+    def decode(self, ids):
+        return self.sp.decode(ids)
 
 
 class Marian:
@@ -141,6 +161,7 @@ class Hugging:
 def makers():
     path = lambda *a: os.path.join(DIR, *a)
     yield "unigram.model", SentencePiece("unigram.model")
+    yield "symbols.model", Symbols("symbols.model")
     yield "bpe.model", SentencePiece("bpe.model")
     yield "char.model", SentencePiece("char.model")
     yield "marian", Marian("source")
@@ -159,6 +180,11 @@ def write_files():
         for a, b in RULES.items():
             f.write(" ".join("%X" % ord(c) for c in a) + "\t" + " ".join("%X" % ord(c) for c in b) + "\n")
     train("unigram", normalization_rule_tsv=rules, user_defined_symbols=["<sep>", "fooBAR"], control_symbols=["<ctl>"])
+    with open(rules, "w", encoding="utf-8") as f:
+        for a, b in SYMBOL_RULES.items():
+            f.write(" ".join("%X" % ord(c) for c in a) + "\t" + " ".join("%X" % ord(c) for c in b) + "\n")
+    train("symbols", K.STORY.split("\n") * 8, normalization_rule_tsv=rules, user_defined_symbols=["fooBAR", "oBAR"], byte_fallback=True, vocab_size=400,
+          hard_vocab_limit=False, unk_piece="[UNK]", control_symbols=["<>"])
     os.unlink(rules)
     train("bpe", model_type="bpe", vocab_size=620, normalization_rule_name="identity", byte_fallback=True, remove_extra_whitespaces=False,
           allow_whitespace_only_pieces=True, split_digits=True)
@@ -202,7 +228,7 @@ def write():
     groups = []
     for name, maker in makers():
         rows, back = [], []
-        for text in TEXTS:
+        for text in TEXTS + list(getattr(maker, "texts", list)()):
             ids = maker.encode(text)
             if ids is None:
                 continue
@@ -210,8 +236,9 @@ def write():
             again = maker.decode(ids)
             if again is not None and ids:
                 back.append([ids, again])
+        back = back[::3] + [[ids, maker.decode(ids)] for ids in getattr(maker, "lists", list)() if 0 not in ids]
         dump = lambda items: ",\n".join(json.dumps(i, separators=(",", ":")) for i in items)
-        groups.append('{"open":%s,\n"encode":[\n%s],\n"decode":[\n%s]}' % (json.dumps(name), dump(rows), dump(back[::3])))
+        groups.append('{"open":%s,\n"encode":[\n%s],\n"decode":[\n%s]}' % (json.dumps(name), dump(rows), dump(back)))
     with open(os.path.join(DIR, "cases.json"), "w", encoding="utf-8") as f:
         f.write('{"groups":[\n%s]}\n' % ",\n".join(groups))
 

@@ -367,7 +367,7 @@ static void print_row(FILE *to, const float *x, int64_t n, int64_t row, int cell
             fputs("      ...", to);
             i = n - 1;
         }
-        fprintf(to, " %10.5g", (double)x[i]);
+        fprintf(to, " %10.5g", isnan(x[i]) ? (double)NAN : (double)x[i]); // without a sign
     }
     fputc('\n', to);
 }

@@ -244,9 +244,10 @@ qkv_status source_given(struct source *s, const char *path, const char *tokens, 
         tokens ? QKV_OK
                : cmd_error(err, QKV_ERR_USAGE, NULL,
                            "--attention requires --tokens FILE with one token per line");
-    if (!status) status = array_open(&all, path, false, err);
+    if (!status) status = array_open(&all, path, true, err);
     if (!status) status = find_stacks(found, &count, all, path, err);
     if (!status) status = name_tokens(s, found, count, path, tokens, keys, err);
+    if (!status) status = qkv_tensors_convert(all, err); // after all shapes are checked
     if (status) goto done;
     const bool one_across = count == 1 && keys;
     for (int64_t n = 0; n < count; n++)

@@ -47,6 +47,8 @@ struct qkv_assembly {
     int64_t score_count;
     struct qkv_absent absent; // Unigram: pieces without an id
     bool marks_inside;        // a mark of spaces occurs inside of such a piece
+    bool floats;              // Unigram: sums are floats, as in SentencePiece
+    bool no_texts;            // Unigram: unknown characters never become the token of their text
     struct qkv_merge {
         int32_t left, right, to;
         uint32_t rank; // of pairs with equal ranks the leftmost is merged first

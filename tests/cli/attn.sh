@@ -494,6 +494,10 @@ says_part '--projections requires -x'
 runs 2 attn -x '[1 0; 0 1]' --projections --plan
 says 'qkv: --projections cannot be combined with --plan'
 
+title 'NaN is printed without a sign'
+runs 0 attn -x '[1e20 0; 1e20 1]' --scale 1e10
+prints_part '      0        nan        nan'
+
 title 'the shape is checked before the numbers are read'
 if [ -z "${QKV_SLOW:-}" ]; then # a sanitizer needs more address space
     python3 - <<'PY'

@@ -145,6 +145,32 @@ runs 0 view 'to be or not' --training run -o last.html
 says_part 'qkv: note: the checkpoint of step 2 is left out: run/checkpoint-00000002: folder without weights'
 runs 3 view 'to be or not' --training . --terminal
 says_part 'folder without checkpoints, expected the folder of a training run, with folders checkpoint-N'
+title 'weights in Fortran order: the same numbers, and no copy before the shapes are checked'
+python3 - <<'PY'
+import struct
+def write(name, order, shape, numbers):
+    head = ("{'descr': '<f4', 'fortran_order': %s, 'shape': %r, }" % (order, shape)).ljust(117) + "\n"
+    with open(name, "wb") as f:
+        f.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + struct.pack(f"<{len(numbers)}f", *numbers))
+        return f.tell()
+rows = [1, 0, 0, .5, .5, 0, .25, .25, .5]
+write("c.npy", False, (1, 1, 3, 3), rows)
+write("turned.npy", True, (1, 1, 3, 3), [rows[3 * i + j] for j in range(3) for i in range(3)])
+n = 1 << 15
+at = write("large.npy", True, (1, 1, n, n), [])
+open("large.npy", "r+b").truncate(at + 4 * n * n)
+PY
+printf 'a\nb\nc\n' >three.txt
+for name in c turned; do
+    runs 0 view --attention $name.npy --tokens three.txt --view matrix -o $name.csv
+done
+check cmp c.csv turned.csv
+if [ -z "${QKV_SLOW:-}" ]; then # a sanitizer needs more address space
+    (ulimit -v $((6 << 20)) && runs 2 view --attention large.npy --tokens three.txt && exit $failures) ||
+        failed 'it takes memory for the array'
+    says_part 'expected one for each of the 32768 rows of large.npy'
+fi
+
 title 'noncharacters of tokens are replaced in pictures, and cells of CSV are no formulas'
 python3 - <<'PY'
 import struct

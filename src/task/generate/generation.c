@@ -79,8 +79,8 @@ qkv_status qkv_generation_no_token(int64_t tokens, qkv_error *err)
 {
     return qkv_fail(err, QKV_ERR_USAGE, NULL,
                     "no token can be chosen after %" PRId64
-                    " tokens, expected a logit above -inf, found -inf for every token after "
-                    "penalties, biases and suppressed tokens",
+                    " tokens, expected a token with a finite logit after penalties, biases and "
+                    "suppressed tokens, found none",
                     tokens);
 }
 

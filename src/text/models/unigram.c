@@ -16,7 +16,7 @@ struct unigram {
     double *scores; // by id
     double unknown_score;
     int32_t unknown; // -1: none
-    bool fallback;
+    bool fallback, floats, no_texts;
     int32_t spelled[256]; // "<0x41>", -1: none
     struct qkv_long_tokens longs;
     struct qkv_absent absent;
@@ -46,16 +46,13 @@ static double as_read(double x)
     }
     char text[64], *p = text;
     uint64_t digits = 0;
-    snprintf(text, sizeof text, "%.16e", a);
+    // both are correctly rounded: 16 digits from 17 could be the neighbor of the shortest ones
+    snprintf(text, sizeof text, "%.15e", a);
+    const bool fewer = strtod(text, NULL) == a;
+    if (!fewer) snprintf(text, sizeof text, "%.16e", a);
     for (; *p != 'e'; p++) // the decimal point depends on the locale
         if (*p >= '0' && *p <= '9') digits = digits * 10 + (uint64_t)(*p - '0');
-    int exponent = (int)strtol(p + 1, NULL, 10) - 16;
-    const uint64_t fewer = (digits + 5) / 10;
-    snprintf(text, sizeof text, "%" PRIu64 "e%d", fewer, exponent + 1);
-    if (strtod(text, NULL) == a) {
-        digits = fewer;
-        exponent++;
-    }
+    int exponent = (int)strtol(p + 1, NULL, 10) - (fewer ? 15 : 16);
     for (; digits % 10 == 0; digits /= 10) exponent++;
     double read = (double)digits;
     for (; exponent < -308; exponent += 308) read /= 1e308;
@@ -113,6 +110,8 @@ static bool read_vocab(qkv_tokenizer *t, const struct qkv_json_at *at)
         t->assembly.scores = NULL;
         m->absent = t->assembly.absent;
         t->assembly.absent = (struct qkv_absent){ 0 };
+        m->floats = t->assembly.floats;
+        m->no_texts = t->assembly.no_texts;
         find_least(m, t->assembly.score_count);
         return true;
     }
@@ -190,8 +189,11 @@ struct best {
     int32_t id, from; // from -1: no segmentation ends here
 };
 
-static inline void offer(struct best *to, double score, int32_t id, int32_t from)
+// Rounds the sum to a float if `floats` is true: rounding decides which of several equally probable
+// segmentations SentencePiece finds.
+static inline void offer(struct best *to, double score, bool floats, int32_t id, int32_t from)
 {
+    if (floats) score = (double)(float)score;
     if (to->from >= 0 && !(score > to->score)) return;
     *to = (struct best){ score, id, from };
 }
@@ -209,7 +211,7 @@ static void offer_long(const qkv_tokenizer *t, struct best *best, uint32_t *node
         const int32_t id = m->longs.trie.value[k];
         const int32_t from = end - (int32_t)qkv_vocab_token(&t->vocab, id)->bytes;
         if (from && best[from].from < 0) continue;
-        offer(&most, m->scores[id] + best[from].score, id, from);
+        offer(&most, m->scores[id] + best[from].score, m->floats, id, from);
     }
     if (most.from >= 0 && (best[end].from < 0 || most.score >= best[end].score)) best[end] = most;
 }
@@ -217,8 +219,8 @@ static void offer_long(const qkv_tokenizer *t, struct best *best, uint32_t *node
 // Offers the short tokens of a trie that begin at word[at].  absent: the tokens have no id.
 // Returns true if one of them consists of n bytes.
 static inline bool offer_short(struct best *best, const struct qkv_trie *trie, const double *scores,
-                               bool absent, const uint8_t *word, int32_t at, int32_t length,
-                               int32_t n)
+                               bool absent, bool floats, const uint8_t *word, int32_t at,
+                               int32_t length, int32_t n)
 {
     const double here = best[at].score;
     const int32_t stop = length - at > QKV_SHORT_TOKEN ? at + QKV_SHORT_TOKEN : length;
@@ -229,7 +231,7 @@ static inline bool offer_short(struct best *best, const struct qkv_trie *trie, c
         if (!node) break;
         const int32_t id = trie->value[node];
         if (id < 0 || scores[id] == -INFINITY) continue;
-        offer(&best[i + 1], scores[id] + here, absent ? ABSENT : id, at);
+        offer(&best[i + 1], scores[id] + here, floats, absent ? ABSENT : id, at);
         found = found || i + 1 - at == n;
     }
     return found;
@@ -246,27 +248,28 @@ static void find_best(const qkv_tokenizer *t, struct best *best, const uint8_t *
         const int used = qkv_utf8_read(word + at, (size_t)(length - at), &code);
         const int32_t n = used < 0 ? -used : used;
         const double here = best[at].score;
-        bool single = offer_short(best, &t->vocab.trie, m->scores, false, word, at, length, n);
-        if (m->absent.trie.slots &&
-            offer_short(best, &m->absent.trie, m->absent.scores, true, word, at, length, n))
+        bool single =
+            offer_short(best, &t->vocab.trie, m->scores, false, m->floats, word, at, length, n);
+        if (m->absent.trie.slots && offer_short(best, &m->absent.trie, m->absent.scores, true,
+                                                m->floats, word, at, length, n))
             single = true;
-        if (!single) offer(&best[at + n], m->unknown_score + here, m->unknown, at);
+        if (!single) offer(&best[at + n], m->unknown_score + here, m->floats, m->unknown, at);
         for (int32_t i = at; i < at + n && m->longs.any; i++)
             offer_long(t, best, &longs, word[i], i + 1);
         at += n;
     }
 }
 
-// Adds the token for consecutive unknown characters: the token of their text if there is one;
-// otherwise the byte tokens of all their bytes, if the model has them; otherwise the unknown token
-// once.
+// Adds the token for consecutive unknown characters: the token of their text if there is one (and
+// the model is not one of SentencePiece, where it is a control symbol); otherwise the byte tokens
+// of all their bytes, if the model has them; otherwise the unknown token once.
 static bool put_unknown(const qkv_tokenizer *t, struct qkv_parts *out, const uint8_t *word,
                         int64_t from, int64_t to)
 {
     const struct unigram *m = t->model;
     const int32_t known =
         qkv_trie_find(&t->vocab.trie, (const char *)word + from, (size_t)(to - from));
-    if (known >= 0) return qkv_parts_add(out, known, from, to);
+    if (known >= 0 && !m->no_texts) return qkv_parts_add(out, known, from, to);
     bool all = m->fallback;
     for (int64_t i = from; i < to && all; i++) all = m->spelled[word[i]] >= 0;
     if (!all) return qkv_parts_add(out, m->unknown, from, to);

@@ -305,11 +305,12 @@ static bool find_token(struct qkv_added_walk *w, struct qkv_added_match *out)
             continue;
         if (t->single_word && end < w->n && is_class(next_char(w, end, &n), QKV_CLASS_WORD))
             continue;
-        if (t->lstrip && begin < w->at) begin = qkv_min64(w->at, end);
         while (t->lstrip && begin > w->at && is_class(last_char(w, begin, &n), QKV_CLASS_SPACE))
             begin -= n;
         while (t->rstrip && end < w->n && is_class(next_char(w, end, &n), QKV_CLASS_SPACE))
             end += n;
+        // the token before may include white space of this one, or all of it
+        if (t->lstrip && begin < w->at) begin = qkv_min64(w->at, end);
         *out = (struct qkv_added_match){ begin, end, index };
         return true;
     }

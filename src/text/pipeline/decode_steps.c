@@ -275,8 +275,7 @@ static bool end_byte_level(struct qkv_decoding *d, int64_t step)
 }
 
 // ---- byte tokens -------------------------------------------------------------------------------
-// Returns the byte that a text such as "<0x41>" spells, or -1 for any other text.
-static int spelled_byte(const char *text, int64_t n)
+int qkv_spelled_byte(const char *text, int64_t n)
 {
     static const char digits[] = "0123456789abcdef0123456789ABCDEF";
     if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>') return -1;
@@ -310,7 +309,7 @@ static bool end_byte_fallback(struct qkv_decoding *d, int64_t step)
 static bool put_byte_fallback(struct qkv_decoding *d, int64_t step, const char *text, int64_t n,
                               bool ends)
 {
-    const int byte = spelled_byte(text, n);
+    const int byte = qkv_spelled_byte(text, n);
     (void)ends;
     if (byte >= 0) return store(&d->states[step].pending, &(char){ (char)byte }, 1);
     return end_byte_fallback(d, step) && pass_on(d, step, text, n, true);

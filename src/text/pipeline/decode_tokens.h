@@ -18,12 +18,13 @@ struct qkv_decode_step {
     bool whole;                                        // put receives each item in one part
     // Texts of the decoder: `from` is the prefix of wordpiece, the pattern of replace, the
     // character of strip and metaspace, the suffix of bpe, the padding of ctc; `to` is the content
-    // of replace, the delimiter of ctc.
+    // of replace, the delimiter of ctc.  Of pieces they are the mark and the unknown surface.
     char *from, *to;
     int64_t from_bytes, to_bytes;
     struct qkv_search search; // for `from`, if replace uses it
     bool cleanup, prefixed;
-    int64_t start, stop;              // strip
+    bool bytes;                       // pieces: there are byte pieces
+    int64_t start, stop;              // strip; pieces: marks at the start of a text are removed
     struct qkv_expression expression; // replace; empty: `from` is the pattern
 };
 struct qkv_text_decoder {
@@ -51,5 +52,7 @@ struct qkv_decoding {
 bool qkv_decode_feed(struct qkv_decoding *d, int64_t step, const char *text, int64_t n, bool ends);
 bool qkv_decode_add(qkv_tokenizer *t, const struct qkv_json_at *at, struct qkv_decode_step step,
                     const char *from, const char *to);
+// Returns the byte that a text such as "<0x41>" spells, or -1 for any other text.
+int qkv_spelled_byte(const char *text, int64_t n);
 void qkv_text_decoder_free(struct qkv_text_decoder *d);
 #endif

@@ -193,8 +193,6 @@ static bool push_words(struct encoder *x, int64_t from, int64_t to)
 {
     struct qkv_words *w = &x->words;
     w->length = w->count = 0;
-    w->whole = true;
-    if (from) w->base = x->a.at[from].begin;
     for (int64_t i = from; i < to; i++) {
         const struct qkv_char c = x->a.at[i];
         uint8_t bytes[4];
@@ -409,7 +407,6 @@ static qkv_status normalized_words(struct encoder *x, const uint8_t *text, int64
                       (x->found || !x->t->added.any_normalized);
     while (at < end) {
         const int64_t to = cuts && end - at > STRETCH ? cut_after(text, at + STRETCH, end) : end;
-        x->words.base = at;
         x->a.begins = at == x->start;
         x->a.ends = to == end;
         const qkv_status status = encode_stretch(x, text, &at, to, true);

@@ -75,9 +75,11 @@ void qkv_normalizer_free(struct qkv_normalizer *n);
 // ---- normalize_charsmap.c: normalization tables of SentencePiece -------------------------------
 struct qkv_charsmap;
 void qkv_charsmap_free(struct qkv_charsmap *m);
-// Adds a step for the table data[size] as SentencePiece writes it; the data is copied.  If longest
-// is true, the longest rule applies at each position, as in SentencePiece; otherwise rules apply as
-// in the normalizer Precompiled of Hugging Face tokenizers.
+struct qkv_spm;
+// Adds a step for the table data[size] as SentencePiece writes it; the data is copied.  For a model
+// of SentencePiece the longest rule applies at each position, and user-defined symbols of the model
+// do not change; without a model (NULL) rules apply as in the normalizer Precompiled of Hugging
+// Face tokenizers.
 bool qkv_charsmap_add(qkv_tokenizer *t, const struct qkv_json_at *at, const uint8_t *data,
-                      size_t size, bool longest);
+                      size_t size, const struct qkv_spm *model);
 #endif

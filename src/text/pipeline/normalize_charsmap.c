@@ -17,7 +17,7 @@ struct qkv_charsmap {
     size_t count;
     char *texts; // terminated
     size_t size;
-    bool longest;
+    struct qkv_trie symbols; // user-defined symbols, which do not change
 };
 
 void qkv_charsmap_free(struct qkv_charsmap *m)
@@ -25,6 +25,7 @@ void qkv_charsmap_free(struct qkv_charsmap *m)
     if (!m) return;
     qkv_free(m->units);
     qkv_free(m->texts);
+    qkv_trie_free(&m->symbols);
     qkv_free(m);
 }
 
@@ -78,6 +79,22 @@ static const char *find_replacement(const struct qkv_charsmap *m, const struct q
     return found;
 }
 
+// Returns the end of the longest user-defined symbol with which the characters at[from .. to-1]
+// begin, or `from`.
+static int64_t symbol_end(const struct qkv_charsmap *m, const struct qkv_char *at, int64_t from,
+                          int64_t to)
+{
+    uint32_t node = m->symbols.slots ? QKV_TRIE_ROOT : 0;
+    int64_t end = from;
+    for (int64_t i = from; i < to && node; i++) {
+        uint8_t text[4];
+        const int n = qkv_utf8_write(text, at[i].code);
+        for (int k = 0; k < n && node; k++) node = qkv_trie_step(&m->symbols, node, text[k]);
+        if (node && m->symbols.value[node] >= 0) end = i + 1;
+    }
+    return end;
+}
+
 static int64_t char_count(const char *text)
 {
     int64_t n = 0;
@@ -93,6 +110,11 @@ static bool run_longest(const struct qkv_normalizer_step *s, struct qkv_chars *o
 {
     for (int64_t i = 0, end = 0; i < in->count; i = end) {
         const struct qkv_char *c = &in->at[i];
+        const int64_t symbol = symbol_end(s->map, in->at, i, in->count);
+        for (end = i; end < symbol; end++)
+            if (!qkv_chars_add(out, in->at[end].code, in->at[end].begin, in->at[end].size))
+                return false;
+        if (symbol > i) continue;
         const char *text = find_replacement(s->map, in->at, i, in->count, false, &end);
         if (!text) {
             if (!qkv_chars_add(out, c->code, c->begin, c->size)) return false;
@@ -201,6 +223,21 @@ static bool check_units(const struct qkv_charsmap *m, const struct qkv_json_at *
     return true;
 }
 
+// Reads the user-defined symbols.  *apart becomes false if one has a space after its first byte.
+static bool read_symbols(struct qkv_charsmap *m, const struct qkv_spm *model, bool *apart)
+{
+    int32_t got;
+    for (int64_t i = 0; i < model->count; i++) {
+        const struct qkv_spm_piece *p = &model->pieces[i];
+        if (p->type != QKV_SPM_USER) continue;
+        if ((!m->symbols.slots && !qkv_trie_init(&m->symbols, 64)) ||
+            !qkv_trie_add(&m->symbols, p->text, p->bytes, 0, &got))
+            return false;
+        if (memchr(p->text + 1, ' ', p->bytes - 1)) *apart = false;
+    }
+    return true;
+}
+
 // Returns true if no key has a space after its first byte.  Then no key matches across a space that
 // follows a letter.
 static bool spaces_apart(const struct qkv_charsmap *m)
@@ -212,7 +249,7 @@ static bool spaces_apart(const struct qkv_charsmap *m)
 }
 
 bool qkv_charsmap_add(qkv_tokenizer *t, const struct qkv_json_at *at, const uint8_t *data,
-                      size_t size, bool longest)
+                      size_t size, const struct qkv_spm *model)
 {
     const size_t trie =
         size < 4 ? 0
@@ -247,12 +284,12 @@ bool qkv_charsmap_add(qkv_tokenizer *t, const struct qkv_json_at *at, const uint
         qkv_charsmap_free(m);
         return false;
     }
+    bool apart = !model || spaces_apart(m);
+    if (model && !read_symbols(m, model, &apart)) return no_memory(m, at);
     return qkv_normalizer_add(
         t, at,
-        (struct qkv_normalizer_step){ .run = longest ? run_longest : run_graphemes,
-                                      .map = m,
-                                      .whole = true,
-                                      .apart = !longest || spaces_apart(m) });
+        (struct qkv_normalizer_step){
+            .run = model ? run_longest : run_graphemes, .map = m, .whole = true, .apart = apart });
 }
 
 // Decodes text[n] from base 64 to out.  Returns false if text is not valid base 64.
@@ -283,7 +320,7 @@ bool qkv_normalizer_precompiled(qkv_tokenizer *t, const struct qkv_json_at *at)
     if (!data) return no_memory(NULL, at);
     const bool ok =
         base64(data, &bytes, text, n)
-            ? qkv_charsmap_add(t, at, data, bytes, false)
+            ? qkv_charsmap_add(t, at, data, bytes, NULL)
             : fail_table(at,
                          "normalization table is not in base64, expected letters, digits, + and /");
     qkv_free(data);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // postprocess_trim.c: reads the post-processors of byte-level tokenizers, which exclude leading and
 // trailing white space from the offsets of tokens and add the special tokens of RoBERTa.
+#define _GNU_SOURCE // memmem
 #include "text/text_internal.h"
 #include <string.h>
 
@@ -48,12 +49,22 @@ static int64_t blanks_at_end(const uint8_t *text, int64_t n)
     return count;
 }
 
+// Returns true if the blanks of text[n], which the token represents, count instead of the blanks of
+// its name: for an added token that was matched, and for unknown characters of Unigram.
+static bool is_matched(const qkv_tokenizer *t, const struct qkv_token *token, const uint8_t *text,
+                       int64_t n)
+{
+    if (!(token->flags & QKV_TOKEN_ADDED)) return false;
+    if (token->id != t->unknown || t->kind == &qkv_model_unigram) return true;
+    return n && memmem(text, (size_t)n, t->vocab.pool + token->text, token->bytes);
+}
+
 void qkv_trim_offsets(const qkv_tokenizer *t, qkv_encoding *e, int64_t from, int64_t count,
                       const uint8_t *text, int64_t bytes)
 {
     for (int64_t i = from; i < from + count; i++) {
         const struct qkv_token *token = qkv_vocab_token(&t->vocab, e->ids[i]);
-        const bool added = token->flags & QKV_TOKEN_ADDED; // its text is the matched text
+        const bool added = is_matched(t, token, text + e->begin[i], e->end[i] - e->begin[i]);
         const uint8_t *name =
             added ? text + e->begin[i] : (const uint8_t *)t->vocab.pool + token->text;
         const int64_t n = added ? e->end[i] - e->begin[i] : (int64_t)token->bytes;

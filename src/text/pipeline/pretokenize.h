@@ -36,8 +36,6 @@ struct qkv_words {
         int64_t begin, end;
     } * cuts;
     int64_t count, cut_capacity;
-    int64_t base;              // offset of the piece in the original text
-    bool whole;                // the piece is still one word
     struct qkv_effort *effort; // budget of regular expressions
 };
 bool qkv_words_put(struct qkv_words *w, const uint8_t *bytes, int n, int64_t begin, int64_t end);

@@ -241,10 +241,10 @@ static bool run_meta(const struct qkv_pre_tokenizer_step *step, struct qkv_words
     *rewrote = true;
     for (int64_t i = 0; i < in->count; i++) {
         const struct qkv_range c = in->cuts[i];
-        const int64_t where = in->whole ? in->base : in->begin[c.begin];
         int64_t from = out->length;
         if (step->prefix && !starts_with(in, c, " ", 1) &&
-            !starts_with(in, c, step->text, step->bytes) && (!step->prefix_first || where == 0) &&
+            !starts_with(in, c, step->text, step->bytes) &&
+            (!step->prefix_first || in->begin[c.begin] == 0) &&
             !qkv_words_put(out, mark, n, in->begin[c.begin], in->end[c.begin]))
             return false;
         for (int64_t at = c.begin; at < c.end;) {
@@ -284,8 +284,6 @@ static bool map_bytes(struct qkv_words *out, const struct qkv_words *in)
 static void exchange_words(struct qkv_words *w, struct qkv_words *to, bool rewrote)
 {
     struct qkv_words old = *w;
-    to->base = w->base;
-    to->whole = false;
     if (rewrote) {
         *w = *to;
         *to = old;
@@ -294,7 +292,6 @@ static void exchange_words(struct qkv_words *w, struct qkv_words *to, bool rewro
     w->cuts = to->cuts;
     w->count = to->count;
     w->cut_capacity = to->cut_capacity;
-    w->whole = false;
     to->cuts = old.cuts;
     to->cut_capacity = old.cut_capacity;
 }

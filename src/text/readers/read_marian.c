@@ -47,6 +47,7 @@ static bool scores(qkv_tokenizer *t, const struct qkv_spm *m, qkv_error *err)
     struct qkv_assembly *g = &t->assembly;
     int64_t twice;
     qkv_vocab_finish(&t->vocab, &twice);
+    g->floats = true;
     g->score_count = qkv_tokenizer_size(t);
     g->scores = qkv_alloc((size_t)qkv_max64(g->score_count, 1), sizeof *g->scores);
     if (!g->scores) {
@@ -88,7 +89,12 @@ static bool build_tokenizer(qkv_tokenizer *t, const struct qkv_spm *m, struct qk
     qkv_text_append_string(json, "{\"model\":{\"type\":\"Unigram\",\"unk_id\":");
     qkv_text_append_integer(json, unknown);
     qkv_text_append_string(json, "}");
-    qkv_spm_append_decoder(json, m, false, true);
+    qkv_text_append_string(json, ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[");
+    if (m->escape)
+        qkv_text_append_string(json, "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" QKV_SPM_MARK
+                                     "\"},\"content\":\" \"},");
+    qkv_text_append_string(json, "{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \","
+                                 "\"start\":1000000000,\"stop\":1000000000}]}");
     qkv_text_append_string(json, ",\"added_tokens\":[");
     for (int64_t i = 0; i < t->vocab.count; i++) {
         const struct qkv_token *token = &t->vocab.tokens[i];

@@ -8,13 +8,13 @@
 #include <string.h>
 #include "text/readers/readers.h"
 
-// ---- steps and decoder -------------------------------------------------------------------------
+// ---- steps -------------------------------------------------------------------------------------
 bool qkv_spm_steps(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     const struct qkv_spm_steps *s = t->assembly.context;
     const struct qkv_spm *m = s->model;
-    return (!m->charsmap || qkv_charsmap_add(t, at, m->charsmap, m->charsmap_size, true)) &&
-           qkv_spaces_add(t, at, &s->spaces);
+    return (!m->charsmap || qkv_charsmap_add(t, at, m->charsmap, m->charsmap_size, m)) &&
+           qkv_spaces_add(t, at, &s->spaces) && (!s->decodes || qkv_pieces_add_decoder(t, at, m));
 }
 
 void qkv_spm_steps_init(struct qkv_spm_steps *s, const qkv_tokenizer *t, const struct qkv_spm *m)
@@ -27,30 +27,6 @@ void qkv_spm_steps_init(struct qkv_spm_steps *s, const qkv_tokenizer *t, const s
                     .prefix = m->prefix,
                     .cut = qkv_spaces_cut_of(t, mark) },
     };
-}
-
-void qkv_spm_append_decoder(struct qkv_text_buffer *json, const struct qkv_spm *m, bool unknown,
-                            bool ends)
-{
-    qkv_text_append_string(json, ",\"decoder\":{\"type\":\"Sequence\",\"decoders\":[");
-    if (m->escape)
-        qkv_text_append_string(json, "{\"type\":\"Replace\",\"pattern\":{\"String\":\"" QKV_SPM_MARK
-                                     "\"},\"content\":\" \"},");
-    if (m->fallback) qkv_text_append_string(json, "{\"type\":\"ByteFallback\"},");
-    qkv_text_append_string(json, "{\"type\":\"Fuse\"}");
-    if (ends)
-        qkv_text_append_string(json, ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1000000000,"
-                                     "\"stop\":1000000000}");
-    else if (m->prefix || m->single)
-        qkv_text_append_string(json,
-                               ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}");
-    if (unknown) {
-        qkv_text_append_string(json, ",{\"type\":\"Replace\",\"pattern\":{\"String\":"
-                                     "\"" QKV_SPM_UNKNOWN_MARK "\"},\"content\":");
-        qkv_text_append_json(json, m->surface, m->surface_bytes, QKV_JSON_PLAIN);
-        qkv_text_append_string(json, "}");
-    }
-    qkv_text_append_string(json, "]}");
 }
 
 // ---- classes -----------------------------------------------------------------------------------
@@ -116,6 +92,7 @@ static bool pieces(struct building *b)
 {
     const struct qkv_spm *m = b->m;
     struct qkv_assembly *g = &b->t->assembly;
+    g->floats = g->no_texts = true;
     g->score_count = m->count + 2;
     g->scores = qkv_alloc((size_t)g->score_count, sizeof *g->scores);
     if (!g->scores || !qkv_trie_init(&b->t->vocab.trie, (size_t)m->count)) {
@@ -160,7 +137,6 @@ static void say_model(struct building *b)
     else
         qkv_text_append_json(b->json, text, strlen(text), QKV_JSON_PLAIN);
     qkv_text_append_string(b->json, m->fallback ? ",\"byte_fallback\":true}" : "}");
-    qkv_spm_append_decoder(b->json, m, true, false);
 }
 
 // Writes the added tokens.  Control symbols are matched in the original text, user-defined symbols
@@ -237,6 +213,7 @@ static bool build_tokenizer(struct building *b, struct qkv_spm_steps *steps,
                            "too few pieces in the model, expected at least 3: <unk>, <s> and </s>");
     if (!pieces(b) || (m->model == 2 && !qkv_assembly_derive_merges(b->t, b->err))) return false;
     qkv_spm_steps_init(steps, b->t, m);
+    steps->decodes = true;
     b->t->assembly.merged = m->model != 1;
     b->t->assembly.verbatim = true;
     b->t->assembly.add_steps = qkv_spm_steps;
@@ -260,7 +237,7 @@ qkv_status qkv_read_spm(qkv_tokenizer **out, const uint8_t *data, size_t size, c
         goto done;
     const int32_t unknown = id_of(&b, model.unknown);
     if (!qkv_tokenizer_assemble(out, b.t, &json, &own) &&
-        !qkv_added_decode_as(&(*out)->added, unknown, QKV_SPM_UNKNOWN_MARK)) {
+        !qkv_added_decode_as(&(*out)->added, unknown, (char[]){ (char)QKV_SPM_ABSENT, 0 })) {
         qkv_fail_memory(&own, file);
         qkv_tokenizer_close(*out);
         *out = NULL;

@@ -75,16 +75,17 @@ void qkv_spm_free(struct qkv_spm *m);
 struct qkv_spm_steps { // context of struct qkv_assembly
     struct qkv_spaces spaces;
     const struct qkv_spm *model;
+    bool decodes; // also add the decoder
 };
 bool qkv_spm_steps(qkv_tokenizer *t, const struct qkv_json_at *at);
 void qkv_spm_steps_init(struct qkv_spm_steps *s, const qkv_tokenizer *t, const struct qkv_spm *m);
-// Writes the decoder.  unknown: the unknown piece, which decodes as QKV_SPM_UNKNOWN_MARK at first,
-// becomes its surface; so it keeps a space at the start of a text.  ends: spaces at both ends of a
-// text are removed, and not only the first.
-#define QKV_SPM_MARK         "\xE2\x96\x81" // U+2581, which replaces spaces in pieces
-#define QKV_SPM_UNKNOWN_MARK "\xEF\xB7\x90" // U+FDD0, which is no character
-void qkv_spm_append_decoder(struct qkv_text_buffer *json, const struct qkv_spm *m, bool unknown,
-                            bool ends);
+#define QKV_SPM_MARK   "\xE2\x96\x81" // U+2581, which replaces spaces in pieces
+#define QKV_SPM_ABSENT 0xFF           // the unknown piece in the decoder: a byte that no piece has
+
+// ---- decode_pieces.c ---------------------------------------------------------------------------
+// Adds the decoder of SentencePiece; the unknown piece is QKV_SPM_ABSENT in its input.
+bool qkv_pieces_add_decoder(qkv_tokenizer *t, const struct qkv_json_at *at,
+                            const struct qkv_spm *m);
 
 // ---- read_vocab.c ------------------------------------------------------------------------------
 // Reads a vocabulary from data[size], which contains only the object {"text": id, ...}.  Returns

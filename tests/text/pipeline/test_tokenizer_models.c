@@ -78,7 +78,13 @@ TEST(components_that_are_seldom_answer_as_the_reference)
     golden_replay("tests/golden/text/components.json", NULL);
 }
 
+TEST(edges_of_offsets_marks_and_scores_answer_as_the_reference)
+{
+    golden_replay("tests/golden/text/edges.json", NULL);
+}
+
 CHECK_MAIN(CASE(components_that_are_seldom_answer_as_the_reference),
+           CASE(edges_of_offsets_marks_and_scores_answer_as_the_reference),
            CASE(byte_level_bpe_answers_as_the_reference),
            CASE(bpe_of_characters_answers_as_the_reference), CASE(unigram_answers_as_the_reference),
            CASE(whole_words_answer_as_the_reference),

@@ -51,7 +51,7 @@ TEST(each_format_answers_as_its_maker)
     json_t *all = json_load_file(FORMATS "cases.json", 0, &why);
     CHECK(all);
     const json_t *groups = json_object_get(all, "groups");
-    CHECK_EQ(json_array_size(groups), 8);
+    CHECK_EQ(json_array_size(groups), 9);
     for (size_t i = 0; i < json_array_size(groups); i++) replay(json_array_get(groups, i));
     json_decref(all);
 }
@@ -78,6 +78,24 @@ TEST(unknown_pieces_are_decoded_as_by_sentencepiece)
         CHECK_TEXT(out, cases[i].text);
     }
     CHECK_TEXT(qkv_tokenizer_token(t, 0), "<unk>");
+    qkv_tokenizer_close(t);
+}
+
+// By sentencepiece 0.2.3: the text of the unknown piece is plain text, whose characters are bytes.
+TEST(the_text_of_the_unknown_piece_is_not_a_token)
+{
+    static const char text[] = "[UNK]";
+    const struct qkv_encode_options plain = { .no_special = true };
+    qkv_tokenizer *t = NULL;
+    qkv_encoding e = { 0 };
+    CHECK_EQ(qkv_tokenizer_open(&t, FORMATS "symbols.model", NULL), QKV_OK);
+    CHECK_EQ(qkv_tokenizer_encode(t, &e, text, 5, NULL, 0, &plain, NULL), QKV_OK);
+    CHECK(e.count > 1);
+    for (int64_t i = 0; i < e.count; i++) CHECK(e.ids[i] != 0);
+    CHECK_EQ(qkv_tokenizer_encode(t, &e, text, 5, NULL, 0, NULL, NULL), QKV_OK);
+    CHECK_EQ(e.count, 1);
+    CHECK_EQ(e.ids[0], 0);
+    qkv_encoding_free(&e);
     qkv_tokenizer_close(t);
 }
 
@@ -325,6 +343,7 @@ TEST(no_byte_of_a_file_does_harm)
 
 CHECK_MAIN(CASE(each_format_answers_as_its_maker),
            CASE(unknown_pieces_are_decoded_as_by_sentencepiece),
+           CASE(the_text_of_the_unknown_piece_is_not_a_token),
            CASE(a_broken_sentencepiece_model_is_refused_with_its_reason),
            CASE(a_broken_tokenizer_of_llama2c_is_refused_with_its_place),
            CASE(broken_vocabularies_and_merges_are_refused_with_their_line),
