@@ -145,4 +145,7 @@ void check_vaswani(struct gradcheck *g)
     s.decoder_layers = 1;
     s.act = QKV_ACT_RELU;
     check(g, &s, QKV_OBJECTIVE_SEQ2SEQ, &again);
+    s = small("bare-transformer");
+    s.act = QKV_ACT_GELU;
+    check(g, &s, QKV_OBJECTIVE_SEQ2SEQ, &plain);
 }

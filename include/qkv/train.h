@@ -45,7 +45,7 @@ struct qkv_train_options {
     /** training objective: "causal", "masked", "seq2seq", "contrastive", "classify" */
     const char *objective;
     const char *from; /**< model folder with the initial weights; NULL: random weights */
-    const char *arch; /**< architecture: "gpt", "llama", "bert", "vaswani", "gru-attention" */
+    const char *arch; /**< architecture: "gpt", "vaswani", ... (net.def) */
     int64_t layers, decoder_layers, heads, kv_heads, width, d_k, d_v, inner;
     const char *norm;       /**< position of the norms: "pre", "post", "both" */
     const char *activation; /**< activation: "relu", "gelu", "gelu-tanh", "silu" */

@@ -62,7 +62,7 @@ prints_part '"retrieval":'
 case $(value retrieval) in '' | null) failed 'retrieval' ;; esac
 
 title 'encoder-decoders: loss, exact outputs, alignment'
-for arch in vaswani gru-attention; do
+for arch in vaswani bare-transformer gru-attention; do
     runs 0 train pairs.tsv --out $arch --arch $arch --tokenizer characters --context 32 --dropout 0 --smoothing 0 --schedule cosine --steps 80 $small
     learns $arch
     runs 0 eval $arch --json --show 2 --alignment --beam 2

@@ -38,7 +38,7 @@ says "qkv: other: folder contains other files and no run, expected a new folder 
 
 title 'invalid words and numbers'
 runs 2 train text.txt --out r --arch rnn
-says_part '--arch: unknown value, expected one of gpt, llama, bert, bare-encoder, vaswani, gru-attention'
+says_part '--arch: unknown value, expected one of gpt, llama, bert, bare-encoder, vaswani, bare-transformer, gru-attention'
 runs 2 train text.txt --out r --rate -1
 says_part '--rate: '
 runs 2 train text.txt --out r --probe 5

@@ -158,6 +158,71 @@ check [ -f bare/checkpoint-00000006/model.safetensors ]
 runs 0 trace 'some text' -m bare/model --what hidden -o bare.safetensors
 runs 0 view 'some text' -m bare/model --terminal --json
 
+title 'an encoder-decoder with one bare feed-forward network after each stack is its formula'
+runs 0 train pairs.tsv --out stacks --arch bare-transformer --layers 2 --heads 2 --width 8 --tokenizer characters --steps 4
+check grep -q '"feed_forward": "bare"' stacks/model/config.json
+runs 0 trace 'one two' '1 2' -m stacks/model --what hidden -o stacks.safetensors
+python3 - <<'PY' || failed 'the formula of the stacks'
+import json, math, struct
+def arrays(path):
+    b = open(path, "rb").read()
+    n = struct.unpack("<Q", b[:8])[0]
+    out = {}
+    for k, t in json.loads(b[8:8 + n]).items():
+        if k == "__metadata__" or t["dtype"] != "F32":
+            continue
+        x = struct.unpack(f"<{(t['data_offsets'][1] - t['data_offsets'][0]) // 4}f",
+                          b[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
+        w = t["shape"][-1]
+        out[k] = [list(x[i:i + w]) for i in range(0, len(x), w)] if len(t["shape"]) > 1 else list(x)
+    return out
+w, seen = arrays("stacks/model/model.safetensors"), arrays("stacks.safetensors")
+H, E, EPS = 2, 4, 1e-5
+def linear(name, x):
+    W, b = w[name + ".weight"], w[name + ".bias"]
+    return [[sum(p * q for p, q in zip(r, o)) + c for o, c in zip(W, b)] for r in x]
+def norm(name, x):
+    out = []
+    for r in x:
+        m = sum(r) / len(r)
+        s = math.sqrt(sum((v - m) ** 2 for v in r) / len(r) + EPS)
+        out.append([(v - m) / s * g + b for v, g, b in zip(r, w[name + ".weight"], w[name + ".bias"])])
+    return out
+def attention(name, x, memory, causal):
+    q, k, v = (linear(f"{name}.{n}_proj", y) for n, y in (("q", x), ("k", memory), ("v", memory)))
+    out = []
+    for i, r in enumerate(q):
+        row = []
+        for h in range(0, H * E, E):
+            keys = range(i + 1 if causal else len(k))
+            e = [math.exp(sum(a * b for a, b in zip(r[h:h + E], k[j][h:h + E])) / math.sqrt(E)) for j in keys]
+            row += [sum(p * v[j][h + d] for p, j in zip(e, keys)) / sum(e) for d in range(E)]
+        out.append(row)
+    return linear(name + ".out_proj", out)
+def sublayer(name, x, memory, causal):
+    y = norm(name + "_layer_norm_in", x)
+    z = attention(name, y, y if memory is None else memory, causal)
+    return norm(name + "_layer_norm", [[a + b for a, b in zip(r, s)] for r, s in zip(x, z)])
+def feed_forward(side, x):
+    return linear(side + ".fc2", [[max(0, v) for v in r] for r in linear(side + ".fc1", x)])
+memory = None
+for side in "encoder", "decoder":
+    x = seen[side + "_hidden_states.0"]
+    for l in range(2):
+        at = f"model.{side}.layers.{l}."
+        x = sublayer(at + "self_attn", x, None, side == "decoder")
+        if side == "decoder":
+            x = sublayer(at + "encoder_attn", x, memory, False)
+        if l == 0:
+            got = seen[side + "_hidden_states.1"]
+            assert all(abs(a - b) < 1e-4 for r, s in zip(x, got) for a, b in zip(r, s)), (side, x[0], got[0])
+    x = feed_forward("model." + side, x)
+    got = seen[side + "_hidden_states.2"]
+    assert all(abs(a - b) < 1e-4 for r, s in zip(x, got) for a, b in zip(r, s)), (side, x[0], got[0])
+    memory = x
+PY
+runs 0 translate 'one two' -m stacks/model --json
+
 title 'moved texts are the same texts; changed texts are not'
 mkdir there && cp text.txt there/moved.txt
 runs 0 train there/moved.txt --out run --steps 3

@@ -117,14 +117,20 @@ static const char *const norm_kinds[] = { "layer", "rms", NULL };
 static const char *const positions[] = { "learned", "sinusoidal",  "none",
                                          "rotary",  "sines-first", NULL };
 
+// where the feed-forward networks are: one in each layer; one after all layers of a stack; the same,
+// without residual connection and norms
+static const char *const places[] = { "each", "once", "bare", NULL };
+
 bool qkv_describe_choices(struct qkv_description *d, const struct qkv_config *c)
 {
     int norm = d->norm, kind = d->norm_kind, position = d->position;
+    int place = d->mlp_once + d->mlp_bare;
     bool tied = !d->untied;
     if (!qkv_describe_activation(d, c, "hidden_act") ||
         !qkv_config_choice(c, "norm", false, &norm, norms) ||
         !qkv_config_choice(c, "norm_kind", false, &kind, norm_kinds) ||
         !qkv_config_choice(c, "positions", false, &position, positions) ||
+        !qkv_config_choice(c, "feed_forward", false, &place, places) ||
         !qkv_config_flag(c, "gated", false, &d->gated) ||
         !qkv_config_flag(c, "bias", false, &d->bias) ||
         !qkv_config_flag(c, "embedding_norm", false, &d->embedding_norm) ||
@@ -138,6 +144,8 @@ bool qkv_describe_choices(struct qkv_description *d, const struct qkv_config *c)
     d->norm_kind = (enum qkv_norm_kind)kind;
     d->position = (enum qkv_position_kind)position;
     d->untied = !tied;
+    d->mlp_once = place >= 1;
+    d->mlp_bare = place == 2;
     d->final_norm = d->norm == QKV_NORM_PRE;
     if (!qkv_config_flag(c, "final_norm", false, &d->final_norm)) return false;
     if ((!d->d_k || !d->d_v) && d->size.width % d->size.heads)
@@ -160,6 +168,7 @@ bool qkv_put_choices(json_t *to, const struct qkv_description *d)
            qkv_put_text(to, "norm", norms[d->norm]) &&
            qkv_put_text(to, "norm_kind", norm_kinds[d->norm_kind]) &&
            qkv_put_text(to, "positions", positions[d->position]) &&
+           qkv_put_text(to, "feed_forward", places[d->mlp_once + d->mlp_bare]) &&
            qkv_put_flag(to, "gated", d->gated) && qkv_put_flag(to, "bias", d->bias) &&
            qkv_put_flag(to, "embedding_norm", d->embedding_norm) &&
            qkv_put_flag(to, "final_norm", d->final_norm) &&

@@ -3,8 +3,7 @@
 // config.json.
 //
 // Its keys are model_type "qkv-encoder"; the sizes of BERT, num_key_value_heads and type_vocab_size
-// (absent: no token types); feed_forward, "each" (default), "once" or "bare"; and the keys
-// of qkv_describe_choices with these defaults:
+// (absent: no token types); and the keys of qkv_describe_choices with these defaults:
 //   norm "post", norm_kind "layer", positions "learned", bias true, embedding_norm false,
 //   final_norm false (with norm "pre": true), hidden_act "gelu", gated false
 #include "model/family/description.h"
@@ -24,21 +23,12 @@ static const struct qkv_config_keys keys = {
     .free_heads = true,
 };
 
-// where the feed-forward networks are: one in each layer; one after all layers; the same, without
-// residual connection and norms
-static const char *const places[] = { "each", "once", "bare", NULL };
-
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
-    int place = 0;
     d->size.eps = 1e-5;
     d->bias = true;
     d->classify_act = QKV_ACT_TANH;
-    if (!qkv_config_sizes(c, &keys, &d->size) || !qkv_describe_choices(d, c) ||
-        !qkv_config_choice(c, "feed_forward", false, &place, places))
-        return false;
-    d->mlp_once = place >= 1;
-    d->mlp_bare = place == 2;
+    if (!qkv_config_sizes(c, &keys, &d->size) || !qkv_describe_choices(d, c)) return false;
     d->masked_act = d->act;
     return true;
 }
@@ -50,8 +40,7 @@ static bool fits(const struct qkv_description *d)
 
 static bool compose(json_t *to, const struct qkv_description *d)
 {
-    return qkv_put_sizes(to, &keys, &d->size) && qkv_put_choices(to, d) &&
-           qkv_put_text(to, "feed_forward", places[d->mlp_once + d->mlp_bare]);
+    return qkv_put_sizes(to, &keys, &d->size) && qkv_put_choices(to, d);
 }
 
 static const struct qkv_names names = {

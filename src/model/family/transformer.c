@@ -66,7 +66,12 @@ static bool compose(json_t *to, const struct qkv_description *d)
              .up = SIDE ".layers.#.fc1",                                                           \
              .down = SIDE ".layers.#.fc2",                                                         \
              .norm_in = SIDE ".layers.#.final_layer_norm_in",                                      \
-             .norm_out = SIDE ".layers.#.final_layer_norm" }
+             .norm_out = SIDE ".layers.#.final_layer_norm" },                                      \
+    .last_mlp = { .gate = SIDE ".fc_gate",                                                         \
+                  .up = SIDE ".fc1",                                                               \
+                  .down = SIDE ".fc2",                                                             \
+                  .norm_in = SIDE ".last_layer_norm_in",                                           \
+                  .norm_out = SIDE ".last_layer_norm" }
 
 static const struct qkv_names decoder = {
     .position = "decoder.embed_positions.weight",

@@ -202,6 +202,8 @@ TEST(what_is_saved_opens_to_the_same_numbers)
     s.d_k = 4;
     s.d_v = 3;
     save_and_open(&s, "qkv-transformer");
+    s = small("bare-transformer");
+    save_and_open(&s, "qkv-transformer");
     s = small("gru-attention");
     save_and_open(&s, "qkv-gru-attention");
 }
