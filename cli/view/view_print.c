@@ -72,6 +72,7 @@ void print_view_json(const struct source *s, const struct qkv_view_options *p, c
 void print_view_report(const char *path, const struct qkv_view_report *r)
 {
     const char *most = cmd_utf8() ? "≤" : "<=";
+    char error[QKV_WEIGHT_BYTES];
     cmd_print_name(stdout, path);
     printf(": %.*f %s, ", r->bytes < 1000000 ? 0 : 1,
            (double)r->bytes / (r->bytes < 1000000 ? 1e3 : 1e6), r->bytes < 1000000 ? "kB" : "MB");
@@ -80,7 +81,7 @@ void print_view_report(const char *path, const struct qkv_view_report *r)
                (long long)r->top, 100 * r->kept);
     else
         printf("stores all %lld weights", (long long)r->weights);
-    printf(", error %s %.4f\n", most, ceil(r->error * 1e4) / 1e4);
+    printf(", error %s %s\n", most, qkv_weight_text(error, ceil(r->error * 1e4) / 1e4, 4));
     if (r->top)
         cmd_note("the text is too long to store all its weights within the budget; --layers stores "
                  "some layers in full, --budget 64M allows a larger file");
