@@ -9,13 +9,15 @@ FOLDER: below src, or a file.  LABELS: modules whose tests run, "kernel,layer" b
 mutants that is drawn, by the seed.  The work is done in a copy of the tree, build/mutants.
 
 A mutant is killed by a test that fails, crashes or takes ten times as long as it should; one that does not compile does
-not count.  Prints the survivors, which are either gaps of the tests or changes that no result shows, and the counts.
+not count.  Prints the survivors, which are either gaps of the tests or changes that no result shows, and the counts, also
+when Ctrl-C or SIGTERM ends it.
 """
 import argparse
 import collections
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -115,6 +117,22 @@ class Tests:
         return ""
 
 
+def try_one(tests, counts, file, i, kind, new):
+    """Changes line i of a file, runs the tests, counts the result and prints a survivor."""
+    target = os.path.join(TREE, file)
+    with open(target) as f: text = f.read()
+    lines = text.split("\n")
+    old, lines[i] = lines[i], new
+    try:
+        with open(target, "w") as f: f.write("\n".join(lines))
+        killer = tests.killer(file)
+    finally:
+        with open(target, "w") as f: f.write(text)
+    counts["not compiled" if killer is None else "killed" if killer else "survived"] += 1
+    if killer == "":
+        print(f"{file}:{i + 1}: {kind}\n  - {old.strip()}\n  + {new.strip()}", flush=True)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("folders", nargs="+")
@@ -135,21 +153,12 @@ def main():
                  "-DQKV_BENCH=OFF", "-DQKV_TESTS=ON", "-DQKV_WERROR=OFF", "-DCMAKE_C_FLAGS=-DQKV_FEW=1 -w")
     if made.returncode: raise SystemExit(made.stdout)
     tests = Tests(a.tests.split(","))
-    counts, survivors = collections.Counter(), []
-    for file, i, kind, new in drawn:
-        target = os.path.join(TREE, file)
-        with open(target) as f: text = f.read()
-        lines = text.split("\n")
-        old, lines[i] = lines[i], new
-        try:
-            with open(target, "w") as f: f.write("\n".join(lines))
-            killer = tests.killer(file)
-        finally:
-            with open(target, "w") as f: f.write(text)
-        counts["not compiled" if killer is None else "killed" if killer else "survived"] += 1
-        if killer == "":
-            survivors.append((file, i, kind))
-            print(f"{file}:{i + 1}: {kind}\n  - {old.strip()}\n  + {new.strip()}", flush=True)
+    counts = collections.Counter()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for mutant in drawn: try_one(tests, counts, *mutant)
+    except KeyboardInterrupt:
+        print("stopped; the mutants were drawn at random, so the first ones are a sample too")
     tried = counts["killed"] + counts["survived"]
     print(f"{tried} mutants, {counts['killed']} killed ({100 * counts['killed'] / max(1, tried):.1f} %), "
           f"{counts['survived']} survived; {counts['not compiled']} did not compile")
