@@ -12,19 +12,26 @@
 #include <unistd.h>
 
 // Table of mapped files for qkv_mapped_file.  A file claims a slot by storing its address in `at`;
-// the slot is valid once `size` is set.  Signal handlers read the table without a lock.
-enum { SLOTS = 256 };
+// the slot is valid once `size` is set.  Signal handlers read the table without a lock.  Linux lets
+// a process have 65,530 mappings; pages of the table are only used as far as files are open.
+enum { SLOTS = 1 << 16 };
 static struct {
     _Atomic uintptr_t at;
     _Atomic size_t size;
     _Atomic(const char *) path;
 } slots[SLOTS];
+static _Atomic int lowest, used; // slots below `lowest` are taken; from `used` on none ever was
 
 static int slot_take(const struct qkv_map *m)
 {
-    for (int i = 0; i < SLOTS; i++) {
+    int first = atomic_load(&lowest), most = atomic_load(&used);
+    for (int i = first; i < SLOTS; i++) {
         uintptr_t none = 0;
-        if (!atomic_compare_exchange_strong(&slots[i].at, &none, (uintptr_t)m->data)) continue;
+        if (atomic_load(&slots[i].at) ||
+            !atomic_compare_exchange_strong(&slots[i].at, &none, (uintptr_t)m->data))
+            continue;
+        while (most <= i && !atomic_compare_exchange_weak(&used, &most, i + 1)) continue;
+        atomic_compare_exchange_strong(&lowest, &first, i + 1); // unless a slot was released since
         atomic_store(&slots[i].path, m->path);
         atomic_store(&slots[i].size, m->size);
         return i;
@@ -34,7 +41,7 @@ static int slot_take(const struct qkv_map *m)
 
 const char *qkv_mapped_file(const void *address)
 {
-    for (int i = 0; i < SLOTS; i++) {
+    for (int i = 0, end = atomic_load(&used); i < end; i++) {
         const uintptr_t at = atomic_load(&slots[i].at);
         if (at && (uintptr_t)address - at < atomic_load(&slots[i].size))
             return atomic_load(&slots[i].path);
@@ -132,6 +139,8 @@ void qkv_map_close(struct qkv_map *m)
             atomic_store(&slots[m->slot].size, 0);
             atomic_store(&slots[m->slot].path, NULL);
             atomic_store(&slots[m->slot].at, 0);
+            int old = atomic_load(&lowest);
+            while (old > m->slot && !atomic_compare_exchange_weak(&lowest, &old, m->slot)) continue;
         }
         munmap((void *)(uintptr_t)m->data, m->size);
     } else {
