@@ -92,16 +92,23 @@ static void add_alibi(struct page *p)
     name_axes(bias, "bias", "s_ij = q_i . k_j / sqrt(d_k) - m_h |i - j|, m_h = 2^(-8 (h + 1) / H)");
 }
 
-// Adds the biases that a model with relative positions adds to the scores of its first layer.
+// Adds the biases that a model with relative positions adds to the scores of --layer (default: 0),
+// in the head of --head or in the first four heads.
 static void add_relative(struct page *p, const struct text_run *s)
 {
     enum { MOST = 4 };
-    const struct seen_layer *l = &s->layer[0];
+    const int64_t layer = explain_options.layer >= 0 ? explain_options.layer : 0,
+                  only = explain_options.head,
+                  end = only >= 0     ? only + 1
+                        : s->H < MOST ? s->H
+                                      : MOST;
+    const struct seen_layer *l = &s->layer[layer];
     const int64_t far = l->reach < FAR ? l->reach : FAR;
     double x[2 * FAR + 1], y[2 * FAR + 1];
-    struct qkv_chart_panel *panel = page_panel(
-        p, page_text(p, "relative positions of %s: bias by j - i, layer 0", s->info.name));
-    for (int64_t h = 0; h < s->H && h < MOST; h++) {
+    struct qkv_chart_panel *panel =
+        page_panel(p, page_text(p, "relative positions of %s: bias by j - i, layer %lld",
+                                s->info.name, (long long)layer));
+    for (int64_t h = only >= 0 ? only : 0; h < end; h++) {
         int64_t n = 0;
         for (int64_t d = -far; d <= far; d++) {
             x[n] = (double)d;
@@ -109,7 +116,14 @@ static void add_relative(struct page *p, const struct text_run *s)
         }
         page_line(p, panel, page_text(p, "head %lld", (long long)h), x, y, n);
     }
-    name_axes(panel, "bias", "s_ij = q_i . k_j / sqrt(d_k) + b_(j - i), b learned per head");
+    if (end < s->H && only < 0)
+        name_axes(panel, "bias",
+                  page_text(p,
+                            "s_ij = q_i . k_j / sqrt(d_k) + b_(j - i), b learned per head; the "
+                            "first %lld of %lld heads, --head N shows another",
+                            (long long)end, (long long)s->H));
+    else
+        name_axes(panel, "bias", "s_ij = q_i . k_j / sqrt(d_k) + b_(j - i), b learned per head");
     page_say(p, " %s learned a bias for each distance and head.", s->info.name);
 }
 
@@ -119,13 +133,11 @@ static qkv_status add_learned(struct page *p, const char *dir, const char *model
     static const char *const names[] = { "embeddings.position_embeddings.weight",
                                          "bert.embeddings.position_embeddings.weight", "wpe.weight",
                                          "transformer.wpe.weight" };
-    char path[CMD_PATH + 32];
     qkv_tensors *all = NULL;
     struct array table = { .what = NULL };
-    snprintf(path, sizeof path, "%s/model.safetensors", dir);
-    qkv_status status = array_open(&all, path, false, err);
+    qkv_status status = array_open(&all, dir, false, err); // a folder, also with shards
     for (size_t i = 0; i < sizeof names / sizeof *names && !status && !table.tensor; i++)
-        status = array_find(&table, names[i], NULL, all, path, err);
+        status = array_find(&table, names[i], NULL, all, dir, err);
     if (!status && (!table.tensor || table.rank != 2))
         status = cmd_error(err, QKV_ERR_UNSUPPORTED, model,
                            "expected relative biases or a learned table of positions, such as %s",
@@ -146,6 +158,13 @@ static qkv_status add_learned(struct page *p, const char *dir, const char *model
     return status;
 }
 
+static qkv_status refuse_place(const char *model, qkv_error *err)
+{
+    return cmd_error(err, QKV_ERR_USAGE, model,
+                     "--layer and --head require a model with relative positions, of which each "
+                     "head has its own");
+}
+
 static qkv_status add_model(struct page *p, qkv_error *err)
 {
     char dir[CMD_PATH];
@@ -153,9 +172,10 @@ static qkv_status add_model(struct page *p, qkv_error *err)
     qkv_status status = cmd_model_find(dir, err);
     if (!status) status = text_run_start(p, &s, NULL, EXPLAIN_ANIMAL, err);
     if (status) return status;
-    if (!s->layer[0].relative) return add_learned(p, dir, s->info.name, err);
-    add_relative(p, s);
-    return QKV_OK;
+    const bool placed = explain_options.layer >= 0 || explain_options.head >= 0;
+    if (s->layer[0].relative && !(status = text_run_check(s, err))) add_relative(p, s);
+    if (s->layer[0].relative || status) return status;
+    return placed ? refuse_place(s->info.name, err) : add_learned(p, dir, s->info.name, err);
 }
 
 qkv_status explain_positions(struct page *p, int argc, char **argv, qkv_error *err)
@@ -165,6 +185,8 @@ qkv_status explain_positions(struct page *p, int argc, char **argv, qkv_error *e
     enum { COUNT = LAST + FAR + 1 };
     const int64_t D = explain_options.width ? explain_options.width / 2 * 2 : 64;
     double worst = 0;
+    if (!common.model && (explain_options.layer >= 0 || explain_options.head >= 0))
+        return refuse_place(NULL, err);
     float *table = page_take(p, (size_t)(COUNT * D), sizeof *table);
     qkv_status status = qkv_sinusoids(table, COUNT, D);
     if (status)

@@ -21,6 +21,24 @@ static void print_padding_json(const struct qkv_view_text *t)
     fputs("]", stdout);
 }
 
+// Prints the mean distance of query and key of each layer and head, in tokens. In cross-attention a
+// distance has no meaning.
+static void print_distances_json(const struct source *s, int64_t stack)
+{
+    const struct qkv_view_stack *k = &s->stack[stack];
+    if (k->rows != k->keys) return;
+    fputs(",\"mean_distance\":[", stdout);
+    for (int64_t l = 0; l < k->layers; l++) {
+        fputs(l ? ",[" : "[", stdout);
+        for (int64_t h = 0; h < k->heads; h++) {
+            if (h) putchar(',');
+            cmd_json_float(stdout, qkv_view_head(s->view, stack, l, h).distance);
+        }
+        putchar(']');
+    }
+    putchar(']');
+}
+
 void print_view_json(const struct source *s, const struct qkv_view_options *p, const char *path,
                      const struct qkv_view_report *r)
 {
@@ -62,6 +80,7 @@ void print_view_json(const struct source *s, const struct qkv_view_options *p, c
         fputs("}", stdout);
     }
     if (count) fputs("]", stdout);
+    print_distances_json(s, p->stack);
     print_output_json(s);
     fputs(",\"sentence\":", stdout);
     qkv_view_sentence(s->view, p, sentence, sizeof sentence);

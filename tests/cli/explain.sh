@@ -252,7 +252,7 @@ title 'a topic refuses the options of other topics'
 runs 2 explain --scaling --sizes 3
 says 'qkv: --sizes cannot be combined with --scaling, expected one of --norm, --shapes, --mask, --independence'
 runs 2 explain --scores --head 3
-says_part '--head cannot be combined with --scores, expected one of --steps, --diagonal, --geometry'
+says_part '--head cannot be combined with --scores, expected one of --steps, --positions, --diagonal, --geometry'
 runs 2 explain --positions --seed 1
 says_part '--seed cannot be combined with --positions'
 runs 2 explain --seed 2 "In the beginning"
@@ -288,6 +288,42 @@ r = json.load(open(sys.argv[1]))["panels"][-1]
 assert r["name"].startswith("relative positions of") and len(r["lines"]) >= 1, r["name"]
 y = r["lines"][0]["y"]
 assert len(set(y)) > 3 and len(y) == len(r["lines"][0]["x"]), y' "$out"
+for place in '0 1' '1 0'; do # T5 shares the table of layer 0 between its layers
+    runs 0 explain --positions --json -m "$top/tests/golden/flan-t5" --ids 3,4,5 --layer ${place% *} --head ${place#* }
+    check python3 - "$out" "$top/tests/golden/flan-t5" $place <<'END'
+import json, struct, sys
+out, folder, layer, head = sys.argv[1:]
+panel = json.load(open(out))["panels"][-1]
+assert panel["name"].endswith(f"layer {layer}"), panel["name"]
+assert [l["name"] for l in panel["lines"]] == [f"head {head}"], panel["lines"]
+about = json.load(open(folder + "/config.json"))
+b = open(folder + "/model.safetensors", "rb").read()
+n = struct.unpack("<Q", b[:8])[0]
+name = "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+t = json.loads(b[8:8 + n])[name]
+assert t["dtype"] == "F16"
+N, H = t["shape"]
+x = struct.unpack(f"<{N * H}e", b[8 + n + t["data_offsets"][0]:][:2 * N * H])
+checked = 0
+for d, y in zip(panel["lines"][0]["x"], panel["lines"][0]["y"]):
+    if abs(d) < N // 4:  # buckets of one distance; the buckets of later keys come second
+        assert abs(y - x[int(abs(d) + (N // 2 if d > 0 else 0)) * H + int(head)]) < 1e-6, (d, y)
+        checked += 1
+assert checked > 4, panel
+END
+done
+runs 2 explain --positions -m "$top/tests/golden/flan-t5" --ids 3,4,5 --layer 99
+says_part '--layer: number out of range'
+runs 2 explain --positions --head 1
+says_part '--layer and --head require a model with relative positions'
+runs 2 explain --positions --head 1 -m "$top/tests/golden/bert" --ids 3,4,5
+says_part '--layer and --head require a model with relative positions'
+runs 0 convert "$top/tests/golden/bert" bert --precision f32 --shard-size 20KB
+[ -f bert/model.safetensors.index.json ] || failed 'no shards'
+runs 0 explain --positions --json -m "$top/tests/golden/bert" --ids 3,4,5
+cp "$out" whole.json
+runs 0 explain --positions --json -m bert --ids 3,4,5
+check cmp -s "$out" whole.json
 runs 0 explain --positions --json
 check python3 -c '
 import json, math, sys

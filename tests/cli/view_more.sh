@@ -205,8 +205,10 @@ says_part '--view training requires --training RUN'
 title 'the model view states the mean distance of the heads, as trace has the weights'
 text="In the beginning God created the heaven and the earth"
 runs 0 trace -m "$here/../../models/verse" -o far.safetensors --what attention --force "$text"
+runs 0 view -m "$here/../../models/verse" --json --terminal "$text"
+cp "$out" distances.json
 runs 0 view -m "$here/../../models/verse" --view model "$text"
-python3 - "$out" far.safetensors <<'PY' || failed 'mean distance'
+python3 - "$out" far.safetensors distances.json <<'PY' || failed 'mean distance'
 import json, re, struct, sys
 b = open(sys.argv[2], "rb").read()
 n = struct.unpack("<Q", b[:8])[0]
@@ -226,6 +228,8 @@ assert m, said[-400:]
 for side, found in (min, m.groups()[:3]), (max, m.groups()[3:6]):
     assert abs(want[int(found[0]), int(found[1])] - side(want.values())) < 1e-4, (m[0], want)
     assert abs(float(found[2]) - side(want.values())) < .051, (m[0], want)
+for l, row in enumerate(json.load(open(sys.argv[3]))["mean_distance"]):
+    assert all(abs(want[l, h] - x) < 1e-4 for h, x in enumerate(row)) and len(row) > 1, (l, row)
 layers = [float(x) for x in m[7].split(", ")]
 H = 1 + max(h for _, h in want)
 for l, x in enumerate(layers):
