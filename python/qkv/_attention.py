@@ -10,7 +10,8 @@ from ._array import Array, contiguous, make, make_like, numbers
 from ._errors import UsageError
 from ._library import PRECISIONS, choice, integer, lib, number, raise_status, scratch, shown
 
-STORED = {"bf16": "bf16", "f16": "f16"}  # every other precision stores floats
+STORED = {"bf16": "bf16", "f16": "f16"}  # every other precision stores REAL
+REAL = "f32"  # also the type of lse, weights and gradients; test_gradcheck.py has a library with "f64"
 LAYOUTS = {"BTHE": (0, 1, 2), "BHTE": (0, 2, 1)}
 Plan = namedtuple("Plan", "kernel isa arithmetic scratch scratch_thread tile_rows tile_keys tiles visited skipped flops")
 Plan.__doc__ = "What a call does (struct qkv_attention_plan): kernel, instruction set, bytes of scratch, tiles, operations."
@@ -65,8 +66,8 @@ class Call:
         if precision is None:
             precision = self.q.dtype if self.q.dtype in STORED else "f32"
         self.a = c.Attention(precision=choice(precision, "precision", PRECISIONS))
-        self.stored = STORED.get(precision, "f32")
-        types = (self.stored, "u16") if self.stored != "f32" else ("f32",)
+        self.stored = STORED.get(precision, REAL)
+        types = (self.stored, "u16") if self.stored != REAL else (REAL,)
         self.rank = len(self.q.shape)
         for x in (self.q, self.k, self.v):
             x.require(types, (2, 3, 4))
@@ -288,9 +289,9 @@ def run(call, lse=False, weights=False, probe=None, plan=False, out=None):
         keep.append(held)
     planned = check_plan(lib.attention_plan(ctypes.byref(a)))
     if keep_lse:
-        made["lse"], arrays["lse"] = make(call.q, (a.B, a.H, a.T), "f32")
+        made["lse"], arrays["lse"] = make(call.q, (a.B, a.H, a.T), REAL)
     if weights:
-        made["weights"], arrays["weights"] = make(call.q, (a.B, a.H, a.T, a.S), "f32")
+        made["weights"], arrays["weights"] = make(call.q, (a.B, a.H, a.T, a.S), REAL)
     at = lambda name: arrays[name].at if name in arrays else None
     status = lib.attention_forward(at("out"), at("lse"), at("weights"), call.q.at, call.k.at, call.v.at, ctypes.byref(a),
                                    scratch(planned.scratch))
@@ -371,7 +372,7 @@ def backward(call, dout, out, lse, gradients):
         if tuple(x.shape) != shape:
             raise UsageError(f"{name}: expected shape {shape}, found {x.shape}")
         read[name] = x
-    lse = Array(lse, "lse").require(("f32",)).plain()
+    lse = Array(lse, "lse").require((REAL,)).plain()
     if tuple(lse.shape) != (a.B, a.H, a.T):
         raise UsageError(f"lse: expected shape {(a.B, a.H, a.T)}, found {lse.shape}")
     a.out_strides = call.strides(read["out"])
@@ -395,7 +396,7 @@ def backward(call, dout, out, lse, gradients):
         x = getattr(call, name)
         if x is None:
             raise UsageError(f"gradients: attention has no {name} here")
-        made[name], array = make(call.q, x.shape, "f32", zero=True)
+        made[name], array = make(call.q, x.shape, REAL, zero=True)
         keep.append(array)
         if name == "bias":
             if not x.is_contiguous:

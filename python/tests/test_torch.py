@@ -246,7 +246,25 @@ def losses(attend, dtype, steps=40):
     return torch.tensor(found, dtype=torch.float64)
 
 
+MEMORY = """
+import resource, torch, qkv.torch
+def step(n):
+    q, k, v = (torch.randn(1, 2, n, 16, requires_grad=True) for _ in "qkv")
+    bias = torch.zeros(1, 1, 1, n, requires_grad=True)
+    qkv.torch.scaled_dot_product_attention(q, k, v, bias, is_causal=True).sum().backward()
+    assert all(torch.isfinite(x.grad).all() for x in (q, k, v, bias))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(-step(256) + step(4096))
+"""
+
+
 class Training(unittest.TestCase):
+    def test_memory_does_not_grow_with_the_square_of_the_tokens(self):
+        """Forward and backward of 4,096 tokens: the 2 x 4,096^2 weights alone would be 128 MiB."""
+        import subprocess
+        found = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+        self.assertLess(int(found.stdout), 64 * 1024, "KiB")
+
     def test_the_loss_curve_of_a_gpt(self):
         """Both float curves leave the curve in double by rounding: ours no more than four times as far as torch's."""
         exact = losses(F.scaled_dot_product_attention, torch.float64)
