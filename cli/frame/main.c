@@ -5,6 +5,7 @@
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include "frame/signals.h"
 
 #define COMMAND(name) &cmd_##name,
@@ -47,6 +48,18 @@ static qkv_status check_environment(qkv_error *err)
     qkv_status status;
     const char *note = qkv_isa_note(&status);
     return status ? cmd_error(err, status, NULL, "%s", note) : QKV_OK;
+}
+
+// Refuses a stack that is too small for the calls of a command: it would end by a signal. The C
+// library gives the threads stacks of the same size.
+static qkv_status check_stack(qkv_error *err)
+{
+    enum { STACK = 128 << 10 };
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK) return QKV_OK;
+    return cmd_error(err, QKV_ERR_LIMIT, NULL,
+                     "stack is too small, expected at least %d bytes (ulimit -s %d), found %llu",
+                     STACK, STACK >> 10, (unsigned long long)limit.rlim_cur);
 }
 
 // Checks that the output was written. A full disk or a closed pipe is an error of the command.
@@ -96,6 +109,7 @@ int main(int argc, char **argv)
         cmd_help_one(stdout, c);
         return finish(QKV_OK, true);
     }
-    if ((c->uses & USES_COMPUTE) && check_environment(&err)) return cmd_fail(&err);
+    if (check_stack(&err) || ((c->uses & USES_COMPUTE) && check_environment(&err)))
+        return cmd_fail(&err);
     return finish(c->run(operands, argv + 2), c == &cmd_help);
 }

@@ -123,9 +123,11 @@ static bool is_below(const char *input, const char *dir)
 static qkv_status check_apart(const char *output, const char *input, qkv_error *err)
 {
     struct stat out, in;
-    if (!strcmp(input, "-") || stat(output, &out) != 0 || stat(input, &in) != 0) return QKV_OK;
+    const bool piped = !strcmp(input, "-");
+    if (stat(output, &out) != 0 || (piped ? fstat(0, &in) : stat(input, &in)) != 0) return QKV_OK;
+    if (piped && !S_ISREG(in.st_mode)) return QKV_OK;
     const bool folder = S_ISDIR(out.st_mode);
-    if (same_file(&out, input) || (folder && is_below(input, output)))
+    if ((out.st_dev == in.st_dev && out.st_ino == in.st_ino) || (folder && is_below(input, output)))
         return cmd_error(err, QKV_ERR_USAGE, output,
                          "this %s is an input and an output at once, expected another output %s",
                          folder ? "folder" : "file", folder ? "folder" : "file");

@@ -494,6 +494,20 @@ says_part '--projections requires -x'
 runs 2 attn -x '[1 0; 0 1]' --projections --plan
 says 'qkv: --projections cannot be combined with --plan'
 
+title 'a sink of infinity takes all of the softmax'
+python3 - <<'PY'
+import struct
+head = "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }".ljust(117) + "\n"
+open("sink.npy", "wb").write(b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode() + struct.pack("<f", float("inf")))
+PY
+runs 0 attn -x '[1 0; 0 1]' --mask '[1 1; 0 0]' --sinks sink.npy --lse sink_lse.npy --weights sink_w.npy -o sink_out.npy
+python3 - <<'PY' || failed 'the output, the log-sum or the weights'
+import struct
+read = lambda name, n: struct.unpack("<%df" % n, open(name, "rb").read()[-4 * n:])
+assert read("sink_lse.npy", 2) == (float("inf"),) * 2
+assert read("sink_out.npy", 4) == read("sink_w.npy", 4) == (0,) * 4
+PY
+
 title 'NaN is printed without a sign'
 runs 0 attn -x '[1e20 0; 1e20 1]' --scale 1e10
 prints_part '      0        nan        nan'

@@ -4,6 +4,22 @@
 python random x.npy f4 5x10 1
 mkdir sub
 
+title 'standard input that is the output is refused'
+printf '{"text":"a"}\n' >same.jsonl
+"$QKV_BIN" attn -x - -o same.jsonl --force <same.jsonl >"$out" 2>"$err"
+[ $? -eq 2 ] || failed 'exit code'
+says 'qkv: same.jsonl: this file is an input and an output at once, expected another output file'
+[ "$(cat same.jsonl)" = '{"text":"a"}' ] || failed 'the file has changed'
+printf '[1 0]' | "$QKV_BIN" attn -x - -o - >"$out" 2>"$err"
+grep -q 'at once' "$err" && failed 'a pipe is refused'
+
+title 'a stack of 64 KiB is a limit, and not the end by a signal'
+if [ -z "${QKV_SLOW:-}" ]; then # a sanitizer needs more
+    (ulimit -s 64 && runs 5 attn -x '[1 0; 0 1]' && exit $failures) || failed 'exit code'
+    says 'qkv: stack is too small, expected at least 131072 bytes (ulimit -s 128), found 65536'
+    (ulimit -s 128 && runs 0 attn -x '[1 0; 0 1]' && exit $failures) || failed 'exit code with 128 KiB'
+fi
+
 title 'a file named like an option, after --; stdin as -'
 cp x.npy ./-rf
 runs 0 info -- -rf

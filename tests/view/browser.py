@@ -291,7 +291,7 @@ class Test(Pairs, Maps):
         self.open("broken", "#l=0&h=0.1&t=3")
         check("row contains NaN or Inf" in self.text("#kept"))
         self.open("broken", "#l=0&h=0&t=3")
-        check("attends to no key: all keys are masked" in self.text("#sentence"), self.text("#sentence"))
+        check("attends to no key: all its weights are 0" in self.text("#sentence"), self.text("#sentence"))
         self.open("broken", "#l=0&h=1&t=4")
         check("are not numbers" in self.text("#sentence") and "!" in self.text("#table tbody"), self.text("#sentence"))
         self.shot("broken")

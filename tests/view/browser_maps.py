@@ -269,7 +269,7 @@ class Maps:
             check(weights == sorted(weights, reverse=True), name)
             check(self.text(".row-panel h2").startswith("The text, shaded by"), self.text(".row-panel h2"))
             check(self.c.js("document.querySelectorAll('.shaded .marked').length") >= 1)
-        for row, said in ((4, "are not numbers: they contain NaN"), (3, "attends to no key: all keys are masked")):
+        for row, said in ((4, "are not numbers: they contain NaN"), (3, "attends to no key: all its weights are 0")):
             self.open("broken", "#w=matrix&l=0&h=%d&t=%d" % (row - 3, row))
             check(said in self.text("#sentence"), self.text("#sentence"))
         self.open("one", "#w=matrix")

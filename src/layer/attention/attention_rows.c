@@ -217,6 +217,7 @@ static void finish_row(const struct qkv_rows *u, const struct qkv_rows_sums *sum
         const real one = 1, sink = (real)((double)a->sinks[head] / ((double)call->c * LN2));
         real now;
         k->merge(&top, &sum, &old, &now, &sink, &one, 1, call->c);
+        if (sink == (real)INFINITY && !isnan(sums->sum[r])) sum = 1; // exp(sink - top) is NaN
     }
     char *out = call->out + qkv_rows_row(u, &a->out_strides, r);
     if (sums->sum[r] == 0) // the row saw no key, so o contains no sum

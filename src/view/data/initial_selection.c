@@ -394,7 +394,7 @@ static void describe_token(struct view_text *t, const struct view_stack *v,
     if (best.from < 0) {
         say_layer(t, v, st);
         view_quote_row(t, v, st->token);
-        view_say(t, " attends to no key: all keys are masked.");
+        view_say(t, " attends to no key: all its weights are 0.");
         return;
     }
     view_quote_row(t, v, st->token);

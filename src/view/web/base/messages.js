@@ -15,7 +15,7 @@ const TEXT = {
     unreadable: "This file is cut short or damaged: its description cannot be read.",
     only: "The only token attends to itself: 1.000.",
     choose: "Choose a head.",
-    nothing: "{0} attends to no key: all keys are masked.",
+    nothing: "{0} attends to no key: all its weights are 0.",
     notNumber: "The weights of {0} are not numbers: they contain NaN.",
     layerOf: "layer {0}",
     layerHead: "Layer and head",
