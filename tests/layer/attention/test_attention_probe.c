@@ -372,6 +372,9 @@ TEST(what_cannot_be_probed_is_refused_with_the_reason)
     const struct qkv_probe top = { .top_k = 5, .top_weight = x, .top_key = keys_of };
     const struct qkv_probe half = { .top_k = 2, .top_weight = x };
     const struct qkv_probe twice = { .rows = 2, .row = row, .row_weights = x };
+    const int64_t low = -1, high = a.T;
+    const struct qkv_probe negative = { .rows = 1, .row = &low, .row_weights = x };
+    const struct qkv_probe large = { .rows = 1, .row = &high, .row_weights = x };
     const struct qkv_probe rows = { .rows = 2, .row = row };
     const struct qkv_probe far = { .reach = -1, .offsets = x };
     const struct qkv_probe flat = { .side = 0, .tile_max = x };
@@ -380,6 +383,8 @@ TEST(what_cannot_be_probed_is_refused_with_the_reason)
     refused(&a, &half, QKV_ERR_USAGE, "found NULL in top_key");
     refused(&a, &rows, QKV_ERR_USAGE, "found NULL in row_weights");
     refused(&a, &twice, QKV_ERR_USAGE, "ascending");
+    refused(&a, &negative, QKV_ERR_USAGE, "found -1");
+    refused(&a, &large, QKV_ERR_USAGE, "ascending");
     refused(&a, &far, QKV_ERR_USAGE, "reach");
     refused(&a, &flat, QKV_ERR_USAGE, "tiles");
     CHECK_EQ(qkv_attention_probe_plan(&a, NULL).status, QKV_ERR_USAGE);

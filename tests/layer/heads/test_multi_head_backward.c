@@ -344,10 +344,17 @@ TEST(what_cannot_be_is_refused)
     void *scratch = qkv_alloc(plan.scratch, 1);
     const float *x = F(p.array[X]), *dy = F(p.dy);
     float *dx = F(y.gradient[X]);
-    struct qkv_multi_head_keep lacking = y.keep;
-    lacking.lse = NULL;
-    CHECK_EQ(qkv_multi_head_backward(dx, NULL, NULL, dy, &lacking, x, NULL, &p.m, &p.a, scratch),
-             QKV_ERR_USAGE);
+    for (int i = 0; i < 5; i++) {
+        struct qkv_multi_head_keep lacking = y.keep;
+        *(i == 0   ? &lacking.q
+          : i == 1 ? &lacking.k
+          : i == 2 ? &lacking.v
+          : i == 3 ? &lacking.heads
+                   : &lacking.lse) = NULL;
+        CHECK_EQ(
+            qkv_multi_head_backward(dx, NULL, NULL, dy, &lacking, x, NULL, &p.m, &p.a, scratch),
+            QKV_ERR_USAGE);
+    }
     CHECK_EQ(qkv_multi_head_backward(dx, NULL, NULL, dy, NULL, x, NULL, &p.m, &p.a, scratch),
              QKV_ERR_USAGE);
     CHECK_EQ(qkv_multi_head_backward(dx, dx, NULL, dy, &y.keep, x, NULL, &p.m, &p.a, scratch),
