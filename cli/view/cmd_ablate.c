@@ -2,6 +2,7 @@
 // cmd_ablate.c: implements `qkv ablate`: measures the effect on a text of ablating each head alone,
 // or some heads together.
 #include "view_source.h"
+#include <qkv/chart.h>
 #include "frame/charts.h"
 #include <math.h>
 #include <stdlib.h>
@@ -30,12 +31,13 @@ static const struct opt opts[] = {
     OPT_END
 };
 
-// Writes a number with three decimals, such as ".077" or "-1.204".
+// Writes a number as the page prints an effect: with three decimals or, below .01, with four, such
+// as ".077" or "−1.204".
 static char *figures(char out[24], double x)
 {
-    const double size = fabs(x);
-    const int digits = size >= 1 ? 3 : size >= 0.1 ? 3 : size >= 0.01 ? 4 : 5;
-    snprintf(out, 24, "%.*f", digits, x);
+    char size[QKV_WEIGHT_BYTES];
+    qkv_weight_text(size, fabs(x), fabs(x) < .01 ? 4 : 3);
+    snprintf(out, 24, "%s%.19s", x < 0 ? (cmd_utf8() ? "−" : "-") : "", size);
     return out;
 }
 
@@ -48,9 +50,13 @@ static int print_change(const struct effects *e, const struct qkv_change *c)
     figures(before, (double)c->before);
     figures(after, (double)c->after);
     cmd_print_cell(stdout, text, strlen(text), 0, 20);
-    if (e->info.kind == QKV_KIND_ENCODER) return shown + printf(" %s", after);
+    if (e->info.kind == QKV_KIND_ENCODER) {
+        printf(" %s", after);
+        return shown + 1 + cmd_width(after, strlen(after));
+    }
     printf(" %s %s %s", before, cmd_utf8() ? "→" : "->", after);
-    return shown + 3 + (int)strlen(before) + (int)strlen(after) + (cmd_utf8() ? 1 : 2);
+    return shown + 3 + cmd_width(before, strlen(before)) + cmd_width(after, strlen(after)) +
+           (cmd_utf8() ? 1 : 2);
 }
 
 // Prints as many changes as fit into the line, of which `at` columns are used.
@@ -108,8 +114,9 @@ static void print_scan(const struct effects *e)
         high = fmax(high, (double)p[i].effect);
     }
     for (int64_t i = 0; i < n && i < o.count; i++) {
-        printf("%4lld  %-14s %9s  ", (long long)i + 1, effects_name(name, e, &p[i]),
-               figures(x, (double)p[i].effect));
+        figures(x, (double)p[i].effect);
+        printf("%4lld  %-14s %*s%s  ", (long long)i + 1, effects_name(name, e, &p[i]),
+               9 - cmd_width(x, strlen(x)), "", x);
         print_changes(e, &p[i], 33 + print_bar((double)p[i].effect, low, high));
     }
     if (n > o.count)

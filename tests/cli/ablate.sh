@@ -94,7 +94,7 @@ import json, re
 effect = [x for layer in json.load(open("effects.json"))["stacks"][0]["effect"] for x in layer]
 low, high = min(effect), max(effect)
 assert low < 0 < high, (low, high)
-rows = re.findall(r"^ +\d+  (L\d\.H\d) +([-.\d]+)  (.{17})", open("bars").read(), re.M)
+rows = re.findall(r"^ +\d+  (L\d\.H\d) +([-.\d]+)  (.{17})", open("bars", encoding="utf-8").read().replace("−", "-"), re.M)
 assert len(rows) == len(effect) == 12, rows
 zero = rows[0][2].index("│")
 for name, x, bar in rows:

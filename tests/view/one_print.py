@@ -72,6 +72,12 @@ def page(browser, path, w, three, seen, key):
     browser.js("qkv.view('heads')")
     browser.wait("qkv.state.view === 'heads'")
     browser.frames(3)
+    dots = browser.js("[...Array(%d).keys()].map(j => qkv.page.weights.score(%d, %d, %d, j).dot)" % (len(seen), *row))
+    exact = json.loads(run("explain", "--json", "--head", str(row[1]), "--layer", str(row[0]), "--token", str(row[2]), TEXT))
+    # q and k are floats in the page: its products differ by the order of 64 terms at most
+    bound = 64 * 2 ** -24 * 4
+    for j, (a, b) in enumerate(zip(dots, exact["scores"])):
+        check(abs(a - b) <= bound * max(20, abs(b)), "score", row, j, a, b)
     share = browser.js("document.querySelector('#sentence').textContent")
     check(" " + printed(w[key], 2) in share, path, share, printed(w[key], 2))
 
@@ -97,6 +103,23 @@ def padded_page(browser):
     check(masked >= 3, "masked keys of the steps", masked)
 
 
+def effects(browser):
+    """An ablation effect has one print: in the list of the command and in the page."""
+    path = os.path.join(folder, "effects.html")
+    run("ablate", "-o", path, "--force", TEXT)
+    exact = json.loads(run("ablate", "--json", TEXT))["stacks"][0]["effect"]
+    one = lambda x: ("−" if x < 0 else "") + printed(abs(x), 4 if abs(x) < .01 else 3)
+    ranked = sorted((x for row in exact for x in row), key=abs, reverse=True)[:4]
+    listed = re.findall(r"^ +\d+ +L\d+\.H\d+ +(\S+)", run("ablate", "-n", "4", TEXT), re.M)
+    check(listed == [one(x) for x in ranked], "ablate", listed, ranked)
+    browser.open(path)
+    browser.wait("!!globalThis.qkv && !!qkv.timing")
+    browser.frames(3)
+    table = browser.js("qkv.table()")
+    cells = [c for line in table for c in line]
+    check(all(one(x) in cells for x in ranked), "page", table[:3], ranked)
+
+
 made = [weights(*r) for r in ROWS]
 program = chrome.find()
 if not program:
@@ -107,6 +130,7 @@ try:
     for m in made:
         page(browser, *m)
     padded_page(browser)
+    effects(browser)
     check(not browser.errors, browser.errors)
 finally:
     browser.close()

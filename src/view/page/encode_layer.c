@@ -55,12 +55,22 @@ static void put_floats(uint8_t *p, const float *x, int64_t n)
 }
 
 // ---- vectors ------------------------------------------------------------------------------------
-// Returns the size of an encoded array of vectors [heads][T][E]. With 16 bits per number: two
-// planes, and the step and the middle of each axis. With 8 bits (`eight`): one byte per number, and
-// one scale per vector.
-static int64_t vector_bytes(bool eight, int64_t heads, int64_t T, int64_t E)
+// How vectors are encoded: as floats; with 14 bits per number; with 8 bits per number.
+enum coding { FLOATS, FOURTEEN, EIGHT };
+static const char *const coding_names[] = { "f32", "i14", "i8" };
+static enum coding coding_of(const struct view_encoding *how, bool exact)
 {
-    return eight ? heads * (T * E + 2 * T) : heads * (2 * T * E + 8 * E);
+    if (how->code == VIEW_QK8 || how->eight) return EIGHT;
+    return exact ? FLOATS : FOURTEEN;
+}
+
+// Returns the size of an encoded array of vectors [heads][T][E]. With 14 bits per number: two
+// planes, and the step and the middle of each axis. With 8 bits: one byte per number, and one scale
+// per vector.
+static int64_t vector_bytes(enum coding c, int64_t heads, int64_t T, int64_t E)
+{
+    if (c == FLOATS) return heads * T * E * 4;
+    return c == EIGHT ? heads * (T * E + 2 * T) : heads * (2 * T * E + 8 * E);
 }
 
 // In 16 bits, one axis of the vectors of a head, x[T] with a stride, is encoded as a number of
@@ -112,10 +122,16 @@ static void put_vector(uint8_t *p, int64_t at, int64_t n, int64_t E, float *x, i
 
 // Encodes the vectors x[T][E] (with strides t and e) of head `at` of `heads`, and replaces x by the
 // numbers that the page will decode.
-static void put_head(uint8_t *p, bool eight, int64_t at, int64_t heads, int64_t T, int64_t E,
+static void put_head(uint8_t *p, enum coding c, int64_t at, int64_t heads, int64_t T, int64_t E,
                      float *x, int64_t t, int64_t e)
 {
-    if (eight) {
+    if (c == FLOATS) {
+        for (int64_t i = 0; i < T; i++)
+            for (int64_t k = 0; k < E; k++)
+                view_put_float(p + (at * T + i) * E + k, heads * T * E, x[i * t + k * e]);
+        return;
+    }
+    if (c == EIGHT) {
         for (int64_t i = 0; i < T; i++) put_vector(p, at * T + i, heads * T, E, x + i * t, e);
         return;
     }
@@ -133,15 +149,15 @@ static void put_head(uint8_t *p, bool eight, int64_t at, int64_t heads, int64_t 
 
 // Encodes the vectors x[N][T][E] and adds the array to the block. Returns false if memory is
 // exhausted.
-static bool add_vectors(struct view_block *b, const char *name, bool eight, int64_t stack,
+static bool add_vectors(struct view_block *b, const char *name, enum coding c, int64_t stack,
                         int64_t layer, const float *x, int64_t N, int64_t T, int64_t E)
 {
-    uint8_t *p = view_array_add(b, name, eight ? "i8" : "i14", stack, layer, N, T, E,
-                                vector_bytes(eight, N, T, E));
+    uint8_t *p =
+        view_array_add(b, name, coding_names[c], stack, layer, N, T, E, vector_bytes(c, N, T, E));
     float *copy = qkv_alloc((size_t)(T * E), sizeof *copy);
     for (int64_t n = 0; p && copy && n < N; n++) {
         memcpy(copy, x + n * T * E, (size_t)(T * E) * sizeof *copy);
-        put_head(p, eight, n, N, T, E, copy, E, 1);
+        put_head(p, c, n, N, T, E, copy, E, 1);
     }
     qkv_free(copy);
     return p && copy;
@@ -151,9 +167,10 @@ static bool add_vectors(struct view_block *b, const char *name, bool eight, int6
 struct job {
     const struct view_stack *v;
     int64_t layer, capacity;
-    bool dense, floats, eight;
-    bool with_qk;     // the weights are stored in addition to q and k, so q and k cause no error
-    uint8_t *w, *sum; // positions of the arrays in the block
+    bool dense, floats;
+    enum coding coding; // of q and k
+    bool with_qk;       // the weights are stored in addition to q and k, so q and k cause no error
+    uint8_t *w, *sum;   // positions of the arrays in the block
     uint8_t *q, *k, *lse;
     float *scratch;       // [threads] buffers of `capacity` floats
     float *kt;            // [G][E][S] the keys as the page decodes them
@@ -231,7 +248,7 @@ static void encode_keys(void *ctx, int64_t g, int thread)
     const int64_t S = j->v->shape.keys, E = j->v->shape.head_width;
     float *kt = j->kt + g * E * S;
     memcpy(kt, j->v->layer[j->layer].kt + g * E * S, (size_t)(E * S) * sizeof *kt);
-    put_head(j->k, j->eight, g, j->v->shape.kv_heads, S, E, kt, 1, S);
+    put_head(j->k, j->coding, g, j->v->shape.kv_heads, S, E, kt, 1, S);
 }
 
 // Returns the logarithm of sum_i exp(s[i]) over n scores.
@@ -253,7 +270,7 @@ static void encode_queries(void *ctx, int64_t head, int thread)
     float *truth = j->scratch + thread * j->capacity, *shown = truth + S, *q = shown + S;
     memcpy(q, view_q(v, j->layer, head), (size_t)(T * E) * sizeof *q);
     const float *kt = j->kt + head / (H / v->shape.kv_heads) * E * S;
-    put_head(j->q, j->eight, head, H, T, E, q, E, 1);
+    put_head(j->q, j->coding, head, H, T, E, q, E, 1);
     for (int64_t i = 0; i < T; i++, q += E) {
         const struct view_span at = view_span(v, j->layer, i);
         double sum;
@@ -297,13 +314,15 @@ int64_t view_layer_bytes(const struct view_stack *v, int64_t layer, const struct
     if (how->code == VIEW_DENSE && !how->floats) all += 4 * H * T;
     if (how->code == VIEW_TOP) all = view_top_bytes(v, layer, how);
     if (how->code == VIEW_QK16 || how->code == VIEW_QK8) all = view_coarse_bytes(v, layer);
-    const bool eight = how->code == VIEW_QK8 || how->eight;
+    const enum coding qk = coding_of(how, how->exact_qk);
     if (l->q && (how->code == VIEW_QK16 || how->code == VIEW_QK8 || how->with_qk))
-        all += vector_bytes(eight, H, T, E) + vector_bytes(eight, G, S, E) +
+        all += vector_bytes(qk, H, T, E) + vector_bytes(qk, G, S, E) +
                (how->code == VIEW_QK8 ? 0 : 4 * H * T);
-    if (how->values && l->v) all += vector_bytes(eight, G, S, v->shape.value_width);
+    if (how->values && l->v)
+        all += vector_bytes(coding_of(how, how->exact_values), G, S, v->shape.value_width);
     if (how->numbers) all += view_numbers_bytes(v, layer);
-    if (how->input && l->x) all += vector_bytes(eight, 1, T, v->shape.width);
+    if (how->input && l->x)
+        all += vector_bytes(coding_of(how, how->exact_input), 1, T, v->shape.width);
     return all + (l->relative ? 4 * H * (2 * l->reach + 1) : 0) + (l->alibi ? 4 * H : 0);
 }
 
@@ -322,7 +341,7 @@ static bool lay_out(struct view_block *b, struct job *j, int64_t stack, bool pro
     const struct view_stack *v = j->v;
     const int64_t T = v->shape.tokens, S = v->shape.keys, H = v->shape.heads, G = v->shape.kv_heads,
                   E = v->shape.head_width, first = b->count;
-    const char *kind = j->eight ? "i8" : "i14";
+    const char *kind = coding_names[j->coding];
     const bool weights = j->dense, sums = weights && !j->floats && any_not_one(v, j->layer);
     bool ok = true;
     if (weights)
@@ -331,9 +350,9 @@ static bool lay_out(struct view_block *b, struct job *j, int64_t stack, bool pro
     if (ok && sums) ok = view_array_add(b, "sum", "f32", stack, j->layer, H, T, 1, 4 * H * T);
     if (ok && products)
         ok = view_array_add(b, "q", kind, stack, j->layer, H, T, E,
-                            vector_bytes(j->eight, H, T, E)) &&
+                            vector_bytes(j->coding, H, T, E)) &&
              view_array_add(b, "k", kind, stack, j->layer, G, S, E,
-                            vector_bytes(j->eight, G, S, E)) &&
+                            vector_bytes(j->coding, G, S, E)) &&
              view_array_add(b, "lse", "f32", stack, j->layer, H, T, 1, 4 * H * T);
     if (!ok) return false;
     int64_t n = first;
@@ -395,7 +414,7 @@ static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
     struct job j = { .v = v,
                      .layer = layer,
                      .capacity = 2 * S + (products ? T * E : 0) + 16,
-                     .eight = how->code == VIEW_QK8 || how->eight,
+                     .coding = coding_of(how, how->exact_qk),
                      .with_qk = how->with_qk,
                      .dense = dense,
                      .floats = how->floats };
@@ -442,7 +461,6 @@ qkv_status view_encode(struct view_block *b, struct view_loss *loss, const struc
                        qkv_error *err)
 {
     const struct view_layer *l = &v->layer[layer];
-    const bool eight = how->code == VIEW_QK8 || how->eight;
     qkv_status status = QKV_OK;
     if (how->code == VIEW_TOP) status = view_encode_top(b, loss, v, stack, layer, how, err);
     if (!status) status = add_weights(b, loss, v, stack, layer, how, err);
@@ -451,9 +469,10 @@ qkv_status view_encode(struct view_block *b, struct view_loss *loss, const struc
     if (status) return status;
     bool ok = add_tables(b, v, stack, layer);
     if (ok && how->values && l->v)
-        ok = add_vectors(b, "v", eight, stack, layer, l->v, v->shape.kv_heads, v->shape.keys,
-                         v->shape.value_width);
+        ok = add_vectors(b, "v", coding_of(how, how->exact_values), stack, layer, l->v,
+                         v->shape.kv_heads, v->shape.keys, v->shape.value_width);
     if (ok && how->input && l->x)
-        ok = add_vectors(b, "x", eight, stack, layer, l->x, 1, v->shape.tokens, v->shape.width);
+        ok = add_vectors(b, "x", coding_of(how, how->exact_input), stack, layer, l->x, 1,
+                         v->shape.tokens, v->shape.width);
     return ok ? QKV_OK : qkv_fail_memory(err, NULL);
 }

@@ -29,6 +29,8 @@ struct view_encoding {
     bool numbers;
     bool floats; // for VIEW_DENSE: store the weights as floats instead of 8 bits
     bool eight;  // store q, k, v and x with 8 bits per number
+    // store q and k, v, x as floats, so that the page prints exact scores and sums
+    bool exact_qk, exact_values, exact_input;
 };
 // The error of an encoded stack, summed over its rows.
 struct view_loss {

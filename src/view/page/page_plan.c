@@ -3,7 +3,7 @@
 // From short to long texts:
 //
 //   short    every weight as a float (at most FLOAT_BYTES for all layers of the page), with queries
-//            and keys
+//            and keys, which are floats too if all of them are at most FLOAT_BYTES
 //   brief    every weight in 8 bits, with queries and keys
 //   longer   queries and keys of 16 bits, or of 8 bits: the page computes any weight from them
 //   long     the 16 largest weights of a row (or fewer, at least 2) and the matrix as blocks;
@@ -201,6 +201,43 @@ static bool take_numbers(struct view_plan *p, int64_t *capacity)
     return any;
 }
 
+// Stores q and k, then values, then input rows as floats instead of 14 bits, each if it is stored
+// of every layer, if all floats, with the weights, have at most FLOAT_BYTES bytes, and if they fit
+// into *capacity.
+static void take_floats(struct view_plan *p, int64_t *capacity)
+{
+    for (int what = 0; what < 3; what++) {
+        int64_t all = 0, cost = 0;
+        for (int64_t s = 0; s < p->stacks; s++)
+            for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
+                const struct view_encoding *how = &p->stack[s].how[l];
+                struct view_encoding with = *how;
+                if (!how->floats || !(what == 0   ? how->with_qk
+                                      : what == 1 ? how->values
+                                                  : how->input))
+                    return;
+                with.exact_qk = true;
+                with.exact_values |= what > 0;
+                with.exact_input |= what > 1;
+                const int64_t bytes = view_layer_bytes(p->of[s], l, &with);
+                with.numbers = false;
+                with.values &= what > 0;
+                with.input &= what > 1;
+                all += view_layer_bytes(p->of[s], l, &with);
+                cost += base64(bytes) - base64(view_layer_bytes(p->of[s], l, how));
+            }
+        if (all > FLOAT_BYTES || cost > *capacity) return;
+        *capacity -= cost;
+        for (int64_t s = 0; s < p->stacks; s++)
+            for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
+                struct view_encoding *how = &p->stack[s].how[l];
+                how->exact_qk = true;
+                how->exact_values |= what > 0;
+                how->exact_input |= what > 1;
+            }
+    }
+}
+
 // Adds the optional arrays of all layers, as far as they fit: first queries and keys of layers that
 // are stored as weights, then values, then input rows.
 static bool take_extras(struct view_plan *p, int64_t own, int64_t capacity)
@@ -221,6 +258,7 @@ static bool take_extras(struct view_plan *p, int64_t own, int64_t capacity)
                 any |= fits;
                 p->values_left += what == 1 && !fits && s < own;
             }
+    if (any) take_floats(p, &capacity);
     return any;
 }
 

@@ -266,7 +266,9 @@ static void describe_ablation(struct view_text *t, const struct view_stack *v, d
     }
     view_say(t, " Ablating layer %" PRId64 ", head %" PRId64 " has the largest effect: ",
              best / v->shape.heads, best % v->shape.heads);
-    view_number(t, (double)v->effects.value[best], 3);
+    const double effect = (double)v->effects.value[best];
+    view_say(t, "%s", effect < 0 ? "−" : "");
+    view_weight(t, fabs(effect), fabs(effect) < .01 ? 4 : 3);
     if (v->effects.unit) view_say(t, " (%s)", v->effects.unit);
     view_say(t, ".");
 }

@@ -37,15 +37,20 @@ function float(b, at, n, i) {
  */
 function vectors(array, index, all, transposed) {
     const b = array.data, [N, T, E] = array.shape, n = N * T, out = new Float32Array(all * E);
-    const small = array.kind === "i8";
+    const small = array.kind === "i8", exact = array.kind === "f32";
     for (let e = 0; e < E; e++) {
-        const step = small ? 0 : float(b, 2 * n * E, N * E, index * E + e);
-        const middle = small ? 0 : float(b, 2 * n * E + 4 * N * E, N * E, index * E + e);
+        const coded = !small && !exact;
+        const step = !coded ? 0 : float(b, 2 * n * E, N * E, index * E + e);
+        const middle = !coded ? 0 : float(b, 2 * n * E + 4 * N * E, N * E, index * E + e);
         for (let t = 0; t < T; t++) {
-            const v = index * T + t, i = v * E + e;
+            const v = index * T + t, i = v * E + e, to = transposed ? e * all + t : t * E + e;
+            if (exact) {
+                out[to] = float(b, 0, n * E, i);
+                continue;
+            }
             const c = small ? b[i] << 24 >> 24 : (b[i] | b[n * E + i] << 8) << 16 >> 16;
             const x = small ? c * half(b[n * E + v] | b[n * E + n + v] << 8) : c === -8192 ? NaN : middle + c * step;
-            out[transposed ? e * all + t : t * E + e] = x;
+            out[to] = x;
         }
     }
     return out;

@@ -528,7 +528,8 @@ export function modelTable() {
         ...orderedHeads().map(({ l, h, s }) => [
             l, h, kindOf(s) === "vertical" ? page.keys[s.word].named : kindOf(s),
             s.kind < 0 || kindOf(s) === "other" ? "" : weight(s.strength, 3), s.keys.toFixed(2),
-            s.distance.toFixed(2), weight(s.shares[4], 3), ...(page.effects ? [effectOf(l, h).toFixed(5)] : [])
+            s.distance.toFixed(2), weight(s.shares[4], 3),
+            ...(page.effects ? [effectText(effectOf(l, h)).replace("−", "-")] : []) // numbers to copy have ASCII signs
         ])];
 }
 export const arrowOf = e => ({ ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] })[e.key];
