@@ -92,6 +92,22 @@ TEST(softcap_and_dropout_are_those_of_the_law)
     }
 }
 
+// Masked keys have ds = 0, and their scores, and so the derivatives, may be anything.
+TEST(a_gradient_of_zero_stays_zero_if_the_derivative_is_not_finite)
+{
+    static const real derivatives[] = { (real)INFINITY, -(real)INFINITY, (real)NAN };
+    EACH_ISA(isa) EACH(n, counts) EACH(derivative, derivatives)
+    {
+        real ds[QKV_CHUNK], gain[QKV_CHUNK];
+        for (int j = 0; j < QKV_CHUNK; j++) {
+            ds[j] = j % 3 ? 0 : (real)(j + 1);
+            gain[j] = j % 3 ? *derivative : 2;
+        }
+        strict(isa)->gain(ds, gain, 0, *n);
+        for (int j = 0; j < *n; j++) CHECK(ds[j] == (real)(j % 3 ? 0 : 2 * (j + 1)));
+    }
+}
+
 TEST(rows_of_numbers_are_added_up)
 {
     EACH_ISA(isa) EACH(n, counts)
@@ -141,5 +157,7 @@ TEST(right_operands_have_0_for_what_is_not_finite_and_say_so)
 }
 
 CHECK_MAIN(CASE(gradients_are_those_of_the_formula_and_fused_those_of_the_steps),
-           CASE(softcap_and_dropout_are_those_of_the_law), CASE(rows_of_numbers_are_added_up),
+           CASE(softcap_and_dropout_are_those_of_the_law),
+           CASE(a_gradient_of_zero_stays_zero_if_the_derivative_is_not_finite),
+           CASE(rows_of_numbers_are_added_up),
            CASE(right_operands_have_0_for_what_is_not_finite_and_say_so))

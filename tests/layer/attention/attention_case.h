@@ -136,7 +136,7 @@ static inline float *fenced_float(size_t n)
 static inline void case_packed(struct problem *p)
 {
     struct qkv_attention *a = &p->a;
-    const int64_t n = 1 + pick(4), T = a->T, S = a->S;
+    const int64_t n = 1 + pick(pick(8) ? 4 : 12), T = a->T, S = a->S;
     a->B = 1;
     a->sequences = n;
     p->q_offsets = fenced((size_t)(n + 1) * sizeof(int64_t));
