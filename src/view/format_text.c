@@ -120,10 +120,9 @@ void view_weight(struct view_text *t, double w, int digits)
 
 const char *qkv_weight_text(char out[QKV_WEIGHT_BYTES], double w, int digits)
 {
-    struct view_text t = { 0 };
+    // At most 13 digits, a point and 17 decimals: the text never grows, so nothing is allocated.
+    struct view_text t = { .at = out, .capacity = QKV_WEIGHT_BYTES };
     view_weight(&t, w, digits < 0 ? 0 : digits);
-    view_text_copy(out, QKV_WEIGHT_BYTES, &t);
-    view_text_free(&t);
     return out;
 }
 

@@ -425,7 +425,33 @@ TEST(failed_allocations_are_survived)
     CHECK(faults_walk(flow, &c, true) > 20);
 }
 
-CHECK_MAIN(CASE(svg_is_well_formed_and_the_same_twice),
+TEST(the_text_of_a_weight_needs_no_memory)
+{
+    static const struct {
+        double w;
+        int digits;
+        const char *text;
+    } rows[] = { { .64, 3, ".640" },
+                 { 1, 3, "1.000" },
+                 { -.5, 2, ".00" },
+                 { .00543, 4, ".0054" },
+                 { NAN, 3, "!" },
+                 { INFINITY, 3, "!" },
+                 { .5, -1, "1" },
+                 { 1e30, 0, "1000000000000" },
+                 { .5, 99, ".50000000000000000" } };
+    EACH(r, rows)
+    {
+        char out[QKV_WEIGHT_BYTES];
+        bool hit;
+        faults_begin(1, true);
+        CHECK_TEXT(qkv_weight_text(out, r->w, r->digits), r->text);
+        CHECK_EQ(faults_end(&hit), 0);
+        CHECK(!hit);
+    }
+}
+
+CHECK_MAIN(CASE(the_text_of_a_weight_needs_no_memory), CASE(svg_is_well_formed_and_the_same_twice),
            CASE(no_word_covers_another_word_or_a_point),
            CASE(a_page_asks_nobody_and_takes_names_for_text),
            CASE(png_has_two_pixels_a_unit_and_carries_the_words),
