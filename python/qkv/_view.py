@@ -7,9 +7,9 @@ import tempfile
 from typing import Optional, Sequence
 
 from . import _layout as c
-from ._array import Array
+from ._array import Array, make
 from ._errors import LimitError, UnsupportedError, UsageError
-from ._library import Callbacks, Handle, call, choice, integer, lib, shown, text
+from ._library import Callbacks, Handle, call, choice, function_or_none, integer, lib, shown, text
 from ._tokenizer import Tokenizer, find_model, utf8
 
 BUDGET = 2_000_000  # bytes of a page in a notebook, which stores what it shows
@@ -24,6 +24,7 @@ class View(Handle):
     def __init__(self):
         super().__init__()
         self._keep, self.options, self.budget, self.height = [], {}, BUDGET, 640
+        self.stacks = []  #: of each stack (name, rows, keys, layers, heads)
 
     def __repr__(self):
         return self.terminal() if self._pointer else "View(closed)"
@@ -95,6 +96,16 @@ class View(Handle):
         h = lib.view_head(self._at, integer(stack, "stack"), integer(layer, "layer"), integer(head, "head"))
         return {name: getattr(h, name) if name != "kind" else (h.kind or b"").decode() for name, _ in h._fields_}
 
+    def weights(self, layer: int, head: int, stack: int = 0):
+        """Returns the weights [rows][keys] of a head; of a long text only the largest of each row, the others as 0."""
+        stack = integer(stack, "stack", 0, len(self.stacks) - 1)
+        _, rows, keys, layers, heads = self.stacks[stack]
+        layer, head = integer(layer, "layer", 0, layers - 1), integer(head, "head", 0, heads - 1)
+        found, array = make(None, (rows, keys), "f32")
+        for row in range(rows):
+            lib.view_row(self._at, array.at + 4 * keys * row, stack, layer, head, row)
+        return found
+
     def _repr_mimebundle_(self, include=None, exclude=None):
         """Returns text/plain and text/html for Jupyter, Colab and VS Code."""
         return {"text/plain": self.terminal(), "text/html": self._repr_html_()}
@@ -132,91 +143,155 @@ def make_text(tokens, sources):
     return shown_text, [array, keep, texts]
 
 
-def new_view(model, texts, stack):
-    """Makes a View of one stack on texts (struct, keep)."""
+def new_view(model, texts, stacks):
+    """Makes a View of stacks (struct qkv_view_stack) on texts (struct, keep)."""
     made = View()
-    array = (c.ViewText * len(texts))(*[t for t, _ in texts])
+    array, of = (c.ViewText * len(texts))(*[t for t, _ in texts]), (c.ViewStack * len(stacks))(*stacks)
     name = utf8(model, "model").replace(b"\0", b"?")
-    shape = c.ViewShape(model=name, text=ctypes.addressof(array), texts=len(texts), stack=ctypes.addressof(stack), stacks=1)
-    made._keep += [array, texts, stack, name, shape]
+    shape = c.ViewShape(model=name, text=ctypes.addressof(array), texts=len(texts), stack=ctypes.addressof(of), stacks=len(stacks))
+    made._keep += [array, texts, stacks, of, name, shape]
     call(lib.view_new, ctypes.byref(made._pointer), ctypes.byref(shape))
+    made.stacks = [(s.name.decode(), texts[s.rows][0].tokens, texts[s.keys][0].tokens, s.layers, s.heads) for s in stacks]
     return made
 
 
-def view(text: Optional[str] = None, pair: Optional[str] = None, *, model=None, attentions=None,
-         tokens: Optional[Sequence[str]] = None, key_tokens: Optional[Sequence[str]] = None,
-         sentence_b_start: Optional[int] = None, layer: Optional[int] = None, heads: Optional[Sequence[int]] = None,
-         token: Optional[int] = None, view: Optional[str] = None, special: bool = False, theme: str = "auto",
-         budget: int = BUDGET, height: int = 640, progress=None) -> View:
+def view(text: Optional[str] = None, pair: Optional[str] = None, *, model=None, tokenizer=None, attentions=None,
+         tokens: Optional[Sequence[str]] = None, key_tokens: Optional[Sequence[str]] = None, encoder_attentions=None,
+         decoder_attentions=None, cross_attentions=None, encoder_tokens: Optional[Sequence[str]] = None,
+         decoder_tokens: Optional[Sequence[str]] = None, sentence_b_start: Optional[int] = None, prettify_tokens: bool = True,
+         stack: int = 0, layer: Optional[int] = None, heads: Optional[Sequence[int]] = None, token: Optional[int] = None,
+         view: Optional[str] = None, special: bool = False, theme: str = "auto", budget: int = BUDGET, height: int = 640,
+         progress=None) -> View:
     """Shows attention as a picture: of a model on a text, or of weights from any source.
 
         qkv.view("time flies like an arrow", "fruit flies like a banana", model="models/all-MiniLM-L6-v2")
+        qkv.view("time flies like an arrow", model=model, tokenizer=tokenizer)      # a model of transformers
         qkv.view(attentions=outputs.attentions, tokens=tokens)      # as bertviz.head_view(attentions, tokens)
 
-    model        folder, or name in Hugging Face's cache or $QKV_MODELS; None: the first model that is installed
+    model        folder, or name in Hugging Face's cache or $QKV_MODELS; None: the first model that is installed; or a
+                 model of transformers, which runs with the attention "qkv", also of a family that qkv does not know
+    tokenizer    of a model of transformers: its tokenizer, or a qkv.Tokenizer
+    pair         the second text; of an encoder-decoder of transformers its output, None: what it generates
     attentions   a list of one array [1][heads][rows][keys] (or [heads][rows][keys]) per layer
     tokens       names of the rows; key_tokens: names of the keys, if they are other tokens (cross-attention)
+    encoder_attentions, decoder_attentions, cross_attentions, encoder_tokens, decoder_tokens
+                 the same of an encoder-decoder, as transformers and bertviz.head_view name them; any of the three
     sentence_b_start   index of the first token of the second text
-    layer, heads, token, view, special, theme   what is shown first
+    prettify_tokens    True: the marks of spaces and word ends in tokens (Ġ, ▁, </w>) are not shown
+    stack, layer, heads, token, view, special, theme   what is shown first
     budget       maximum bytes of the page in a notebook
     progress     function(what, done, total); True as its result stops the run
     """
-    if (text is None) == (attentions is None):
+    several = [x for x in (encoder_attentions, decoder_attentions, cross_attentions) if x is not None]
+    if (text is not None) + (attentions is not None) + bool(several) != 1:
         raise UsageError("view: expected a text, or attentions with tokens")
+    function_or_none(progress, "progress")
     if attentions is not None:
-        made = view_of_weights(attentions, tokens, key_tokens, sentence_b_start)
+        made = view_of_weights(attentions, tokens, key_tokens, sentence_b_start, prettify_tokens)
+    elif several:
+        made = view_of_stacks((encoder_attentions, decoder_attentions, cross_attentions), encoder_tokens, decoder_tokens,
+                              prettify_tokens)
+    elif tokenizer is not None or hasattr(model, "set_attn_implementation"):
+        from ._view_model import view_of_model  # imports torch and transformers
+        made = view_of_model(text, pair, model, tokenizer, budget, progress)
     else:
         made = view_of_text(text, pair, model, budget, progress)
-    made.options = dict(layer=layer, heads=heads, token=token, view=view, special=special, theme=theme)
+    made.options = dict(stack=stack, layer=layer, heads=heads, token=token, view=view, special=special, theme=theme)
     made.budget, made.height = integer(budget, "budget", 1), integer(height, "height", 50, 10000)
     call(lib.view_choose, made._at, ctypes.byref(made._options()), ctypes.byref(c.ViewChosen()))
     return made
 
 
-def view_of_weights(attentions, tokens, key_tokens, b_start):
+def read_weights(attentions, name):
+    """Returns one contiguous float32 Array [heads][rows][keys] per layer, all of one shape."""
     if isinstance(attentions, (str, bytes)) or not hasattr(attentions, "__iter__"):
-        raise UsageError(f"attentions: expected one array per layer, found {shown(attentions)}")
+        raise UsageError(f"{name}: expected one array per layer, found {shown(attentions)}")
     layers = []
     for i, x in enumerate(attentions):
-        name = f"attentions[{i}]"
+        at = f"{name}[{i}]"
+        if x is None:
+            raise UsageError(f'{at}: None; a model of transformers has weights after set_attn_implementation("eager"), '
+                             "and without them qkv.view(text, model=model, tokenizer=tokenizer)")
         x = x.detach().float() if hasattr(x, "detach") else x
-        array = Array(x, name).require(("f32", "f64", "f16"), (3, 4))
+        array = Array(x, at).require(("f32", "f64", "f16"), (3, 4))
         if array.dtype != "f32":
-            array = Array(x.astype("float32"), name)
+            array = Array(x.astype("float32"), at)
         array = array.plain()
         shape = array.shape[len(array.shape) - 3:]
         if len(array.shape) == 4 and array.shape[0] != 1:
-            raise UsageError(f"{name}: expected one text, found {array.shape[0]}")
+            raise UsageError(f"{at}: expected one text, found {array.shape[0]}")
         if layers and shape != layers[0].shape[len(layers[0].shape) - 3:]:
-            raise UsageError(f"{name}: shape {array.shape} differs from {layers[0].shape}")
+            raise UsageError(f"{at}: shape {array.shape} differs from {layers[0].shape}")
         layers.append(array)
     if not layers:
-        raise UsageError("attentions: expected at least one layer")
+        raise UsageError(f"{name}: expected at least one layer")
+    return layers
+
+
+def read_tokens(values, count, name, b_start, pretty):
+    """Returns (struct qkv_view_text, objects to keep) of a list of tokens."""
+    if values is None or isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise UsageError(f"{name}: expected a list of {count} tokens, found {shown(values)}")
+    values = [utf8(v, f"{name}[{i}]").replace(b"\0", b"?") for i, v in enumerate(values)]
+    if len(values) != count:
+        raise UsageError(f"{name}: expected {count} tokens, found {len(values)}")
+    return make_text([(prettify(v) if pretty else v, i >= b_start, v in SPECIAL, 0, 0) for i, v in enumerate(values)], (None, None))
+
+
+def prettify(token):
+    """Returns a token without the marks of spaces and word ends that vocabularies have."""
+    for mark in MARKS:
+        token = token.replace(mark, b"") if token != mark else token
+    return token
+
+
+MARKS = ("\u0120".encode(), "\u2581".encode(), b"</w>")
+SPECIAL = {b"[CLS]", b"[SEP]", b"[PAD]", b"[MASK]", b"<s>", b"</s>", b"<pad>", b"<mask>", b"<|endoftext|>", b"<bos>", b"<eos>"}
+
+
+def view_of_weights(attentions, tokens, key_tokens, b_start, pretty):
+    layers = read_weights(attentions, "attentions")
     heads, rows, keys = layers[0].shape[-3:]
     b_start = rows if b_start is None else integer(b_start, "sentence_b_start", 0, rows)
-
-    def names(values, count, name):
-        if values is None or isinstance(values, str) or not hasattr(values, "__iter__"):
-            raise UsageError(f"{name}: expected a list of {count} tokens, found {shown(values)}")
-        values = [utf8(v, f"{name}[{i}]").replace(b"\0", b"?") for i, v in enumerate(values)]
-        if len(values) != count:
-            raise UsageError(f"{name}: expected {count} tokens, found {len(values)}")
-        return make_text([(v, i >= b_start, v in SPECIAL, 0, 0) for i, v in enumerate(values)], (None, None))
-
-    texts = [names(tokens, rows, "tokens")]
+    texts = [read_tokens(tokens, rows, "tokens", b_start, pretty)]
     if key_tokens is not None:
-        texts.append(names(key_tokens, keys, "key_tokens"))
+        texts.append(read_tokens(key_tokens, keys, "key_tokens", keys, pretty))
     elif keys != rows:
         raise UsageError(f"key_tokens: needed for {rows} rows and {keys} keys")
     stack = c.ViewStack(name=b"attention" if len(texts) == 1 else b"cross", keys=len(texts) - 1, layers=len(layers), heads=heads)
-    made = new_view("attention weights", texts, stack)
-    for i, array in enumerate(layers):
-        data = c.ViewLayerData(weights=array.at, left=-1, right=-1)
-        call(lib.view_layer, made._at, 0, i, ctypes.byref(data))
+    return add_weights(new_view("attention weights", texts, [stack]), [layers])
+
+
+def add_weights(made, stacks):
+    for i, layers in enumerate(stacks):
+        for layer, array in enumerate(layers):
+            data = c.ViewLayerData(weights=array.at, left=-1, right=-1)
+            call(lib.view_layer, made._at, i, layer, ctypes.byref(data))
     return made
 
 
-SPECIAL = {b"[CLS]", b"[SEP]", b"[PAD]", b"[MASK]", b"<s>", b"</s>", b"<pad>", b"<mask>", b"<|endoftext|>", b"<bos>", b"<eos>"}
+def view_of_stacks(attentions, encoder_tokens, decoder_tokens, pretty):
+    """Shows the attention of an encoder, of a decoder and between them, of which some may be None."""
+    sizes, found = [None, None], []  # tokens of both texts
+    for name, x, (rows, keys) in zip((b"encoder", b"decoder", b"cross"), attentions, ((0, 0), (1, 1), (1, 0))):
+        if x is None:
+            continue
+        layers = read_weights(x, name.decode() + "_attentions")
+        heads, *shape = layers[0].shape[-3:]
+        for text, n in zip((rows, keys), shape):
+            if sizes[text] is None:
+                sizes[text] = n
+            if sizes[text] != n:
+                raise UsageError(f"{name.decode()}_attentions: expected {sizes[text]} tokens of the "
+                                 f"{'decoder' if text else 'encoder'}, found {n}")
+        found.append((name, rows, keys, heads, layers))
+    used = [text for text in (0, 1) if sizes[text] is not None]
+    named = (("encoder_tokens", encoder_tokens), ("decoder_tokens", decoder_tokens))
+    texts = [read_tokens(named[text][1], sizes[text], named[text][0], sizes[text], pretty)
+             for text in used]
+    stacks = [c.ViewStack(name=name, rows=used.index(rows), keys=used.index(keys), layers=len(layers), heads=heads)
+              for name, rows, keys, heads, layers in found]
+    return add_weights(new_view("attention weights", texts, stacks), [layers for *_, layers in found])
 
 
 class Model(Handle):
@@ -254,7 +329,7 @@ def view_of_text(value, pair, name, budget, progress):
             rows.append((token.encode().replace(b"\0", b"?"), kind == 1 if part is None else part, part is None, *place))
         stack = c.ViewStack(name=b"attention", layers=i.layers, heads=i.heads, kv_heads=i.kv_heads, head_width=i.head_width,
                             value_width=i.value_width, width=i.width, causal=i.causal)
-        made = new_view(i.name.decode("utf-8", "replace"), [make_text(rows, sources)], stack)
+        made = new_view(i.name.decode("utf-8", "replace"), [make_text(rows, sources)], [stack])
         request = c.ProbeRequest()
         probed = lib.view_probe_request(made._at, integer(budget, "budget", 1), ctypes.byref(request))
         calls, before = Callbacks(), ctypes.create_string_buffer(4 * len(rows) * i.width)

@@ -75,6 +75,32 @@ class Views(unittest.TestCase):
         self.assertAlmostEqual(v.head(1, 2).get("distance"), distance, delta=1e-5)
         cross = qkv.view(attentions=weights(1, 2, 3, 9), tokens=["x", "y", "z"], key_tokens=tokens)
         self.assertIn("cat", cross.terminal())
+        for t, s in itertools.product(range(9), range(9)):
+            self.assertEqual(v.weights(1, 2)[t, s], x[1][0, 2, t, s])
+        for wrong in ((3, 0), (0, 4), (0, 0, 1), (True, 0)):
+            with self.assertRaises(qkv.UsageError, msg=str(wrong)):
+                v.weights(*wrong)
+
+    def test_the_marks_of_spaces_in_tokens(self):
+        tokens, x = ["\u0120then", "\u2581a", "cat</w>", "\u0120"], weights(1, 1, 4, 4)
+        shown = qkv.view(attentions=x, tokens=tokens).terminal()
+        self.assertIsNone(re.search("\u0120[a-z]|\u2581[a-z]|</w>", shown))
+        self.assertIn("\u0120then", qkv.view(attentions=x, tokens=tokens, prettify_tokens=False).terminal())
+
+    def test_an_encoder_decoder(self):
+        given = dict(encoder_attentions=weights(2, 2, 5, 5), decoder_attentions=weights(1, 3, 4, 4),
+                     cross_attentions=weights(1, 2, 4, 5))
+        named = dict(encoder_tokens=["eins", "zwei", "drei", "vier", "."], decoder_tokens=["one", "two", "three", "four"])
+        v = qkv.view(**given, **named, stack=2)
+        self.assertEqual(v.stacks, [("encoder", 5, 5, 2, 2), ("decoder", 4, 4, 1, 3), ("cross", 4, 5, 1, 2)])
+        self.assertEqual(v.weights(0, 1, 2)[3, 4], given["cross_attentions"][0][0, 1, 3, 4])
+        self.assertTrue("drei" in v.terminal() and "three" in v.terminal())
+        self.assertEqual(qkv.view(**{**given, "encoder_attentions": None}, **named).stacks[1], ("cross", 4, 5, 1, 2))
+        self.assertEqual(qkv.view(decoder_attentions=given["decoder_attentions"], **named).stacks, v.stacks[1:2])
+        for wrong in (dict(cross_attentions=weights(1, 2, 4, 4)), dict(decoder_attentions=weights(1, 3, 4, 5)),
+                      dict(attentions=given["encoder_attentions"]), dict(encoder_tokens=None), dict(stack=3)):
+            with self.assertRaises(qkv.UsageError, msg=str(wrong.keys())):
+                qkv.view(**{**given, **named, **wrong})
 
     def test_errors(self):
         x = weights(1, 2, 3, 3)

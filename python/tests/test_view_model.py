@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: MIT
+"""qkv.view of models of transformers: its weights against eager attention, its picture against that of a model folder."""
+import os
+import sys
+import unittest
+
+try:
+    import torch
+    import transformers as hf
+except ImportError:
+    print("skipped: torch or transformers is not installed")
+    sys.exit(77)
+
+import qkv
+
+hf.logging.set_verbosity_error()
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+VERSE, DATES, MINILM = (os.path.join(TOP, "models", name) for name in ("verse", "dates", "all-MiniLM-L6-v2"))
+TEXT, MORE = "In the beginning God created the heaven and the earth.", "And the earth was without form"
+SIZES = dict(vocab_size=2048, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, pad_token_id=0,
+             bos_token_id=1, eos_token_id=2, initializer_range=.2, max_position_embeddings=64)
+GROUPED = dict(SIZES, num_key_value_heads=2)
+BART = dict(vocab_size=2048, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
+            encoder_ffn_dim=48, decoder_ffn_dim=48, init_std=.2, max_position_embeddings=64)
+# Families that qkv does not know, and those whose weights are not the softmax of q.k alone.
+MODELS = {
+    "gpt_neox": (hf.GPTNeoXForCausalLM, hf.GPTNeoXConfig(**SIZES)),
+    "gpt_oss, sinks and windows": (hf.GptOssForCausalLM, hf.GptOssConfig(
+        **GROUPED, head_dim=8, sliding_window=4, num_local_experts=2, num_experts_per_tok=2,
+        layer_types=["sliding_attention", "full_attention"])),
+    "gemma2, softcap": (hf.Gemma2ForCausalLM, hf.Gemma2Config(**GROUPED, head_dim=8, sliding_window=5, attn_logit_softcapping=3.)),
+    "bart": (hf.BartForConditionalGeneration, hf.BartConfig(**BART)),
+    "t5, position bias": (hf.T5ForConditionalGeneration, hf.T5Config(
+        vocab_size=2048, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0)),
+}
+
+
+def build(name):
+    torch.manual_seed(3)
+    cls, config = MODELS[name]
+    return cls(config).eval()
+
+
+def eager(model, tokenizer, pair):
+    """Returns [stack][layer] the weights [heads][rows][keys] of eager attention."""
+    model.set_attn_implementation("eager")
+    read = lambda text: tokenizer.encode(text).ids
+    ids = torch.tensor([read(TEXT)])
+    with torch.no_grad():
+        if pair is None:
+            return [[x[0] for x in model(input_ids=ids, output_attentions=True).attentions]]
+        steps = torch.tensor([[model.config.decoder_start_token_id, *read(pair)][:-1]])
+        r = model(input_ids=ids, decoder_input_ids=steps, output_attentions=True)
+    return [[x[0] for x in layers] for layers in (r.encoder_attentions, r.decoder_attentions, r.cross_attentions)]
+
+
+class Weights(unittest.TestCase):
+    def setUp(self):
+        self.t = qkv.Tokenizer(VERSE)
+
+    def check(self, v, dense):
+        self.assertEqual([s[1:] for s in v.stacks], [(*x[0].shape[1:], len(x), x[0].shape[0]) for x in dense])
+        for stack, layers in enumerate(dense):
+            for layer, heads in enumerate(layers):
+                for head, exact in enumerate(heads):
+                    found = torch.as_tensor(v.weights(layer, head, stack))
+                    # Two layers of float32 before softmax: eager float32 differs from double by as much.
+                    self.assertLess((found - exact).abs().max().item(), 1e-5, (stack, layer, head))
+
+    def test_weights_equal_those_of_eager_attention(self):
+        for name in MODELS:
+            with self.subTest(name):
+                model = build(name)
+                pair = MORE if model.config.is_encoder_decoder else None
+                before = model.config._attn_implementation
+                v = qkv.view(TEXT, pair, model=model, tokenizer=self.t)
+                self.assertEqual((model.config._attn_implementation, model.training), (before, False))
+                self.check(v, eager(model, self.t, pair))
+                page, report = v.html()
+                self.assertEqual((report["not_one"], report["not_numbers"]), (0, 0))
+                self.assertLess(report["error"], 1e-3)
+                self.assertTrue("heaven" in page)
+
+    def test_a_text_that_is_stored_as_its_largest_weights(self):
+        """1,100 tokens: the page has the largest weights of each row."""
+        torch.manual_seed(5)
+        config = hf.GPTNeoXConfig(**{**SIZES, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 2048})
+        model = hf.GPTNeoXForCausalLM(config).eval()
+        text = "the earth " * 550
+        v = qkv.view(text, model=model, tokenizer=self.t)
+        _, rows, keys, _, _ = v.stacks[0]
+        self.assertGreater(rows * keys, 2**20)
+        with qkv.observe(model, top_k=16) as seen, torch.no_grad():
+            model(torch.tensor([self.t.encode(text).ids]))
+        found = torch.as_tensor(v.weights(0, 1))
+        at = seen[0].top_key[0, 1].long()
+        clear = (at >= 0) & (found.gather(1, at.clamp(min=0)) > 0)
+        self.assertGreater(clear.float().mean().item(), .5)
+        self.assertLess((found.gather(1, at.clamp(min=0)) - seen[0].top_weight[0, 1])[clear].abs().max().item(), 1e-6)
+        note = v._repr_html_().rsplit("<p", 1)[1]
+        self.assertIn("the 16 largest weights of each row", note)
+
+    def test_an_encoder_decoder_generates_its_output(self):
+        model = hf.AutoModelForSeq2SeqLM.from_pretrained(DATES, dtype=torch.float32)
+        v = qkv.view("12 March 2001", model=model, tokenizer=qkv.Tokenizer(DATES), stack=2)
+        self.assertEqual([s[0] for s in v.stacks], ["encoder", "decoder", "cross"])
+        self.assertIn("source", v.terminal())
+        self.assertEqual(v.stacks[2][1], len(qkv.Tokenizer(DATES).encode("2001-03-12").ids))  # with the end
+
+
+class Pictures(unittest.TestCase):
+    def same(self, folder, model, tokenizer, *texts):
+        v, w = qkv.view(*texts, model=folder), qkv.view(*texts, model=model, tokenizer=tokenizer)
+        self.assertEqual(v.stacks, w.stacks)
+        self.assertEqual(v.terminal(), w.terminal())
+
+    def test_a_decoder_looks_as_its_folder(self):
+        model = hf.AutoModelForCausalLM.from_pretrained(VERSE, dtype=torch.float32)
+        self.same(VERSE, model, qkv.Tokenizer(VERSE), TEXT)
+
+    @unittest.skipUnless(os.path.exists(os.path.join(MINILM, "model.safetensors")), "models/all-MiniLM-L6-v2 is missing")
+    def test_a_pair_of_texts_looks_as_its_folder(self):
+        model = hf.AutoModel.from_pretrained(MINILM)
+        for tokenizer in (hf.AutoTokenizer.from_pretrained(MINILM), qkv.Tokenizer(MINILM)):
+            self.same(MINILM, model, tokenizer, "time flies like an arrow", "naïve café — 你好")
+
+
+class Errors(unittest.TestCase):
+    def test_wrong_arguments(self):
+        model, t = build("gpt_neox"), qkv.Tokenizer(VERSE)
+        for error, wrong in ((qkv.UsageError, dict(model=model)), (qkv.UsageError, dict(model=model, tokenizer=3)),
+                             (qkv.UsageError, dict(model=VERSE, tokenizer=t)), (qkv.UsageError, dict(model=None, tokenizer=t)),
+                             (qkv.UsageError, dict(model=model, tokenizer=t, layer=2)),
+                             (qkv.UsageError, dict(model=model, tokenizer=t, progress=3)),
+                             (qkv.Interrupted, dict(model=model, tokenizer=t, progress=lambda *_: True)),
+                             (qkv.DeviceError, dict(model=build("gpt_neox").to("meta"), tokenizer=t))):
+            with self.assertRaises(error, msg=str(wrong.keys())):
+                qkv.view(TEXT, **wrong)
+        with self.assertRaisesRegex(qkv.UsageError, "64 positions"):
+            qkv.view(TEXT * 9, model=model, tokenizer=t)
+        self.assertNotEqual(model.config._attn_implementation, "qkv")
+
+    def test_attention_that_does_not_use_the_interface(self):
+        class Own(hf.GPTNeoXForCausalLM):
+            def forward(self, input_ids, **_):
+                return self.gpt_neox.embed_in(input_ids)
+        with self.assertRaisesRegex(qkv.UnsupportedError, "interface"):
+            qkv.view(TEXT, model=Own(MODELS["gpt_neox"][1]), tokenizer=qkv.Tokenizer(VERSE))
+
+    def test_outputs_without_weights(self):
+        with self.assertRaisesRegex(qkv.UsageError, "eager"):
+            qkv.view(attentions=(None, None), tokens=["a"])
+
+
+if __name__ == "__main__":
+    unittest.main()
