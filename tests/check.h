@@ -32,6 +32,12 @@
         name();                                                                                    \
     }                                                                                              \
     static void name(void)
+// 1 in a build with a sanitizer: its tests look for faults, not for bits, and may draw less
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define CHECK_SANITIZED 1
+#else
+#define CHECK_SANITIZED 0
+#endif
 #define CHECK_MAIN(...)                                                                            \
     int main(void)                                                                                 \
     {                                                                                              \

@@ -73,6 +73,7 @@ if [ "$what" = test ] || [ "$what" = long ]; then
 #include <stdint.h>
 #include <setjmp.h>
 #include <cmocka.h>' | cc -E -x c - >/dev/null 2>&1 || lacks cmocka libcmocka-dev
+    command_here ninja || optional+=(ninja-build) # without it make builds, and takes longer
     command_here git || lacks git git # the gates get the list of files from git
     clang_here || lacks clang clang
     # For the fuzz targets; some releases have it in clang itself.  Without it the stage `fuzz` is skipped.

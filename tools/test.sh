@@ -167,7 +167,7 @@ stage_asan() {
 stage_tsan() {
     sanitizer_options
     TARGETS="tests_base tests_layer tests_model tests_task" build tsan &&
-        QKV_THREADS=3 tests tsan build/tsan -L threads -E "minilm|layer/test_attention$|attention_(laws|masks)|run_killed|test_net_gru|test_famil|test_word_vectors|test_data|test_embedder|test_sentence_modules|test_probe_run|test_ablate|test_net$|test_lanes"
+        QKV_THREADS=3 tests tsan build/tsan -L threads -E "minilm|layer/test_attention$|attention_(laws|masks)|run_killed|test_net_gru|test_famil|test_eval_families|test_word_vectors|test_data|test_embedder|test_sentence_modules|test_probe_run|test_ablate|test_net$|test_lanes"
 }
 stage_double() {
     TARGETS="tests_kernel tests_layer" build double && tests double build/double -L '^(kernel|layer)$' -E 'test_lanes'

@@ -79,6 +79,7 @@ TEST(a_source_has_the_same_bits_alone_and_among_others)
     static const int64_t places[] = { 0, 4, 5, 40 };
     EACH(o, ways) EACH(items, places)
     {
+        if (CHECK_SANITIZED && *items != 5) continue;
         fill((int)*items % 3 - 1); // the shortest first, the longest first, in no order
         qkv_translator *t = translator("models/dates", *items);
         translate(t, 0, SOURCES, *o, &together);
