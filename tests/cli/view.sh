@@ -104,7 +104,7 @@ title 'a long text is truncated on request, and the number of tokens is printed'
 long=$(yes 'time flies like an arrow and' | head -n 200 | tr '\n' ' ')
 runs 2 view "$long" --terminal
 most=512 bytes=6100000
-[ -z "${QKV_SLOW:-}" ] || most=128 bytes=3000000
+[ -z "${QKV_SLOW:-}" ] || most=128 bytes=4100000
 runs 0 view "$long" --max-length $most -o long.html
 says_part "the text was cut to $most tokens"
 [ "$(wc -c <long.html)" -le $bytes ] || failed "the page is larger than $bytes bytes"
