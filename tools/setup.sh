@@ -86,6 +86,9 @@ if [ "$what" = test ] || [ "$what" = long ]; then
     command_here pandoc || optional+=(pandoc)
     # For the tests of the Python package on arrays of numpy; without it these are skipped.
     [ "$(command -v python3)" != /usr/bin/python3 ] || python3 -c 'import numpy' 2>/dev/null || optional+=(python3-numpy)
+    # To run the notebook in Jupyter's kernel; without it its cells run in the test itself.
+    [ "$(command -v python3)" != /usr/bin/python3 ] || python3 -c 'import nbclient, ipykernel' 2>/dev/null ||
+        optional+=(python3-nbclient python3-ipykernel)
     # For the gate `format`; without it this gate is skipped.
     command_here clang-format-14 || optional+=(clang-format-14)
     # For the kernels of 64-bit ARM; without it these tests are skipped.

@@ -9,6 +9,7 @@ from typing import Iterator, List, NamedTuple, Optional
 from . import _layout as c
 from ._errors import Interrupted, UsageError
 from ._library import PRECISIONS, Callbacks, Handle, call, choice, function_or_none, integer, lib, number, shown, text
+from ._progress import Bar
 from ._texts import list_of
 from ._tokenizer import Tokenizer, find_model, string_array, utf8
 
@@ -261,7 +262,7 @@ def as_members(struct):
 
 
 def train(run, texts=(), *, valid=(), format=None, field=None, field_b=None, per_line: bool = False, step=None, note=None,
-          progress=None, **options):
+          progress=None, show_progress_bar: Optional[bool] = None, **options):
     """Trains a model on text files and returns the results (struct qkv_train_result) as a namespace.
 
         qkv.train("run", ["book.txt"], arch="gpt", layers=2, width=64, steps=100, step=lambda s: print(s.step, s.loss))
@@ -271,6 +272,7 @@ def train(run, texts=(), *, valid=(), format=None, field=None, field_b=None, per
     step      function(s) after each step with s.step, s.loss, s.valid_loss, s.rate, s.norm, s.tokens_second, s.left;
               True as its result saves the run and stops it with Interrupted, and so does Ctrl-C
     note      function(text) for notes;  progress: function(what, done, total) before the first step
+    show_progress_bar   a bar of tqdm with the loss, if tqdm is installed; None: if logging is at INFO or DEBUG
     options   every other member of struct qkv_train_options: objective, arch, source model `from_`, layers, heads,
               width, context, tokenizer, vocab, steps, epochs, batch_tokens, rate, seed, export_dir, ...
     """
@@ -289,7 +291,9 @@ def train(run, texts=(), *, valid=(), format=None, field=None, field_b=None, per
     set_members(o, options)
 
     def stepped(at):
-        return bool(step(as_members(at.contents))) if step else 0
+        s = at.contents
+        bar.to(s.step, s.steps, **{name: f"{x:.4g}" for name, x in (("loss", s.loss), ("valid", s.valid_loss)) if x == x})
+        return bool(step(as_members(s))) if step else 0
 
     def noted(message):
         if note:
@@ -299,7 +303,8 @@ def train(run, texts=(), *, valid=(), format=None, field=None, field_b=None, per
     observer = c.TrainObserver(step=calls.wrap(stepped, ctypes.POINTER(c.TrainStep)),
                                note=calls.wrap(noted, ctypes.c_char_p, result=None), progress=calls.progress(progress))
     result = c.TrainResult()
-    calls.call(lib.train, ctypes.byref(o), ctypes.byref(observer), ctypes.byref(result))
+    with Bar(show_progress_bar, "steps") as bar:
+        calls.call(lib.train, ctypes.byref(o), ctypes.byref(observer), ctypes.byref(result))
     return as_members(result)
 
 

@@ -9,28 +9,13 @@ from . import _layout as c
 from ._array import Array, _numpy, make
 from ._errors import DeviceError, UnsupportedError, UsageError
 from ._library import PRECISIONS, Callbacks, Handle, call, choice, integer, lib, shown, text
+from ._progress import Bar
 from ._tokenizer import Tokenizer, find_model, read_json, string_array
 
 
 def check_device(device):
     if device is not None and str(device) != "cpu":
         raise DeviceError(f"device: qkv computes on the CPU, found {shown(device)}")
-
-
-def progress_bar(show, total):
-    """Returns (function(what, done, total), function that ends the bar): a tqdm bar if wanted and installed."""
-    if not show:
-        return None, lambda: None
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        return None, lambda: None
-    bar = tqdm(total=total)
-
-    def step(what, done, _):
-        bar.update(done - bar.n)
-        return 0
-    return step, bar.close
 
 
 def as_array(values, tensor):
@@ -146,7 +131,8 @@ class SentenceTransformer(Handle):
                normalize_embeddings: bool = False, truncate_dim: Optional[int] = None):
         """Computes the vectors of texts: [n][width] for a list, [width] for one str.
 
-        batch_size has no effect: texts are packed by their tokens.  precision: "float32", "int8", "uint8", "binary",
+        batch_size has no effect: texts are packed by their tokens.  show_progress_bar: a bar of tqdm, if installed; None:
+        if logging is at INFO or DEBUG.  precision: "float32", "int8", "uint8", "binary",
         "ubinary".  Longer texts than max_seq_length are truncated.
         """
         integer(batch_size, "batch_size", 1)
@@ -180,12 +166,11 @@ class SentenceTransformer(Handle):
             return make(None, (0, width), "f32")[0] if _numpy() else []
         made, array = make(None, (len(sentences), width), "f32")
         texts, sizes, _keep = string_array(sentences, "sentences")
-        step, end = progress_bar(show, len(sentences))
-        calls = Callbacks()
+        bar, calls = Bar(show, "texts"), Callbacks()
 
-        def guarded(*state):
+        def guarded(_what, done, _total):
             try:
-                return step(*state) if step else 0
+                return bar.to(done, len(sentences))
             except BaseException as error:
                 calls.error = error
                 return 1
@@ -194,7 +179,7 @@ class SentenceTransformer(Handle):
             calls.call(lib.embed, embedder, array.at, texts, sizes, len(sentences), None)
         finally:
             self._local.step = None
-            end()
+            bar.close()
             error, self._callbacks.error = self._callbacks.error, None
             if error is not None:
                 raise error
@@ -320,11 +305,8 @@ class CrossEncoder(Handle):
         single = len(pairs) == 2 and all(isinstance(s, str) for s in pairs)
         pairs = [pairs] if single else [tuple(list_of(p, f"sentences[{i}]")) for i, p in enumerate(pairs)]
         logits = numpy.zeros((len(pairs), self.num_labels), "float32")
-        step, end = progress_bar(show_progress_bar, len(pairs))
-        try:
-            self._score(pairs, logits, step)
-        finally:
-            end()
+        with Bar(show_progress_bar, "pairs") as bar:
+            self._score(pairs, logits, bar)
         scores = self._activate(logits, activation_fn or self.activation_fn)
         if apply_softmax and self.num_labels > 1:
             scores = numpy.exp(scores - scores.max(1, keepdims=True))
@@ -343,7 +325,7 @@ class CrossEncoder(Handle):
             return function(torch.from_numpy(logits)).numpy()
         return function(logits)
 
-    def _score(self, pairs, logits, step):
+    def _score(self, pairs, logits, bar):
         """Writes the logits of all pairs, 32 of them at a time in one packed run."""
         for begin in range(0, len(pairs), 32):
             ids, types, offsets = [], [], [0]
@@ -359,8 +341,7 @@ class CrossEncoder(Handle):
             address = ctypes.addressof
             run = c.ModelInput(sequences=n, offsets=address(keep[2]), ids=address(keep[0]), types=address(keep[1]))
             call(lib.model_classify, self._at, Array(logits[begin:begin + n], "logits").at, ctypes.byref(run))
-            if step:
-                step("", begin + n, len(pairs))
+            bar.to(begin + n, len(pairs))
 
     def rank(self, query: str, documents: List[str], top_k: Optional[int] = None, return_documents: bool = False,
              batch_size: int = 32, show_progress_bar: Optional[bool] = None, activation_fn=None, device=None):

@@ -273,6 +273,16 @@ class Training(unittest.TestCase):
         self.assertEqual(again.loss, whole.loss)
         self.assertTrue(qkv.generate("In", again.model, max_tokens=2))
 
+    def test_a_progress_bar(self):
+        from test_texts import fake_tqdm
+        with fake_tqdm() as fake:
+            qkv.train(self.run_at("bar"), self.book, steps=4, show_progress_bar=True, **self.options)
+            qkv.train(self.run_at("no"), self.book, steps=2, **self.options)
+            with self.assertRaises(ZeroDivisionError):
+                qkv.train(self.run_at("stop"), self.book, steps=2, show_progress_bar=True, step=lambda s: 1 / 0, **self.options)
+        self.assertEqual([(b.total, b.seen, b.unit, b.closed) for b in fake.bars], [(4, [1, 2, 3, 4], "steps", 1), (2, [1], "steps", 1)])
+        self.assertGreater(float(fake.bars[0].shown[0]["loss"]), 1)
+
     def test_errors(self):
         for wrong in (dict(colour=1), dict(steps="a"), dict(arch="no"), dict(lowercase=1), dict(step=3)):
             with self.assertRaises(qkv.UsageError, msg=str(wrong)):

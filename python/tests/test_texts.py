@@ -2,8 +2,10 @@
 """Vectors, scores and tokens of texts: their meaning without other packages, and parity with sentence-transformers."""
 import importlib.util
 import os
+import sys
 import tempfile
 import threading
+import types
 import unittest
 
 import qkv
@@ -98,6 +100,41 @@ class Tokens(unittest.TestCase):
             qkv.Tokenizer("no/such/folder")
 
 
+class fake_tqdm:
+    """Replaces tqdm inside `with` by a bar that records its positions, ends and numbers; on_update(n) may raise."""
+
+    def __init__(self, on_update=lambda n: None):
+        self.bars, record, self.old = [], self, {}
+
+        class tqdm:
+            def __init__(self, total, unit):
+                self.total, self.unit, self.n, self.seen, self.shown, self.closed = total, unit, 0, [], [], 0
+                record.bars.append(self)
+
+            def set_postfix(self, shown, refresh):
+                self.shown.append(shown)
+
+            def update(self, n):
+                on_update(n)
+                self.n += n
+                self.seen.append(self.n)
+
+            def close(self):
+                self.closed += 1
+        self.made = types.SimpleNamespace(tqdm=tqdm)
+
+    def __enter__(self):
+        self.old = {name: sys.modules.get(name) for name in ("tqdm", "tqdm.auto")}
+        sys.modules.update({"tqdm": types.SimpleNamespace(auto=self.made), "tqdm.auto": self.made})
+        return self
+
+    def __exit__(self, *_):
+        for name, module in self.old.items():
+            sys.modules.pop(name)
+            if module is not None:
+                sys.modules[name] = module
+
+
 @needs_minilm
 @needs_numpy
 class Vectors(unittest.TestCase):
@@ -149,16 +186,34 @@ class Vectors(unittest.TestCase):
 
     def test_interrupt(self):
         """An exception in the progress callback, as Ctrl-C raises it, ends the call and arrives here."""
-        def stop(*_):
+        def stop(_):
             raise KeyboardInterrupt
-        import qkv._texts as texts
-        old, texts.progress_bar = texts.progress_bar, lambda show, total: (stop, lambda: None)
-        try:
-            with self.assertRaises(KeyboardInterrupt):
-                self.m.encode(["a"] * 3)
-        finally:
-            texts.progress_bar = old
+        with fake_tqdm(stop), self.assertRaises(KeyboardInterrupt):
+            self.m.encode(["a"] * 3, show_progress_bar=True)
         self.assertEqual(self.m.encode(["a"]).shape, (1, 384))
+
+    def test_a_progress_bar(self):
+        """As sentence-transformers: True shows a bar, None shows it if logging is at INFO or DEBUG."""
+        import logging
+        lines = some_lines(70)
+        for show, level, bars in ((True, 0, 1), (False, logging.INFO, 0), (None, logging.INFO, 1), (None, logging.WARNING, 0)):
+            with fake_tqdm() as fake:
+                logging.getLogger("qkv").setLevel(level)
+                try:
+                    self.m.encode(lines, show_progress_bar=show)
+                finally:
+                    logging.getLogger("qkv").setLevel(0)
+            self.assertEqual(len(fake.bars), bars)
+            for bar in fake.bars:
+                self.assertEqual((bar.total, bar.n, bar.unit, bar.closed), (70, 70, "texts", 1))
+                self.assertEqual(bar.seen, sorted(bar.seen))
+        old = {name: sys.modules.get(name) for name in ("tqdm", "tqdm.auto")}
+        sys.modules.update(dict.fromkeys(old))  # None: the import fails
+        try:
+            self.assertEqual(self.m.encode(["a"], show_progress_bar=True).shape, (1, 384))
+        finally:
+            for name, module in old.items():
+                sys.modules.pop(name) if module is None else sys.modules.update({name: module})
 
     def test_a_name_in_the_folder_of_models(self):
         old = os.environ.get("QKV_MODELS")
