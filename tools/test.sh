@@ -143,7 +143,8 @@ long_memory() {
 # The commands on MiniLM under the sanitizers.
 long_grid() {
     sanitizer_options
-    TARGETS=qkv_cli build asan && single "grid asan" tests/whole/grid.sh build/asan/bin/qkv
+    TARGETS="qkv_cli qkv_python" build asan && single "grid asan" tests/whole/grid.sh build/asan/bin/qkv &&
+        tests "python asan" build/asan -R '^python/fuzz_20000$'
     TARGETS=qkv_cli build tsan && single "grid tsan" tests/whole/grid.sh build/tsan/bin/qkv
 }
 # The binary interface, compared with that of the last version; skipped without abidiff or the commit of that version.
@@ -162,7 +163,7 @@ sanitizer_options() {
 stage_asan() {
     sanitizer_options
     export QKV_FAILURES=10
-    build asan && tests asan build/asan -E "view/(browser_|boxes_|pictures$)|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words)|run_killed|layer/test_attention(_laws)?$|explain_trained"
+    build asan && tests asan build/asan -E "view/(browser_|boxes_|pictures$)|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words)|run_killed|layer/test_attention(_laws)?$|explain_trained|python/fuzz_20000"
 }
 stage_tsan() {
     sanitizer_options

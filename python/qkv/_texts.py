@@ -14,7 +14,8 @@ from ._tokenizer import Tokenizer, find_model, read_json, string_array
 
 
 def check_device(device):
-    if device is not None and str(device) != "cpu":
+    name = str(device) if isinstance(device, str) or type(device).__name__ == "device" else None  # torch.device
+    if device is not None and name != "cpu":
         raise DeviceError(f"device: qkv computes on the CPU, found {shown(device)}")
 
 
@@ -256,7 +257,7 @@ def quantise(x, precision):
     """Quantises vectors as sentence_transformers.quantize_embeddings does, with the ranges of these vectors."""
     numpy = need_numpy("precision")
     if precision.endswith("binary"):
-        bits = numpy.packbits(x > 0).reshape(x.shape[0], -1)
+        bits = numpy.packbits(x > 0, axis=1)
         return bits if precision == "ubinary" else (bits - 128).astype(numpy.int8)
     low, high = (x.min(0), x.max(0)) if len(x) else (0, 255)
     steps = (high - low) / 255

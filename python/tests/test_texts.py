@@ -158,11 +158,12 @@ class Vectors(unittest.TestCase):
         self.assertEqual(short.shape, (64,))
         self.assertAlmostEqual(float((short ** 2).sum()), 1, delta=1e-5)
         self.assertEqual(self.m.encode(["a", "b"], precision="ubinary").shape, (2, 48))
+        self.assertEqual(self.m.encode([], precision="binary").shape, (0, 48))
         self.assertTrue((self.m.encode("dog", prompt="a happy ") == self.m.encode("a happy dog")).all())
         self.assertEqual((self.m.max_seq_length, self.m.get_embedding_dimension()), (256, 384))
 
     def test_errors(self):
-        for wrong in ({"prompt_name": "query"}, {"batch_size": 0}, {"precision": "int4"}, {"truncate_dim": 0}, {"device": "cuda"}):
+        for wrong in ({"prompt_name": "query"}, {"batch_size": 0}, {"precision": "int4"}, {"truncate_dim": 0}, {"device": "cuda"}, {"device": 3}):
             with self.assertRaises(qkv.UsageError, msg=str(wrong)):
                 self.m.encode("a", **wrong)
         with self.assertRaisesRegex(qkv.UsageError, r"sentences\[1\]"):
