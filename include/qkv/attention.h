@@ -32,9 +32,15 @@ struct qkv_probe;
  *  bias and relative are added and alibi[h] |i - j| is subtracted.  The softmax of a query runs
  *  over the scores of the keys that every mask allows.
  *  i and j are counted from the first query and key of the sequence: i = t, or t + S - T with
- *  QKV_BOTTOM_RIGHT. */
+ *  QKV_BOTTOM_RIGHT; T here is the number of queries of the longer call (all_rows). */
 struct qkv_attention {
     int64_t B, T, S, H, G, E, F;
+    /** A call may be a part of a longer call, such as the part of one rank.  Its T queries are then
+     *  the queries first_row .. first_row + T - 1 of the all_rows queries of each batch item (or of
+     *  the packed rows); q, out, lse, weights, bias and mask have the rows of these T queries only.
+     *  Masks, distances, q_offsets and dropout count queries as the longer call does, so that out
+     *  and lse are bit-identical to its rows.  all_rows 0: first_row + T */
+    int64_t first_row, all_rows;
     qkv_precision precision; /**< precision of the computation, and type of q, k, v and out */
     float scale;             /**< factor of q.k; 0 means 1/sqrt(E); 1 means no scaling */
     float softcap;           /**< cap c of the scores, c tanh(s/c); 0: no cap */
@@ -51,7 +57,8 @@ struct qkv_attention {
     /** number of packed sequences; 0: not packed.  If it is > 0, B is 1, T and S are totals over
      *  the sequences, and q_offsets is required; a row outside every sequence attends to no key. */
     int64_t sequences;
-    /** [sequences + 1] index of the first query of each sequence, 0 .. T, not decreasing */
+    /** [sequences + 1] index of the first query of each sequence, 0 .. all_rows, not
+     *  decreasing */
     const int64_t *q_offsets;
     /** [sequences + 1] index of the first key of each sequence, 0 .. S; NULL: same as q_offsets */
     const int64_t *k_offsets;

@@ -174,6 +174,53 @@ void qkv_back_fetch_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi);
 // key `chunk`: adds to dq_part, dk, dv and the gradients of bias, relative positions and ALiBi.
 void qkv_back_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk);
 
+// ---- the call (attention_backward.c) -----------------------------------------------------------
+// Sums of one unit over rows: dk and dv of its keys and its gradients of tables. If several calls
+// have parts of the rows (first_row), the sums of a unit leave one call and enter the next, in the
+// order of the rows. in NULL: the sums begin with 0; out NULL: dk and dv are stored.
+struct qkv_back_sums {
+    const char *in;
+    char *out;
+};
+// Data that all threads share. from .. end-1: the units that run, the first of them with sums[0].
+struct qkv_back_call {
+    const struct qkv_attention_back *b;
+    const struct qkv_attention_tables *g;
+    const struct qkv_attention_back_given *x;
+    struct qkv_back_arrays arrays;
+    struct qkv_rows_call rows;
+    int64_t from, end;
+    const struct qkv_back_sums *sums; // NULL: all rows are in this call
+    struct qkv_attention_item item;   // the item whose shares of dq are being added
+};
+static inline int64_t qkv_attention_back_count(const struct qkv_attention_back *b)
+{
+    return b->slices * b->shares * b->cuts;
+}
+// Returns whether sums over rows may pass from call to call: not if a unit has rows of several batch
+// items, which it adds to its tables item by item.
+static inline bool qkv_attention_back_passes(const struct qkv_attention_back *b,
+                                             const struct qkv_attention_tables *g)
+{
+    return b->w.a.sequences || b->slices == b->w.items || !(g->relative || g->alibi || g->sinks);
+}
+// Returns a number of tokens: the sums pass at a multiple of it, counted from the first token of an
+// item, since sums of keys run from group to group and sums of tables from block to block.
+int64_t qkv_attention_back_multiple(const struct qkv_attention_back *b,
+                                    const struct qkv_attention_tables *g);
+// Returns the bytes of the sums of unit i.
+size_t qkv_attention_back_sums(const struct qkv_attention_back *b,
+                               const struct qkv_attention_tables *g, int64_t i);
+// A call in steps: begin; units, of all ranges; rows, which stores dq and the gradient of the bias;
+// tables, which adds the other gradients of tables after the last row.
+qkv_status qkv_attention_back_begin(struct qkv_back_call *c, const struct qkv_attention_back *b,
+                                    const struct qkv_attention_tables *g,
+                                    const struct qkv_attention_back_given *x);
+void qkv_attention_back_units(struct qkv_back_call *c, int64_t from, int64_t end,
+                              const struct qkv_back_sums *sums);
+void qkv_attention_back_rows(struct qkv_back_call *c);
+void qkv_attention_back_tables(const struct qkv_back_call *c);
+
 // Runs a validated backward call. Scratch has b->scratch bytes; the arrays are of type
 // b->kernel->type.
 qkv_status qkv_attention_back_run(const struct qkv_attention_back *b,

@@ -20,15 +20,6 @@
 #include "layer/attention/attention_back_work.h"
 #include <string.h>
 
-struct call {
-    const struct qkv_attention_back *b;
-    const struct qkv_attention_tables *g;
-    const struct qkv_attention_back_given *x;
-    struct qkv_back_arrays arrays;
-    struct qkv_rows_call rows;
-    struct qkv_attention_item item; // the item whose shares of dq the second pass currently adds
-};
-
 // ---- storing gradients -------------------------------------------------------------------------
 static char *key_row(const struct qkv_back_rows *u, void *array, const struct qkv_strides *s,
                      int64_t key)
@@ -61,8 +52,8 @@ static void store_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
 
 // Returns the address of the row of token t and head h of item m in the array of dq of each part of
 // the keys, [parts][B][T][H][width].
-static real *partial_row(const struct call *c, const struct qkv_attention_item *m, int64_t part,
-                         int64_t t, int64_t h)
+static real *partial_row(const struct qkv_back_call *c, const struct qkv_attention_item *m,
+                         int64_t part, int64_t t, int64_t h)
 {
     const struct qkv_attention *a = &c->b->w.a;
     const int64_t row = ((part * a->B + m->b) * a->T + m->row + t) * a->H + h;
@@ -144,7 +135,7 @@ static void run_block(const struct qkv_back_rows *u)
 
 // Processes a block of rows with the parts of a cut unit, and stores the share of dq of each part
 // for the second pass.
-static void run_shares(const struct call *c, const struct qkv_back_rows *u)
+static void run_shares(const struct qkv_back_call *c, const struct qkv_back_rows *u)
 {
     const int64_t width = c->b->kernel->width(c->b->w.a.E), S = u->at.item.S;
     const int64_t keys = qkv_attention_back_part(c->b, S);
@@ -187,15 +178,36 @@ static void find_pair(struct qkv_back_rows *u, int64_t n, int64_t g, int64_t cut
     u->at.rows = qkv_min64(b->block, u->at.item.T * b->w.heads);
 }
 
-static void run_pair(const struct call *c, struct qkv_back_rows *u, int64_t n, int64_t cut)
+// Copies n bytes to the sums that leave the unit (out) or from the sums that enter it, and moves on
+// in these; does nothing if they are NULL.
+static void take(void *to, const char **in, size_t n)
+{
+    if (!*in) return;
+    memcpy(to, *in, n);
+    *in += n;
+}
+static void give(char **out, const void *from, size_t n)
+{
+    if (!*out) return;
+    memcpy(*out, from, n);
+    *out += n;
+}
+
+static void run_pair(const struct qkv_back_call *c, struct qkv_back_rows *u, int64_t n, int64_t cut,
+                     struct qkv_back_sums *sums)
 {
     const struct qkv_attention_back *b = c->b;
     const int64_t rows = u->at.item.T * b->w.heads;
     const size_t keys = qkv_round_up((size_t)(u->end - u->from), (size_t)b->chunk);
-    if (cut == 0) clear_unseen(u, n);
+    const size_t dk = (size_t)b->kernel->width(b->w.a.E) * sizeof(real);
+    const size_t dv = (size_t)b->kernel->width(b->w.a.F) * sizeof(real);
+    const size_t own = (size_t)(u->end - u->from);
+    if (cut == 0 && !sums->out) clear_unseen(u, n);
     if (cut > 0 && u->from >= u->end) return;
-    memset(u->m.dk, 0, keys * (size_t)b->kernel->width(b->w.a.E) * sizeof(real));
-    memset(u->m.dv, 0, keys * (size_t)b->kernel->width(b->w.a.F) * sizeof(real));
+    memset(u->m.dk, 0, keys * dk);
+    memset(u->m.dv, 0, keys * dv);
+    take(u->m.dk, &sums->in, own * dk);
+    take(u->m.dv, &sums->in, own * dv);
     for (; u->at.row < rows; u->at.row += b->block) {
         u->at.rows = qkv_min64(b->block, rows - u->at.row);
         qkv_back_pack_rows(u);
@@ -204,11 +216,13 @@ static void run_pair(const struct call *c, struct qkv_back_rows *u, int64_t n, i
         else
             run_block(u);
     }
-    store_keys(u, u->from, u->end);
+    if (!sums->out) store_keys(u, u->from, u->end);
+    give(&sums->out, u->m.dk, own * dk);
+    give(&sums->out, u->m.dv, own * dv);
 }
 
-static struct qkv_back_tables unit_tables(const struct call *c, int64_t slice, int64_t share,
-                                          int64_t cut)
+static struct qkv_back_tables unit_tables(const struct qkv_back_call *c, int64_t slice,
+                                          int64_t share, int64_t cut)
 {
     const struct qkv_attention_back *b = c->b;
     const struct qkv_attention *a = &b->w.a;
@@ -251,10 +265,55 @@ static bool pairs_next(struct pairs *p)
     return ++p->n < p->n_end;
 }
 
-static void run_unit(void *ctx, int64_t i, int thread)
+// The gradients of tables that a unit adds to come first in its sums. Copies the gradients of its heads from
+// `in`, or to `out`, and moves on in these; returns their bytes.
+static size_t pass_tables(const struct qkv_back_call *c, const struct qkv_back_tables *t,
+                          const struct pairs *at, struct qkv_back_sums *sums)
 {
-    const struct call *c = ctx;
+    const struct qkv_attention *a = &c->b->w.a;
+    const int64_t heads = c->b->w.heads, line = 2 * a->relative.reach + 1;
+    const struct {
+        real *at;
+        int64_t line;
+    } tables[] = { { t->relative, line }, { t->alibi, 1 }, { t->sinks, 1 } };
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        if (!tables[i].at) continue;
+        real *mine = tables[i].at + at->g_from * heads * tables[i].line;
+        const size_t n = (size_t)((at->g_end - at->g_from) * heads * tables[i].line) * sizeof(real);
+        take(mine, &sums->in, n);
+        give(&sums->out, mine, n);
+        bytes += n;
+    }
+    return bytes;
+}
+
+size_t qkv_attention_back_sums(const struct qkv_attention_back *b,
+                               const struct qkv_attention_tables *g, int64_t i)
+{
+    const struct qkv_attention *a = &b->w.a;
+    struct qkv_back_rows u = { .b = b };
+    struct pairs at = unit_pairs(b, i);
+    const size_t width = (size_t)(b->kernel->width(a->E) + b->kernel->width(a->F));
+    const size_t heads = (size_t)((at.g_end - at.g_from) * b->w.heads);
+    size_t n = 0;
+    if (g->relative) n += heads * (size_t)(2 * a->relative.reach + 1);
+    if (g->alibi) n += heads;
+    if (g->sinks && at.cut == 0) n += heads;
+    for (bool more = at.n < at.n_end; more; more = pairs_next(&at)) {
+        find_pair(&u, at.n, at.g, at.cut);
+        n += (size_t)(u.end - u.from) * width;
+    }
+    return n * sizeof(real);
+}
+
+static void run_unit(void *ctx, int64_t index, int thread)
+{
+    const struct qkv_back_call *c = ctx;
     const struct qkv_attention_back *b = c->b;
+    const int64_t i = c->from + index;
+    struct qkv_back_sums sums = { 0 };
+    if (c->sums) sums = c->sums[index];
     const double p = (double)b->w.a.dropout.p;
     struct pairs at = unit_pairs(b, i);
     struct qkv_back_rows u = { .b = b,
@@ -268,16 +327,23 @@ static void run_unit(void *ctx, int64_t i, int thread)
                                .plain = !c->rows.shaped && !b->w.a.mask.at && p == 0 };
     size_t bytes;
     qkv_back_memory(&u.m, &bytes, b, c->arrays.threads + (size_t)thread * b->scratch_thread);
+    const struct pairs whole = at;
+    struct qkv_back_sums tables = { .out = sums.out };
+    struct qkv_back_sums enter = { .in = sums.in };
+    const size_t first = pass_tables(c, &u.tables, &whole, &enter);
+    if (sums.in) sums.in += first;
+    if (sums.out) sums.out += first;
     for (bool more = true; more;) {
         struct qkv_back_rows next = u;
         const int64_t n = at.n, cut = at.cut, then = i + b->w.threads;
         find_pair(&u, n, at.g, cut);
         more = pairs_next(&at);
-        if (!more && then < b->slices * b->shares * b->cuts) at = unit_pairs(b, then);
-        u.next = more || then < b->slices * b->shares * b->cuts ? &next : NULL;
+        if (!more && then < c->end) at = unit_pairs(b, then);
+        u.next = more || then < c->end ? &next : NULL;
         if (u.next) find_pair(&next, at.n, at.g, at.cut);
-        run_pair(c, &u, n, cut);
+        run_pair(c, &u, n, cut, &sums);
     }
+    pass_tables(c, &u.tables, &whole, &tables);
 }
 
 // ---- D = dout . out ----------------------------------------------------------------------------
@@ -288,7 +354,7 @@ enum { DOT_TOKENS = 64 };
 // one head.
 static void find_dots(void *ctx, int64_t i, int thread)
 {
-    const struct call *c = ctx;
+    const struct qkv_back_call *c = ctx;
     const struct qkv_attention *a = &c->b->w.a;
     const struct qkv_strides *s = &a->out_strides;
     const int64_t blocks = qkv_ceil_div(a->T, DOT_TOKENS), item = i / blocks;
@@ -311,7 +377,7 @@ static void find_dots(void *ctx, int64_t i, int thread)
 // dq.
 static void add_shares(void *ctx, int64_t t, int thread)
 {
-    const struct call *c = ctx;
+    const struct qkv_back_call *c = ctx;
     const struct qkv_attention *a = &c->b->w.a;
     const struct qkv_attention_back_kernels *k = c->b->kernel;
     const int64_t parts = qkv_attention_back_parts(c->b, c->item.S);
@@ -333,7 +399,7 @@ static void add_shares(void *ctx, int64_t t, int thread)
 // Adds row n of every copy of the bias gradient to the caller's array.
 static void add_bias(void *ctx, int64_t n, int thread)
 {
-    const struct call *c = ctx;
+    const struct qkv_back_call *c = ctx;
     const struct qkv_attention_back *b = c->b;
     const struct qkv_attention *a = &b->w.a;
     const int64_t copies = (b->bias_items ? b->slices : 1) * (b->bias_heads ? b->shares : 1);
@@ -344,7 +410,7 @@ static void add_bias(void *ctx, int64_t n, int thread)
         b->kernel->add(to, c->arrays.bias + i * b->bias_size + n * a->S, a->S);
 }
 
-static void add_tables(const struct call *c)
+void qkv_attention_back_tables(const struct qkv_back_call *c)
 {
     const struct qkv_attention_back *b = c->b;
     const struct qkv_attention *a = &b->w.a;
@@ -357,29 +423,54 @@ static void add_tables(const struct call *c)
 }
 
 // ---- the call ----------------------------------------------------------------------------------
+qkv_status qkv_attention_back_begin(struct qkv_back_call *c, const struct qkv_attention_back *b,
+                                    const struct qkv_attention_tables *g,
+                                    const struct qkv_attention_back_given *x)
+{
+    const qkv_status status = qkv_attention_back_check(b, g, x);
+    if (status) return status;
+    *c = (struct qkv_back_call){ .b = b, .g = g, .x = x };
+    c->arrays = qkv_attention_back_arrays(b, g, x->scratch);
+    char *const tables = (char *)x->scratch + qkv_round_up(b->dots, 64) + b->partial;
+    memset(tables, 0, (size_t)(c->arrays.threads - tables));
+    c->rows = (struct qkv_rows_call){ .w = &b->w, .q = x->q };
+    qkv_rows_exponent(&c->rows);
+    qkv_parallel_for_most(b->w.a.B * qkv_ceil_div(b->w.a.T, DOT_TOKENS), b->w.threads, find_dots,
+                          c);
+    return QKV_OK;
+}
+
+void qkv_attention_back_units(struct qkv_back_call *c, int64_t from, int64_t end,
+                              const struct qkv_back_sums *sums)
+{
+    c->from = from;
+    c->end = end;
+    c->sums = sums;
+    qkv_parallel_for_most(end - from, c->b->w.threads, run_unit, c);
+}
+
+void qkv_attention_back_rows(struct qkv_back_call *c)
+{
+    const struct qkv_attention_back *b = c->b;
+    for (int64_t n = 0; b->cuts > 1 && n < b->w.items; n++) {
+        c->item = qkv_attention_item(&b->w, n);
+        qkv_parallel_for_most(c->item.T, b->w.threads, add_shares, c);
+    }
+    if (b->bias_copied && b->bias_size)
+        qkv_parallel_for_most(b->bias_size / b->w.a.S, b->w.threads, add_bias, c);
+}
+
 qkv_status qkv_attention_back_run(const struct qkv_attention_back *b,
                                   const struct qkv_attention_tables *g,
                                   const struct qkv_attention_back_given *x)
 {
+    struct qkv_back_call c;
     if (!b->w.items || (!b->w.a.T && !b->w.a.S)) return QKV_OK;
-    const qkv_status status = qkv_attention_back_check(b, g, x);
+    const qkv_status status = qkv_attention_back_begin(&c, b, g, x);
     if (status) return status;
-    struct call c = { .b = b, .g = g, .x = x };
-    c.arrays = qkv_attention_back_arrays(b, g, x->scratch);
-    char *const tables = (char *)x->scratch + qkv_round_up(b->dots, 64) + b->partial;
-    memset(tables, 0, (size_t)(c.arrays.threads - tables));
-    c.rows = (struct qkv_rows_call){ .w = &b->w, .q = x->q };
-    qkv_rows_exponent(&c.rows);
-    qkv_parallel_for_most(b->w.a.B * qkv_ceil_div(b->w.a.T, DOT_TOKENS), b->w.threads, find_dots,
-                          &c);
-    qkv_parallel_for_most(b->slices * b->shares * b->cuts, b->w.threads, run_unit, &c);
-    for (int64_t n = 0; b->cuts > 1 && n < b->w.items; n++) {
-        c.item = qkv_attention_item(&b->w, n);
-        qkv_parallel_for_most(c.item.T, b->w.threads, add_shares, &c);
-    }
-    if (b->bias_copied && b->bias_size)
-        qkv_parallel_for_most(b->bias_size / b->w.a.S, b->w.threads, add_bias, &c);
-    add_tables(&c);
+    qkv_attention_back_units(&c, 0, qkv_attention_back_count(b), NULL);
+    qkv_attention_back_rows(&c);
+    qkv_attention_back_tables(&c);
     return QKV_OK;
 }
 

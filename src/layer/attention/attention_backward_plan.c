@@ -176,13 +176,26 @@ static void find_longest(struct qkv_attention_back *b)
     for (int64_t n = 0; n < (alike ? qkv_min64(w->items, 1) : w->items); n++) {
         const struct qkv_attention_item m = qkv_attention_item(w, n);
         keys = qkv_max64(keys, m.S);
-        rows = qkv_max64(rows, m.T);
+        rows = qkv_max64(rows, m.whole);
         const int64_t run = qkv_ceil_div(b->parts, b->cuts) * qkv_attention_back_part(b, m.S);
         part = qkv_max64(part, qkv_min64(m.S, run));
         b->parts = qkv_max64(b->parts, qkv_attention_back_parts(b, m.S));
     }
     b->block = block_rows(b, rows);
     b->keys = b->cuts > 1 ? part : keys;
+}
+
+int64_t qkv_attention_back_multiple(const struct qkv_attention_back *b,
+                                    const struct qkv_attention_tables *g)
+{
+    const bool tables = g->relative || g->alibi || g->sinks;
+    int64_t rows = tables ? b->block : b->kernel->rows, n = rows, heads = b->w.heads;
+    while (heads) { // n becomes the greatest common divisor
+        const int64_t rest = n % heads;
+        n = heads;
+        heads = rest;
+    }
+    return rows / n;
 }
 
 static qkv_status resolve(struct qkv_attention_back *b, const struct qkv_attention_kernels *forward,

@@ -64,6 +64,12 @@ static qkv_status check_sizes(const struct qkv_attention *a, const struct qkv_at
             return refuse(say, QKV_ERR_LIMIT, "size %s is %lld, expected at most %lld",
                           sizes[i].name, (long long)sizes[i].value, (long long)sizes[i].most);
     }
+    if (a->first_row < 0 || a->all_rows > INT64_C(1) << SIZE_MAX_BITS ||
+        a->first_row > a->all_rows - a->T)
+        return refuse(say, QKV_ERR_USAGE,
+                      "first_row is %lld, expected 0 or more and at most all_rows - T, where "
+                      "all_rows = %lld is at most 2^%d",
+                      (long long)a->first_row, (long long)a->all_rows, SIZE_MAX_BITS);
     if (a->H % a->G)
         return refuse(say, QKV_ERR_USAGE,
                       "number of query heads is %lld, expected a multiple of the %lld key heads",
@@ -132,7 +138,7 @@ static qkv_status check_sequences(const struct qkv_attention *a,
                           (long long)a->B);
         if (!a->q_offsets)
             return refuse(say, QKV_ERR_USAGE, "packed sequences require the array q_offsets");
-        status = check_offsets(a->q_offsets, "q_offsets", a->sequences, a->T, say);
+        status = check_offsets(a->q_offsets, "q_offsets", a->sequences, a->all_rows, say);
         if (!status) status = check_offsets(a->k_offsets, "k_offsets", a->sequences, a->S, say);
         if (status) return status;
     }
@@ -227,22 +233,26 @@ struct qkv_attention_item qkv_attention_item(const struct qkv_attention_work *w,
 {
     const struct qkv_attention *a = &w->a;
     struct qkv_attention_item m = { 0 };
+    int64_t from = 0, end = a->all_rows; // rows of the longer call
     if (!a->sequences) {
-        m = (struct qkv_attention_item){ .b = n, .T = a->T, .S = a->S, .all = a->S };
+        m = (struct qkv_attention_item){ .b = n, .S = a->S, .all = a->S };
         if (a->k_lengths) m.S = a->k_lengths[n];
     } else if (n < a->sequences) {
-        m.row = a->q_offsets[n];
-        m.T = a->q_offsets[n + 1] - m.row;
+        from = a->q_offsets[n];
+        end = a->q_offsets[n + 1];
         m.key = a->k_offsets[n];
         m.S = m.all = a->k_offsets[n + 1] - m.key;
         if (a->k_lengths) m.S = a->k_lengths[n];
     } else if (n == a->sequences) { // rows before the first sequence: no keys
-        m.T = a->q_offsets[0];
+        end = a->q_offsets[0];
     } else { // rows after the last sequence: no keys
-        m.row = a->q_offsets[a->sequences];
-        m.T = a->T - m.row;
+        from = a->q_offsets[a->sequences];
     }
-    m.shift = a->diagonal == QKV_BOTTOM_RIGHT ? m.S - m.T : 0;
+    m.row = qkv_min64(qkv_max64(from - a->first_row, 0), a->T);
+    m.T = qkv_max64(qkv_min64(end - a->first_row, a->T) - m.row, 0);
+    m.before = qkv_max64(a->first_row - from, 0);
+    m.whole = end - from;
+    m.shift = m.before + (a->diagonal == QKV_BOTTOM_RIGHT ? m.S - m.whole : 0);
     return m;
 }
 
@@ -322,6 +332,7 @@ qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
     struct qkv_attention *a = &w->a;
     if (!a->G) a->G = a->H;
     if (!a->F) a->F = a->E;
+    if (!a->all_rows && a->first_row < INT64_MAX - a->T) a->all_rows = a->first_row + a->T;
     if (!kernel) {
         const char *name = qkv_precision_name(a->precision);
         return refuse(&say, name ? QKV_ERR_UNSUPPORTED : QKV_ERR_USAGE,

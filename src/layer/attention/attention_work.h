@@ -37,7 +37,9 @@ struct qkv_attention_work {
 
 struct qkv_attention_item {
     int64_t b;      // index of the batch item; 0 when packed
-    int64_t row, T; // first query token and number of tokens
+    int64_t row, T; // first query token of this call and number of tokens
+    // before: tokens of the item that are before this call (first_row); whole: all its tokens
+    int64_t before, whole;
     // key: first key; S: number of keys, limited by k_lengths; all: number of keys without this
     // limit
     int64_t key, S, all;

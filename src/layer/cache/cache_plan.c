@@ -59,6 +59,9 @@ static qkv_status complete(struct qkv_attention *to, const struct qkv_attention 
         return refuse(reason, size, QKV_ERR_USAGE,
                       "precision differs from the cache, expected 0 or %s (%d), found %d",
                       qkv_precision_name(s->precision), (int)s->precision, (int)a->precision);
+    if (a->first_row || a->all_rows)
+        return refuse(reason, size, QKV_ERR_USAGE,
+                      "first_row and all_rows have no effect with a cache, expected 0");
     if (a->sequences)
         return refuse(
             reason, size, QKV_ERR_UNSUPPORTED,

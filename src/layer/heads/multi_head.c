@@ -17,6 +17,7 @@ qkv_status qkv_multi_head_check(const struct qkv_multi_head *m, const struct qkv
         if (widths[i] > WIDTH_MAX) return QKV_ERR_LIMIT;
     }
     if (m->H % m->G || a->B < 0 || a->T < 0 || a->S < 0) return QKV_ERR_USAGE;
+    if (a->first_row || a->all_rows) return QKV_ERR_USAGE; // whole calls only
     if (m->w_o && m->d_out < 1) return QKV_ERR_USAGE;
     if (m->w_o && m->d_out > WIDTH_MAX) return QKV_ERR_LIMIT;
     if (!m->w_q && m->d_q != m->H * m->d_k) return QKV_ERR_USAGE;
