@@ -257,7 +257,7 @@ def type_of(code):
     """Returns the ctypes type of a code, such as "l", "c*512" or "Strides"."""
     code, _, count = code.partition("*")
     kind = TYPES[code] if code in TYPES else globals().get(code) or __getattr__(code)
-    return kind * int(count) if count else kind
+    return kind * int(count) if count and kind is not None else kind
 
 
 def class_of(name):

@@ -19,6 +19,22 @@ _MODULES = {
     "_tasks": ("generate", "translate", "ablate", "train", "Generator", "Translator", "Generated", "Effects"),
     "_settings": ("threads", "set_threads", "isa", "set_isa", "version"),
 }
+TYPE_CHECKING = False  # a type checker reads it as True; the module typing would cost a third of the import
+if TYPE_CHECKING:
+    from . import torch as torch, transformers as transformers
+    from ._attention import (AttentionResult as AttentionResult, Gradients as Gradients, Plan as Plan, Probe as Probe,
+                             Statistics as Statistics, attention as attention, attention_backward as attention_backward)
+    from ._errors import (DeviceError as DeviceError, DtypeError as DtypeError, Error as Error, FileError as FileError,
+                          FormatError as FormatError, InternalError as InternalError, Interrupted as Interrupted,
+                          LibraryError as LibraryError, LimitError as LimitError, ReadOnlyError as ReadOnlyError,
+                          UnsupportedError as UnsupportedError, UsageError as UsageError)
+    from ._settings import (isa as isa, set_isa as set_isa, set_threads as set_threads, threads as threads, version as version)
+    from ._tasks import (Effects as Effects, Generated as Generated, Generator as Generator, Translator as Translator,
+                         ablate as ablate, generate as generate, train as train, translate as translate)
+    from ._texts import CrossEncoder as CrossEncoder, SentenceTransformer as SentenceTransformer
+    from ._tokenizer import Encoding as Encoding, Tokenizer as Tokenizer
+    from ._view import View as View, view as view
+    from .transformers import observe as observe
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_HOME)
 
@@ -27,16 +43,17 @@ from ._library import lib as _lib  # noqa: E402  (checks the version of the libr
 __version__ = _lib.version().decode()
 
 
-def __getattr__(name):
-    if name in _HOME:
-        value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
-        globals()[name] = value
-        return value
-    if name == "observe":
-        return importlib.import_module(".transformers", __name__).observe
-    if name in ("torch", "transformers"):
-        return importlib.import_module("." + name, __name__)
-    raise AttributeError(f"module 'qkv' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker knows all names
+    def __getattr__(name):
+        if name in _HOME:
+            value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
+            globals()[name] = value
+            return value
+        if name == "observe":
+            return importlib.import_module(".transformers", __name__).observe
+        if name in ("torch", "transformers"):
+            return importlib.import_module("." + name, __name__)
+        raise AttributeError(f"module 'qkv' has no attribute {name!r}")
 
 
 def __dir__():

@@ -2,6 +2,7 @@
 """Reads arrays of other libraries without a copy, by the buffer protocol or DLPack, and makes arrays of theirs."""
 import ctypes
 import sys
+from typing import Any
 
 from ._errors import DeviceError, DtypeError, LimitError, ReadOnlyError, UsageError
 from ._library import shown
@@ -58,7 +59,8 @@ class Array:
                  "__weakref__")
 
     def __init__(self, value, name):
-        self.name, self.origin, self._view, self.readonly = name, value, None, False
+        self.name, self.origin, self.readonly = name, value, False
+        self._view: Any = None
         torch = sys.modules.get("torch")
         if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
             self._read_torch(value)
@@ -274,7 +276,7 @@ def _make(kind, shape, dtype, zero, count):
         torch = sys.modules["torch"]
         return (torch.zeros if zero else torch.empty)(shape, dtype=getattr(torch, TORCH[dtype]))
     if kind == "buffer" or not _numpy():
-        code = {"f32": "f", "f64": "d", "i32": "i", "i64": "q", "u8": "B", "bool": "?"}.get(dtype, "H")
+        code: Any = {"f32": "f", "f64": "d", "i32": "i", "i64": "q", "u8": "B", "bool": "?"}.get(dtype, "H")
         if 0 in shape:  # memoryview has no empty axes
             raise UsageError(f"an empty array of shape {shape} needs numpy")
         view = memoryview((ctypes.c_char * (count * SIZES[dtype]))()).cast("B")

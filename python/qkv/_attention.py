@@ -3,12 +3,13 @@
 import ctypes
 import dataclasses
 from collections import namedtuple
-from typing import Any, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 from . import _layout as c
 from ._array import Array, contiguous, make, make_like, numbers
 from ._errors import UsageError
 from ._library import PRECISIONS, choice, integer, lib, number, raise_status, scratch, shown
+from ._types import ArrayLike, Integers
 
 STORED = {"bf16": "bf16", "f16": "f16"}  # every other precision stores REAL
 REAL = "f32"  # also the type of lse, weights and gradients; test_gradcheck.py has a library with "f64"
@@ -255,14 +256,14 @@ def make_probe(call, wanted):
 class AttentionResult:
     """The results of attention(): out, and lse, weights, probe and plan, None where they were not requested."""
 
-    def __init__(self, out, lse, weights, probe, plan, call):
+    def __init__(self, out: Any, lse: Any, weights: Any, probe: Optional[Statistics], plan: Optional[Plan], call: "Call"):
         self.out, self.lse, self.weights, self.probe, self.plan = out, lse, weights, probe, plan
         self._call = call
 
     def __repr__(self):
         return f"AttentionResult({', '.join(n for n in ('out', 'lse', 'weights', 'probe', 'plan') if getattr(self, n) is not None)})"
 
-    def backward(self, dout, gradients: Sequence[str] = ()) -> Gradients:
+    def backward(self, dout: ArrayLike, gradients: Sequence[str] = ()) -> Gradients:
         """Computes the gradients of out from its gradient dout, as attention_backward does; it needs lse=True."""
         if self.lse is None:
             raise UsageError("backward: the forward call needs lse=True")
@@ -300,11 +301,14 @@ def run(call, lse=False, weights=False, probe=None, plan=False, out=None):
     return AttentionResult(made["out"], made.get("lse"), made.get("weights"), statistics, planned if plan else None, call)
 
 
-def attention(q, k, v, *, layout: str = "BTHE", causal: bool = False, diagonal: str = "top-left", window=None, lengths=None,
-              q_offsets=None, k_offsets=None, bias=None, mask=None, relative=None, alibi=None, sinks=None,
-              dropout: float = 0.0, seed: int = 0, site: int = 0, scale: Optional[float] = None, softcap: float = 0.0,
-              softmax: bool = True, precision: Optional[str] = None, native: bool = False, probe=None, lse: bool = False,
-              weights: bool = False, plan: bool = False, out=None) -> Any:
+def attention(q: ArrayLike, k: ArrayLike, v: ArrayLike, *, layout: str = "BTHE", causal: bool = False, diagonal: str = "top-left",
+              window: Union[int, Tuple[Optional[int], Optional[int]], None] = None, lengths: Optional[Integers] = None,
+              q_offsets: Optional[Integers] = None, k_offsets: Optional[Integers] = None, bias: Optional[ArrayLike] = None,
+              mask: Optional[ArrayLike] = None, relative: Optional[ArrayLike] = None, alibi: Optional[ArrayLike] = None,
+              sinks: Optional[ArrayLike] = None, dropout: float = 0.0, seed: int = 0, site: int = 0,
+              scale: Optional[float] = None, softcap: float = 0.0, softmax: bool = True, precision: Optional[str] = None,
+              native: bool = False, probe: "Union[Probe, Dict[str, Any], int, None]" = None, lse: bool = False,
+              weights: bool = False, plan: bool = False, out: Optional[ArrayLike] = None) -> Any:
     """Computes exact softmax attention in memory linear in the tokens.
 
     Arrays have __dlpack__ or a buffer, are in the memory of the CPU, and are read without a copy; the answer is an array
@@ -344,7 +348,8 @@ def attention(q, k, v, *, layout: str = "BTHE", causal: bool = False, diagonal: 
     return result if lse or weights or plan or probe is not None else result.out
 
 
-def attention_backward(dout, q, k, v, out, lse, *, gradients: Sequence[str] = (), **options) -> Gradients:
+def attention_backward(dout: ArrayLike, q: ArrayLike, k: ArrayLike, v: ArrayLike, out: ArrayLike, lse: ArrayLike, *,
+                       gradients: Sequence[str] = (), **options) -> Gradients:
     """Computes the gradients of attention() from its out and lse, in memory linear in the tokens.
 
     dout has the shape of out; options are the options of the forward call.  Returns Gradients: q, k, v in the shapes of

@@ -199,7 +199,7 @@ class Handle:
         for pointer in closed:
             getattr(lib, self._close)(pointer)
 
-    def close(self):
+    def close(self) -> None:
         """Frees the memory; later calls raise UsageError.  Calls that are running end first, also one that calls close()."""
         if not hasattr(self, "_lock"):  # __init__ failed early
             return

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Settings of the process: threads and instruction set."""
+from typing import List, Optional
+
 from . import _layout as c
 from ._errors import UsageError
 from ._library import integer, lib, raise_status, text
@@ -24,10 +26,10 @@ def isa() -> str:
     return lib.isa().decode()
 
 
-def set_isa(name=None) -> None:
+def set_isa(name: Optional[str] = None) -> None:
     """Selects an instruction set by name; None: the initial one.  Open models and plans are not valid after it."""
     status = lib.isa_set(None if name is None else text(name, "isa"))
-    known = []
+    known: List[str] = []
     while lib.isa_supported(len(known)):
         known.append(lib.isa_supported(len(known)).decode())
     if status == c.ERR_USAGE:

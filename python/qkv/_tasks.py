@@ -4,7 +4,7 @@ import ctypes
 import queue
 import threading
 from types import SimpleNamespace
-from typing import Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Union
 
 from . import _layout as c
 from ._errors import Interrupted, UsageError
@@ -12,6 +12,7 @@ from ._library import PRECISIONS, Callbacks, Handle, call, choice, function_or_n
 from ._progress import Bar
 from ._texts import list_of
 from ._tokenizer import Tokenizer, find_model, string_array, utf8
+from ._types import Path, Progress, Texts
 
 ENDINGS = {c.END_TOKEN: "token", c.END_STOP: "stop", c.END_TOKENS: "tokens", c.END_POSITIONS: "positions"}
 
@@ -31,20 +32,21 @@ class Generator(Handle):
     """A decoder with its tokenizer.  One thread at a time may use it."""
     _close, _open_function, _run = "generator_close", "generator_open", "generate"
 
-    def __init__(self, model=None, *, precision: str = "f32", cache: str = "f32", items: int = 0):
+    def __init__(self, model: Optional[Path] = None, *, precision: str = "f32", cache: str = "f32", items: int = 0):
         """precision and cache: of the products and of the KV cache; items: the most sequences at once, 0: 8."""
         super().__init__()
         if model is None:
             model = find_for_job(self._job)
         o = c.GeneratorOptions(cache=choice(cache, "cache", PRECISIONS), items=integer(items, "items", 0, 64))
         o.model.precision = choice(precision, "precision", PRECISIONS)
-        self._busy, self._streams = threading.Lock(), {}
+        self._busy = threading.Lock()
+        self._streams: Dict[threading.Thread, threading.Event] = {}
         call(getattr(lib, self._open_function), ctypes.byref(self._pointer), text(find_model(model), "model"), ctypes.byref(o))
         self.tokenizer = Tokenizer._of(getattr(lib, self._open_function.replace("open", "tokenizer"))(self._pointer), self)
 
     _job = c.JOB_GENERATE
 
-    def close(self):
+    def close(self) -> None:
         """Ends the stream and waits for its thread, then frees the memory; later calls raise UsageError."""
         streams = list(getattr(self, "_streams", {}).items())
         for _, ended in streams:
@@ -79,7 +81,8 @@ class Generator(Handle):
             truncate=bool(truncate), ignore_end=bool(ignore_end), progress=calls.progress(function_or_none(progress, "progress")))
 
     def _call(self, prompts, token, options):
-        calls, keep, outputs = Callbacks(), [], []
+        calls, outputs = Callbacks(), []
+        keep: List[Any] = []
 
         def output(at):
             g = at.contents
@@ -106,10 +109,10 @@ class Generator(Handle):
             self._busy.release()
         return outputs
 
-    def __call__(self, prompts, *, details: bool = False, stream: bool = False, **options):
+    def __call__(self, prompts: Texts, *, details: bool = False, stream: bool = False, **options) -> Any:
         """Continues a prompt (a str gives a str) or several (a list gives a list); see generate()."""
         single = isinstance(prompts, str)
-        prompts = [prompts] if single else list_of(prompts, "prompts")
+        prompts = [prompts] if isinstance(prompts, str) else list_of(prompts, "prompts")
         if stream:
             if not single:
                 raise UsageError("stream: expected one prompt")
@@ -120,7 +123,8 @@ class Generator(Handle):
 
     def _stream(self, prompts, options) -> Iterator[str]:
         """Yields the text of each token; the call runs in a thread that ends when iterator or generator are closed."""
-        waiting, ended = queue.Queue(maxsize=64), threading.Event()
+        ended = threading.Event()
+        waiting: "queue.Queue[Any]" = queue.Queue(maxsize=64)
 
         def put(item):
             while not ended.is_set():
@@ -184,7 +188,7 @@ def find_for_job(job):
     return folder.value.decode()
 
 
-def generate(prompts, model=None, *, stream: bool = False, details: bool = False, **options):
+def generate(prompts: Texts, model: Union[Path, Generator, None] = None, *, stream: bool = False, details: bool = False, **options) -> Any:
     """Continues a prompt with a decoder: a str for a str, a list for a list.
 
     model                a folder, a name, or a Generator, which stays open for more calls
@@ -199,7 +203,7 @@ def generate(prompts, model=None, *, stream: bool = False, details: bool = False
     return with_open(Generator, prompts, model, stream, details, options)
 
 
-def translate(sources, model=None, *, details: bool = False, **options):
+def translate(sources: Texts, model: Union[Path, Translator, None] = None, *, details: bool = False, **options) -> Any:
     """Translates a text or a list of texts with an encoder-decoder; the options are the same as of generate."""
     return with_open(Translator, sources, model, False, details, options)
 
@@ -230,7 +234,8 @@ class Effects(NamedTuple):
 KINDS = {"zero": c.ABLATE_ZERO, "mean": c.ABLATE_MEAN, "uniform": c.ABLATE_UNIFORM}
 
 
-def ablate(text: str, pair: Optional[str] = None, *, model=None, kind: str = "zero", changes: int = 5, progress=None) -> Effects:
+def ablate(text: str, pair: Optional[str] = None, *, model: Optional[Path] = None, kind: str = "zero", changes: int = 5,
+           progress: Progress = None) -> Effects:
     """Measures the effect of each head of a model on a text by ablating one head at a time (include/qkv/ablate.h).
 
     kind: the head's output becomes "zero", its "mean", or that of "uniform" weights.
@@ -261,8 +266,11 @@ def as_members(struct):
     return SimpleNamespace(**{name: read(getattr(struct, name)) for name, _ in struct._fields_})
 
 
-def train(run, texts=(), *, valid=(), format=None, field=None, field_b=None, per_line: bool = False, step=None, note=None,
-          progress=None, show_progress_bar: Optional[bool] = None, **options):
+def train(run: Path, texts: Union[Path, Sequence[Path]] = (), *, valid: Union[Path, Sequence[Path]] = (),
+          format: Optional[str] = None, field: Union[str, int, None] = None, field_b: Union[str, int, None] = None,
+          per_line: bool = False, step: Optional[Callable[[SimpleNamespace], Any]] = None,
+          note: Optional[Callable[[str], Any]] = None, progress: Progress = None, show_progress_bar: Optional[bool] = None,
+          **options) -> SimpleNamespace:
     """Trains a model on text files and returns the results (struct qkv_train_result) as a namespace.
 
         qkv.train("run", ["book.txt"], arch="gpt", layers=2, width=64, steps=100, step=lambda s: print(s.step, s.loss))
@@ -298,8 +306,8 @@ def train(run, texts=(), *, valid=(), format=None, field=None, field_b=None, per
     def noted(message):
         if note:
             note(message.decode("utf-8", "replace"))
-    for name, value in (("step", step), ("note", note), ("progress", progress)):
-        function_or_none(value, name)
+    for name, function in (("step", step), ("note", note), ("progress", progress)):
+        function_or_none(function, name)
     observer = c.TrainObserver(step=calls.wrap(stepped, ctypes.POINTER(c.TrainStep)),
                                note=calls.wrap(noted, ctypes.c_char_p, result=None), progress=calls.progress(progress))
     result = c.TrainResult()

@@ -3,7 +3,7 @@
 import ctypes
 import sys
 import threading
-from typing import Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 from . import _layout as c
 from ._array import Array, _numpy, make
@@ -11,6 +11,7 @@ from ._errors import DeviceError, UnsupportedError, UsageError
 from ._library import PRECISIONS, Callbacks, Handle, call, choice, integer, lib, shown, text
 from ._progress import Bar
 from ._tokenizer import Tokenizer, find_model, read_json, string_array
+from ._types import ArrayLike, Pair, Path, Texts
 
 
 def check_device(device):
@@ -35,7 +36,7 @@ class SentenceTransformer(Handle):
     """
     _close = "embedder_close"
 
-    def __init__(self, model_name_or_path=None, *, device=None, prompts: Optional[Dict[str, str]] = None,
+    def __init__(self, model_name_or_path: Optional[Path] = None, *, device: Any = None, prompts: Optional[Dict[str, str]] = None,
                  default_prompt_name: Optional[str] = None, similarity_fn_name: Optional[str] = None,
                  truncate_dim: Optional[int] = None, precision: str = "f32"):
         """precision: of the products: "f32", "bf16", "f16", "int8" (include/qkv/model.h)."""
@@ -43,7 +44,8 @@ class SentenceTransformer(Handle):
         check_device(device)
         self._folder, self._local = find_model(model_name_or_path), threading.local()
         self._precision = choice(precision, "precision", PRECISIONS)
-        self._callbacks, self._prompted = Callbacks(), {}
+        self._callbacks = Callbacks()
+        self._prompted: Dict[str, ctypes.c_void_p] = {}  # an embedder per prompt that is not pooled
         self._progress = self._callbacks.progress(self._step)
         self._pointer = self._open("")
         config = read_json(self._folder, "config_sentence_transformers.json")
@@ -72,7 +74,7 @@ class SentenceTransformer(Handle):
         import os
         return os.path.exists(os.path.join(self._folder, "modules.json"))
 
-    def close(self):
+    def close(self) -> None:
         if hasattr(self, "_prompted"):
             with self._lock:
                 self._closed += self._prompted.values()
@@ -126,10 +128,10 @@ class SentenceTransformer(Handle):
             used._as_parameter_ = self._prompted[name]
         return used, sentences
 
-    def encode(self, sentences, prompt_name: Optional[str] = None, prompt: Optional[str] = None, batch_size: int = 32,
+    def encode(self, sentences: Texts, prompt_name: Optional[str] = None, prompt: Optional[str] = None, batch_size: int = 32,
                show_progress_bar: Optional[bool] = None, output_value: str = "sentence_embedding",
-               precision: str = "float32", convert_to_numpy: bool = True, convert_to_tensor: bool = False, device=None,
-               normalize_embeddings: bool = False, truncate_dim: Optional[int] = None):
+               precision: str = "float32", convert_to_numpy: bool = True, convert_to_tensor: bool = False,
+               device: Any = None, normalize_embeddings: bool = False, truncate_dim: Optional[int] = None) -> Any:
         """Computes the vectors of texts: [n][width] for a list, [width] for one str.
 
         batch_size has no effect: texts are packed by their tokens.  show_progress_bar: a bar of tqdm, if installed; None:
@@ -142,7 +144,7 @@ class SentenceTransformer(Handle):
             raise UnsupportedError(f"output_value: expected 'sentence_embedding', found {shown(output_value)}")
         choice(precision, "precision", QUANTISED)
         single = isinstance(sentences, str)
-        sentences = [sentences] if single else list_of(sentences, "sentences")
+        sentences = [sentences] if isinstance(sentences, str) else list_of(sentences, "sentences")
         for i, s in enumerate(sentences):
             if not isinstance(s, str):
                 raise UsageError(f"sentences[{i}]: expected a str, found {shown(s)}")
@@ -186,20 +188,20 @@ class SentenceTransformer(Handle):
                 raise error
         return made
 
-    def encode_query(self, sentences, prompt_name: Optional[str] = None, **options):
+    def encode_query(self, sentences: Texts, prompt_name: Optional[str] = None, **options) -> Any:
         """As encode, with the prompt named "query" if the model has one."""
         return self.encode(sentences, prompt_name or ("query" if "query" in self.prompts else None), **options)
 
-    def encode_document(self, sentences, prompt_name: Optional[str] = None, **options):
+    def encode_document(self, sentences: Texts, prompt_name: Optional[str] = None, **options) -> Any:
         """As encode, with the prompt named "document", "passage" or "corpus" if the model has one."""
         named = next((n for n in ("document", "passage", "corpus") if n in self.prompts), None)
         return self.encode(sentences, prompt_name or named, **options)
 
-    def similarity(self, embeddings1, embeddings2):
+    def similarity(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> Any:
         """Returns the matrix [n1][n2] of the similarity of each pair of vectors."""
         return SIMILARITIES[self.similarity_fn_name](*pair_of(embeddings1, embeddings2), False)
 
-    def similarity_pairwise(self, embeddings1, embeddings2):
+    def similarity_pairwise(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> Any:
         """Returns the similarities [n] of vectors 0 and 0, 1 and 1, ..."""
         return SIMILARITIES[self.similarity_fn_name](*pair_of(embeddings1, embeddings2), True)
 
@@ -271,7 +273,8 @@ class CrossEncoder(Handle):
     """A model with an output head for labels that scores pairs of texts, as sentence_transformers.CrossEncoder."""
     _close = "model_close"
 
-    def __init__(self, model_name_or_path, *, device=None, max_length: Optional[int] = None, activation_fn=None,
+    def __init__(self, model_name_or_path: Path, *, device: Any = None, max_length: Optional[int] = None,
+                 activation_fn: Optional[Callable[[Any], Any]] = None,
                  precision: str = "f32"):
         super().__init__()
         check_device(device)
@@ -292,8 +295,9 @@ class CrossEncoder(Handle):
         default = sigmoid if self.num_labels == 1 else identity
         self.activation_fn = activation_fn or known.get(str(named).rsplit(".", 1)[-1], default)
 
-    def predict(self, sentences, batch_size: int = 32, show_progress_bar: Optional[bool] = None, activation_fn=None,
-                apply_softmax: bool = False, convert_to_numpy: bool = True, convert_to_tensor: bool = False, device=None):
+    def predict(self, sentences: Union[Pair, Sequence[Pair]], batch_size: int = 32, show_progress_bar: Optional[bool] = None,
+                activation_fn: Optional[Callable[[Any], Any]] = None, apply_softmax: bool = False,
+                convert_to_numpy: bool = True, convert_to_tensor: bool = False, device: Any = None) -> Any:
         """Scores pairs of texts: [n] for a model with one label, otherwise [n][labels]; one pair gives one score.
 
         activation_fn receives and returns the array of all logits; None: as the model folder says, otherwise the
@@ -345,13 +349,14 @@ class CrossEncoder(Handle):
             bar.to(begin + n, len(pairs))
 
     def rank(self, query: str, documents: List[str], top_k: Optional[int] = None, return_documents: bool = False,
-             batch_size: int = 32, show_progress_bar: Optional[bool] = None, activation_fn=None, device=None):
+             batch_size: int = 32, show_progress_bar: Optional[bool] = None,
+             activation_fn: Optional[Callable[[Any], Any]] = None, device: Any = None) -> List[Dict[str, Any]]:
         """Ranks documents for a query: a list of {"corpus_id", "score"[, "text"]}, best first."""
         if self.num_labels != 1:
             raise UsageError(f"rank: needs a model with one label, this one has {self.num_labels}")
         documents = list_of(documents, "documents")
         scores = self.predict([(query, d) for d in documents], batch_size, show_progress_bar, activation_fn, device=device)
-        found = [{"corpus_id": i, "score": float(s), **({"text": documents[i]} if return_documents else {})}
+        found: List[Dict[str, Any]] = [{"corpus_id": i, "score": float(s), **({"text": documents[i]} if return_documents else {})}
                  for i, s in enumerate(scores)]
         return sorted(found, key=lambda row: -row["score"])[:None if top_k is None else integer(top_k, "top_k")]
 

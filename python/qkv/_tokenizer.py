@@ -3,11 +3,12 @@
 import ctypes
 import json
 import os
-from typing import Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _layout as c
 from ._errors import UsageError
 from ._library import Handle, call, integer, lib, shown, text
+from ._types import Path
 
 
 class Encoding(NamedTuple):
@@ -45,9 +46,9 @@ def find_model(name):
     Nothing is downloaded.
     """
     if name is None:
-        folder, why = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(512)
-        call(lib.model_find, folder, len(folder), why, len(why), None)
-        return os.fsdecode(folder.value)
+        found, why = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(512)
+        call(lib.model_find, found, len(found), why, len(why), None)
+        return os.fsdecode(found.value)
     path = os.fsdecode(text(name, "model"))
     if os.path.isdir(path):
         return path
@@ -83,7 +84,7 @@ class Tokenizer(Handle):
     """A tokenizer.json of Hugging Face, or a folder or model name with one.  Any number of threads may use it."""
     _close = "tokenizer_close"
 
-    def __init__(self, path):
+    def __init__(self, path: Optional[Path]):
         super().__init__()
         self._owner = None
         if path is None or not os.path.isfile(text(path, "path")):
@@ -102,7 +103,7 @@ class Tokenizer(Handle):
     def _at(self):
         return self._use() if self._owner is None else self._owner._use(self._pointer)
 
-    def close(self):
+    def close(self) -> None:
         if getattr(self, "_owner", None) is None:
             super().close()
 
@@ -118,7 +119,7 @@ class Tokenizer(Handle):
         return lib.tokenizer_kind(self._at).decode()
 
     def encode(self, text: str, pair: Optional[str] = None, *, add_special_tokens: bool = True,
-               max_length: Optional[int] = None, truncation=False, padding: bool = False, strict: bool = False) -> Encoding:
+               max_length: Optional[int] = None, truncation: Union[bool, str] = False, padding: bool = False, strict: bool = False) -> Encoding:
         """Encodes a text, or a pair of texts.
 
         max_length   the most tokens; a longer text is an error unless truncation is True ("longest_first"),
@@ -155,7 +156,7 @@ class Tokenizer(Handle):
             byte_offsets=places, text_ids=[t if t < 2 else None for t in origin],
             special_tokens_mask=[int(t >= 2) for t in origin], attention_mask=part(e.attend, ctypes.c_uint8), cut=e.cut)
 
-    def __call__(self, text, pair=None, **options):
+    def __call__(self, text: str, pair: Optional[str] = None, **options) -> Encoding:
         return self.encode(text, pair, **options)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
@@ -167,7 +168,7 @@ class Tokenizer(Handle):
         call(lib.tokenizer_decode, self._at, out, len(out), None, values, len(values), bool(skip_special_tokens))
         return out.raw[:size.value].decode("utf-8", "replace")
 
-    def decode_stream(self, ids, skip_special_tokens: bool = True) -> Iterator[str]:
+    def decode_stream(self, ids: Iterable[int], skip_special_tokens: bool = True) -> Iterator[str]:
         """Decodes an iterable of ids one at a time: yields the new text of each, and at the end what was withheld."""
         if isinstance(ids, (str, bytes)) or not hasattr(ids, "__iter__"):
             raise UsageError(f"ids: expected integers, found {shown(ids)}")

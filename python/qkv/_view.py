@@ -4,13 +4,14 @@ import ctypes
 import html
 import os
 import tempfile
-from typing import Optional, Sequence
+from typing import Any, List, Optional, Sequence, Tuple
 
 from . import _layout as c
 from ._array import Array, make
 from ._errors import LimitError, UnsupportedError, UsageError
 from ._library import Callbacks, Handle, call, choice, function_or_none, integer, lib, shown, text
 from ._tokenizer import Tokenizer, find_model, utf8
+from ._types import ArrayLike, Path, Progress
 
 BUDGET = 2_000_000  # bytes of a page in a notebook, which stores what it shows
 THEMES = {"auto": c.THEME_AUTO, "light": c.THEME_LIGHT, "dark": c.THEME_DARK}
@@ -65,7 +66,7 @@ class View(Handle):
         finally:
             lib.view_text_free(out)
 
-    def save(self, path, *, force: bool = False, view: Optional[str] = None, budget: int = 0) -> None:
+    def save(self, path: Path, *, force: bool = False, view: Optional[str] = None, budget: int = 0) -> None:
         """Writes the view as .html, .svg or .png, completely or not at all; force replaces an existing file.
 
         budget: maximum bytes of an HTML file; 0: 16,000,000.
@@ -80,7 +81,7 @@ class View(Handle):
         else:
             call(lib.view_picture, self._at, raw, bool(force), ctypes.byref(self._options(**more)), None)
 
-    def html(self, budget: int = 0):
+    def html(self, budget: int = 0) -> Tuple[str, dict]:
         """Returns (page, report): the HTML page as a str, and what it stores (struct qkv_view_report)."""
         report = c.ViewReport()
         with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +97,7 @@ class View(Handle):
         h = lib.view_head(self._at, integer(stack, "stack"), integer(layer, "layer"), integer(head, "head"))
         return {name: getattr(h, name) if name != "kind" else (h.kind or b"").decode() for name, _ in h._fields_}
 
-    def weights(self, layer: int, head: int, stack: int = 0):
+    def weights(self, layer: int, head: int, stack: int = 0) -> Any:
         """Returns the weights [rows][keys] of a head; of a long text only the largest of each row, the others as 0."""
         stack = integer(stack, "stack", 0, len(self.stacks) - 1)
         _, rows, keys, layers, heads = self.stacks[stack]
@@ -155,13 +156,14 @@ def new_view(model, texts, stacks):
     return made
 
 
-def view(text: Optional[str] = None, pair: Optional[str] = None, *, model=None, tokenizer=None, attentions=None,
-         tokens: Optional[Sequence[str]] = None, key_tokens: Optional[Sequence[str]] = None, encoder_attentions=None,
-         decoder_attentions=None, cross_attentions=None, encoder_tokens: Optional[Sequence[str]] = None,
+def view(text: Optional[str] = None, pair: Optional[str] = None, *, model: Any = None, tokenizer: Any = None,
+         attentions: Optional[Sequence[ArrayLike]] = None, tokens: Optional[Sequence[str]] = None, key_tokens: Optional[Sequence[str]] = None,
+         encoder_attentions: Optional[Sequence[ArrayLike]] = None, decoder_attentions: Optional[Sequence[ArrayLike]] = None,
+         cross_attentions: Optional[Sequence[ArrayLike]] = None, encoder_tokens: Optional[Sequence[str]] = None,
          decoder_tokens: Optional[Sequence[str]] = None, sentence_b_start: Optional[int] = None, prettify_tokens: bool = True,
          stack: int = 0, layer: Optional[int] = None, heads: Optional[Sequence[int]] = None, token: Optional[int] = None,
          view: Optional[str] = None, special: bool = False, theme: str = "auto", budget: int = BUDGET, height: int = 640,
-         progress=None) -> View:
+         progress: Progress = None) -> View:
     """Shows attention as a picture: of a model on a text, or of weights from any source.
 
         qkv.view("time flies like an arrow", "fruit flies like a banana", model="models/all-MiniLM-L6-v2")
@@ -206,7 +208,7 @@ def read_weights(attentions, name):
     """Returns one contiguous float32 Array [heads][rows][keys] per layer, all of one shape."""
     if isinstance(attentions, (str, bytes)) or not hasattr(attentions, "__iter__"):
         raise UsageError(f"{name}: expected one array per layer, found {shown(attentions)}")
-    layers = []
+    layers: List[Array] = []
     for i, x in enumerate(attentions):
         at = f"{name}[{i}]"
         if x is None:

@@ -48,10 +48,11 @@ class Call(NamedTuple):
 
 
 class Calls(observe):
-    """Collects the arguments of every attention of a model inside `with`."""
+    """Collects the arguments of every attention of a model inside `with`, in `arguments`."""
 
     def __init__(self, model, progress):
         super().__init__(model, top_k=1)
+        self.arguments: List[Call] = []
         self.progress = progress
         self.total = getattr(model.config.get_text_config(), "num_hidden_layers", None) if hasattr(model, "config") else None
 
@@ -61,8 +62,8 @@ class Calls(observe):
             return
         keep = lambda x: None if x is None else x.detach().float().contiguous()
         scale = query.shape[3]**-.5 if scale is None else scale
-        self.calls.append(Call(name, keep(query), keep(key), keep(value), attention_mask, causal, scale, softcap, keep(sinks), keep(lse)))
-        if self.progress and self.progress("layers", len(self.calls), self.total):
+        self.arguments.append(Call(name, keep(query), keep(key), keep(value), attention_mask, causal, scale, softcap, keep(sinks), keep(lse)))
+        if self.progress and self.progress("layers", len(self.arguments), self.total):
             raise Interrupted("a callback stopped the run")
 
 
@@ -92,7 +93,8 @@ def read_text(tokenizer, text, pair, target=False) -> Tokens:
     special, rows = set(tokenizer.all_special_ids), []
     parts = found.sequence_ids(0) if fast else [None if i in special else 0 for i in ids]
     kinds = found.get("token_type_ids") or [0] * len(ids)
-    places, raw = [byte_places(s.decode()) if s is not None else [0] for s in sources], sources
+    raw = [s or b"" for s in sources]
+    places = [byte_places(s.decode()) for s in raw]
     for i, (token, part, kind) in enumerate(zip(names, parts, kinds)):
         begin = end = 0
         if fast and part is not None:
@@ -107,11 +109,10 @@ def read_text(tokenizer, text, pair, target=False) -> Tokens:
 def of_ids(tokenizer, ids) -> Tokens:
     """Returns tokens without a text."""
     if isinstance(tokenizer, Tokenizer):
-        names, special = [tokenizer.id_to_token(i) or f"#{i}" for i in ids], tokenizer.is_special
+        names, special = [tokenizer.id_to_token(i) or f"#{i}" for i in ids], {i for i in ids if tokenizer.is_special(i)}
     else:
-        names, known = tokenizer.convert_ids_to_tokens(ids), set(tokenizer.all_special_ids)
-        special = known.__contains__
-    rows = [(prettify(str(n).encode("utf-8", "replace")), 0, bool(special(i)), 0, 0) for n, i in zip(names, ids)]
+        names, special = tokenizer.convert_ids_to_tokens(ids), set(tokenizer.all_special_ids)
+    rows = [(prettify(str(n).encode("utf-8", "replace")), 0, i in special, 0, 0) for n, i in zip(names, ids)]
     return Tokens(ids, {}, rows, (None, None))
 
 
@@ -160,9 +161,9 @@ def collect(model, tokens, progress, **more):
     inputs = inputs_of(model, tokens)
     with Calls(model, progress) as found:
         model(**inputs, **more)
-    if not found.calls:
+    if not found.arguments:
         raise UnsupportedError(f"model: the attention of {type(model).__name__} does not use the interface of transformers")
-    return found.calls
+    return found.arguments
 
 
 def view_of_pair(source, target, model, tokenizer, budget, progress):

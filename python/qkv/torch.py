@@ -154,6 +154,6 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
         raise UsageError("key, value: expected the heads of query; enable_gqa allows fewer")
     if query.dim() > 4 and attn_mask is not None:
         attn_mask = attn_mask.expand(*lead, *attn_mask.shape[-2:]).flatten(0, query.dim() - 4)
-    four = [x.reshape((1,) * (4 - x.dim()) + tuple(x.shape)) if x.dim() < 4 else x.flatten(0, x.dim() - 4) for x in (query, key, value)]
-    out, _ = attention(*four, attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale)
+    q, k, v = (x.reshape((1,) * (4 - x.dim()) + tuple(x.shape)) if x.dim() < 4 else x.flatten(0, x.dim() - 4) for x in (query, key, value))
+    out, _ = attention(q, k, v, attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale)
     return out.reshape(*lead, *out.shape[-2:])

@@ -19,7 +19,7 @@ from ._errors import UnsupportedError, UsageError
 from ._library import lib, raise_status, scratch, shown
 from .torch import _broadcast, _call, attention
 
-_observers = []  # the observers in use, of all models
+_observers: List["observe"] = []  # the observers in use, of all models
 
 
 def attention_forward(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None,

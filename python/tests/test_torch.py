@@ -230,12 +230,12 @@ class Block(torch.nn.Module):
         return x + self.down(F.gelu(self.up(self.norms[1](x))))
 
 
-def losses(attend, dtype, steps=40):
+def losses(attend, dtype, make_optimizer, seed, steps=40):
     """Trains a GPT of two layers on a text of 32 letters, and returns the loss of each step."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     embed, head = torch.nn.Embedding(32, 32), torch.nn.Linear(32, 32)
     model = torch.nn.Sequential(embed, Block(32, 4, attend), Block(32, 4, attend), head).to(dtype)
-    optimizer, found = torch.optim.SGD(model.parameters(), lr=.3, momentum=.5), []
+    optimizer, found = make_optimizer(model.parameters()), []
     text = (torch.arange(4 * 25)**2 % 31).view(4, 25)
     for _ in range(steps):
         loss = F.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten())
@@ -266,12 +266,24 @@ class Training(unittest.TestCase):
         self.assertLess(int(found.stdout), 64 * 1024, "KiB")
 
     def test_the_loss_curve_of_a_gpt(self):
-        """Both float curves leave the curve in double by rounding: ours no more than four times as far as torch's."""
-        exact = losses(F.scaled_dot_product_attention, torch.float64)
-        theirs = (losses(F.scaled_dot_product_attention, torch.float32) - exact).abs().max().item()
-        ours = (losses(sdpa, torch.float32) - exact).abs().max().item()
-        self.assertLess(exact[-1], .8 * exact[0])
-        self.assertLess(ours, 4 * theirs + 1e-6)
+        """The curves of float32 leave the curve in double by rounding, ours as far as torch's.
+
+        Both runs share every operator but attention, one of about ten of a layer, and ours has an error of .92 to .98 of
+        the plain formula's (docs/testing.md).  So the mean squares of both distances estimate about the same number;
+        240 losses, which are not independent, leave a factor of 2 of the root.  Step by step, two sums of rounding
+        errors of that root mean square differ by less than 8 of them, and by a unit of the float loss itself.
+        """
+        ours, theirs, between = [], [], []
+        for make in (lambda p: torch.optim.SGD(p, lr=.3, momentum=.5), lambda p: torch.optim.AdamW(p, lr=.003)):
+            for seed in range(3):
+                exact = losses(F.scaled_dot_product_attention, torch.float64, make, seed)
+                self.assertLess(exact[-1], .1 * exact[0])
+                ours.append(losses(sdpa, torch.float32, make, seed) - exact)
+                theirs.append(losses(F.scaled_dot_product_attention, torch.float32, make, seed) - exact)
+                between.append((ours[-1] - theirs[-1]).abs().max().item())
+        rms = lambda curves: torch.stack(curves).square().mean().sqrt().item()
+        self.assertLess(rms(ours), 2 * rms(theirs))
+        self.assertLess(max(between), 8 * rms(theirs) + 4 * 2.0**-23)
 
 
 if __name__ == "__main__":

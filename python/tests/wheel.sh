@@ -31,12 +31,13 @@ for name in layout attention texts tasks view fuzz; do
     [ ! -f "python/tests/test_$name.py" ] || "$py" "python/tests/test_$name.py"
 done
 # Of Python's other versions those that this machine has: one wheel serves them all.
-for other in ${QKV_PYTHONS:-python3.9 python3.10 python3.11 python3.12 python3.13 python3.14}; do
-    "$other" -c 'import ctypes, venv, ensurepip' 2>/dev/null || continue
-    "$other" -m venv "$folder/$(basename "$other")"
-    "$folder/$(basename "$other")/bin/python" -m pip install --quiet --no-index --no-deps "$wheel"
-    for name in layout attention tasks fuzz; do
-        "$folder/$(basename "$other")/bin/python" -W error::DeprecationWarning "python/tests/test_$name.py"
+for other in $(python/tests/pythons.sh); do
+    "$other" -c 'import ensurepip' 2>/dev/null || continue
+    place=$folder/$("$other" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    "$other" -m venv "$place"
+    "$place/bin/python" -m pip install --quiet --no-index --no-deps "$wheel"
+    for name in import layout attention tasks fuzz; do
+        "$place/bin/python" -W error::DeprecationWarning "python/tests/test_$name.py"
     done
     echo "$("$other" --version): ok"
 done
