@@ -19,11 +19,15 @@ needs_rival = unittest.skipUnless(has("sentence_transformers") and has("torch"),
 
 
 def some_lines(n):
-    """Returns n lines of the documentation, of very different lengths."""
-    found = []
-    for name in ("README.md", "docs/design.md", "docs/numerics.md", "docs/formats.md", "docs/training.md"):
+    """Returns n different lines of the documentation, of very different lengths; each 50th is a page, which is truncated."""
+    found = {}
+    for name in ("README.md", *(f"docs/{x}.md" for x in ("design", "numerics", "formats", "training", "view", "python", "testing"))):
         with open(os.path.join(TOP, name), encoding="utf-8") as f:
-            found += [line for line in f.read().splitlines() if line.strip()]
+            lines = [line for line in f.read().splitlines() if line.strip()]
+        found.update(dict.fromkeys(lines))
+        found.update((" ".join(lines[i:i + 40]), None) for i in range(0, len(lines), 50))
+    found = list(found)
+    assert len(found) >= n
     return [found[i * len(found) // n] for i in range(n)]
 
 
@@ -234,7 +238,7 @@ class Parity(unittest.TestCase):
     def test_encode(self):
         """The same text through float kernels of other orders: cosine of 1 up to float rounding; .99999 is the goal."""
         import sentence_transformers
-        lines = some_lines(int(os.environ.get("QKV_LINES", 120)))
+        lines = some_lines(int(os.environ.get("QKV_LINES", 120))) + ["", " ", "naïve café — 你好 \U0001f600", "a" * 3000]
         rival, ours = sentence_transformers.SentenceTransformer(MINILM, device="cpu"), qkv.SentenceTransformer(MINILM)
         a, b = rival.encode(lines), ours.encode(lines)
         self.assertEqual((a.shape, a.dtype), (b.shape, b.dtype))
