@@ -240,7 +240,7 @@ def ablate(text: str, pair: Optional[str] = None, *, model: Optional[Path] = Non
 
     kind: the head's output becomes "zero", its "mean", or that of "uniform" weights.
     """
-    from ._view import Model
+    from ._view_folder import Model
     calls, e = Callbacks(), c.Effects()
     o = c.EffectsOptions(kind=choice(kind, "kind", KINDS), changes=integer(changes, "changes", 1),
                          progress=calls.progress(function_or_none(progress, "progress")))

@@ -8,9 +8,9 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 from . import _layout as c
 from ._array import Array, make
-from ._errors import LimitError, UnsupportedError, UsageError
-from ._library import Callbacks, Handle, call, choice, function_or_none, integer, lib, shown, text
-from ._tokenizer import Tokenizer, find_model, utf8
+from ._errors import LimitError, UsageError
+from ._library import Handle, call, choice, function_or_none, integer, lib, shown, text
+from ._tokenizer import utf8
 from ._types import ArrayLike, Path, Progress
 
 BUDGET = 2_000_000  # bytes of a page in a notebook, which stores what it shows
@@ -161,7 +161,7 @@ def view(text: Optional[str] = None, pair: Optional[str] = None, *, model: Any =
          encoder_attentions: Optional[Sequence[ArrayLike]] = None, decoder_attentions: Optional[Sequence[ArrayLike]] = None,
          cross_attentions: Optional[Sequence[ArrayLike]] = None, encoder_tokens: Optional[Sequence[str]] = None,
          decoder_tokens: Optional[Sequence[str]] = None, sentence_b_start: Optional[int] = None, prettify_tokens: bool = True,
-         stack: int = 0, layer: Optional[int] = None, heads: Optional[Sequence[int]] = None, token: Optional[int] = None,
+         stack: Optional[int] = None, layer: Optional[int] = None, heads: Optional[Sequence[int]] = None, token: Optional[int] = None,
          view: Optional[str] = None, special: bool = False, theme: str = "auto", budget: int = BUDGET, height: int = 640,
          progress: Progress = None) -> View:
     """Shows attention as a picture: of a model on a text, or of weights from any source.
@@ -173,14 +173,14 @@ def view(text: Optional[str] = None, pair: Optional[str] = None, *, model: Any =
     model        folder, or name in Hugging Face's cache or $QKV_MODELS; None: the first model that is installed; or a
                  model of transformers, which runs with the attention "qkv", also of a family that qkv does not know
     tokenizer    of a model of transformers: its tokenizer, or a qkv.Tokenizer
-    pair         the second text; of an encoder-decoder of transformers its output, None: what it generates
+    pair         the second text; of an encoder-decoder its output, None: what it generates
     attentions   a list of one array [1][heads][rows][keys] (or [heads][rows][keys]) per layer
     tokens       names of the rows; key_tokens: names of the keys, if they are other tokens (cross-attention)
     encoder_attentions, decoder_attentions, cross_attentions, encoder_tokens, decoder_tokens
                  the same of an encoder-decoder, as transformers and bertviz.head_view name them; any of the three
     sentence_b_start   index of the first token of the second text
     prettify_tokens    True: the marks of spaces and word ends in tokens (Ġ, ▁, </w>) are not shown
-    stack, layer, heads, token, view, special, theme   what is shown first
+    stack, layer, heads, token, view, special, theme   what is shown first; stacks are "encoder", "decoder", "cross"
     budget       maximum bytes of the page in a notebook
     progress     function(what, done, total); True as its result stops the run
     """
@@ -197,7 +197,10 @@ def view(text: Optional[str] = None, pair: Optional[str] = None, *, model: Any =
         from ._view_model import view_of_model  # imports torch and transformers
         made = view_of_model(text, pair, model, tokenizer, budget, progress)
     else:
+        from ._view_folder import view_of_text
         made = view_of_text(text, pair, model, budget, progress)
+    if stack is None:  # an encoder-decoder opens on the attention between its stacks
+        stack = next((i for i, s in enumerate(made.stacks) if s[0] == "cross"), 0)
     made.options = dict(stack=stack, layer=layer, heads=heads, token=token, view=view, special=special, theme=theme)
     made.budget, made.height = integer(budget, "budget", 1), integer(height, "height", 50, 10000)
     call(lib.view_choose, made._at, ctypes.byref(made._options()), ctypes.byref(c.ViewChosen()))
@@ -294,65 +297,3 @@ def view_of_stacks(attentions, encoder_tokens, decoder_tokens, pretty):
     stacks = [c.ViewStack(name=name, rows=used.index(rows), keys=used.index(keys), layers=len(layers), heads=heads)
               for name, rows, keys, heads, layers in found]
     return add_weights(new_view("attention weights", texts, stacks), [layers for *_, layers in found])
-
-
-class Model(Handle):
-    """An opened model with its tokenizer."""
-    _close = "model_close"
-
-    def __init__(self, name):
-        super().__init__()
-        self.folder = find_model(name)
-        call(lib.model_open, ctypes.byref(self._pointer), text(self.folder, "model"), None)
-        self.info, self.tokenizer = lib.model_info(self._pointer), Tokenizer(self.folder)
-
-    def read(self, value, pair=None):
-        """Returns (Encoding, struct qkv_model_input, objects to keep)."""
-        if self.info.kind == c.KIND_ENCODER_DECODER:
-            raise UnsupportedError("an encoder-decoder: use the command qkv")
-        e = self.tokenizer.encode(value, pair)
-        if not e.ids:
-            raise UsageError("text: no tokens")
-        ids, types = (ctypes.c_int32 * len(e.ids))(*e.ids), (ctypes.c_int32 * len(e.ids))(*e.type_ids)
-        offsets = (ctypes.c_int64 * 2)(0, len(e.ids))
-        run = c.ModelInput(sequences=1, offsets=ctypes.addressof(offsets), ids=ctypes.addressof(ids), types=ctypes.addressof(types))
-        return e, run, (ids, types, offsets)
-
-
-def view_of_text(value, pair, name, budget, progress):
-    with Model(name) as model:
-        e, run, _keep = model.read(value, pair)
-        i = model.info
-        if not i.can & c.CAN_RUN:
-            raise UnsupportedError(f"{model.folder}: this model has no self-attention")
-        sources = (utf8(value, "text"), None if pair is None else utf8(pair, "pair"))
-        rows = []
-        for token, place, part, kind in zip(e.tokens, e.byte_offsets, e.text_ids, e.type_ids):
-            rows.append((token.encode().replace(b"\0", b"?"), kind == 1 if part is None else part, part is None, *place))
-        stack = c.ViewStack(name=b"attention", layers=i.layers, heads=i.heads, kv_heads=i.kv_heads, head_width=i.head_width,
-                            value_width=i.value_width, width=i.width, causal=i.causal)
-        made = new_view(i.name.decode("utf-8", "replace"), [make_text(rows, sources)], [stack])
-        request = c.ProbeRequest()
-        probed = lib.view_probe_request(made._at, integer(budget, "budget", 1), ctypes.byref(request))
-        calls, before = Callbacks(), ctypes.create_string_buffer(4 * len(rows) * i.width)
-
-        def layer(at):
-            seen = at.contents
-            if progress and progress("layers", seen.layer + 1, i.layers):
-                return 1
-            if seen.layer >= 0:
-                data = c.ViewLayerData(relative=seen.relative, reach=seen.reach, scale=seen.scale, softcap=seen.softcap,
-                                       window=True, left=seen.left, right=seen.right)
-                if probed:
-                    data.probe = seen.probe
-                else:
-                    data.q, data.k, data.v, data.lse, data.x = seen.q, seen.k, seen.v, seen.lse, ctypes.addressof(before)
-                call(lib.view_layer, made._at, 0, seen.layer, ctypes.byref(data))
-                streams = ctypes.addressof(seen) + c.LayerOutput.stream.offset
-                call(lib.view_residual, made._at, 0, seen.layer, before, streams)
-            ctypes.memmove(before, seen.hidden, len(before))
-            return 0
-
-        observer = c.Observer(layer=calls.wrap(layer, ctypes.POINTER(c.LayerOutput)), probe=request, skip_qkv=probed, sublayers=True)
-        calls.call(lib.model_run, model._at, None, ctypes.byref(run), ctypes.byref(observer))
-        return made

@@ -81,6 +81,24 @@ class Views(unittest.TestCase):
             with self.assertRaises(qkv.UsageError, msg=str(wrong)):
                 v.weights(*wrong)
 
+    def test_the_picture_is_that_of_the_command(self):
+        command = os.path.join(os.environ.get("QKV_BUILD", ""), "bin", "qkv")
+        if not os.path.exists(command):
+            self.skipTest("the command is not built")
+        for model, texts in ((VERSE, ("In the beginning", "God")), (DATES, ("12 March 2001",)), (DATES, ("12 March 2001", "1999-03"))):
+            with tempfile.TemporaryDirectory() as folder:
+                said = subprocess.run([command, "view", *texts, "-m", model, "--width", "80", "-o", os.path.join(folder, "x.html")],
+                                      capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"}).stdout
+            ours = qkv.view(*texts, model=model)
+            self.assertTrue(said.startswith(ours.terminal(80).rstrip()), f"{texts}:\n{said}\n{ours.terminal(80)}")
+        self.assertEqual([s[0] for s in ours.stacks], ["encoder", "decoder", "cross"])
+        self.assertIn("encoder", qkv.view("12 March 2001", model=DATES, stack=0).terminal())
+        self.assertIn("residual", ours.html()[0])
+        with self.assertRaisesRegex(qkv.UnsupportedError, "recurrent"):
+            qkv.view("12 March 2001", model=DATES + "-gru")
+        with self.assertRaises(qkv.Interrupted):
+            qkv.view("12 March 2001", model=DATES, progress=lambda what, done, total: done == total)
+
     def test_the_marks_of_spaces_in_tokens(self):
         tokens, x = ["\u0120then", "\u2581a", "cat</w>", "\u0120"], weights(1, 1, 4, 4)
         shown = qkv.view(attentions=x, tokens=tokens).terminal()

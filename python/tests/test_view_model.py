@@ -102,9 +102,9 @@ class Weights(unittest.TestCase):
 
     def test_an_encoder_decoder_generates_its_output(self):
         model = hf.AutoModelForSeq2SeqLM.from_pretrained(DATES, dtype=torch.float32)
-        v = qkv.view("12 March 2001", model=model, tokenizer=qkv.Tokenizer(DATES), stack=2)
+        v = qkv.view("12 March 2001", model=model, tokenizer=qkv.Tokenizer(DATES))
         self.assertEqual([s[0] for s in v.stacks], ["encoder", "decoder", "cross"])
-        self.assertIn("source", v.terminal())
+        self.assertEqual(v.terminal(), qkv.view("12 March 2001", model=DATES).terminal())
         self.assertEqual(v.stacks[2][1], len(qkv.Tokenizer(DATES).encode("2001-03-12").ids))  # with the end
 
 
@@ -116,7 +116,9 @@ class Pictures(unittest.TestCase):
 
     def test_a_decoder_looks_as_its_folder(self):
         model = hf.AutoModelForCausalLM.from_pretrained(VERSE, dtype=torch.float32)
-        self.same(VERSE, model, qkv.Tokenizer(VERSE), TEXT)
+        for tokenizer in (qkv.Tokenizer(VERSE), hf.AutoTokenizer.from_pretrained(VERSE)):
+            for text in (TEXT, "the — “été” 你好 earth"):
+                self.same(VERSE, model, tokenizer, text)
 
     @unittest.skipUnless(os.path.exists(os.path.join(MINILM, "model.safetensors")), "models/all-MiniLM-L6-v2 is missing")
     def test_a_pair_of_texts_looks_as_its_folder(self):
