@@ -2,6 +2,9 @@
 """What `import qkv` loads: libqkv and a few modules of the standard library; the other parts come at first use."""
 import json
 import os
+import platform
+import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -24,6 +27,20 @@ def loaded(code="", *options):
     """Returns the modules that a new Python loads for `import qkv` and then code."""
     found = subprocess.run([sys.executable, *options, "-c", COUNT.format(code)], capture_output=True, text=True, check=True)
     return set(json.loads(found.stdout))
+
+
+class Library(unittest.TestCase):
+    def test_the_library_needs_glibc_2_34_at_most(self):
+        """The wheel of Debian 12 is for manylinux_2_34 (build_wheel.sh): newer functions, such as hypot, are not used."""
+        import qkv
+        if platform.libc_ver() != ("glibc", "2.36") or not shutil.which("objdump"):
+            self.skipTest("not Debian 12, or no objdump")
+        library = os.environ.get("QKV_LIBRARY") or os.path.join(os.path.dirname(qkv.__file__), "libqkv.so")
+        said = subprocess.run(["objdump", "-pT", library], capture_output=True, text=True, check=True).stdout
+        if "__asan" in said or "__tsan" in said:
+            self.skipTest("a build with a sanitizer")
+        self.assertEqual([line for line in said.splitlines() if re.search(r"GLIBC_2\.(3[5-9]|[4-9]\d).*\) ", line)], [])
+        self.assertNotIn("ld-linux", said)
 
 
 class Import(unittest.TestCase):

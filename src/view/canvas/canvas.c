@@ -43,12 +43,10 @@ bool canvas_failed(const struct canvas *s)
     return s->failed || s->title.failed || s->sentence.failed || s->text.failed;
 }
 
-// Appends an operation to the list and returns it. If memory is exhausted, returns a dummy, which
-// is never drawn.
+// Appends an operation to the list and returns it; the spare operation if memory is exhausted.
 static struct canvas_op *add(struct canvas *s, enum canvas_kind kind)
 {
-    static _Thread_local struct canvas_op spare;
-    struct canvas_op *op = &spare;
+    struct canvas_op *op = &s->spare;
     if (!s->failed && qkv_reserve((void **)&s->op, &s->op_capacity, s->ops + 1, sizeof *s->op))
         op = &s->op[s->ops++];
     else

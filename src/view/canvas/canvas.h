@@ -106,6 +106,7 @@ struct canvas {
     struct view_text title, sentence, text;
     struct canvas_op *op;
     int64_t ops, op_capacity;
+    struct canvas_op spare; // takes the operations after memory was exhausted; never drawn
     struct canvas_point *point;
     int64_t points, point_capacity;
     uint8_t *cell; // colour of each cell minus PALETTE_RAMP; CANVAS_BLANK: an empty cell

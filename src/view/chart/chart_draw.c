@@ -145,7 +145,7 @@ static void draw_heads(struct canvas *s, const struct chart_field *f,
             continue;
         const double x = chart_px(f, chart_x(l, i)), y = chart_py(f, l->y[i]),
                      dx = x - chart_px(f, chart_x(l, i - 1)), dy = y - chart_py(f, l->y[i - 1]),
-                     far = hypot(dx, dy), size = fmin(1, far / (2 * LONG));
+                     far = sqrt(dx * dx + dy * dy), size = fmin(1, far / (2 * LONG));
         if (far <= 0) continue;
         const double ux = dx / far * size, uy = dy / far * size;
         canvas_path(s, color, PALETTE_NONE, 0, 1);

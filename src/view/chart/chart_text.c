@@ -113,7 +113,7 @@ static void occupy_arrow(const struct chart_field *f, const struct qkv_chart_lin
             continue;
         const double x0 = chart_px(f, chart_x(l, i - 1)), y0 = chart_py(f, l->y[i - 1]),
                      dx = chart_px(f, chart_x(l, i)) - x0, dy = chart_py(f, l->y[i]) - y0;
-        const int steps = 1 + (int)(hypot(dx, dy) / APART);
+        const int steps = 1 + (int)(sqrt(dx * dx + dy * dy) / APART);
         for (int k = 1; k < steps && taken->n < SPOTS / 2; k++) {
             const double x = x0 + dx * k / steps, y = y0 + dy * k / steps;
             occupy(taken, (struct spot){ x - HALF, y - HALF, x + HALF, y + HALF });
