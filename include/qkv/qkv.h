@@ -7,6 +7,7 @@
  *  output.h     output files that are complete or absent
  *  tensor.h     .safetensors and .npy files
  *  attention.h  exact softmax attention, forward and backward
+ *  ranks.h      one attention with several processes (MPI)
  *  probe.h      statistics of attention weights, also of long texts
  *  cache.h      KV cache for incremental decoding
  *  layer.h      linear layer, normalisation, multi-head attention
@@ -42,6 +43,7 @@
 #include <qkv/output.h>
 #include <qkv/tensor.h>
 #include <qkv/attention.h>
+#include <qkv/ranks.h>
 #include <qkv/probe.h>
 #include <qkv/cache.h>
 #include <qkv/layer.h>

@@ -208,6 +208,11 @@ static inline bool qkv_attention_back_passes(const struct qkv_attention_back *b,
 // item, since sums of keys run from group to group and sums of tables from block to block.
 int64_t qkv_attention_back_multiple(const struct qkv_attention_back *b,
                                     const struct qkv_attention_tables *g);
+// Cuts a resolved call into at least so many units if it has the parts of keys for it and no
+// gradients of tables, whose bits depend on the units. Returns QKV_ERR_LIMIT if scratch does not fit
+// into memory.
+qkv_status qkv_attention_back_cut(struct qkv_attention_back *b,
+                                  const struct qkv_attention_tables *g, int64_t units);
 // Returns the bytes of the sums of unit i.
 size_t qkv_attention_back_sums(const struct qkv_attention_back *b,
                                const struct qkv_attention_tables *g, int64_t i);

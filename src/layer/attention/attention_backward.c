@@ -111,7 +111,7 @@ static void store_rows(const struct qkv_back_rows *u, const real *dq)
     const struct qkv_attention *a = &u->b->w.a;
     for (int64_t r = 0; r < u->at.rows; r++)
         k->store((char *)u->x->dq + qkv_rows_row(&u->at, &a->q_strides, r), dq + r * k->width(a->E),
-                 (real)a->scale, a->E);
+                 u->at.item.S ? (real)a->scale : 1, a->E); // 0 without a sign if there are no keys
 }
 
 // Processes a block of rows with all parts of the keys in order, and stores its dq.

@@ -249,6 +249,17 @@ qkv_status qkv_attention_back_additive(struct qkv_attention_back *b, const struc
     return resolve(b, qkv_kernel()->additive, a, g, reason, size);
 }
 
+qkv_status qkv_attention_back_cut(struct qkv_attention_back *b,
+                                  const struct qkv_attention_tables *g, int64_t units)
+{
+    const int64_t pairs = qkv_max64(1, b->slices * b->shares);
+    const bool uneven = b->bias_items && (b->w.a.sequences || b->w.a.k_lengths);
+    if (g->relative || g->alibi || g->sinks || uneven) return QKV_OK;
+    b->cuts = qkv_max64(b->cuts, qkv_min64(b->parts, qkv_ceil_div(units, pairs)));
+    find_longest(b);
+    return count_scratch(b, g) ? QKV_OK : QKV_ERR_LIMIT;
+}
+
 #ifndef QKV_DOUBLE
 QKV_API struct qkv_attention_plan
 qkv_attention_backward_plan(const struct qkv_attention *a, const struct qkv_attention_gradients *g)

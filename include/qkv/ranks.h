@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+/** ranks.h: computes one attention with several processes (ranks), on one machine or many, with the
+ *  bits of one process.
+ *
+ *  Every rank has some rows of q, k, v and out.  It collects all keys and values of the call
+ *  (gathering, as Llama 3 does) and computes the rows of its own queries.  In the backward pass the
+ *  sums of dk and dv go from rank to rank in the order of the rows, unit by unit, so that each sum
+ *  has the order of one process.
+ *
+ *  P ranks; other sizes as in qkv/attention.h.
+ */
+#ifndef QKV_RANKS_H
+#define QKV_RANKS_H
+
+#include <qkv/attention.h>
+
+QKV_BEGIN_DECLS
+
+/** The ranks that compute together, as one of them sees them, and how it reaches the others.  The
+ *  functions return QKV_OK, QKV_ERR_LIMIT if memory is exhausted, or QKV_ERR_IO if a rank cannot be
+ *  reached.  qkv_ranks_open fills it for MPI; a program with another transport fills it itself.
+ *  Messages from one rank to another arrive in the order in which they were sent.  A rank calls the
+ *  functions from one thread at a time. */
+struct qkv_comm {
+    int64_t rank; /**< number of this process, 0 .. size - 1 */
+    int64_t size; /**< number of processes P, at least 1 */
+    void *ctx;    /**< first argument of all functions; they may be NULL if size is 1 */
+    /** Sends data[n] to rank `to`, which may be this rank.  Does not wait until it is received;
+     *  afterwards data may be changed. */
+    qkv_status (*send)(void *ctx, int64_t to, const void *data, size_t n);
+    /** Receives data[n] from rank `from`; n is the size that was sent. */
+    qkv_status (*receive)(void *ctx, int64_t from, void *data, size_t n);
+    /** Collects on every rank the n[r] bytes at all + at[r] of each rank r, which that rank has
+     *  there before the call.  at and n have P elements, equal on all ranks. */
+    qkv_status (*gather)(void *ctx, void *all, const size_t *at, const size_t *n);
+    /** Replaces each x[i], i < n, by its maximum over all ranks. */
+    qkv_status (*reduce)(void *ctx, int64_t *x, size_t n);
+    /** Waits for all ranks. */
+    qkv_status (*barrier)(void *ctx);
+};
+
+/** Connects this process with the ranks that mpirun (or srun) started with it, through the MPI
+ *  library by which they were started: Open MPI or MPICH.  A process that was started alone becomes
+ *  the one rank of size 1, and needs no MPI.  Call it once, before other threads exist.
+ *
+ *  Returns: QKV_OK; QKV_ERR_UNSUPPORTED if libqkv was built without this MPI, or the ranks have
+ *           other versions of qkv or other instruction sets (err says which rank and what differs);
+ *           QKV_ERR_IO if MPI cannot be started */
+QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_open(struct qkv_comm *c, qkv_error *err);
+/** Ends the connection, after which the process can have no other.  NULL: nothing to do. */
+QKV_API void qkv_ranks_close(struct qkv_comm *c);
+/** Ends all ranks at once after an error of this rank; `status` becomes their exit code.  Returns
+ *  only if size is 1. */
+QKV_API void qkv_ranks_abort(struct qkv_comm *c, qkv_status status);
+/** Compares data[n] with rank 0.  Returns QKV_OK on all ranks if all are equal.  If not, returns
+ *  QKV_ERR_USAGE on all; err says "rank 2 has another NAME than rank 0". */
+QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_same(const struct qkv_comm *c, const char *name,
+                                                 const void *data, size_t n, qkv_error *err);
+
+/** The rows of one rank: up to two runs of rows, in ascending order; their sizes may be 0. */
+struct qkv_rank_rows {
+    int64_t first[2], n[2];
+    int64_t all; /**< n[0] + n[1] */
+};
+/** Returns the queries that a rank computes, or with `keys` the keys and values that it has.
+ *  Without a causal mask, rank r has the r-th of P runs.  With it, the r-th and the r-th last of 2 P
+ *  runs (zigzag), so that all ranks have equal work.  Runs begin at multiples of a tile of the
+ *  backward pass, counted from the first row of a sequence, and may be empty.
+ *  In: a with the sizes of the whole call.  Invalid calls have no rows. */
+QKV_API struct qkv_rank_rows qkv_rank_rows(const struct qkv_attention *a, bool keys, int64_t rank,
+                                           int64_t size);
+
+/** How a rank computes its share of an attention, before the call. */
+struct qkv_ranks_plan {
+    qkv_status status; /**< QKV_OK, or the error that the call would return */
+    char reason[192];
+    struct qkv_rank_rows rows, keys; /**< of this rank */
+    size_t scratch;  /**< bytes of scratch: all keys and values, and the scratch of attention */
+    size_t sent;     /**< bytes that this rank sends to other ranks */
+    double flops;    /**< operations of this rank */
+    double all;      /**< operations of all ranks; all / (P flops) is the balance */
+    int64_t units;   /**< backward: units whose sums pass from rank to rank */
+};
+QKV_API struct qkv_ranks_plan qkv_ranks_plan(const struct qkv_attention *a,
+                                             const struct qkv_comm *c);
+QKV_API struct qkv_ranks_plan
+qkv_ranks_backward_plan(const struct qkv_attention *a, const struct qkv_attention_gradients *g,
+                        const struct qkv_comm *c);
+
+/** qkv_attention_forward over ranks.  All ranks call it with the same a, which has the sizes of the
+ *  whole call, and with the rows of their own.
+ *
+ *  Out:      out [B][t][H][F];  lse [B][H][t], or NULL.  t = qkv_rank_rows(a, false, ..).all
+ *  In:       q [B][t][H][E];  k [B][s][G][E];  v [B][s][G][F].  s = qkv_rank_rows(a, true, ..).all
+ *            a: q_offsets, k_offsets and k_lengths of the whole call; bias and mask with the t rows
+ *            of the rank, and all keys
+ *  Scratch:  qkv_ranks_plan(a, c).scratch bytes, 64-byte aligned
+ *  Returns:  as qkv_attention_forward; the same on all ranks.  QKV_ERR_UNSUPPORTED for strides and
+ *            statistics (probe); QKV_ERR_IO if a rank ended
+ *  Repeats:  every row has the bits of qkv_attention_forward, for any P
+ *  Source:   Grattafiori et al. 2024 (arXiv 2407.21783) 3.3.2; Brandon et al. 2023 (arXiv
+ *            2311.09431) for the balance */
+QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_forward(void *out, float *lse, const void *q,
+                                                    const void *k, const void *v,
+                                                    const struct qkv_attention *a,
+                                                    const struct qkv_comm *c, void *scratch);
+/** qkv_attention_backward over ranks, with the arrays of the rank's own rows.
+ *
+ *  Out:      dq [B][t][H][E];  dk [B][s][G][E];  dv [B][s][G][F];  g as qkv_attention_backward: on
+ *            every rank the gradients of relative, alibi and sinks over all rows; of bias those of
+ *            the rank's rows
+ *  Scratch:  qkv_ranks_backward_plan(a, g, c).scratch bytes, 64-byte aligned
+ *  Returns:  as qkv_ranks_forward; QKV_ERR_USAGE if the ranks have different numbers of threads
+ *            (qkv_threads); QKV_ERR_UNSUPPORTED for the gradient of a bias without an axis of
+ *            rows, and for gradients of relative, alibi and sinks if runs are shorter than a block
+ *            of rows or a unit has rows of several batch items
+ *  Repeats:  all gradients have the bits of qkv_attention_backward, for any P */
+QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_backward(
+    void *dq, void *dk, void *dv, const struct qkv_attention_gradients *g, const void *dout,
+    const void *q, const void *k, const void *v, const void *out, const float *lse,
+    const struct qkv_attention *a, const struct qkv_comm *c, void *scratch);
+
+QKV_END_DECLS
+#endif

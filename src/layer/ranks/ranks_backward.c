@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: MIT
+// ranks_backward.c: the backward pass of attention over ranks.
+//
+// Each rank runs the units of the backward pass for its own rows. The sums of a unit (dk and dv of
+// its keys, gradients of tables) go from run to run in the order of the rows: run p of the call
+// receives them from run p - 1, adds its rows, and sends them to run p + 1; the last run has dk and
+// dv, and sends them to the ranks of the keys. Units are processed as a pipeline in batches: in step
+// s, run p has batch s - p.
+#include "layer/ranks/ranks_work.h"
+#include <string.h>
+
+#ifndef QKV_DOUBLE
+// RUNS: most runs of a rank; BATCHES: batches per run of the call, so that filling and draining the
+// pipeline is a small part of it
+enum { RUNS = 2, BATCHES = 16 };
+
+// One run of this rank: a part of the whole call.
+struct stage {
+    int run;       // index of the run in the rank, 0 or 1
+    int64_t place; // number of nonempty runs before it in the call
+    bool before, after; // whether the sums come from a run and go to one
+    int64_t from, to;   // ranks of these runs
+    struct qkv_attention_back b;
+    struct qkv_attention_tables tables;
+    struct qkv_attention_back_given given;
+    struct qkv_back_call call;
+    float *lse;
+    void *scratch;
+};
+
+struct back {
+    struct qkv_ranks_call c;
+    struct stage stage[RUNS];
+    int stages;
+    int64_t places;       // number of nonempty runs of the call
+    int64_t units, batch; // units in all, and of a batch
+    int64_t last;         // rank of the last run
+    char *k, *v, *dk, *dv; // of all keys
+    char *in, *out;        // sums of a batch
+    struct qkv_back_sums *sums; // [batch]
+};
+
+// ---- the runs of the call ------------------------------------------------------------------------
+// Returns whether run c has rows. If no run has any, the first one counts.
+static bool has_rows(const struct qkv_runs *x, int64_t c)
+{
+    return qkv_runs_edge(x, c) < qkv_runs_edge(x, c + 1) || (!x->n && c == 0);
+}
+
+static void find_stages(struct back *x)
+{
+    const struct qkv_runs *runs = &x->c.runs;
+    struct stage *open = NULL; // a stage of this rank that needs the rank of the next run
+    int64_t previous = -1;
+    x->places = x->stages = 0;
+    for (int64_t c = 0; c < runs->runs; c++) {
+        if (!has_rows(runs, c)) continue;
+        const int64_t rank = qkv_runs_rank(runs, c);
+        if (open) open->to = rank;
+        open = NULL;
+        if (rank == x->c.comm->rank) {
+            open = &x->stage[x->stages++];
+            *open = (struct stage){ .run = c >= runs->ranks, .place = x->places };
+            open->before = previous >= 0;
+            open->from = previous;
+        }
+        previous = rank;
+        x->places++;
+    }
+    x->last = previous;
+    for (int i = 0; i < x->stages; i++) x->stage[i].after = x->stage[i].place + 1 < x->places;
+    // A rank without rows has one stage that is in no place: it receives gradients of tables.
+    if (!x->stages) x->stage[0] = (struct stage){ .place = INT64_MIN };
+}
+
+static int64_t stages_of(const struct back *x)
+{
+    return x->stages ? x->stages : 1;
+}
+
+// ---- validation and scratch --------------------------------------------------------------------
+static qkv_status check(const struct back *x, const struct qkv_attention_tables *g,
+                        const struct qkv_attention_reason *say)
+{
+    const struct qkv_attention_back *b = &x->stage[0].b;
+    const struct qkv_attention *a = &x->c.whole;
+    if (x->c.comm->size == 1) return QKV_OK;
+    if (g->bias && a->bias.t == 0 && a->T > 1)
+        return qkv_attention_refuse(say, QKV_ERR_UNSUPPORTED,
+                                    "the gradient of a bias without an axis of rows is not "
+                                    "supported over ranks");
+    if (!qkv_attention_back_passes(b, g))
+        return qkv_attention_refuse(
+            say, QKV_ERR_UNSUPPORTED,
+            "gradients of relative, alibi and sinks of more than %lld batch items are not supported "
+            "over ranks, expected packed sequences",
+            (long long)b->slices);
+    if ((g->relative || g->alibi || g->sinks) && x->places > 1 &&
+        x->c.runs.multiple % qkv_attention_back_multiple(b, g) != 0)
+        return qkv_attention_refuse(
+            say, QKV_ERR_UNSUPPORTED,
+            "gradients of relative, alibi and sinks need runs of more rows: multiples of %lld",
+            (long long)qkv_attention_back_multiple(b, g));
+    return QKV_OK;
+}
+
+static size_t batch_bytes(const struct back *x, int64_t first)
+{
+    const struct stage *s = &x->stage[0];
+    size_t bytes = 0;
+    for (int64_t u = first; u < qkv_min64(first + x->batch, x->units); u++)
+        bytes += qkv_round_up(qkv_attention_back_sums(&s->b, &s->tables, u), 64);
+    return bytes;
+}
+
+static bool place(struct back *x, struct qkv_arena *to)
+{
+    const struct qkv_attention *a = &x->c.whole;
+    size_t most = 0;
+    for (int64_t u = 0; u < x->units; u += x->batch) {
+        const size_t bytes = batch_bytes(x, u);
+        most = most > bytes ? most : bytes;
+    }
+    x->k = qkv_ranks_place(&x->c, a->E, to);
+    x->v = qkv_ranks_place(&x->c, a->F, to);
+    x->dk = qkv_ranks_place(&x->c, a->E, to);
+    x->dv = qkv_ranks_place(&x->c, a->F, to);
+    x->in = qkv_arena_alloc(to, 1, most);
+    x->out = qkv_arena_alloc(to, 1, most);
+    x->sums = qkv_arena_alloc(to, (size_t)x->batch, sizeof *x->sums);
+    for (int i = 0; i < stages_of(x); i++) {
+        struct stage *s = &x->stage[i];
+        const int64_t rows = s->b.w.a.B * s->b.w.a.H * s->b.w.a.T;
+        s->lse = qkv_arena_alloc(to, (size_t)rows, sizeof(float));
+        s->scratch = qkv_arena_alloc(to, 1, s->b.scratch);
+    }
+    return !qkv_arena_full(to);
+}
+
+static qkv_status resolve(struct back *x, struct qkv_ranks_plan *p, const struct qkv_attention *a,
+                          const struct qkv_attention_gradients *g, const struct qkv_comm *comm)
+{
+    const struct qkv_attention_reason say = { p->reason, sizeof p->reason };
+    struct qkv_attention_tables tables = qkv_attention_tables(g);
+    if (qkv_ranks_resolve(&x->c, p, a, comm)) return p->status;
+    find_stages(x);
+    for (int i = 0; i < stages_of(x); i++) {
+        struct stage *s = &x->stage[i];
+        const struct qkv_attention run = qkv_ranks_run(&x->c, s->run);
+        s->tables = tables;
+        if (tables.bias) s->tables.bias += (s->run ? x->c.rows.n[0] : 0) * a->bias.t;
+        p->status = qkv_attention_back_resolve(&s->b, &run, &s->tables, p->reason,
+                                               sizeof p->reason);
+        x->batch = qkv_max64(1, s->b.w.threads);
+        if (!p->status && x->places > 1)
+            p->status = qkv_attention_back_cut(&s->b, &s->tables, BATCHES * x->places * x->batch);
+        if (p->status) return p->status;
+    }
+    x->units = x->stage[0].b.w.items ? qkv_attention_back_count(&x->stage[0].b) : 0;
+    p->units = x->units;
+    return p->status = check(x, &tables, &say);
+}
+
+// The gradients of tables: the numbers of all copies of each, or 0.
+struct table_sizes {
+    size_t relative, alibi, sinks;
+};
+static struct table_sizes table_sizes(const struct back *x)
+{
+    const struct stage *s = &x->stage[0];
+    const struct qkv_attention *a = &s->b.w.a;
+    const size_t n = (size_t)(s->b.slices * s->b.cuts * a->H);
+    return (struct table_sizes){ s->tables.relative ? n * (size_t)(2 * a->relative.reach + 1) : 0,
+                                 s->tables.alibi ? n : 0, s->tables.sinks ? n : 0 };
+}
+
+static void describe(struct qkv_ranks_plan *p, const struct back *x,
+                     const struct qkv_attention *a, const struct qkv_attention_gradients *g)
+{
+    const struct qkv_attention *w = &x->c.whole;
+    const size_t own = (size_t)(w->B * x->c.keys.all * w->G * (w->E + w->F)) * x->c.size;
+    const size_t all = (size_t)(w->B * w->S * w->G * (w->E + w->F)) * x->c.size;
+    for (int i = 0; i < x->stages; i++) {
+        const struct qkv_attention run = qkv_ranks_run(&x->c, x->stage[i].run);
+        p->flops += qkv_attention_backward_plan(&run, g).flops;
+    }
+    p->all = qkv_attention_backward_plan(a, g).flops;
+    p->sent = own * (size_t)(x->c.comm->size - 1);
+    const struct table_sizes n = table_sizes(x);
+    const size_t tables = (n.relative + n.alibi + n.sinks) * sizeof(float);
+    if (x->last == x->c.comm->rank) p->sent += all - own + tables * (size_t)(x->c.comm->size - 1);
+    for (int i = 0; i < x->stages; i++) {
+        const struct stage *s = &x->stage[i];
+        if (!s->after || s->to == x->c.comm->rank) continue;
+        for (int64_t u = 0; u < x->units; u++)
+            p->sent += qkv_round_up(qkv_attention_back_sums(&s->b, &s->tables, u), 64);
+    }
+}
+
+QKV_API struct qkv_ranks_plan
+qkv_ranks_backward_plan(const struct qkv_attention *a, const struct qkv_attention_gradients *g,
+                        const struct qkv_comm *comm)
+{
+    struct qkv_ranks_plan p = { 0 };
+    struct qkv_arena size = { NULL, SIZE_MAX, 0 };
+    struct back x;
+    if (resolve(&x, &p, a, g, comm)) return p;
+    if (!place(&x, &size))
+        p.status = qkv_attention_refuse(&(struct qkv_attention_reason){ p.reason, sizeof p.reason },
+                                        QKV_ERR_LIMIT, "scratch does not fit into memory");
+    p.scratch = qkv_round_up(size.used, 64);
+    if (!p.status) describe(&p, &x, a, g);
+    return p;
+}
+
+// ---- the pipeline ------------------------------------------------------------------------------
+static qkv_status run_batch(struct back *x, struct stage *s, int64_t first)
+{
+    const struct qkv_comm *comm = x->c.comm;
+    const int64_t end = qkv_min64(first + x->batch, x->units);
+    const size_t bytes = batch_bytes(x, first);
+    size_t at = 0;
+    qkv_status status = QKV_OK;
+    if (s->before) status = comm->receive(comm->ctx, s->from, x->in, bytes);
+    if (status) return status;
+    for (int64_t u = first; u < end; u++) {
+        x->sums[u - first] = (struct qkv_back_sums){ s->before ? x->in + at : NULL,
+                                                     s->after ? x->out + at : NULL };
+        at += qkv_round_up(qkv_attention_back_sums(&s->b, &s->tables, u), 64);
+    }
+    qkv_attention_back_units(&s->call, first, end, x->sums);
+    return s->after ? comm->send(comm->ctx, s->to, x->out, bytes) : QKV_OK;
+}
+
+static qkv_status run_units(struct back *x)
+{
+    const int64_t batches = qkv_ceil_div(x->units, x->batch);
+    qkv_status status = QKV_OK;
+    for (int64_t step = 0; step < batches + x->places - 1; step++)
+        for (int i = 0; i < x->stages && !status; i++) {
+            const int64_t n = step - x->stage[i].place;
+            if (n >= 0 && n < batches) status = run_batch(x, &x->stage[i], n * x->batch);
+        }
+    return status;
+}
+
+// ---- the results -------------------------------------------------------------------------------
+// Sends a gradient of all keys, which the rank of the last run has, to the ranks of the keys.
+static qkv_status hand_out(const struct back *x, char *own, const char *all, int64_t W)
+{
+    const struct qkv_attention *a = &x->c.whole;
+    const struct qkv_comm *comm = x->c.comm;
+    const size_t row = (size_t)(a->G * W) * x->c.size;
+    const bool gives = comm->rank == x->last;
+    qkv_status status = QKV_OK;
+    for (int64_t r = 0; r < comm->size; r++) {
+        const struct qkv_rank_rows rows = qkv_runs_rows(&x->c.key_runs, r);
+        if (!gives && r != comm->rank) continue;
+        for (int64_t b = 0; b < a->B; b++)
+            for (int i = 0; i < RUNS && !status; i++) {
+                const char *from = all + (size_t)(b * a->S + rows.first[i]) * row;
+                char *to = own + (size_t)(b * rows.all + (i ? rows.n[0] : 0)) * row;
+                const size_t bytes = (size_t)rows.n[i] * row;
+                if (!bytes) continue;
+                if (r == comm->rank && gives)
+                    memcpy(to, from, bytes);
+                else
+                    status = gives ? comm->send(comm->ctx, r, from, bytes)
+                                   : comm->receive(comm->ctx, x->last, to, bytes);
+            }
+    }
+    return status;
+}
+
+// Adds the gradients of tables on every rank: the copies of the units are complete after the last
+// run, whose rank sends them.
+static qkv_status add_tables(struct back *x)
+{
+    const struct qkv_comm *comm = x->c.comm;
+    const bool gives = comm->rank == x->last;
+    struct stage *s = &x->stage[gives ? x->stages - 1 : 0];
+    const struct table_sizes n = table_sizes(x);
+    const struct {
+        float *at;
+        size_t n;
+    } tables[] = { { s->call.arrays.relative, n.relative },
+                   { s->call.arrays.alibi, n.alibi },
+                   { s->call.arrays.sinks, n.sinks } };
+    qkv_status status = QKV_OK;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        const size_t bytes = tables[i].n * sizeof(float);
+        if (!bytes) continue;
+        if (!gives && !status)
+            status = comm->receive(comm->ctx, x->last, tables[i].at, bytes);
+        for (int64_t r = 0; gives && r < comm->size && !status; r++)
+            if (r != comm->rank) status = comm->send(comm->ctx, r, tables[i].at, bytes);
+    }
+    if (!status) qkv_attention_back_tables(&s->call);
+    return status;
+}
+
+// ---- the call ----------------------------------------------------------------------------------
+// Points the stage to its rows in the arrays of the rank, and begins it.
+static qkv_status begin(struct back *x, struct stage *s, const struct qkv_attention_back_given *own)
+{
+    const struct qkv_attention *a = &s->b.w.a;
+    const int64_t before = s->run ? x->c.rows.n[0] : 0;
+    const size_t q = (size_t)(before * a->q_strides.t) * x->c.size;
+    const size_t out = (size_t)(before * a->out_strides.t) * x->c.size;
+    if (a->T) qkv_ranks_lse(&x->c, s->run, s->lse, (float *)(uintptr_t)own->lse, false);
+    s->given = (struct qkv_attention_back_given){ .dq = (char *)own->dq + q,
+                                                  .dk = x->dk,
+                                                  .dv = x->dv,
+                                                  .dout = (const char *)own->dout + out,
+                                                  .q = (const char *)own->q + q,
+                                                  .k = x->k,
+                                                  .v = x->v,
+                                                  .out = (const char *)own->out + out,
+                                                  .scratch = s->scratch,
+                                                  .lse = s->lse };
+    return qkv_attention_back_begin(&s->call, &s->b, &s->tables, &s->given);
+}
+
+// Returns QKV_ERR_USAGE if the ranks have different numbers of threads: a batch has as many units.
+static qkv_status same_threads(const struct back *x)
+{
+    const struct qkv_comm *comm = x->c.comm;
+    int64_t most[2] = { x->batch, -x->batch };
+    const qkv_status status = comm->size > 1 ? comm->reduce(comm->ctx, most, 2) : QKV_OK;
+    return status ? status : most[0] + most[1] ? QKV_ERR_USAGE : QKV_OK;
+}
+
+QKV_API qkv_status qkv_ranks_backward(void *dq, void *dk, void *dv,
+                                      const struct qkv_attention_gradients *g, const void *dout,
+                                      const void *q, const void *k, const void *v, const void *out,
+                                      const float *lse, const struct qkv_attention *a,
+                                      const struct qkv_comm *comm, void *scratch)
+{
+    struct qkv_ranks_plan p = { 0 };
+    struct back x = { 0 };
+    if (!comm) return QKV_ERR_USAGE;
+    const struct qkv_attention_back_given own = {
+        .dq = dq, .dout = dout, .q = q, .out = out, .lse = lse
+    };
+    qkv_status status = resolve(&x, &p, a, g, comm);
+    status = qkv_ranks_agree(comm, status);
+    if (status) return status;
+    status = same_threads(&x);
+    if (status) return status;
+    struct qkv_arena to = { scratch, SIZE_MAX, 0 };
+    const bool rows = x.c.rows.all && a->B, keys = x.c.keys.all && a->B;
+    if (!scratch || (uintptr_t)scratch % 64 || !place(&x, &to) ||
+        (rows && (!dq || !dout || !q || !out || !lse)) || (keys && (!dk || !dv || !k || !v)))
+        status = QKV_ERR_USAGE;
+    status = qkv_ranks_agree(comm, status);
+    if (!status) status = qkv_ranks_collect(&x.c, x.k, k, x.c.whole.E);
+    if (!status) status = qkv_ranks_collect(&x.c, x.v, v, x.c.whole.F);
+    for (int i = 0; i < stages_of(&x) && x.units && !status; i++)
+        if (x.stages || g) status = begin(&x, &x.stage[i], &own);
+    status = qkv_ranks_agree(comm, status);
+    if (!status) status = run_units(&x);
+    for (int i = 0; i < x.stages && x.units && !status; i++)
+        qkv_attention_back_rows(&x.stage[i].call);
+    if (!status && x.units) status = hand_out(&x, dk, x.dk, x.c.whole.E);
+    if (!status && x.units) status = hand_out(&x, dv, x.dv, x.c.whole.F);
+    if (!status && x.units && g) status = add_tables(&x);
+    return qkv_ranks_agree(comm, status);
+}
+#endif

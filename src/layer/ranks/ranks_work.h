@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// ranks_work.h: divides the rows of an attention call among ranks.
+//
+//   run    consecutive rows of one rank; runs are numbered over all ranks, in the order of the rows
+#ifndef QKV_LAYER_RANKS_WORK_H
+#define QKV_LAYER_RANKS_WORK_H
+
+#include "layer/attention/attention_back_work.h"
+#include <qkv/ranks.h>
+
+// How the rows of a call are divided: run c has rows edge(c) .. edge(c + 1) - 1.
+struct qkv_runs {
+    int64_t ranks, runs;     // number of ranks, and of runs: one or two per rank
+    int64_t n, multiple;     // number of rows; runs begin at multiples of this many rows
+    const int64_t *offsets;  // [sequences + 1] first row of each packed sequence, or NULL
+    int64_t sequences;
+};
+// Divides the queries of a valid call, or its keys.
+struct qkv_runs qkv_runs_of(const struct qkv_attention *a, bool keys, int64_t ranks);
+// Returns the first row of run c, 0 <= c <= runs.
+int64_t qkv_runs_edge(const struct qkv_runs *x, int64_t c);
+static inline int64_t qkv_runs_rank(const struct qkv_runs *x, int64_t c)
+{
+    return c < x->ranks ? c : 2 * x->ranks - 1 - c;
+}
+struct qkv_rank_rows qkv_runs_rows(const struct qkv_runs *x, int64_t rank);
+
+// A call of attention over ranks, as one rank has it.
+struct qkv_ranks_call {
+    struct qkv_attention whole; // validated, with defaults
+    const struct qkv_comm *comm;
+    struct qkv_runs runs, key_runs;
+    struct qkv_rank_rows rows, keys;
+    size_t size; // bytes of a number of q, k, v, out
+};
+// Validates the call; p receives the status, the reason and the rows.
+qkv_status qkv_ranks_resolve(struct qkv_ranks_call *c, struct qkv_ranks_plan *p,
+                             const struct qkv_attention *a, const struct qkv_comm *comm);
+// Returns the call of run i of this rank alone, i 0 or 1; its arrays begin with the rows of the run.
+struct qkv_attention qkv_ranks_run(const struct qkv_ranks_call *c, int i);
+// Places an array of all keys (heads G, width W) into the arena; collects it from the ranks, of
+// which this one has `own`.
+char *qkv_ranks_place(const struct qkv_ranks_call *c, int64_t W, struct qkv_arena *to);
+qkv_status qkv_ranks_collect(const struct qkv_ranks_call *c, char *all, const void *own, int64_t W);
+// Returns the largest status of all ranks, so that all go on or none.
+qkv_status qkv_ranks_agree(const struct qkv_comm *comm, qkv_status mine);
+// Copies lse of run i between the array of the rank, [B][H][t], and an array of the run alone.
+void qkv_ranks_lse(const struct qkv_ranks_call *c, int i, float *run, float *rank, bool to_rank);
+#endif

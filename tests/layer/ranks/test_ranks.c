@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT
+// test_ranks.c: attention over ranks has the bits of one call, for any number of ranks and any
+// features, and sends the bytes that the plan says.
+#include "layer/attention/attention_back_case.h"
+#include "thread_ranks.h"
+
+static const int64_t sizes[] = { 1, 2, 3, 4, 7 };
+
+// The arrays of one rank. dk_all and so on are views of the arrays of the whole call.
+struct job {
+    const struct back_problem *x;
+    struct qkv_attention a;
+    struct qkv_attention_gradients g;
+    bool backward;
+    char *q, *k, *v, *out, *dout, *dq, *dk, *dv;
+    float *lse, *bias;
+    uint8_t *mask;
+    struct qkv_ranks_plan plan;
+    qkv_status status;
+};
+// The arrays of the whole call in the type of the precision.
+struct stored {
+    char *q, *k, *v, *out, *dout, *dq, *dk, *dv;
+};
+
+static size_t unit(void)
+{
+    return qkv_dtype_size(case_family()->type);
+}
+
+// Copies the rows of a rank out of an array [B][n][W bytes], or into it.
+static void copy_rows(char *part, char *whole, const struct qkv_rank_rows *r, int64_t B, int64_t n,
+                      size_t W, bool into)
+{
+    for (int64_t b = 0; b < B; b++)
+        for (int i = 0; i < 2; i++) {
+            char *here = part + (size_t)(b * r->all + (i ? r->n[0] : 0)) * W;
+            char *there = whole + (size_t)(b * n + r->first[i]) * W;
+            memcpy(into ? there : here, into ? here : there, (size_t)r->n[i] * W);
+        }
+}
+
+static char *take(char *whole, const struct qkv_rank_rows *r, int64_t B, int64_t n, size_t W)
+{
+    char *part = fenced((size_t)(B * r->all) * W + 16);
+    if (whole) copy_rows(part, whole, r, B, n, W, false);
+    return part;
+}
+
+static void body(const struct qkv_comm *comm, void *ctx)
+{
+    struct job *j = ctx;
+    void *scratch = NULL;
+    j->plan = j->backward ? qkv_ranks_backward_plan(&j->a, &j->g, comm) : qkv_ranks_plan(&j->a, comm);
+    if (!j->plan.status && posix_memalign(&scratch, 64, j->plan.scratch + 64)) abort();
+    if (scratch) memset(scratch, 0xff, j->plan.scratch);
+    j->status = j->backward ? qkv_ranks_backward(j->dq, j->dk, j->dv, &j->g, j->dout, j->q, j->k,
+                                                 j->v, j->out, j->lse, &j->a, comm, scratch)
+                            : qkv_ranks_forward(j->out, j->lse, j->q, j->k, j->v, &j->a, comm,
+                                                scratch);
+    free(scratch);
+}
+
+// Gives rank r of P its rows of bias or mask, with the strides b, h, t.
+static void take_mask(struct job *j, const struct qkv_attention *a, const struct qkv_rank_rows *r)
+{
+    const int64_t n = a->B * a->H * r->all * a->S;
+    if (a->bias.at) j->bias = fenced((size_t)n * sizeof(float) + 16);
+    if (a->mask.at) j->mask = fenced((size_t)n + 16);
+    for (int64_t row = 0; row < a->B * a->H * r->all; row++) {
+        const int64_t b = row / r->all / a->H, h = row / r->all % a->H, t = row % r->all;
+        const int64_t from = t < r->n[0] ? r->first[0] + t : r->first[1] + t - r->n[0];
+        if (j->bias)
+            memcpy(j->bias + row * a->S,
+                   a->bias.at + b * a->bias.b + h * a->bias.h + from * a->bias.t,
+                   (size_t)a->S * sizeof(float));
+        if (j->mask)
+            memcpy(j->mask + row * a->S,
+                   a->mask.at + b * a->mask.b + h * a->mask.h + from * a->mask.t, (size_t)a->S);
+    }
+    j->a.bias.at = j->bias;
+    j->a.mask.at = j->mask;
+    j->a.bias.t = j->a.mask.t = a->S;
+    j->a.bias.h = j->a.mask.h = r->all * a->S;
+    j->a.bias.b = j->a.mask.b = a->H * r->all * a->S;
+}
+
+static struct job job_of(const struct back_problem *x, const struct stored *s, int64_t rank,
+                         int64_t size, bool backward)
+{
+    const struct qkv_attention *a = &x->p.a;
+    struct job j = { .x = x, .a = *a, .backward = backward };
+    const struct qkv_rank_rows rows = qkv_rank_rows(a, false, rank, size);
+    const struct qkv_rank_rows keys = qkv_rank_rows(a, true, rank, size);
+    const size_t q = (size_t)(a->H * a->E) * unit(), o = (size_t)(a->H * a->F) * unit();
+    const size_t k = (size_t)(a->G * a->E) * unit(), v = (size_t)(a->G * a->F) * unit();
+    j.q = take(s->q, &rows, a->B, a->T, q);
+    j.k = take(s->k, &keys, a->B, a->S, k);
+    j.v = take(s->v, &keys, a->B, a->S, v);
+    j.out = take(backward ? s->out : NULL, &rows, a->B, a->T, o);
+    j.lse = (float *)(void *)take(backward ? (char *)x->p.lse : NULL, &rows, a->B * a->H, a->T,
+                                  sizeof(float));
+    take_mask(&j, a, &rows);
+    if (!backward) return j;
+    j.dout = take(s->dout, &rows, a->B, a->T, o);
+    j.dq = take(NULL, &rows, a->B, a->T, q);
+    j.dk = take(NULL, &keys, a->B, a->S, k);
+    j.dv = take(NULL, &keys, a->B, a->S, v);
+    const size_t H = (size_t)a->H;
+    if (x->tables.bias) {
+        const size_t n = (size_t)(a->B * a->H * rows.all * a->S);
+        j.g.bias.at = fenced(n * sizeof(float) + 16);
+        memset(j.g.bias.at, 0, n * sizeof(float));
+    }
+    if (x->tables.relative) j.g.relative = memset(fenced(x->relative_n * 4), 0, x->relative_n * 4);
+    if (x->tables.alibi) j.g.alibi = memset(fenced(H * 4), 0, H * 4);
+    if (x->tables.sinks) j.g.sinks = memset(fenced(H * 4), 0, H * 4);
+    return j;
+}
+
+static struct stored store(const struct back_problem *x)
+{
+    return (struct stored){ .q = case_stored(x->p.q, x->p.q_n),
+                            .k = case_stored(x->p.k, x->p.k_n),
+                            .v = case_stored(x->p.v, x->p.v_n) };
+}
+
+static void run_jobs(struct job *job, int64_t size)
+{
+    void *user[RANKS_MOST] = { NULL };
+    size_t sent[RANKS_MOST];
+    for (int64_t r = 0; r < size; r++) user[r] = &job[r];
+    run_ranks(size, body, user, sent);
+    for (int64_t r = 0; r < size; r++) {
+        CHECK_EQ(job[r].status, job[0].status);
+        if (job[r].plan.status)
+            CHECK_EQ(job[r].plan.status, job[r].status);
+        else
+            CHECK_EQ(sent[r], job[r].plan.sent);
+    }
+}
+
+static struct qkv_attention drawn(void)
+{
+    struct qkv_attention a = { .B = 1 + pick(3),
+                               .T = 1 + pick(150),
+                               .E = 1 + pick(40),
+                               .F = 1 + pick(40),
+                               .G = 1 + pick(2) };
+    a.S = pick(2) ? a.T : 1 + pick(400);
+    a.H = a.G * (1 + pick(3));
+    return a;
+}
+enum { NOT_HERE = HEADS_FIRST | WEIGHTS | NO_SOFTMAX };
+
+TEST(rows_over_ranks_have_the_bits_of_one_call)
+{
+    EACH_ISA(isa) EACH_PRECISION
+    {
+        const int mixtures = check_mixtures(10, 3);
+        for (int n = 0; n < mixtures; n++) {
+            struct back_problem x = { .p = case_new(drawn(), (unsigned)pick(FEATURES) &
+                                                                 ~(unsigned)NOT_HERE) };
+            const struct qkv_attention *a = &x.p.a;
+            const int64_t size = sizes[pick(5)];
+            struct job job[RANKS_MOST];
+            struct stored s = store(&x);
+            case_run(&x.p);
+            s.out = case_stored(x.p.out, x.p.out_n);
+            for (int64_t r = 0; r < size; r++) job[r] = job_of(&x, &s, r, size, false);
+            run_jobs(job, size);
+            char *out = fenced(x.p.out_n * unit()), *lse = fenced(x.p.lse_n * sizeof(float));
+            for (int64_t r = 0; r < size; r++) {
+                CHECK_EQ(job[r].status, QKV_OK);
+                copy_rows(job[r].out, out, &job[r].plan.rows, a->B, a->T,
+                          (size_t)(a->H * a->F) * unit(), true);
+                copy_rows((char *)job[r].lse, lse, &job[r].plan.rows, a->B * a->H, a->T,
+                          sizeof(float), true);
+            }
+            CHECK_BITS(out, s.out, x.p.out_n * unit());
+            CHECK_BITS(lse, x.p.lse, x.p.lse_n * sizeof(float));
+            fence_free();
+        }
+    }
+}
+
+static void check_same(const char *what, const void *a, const void *b, size_t n, unsigned features,
+                       int64_t size)
+{
+    if (a && memcmp(a, b, n) != 0)
+        fail_msg("%s %s %s differs, %d ranks, features %x", qkv_isa(),
+                 qkv_precision_name(case_precision), what, (int)size, features);
+}
+
+static void check_backward(const struct back_problem *x, struct job *job, int64_t size,
+                           const struct stored *s, unsigned features)
+{
+    const struct qkv_attention *a = &x->p.a;
+    const size_t n = unit(), q_n = x->q_n * n, k_n = x->k_n * n, v_n = x->v_n * n;
+    char *dq = fenced(q_n), *dk = fenced(k_n), *dv = fenced(v_n);
+    for (int64_t r = 0; r < size; r++) {
+        const struct qkv_ranks_plan *p = &job[r].plan;
+        CHECK_EQ(job[r].status, QKV_OK);
+        copy_rows(job[r].dq, dq, &p->rows, a->B, a->T, (size_t)(a->H * a->E) * n, true);
+        copy_rows(job[r].dk, dk, &p->keys, a->B, a->S, (size_t)(a->G * a->E) * n, true);
+        copy_rows(job[r].dv, dv, &p->keys, a->B, a->S, (size_t)(a->G * a->F) * n, true);
+        check_same("drelative", job[r].g.relative, x->tables.relative, x->relative_n * 4, features,
+                   size);
+        check_same("dalibi", job[r].g.alibi, x->tables.alibi, (size_t)a->H * 4, features, size);
+        check_same("dsinks", job[r].g.sinks, x->tables.sinks, (size_t)a->H * 4, features, size);
+    }
+    check_same("dq", dq, s->dq, q_n, features, size);
+    check_same("dk", dk, s->dk, k_n, features, size);
+    check_same("dv", dv, s->dv, v_n, features, size);
+}
+
+TEST(gradients_over_ranks_have_the_bits_of_one_call)
+{
+    EACH_ISA(isa) EACH_PRECISION
+    {
+        const int mixtures = check_mixtures(16, 3);
+        int done = 0;
+        for (int n = 0; back_new_here(isa_n) && n < mixtures; n++) {
+            const unsigned features =
+                (unsigned)pick(ALL_FEATURES) & ~(unsigned)NOT_HERE & ~(unsigned)BROADCAST;
+            struct back_problem x = back_new(drawn(), features);
+            const int64_t size = sizes[pick(5)];
+            struct job job[RANKS_MOST];
+            case_run(&x.p);
+            back_clear_tables(&x);
+            back_run(&x);
+            struct stored s = store(&x);
+            s.out = case_stored(x.p.out, x.p.out_n);
+            s.dout = case_stored(x.dout, x.out_n);
+            s.dq = case_stored(x.dq, x.q_n);
+            s.dk = case_stored(x.dk, x.k_n);
+            s.dv = case_stored(x.dv, x.v_n);
+            for (int64_t r = 0; r < size; r++) job[r] = job_of(&x, &s, r, size, true);
+            run_jobs(job, size);
+            // gradients of tables of short runs are refused, on all ranks
+            if (job[0].status != QKV_ERR_UNSUPPORTED) {
+                check_backward(&x, job, size, &s, features);
+                done++;
+            } else {
+                CHECK(x.tables.relative || x.tables.alibi || x.tables.sinks);
+            }
+            fence_free();
+        }
+        CHECK(done || !back_new_here(isa_n));
+    }
+}
+
+// The gradients of tables pass from rank to rank where runs are long; with ranks whose rows are not
+// of equal work without the zigzag.
+TEST(long_runs_pass_the_gradients_of_tables)
+{
+    const unsigned features[] = { SINKS | ALIBI | CAUSAL, RELATIVE, PACKED | CAUSAL | SINKS };
+    EACH(f, features)
+    {
+        case_precision = QKV_PRECISION_F32;
+        struct back_problem x = back_new(
+            (struct qkv_attention){
+                .B = 1, .T = 16 * QKV_CHUNK * (QKV_FEW ? 1 : 2), .S = 900, .H = 2, .G = 1, .E = 8 },
+            *f | TABLES);
+        enum { SIZE = 2 };
+        struct job job[SIZE];
+        case_run(&x.p);
+        back_clear_tables(&x);
+        back_run(&x);
+        struct stored s = store(&x);
+        s.out = (char *)x.p.out;
+        s.dout = (char *)x.dout;
+        s.dq = (char *)x.dq;
+        s.dk = (char *)x.dk;
+        s.dv = (char *)x.dv;
+        for (int64_t r = 0; r < SIZE; r++) job[r] = job_of(&x, &s, r, SIZE, true);
+        run_jobs(job, SIZE);
+        check_backward(&x, job, SIZE, &s, *f);
+        if (*f & CAUSAL && !(*f & PACKED)) {
+            const struct qkv_ranks_plan *p = &job[0].plan;
+            CHECK(p->all / (SIZE * p->flops) > .5);
+        }
+        fence_free();
+    }
+}
+
+TEST(every_row_has_one_rank_and_zigzag_balances)
+{
+    for (int64_t size = 1; size < 9; size++)
+        for (int64_t T = 0; T < 5000; T = T * 3 + 1) {
+            const struct qkv_attention a = {
+                .B = 1, .T = T, .S = T, .H = 4, .G = 2, .E = 16, .causal = true
+            };
+            int64_t seen = 0;
+            for (int64_t r = 0; r < size; r++) {
+                const struct qkv_rank_rows x = qkv_rank_rows(&a, false, r, size);
+                seen += x.all;
+                CHECK_EQ(x.all, x.n[0] + x.n[1]);
+                CHECK(x.n[0] >= 0 && x.n[1] >= 0 && (!x.n[1] || x.first[1] >= x.n[0]));
+            }
+            CHECK_EQ(seen, T);
+        }
+    const struct qkv_attention a = {
+        .B = 1, .T = 1 << 15, .S = 1 << 15, .H = 8, .E = 64, .causal = true
+    };
+    for (int64_t size = 1; size <= 64; size *= 2)
+        for (int64_t r = 0; r < size; r++) {
+            const struct qkv_comm comm = { .rank = r, .size = size };
+            const struct qkv_ranks_plan p = qkv_ranks_plan(&a, &comm);
+            CHECK_NEAR(p.all / ((double)size * p.flops), 1, 1e-12);
+        }
+}
+
+static void other_call(const struct qkv_comm *comm, void *ctx)
+{
+    struct qkv_attention a = { .B = 1, .T = 8, .S = 8, .H = 1, .E = 4 };
+    float x[64] = { 0 };
+    qkv_status *status = ctx;
+    a.softcap = comm->rank == 1 ? -1 : 0; // this rank refuses
+    *status = qkv_ranks_forward(x, NULL, x + 32, x + 32, x + 32, &a, comm, NULL);
+}
+
+TEST(an_error_of_one_rank_is_the_error_of_all)
+{
+    qkv_status status[3];
+    void *user[] = { &status[0], &status[1], &status[2] };
+    run_ranks(3, other_call, user, NULL);
+    EACH(s, status) CHECK_EQ(*s, QKV_ERR_USAGE);
+}
+
+TEST(what_is_not_supported_is_refused_with_the_reason)
+{
+    const struct qkv_comm comm = { .rank = 0, .size = 2 };
+    struct qkv_attention a = { .B = 1, .T = 8, .S = 8, .H = 1, .E = 4, .q_strides = { 32, 4, 4 } };
+    struct qkv_ranks_plan p = qkv_ranks_plan(&a, &comm);
+    CHECK_EQ(p.status, QKV_ERR_UNSUPPORTED);
+    CHECK_TEXT(p.reason, "strides are not supported over ranks");
+    a.q_strides = (struct qkv_strides){ 0, 0, 0 };
+    a.first_row = 1;
+    CHECK_EQ(qkv_ranks_plan(&a, &comm).status, QKV_ERR_USAGE);
+    a.first_row = 0;
+    const float bias[8] = { 0 };
+    float grad[8];
+    a.bias.at = bias;
+    const struct qkv_attention_gradients g = { .bias = { grad } };
+    p = qkv_ranks_backward_plan(&a, &g, &comm);
+    CHECK_EQ(p.status, QKV_ERR_UNSUPPORTED);
+    CHECK_TEXT(p.reason,
+               "the gradient of a bias without an axis of rows is not supported over ranks");
+    CHECK_EQ(qkv_ranks_plan(NULL, &comm).status, QKV_ERR_USAGE);
+    CHECK_EQ(qkv_ranks_plan(&a, NULL).status, QKV_ERR_USAGE);
+    CHECK_EQ(qkv_rank_rows(&a, false, 2, 2).all, 0);
+}
+
+CHECK_MAIN(CASE(rows_over_ranks_have_the_bits_of_one_call),
+           CASE(gradients_over_ranks_have_the_bits_of_one_call),
+           CASE(long_runs_pass_the_gradients_of_tables),
+           CASE(every_row_has_one_rank_and_zigzag_balances),
+           CASE(an_error_of_one_rank_is_the_error_of_all),
+           CASE(what_is_not_supported_is_refused_with_the_reason))

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// thread_ranks.h: ranks that are threads of the test, with mailboxes in memory. It also counts the
+// bytes that each rank sends to others.
+#ifndef QKV_THREAD_RANKS_H
+#define QKV_THREAD_RANKS_H
+#include "check.h"
+#include <pthread.h>
+#include <qkv/ranks.h>
+
+enum { RANKS_MOST = 8 };
+struct letter {
+    struct letter *next;
+    size_t n;
+    char data[];
+};
+struct world {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int64_t size;
+    struct letter *first[RANKS_MOST][RANKS_MOST]; // [to][from]
+    size_t sent[RANKS_MOST];
+};
+struct thread_rank {
+    struct world *world;
+    struct qkv_comm comm;
+    void (*body)(const struct qkv_comm *comm, void *ctx);
+    void *user;
+};
+
+static qkv_status thread_send(void *ctx, int64_t to, const void *data, size_t n)
+{
+    const struct thread_rank *r = ctx;
+    struct world *w = r->world;
+    struct letter *x = malloc(sizeof *x + n), **end;
+    if (!x) return QKV_ERR_LIMIT;
+    x->next = NULL;
+    x->n = n;
+    memcpy(x->data, data, n);
+    pthread_mutex_lock(&w->lock);
+    for (end = &w->first[to][r->comm.rank]; *end; end = &(*end)->next) {
+    }
+    *end = x;
+    if (to != r->comm.rank) w->sent[r->comm.rank] += n;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+    return QKV_OK;
+}
+
+static qkv_status thread_receive(void *ctx, int64_t from, void *data, size_t n)
+{
+    const struct thread_rank *r = ctx;
+    struct world *w = r->world;
+    struct letter **box = &w->first[r->comm.rank][from];
+    pthread_mutex_lock(&w->lock);
+    while (!*box) pthread_cond_wait(&w->changed, &w->lock);
+    struct letter *x = *box;
+    *box = x->next;
+    pthread_mutex_unlock(&w->lock);
+    const bool fits = x->n == n;
+    if (fits) memcpy(data, x->data, n);
+    free(x);
+    return fits ? QKV_OK : QKV_ERR_INTERNAL;
+}
+
+static qkv_status thread_gather(void *ctx, void *all, const size_t *at, const size_t *n)
+{
+    const struct thread_rank *r = ctx;
+    qkv_status status = QKV_OK;
+    for (int64_t to = 0; to < r->comm.size && !status; to++)
+        if (to != r->comm.rank)
+            status = thread_send(ctx, to, (char *)all + at[r->comm.rank], n[r->comm.rank]);
+    for (int64_t from = 0; from < r->comm.size && !status; from++)
+        if (from != r->comm.rank) status = thread_receive(ctx, from, (char *)all + at[from], n[from]);
+    return status;
+}
+
+static qkv_status thread_reduce(void *ctx, int64_t *x, size_t n)
+{
+    const struct thread_rank *r = ctx;
+    const size_t sent = r->world->sent[r->comm.rank];
+    int64_t other[8];
+    qkv_status status = n > 8 ? QKV_ERR_INTERNAL : QKV_OK;
+    for (int64_t to = 0; to < r->comm.size && !status; to++)
+        if (to != r->comm.rank) status = thread_send(ctx, to, x, n * sizeof *x);
+    for (int64_t from = 0; from < r->comm.size && !status; from++) {
+        if (from == r->comm.rank) continue;
+        status = thread_receive(ctx, from, other, n * sizeof *x);
+        for (size_t i = 0; i < n && !status; i++) x[i] = x[i] > other[i] ? x[i] : other[i];
+    }
+    r->world->sent[r->comm.rank] = sent; // agreement is not counted
+    return status;
+}
+
+static qkv_status thread_barrier(void *ctx)
+{
+    int64_t none = 0;
+    return thread_reduce(ctx, &none, 1);
+}
+
+static void *thread_begin(void *ctx)
+{
+    struct thread_rank *r = ctx;
+    r->body(&r->comm, r->user);
+    return NULL;
+}
+
+// Runs body(comm, user[rank]) on `size` ranks at once, and writes the bytes that each sent.
+static void run_ranks(int64_t size, void (*body)(const struct qkv_comm *comm, void *ctx),
+                      void *const *user, size_t *sent)
+{
+    struct world w = { .lock = PTHREAD_MUTEX_INITIALIZER,
+                       .changed = PTHREAD_COND_INITIALIZER,
+                       .size = size };
+    struct thread_rank rank[RANKS_MOST];
+    pthread_t thread[RANKS_MOST];
+    for (int64_t i = 0; i < size; i++) {
+        rank[i] = (struct thread_rank){
+            .world = &w,
+            .comm = { i, size, &rank[i], thread_send, thread_receive, thread_gather, thread_reduce,
+                      thread_barrier },
+            .body = body,
+            .user = user[i]
+        };
+        CHECK_EQ(pthread_create(&thread[i], NULL, thread_begin, &rank[i]), 0);
+    }
+    for (int64_t i = 0; i < size; i++) pthread_join(thread[i], NULL);
+    for (int64_t i = 0; i < size; i++)
+        for (int64_t j = 0; j < size; j++) CHECK(!w.first[i][j]); // every message was received
+    if (sent) memcpy(sent, w.sent, (size_t)size * sizeof *sent);
+}
+#endif
