@@ -5,6 +5,7 @@
 #define QKV_ATTN_H
 
 #include "frame/probes.h"
+#include "ranks/ranks.h"
 
 // Order of the axes of arrays with 4 axes. The value of the option is -1 if it is not given, which
 // means the first order.
@@ -54,5 +55,12 @@ qkv_status attn_probe_new(struct attn_job *j, const char *list, qkv_error *err);
 // while nothing has been printed; this function sets it to false.
 qkv_status attn_probe_give(const struct attn_job *j, const char *path, bool *first, qkv_error *err);
 void attn_probe_free(struct attn_job *j);
+
+extern const char *const attn_scores[]; // names of enum qkv_score
+// Prints the plan of a job as text or JSON (attn_plan.c).
+void attn_plan_print(const struct attn_job *j, const struct qkv_attention_plan *p);
+// Runs the job on all ranks (attn_ranks.c): on rank 0, out and lse receive all rows; lse may be
+// NULL.
+qkv_status attn_ranks_run(const struct attn_job *j, float *out, float *lse, qkv_error *err);
 
 #endif

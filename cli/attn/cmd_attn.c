@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cmd_attn.c: implements `qkv attn`: runs attention on q, k and v, or on inputs and projections.
 #include "attn/attn.h"
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +9,6 @@ enum { QUERIES, KEYS, VALUES, OUT, LSE, WEIGHTS, RESULTS };
 enum { PROBES = RESULTS, OUTPUTS };
 static const char *const layouts[] = { "bthe", "bhte", NULL };
 static const char *const w_layouts[] = { "out,in", "in,out", NULL };
-static const char *const scores[] = { "dot", "bilinear", "additive", NULL };
 enum { TOP_LEFT, BOTTOM_RIGHT };
 static const char *const diagonals[] = { "top-left", "bottom-right", NULL };
 
@@ -59,7 +57,7 @@ static const struct opt opts[] = {
     OPT_INT(0, "kv-heads", &o.kv_heads, 1, 1 << 20, "G",
             "number of key and value heads (default: the number of query heads)"),
     OPT_CHOICE(
-        0, "score", &o.score, scores, "KIND",
+        0, "score", &o.score, attn_scores, "KIND",
         "score function: dot (the default); bilinear: q Ws k; additive: wa . tanh(Waq q + Wak k)"),
     OPT_INPUT(0, "ws", &o.f.ws, "FILE",
               "Ws of --score bilinear: (d_k, d_k), or one matrix per head"),
@@ -356,7 +354,7 @@ static void results_new(const struct attn_job *j, struct array *r)
 static void sum_rows(const struct attn_job *j, struct array *out)
 {
     const int axis = j->inputs || j->layout != LAYOUT_BHTE || !j->has_h ? j->has_b : j->has_b + 1;
-    int64_t before = 1, after = 1, shape[QKV_RANK_MAX];
+    int64_t before = 1, after = 1, shape[QKV_RANK_MAX] = { 0 };
     const int64_t T = out->shape[axis];
     struct array sum;
     int n = 0;
@@ -402,47 +400,6 @@ static qkv_status results_give(const struct attn_job *j, struct array *r, qkv_er
     return QKV_OK;
 }
 
-// ---- the run -----------------------------------------------------------------------------------
-static void plan_print(const struct attn_job *j, const struct qkv_attention_plan *p)
-{
-    const struct qkv_attention *a = &j->a;
-    const struct qkv_multi_head *m = &j->m;
-    const double weights = 4.0 * (double)a->B * (double)a->H * (double)a->T * (double)a->S;
-    if (common.json) {
-        printf("{\"precision\":\"%s\",\"kernel\":\"%s\",\"isa\":\"%s\",\"arithmetic\":\"%s\",\"B\":"
-               "%" PRId64 ",\"T\":%" PRId64 ",\"S\":%" PRId64 ",\"H\":%" PRId64 ",\"G\":%" PRId64
-               ",\"E\":%" PRId64 ",\"F\":%" PRId64,
-               qkv_precision_name(a->precision), p->kernel, p->isa, p->arithmetic, a->B, a->T, a->S,
-               a->H, a->G, a->E, a->F);
-        if (j->inputs)
-            printf(",\"score\":\"%s\",\"hidden\":%" PRId64 ",\"inputs\":%" PRId64
-                   ",\"context\":%" PRId64 ",\"outputs\":%" PRId64,
-                   scores[m->score], m->d_a, m->d_q, m->d_kv, m->d_out);
-        printf(",\"scratch\":%zu,\"scratch_thread\":%zu,\"threads\":%d,\"tile_rows\":%" PRId64
-               ",\"tile_keys\":%" PRId64 ",\"tiles\":%" PRId64 ",\"visited\":%" PRId64
-               ",\"skipped\":%" PRId64 ",\"flops\":%.0f,\"weights_bytes\":%.0f}\n",
-               p->scratch, p->scratch_thread, qkv_threads(), p->tile_rows, p->tile_keys, p->tiles,
-               p->visited, p->skipped, p->flops, weights);
-        return;
-    }
-    printf("kernel   %s, %s, products: %s, %d thread%s\n", p->kernel, p->isa, p->arithmetic,
-           qkv_threads(), qkv_threads() == 1 ? "" : "s");
-    printf("sizes    batch %" PRId64 ", queries %" PRId64 ", keys %" PRId64 ", heads %" PRId64
-           " with %" PRId64 " key/value heads, widths of keys %" PRId64 " and values %" PRId64 "\n",
-           a->B, a->T, a->S, a->H, a->G, a->E, a->F);
-    if (j->inputs)
-        printf("layer    score %s, hidden width %" PRId64 ", inputs %" PRId64 " and %" PRId64
-               ", outputs %" PRId64 "\n",
-               scores[m->score], m->d_a, m->d_q, m->d_kv, m->d_out);
-    printf("scratch  %zu bytes%s, %zu of them per thread; the size does not depend on T x S\n",
-           p->scratch, j->inputs ? " for the whole layer" : "", p->scratch_thread);
-    printf("tiles    %" PRId64 " of %" PRId64 " x %" PRId64 " scores: %" PRId64
-           " computed, %" PRId64 " skipped\n",
-           p->tiles, p->tile_rows, p->tile_keys, p->visited, p->skipped);
-    printf("work     %.6g FLOP\n", p->flops);
-    printf("weights  %.6g bytes if they were stored\n", weights);
-}
-
 // ---- 16-bit precisions: files contain floats, which are converted for the operator -------------
 static void *stored(const struct array *x, qkv_dtype type)
 {
@@ -475,10 +432,15 @@ static qkv_status compute(struct attn_job *j, struct array *r, qkv_error *err)
     qkv_status status = p.status;
     if (status) return cmd_error(err, status, NULL, "%s", p.reason);
     if (o.plan) {
-        plan_print(j, &p);
+        attn_plan_print(j, &p);
         return QKV_OK;
     }
     results_new(j, r);
+    if (ranks.size > 1) {
+        status = attn_ranks_run(j, r[OUT].own, r[LSE].own, err);
+        if (!status && o.sum) sum_rows(j, &r[OUT]);
+        return status;
+    }
     void *workspace = cmd_alloc(p.scratch, 1);
     float *lse = r[LSE].own, *weights = r[WEIGHTS].own;
     if (j->inputs) {
@@ -544,6 +506,24 @@ static qkv_status check_outputs(qkv_error *err)
     return QKV_OK;
 }
 
+// Refuses what ranks do not compute.
+static qkv_status check_ranks(const struct attn_job *j, qkv_error *err)
+{
+    const struct {
+        bool given;
+        const char *what;
+    } others[] = { { j->inputs, "projections (-x)" },
+                   { o.results[WEIGHTS] != NULL, "--weights" },
+                   { o.probe != NULL, "--probe" },
+                   { o.no_softmax && o.results[LSE], "--lse without softmax" },
+                   { j->has_h && j->layout == LAYOUT_BHTE, "--layout bhte" } };
+    for (size_t i = 0; i < sizeof others / sizeof *others && ranks.size > 1; i++)
+        if (others[i].given)
+            return cmd_error(err, QKV_ERR_UNSUPPORTED, NULL, "%s is not supported over ranks",
+                             others[i].what);
+    return QKV_OK;
+}
+
 static int run_attn(int argc, char **argv)
 {
     (void)argc;
@@ -554,14 +534,18 @@ static int run_attn(int argc, char **argv)
     struct array r[RESULTS] = { 0 };
     if (check_outputs(&err) ||
         attn_inputs(&j, &o.f, o.w_layout, o.score, o.heads, o.kv_heads, &err) ||
-        masks_read(&j, &m, &err) || attn_probe_new(&j, o.probe, &err) || compute(&j, r, &err))
-        goto done;
-    if (!o.plan) results_give(&j, r, &err);
-done:
+        masks_read(&j, &m, &err) || attn_probe_new(&j, o.probe, &err) || check_ranks(&j, &err)) {
+    }
+    ranks_agree(&err);
+    if (!err.status) compute(&j, r, &err);
+    ranks_agree(&err);
+    if (!err.status && !o.plan && ranks.rank == 0) results_give(&j, r, &err);
+    ranks_agree(&err);
     for (int i = 0; i < RESULTS; i++) array_free(&r[i]);
     masks_free(&m);
     attn_probe_free(&j);
     attn_inputs_free(&j);
+    ranks_close();
     return err.status ? cmd_fail(&err) : QKV_OK;
 }
 
@@ -584,7 +568,7 @@ const struct cmd cmd_attn = {
              "row whose keys are all masked is 0. With --precision bf16 or f16, q, k, v and the "
              "output are rounded to that type.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_JSON | USES_OUTPUT,
+    .uses = USES_COMPUTE | USES_JSON | USES_OUTPUT | USES_RANKS,
     .max_args = 0,
     .examples = {
         { "qkv attn -q q.npy -k k.npy -v v.npy --causal -o out.npy", "causal attention on arrays that numpy saved" },

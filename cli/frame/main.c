@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include "ranks/ranks.h"
 #include "frame/signals.h"
 
 #define COMMAND(name) &cmd_##name,
@@ -104,12 +105,17 @@ int main(int argc, char **argv)
          i++) // look for --json before parsing, so that errors of parsing are printed as JSON too
         if ((c->uses & USES_JSON) && !strcmp(argv[i], "--json")) common.json = true;
     int operands = 0;
-    if (cmd_options(c, argc - 2, argv + 2, &operands, &err)) return cmd_fail(&err);
+    if (c->uses & USES_RANKS) ranks_open(argc, argv);
+    cmd_options(c, argc - 2, argv + 2, &operands, &err);
+    ranks_agree(&err);
+    if (err.status) return cmd_fail(&err);
     if (common.help) {
         cmd_help_one(stdout, c);
         return finish(QKV_OK, true);
     }
-    if (check_stack(&err) || ((c->uses & USES_COMPUTE) && check_environment(&err)))
+    if (check_stack(&err) || ((c->uses & USES_COMPUTE) && check_environment(&err))) {
+        ranks_agree(&err);
         return cmd_fail(&err);
+    }
     return finish(c->run(operands, argv + 2), c == &cmd_help);
 }

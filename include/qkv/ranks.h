@@ -49,9 +49,6 @@ struct qkv_comm {
 QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_open(struct qkv_comm *c, qkv_error *err);
 /** Ends the connection, after which the process can have no other.  NULL: nothing to do. */
 QKV_API void qkv_ranks_close(struct qkv_comm *c);
-/** Ends all ranks at once after an error of this rank; `status` becomes their exit code.  Returns
- *  only if size is 1. */
-QKV_API void qkv_ranks_abort(struct qkv_comm *c, qkv_status status);
 /** Compares data[n] with rank 0.  Returns QKV_OK on all ranks if all are equal.  If not, returns
  *  QKV_ERR_USAGE on all; err says "rank 2 has another NAME than rank 0". */
 QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_same(const struct qkv_comm *c, const char *name,
@@ -63,8 +60,8 @@ struct qkv_rank_rows {
     int64_t all; /**< n[0] + n[1] */
 };
 /** Returns the queries that a rank computes, or with `keys` the keys and values that it has.
- *  Without a causal mask, rank r has the r-th of P runs.  With it, the r-th and the r-th last of 2 P
- *  runs (zigzag), so that all ranks have equal work.  Runs begin at multiples of a tile of the
+ *  Without a causal mask, rank r has the r-th of P runs.  With it, the r-th and the r-th last of
+ *  2 P runs (zigzag), so that all ranks have equal work.  Runs begin at multiples of a tile of the
  *  backward pass, counted from the first row of a sequence, and may be empty.
  *  In: a with the sizes of the whole call.  Invalid calls have no rows. */
 QKV_API struct qkv_rank_rows qkv_rank_rows(const struct qkv_attention *a, bool keys, int64_t rank,
@@ -75,17 +72,17 @@ struct qkv_ranks_plan {
     qkv_status status; /**< QKV_OK, or the error that the call would return */
     char reason[192];
     struct qkv_rank_rows rows, keys; /**< of this rank */
-    size_t scratch;  /**< bytes of scratch: all keys and values, and the scratch of attention */
-    size_t sent;     /**< bytes that this rank sends to other ranks */
-    double flops;    /**< operations of this rank */
-    double all;      /**< operations of all ranks; all / (P flops) is the balance */
-    int64_t units;   /**< backward: units whose sums pass from rank to rank */
+    size_t scratch; /**< bytes of scratch: all keys and values, and the scratch of attention */
+    size_t sent;    /**< bytes that this rank sends to other ranks */
+    double flops;   /**< operations of this rank */
+    double all;     /**< operations of all ranks; all / (P flops) is the balance */
+    int64_t units;  /**< backward: units whose sums pass from rank to rank */
 };
 QKV_API struct qkv_ranks_plan qkv_ranks_plan(const struct qkv_attention *a,
                                              const struct qkv_comm *c);
-QKV_API struct qkv_ranks_plan
-qkv_ranks_backward_plan(const struct qkv_attention *a, const struct qkv_attention_gradients *g,
-                        const struct qkv_comm *c);
+QKV_API struct qkv_ranks_plan qkv_ranks_backward_plan(const struct qkv_attention *a,
+                                                      const struct qkv_attention_gradients *g,
+                                                      const struct qkv_comm *c);
 
 /** qkv_attention_forward over ranks.  All ranks call it with the same a, which has the sizes of the
  *  whole call, and with the rows of their own.
@@ -107,8 +104,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_forward(void *out, float *lse, const
 /** qkv_attention_backward over ranks, with the arrays of the rank's own rows.
  *
  *  Out:      dq [B][t][H][E];  dk [B][s][G][E];  dv [B][s][G][F];  g as qkv_attention_backward: on
- *            every rank the gradients of relative, alibi and sinks over all rows; of bias those of
- *            the rank's rows
+ *            every rank the gradients of relative, alibi and sinks over all rows; the gradient of
+ *            bias of the rank's rows
  *  Scratch:  qkv_ranks_backward_plan(a, g, c).scratch bytes, 64-byte aligned
  *  Returns:  as qkv_ranks_forward; QKV_ERR_USAGE if the ranks have different numbers of threads
  *            (qkv_threads); QKV_ERR_UNSUPPORTED for the gradient of a bias without an axis of

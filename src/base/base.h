@@ -13,7 +13,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 
-// ---- precisions (dtype.c, precision.def) -------------------------------------------------------
+// ---- precisions (dtype.c, precision.def) ------------------------------------------------------
 enum {
     QKV_PRECISIONS = 0 // number of rows of precision.def
 #define QKV_PRECISION_ROW(ID, NAME, TYPE, ATTENTION) +1
@@ -23,7 +23,7 @@ enum {
 // Returns the precision in which a model computes attention if its linear layers have precision p.
 qkv_precision qkv_precision_attention(qkv_precision p);
 
-// ---- sizes: qkv_mul_size and qkv_add_size return false if the result overflows -----------------
+// ---- sizes: qkv_mul_size and qkv_add_size return false if the result overflows ----------------
 static inline bool qkv_mul_size(size_t *out, size_t a, size_t b)
 {
     return !__builtin_mul_overflow(a, b, out);
@@ -49,7 +49,7 @@ static inline size_t qkv_round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
-// ---- errors (error.c) --------------------------------------------------------------------------
+// ---- errors (error.c) -------------------------------------------------------------------------
 // The location of an error.  Members that are 0 are not part of the message.
 struct qkv_location {
     const char *file;
@@ -67,7 +67,21 @@ qkv_status qkv_fail_memory(qkv_error *err, const char *file);
 // directory".
 qkv_status qkv_fail_errno(qkv_error *err, const char *file, const char *what, int code);
 
-// ---- memory (memory.c): the one place that allocates -------------------------------------------
+// ---- libraries that are opened when needed (library.c) -----------------------------------------
+struct qkv_library {
+    const char *name; // file name
+    const char *what; // what needs it, and a hint for the message if it is missing
+    const char *hint; // "" or "; ..."
+    const char *none; // message of a program that cannot open libraries
+    bool global;      // its symbols are visible to libraries that it opens
+};
+// Opens a library that belongs to libqkv; it stays open. Returns QKV_ERR_UNSUPPORTED if it is
+// missing.
+qkv_status qkv_library_open(void **library, const struct qkv_library *x, qkv_error *err);
+// Returns the address of a function of an open library, or NULL.
+void *qkv_library_function(void *library, const char *name);
+
+// ---- memory (memory.c): the one place that allocates ------------------------------------------
 // Both functions return a block of count * size bytes, 64-byte aligned, or NULL if memory is
 // exhausted or the product overflows; qkv_alloc_zero also zeroes the block.
 void *qkv_alloc(size_t count, size_t size);
@@ -100,7 +114,7 @@ bool qkv_arena_full(const struct qkv_arena *a);
 // once).
 void *qkv_arena_twice(void (*lay_out)(void *ctx, struct qkv_arena *a), void *ctx, bool zeroed);
 
-// ---- work memory of concurrent calls (workspace_pool.c) ----------------------------------------
+// ---- work memory of concurrent calls (workspace_pool.c) ---------------------------------------
 // A work buffer of one call.  The pool keeps it for later calls, which then need no new memory
 // pages.
 struct qkv_workspace {
@@ -120,7 +134,7 @@ void qkv_workspace_pool_free(struct qkv_workspace_pool *pool);
 struct qkv_workspace *qkv_workspace_acquire(struct qkv_workspace_pool *pool, size_t size);
 void qkv_workspace_release(struct qkv_workspace_pool *pool, struct qkv_workspace *w); // NULL: no-op
 
-// ---- sorting (sort.c) --------------------------------------------------------------------------
+// ---- sorting (sort.c) -------------------------------------------------------------------------
 // Compares two items.  Returns a negative number if *a comes before *b, 0 if they are equal, and a
 // positive number if *a comes after *b.
 typedef int qkv_compare_fn(const void *ctx, const void *a, const void *b);
@@ -129,7 +143,7 @@ typedef int qkv_compare_fn(const void *ctx, const void *a, const void *b);
 // unchanged.
 bool qkv_sort(void *items, int64_t count, size_t size, qkv_compare_fn *compare, const void *ctx);
 
-// ---- growing text (text_buffer.c) --------------------------------------------------------------
+// ---- growing text (text_buffer.c) -------------------------------------------------------------
 // A text that grows; a zeroed struct is an empty text.  After a failed allocation `failed` stays
 // true and appending has no effect, so that the caller checks `failed` once, at the end.
 struct qkv_text_buffer {
@@ -154,7 +168,7 @@ enum qkv_json_escapes {
 void qkv_text_append_json(struct qkv_text_buffer *b, const char *text, size_t bytes,
                           enum qkv_json_escapes escapes);
 
-// ---- counter-based random numbers (philox.c) ---------------------------------------------------
+// ---- counter-based random numbers (philox.c) --------------------------------------------------
 // Writes the four random words of block `block` of the stream (seed, site) by Philox4x32-10; a pure
 // function.  Random number n of a stream is word n % 4 of block n / 4.
 void qkv_philox(uint32_t out[4], uint64_t seed, uint64_t site, uint64_t block);
@@ -162,7 +176,7 @@ void qkv_philox(uint32_t out[4], uint64_t seed, uint64_t site, uint64_t block);
 // random word is below the threshold.
 uint32_t qkv_dropout_threshold(double p);
 
-// ---- threads (threads.c) -----------------------------------------------------------------------
+// ---- threads (threads.c) ----------------------------------------------------------------------
 // Calls body(ctx, i, thread) once for each i in 0..n-1, in any order and in parallel.  `thread`, in
 // 0..qkv_threads()-1, is the index of the calling thread; results must not depend on it.  The
 // calling thread is thread 0; the others are workers, which all callers of the process share.  If
@@ -175,7 +189,7 @@ void qkv_parallel_for(int64_t n, void (*body)(void *ctx, int64_t i, int thread),
 void qkv_parallel_for_most(int64_t n, int threads, void (*body)(void *ctx, int64_t i, int thread),
                            void *ctx);
 
-// ---- the next item made in advance (prefetch.c) ------------------------------------------------
+// ---- the next item made in advance (prefetch.c) -----------------------------------------------
 struct qkv_prefetch {
     bool (*make)(void *ctx, int slot);
     void *ctx;
@@ -199,7 +213,7 @@ int qkv_prefetch_next(struct qkv_prefetch *p);
 bool qkv_prefetch_stopped(struct qkv_prefetch *p);
 void qkv_prefetch_end(struct qkv_prefetch *p); // allowed at any time; waits for an item being made
 
-// ---- CPU (cpu.c) -------------------------------------------------------------------------------
+// ---- CPU (cpu.c) ------------------------------------------------------------------------------
 enum {
     QKV_CPU_AVX2 = 1 << 0,
     QKV_CPU_FMA = 1 << 1,
@@ -217,7 +231,7 @@ enum {
 // instruction); if Linux refuses, the AMX bits are 0.
 unsigned qkv_cpu_features(void);
 
-// ---- files (map.c, output.c) -------------------------------------------------------------------
+// ---- files (map.c, output.c) ------------------------------------------------------------------
 // The contents of a file that is mapped or read into memory.  Directories, FIFOs and devices are
 // refused with QKV_ERR_IO.
 struct qkv_map {
@@ -315,7 +329,7 @@ qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err);
 // Removes the temporary file; no effect after commit or on a zeroed struct.
 void qkv_output_abort(struct qkv_output *o);
 
-// ---- SHA-256 (sha256.c) ------------------------------------------------------------------------
+// ---- SHA-256 (sha256.c) -----------------------------------------------------------------------
 struct qkv_sha256 {
     uint32_t state[8];
     uint64_t bytes;
@@ -327,7 +341,7 @@ void qkv_sha256_add(struct qkv_sha256 *h, const void *data, size_t bytes);
 void qkv_sha256_end(struct qkv_sha256 *h, char hex[QKV_SHA256_TEXT]);
 void qkv_sha256(char hex[QKV_SHA256_TEXT], const void *data, size_t bytes);
 
-// ---- JSON's grammar (scan.c): no allocation, no recursion, the exact byte of an error -----------
+// ---- JSON's grammar (scan.c): no allocation, no recursion, the exact byte of an error ----------
 enum { QKV_JSON_DEPTH = 64 };
 // A cursor over data[size] that scans JSON.  Each function skips white space first; if it returns
 // false, `want` names the syntax that was expected at byte `at`.
@@ -362,7 +376,7 @@ void qkv_scan_found(char out[16], const struct qkv_scan *s);
 size_t qkv_span_decode(char *out, const struct qkv_span *raw);
 bool qkv_span_is(const struct qkv_span *raw, const char *text);
 
-// ---- JSON (json.c): parsed strictly into a tree of jansson -------------------------------------
+// ---- JSON (json.c): parsed strictly into a tree of jansson ------------------------------------
 // Parses the object in data[size].  Returns QKV_ERR_FORMAT with the byte offset if the syntax is
 // wrong, the first byte is not '{' (as in a BOM, a space, [] or null), the depth is over 64, a key
 // occurs twice, UTF-8 is invalid, a string contains NUL, a number is out of range, or anything but

@@ -10,9 +10,7 @@ list(FILTER png_sources INCLUDE REGEX "/view/png/")
 list(FILTER sources EXCLUDE REGEX "/view/png/")
 set_property(TARGET qkv_view PROPERTY SOURCES ${sources})
 set(png_name libqkv_png.so.${soversion})
-set_source_files_properties(src/view/canvas/canvas_png.c PROPERTIES
-  COMPILE_DEFINITIONS "QKV_PNG_LIBRARY=\"${png_name}\";_GNU_SOURCE") # dladdr
-target_link_libraries(qkv_flags INTERFACE ${CMAKE_DL_LIBS})
+set_source_files_properties(src/view/canvas/canvas_png.c PROPERTIES COMPILE_DEFINITIONS "QKV_PNG_LIBRARY=\"${png_name}\"")
 if(QKV_PNG)
   # pkg-config is asked where the libraries are, not for all that they were made of: its answer wants a dozen packages
   # more.

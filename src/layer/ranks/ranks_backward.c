@@ -16,8 +16,8 @@ enum { RUNS = 2, BATCHES = 16 };
 
 // One run of this rank: a part of the whole call.
 struct stage {
-    int run;       // index of the run in the rank, 0 or 1
-    int64_t place; // number of nonempty runs before it in the call
+    int run;            // index of the run in the rank, 0 or 1
+    int64_t place;      // number of nonempty runs before it in the call
     bool before, after; // whether the sums come from a run and go to one
     int64_t from, to;   // ranks of these runs
     struct qkv_attention_back b;
@@ -32,11 +32,11 @@ struct back {
     struct qkv_ranks_call c;
     struct stage stage[RUNS];
     int stages;
-    int64_t places;       // number of nonempty runs of the call
-    int64_t units, batch; // units in all, and of a batch
-    int64_t last;         // rank of the last run
-    char *k, *v, *dk, *dv; // of all keys
-    char *in, *out;        // sums of a batch
+    int64_t places;             // number of nonempty runs of the call
+    int64_t units, batch;       // units in all, and of a batch
+    int64_t last;               // rank of the last run
+    char *k, *v, *dk, *dv;      // of all keys
+    char *in, *out;             // sums of a batch
     struct qkv_back_sums *sums; // [batch]
 };
 
@@ -90,11 +90,11 @@ static qkv_status check(const struct back *x, const struct qkv_attention_tables 
                                     "the gradient of a bias without an axis of rows is not "
                                     "supported over ranks");
     if (!qkv_attention_back_passes(b, g))
-        return qkv_attention_refuse(
-            say, QKV_ERR_UNSUPPORTED,
-            "gradients of relative, alibi and sinks of more than %lld batch items are not supported "
-            "over ranks, expected packed sequences",
-            (long long)b->slices);
+        return qkv_attention_refuse(say, QKV_ERR_UNSUPPORTED,
+                                    "gradients of relative, alibi and sinks of more than %lld "
+                                    "batch items are not supported "
+                                    "over ranks, expected packed sequences",
+                                    (long long)b->slices);
     if ((g->relative || g->alibi || g->sinks) && x->places > 1 &&
         x->c.runs.multiple % qkv_attention_back_multiple(b, g) != 0)
         return qkv_attention_refuse(
@@ -149,8 +149,8 @@ static qkv_status resolve(struct back *x, struct qkv_ranks_plan *p, const struct
         const struct qkv_attention run = qkv_ranks_run(&x->c, s->run);
         s->tables = tables;
         if (tables.bias) s->tables.bias += (s->run ? x->c.rows.n[0] : 0) * a->bias.t;
-        p->status = qkv_attention_back_resolve(&s->b, &run, &s->tables, p->reason,
-                                               sizeof p->reason);
+        p->status =
+            qkv_attention_back_resolve(&s->b, &run, &s->tables, p->reason, sizeof p->reason);
         x->batch = qkv_max64(1, s->b.w.threads);
         if (!p->status && x->places > 1)
             p->status = qkv_attention_back_cut(&s->b, &s->tables, BATCHES * x->places * x->batch);
@@ -174,8 +174,8 @@ static struct table_sizes table_sizes(const struct back *x)
                                  s->tables.alibi ? n : 0, s->tables.sinks ? n : 0 };
 }
 
-static void describe(struct qkv_ranks_plan *p, const struct back *x,
-                     const struct qkv_attention *a, const struct qkv_attention_gradients *g)
+static void describe(struct qkv_ranks_plan *p, const struct back *x, const struct qkv_attention *a,
+                     const struct qkv_attention_gradients *g)
 {
     const struct qkv_attention *w = &x->c.whole;
     const size_t own = (size_t)(w->B * x->c.keys.all * w->G * (w->E + w->F)) * x->c.size;
@@ -197,9 +197,9 @@ static void describe(struct qkv_ranks_plan *p, const struct back *x,
     }
 }
 
-QKV_API struct qkv_ranks_plan
-qkv_ranks_backward_plan(const struct qkv_attention *a, const struct qkv_attention_gradients *g,
-                        const struct qkv_comm *comm)
+QKV_API struct qkv_ranks_plan qkv_ranks_backward_plan(const struct qkv_attention *a,
+                                                      const struct qkv_attention_gradients *g,
+                                                      const struct qkv_comm *comm)
 {
     struct qkv_ranks_plan p = { 0 };
     struct qkv_arena size = { NULL, SIZE_MAX, 0 };
@@ -224,8 +224,8 @@ static qkv_status run_batch(struct back *x, struct stage *s, int64_t first)
     if (s->before) status = comm->receive(comm->ctx, s->from, x->in, bytes);
     if (status) return status;
     for (int64_t u = first; u < end; u++) {
-        x->sums[u - first] = (struct qkv_back_sums){ s->before ? x->in + at : NULL,
-                                                     s->after ? x->out + at : NULL };
+        x->sums[u - first] =
+            (struct qkv_back_sums){ s->before ? x->in + at : NULL, s->after ? x->out + at : NULL };
         at += qkv_round_up(qkv_attention_back_sums(&s->b, &s->tables, u), 64);
     }
     qkv_attention_back_units(&s->call, first, end, x->sums);
@@ -290,8 +290,7 @@ static qkv_status add_tables(struct back *x)
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         const size_t bytes = tables[i].n * sizeof(float);
         if (!bytes) continue;
-        if (!gives && !status)
-            status = comm->receive(comm->ctx, x->last, tables[i].at, bytes);
+        if (!gives && !status) status = comm->receive(comm->ctx, x->last, tables[i].at, bytes);
         for (int64_t r = 0; gives && r < comm->size && !status; r++)
             if (r != comm->rank) status = comm->send(comm->ctx, r, tables[i].at, bytes);
     }

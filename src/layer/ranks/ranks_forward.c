@@ -38,8 +38,8 @@ static void describe(struct qkv_ranks_plan *p, const struct qkv_ranks_call *c)
         p->flops += qkv_attention_plan(&run).flops;
     }
     p->all = qkv_attention_plan(a).flops;
-    p->sent = (size_t)(a->B * c->keys.all * a->G * (a->E + a->F)) * c->size *
-              (size_t)(c->comm->size - 1);
+    p->sent =
+        (size_t)(a->B * c->keys.all * a->G * (a->E + a->F)) * c->size * (size_t)(c->comm->size - 1);
 }
 
 static qkv_status resolve(struct qkv_ranks_plan *p, struct qkv_ranks_call *c,
@@ -49,9 +49,9 @@ static qkv_status resolve(struct qkv_ranks_plan *p, struct qkv_ranks_call *c,
     struct arrays x;
     if (qkv_ranks_resolve(c, p, a, comm)) return p->status;
     if (!place(&x, &size, c))
-        p->status = qkv_attention_refuse(&(struct qkv_attention_reason){ p->reason,
-                                                                         sizeof p->reason },
-                                         QKV_ERR_LIMIT, "scratch does not fit into memory");
+        p->status =
+            qkv_attention_refuse(&(struct qkv_attention_reason){ p->reason, sizeof p->reason },
+                                 QKV_ERR_LIMIT, "scratch does not fit into memory");
     p->scratch = qkv_round_up(size.used, 64);
     return p->status;
 }
@@ -85,11 +85,9 @@ QKV_API qkv_status qkv_ranks_forward(void *out, float *lse, const void *q, const
         const struct qkv_attention run = qkv_ranks_run(&c, i);
         const int64_t before = i ? c.rows.n[0] : 0;
         if (!run.T || !run.B) continue;
-        status = qkv_attention_forward((char *)out + (size_t)(before * run.out_strides.t) * c.size,
-                                       lse ? x.lse : NULL, NULL,
-                                       (const char *)q +
-                                           (size_t)(before * run.q_strides.t) * c.size,
-                                       x.k, x.v, &run, x.own);
+        status = qkv_attention_forward(
+            (char *)out + (size_t)(before * run.out_strides.t) * c.size, lse ? x.lse : NULL, NULL,
+            (const char *)q + (size_t)(before * run.q_strides.t) * c.size, x.k, x.v, &run, x.own);
         if (lse && !status && !run.no_softmax) qkv_ranks_lse(&c, i, x.lse, lse, true);
     }
     return qkv_ranks_agree(comm, status);

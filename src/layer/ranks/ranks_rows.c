@@ -95,14 +95,14 @@ qkv_status qkv_ranks_resolve(struct qkv_ranks_call *c, struct qkv_ranks_plan *p,
         return p->status = qkv_attention_refuse(&say, QKV_ERR_UNSUPPORTED,
                                                 "strides are not supported over ranks");
     if (a->probe)
-        return p->status = qkv_attention_refuse(
-                   &say, QKV_ERR_UNSUPPORTED, "statistics are not supported over ranks");
+        return p->status = qkv_attention_refuse(&say, QKV_ERR_UNSUPPORTED,
+                                                "statistics are not supported over ranks");
     if (a->first_row || a->all_rows)
         return p->status = qkv_attention_refuse(
                    &say, QKV_ERR_USAGE,
                    "first_row and all_rows have no effect over ranks, expected 0");
-    p->status = qkv_attention_resolve(&w, qkv_attention_kernel_table(a), a, p->reason,
-                                      sizeof p->reason);
+    p->status =
+        qkv_attention_resolve(&w, qkv_attention_kernel_table(a), a, p->reason, sizeof p->reason);
     if (p->status) return p->status;
     *c = (struct qkv_ranks_call){ .whole = w.a, .comm = comm, .size = w.size };
     c->whole.all_rows = 0;

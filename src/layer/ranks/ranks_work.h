@@ -10,9 +10,9 @@
 
 // How the rows of a call are divided: run c has rows edge(c) .. edge(c + 1) - 1.
 struct qkv_runs {
-    int64_t ranks, runs;     // number of ranks, and of runs: one or two per rank
-    int64_t n, multiple;     // number of rows; runs begin at multiples of this many rows
-    const int64_t *offsets;  // [sequences + 1] first row of each packed sequence, or NULL
+    int64_t ranks, runs;    // number of ranks, and of runs: one or two per rank
+    int64_t n, multiple;    // number of rows; runs begin at multiples of this many rows
+    const int64_t *offsets; // [sequences + 1] first row of each packed sequence, or NULL
     int64_t sequences;
 };
 // Divides the queries of a valid call, or its keys.
@@ -42,7 +42,7 @@ struct qkv_attention qkv_ranks_run(const struct qkv_ranks_call *c, int i);
 // which this one has `own`.
 char *qkv_ranks_place(const struct qkv_ranks_call *c, int64_t W, struct qkv_arena *to);
 qkv_status qkv_ranks_collect(const struct qkv_ranks_call *c, char *all, const void *own, int64_t W);
-// Returns the largest status of all ranks, so that all go on or none.
+// Returns the largest status of all ranks, so that all continue or none.
 qkv_status qkv_ranks_agree(const struct qkv_comm *comm, qkv_status mine);
 // Copies lse of run i between the array of the rank, [B][H][t], and an array of the run alone.
 void qkv_ranks_lse(const struct qkv_ranks_call *c, int i, float *run, float *rank, bool to_rank);

@@ -4,13 +4,10 @@
 #include "view/canvas/canvas.h"
 #include "view/page/compress.h"
 #include "view/png/png_painter.h"
-#include <dlfcn.h>
-#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { SIDE_MOST = 32767 };
 
@@ -20,70 +17,27 @@ static struct {
     const struct png_painter *painter; // NULL: not opened yet
 } png = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-#ifdef QKV_PNG_LIBRARY
-enum { FLAGS = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE }; // its libraries do not survive unloading
-
-// Writes the path of libqkv_png in the folder of libqkv, or of the program that contains it, to
-// path[size]. Returns false if it does not fit or the folder is unknown.
-static bool own_path(char *path, size_t size)
-{
-    Dl_info own;
-    const char *end = dladdr(&png, &own) && own.dli_fname ? strrchr(own.dli_fname, '/') : NULL;
-    const int n = end ? snprintf(path, size, "%.*s/%s", (int)(end - own.dli_fname), own.dli_fname,
-                                 QKV_PNG_LIBRARY)
-                      : -1;
-    return n > 0 && (size_t)n < size;
-}
-
-// Opens libqkv_png: in the folder of libqkv or, if it is not there, where the loader finds
-// libraries.
-static qkv_status open_library(void **library, qkv_error *err)
-{
-    char path[4096];
-    struct stat found;
-    const bool known = own_path(path, sizeof path);
-    errno = 0;
-    const bool own = known && stat(path, &found) == 0;
-    if (known && !own && errno != ENOENT && errno != ENOTDIR)
-        return qkv_fail_errno(err, path, "cannot open the library", errno);
-    errno = 0;
-    *library = dlopen(own ? path : QKV_PNG_LIBRARY, FLAGS);
-    if (*library) return QKV_OK;
-    const int code = errno;
-    const char *reason = dlerror();
-    if (code == ENOMEM) return qkv_fail_memory(err, NULL);
-    if (own)
-        return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = path },
-                        "cannot open the library: %s", reason ? reason : "unknown reason");
-    return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
-                    "PNG needs the library %s, which cannot be opened (%s); SVG needs no library",
-                    QKV_PNG_LIBRARY, reason ? reason : "unknown reason");
-}
-
 static qkv_status open_painter(qkv_error *err)
 {
+    static const struct qkv_library painter = {
+        .name = QKV_PNG_LIBRARY,
+        .what = "PNG",
+        .hint = "; SVG needs no library",
+        .none = "a command without shared libraries writes no PNG, expected .svg",
+    };
     static const struct png_host host = { qkv_alloc_zero, qkv_free, palette_rgb,
                                           canvas_link_opacity };
     png_painter_function *function = NULL;
     void *library = NULL;
-    const qkv_status status = open_library(&library, err);
+    const qkv_status status = qkv_library_open(&library, &painter, err);
     if (status) return status;
-    *(void **)&function = dlsym(library, PNG_PAINTER_NAME);
+    *(void **)&function = qkv_library_function(library, PNG_PAINTER_NAME);
     if (function) png.painter = function(PNG_PAINTER_VERSION, &host);
     if (png.painter) return QKV_OK;
-    dlclose(library);
     return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
                     "PNG needs the library %s of the same version of qkv, found another version",
                     QKV_PNG_LIBRARY);
 }
-#else
-// A program without shared libraries cannot open one.
-static qkv_status open_painter(qkv_error *err)
-{
-    return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
-                    "a command without shared libraries writes no PNG, expected .svg");
-}
-#endif
 
 // Opens the painter unless it is open. After a failure the next call tries again.
 static qkv_status need_painter(qkv_error *err)

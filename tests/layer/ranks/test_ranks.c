@@ -51,13 +51,14 @@ static void body(const struct qkv_comm *comm, void *ctx)
 {
     struct job *j = ctx;
     void *scratch = NULL;
-    j->plan = j->backward ? qkv_ranks_backward_plan(&j->a, &j->g, comm) : qkv_ranks_plan(&j->a, comm);
+    j->plan =
+        j->backward ? qkv_ranks_backward_plan(&j->a, &j->g, comm) : qkv_ranks_plan(&j->a, comm);
     if (!j->plan.status && posix_memalign(&scratch, 64, j->plan.scratch + 64)) abort();
     if (scratch) memset(scratch, 0xff, j->plan.scratch);
-    j->status = j->backward ? qkv_ranks_backward(j->dq, j->dk, j->dv, &j->g, j->dout, j->q, j->k,
-                                                 j->v, j->out, j->lse, &j->a, comm, scratch)
-                            : qkv_ranks_forward(j->out, j->lse, j->q, j->k, j->v, &j->a, comm,
-                                                scratch);
+    j->status = j->backward
+                    ? qkv_ranks_backward(j->dq, j->dk, j->dv, &j->g, j->dout, j->q, j->k, j->v,
+                                         j->out, j->lse, &j->a, comm, scratch)
+                    : qkv_ranks_forward(j->out, j->lse, j->q, j->k, j->v, &j->a, comm, scratch);
     free(scratch);
 }
 
@@ -142,11 +143,9 @@ static void run_jobs(struct job *job, int64_t size)
 
 static struct qkv_attention drawn(void)
 {
-    struct qkv_attention a = { .B = 1 + pick(3),
-                               .T = 1 + pick(150),
-                               .E = 1 + pick(40),
-                               .F = 1 + pick(40),
-                               .G = 1 + pick(2) };
+    struct qkv_attention a = {
+        .B = 1 + pick(3), .T = 1 + pick(150), .E = 1 + pick(40), .F = 1 + pick(40), .G = 1 + pick(2)
+    };
     a.S = pick(2) ? a.T : 1 + pick(400);
     a.H = a.G * (1 + pick(3));
     return a;

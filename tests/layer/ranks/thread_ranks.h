@@ -70,7 +70,8 @@ static qkv_status thread_gather(void *ctx, void *all, const size_t *at, const si
         if (to != r->comm.rank)
             status = thread_send(ctx, to, (char *)all + at[r->comm.rank], n[r->comm.rank]);
     for (int64_t from = 0; from < r->comm.size && !status; from++)
-        if (from != r->comm.rank) status = thread_receive(ctx, from, (char *)all + at[from], n[from]);
+        if (from != r->comm.rank)
+            status = thread_receive(ctx, from, (char *)all + at[from], n[from]);
     return status;
 }
 
@@ -114,13 +115,11 @@ static void run_ranks(int64_t size, void (*body)(const struct qkv_comm *comm, vo
     struct thread_rank rank[RANKS_MOST];
     pthread_t thread[RANKS_MOST];
     for (int64_t i = 0; i < size; i++) {
-        rank[i] = (struct thread_rank){
-            .world = &w,
-            .comm = { i, size, &rank[i], thread_send, thread_receive, thread_gather, thread_reduce,
-                      thread_barrier },
-            .body = body,
-            .user = user[i]
-        };
+        rank[i] = (struct thread_rank){ .world = &w,
+                                        .comm = { i, size, &rank[i], thread_send, thread_receive,
+                                                  thread_gather, thread_reduce, thread_barrier },
+                                        .body = body,
+                                        .user = user[i] };
         CHECK_EQ(pthread_create(&thread[i], NULL, thread_begin, &rank[i]), 0);
     }
     for (int64_t i = 0; i < size; i++) pthread_join(thread[i], NULL);

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// attn_ranks.c: runs attention on several ranks: each converts and computes its own rows, rank 0
+// receives all results.
+#include "attn/attn.h"
+#include <stdlib.h>
+#include <string.h>
+
+// Returns the rows of this rank of an array [B][n][W] of floats, in the type of the operator.
+static void *rows_of(const float *all, const struct qkv_rank_rows *r, int64_t B, int64_t n,
+                     int64_t W, qkv_dtype type)
+{
+    char *own = cmd_alloc((size_t)(B * r->all * W) + 1, qkv_dtype_size(type)), *to = own;
+    for (int64_t b = 0; b < B; b++)
+        for (int i = 0; i < 2; i++) {
+            qkv_from_f32(to, type, all + (b * n + r->first[i]) * W, r->n[i] * W);
+            to += (size_t)(r->n[i] * W) * qkv_dtype_size(type);
+        }
+    return own;
+}
+
+// Copies the rows of a rank from `own`, [B][r->all][W], into an array [B][n][W] of all rows.
+static void place_rows(float *all, const float *own, const struct qkv_rank_rows *r, int64_t B,
+                       int64_t n, int64_t W)
+{
+    for (int64_t b = 0; b < B; b++)
+        for (int i = 0; i < 2; i++) {
+            memcpy(all + (b * n + r->first[i]) * W, own, (size_t)(r->n[i] * W) * sizeof *all);
+            own += r->n[i] * W;
+        }
+}
+
+// Collects the rows of all ranks in all[B][T][W] on rank 0.
+static qkv_status collect(float *all, const float *own, const struct qkv_attention *a, int64_t B,
+                          int64_t W)
+{
+    qkv_status status = QKV_OK;
+    for (int64_t r = 0; r < ranks.size && !status; r++) {
+        const struct qkv_rank_rows rows = qkv_rank_rows(a, false, r, ranks.size);
+        const size_t numbers = (size_t)(B * rows.all * W), bytes = numbers * sizeof *own;
+        if (r == 0 && ranks.rank == 0) place_rows(all, own, &rows, B, a->T, W);
+        if (r == 0 || !bytes) continue;
+        if (ranks.rank == r) status = ranks.send(ranks.ctx, 0, own, bytes);
+        if (ranks.rank) continue;
+        float *part = cmd_alloc(numbers, sizeof *part);
+        status = ranks.receive(ranks.ctx, r, part, bytes);
+        if (!status) place_rows(all, part, &rows, B, a->T, W);
+        free(part);
+    }
+    return status;
+}
+
+// Gives the call the rows of bias or mask that this rank has: one copy per batch item and head, as
+// far as these axes are there.
+static void *own_rows(const void *at, int64_t *b, int64_t *h, int64_t t, size_t size,
+                      const struct qkv_attention *a, const struct qkv_rank_rows *r)
+{
+    if (!at || !t) return NULL; // all rows are the same one
+    const int64_t B = *b ? a->B : 1, H = *h ? a->H : 1, part = r->all * t;
+    char *own = cmd_alloc((size_t)(B * H * part) + 1, size), *to = own;
+    for (int64_t i = 0; i < B * H; i++)
+        for (int k = 0; k < 2; k++) {
+            const size_t bytes = (size_t)(r->n[k] * t) * size;
+            const int64_t from = i / H * *b + i % H * *h + r->first[k] * t;
+            memcpy(to, (const char *)at + (size_t)from * size, bytes);
+            to += bytes;
+        }
+    *h = *h ? part : 0;
+    *b = *b ? H * part : 0;
+    return own;
+}
+
+qkv_status attn_ranks_run(const struct attn_job *j, float *out, float *lse, qkv_error *err)
+{
+    struct qkv_attention a = j->a;
+    const qkv_dtype type = qkv_precision_type(a.precision);
+    const struct qkv_ranks_plan p = qkv_ranks_plan(&a, &ranks);
+    const struct qkv_rank_rows *r = &p.rows, *s = &p.keys;
+    if (p.status) return cmd_error(err, p.status, NULL, "%s", p.reason);
+    const int64_t G = a.G ? a.G : a.H, F = a.F ? a.F : a.E, heads = a.H * F;
+    void *q = rows_of(j->q.at, r, a.B, a.T, a.H * a.E, type);
+    void *k = rows_of(j->k.at, s, a.B, a.S, G * a.E, type);
+    void *v = rows_of(j->v.at, s, a.B, a.S, G * F, type);
+    const size_t numbers = (size_t)(a.B * r->all * heads), logs = (size_t)(a.B * r->all * a.H);
+    void *own = cmd_alloc(numbers + 1, qkv_dtype_size(type)), *scratch = cmd_alloc(p.scratch, 1);
+    float *own_out = cmd_alloc(numbers + 1, sizeof *own_out);
+    float *own_lse = cmd_alloc(logs + 1, sizeof *own_lse);
+    float *bias = own_rows(a.bias.at, &a.bias.b, &a.bias.h, a.bias.t, sizeof *bias, &a, r);
+    uint8_t *mask = own_rows(a.mask.at, &a.mask.b, &a.mask.h, a.mask.t, 1, &a, r);
+    if (bias) a.bias.at = bias;
+    if (mask) a.mask.at = mask;
+    qkv_status status = qkv_ranks_forward(own, lse ? own_lse : NULL, q, k, v, &a, &ranks, scratch);
+    if (!status) {
+        qkv_to_f32(own_out, own, type, (int64_t)numbers);
+        status = collect(out, own_out, &a, a.B, heads);
+    }
+    if (!status && lse) status = collect(lse, own_lse, &a, a.B * a.H, 1);
+    void *const all[] = { q, k, v, own, scratch, own_out, own_lse, bias, mask };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    if (!status) return QKV_OK;
+    return cmd_error(err, status, NULL, "attention over ranks failed: %s", qkv_status_name(status));
+}

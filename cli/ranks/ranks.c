@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+// ranks.c: runs a command on several ranks.
+#include "ranks/ranks.h"
+#include "frame/signals.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct qkv_comm ranks = { .size = 1 };
+
+// A process of the same host, and its rank. A signal handler asks which of them has ended.
+static struct {
+    int64_t *pid; // [size] process of each rank, 0 if it is on another host
+    volatile sig_atomic_t size;
+} peers;
+
+// ---- the end of a rank --------------------------------------------------------------------------
+static void put(char **to, const char *text)
+{
+    const size_t n = strlen(text);
+    memcpy(*to, text, n);
+    *to += n;
+}
+static void put_number(char **to, int64_t n)
+{
+    char digits[24], *at = digits + sizeof digits;
+    *--at = 0;
+    do {
+        *--at = (char)('0' + n % 10);
+        n /= 10;
+    } while (n);
+    put(to, at);
+}
+
+// Returns the state of a process, as /proc shows it: 'Z' if it has ended and its parent has not
+// asked for its exit code; 0 if there is none.
+static char state_of(int64_t pid)
+{
+    char path[48], *end = path, text[512];
+    put(&end, "/proc/");
+    put_number(&end, pid);
+    put(&end, "/stat");
+    *end = 0;
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    const ssize_t n = read(file, text, sizeof text - 1);
+    close(file);
+    if (n <= 0) return 0;
+    text[n] = 0;
+    const char *name = strrchr(text, ')'); // the name of the program may contain anything
+    return name && name[1] ? name[2] : 0;
+}
+
+// The launcher ends all ranks by SIGTERM when one has ended. Prints which one, if it was on this
+// host, and ends with the code of an error of input and output. Only async-signal-safe calls are
+// allowed here.
+static void on_end_of_rank(int number)
+{
+    char text[96], *end = text;
+    int64_t lost = -1;
+    (void)number;
+    cmd_temps_remove();
+    for (int64_t r = 0; r < peers.size && lost < 0; r++) {
+        const char state = peers.pid[r] && r != ranks.rank ? state_of(peers.pid[r]) : 'R';
+        if (state == 0 || state == 'Z' || state == 'X') lost = r;
+    }
+    put(&end, lost < 0 ? "qkv: the launcher ended this rank" : "qkv: rank ");
+    if (lost >= 0) {
+        put_number(&end, lost);
+        put(&end, " has ended before the others");
+    }
+    put(&end, "\n");
+    // the first rank that is left prints
+    if (ranks.rank == (lost == 0 ? 1 : 0) && write(2, text, (size_t)(end - text)) < 0)
+        _exit(QKV_ERR_IO);
+    _exit(QKV_ERR_IO);
+}
+
+// Collects the processes of the ranks of this host.
+static qkv_status find_peers(void)
+{
+    struct peer {
+        char host[64];
+        int64_t pid;
+    } *all = cmd_alloc((size_t)ranks.size, sizeof *all);
+    size_t *at = cmd_alloc((size_t)ranks.size * 2, sizeof *at), *n = at + ranks.size;
+    memset(all, 0, (size_t)ranks.size * sizeof *all);
+    if (gethostname(all[ranks.rank].host, sizeof all->host - 1) != 0) *all[ranks.rank].host = 0;
+    all[ranks.rank].pid = getpid();
+    for (int64_t r = 0; r < ranks.size; r++) {
+        at[r] = (size_t)r * sizeof *all;
+        n[r] = sizeof *all;
+    }
+    const qkv_status status = ranks.gather(ranks.ctx, all, at, n);
+    peers.pid = cmd_alloc((size_t)ranks.size, sizeof *peers.pid);
+    for (int64_t r = 0; r < ranks.size; r++)
+        peers.pid[r] = strcmp(all[r].host, all[ranks.rank].host) ? 0 : all[r].pid;
+    free(all);
+    free(at);
+    struct sigaction a = { .sa_handler = on_end_of_rank };
+    sigemptyset(&a.sa_mask);
+    if (!status) peers.size = (sig_atomic_t)ranks.size;
+    if (!status) sigaction(SIGTERM, &a, NULL);
+    return status;
+}
+
+// ---- the connection -----------------------------------------------------------------------------
+static void end(qkv_status code)
+{
+    ranks_close();
+    cmd_temps_remove();
+    _exit(code);
+}
+
+// Returns whether this is the rank that speaks before the ranks are connected, as the launcher
+// numbers them.
+static bool first_rank(void)
+{
+    static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        if (text) return strtol(text, NULL, 10) == 0;
+    }
+    return true;
+}
+
+void ranks_open(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    size_t bytes = 1;
+    if (qkv_ranks_open(&ranks, &err)) {
+        if (first_rank()) cmd_fail(&err);
+        end(err.status);
+    }
+    if (ranks.size == 1) return;
+    for (int i = 0; i < argc; i++) bytes += strlen(argv[i]) + 1;
+    char *line = cmd_alloc(bytes, 1), *to = line;
+    for (int i = 0; i < argc; i++) {
+        put(&to, argv[i]);
+        *to++ = 0;
+    }
+    qkv_status status = qkv_ranks_same(&ranks, "command line", line, (size_t)(to - line), &err);
+    free(line);
+    if (!status && find_peers())
+        status = cmd_error(&err, QKV_ERR_IO, NULL, "a rank cannot be reached");
+    if (status) {
+        if (ranks.rank == 0) cmd_fail(&err);
+        end(status);
+    }
+    if (ranks.rank && !freopen("/dev/null", "w", stdout)) end(QKV_ERR_IO);
+}
+
+void ranks_agree(const qkv_error *err)
+{
+    if (ranks.size == 1) return;
+    // the first rank with an error speaks; its number is larger the earlier it is
+    int64_t x[2] = { err->status, err->status ? ranks.size - ranks.rank : 0 };
+    const qkv_status status = ranks.reduce(ranks.ctx, x, 2);
+    qkv_error lost = { 0 };
+    if (status) {
+        if (ranks.rank == 0) {
+            cmd_error(&lost, QKV_ERR_IO, NULL, "a rank cannot be reached");
+            cmd_fail(&lost);
+        }
+        end(QKV_ERR_IO);
+    }
+    if (!x[0]) return;
+    const int64_t first = ranks.size - x[1];
+    if (first == ranks.rank) {
+        if (ranks.rank)
+            cmd_error(&lost, err->status, err->path[0] ? err->path : NULL, "rank %lld: %s",
+                      (long long)ranks.rank, err->text);
+        cmd_fail(ranks.rank ? &lost : err);
+    }
+    end((qkv_status)x[0]);
+}
+
+void ranks_close(void)
+{
+    peers.size = 0;
+    signal(SIGTERM, SIG_DFL);
+    qkv_ranks_close(&ranks);
+}

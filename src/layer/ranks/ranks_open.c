@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// ranks_open.c: connects the ranks by the MPI that started them, and compares them.
+#include "kernel/kernel.h"
+#include "layer/ranks/mpi/mpi_ranks.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef QKV_DOUBLE
+static const struct mpi_ranks *mpi; // NULL: this process is alone
+
+// The environment variables by which a launcher tells a process how many ranks there are, and the
+// library of the MPI that it belongs to. srun sets the variables of the MPI that --mpi names.
+static const struct {
+    const char *variable, *library;
+} launchers[] = {
+    { "OMPI_COMM_WORLD_SIZE", "libqkv_mpi-openmpi.so." QKV_SOVERSION },
+    { "PMI_SIZE", "libqkv_mpi-mpich.so." QKV_SOVERSION },
+    { "PMIX_SIZE", "libqkv_mpi-openmpi.so." QKV_SOVERSION },
+};
+
+// Returns the library to open; NULL if no launcher started more than one process.
+static const char *library_of(void)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        const char *text = getenv(launchers[i].variable);
+        if (text && strtol(text, NULL, 10) > 1) return launchers[i].library;
+    }
+    return NULL;
+}
+
+static qkv_status compare(const struct qkv_comm *c, qkv_error *err)
+{
+    const char *isa = qkv_isa(), *version = qkv_version();
+    const qkv_status status = qkv_ranks_same(c, "version of qkv", version, strlen(version), err);
+    return status ? status : qkv_ranks_same(c, "instruction set", isa, strlen(isa), err);
+}
+
+QKV_API qkv_status qkv_ranks_open(struct qkv_comm *c, qkv_error *err)
+{
+    static const struct mpi_host host = { qkv_alloc, qkv_free };
+    struct qkv_library which = { .name = library_of(),
+                                 .what = "a process that MPI started",
+                                 .hint = "; install the MPI and build qkv again",
+                                 .none = "a command without shared libraries has no MPI",
+                                 .global = true };
+    mpi_ranks_function *function = NULL;
+    void *library = NULL;
+    *c = (struct qkv_comm){ .size = 1 };
+    if (!which.name) return QKV_OK;
+    qkv_status status = qkv_library_open(&library, &which, err);
+    if (status) return status;
+    *(void **)&function = qkv_library_function(library, MPI_RANKS_NAME);
+    const struct mpi_ranks *found = function ? function(MPI_RANKS_VERSION, &host) : NULL;
+    if (!found)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
+                        "ranks need the library %s of the same version of qkv, found another "
+                        "version",
+                        which.name);
+    const char *reason = found->open(c);
+    if (reason) return qkv_fail(err, QKV_ERR_IO, NULL, "%s", reason);
+    mpi = found;
+    status = compare(c, err);
+    if (status != QKV_ERR_USAGE) return status;
+    if (err) err->status = QKV_ERR_UNSUPPORTED;
+    return QKV_ERR_UNSUPPORTED;
+}
+
+QKV_API void qkv_ranks_close(struct qkv_comm *c)
+{
+    if (!c || !mpi) return;
+    mpi->close(c);
+    mpi = NULL;
+    *c = (struct qkv_comm){ .size = 1 };
+}
+
+QKV_API qkv_status qkv_ranks_same(const struct qkv_comm *c, const char *name, const void *data,
+                                  size_t n, qkv_error *err)
+{
+    char digest[2][QKV_SHA256_TEXT];
+    qkv_status status = QKV_OK;
+    int64_t other; // the first rank that differs, as a number that is larger the earlier it is
+    if (c->size == 1) return QKV_OK;
+    qkv_sha256(digest[0], data, n);
+    memcpy(digest[1], digest[0], sizeof digest[0]);
+    for (int64_t r = 1; c->rank == 0 && r < c->size && !status; r++)
+        status = c->send(c->ctx, r, digest[0], sizeof digest[0]);
+    if (c->rank) status = c->receive(c->ctx, 0, digest[1], sizeof digest[1]);
+    other = !status && memcmp(digest[0], digest[1], sizeof digest[0]) ? c->size - c->rank : 0;
+    if (!status) status = c->reduce(c->ctx, &other, 1);
+    if (status) return qkv_fail(err, status, NULL, "a rank cannot be reached");
+    if (!other) return QKV_OK;
+    return qkv_fail(err, QKV_ERR_USAGE, NULL, "rank %lld has another %s than rank 0",
+                    (long long)(c->size - other), name);
+}
+#endif

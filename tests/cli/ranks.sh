@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+# ranks.sh: tests commands on several ranks, under each MPI that is installed and built: the bits of one process, one
+# message and one exit code for an error, the end of a rank.
+. tests/cli/lib.sh
+export QKV_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_btl_vader_single_copy_mechanism=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+launchers=
+for kind in openmpi mpich; do
+    set -- "$(dirname "$QKV_BIN")/../libqkv_mpi-$kind.so"*
+    [ -e "$1" ] && command -v mpirun.$kind >/dev/null && launchers="$launchers mpirun.$kind"
+done
+if [ -z "$launchers" ] || [ -n "${QKV_SLOW:-}" ]; then
+    echo 'ranks: no MPI is here, or a sanitizer'
+    exit 77
+fi
+
+# ranked LAUNCHER RANKS CODE ARGUMENTS...: runs qkv on so many ranks
+ranked() {
+    launcher=$1 size=$2 want=$3
+    shift 3
+    timeout 120 "$launcher" -n "$size" "$QKV_BIN" "$@" >"$out" 2>"$err" </dev/null
+    code=$?
+    [ $code -eq "$want" ] || failed "exit code $code, expected $want: $launcher -n $size qkv $*"
+}
+
+title 'attention has the bits of one process, with any masks, on 1 to 4 ranks'
+python random q.npy f4 2x133x4x24 1
+python random k.npy f4 2x133x2x24 2
+python random v.npy f4 2x133x2x17 3
+python random bias.npy f4 4x133x133 4
+python random long.npy f4 1x300x2x8 5
+i=0
+while read -r files options; do
+    case $files in
+    all) files='-q q.npy -k k.npy -v v.npy' ;;
+    long) files='-q long.npy -k long.npy -v long.npy' ;;
+    esac
+    runs 0 attn $files $options -o one.npy --lse one_lse.npy --force
+    for launcher in $launchers; do
+        i=$((i + 1)) size=$((i % 3 + 2))
+        ranked "$launcher" $size 0 attn $files $options -o many.npy --lse many_lse.npy --force
+        silent
+        check cmp one.npy many.npy
+        check cmp one_lse.npy many_lse.npy
+    done
+done <<'ROWS'
+all
+all --causal --precision bf16
+all --causal-br --window 20,3 --precision f16
+all --bias bias.npy --alibi --softcap 3
+all --bias bias.npy --causal --lengths 100,20
+long --offsets 0,7,150,151,290 --causal
+long --offsets 3,90,300 --precision int8 --window 5,5
+ROWS
+
+title 'rank 0 alone prints'
+runs 0 attn -q q.npy -k k.npy -v v.npy --sum
+cp "$out" sum
+for launcher in $launchers; do
+    ranked "$launcher" 3 0 attn -q q.npy -k k.npy -v v.npy --sum
+    check cmp "$out" sum
+done
+
+title 'an error is printed once, and has its code'
+for launcher in $launchers; do
+    ranked "$launcher" 3 2 attn -q q.npy -k k.npy
+    [ "$(grep -c 'qkv: v is missing' "$err")" -eq 1 ] || failed 'one message'
+    ranked "$launcher" 2 4 attn -q q.npy -k k.npy -v v.npy --weights -
+    [ "$(grep -c 'qkv: --weights is not supported over ranks' "$err")" -eq 1 ] || failed 'one message'
+    ranked "$launcher" 2 3 attn -q "$here/ranks.sh" -k k.npy -v v.npy
+    [ "$(grep -c '^qkv: ' "$err")" -eq 1 ] || failed 'one message'
+    ranked "$launcher" 2 2 attn -q q.npy -k k.npy -v v.npy --no-such-option
+    [ "$(grep -c '^qkv: unknown option' "$err")" -eq 1 ] || failed 'one message'
+done
+
+title 'ranks that differ are refused before they begin'
+cat >differ.sh <<'SH'
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
+[ "$rank" -eq 1 ] && [ -n "${1:-}" ] && export QKV_ISA=scalar
+shift
+[ "$rank" -eq 1 ] && [ -n "${OTHER:-}" ] && set -- "$@" --causal
+exec "$QKV_BIN" "$@"
+SH
+export QKV_BIN
+for launcher in $launchers; do
+    timeout 60 "$launcher" -n 2 sh differ.sh isa attn -q q.npy -k k.npy -v v.npy >"$out" 2>"$err"
+    [ $? -eq 4 ] || failed "exit code of other instruction sets: $launcher"
+    says_part 'rank 1 has another instruction set than rank 0'
+    OTHER=1 timeout 60 "$launcher" -n 2 sh differ.sh '' attn -q q.npy -k k.npy -v v.npy >"$out" 2>"$err"
+    [ $? -eq 2 ] || failed "exit code of other command lines: $launcher"
+    says_part 'rank 1 has another command line than rank 0'
+done
+
+finish
