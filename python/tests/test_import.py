@@ -25,7 +25,9 @@ print(json.dumps(found))
 
 def loaded(code="", *options):
     """Returns the modules that a new Python loads for `import qkv` and then code."""
-    found = subprocess.run([sys.executable, *options, "-c", COUNT.format(code)], capture_output=True, text=True, check=True)
+    import qkv
+    there = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(qkv.__file__))}  # -S knows no folder of packages
+    found = subprocess.run([sys.executable, *options, "-c", COUNT.format(code)], capture_output=True, text=True, check=True, env=there)
     return set(json.loads(found.stdout))
 
 
