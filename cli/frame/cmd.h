@@ -319,6 +319,9 @@ struct cmd_file {
 };
 qkv_status cmd_file_open(struct cmd_file *f, const char *path, qkv_error *err);
 qkv_status cmd_file_commit(struct cmd_file *f, qkv_error *err);
+// Closes f->to after it has checked that all data was written.  f->writer, which is not yet
+// committed, remains.
+qkv_status cmd_file_finish(struct cmd_file *f, qkv_error *err);
 // Removes an output that is not finished.  Does nothing after cmd_file_commit(), or if the struct
 // is zeroed.
 void cmd_file_abort(struct cmd_file *f);
@@ -374,11 +377,16 @@ struct cmd_source {
     bool open;
     int64_t at;      // number of operands that were read
     int64_t before;  // number of texts before the current chunk
+    int64_t left;    // number of lines that are left to read; -1: all lines of the file
     int64_t total;   // number of texts; -1: not known
     qkv_error later; // error that follows the current chunk
 };
 qkv_status cmd_source_open(struct cmd_source *s, int argc, char **argv, const char *file,
                            qkv_error *err);
+// Restricts a source that has only a file to `lines` lines, of which the first is line `first`,
+// counted from 0, which begins at the byte `offset`.  `before` then counts the lines before them.
+qkv_status cmd_source_range(struct cmd_source *s, int64_t offset, int64_t first, int64_t lines,
+                            qkv_error *err);
 // Replaces the texts of t, at first zeroed, by the next chunk; at the end t has no texts. A chunk
 // ends where the next line has not arrived yet, so that a pipe that stays open gets its answers.
 qkv_status cmd_source_next(struct cmd_source *s, struct cmd_texts *t, qkv_error *err);

@@ -197,7 +197,7 @@ static qkv_status open_file(struct cmd_source *s, qkv_error *err)
 qkv_status cmd_source_open(struct cmd_source *s, int argc, char **argv, const char *file,
                            qkv_error *err)
 {
-    *s = (struct cmd_source){ .argv = argv, .argc = argc, .file = file };
+    *s = (struct cmd_source){ .argv = argv, .argc = argc, .file = file, .left = -1 };
     if (!argc && !file) {
         if (isatty(STDIN_FILENO))
             return cmd_error(
@@ -206,6 +206,17 @@ qkv_status cmd_source_open(struct cmd_source *s, int argc, char **argv, const ch
         s->file = "-";
     }
     return open_file(s, err);
+}
+
+qkv_status cmd_source_range(struct cmd_source *s, int64_t offset, int64_t first, int64_t lines,
+                            qkv_error *err)
+{
+    if (!s->open || lseek(s->lines.fd, offset, SEEK_SET) != offset)
+        return cmd_error(err, QKV_ERR_IO, s->file, "cannot seek to line %lld: %s",
+                         (long long)first + 1, strerror(errno));
+    s->lines.number = s->before = first;
+    s->left = s->total = lines;
+    return QKV_OK;
 }
 
 qkv_status cmd_source_next(struct cmd_source *s, struct cmd_texts *t, qkv_error *err)
@@ -222,7 +233,7 @@ qkv_status cmd_source_next(struct cmd_source *s, struct cmd_texts *t, qkv_error 
         bytes += strlen(s->argv[s->at]);
         cmd_texts_add(t, s->argv[s->at], strlen(s->argv[s->at]));
     }
-    for (int64_t n = 0; s->open && t->count < CHUNK_TEXTS && bytes < CHUNK_BYTES;) {
+    for (int64_t n = 0; s->open && s->left && t->count < CHUNK_TEXTS && bytes < CHUNK_BYTES;) {
         if (t->count && (cmd_lines_ready(&s->lines, &ready, &s->later) || !ready)) break;
         // after the first text of a chunk, an error is reported instead of the next chunk
         const qkv_status status = cmd_lines_next(&s->lines, &n, t->count ? &s->later : err);
@@ -230,6 +241,7 @@ qkv_status cmd_source_next(struct cmd_source *s, struct cmd_texts *t, qkv_error 
         if (status || n < 0) break;
         cmd_texts_add(t, s->lines.line, (size_t)n);
         bytes += (size_t)n;
+        s->left -= s->left > 0;
     }
     return QKV_OK;
 }
@@ -243,7 +255,7 @@ void cmd_source_close(struct cmd_source *s)
 qkv_status cmd_texts_read(struct cmd_texts *t, int argc, char **argv, const char *file,
                           qkv_error *err)
 {
-    struct cmd_source s = { .argv = argv, .argc = argc, .file = file };
+    struct cmd_source s = { .argv = argv, .argc = argc, .file = file, .left = -1 };
     struct cmd_texts chunk = { 0 };
     qkv_status status = open_file(&s, err);
     *t = (struct cmd_texts){ .operands = argc, .file = file };

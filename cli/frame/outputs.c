@@ -231,12 +231,18 @@ qkv_status cmd_file_open(struct cmd_file *f, const char *path, qkv_error *err)
     return cmd_error(err, cmd_io_status(why), path, "cannot open: %s", strerror(why));
 }
 
-qkv_status cmd_file_commit(struct cmd_file *f, qkv_error *err)
+qkv_status cmd_file_finish(struct cmd_file *f, qkv_error *err)
 {
     qkv_status status = cmd_written(f->to, f->path, err);
     if (fclose(f->to) != 0 && !status)
         status = cmd_error(err, cmd_io_status(errno), f->path, "cannot close: %s", strerror(errno));
     f->to = NULL;
+    return status;
+}
+
+qkv_status cmd_file_commit(struct cmd_file *f, qkv_error *err)
+{
+    qkv_status status = cmd_file_finish(f, err);
     if (!status) {
         status = qkv_writer_commit(f->writer, err);
         f->writer = NULL;

@@ -17,6 +17,7 @@
  *  model.h      opening and running a model folder
  *  decode.h     incremental decoding of a model
  *  task.h       embedding, classification, masked words, perplexity
+ *  shard.h      shards of a file that several machines compute
  *  entities.h   labels of tokens and the spans that they form
  *  ablate.h     effect of ablating each head; cosine of two texts per token pair
  *  lens.h       output of a model for a text, after each layer (logit lens)
@@ -53,6 +54,7 @@
 #include <qkv/model.h>
 #include <qkv/decode.h>
 #include <qkv/task.h>
+#include <qkv/shard.h>
 #include <qkv/entities.h>
 #include <qkv/ablate.h>
 #include <qkv/lens.h>

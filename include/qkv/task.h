@@ -80,6 +80,14 @@ QKV_API const qkv_model *qkv_embedder_model(const qkv_embedder *e);
  *  no_tokenizer. */
 QKV_API const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e);
 
+/** Computes the SHA-256 of the files that qkv_embedder_open has read: of the lines "SHA256  NAME",
+ *  sorted by name, one for each file of the model folder that determines the vectors.  It reads
+ *  these files again.
+ *  Returns: QKV_OK; QKV_ERR_USAGE: an argument is NULL, or the caller had opened the model;
+ *           QKV_ERR_IO, _LIMIT. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_embedder_digest(const qkv_embedder *e, char hex[65],
+                                                      qkv_error *err);
+
 /** Counts of one call of qkv_embed. */
 struct qkv_embed_report {
     int64_t tokens; /**< number of tokens computed, including special tokens */

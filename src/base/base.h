@@ -245,7 +245,10 @@ qkv_status qkv_map_open(struct qkv_map *m, const char *path, bool no_mmap, qkv_e
 // Reads a small file into memory; a file of more than max bytes is QKV_ERR_LIMIT.
 qkv_status qkv_map_read(struct qkv_map *m, const char *path, size_t max, qkv_error *err);
 void qkv_map_close(struct qkv_map *m); // a zeroed struct is allowed
-enum { QKV_PATH = 4096 };              // bytes of a path with its NUL
+// Appends the path of each file that this thread opens by the two functions, with its NUL, to
+// *paths, until the next call of this function; paths NULL: ends.
+void qkv_map_record(struct qkv_text_buffer *paths);
+enum { QKV_PATH = 4096 }; // bytes of a path with its NUL
 // Writes dir/name to out; a path that is too long is QKV_ERR_IO with the message of the system.
 qkv_status qkv_path_join(char out[QKV_PATH], const char *dir, const char *name, qkv_error *err);
 // Writes the folder that contains path to above; returns the name of path in it, or NULL if the

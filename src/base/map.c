@@ -49,6 +49,13 @@ const char *qkv_mapped_file(const void *address)
     return NULL;
 }
 
+static _Thread_local struct qkv_text_buffer *record; // NULL: paths are not recorded
+
+void qkv_map_record(struct qkv_text_buffer *paths)
+{
+    record = paths;
+}
+
 // Reads m->size bytes from fd into new memory, m->data.
 static qkv_status read_whole(struct qkv_map *m, int fd, qkv_error *err)
 {
@@ -117,6 +124,8 @@ static qkv_status open_file(struct qkv_map *m, const char *path, bool no_mmap, s
     if (status != QKV_OK) {
         qkv_free(m->path);
         memset(m, 0, sizeof *m);
+    } else if (record) {
+        qkv_text_append(record, path, strlen(path) + 1);
     }
     errno = saved;
     return status;

@@ -5,6 +5,7 @@
 // headers of its own:
 //   generate/  qkv/generate.h  text generation and translation (internal: generation.h lists them)
 //   embed/     qkv/task.h      vectors, labels and masked tokens of texts (embed_internal.h)
+//   shard/     qkv/shard.h     shards of a file and the output files of shards (shard_internal.h)
 //   train/     qkv/train.h     training runs (train_internal.h, optim.h)
 //   data/      none            datasets of tokens (data.h, data_build.h, corpus_internal.h)
 //   eval/      qkv/train.h     evaluation of models (eval_internal.h)

@@ -62,6 +62,14 @@ def training(out, *more, steps="4"):
             "--eval-every", "2", *small(*more)]
 
 
+def part(output, shard):
+    """The files of a shard of 2."""
+    name = output.replace(".", f".part-{shard:05}-of-00002.")
+    return [name, name + ".manifest.json"]
+
+
+SHARD = ["embed", "-m", BERT, "-o", "s.npy", "--shard", "1/2", *ROWS]
+PARTS = [*part("v.npy", 0), *part("v.npy", 1)]
 FLOWS = [
     Flow("attn", ["attn", "-i", "in.safetensors", "-o", "o.npy"], ["in.safetensors"], ["o.npy"]),
     Flow("attn-force", ["attn", "-i", "in.safetensors", "-o", "o.npy", "--force"], ["in.safetensors"], ["o.npy"],
@@ -70,6 +78,9 @@ FLOWS = [
     Flow("embed-npy", ["embed", "-m", BERT, "-o", "v.npy", *ROWS], [BERT, "lines.txt"], ["v.npy"]),
     Flow("embed-force", ["embed", "-m", BERT, "-o", "v.npy", "--force", *ROWS], [BERT, "lines.txt"], ["v.npy"],
          ["v.npy"]),
+    Flow("embed-shard", SHARD, [BERT, "lines.txt"], part("s.npy", 1)),
+    Flow("embed-skip", ["embed", "-m", BERT, "-o", "v.npy", "--shard", "1/2", *ROWS], [BERT, "lines.txt", *PARTS]),
+    Flow("embed-join", ["embed", "--join", "v.npy"], PARTS, ["v.npy"]),
     Flow("similar", ["similar", "-m", BERT, "abc", "bcd"], [BERT]),
     Flow("view-html", ["view", "-m", BERT, TEXT, "-o", "p.html"], [BERT], ["p.html"]),
     Flow("view-terminal", ["view", "-m", BERT, TEXT, "--terminal"], [BERT]),
@@ -131,6 +142,7 @@ def prepare(qkv, folder):
     run(*training("run"))
     run("train", "pairs.tsv", "--out", "runp", "--arch", "vaswani", "--tokenizer", "bytes", "--steps", "2", *small())
     run("train", "labels.tsv", "--out", "runl", "--objective", "classify", "--steps", "2", *small())
+    for shard in "0/2", "1/2": run("embed", "-m", BERT, "-o", "v.npy", "--shard", shard, *ROWS)
     for run_, model in ("run", "gpt"), ("runp", "pairs"), ("runl", "labels"):
         shutil.copytree(os.path.join(path(run_), "model"), path(model))
 

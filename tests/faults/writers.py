@@ -49,6 +49,8 @@ PLAIN = [
                         "--probes", "p.safetensors", "--probe", "entropy"], ["in.safetensors"], ["o.npy", "l.npy", "w.npy", "p.safetensors"],
            cut="in.safetensors"),
     of_walk("embed-npy", MODEL),
+    of_walk("embed-shard", MODEL, again=walk.SHARD),
+    of_walk("embed-join"),
     of_walk("view-html", MODEL),
     of_walk("view-svg", MODEL),
     of_walk("view-png"),

@@ -220,6 +220,15 @@ FILES = {"config.json": entry(b"{}"), "state.json": entry(b"{}"), "model.safeten
 MANIFEST = [json.dumps({"format": "qkv-checkpoint", "version": 1, "step": 7, "files": f}).encode() for f in (
     FILES, {**FILES, "model.safetensors": {**entry(WEIGHTS), "tensors": {"a": [72, 8, "0123456789abcdef"]}}},
     {**FILES, "state.json": {"bytes": 2, "sha256": "0"}}, {}, {**FILES, "../x.json": entry(b"")})]
+def part(**members):
+    """The manifest of the part 0 of 1 whose bytes are 0123456789."""
+    return json.dumps({"format": "qkv-part", "version": 1, "shard": 0, "shards": 1, "first": 0, "rows": 2, **entry(b"0123456789"),
+                       "run": {"precision": "f32"}, **members}).encode()
+
+
+PART = [part(), part(run={}), part(run={"precision": "bf16", "x": "\u00e9"}), part(run={"a": 1}), part(run=[]), part(version=9),
+        part(shards=2), part(shard=1), part(rows=2**62), part(first=1), part(bytes=11), part(sha256="0" * 64), part(sha256="g"),
+        part(format="other"), b"{}", b"[", b""]
 COUNTS = ("step", "position", "targets", "updates", "bad_steps", "bad_evaluations", "best_step", "log_bytes", "probe_bytes")
 STATE = [json.dumps(state).encode() + b"\0" + json.dumps(run).encode() for state, run in (
     ({"version": 1, "data": "0" * 64, **{k: i for i, k in enumerate(COUNTS)}, "loss": 1.5, "valid_loss": None,

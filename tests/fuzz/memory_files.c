@@ -209,6 +209,16 @@ WRAP(ssize_t, read, (int fd, void *to, size_t bytes))
     return (ssize_t)bytes;
 }
 
+WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t at))
+{
+    struct descriptor *d = descriptor_of(fd);
+    if (!d) return __real_pread(fd, to, bytes, at);
+    if ((size_t)at >= d->file->size) return 0;
+    if (bytes > d->file->size - (size_t)at) bytes = d->file->size - (size_t)at;
+    memcpy(to, d->file->data + at, bytes);
+    return (ssize_t)bytes;
+}
+
 WRAP(ssize_t, write, (int fd, const void *from, size_t bytes))
 {
     struct descriptor *d = descriptor_of(fd);

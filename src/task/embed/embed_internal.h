@@ -146,4 +146,10 @@ qkv_status qkv_embedder_map(const qkv_embedder *e, float **rows, float **other, 
 // tokenizer.
 qkv_status qkv_embedder_encode(const qkv_embedder *e, qkv_encoding *to, const char *text,
                                size_t bytes, qkv_error *err);
+
+// ---- files_digest.c ----------------------------------------------------------------------------
+// Computes the SHA-256 of the lines "SHA256  NAME", one per file of `paths` (each with NUL), sorted
+// by name.  The name of a file in `dir` is its path from there; of others the last component.
+qkv_status qkv_files_digest(char hex[QKV_SHA256_TEXT], const char *dir,
+                            const struct qkv_text_buffer *paths, qkv_error *err);
 #endif

@@ -23,6 +23,8 @@ struct qkv_embedder {
     int64_t steps;                     // number of modules after the pooling that run
     const enum qkv_pool *pools;        // [pool_count] poolings of modules, or that of o
     int pool_count;
+    struct qkv_text_buffer files; // paths of the files that the embedder has read, each with NUL
+    char *dir;                    // the folder that the caller named
 };
 
 static qkv_status check_options(const struct qkv_embedder_options *o, qkv_error *err)
@@ -132,7 +134,10 @@ qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
     qkv_embedder *e = qkv_alloc_zero(1, sizeof *e);
     if (!e) return qkv_fail_memory(err, dir);
     e->o = *o;
-    status = open_files(e, dir, err);
+    e->dir = qkv_copy_text(dir, strlen(dir));
+    qkv_map_record(&e->files);
+    status = e->dir ? open_files(e, dir, err) : qkv_fail_memory(err, dir);
+    qkv_map_record(NULL);
     if (!status) status = set_widths(e, dir, err);
     if (!status) {
         const int64_t positions = qkv_model_info(e->model).positions, said = e->modules.max_length;
@@ -155,6 +160,8 @@ void qkv_embedder_close(qkv_embedder *e)
     qkv_tokenizer_close(e->tokenizer);
     qkv_model_close(e->owned);
     qkv_modules_free(&e->modules);
+    qkv_text_buffer_free(&e->files);
+    qkv_free(e->dir);
     qkv_free(e);
 }
 
@@ -181,6 +188,16 @@ const qkv_model *qkv_embedder_model(const qkv_embedder *e)
 const qkv_tokenizer *qkv_embedder_tokenizer(const qkv_embedder *e)
 {
     return e ? e->tokenizer : NULL;
+}
+
+qkv_status qkv_embedder_digest(const qkv_embedder *e, char hex[65], qkv_error *err)
+{
+    if (!e || !hex || e->o.opened)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_embedder_digest: expected an embedder that opened its model and space "
+                        "for the digits, found %s",
+                        e && hex ? "the caller's model" : "NULL");
+    return qkv_files_digest(hex, e->dir, &e->files, err);
 }
 
 // The numbers of a batch; later batches reuse the memory.

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT
 // cmd_embed.c: implements `qkv embed`: computes vectors of lines of text.  Texts are read in
 // chunks, so that the memory does not depend on the length of the input.
+#include "embed/embed.h"
 #include "frame/tokens.h"
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_IDS = 1024, NPY_HEAD = 128 };
+enum { CHUNK_IDS = 1024 };
 // in the order of enum qkv_pool, from QKV_POOL_MEAN on
 static const char *const pools[] = { "mean", "cls", "max", "last", "mean-sqrt", "weighted", NULL };
-enum form { FORM_LINES, FORM_JSONL, FORM_NPY };
 
 static struct {
-    const char *file, *output, *ids, *prompt;
+    const char *file, *output, *ids, *prompt, *shard, *join;
     int pool;
     bool no_normalize, truncate, pad, strict, no_special;
     int64_t batch_tokens, max_length;
@@ -52,138 +51,26 @@ static const struct opt opts[] = {
     OPT_INPUT(0, "ids", &o.ids, "N,N|FILE",
               "embed token ids instead of texts: a list, or a file with one list per line; no "
               "tokenizer is used"),
+    OPT_GROUP("Shards, for several machines"),
+    OPT_TEXT(0, "shard", &o.shard, "I/N|auto",
+             "embed shard I of N, 0 <= I < N, of the lines of -f, to a part, whose name has "
+             ".part-00003-of-00010 (for 3/10) before the ending, and its manifest. Of L lines, "
+             "each shard has L/N consecutive lines, rounded down, and each of the first L mod N "
+             "one more. A part that is complete is skipped. auto: I and N are RANK and WORLD_SIZE, "
+             "or the variables of Slurm, Open MPI, MPICH or a Kubernetes indexed Job"),
+    OPT_OUTPUT(0, "join", &o.join, "FILE",
+               "check that all parts of FILE are there and belong to one run, and concatenate them "
+               "to FILE: the bytes that one run without --shard writes. The parts remain"),
     OPT_END
 };
-
-// ---- outputs -----------------------------------------------------------------------------------
-struct sink {
-    enum form form;
-    struct cmd_file file; // output file; file.to NULL: vectors are written to standard output
-    FILE *to;
-    // true: a .npy file is first written to an unnamed temporary file, and then copied to the pipe,
-    // because its header contains the number of rows, which is only known at the end
-    bool spool;
-    int64_t width, rows;
-};
-
-// Writes the header of a .npy file of rows x width floats.  It always has NPY_HEAD bytes, so that
-// it can be overwritten when the number of rows is known.
-static void npy_head(FILE *to, int64_t rows, int64_t width)
-{
-    const uint16_t one = 1;
-    char head[NPY_HEAD + 64];
-    memcpy(head, "\x93NUMPY\1\0\x76\0", 10);
-    int n = 10 + snprintf(head + 10, sizeof head - 10,
-                          "{'descr': '%cf4', 'fortran_order': False, 'shape': (%lld, %lld), }",
-                          *(const char *)&one ? '<' : '>', (long long)rows, (long long)width);
-    while (n < NPY_HEAD - 1) head[n++] = ' ';
-    head[n] = '\n';
-    fwrite(head, 1, NPY_HEAD, to);
-}
-
-static qkv_status sink_open(struct sink *s, int64_t width, qkv_error *err)
-{
-    s->width = width;
-    s->to = stdout;
-    if (!o.output) return QKV_OK;
-    const qkv_status status = cmd_file_open(&s->file, o.output, err);
-    if (status) return status;
-    s->to = s->file.to;
-    s->spool = s->form == FORM_NPY && cmd_output_direct(o.output);
-    if (s->spool && !(s->to = tmpfile()))
-        return cmd_error(err, cmd_io_status(errno), o.output, "cannot create a temporary file: %s",
-                         strerror(errno));
-    if (s->form == FORM_NPY) npy_head(s->to, 0, width);
-    return QKV_OK;
-}
-
-static void put_json(FILE *to, const float *v, int64_t width, const char *text, size_t bytes)
-{
-    if (o.ids) {
-        fprintf(to, "{\"ids\":[%s]", text);
-    } else {
-        fputs("{\"text\":", to);
-        cmd_json_text(to, text, bytes);
-    }
-    fputs(",\"vector\":[", to);
-    for (int64_t i = 0; i < width; i++) {
-        if (i) fputc(',', to);
-        cmd_json_float(to, v[i]);
-    }
-    fprintf(to, "],\"precision\":\"%s\"", qkv_precision_name(common.precision));
-    cmd_json_ablated(to);
-    fputs("}\n", to);
-}
-
-static qkv_status sink_put(struct sink *s, const float *v, const struct cmd_texts *t,
-                           qkv_error *err)
-{
-    if (s->form == FORM_NPY) {
-        fwrite(v, sizeof *v, (size_t)(t->count * s->width), s->to);
-    } else {
-        for (int64_t n = 0; n < t->count; n++, v += s->width) {
-            if (s->form == FORM_JSONL) {
-                put_json(s->to, v, s->width, t->text[n], t->bytes[n]);
-                continue;
-            }
-            for (int64_t i = 0; i < s->width; i++)
-                fprintf(s->to, i ? " %.9g" : "%.9g", (double)v[i]);
-            fputc('\n', s->to);
-        }
-    }
-    s->rows += t->count;
-    const qkv_status status = cmd_written(s->to, o.output ? o.output : "standard output", err);
-    if (status) return status;
-    return QKV_OK;
-}
-
-static qkv_status sink_close(struct sink *s, qkv_error *err)
-{
-    if (!o.output) return QKV_OK;
-    if (s->form == FORM_NPY) { // now the number of rows is known
-        if (fseek(s->to, 0, SEEK_SET) != 0)
-            return cmd_error(err, cmd_io_status(errno), o.output, "cannot write the header: %s",
-                             strerror(errno));
-        npy_head(s->to, s->rows, s->width);
-    }
-    if (s->spool) {
-        static char block[1 << 16];
-        rewind(s->to);
-        for (size_t n; (n = fread(block, 1, sizeof block, s->to)) > 0;)
-            // cmd_file_commit() will report this failed write
-            if (fwrite(block, 1, n, s->file.to) != n) break;
-        const bool bad = ferror(s->to);
-        fclose(s->to);
-        s->to = NULL;
-        if (bad) return cmd_error(err, QKV_ERR_IO, o.output, "temporary file cannot be read");
-    }
-    return cmd_file_commit(&s->file, err);
-}
-
-static qkv_status form_of(enum form *form, qkv_error *err)
-{
-    *form = common.json ? FORM_JSONL : FORM_LINES;
-    if (o.output && !strcmp(o.output, "-")) o.output = NULL;
-    if (!o.output) return QKV_OK;
-    const char *dot = strrchr(o.output, '.');
-    if (dot && !strcmp(dot, ".npy"))
-        *form = FORM_NPY;
-    else if (dot && (!strcmp(dot, ".jsonl") || !strcmp(dot, ".json")))
-        *form = FORM_JSONL;
-    // a device or a pipe, to which vectors are written like to standard output
-    else if (!cmd_output_direct(o.output))
-        return cmd_error(
-            err, QKV_ERR_USAGE, o.output,
-            "unknown format of the output, expected a name that ends with .npy or .jsonl");
-    return cmd_output_check(o.output, err);
-}
 
 // ---- inputs ------------------------------------------------------------------------------------
 // Where the texts or, with --ids, the id sequences come from.
 struct input {
     struct cmd_source texts;
     struct id_lists ids;
-    int64_t at; // number of id sequences that have been read
+    int64_t at, end; // the next id sequence; the first that is not read
+    int64_t first;   // number of texts before those that are read
 };
 
 static qkv_status input_open(struct input *in, int argc, char **argv, qkv_error *err)
@@ -192,8 +79,21 @@ static qkv_status input_open(struct input *in, int argc, char **argv, qkv_error 
     if (argc || o.file)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "texts cannot be combined with --ids");
     const qkv_status status = id_lists_read(&in->ids, o.ids, err);
-    in->texts.total = in->ids.count;
+    in->texts.total = in->end = in->ids.count;
     return status;
+}
+
+// Restricts the input to the lines of a shard.
+static qkv_status input_range(struct input *in, const struct qkv_shard_input *lines, qkv_error *err)
+{
+    in->first = lines->first;
+    if (!o.ids) return cmd_source_range(&in->texts, lines->offset, lines->first, lines->rows, err);
+    if (lines->lines != in->ids.count)
+        return cmd_error(err, QKV_ERR_IO, o.ids, "the input changed while it was read");
+    in->at = in->texts.before = lines->first;
+    in->end = lines->first + lines->rows;
+    in->texts.total = lines->rows;
+    return QKV_OK;
 }
 
 // Appends id sequence n to t as text, such as "101,2051,102".
@@ -217,7 +117,7 @@ static qkv_status input_next(struct input *in, struct cmd_texts *t, qkv_error *e
     if (!o.ids) return cmd_source_next(&in->texts, t, err);
     in->texts.before += t->count;
     cmd_texts_free(t);
-    for (; in->at < in->ids.count && t->count < CHUNK_IDS; in->at++) add_ids(t, &in->ids, in->at);
+    for (; in->at < in->end && t->count < CHUNK_IDS; in->at++) add_ids(t, &in->ids, in->at);
     return QKV_OK;
 }
 
@@ -267,7 +167,7 @@ static void add_report(struct qkv_embed_report *sum, const struct qkv_embed_repo
     sum->dropped += one->dropped;
 }
 
-static qkv_status embed_all(struct sink *sink, struct input *in, const qkv_embedder *e,
+static qkv_status embed_all(struct embed_sink *sink, struct input *in, const qkv_embedder *e,
                             qkv_error *err)
 {
     const struct cmd_source *texts = &in->texts;
@@ -277,12 +177,12 @@ static qkv_status embed_all(struct sink *sink, struct input *in, const qkv_embed
     qkv_status status = QKV_OK;
     while (!(status = input_next(in, &t, err)) && t.count) {
         struct qkv_embed_report one = { 0 };
-        cmd_progress_piece(texts->before, texts->total);
+        cmd_progress_piece(texts->before - in->first, texts->total);
         v = cmd_grow(v, array_count(2, (int64_t[]){ t.count, sink->width }), sizeof *v);
         status = embed(e, v, in, &t, &one, err);
         if (!status) status = check_vectors(v, &t, sink->width, err);
         if (status) cmd_text_place(err, texts->before, texts->argc, texts->file);
-        if (status || (status = sink_put(sink, v, &t, err))) break;
+        if (status || (status = embed_sink_put(sink, v, &t, err))) break;
         add_report(&sum, &one, texts->before);
     }
     if (!status) tokens_notes(&sum, sink->rows, qkv_embedder_max_length(e));
@@ -302,14 +202,69 @@ static qkv_status check_length(const qkv_embedder *e, qkv_error *err)
         (long long)most, (long long)o.max_length);
 }
 
+// Joins parts; refuses what belongs to a run that embeds texts.
+static int run_join(int argc)
+{
+    qkv_error err = { 0 };
+    const struct {
+        const char *name;
+        bool given;
+    } others[] = { { "a text", argc > 0 },
+                   { "-f", o.file },
+                   { "-o", o.output },
+                   { "--ids", o.ids },
+                   { "--shard", o.shard },
+                   { "--pool", o.pool >= 0 },
+                   { "--prompt", o.prompt },
+                   { "--no-normalize", o.no_normalize },
+                   { "--max-length", o.max_length },
+                   { "--no-special", o.no_special },
+                   { "--model", common.model } };
+    for (size_t i = 0; i < sizeof others / sizeof *others && !err.status; i++)
+        if (others[i].given)
+            cmd_error(&err, QKV_ERR_USAGE, NULL,
+                      "--join reads parts only, expected no text, input or model, found %s",
+                      others[i].name);
+    if (!err.status) embed_join(o.join, &err);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+// Opens the output of a run; for a shard, finds its lines first.  *complete: the part is there.
+static qkv_status open_output(struct embed_sink *sink, struct embed_shard *shard, struct input *in,
+                              const qkv_embedder *e, bool *complete, qkv_error *err)
+{
+    *complete = false;
+    if (o.shard) {
+        const struct embed_settings how = { .pool = o.pool < 0 ? NULL : pools[o.pool],
+                                            .no_normalize = o.no_normalize,
+                                            .no_special = o.no_special,
+                                            .ids = o.ids != NULL,
+                                            .form = sink->form };
+        const qkv_status status = embed_shard_begin(shard, complete, e, &how, err);
+        if (status || *complete) return status;
+        if (input_range(in, &shard->input, err)) return err->status;
+        sink->path = shard->path;
+    }
+    return embed_sink_open(sink, qkv_embedder_width(e), err);
+}
+
 static int run_embed(int argc, char **argv)
 {
     qkv_error err = { 0 };
-    struct sink sink = { 0 };
+    struct embed_sink sink = { .ids = o.ids != NULL };
+    struct embed_shard shard = { .file = NULL };
     struct input in = { 0 };
     qkv_embedder *e = NULL;
+    bool complete;
     char dir[CMD_PATH];
-    if (form_of(&sink.form, &err) || input_open(&in, argc, argv, &err) || cmd_model_find(dir, &err))
+    if (o.join) return run_join(argc);
+    if (o.shard &&
+        embed_shard_open(&shard, o.shard, o.output, o.ids ? o.ids : o.file, argc, o.ids, &err))
+        goto done;
+    if (o.output && strcmp(o.output, "-") != 0) sink.path = o.output;
+    if (embed_form_of(&sink.form, sink.path, &err) ||
+        (sink.path && !o.shard && cmd_output_check(sink.path, &err)) ||
+        input_open(&in, argc, argv, &err) || cmd_model_find(dir, &err))
         goto done;
     const struct qkv_embedder_options how = { .model = cmd_model_options(),
                                               .pool = (enum qkv_pool)(o.pool + 1),
@@ -324,12 +279,17 @@ static int run_embed(int argc, char **argv)
                                               .prompt = o.prompt,
                                               .progress = cmd_progress_begin("texts") };
     if (!qkv_embedder_open(&e, dir, &how, &err) && !check_length(e, &err) &&
-        !sink_open(&sink, qkv_embedder_width(e), &err) && !embed_all(&sink, &in, e, &err))
-        sink_close(&sink, &err);
+        !open_output(&sink, &shard, &in, e, &complete, &err) && !complete &&
+        !embed_all(&sink, &in, e, &err)) {
+        if (o.shard)
+            embed_shard_commit(&shard, &sink, &err);
+        else
+            embed_sink_close(&sink, &err);
+    }
     cmd_progress_end();
 done:
-    if (sink.spool && sink.to) fclose(sink.to);
-    cmd_file_abort(&sink.file);
+    embed_sink_abort(&sink);
+    embed_shard_close(&shard);
     qkv_embedder_close(e);
     cmd_source_close(&in.texts);
     id_lists_free(&in.ids);
@@ -339,7 +299,8 @@ done:
 const struct cmd cmd_embed = {
     .name = "embed",
     .brief = "embed texts as vectors",
-    .usage = "[TEXT...] [-f FILE] [-o FILE] [options]",
+    .usage = "[TEXT...] [-f FILE] [-o FILE] [options]\n"
+             "--join FILE",
     .about = "Prints one vector per text, pooled and normalized as the model's files say, so that "
              "the dot product of two vectors is their cosine. Texts come from the operands and "
              "from the lines of -f; if there are neither, from standard input. Texts of different "
@@ -352,6 +313,8 @@ const struct cmd cmd_embed = {
         { "qkv embed \"hello\"", "384 numbers on one line (with all-MiniLM-L6-v2)" },
         { "qkv embed -f lines.txt --truncate -o vectors.npy", "one vector per line of a file, for numpy.load" },
         { "cut -f2 table.tsv | qkv embed -f - --json", "texts from standard input; one JSON object per line" },
+        { "qkv embed -f lines.txt -o v.npy --shard 0/4", "the first quarter of the lines, to v.part-00000-of-00004.npy" },
+        { "qkv embed --join v.npy", "v.npy from its 4 parts" },
     },
     .run = run_embed,
 };
