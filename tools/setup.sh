@@ -82,6 +82,9 @@ if [ "$what" = test ] || [ "$what" = long ]; then
     ! debian_here || ls /usr/share/fonts/truetype/{dejavu,liberation,noto}/*Sans-*.ttf >/dev/null 2>&1 ||
         lacks "fonts (pictures are measured with them)" fonts-dejavu-core fonts-liberation fonts-noto-core
     ! debian_here || command_here tsc || lacks "TypeScript (it checks the types of the page's script)" node-typescript
+    # For commands on several ranks; without these the tests of ranks are skipped.
+    command_here mpirun.openmpi || optional+=(openmpi-bin libopenmpi-dev)
+    command_here mpirun.mpich || optional+=(mpich libmpich-dev)
     # For the course as a book; without it this test is skipped.
     command_here pandoc || optional+=(pandoc)
     # For the tests of the Python package on arrays of numpy; without it these are skipped.

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 struct qkv_comm ranks = { .size = 1 };
@@ -73,9 +74,10 @@ static void on_end_of_rank(int number)
         put(&end, " has ended before the others");
     }
     put(&end, "\n");
-    // the first rank that is left prints
-    if (ranks.rank == (lost == 0 ? 1 : 0) && write(2, text, (size_t)(end - text)) < 0)
-        _exit(QKV_ERR_IO);
+    // The first rank that is left prints. All stay a moment, so that the others see them alive.
+    const struct timespec moment = { .tv_nsec = 300000000 };
+    const bool prints = ranks.rank == (lost == 0 ? 1 : 0);
+    if (!prints || write(2, text, (size_t)(end - text)) > 0) nanosleep(&moment, NULL);
     _exit(QKV_ERR_IO);
 }
 

@@ -73,6 +73,27 @@ for launcher in $launchers; do
     [ "$(grep -c '^qkv: unknown option' "$err")" -eq 1 ] || failed 'one message'
 done
 
+title 'a rank that is killed ends all; the old output stays'
+python random huge.npy f4 1x20000x2x64 9
+cat >die.sh <<'SH'
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
+[ "$rank" -eq 1 ] && { sleep 1; kill -9 $$; } &
+exec "$QKV_BIN" "$@"
+SH
+export QKV_BIN
+for launcher in $launchers; do
+    echo old >kept.npy
+    begin=$(date +%s)
+    timeout 120 "$launcher" -n 3 sh die.sh attn -q huge.npy -k huge.npy -v huge.npy -o kept.npy --force >"$out" 2>"$err"
+    [ $? -ne 0 ] || failed "exit code: $launcher"
+    [ $(($(date +%s) - begin)) -lt 30 ] || failed "the others went on: $launcher"
+    [ "$(cat kept.npy)" = old ] || failed 'the old output'
+    [ "$(find . -name '*kept*' | wc -l)" -eq 1 ] || failed 'a temporary file'
+    # MPICH ends the others by a signal that no process can handle
+    [ "$launcher" = mpirun.mpich ] || [ "$(grep -c '^qkv: rank 1 has ended before the others' "$err")" -eq 1 ] ||
+        failed 'one message with the rank'
+done
+
 title 'ranks that differ are refused before they begin'
 cat >differ.sh <<'SH'
 rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
@@ -81,7 +102,6 @@ shift
 [ "$rank" -eq 1 ] && [ -n "${OTHER:-}" ] && set -- "$@" --causal
 exec "$QKV_BIN" "$@"
 SH
-export QKV_BIN
 for launcher in $launchers; do
     timeout 60 "$launcher" -n 2 sh differ.sh isa attn -q q.npy -k k.npy -v v.npy >"$out" 2>"$err"
     [ $? -eq 4 ] || failed "exit code of other instruction sets: $launcher"
