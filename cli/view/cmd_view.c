@@ -24,12 +24,15 @@ static const char view_help[] =
     ;
 #undef QKV_VIEW
 
+// the names of enum qkv_view_size
+static const char *const sizes[] = { "free", "column", "page", NULL };
+
 static struct {
     const char *output, *heads, *token, *budget, *stack, *layers;
     const char *attention, *names, *key_names, *against, *training;
     struct chart_output picture; // only its theme and width are used, not its path
     int64_t layer, generate;
-    int view;
+    int view, size;
     bool terminal, all, special, values, map, plain;
     struct token_options tokens;
 } o = { .layer = -1, .view = -1 };
@@ -62,6 +65,10 @@ static const struct opt opts[] = {
     OPT_FLAG(0, "all", &o.all, "print the whole matrix, even if it is wider than the terminal"),
     OPT_FLAG(0, "plain", &o.plain,
              "draw a picture (.svg, .png) without its question and its sentence, for papers"),
+    OPT_CHOICE(
+        0, "size", &o.size, sizes, "NAME",
+        "printed width of a picture (.svg, .png): free (as wide as its view needs, the default), "
+        "column (84 mm) or page (174 mm), with texts of at least 6.5 points"),
     OPT_GROUP("What the file stores"),
     OPT_TEXT(0, "budget", &o.budget, "SIZE",
              "maximum size of the HTML file: 4M, 900K or a number of bytes (default: 16M)"),
@@ -399,6 +406,7 @@ static int run(int argc, char **argv)
     struct qkv_view_options p = { .layer = o.layer >= 0 ? &o.layer : NULL,
                                   .special = o.special,
                                   .plain = o.plain,
+                                  .size = (enum qkv_view_size)o.size,
                                   .theme = (enum qkv_view_theme)o.picture.theme,
                                   .view = o.view >= 0 ? views[o.view] : NULL,
                                   .values = o.values };

@@ -246,6 +246,9 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_training(qkv_view *v, const struct qk
                                                     int64_t frames, qkv_error *err);
 
 enum qkv_view_theme { QKV_THEME_AUTO = 0, QKV_THEME_LIGHT, QKV_THEME_DARK };
+/** The printed width of a picture: as wide as its view needs, one column (84 mm), or a page (174
+ *  mm).  A picture with a printed width has its own layout: its smallest text has 6.5 points. */
+enum qkv_view_size { QKV_SIZE_FREE = 0, QKV_SIZE_COLUMN, QKV_SIZE_PAGE };
 
 /** The initial state of a picture and limits of its output; zero is the default. */
 struct qkv_view_options {
@@ -268,6 +271,8 @@ struct qkv_view_options {
     /** pictures only: draw neither the question nor the sentence, which then are only in the
      *  metadata of the file */
     bool plain;
+    /** pictures only: the printed width */
+    enum qkv_view_size size;
     // members for HTML only
     int64_t budget; /**< maximum size of the HTML file in bytes; 0: 16,000,000 */
     /** [exact_count] layers to store exactly if the budget is too small for all layers */

@@ -50,6 +50,11 @@ runs 0 view "$animal" --view steps --token it --layer 3 --heads 1 --plain -o pla
 check grep -q '<desc id="finding">Layer 3, head 1, 32 dimensions per vector' plain.svg
 check grep -q '<title' plain.svg
 check test "$(grep -o '<text' plain.svg | wc -l)" -lt "$(grep -o '<text' steps.svg | wc -l)"
+runs 0 view "$animal" --view steps --token it --layer 3 --heads 1 --size column -o column.svg
+check grep -q '<svg [^>]*width="84mm" height="[0-9.]*mm" viewBox="0 0 400 ' column.svg
+runs 0 view "$animal" --size page -o page.svg
+check grep -q '<svg [^>]*width="174mm"' page.svg
+runs 2 view "$animal" --size wide -o wide.svg
 runs 0 view "$animal" --view residual --token it -o residual.svg
 prints_part 'The residual stream of “it” goes from norm'
 check grep -q '<desc id="finding">The residual stream of “it” goes from norm' residual.svg

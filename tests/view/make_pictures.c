@@ -96,9 +96,14 @@ static void draw_views(const char *folder, const struct text *p)
                                                 .heads = head,
                                                 .head_count = marked ? p->heads : 0,
                                                 .special = marked };
-            snprintf(path, sizeof path, "%s/view-%s-%" PRId64 "-%d-%d.svg", folder, name, p->tokens,
-                     p->words, marked);
-            must(qkv_view_picture(v, path, true, &o, NULL, &err), &err);
+            static const char *const sizes[] = { "", "-column", "-page" };
+            for (int size = 0; size < 3; size++) {
+                struct qkv_view_options sized = o;
+                sized.size = (enum qkv_view_size)size;
+                snprintf(path, sizeof path, "%s/view-%s-%" PRId64 "-%d-%d%s.svg", folder, name,
+                         p->tokens, p->words, marked, sizes[size]);
+                must(qkv_view_picture(v, path, true, &sized, NULL, &err), &err);
+            }
         }
     qkv_view_free(v);
     free(token);

@@ -78,6 +78,7 @@ struct png {
     uint32_t width, height;
     bool title, words; // iTXt chunks
     uint64_t color;    // sum of all bytes of all lines: two different pictures differ here
+    uint32_t density;  // pixels per metre (pHYs); 0: not stated
 };
 static inline uint32_t png_u32(const uint8_t *p)
 {
@@ -90,7 +91,7 @@ static inline bool png_read(struct png *out, const uint8_t *p, size_t n)
     uint8_t *packed = malloc(n), *lines = NULL;
     size_t at = 8, size = 0;
     bool end = false, good = false;
-    *out = (struct png){ 0, 0, false, false, 0 };
+    *out = (struct png){ 0 };
     if (!packed || n < 8 || memcmp(p, signature, 8) != 0) goto done;
     while (at + 12 <= n && !end) {
         const uint32_t len = png_u32(p + at);
@@ -98,6 +99,10 @@ static inline bool png_read(struct png *out, const uint8_t *p, size_t n)
         if (len > n - at - 12 || crc32(0, p + at + 4, len + 4) != png_u32(body + len)) goto done;
         if (!memcmp(p + at + 4, "IHDR", 4))
             out->width = png_u32(body), out->height = png_u32(body + 4);
+        if (!memcmp(p + at + 4, "pHYs", 4)) {
+            if (len != 9 || memcmp(body, body + 4, 4) != 0 || body[8] != 1) goto done;
+            out->density = png_u32(body);
+        }
         if (!memcmp(p + at + 4, "iTXt", 4)) {
             out->title |= !strcmp((const char *)body, "Title");
             out->words |= !strcmp((const char *)body, "Description");

@@ -18,9 +18,12 @@ void canvas_init(struct canvas *s, const char *path)
 
 void canvas_new(struct canvas *s, double width, const char *title, const char *sentence)
 {
-    *s = (struct canvas){
-        .width = width, .open = -1, .plain = s->plain, .fonts = s->fonts, .failed = s->failed
-    };
+    *s = (struct canvas){ .width = width,
+                          .open = -1,
+                          .plain = s->plain,
+                          .mm = s->mm,
+                          .fonts = s->fonts,
+                          .failed = s->failed };
     if (title) view_plain_text(&s->title, title, strlen(title), TEXT_BYTES);
     if (sentence) view_plain_text(&s->sentence, sentence, strlen(sentence), TEXT_BYTES);
     view_put(&s->text, "", 0);
@@ -295,11 +298,15 @@ double canvas_fold(struct canvas *s, double x, double y, double width, int size,
 double canvas_head(struct canvas *s, double left)
 {
     const double width = s->width - 2 * left;
-    double y = 38;
+    const bool small = s->mm > 0;
+    double y = small ? 26 : 38;
     if (s->plain) return 14;
     if (s->title.at && s->title.used)
-        y = canvas_fold(s, left, y, width, 25, CANVAS_SERIF, PALETTE_TEXT, s->title.at, 30) - 2;
+        y = canvas_fold(s, left, y, width, small ? 18 : 25, CANVAS_SERIF, PALETTE_TEXT, s->title.at,
+                        small ? 23 : 30) -
+            2;
     if (s->sentence.at && s->sentence.used)
-        y = canvas_fold(s, left, y, width, 15, CANVAS_SERIF, PALETTE_TEXT2, s->sentence.at, 22);
+        y = canvas_fold(s, left, y, width, small ? 13 : 15, CANVAS_SERIF, PALETTE_TEXT2,
+                        s->sentence.at, small ? 18 : 22);
     return y;
 }

@@ -114,6 +114,7 @@ struct canvas {
     int64_t open; // index of the operation whose path is being drawn; -1: none
     bool failed;
     bool plain;                 // canvas_head() draws no title and no sentence
+    double mm;                  // printed width of the file; 0: a unit is a CSS pixel
     struct canvas_fonts *fonts; // fonts that measure texts; NULL: the table of text_width.c does
 };
 enum { CANVAS_BLANK = 255 };
@@ -191,7 +192,16 @@ void canvas_svg_inner(struct view_text *t, const struct canvas *s, const char *i
 // Writes the style of the svg element for a page. Its colours depend on the attribute [data-theme]
 // of the page's root element.
 void canvas_page_style(struct view_text *t, const struct canvas *s);
-enum { CANVAS_SCALE = 2 }; // pixels of a PNG file per unit of the canvas
+// Returns the pixels of a PNG file per unit of the canvas: 2, or 3 if it has a printed width.
+static inline int canvas_scale(const struct canvas *s)
+{
+    return s->mm > 0 ? 3 : 2;
+}
+// Returns the size of a small text: at least 11 in a picture with a printed width.
+static inline int canvas_small(const struct canvas *s, int size)
+{
+    return s->mm > 0 && size < 11 ? 11 : size;
+}
 // Writes a canvas as a PNG file, which also contains the title and the sentence as text. Returns
 // QKV_ERR_LIMIT if memory is exhausted or a side has more than 32,767 pixels.
 qkv_status canvas_png(struct view_text *t, const struct canvas *s, enum qkv_view_theme theme,

@@ -72,6 +72,18 @@ static void put_u32(struct view_text *t, uint32_t x)
     view_put(t, bytes, 4);
 }
 
+// Writes a chunk, of which c has the type and the data, and frees c.
+static void put_chunk(struct view_text *t, struct view_text *c)
+{
+    t->failed |= c->failed;
+    if (!c->failed) {
+        put_u32(t, (uint32_t)(c->used - 4));
+        view_put(t, c->at, (size_t)c->used);
+        put_u32(t, view_crc32((const uint8_t *)c->at, c->used));
+    }
+    view_text_free(c);
+}
+
 // Writes an iTXt chunk with a keyword and a text, not compressed and without a language.
 static void put_words(struct view_text *t, const char *keyword, const struct view_text *words)
 {
@@ -80,13 +92,19 @@ static void put_words(struct view_text *t, const char *keyword, const struct vie
     view_put(&c, keyword, strlen(keyword) + 1);
     view_put(&c, "\0\0\0\0", 4);
     if (words->at) view_plain_text(&c, words->at, (size_t)words->used, 1 << 16);
-    t->failed |= c.failed;
-    if (!c.failed) {
-        put_u32(t, (uint32_t)(c.used - 4));
-        view_put(t, c.at, (size_t)c.used);
-        put_u32(t, view_crc32((const uint8_t *)c.at, c.used));
-    }
-    view_text_free(&c);
+    put_chunk(t, &c);
+}
+
+// Writes a pHYs chunk: the pixels per metre of the printed width.
+static void put_density(struct view_text *t, const struct canvas *s)
+{
+    const uint32_t n = (uint32_t)(ceil(s->width) * canvas_scale(s) / s->mm * 1000 + .5);
+    struct view_text c = { 0 };
+    view_put(&c, "pHYs", 4);
+    put_u32(&c, n);
+    put_u32(&c, n);
+    view_put(&c, "\1", 1); // the unit is the metre
+    put_chunk(t, &c);
 }
 
 struct stream {
@@ -106,6 +124,7 @@ static bool store(void *ctx, const void *data, size_t n)
         i += part;
         to->bytes += (int64_t)part;
         if (to->bytes == HEADER) {
+            if (to->s->mm > 0) put_density(to->t, to->s);
             put_words(to->t, "Title", &to->s->title);
             put_words(to->t, "Description", &to->s->sentence);
         }
@@ -116,7 +135,7 @@ static bool store(void *ctx, const void *data, size_t n)
 qkv_status canvas_png(struct view_text *t, const struct canvas *s, enum qkv_view_theme theme,
                       qkv_error *err)
 {
-    const double w = ceil(s->width) * CANVAS_SCALE, h = ceil(s->height) * CANVAS_SCALE;
+    const double w = ceil(s->width) * canvas_scale(s), h = ceil(s->height) * canvas_scale(s);
     const qkv_status status = canvas_failed(s) ? QKV_OK : need_painter(err);
     if (status) return status;
     if (canvas_failed(s) || !s->fonts) return qkv_fail_memory(err, NULL);

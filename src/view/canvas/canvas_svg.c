@@ -318,11 +318,16 @@ static void put_op(struct view_text *t, const struct canvas *s, const struct can
 static void open_element(struct view_text *t, const struct canvas *s, const char *id)
 {
     const int w = (int)ceil(s->width), h = (int)ceil(s->height);
+    const char *unit = s->mm > 0 ? "mm" : "";
+    view_say(t, "<svg xmlns=\"http://www.w3.org/2000/svg\"%s%s%s width=\"", id ? " id=\"" : "",
+             id ? id : "", id ? "\"" : "");
+    view_number(t, s->mm > 0 ? s->mm : w, 0);
+    view_say(t, "%s\" height=\"", unit);
+    view_number(t, s->mm > 0 ? s->mm * h / w : h, s->mm > 0 ? 2 : 0);
     view_say(t,
-             "<svg xmlns=\"http://www.w3.org/2000/svg\"%s%s%s width=\"%d\" height=\"%d\" "
-             "viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"what finding\">\n"
+             "%s\" viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"what finding\">\n"
              "<title id=\"what\">",
-             id ? " id=\"" : "", id ? id : "", id ? "\"" : "", w, h, w, h);
+             unit, w, h);
     if (s->title.at) view_html_text(t, s->title.at, (size_t)s->title.used);
     view_say(t, "</title>\n<desc id=\"finding\">");
     if (s->sentence.at) view_html_text(t, s->sentence.at, (size_t)s->sentence.used);

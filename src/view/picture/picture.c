@@ -129,6 +129,18 @@ static qkv_status find_view(int *out, const struct qkv_view_options *o, qkv_erro
                     o->view, names);
 }
 
+// Sets the widths of a picture. Both printed widths have .21 mm per unit, so that a text of size 11
+// has 6.5 points.
+static void set_size(struct picture *p, enum qkv_view_size size)
+{
+    enum { MARGIN = 24, MARGIN_PRINTED = 10, COLUMN = 400, PAGE = 828 };
+    const double width = size == QKV_SIZE_COLUMN ? COLUMN : size == QKV_SIZE_PAGE ? PAGE : 0;
+    p->margin = width > 0 ? MARGIN_PRINTED : MARGIN;
+    p->wide = width > 0 ? width - 2 * MARGIN_PRINTED : 0;
+    p->column = size == QKV_SIZE_COLUMN;
+    p->canvas.mm = size == QKV_SIZE_COLUMN ? 84 : size == QKV_SIZE_PAGE ? 174 : 0;
+}
+
 qkv_status qkv_view_picture(const qkv_view *v, const char *path, bool force,
                             const struct qkv_view_options *o, const int64_t *key, qkv_error *err)
 {
@@ -144,6 +156,7 @@ qkv_status qkv_view_picture(const qkv_view *v, const char *path, bool force,
                         path);
     canvas_init(&p.canvas, path);
     p.canvas.plain = o && o->plain;
+    set_size(&p, o ? o->size : QKV_SIZE_FREE);
     qkv_status status = find_view(&view, o, err);
     if (!status) p.question = views[view].question;
     p.view = v;

@@ -8,13 +8,8 @@
 
 enum {
     PANEL = 420, // width of the panel of one view
+    PANEL_PRINTED = 380,
     GUTTER = 28, // distance between the two panels
-    QUERY = 72,  // x coordinate of the right end of the query's name
-    LINK_FROM = 82,
-    LINK_TO = 196,
-    KEY = 206,
-    BAR = 312,
-    BAR_LONG = 70,
     ROW_TALL = 24,
     ROW_LEAST = 16,
     KEYS_TALL = 620, // height of a panel if it has many keys
@@ -22,8 +17,16 @@ enum {
     TEXT_SIZE = 15
 };
 
+// Positions in a panel: the right end of the query, the left end of the keys and of the bars.
+struct places {
+    double panel, query, link_from, link_to, key, bar, bar_long;
+};
+static const struct places free_places = { PANEL, 72, 82, 196, 206, 312, 70 },
+                           printed_places = { PANEL_PRINTED, 72, 80, 166, 174, 276, 62 };
+
 struct panel {
     struct picture *p;
+    struct places at;
     const struct view_stack *v;
     int64_t row;          // the query whose weights are drawn
     const int64_t *other; // [S] for each key, the aligned key of the other view; -1: there is none
@@ -82,11 +85,11 @@ static void draw_panel_title(struct panel *g, double y)
         view_token_text(&t, &token[j], false);
     }
     s->failed |= t.failed;
-    canvas_line(s, g->left, y - 22, g->left + PANEL, y - 22, PALETTE_RULE, 1);
+    canvas_line(s, g->left, y - 22, g->left + g->at.panel, y - 22, PALETTE_RULE, 1);
     // If the text is too long, its start is cut, because the two texts usually differ at the end.
     size_t from = 0;
     while (t.at && from < (size_t)t.used &&
-           (canvas_width(s, t.at + from, (size_t)t.used - from, 13, 0) > PANEL - 16 ||
+           (canvas_width(s, t.at + from, (size_t)t.used - from, 13, 0) > g->at.panel - 16 ||
             (t.at[from] & 0xC0) == 0x80))
         from++;
     if (from) canvas_format(s, g->left, y, 13, 0, PALETTE_TEXT2, "…");
@@ -104,30 +107,32 @@ static void draw_panel(struct panel *g)
     for (int64_t i = 0; i < g->keys; i++) {
         const double w = (double)g->w[g->key[i]], y = g->top + ((double)i + .5) * g->pitch;
         if (w > tau)
-            canvas_link(s, g->left + LINK_FROM, y0, g->left + LINK_TO, y,
+            canvas_link(s, g->left + g->at.link_from, y0, g->left + g->at.link_to, y,
                         picture_link_color(g->p, 0), (w - tau) / (1 - tau), false);
     }
-    picture_token(s, &g->v->shape.token[g->row], g->left + QUERY, y0 + base, TEXT_SIZE,
-                  CANVAS_END | CANVAS_BOLD, PALETTE_TEXT, QUERY);
+    picture_token(s, &g->v->shape.token[g->row], g->left + g->at.query, y0 + base, TEXT_SIZE,
+                  CANVAS_END | CANVAS_BOLD, PALETTE_TEXT, g->at.query);
     for (int64_t i = 0; i < g->keys; i++) {
         const int64_t j = g->key[i];
         const double w = (double)g->w[j], y = g->top + ((double)i + .5) * g->pitch;
         // the other text has no token that is aligned with this one
         const bool own = g->other && g->other[j] < 0;
-        if (own) canvas_box(s, g->left + KEY - 6, y - 10, BAR - KEY - 4, 20, PALETTE_MARK);
-        picture_token(s, &g->v->shape.key[j], g->left + KEY, y + base, TEXT_SIZE,
-                      own ? CANVAS_BOLD : 0, PALETTE_TEXT, BAR - KEY - 14);
+        if (own)
+            canvas_box(s, g->left + g->at.key - 6, y - 10, g->at.bar - g->at.key - 4, 20,
+                       PALETTE_MARK);
+        picture_token(s, &g->v->shape.key[j], g->left + g->at.key, y + base, TEXT_SIZE,
+                      own ? CANVAS_BOLD : 0, PALETTE_TEXT, g->at.bar - g->at.key - 14);
         if (!(w > 0)) continue;
         if (w >= .002)
-            canvas_box(s, g->left + BAR, y - 4, fmax(1, w * BAR_LONG), 8,
+            canvas_box(s, g->left + g->at.bar, y - 4, fmax(1, w * g->at.bar_long), 8,
                        picture_link_color(g->p, 0));
-        picture_weight(s, g->left + BAR + fmax(1, w * BAR_LONG) + 6, y + 4, 12, 0,
+        picture_weight(s, g->left + g->at.bar + fmax(1, w * g->at.bar_long) + 6, y + 4, 12, 0,
                        w >= .05 ? PALETTE_TEXT : PALETTE_TEXT3, w, 2);
     }
     struct view_text t = { 0 };
     view_weight(&t, g->hidden, 2);
     if (t.at && g->keys < g->v->shape.keys)
-        canvas_format(s, g->left + KEY, g->top + high + 16, 12, 0, PALETTE_TEXT3,
+        canvas_format(s, g->left + g->at.key, g->top + high + 16, 12, 0, PALETTE_TEXT3,
                       "keys that are not shown: %s", t.at);
     s->failed |= t.failed;
     view_text_free(&t);
@@ -195,8 +200,9 @@ qkv_status picture_compare(struct picture *p, qkv_error *err)
     const struct view_stack *other = &view->against->stack[p->v - view->stack];
     const int64_t *rows = view->align[p->v->shape.row_text],
                   *keys = view->align[p->v->shape.key_text];
-    struct panel a = { .p = p, .v = p->v, .row = p->st.token, .other = keys },
-                 b = { .p = p, .v = other, .row = rows[p->st.token] };
+    const struct places at = p->wide > 0 ? printed_places : free_places;
+    struct panel a = { .p = p, .at = at, .v = p->v, .row = p->st.token, .other = keys },
+                 b = { .p = p, .at = at, .v = other, .row = rows[p->st.token] };
     struct view_text title = { 0 };
     qkv_status status = QKV_OK;
     if (b.row < 0) {
@@ -215,18 +221,21 @@ qkv_status picture_compare(struct picture *p, qkv_error *err)
         invert_alignment(back, other->shape.keys, keys, p->v->shape.keys);
         b.other = back;
         describe_change(&title, &a, &b, keys);
-        canvas_new(&p->canvas, 2 * PICTURE_MARGIN + 2 * PANEL + GUTTER, p->question,
+        canvas_new(&p->canvas, 2 * p->margin + picture_wide(p, 2 * at.panel + GUTTER), p->question,
                    title.at ? title.at : "");
         p->canvas.failed |= title.failed;
-        const double y = canvas_head(&p->canvas, PICTURE_MARGIN) + 24;
-        a.left = PICTURE_MARGIN;
-        b.left = PICTURE_MARGIN + PANEL + GUTTER;
-        a.top = b.top = y + 14;
+        const double y = canvas_head(&p->canvas, p->margin) + 24;
+        const double high = a.pitch * (double)a.keys,
+                     below = p->column ? high + 58 : 0; // in a column one panel is below the other
+        a.left = p->margin;
+        b.left = p->column ? p->margin : p->margin + at.panel + GUTTER;
+        a.top = y + 14;
+        b.top = a.top + below;
         draw_panel_title(&a, y);
-        draw_panel_title(&b, y);
+        draw_panel_title(&b, y + below);
         draw_panel(&a);
         draw_panel(&b);
-        p->canvas.height = a.top + fmax(a.pitch * (double)a.keys, b.pitch * (double)b.keys) + 34;
+        p->canvas.height = fmax(a.top + high, b.top + b.pitch * (double)b.keys) + 34;
     }
     view_text_free(&title);
     qkv_free(back);

@@ -8,15 +8,6 @@
 #include <stdlib.h>
 
 enum {
-    STAGE = 808,
-    // x coordinates of the columns: the right end of numbers, or the left end of names
-    EFFECTIVE_KEYS = 57,
-    QUERY_END = 190,
-    LINK_FROM = 202,
-    LINK_TO = 534,
-    KEY_BEGIN = 546,
-    BARS = 670,
-    BAR_LONG = 102,
     HIGH = 620, // maximum height of the drawing, unless its lines would be too close
     PART_GAP = 26,
     MOST_LINKS = 4000,
@@ -26,6 +17,14 @@ enum {
     LONG_KEYS = 90,
     NOTE = 300
 };
+
+// Positions of the columns: the right end of numbers and queries, the left end of keys and bars.
+// effective_keys: 0: that column is not drawn.
+struct columns {
+    double stage, effective_keys, query_end, link_from, link_to, key, bars, bar_long;
+};
+static const struct columns wide_columns = { 808, 57, 190, 202, 534, 546, 670, 102 },
+                            narrow_columns = { 380, 0, 102, 110, 206, 214, 296, 52 };
 
 // A line of the left or right column: a token, or a gap that represents n tokens.
 struct line {
@@ -39,6 +38,7 @@ struct link {
 };
 struct stage {
     struct picture *p;
+    struct columns at;
     double row, top, left;
     int size; // font size of tokens
     struct line *query, *key;
@@ -208,9 +208,9 @@ static void draw_links(struct stage *g)
                      lane = ((double)l->selected - (m - 1) / 2) * apart;
         const bool off =
             (p->marked && from->token != p->st.token) || (p->key >= 0 && l->key != p->key);
-        canvas_link(&g->p->canvas, g->left + LINK_FROM, from->y + lane, g->left + LINK_TO,
-                    g->y[l->key] + lane, picture_link_color(p, l->selected),
-                    ((double)l->w - tau) / (1 - tau), off);
+        canvas_link(&g->p->canvas, g->left + g->at.link_from, from->y + lane,
+                    g->left + g->at.link_to, g->y[l->key] + lane,
+                    picture_link_color(p, l->selected), ((double)l->w - tau) / (1 - tau), off);
     }
 }
 
@@ -221,7 +221,8 @@ static void draw_mark(struct stage *g, const struct qkv_view_token *k, double x,
     struct view_text t = { 0 };
     view_token_text(&t, k, k->special);
     g->p->canvas.failed |= t.failed;
-    const double most = query ? QUERY_END - EFFECTIVE_KEYS - 10 : BARS - KEY_BEGIN - 8;
+    const double most =
+        query ? g->at.query_end - g->at.effective_keys - 10 : g->at.bars - g->at.key - 8;
     const double w =
         t.at ? fmin(most, canvas_width(&g->p->canvas, t.at, (size_t)t.used, g->size, CANVAS_BOLD))
              : 0;
@@ -246,7 +247,7 @@ static void draw_gap(struct stage *g, const struct line *l, int64_t first)
     view_weight(&t, sum, 3);
     g->p->canvas.failed |= t.failed;
     if (t.at)
-        canvas_text(&g->p->canvas, g->left + KEY_BEGIN, l->y + 4, 11, 0, PALETTE_TEXT3, t.at,
+        canvas_text(&g->p->canvas, g->left + g->at.key, l->y + 4, 11, 0, PALETTE_TEXT3, t.at,
                     (size_t)t.used);
     view_text_free(&t);
 }
@@ -260,14 +261,14 @@ static void draw_tokens(struct stage *g)
         const struct qkv_view_token *k = &p->v->shape.token[g->query[i].token];
         const bool mark = p->marked && g->query[i].token == p->st.token;
         const double y = g->query[i].y;
-        if (mark) draw_mark(g, k, g->left + QUERY_END, y, fmin(high, 30), true);
+        if (mark) draw_mark(g, k, g->left + g->at.query_end, y, fmin(high, 30), true);
         if (part_begins(g, p->v->shape.token, g->query, i))
-            canvas_line(s, g->left, y - (g->row + PART_GAP) / 2, g->left + STAGE,
+            canvas_line(s, g->left, y - (g->row + PART_GAP) / 2, g->left + g->at.stage,
                         y - (g->row + PART_GAP) / 2, PALETTE_RULE, 1);
-        picture_token(s, k, g->left + QUERY_END, y + base, g->size,
+        picture_token(s, k, g->left + g->at.query_end, y + base, g->size,
                       CANVAS_END | (mark ? CANVAS_BOLD : 0),
                       g->query[i].token < p->v->shape.tokens ? PALETTE_TEXT : PALETTE_TEXT3,
-                      QUERY_END - EFFECTIVE_KEYS - 10);
+                      g->at.query_end - g->at.effective_keys - 10);
     }
     for (int64_t j = 0; j < g->keys; j++) {
         const struct line *l = &g->key[j];
@@ -276,11 +277,11 @@ static void draw_tokens(struct stage *g)
             continue;
         }
         if (l->token == p->key)
-            draw_mark(g, &p->v->shape.key[l->token], g->left + KEY_BEGIN, l->y, fmin(high, 30),
+            draw_mark(g, &p->v->shape.key[l->token], g->left + g->at.key, l->y, fmin(high, 30),
                       false);
-        picture_token(s, &p->v->shape.key[l->token], g->left + KEY_BEGIN, l->y + base, g->size, 0,
+        picture_token(s, &p->v->shape.key[l->token], g->left + g->at.key, l->y + base, g->size, 0,
                       l->token < p->v->shape.keys ? PALETTE_TEXT : PALETTE_TEXT3,
-                      BARS - KEY_BEGIN - 8);
+                      g->at.bars - g->at.key - 8);
     }
 }
 
@@ -305,6 +306,7 @@ static void draw_effective_keys(struct stage *g)
 {
     struct picture *p = g->p;
     const int64_t S = p->v->shape.keys;
+    if (!(g->at.effective_keys > 0)) return;
     for (int64_t i = 0; i < g->queries && view_whole(p->v, p->st.layer); i++) {
         double keys = 0;
         if (g->query[i].token >= p->v->shape.tokens) break; // only padding follows
@@ -315,7 +317,7 @@ static void draw_effective_keys(struct stage *g)
                 if (p->row[j] > 0) entropy -= (double)p->row[j] * log((double)p->row[j]);
             keys += exp(entropy);
         }
-        draw_number(g, g->left + EFFECTIVE_KEYS, g->query[i].y, CANVAS_END, PALETTE_TEXT3,
+        draw_number(g, g->left + g->at.effective_keys, g->query[i].y, CANVAS_END, PALETTE_TEXT3,
                     keys / (double)qkv_max64(1, p->st.selected), false);
     }
 }
@@ -342,9 +344,10 @@ static void draw_received(struct stage *g)
     const double thick = g->row < 24 ? 3 : 6;
     for (int64_t j = 0; j < g->keys; j++) {
         if (g->key[j].token < 0) continue;
-        const double w = got[g->key[j].token], wide = fmax(1, w / most * BAR_LONG);
-        canvas_box(&p->canvas, g->left + BARS, g->key[j].y - thick / 2, wide, thick, PALETTE_TEXT3);
-        draw_number(g, g->left + BARS + wide + 6, g->key[j].y, 0, PALETTE_TEXT2, w, true);
+        const double w = got[g->key[j].token], wide = fmax(1, w / most * g->at.bar_long);
+        canvas_box(&p->canvas, g->left + g->at.bars, g->key[j].y - thick / 2, wide, thick,
+                   PALETTE_TEXT3);
+        draw_number(g, g->left + g->at.bars + wide + 6, g->key[j].y, 0, PALETTE_TEXT2, w, true);
     }
     qkv_free(got);
 }
@@ -368,16 +371,16 @@ static void draw_bars(struct stage *g)
             const double w = (double)p->row[at];
             if (p->row[at] > most[at]) most[at] = p->row[at];
             if (w >= .002)
-                canvas_box(&p->canvas, g->left + BARS, g->key[j].y + ((double)h - m / 2) * thick,
-                           fmax(1, w * BAR_LONG), thick - (thick > 3 ? 1 : 0),
-                           picture_link_color(p, h));
+                canvas_box(&p->canvas, g->left + g->at.bars,
+                           g->key[j].y + ((double)h - m / 2) * thick, fmax(1, w * g->at.bar_long),
+                           thick - (thick > 3 ? 1 : 0), picture_link_color(p, h));
         }
     }
     for (int64_t j = 0; j < g->keys; j++) {
         const int64_t at = g->key[j].token;
         if (at < 0 || (most[at] < .005f && g->keys > FEW)) continue;
         const double w = (double)most[at];
-        draw_number(g, g->left + BARS + fmax(1, w * BAR_LONG) + 6, g->key[j].y, 0,
+        draw_number(g, g->left + g->at.bars + fmax(1, w * g->at.bar_long) + 6, g->key[j].y, 0,
                     w >= .05 ? PALETTE_TEXT : PALETTE_TEXT3, w, true);
     }
     qkv_free(most);
@@ -390,35 +393,38 @@ static double draw_chips(struct stage *g, double y)
 {
     struct picture *p = g->p;
     struct canvas *s = &p->canvas;
-    enum { EACH = 88, TALL = 34, ROW = 9 };
+    enum { EACH = 88, TALL = 34 };
+    const int64_t each = (int64_t)((g->at.stage + 6) / EACH);
     for (int64_t i = 0; i < p->st.selected; i++) {
         const struct view_stats *x = view_stats(p->v, p->st.layer, p->st.head[i]);
-        const double left = g->left + (double)(i % ROW) * EACH,
-                     top = y + (double)(i / ROW) * (TALL + 8);
+        const double left = g->left + (double)(i % each) * EACH,
+                     top = y + (double)(i / each) * (TALL + 8);
         canvas_box(s, left, top, 3, TALL, picture_link_color(p, i));
         canvas_format(s, left + 10, top + 13, 13, CANVAS_BOLD, PALETTE_TEXT, "head %" PRId64,
                       p->st.head[i]);
         const char *kind = x->kind < VIEW_KINDS ? view_kind_table[x->kind].name : "";
         canvas_format(s, left + 10, top + 28, 11, 0, PALETTE_TEXT2, "%s", kind);
     }
-    return y + (double)qkv_ceil_div(qkv_max64(1, p->st.selected), ROW) * (TALL + 8);
+    return y + (double)qkv_ceil_div(qkv_max64(1, p->st.selected), each) * (TALL + 8);
 }
 
 static void draw_headings(struct stage *g, double y)
 {
     const bool cross = strcmp(g->p->v->shape.name, "cross") == 0;
     const struct {
-        int x;
+        double x;
         unsigned how;
         const char *text;
-    } heads[] = { { 0, 0, "effective keys" },
-                  { QUERY_END, CANVAS_END, cross ? "written token" : "query token" },
-                  { KEY_BEGIN, 0, cross ? "source token" : "key token" } };
+    } heads[] = { { 0, 0, g->at.effective_keys > 0 ? "effective keys" : "" },
+                  { g->at.query_end, CANVAS_END, cross ? "written token" : "query token" },
+                  { g->at.key, 0, cross ? "source token" : "key token" } };
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         canvas_format(&g->p->canvas, g->left + heads[i].x, y, 11, heads[i].how, PALETTE_TEXT2, "%s",
                       heads[i].text);
-    canvas_format(&g->p->canvas, g->left + BARS, y, 11, 0, PALETTE_TEXT2, "%s",
-                  g->p->marked ? "weight" : "attention received");
+    canvas_format(&g->p->canvas, g->left + g->at.bars, y, 11, 0, PALETTE_TEXT2, "%s",
+                  g->p->marked               ? "weight"
+                  : g->at.effective_keys > 0 ? "attention received"
+                                             : "received");
 }
 
 // Writes how many links are not drawn, and their share of the weight of the shown rows.
@@ -458,7 +464,7 @@ static void describe_rest(struct stage *g, double y)
     g->p->canvas.failed |= t.failed;
     if (t.at)
         g->p->canvas.height =
-            canvas_fold(&g->p->canvas, g->left, y, STAGE, 11, 0, PALETTE_TEXT3, t.at, 15) + 4;
+            canvas_fold(&g->p->canvas, g->left, y, g->at.stage, 11, 0, PALETTE_TEXT3, t.at, 15) + 4;
     view_text_free(&t);
 }
 
@@ -472,19 +478,20 @@ static void draw_parts(struct stage *g)
                           g->p->v->shape.token[g->query[i].token].part ? "B" : "A");
 }
 
-static void begin(struct picture *p)
+static void begin(struct picture *p, double wide)
 {
     struct view_text sentence = { 0 };
     view_sentence(&sentence, p->v, &p->st);
-    canvas_new(&p->canvas, STAGE + 2 * PICTURE_MARGIN, p->question, sentence.at);
+    canvas_new(&p->canvas, wide + 2 * p->margin, p->question, sentence.at);
     p->canvas.failed |= sentence.failed;
     view_text_free(&sentence);
 }
 
 qkv_status picture_heads(struct picture *p, qkv_error *err)
 {
-    struct stage g = { .p = p, .left = PICTURE_MARGIN };
-    begin(p);
+    struct stage g = { .p = p, .left = p->margin };
+    g.at = p->column ? narrow_columns : wide_columns;
+    begin(p, g.at.stage);
     if (p->v->shape.tokens > LONG || p->v->shape.keys > LONG) p->marked = true;
     if (!take_lines(&g)) {
         p->canvas.failed = true;

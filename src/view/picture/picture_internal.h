@@ -15,7 +15,6 @@
 #include "view/canvas/canvas.h"
 #include "view/data/initial_selection.h"
 
-enum { PICTURE_MARGIN = 24 };
 struct picture {
     struct canvas canvas; // the function that draws the view creates the canvas
     const char *question; // the question of the view, from view.def
@@ -24,6 +23,9 @@ struct picture {
     struct view_selection st;
     int64_t key;          // the key that the options name; -1: they name none
     bool marked;          // true: the options name a row
+    double margin;        // left and right
+    double wide;          // width between the margins, if the picture has a printed width, else 0
+    bool column;          // the printed width is that of a column
     float *row;           // [S + key_padding] buffer
     int64_t *rows, *keys; // the rows and the keys that are shown, in the order of the text
     int64_t row_count, key_count;
@@ -53,13 +55,21 @@ void picture_number(struct canvas *s, double x, double y, int size, unsigned how
 // high. If there are more values than pixels, a bar is the mean of several neighbours.
 void picture_bars(struct canvas *s, const double *x, int64_t n, double left, double mid,
                   double wide, double tall, double most, double opacity);
+// Returns the width between the margins: that of a printed width, else `free`.
+static inline double picture_wide(const struct picture *p, double free)
+{
+    return p->wide > 0 ? p->wide : free;
+}
 // Returns the key that is drawn together with the marked query. *head becomes the selected head
 // with the largest weight on this key.
 int64_t picture_pair(struct picture *p, int64_t *head);
 // ---- the six steps (picture_steps.c, picture_scale.c) -------------------------------------------
 enum { PICTURE_SIDE = 324 }; // width of the panel that explains the scale
+struct picture_columns;      // picture_steps.c
 struct picture_score {
     struct picture *p;
+    const struct picture_columns *at;
+    double full; // width of all columns
     struct score s;
     struct score_line line[SCORE_LINES];
     int lines;

@@ -14,6 +14,9 @@ enum {
     POINTS = 256,
     CELL_MOST = 34,
     NAME = 110,
+    NAME_NARROW = 84,
+    NAMED_CELL = 14, // the names of the tokens need cells of this size
+    TILTED = 60,     // the space that the name of the last key has to the right of its column
     TILT = 96,
     FIXED_SCALE = 128,
     WIDTH_LEAST = 680
@@ -24,7 +27,7 @@ struct field {
     float *w; // [n][m] weight of each point; NaN: all weights of the point are masked
     int64_t n, m;
     bool pooled;
-    double cell_w, cell_h, left, top, scale;
+    double cell_w, cell_h, left, top, scale, name;
 };
 
 static int64_t point_of(int64_t i, int64_t n, int64_t all)
@@ -124,7 +127,7 @@ static void draw_names(struct field *f)
         picture_token(&p->canvas, &k->token[p->rows[r]], f->left - 8,
                       f->top + f->cell_h * ((double)r + .5) + 4.5, 13,
                       CANVAS_END | (p->marked && p->rows[r] == p->st.token ? CANVAS_BOLD : 0),
-                      PALETTE_TEXT, NAME - 10);
+                      PALETTE_TEXT, f->name - 10);
     for (int64_t c = 0; c < f->m; c++)
         picture_token(&p->canvas, &k->key[p->keys[c]], f->left + f->cell_w * ((double)c + .5) + 4,
                       f->top - 7, 13, CANVAS_TILT, PALETTE_TEXT, TILT);
@@ -242,7 +245,8 @@ static void draw_legend_text(struct field *f, double y)
     p->canvas.failed |= t.failed;
     if (t.at)
         p->canvas.height =
-            canvas_fold(&p->canvas, f->left + 150, y + 9, p->canvas.width - f->left - 170, 11, 0,
+            canvas_fold(&p->canvas, f->left + 150, y + 9,
+                        p->canvas.width - f->left - (p->wide > 0 ? 150 + p->margin : 170), 11, 0,
                         PALETTE_TEXT3, t.at, 15) +
             8;
     view_text_free(&t);
@@ -260,17 +264,22 @@ qkv_status picture_matrix(struct picture *p, qkv_error *err)
         f.n = qkv_min64(POINTS, p->v->shape.tokens);
         f.m = qkv_min64(POINTS, p->v->shape.keys);
     }
-    const bool named = qkv_max64(f.n, f.m) <= NAMED;
-    f.cell_w = fmin(CELL_MOST, AREA / (double)qkv_max64(1, qkv_max64(f.n, f.m)));
+    bool named = qkv_max64(f.n, f.m) <= NAMED;
+    f.name = p->column ? NAME_NARROW : NAME;
+    const double most = (double)qkv_max64(1, qkv_max64(f.n, f.m));
+    if (p->wide > 0 && (p->wide - f.name - TILTED) / most < NAMED_CELL) named = false;
+    const double area = p->wide > 0 ? p->wide - (named ? f.name + TILTED : 44) : AREA;
+    f.cell_w = fmin(CELL_MOST, area / most);
     if (f.cell_w >= 3) f.cell_w = floor(f.cell_w);
     f.cell_h = f.cell_w;
-    canvas_new(&p->canvas, fmax(WIDTH_LEAST, f.cell_w * (double)f.m + 2 * NAME),
+    const double wide = fmax(WIDTH_LEAST, f.cell_w * (double)f.m + 2 * NAME);
+    canvas_new(&p->canvas, p->wide > 0 ? p->wide + 2 * p->margin : wide,
                view_across(p->v) ? "Where does the output attend to the input?" : p->question,
                sentence.at);
     p->canvas.failed |= sentence.failed;
     view_text_free(&sentence);
-    const double y = canvas_head(&p->canvas, PICTURE_MARGIN);
-    f.left = PICTURE_MARGIN + (named ? NAME : 44);
+    const double y = canvas_head(&p->canvas, p->margin);
+    f.left = p->margin + (named ? f.name : 44);
     f.top = y + (named ? TILT * .8 : 12);
     f.w = qkv_alloc((size_t)(f.n * f.m) * 2 + 1, sizeof *f.w);
     if (!f.w) {

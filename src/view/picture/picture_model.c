@@ -15,6 +15,8 @@ enum {
     FIXED_SCALE = 128,
     WIDE = 1028,
     SMALL = 48,
+    SMALL_PRINTED = 20, // of a picture with a printed width, whose heads must fit
+    TEXT_LEAST = 40,    // the kind of a head is only written below a matrix of this width
     BIG = 72
 };
 
@@ -165,9 +167,10 @@ static void draw_head(struct wall *w, int64_t layer, int64_t head)
     draw_thumb(w, x, y, (int)view_stats(p->v, layer, head)->kind);
     describe_kind(&t, p->v, view_stats(p->v, layer, head));
     p->canvas.failed |= t.failed;
-    if (t.at)
-        canvas_cut(&p->canvas, x - STRIP, y + w->side + 12, w->side >= 56 ? 10 : 9, 0,
-                   PALETTE_TEXT2, t.at, (size_t)t.used, w->pitch - 3);
+    if (t.at && w->pitch >= TEXT_LEAST)
+        canvas_cut(&p->canvas, x - STRIP, y + w->side + 12,
+                   canvas_small(&p->canvas, w->side >= 56 ? 10 : 9), 0, PALETTE_TEXT2, t.at,
+                   (size_t)t.used, w->pitch - 3);
     view_text_free(&t);
     if (!p->v->effects.value) return;
     const double e = (double)p->v->effects.value[layer * p->v->shape.heads + head];
@@ -187,7 +190,7 @@ static void draw_names(struct wall *w)
                       w->top - 10, 11, CANVAS_MIDDLE, PALETTE_TEXT2,
                       w->pitch > 40 && !h ? "head %" PRId64 : "%" PRId64, h);
     for (int64_t l = 0; l < k->layers; l++) {
-        const double y = w->top + (double)l * (w->side + 34) + w->side / 2;
+        const double y = w->top + (double)l * (w->side + 34) + fmax(w->side / 2, 16);
         double keys = 0;
         for (int64_t h = 0; h < k->heads; h++)
             keys += (double)view_stats(w->p->v, l, h)->keys / (double)k->heads;
@@ -196,7 +199,9 @@ static void draw_names(struct wall *w)
         view_number(&t, keys, 1);
         view_say(&t, " keys");
         s->failed |= t.failed;
-        if (t.at) canvas_text(s, w->left, y + 16, 10, 0, PALETTE_TEXT3, t.at, (size_t)t.used);
+        if (t.at)
+            canvas_text(s, w->left, y + 16, canvas_small(s, 10), 0, PALETTE_TEXT3, t.at,
+                        (size_t)t.used);
         view_text_free(&t);
     }
 }
@@ -307,29 +312,32 @@ static void draw_legend_text(struct wall *w, double y)
     y = draw_kinds(w, y);
     canvas_format(s, x, y + 9, 11, 0, PALETTE_TEXT3, "0");
     canvas_kind_cells(s, x + 12, y, 4, 10, VIEW_OTHER, color, 1, 33);
-    canvas_format(s, x + 150, y + 9, 11, 0, PALETTE_TEXT3,
-                  w->t.scale > 0
-                      ? "each head on its own scale; a point is the largest weight of its block"
-                      : "1   rows: queries, columns: keys");
-    if (w->t.specials) {
-        y += 16;
-        canvas_format(s, x, y + 9, 11, 0, PALETTE_TEXT3, "%s",
-                      "strip at the left of a head: weight of each row on special tokens");
-    }
-    s->height = y + 30;
+    y = canvas_fold(s, x + 150, y + 9, s->width - w->left - x - 150, 11, 0, PALETTE_TEXT3,
+                    w->t.scale > 0
+                        ? "each head on its own scale; a point is the largest weight of its block"
+                        : "1   rows: queries, columns: keys",
+                    15) -
+        8;
+    if (w->t.specials)
+        y = canvas_fold(s, x, y + 9, s->width - w->left - x, 11, 0, PALETTE_TEXT3,
+                        "strip at the left of a head: weight of each row on special tokens", 15) -
+            8;
+    s->height = y + 14;
 }
 
 qkv_status picture_model(struct picture *p, qkv_error *err)
 {
     const struct view_shape *k = &p->v->shape;
-    struct wall w = { .p = p, .left = PICTURE_MARGIN };
+    struct wall w = { .p = p, .left = p->margin };
     struct view_text sentence = { 0 };
     describe_counts(&sentence, p->v);
     describe_ablation(&sentence, p->v, &w.low_effect, &w.high_effect);
-    w.pitch = fmin(BIG + 12, fmax(SMALL, (WIDE - SIDE_NAMES) / (double)k->heads));
+    w.pitch = fmin(BIG + 12, fmax(p->wide > 0 ? SMALL_PRINTED : SMALL,
+                                  (picture_wide(p, WIDE) - SIDE_NAMES) / (double)k->heads));
     w.side = w.pitch - STRIP - 6;
     canvas_new(&p->canvas,
-               fmax(WIDE * .6, SIDE_NAMES + w.pitch * (double)k->heads) + 2 * PICTURE_MARGIN,
+               fmax(picture_wide(p, WIDE * .6), SIDE_NAMES + w.pitch * (double)k->heads) +
+                   2 * p->margin,
                p->question, sentence.at);
     p->canvas.failed |= sentence.failed;
     view_text_free(&sentence);

@@ -10,6 +10,7 @@
 enum {
     FULL = 900,
     NAMES = 100,
+    NAMES_NARROW = 92,
     NUMBERS = 112,
     SIDE = 300,
     GAP = 36,
@@ -28,7 +29,9 @@ struct neuron {
     struct score_line line[SCORE_LINES];
     int lines;
     int64_t key;
-    double left, wide;
+    // left: of the names; full: width of all columns; wide: of the bars; side: left ends of the
+    // chain and of the largest products
+    double left, full, names, wide, side[2];
     // bars: dimensions with a bar of their own; rest: dimensions that share one more bar
     int64_t bars, rest;
     int64_t *order;  // [E] dimensions in the order of their bars, those with their own bar first
@@ -103,12 +106,12 @@ static double draw_band(struct neuron *g, const struct band *b, int64_t n, doubl
 {
     struct canvas *s = &g->p->canvas;
     const double mid = y + b->tall / 2;
-    canvas_format(s, g->left + NAMES - 14, mid - (b->token ? 3 : -4), 12, CANVAS_END, PALETTE_TEXT2,
-                  "%s", b->name);
+    canvas_format(s, g->left + g->names - 14, mid - (b->token ? 3 : -4), 12, CANVAS_END,
+                  PALETTE_TEXT2, "%s", b->name);
     if (b->token)
-        picture_token(s, b->token, g->left + NAMES - 14, mid + 13, 13, CANVAS_END | CANVAS_BOLD,
-                      PALETTE_TEXT, NAMES - 16);
-    picture_bars(s, g->x, n, g->left + NAMES, mid, wide, b->tall - 8, b->most, b->opacity);
+        picture_token(s, b->token, g->left + g->names - 14, mid + 13, 13, CANVAS_END | CANVAS_BOLD,
+                      PALETTE_TEXT, g->names - 16);
+    picture_bars(s, g->x, n, g->left + g->names, mid, wide, b->tall - 8, b->most, b->opacity);
     return y + b->tall;
 }
 
@@ -136,7 +139,7 @@ static double draw_running(struct neuron *g, double y)
         high = fmax(high, sum);
     }
     const double top = y + 12, range = fmax(1e-12, high - low), capacity = TALL - 16;
-    const double zero = top + high / range * capacity, left = g->left + NAMES;
+    const double zero = top + high / range * capacity, left = g->left + g->names;
     canvas_format(s, left - 14, zero + 4, 12, CANVAS_END, PALETTE_TEXT2, "running sum");
     canvas_line(s, left, zero, left + g->wide, zero, PALETTE_RULE, 1);
     canvas_path(s, PALETTE_NONE, PALETTE_TEXT, 1.5, 1);
@@ -157,10 +160,11 @@ static double draw_values(struct neuron *g, double y)
 {
     const struct score *s = &g->s;
     struct canvas *canvas = &g->p->canvas;
-    canvas_line(canvas, g->left, y + 6, g->left + FULL, y + 6, PALETTE_TEXT, 1);
+    canvas_line(canvas, g->left, y + 6, g->left + g->full, y + 6, PALETTE_TEXT, 1);
     if (!s->F) {
-        canvas_format(canvas, g->left + NAMES, y + 24, 12, 0, PALETTE_TEXT2,
-                      "the view does not contain the values of this layer");
+        static const char none[] = "the view does not contain the values of this layer";
+        canvas_cut(canvas, g->left + g->names, y + 24, 12, 0, PALETTE_TEXT2, none, sizeof none - 1,
+                   g->full - g->names);
         return y + 34;
     }
     y += 14;
@@ -181,8 +185,8 @@ static double draw_values(struct neuron *g, double y)
     view_weight(&t, w, 3);
     canvas->failed |= t.failed;
     if (t.at)
-        canvas_text(canvas, g->left + NAMES + g->wide + 10, y + 32, 13, CANVAS_BOLD, PALETTE_TEXT,
-                    t.at, (size_t)t.used);
+        canvas_text(canvas, g->left + g->names + g->wide + 10, y + 32, 13, CANVAS_BOLD,
+                    PALETTE_TEXT, t.at, (size_t)t.used);
     view_text_free(&t);
     y = draw_band(g, &(struct band){ "w v", NULL, 56, most, 1 }, s->F, g->wide, y);
     g->x = own;
@@ -199,7 +203,7 @@ static void draw_strip(struct neuron *g, int64_t key, double y, double most)
     for (int64_t i = 0; i < n; i++) {
         const double part = ceil(SHADES * sqrt(fmin(1, fabs(g->x[i]) / most))) / SHADES;
         if (part > 0)
-            canvas_box(s, g->left + NAMES + (double)i * step, y + 2, step - gap, STRIP - 4,
+            canvas_box(s, g->left + g->names + (double)i * step, y + 2, step - gap, STRIP - 4,
                        palette_signed(g->x[i] < 0 ? -part : part));
     }
 }
@@ -214,10 +218,13 @@ static double draw_keys(struct neuron *g, double y)
             const int64_t n = take_products(g, g->line[i].key);
             most = fmax(most, largest(g->x, n));
         }
+    static const char note[] =
+        "one column per dimension; blue raises the score, orange lowers it; then score and weight";
     canvas_format(s, g->left, y, 11, CANVAS_BOLD, PALETTE_TEXT2, "The same products for every key");
-    canvas_format(
-        s, 0, 0, 11, CANVAS_AFTER, PALETTE_TEXT3,
-        "one column per dimension; blue raises the score, orange lowers it; then score and weight");
+    if (g->p->column)
+        y = canvas_fold(s, g->left, y + 15, g->full, 11, 0, PALETTE_TEXT3, note, 15) - 15;
+    else
+        canvas_format(s, 0, 0, 11, CANVAS_AFTER, PALETTE_TEXT3, "%s", note);
     y += 12;
     for (int i = 0; i < g->lines; i++, y += STRIP) {
         const struct score_line *l = &g->line[i];
@@ -232,20 +239,20 @@ static double draw_keys(struct neuron *g, double y)
             if (!l->masked) view_weight(&t, l->w, 3);
             s->failed |= t.failed;
             if (t.at)
-                canvas_text(s, g->left + NAMES, mid + 4, 12, 0, PALETTE_TEXT2, t.at,
+                canvas_text(s, g->left + g->names, mid + 4, 12, 0, PALETTE_TEXT2, t.at,
                             (size_t)t.used);
             view_text_free(&t);
             continue;
         }
-        if (on) canvas_box(s, g->left, y, FULL, STRIP, PALETTE_MARK);
-        if (on) canvas_box(s, g->left + NAMES, y + 1, g->wide, STRIP - 2, PALETTE_PAPER);
-        picture_token(s, &g->p->v->shape.key[l->key], g->left + NAMES - 8, mid + 4.5, 13, how,
-                      PALETTE_TEXT, NAMES - 10);
+        if (on) canvas_box(s, g->left, y, g->full, STRIP, PALETTE_MARK);
+        if (on) canvas_box(s, g->left + g->names, y + 1, g->wide, STRIP - 2, PALETTE_PAPER);
+        picture_token(s, &g->p->v->shape.key[l->key], g->left + g->names - 8, mid + 4.5, 13, how,
+                      PALETTE_TEXT, g->names - 10);
         draw_strip(g, l->key, y, most);
-        const double end = g->left + FULL;
+        const double end = g->left + g->full;
         picture_number(s, end - 52, mid + 4.5, 12, how, PALETTE_TEXT, k->dot[l->key], 2);
         if (l->masked) {
-            canvas_hatch(s, g->left + NAMES, y + 2, g->wide, STRIP - 4);
+            canvas_hatch(s, g->left + g->names, y + 2, g->wide, STRIP - 4);
             canvas_format(s, end, mid + 4.5, 11, CANVAS_END, PALETTE_TEXT2, "masked");
         } else {
             picture_weight(s, end, mid + 4.5, 12, how, PALETTE_TEXT, k->w[l->key], 3);
@@ -259,7 +266,7 @@ static void put_pair(struct neuron *g, double *y, const char *name, double value
                      bool bold)
 {
     struct canvas *s = &g->p->canvas;
-    const double left = g->left + FULL + GAP;
+    const double left = g->side[0];
     canvas_format(s, left, *y, 13, bold ? CANVAS_BOLD : 0, PALETTE_TEXT, "%s", name);
     if (digits < 0)
         picture_weight(s, left + SIDE, *y, 13, CANVAS_END | (bold ? CANVAS_BOLD : 0), PALETTE_TEXT,
@@ -275,7 +282,7 @@ static double draw_chain(struct neuron *g, double y)
     const struct score *k = &g->s;
     struct canvas *s = &g->p->canvas;
     struct view_text t = { 0 };
-    const double left = g->left + FULL + GAP;
+    const double left = g->side[0];
     canvas_format(s, left, y, 11, CANVAS_BOLD, PALETTE_TEXT2, "From score to weight");
     y += 24;
     put_pair(g, &y, "q · k", k->dot[g->key], 3, false);
@@ -303,10 +310,11 @@ static double draw_chain(struct neuron *g, double y)
     return y + 14;
 }
 
-static void draw_largest(struct neuron *g, double y)
+// Returns the y coordinate below the list.
+static double draw_largest(struct neuron *g, double y)
 {
     struct canvas *s = &g->p->canvas;
-    const double left = g->left + FULL + GAP, column[4] = { 60, 140, 210, 300 };
+    const double left = g->side[1], column[4] = { 60, 140, 210, 300 };
     static const char *const names[4] = { "dimension", "q", "k", "q × k" };
     canvas_format(s, left, y, 11, CANVAS_BOLD, PALETTE_TEXT2, "Largest products");
     for (int i = 0; i < 4; i++)
@@ -319,7 +327,7 @@ static void draw_largest(struct neuron *g, double y)
             if (fabs(g->product[e]) < above &&
                 (best < 0 || fabs(g->product[e]) > fabs(g->product[best])))
                 best = e;
-        if (best < 0) return;
+        if (best < 0) return y;
         above = fabs(g->product[best]);
         canvas_format(s, left + column[0], y, 13, CANVAS_END, PALETTE_TEXT, "%" PRId64, best);
         picture_number(s, left + column[1], y, 13, CANVAS_END, PALETTE_TEXT, (double)g->s.q[best],
@@ -329,6 +337,19 @@ static void draw_largest(struct neuron *g, double y)
         picture_number(s, left + column[3], y, 13, CANVAS_END, PALETTE_TEXT, g->product[best], 2);
         y += 21;
     }
+    return y;
+}
+
+// Sets the positions of the columns.
+static void set_columns(struct neuron *g)
+{
+    const struct picture *p = g->p;
+    g->left = p->margin;
+    g->full = picture_wide(p, FULL);
+    g->names = p->column ? NAMES_NARROW : NAMES;
+    g->wide = g->full - g->names - NUMBERS - 8;
+    g->side[0] = g->side[1] = p->wide > 0 ? g->left : g->left + g->full + GAP;
+    if (p->wide > 0 && !p->column) g->side[1] += SIDE + 2 * GAP;
 }
 
 // ---- the picture --------------------------------------------------------------------------------
@@ -363,7 +384,7 @@ static void begin(struct neuron *g)
     view_say(&t, " The largest product is in dimension %" PRId64 ": ", most);
     view_signed(&t, g->product[most], 2);
     view_say(&t, ".");
-    canvas_new(&g->p->canvas, FULL + GAP + SIDE + 2 * PICTURE_MARGIN, title.at, t.at);
+    canvas_new(&g->p->canvas, picture_wide(p, FULL + GAP + SIDE) + 2 * p->margin, title.at, t.at);
     g->p->canvas.failed |= title.failed || t.failed;
     view_text_free(&title);
     view_text_free(&t);
@@ -381,19 +402,22 @@ static void draw_all(struct neuron *g)
     const int64_t n = take_products(g, g->key);
     y = draw_band(g, &(struct band){ "q ∘ k", NULL, 84, largest(g->x, n), 1 }, n, g->wide, y);
     if (g->rest)
-        canvas_format(s, g->left + NAMES + g->wide + 4, y - 38, 11, 0, PALETTE_TEXT3,
+        canvas_format(s, g->left + g->names + g->wide + 4, y - 38, 11, 0, PALETTE_TEXT3,
                       "%" PRId64 " others", g->rest);
     y = draw_running(g, y);
     y = draw_values(g, y);
     y = draw_keys(g, y + 28);
-    draw_largest(g, draw_chain(g, head + 8));
-    s->height = fmax(y + 20, head + 480);
+    const bool printed = g->p->wide > 0; // then the chain is below, not at the side
+    const double from = printed ? y + 36 : head + 8, end = draw_chain(g, from);
+    const double last = draw_largest(g, g->side[1] > g->side[0] ? from : end);
+    s->height = printed ? fmax(end, last) + 10 : fmax(y + 20, head + 480);
 }
 
 qkv_status picture_neuron(struct picture *p, qkv_error *err)
 {
-    struct neuron g = { .p = p, .left = PICTURE_MARGIN, .wide = FULL - NAMES - NUMBERS - 8 };
+    struct neuron g = { .p = p };
     int64_t head;
+    set_columns(&g);
     g.key = picture_pair(p, &head);
     const qkv_status status = score_of(&g.s, p->v, p->st.layer, head, p->st.token, err);
     if (status) return status;

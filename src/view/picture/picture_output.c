@@ -9,13 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAMES = 124, CELL = 132, ROW = 24, GAP = 2, BAR = 420, LEAST = 560, MOST_ROWS = 64 };
+enum {
+    NAMES = 124,
+    NAMES_NARROW = 92,
+    CELL = 132,
+    CELL_LEAST = 100, // of a picture with a printed width, which has as many entries as fit
+    ROW = 24,
+    GAP = 2,
+    BAR = 420,
+    TARGET = 122, // width of the column of the text's own token
+    LEAST = 560,
+    MOST_ROWS = 64
+};
 
 struct output {
     struct picture *p;
     const struct view_output *o;
     int64_t place;
-    double left;
+    int64_t top; // entries of a row that are drawn
+    double left, names, cell, bar;
 };
 
 static void draw_text(struct canvas *s, double x, double y, unsigned how, int color,
@@ -48,14 +60,14 @@ static void draw_name(struct canvas *s, double x, double y, int color, const cha
 static void draw_entries(const struct output *g, double y, int64_t cell)
 {
     struct canvas *s = &g->p->canvas;
-    for (int64_t k = 0; k < g->o->top; k++) {
-        const double x = g->left + NAMES + (double)k * (CELL + GAP);
+    for (int64_t k = 0; k < g->top; k++) {
+        const double x = g->left + g->names + (double)k * (g->cell + GAP);
         const int32_t units = g->o->value[cell + k];
         const int color = palette_weight((double)units / VIEW_OUTPUT_UNIT);
-        canvas_box(s, x, y, CELL, ROW - GAP, color);
+        canvas_box(s, x, y, g->cell, ROW - GAP, color);
         draw_name(s, x + 6, y + 15, palette_over(color), g->o->name[g->o->entry[cell + k]],
-                  CELL - 54);
-        draw_number(s, x + CELL - 6, y + 15, CANVAS_END, palette_over(color), units);
+                  g->cell - 54);
+        draw_number(s, x + g->cell - 6, y + 15, CANVAS_END, palette_over(color), units);
     }
 }
 
@@ -67,15 +79,15 @@ static void draw_row_name(const struct output *g, double y, int64_t place, int64
     else
         view_output_name(&t, g->p->v, place);
     const unsigned bold = view_output_is_lens(g->o) && l + 1 == g->o->rows ? CANVAS_BOLD : 0;
-    draw_text(&g->p->canvas, g->left + NAMES - 8, y + 15, CANVAS_END | bold, PALETTE_TEXT, &t,
-              NAMES - 10);
+    draw_text(&g->p->canvas, g->left + g->names - 8, y + 15, CANVAS_END | bold, PALETTE_TEXT, &t,
+              g->names - 10);
 }
 
 // Draws the column of the text's own token: its probability and its place.
 static void draw_target(const struct output *g, double y, int64_t row)
 {
     struct canvas *s = &g->p->canvas;
-    const double x = g->left + NAMES + (double)g->o->top * (CELL + GAP);
+    const double x = g->left + g->names + (double)g->top * (g->cell + GAP);
     draw_number(s, x + 60, y + 15, CANVAS_END, PALETTE_TEXT2, g->o->target_value[row]);
     canvas_format(s, x + 118, y + 15, 11, CANVAS_END, PALETTE_TEXT2, "%" PRId64,
                   g->o->target_rank[row] + 1);
@@ -86,12 +98,14 @@ static double draw_grid(const struct output *g, double y)
     struct canvas *s = &g->p->canvas;
     const struct view_output *o = g->o;
     const bool lens = view_output_is_lens(o), target = lens && o->target[g->place] >= 0;
-    const double end = g->left + NAMES + (double)o->top * (CELL + GAP);
+    const double end = g->left + g->names + (double)g->top * (g->cell + GAP);
     const int64_t n = lens ? o->rows : qkv_min64(o->positions, MOST_ROWS);
-    canvas_format(s, g->left + NAMES - 8, y, 11, CANVAS_END, PALETTE_TEXT2,
+    canvas_format(s, g->left + g->names - 8, y, 11, CANVAS_END, PALETTE_TEXT2,
                   lens ? "after" : "token");
-    canvas_format(s, g->left + NAMES, y, 11, 0, PALETTE_TEXT2,
-                  lens ? "most likely tokens, with probability" : "labels, with probability");
+    canvas_format(s, g->left + g->names, y, 11, 0, PALETTE_TEXT2,
+                  !lens          ? "labels, with probability"
+                  : g->p->column ? "most likely tokens"
+                                 : "most likely tokens, with probability");
     if (target) {
         struct view_text t = { 0 };
         const char *name = o->name[o->target[g->place]];
@@ -131,32 +145,48 @@ static double draw_list(const struct output *g, double y)
             view_output_name(&t, g->p->v, list[i]);
         else
             view_plain_text(&t, name, strlen(name), 160);
-        draw_text(s, g->left + NAMES - 8, y + 13, CANVAS_END, PALETTE_TEXT, &t, NAMES - 10);
-        canvas_box(s, g->left + NAMES, y + 3, fabs((double)x) / most * BAR, ROW - 10,
+        draw_text(s, g->left + g->names - 8, y + 13, CANVAS_END, PALETTE_TEXT, &t, g->names - 10);
+        canvas_box(s, g->left + g->names, y + 3, fabs((double)x) / most * g->bar, ROW - 10,
                    x < 0 ? PALETTE_NEG : PALETTE_POS);
-        draw_number(s, g->left + NAMES + fabs((double)x) / most * BAR + 6, y + 13, 0, PALETTE_TEXT2,
-                    x);
+        draw_number(s, g->left + g->names + fabs((double)x) / most * g->bar + 6, y + 13, 0,
+                    PALETTE_TEXT2, x);
     }
     if (count < n) {
-        canvas_format(s, g->left + NAMES - 8, y + 13, 12, CANVAS_END, PALETTE_TEXT2, "the rest");
-        draw_number(s, g->left + NAMES, y + 13, 0, PALETTE_TEXT2, (int32_t)rest);
+        canvas_format(s, g->left + g->names - 8, y + 13, 12, CANVAS_END, PALETTE_TEXT2, "the rest");
+        draw_number(s, g->left + g->names, y + 13, 0, PALETTE_TEXT2, (int32_t)rest);
         y += ROW;
     }
     return y;
+}
+
+static void set_sizes(struct output *g, bool target)
+{
+    const double wide = g->p->wide;
+    g->names = g->p->column ? NAMES_NARROW : NAMES;
+    g->top = g->o->top;
+    g->cell = CELL;
+    g->bar = BAR;
+    if (!(wide > 0)) return;
+    const double space = wide - g->names - (target ? TARGET : 0);
+    g->top = qkv_max64(1, qkv_min64(g->top, (int64_t)((space + GAP) / (CELL_LEAST + GAP))));
+    g->cell = fmin(CELL, (space + GAP) / (double)g->top - GAP);
+    g->bar = fmin(BAR, wide - g->names - 60);
 }
 
 qkv_status picture_output(struct picture *p, qkv_error *err)
 {
     const qkv_status status = view_output_check(p->v, err);
     if (status) return status;
-    struct output g = { .p = p, .o = p->v->output, .left = PICTURE_MARGIN };
+    struct output g = { .p = p, .o = p->v->output, .left = p->margin };
     g.place = view_output_place(p->v, &p->st, p->marked && !p->st.offered);
     const bool list = view_output_is_list(g.o);
     const bool target = view_output_is_lens(g.o) && g.o->target[g.place] >= 0;
-    const double grid = NAMES + (double)g.o->top * (CELL + GAP) + (target ? 122 : 0);
+    set_sizes(&g, target);
+    const double grid = g.names + (double)g.top * (g.cell + GAP) + (target ? TARGET : 0);
     struct view_text sentence = { 0 };
     view_output_sentence(&sentence, p->v, g.place);
-    canvas_new(&p->canvas, fmax(LEAST, list ? NAMES + BAR + 60 : grid) + 2 * PICTURE_MARGIN,
+    canvas_new(&p->canvas,
+               picture_wide(p, fmax(LEAST, list ? g.names + g.bar + 60 : grid)) + 2 * p->margin,
                p->question, sentence.at ? sentence.at : "");
     p->canvas.failed |= sentence.failed;
     view_text_free(&sentence);

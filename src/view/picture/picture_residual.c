@@ -15,19 +15,20 @@ enum {
     WIDE = 1028,
     LEAST = 912, // minimum width, in which the sentence fits on one line
     NAMES = 124,
+    NAMES_NARROW = 84,
     GROUP_LEAST = 20,
     GROUP_MOST = 110,
     GAP = 8,
     CHART = 150,
     ROW = 17,
     MOST_ROWS = 64,
-    COSINE_LEAST = 30 // cosines are only written in columns at least this wide
+    COSINE_LEAST = 36 // cosines are only written in columns at least this wide
 };
 
 struct residual {
     struct picture *p;
     int sublayers, sublayer[VIEW_SUBLAYERS]; // indices of the sublayers that occur in some layer
-    double left, group, column;
+    double left, group, column, names;
     const int64_t *rows; // the tokens whose mean the upper part shows
     int64_t row_count;
     int64_t each, bands; // each: tokens per row of the grid; bands: rows of the grid
@@ -36,7 +37,7 @@ struct residual {
 
 static double column_left(const struct residual *g, int64_t layer, int column)
 {
-    return g->left + NAMES + (double)layer * g->group + column * g->column;
+    return g->left + g->names + (double)layer * g->group + column * g->column;
 }
 
 // ---- upper part: the curve of norms ------------------------------------------------------------
@@ -62,7 +63,7 @@ static void draw_number(struct canvas *s, double x, double y, unsigned how, doub
     else
         view_number(&t, value, value < 100 ? 1 : 0);
     s->failed |= t.failed;
-    if (t.at) canvas_text(s, x, y, 10, how, PALETTE_TEXT3, t.at, (size_t)t.used);
+    if (t.at) canvas_text(s, x, y, canvas_small(s, 10), how, PALETTE_TEXT3, t.at, (size_t)t.used);
     view_text_free(&t);
 }
 
@@ -113,27 +114,31 @@ static void draw_axis(struct residual *g, double y)
     const double end = column_left(g, g->p->v->shape.layers, 0) - GAP;
     for (int k = 0; k <= 2; k++) {
         const double level = y - CHART * k / 2.;
-        canvas_line(s, g->left + NAMES, level, end, level, PALETTE_RULE, 1);
-        draw_number(s, g->left + NAMES - 8, level + 4, CANVAS_END, g->most * k / 2, false);
+        canvas_line(s, g->left + g->names, level, end, level, PALETTE_RULE, 1);
+        draw_number(s, g->left + g->names - 8, level + 4, CANVAS_END, g->most * k / 2, false);
     }
     canvas_format(s, g->left, y - CHART + 4, 11, 0, PALETTE_TEXT2, "size");
     if (g->column >= COSINE_LEAST)
-        canvas_format(s, g->left + NAMES - 8, y + 17, 11, CANVAS_END, PALETTE_TEXT2, "cosine");
+        canvas_format(s, g->left + g->names - 8, y + 17, 11, CANVAS_END, PALETTE_TEXT2, "cosine");
 }
 
-static void draw_legend(struct residual *g, double y)
+// Returns the y coordinate of its last line.
+static double draw_legend(struct residual *g, double y)
 {
+    enum { EACH = 140 };
     struct canvas *s = &g->p->canvas;
-    double x = g->left + NAMES;
+    double x = g->left + g->names;
     canvas_line(s, x, y - 4, x + 18, y - 4, PALETTE_TEXT, 1.75);
     canvas_format(s, x + 24, y, 11, 0, PALETTE_TEXT2, "norm of the stream");
     x += 150;
     for (int c = 0; c < g->sublayers; c++) {
         const char *name = view_sublayer_names[g->sublayer[c]];
+        if (x + EACH > s->width - g->left) x = g->left + g->names, y += 18;
         canvas_box(s, x, y - 9, 10, 10, sublayer_color[g->sublayer[c]]);
         canvas_format(s, x + 16, y, 11, 0, PALETTE_TEXT2, "%s adds", name);
-        x += 140;
+        x += EACH;
     }
+    return y;
 }
 
 // ---- lower part: the grid of tokens ------------------------------------------------------------
@@ -167,9 +172,9 @@ static void draw_row_names(struct residual *g, double y)
     for (int64_t b = 0; b < g->bands; b++) {
         const int64_t i = p->rows[b * g->each];
         const bool marked = g->each == 1 && p->marked && i == p->st.token;
-        picture_token(&p->canvas, &p->v->shape.token[i], g->left + NAMES - 8,
+        picture_token(&p->canvas, &p->v->shape.token[i], g->left + g->names - 8,
                       y + (double)b * ROW + 12, 12, CANVAS_END | (marked ? CANVAS_BOLD : 0),
-                      PALETTE_TEXT, NAMES - 10);
+                      PALETTE_TEXT, g->names - 10);
     }
 }
 
@@ -193,26 +198,30 @@ static void draw_scale(struct residual *g, double y)
     enum { STEPS = 33 };
     struct canvas *s = &g->p->canvas;
     uint8_t color[STEPS];
-    const double x = g->left + NAMES;
+    const double x = g->left + g->names;
     for (int i = 0; i < STEPS; i++) {
         const double share = (i - STEPS / 2) / (double)(STEPS / 2);
         color[i] = (uint8_t)(palette_signed(view_residual_tone(share)) - PALETTE_RAMP);
     }
     canvas_cells(s, x, y, 6, 10, 0, color, 1, STEPS);
-    canvas_format(s, x, y + 24, 11, 0, PALETTE_TEXT3,
-                  "full colour: the addition is as long as the stream before it; left: against the "
-                  "stream (cosine below 0), right: along the stream");
+    struct view_text t = { 0 };
+    y = canvas_fold(s, x, y + 24, s->width - g->left - x, 11, 0, PALETTE_TEXT3,
+                    "full colour: the addition is as long as the stream before it; left: against "
+                    "the stream (cosine below 0), right: along the stream",
+                    16);
     if (g->each > 1)
-        canvas_format(s, x, y + 40, 11, 0, PALETTE_TEXT3,
-                      "a row is the mean of %" PRId64 " tokens, of which the first is named",
-                      g->each);
-    s->height = y + (g->each > 1 ? 58 : 42);
+        view_say(&t, "a row is the mean of %" PRId64 " tokens, of which the first is named",
+                 g->each);
+    s->failed |= t.failed;
+    if (t.at) y = canvas_fold(s, x, y, s->width - g->left - x, 11, 0, PALETTE_TEXT3, t.at, 16);
+    view_text_free(&t);
+    s->height = y + 2;
 }
 
 qkv_status picture_residual(struct picture *p, qkv_error *err)
 {
     const struct view_shape *k = &p->v->shape;
-    struct residual g = { .p = p, .left = PICTURE_MARGIN };
+    struct residual g = { .p = p, .left = p->margin };
     const qkv_status status = view_residual_check(p->v, err);
     if (status) return status;
     g.rows = p->marked ? &p->st.token : p->rows;
@@ -221,16 +230,18 @@ qkv_status picture_residual(struct picture *p, qkv_error *err)
     g.bands = qkv_ceil_div(p->row_count, g.each);
     g.sublayers = view_residual_sublayers(p->v, g.sublayer);
     find_most(&g);
-    g.group = fmin(GROUP_MOST, fmax(GROUP_LEAST, (WIDE - NAMES) / (double)k->layers));
+    g.names = p->column ? NAMES_NARROW : NAMES;
+    g.group =
+        fmin(GROUP_MOST, fmax(GROUP_LEAST, (picture_wide(p, WIDE) - g.names) / (double)k->layers));
     g.column = (g.group - GAP) / (double)qkv_max64(1, g.sublayers);
     struct view_text sentence = { 0 };
     view_residual_sentence(&sentence, p->v, g.rows, g.row_count);
-    canvas_new(&p->canvas, fmax(LEAST, NAMES + g.group * (double)k->layers) + 2 * PICTURE_MARGIN,
+    canvas_new(&p->canvas,
+               fmax(picture_wide(p, LEAST), g.names + g.group * (double)k->layers) + 2 * p->margin,
                p->question, sentence.at ? sentence.at : "");
     p->canvas.failed |= sentence.failed;
     view_text_free(&sentence);
-    const double y = canvas_head(&p->canvas, g.left) + 30;
-    draw_legend(&g, y);
+    const double y = draw_legend(&g, canvas_head(&p->canvas, g.left) + 30);
     draw_axis(&g, y + 22 + CHART);
     draw_bars(&g, y + 22 + CHART);
     draw_sizes(&g, y + 22 + CHART);

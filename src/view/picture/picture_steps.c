@@ -13,29 +13,19 @@ enum {
     PROJECT = 36, // height of a row of the projections
 };
 // x coordinates of the columns: right ends of names and numbers, left ends of bars
-static const struct {
+struct picture_columns {
     double name, key, equals, x, x_wide, times, matrix, matrix_wide, note;
     double product, bars, score, scaled, exp, weight, w, w_wide, value, sum, value_wide;
-} at = { .name = 84,
-         .key = 96,
-         .equals = 221,
-         .x = 240,
-         .x_wide = 190,
-         .times = 446,
-         .matrix = 464,
-         .matrix_wide = 132,
-         .note = 610,
-         .product = 222,
-         .bars = 110,
-         .score = 394,
-         .scaled = 476,
-         .exp = 574,
-         .weight = 636,
-         .w = 646,
-         .w_wide = 96,
-         .value = 762,
-         .sum = 908,
-         .value_wide = 126 };
+};
+static const struct picture_columns free_columns = { 84,  96,  221, 240, 190, 446, 464,
+                                                     132, 610, 222, 110, 394, 476, 574,
+                                                     636, 646, 96,  762, 908, 126 },
+                                    page_columns = { 66,  74,  170, 185, 148, 346, 360,
+                                                     116, 484, 172, 86,  306, 370, 446,
+                                                     494, 502, 74,  592, 706, 98 },
+                                    // without keys, exp and sums of each row, and without notes
+    column_columns = { 66, 72,  122, 130, 84,  224, 234, 146, 0,   72,
+                       40, 174, 237, 0,   282, 287, 25,  318, 318, 62 };
 
 // ---- small parts --------------------------------------------------------------------------------
 void picture_number(struct canvas *s, double x, double y, int size, unsigned how, int color,
@@ -106,25 +96,34 @@ static void put_text(struct picture_score *g, double x, double y, int size, unsi
 }
 
 // ---- the headings of the six steps --------------------------------------------------------------
-static void draw_heads(struct picture_score *g, double y)
+// Draws the headings of steps `from` to `to`.
+static void draw_heads(struct picture_score *g, double y, int from, int to)
 {
+    const bool column = g->p->column;
     const struct score *s = &g->s;
     struct canvas *canvas = &g->p->canvas;
     struct view_text by = { 0 };
     const bool masked = s->span.to - s->span.from < s->S;
     view_say(&by, "÷ ");
     score_root(&by, s);
-    const char *const names[6] = { "Project", "Score", masked ? "Scale, mask" : "Scale",
+    const char *const names[6] = { "Project", "Score", masked && !column ? "Scale, mask" : "Scale",
                                    "Softmax", "Weigh", "Sum" };
     const char *const under[6] = {
         "W_Q, W_K, W_V", "q · k = Σ q ∘ k", by.at ? by.at : "", "exp(s − max) / sum",
         "w v",           "z = Σ w v"
     };
-    const double x[6] = { at.key, at.product, at.scaled - 60, at.exp - 52, at.value, at.sum };
-    for (int i = 0; i < 6; i++) {
+    const double x[7] = { column ? 0 : g->at->key,
+                          g->at->product,
+                          g->at->scaled - (column ? 64 : 60),
+                          column ? g->at->scaled + 3 : g->at->exp - 52,
+                          g->at->value,
+                          column ? 0 : g->at->sum,
+                          g->full };
+    for (int i = from - 1; i < to; i++) {
         canvas_format(canvas, g->left + x[i], y + 4, 22, CANVAS_SERIF, PALETTE_TEXT2, "%d", i + 1);
-        canvas_format(canvas, g->left + x[i] + 17, y, 13, CANVAS_BOLD, PALETTE_TEXT, "%s",
-                      names[i]);
+        canvas_cut(canvas, g->left + x[i] + 17, y, 13, CANVAS_BOLD, PALETTE_TEXT, names[i],
+                   strlen(names[i]), column && (i == 0 || i >= 4) ? 60 : x[i + 1] - x[i] - 19);
+        if (g->p->wide > 0) continue;
         canvas_format(canvas, g->left + x[i] + 17, y + 17, 12, CANVAS_SERIF | CANVAS_ITALIC,
                       PALETTE_TEXT2, "%s", under[i]);
     }
@@ -146,28 +145,30 @@ static void draw_projection(struct picture_score *g, double y, enum vector what,
     const double mid = y + PROJECT / 2.0;
     const float *rows = g->p->v->layer[s->layer].x;
     struct view_text t = { 0 };
-    picture_token(canvas, token, g->left + at.name, mid + 5, 14, CANVAS_END | CANVAS_BOLD,
-                  PALETTE_TEXT, at.name - 4);
+    picture_token(canvas, token, g->left + g->at->name, mid + 5, 14, CANVAS_END | CANVAS_BOLD,
+                  PALETTE_TEXT, g->at->name - 4);
     copy_vector(x, s, what, g->key);
-    picture_bars(canvas, x, wide, g->left + at.key, mid, at.bars, PROJECT - 6,
+    picture_bars(canvas, x, wide, g->left + g->at->key, mid, g->at->bars, PROJECT - 6,
                  what == VALUE ? g->most_v : g->most_k, 1);
-    canvas_format(canvas, g->left + at.equals, mid + 4, 13, CANVAS_MIDDLE, PALETTE_TEXT2, "=");
+    canvas_format(canvas, g->left + g->at->equals, mid + 4, 13, CANVAS_MIDDLE, PALETTE_TEXT2, "=");
     if (rows && (query || !view_across(g->p->v))) {
         const float *row = rows + (query ? s->row : g->key) * D;
         for (int64_t d = 0; d < D; d++) x[d] = (double)row[d];
-        picture_bars(canvas, x, D, g->left + at.x, mid, at.x_wide, PROJECT - 6, largest(0, x, D),
-                     .75);
+        picture_bars(canvas, x, D, g->left + g->at->x, mid, g->at->x_wide, PROJECT - 6,
+                     largest(0, x, D), .75);
     } else {
-        canvas_format(canvas, g->left + at.x, mid + 4, 12, CANVAS_SERIF | CANVAS_ITALIC,
+        canvas_format(canvas, g->left + g->at->x, mid + 4, 12, CANVAS_SERIF | CANVAS_ITALIC,
                       PALETTE_TEXT2, "x");
     }
-    canvas_format(canvas, g->left + at.times, mid + 4, 13, CANVAS_MIDDLE, PALETTE_TEXT2, "×");
-    canvas_frame(canvas, g->left + at.matrix, mid - 12, at.matrix_wide, 24, PALETTE_TEXT2, 1);
+    canvas_format(canvas, g->left + g->at->times, mid + 4, 13, CANVAS_MIDDLE, PALETTE_TEXT2, "×");
+    canvas_frame(canvas, g->left + g->at->matrix, mid - 12, g->at->matrix_wide, 24, PALETTE_TEXT2,
+                 1);
     view_say(&t, "W_%s", names[what]);
     if (D) view_say(&t, "  %" PRId64 " × %" PRId64, D, wide);
-    put_text(g, g->left + at.matrix + at.matrix_wide / 2, mid + 4, 12, CANVAS_MIDDLE, PALETTE_TEXT,
-             &t, at.matrix_wide - 8);
+    put_text(g, g->left + g->at->matrix + g->at->matrix_wide / 2, mid + 4, 12, CANVAS_MIDDLE,
+             PALETTE_TEXT, &t, g->at->matrix_wide - 8);
     const bool cross = strcmp(shape->name, "cross") == 0;
+    if (!(g->at->note > 0)) return;
     view_say(&t, what == QUERY
                      ? cross ? "q = x W_Q, the query that writes " : "q = x W_Q, the query of "
                  : what == KEY ? "k = x W_K, the key of "
@@ -177,7 +178,8 @@ static void draw_projection(struct picture_score *g, double y, enum vector what,
     else
         view_quote_key(&t, g->p->v, g->key);
     view_say(&t, query ? ": it is multiplied with every key" : ": every token has one");
-    put_text(g, g->left + at.note, mid + 4, 12, 0, PALETTE_TEXT2, &t, FULL - at.note - 4);
+    put_text(g, g->left + g->at->note, mid + 4, 12, 0, PALETTE_TEXT2, &t,
+             g->full - g->at->note - 4);
 }
 
 // ---- steps 2 to 6: a row for each key -----------------------------------------------------------
@@ -197,10 +199,11 @@ static void draw_folded(struct picture_score *g, const struct score_line *l, dou
     view_count(&t, l->n);
     view_say(&t, l->masked ? " keys masked" : " keys: ");
     if (!l->masked) view_weight(&t, l->w, 3);
-    put_text(g, g->left + at.key, mid + 4, 12, 0, PALETTE_TEXT2, &t, at.scaled - 60 - at.key);
+    put_text(g, g->left + g->at->key, mid + 4, 12, 0, PALETTE_TEXT2, &t,
+             g->at->scaled - 60 - g->at->key);
     if (l->masked)
-        canvas_hatch(&g->p->canvas, g->left + at.scaled - 52, mid - tall / 2 + 3,
-                     at.weight - at.scaled + 52, tall - 6);
+        canvas_hatch(&g->p->canvas, g->left + g->at->scaled - 52, mid - tall / 2 + 3,
+                     g->at->weight - g->at->scaled + 52, tall - 6);
 }
 
 static void draw_values(struct picture_score *g, const struct score_line *l, double mid,
@@ -209,10 +212,14 @@ static void draw_values(struct picture_score *g, const struct score_line *l, dou
     struct canvas *canvas = &g->p->canvas;
     if (!g->s.F) return;
     copy_vector(x, &g->s, VALUE, l->key);
-    picture_bars(canvas, x, g->s.F, g->left + at.value, mid, at.value_wide, high, g->most_v, .25);
+    picture_bars(canvas, x, g->s.F, g->left + g->at->value, mid, g->at->value_wide, high, g->most_v,
+                 .25);
     copy_vector(x, &g->s, WEIGHED, l->key);
-    picture_bars(canvas, x, g->s.F, g->left + at.value, mid, at.value_wide, high, g->most_v, 1);
-    picture_bars(canvas, g->z, g->s.F, g->left + at.sum, mid, at.value_wide, high, g->most_v, .6);
+    picture_bars(canvas, x, g->s.F, g->left + g->at->value, mid, g->at->value_wide, high, g->most_v,
+                 1);
+    if (!g->p->column)
+        picture_bars(canvas, g->z, g->s.F, g->left + g->at->sum, mid, g->at->value_wide, high,
+                     g->most_v, .6);
 }
 
 static void draw_key(struct picture_score *g, const struct score_line *l, double y, double tall,
@@ -229,29 +236,33 @@ static void draw_key(struct picture_score *g, const struct score_line *l, double
         draw_folded(g, l, mid, tall);
         return;
     }
-    if (on) canvas_box(canvas, g->left, y + 1, FULL, tall - 2, PALETTE_MARK);
-    picture_token(canvas, &g->p->v->shape.key[j], g->left + at.name, mid + 5, 14, how,
-                  on ? PALETTE_TEXT : PALETTE_TEXT2, at.name - 4);
+    if (on) canvas_box(canvas, g->left, y + 1, g->full, tall - 2, PALETTE_MARK);
+    picture_token(canvas, &g->p->v->shape.key[j], g->left + g->at->name, mid + 5, 14, how,
+                  on ? PALETTE_TEXT : PALETTE_TEXT2, g->at->name - 4);
     copy_vector(x, s, KEY, j);
-    picture_bars(canvas, x, s->E, g->left + at.key, mid, at.bars, high, g->most_k, .75);
+    if (!g->p->column)
+        picture_bars(canvas, x, s->E, g->left + g->at->key, mid, g->at->bars, high, g->most_k, .75);
     copy_vector(x, s, PRODUCT, j);
-    picture_bars(canvas, x, s->E, g->left + at.product, mid, at.bars, high, g->most_p, 1);
-    picture_number(canvas, g->left + at.score, text, 13, how, PALETTE_TEXT, s->dot[j], 2);
+    picture_bars(canvas, x, s->E, g->left + g->at->product, mid, g->at->bars, high, g->most_p, 1);
+    picture_number(canvas, g->left + g->at->score, text, 13, how, PALETTE_TEXT, s->dot[j], 2);
     if (l->masked) {
-        const double from = g->left + at.scaled - 52, wide = at.weight - at.scaled + 52;
+        const double from = g->left + g->at->scaled - 52, wide = g->at->weight - g->at->scaled + 52;
         canvas_hatch(canvas, from, y + 3, wide, tall - 6);
         canvas_format(canvas, from + wide / 2, mid + 4, 12, CANVAS_MIDDLE, PALETTE_TEXT2, "masked");
         return;
     }
     const double score = score_at(s, j, s->own);
-    picture_number(canvas, g->left + at.scaled, text, 13, how, PALETTE_TEXT, score, 2);
-    picture_weight(canvas, g->left + at.exp, text, 13, how, PALETTE_TEXT2, exp(score - g->top), 3);
-    picture_weight(canvas, g->left + at.weight, text, 13, how, PALETTE_TEXT, s->w[j], 3);
-    canvas_box(canvas, g->left + at.w, mid - fmin(6, tall * .2), fmax(.8, s->w[j] * at.w_wide),
-               fmin(12, tall * .4), palette_weight(fmax(.12, s->w[j])));
-    if (s->bare[j] * at.w_wide > .6)
-        canvas_box(canvas, g->left + at.w, mid + fmin(8, tall * .26), s->bare[j] * at.w_wide, 2,
-                   PALETTE_HOT);
+    picture_number(canvas, g->left + g->at->scaled, text, 13, how, PALETTE_TEXT, score, 2);
+    if (g->at->exp > 0)
+        picture_weight(canvas, g->left + g->at->exp, text, 13, how, PALETTE_TEXT2,
+                       exp(score - g->top), 3);
+    picture_weight(canvas, g->left + g->at->weight, text, 13, how, PALETTE_TEXT, s->w[j], 3);
+    canvas_box(canvas, g->left + g->at->w, mid - fmin(6, tall * .2),
+               fmax(.8, s->w[j] * g->at->w_wide), fmin(12, tall * .4),
+               palette_weight(fmax(.12, s->w[j])));
+    if (s->bare[j] * g->at->w_wide > .6 && !g->p->column)
+        canvas_box(canvas, g->left + g->at->w, mid + fmin(8, tall * .26),
+                   s->bare[j] * g->at->w_wide, 2, PALETTE_HOT);
     draw_values(g, l, mid, high, x);
 }
 
@@ -260,29 +271,35 @@ static void draw_sum(struct picture_score *g, double y)
     const struct score *s = &g->s;
     struct canvas *canvas = &g->p->canvas;
     const int64_t hidden = s->S - (s->span.to - s->span.from);
-    const double text = y + 28.5;
+    const double text = y + 28.5,
+                 lower = g->p->column ? 38 : 0; // a column has z on a line of its own
     double all = 0;
     for (int64_t j = 0; j < s->S; j++) all += s->w[j];
-    canvas_line(canvas, g->left, y + 4, g->left + FULL, y + 4, PALETTE_TEXT, 1.2);
+    canvas_line(canvas, g->left, y + 4, g->left + g->full, y + 4, PALETTE_TEXT, 1.2);
+    struct view_text t = { 0 };
     if (hidden)
-        canvas_format(canvas, g->left + at.key, text, 12, 0, PALETTE_TEXT2,
-                      "%" PRId64 " of %" PRId64 " keys are masked", hidden, s->S);
+        view_say(&t, "%" PRId64 " of %" PRId64 " keys are masked", hidden, s->S);
     else
-        canvas_format(canvas, g->left + at.key, text, 12, 0, PALETTE_TEXT2,
-                      "no mask: all keys are used");
-    canvas_format(canvas, g->left + at.scaled, text, 12, CANVAS_END, PALETTE_TEXT2, "sum");
-    picture_number(canvas, g->left + at.exp, text, 13, CANVAS_END | CANVAS_BOLD, PALETTE_TEXT,
-                   g->exp_sum, 3);
-    picture_weight(canvas, g->left + at.weight, text, 13, CANVAS_END | CANVAS_BOLD, PALETTE_TEXT,
-                   all, 3);
+        view_say(&t, "no mask: all keys are used");
+    const double from = g->p->column ? 0 : g->at->key;
+    put_text(g, g->left + from, text, 12, 0, PALETTE_TEXT2, &t, g->at->scaled - 4 - from);
+    if (g->at->exp > 0) {
+        canvas_format(canvas, g->left + g->at->scaled, text, 12, CANVAS_END, PALETTE_TEXT2, "sum");
+        picture_number(canvas, g->left + g->at->exp, text, 13, CANVAS_END | CANVAS_BOLD,
+                       PALETTE_TEXT, g->exp_sum, 3);
+    }
+    picture_weight(canvas, g->left + g->at->weight, text, 13, CANVAS_END | CANVAS_BOLD,
+                   PALETTE_TEXT, all, 3);
     if (!s->F) {
-        canvas_format(canvas, g->left + FULL, text, 11, CANVAS_END, PALETTE_TEXT3,
+        canvas_format(canvas, g->left + g->full, text + lower, 11, CANVAS_END, PALETTE_TEXT3,
                       "the view does not contain the values of this layer");
         return;
     }
-    canvas_format(canvas, g->left + at.sum - 12, text, 13, CANVAS_END | CANVAS_BOLD, PALETTE_TEXT,
-                  "output z");
-    picture_bars(canvas, g->z, s->F, g->left + at.sum, y + 24, at.value_wide, 40, g->most_v, 1);
+    if (lower > 0) draw_heads(g, text + lower - 4, 6, 6);
+    canvas_format(canvas, g->left + g->at->sum - 12, text + lower, 13, CANVAS_END | CANVAS_BOLD,
+                  PALETTE_TEXT, lower > 0 ? "z" : "output z");
+    picture_bars(canvas, g->z, s->F, g->left + g->at->sum, y + 24 + lower, g->at->value_wide, 40,
+                 g->most_v, 1);
 }
 
 // ---- the picture --------------------------------------------------------------------------------
@@ -332,7 +349,8 @@ static void begin(struct picture_score *g)
         score_say_softmax(&t, s, g->key, top, sum);
         view_say(&t, ".");
     }
-    canvas_new(&g->p->canvas, FULL + GAP + PICTURE_SIDE + 2 * PICTURE_MARGIN, title.at, t.at);
+    canvas_new(&g->p->canvas, picture_wide(p, FULL + GAP + PICTURE_SIDE) + 2 * p->margin, title.at,
+               t.at);
     g->p->canvas.failed |= title.failed || t.failed;
     view_text_free(&title);
     view_text_free(&t);
@@ -362,33 +380,46 @@ static void draw_all(struct picture_score *g, double *x)
     measure(g, x);
     const double head = canvas_head(&g->p->canvas, g->left) + 14;
     const double tall = fmax(20, fmin(34, 660 / (double)qkv_max64(1, g->lines)));
-    double y = head + 32;
-    draw_heads(g, head);
-    canvas_box(&g->p->canvas, g->left, y, FULL, PROJECT, PALETTE_MARK);
+    const bool column = g->p->column;
+    double y = head + (g->p->wide > 0 ? 18 : 32);
+    draw_heads(g, head, 1, column ? 1 : 6);
+    canvas_box(&g->p->canvas, g->left, y, g->full, PROJECT, PALETTE_MARK);
     draw_projection(g, y, QUERY, x);
     draw_projection(g, y += PROJECT, KEY, x);
     if (g->s.F) draw_projection(g, y += PROJECT, VALUE, x);
     y += PROJECT + 26;
+    if (column) {
+        draw_heads(g, y + 2, 2, g->s.F ? 5 : 4);
+        y += 34;
+    }
     const struct {
         double x;
         const char *text;
-    } names[] = { { at.key, "key k" },
-                  { at.product, "q ∘ k" },
-                  { at.w, "thin: no scale" },
-                  { at.value, "pale: v" },
-                  { at.sum, "sum so far" } };
+        bool column; // also in a column
+    } names[] = { { g->at->key, "key k", false },
+                  { g->at->product, "q ∘ k", true },
+                  { g->at->w, "thin: no scale", false },
+                  { g->at->value, "pale: v", true },
+                  { g->at->sum, "sum so far", false } };
     for (int i = 0; i < (g->s.F ? 5 : 3); i++)
-        canvas_format(&g->p->canvas, g->left + names[i].x, y - 8, 11, 0, PALETTE_TEXT2, "%s",
-                      names[i].text);
+        if (!column || names[i].column)
+            canvas_format(&g->p->canvas, g->left + names[i].x, y - 8, 11, 0, PALETTE_TEXT2, "%s",
+                          names[i].text);
     for (int i = 0; i < g->lines; i++, y += tall) draw_key(g, &g->line[i], y, tall, x);
     draw_sum(g, y);
-    g->p->canvas.height = fmax(y + 60, picture_scale_panel(g, g->left + FULL + GAP, head - 6) + 20);
+    if (g->p->wide > 0)
+        g->p->canvas.height =
+            picture_scale_panel(g, g->left, y + (column && g->s.F ? 120 : 84)) + 10;
+    else
+        g->p->canvas.height =
+            fmax(y + 60, picture_scale_panel(g, g->left + g->full + GAP, head - 6) + 20);
 }
 
 qkv_status picture_steps(struct picture *p, qkv_error *err)
 {
-    struct picture_score g = { .p = p, .left = PICTURE_MARGIN };
+    struct picture_score g = { .p = p, .left = p->margin, .full = picture_wide(p, FULL) };
     int64_t head;
+    g.at = p->column ? &column_columns : p->wide > 0 ? &page_columns : &free_columns;
     g.key = picture_pair(p, &head);
     const qkv_status status = score_of(&g.s, p->v, p->st.layer, head, p->st.token, err);
     if (status) return status;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// png_paint.c: draws a canvas as pixels with cairo. A unit of the canvas is CANVAS_SCALE pixels.
+// png_paint.c: draws a canvas as pixels with cairo. A unit of the canvas is canvas_scale() pixels.
 //
 // Unlike in SVG, letters are not joined (Arabic) and right-to-left text is not reordered.
 #include "view/png/png_fonts.h"
@@ -156,7 +156,7 @@ static void paint_all(struct paint *p)
     png_fonts_prepare(p->cr);
     set_color(p, PALETTE_PAPER, 1);
     cairo_paint(p->cr);
-    cairo_scale(p->cr, CANVAS_SCALE, CANVAS_SCALE);
+    cairo_scale(p->cr, canvas_scale(p->s), canvas_scale(p->s));
     cairo_set_line_join(p->cr, CAIRO_LINE_JOIN_ROUND);
     cairo_set_line_cap(p->cr, CAIRO_LINE_CAP_ROUND);
     for (int64_t i = 0; i < p->s->ops; i++) put_op(p, &p->s->op[i]);
@@ -178,8 +178,8 @@ static bool paint(const struct canvas *s, bool dark, png_store *store, void *to)
 {
     struct stream stream = { store, to };
     cairo_surface_t *surface =
-        cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)ceil(s->width) * CANVAS_SCALE,
-                                   (int)ceil(s->height) * CANVAS_SCALE);
+        cairo_image_surface_create(CAIRO_FORMAT_RGB24, (int)ceil(s->width) * canvas_scale(s),
+                                   (int)ceil(s->height) * canvas_scale(s));
     struct paint p = { .cr = cairo_create(surface), .s = s, .dark = dark };
     if (cairo_status(p.cr) == CAIRO_STATUS_SUCCESS) paint_all(&p);
     const bool painted = cairo_status(p.cr) == CAIRO_STATUS_SUCCESS;

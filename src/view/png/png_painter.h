@@ -24,8 +24,8 @@ struct png_painter {
     // Returns the width of text[n] in pixels at zoom 1.
     double (*fonts_width)(struct canvas_fonts *f, const char *text, size_t n, int size,
                           unsigned how);
-    // Paints a canvas that has fonts, CANVAS_SCALE pixels per unit, and stores the bytes of the PNG
-    // file. Returns false if memory is exhausted.
+    // Paints a canvas that has fonts, canvas_scale() pixels per unit, and stores the bytes of the
+    // PNG file. Returns false if memory is exhausted.
     bool (*paint)(const struct canvas *s, bool dark, png_store *store, void *to);
 };
 

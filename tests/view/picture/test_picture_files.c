@@ -150,6 +150,42 @@ TEST(a_png_has_two_pixels_a_unit)
     unmake(&made);
 }
 
+TEST(a_printed_width_is_in_the_file)
+{
+    static const double mm[] = { 0, 84, 174 };
+    qkv_view *v = view_new(14, 2, 4, 2, true);
+    const char *name;
+    folder_new();
+    for (int i = 0; (name = qkv_view_picture_name(i)) != NULL; i++)
+        for (int size = 1; size < 3; size++) {
+            const struct qkv_view_options o = { .view = name, .size = (enum qkv_view_size)size };
+            struct png p;
+            size_t n;
+            double w = 0, h = 0;
+            int across = 0, down = 0;
+            char *svg = drawn(v, "a.svg", &o, NULL, &n), *at = strstr(svg, "width=\"");
+            CHECK(at && sscanf(at, "width=\"%lfmm\" height=\"%lfmm\" viewBox=\"0 0 %d %d\"", &w, &h,
+                               &across, &down) == 4);
+            // .21 mm per unit: a text of size 11 has 6.5 points
+            CHECK(fabs(w - mm[size]) < 1e-9);
+            CHECK_NEAR(w / across, .21, .001);
+            CHECK_NEAR(h / down, w / across, .01 / down + 1e-9);
+            for (const char *font = svg; (font = strstr(font, "{font:")) != NULL; font++) {
+                const char *px = font + strcspn(font, "0123456789;");
+                const bool weight = strtol(px, NULL, 10) >= 100; // such as 600
+                CHECK(strtol(weight ? px + strcspn(px, " ") : px, NULL, 10) >= 11);
+            }
+            char *png = drawn(v, "a.png", &o, NULL, &n);
+            CHECK(png_read(&p, (const uint8_t *)png, n));
+            CHECK_EQ(p.width, 3 * across);
+            CHECK_NEAR(p.density, p.width / mm[size] * 1000, 1);
+            free(svg);
+            free(png);
+        }
+    qkv_view_free(v);
+    unmake(&made);
+}
+
 TEST(hostile_tokens_stay_text)
 {
     static const char evil[] = "</svg><script>alert(1)</script>&\"'\x1b[31m\xff\xe2\x80\xae\n]]>";
@@ -278,5 +314,6 @@ TEST(failed_allocations_are_survived)
 CHECK_MAIN(CASE(every_view_is_well_formed_and_the_same_twice),
            CASE(the_description_is_the_sentence_of_the_view),
            CASE(two_views_show_the_weights_of_the_same_query), CASE(a_png_has_two_pixels_a_unit),
-           CASE(hostile_tokens_stay_text), CASE(what_is_not_there_is_refused),
-           CASE(a_query_taken_apart_comes_to_the_row), CASE(failed_allocations_are_survived))
+           CASE(a_printed_width_is_in_the_file), CASE(hostile_tokens_stay_text),
+           CASE(what_is_not_there_is_refused), CASE(a_query_taken_apart_comes_to_the_row),
+           CASE(failed_allocations_are_survived))
