@@ -78,9 +78,10 @@ static void report(const char *name, qkv_status (*run)(const struct work *), con
     if (w->comm->rank) return;
     qsort(time, (size_t)rounds, sizeof *time, ascending);
     const double best = (double)time[0] * 1e-9, median = (double)time[rounds / 2] * 1e-9;
-    printf("%-8s  ranks %lld  best %.4f s, median %.4f s  %.1f GFLOP/s  balance %.3f  sent %.1f MB\n",
-           name, (long long)w->comm->size, best, median, p->all / best * 1e-9,
-           p->all / ((double)w->comm->size * p->flops), (double)most * 1e-6);
+    printf(
+        "%-8s  ranks %lld  best %.4f s, median %.4f s  %.1f GFLOP/s  balance %.3f  sent %.1f MB\n",
+        name, (long long)w->comm->size, best, median, p->all / best * 1e-9,
+        p->all / ((double)w->comm->size * p->flops), (double)most * 1e-6);
 }
 
 int main(int argc, char **argv)
@@ -88,7 +89,8 @@ int main(int argc, char **argv)
     struct qkv_comm comm;
     qkv_error err = { 0 };
     const int64_t n = argc > 1 ? strtol(argv[1], NULL, 10) : 8192;
-    struct work w = { .a = { .B = 1, .T = n, .S = n, .H = 8, .G = 8, .E = 64, .F = 64 }, .comm = &comm };
+    struct work w = { .a = { .B = 1, .T = n, .S = n, .H = 8, .G = 8, .E = 64, .F = 64 },
+                      .comm = &comm };
     int rounds = 5;
     for (int i = 2; i < argc; i++) {
         if (!strcmp(argv[i], "bf16")) w.a.precision = QKV_PRECISION_BF16;
@@ -117,7 +119,8 @@ int main(int argc, char **argv)
     w.scratch = aligned_alloc(64, (p.scratch > b.scratch ? p.scratch : b.scratch) + 64);
     if (!w.lse || !w.scratch) return QKV_ERR_LIMIT;
     if (comm.rank == 0)
-        printf("tokens %lld, %s%s, %s, %d thread%s per rank, scratch %.1f MB forward, %.1f MB backward\n",
+        printf("tokens %lld, %s%s, %s, %d thread%s per rank, scratch %.1f MB forward, %.1f MB "
+               "backward\n",
                (long long)n, qkv_precision_name(type), w.a.causal ? ", causal" : "", qkv_isa(),
                qkv_threads(), qkv_threads() == 1 ? "" : "s", (double)p.scratch * 1e-6,
                (double)b.scratch * 1e-6);
