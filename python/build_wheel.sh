@@ -12,7 +12,8 @@ sources=${QKV_SOURCES:-$top/build/sources}
 "$top/python/sources.sh" "$sources"
 rm -rf "$folder/linux" "$folder"/qkv-*.whl
 "$python" -m pip wheel --quiet --no-build-isolation --no-deps --no-index -w "$folder/linux" \
-    --config-settings=cmake.define.QKV_SOURCES="$sources" --config-settings=cmake.define.QKV_PNG=OFF "$top"
+    --config-settings=cmake.define.QKV_SOURCES="$sources" --config-settings=cmake.define.QKV_PNG=OFF \
+    --config-settings=cmake.define.QKV_MPI=OFF "$top"
 PATH=$(dirname "$(command -v "$python")"):$PATH "$python" -m auditwheel repair -w "$folder" "$folder"/linux/qkv-*.whl 2>"$folder/auditwheel.log" ||
     { cat "$folder/auditwheel.log" >&2; exit 1; }
 rm -rf "$folder/linux"
