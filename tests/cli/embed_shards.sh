@@ -131,6 +131,18 @@ text = "".join(f"{sha('model/' + n)}  {n}\n" for n in names)
 assert m["run"]["model"] == hashlib.sha256(text.encode()).hexdigest()
 PY
 
+title 'every file of a model in shards is part of its sum'
+runs 0 convert model split --precision f32 --shard-size 30KB
+[ "$(ls split/model-*-of-*.safetensors | wc -l)" -gt 2 ] || failed "files: $(ls split)"
+runs 0 embed -f six -o split.npy --shard 0/1 -m split
+python3 - <<'PY' || failed 'another sum'
+import hashlib, json, os
+def sha(name): return hashlib.sha256(open(name, "rb").read()).hexdigest()
+read = [n for n in sorted(os.listdir("split")) if n.startswith("model") or n in ("config.json", "tokenizer.json")]
+text = "".join(f"{sha('split/' + n)}  {n}\n" for n in read)
+assert json.load(open("split.part-00000-of-00001.npy.manifest.json"))["run"]["model"] == hashlib.sha256(text.encode()).hexdigest()
+PY
+
 title 'missing parts are listed by number; parts of two runs, and of two numbers of shards, are refused'
 for i in 3 5 6 7 9; do rm p10.part-0000$i-of-00010.npy; done
 runs 6 embed --join p10.npy --force

@@ -35,6 +35,18 @@ if command -v parallel >/dev/null; then
     eval "$(command_of_page 'parallel --jobs')" 2>/dev/null
     compare parallel
 fi
+# launchers of several processes, where they are installed: 10 processes
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+launch() { # NAME COMMAND WORDS: runs the line of the page that begins with WORDS 4, with 10 processes of the command
+    command -v "$2" >/dev/null || return 0
+    line=$(command_of_page "$3 4")
+    eval "timeout 120 ${line/"$3 4"/$2 ${3#* } 10}" >/dev/null 2>&1
+    compare "$1"
+}
+launch openmpi mpirun.openmpi 'mpirun -n'
+launch mpich mpirun.mpich 'mpirun -n'
+launch torchrun "${QKV_PEERS_VENV:-none}/bin/torchrun" 'torchrun --nproc-per-node'
 # the script of the array, for each of its tasks and once more for two of them
 last=$(sed -n 's/^#SBATCH --array=0-\([0-9]*\)$/\1/p' "$examples/slurm.sh")
 for task in $(seq 0 "$last") 3 7; do
