@@ -74,12 +74,37 @@ def page(browser, path, w, three, seen, key):
     browser.frames(3)
     dots = browser.js("[...Array(%d).keys()].map(j => qkv.page.weights.score(%d, %d, %d, j).dot)" % (len(seen), *row))
     exact = json.loads(run("explain", "--json", "--head", str(row[1]), "--layer", str(row[0]), "--token", str(row[2]), TEXT))
-    # q and k are floats in the page: its products differ by the order of 64 terms at most
+    # the page has the weights as floats: its scores differ from a sum of 64 floats by their order at most
     bound = 64 * 2 ** -24 * 4
     for j, (a, b) in enumerate(zip(dots, exact["scores"])):
         check(abs(a - b) <= bound * max(20, abs(b)), "score", row, j, a, b)
     share = browser.js("document.querySelector('#sentence').textContent")
     check(" " + printed(w[key], 2) in share, path, share, printed(w[key], 2))
+
+
+def vectors(browser, path, key):
+    """Every number of the table of products is the print of the exact number, with as many decimals."""
+    row = browser.js("[qkv.state.layer, qkv.state.selected[0], qkv.state.row]")
+    exact = json.loads(run("explain", "--json", "--head", str(row[1]), "--layer", str(row[0]), "--token",
+                           str(row[2]), TEXT))
+    browser.js("qkv.view('neuron')")
+    browser.frames(3)
+    head, *rows = browser.js("qkv.table()")
+    q, k, v = exact["q"], exact["k"], exact["v"]
+    check(exact["key"] == key and len(rows) == len(q), exact["key"], key, len(rows))
+    sums, decimals = 0, {name: [] for name in head[1:]}
+    for line in rows:
+        at = int(line[0])
+        sums += q[at] * k[at]
+        w = float(exact["weights"][key])
+        for name, text, x in zip(head[1:], line[1:], (q[at], k[at], q[at] * k[at], sums, v[at], w * v[at])):
+            d = len(text.partition(".")[2])
+            one = re.sub(r"^(-?)\.", r"\g<1>0.", printed(x, d)).replace("-", "−")
+            check(text.replace("−0." + "0" * d, "0." + "0" * d) == re.sub(r"^−(0\.?0*)$", r"\1", one), path, name, at, text, x)
+            decimals[name].append(d)
+    check(set(decimals["q"] + decimals["k"]) == {4} and set(decimals["v"]) == {3}, decimals)
+    # the page knows 2 decimals of nearly every product
+    check(sum(d >= 2 for d in decimals["q × k"]) > .9 * len(rows), decimals["q × k"])
 
 
 def padded_page(browser):
@@ -129,6 +154,7 @@ browser = chrome.Chrome(program)
 try:
     for m in made:
         page(browser, *m)
+        vectors(browser, m[0], m[4])
     padded_page(browser)
     effects(browser)
     check(not browser.errors, browser.errors)

@@ -17,40 +17,57 @@ static void give(voidpf opaque, voidpf p)
     qkv_free(p);
 }
 
-qkv_status view_deflate(uint8_t **out, int64_t *size, const uint8_t *bytes, int64_t n, bool text,
-                        qkv_error *err)
+// Compresses bytes[n] with the stream, whose output has `capacity` bytes in all: numbers by Huffman
+// coding only, since quantized numbers look random and do not repeat. The piece ends with a Huffman
+// block, so that other bytes have a code of their own. Returns the last code of zlib.
+static int deflate_piece(z_stream *z, uLong capacity, const uint8_t *bytes, int64_t n, bool repeats,
+                         int flush)
+{
+    uLong read = 0;
+    int code = deflateParams(z, 6, repeats ? Z_DEFAULT_STRATEGY : Z_HUFFMAN_ONLY);
+    while (code == Z_OK) { // a call of zlib takes at most 2^32 - 1 bytes
+        const uLong left = (uLong)n - read, space = capacity - z->total_out;
+        z->next_in = (z_const Bytef *)bytes + read;
+        z->avail_in = left < UINT_MAX ? (uInt)left : UINT_MAX;
+        z->avail_out = space < UINT_MAX ? (uInt)space : UINT_MAX;
+        const uInt had_in = z->avail_in;
+        code = deflate(z, had_in == left ? flush : Z_NO_FLUSH);
+        read += had_in - z->avail_in;
+        if (flush != Z_FINISH && read == (uLong)n && z->avail_out) break;
+    }
+    return code;
+}
+
+qkv_status view_deflate(uint8_t **out, int64_t *size, const uint8_t *bytes, int64_t n,
+                        const struct view_piece *piece, int64_t pieces, qkv_error *err)
 {
     *out = NULL;
     *size = 0;
-    if (n > LONG_MAX / 2) return qkv_fail_memory(err, NULL);
+    if (n > LONG_MAX / 2 || pieces > LONG_MAX / 1024) return qkv_fail_memory(err, NULL);
     qkv_status status = QKV_OK;
     z_stream z = { .zalloc = take, .zfree = give };
-    // Window bits -15 mean raw deflate. Quantized numbers look random and do not repeat, so for
-    // them only Huffman coding is used.
-    int code = deflateInit2(&z, 6, Z_DEFLATED, -15, 9, text ? Z_DEFAULT_STRATEGY : Z_HUFFMAN_ONLY);
+    int code = deflateInit2(&z, 6, Z_DEFLATED, -15, 9, Z_HUFFMAN_ONLY); // -15 means raw deflate
     if (code != Z_OK) return qkv_fail_memory(err, NULL);
-    const uLong capacity = deflateBound(&z, (uLong)n);
+    // the end of a block adds at most the lengths of its codes
+    const uLong capacity = deflateBound(&z, (uLong)n) + 512 * (uLong)pieces;
     *out = qkv_alloc(capacity, 1);
     if (!*out) {
         status = qkv_fail_memory(err, NULL);
         goto done;
     }
-    uLong read = 0, written = 0;
-    do { // a call of zlib takes at most 2^32 - 1 bytes
-        const uLong left = (uLong)n - read, space = capacity - written;
-        z.next_in = (z_const Bytef *)bytes + read;
-        z.avail_in = left < UINT_MAX ? (uInt)left : UINT_MAX;
-        z.next_out = *out + written;
-        z.avail_out = space < UINT_MAX ? (uInt)space : UINT_MAX;
-        const uInt had_in = z.avail_in, had_out = z.avail_out;
-        code = deflate(&z, had_in == left ? Z_FINISH : Z_NO_FLUSH);
-        read += had_in - z.avail_in;
-        written += had_out - z.avail_out;
-    } while (code == Z_OK);
+    z.next_out = *out;
+    z.avail_out = capacity < UINT_MAX ? (uInt)capacity : UINT_MAX;
+    int64_t at = 0;
+    for (int64_t i = 0; i < pieces && code == Z_OK; i++) {
+        code =
+            deflate_piece(&z, capacity, bytes + at, piece[i].end - at, piece[i].repeats, Z_BLOCK);
+        at = piece[i].end;
+    }
+    if (code == Z_OK) code = deflate_piece(&z, capacity, bytes + at, n - at, false, Z_FINISH);
     if (code != Z_STREAM_END)
         status = qkv_fail(err, QKV_ERR_INTERNAL, NULL,
                           "zlib cannot compress the page, it returned %d", code);
-    *size = (int64_t)written;
+    *size = (int64_t)z.total_out;
 done:
     deflateEnd(&z);
     if (status) {

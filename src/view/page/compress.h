@@ -5,10 +5,16 @@
 
 #include "view/view.h"
 
-// Compresses bytes[n] as raw deflate to a new array *out of *size bytes. text: also search for
-// repeated strings, which numbers rarely have.
-qkv_status view_deflate(uint8_t **out, int64_t *size, const uint8_t *bytes, int64_t n, bool text,
-                        qkv_error *err);
+// Bytes that are compressed with a code of their own, up to `end` from the end of the piece before.
+// repeats: they are also searched for repeated strings, which numbers rarely have.
+struct view_piece {
+    int64_t end;
+    bool repeats;
+};
+// Compresses bytes[n] as raw deflate to a new array *out of *size bytes. What follows the last
+// piece is one piece more.
+qkv_status view_deflate(uint8_t **out, int64_t *size, const uint8_t *bytes, int64_t n,
+                        const struct view_piece *piece, int64_t pieces, qkv_error *err);
 uint32_t view_crc32(const uint8_t *bytes, int64_t n);
 // Writes bytes[n] as base64 to out[4 * ceil(n / 3)]. The result is not terminated by NUL.
 void view_base64(char *out, const uint8_t *bytes, int64_t n);

@@ -12,65 +12,76 @@
 
 const char *const view_code_names[VIEW_CODES] = { "dense", "qk16", "qk8", "top" };
 
-// ---- the block ----------------------------------------------------------------------------------
-uint8_t *view_array_add(struct view_block *b, const char *name, const char *kind, int64_t stack,
-                        int64_t layer, int64_t n, int64_t m, int64_t k, int64_t bytes)
-{
-    int64_t size;
-    if (__builtin_add_overflow(b->size, bytes, &size) ||
-        !qkv_reserve((void **)&b->bytes, &b->capacity, size, 1) ||
-        !qkv_reserve((void **)&b->array, &b->array_capacity, b->count + 1, sizeof *b->array))
-        return NULL;
-    uint8_t *at = b->bytes + b->size;
-    b->array[b->count++] =
-        (struct view_array){ name, kind, stack, layer, { n, m, k }, b->size, bytes, 0 };
-    memset(at, 0, (size_t)bytes);
-    b->size = size;
-    return at;
-}
-
-void view_block_sum(struct view_block *b)
-{
-    for (int64_t i = 0; i < b->count; i++)
-        b->array[i].crc = view_crc32(b->bytes + b->array[i].offset, b->array[i].bytes);
-}
-
-void view_block_free(struct view_block *b)
-{
-    qkv_free(b->bytes);
-    qkv_free(b->array);
-    *b = (struct view_block){ 0 };
-}
-
-void view_put_float(uint8_t *p, int64_t n, float x)
-{
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    for (int b = 0; b < 4; b++) p[b * n] = (uint8_t)(u >> 8 * b);
-}
-
 static void put_floats(uint8_t *p, const float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) view_put_float(p + i, n, x[i]);
 }
 
 // ---- vectors ------------------------------------------------------------------------------------
-// How vectors are encoded: as floats; with 14 bits per number; with 8 bits per number.
-enum coding { FLOATS, FOURTEEN, EIGHT };
-static const char *const coding_names[] = { "f32", "i14", "i8" };
-static enum coding coding_of(const struct view_encoding *how, bool exact)
+// How vectors are encoded: rounded to 4 or 3 decimals; with 14 bits per number; with 8 bits per
+// number.
+enum coding { DECIMALS4, DECIMALS3, FOURTEEN, EIGHT };
+static const char *const coding_names[] = { "d24", "d16", "i14", "i8" };
+
+// Returns x in units of its last decimal, rounded as view_number() does: halves away from 0. The
+// product is exact.
+static double decimals(enum coding c, float x)
 {
-    if (how->code == VIEW_QK8 || how->eight) return EIGHT;
-    return exact ? FLOATS : FOURTEEN;
+    const double unit = c == DECIMALS4 ? 1e4 : 1e3;
+    return copysign(floor(fabs((double)x) * unit + .5), (double)x);
+}
+static bool fits(enum coding c, const float *x, int64_t n)
+{
+    const double most = c == DECIMALS4 ? (1 << 23) - 1 : INT16_MAX;
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabs(decimals(c, x[i])) <= most)) return false;
+    return true;
 }
 
-// Returns the size of an encoded array of vectors [heads][T][E]. With 14 bits per number: two
-// planes, and the step and the middle of each axis. With 8 bits: one byte per number, and one scale
-// per vector.
+// Returns the coding of a layer's queries and keys. A page that stores weights in addition prints
+// their numbers, with the decimals that are stored: the same as the command.
+static enum coding coding_of_qk(const struct view_encoding *how, const struct view_stack *v,
+                                const struct view_layer *l, bool key)
+{
+    const int64_t T = v->shape.tokens, S = v->shape.keys, E = v->shape.head_width,
+                  n = key ? v->shape.kv_heads * S * E : v->shape.heads * T * E;
+    if (how->code == VIEW_QK8 || how->eight) return EIGHT;
+    return how->code == VIEW_DENSE && fits(DECIMALS4, key ? l->kt : l->q, n) ? DECIMALS4 : FOURTEEN;
+}
+// Returns the coding of a layer's values or input rows x[n].
+static enum coding coding_of(const struct view_encoding *how, const float *x, int64_t n)
+{
+    if (how->code == VIEW_QK8 || how->eight) return EIGHT;
+    return fits(DECIMALS3, x, n) ? DECIMALS3 : FOURTEEN;
+}
+static enum coding coding_of_v(const struct view_encoding *how, const struct view_stack *v,
+                               const struct view_layer *l)
+{
+    return coding_of(how, l->v, v->shape.kv_heads * v->shape.keys * v->shape.value_width);
+}
+static enum coding coding_of_x(const struct view_encoding *how, const struct view_stack *v,
+                               const struct view_layer *l)
+{
+    return coding_of(how, l->x, v->shape.tokens * v->shape.width);
+}
+
+// Returns the size of an encoded array of vectors [heads][T][E]. Decimals: two or three planes.
+// With 14 bits per number: two planes, and the step and the middle of each axis. With 8 bits: one
+// byte per number, and one scale per vector.
 static int64_t vector_bytes(enum coding c, int64_t heads, int64_t T, int64_t E)
 {
-    if (c == FLOATS) return heads * T * E * 4;
+    if (c <= DECIMALS3) return heads * T * E * (c == DECIMALS4 ? 3 : 2);
     return c == EIGHT ? heads * (T * E + 2 * T) : heads * (2 * T * E + 8 * E);
+}
+
+// Writes a number of decimals with its sign in the lowest bit, so that the highest plane is mostly
+// 0. Returns the number that the page decodes.
+static float put_decimals(uint8_t *p, int64_t n, enum coding c, float x)
+{
+    const double code = decimals(c, x);
+    const uint32_t u = (uint32_t)fabs(code) << 1 | (code < 0);
+    for (int b = 0; b < (c == DECIMALS4 ? 3 : 2); b++) p[b * n] = (uint8_t)(u >> 8 * b);
+    return (float)(code / (c == DECIMALS4 ? 1e4 : 1e3));
 }
 
 // In 16 bits, one axis of the vectors of a head, x[T] with a stride, is encoded as a number of
@@ -125,10 +136,12 @@ static void put_vector(uint8_t *p, int64_t at, int64_t n, int64_t E, float *x, i
 static void put_head(uint8_t *p, enum coding c, int64_t at, int64_t heads, int64_t T, int64_t E,
                      float *x, int64_t t, int64_t e)
 {
-    if (c == FLOATS) {
+    if (c <= DECIMALS3) {
         for (int64_t i = 0; i < T; i++)
-            for (int64_t k = 0; k < E; k++)
-                view_put_float(p + (at * T + i) * E + k, heads * T * E, x[i * t + k * e]);
+            for (int64_t k = 0; k < E; k++) {
+                float *y = x + i * t + k * e;
+                *y = put_decimals(p + (at * T + i) * E + k, heads * T * E, c, *y);
+            }
         return;
     }
     if (c == EIGHT) {
@@ -168,9 +181,9 @@ struct job {
     const struct view_stack *v;
     int64_t layer, capacity;
     bool dense, floats;
-    enum coding coding; // of q and k
-    bool with_qk;       // the weights are stored in addition to q and k, so q and k cause no error
-    uint8_t *w, *sum;   // positions of the arrays in the block
+    enum coding coding_q, coding_k;
+    bool with_qk;     // the weights are stored in addition to q and k, so q and k cause no error
+    uint8_t *w, *sum; // positions of the arrays in the block
     uint8_t *q, *k, *lse;
     float *scratch;       // [threads] buffers of `capacity` floats
     float *kt;            // [G][E][S] the keys as the page decodes them
@@ -248,7 +261,7 @@ static void encode_keys(void *ctx, int64_t g, int thread)
     const int64_t S = j->v->shape.keys, E = j->v->shape.head_width;
     float *kt = j->kt + g * E * S;
     memcpy(kt, j->v->layer[j->layer].kt + g * E * S, (size_t)(E * S) * sizeof *kt);
-    put_head(j->k, j->coding, g, j->v->shape.kv_heads, S, E, kt, 1, S);
+    put_head(j->k, j->coding_k, g, j->v->shape.kv_heads, S, E, kt, 1, S);
 }
 
 // Returns the logarithm of sum_i exp(s[i]) over n scores.
@@ -270,7 +283,7 @@ static void encode_queries(void *ctx, int64_t head, int thread)
     float *truth = j->scratch + thread * j->capacity, *shown = truth + S, *q = shown + S;
     memcpy(q, view_q(v, j->layer, head), (size_t)(T * E) * sizeof *q);
     const float *kt = j->kt + head / (H / v->shape.kv_heads) * E * S;
-    put_head(j->q, j->coding, head, H, T, E, q, E, 1);
+    put_head(j->q, j->coding_q, head, H, T, E, q, E, 1);
     for (int64_t i = 0; i < T; i++, q += E) {
         const struct view_span at = view_span(v, j->layer, i);
         double sum;
@@ -282,8 +295,13 @@ static void encode_queries(void *ctx, int64_t head, int thread)
             j->of[head].not_numbers += !j->with_qk;
         } else if (sum <= 0) {
             lse = -INFINITY;
-        } else { // lse is chosen so that the decoded row has the same sum as the exact row
-            view_scores(shown + at.from, q, kt + at.from, at.to - at.from, E, S);
+        } else {
+            // lse is chosen so that the decoded row has the same sum as the exact row. With exact
+            // weights it is exact too, so that the page computes exact scores from both.
+            const float *exact = view_q(v, j->layer, head) + i * E,
+                        *keys = view_kt(v, j->layer, head);
+            view_scores(shown + at.from, j->floats ? exact : q, (j->floats ? keys : kt) + at.from,
+                        at.to - at.from, E, S);
             view_bias(shown, v, j->layer, head, i);
             lse = (float)(log_sum(shown + at.from, at.to - at.from) - log(sum));
             if (!j->with_qk) {
@@ -314,15 +332,14 @@ int64_t view_layer_bytes(const struct view_stack *v, int64_t layer, const struct
     if (how->code == VIEW_DENSE && !how->floats) all += 4 * H * T;
     if (how->code == VIEW_TOP) all = view_top_bytes(v, layer, how);
     if (how->code == VIEW_QK16 || how->code == VIEW_QK8) all = view_coarse_bytes(v, layer);
-    const enum coding qk = coding_of(how, how->exact_qk);
     if (l->q && (how->code == VIEW_QK16 || how->code == VIEW_QK8 || how->with_qk))
-        all += vector_bytes(qk, H, T, E) + vector_bytes(qk, G, S, E) +
+        all += vector_bytes(coding_of_qk(how, v, l, false), H, T, E) +
+               vector_bytes(coding_of_qk(how, v, l, true), G, S, E) +
                (how->code == VIEW_QK8 ? 0 : 4 * H * T);
     if (how->values && l->v)
-        all += vector_bytes(coding_of(how, how->exact_values), G, S, v->shape.value_width);
+        all += vector_bytes(coding_of_v(how, v, l), G, S, v->shape.value_width);
     if (how->numbers) all += view_numbers_bytes(v, layer);
-    if (how->input && l->x)
-        all += vector_bytes(coding_of(how, how->exact_input), 1, T, v->shape.width);
+    if (how->input && l->x) all += vector_bytes(coding_of_x(how, v, l), 1, T, v->shape.width);
     return all + (l->relative ? 4 * H * (2 * l->reach + 1) : 0) + (l->alibi ? 4 * H : 0);
 }
 
@@ -341,7 +358,6 @@ static bool lay_out(struct view_block *b, struct job *j, int64_t stack, bool pro
     const struct view_stack *v = j->v;
     const int64_t T = v->shape.tokens, S = v->shape.keys, H = v->shape.heads, G = v->shape.kv_heads,
                   E = v->shape.head_width, first = b->count;
-    const char *kind = coding_names[j->coding];
     const bool weights = j->dense, sums = weights && !j->floats && any_not_one(v, j->layer);
     bool ok = true;
     if (weights)
@@ -349,10 +365,10 @@ static bool lay_out(struct view_block *b, struct job *j, int64_t stack, bool pro
                             H * T * S * (j->floats ? 4 : 1));
     if (ok && sums) ok = view_array_add(b, "sum", "f32", stack, j->layer, H, T, 1, 4 * H * T);
     if (ok && products)
-        ok = view_array_add(b, "q", kind, stack, j->layer, H, T, E,
-                            vector_bytes(j->coding, H, T, E)) &&
-             view_array_add(b, "k", kind, stack, j->layer, G, S, E,
-                            vector_bytes(j->coding, G, S, E)) &&
+        ok = view_array_add(b, "q", coding_names[j->coding_q], stack, j->layer, H, T, E,
+                            vector_bytes(j->coding_q, H, T, E)) &&
+             view_array_add(b, "k", coding_names[j->coding_k], stack, j->layer, G, S, E,
+                            vector_bytes(j->coding_k, G, S, E)) &&
              view_array_add(b, "lse", "f32", stack, j->layer, H, T, 1, 4 * H * T);
     if (!ok) return false;
     int64_t n = first;
@@ -414,7 +430,6 @@ static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
     struct job j = { .v = v,
                      .layer = layer,
                      .capacity = 2 * S + (products ? T * E : 0) + 16,
-                     .coding = coding_of(how, how->exact_qk),
                      .with_qk = how->with_qk,
                      .dense = dense,
                      .floats = how->floats };
@@ -422,6 +437,10 @@ static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
     const int threads = qkv_threads();
     size_t floats;
     if (!dense && !products) return QKV_OK;
+    if (products) {
+        j.coding_q = coding_of_qk(how, v, &v->layer[layer], false);
+        j.coding_k = coding_of_qk(how, v, &v->layer[layer], true);
+    }
     if (qkv_mul_size(&floats, (size_t)j.capacity, (size_t)threads))
         j.scratch = qkv_alloc(floats, sizeof *j.scratch);
     j.of = qkv_alloc_zero((size_t)H, sizeof *j.of);
@@ -469,10 +488,10 @@ qkv_status view_encode(struct view_block *b, struct view_loss *loss, const struc
     if (status) return status;
     bool ok = add_tables(b, v, stack, layer);
     if (ok && how->values && l->v)
-        ok = add_vectors(b, "v", coding_of(how, how->exact_values), stack, layer, l->v,
-                         v->shape.kv_heads, v->shape.keys, v->shape.value_width);
+        ok = add_vectors(b, "v", coding_of_v(how, v, l), stack, layer, l->v, v->shape.kv_heads,
+                         v->shape.keys, v->shape.value_width);
     if (ok && how->input && l->x)
-        ok = add_vectors(b, "x", coding_of(how, how->exact_input), stack, layer, l->x, 1,
-                         v->shape.tokens, v->shape.width);
+        ok = add_vectors(b, "x", coding_of_x(how, v, l), stack, layer, l->x, 1, v->shape.tokens,
+                         v->shape.width);
     return ok ? QKV_OK : qkv_fail_memory(err, NULL);
 }

@@ -8,7 +8,7 @@
 #include "view/page/compress.h"
 #include "view/data/initial_selection.h"
 
-// ---- encode_layer.c, encode_top.c: encode arrays of the kinds that docs/formats.md defines -----
+// ---- page_block.c, encode_layer.c, encode_top.c: encode arrays of the kinds of docs/formats.md -
 struct view_array {
     const char *name, *kind;
     int64_t stack, layer, shape[3];
@@ -29,8 +29,6 @@ struct view_encoding {
     bool numbers;
     bool floats; // for VIEW_DENSE: store the weights as floats instead of 8 bits
     bool eight;  // store q, k, v and x with 8 bits per number
-    // store q and k, v, x as floats, so that the page prints exact scores and sums
-    bool exact_qk, exact_values, exact_input;
 };
 // The error of an encoded stack, summed over its rows.
 struct view_loss {
@@ -55,6 +53,9 @@ qkv_status view_encode(struct view_block *b, struct view_loss *loss, const struc
                        int64_t stack, int64_t layer, const struct view_encoding *how,
                        qkv_error *err);
 void view_block_sum(struct view_block *b); // computes the CRC-32 of every array
+// Compresses the block to a new array *out of *size bytes.
+qkv_status view_block_pack(uint8_t **out, int64_t *size, const struct view_block *b,
+                           qkv_error *err);
 void view_block_free(struct view_block *b);
 // Appends an array of zeros to the block. Returns the array; NULL: memory is exhausted.
 uint8_t *view_array_add(struct view_block *b, const char *name, const char *kind, int64_t stack,

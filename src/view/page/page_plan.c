@@ -3,8 +3,8 @@
 // From short to long texts:
 //
 //   short    every weight as a float (at most FLOAT_BYTES for all layers of the page), with queries
-//            and keys, which are floats too if all of them are at most FLOAT_BYTES
-//   brief    every weight in 8 bits, with queries and keys
+//            and keys of 4 decimals
+//   brief    every weight in 8 bits, with queries and keys of 4 decimals
 //   longer   queries and keys of 16 bits, or of 8 bits: the page computes any weight from them
 //   long     the 16 largest weights of a row (or fewer, at least 2) and the matrix as blocks;
 //            queries and keys only of the layers that the caller requests
@@ -142,17 +142,14 @@ static bool plan_bytes(const struct view_plan *p, int64_t *raw, double *least)
 static qkv_status encode(struct view_plan *p, qkv_error *err)
 {
     qkv_status status = QKV_OK;
-    bool words = true; // true if all layers are stored as weights: only their bytes repeat
     view_block_free(&p->block);
     qkv_free(p->packed);
     p->packed = NULL;
     for (int64_t s = 0; s < p->stacks && !status; s++) {
         p->stack[s].loss = (struct view_loss){ 0 };
-        for (int64_t l = 0; l < p->of[s]->shape.layers && !status; l++) {
-            words &= p->stack[s].how[l].code == VIEW_DENSE;
+        for (int64_t l = 0; l < p->of[s]->shape.layers && !status; l++)
             status =
                 view_encode(&p->block, &p->stack[s].loss, p->of[s], s, l, &p->stack[s].how[l], err);
-        }
     }
     for (int64_t s = 0; s < p->stacks && !status; s++)
         for (int64_t l = 0; l < p->of[s]->shape.layers && !status; l++)
@@ -160,7 +157,7 @@ static qkv_status encode(struct view_plan *p, qkv_error *err)
                 status = view_encode_numbers(&p->block, p->of[s], s, l, err);
     if (status) return status;
     view_block_sum(&p->block);
-    return view_deflate(&p->packed, &p->packed_size, p->block.bytes, p->block.size, words, err);
+    return view_block_pack(&p->packed, &p->packed_size, &p->block, err);
 }
 
 static int64_t needed(const struct view_plan *p, int64_t frame)
@@ -201,43 +198,6 @@ static bool take_numbers(struct view_plan *p, int64_t *capacity)
     return any;
 }
 
-// Stores q and k, then values, then input rows as floats instead of 14 bits, each if it is stored
-// of every layer, if all floats, with the weights, have at most FLOAT_BYTES bytes, and if they fit
-// into *capacity.
-static void take_floats(struct view_plan *p, int64_t *capacity)
-{
-    for (int what = 0; what < 3; what++) {
-        int64_t all = 0, cost = 0;
-        for (int64_t s = 0; s < p->stacks; s++)
-            for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
-                const struct view_encoding *how = &p->stack[s].how[l];
-                struct view_encoding with = *how;
-                if (!how->floats || !(what == 0   ? how->with_qk
-                                      : what == 1 ? how->values
-                                                  : how->input))
-                    return;
-                with.exact_qk = true;
-                with.exact_values |= what > 0;
-                with.exact_input |= what > 1;
-                const int64_t bytes = view_layer_bytes(p->of[s], l, &with);
-                with.numbers = false;
-                with.values &= what > 0;
-                with.input &= what > 1;
-                all += view_layer_bytes(p->of[s], l, &with);
-                cost += base64(bytes) - base64(view_layer_bytes(p->of[s], l, how));
-            }
-        if (all > FLOAT_BYTES || cost > *capacity) return;
-        *capacity -= cost;
-        for (int64_t s = 0; s < p->stacks; s++)
-            for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
-                struct view_encoding *how = &p->stack[s].how[l];
-                how->exact_qk = true;
-                how->exact_values |= what > 0;
-                how->exact_input |= what > 1;
-            }
-    }
-}
-
 // Adds the optional arrays of all layers, as far as they fit: first queries and keys of layers that
 // are stored as weights, then values, then input rows.
 static bool take_extras(struct view_plan *p, int64_t own, int64_t capacity)
@@ -258,7 +218,6 @@ static bool take_extras(struct view_plan *p, int64_t own, int64_t capacity)
                 any |= fits;
                 p->values_left += what == 1 && !fits && s < own;
             }
-    if (any) take_floats(p, &capacity);
     return any;
 }
 

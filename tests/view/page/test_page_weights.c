@@ -84,6 +84,69 @@ TEST(the_error_that_is_claimed_is_the_error_that_is_there)
     }
 }
 
+// Returns the number whose n planes start at p[i], with its sign in the lowest bit.
+static double decimals_at(const uint8_t *p, int64_t n, int64_t i, int planes)
+{
+    uint32_t u = 0;
+    for (int b = 0; b < planes; b++) u |= (uint32_t)p[b * n + i] << 8 * b;
+    return (u & 1 ? -1. : 1.) * (u >> 1);
+}
+TEST(queries_and_keys_of_short_texts_have_the_decimals_that_are_printed)
+{
+    enum { T = 15, H = 3, E = 32 };
+    // halves of the last decimal are rounded away from 0, and 0 has no sign
+    static const float ties[] = { .03125f, -.03125f, 2.00005f, -1.5f, 838.8607f, -1e-7f };
+    struct made *m = malloc(sizeof *m);
+    make(m, T, 1, H, H, E, false);
+    EACH(x, ties) m->q[x - ties] = *x;
+    for (int odd = 0; odd < 3; odd++) {
+        if (odd) m->k[7] = odd == 1 ? 838.87f : NAN; // more than 24 bits; no number
+        qkv_view *v = view_of(m);
+        struct qkv_view_report r;
+        struct page p;
+        char *html = html_of(v, &(struct qkv_view_options){ 0 }, &r);
+        CHECK(page_open(&p, html));
+        CHECK_TEXT(array_kind(&p, "w", 0), "f32");
+        CHECK_TEXT(array_kind(&p, "q", 0), "d24");
+        CHECK_TEXT(array_kind(&p, "k", 0), odd ? "i14" : "d24");
+        const uint8_t *q = array(&p, "q", 0);
+        for (int64_t h = 0; h < H; h++)
+            for (int64_t i = 0; i < T; i++)
+                for (int64_t e = 0; e < E; e++) {
+                    const double x = (double)m->q[(i * H + h) * E + e];
+                    struct view_text t = { 0 }, mine = { 0 };
+                    view_number(&t, x, 4);
+                    view_number(&mine, decimals_at(q, H * T * E, (h * T + i) * E + e, 3) / 1e4, 4);
+                    CHECK_EQ(t.used, mine.used);
+                    CHECK(!memcmp(t.at, mine.at, (size_t)t.used));
+                    view_text_free(&t);
+                    view_text_free(&mine);
+                }
+        page_close(&p);
+        free(html);
+        qkv_view_free(v);
+    }
+    unmake(m);
+    free(m);
+}
+
+// Floats have 25 bits of information, decimals of such numbers at most 19: 4 bytes become 2.5.
+TEST(a_page_of_a_short_text_is_small)
+{
+    enum { T = 15, L = 6, H = 12, E = 32 };
+    struct made *m = malloc(sizeof *m);
+    make(m, T, L, H, H, E, false);
+    qkv_view *v = view_of(m);
+    struct qkv_view_report r;
+    char *html = html_of(v, &(struct qkv_view_options){ 0 }, &r);
+    const int64_t weights = 4 * L * H * T * (T + 1), vectors = 2 * L * H * T * E * 5 / 2;
+    CHECK(r.bytes < view_code_bytes() + (weights + vectors) * 4 / 3 + 30000);
+    free(html);
+    qkv_view_free(v);
+    unmake(m);
+    free(m);
+}
+
 TEST(the_same_input_gives_the_same_bytes_for_any_threads)
 {
     struct made *m = malloc(sizeof *m);
@@ -433,6 +496,8 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(rows_are_the_softmax_of_the_scores),
         CASE(the_error_that_is_claimed_is_the_error_that_is_there),
+        CASE(queries_and_keys_of_short_texts_have_the_decimals_that_are_printed),
+        CASE(a_page_of_a_short_text_is_small),
         CASE(the_same_input_gives_the_same_bytes_for_any_threads),
         CASE(a_cut_or_flipped_block_is_noticed),
         CASE(rows_that_read_nothing_or_are_not_numbers_stay_what_they_are),

@@ -120,11 +120,15 @@ export function say(key, ...args) {
 export const count = n => String(n).replace(/\B(?=(\d{3})+$)/g, ",");
 // The number of decimals of a weight that the page knows. A page of a short text stores floats and knows all of them.
 let knownDigits = 9;
+let weightError = 0;
+/** The error of the weights that the page stores. */
+export const errorOfWeights = () => weightError;
 /**
  * Sets the error of the weights that the page stores.
  * @param {number} error
  */
 export function setWeightError(error) {
+    weightError = error;
     knownDigits = error > 0 ? max(1, min(9, floor(-Math.log10(error) - 1e-9))) : 9;
 }
 /**
@@ -134,6 +138,23 @@ export function setWeightError(error) {
  */
 export function weight(w, digits = 2) {
     return w === w ? w.toFixed(min(digits, knownDigits)).replace(/^0\./, ".") : "!";
+}
+/** Formats a number with a sign, as view_signed() in C does. */
+export function signed(x, digits = 2) {
+    return x === x ? x.toFixed(digits).replace(/^-(0\.?0*)$/, "$1").replace("-", "−") : "!";
+}
+/**
+ * Formats a number of which the page knows only that it is at most `error` away: leaves out the decimals that this may
+ * change. If it may change even the integer, the text begins with ≈.
+ * @param {number} x
+ * @param {number} error
+ * @param {number} digits the largest number of decimals
+ * @param {(x: number, digits: number) => string} format
+ */
+export function certain(x, error, digits = 2, format = signed) {
+    for (let d = digits; d >= 0; d--)
+        if (format(x - error, d) === format(x + error, d)) return format(x, d);
+    return x === x ? `≈${format(x, 0)}` : "!";
 }
 export const share = w => round(100 * w) + "%";
 export const NUMBERS = [

@@ -58,6 +58,7 @@
  * @property {((layer: number, head: number, j: number) => ?Float32Array)=} v
  * @property {((layer: number, i: number) => ?Float32Array)=} x
  * @property {((layer: number, name: string) => ?Float32Array)=} numbers of tokens by layers
+ * @property {((layer: number, name: string) => number)=} error the largest error of an element of q, k, v or x
  */
 /**
  * A link that is worth a look.
@@ -170,6 +171,9 @@
  * @property {Float32Array} q
  * @property {number} S keys
  * @property {Float64Array} dot the product q.k for each key
+ * @property {Float64Array} error the largest error of each product
+ * @property {number=} most the largest of these errors
+ * @property {Record<string, number>=} off the largest error of an element of "q", "k", "v"
  * @property {Float64Array} bias
  * @property {Uint8Array} masked 1: the query cannot attend to the key
  * @property {number} seen number of keys that are not masked

@@ -37,23 +37,34 @@ function float(b, at, n, i) {
  */
 function vectors(array, index, all, transposed) {
     const b = array.data, [N, T, E] = array.shape, n = N * T, out = new Float32Array(all * E);
-    const small = array.kind === "i8", exact = array.kind === "f32";
+    const small = array.kind === "i8", wide = array.kind === "d24", unit = wide ? 1e4 : 1e3;
+    const decimals = wide || array.kind === "d16";
     for (let e = 0; e < E; e++) {
-        const coded = !small && !exact;
+        const coded = !small && !decimals;
         const step = !coded ? 0 : float(b, 2 * n * E, N * E, index * E + e);
         const middle = !coded ? 0 : float(b, 2 * n * E + 4 * N * E, N * E, index * E + e);
         for (let t = 0; t < T; t++) {
             const v = index * T + t, i = v * E + e, to = transposed ? e * all + t : t * E + e;
-            if (exact) {
-                out[to] = float(b, 0, n * E, i);
+            if (decimals) {
+                const u = b[i] | b[n * E + i] << 8 | (wide ? b[2 * n * E + i] << 16 : 0);
+                out[to] = (u & 1 ? -(u >>> 1) : u >>> 1) / unit;
                 continue;
             }
             const c = small ? b[i] << 24 >> 24 : (b[i] | b[n * E + i] << 8) << 16 >> 16;
-            const x = small ? c * half(b[n * E + v] | b[n * E + n + v] << 8) : c === -8192 ? NaN : middle + c * step;
-            out[to] = x;
+            if (small) out[to] = c * half(b[n * E + v] | b[n * E + n + v] << 8);
+            else out[to] = c === -8192 ? NaN : middle + c * step;
         }
     }
     return out;
+}
+// Returns the largest error of a number of such an array: half a step.
+function vectorError(array) {
+    const b = array.data, [N, T, E] = array.shape, n = N * T;
+    if (array.kind === "d24" || array.kind === "d16") return array.kind === "d24" ? 5e-5 : 5e-4;
+    let most = 0;
+    if (array.kind === "i14") for (let e = 0; e < N * E; e++) most = max(most, float(b, 2 * n * E, N * E, e));
+    else for (let v = 0; v < n; v++) most = max(most, half(b[n * E + v] | b[n * E + n + v] << 8) || 0);
+    return most / 2 + 1e-7;
 }
 
 /**
@@ -261,18 +272,38 @@ class Weights {
     }
     /**
      * Computes a score step by step: dot = q.k, then scaled, then capped, then with bias. masked: the row cannot attend
-     * to the key.
-     * @returns {?{ dot: number, scaled: number, capped: number, bias: number, masked: boolean, score: number }}
+     * to the key. error: of dot. Where the page has the weight as a float, the score is its logarithm + lse, which is
+     * nearer than the product of rounded vectors.
+     * @returns {?{ dot: number, error: number, scaled: number, capped: number, bias: number, masked: boolean, score:
+     *     number }}
      */
     score(layer, head, i, j) {
-        const m = this.head(layer, head), { S } = this, E = this.about.width;
+        const m = this.head(layer, head), { S } = this, E = this.about.width, a = this.arrays[layer];
         if (!m) return null;
-        const [from, to] = this.span(layer, i), cap = this.about.softcap[layer];
-        let dot = 0;
-        for (let e = 0; e < E; e++) dot += m.q[i * E + e] * m.k[e * S + j];
-        const scaled = dot * this.about.scale[layer], capped = cap > 0 ? cap * Math.tanh(scaled / cap) : scaled;
-        const bias = this.bias(layer, head, i, j);
-        return { dot, scaled, capped, bias, masked: j < from || j >= to, score: capped + bias };
+        const [from, to] = this.span(layer, i), cap = this.about.softcap[layer], scale = this.about.scale[layer];
+        const bias = this.bias(layer, head, i, j), masked = j < from || j >= to;
+        const eq = this.error(layer, "q"), ek = this.error(layer, "k");
+        let dot = 0, error = 0;
+        for (let e = 0; e < E; e++) {
+            const q = m.q[i * E + e], k = m.k[e * S + j];
+            dot += q * k;
+            error += abs(q) * ek + abs(k) * eq + eq * ek;
+        }
+        const w = a.w?.kind === "f32" && !masked && m.lse ? this.row(layer, head, i)[j] : 0;
+        if (w > 1e-30 && scale > 0) {
+            const log = Math.log(w), part = cap > 0 ? (log + m.lse[i] - bias) / cap : 0;
+            const own = cap > 0 ? cap * Math.atanh(part) / scale : (log + m.lse[i] - bias) / scale;
+            // the kernel and this page each round a few times
+            const off = 2 ** -21 * (abs(own) + (abs(log) + abs(m.lse[i]) + 2) / scale / (1 - part * part));
+            if (off < error) [dot, error] = [own, off];
+        }
+        const scaled = dot * scale, capped = cap > 0 ? cap * Math.tanh(scaled / cap) : scaled;
+        return { dot, error, scaled, capped, bias, masked, score: capped + bias };
+    }
+    // Returns the largest error of a number of the vectors "q", "k", "v" or "x" of a layer.
+    error(layer, name) {
+        const a = this.arrays[layer][name];
+        return a ? this.once(`d${name}${layer}`, () => vectorError(a)) : 0;
     }
     product(layer, head, i) {
         const { S } = this, E = this.about.width, m = this.head(layer, head), k = m.k;

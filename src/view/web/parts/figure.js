@@ -2,7 +2,7 @@
 // figure.js: draws pictures as SVG, with text as text and in the colours of the theme. Also serves the views of one
 // query: finds the selected head, query and key, and computes their scores and weights.
 import { abs, ceil, floor, max, min, round, sqrt } from "../base/math.js";
-import { addTexts, plain, say } from "../base/messages.js";
+import { addTexts, errorOfWeights, certain, plain, say, signed, weight } from "../base/messages.js";
 import { cells, el, onClick, root } from "../base/dom.js";
 import { selectedHeads, page, quote, stage, state, topKey } from "../base/state.js";
 import { css, textOn, rampAt } from "../base/palette.js";
@@ -49,9 +49,6 @@ export const rectAt = (x, y, w, h, kind) =>
 export function titled(node, text) {
     node.append(shape("title", {}, text));
     return node;
-}
-export function signed(x, digits = 2) {
-    return x === x ? x.toFixed(digits).replace(/^-(0\.?0*)$/, "$1").replace("-", "−") : "!";
 }
 /**
  * Cuts a text so that it is at most `width` pixels wide.
@@ -271,7 +268,8 @@ export function scoresOf({ layer, head, i }) {
     scored.at = at;
     if (!q || !page.weights.k(layer, head, 0)) return scored.of = null;
     const of = {
-        E: q.length, q, S, dot: new Float64Array(S), bias: new Float64Array(S), masked: new Uint8Array(S), seen: 0,
+        E: q.length, q, S, dot: new Float64Array(S), error: new Float64Array(S), bias: new Float64Array(S),
+        masked: new Uint8Array(S), seen: 0,
         biased: false
     };
     of.own = 1 / (page.stack.about.scale?.[layer] || 1 / sqrt(of.E));
@@ -279,6 +277,7 @@ export function scoresOf({ layer, head, i }) {
     for (let j = 0; j < S; j++) {
         const s = page.weights.score(layer, head, i, j);
         of.dot[j] = s.dot;
+        of.error[j] = s.error;
         of.bias[j] = s.bias || 0;
         of.masked[j] = s.masked ? 1 : 0;
         of.biased ||= !!s.bias;
@@ -290,12 +289,30 @@ export function scoresOf({ layer, head, i }) {
     of.seen = of.masked.reduce((n, m) => n + +!m, 0);
     of.k = j => page.weights.k(layer, head, j);
     of.v = j => page.weights.v(layer, head, j);
+    of.most = of.error.reduce((most, e, j) => of.masked[j] ? most : max(most, e), 0);
+    of.off = Object.fromEntries(["q", "k", "v"].map(name => [name, page.weights.error(layer, name)]));
     of.score = (j, by) => {
         const x = of.dot[j] / by;
         return (of.cap ? of.cap * Math.tanh(x / of.cap) : x) + of.bias[j];
     };
     return scored.of = of;
 }
+// These format numbers with the decimals that the page knows: the product q.k of key j, its score with a divisor, an
+// element of a vector ("q", "k" or "v"), a product of an element of q and one of k, a weight times an element of v.
+export const dotText = (of, j, digits = 2) => certain(of.dot[j], of.error[j], digits);
+export const scoreText = (of, j, by, digits = 2) => certain(of.score(j, by), of.error[j] / by, digits);
+export const elementText = (of, name, x) => vectorText(of.off[name], x);
+// All decimals of a vector that is stored as decimals are those that the command prints.
+const vectorText = (off, x) => off === 5e-4 || off === 5e-5 ? signed(x, off === 5e-5 ? 4 : 3) : certain(x, off, 3);
+export const productError = (of, q, k) => abs(q) * of.off.k + abs(k) * of.off.q;
+export const productText = (of, q, k, digits = 3) => certain(q * k, productError(of, q, k), digits);
+export const factors = (of, q, k) => el(
+    "td", {}, `${elementText(of, "q", q)} × ${elementText(of, "k", k)} = `, el("b", {}, productText(of, q, k))
+);
+export const weighedText = (of, w, v, digits = 3) =>
+    certain(w * v, w * of.off.v + abs(v) * errorOfWeights(), digits);
+export const weighed = (of, w, v) =>
+    el("td", {}, `${weight(w, 3)} × ${elementText(of, "v", v)} = `, el("b", {}, weighedText(of, w, v)));
 export const isOwnDivisor = (of, by) => Math.abs(by / of.own - 1) < 1e-3;
 /**
  * Computes the softmax of these scores divided by `by`.
@@ -429,7 +446,7 @@ export function scaling(of, j, by) {
         ", "
     );
     return `÷ ${abs(by / of.own - 1) < 1e-3 ? rootName(of) : signed(by)}${more ? `, ${more}:` : " ="} ` +
-        `${signed(of.score(j, by))}`;
+        scoreText(of, j, by);
 }
 // Returns why the pair cannot be drawn; "" if it can.
 export function whyNot(f, of) {

@@ -2,15 +2,15 @@
 // neuron.js: the view "Which dimensions make this weight?": shows a query and a key by dimension, with their products,
 // and the products for every other key.
 import { abs, ceil, floor, max, min, sqrt } from "../base/math.js";
-import { addTexts, count, say, weight } from "../base/messages.js";
+import { addTexts, count, certain, say, signed, weight } from "../base/messages.js";
 import { cells, el, onClick } from "../base/dom.js";
 import { page, quote } from "../base/state.js";
 import { requestDraw } from "../base/drawing.js";
 import { addView, set, writeAddress } from "../base/frame.js";
 import {
-    barsOf, canVectors, choices, figuresSvg, fitted, focused, hair, hatching, weightFill, keyLines, keyName, largest,
-    newFigure, pairKeys, pairsOf, pickers, rectAt, redraw, rootName, scaling, scoresOf, shape, shownToken, signed,
-    takePointed, tenth, textAt, weightsAt, whyNot
+    barsOf, canVectors, choices, dotText, elementText, factors, figuresSvg, fitted, focused, hair, hatching, weightFill,
+    keyLines, keyName, largest, newFigure, pairKeys, pairsOf, pickers, productError, productText, rectAt, redraw,
+    rootName, scaling, scoresOf, shape, shownToken, takePointed, tenth, textAt, weighed, weighedText, weightsAt, whyNot
 } from "../parts/figure.js";
 
 addTexts({
@@ -168,7 +168,8 @@ function drawBands(seen) {
 function runningSum({ left, wide, narrow, w, n, of, f }, list, y, parts) {
     const sums = [0];
     for (const p of list) sums.push(sums[sums.length - 1] + p);
-    const low = min(...sums), high = max(...sums), tall = 72, top = y + (narrow ? 24 : 12), end = of.dot[f.j];
+    const low = min(...sums), high = max(...sums), tall = 72, top = y + (narrow ? 24 : 12);
+    const end = dotText(of, f.j);
     const at = s => top + (high - s) / max(1e-12, high - low) * (tall - 16);
     let d = `M${tenth(left)} ${at(0).toFixed(1)}`;
     for (let b = 1; b < sums.length; b++) d += `V${at(sums[b]).toFixed(1)}H${tenth(left + b / n * wide)}`;
@@ -178,7 +179,7 @@ function runningSum({ left, wide, narrow, w, n, of, f }, list, y, parts) {
     );
     parts.push(
         textAt(
-            narrow ? w : left + wide + 10, narrow ? y + 12 : at(sums[sums.length - 1]) + 4.5, signed(end), "strong",
+            narrow ? w : left + wide + 10, narrow ? y + 12 : at(sums[sums.length - 1]) + 4.5, end, "strong",
             narrow ? "end" : "start"
         )
     );
@@ -232,7 +233,7 @@ function drawEveryKey(seen) {
                 rectAt(name + 8, y + 2, wide, tall - 4, "masked other"),
                 textAt(name + 8 + wide / 2, mid + 4, say("masked"), "over", "middle")
             );
-        if (!narrow) g.append(textAt(w - 104, mid + 4.5, signed(of.dot[r.j]), on ? "strong" : "", "end"));
+        if (!narrow) g.append(textAt(w - 104, mid + 4.5, dotText(of, r.j), on ? "strong" : "", "end"));
         if (!masked) g.append(textAt(narrow ? w : w - 58, mid + 4.5, weight(x, 3), on ? "strong" : "", "end"));
         if (!masked && !narrow) g.append(weightFill(rectAt(w - 50, mid - 4, max(.8, 50 * x), 8, ""), x));
         parts.push(g);
@@ -249,13 +250,15 @@ function drawChain({ f, of, now, order }) {
     const j = f.j;
     const x = now.w[j];
     const score = of.score(j, of.own);
-    const rows = [[say("dotRow"), signed(of.dot[j], 3)], [say("divided", rootName(of)), signed(of.dot[j] / of.own, 3)]];
-    if (of.cap) rows.push([say("capped", signed(of.cap, 0)), signed(score - of.bias[j], 3)]);
+    const off = of.error[j] / of.own, rows = [
+        [say("dotRow"), dotText(of, j, 3)], [say("divided", rootName(of)), certain(of.dot[j] / of.own, off, 3)]
+    ];
+    if (of.cap) rows.push([say("capped", signed(of.cap, 0)), certain(score - of.bias[j], off, 3)]);
     if (of.biased) rows.push([say("biased"), signed(of.bias[j], 3)]);
     rows.push([say("maskRow"), say(of.masked[j] ? "masked" : "seenRow")]);
     if (!of.masked[j])
         rows.push(
-            [say("expRow"), Math.exp(score - now.top).toPrecision(3)],
+            [say("expRow"), (x * now.sum).toPrecision(3)],
             [say("sumRow", count(of.seen)), signed(now.sum, 3)]
         );
     rows.push([say("weightRow"), weight(x, 4), "total"]);
@@ -269,9 +272,21 @@ function drawChain({ f, of, now, order }) {
         el(
             "table", {},
             el("thead", {}, el("tr", {}, ...["dimension", "q", "k", "q × k"].map(t => el("th", { scope: "col" }, t)))),
-            el("tbody", {}, ...strong.map(e => cells(e, signed(of.q[e]), signed(k[e]), signed(order.products[e]))))
+            el("tbody", {}, ...strong.map(e => cells(
+                e, elementText(of, "q", of.q[e]), elementText(of, "k", k[e]), productText(of, of.q[e], k[e])
+            )))
         )
     );
+}
+
+// Returns the sum of the products of some dimensions. What remains to the score is as good a measure of its error.
+function sumText({ of, f, order }, list) {
+    const k = of.k(f.j), off = e => productError(of, of.q[e], k[e]);
+    const sum = list.reduce((s, e) => s + order.products[e], 0), error = list.reduce((s, e) => s + off(e), 0);
+    const rest = of.error[f.j] + of.q.reduce((s, _, e) => s + off(e), 0) - error;
+    if (error <= rest) return certain(sum, error, 3);
+    const listed = new Set(list);
+    return certain(of.dot[f.j] - order.products.reduce((s, p, e) => s + (listed.has(e) ? 0 : p), 0), rest, 3);
 }
 
 function pointNeuron(e, figure) {
@@ -299,21 +314,21 @@ function drawNeuronPoint() {
         const v = s.of.v(p.j)[p.e], x = s.now.w[p.j];
         rows.push(
             [say("theKey"), keyName(p.j)], [say("dimension"), say("ofAll", p.e, s.values.length)],
-            [say("weighed"), el("td", {}, `${weight(x, 3)} × ${signed(v, 3)} = `, el("b", {}, signed(x * v, 3)))]
+            [say("weighed"), weighed(s.of, x, v)]
         );
     } else if (p && p.e < 0) {
-        rows.push([say("restName"), el("td", {}, el("b", {}, signed(s.order.restSum, 3)))]);
+        rows.push([say("restName"), el("td", {}, el("b", {}, sumText(s, s.order.rest)))]);
     } else if (p) {
         const q = s.of.q[p.e], k = s.of.k(p.j)[p.e];
         rows.push(
             [say("theKey"), keyName(p.j)], [say("dimension"), say("ofAll", p.e, s.of.E)],
-            [say("product"), el("td", {}, `${signed(q, 3)} × ${signed(k, 3)} = `, el("b", {}, signed(q * k, 3)))],
+            [say("product"), factors(s.of, q, k)],
             [say("shareOf"), s.of.dot[p.j] ? `${signed(100 * q * k / s.of.dot[p.j], 0)}%` : "–"]
         );
         if (p.j === s.f.j)
             rows.push([
                 say("sumThere"),
-                signed(s.order.at.slice(0, p.b + 1).reduce((sum, e) => sum + s.order.products[e], 0), 3)
+                sumText(s, s.order.at.slice(0, p.b + 1))
             ]);
     }
     neuron.number.replaceChildren(...(rows.length ? [el("h2", {}, say("pointed")), pairsOf(rows)] : []));
@@ -325,9 +340,8 @@ function answerNeuron() {
     if (whyNot(f, of)) return { question, pieces: [whyNot(f, of)] };
     const j = f.j;
     const k = of.k(j);
-    const dot = of.dot[j];
     const most = [...of.q.keys()].reduce((a, e) => abs(of.q[e] * k[e]) > abs(of.q[a] * k[a]) ? e : a, 0);
-    const p = of.q[most] * k[most];
+    const p = productText(of, of.q[most], k[most], 2);
     const tail = of.masked[j]
         ? [", but the key is masked: its weight is 0."]
         : [`; ${scaling(of, j, of.own)}, and the softmax weight is `, { b: weight(weightsAt(of, of.own).w[j], 3) },
@@ -335,8 +349,8 @@ function answerNeuron() {
     return {
         question,
         pieces: [
-            `In layer ${f.layer}, head ${f.head}, the ${of.E} products sum to ${signed(dot)}`, ...tail,
-            ` The largest product is in dimension ${most}: ${signed(p)}.`
+            `In layer ${f.layer}, head ${f.head}, the ${of.E} products sum to ${dotText(of, j)}`, ...tail,
+            ` The largest product is in dimension ${most}: ${p}.`
         ]
     };
 }
@@ -344,11 +358,12 @@ function neuronRows() {
     const s = neuron.seen;
     if (!s) return [];
     const { of, f, order } = s, k = of.k(f.j), v = of.v(f.j), same = v?.length === of.E;
-    let sum = 0;
+    const all = [...order.at, ...order.rest];
     return [["dimension", "q", "k", "q × k", "running sum", ...(same ? ["v", "w v"] : [])],
-        ...[...order.at, ...order.rest].map(e => [
-            e, signed(of.q[e], 4), signed(k[e], 4), signed(order.products[e], 4), signed(sum += order.products[e], 4),
-            ...(same ? [signed(v[e], 4), signed(s.now.w[f.j] * v[e], 4)] : [])
+        ...all.map((e, n) => [
+            e, elementText(of, "q", of.q[e]), elementText(of, "k", k[e]), productText(of, of.q[e], k[e], 4),
+            sumText(s, all.slice(0, n + 1)),
+            ...(same ? [elementText(of, "v", v[e]), weighedText(of, s.now.w[f.j], v[e], 4)] : [])
         ])];
 }
 

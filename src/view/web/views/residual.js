@@ -3,13 +3,13 @@
 // over the layers, with a bar for the addition of each sublayer. The lower part shows, token by token, how large the
 // addition of each sublayer is compared with the stream.
 import { abs, ceil, floor, max, min, sqrt } from "../base/math.js";
-import { addTexts, capital, count, quoted, say } from "../base/messages.js";
+import { addTexts, capital, count, quoted, say, signed } from "../base/messages.js";
 import { cells, el, onClick } from "../base/dom.js";
 import { page, state } from "../base/state.js";
 import { hue } from "../base/palette.js";
 import { addView, set } from "../base/frame.js";
 import {
-    figuresSvg, fitted, hair, newFigure, rectAt, redraw, shape, shownToken, signed, tenth, textAt, titled
+    figuresSvg, fitted, hair, newFigure, rectAt, redraw, shape, shownToken, tenth, textAt, titled
 } from "../parts/figure.js";
 import { walkRows } from "./compare.js";
 

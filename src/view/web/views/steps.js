@@ -2,15 +2,16 @@
 // steps.js: the view "How does this word attend to that one?": shows the six steps of attention for one query and every
 // key, with the numbers of the model, and the purpose of the scale.
 import { abs, floor, max, min } from "../base/math.js";
-import { addTexts, count, say, weight } from "../base/messages.js";
+import { addTexts, count, errorOfWeights, certain, say, signed, weight } from "../base/messages.js";
 import { el, onClick } from "../base/dom.js";
 import { page, quote } from "../base/state.js";
 import { requestDraw } from "../base/drawing.js";
 import { addView, set, writeAddress } from "../base/frame.js";
 import {
-    MOST_ROWS, barsOf, canVectors, figuresSvg, fitted, focused, hair, hatching, weightFill, keyLines, keyName,
-    largest, newFigure, pairKeys, pairsOf, pickers, rectAt, redraw, rootName, scaling, scoresOf, shape, shownToken,
-    signed, still, takePointed, textAt, weightsAt, whyNot
+    MOST_ROWS, barsOf, canVectors, dotText, factors, figuresSvg, fitted, focused, hair, hatching,
+    weightFill, keyLines, keyName, largest, newFigure, pairKeys, pairsOf, pickers, productText, rectAt, redraw,
+    rootName, scaling, scoreText, scoresOf, shape, shownToken, still, takePointed, textAt, weighed, weightsAt,
+    whyNot
 } from "../parts/figure.js";
 import { divisorOf, drawRaw, drawScale, isOwn, steps } from "./steps_scale.js";
 
@@ -315,7 +316,7 @@ function keyRow(seen, r, y, w) {
     };
     if (c.k) g.append(barsOf(k, c.k[0], mid, c.k[1], tallest, most.k, "pale " + shownAt(1)));
     if (c.p) g.append(barsOf(of.q.map((q, e) => q * k[e]), c.p[0], mid, c.p[1], tallest, most.p, shownAt(2)));
-    number(c.score, signed(of.dot[j]), 2);
+    number(c.score, dotText(of, j), 2);
     if (masked) {
         const left = c.scaled ? c.scaled - 52 : w - 90;
         g.append(
@@ -326,7 +327,7 @@ function keyRow(seen, r, y, w) {
         );
         return g;
     }
-    number(c.scaled, signed(of.score(j, by)), 3);
+    number(c.scaled, scoreText(of, j, by), 3);
     number(c.exp, weight(x * now.sum, 3), 4, "under");
     number(c.weight, weight(x, 3), 4);
     if (c.w && c.w[1]) {
@@ -415,15 +416,18 @@ function drawPointed() {
         const q = s.of.q[p.e], k = s.of.k(p.j)[p.e];
         rows.push(
             [say("theKey"), keyName(p.j)], [say("dimension"), say("ofAll", p.e, s.of.E)],
-            [say("product"), el("td", {}, `${signed(q, 3)} × ${signed(k, 3)} = `, el("b", {}, signed(q * k, 3)))],
+            [say("product"), factors(s.of, q, k)],
             [say("shareOf"), s.of.dot[p.j] ? `${signed(100 * q * k / s.of.dot[p.j], 0)}%` : "–"]
         );
     } else if (p) {
         const v = s.of.v(p.j)[p.e], x = s.now.w[p.j];
         rows.push(
             [say("theKey"), keyName(p.j)], [say("dimension"), say("ofAll", p.e, s.of.v(p.j).length)],
-            [say("weighed"), el("td", {}, `${weight(x, 3)} × ${signed(v, 3)} = `, el("b", {}, signed(x * v, 3)))],
-            [say("sumHere"), s.z ? signed(s.z[p.e], 3) : "–"]
+            [say("weighed"), weighed(s.of, x, v)],
+            [
+                say("sumHere"),
+                s.z ? certain(s.z[p.e], s.of.off.v + errorOfWeights() * s.of.seen * s.most.v, 3) : "–"
+            ]
         );
     }
     steps.number.replaceChildren(...(rows.length ? [el("h2", {}, say("pointed")), pairsOf(rows)] : []));
@@ -432,7 +436,7 @@ function drawPointed() {
 // ---- the sentence, the table ---------------------------------------------------------------------------------
 // Returns the softmax of key j in numbers, such as "exp(4.14 − 4.14) / 1.55 = .647".
 const softmaxOf = (of, j, by, now) =>
-    `exp(${signed(of.score(j, by))} ${now.top < 0 ? "+" : "−"} ${abs(now.top).toFixed(2)}) / ` +
+    `exp(${scoreText(of, j, by)} ${now.top < 0 ? "+" : "−"} ${certain(abs(now.top), of.most / by)}) / ` +
     `${now.sum.toFixed(2)} = ${weight(now.w[j], 3)}`;
 // Describes step n for the chosen key.
 function describeStep(n, { f, of, by, now }) {
@@ -447,11 +451,11 @@ function describeStep(n, { f, of, by, now }) {
         ],
         [
             "2. The score is the sum of the products of query and key: for ", { b: key },
-            ` it is ${signed(of.dot[j])}; the largest of the ${of.E} products is ${signed(products[most])}, in ` +
-                `dimension ${most}.`
+            ` it is ${dotText(of, j)}; the largest of the ${of.E} products is ` +
+                `${productText(of, of.q[most], k[most], 2)}, in dimension ${most}.`
         ],
         [
-            `3. ${signed(of.dot[j])} ${scaling(of, j, by)}`,
+            `3. ${dotText(of, j)} ${scaling(of, j, by)}`,
             hidden ? `; ${count(hidden)} of ${count(of.S)} keys are masked.` : "; no key is masked."
         ],
         of.masked[j]
@@ -474,7 +478,7 @@ function answerSteps() {
     const chain = of.masked[f.j]
         ? [" is masked: its weight is 0."]
         : [
-            `: score ${signed(of.dot[f.j])}, ${scaling(of, f.j, seen.by)}, softmax ` +
+            `: score ${dotText(of, f.j)}, ${scaling(of, f.j, seen.by)}, softmax ` +
                 `${softmaxOf(of, f.j, seen.by, seen.now)}.`
         ];
     return {
@@ -499,10 +503,10 @@ function stepsRows() {
         ...Array.from(
             { length: of.S },
             (_, j) => [
-                page.keys[j].named, signed(of.dot[j], 4), ...(of.biased ? [signed(of.bias[j], 4)] : []),
-                of.masked[j] ? say("masked") : signed(of.score(j, by), 4),
+                page.keys[j].named, dotText(of, j, 4), ...(of.biased ? [signed(of.bias[j], 4)] : []),
+                of.masked[j] ? say("masked") : scoreText(of, j, by, 4),
                 of.masked[j] ? say("masked") : weight(now.w[j], 4),
-                of.masked[j] ? say("masked") : weight(s.bare.w[j], 4), ...(s.raw ? [weight(s.raw.w[j], 4)] : [])
+                of.masked[j] ? say("masked") : weight(s.bare.w[j], 4), ...(s.raw ? [s.raw.text(j, 4)] : [])
             ]
         )
     ];

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 // steps_scale.js: draws two experiments of the view steps: softmax with another scale, and attention without
 // projections. It also contains the state of that view.
-import { abs, ceil, max, sqrt } from "../base/math.js";
-import { count, say, weight } from "../base/messages.js";
+import { abs, ceil, max, min, sqrt } from "../base/math.js";
+import { count, certain, say, signed, weight } from "../base/messages.js";
 import { cells, el } from "../base/dom.js";
 import { page, quote } from "../base/state.js";
 import {
     MOST_CURVES, fitted, hair, isOwnDivisor, weightFill, keyName, rectAt, redraw, rootName, shape, shownToken,
-    signed, tenth, textAt,
-    weightsAt
+    tenth, textAt, weightsAt
 } from "../parts/figure.js";
 
 export const steps = { at: 0, divisor: 0, point: null, timer: 0 };
@@ -96,15 +95,20 @@ function rawWeights({ f, of }) {
     const x = page.tokens === page.keys ? page.weights.x?.(f.layer, f.i) : null;
     if (!x) return null;
     const w = new Float64Array(of.S), by = sqrt(x.length);
-    let top = -Infinity, sum = 0;
+    const off = page.weights.error(f.layer, "x"), long = y => y.reduce((s, z) => s + abs(z), 0);
+    let top = -Infinity, sum = 0, error = 0;
     for (let j = 0; j < of.S; j++) {
         if (of.masked[j]) continue;
         const y = page.weights.x(f.layer, j);
         for (let e = 0; e < x.length; e++) w[j] += x[e] * y[e];
+        error = max(error, off * (long(x) + long(y)) / by);
         top = max(top, w[j] /= by);
     }
     for (let j = 0; j < of.S; j++) sum += w[j] = of.masked[j] ? 0 : Math.exp(w[j] - top);
-    return { w: w.map(p => p / sum), D: x.length };
+    const shares = w.map(p => p / sum), grown = Math.expm1(2 * error);
+    // each score may be `error` off, so that each weight is at most e^(2 error) times as large
+    const text = (j, digits) => certain(shares[j], min(shares[j], 1 - shares[j]) * grown, digits, weight);
+    return { w: shares, D: x.length, text };
 }
 export function drawRaw(seen) {
     const raw = rawWeights(seen), { f, of, now } = seen;
@@ -122,7 +126,7 @@ export function drawRaw(seen) {
             weightFill(rectAt(name, y - 6, max(.8, now.w[j] * space), 7, ""), now.w[j]),
             rectAt(name, y + 3, max(.8, raw.w[j] * space), 3, "thin"),
             textAt(w - 40, y + 4, weight(now.w[j], 3), "", "end"), textAt(
-                w, y + 4, weight(raw.w[j], 3), "under", "end"
+                w, y + 4, raw.text(j, 3), "under", "end"
             ));
     });
     redraw(steps.raw, w, keys.length * 22 + 6, ...parts);
@@ -130,7 +134,7 @@ export function drawRaw(seen) {
         el("h2", {}, say("rawTitle", raw.D)),
         el(
             "p", { class: "why" },
-            say("rawItself", quote(f.i), weight(raw.w[f.i], 3), weight(now.w[f.i], 3)) + " " + say("rawWhy")
+            say("rawItself", quote(f.i), raw.text(f.i, 3), weight(now.w[f.i], 3)) + " " + say("rawWhy")
         ),
         steps.raw.node,
         el(
