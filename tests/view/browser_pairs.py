@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # browser_pairs.py: cases of browser.py for the views neuron, steps, compare and training.
-import os, subprocess, xml.etree.ElementTree as xml
+import json, os, subprocess, xml.etree.ElementTree as xml
+import pictures
 from said import check
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -329,6 +330,43 @@ class Pairs:
                 f.write(text)
         self.c.open(self.path("saved-steps.svg"))
         self.c.shot(self.path("saved-steps.png"))
+
+    def saved_pictures_have_printed_widths(self):
+        """No text of a saved picture leaves it or meets another, and a plain one has only the texts of the picture."""
+        made = []
+        for name, views in (("pair", ("heads", "model", "matrix", "steps", "neuron", "residual")),
+                            ("against", ("compare",)), ("causal", ("output",))):
+            for view in views:
+                self.open(name, "#w=" + view)
+                hash = self.c.js("location.hash")
+                for sheet, mm in (("", 0), ("column", 84), ("page", 174)):
+                    texts = [self.c.js("qkv.svg('%s', %s)" % (sheet, plain)) for plain in ("false", "true")]
+                    roots = [xml.fromstring(t) for t in texts]
+                    words = [len(list(r.iter(SVG + "text"))) for r in roots]
+                    check(words[1] < words[0] and roots[1].find(SVG + "title").text, view, sheet, words)
+                    for root in roots:
+                        w, h = [float(x) for x in root.get("viewBox").split()[2:]]
+                        if mm:
+                            check(root.get("width") == "%dmm" % mm, view, root.get("width"))
+                            check(abs(float(root.get("height")[:-2]) - mm * h / w) < .01, view, root.get("height"))
+                    made += [((view, sheet, n), t) for n, t in enumerate(texts)]
+                check(self.c.js("location.hash") == hash and not self.c.js("document.documentElement.dataset.sheet"))
+        with open(self.path("empty.html"), "w", encoding="utf-8") as f:
+            f.write("<!doctype html><body></body>")
+        self.c.open(self.path("empty.html"))
+        for what, text in made:
+            found = self.c.js("document.body.innerHTML = %s;" % json.dumps(text) + pictures.MEASURE)
+            check(found["texts"] > 5 and not found["wrong"], what, found["wrong"][:4])
+
+    def the_save_dialog_chooses_the_width(self):
+        self.open("pair", "#w=steps")
+        self.c.key("e", "KeyE")
+        self.c.js("[...document.querySelectorAll('dialog .choices button')].find(b => /84 mm/.test(b.textContent)).click()")
+        check(self.pressed("dialog[open] .choices button") == ["column, 84 mm"], self.pressed("dialog[open] .choices button"))
+        self.c.js("document.querySelector('dialog[open] input').click()")
+        check(self.c.js("document.querySelector('dialog[open] input').checked"))
+        self.c.shot(self.path("save.png"))
+        self.c.js("document.querySelector('dialog[open]').close()")
 
     def what_changed_is_ranked_and_sums_to_one(self):
         self.open("against", "#w=compare&l=1&h=1&t=4")

@@ -13,9 +13,10 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 # the picture, and which meet: two rotated rectangles meet unless a side of one of them separates them.
 MEASURE = r"""(() => {
 const svg = document.querySelector("svg"), view = svg.viewBox.baseVal, texts = [];
+const toPicture = svg.getScreenCTM().inverse();
 for (const t of svg.querySelectorAll("text")) {
   if (!t.textContent.trim()) continue;
-  const box = t.getBBox(), m = t.getCTM(), size = parseFloat(getComputedStyle(t).fontSize);
+  const box = t.getBBox(), m = toPicture.multiply(t.getScreenCTM()), size = parseFloat(getComputedStyle(t).fontSize);
   const base = t.y.baseVal.length ? t.y.baseVal[0].value : box.y + box.height;
   const at = (x, y) => ({ x: m.a * x + m.c * y + m.e, y: m.b * x + m.d * y + m.f });
   const a = box.x, b = box.x + box.width, top = base - .72 * size, low = base + .2 * size;

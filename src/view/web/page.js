@@ -11,7 +11,8 @@ import { windowed } from "./base/row_window.js";
 import {
     VIEWS, addKeys, keyRows, nameRows, openView, readAddress, set, stacksOf, useStack, viewOf, requestView
 } from "./base/frame.js";
-import { copyTable, saveAnimated, savePng, saveSvg } from "./parts/save.js";
+import { choices } from "./parts/figure.js";
+import { copyTable, saveAnimated, savePng, saveSvg, savedSvg, saving } from "./parts/save.js";
 import { buildStories } from "./parts/stories.js";
 import { buildHelp, buildTools, drawHints, drawTools, openHelp } from "./parts/tools.js";
 
@@ -54,7 +55,8 @@ addKeys([
     ["C", "copy as TSV", "c", () => copyTable()],
     ["E", "save picture", "e", () => {
         if (!page.view.svg) return tell(say("noPicture"));
-        page.saver.querySelectorAll("button")[2].hidden = !page.view.animated?.();
+        page.animated.hidden = !page.view.animated?.();
+        page.widths.show();
         page.saver.showModal();
     }],
     ["Esc", "clear the selection", e => e.key === "Escape",
@@ -115,13 +117,21 @@ function buildFrame() {
         onClick(b, () => b.closest("dialog").close());
         return b;
     };
+    page.widths = choices(
+        say("printedWidth"), [["", say("asShown")], ["column", say("oneColumn")], ["page", say("wholePage")]],
+        () => saving.sheet, sheet => { saving.sheet = sheet; page.widths.show(); }
+    );
+    const bare = el("input", { type: "checkbox", "aria-label": say("plainPicture") });
+    bare.addEventListener("change", () => { saving.plain = bare.checked; });
     page.saver = el(
-        "dialog", { "aria-label": say("save") }, el("h2", {}, say("save")),
+        "dialog", { "aria-label": say("save") }, el("h2", {}, say("save")), page.widths.node,
+        el("label", {}, bare, el("span", {}, say("plainPicture"))),
         el("div", { class: "buttons" }, .../** @type {[string, () => void][]} */ ([
             ["SVG", saveSvg], ["PNG", savePng], [say("animated"), saveAnimated]
         ]).map(([t, act]) => {
             const b = el("button", {}, t);
             onClick(b, () => { page.saver.close(); act(); });
+            if (act === saveAnimated) page.animated = b;
             return b;
         }), close())
     );
@@ -155,10 +165,12 @@ function buildPage() {
     addEventListener("beforeprint", () => {
         root.dataset.theme = "light";
         root.dataset.print = "";
+        root.dataset.sheet = "print";
         drawNow();
     });
     addEventListener("afterprint", () => {
         delete root.dataset.print;
+        delete root.dataset.sheet;
         themeNow();
         requestDraw("theme");
     });
@@ -203,7 +215,8 @@ async function start() {
 // Makes the numbers of the page available to the console and to tests.
 globalThis.qkv = {
     row: (l, h, i) => page.weights.row(l, h, i), get state() { return { ...state, target: currentTarget() }; },
-    get timing() { return page.timing; }, svg: () => page.view.svg(), table: () => page.view.table(),
+    get timing() { return page.timing; },
+    svg: (sheet = "", plain = false) => savedSvg(sheet, plain), table: () => page.view.table(),
     view: id => requestView(viewOf(id)), page
 };
 themeNow();

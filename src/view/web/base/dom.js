@@ -40,3 +40,6 @@ export function cells(...list) {
 
 // Tabs and line ends inside a cell are replaced by spaces, since they separate cells and rows.
 export const tsv = rows => rows.map(r => r.map(x => String(x).replace(/[\t\r\n]/g, " ")).join("\t")).join("\n") + "\n";
+/** The width for which the page is laid out: of the window, or of the sheet for which a picture is saved. */
+export const windowWidth = () =>
+    root.dataset.sheet && root.dataset.sheet !== "print" ? document.body.clientWidth : innerWidth;

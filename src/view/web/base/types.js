@@ -273,6 +273,8 @@
  * @property {HTMLElement} keyLists
  * @property {HTMLDialogElement} help
  * @property {HTMLDialogElement} saver
+ * @property {HTMLElement} animated the button that saves an animated picture
+ * @property {{ node: HTMLElement, show: () => void }} widths the printed widths
  * @property {string | (() => string)} speech the next text for `live`
  * @property {number} speaking a timer; 0: none
  * @property {string} said the sentence that was written last

@@ -5,7 +5,7 @@
 // A text of up to WHOLE tokens is shown completely; for longer texts, row_window.js chooses the tokens.
 import { abs, max, min, round } from "../base/math.js";
 import { count, say, weight } from "../base/messages.js";
-import { $, el, onClick } from "../base/dom.js";
+import { $, el, onClick, windowWidth } from "../base/dom.js";
 import {
     geometry, keyPasses, currentTarget, page, partOf, rowPasses, span, stage, state, threshold
 } from "../base/state.js";
@@ -69,7 +69,7 @@ export function pin(p) {
 
 // Computes the positions of rows and columns for the size of the window, and moves the tokens to them.
 export function layout() {
-    const w = stage.box.clientWidth, narrow = innerWidth <= 760, scrolled = stage.box.scrollTop;
+    const w = stage.box.clientWidth, narrow = windowWidth() <= 760, scrolled = stage.box.scrollTop;
     const top = stage.box.getBoundingClientRect().top + scrollY;
     const space = max(340, innerHeight - min(top, innerHeight / 2) - (narrow ? 20 : 20 + $("bottom").offsetHeight));
     if (windowed()) placeWindow();

@@ -2,7 +2,7 @@
 // figure.js: draws pictures as SVG, with text as text and in the colours of the theme. Also serves the views of one
 // query: finds the selected head, query and key, and computes their scores and weights.
 import { abs, ceil, floor, max, min, round, sqrt } from "../base/math.js";
-import { addTexts, errorOfWeights, certain, plain, say, signed, weight } from "../base/messages.js";
+import { addTexts, errorOfWeights, certain, escaped, plain, say, signed, weight } from "../base/messages.js";
 import { cells, el, onClick, root } from "../base/dom.js";
 import { selectedHeads, page, quote, stage, state, topKey } from "../base/state.js";
 import { css, textOn, rampAt } from "../base/palette.js";
@@ -69,16 +69,40 @@ export function fitted(text, width, size = 13) {
     }
     return letters.slice(0, low).join("") + (low < letters.length || text.length > 200 ? "…" : "");
 }
-// Splits the sentence of a saved picture into lines of at most `width` pixels; other fonts may be a little wider.
-export function sentenceLines(text, width) {
+// Splits a text of a saved picture into lines of at most `width` pixels; other fonts may be a little wider.
+function linesOf(text, width, size) {
     const out = [""];
-    ruler.font = "15px Georgia, serif";
+    ruler.font = `${size}px Georgia, serif`;
     for (const word of text.split(" ")) {
         const line = `${out[out.length - 1]} ${word}`.trim();
         if (ruler.measureText(line).width <= .92 * width) out[out.length - 1] = line;
         else out.push(word);
     }
     return out.filter(line => line);
+}
+const headSizes = () => root.dataset.sheet ? [18, 13] : [25, 15];
+export const headStyle = () => headSizes().map((size, n) =>
+    `.${["question", "sentence"][n]}{font:${size}px Georgia,serif;dominant-baseline:auto}`).join("");
+/**
+ * Returns question and sentence of a saved picture as SVG, and the height that they take. On a sheet of a printed width
+ * they are smaller.
+ * @param {string} question
+ * @param {string} sentence
+ * @param {number} x left end
+ * @param {number} width of the picture
+ * @param {string[]} kinds classes of both
+ */
+export function headWords(question, sentence, x, width, kinds) {
+    const small = !!root.dataset.sheet, [big, size] = headSizes(), out = [];
+    let y = 8;
+    const put = (text, kind, size, leading) => {
+        for (const line of linesOf(text, width - 2 * x, size))
+            out.push(`<text class="${kind}" x="${x}" y="${((y += leading) - .2 * size).toFixed(1)}">` +
+                `${escaped(line)}</text>`);
+    };
+    put(question, kinds[0] + " question", big, small ? 22 : 30);
+    put(sentence, kinds[1] + " sentence", size, small ? 17 : 20);
+    return { words: `<g data-words="">${out.join("")}</g>`, height: y + 14 };
 }
 // Writes a text on a canvas, upwards to the right from (x, y), shortened to stay left of `right` and below the top.
 export function tilted(c, text, x, y, right, size) {
@@ -160,6 +184,11 @@ export const hatching = id => shape(
     )
 );
 
+function markup(text) {
+    const box = shape("g");
+    box.innerHTML = text;
+    return box.firstChild;
+}
 /**
  * Joins figures to one SVG file, side by side or, if `under`, one below the other. Title and sentence are text; the
  * colours are classes for both themes.
@@ -169,11 +198,13 @@ export const hatching = id => shape(
  * @returns {string}
  */
 export function figuresSvg(figures, { question, pieces }, under = false) {
-    const gap = 28, edge = 20, sentence = plain(pieces), used = root.dataset.theme;
+    const sheet = !!root.dataset.sheet, gap = 28, edge = sheet ? 10 : 20, sentence = plain(pieces);
+    const used = root.dataset.theme;
+    under ||= sheet;
     const sum = name => figures.reduce((s, f) => s + f[name] + gap, -gap);
     const most = name => max(...figures.map(f => f[name]));
-    const w = ceil(under ? most("w") : sum("w")) + 2 * edge, lines = sentenceLines(sentence, w - 2 * edge);
-    const lower = 20 * max(0, lines.length - 1), h = ceil(under ? sum("h") : most("h")) + 104 + edge + lower;
+    const w = ceil(under ? most("w") : sum("w")) + 2 * edge, tall = ceil(under ? sum("h") : most("h"));
+    const { words, height } = headWords(question, sentence, edge, w, ["h", "d"]), h = height + tall + 44;
     const rules = theme => {
         root.dataset.theme = theme;
         const style = getComputedStyle(root);
@@ -202,13 +233,13 @@ export function figuresSvg(figures, { question, pieces }, under = false) {
         shape("title", {}, question), shape("desc", {}, sentence),
         shape(
             "style", {},
-            `text{font:13px system-ui,sans-serif}.h{font:25px Georgia,serif}.d{font:15px ` +
-                `Georgia,serif}.d.small{font:12px system-ui,sans-serif}${rules(used)}` +
+            `text{font:13px system-ui,sans-serif}.d.small{font:12px system-ui,sans-serif}${rules(used)}${headStyle()}` +
                 `@media(prefers-color-scheme:${other}){${rules(other)}}`
         ),
-        shape("rect", { width: "100%", height: "100%", class: "paper" }), textAt(edge, 34, question, "h"),
-        ...lines.map((line, n) => textAt(edge, 60 + 20 * n, line, "d")));
-    let x = edge, y = 80 + lower;
+        shape("rect", { width: "100%", height: "100%", class: "paper" }), markup(words));
+    let x = edge, y = height;
+    whole.dataset.top = `${height - 8}`;
+    whole.dataset.bottom = `${height + tall + 8}`;
     for (const f of figures) {
         const copy = /** @type {SVGElement} */ (f.node.cloneNode(true));
         copy.setAttribute("x", `${x}`);
@@ -220,7 +251,8 @@ export function figuresSvg(figures, { question, pieces }, under = false) {
         if (under) y += f.h + gap; else x += f.w + gap;
     }
     const about = [page.about.model, say("layerOf", state.layer), nameOfHeads()].join(" · ");
-    whole.append(textAt(edge, h - 12, about, "d small"));
+    const last = shape("g", { "data-words": "" }, textAt(edge, h - 12, about, "d small"));
+    whole.append(last);
     return new XMLSerializer().serializeToString(whole);
 }
 const nameOfHeads = () => selectedHeads().length

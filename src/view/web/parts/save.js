@@ -7,9 +7,9 @@ import { geometry, selectedHeads, currentTarget, page, stage, state, threshold }
 import { FEW, hue, lane, opacity, rise, thickness } from "../base/palette.js";
 import { drawn, nameOf, rowOf } from "../base/aggregate.js";
 import { linkRows, links } from "../base/links.js";
-import { tell } from "../base/drawing.js";
+import { drawNow, tell } from "../base/drawing.js";
 import { keysOnStage, rowsOnStage } from "./diagram.js";
-import { sentenceLines } from "./figure.js";
+import { headStyle, headWords } from "./figure.js";
 import { panel, rowTable } from "./panel.js";
 
 const TABLE_MOST = 5000;
@@ -44,9 +44,10 @@ export function svg() {
     const { question, pieces } = page.view.answer();
     const sentence = plain(pieces);
     const l = currentTarget();
-    const across = max(1, floor(geometry.w / 110)), legend = 36 + 18 * ceil(heads.length / across);
-    const lines = sentenceLines(sentence, geometry.w - 16), lower = 20 * max(0, lines.length - 1);
-    const h = ceil(geometry.h + 84 + legend + lower);
+    const across = max(1, floor(geometry.w / 110)), below = panel.below?.textContent;
+    const split = below && geometry.w < 640, legend = 36 + 18 * ceil(heads.length / across) + (split ? 18 : 0);
+    const { words, height } = headWords(question, sentence, 8, geometry.w, ["t", "n"]);
+    const h = ceil(height + geometry.h + 12 + legend);
     const dark = [["#101319", "#e9e7e1", "#858993"], ["#fbfaf6", "#1b1c20", "#6b6d75"]];
     const value = name => getComputedStyle(root).getPropertyValue(name).split(" ").filter(x => x);
     const theme = (root, colours, blending) => `${root}{--paper:${colours[0]}}.p{fill:${colours[0]}` +
@@ -65,20 +66,17 @@ export function svg() {
     };
     const out = [
         `<svg xmlns="http://www.w3.org/2000/svg" width="${geometry.w}" height="${h}" viewBox="0 0 ${geometry.w} ` +
-            `${h}" role="img">`,
+            `${h}" role="img" data-top="${height - 8}" data-bottom="${height + geometry.h + 8}">`,
         `<title>${escaped(question)}</title><desc>${escaped(sentence)}</desc>`,
         `<style>text{font:${geometry.row < 24 ? 13 : 16}px ` +
-            `system-ui,sans-serif;dominant-baseline:central}path{fill:none!important}.n{font-size:12px}.s{font:25px ` +
-            `Georgia,serif}.d{font:15px Georgia,serif}`,
+            `system-ui,sans-serif;dominant-baseline:central}path{fill:none!important}.n{font-size:12px}` +
+            headStyle(),
         hue.dark ? "" : theme("svg", dark[1], "multiply") + other("light"),
         hue.dark
             ? theme("svg", dark[0], "screen") + other("dark")
             : `@media(prefers-color-scheme:dark){${theme("svg", dark[0], "screen")}${other("dark")}}`,
         hue.dark ? `@media(prefers-color-scheme:light){${theme("svg", dark[1], "multiply")}${other("light")}}` : "",
-        `</style><rect class="p" width="100%" height="100%"/>`,
-        `<text class="t s" x="8" y="20">${escaped(question)}</text>` +
-            lines.map((line, n) => `<text class="n d" x="8" y="${48 + 20 * n}">${escaped(line)}</text>`).join("") +
-            `<g transform="translate(0 ${72 + lower})">`
+        `</style><rect class="p" width="100%" height="100%"/>${words}<g transform="translate(0 ${height})">`
     ];
     const link = (m, i, j, w, dim) => {
         const tau = threshold(i);
@@ -112,7 +110,7 @@ export function svg() {
     for (const fold of geometry.folds)
         if (fold.y >= top && fold.y <= top + geometry.h) text("n", geometry.k, fold.y, fold.node.textContent);
     const y = h - legend + 6, where = `${page.about.model} · ${say("layerOf", state.layer)}`;
-    out.push(`</g><text class="n" x="8" y="${y}">${escaped(where)}</text>`);
+    out.push(`</g><g data-words=""><text class="n" x="8" y="${y}">${escaped(where)}</text>`);
     heads.forEach((head, m) => {
         const x = 8 + m % across * 110, line = y + 12 + 18 * floor(m / across);
         out.push(
@@ -120,9 +118,9 @@ export function svg() {
                 `y="${line + 5}">${escaped(nameOf(head))}</text>`
         );
     });
-    const below = panel.below?.textContent;
-    if (below) out.push(`<text class="n" x="${geometry.w - 8}" y="${y}" text-anchor="end">${escaped(below)}</text>`);
-    out.push("</svg>");
+    const end = split ? `x="8" y="${h - 10}"` : `x="${geometry.w - 8}" y="${y}" text-anchor="end"`;
+    if (below) out.push(`<text class="n" ${end}>${escaped(below)}</text>`);
+    out.push("</g></svg>");
     return out.join("");
 }
 
@@ -134,18 +132,59 @@ function download(blob, name) {
     setTimeout(() => URL.revokeObjectURL(a.href), 1e4);
     tell(say("saved", name));
 }
+// ---- how a picture is saved: printed width, plain -------------------------------------------------------
+const PRINTED = { column: 84, page: 174 };
+/** sheet: "", "column" or "page"; plain: without title, sentence and legend. */
+export const saving = { sheet: "", plain: false };
+/**
+ * Returns the picture of the view as SVG text, laid out for a printed width.
+ * @param {string} sheet
+ * @param {boolean} bare without title, sentence and legend
+ * @param {boolean} animated
+ */
+export function savedSvg(sheet, bare, animated = false) {
+    const at = scrollY;
+    if (sheet) {
+        root.dataset.sheet = sheet;
+        drawNow();
+    }
+    const text = finished(animated ? page.view.animated() : page.view.svg(), sheet, bare && !animated);
+    if (sheet) {
+        delete root.dataset.sheet;
+        drawNow();
+        scrollTo(scrollX, at);
+    }
+    return text;
+}
+// Leaves out the words, and sets the printed width. Texts have no < and no >, so that the elements are found as text.
+function finished(text, sheet, bare) {
+    const of = name => Number(new RegExp(` ${name}="([^"]*)"`).exec(text)[1]), w = of("width"), top = of("data-top");
+    const tall = bare ? of("data-bottom") - top : of("height"), mm = PRINTED[sheet];
+    if (!sheet && !bare) return text;
+    if (bare)
+        text = text.replace(/<g data-words="">.*?<\/g>/gs, "").replace(
+            /(<rect [^>]*"100%"[^>]*>)(.*)<\/svg>$/s, `$1<g transform="translate(0 ${-top})">$2</g></svg>`
+        );
+    const size = mm ? [`${mm}mm`, `${(mm * tall / w).toFixed(2)}mm`] : [w, tall];
+    return text.replace(/ width="[^"]*"/, ` width="${size[0]}"`).replace(/ height="[^"]*"/, ` height="${size[1]}"`)
+        .replace(/ viewBox="[^"]*"/, ` viewBox="0 0 ${w} ${tall}"`);
+}
+
 const headNames = () => state.selected.length ? ".H" + selectedHeads().join("-") : "";
 const pictureName = end => `${page.view.id}-L${state.layer}${headNames()}.${end}`;
-export const saveSvg = () => download(new Blob([page.view.svg()], { type: "image/svg+xml" }), pictureName("svg"));
-export const saveAnimated = () =>
-    download(new Blob([page.view.animated()], { type: "image/svg+xml" }), pictureName("animated.svg"));
+const pictureBlob = animated =>
+    new Blob([savedSvg(saving.sheet, saving.plain, animated)], { type: "image/svg+xml" });
+export const saveSvg = () => download(pictureBlob(false), pictureName("svg"));
+export const saveAnimated = () => download(pictureBlob(true), pictureName("animated.svg"));
+const DENSITY = 360; // dots per inch of a PNG file with a printed width
 export function savePng() {
     const image = new Image();
     const c = document.createElement("canvas");
-    const url = URL.createObjectURL(new Blob([page.view.svg()], { type: "image/svg+xml" }));
+    const url = URL.createObjectURL(pictureBlob(false));
+    const mm = PRINTED[saving.sheet], scale = mm ? DENSITY * mm / 25.4 : 0;
     image.onload = () => {
-        c.width = 2 * image.width;
-        c.height = 2 * image.height;
+        c.width = scale ? Math.round(scale) : 2 * image.width;
+        c.height = scale ? Math.round(scale * image.height / image.width) : 2 * image.height;
         c.getContext("2d").drawImage(image, 0, 0, c.width, c.height);
         URL.revokeObjectURL(url);
         c.toBlob(b => b && download(b, pictureName("png")), "image/png");

@@ -8,7 +8,7 @@ import { page, quote, quoteKey, state } from "../base/state.js";
 import { css, hue, kindColour, textOn, rampAt } from "../base/palette.js";
 import { requestDraw } from "../base/drawing.js";
 import { set } from "../base/frame.js";
-import { sentenceLines, tilted } from "../parts/figure.js";
+import { headStyle, headWords, tilted } from "../parts/figure.js";
 import { darkness, firstOf, hasMask, hatchOf } from "../parts/heatmap.js";
 import {
     MODEL_CELLS, MODEL_ORDERS, answerModel, drawThumb, effectBar, effectOf, effectText, fillGrid, gridOf, isPooled,
@@ -303,14 +303,15 @@ export function modelSvg() {
     const sentence = plain(pieces);
     const box = model.grid.getBoundingClientRect();
     const out = [];
-    const w = ceil(box.width + 16);
-    const h = ceil(box.height + 142);
+    const w = ceil(max(box.width, model.grid.scrollWidth) + 16);
+    let h = ceil(box.height + 142);
     const place = n => {
         const r = n.getBoundingClientRect();
         return { x: r.left - box.left + 8, y: r.top - box.top + 84, w: r.width, h: r.height };
     };
     const text = (node, anchor) => {
         const p = place(node);
+        if (!p.w || !node.checkVisibility()) return;
         const small = parseFloat(getComputedStyle(node).fontSize);
         const x = anchor === "middle" ? p.x + p.w / 2 : p.x;
         out.push(
@@ -337,34 +338,37 @@ export function modelSvg() {
         }
     }
     // the legend: kinds of head, model, what a picture shows
+    out.push(`<g data-words="">`);
     let x = 8;
-    const y = box.height + 104;
+    let y = box.height + 104;
     for (const n of model.kindList.children) {
         const swatch = /** @type {?HTMLElement} */ (n.querySelector(".swatch")), wide = n.getBoundingClientRect().width;
         if (!swatch) continue;
-        if (x + wide > w) x = 8;
+        if (x + wide > w) {
+            x = 8;
+            y += 18;
+            h += 18;
+        }
         out.push(`<rect x="${x}" y="${y - 5}" width="10" height="10" fill="${swatch.style.background}"/>` +
             `<text class="n" x="${x + 15}" y="${y}" font-size="12">` +
                 `${escaped(n.textContent.replace(/(\d+)$/, " $1"))}</text>`);
         x += wide + 24;
     }
     out.push(`<text class="n" x="8" y="${y + 22}" font-size="12">${escaped(page.about.model)} · ` +
-        `${escaped(say("magnifierNote").split(";")[0])}</text>`);
+        `${escaped(say("magnifierNote").split(";")[0])}</text></g>`);
     for (const n of model.grid.querySelectorAll(".top")) text(n, "middle");
     for (const n of model.grid.querySelectorAll(".side b, .side small, h3")) text(n, "start");
-    return pictureSvg(w, h, question, sentence, out.join(""));
+    return pictureSvg(w, h, ceil(box.height + 92), question, sentence, out.join(""));
 }
 // Makes the frame of a saved picture: title, sentence and background in the current theme.
-export function pictureSvg(w, h, question, sentence, inside) {
-    const lines = sentenceLines(sentence, w - 16), lower = 20 * max(0, lines.length - 1);
+export function pictureSvg(w, h, bottom, question, sentence, inside) {
+    const { words, height } = headWords(question, sentence, 8, w, ["t", "n"]), lower = height - 72;
     h += lower;
-    return `<svg xmlns="http://www.w3.org/2000/svg" width="${w}" height="${h}" viewBox="0 0 ${w} ${h}" role="img">` +
+    return `<svg xmlns="http://www.w3.org/2000/svg" width="${w}" height="${h}" viewBox="0 0 ${w} ${h}" role="img" ` +
+        `data-top="${height}" data-bottom="${bottom + lower}">` +
         `<title>${escaped(question)}</title><desc>${escaped(sentence)}</desc>` +
         `<style>text{font-family:system-ui,sans-serif;dominant-baseline:central}.t{fill:${hue.text}` +
-        `}.n{fill:${hue.text2}}.s{font:25px Georgia,serif}.d{font:15px ` +
-        `Georgia,serif}image{image-rendering:pixelated}</style>` +
-        `<rect width="100%" height="100%" fill="${hue.paper}"/><text class="t s" x="8" y="24">` +
-        `${escaped(question)}</text>` +
-        lines.map((line, n) => `<text class="n d" x="8" y="${54 + 20 * n}">${escaped(line)}</text>`).join("") +
+        `}.n{fill:${hue.text2}}image{image-rendering:pixelated}${headStyle()}</style>` +
+        `<rect width="100%" height="100%" fill="${hue.paper}"/>${words}` +
         `<g transform="translate(0 ${lower})">${inside}</g></svg>`;
 }

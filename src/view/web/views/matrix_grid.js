@@ -3,7 +3,7 @@
 // represent many weights down to single weights.
 import { ceil, floor, max, min, round } from "../base/math.js";
 import { addTexts, count, say } from "../base/messages.js";
-import { el } from "../base/dom.js";
+import { el, windowWidth } from "../base/dom.js";
 import { selectedHeads, page, state } from "../base/state.js";
 import { requestDraw } from "../base/drawing.js";
 import { writeAddress } from "../base/frame.js";
@@ -146,7 +146,7 @@ export function levelAt(px) {
 
 // ---- geometry --------------------------------------------------------------------------------------
 export function layMatrix() {
-    const m = matrix, wide = m.box.clientWidth, narrow = innerWidth <= 760, d = devicePixelRatio || 1;
+    const m = matrix, wide = m.box.clientWidth, narrow = windowWidth() <= 760, d = devicePixelRatio || 1;
     const top = m.box.getBoundingClientRect().top + scrollY;
     const space = max(320, innerHeight - min(top, innerHeight / 2) - (narrow ? 30 : 76));
     m.levels = levelsOf(page.T, page.S);

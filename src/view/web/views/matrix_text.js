@@ -257,10 +257,10 @@ export function matrixSvg() {
         `<rect x="${8 + 5 * n}" y="${r(m.tall + 8)}" width="5.2" height="10" fill="${css(rampAt(n / 24))}"/>`);
     const scale1 = m.shownScale ? weight(m.shownScale, 3) : "1";
     out.push(
-        ...ramp, `<text class="n" font-size="12" x="140" y="${r(m.tall + 13)}">0 – ${scale1} · ` +
+        `<g data-words="">`, ...ramp, `<text class="n" font-size="12" x="140" y="${r(m.tall + 13)}">0 – ${scale1} · ` +
             `${escaped(page.about.model)} · ${escaped(say("layerOf", state.layer))}, ` +
-            `${escaped(say(selectedHeads().length > 1 ? "heads" : "head", selectedHeads().join(", ")))}</text>`
+            `${escaped(say(selectedHeads().length > 1 ? "heads" : "head", selectedHeads().join(", ")))}</text></g>`
     );
     out.push("</g>");
-    return pictureSvg(ceil(m.wide), ceil(m.tall + 108), question, plain(pieces), out.join(""));
+    return pictureSvg(ceil(m.wide), ceil(m.tall + 108), ceil(m.tall + 80), question, plain(pieces), out.join(""));
 }

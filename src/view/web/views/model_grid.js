@@ -3,7 +3,7 @@
 // links, or as one number.
 import { abs, floor, max, min, round, sqrt } from "../base/math.js";
 import { addTexts, count, say, starred, weight } from "../base/messages.js";
-import { $, el, onClick, root } from "../base/dom.js";
+import { $, el, onClick, root, windowWidth } from "../base/dom.js";
 import { page, quote, quoteKey, state, threshold } from "../base/state.js";
 import { blend, cell, css, hue, kindColour, textOn, opacity, rampAt } from "../base/palette.js";
 import { announce, requestDraw } from "../base/drawing.js";
@@ -379,7 +379,7 @@ export function walkHeads(dx, dy) {
 
 // ---- drawing --------------------------------------------------------------------------------------------------
 export function layModel() {
-    const w = model.box.clientWidth - 8, narrow = innerWidth <= 760, big = page.H > 12 || page.L > 24;
+    const w = model.box.clientWidth - 8, narrow = windowWidth() <= 760, big = page.H > 12 || page.L > 24;
     model.dpr = devicePixelRatio || 1;
     const effects = page.effects ? page.effects.values.flat() : [];
     model.lowEffect = min(0, ...effects);
