@@ -136,6 +136,41 @@ for columns in 1 20 40 79 150 500; do
     check test -s "$out"
 done
 unset COLUMNS
+
+title 'the shares of tokens follow from the hidden states, in the page and in the terminal'
+runs 0 trace "$animal" --what hidden -o hidden.safetensors
+runs 0 view "$animal" -o shares.html
+runs 0 view "$animal" --view output --terminal
+cp "$out" shares.txt
+runs 0 view "$animal" --view output --terminal --json
+python3 - "$out" hidden.safetensors shares.html shares.txt <<'PY' || failed 'shares of MiniLM'
+import array, decimal, json, re, struct, sys
+positions = json.load(open(sys.argv[1]))["output"]["positions"]
+told = [p["rows"][0]["top"][0][1] for p in positions]
+data = open(sys.argv[2], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+tensor = json.loads(data[8:8 + size])["hidden_states.6"]
+_, n, width = tensor["shape"]
+begin, end = tensor["data_offsets"]
+flat = array.array("f", data[8 + size + begin:8 + size + end])
+hidden = [flat[i * width:(i + 1) * width] for i in range(n)]
+mean = [sum(h[e] for h in hidden) / n for e in range(width)]
+square = sum(x * x for x in mean)
+shares = [sum(a * b for a, b in zip(h, mean)) / n / square for h in hidden]
+assert len(told) == n and abs(sum(told) - 1) < 1e-5, told
+for h, a, b in zip(hidden, told, shares):
+    # a sum of `width` products of floats, each rounded a few times
+    bound = (width + 4) * 2 ** -24 * sum(abs(x * y) for x, y in zip(h, mean)) / n / square
+    assert abs(a - b) <= bound + 1e-8, (a, b, bound)
+page = open(sys.argv[3], encoding="utf-8").read()
+output = json.loads(re.search(r'"output":(\{.*?\})', page, re.S).group(1))
+assert output["kind"] == "shares" and len(output["values"]) == n, output
+assert all(abs(v / 1e5 - s) <= .5e-5 + 1e-7 for v, s in zip(output["values"], told)), output["values"]
+three = [str(decimal.Decimal(s).quantize(decimal.Decimal(".001"), decimal.ROUND_HALF_UP))[1:] for s in told]
+text = open(sys.argv[4], encoding="utf-8").read()
+assert abs(sum(map(float, three)) - 1) <= n * .0005, three
+assert not set(three) - set(re.findall(r"\.\d{3}\b", text)), (three, text)
+PY
 LC_ALL=C runs 0 view 'naïve 日本 café' --terminal
 [ -z "$(LC_ALL=C tr -d '\n -~' <"$out")" ] || failed 'bytes that are not ASCII'
 finish

@@ -49,6 +49,23 @@ void picture_weight(struct canvas *s, double x, double y, int size, unsigned how
     view_text_free(&t);
 }
 
+double picture_padding(struct picture *p, double x, double y)
+{
+    struct view_text t = { 0 };
+    const int64_t n = qkv_max64(p->row_padding, p->key_padding);
+    if (!n) return y;
+    view_say(&t,
+             "%" PRId64 " padding token%s masked and not drawn: the other numbers are the same "
+             "without padding.",
+             n, n == 1 ? " is" : "s are");
+    p->canvas.failed |= t.failed;
+    if (t.at)
+        y = canvas_fold(&p->canvas, x, y, p->canvas.width - x - p->margin, 11, 0, PALETTE_TEXT3,
+                        t.at, 15);
+    view_text_free(&t);
+    return y;
+}
+
 int picture_head_color(const struct picture *p, int64_t place)
 {
     static const int few[] = { 0, 1, 8, 9 }; // colours of up to four heads, in their order

@@ -322,6 +322,7 @@ static void draw_legend_text(struct wall *w, double y)
         y = canvas_fold(s, x, y + 9, s->width - w->left - x, 11, 0, PALETTE_TEXT3,
                         "strip at the left of a head: weight of each row on special tokens", 15) -
             8;
+    y = picture_padding(w->p, x, y + 9) - 9;
     s->height = y + 14;
 }
 

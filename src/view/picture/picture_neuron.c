@@ -407,6 +407,7 @@ static void draw_all(struct neuron *g)
     y = draw_running(g, y);
     y = draw_values(g, y);
     y = draw_keys(g, y + 28);
+    y = picture_padding(g->p, g->left, y + 14) - 14;
     const bool printed = g->p->wide > 0; // then the chain is below, not at the side
     const double from = printed ? y + 36 : head + 8, end = draw_chain(g, from);
     const double last = draw_largest(g, g->side[1] > g->side[0] ? from : end);

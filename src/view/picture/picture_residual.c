@@ -215,7 +215,7 @@ static void draw_scale(struct residual *g, double y)
     s->failed |= t.failed;
     if (t.at) y = canvas_fold(s, x, y, s->width - g->left - x, 11, 0, PALETTE_TEXT3, t.at, 16);
     view_text_free(&t);
-    s->height = y + 2;
+    s->height = picture_padding(g->p, x, y) + 2;
 }
 
 qkv_status picture_residual(struct picture *p, qkv_error *err)

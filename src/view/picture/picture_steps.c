@@ -407,6 +407,8 @@ static void draw_all(struct picture_score *g, double *x)
                           names[i].text);
     for (int i = 0; i < g->lines; i++, y += tall) draw_key(g, &g->line[i], y, tall, x);
     draw_sum(g, y);
+    const double below = y + (column && g->s.F ? 96 : 60);
+    y += picture_padding(g->p, g->left, below) - below;
     if (g->p->wide > 0)
         g->p->canvas.height =
             picture_scale_panel(g, g->left, y + (column && g->s.F ? 120 : 84)) + 10;
