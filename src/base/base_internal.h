@@ -5,6 +5,15 @@
 
 #include "base/base.h"
 
+// Memory of a thread: glibc keeps some bytes of the model initial-exec for libraries that are opened
+// later; other models call the dynamic linker for each access, and the library would need it by
+// name.
+#ifdef __GLIBC__
+#define QKV_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+#else
+#define QKV_INITIAL_EXEC
+#endif
+
 // Returns true if qkv may start a second thread: more than one thread is configured, the host
 // program has set no thread pool, and the caller is not inside a parallel loop.
 bool qkv_threads_second(void);

@@ -49,7 +49,8 @@ const char *qkv_mapped_file(const void *address)
     return NULL;
 }
 
-static _Thread_local struct qkv_text_buffer *record; // NULL: paths are not recorded
+QKV_INITIAL_EXEC static _Thread_local struct qkv_text_buffer
+    *record; // NULL: paths are not recorded
 
 void qkv_map_record(struct qkv_text_buffer *paths)
 {

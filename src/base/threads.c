@@ -19,13 +19,8 @@ static atomic_int threads_wanted; // 0: not set
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int threads_default = 1, cpus = 1;
 static struct qkv_host_pool pool;
-// true: this thread runs a loop body, so that nested loops are serial. glibc keeps memory for some
-// bytes of the model initial-exec in libraries that are opened later; other models call the dynamic
-// linker for each access, and the library would need it by name.
-#ifdef __GLIBC__
-__attribute__((tls_model("initial-exec")))
-#endif
-static _Thread_local bool inside;
+// true: this thread runs a loop body, so that nested loops are serial
+QKV_INITIAL_EXEC static _Thread_local bool inside;
 
 bool qkv_threads_parse(int *out, const char *text)
 {

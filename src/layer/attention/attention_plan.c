@@ -64,7 +64,7 @@ static qkv_status check_sizes(const struct qkv_attention *a, const struct qkv_at
             return refuse(say, QKV_ERR_LIMIT, "size %s is %lld, expected at most %lld",
                           sizes[i].name, (long long)sizes[i].value, (long long)sizes[i].most);
     }
-    if (a->first_row < 0 || a->all_rows > INT64_C(1) << SIZE_MAX_BITS ||
+    if (a->first_row < 0 || a->all_rows < 0 || a->all_rows > INT64_C(1) << SIZE_MAX_BITS ||
         a->first_row > a->all_rows - a->T)
         return refuse(say, QKV_ERR_USAGE,
                       "first_row is %lld, expected 0 or more and at most all_rows - T, where "
@@ -332,7 +332,7 @@ qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
     struct qkv_attention *a = &w->a;
     if (!a->G) a->G = a->H;
     if (!a->F) a->F = a->E;
-    if (!a->all_rows && a->first_row < INT64_MAX - a->T) a->all_rows = a->first_row + a->T;
+    if (!a->all_rows && __builtin_add_overflow(a->first_row, a->T, &a->all_rows)) a->all_rows = -1;
     if (!kernel) {
         const char *name = qkv_precision_name(a->precision);
         return refuse(&say, name ? QKV_ERR_UNSUPPORTED : QKV_ERR_USAGE,
