@@ -245,7 +245,8 @@ static qkv_status open_output(struct embed_sink *sink, struct embed_shard *shard
         if (input_range(in, &shard->input, err)) return err->status;
         sink->path = shard->path;
     }
-    return embed_sink_open(sink, qkv_embedder_width(e), err);
+    const qkv_status status = embed_sink_open(sink, qkv_embedder_width(e), err);
+    return o.shard ? embed_shard_settle(shard, complete, status, err) : status;
 }
 
 static int run_embed(int argc, char **argv)

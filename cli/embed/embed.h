@@ -61,6 +61,10 @@ qkv_status embed_shard_open(struct embed_shard *s, const char *text, const char 
 qkv_status embed_shard_begin(struct embed_shard *s, bool *complete, const qkv_embedder *e,
                              const struct embed_settings *how, qkv_error *err);
 // Writes the part, whose vectors are in the sink, with its manifest.
+// Returns the status of creating the part, or QKV_OK with *complete if the part is refused because
+// another process has completed it since embed_shard_begin looked.
+qkv_status embed_shard_settle(const struct embed_shard *s, bool *complete, qkv_status status,
+                              qkv_error *err);
 qkv_status embed_shard_commit(struct embed_shard *s, struct embed_sink *sink, qkv_error *err);
 void embed_shard_close(struct embed_shard *s); // a zeroed struct is allowed
 // The word for a form in manifests.

@@ -86,6 +86,17 @@ static int interrupted(void *user, const char *what, int64_t done, int64_t total
     return cmd_interrupted();
 }
 
+qkv_status embed_shard_settle(const struct embed_shard *s, bool *complete, qkv_status status,
+                              qkv_error *err)
+{
+    qkv_error none = { 0 };
+    if (status != QKV_ERR_USAGE || common.force) return status;
+    if (qkv_part_check(complete, &s->part, &none) || !*complete) return status;
+    *err = none;
+    note_complete(s);
+    return QKV_OK;
+}
+
 qkv_status embed_shard_begin(struct embed_shard *s, bool *complete, const qkv_embedder *e,
                              const struct embed_settings *how, qkv_error *err)
 {
@@ -96,7 +107,8 @@ qkv_status embed_shard_begin(struct embed_shard *s, bool *complete, const qkv_em
     if (status) return status;
     if (!common.force) status = qkv_part_check(complete, &s->part, err);
     if (*complete) note_complete(s);
-    return status || *complete ? status : cmd_output_check(s->path, err);
+    if (status || *complete) return status;
+    return embed_shard_settle(s, complete, cmd_output_check(s->path, err), err);
 }
 
 // Checks that the input is the file that it was when the command began to read it.
@@ -121,14 +133,8 @@ qkv_status embed_shard_commit(struct embed_shard *s, struct embed_sink *sink, qk
     qkv_writer *w = sink->file.writer;
     sink->file.writer = NULL;
     status = qkv_part_commit(w, &s->part, err);
-    if (status != QKV_ERR_USAGE || common.force) return status;
-    // another process has written the same part meanwhile
-    qkv_error none = { 0 };
     bool complete;
-    if (qkv_part_check(&complete, &s->part, &none) || !complete) return status;
-    *err = none;
-    note_complete(s);
-    return QKV_OK;
+    return embed_shard_settle(s, &complete, status, err);
 }
 
 void embed_shard_close(struct embed_shard *s)

@@ -99,14 +99,14 @@ static void put_text(struct picture_score *g, double x, double y, int size, unsi
 // Draws the headings of steps `from` to `to`.
 static void draw_heads(struct picture_score *g, double y, int from, int to)
 {
-    const bool column = g->p->column;
+    const bool column = g->p->column, narrow = g->p->wide > 0;
     const struct score *s = &g->s;
     struct canvas *canvas = &g->p->canvas;
     struct view_text by = { 0 };
     const bool masked = s->span.to - s->span.from < s->S;
     view_say(&by, "÷ ");
     score_root(&by, s);
-    const char *const names[6] = { "Project", "Score", masked && !column ? "Scale, mask" : "Scale",
+    const char *const names[6] = { "Project", "Score", masked && !narrow ? "Scale, mask" : "Scale",
                                    "Softmax", "Weigh", "Sum" };
     const char *const under[6] = {
         "W_Q, W_K, W_V", "q · k = Σ q ∘ k", by.at ? by.at : "", "exp(s − max) / sum",
@@ -114,7 +114,9 @@ static void draw_heads(struct picture_score *g, double y, int from, int to)
     };
     const double x[7] = { column ? 0 : g->at->key,
                           g->at->product,
-                          g->at->scaled - (column ? 64 : 60),
+                          g->at->scaled - (column   ? 64
+                                           : narrow ? 60
+                                                    : 72),
                           column ? g->at->scaled + 3 : g->at->exp - 52,
                           g->at->value,
                           column ? 0 : g->at->sum,
