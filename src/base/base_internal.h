@@ -5,9 +5,9 @@
 
 #include "base/base.h"
 
-// Memory of a thread: glibc keeps some bytes of the model initial-exec for libraries that are opened
-// later; other models call the dynamic linker for each access, and the library would need it by
-// name.
+// Memory of a thread: glibc keeps some bytes of the model initial-exec for libraries that are
+// opened later; other models call the dynamic linker for each access, and the library would need it
+// by name.
 #ifdef __GLIBC__
 #define QKV_INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 #else
