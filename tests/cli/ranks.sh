@@ -7,7 +7,7 @@ export OMPI_MCA_btl_vader_single_copy_mechanism=none PRTE_MCA_rmaps_default_mapp
 launchers=
 for kind in openmpi mpich; do
     set -- "$(dirname "$QKV_BIN")/../libqkv_mpi-$kind.so"*
-    [ -e "$1" ] && command -v mpirun.$kind >/dev/null && launchers="$launchers mpirun.$kind"
+    [ -e "$1" ] && timeout 60 mpirun.$kind -n 2 true >/dev/null 2>&1 && launchers="$launchers mpirun.$kind"
 done
 if [ -z "$launchers" ] || [ -n "${QKV_SLOW:-}" ]; then
     echo 'ranks: no MPI is here, or a sanitizer'
