@@ -71,9 +71,7 @@ qkv_status embed_sink_put(struct embed_sink *s, const float *v, const struct cmd
         }
     }
     s->rows += t->count;
-    const qkv_status status = cmd_written(s->to, s->path ? s->path : "standard output", err);
-    if (status) return status;
-    return QKV_OK;
+    return cmd_written(s->to, s->path ? s->path : "standard output", err);
 }
 
 qkv_status embed_sink_head(struct embed_sink *s, qkv_error *err)

@@ -117,24 +117,12 @@ static void end(qkv_status code)
     _exit(code);
 }
 
-// Returns whether this is the rank that speaks before the ranks are connected, as the launcher
-// numbers them.
-static bool first_rank(void)
-{
-    static const char *const names[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *text = getenv(names[i]);
-        if (text) return strtol(text, NULL, 10) == 0;
-    }
-    return true;
-}
-
 void ranks_open(int argc, char **argv)
 {
     qkv_error err = { 0 };
     size_t bytes = 1;
     if (qkv_ranks_open(&ranks, &err)) {
-        if (first_rank()) cmd_fail(&err);
+        if (ranks.rank == 0) cmd_fail(&err);
         end(err.status);
     }
     if (ranks.size == 1) return;

@@ -45,7 +45,8 @@ struct qkv_comm {
  *
  *  Returns: QKV_OK; QKV_ERR_UNSUPPORTED if libqkv was built without this MPI, or the ranks have
  *           other versions of qkv or other instruction sets (err says which rank and what differs);
- *           QKV_ERR_IO if MPI cannot be started */
+ *           QKV_ERR_IO if MPI cannot be started.  After an error c->rank is the number that the
+ *           launcher gave, so that one rank reports it */
 QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_open(struct qkv_comm *c, qkv_error *err);
 /** Ends the connection, after which the process can have no other.  NULL: nothing to do. */
 QKV_API void qkv_ranks_close(struct qkv_comm *c);

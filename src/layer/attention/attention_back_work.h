@@ -36,6 +36,12 @@ qkv_attention_tables(const struct qkv_attention_gradients *g)
 }
 #endif
 
+// Returns whether gradients are requested that are sums over all rows and belong to no key.
+static inline bool qkv_tables_of_rows(const struct qkv_attention_tables *g)
+{
+    return g->relative || g->alibi || g->sinks;
+}
+
 struct qkv_attention_back {
     // the call as the forward pass validates it: sizes, strides, items, heads, threads
     struct qkv_attention_work w;
@@ -202,7 +208,7 @@ static inline int64_t qkv_attention_back_count(const struct qkv_attention_back *
 static inline bool qkv_attention_back_passes(const struct qkv_attention_back *b,
                                              const struct qkv_attention_tables *g)
 {
-    return b->w.a.sequences || b->slices == b->w.items || !(g->relative || g->alibi || g->sinks);
+    return b->w.a.sequences || b->slices == b->w.items || !qkv_tables_of_rows(g);
 }
 // Returns a number of tokens: the sums pass at a multiple of it, counted from the first token of an
 // item, since sums of keys run from group to group and sums of tables from block to block.

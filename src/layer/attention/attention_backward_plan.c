@@ -46,21 +46,26 @@ static void find_shared_bias(struct qkv_attention_back *b, const struct qkv_atte
     b->bias_items = a->sequences ? a->bias.t == 0 : a->bias.b == 0 && a->B > 1;
 }
 
+// Returns whether units may have only some parts of the keys. Items of different lengths have parts
+// that begin at different keys, so two units with different parts might add to the same column of
+// the bias gradient.
+static bool may_cut(const struct qkv_attention_back *b)
+{
+    return !(b->bias_items && (b->w.a.sequences || b->w.a.k_lengths));
+}
+
 static void cut_units(struct qkv_attention_back *b, const struct qkv_attention_tables *g)
 {
     const struct qkv_attention *a = &b->w.a;
     const int64_t items = b->w.items;
-    const bool tables = g->relative || g->alibi || g->sinks;
+    const bool tables = qkv_tables_of_rows(g);
     b->slices = items;
     b->shares = a->G;
     if (b->bias_items || tables)
         b->slices = qkv_min64(items, qkv_max64(1, UNITS / (b->bias_heads ? 1 : a->G)));
     if (b->bias_heads) b->shares = qkv_min64(a->G, qkv_max64(1, UNITS / qkv_max64(1, b->slices)));
-    // Items of different lengths have parts that begin at different keys, so two units with
-    // different parts might add to the same column of the bias gradient.
-    const bool uneven = b->bias_items && (a->sequences || a->k_lengths);
     const int64_t most = UNITS / qkv_max64(1, b->slices * b->shares);
-    b->cuts = most > 1 && !uneven ? qkv_min64(most, b->parts) : 1;
+    b->cuts = most > 1 && may_cut(b) ? qkv_min64(most, b->parts) : 1;
     b->bias_copied = (b->bias_items && b->slices > 1) || (b->bias_heads && b->shares > 1);
 }
 
@@ -188,8 +193,8 @@ static void find_longest(struct qkv_attention_back *b)
 int64_t qkv_attention_back_multiple(const struct qkv_attention_back *b,
                                     const struct qkv_attention_tables *g)
 {
-    const bool tables = g->relative || g->alibi || g->sinks;
-    int64_t rows = tables ? b->block : b->kernel->rows, n = rows, heads = b->w.heads;
+    const int64_t rows = qkv_tables_of_rows(g) ? b->block : b->kernel->rows;
+    int64_t n = rows, heads = b->w.heads;
     while (heads) { // n becomes the greatest common divisor
         const int64_t rest = n % heads;
         n = heads;
@@ -253,8 +258,7 @@ qkv_status qkv_attention_back_cut(struct qkv_attention_back *b,
                                   const struct qkv_attention_tables *g, int64_t units)
 {
     const int64_t pairs = qkv_max64(1, b->slices * b->shares);
-    const bool uneven = b->bias_items && (b->w.a.sequences || b->w.a.k_lengths);
-    if (g->relative || g->alibi || g->sinks || uneven) return QKV_OK;
+    if (qkv_tables_of_rows(g) || !may_cut(b)) return QKV_OK;
     b->cuts = qkv_max64(b->cuts, qkv_min64(b->parts, qkv_ceil_div(units, pairs)));
     find_longest(b);
     return count_scratch(b, g) ? QKV_OK : QKV_ERR_LIMIT;

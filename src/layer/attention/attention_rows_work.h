@@ -105,11 +105,11 @@ static inline int64_t qkv_rows_index(const struct qkv_rows *u, int64_t row)
     return (u->item.b * a->H + qkv_rows_head(u, row)) * a->T + u->item.row + qkv_rows_token(u, row);
 }
 // Returns the index of a row in an array [B][H][all_rows] of the longer call.
-static inline int64_t qkv_rows_place_all(const struct qkv_rows *u, int64_t row)
+static inline int64_t qkv_rows_index_all(const struct qkv_rows *u, int64_t row)
 {
     const struct qkv_attention *a = &u->call->w->a;
-    return (u->item.b * a->H + qkv_rows_head(u, row)) * a->all_rows + a->first_row + u->item.row +
-           qkv_rows_token(u, row);
+    const int64_t line = u->item.b * a->H + qkv_rows_head(u, row);
+    return qkv_rows_index(u, row) + line * (a->all_rows - a->T) + a->first_row;
 }
 // Returns the distance of a row's query from the key with index `chunk`: the index of the key on
 // the query's diagonal minus `chunk`.
@@ -148,7 +148,7 @@ void qkv_rows_add_relative(real *line, int64_t reach, int64_t apart, const real 
                            struct qkv_columns c, const struct qkv_attention_back_kernels *k);
 // Writes the random words that determine the dropout of a row's weights: word[j] for key chunk + j,
 // for columns j in from .. to-1. word has QKV_CHUNK entries; chunk is a multiple of 4. The words of
-// a row begin at index qkv_rows_place_all * ceil4(S) of the random stream, where ceil4 rounds up to a
+// a row begin at index qkv_rows_index_all * ceil4(S) of the random stream, where ceil4 rounds up to a
 // multiple of 4.
 void qkv_rows_words(uint32_t *word, const struct qkv_rows *u, int64_t row, int64_t chunk,
                     int32_t from, int32_t to);

@@ -36,7 +36,7 @@ void qkv_rows_words(uint32_t *word, const struct qkv_rows *u, int64_t row, int64
     // number of Philox blocks of a row; block indices are computed modulo 2^64
     const uint64_t blocks = (uint64_t)qkv_ceil_div(a->S, 4);
     const uint64_t block =
-        (uint64_t)qkv_rows_place_all(u, row) * blocks + (uint64_t)(chunk + first) / 4;
+        (uint64_t)qkv_rows_index_all(u, row) * blocks + (uint64_t)(chunk + first) / 4;
     qkv_kernel()->philox(word + first, a->dropout.seed, a->dropout.site, block,
                          qkv_ceil_div(to - first, 4));
 }

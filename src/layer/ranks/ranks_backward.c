@@ -95,7 +95,7 @@ static qkv_status check(const struct back *x, const struct qkv_attention_tables 
                                     "batch items are not supported "
                                     "over ranks, expected packed sequences",
                                     (long long)b->slices);
-    if ((g->relative || g->alibi || g->sinks) && x->places > 1 &&
+    if (qkv_tables_of_rows(g) && x->places > 1 &&
         x->c.runs.multiple % qkv_attention_back_multiple(b, g) != 0)
         return qkv_attention_refuse(
             say, QKV_ERR_UNSUPPORTED,
@@ -218,16 +218,15 @@ static qkv_status run_batch(struct back *x, struct stage *s, int64_t first)
 {
     const struct qkv_comm *comm = x->c.comm;
     const int64_t end = qkv_min64(first + x->batch, x->units);
-    const size_t bytes = batch_bytes(x, first);
-    size_t at = 0;
+    size_t bytes = 0;
     qkv_status status = QKV_OK;
+    for (int64_t u = first; u < end; u++) {
+        x->sums[u - first] = (struct qkv_back_sums){ s->before ? x->in + bytes : NULL,
+                                                     s->after ? x->out + bytes : NULL };
+        bytes += qkv_round_up(qkv_attention_back_sums(&s->b, &s->tables, u), 64);
+    }
     if (s->before) status = comm->receive(comm->ctx, s->from, x->in, bytes);
     if (status) return status;
-    for (int64_t u = first; u < end; u++) {
-        x->sums[u - first] =
-            (struct qkv_back_sums){ s->before ? x->in + at : NULL, s->after ? x->out + at : NULL };
-        at += qkv_round_up(qkv_attention_back_sums(&s->b, &s->tables, u), 64);
-    }
     qkv_attention_back_units(&s->call, first, end, x->sums);
     return s->after ? comm->send(comm->ctx, s->to, x->out, bytes) : QKV_OK;
 }

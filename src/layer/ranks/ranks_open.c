@@ -9,23 +9,28 @@
 #ifndef QKV_DOUBLE
 static const struct mpi_ranks *mpi; // NULL: this process is alone
 
-// The environment variables by which a launcher tells a process how many ranks there are, and the
-// library of the MPI that it belongs to. srun sets the variables of the MPI that --mpi names.
-static const struct {
-    const char *variable, *library;
+// The environment variables by which a launcher tells a process how many ranks there are and which
+// one it is, and the library of the MPI that it belongs to. srun sets the variables of the MPI that
+// --mpi names.
+static const struct launcher {
+    const char *size, *rank, *library;
 } launchers[] = {
-    { "OMPI_COMM_WORLD_SIZE", "libqkv_mpi-openmpi.so." QKV_SOVERSION },
-    { "PMI_SIZE", "libqkv_mpi-mpich.so." QKV_SOVERSION },
-    { "PMIX_SIZE", "libqkv_mpi-openmpi.so." QKV_SOVERSION },
+    { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "libqkv_mpi-openmpi.so." QKV_SOVERSION },
+    { "PMI_SIZE", "PMI_RANK", "libqkv_mpi-mpich.so." QKV_SOVERSION },
+    { "PMIX_SIZE", "PMIX_RANK", "libqkv_mpi-openmpi.so." QKV_SOVERSION },
 };
 
-// Returns the library to open; NULL if no launcher started more than one process.
-static const char *library_of(void)
+static int64_t number(const char *variable)
 {
-    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-        const char *text = getenv(launchers[i].variable);
-        if (text && strtol(text, NULL, 10) > 1) return launchers[i].library;
-    }
+    const char *text = getenv(variable);
+    return text ? strtol(text, NULL, 10) : 0;
+}
+
+// Returns the launcher of more than one process, or NULL.
+static const struct launcher *find_launcher(void)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
+        if (number(launchers[i].size) > 1) return &launchers[i];
     return NULL;
 }
 
@@ -39,15 +44,17 @@ static qkv_status compare(const struct qkv_comm *c, qkv_error *err)
 QKV_API qkv_status qkv_ranks_open(struct qkv_comm *c, qkv_error *err)
 {
     static const struct mpi_host host = { qkv_alloc, qkv_free };
-    struct qkv_library which = { .name = library_of(),
+    const struct launcher *launcher = find_launcher();
+    *c = (struct qkv_comm){ .size = 1 };
+    if (!launcher) return QKV_OK;
+    c->rank = number(launcher->rank); // until the ranks are connected
+    struct qkv_library which = { .name = launcher->library,
                                  .what = "a process that MPI started",
                                  .hint = "; install the MPI and build qkv again",
                                  .none = "a command without shared libraries has no MPI",
                                  .global = true };
     mpi_ranks_function *function = NULL;
     void *library = NULL;
-    *c = (struct qkv_comm){ .size = 1 };
-    if (!which.name) return QKV_OK;
     qkv_status status = qkv_library_open(&library, &which, err);
     if (status) return status;
     *(void **)&function = qkv_library_function(library, MPI_RANKS_NAME);

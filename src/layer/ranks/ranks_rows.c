@@ -22,14 +22,15 @@ static int64_t multiple_of(const struct qkv_attention *a, int64_t runs)
     return a->T / runs >= BLOCKS_LEAST * block ? block : qkv_attention_back_multiple(&b, &none);
 }
 
-struct qkv_runs qkv_runs_of(const struct qkv_attention *a, bool keys, int64_t ranks)
+// Divides the queries of a valid call.
+static struct qkv_runs runs_of(const struct qkv_attention *a, int64_t ranks)
 {
     const int64_t runs = a->causal && ranks > 1 ? 2 * ranks : ranks;
     return (struct qkv_runs){ .ranks = ranks,
                               .runs = runs,
-                              .n = keys ? a->S : a->T,
+                              .n = a->T,
                               .multiple = multiple_of(a, runs),
-                              .offsets = keys && a->k_offsets ? a->k_offsets : a->q_offsets,
+                              .offsets = a->q_offsets,
                               .sequences = a->sequences };
 }
 
@@ -106,8 +107,9 @@ qkv_status qkv_ranks_resolve(struct qkv_ranks_call *c, struct qkv_ranks_plan *p,
     if (p->status) return p->status;
     *c = (struct qkv_ranks_call){ .whole = w.a, .comm = comm, .size = w.size };
     c->whole.all_rows = 0;
-    c->runs = qkv_runs_of(&c->whole, false, comm->size);
-    c->key_runs = qkv_runs_of(&c->whole, true, comm->size);
+    c->runs = c->key_runs = runs_of(&c->whole, comm->size);
+    c->key_runs.n = w.a.S;
+    c->key_runs.offsets = w.a.k_offsets;
     p->rows = c->rows = qkv_runs_rows(&c->runs, comm->rank);
     p->keys = c->keys = qkv_runs_rows(&c->key_runs, comm->rank);
     return QKV_OK;
@@ -142,20 +144,21 @@ qkv_status qkv_ranks_collect(const struct qkv_ranks_call *c, char *all, const vo
     qkv_status status = at ? QKV_OK : QKV_ERR_LIMIT;
     const int runs = c->key_runs.runs > c->key_runs.ranks ? 2 : 1;
     if (comm->size > 1) status = qkv_ranks_agree(comm, status);
-    for (int64_t b = 0; b < a->B && !status; b++)
-        for (int i = 0; i < runs && !status; i++) {
+    for (int i = 0; i < runs && !status; i++) {
+        for (int64_t r = 0; r < comm->size; r++) {
+            const struct qkv_rank_rows x = qkv_runs_rows(&c->key_runs, r);
+            at[r] = (size_t)x.first[i] * row;
+            n[r] = (size_t)x.n[i] * row;
+        }
+        for (int64_t b = 0; b < a->B && !status; b++) {
             const int64_t mine = b * c->keys.all + (i ? c->keys.n[0] : 0);
             char *part = all + (size_t)(b * a->S) * row;
-            for (int64_t r = 0; r < comm->size; r++) {
-                const struct qkv_rank_rows x = qkv_runs_rows(&c->key_runs, r);
-                at[r] = (size_t)x.first[i] * row;
-                n[r] = (size_t)x.n[i] * row;
-            }
             if (n[comm->rank])
                 memcpy(part + at[comm->rank], (const char *)own + (size_t)mine * row,
                        n[comm->rank]);
             if (comm->size > 1) status = comm->gather(comm->ctx, part, at, n);
         }
+    }
     qkv_free(at);
     return status;
 }

@@ -15,8 +15,6 @@ struct qkv_runs {
     const int64_t *offsets; // [sequences + 1] first row of each packed sequence, or NULL
     int64_t sequences;
 };
-// Divides the queries of a valid call, or its keys.
-struct qkv_runs qkv_runs_of(const struct qkv_attention *a, bool keys, int64_t ranks);
 // Returns the first row of run c, 0 <= c <= runs.
 int64_t qkv_runs_edge(const struct qkv_runs *x, int64_t c);
 static inline int64_t qkv_runs_rank(const struct qkv_runs *x, int64_t c)

@@ -6,9 +6,8 @@
 
 static const int64_t sizes[] = { 1, 2, 3, 4, 7 };
 
-// The arrays of one rank. dk_all and so on are views of the arrays of the whole call.
+// The arrays of one rank.
 struct job {
-    const struct back_problem *x;
     struct qkv_attention a;
     struct qkv_attention_gradients g;
     bool backward;
@@ -90,7 +89,7 @@ static struct job job_of(const struct back_problem *x, const struct stored *s, i
                          int64_t size, bool backward)
 {
     const struct qkv_attention *a = &x->p.a;
-    struct job j = { .x = x, .a = *a, .backward = backward };
+    struct job j = { .a = *a, .backward = backward };
     const struct qkv_rank_rows rows = qkv_rank_rows(a, false, rank, size);
     const struct qkv_rank_rows keys = qkv_rank_rows(a, true, rank, size);
     const size_t q = (size_t)(a->H * a->E) * unit(), o = (size_t)(a->H * a->F) * unit();

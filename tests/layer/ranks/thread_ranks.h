@@ -16,7 +16,6 @@ struct letter {
 struct world {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int64_t size;
     struct letter *first[RANKS_MOST][RANKS_MOST]; // [to][from]
     size_t sent[RANKS_MOST];
 };
@@ -109,9 +108,7 @@ static void *thread_begin(void *ctx)
 static void run_ranks(int64_t size, void (*body)(const struct qkv_comm *comm, void *ctx),
                       void *const *user, size_t *sent)
 {
-    struct world w = { .lock = PTHREAD_MUTEX_INITIALIZER,
-                       .changed = PTHREAD_COND_INITIALIZER,
-                       .size = size };
+    struct world w = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
     struct thread_rank rank[RANKS_MOST];
     pthread_t thread[RANKS_MOST];
     for (int64_t i = 0; i < size; i++) {
