@@ -185,18 +185,20 @@ void qkv_back_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk);
 // have parts of the rows (first_row), the sums of a unit leave one call and enter the next, in the
 // order of the rows. in NULL: the sums begin with 0; out NULL: dk and dv are stored.
 struct qkv_back_sums {
+    int64_t unit;
     const char *in;
     char *out;
 };
-// Data that all threads share. from .. end-1: the units that run, the first of them with sums[0].
+// Data that all threads share. The call runs `units` units: with `sums` the units it names,
+// without it all.
 struct qkv_back_call {
     const struct qkv_attention_back *b;
     const struct qkv_attention_tables *g;
     const struct qkv_attention_back_given *x;
     struct qkv_back_arrays arrays;
     struct qkv_rows_call rows;
-    int64_t from, end;
-    const struct qkv_back_sums *sums; // NULL: all rows are in this call
+    int64_t units;
+    const struct qkv_back_sums *sums; // [units]; NULL: all rows are in this call
     struct qkv_attention_item item;   // the item whose shares of dq are being added
 };
 static inline int64_t qkv_attention_back_count(const struct qkv_attention_back *b)
@@ -222,12 +224,12 @@ qkv_status qkv_attention_back_cut(struct qkv_attention_back *b,
 // Returns the bytes of the sums of unit i.
 size_t qkv_attention_back_sums(const struct qkv_attention_back *b,
                                const struct qkv_attention_tables *g, int64_t i);
-// A call in steps: begin; units, of all ranges; rows, which stores dq and the gradient of the bias;
+// A call in steps: begin; units, until each unit has run once; rows, which stores dq and the gradient of the bias;
 // tables, which adds the other gradients of tables after the last row.
 qkv_status qkv_attention_back_begin(struct qkv_back_call *c, const struct qkv_attention_back *b,
                                     const struct qkv_attention_tables *g,
                                     const struct qkv_attention_back_given *x);
-void qkv_attention_back_units(struct qkv_back_call *c, int64_t from, int64_t end,
+void qkv_attention_back_units(struct qkv_back_call *c, int64_t units,
                               const struct qkv_back_sums *sums);
 void qkv_attention_back_rows(struct qkv_back_call *c);
 void qkv_attention_back_tables(const struct qkv_back_call *c);

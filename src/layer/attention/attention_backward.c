@@ -307,11 +307,16 @@ size_t qkv_attention_back_sums(const struct qkv_attention_back *b,
     return n * sizeof(real);
 }
 
+static int64_t unit_of(const struct qkv_back_call *c, int64_t index)
+{
+    return c->sums ? c->sums[index].unit : index;
+}
+
 static void run_unit(void *ctx, int64_t index, int thread)
 {
     const struct qkv_back_call *c = ctx;
     const struct qkv_attention_back *b = c->b;
-    const int64_t i = c->from + index;
+    const int64_t i = unit_of(c, index), then = index + b->w.threads;
     struct qkv_back_sums sums = { 0 };
     if (c->sums) sums = c->sums[index];
     const double p = (double)b->w.a.dropout.p;
@@ -335,11 +340,11 @@ static void run_unit(void *ctx, int64_t index, int thread)
     if (sums.out) sums.out += first;
     for (bool more = true; more;) {
         struct qkv_back_rows next = u;
-        const int64_t n = at.n, cut = at.cut, then = i + b->w.threads;
+        const int64_t n = at.n, cut = at.cut;
         find_pair(&u, n, at.g, cut);
         more = pairs_next(&at);
-        if (!more && then < c->end) at = unit_pairs(b, then);
-        u.next = more || then < c->end ? &next : NULL;
+        if (!more && then < c->units) at = unit_pairs(b, unit_of(c, then));
+        u.next = more || then < c->units ? &next : NULL;
         if (u.next) find_pair(&next, at.n, at.g, at.cut);
         run_pair(c, &u, n, cut, &sums);
     }
@@ -440,13 +445,12 @@ qkv_status qkv_attention_back_begin(struct qkv_back_call *c, const struct qkv_at
     return QKV_OK;
 }
 
-void qkv_attention_back_units(struct qkv_back_call *c, int64_t from, int64_t end,
+void qkv_attention_back_units(struct qkv_back_call *c, int64_t units,
                               const struct qkv_back_sums *sums)
 {
-    c->from = from;
-    c->end = end;
+    c->units = units;
     c->sums = sums;
-    qkv_parallel_for_most(end - from, c->b->w.threads, run_unit, c);
+    qkv_parallel_for_most(units, c->b->w.threads, run_unit, c);
 }
 
 void qkv_attention_back_rows(struct qkv_back_call *c)
@@ -468,7 +472,7 @@ qkv_status qkv_attention_back_run(const struct qkv_attention_back *b,
     if (!b->w.items || (!b->w.a.T && !b->w.a.S)) return QKV_OK;
     const qkv_status status = qkv_attention_back_begin(&c, b, g, x);
     if (status) return status;
-    qkv_attention_back_units(&c, 0, qkv_attention_back_count(b), NULL);
+    qkv_attention_back_units(&c, qkv_attention_back_count(b), NULL);
     qkv_attention_back_rows(&c);
     qkv_attention_back_tables(&c);
     return QKV_OK;

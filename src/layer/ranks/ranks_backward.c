@@ -6,6 +6,10 @@
 // receives them from run p - 1, adds its rows, and sends them to run p + 1; the last run has dk and
 // dv, and sends them to the ranks of the keys. Units are processed as a pipeline in batches: in step
 // s, run p has batch s - p.
+//
+// With causal masks a unit of early keys is work for all runs, and a unit of late keys for the last
+// run only. So a batch has pairs of units, one of early keys and one of late keys: with the rows in
+// zigzag, a batch is then the same work for each rank.
 #include "layer/ranks/ranks_work.h"
 #include <string.h>
 
@@ -33,6 +37,7 @@ struct back {
     struct stage stage[RUNS];
     int stages;
     int64_t places;             // number of nonempty runs of the call
+    int64_t cuts;               // units with the keys of one head, in their order
     int64_t units, batch;       // units in all, and of a batch
     int64_t last;               // rank of the last run
     char *k, *v, *dk, *dv;      // of all keys
@@ -104,12 +109,26 @@ static qkv_status check(const struct back *x, const struct qkv_attention_tables 
     return QKV_OK;
 }
 
+// Returns unit i in the order of the batches: of each head the first and the last unit, then of
+// each head the second and the last but one, ...
+static int64_t unit_at(const struct back *x, int64_t i)
+{
+    const int64_t heads = x->units / x->cuts, pair = i / (2 * heads), n = i % (2 * heads);
+    if (2 * pair + 1 == x->cuts) return n * x->cuts + pair; // the unit in the middle
+    return n / 2 * x->cuts + (n % 2 ? x->cuts - 1 - pair : pair);
+}
+
+// Returns the bytes of the sums of unit i in the order of the batches.
+static size_t sums_bytes(const struct back *x, const struct stage *s, int64_t i)
+{
+    return qkv_round_up(qkv_attention_back_sums(&s->b, &s->tables, unit_at(x, i)), 64);
+}
+
 static size_t batch_bytes(const struct back *x, int64_t first)
 {
-    const struct stage *s = &x->stage[0];
     size_t bytes = 0;
-    for (int64_t u = first; u < qkv_min64(first + x->batch, x->units); u++)
-        bytes += qkv_round_up(qkv_attention_back_sums(&s->b, &s->tables, u), 64);
+    for (int64_t i = first; i < qkv_min64(first + x->batch, x->units); i++)
+        bytes += sums_bytes(x, &x->stage[0], i);
     return bytes;
 }
 
@@ -151,11 +170,12 @@ static qkv_status resolve(struct back *x, struct qkv_ranks_plan *p, const struct
         if (tables.bias) s->tables.bias += (s->run ? x->c.rows.n[0] : 0) * a->bias.t;
         p->status =
             qkv_attention_back_resolve(&s->b, &run, &s->tables, p->reason, sizeof p->reason);
-        x->batch = qkv_max64(1, s->b.w.threads);
+        x->batch = 2 * qkv_max64(1, s->b.w.threads);
         if (!p->status && x->places > 1)
             p->status = qkv_attention_back_cut(&s->b, &s->tables, BATCHES * x->places * x->batch);
         if (p->status) return p->status;
     }
+    x->cuts = x->stage[0].b.cuts;
     x->units = x->stage[0].b.w.items ? qkv_attention_back_count(&x->stage[0].b) : 0;
     p->units = x->units;
     return p->status = check(x, &tables, &say);
@@ -192,8 +212,7 @@ static void describe(struct qkv_ranks_plan *p, const struct back *x, const struc
     for (int i = 0; i < x->stages; i++) {
         const struct stage *s = &x->stage[i];
         if (!s->after || s->to == x->c.comm->rank) continue;
-        for (int64_t u = 0; u < x->units; u++)
-            p->sent += qkv_round_up(qkv_attention_back_sums(&s->b, &s->tables, u), 64);
+        for (int64_t u = 0; u < x->units; u++) p->sent += sums_bytes(x, s, u);
     }
 }
 
@@ -220,14 +239,15 @@ static qkv_status run_batch(struct back *x, struct stage *s, int64_t first)
     const int64_t end = qkv_min64(first + x->batch, x->units);
     size_t bytes = 0;
     qkv_status status = QKV_OK;
-    for (int64_t u = first; u < end; u++) {
-        x->sums[u - first] = (struct qkv_back_sums){ s->before ? x->in + bytes : NULL,
-                                                     s->after ? x->out + bytes : NULL };
-        bytes += qkv_round_up(qkv_attention_back_sums(&s->b, &s->tables, u), 64);
+    for (int64_t i = first; i < end; i++) {
+        x->sums[i - first] = (struct qkv_back_sums){ .unit = unit_at(x, i),
+                                                     .in = s->before ? x->in + bytes : NULL,
+                                                     .out = s->after ? x->out + bytes : NULL };
+        bytes += sums_bytes(x, s, i);
     }
     if (s->before) status = comm->receive(comm->ctx, s->from, x->in, bytes);
     if (status) return status;
-    qkv_attention_back_units(&s->call, first, end, x->sums);
+    qkv_attention_back_units(&s->call, end - first, x->sums);
     return s->after ? comm->send(comm->ctx, s->to, x->out, bytes) : QKV_OK;
 }
 

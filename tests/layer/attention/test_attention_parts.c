@@ -172,7 +172,8 @@ static void begin_stage(struct stage *s, const struct back_problem *whole,
     CHECK_EQ(qkv_attention_back_begin(&s->call, &s->b, &s->tables, &s->given), QKV_OK);
 }
 
-// Runs backward in parts, unit by unit: the sums of each unit pass through the parts in order.
+// Runs backward in parts, unit by unit, from the last to the first: the sums of each unit pass
+// through the parts in order.
 static void run_parts(const struct back_problem *x, const struct qkv_attention_back_given *given)
 {
     struct stage stage[PARTS];
@@ -182,13 +183,15 @@ static void run_parts(const struct back_problem *x, const struct qkv_attention_b
     draw_cuts(cut, &x->p.a, qkv_attention_back_multiple(&b, &x->tables));
     for (int i = 0; i < PARTS; i++) begin_stage(&stage[i], x, given, cut[i], cut[i + 1]);
     const int64_t units = qkv_attention_back_count(&stage[0].b);
-    for (int64_t u = 0; u < units; u++) {
+    for (int64_t u = units - 1; u >= 0; u--) {
         const size_t bytes = qkv_attention_back_sums(&stage[0].b, &stage[0].tables, u);
         char *passed = fenced(bytes + 1), *next = fenced(bytes + 1);
         for (int i = 0; i < PARTS; i++) {
-            struct qkv_back_sums sums = { i ? passed : NULL, i + 1 < PARTS ? next : NULL };
+            struct qkv_back_sums sums = { .unit = u,
+                                          .in = i ? passed : NULL,
+                                          .out = i + 1 < PARTS ? next : NULL };
             CHECK_EQ(qkv_attention_back_sums(&stage[i].b, &stage[i].tables, u), (int64_t)bytes);
-            qkv_attention_back_units(&stage[i].call, u, u + 1, &sums);
+            qkv_attention_back_units(&stage[i].call, 1, &sums);
             memcpy(passed, next, bytes);
         }
     }
