@@ -54,6 +54,7 @@ PARTS = {  # name: (script and argument, threads)
     "tokenizer": (["process.py", "tokenizer"], 1),
     "cold": (["process.py", "cold"], 1),
     "view": (["process.py", "view"], 1),
+    "python": (["python_package.py"], 1),
 }
 
 
