@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // bench_ranks.c: times attention over ranks, forward and backward.
 //
-// usage: [mpirun -n P] bench_ranks TOKENS [f32|bf16] [causal] [ROUNDS]     8 heads of width 64
+// usage: [mpirun -n P] bench_ranks TOKENS [f32|bf16] [causal] [limit=BYTES] [ROUNDS]
 //
+// 8 heads of width 64; BYTES is collect_limit of ranks.h.
 // Rank 0 prints, of the slowest rank in the best and in the median round: seconds, GFLOP/s of all
 // ranks, the balance of the work and the bytes that a rank sends. The efficiency of P ranks is the
 // time of one, divided by P times the time of P; both with QKV_THREADS=1, on as many quiet cores.
@@ -92,15 +93,18 @@ int main(int argc, char **argv)
     struct work w = { .a = { .B = 1, .T = n, .S = n, .H = 8, .G = 8, .E = 64, .F = 64 },
                       .comm = &comm };
     int rounds = 5;
+    size_t limit = 0;
     for (int i = 2; i < argc; i++) {
         if (!strcmp(argv[i], "bf16")) w.a.precision = QKV_PRECISION_BF16;
         if (!strcmp(argv[i], "causal")) w.a.causal = true;
+        if (!strncmp(argv[i], "limit=", 6)) limit = strtoull(argv[i] + 6, NULL, 10);
         if (atoi(argv[i]) > 0) rounds = atoi(argv[i]) < ROUNDS ? atoi(argv[i]) : ROUNDS;
     }
     if (qkv_ranks_open(&comm, &err)) {
         fprintf(stderr, "bench_ranks: %s\n", err.text);
         return (int)err.status;
     }
+    comm.collect_limit = limit;
     const struct qkv_ranks_plan p = qkv_ranks_plan(&w.a, &comm);
     const struct qkv_ranks_plan b = qkv_ranks_backward_plan(&w.a, NULL, &comm);
     if (p.status || b.status) {
@@ -118,6 +122,10 @@ int main(int argc, char **argv)
     w.lse = malloc((size_t)(p.rows.all * 8) * sizeof *w.lse + 1);
     w.scratch = aligned_alloc(64, (p.scratch > b.scratch ? p.scratch : b.scratch) + 64);
     if (!w.lse || !w.scratch) return QKV_ERR_LIMIT;
+    if (comm.rank == 0 && limit)
+        printf("forward %s: %s\n",
+               p.mode == QKV_RANKS_PIPELINE ? "receives keys block by block" : "collects all keys",
+               p.reason);
     if (comm.rank == 0)
         printf("tokens %lld, %s%s, %s, %d thread%s per rank, scratch %.1f MB forward, %.1f MB "
                "backward\n",

@@ -3,7 +3,9 @@
  *  bits of one process.
  *
  *  Every rank has some rows of q, k, v and out.  It collects all keys and values of the call
- *  (gathering, as Llama 3 does) and computes the rows of its own queries.  In the backward pass the
+ *  (gathering, as Llama 3 does) and computes the rows of its own queries.  If they do not fit
+ *  (collect_limit), forward receives them block by block instead, in memory n / P, and keeps the
+ *  sums of its rows from block to block (a pipeline).  In the backward pass the
  *  sums of dk and dv go from rank to rank in the order of the rows, unit by unit, so that each sum
  *  has the order of one process.
  *
@@ -37,6 +39,11 @@ struct qkv_comm {
     qkv_status (*reduce)(void *ctx, int64_t *x, size_t n);
     /** Waits for all ranks. */
     qkv_status (*barrier)(void *ctx);
+    /** Bytes of keys and values that qkv_ranks_forward may collect on a rank, equal on all ranks.
+     *  If all keys and values of a call have more bytes, they travel in blocks of about
+     *  collect_limit / P bytes, at most 4 MiB and at least one chunk (up to 256 keys of one batch
+     *  item).  0: no limit.  qkv_ranks_open sets 0.  The backward pass always collects. */
+    size_t collect_limit;
 };
 
 /** Connects this process with the ranks that mpirun (or srun) started with it, through the MPI
@@ -68,16 +75,27 @@ struct qkv_rank_rows {
 QKV_API struct qkv_rank_rows qkv_rank_rows(const struct qkv_attention *a, bool keys, int64_t rank,
                                            int64_t size);
 
+/** How keys and values reach the ranks. */
+enum qkv_ranks_mode {
+    QKV_RANKS_COLLECT = 0, /**< every rank collects all before it computes */
+    QKV_RANKS_PIPELINE     /**< every rank has one block of them at a time */
+};
+
 /** How a rank computes its share of an attention, before the call. */
 struct qkv_ranks_plan {
-    qkv_status status; /**< QKV_OK, or the error that the call would return */
-    char reason[192];
+    qkv_status status;               /**< QKV_OK, or the error that the call would return */
+    char reason[192];                /**< why the call is refused, or why forward has this mode */
     struct qkv_rank_rows rows, keys; /**< of this rank */
-    size_t scratch; /**< bytes of scratch: all keys and values, and the scratch of attention */
-    size_t sent;    /**< bytes that this rank sends to other ranks */
-    double flops;   /**< operations of this rank */
-    double all;     /**< operations of all ranks; all / (P flops) is the balance */
-    int64_t units;  /**< backward: units whose sums pass from rank to rank */
+    /** bytes of scratch: all keys and values, or with QKV_RANKS_PIPELINE a block of them and the
+     *  sums of the rank's rows; and the scratch of attention */
+    size_t scratch;
+    size_t sent;              /**< bytes that this rank sends to other ranks */
+    double flops;             /**< operations of this rank */
+    double all;               /**< operations of all ranks; all / (P flops) is the balance */
+    int64_t units;            /**< backward: units whose sums pass from rank to rank */
+    enum qkv_ranks_mode mode; /**< backward: QKV_RANKS_COLLECT */
+    int64_t blocks;           /**< QKV_RANKS_PIPELINE: number of blocks of all batch items */
+    size_t block;             /**< QKV_RANKS_PIPELINE: bytes of a block at most */
 };
 QKV_API struct qkv_ranks_plan qkv_ranks_plan(const struct qkv_attention *a,
                                              const struct qkv_comm *c);
@@ -94,8 +112,9 @@ QKV_API struct qkv_ranks_plan qkv_ranks_backward_plan(const struct qkv_attention
  *            of the rank, and all keys
  *  Scratch:  qkv_ranks_plan(a, c).scratch bytes, 64-byte aligned
  *  Returns:  as qkv_attention_forward; the same on all ranks.  QKV_ERR_UNSUPPORTED for strides and
- *            statistics (probe); QKV_ERR_IO if a rank ended
- *  Repeats:  every row has the bits of qkv_attention_forward, for any P
+ *            statistics (probe); QKV_ERR_USAGE if the ranks have different limits (collect_limit);
+ *            QKV_ERR_IO if a rank ended
+ *  Repeats:  every row has the bits of qkv_attention_forward, for any P and in both modes
  *  Source:   Grattafiori et al. 2024 (arXiv 2407.21783) 3.3.2; Brandon et al. 2023 (arXiv
  *            2311.09431) for the balance */
 QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_forward(void *out, float *lse, const void *q,

@@ -25,6 +25,9 @@ struct call {
     const int64_t *table;
     const char *k, *v;
     char *scratch; // scratch of thread 0; the scratch of other threads follows
+    const struct qkv_attention_part *part; // NULL: k and v have all keys
+    ptrdiff_t k_before, v_before;          // bytes of the keys and values before the part
+    int64_t first_unit;                    // the part's first unit
 };
 struct unit {
     struct qkv_rows r; // rows of the unit for the current key/value head
@@ -49,11 +52,13 @@ static const char *row_query(const struct unit *u, int64_t row)
 // for key/value head g.
 static const char *item_key(const struct unit *u, int64_t g, int64_t j)
 {
-    return u->c->k + qkv_rows_place(&u->r, &u->c->r.w->a.k_strides, u->r.item.key + j, g);
+    return u->c->k +
+           (qkv_rows_place(&u->r, &u->c->r.w->a.k_strides, u->r.item.key + j, g) - u->c->k_before);
 }
 static const char *item_value(const struct unit *u, int64_t g, int64_t j)
 {
-    return u->c->v + qkv_rows_place(&u->r, &u->c->r.w->a.v_strides, u->r.item.key + j, g);
+    return u->c->v +
+           (qkv_rows_place(&u->r, &u->c->r.w->a.v_strides, u->r.item.key + j, g) - u->c->v_before);
 }
 
 // Adds nonfinite values to the sums of the rows that attend to them. pack_values has replaced these
@@ -224,39 +229,67 @@ static void fetch_next(struct unit *u)
     u->fetched = end;
 }
 
+// Returns the keys of this call that at least one row of the unit may see.
+static struct qkv_attention_keys keys_here(const struct unit *u)
+{
+    const struct qkv_attention_work *w = u->c->r.w;
+    const struct qkv_attention_part *part = u->c->part;
+    struct qkv_attention_keys k = {
+        .lo = qkv_attention_keys(w, &u->r.item, qkv_rows_token(&u->r, 0)).lo,
+        .hi = qkv_attention_keys(w, &u->r.item, qkv_rows_token(&u->r, u->r.rows - 1)).hi,
+    };
+    if (!part) return k;
+    k.lo = qkv_max64(k.lo, part->first - u->r.item.key);
+    k.hi = qkv_min64(k.hi, part->first + part->n - u->r.item.key);
+    return k;
+}
+
+// Selects the sums of the unit's rows among the sums of all rows of a batch item.
+static void find_sums(struct unit *u, const struct qkv_rows_sums *all)
+{
+    const struct qkv_attention_work *w = u->c->r.w;
+    const int64_t first = u->r.item.row * w->a.H + u->r.g * u->r.item.T * w->heads + u->r.row;
+    u->sums = (struct qkv_rows_sums){ .o = all->o + first * w->kernel->width(w->a.F),
+                                      .top = all->top + first,
+                                      .sum = all->sum + first,
+                                      .begun = all->begun + first };
+}
+
 static void run_head(struct unit *u)
 {
     struct qkv_rows_group p;
     const struct qkv_attention_work *w = u->c->r.w;
-    qkv_rows_begin_sums(&u->r, &u->sums);
-    qkv_rows_begin_weights(&u->r);
-    const struct qkv_attention_keys first =
-        qkv_attention_keys(w, &u->r.item, qkv_rows_token(&u->r, 0));
-    const struct qkv_attention_keys last =
-        qkv_attention_keys(w, &u->r.item, qkv_rows_token(&u->r, u->r.rows - 1));
-    if (first.lo >= last.hi) { // no row of the block sees a key
-        for (int64_t g = 0; g < u->r.groups; g++) qkv_rows_finish(&u->r, &u->sums, g);
+    const struct qkv_attention_part *part = u->c->part;
+    const bool finish = !part || part->finish;
+    const struct qkv_attention_keys keys = keys_here(u);
+    if (part) find_sums(u, &part->sums);
+    if (!part || part->begin) {
+        qkv_rows_begin_sums(&u->r, &u->sums);
+        qkv_rows_begin_weights(&u->r);
+    }
+    if (keys.lo >= keys.hi) { // no row of the block sees a key of this call
+        for (int64_t g = 0; finish && g < u->r.groups; g++) qkv_rows_finish(&u->r, &u->sums, g);
         return;
     }
     // If the keys are more than one chunk, each chunk reads the queries again: the queries are first
     // copied into adjacent rows.
-    u->copied = w->kernel->pack_query || last.hi - first.lo > w->chunk;
+    u->copied = w->kernel->pack_query || keys.hi - keys.lo > w->chunk;
     for (int64_t r = 0; u->copied && r < u->r.rows; r++)
         if (w->kernel->pack_query)
             w->kernel->pack_query(query(u, r), row_query(u, r), w->a.E);
         else
             memcpy(query(u, r), row_query(u, r), u->row_bytes);
-    for (int64_t chunk = first.lo / w->chunk * w->chunk; chunk < last.hi; chunk += w->chunk) {
+    for (int64_t chunk = keys.lo / w->chunk * w->chunk; chunk < keys.hi; chunk += w->chunk) {
         const bool finite =
-            pack(u, chunk, qkv_max64(first.lo, chunk), qkv_min64(last.hi, chunk + w->chunk));
-        const struct ahead next = find_next(u, chunk, first.lo, last.hi);
+            pack(u, chunk, qkv_max64(keys.lo, chunk), qkv_min64(keys.hi, chunk + w->chunk));
+        const struct ahead next = find_next(u, chunk, keys.lo, keys.hi);
         for (int64_t g = 0; g < u->r.groups; g++) {
             if (u->next)
                 fetch_next(u);
             else
                 fetch(u, &next, g);
             if (qkv_rows_find(&u->r, g, chunk, &p)) run_group(u, &p, finite);
-            if (chunk + w->chunk >= last.hi) qkv_rows_finish(&u->r, &u->sums, g);
+            if (finish && chunk + w->chunk >= keys.hi) qkv_rows_finish(&u->r, &u->sums, g);
         }
     }
 }
@@ -265,11 +298,11 @@ static void run_unit(void *ctx, int64_t i, int thread)
 {
     const struct call *c = ctx;
     struct unit u = { .r.call = &c->r, .c = c };
-    find_unit(&u, i);
+    find_unit(&u, c->first_unit + i);
     take_scratch(&u, thread);
     struct unit next = { .r.call = &c->r, .c = c };
     const int64_t then = i + u.c->r.w->threads;
-    if (whole_rows(&u) && then < u.c->r.w->units) {
+    if (!c->part && whole_rows(&u) && then < u.c->r.w->units) {
         find_unit(&next, then);
         if (whole_rows(&next)) u.next = &next;
         u.fetch_step =
@@ -290,6 +323,21 @@ static qkv_status run_probe(const struct qkv_attention_work *w, const void *q, c
     return status ? status : qkv_probe_run(&x, q, k, lse, scratch);
 }
 
+// Sets the members of a call that depend on its work: the exponent, and the table of row blocks at the
+// start of scratch.
+static void begin_call(struct call *c, void *scratch)
+{
+    const struct qkv_attention_work *w = c->r.w;
+    c->scratch = (char *)scratch + w->table;
+    qkv_rows_exponent(&c->r);
+    if (!w->table) return;
+    int64_t *table = scratch;
+    table[0] = 0;
+    for (int64_t n = 0; n < w->items; n++)
+        table[n + 1] = table[n] + qkv_attention_blocks(w, qkv_attention_item(w, n).T);
+    c->table = table;
+}
+
 qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q, const void *k,
                              const void *v, const struct qkv_attention_work *w, void *scratch)
 {
@@ -301,18 +349,41 @@ qkv_status qkv_attention_run(void *out, real *lse, real *weights, const void *q,
     if (w->a.probe && !lse) lse = (real *)(void *)((char *)scratch + w->lse);
     struct call c = { .r = { .w = w, .out = out, .lse = lse, .weights = weights, .q = q },
                       .k = k,
-                      .v = v,
-                      .scratch = (char *)scratch + w->table };
-    qkv_rows_exponent(&c.r);
-    if (w->table) {
-        int64_t *table = scratch;
-        table[0] = 0;
-        for (int64_t n = 0; n < w->items; n++)
-            table[n + 1] = table[n] + qkv_attention_blocks(w, qkv_attention_item(w, n).T);
-        c.table = table;
-    }
+                      .v = v };
+    begin_call(&c, scratch);
     qkv_parallel_for_most(w->units, w->threads, run_unit, &c);
     return w->a.probe ? run_probe(w, q, k, c.r.lse, scratch) : QKV_OK;
+}
+
+bool qkv_attention_place_sums(struct qkv_rows_sums *x, const struct qkv_attention_work *w,
+                              struct qkv_arena *to)
+{
+    const int64_t rows = w->a.T * w->a.H;
+    *x = (struct qkv_rows_sums){
+        .o = qkv_arena_rows(to, rows, w->kernel->width(w->a.F), sizeof(real)),
+        .top = qkv_arena_alloc(to, (size_t)rows, sizeof(real)),
+        .sum = qkv_arena_alloc(to, (size_t)rows, sizeof(real)),
+        .begun = qkv_arena_alloc(to, (size_t)rows, 1),
+    };
+    return !qkv_arena_full(to);
+}
+
+void qkv_attention_run_part(void *out, real *lse, const void *q, const void *k, const void *v,
+                            const struct qkv_attention_work *w,
+                            const struct qkv_attention_part *part, void *scratch)
+{
+    const struct qkv_strides *ks = &w->a.k_strides, *vs = &w->a.v_strides;
+    const ptrdiff_t size = (ptrdiff_t)w->size;
+    struct call c = { .r = { .w = w, .out = out, .lse = lse, .q = q },
+                      .k = k,
+                      .v = v,
+                      .part = part,
+                      .k_before = (ptrdiff_t)(part->b * ks->b + part->first * ks->t) * size,
+                      .v_before = (ptrdiff_t)(part->b * vs->b + part->first * vs->t) * size };
+    if (!w->units) return;
+    begin_call(&c, scratch);
+    c.first_unit = part->b * (w->units / w->a.B);
+    qkv_parallel_for_most(w->units / w->a.B, w->threads, run_unit, &c);
 }
 
 #ifndef QKV_DOUBLE

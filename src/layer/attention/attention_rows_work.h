@@ -189,4 +189,23 @@ real qkv_rows_probability(const struct qkv_rows *u, int i, int32_t j);
 // Writes out, lse and dense weights of group g from its sums. The sink logit of each head, if there
 // is one, is added to the softmax denominator last.
 void qkv_rows_finish(const struct qkv_rows *u, const struct qkv_rows_sums *sums, int64_t g);
+
+// ---- a call whose keys arrive in parts (attention.c) -------------------------------------------
+// The keys first .. first + n - 1 of batch item b, or of the packed tokens: k and v begin with key
+// `first` and have the strides t and h of the call. The parts of a batch item follow each other in
+// the order of the keys; a part begins at the first key of an item (attention_work.h) or at a
+// multiple of w->chunk from there, or between items.
+struct qkv_attention_part {
+    int64_t b, first, n;
+    bool begin, finish; // the first part of the batch item; the last, which writes out and lse
+    struct qkv_rows_sums sums; // sums of all rows of the batch item, kept from part to part
+};
+// Allocates the sums for the parts of a call; returns false if the arena is full.
+bool qkv_attention_place_sums(struct qkv_rows_sums *x, const struct qkv_attention_work *w,
+                              struct qkv_arena *to);
+// Runs one part of a validated call without weights and probes. After the last part, out and lse of
+// the batch item have the bits of qkv_attention_run. The arrays are not checked.
+void qkv_attention_run_part(void *out, real *lse, const void *q, const void *k, const void *v,
+                            const struct qkv_attention_work *w,
+                            const struct qkv_attention_part *part, void *scratch);
 #endif

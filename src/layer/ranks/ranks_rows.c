@@ -105,7 +105,7 @@ qkv_status qkv_ranks_resolve(struct qkv_ranks_call *c, struct qkv_ranks_plan *p,
     p->status =
         qkv_attention_resolve(&w, qkv_attention_kernel_table(a), a, p->reason, sizeof p->reason);
     if (p->status) return p->status;
-    *c = (struct qkv_ranks_call){ .whole = w.a, .comm = comm, .size = w.size };
+    *c = (struct qkv_ranks_call){ .whole = w.a, .comm = comm, .size = w.size, .chunk = w.chunk };
     c->whole.all_rows = 0;
     c->runs = c->key_runs = runs_of(&c->whole, comm->size);
     c->key_runs.n = w.a.S;

@@ -29,7 +29,8 @@ struct qkv_ranks_call {
     const struct qkv_comm *comm;
     struct qkv_runs runs, key_runs;
     struct qkv_rank_rows rows, keys;
-    size_t size; // bytes of a number of q, k, v, out
+    size_t size;   // bytes of a number of q, k, v, out
+    int64_t chunk; // keys that attention processes before the next ones (attention_work.h)
 };
 // Validates the call; p receives the status, the reason and the rows.
 qkv_status qkv_ranks_resolve(struct qkv_ranks_call *c, struct qkv_ranks_plan *p,
@@ -44,4 +45,34 @@ qkv_status qkv_ranks_collect(const struct qkv_ranks_call *c, char *all, const vo
 qkv_status qkv_ranks_agree(const struct qkv_comm *comm, qkv_status mine);
 // Copies lse of run i between the array of the rank, [B][H][t], and an array of the run alone.
 void qkv_ranks_lse(const struct qkv_ranks_call *c, int i, float *run, float *rank, bool to_rank);
+
+// ---- keys and values block by block (ranks_pipeline.c) -----------------------------------------
+// The arrays of a forward call, of this rank.
+struct qkv_ranks_arrays {
+    void *out;
+    float *lse; // NULL: not requested
+    const void *q, *k, *v;
+    void *scratch;
+};
+struct qkv_ranks_pipeline {
+    const struct qkv_ranks_call *c;
+    struct qkv_runs blocks;         // of a batch item
+    int64_t most;                   // keys of a block at most
+    struct qkv_attention_work w[2]; // of the runs of this rank
+    // in scratch: the keys and values of a block, for each run the sums of its rows and its lse, and
+    // the scratch of attention
+    char *k, *v;
+    struct qkv_rows_sums sums[2];
+    float *lse[2];
+    void *own;
+};
+// Divides the keys into blocks and allocates the arrays; returns false if they do not fit.
+bool qkv_ranks_pipeline_place(struct qkv_ranks_pipeline *x, const struct qkv_ranks_call *c,
+                              struct qkv_arena *to);
+// Returns QKV_ERR_USAGE if an array of the rank is missing, misaligned or overlaps an output.
+// scratch: bytes of p->scratch.
+qkv_status qkv_ranks_pipeline_check(const struct qkv_ranks_pipeline *x,
+                                    const struct qkv_ranks_arrays *p, size_t scratch);
+qkv_status qkv_ranks_pipeline_run(const struct qkv_ranks_pipeline *x,
+                                  const struct qkv_ranks_arrays *p);
 #endif

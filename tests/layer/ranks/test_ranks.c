@@ -11,6 +11,7 @@ struct job {
     struct qkv_attention a;
     struct qkv_attention_gradients g;
     bool backward;
+    size_t limit; // collect_limit
     char *q, *k, *v, *out, *dout, *dq, *dk, *dv;
     float *lse, *bias;
     uint8_t *mask;
@@ -49,15 +50,17 @@ static char *take(char *whole, const struct qkv_rank_rows *r, int64_t B, int64_t
 static void body(const struct qkv_comm *comm, void *ctx)
 {
     struct job *j = ctx;
+    struct qkv_comm limited = *comm;
     void *scratch = NULL;
-    j->plan =
-        j->backward ? qkv_ranks_backward_plan(&j->a, &j->g, comm) : qkv_ranks_plan(&j->a, comm);
+    limited.collect_limit = j->limit;
+    j->plan = j->backward ? qkv_ranks_backward_plan(&j->a, &j->g, &limited)
+                          : qkv_ranks_plan(&j->a, &limited);
     if (!j->plan.status && posix_memalign(&scratch, 64, j->plan.scratch + 64)) abort();
     if (scratch) memset(scratch, 0xff, j->plan.scratch);
     j->status = j->backward
                     ? qkv_ranks_backward(j->dq, j->dk, j->dv, &j->g, j->dout, j->q, j->k, j->v,
-                                         j->out, j->lse, &j->a, comm, scratch)
-                    : qkv_ranks_forward(j->out, j->lse, j->q, j->k, j->v, &j->a, comm, scratch);
+                                         j->out, j->lse, &j->a, &limited, scratch)
+                    : qkv_ranks_forward(j->out, j->lse, j->q, j->k, j->v, &j->a, &limited, scratch);
     free(scratch);
 }
 
@@ -149,7 +152,35 @@ static struct qkv_attention drawn(void)
     a.H = a.G * (1 + pick(3));
     return a;
 }
-enum { NOT_HERE = HEADS_FIRST | WEIGHTS | NO_SOFTMAX };
+enum { NOT_FORWARD = HEADS_FIRST | WEIGHTS, NOT_HERE = NOT_FORWARD | NO_SOFTMAX };
+
+// Runs the forward pass on `size` ranks with a limit, and compares it with one call.
+static void check_forward(const struct problem *p, const struct stored *s, int64_t size,
+                          size_t limit)
+{
+    const struct qkv_attention *a = &p->a;
+    const struct back_problem x = { .p = *p };
+    const size_t all = (size_t)(a->B * a->S * a->G * (a->E + a->F)) * unit();
+    const bool pipeline = limit && all > limit;
+    struct job job[RANKS_MOST];
+    for (int64_t r = 0; r < size; r++) {
+        job[r] = job_of(&x, s, r, size, false);
+        job[r].limit = limit;
+    }
+    run_jobs(job, size);
+    char *out = fenced(p->out_n * unit()), *lse = fenced(p->lse_n * sizeof(float));
+    for (int64_t r = 0; r < size; r++) {
+        CHECK_EQ(job[r].status, QKV_OK);
+        CHECK_EQ(job[r].plan.mode, pipeline ? QKV_RANKS_PIPELINE : QKV_RANKS_COLLECT);
+        CHECK_EQ(job[r].plan.blocks > 0, pipeline && a->B);
+        copy_rows(job[r].out, out, &job[r].plan.rows, a->B, a->T, (size_t)(a->H * a->F) * unit(),
+                  true);
+        copy_rows((char *)job[r].lse, lse, &job[r].plan.rows, a->B * a->H, a->T, sizeof(float),
+                  true);
+    }
+    CHECK_BITS(out, s->out, p->out_n * unit());
+    if (!a->no_softmax) CHECK_BITS(lse, p->lse, p->lse_n * sizeof(float));
+}
 
 TEST(rows_over_ranks_have_the_bits_of_one_call)
 {
@@ -157,26 +188,18 @@ TEST(rows_over_ranks_have_the_bits_of_one_call)
     {
         const int mixtures = check_mixtures(10, 3);
         for (int n = 0; n < mixtures; n++) {
-            struct back_problem x = { .p = case_new(drawn(), (unsigned)pick(FEATURES) &
-                                                                 ~(unsigned)NOT_HERE) };
-            const struct qkv_attention *a = &x.p.a;
+            struct qkv_attention a = drawn();
+            if (n % 3 == 0) a.S = 1 + pick(1500); // several blocks
+            unsigned features = (unsigned)pick(FEATURES) & ~(unsigned)NOT_FORWARD;
+            if (features & SINKS) features &= ~(unsigned)NO_SOFTMAX;
+            struct back_problem x = { .p = case_new(a, features) };
             const int64_t size = sizes[pick(5)];
-            struct job job[RANKS_MOST];
             struct stored s = store(&x);
             case_run(&x.p);
             s.out = case_stored(x.p.out, x.p.out_n);
-            for (int64_t r = 0; r < size; r++) job[r] = job_of(&x, &s, r, size, false);
-            run_jobs(job, size);
-            char *out = fenced(x.p.out_n * unit()), *lse = fenced(x.p.lse_n * sizeof(float));
-            for (int64_t r = 0; r < size; r++) {
-                CHECK_EQ(job[r].status, QKV_OK);
-                copy_rows(job[r].out, out, &job[r].plan.rows, a->B, a->T,
-                          (size_t)(a->H * a->F) * unit(), true);
-                copy_rows((char *)job[r].lse, lse, &job[r].plan.rows, a->B * a->H, a->T,
-                          sizeof(float), true);
-            }
-            CHECK_BITS(out, s.out, x.p.out_n * unit());
-            CHECK_BITS(lse, x.p.lse, x.p.lse_n * sizeof(float));
+            check_forward(&x.p, &s, size, 0);
+            check_forward(&x.p, &s, size, 1);
+            check_forward(&x.p, &s, size, (size_t)pick(1 << 20));
             fence_free();
         }
     }
@@ -330,6 +353,74 @@ TEST(an_error_of_one_rank_is_the_error_of_all)
     EACH(s, status) CHECK_EQ(*s, QKV_ERR_USAGE);
 }
 
+static void other_limit(const struct qkv_comm *comm, void *ctx)
+{
+    const struct qkv_attention a = { .B = 1, .T = 8, .S = 8, .H = 1, .E = 4 };
+    struct qkv_comm limited = *comm;
+    float x[4][32] = { { 0 } };
+    qkv_status *status = ctx;
+    limited.collect_limit = comm->rank == 1 ? 16 : 0;
+    void *scratch = aligned_alloc(64, qkv_ranks_plan(&a, &limited).scratch);
+    *status = qkv_ranks_forward(x[0], NULL, x[1], x[2], x[3], &a, &limited, scratch);
+    free(scratch);
+}
+
+TEST(ranks_with_different_limits_are_refused)
+{
+    qkv_status status[3];
+    void *user[] = { &status[0], &status[1], &status[2] };
+    run_ranks(3, other_limit, user, NULL);
+    EACH(s, status) CHECK_EQ(*s, QKV_ERR_USAGE);
+}
+
+static void overlapping_call(const struct qkv_comm *comm, void *ctx)
+{
+    const struct qkv_attention a = { .B = 1, .T = 8, .S = 8, .H = 1, .E = 4 };
+    struct qkv_comm limited = *comm;
+    float x[4][32] = { { 0 } };
+    qkv_status *status = ctx;
+    limited.collect_limit = 16;
+    void *scratch = aligned_alloc(64, qkv_ranks_plan(&a, &limited).scratch);
+    *status = qkv_ranks_forward(x[2], NULL, x[1], x[2], x[3], &a, &limited, scratch);
+    free(scratch);
+}
+
+TEST(a_key_that_the_output_would_overwrite_is_refused)
+{
+    qkv_status status[2];
+    void *user[] = { &status[0], &status[1] };
+    run_ranks(2, overlapping_call, user, NULL);
+    EACH(s, status) CHECK_EQ(*s, QKV_ERR_USAGE);
+}
+
+TEST(the_plan_chooses_the_mode_and_says_why)
+{
+    const struct qkv_attention a = {
+        .B = 1, .T = 1 << 20, .S = 1 << 20, .H = 1, .E = 16, .causal = true
+    };
+    struct qkv_comm comm = { .rank = 1, .size = 4 };
+    struct qkv_ranks_plan p = qkv_ranks_plan(&a, &comm);
+    CHECK_EQ(p.mode, QKV_RANKS_COLLECT);
+    CHECK_EQ(p.blocks, 0);
+    CHECK_TEXT(p.reason, "there is no limit for collected keys and values");
+    CHECK(p.scratch > 128 << 20);
+    comm.collect_limit = 128 << 20;
+    p = qkv_ranks_plan(&a, &comm);
+    CHECK_EQ(p.mode, QKV_RANKS_COLLECT);
+    CHECK_TEXT(p.reason, "all keys and values have 134217728 bytes, within the limit of 134217728 "
+                         "bytes");
+    comm.collect_limit = 4 << 20;
+    const size_t sent = p.sent;
+    p = qkv_ranks_plan(&a, &comm);
+    CHECK_EQ(p.mode, QKV_RANKS_PIPELINE);
+    CHECK_TEXT(p.reason, "all keys and values have 134217728 bytes, more than the limit of 4194304 "
+                         "bytes");
+    CHECK_EQ(p.sent, sent);
+    CHECK_EQ(p.blocks, 128); // of 4 MiB / 4 ranks
+    CHECK(p.block >= 1 << 20 && p.block <= (1 << 20) + QKV_CHUNK * 128);
+    CHECK(p.scratch > p.block && p.scratch < 32 << 20);
+}
+
 TEST(what_is_not_supported_is_refused_with_the_reason)
 {
     const struct qkv_comm comm = { .rank = 0, .size = 2 };
@@ -359,4 +450,7 @@ CHECK_MAIN(CASE(rows_over_ranks_have_the_bits_of_one_call),
            CASE(long_runs_pass_the_gradients_of_tables),
            CASE(every_row_has_one_rank_and_zigzag_balances),
            CASE(an_error_of_one_rank_is_the_error_of_all),
+           CASE(ranks_with_different_limits_are_refused),
+           CASE(a_key_that_the_output_would_overwrite_is_refused),
+           CASE(the_plan_chooses_the_mode_and_says_why),
            CASE(what_is_not_supported_is_refused_with_the_reason))
