@@ -113,8 +113,14 @@ static void run_ranks(int64_t size, void (*body)(const struct qkv_comm *comm, vo
     pthread_t thread[RANKS_MOST];
     for (int64_t i = 0; i < size; i++) {
         rank[i] = (struct thread_rank){ .world = &w,
-                                        .comm = { i, size, &rank[i], thread_send, thread_receive,
-                                                  thread_gather, thread_reduce, thread_barrier },
+                                        .comm = { .rank = i,
+                                                  .size = size,
+                                                  .ctx = &rank[i],
+                                                  .send = thread_send,
+                                                  .receive = thread_receive,
+                                                  .gather = thread_gather,
+                                                  .reduce = thread_reduce,
+                                                  .barrier = thread_barrier },
                                         .body = body,
                                         .user = user[i] };
         CHECK_EQ(pthread_create(&thread[i], NULL, thread_begin, &rank[i]), 0);
