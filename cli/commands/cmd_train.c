@@ -3,6 +3,7 @@
 // has bit-identical results to a run without interruption.
 #include "frame/cmd.h"
 #include "commands/train_vectors.h"
+#include "ranks/ranks.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -417,10 +418,15 @@ static int run_train(int argc, char **argv)
     struct qkv_train_result result;
     if (read_options(argc, argv, &err) || check_folder(o.export_dir, "model.safetensors", &err) ||
         only_models(&err))
-        return cmd_fail(&err);
+        ranks_agree(&err);
+    if (err.status) return cmd_fail(&err);
+    o.ranks = &ranks;
     o.export_force = common.force;
     if (c.objective == WORDS) {
-        if (!only_words(&err) && !check_folder(o.run, "config.json", &err))
+        if (ranks.size > 1)
+            cmd_error(&err, QKV_ERR_UNSUPPORTED, NULL,
+                      "--objective words is not supported over ranks, expected one process");
+        else if (!only_words(&err) && !check_folder(o.run, "config.json", &err))
             train_vectors(&o, &vectors, &err);
     } else {
         const struct qkv_train_observer observer = { .step = on_step,
@@ -430,6 +436,8 @@ static int run_train(int argc, char **argv)
         cmd_progress_end();
         if (!status) print_result(&result);
     }
+    ranks_agree(&err);
+    ranks_close();
     return err.status ? cmd_fail(&err) : QKV_OK;
 }
 
@@ -445,10 +453,14 @@ const struct cmd cmd_train = {
              "result is bit-identical to a run without interruption, with any number of threads. "
              "Options that are not given again keep their values.\n"
              "\n"
+             "mpirun -n P qkv train ... trains with P processes, which share the batches of "
+             "--accumulate and see the same folder; the result is bit-identical for any P, and a "
+             "run continues with another P.\n"
+             "\n"
              "RUN/log.jsonl has one line per step; 'qkv plot RUN' draws it, and 'qkv eval RUN' "
              "evaluates the model.",
     .opts = opts,
-    .uses = USES_THREADS | USES_JSON | USES_OUTPUT | READS_OPERANDS,
+    .uses = USES_THREADS | USES_JSON | USES_OUTPUT | READS_OPERANDS | USES_RANKS,
     .max_args = -1,
     .examples = {
         { "qkv train book.txt --out run", "a small decoder" },

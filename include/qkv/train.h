@@ -5,6 +5,7 @@
 #define QKV_TRAIN_H
 
 #include <qkv/model.h>
+#include <qkv/ranks.h>
 
 QKV_BEGIN_DECLS
 
@@ -88,6 +89,11 @@ struct qkv_train_options {
     const char *export_dir;
     bool export_force;
     const char *export_type; /**< type of the weights in export_dir: "f32", "bf16", "f16" */
+    /** The processes that train the run together (qkv/ranks.h), which all call qkv_train with equal
+     *  options; NULL: this process alone.  Of the `accumulate` batches of a step each rank computes
+     *  consecutive ones, and updates a part of the weights, of which alone it has the moments.  The
+     *  folder of the run is visible to all; rank 0 writes it.  The observer of rank 0 is called */
+    const struct qkv_comm *ranks;
 };
 
 /** Progress after one training step, for an observer; a number that is not known yet is NaN. */
@@ -134,7 +140,9 @@ struct qkv_train_result {
  *            (another process trains this run; the last save failed); QKV_ERR_INTERRUPTED (the run
  *            is saved); QKV_ERR_INTERNAL (the loss is not finite; err names the step and the
  *            tensor, and the last finite weights are saved)
- *  Repeats:  bit-identical for any number of threads, and for any number of stops and resumes */
+ *  Repeats:  bit-identical for any number of threads and of ranks, and for any number of stops and
+ *            resumes, also with another number of ranks: the gradients of the `accumulate` batches
+ *            are added up in a binary tree, which depends on `accumulate` only */
 QKV_API QKV_MUST_CHECK qkv_status qkv_train(const struct qkv_train_options *o,
                                             const struct qkv_train_observer *observer,
                                             struct qkv_train_result *result, qkv_error *err);

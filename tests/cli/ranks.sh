@@ -2,26 +2,7 @@
 # ranks.sh: tests commands on several ranks, under each MPI that is installed and built: the bits of one process, one
 # message and one exit code for an error, the end of a rank.
 . tests/cli/lib.sh
-export QKV_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-export OMPI_MCA_btl_vader_single_copy_mechanism=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
-launchers=
-for kind in openmpi mpich; do
-    set -- "$(dirname "$QKV_BIN")/../libqkv_mpi-$kind.so"*
-    [ -e "$1" ] && timeout 60 mpirun.$kind -n 2 true >/dev/null 2>&1 && launchers="$launchers mpirun.$kind"
-done
-if [ -z "$launchers" ] || [ -n "${QKV_SLOW:-}" ]; then
-    echo 'ranks: no MPI is here, or a sanitizer'
-    exit 77
-fi
-
-# ranked LAUNCHER RANKS CODE ARGUMENTS...: runs qkv on so many ranks
-ranked() {
-    launcher=$1 size=$2 want=$3
-    shift 3
-    timeout 120 "$launcher" -n "$size" "$QKV_BIN" "$@" >"$out" 2>"$err" </dev/null
-    code=$?
-    [ $code -eq "$want" ] || failed "exit code $code, expected $want: $launcher -n $size qkv $*"
-}
+. "$here/ranks_lib.sh"
 
 title 'attention has the bits of one process, with any masks, on 1 to 4 ranks'
 python random q.npy f4 2x133x4x24 1

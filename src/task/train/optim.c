@@ -29,6 +29,23 @@ static int64_t blocks_of(const struct qkv_parameter *p)
     return qkv_ceil_div(p->count, BLOCK);
 }
 
+int64_t qkv_parameter_blocks(const struct qkv_parameter *p, int64_t n)
+{
+    int64_t blocks = 0;
+    for (int64_t i = 0; i < n; i++) blocks += blocks_of(&p[i]);
+    return blocks;
+}
+
+struct qkv_weights qkv_parameter_part(const struct qkv_parameter *p, int64_t i, int64_t from,
+                                      int64_t end)
+{
+    const int64_t before = qkv_parameter_blocks(p, i), count = p[i].count;
+    if (!end) return (struct qkv_weights){ 0, count };
+    const int64_t first = qkv_min64(qkv_max64(from - before, 0) * BLOCK, count);
+    const int64_t last = qkv_min64(qkv_max64(end - before, 0) * BLOCK, count);
+    return (struct qkv_weights){ first, qkv_max64(last - first, 0) };
+}
+
 qkv_status qkv_optimizer_init(struct qkv_optimizer *o, const struct qkv_parameter *p, int64_t n,
                               qkv_error *err)
 {
@@ -40,8 +57,9 @@ qkv_status qkv_optimizer_init(struct qkv_optimizer *o, const struct qkv_paramete
     if (moments) whole = (o->m = qkv_alloc_zero((size_t)n, sizeof *o->m)) != NULL;
     if (adam && whole) whole = (o->v = qkv_alloc_zero((size_t)n, sizeof *o->v)) != NULL;
     for (int64_t i = 0; i < n && moments && whole; i++) {
-        o->m[i] = qkv_alloc_zero((size_t)p[i].count, sizeof **o->m);
-        if (adam) o->v[i] = qkv_alloc_zero((size_t)p[i].count, sizeof **o->v);
+        const size_t own = (size_t)qkv_max64(1, qkv_parameter_part(p, i, o->from, o->end).n);
+        o->m[i] = qkv_alloc_zero(own, sizeof **o->m);
+        if (adam) o->v[i] = qkv_alloc_zero(own, sizeof **o->v);
         whole = o->m[i] && (!adam || o->v[i]);
     }
     if (whole) return QKV_OK;
@@ -62,12 +80,10 @@ void qkv_optimizer_free(struct qkv_optimizer *o)
 }
 
 // ---- norm --------------------------------------------------------------------------------------
-enum { GROUP = 256 }; // number of blocks whose sums are stored at a time
-
 struct squares {
     const real *x;
     int64_t n;
-    double sum[GROUP];
+    double *sum;
 };
 
 static void squares_of_block(void *ctx, int64_t i, int thread)
@@ -77,26 +93,26 @@ static void squares_of_block(void *ctx, int64_t i, int thread)
     s->sum[i] = qkv_kernel()->squares(s->x + i * BLOCK, qkv_min64(BLOCK, s->n - i * BLOCK));
 }
 
-static double sum_of_squares(const real *x, int64_t n)
+void qkv_gradient_squares(double *squares, const struct qkv_parameter *p, int64_t n, int64_t from,
+                          int64_t end)
 {
-    struct squares s;
-    double sum = 0;
-    for (int64_t from = 0; from < n; from += (int64_t)GROUP * BLOCK) {
-        s.x = x + from;
-        s.n = qkv_min64(n - from, (int64_t)GROUP * BLOCK);
-        const int64_t blocks = qkv_ceil_div(s.n, BLOCK);
-        qkv_parallel_for(blocks, squares_of_block, &s);
-        for (int64_t i = 0; i < blocks; i++) sum += s.sum[i];
+    int64_t before = 0; // blocks of the parameters before i
+    for (int64_t i = 0; i < n; before += blocks_of(&p[i++])) {
+        const struct qkv_weights own = qkv_parameter_part(p, i, from, end);
+        if (!own.n) continue;
+        struct squares s = { p[i].grad + own.first, own.n, squares + before + own.first / BLOCK };
+        qkv_parallel_for(qkv_ceil_div(own.n, BLOCK), squares_of_block, &s);
     }
-    return sum;
 }
 
-double qkv_gradient_norm(const struct qkv_parameter *p, int64_t n, int64_t *first_bad)
+double qkv_gradient_norm(const double *squares, const struct qkv_parameter *p, int64_t n,
+                         int64_t *first_bad)
 {
     double sum = 0;
     if (first_bad) *first_bad = -1;
     for (int64_t i = 0; i < n; i++) {
-        const double one = sum_of_squares(p[i].grad, p[i].count);
+        double one = 0;
+        for (int64_t b = 0; b < blocks_of(&p[i]); b++) one += *squares++;
         if (first_bad && *first_bad < 0 && !isfinite(one)) *first_bad = i;
         sum += one;
     }
@@ -106,7 +122,10 @@ double qkv_gradient_norm(const struct qkv_parameter *p, int64_t n, int64_t *firs
 int64_t qkv_parameter_bad(const struct qkv_parameter *p, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        if (!isfinite(sum_of_squares(p[i].value, p[i].count))) return i;
+        for (int64_t at = 0; at < p[i].count; at += BLOCK)
+            if (!isfinite(
+                    qkv_kernel()->squares(p[i].value + at, qkv_min64(BLOCK, p[i].count - at))))
+                return i;
     return -1;
 }
 
@@ -115,6 +134,7 @@ struct step {
     const struct qkv_optimizer *o;
     struct qkv_parameter *p;
     int64_t number;
+    struct qkv_weights own;
     struct qkv_update how;
 };
 
@@ -122,8 +142,8 @@ static void step_of_block(void *ctx, int64_t i, int thread)
 {
     struct step *s = ctx;
     const struct qkv_optimizer *o = s->o;
-    const int64_t at = i * BLOCK, n = qkv_min64(BLOCK, s->p->count - at);
-    real *w = s->p->value + at, *g = s->p->grad + at;
+    const int64_t at = i * BLOCK, n = qkv_min64(BLOCK, s->own.n - at);
+    real *w = s->p->value + s->own.first + at, *g = s->p->grad + s->own.first + at;
     (void)thread;
     if (o->kind == QKV_ADAMW)
         qkv_kernel()->adamw(w, o->m[s->number] + at, o->v[s->number] + at, g, n, &s->how);
@@ -137,7 +157,8 @@ void qkv_optimizer_step(struct qkv_optimizer *o, struct qkv_parameter *p, int64_
     const double t = (double)++o->steps;
     for (int64_t i = 0; i < n; i++) {
         const double decay = p[i].decay ? o->decay : 0;
-        struct step s = { .o = o, .p = &p[i], .number = i };
+        const struct qkv_weights own = qkv_parameter_part(p, i, o->from, o->end);
+        struct step s = { .o = o, .p = &p[i], .number = i, .own = own };
         s.how = (struct qkv_update){ .scale = (real)scale, .rate = (real)rate };
         if (o->kind == QKV_ADAMW) {
             s.how.rate = (real)(rate / (1 - pow(o->beta1, t)));
@@ -150,6 +171,6 @@ void qkv_optimizer_step(struct qkv_optimizer *o, struct qkv_parameter *p, int64_
             s.how.decay = (real)decay;
             s.how.momentum = (real)o->momentum;
         }
-        qkv_parallel_for(blocks_of(&p[i]), step_of_block, &s);
+        if (own.n) qkv_parallel_for(qkv_ceil_div(own.n, BLOCK), step_of_block, &s);
     }
 }

@@ -37,20 +37,35 @@ double qkv_schedule_rate(const struct qkv_schedule *s, int64_t n);
 struct qkv_optimizer {
     enum qkv_optimizer_kind kind;
     double beta1, beta2, eps, decay, momentum;
-    // [parameters] moments, owned by the optimizer: m first, v second. SGD: v is NULL; without
-    // momentum m is NULL too.
+    // The optimizer updates blocks from .. end-1 of the weights and has their moments. end 0: all
+    // blocks. Several processes that train one model have a part each.
+    int64_t from, end;
+    // [parameters] moments, owned by the optimizer: m first, v second, of the weights of each
+    // parameter that are in its blocks. SGD: v is NULL; without momentum m is NULL too.
     real **m, **v;
     int64_t parameters, steps;
 };
+// All parameters are cut into blocks of weights, which are counted through.
+int64_t qkv_parameter_blocks(const struct qkv_parameter *p, int64_t n);
+// The weights of one parameter that are in blocks from .. end-1, which may be none; end 0: all.
+struct qkv_weights {
+    int64_t first, n;
+};
+struct qkv_weights qkv_parameter_part(const struct qkv_parameter *p, int64_t i, int64_t from,
+                                      int64_t end);
 // Allocates the moments and sets them to 0. The caller has set the members above m.
 qkv_status qkv_optimizer_init(struct qkv_optimizer *o, const struct qkv_parameter *p, int64_t n,
                               qkv_error *err);
 void qkv_optimizer_free(struct qkv_optimizer *o); // accepts a zeroed struct
-// Returns the norm of the gradient over all parameters. Squares are summed in double, in blocks of
-// a fixed size and order, so that the norm does not depend on the number of threads. *first_bad
-// becomes the index of the first parameter with a nonfinite gradient, or -1 if all are finite;
-// first_bad may be NULL.
-double qkv_gradient_norm(const struct qkv_parameter *p, int64_t n, int64_t *first_bad);
+// Computes squares[b], the sum of the squared gradients of block b, for blocks from .. end-1.
+void qkv_gradient_squares(double *squares, const struct qkv_parameter *p, int64_t n, int64_t from,
+                          int64_t end);
+// Returns the norm of the gradient over all parameters, from the squares of all blocks, which are
+// added in their order: the norm does not depend on the number of threads. *first_bad becomes the
+// index of the first parameter with a nonfinite gradient, or -1 if all are finite; first_bad may be
+// NULL.
+double qkv_gradient_norm(const double *squares, const struct qkv_parameter *p, int64_t n,
+                         int64_t *first_bad);
 // Returns the index of the first parameter with a nonfinite weight; -1 if all weights are finite.
 int64_t qkv_parameter_bad(const struct qkv_parameter *p, int64_t n);
 // Updates the parameters from their gradients, each multiplied by `scale` (for clipping and for the

@@ -63,8 +63,7 @@ struct stepped {
 static qkv_status gradients(struct train *t, struct stepped *d, struct feed *f,
                             struct qkv_prefetch *a, qkv_error *err)
 {
-    struct qkv_loss loss = { 0 };
-    qkv_net_zero_gradients(t->net);
+    struct qkv_loss *loss = t->ranks.loss;
     for (int64_t i = 0; i < t->o->accumulate; i++) {
         const int slot = qkv_prefetch_next(a);
         if (slot < 0) return qkv_fail(err, QKV_ERR_INTERNAL, NULL, "data has no batch to train on");
@@ -73,33 +72,55 @@ static qkv_status gradients(struct train *t, struct stepped *d, struct feed *f,
             if (err && !err->status) *err = f->err[slot];
             return f->status[slot];
         }
-        const qkv_status status =
-            qkv_net_run(t->net, &loss, &b->batch, true, 1, (uint64_t)t->o->seed,
-                        (uint64_t)(t->state.step * t->o->accumulate + i), err);
-        if (status) return status;
+        loss[i] = (struct qkv_loss){ 0 };
+        if (train_runs_batch(t, i)) {
+            qkv_net_zero_gradients(t->net);
+            qkv_status status =
+                qkv_net_run(t->net, &loss[i], &b->batch, true, 1, (uint64_t)t->o->seed,
+                            (uint64_t)(t->state.step * t->o->accumulate + i), err);
+            if (!status) status = train_sum_batch(t, i, err);
+            if (status) return status;
+        }
         const struct qkv_sequences *source = &b->batch.source;
         d->rows += b->batch.in.offsets[b->batch.in.n];
         if (source->n) d->rows += source->offsets[source->n];
         t->state.position = b->next;
         t->state.epoch = b->epoch;
     }
-    d->targets = loss.rows;
-    d->loss = loss.rows ? loss.sum / (double)loss.rows : 0;
+    return QKV_OK;
+}
+
+// Adds up the gradients and losses of all batches, in an order that the number of ranks does not
+// change.
+static qkv_status add_up(struct train *t, struct stepped *d, qkv_error *err)
+{
+    double sum = 0;
+    qkv_status status = train_sum_ranks(t, err);
+    if (!status) status = train_collect_losses(t, err);
+    if (status) return status;
+    for (int64_t i = 0; i < t->o->accumulate; i++) {
+        sum += t->ranks.loss[i].sum;
+        d->targets += t->ranks.loss[i].rows;
+    }
+    d->loss = d->targets ? sum / (double)d->targets : 0;
     return QKV_OK;
 }
 
 // Updates the weights with the mean gradient over all targets. The gradient is clipped by its norm
 // as in torch's clip_grad_norm_.
-static void update(struct train *t, struct stepped *d)
+static qkv_status update(struct train *t, struct stepped *d, qkv_error *err)
 {
     const double mean = d->targets ? 1 / (double)d->targets : 0;
     const double clip = train_real(t->o->clip, 0);
     d->rate = qkv_schedule_rate(&t->schedule, t->state.step);
-    d->norm = qkv_gradient_norm(t->p, t->n, &d->bad) * mean;
+    const qkv_status status = train_collect_squares(t, err);
+    if (status) return status;
+    d->norm = qkv_gradient_norm(t->ranks.squares, t->p, t->n, &d->bad) * mean;
     d->finite = isfinite(d->loss) && d->bad < 0;
-    if (!d->finite || !d->targets) return;
+    if (!d->finite || !d->targets) return QKV_OK;
     const double factor = clip > 0 && clip < d->norm + 1e-6 ? clip / (d->norm + 1e-6) : 1;
     qkv_optimizer_step(&t->optimizer, t->p, t->n, d->rate, factor * mean);
+    return train_collect_weights(t, err);
 }
 
 // Returns x for a message. A NaN is returned without sign, so that it is printed as "nan", not
@@ -199,9 +220,10 @@ static qkv_status after_step(struct train *t, qkv_error *err)
     const int64_t n = t->state.step;
     const bool last = n == o->steps;
     qkv_status status = QKV_OK;
-    if (o->probe_every && n % o->probe_every == 0) status = train_probe(t, err);
+    if (train_leads(t) && o->probe_every && n % o->probe_every == 0) status = train_probe(t, err);
     check_line(t, &t->probes);
     if (!status && (last || n % o->eval_every == 0)) status = evaluate(t, err);
+    status = train_agree(t, status, err);
     if (status) return status;
     const bool best = o->patience > 0 && t->state.best_step == n;
     const bool kept = o->keep_every > 0 && n % o->keep_every == 0;
@@ -245,9 +267,10 @@ static qkv_status one_step(struct train *t, struct feed *f, struct qkv_prefetch 
 {
     const struct train_state before = t->state;
     struct stepped d = { .bad = -1 };
-    qkv_status status = gradients(t, &d, f, a, err);
+    qkv_status status = train_agree(t, gradients(t, &d, f, a, err), err);
+    if (!status) status = add_up(t, &d, err);
+    if (!status) status = update(t, &d, err);
     if (status) return status;
-    update(t, &d);
     if (!d.finite && !t->o->skip_bad) return fail_bad(t, &before, &d, err);
     t->state.step++;
     t->state.targets += d.targets;
@@ -255,8 +278,9 @@ static qkv_status one_step(struct train *t, struct feed *f, struct qkv_prefetch 
     t->state.loss = d.loss;
     log_step(t, &d);
     status = after_step(t, err);
-    if (status) return status;
-    if (!tell(t, &d, c)) return QKV_OK;
+    bool stop = !status && tell(t, &d, c);
+    if (!status) status = train_any(t, &stop, err);
+    if (status || !stop) return status;
     train_save(t);
     return qkv_fail(err, QKV_ERR_INTERRUPTED, NULL,
                     "training was interrupted after step %" PRId64 "%s", t->state.step,
@@ -276,7 +300,8 @@ static qkv_status loop(struct train *t, qkv_error *err)
     f->position = t->state.position;
     f->left = (t->o->steps - t->state.step) * t->o->accumulate;
     qkv_prefetch_begin(&ahead, make_batch, f);
-    if (t->o->probe_every && !t->state.step) status = train_probe(t, err);
+    if (train_leads(t) && t->o->probe_every && !t->state.step) status = train_probe(t, err);
+    status = train_agree(t, status, err);
     while (!status && t->state.step < t->o->steps && !stopped_early(t))
         status = one_step(t, f, &ahead, &clock, err);
     qkv_prefetch_end(&ahead);
@@ -286,15 +311,11 @@ static qkv_status loop(struct train *t, qkv_error *err)
 }
 
 // ---- a run --------------------------------------------------------------------------------------
-static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_error *err)
+// Prepares the run and its folder, on rank 0.
+static qkv_status lead(struct train *t, const struct qkv_train_options *o, qkv_error *err)
 {
     int64_t stale = 0;
     struct train_config *c = &t->config;
-    t->o = &c->o;
-    t->state = (struct train_state){
-        .best_step = -1, .loss = (double)NAN, .valid_loss = (double)NAN, .best_loss = (double)NAN
-    };
-    t->saved_step = -1;
     if (!o->run)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "no folder given for the run, expected a path");
     qkv_status status = train_folder_check(o->run, o->resume, err);
@@ -327,6 +348,38 @@ static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_
     return status;
 }
 
+// Opens the run that rank 0 has prepared.
+static qkv_status follow(struct train *t, const struct qkv_train_options *o, qkv_error *err)
+{
+    struct train_config *c = &t->config;
+    qkv_status status = train_config_read(c, o, err);
+    if (!status && c->fresh)
+        status = qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = o->run },
+                          "run of rank 0 is not in this folder, expected a folder that all ranks "
+                          "share");
+    if (!status) status = train_config_defaults(c, err);
+    return status ? status : train_setup(t, err);
+}
+
+static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_error *err)
+{
+    t->o = &t->config.o;
+    t->state = (struct train_state){
+        .best_step = -1, .loss = (double)NAN, .valid_loss = (double)NAN, .best_loss = (double)NAN
+    };
+    t->saved_step = -1;
+    qkv_status status = train_agree(t, train_leads(t) ? lead(t, o, err) : QKV_OK, err);
+    if (status || t->comm.size == 1) return status;
+    status = train_agree(t, train_leads(t) ? QKV_OK : follow(t, o, err), err);
+    if (!status) status = train_same(t, err);
+    if (!status && t->o->accumulate < t->comm.size)
+        train_note(t,
+                   "a step has fewer batches than there are ranks (%" PRId64 " of %" PRId64
+                   "): the others wait; --accumulate %" PRId64 " gives each one",
+                   t->o->accumulate, t->comm.size, t->comm.size);
+    return status;
+}
+
 static void report(const struct train *t, double begun, struct qkv_train_result *r)
 {
     memset(r, 0, sizeof *r);
@@ -351,11 +404,23 @@ static void end(struct train *t)
     train_log_close(&t->probes);
     qkv_drawn_free(&t->valid);
     qkv_optimizer_free(&t->optimizer);
+    train_ranks_end(t);
     qkv_net_free(t->net);
     qkv_data_close(t->data);
     qkv_tokenizer_close(t->tokenizer);
     train_config_free(&t->config);
     train_lock_leave(&t->lock);
+}
+
+// Completes the files of a run that has done all its steps.
+static qkv_status finish(struct train *t, qkv_error *err)
+{
+    train_save(t); // if the last save failed, try again
+    const bool unsaved = t->save_error.status && t->saved_step != t->state.step;
+    if (unsaved) *err = t->save_error;
+    if (!unsaved && t->log_error.status) *err = t->log_error;
+    if (unsaved || t->log_error.status) return err->status;
+    return train_leads(t) ? train_export(t, err) : QKV_OK;
 }
 
 qkv_status qkv_train(const struct qkv_train_options *o, const struct qkv_train_observer *observer,
@@ -367,19 +432,11 @@ qkv_status qkv_train(const struct qkv_train_options *o, const struct qkv_train_o
     if (!err) err = &own; // functions that save checkpoints need a struct for their errors
     struct train *t = qkv_alloc_zero(1, sizeof *t);
     if (!t) return qkv_fail_memory(err, NULL);
-    if (observer) t->observer = *observer;
+    t->comm = o->ranks ? *o->ranks : (struct qkv_comm){ .size = 1 };
+    if (observer && train_leads(t)) t->observer = *observer;
     qkv_status status = begin(t, o, err);
     if (!status) status = loop(t, err);
-    if (!status) train_save(t); // if the last save failed, try again
-    if (!status && t->save_error.status && t->saved_step != t->state.step) {
-        *err = t->save_error;
-        status = err->status;
-    }
-    if (!status && t->log_error.status) {
-        *err = t->log_error;
-        status = err->status;
-    }
-    if (!status) status = train_export(t, err);
+    if (!status) status = train_agree(t, finish(t, err), err);
     if (result) report(t, begun, result);
     end(t);
     qkv_free(t);

@@ -272,6 +272,7 @@ void train_log_line(struct train_log *l, const json_t *line)
     json_free_t give_back;
     l->status = QKV_OK;
     memset(&l->err, 0, sizeof l->err);
+    if (!l->fd) return; // rank 0 has the logs
     char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     const size_t n = text ? strlen(text) : 0;
     char *whole = text ? qkv_alloc(n + 1, 1) : NULL;

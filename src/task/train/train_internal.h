@@ -7,6 +7,7 @@
 #include "task/embed/embed_internal.h"
 #include "task/train/optim.h"
 #include "task/words/word_vectors.h"
+#include <qkv/ranks.h>
 
 struct train;
 
@@ -123,7 +124,29 @@ struct train_ids {
     int64_t vocab;
     int32_t bos, forced, eos, pad, mask;
 };
+// ---- train_ranks.c: one run on several processes ------------------------------------------------
+enum { TRAIN_NODES = 64 }; // more than the nodes that any run of leaves can form
+struct train_node {
+    int64_t from, end; // leaves, which are batches of a step
+};
+struct train_nodes {
+    struct train_node node[TRAIN_NODES];
+    int n;
+};
+struct train_ranks {
+    int64_t blocks, weights; // of all parameters
+    struct train_nodes nodes;
+    // gradients: of the nodes of this rank, all weights; of nodes of all ranks, the weights of this
+    // rank
+    real *sum[TRAIN_NODES], *part[TRAIN_NODES];
+    double *squares;       // [blocks] squared gradients
+    struct qkv_loss *loss; // [accumulate] of each batch of a step
+    real *array;           // rank 0: moments of one parameter
+    size_t *at;            // [2 P] places and sizes of what is collected
+};
 struct train {
+    struct qkv_comm comm; // the ranks that train the model; size 1: this process alone
+    struct train_ranks ranks;
     struct train_config config;
     const struct qkv_train_options *o; // &config.o
     struct qkv_train_observer observer;
@@ -151,6 +174,29 @@ struct train {
 };
 void train_note(const struct train *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+// Returns whether this is rank 0, which writes all files.
+bool train_leads(const struct train *t);
+qkv_status train_ranks_begin(struct train *t, qkv_error *err);
+void train_ranks_end(struct train *t);
+// Returns whether this rank computes batch i of a step.
+bool train_runs_batch(const struct train *t, int64_t i);
+// Returns the weights of parameter i that a rank updates.
+struct qkv_weights train_rank_weights(const struct train *t, int64_t i, int64_t rank);
+// Adds the gradients of batch i, which the model has, to the batches of this rank before it.
+qkv_status train_sum_batch(struct train *t, int64_t i, qkv_error *err);
+// Completes the gradients of the weights that this rank updates.
+qkv_status train_sum_ranks(struct train *t, qkv_error *err);
+// These functions make t->ranks.loss, t->ranks.squares and the weights complete on all ranks.
+qkv_status train_collect_losses(struct train *t, qkv_error *err);
+qkv_status train_collect_squares(struct train *t, qkv_error *err);
+qkv_status train_collect_weights(struct train *t, qkv_error *err);
+// If a rank has an error, returns it on all ranks, with the number of the rank in the message.
+qkv_status train_agree(struct train *t, qkv_status status, qkv_error *err);
+// Sets *any to true on all ranks if it is true on one.
+qkv_status train_any(struct train *t, bool *any, qkv_error *err);
+// Returns QKV_ERR_USAGE if the ranks have another text, checkpoint or weights.
+qkv_status train_same(struct train *t, qkv_error *err);
 
 // ---- train_setup.c: prepares tokenizer, data and model of a run ---------------------------------
 qkv_status train_setup(struct train *t, qkv_error *err);

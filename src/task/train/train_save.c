@@ -120,13 +120,54 @@ static real *moment_at(const struct train *t, int64_t k)
     return k < t->n ? t->optimizer.m[k] : t->optimizer.v[k - t->n];
 }
 
+// Collects array k of the moments on rank 0, and returns it there.
+static const real *moments_collect(const struct train *t, int64_t k, qkv_status *status)
+{
+    const struct qkv_comm *c = &t->comm;
+    const struct qkv_weights own = train_rank_weights(t, k % t->n, c->rank);
+    if (c->size == 1) return moment_at(t, k);
+    if (c->rank && own.n && !*status)
+        *status = c->send(c->ctx, 0, moment_at(t, k), (size_t)own.n * sizeof(real));
+    if (c->rank) return NULL;
+    memcpy(t->ranks.array + own.first, moment_at(t, k), (size_t)own.n * sizeof(real));
+    for (int64_t r = 1; r < c->size && !*status; r++) {
+        const struct qkv_weights w = train_rank_weights(t, k % t->n, r);
+        if (w.n)
+            *status = c->receive(c->ctx, r, t->ranks.array + w.first, (size_t)w.n * sizeof(real));
+    }
+    return t->ranks.array;
+}
+
+// Sends the moments of this rank to rank 0, or there receives and drops them.
+static void moments_pass(const struct train *t)
+{
+    qkv_status status = QKV_OK;
+    if (t->comm.size > 1)
+        for (int64_t k = 0; k < moment_arrays(t); k++) moments_collect(t, k, &status);
+}
+
+static qkv_status moments_append(const struct train *t, qkv_safetensors_writer *w, qkv_error *err)
+{
+    qkv_status status = QKV_OK, reached = QKV_OK;
+    for (int64_t k = 0; k < moment_arrays(t); k++) {
+        const real *x = moments_collect(t, k, &reached);
+        const size_t bytes = (size_t)t->p[k % t->n].count * sizeof(real);
+        if (!status && !reached) status = qkv_safetensors_append(w, x, bytes, err);
+    }
+    if (reached) return qkv_fail(err, reached, NULL, "a rank cannot be reached");
+    return status;
+}
+
 static qkv_status moments_write(const struct train *t, const char *dir, qkv_error *err)
 {
     const int64_t n = moment_arrays(t);
     char path[QKV_PATH];
     qkv_safetensors_writer *w = NULL;
     qkv_status status = qkv_path_join(path, dir, MOMENTS_FILE, err);
-    if (status || !n) return status;
+    if (status || !n) {
+        moments_pass(t);
+        return status;
+    }
     struct qkv_tensor *list = qkv_alloc_zero((size_t)n, sizeof *list);
     char(*names)[NAME] = qkv_alloc((size_t)n, sizeof *names);
     if (!list || !names) status = qkv_fail_memory(err, path);
@@ -138,9 +179,10 @@ static qkv_status moments_write(const struct train *t, const char *dir, qkv_erro
         };
     }
     if (!status) status = qkv_safetensors_create(&w, path, list, n, NULL, false, err);
-    for (int64_t k = 0; k < n && !status; k++)
-        status = qkv_safetensors_append(w, moment_at(t, k),
-                                        (size_t)t->p[k % t->n].count * sizeof(real), err);
+    if (status)
+        moments_pass(t);
+    else
+        status = moments_append(t, w, err);
     if (!status) status = qkv_safetensors_finish(w, err);
     qkv_safetensors_close(w);
     qkv_free(list);
@@ -159,6 +201,7 @@ qkv_status train_moments_read(struct train *t, const char *dir, qkv_error *err)
     status = qkv_tensors_open(&set, path, NULL, err);
     for (int64_t k = 0; k < n && !status; k++) {
         const int64_t count = t->p[k % t->n].count;
+        const struct qkv_weights own = train_rank_weights(t, k % t->n, t->comm.rank);
         moment_name(name, t, k % t->n, k >= t->n);
         const struct qkv_tensor *from = qkv_tensors_find(set, name);
         if (!from || from->dtype != QKV_REAL || qkv_tensor_count(from) != count)
@@ -168,7 +211,8 @@ qkv_status train_moments_read(struct train *t, const char *dir, qkv_error *err)
                          " numbers, found %s",
                          name, count, from ? "a tensor of another size or type" : "none");
         else
-            memcpy(moment_at(t, k), from->data, from->bytes);
+            memcpy(moment_at(t, k), (const real *)(const void *)from->data + own.first,
+                   (size_t)own.n * sizeof(real));
     }
     qkv_tensors_close(set);
     return status;
@@ -184,7 +228,10 @@ static qkv_status fill(struct train *t, const char *dir, qkv_error *err)
     t->state.updates = t->optimizer.steps;
     if (!status) status = qkv_net_save(t->net, dir, QKV_F32, err);
     if (!status) status = train_files_write(t, dir, err);
-    if (!status) status = moments_write(t, dir, err);
+    if (status)
+        moments_pass(t);
+    else
+        status = moments_write(t, dir, err);
     return status ? status : state_write(&t->state, dir, err);
 }
 
@@ -204,20 +251,30 @@ qkv_status train_tidy(const struct train *t, qkv_error *err)
     return qkv_checkpoint_tidy(t->o->run, &kept, err);
 }
 
-void train_save(struct train *t)
+static qkv_status write_checkpoint(struct train *t, qkv_error *err)
 {
     struct qkv_checkpoint c = { 0 };
     char best[QKV_CHECKPOINT_NAME];
-    qkv_error *err = &t->save_error;
-    if (t->saved_step == t->state.step) return;
-    memset(err, 0, sizeof *err);
     qkv_status status = qkv_checkpoint_begin(&c, t->o->run, t->state.step, err);
-    if (!status) status = fill(t, c.dir, err);
+    if (status)
+        moments_pass(t);
+    else
+        status = fill(t, c.dir, err);
     if (!status) status = qkv_checkpoint_commit(&c, err);
     qkv_checkpoint_abort(&c);
     if (!status && name_best(best, t) && t->state.best_step == t->state.step)
         status = qkv_checkpoint_link(t->o->run, "best", best, err);
-    if (!status) status = train_tidy(t, err);
+    return status ? status : train_tidy(t, err);
+}
+
+void train_save(struct train *t)
+{
+    qkv_error *err = &t->save_error;
+    if (t->saved_step == t->state.step) return;
+    memset(err, 0, sizeof *err);
+    qkv_status status = train_leads(t) ? write_checkpoint(t, err) : QKV_OK;
+    if (!train_leads(t)) moments_pass(t);
+    status = train_agree(t, status, err);
     if (!status) {
         t->saved_step = t->state.step;
         return;

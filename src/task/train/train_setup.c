@@ -414,7 +414,8 @@ static qkv_status setup_net(struct train *t, const struct qkv_checkpoint_found *
                                            .eps = o->eps,
                                            .decay = train_real(o->decay, 0),
                                            .momentum = train_real(o->momentum, 0) };
-    status = qkv_optimizer_init(&t->optimizer, t->p, t->n, err);
+    status = train_ranks_begin(t, err);
+    if (!status) status = qkv_optimizer_init(&t->optimizer, t->p, t->n, err);
     if (!status && found->step >= 0) status = train_moments_read(t, found->dir, err);
     return status;
 }
