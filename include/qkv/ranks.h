@@ -89,7 +89,9 @@ struct qkv_ranks_plan {
     /** bytes of scratch: all keys and values, or with QKV_RANKS_PIPELINE a block of them and the
      *  sums of the rank's rows; and the scratch of attention */
     size_t scratch;
-    size_t sent;              /**< bytes that this rank sends to other ranks */
+    /** bytes that this rank sends to other ranks, if gather sends each part to each rank; by MPI the
+     *  parts pass around a ring, and the sum over all ranks is the same */
+    size_t sent;
     double flops;             /**< operations of this rank */
     double all;               /**< operations of all ranks; all / (P flops) is the balance */
     int64_t units;            /**< backward: units whose sums pass from rank to rank */

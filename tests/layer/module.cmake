@@ -1,11 +1,26 @@
 # SPDX-License-Identifier: MIT
-# layer/long_ranks: 1,048,576 tokens on 4 ranks in memory n / 4 (long_ranks.c). It uses the shared library, which finds
-# the libraries of MPI in its folder.
+# Programs that MPI starts on several ranks of this machine. They use the shared library, which finds the libraries of MPI in
+# its folder.
+#   layer/ranks_bytes  the bytes that MPI sends are those of the plans
+#   layer/long_ranks   1,048,576 tokens on 4 ranks in memory n / 4
 if(TARGET qkv AND NOT (QKV_SANITIZE OR QKV_TINY_TILES OR QKV_DOUBLE OR CMAKE_CROSSCOMPILING))
-  add_executable(long_ranks layer/ranks/long_ranks.c)
-  target_link_libraries(long_ranks PRIVATE qkv m)
-  target_compile_definitions(long_ranks PRIVATE _GNU_SOURCE)
-  add_test(NAME layer/long_ranks COMMAND sh tests/layer/ranks/long_ranks.sh $<TARGET_FILE:long_ranks> $<TARGET_FILE_DIR:qkv>
-    1048576 16384 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(layer/long_ranks PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1800 LABELS "layer;long" RUN_SERIAL ON)
+  function(qkv_rank_test name sizes)
+    add_executable(${name} layer/ranks/${name}.c)
+    target_link_libraries(${name} PRIVATE qkv m ${CMAKE_DL_LIBS})
+    target_compile_definitions(${name} PRIVATE _GNU_SOURCE)
+    add_test(NAME layer/${name} COMMAND sh tests/layer/ranks/ranks.sh $<TARGET_FILE_DIR:qkv> ${sizes} $<TARGET_FILE:${name}>
+      ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(layer/${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1800 LABELS layer)
+  endfunction()
+  qkv_rank_test(ranks_bytes "1 2 3 4")
+  qkv_rank_test(long_ranks 4 1048576 16384 64 64)
+  set_tests_properties(layer/long_ranks PROPERTIES LABELS "layer;long" RUN_SERIAL ON)
+  foreach(kind openmpi mpich)
+    if(TARGET qkv_mpi_${kind})
+      add_library(count_bytes_${kind} MODULE layer/ranks/count_bytes.c)
+      target_link_libraries(count_bytes_${kind} PRIVATE qkv_flags PkgConfig::${kind})
+      set_target_properties(count_bytes_${kind} PROPERTIES OUTPUT_NAME count_bytes-${kind} C_VISIBILITY_PRESET default)
+      add_dependencies(ranks_bytes count_bytes_${kind})
+    endif()
+  endforeach()
 endif()

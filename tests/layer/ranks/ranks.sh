@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: MIT
+# ranks.sh LIBRARIES SIZES PROGRAM ARGUMENTS...: runs a program on so many ranks of this machine ("2 3 4"), under each MPI
+# that is installed and built. If LIBRARIES has a library that counts the bytes of MPI, it is loaded.
+export QKV_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_btl_vader_single_copy_mechanism=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+export OMPI_MCA_mpi_yield_when_idle=1
+libraries=$1 sizes=$2
+shift 2
+ran=
+for kind in openmpi mpich; do
+    set -- "$libraries/libqkv_mpi-$kind.so"* "$@"
+    there=$1
+    shift
+    [ -e "$there" ] && timeout 60 mpirun.$kind -n 2 true >/dev/null 2>&1 || continue
+    ran=1
+    counts=$libraries/tests/libcount_bytes-$kind.so
+    for size in $sizes; do
+        if [ -e "$counts" ]; then
+            mpirun.$kind -n "$size" env LD_PRELOAD="$counts" "$@" || exit 1
+        else
+            mpirun.$kind -n "$size" "$@" || exit 1
+        fi
+    done
+done
+[ -n "$ran" ] || { echo 'ranks: no MPI is here'; exit 77; }
