@@ -3,6 +3,7 @@
 // machine.
 #include <string.h>
 #include "bench/bench.h"
+#include "ranks/ranks.h"
 
 static struct {
     const char *shape, *isa;
@@ -26,13 +27,16 @@ static const struct opt opts[] = {
              "top=16,entropy,received; with stream top=16,tiles=256)"),
     OPT_OUTPUT('o', "output", &bench_given.output, "FILE",
                "output file of bench probe with the word stream (default: a temporary file)"),
+    OPT_REAL(0, "predict", &bench_given.rate, "GFLOPS",
+             "bench machines: compute the efficiency of 2 to 64 ranks that compute so many GFLOP/s "
+             "each, and measure nothing"),
     OPT_END
 };
 
 static const struct bench_topic *const topics[] = { &bench_attention, &bench_attention_backward,
                                                     &bench_linear,    &bench_encoder,
                                                     &bench_decode,    &bench_memory,
-                                                    &bench_probe };
+                                                    &bench_probe,     &bench_machines };
 enum { TOPICS = sizeof topics / sizeof *topics };
 
 // Returns the topic with this name. If there is no such topic, fills err and returns NULL.
@@ -82,8 +86,13 @@ static int run_bench(int argc, char **argv)
                   "--seconds: expected a number above 0, at most 3600, found %g", o.seconds);
         return cmd_fail(&err);
     }
+    if (topic != &bench_machines && ranks.size > 1)
+        cmd_error(&err, QKV_ERR_UNSUPPORTED, NULL,
+                  "bench %s is not supported over ranks, expected bench machines", topic->name);
+    ranks_agree(&err);
     if (!bench_shapes(shapes, &count, o.shape ? o.shape : topic->shapes, &topic->grammar, &err))
         topic->run(shapes, count, o.seconds, &err);
+    ranks_close();
     // the child process has already printed the error
     if (err.status && !err.text[0]) return err.status;
     return err.status ? cmd_fail(&err) : QKV_OK;
@@ -92,7 +101,7 @@ static int run_bench(int argc, char **argv)
 const struct cmd cmd_bench = {
     .name = "bench",
     .brief = "measure speed, and compare it with the peak of the machine",
-    .usage = "attention|attention-backward|linear|encoder|decode|memory|probe [options]",
+    .usage = "attention|attention-backward|linear|encoder|decode|memory|probe|machines [options]",
     .about = "Measures each shape and the peak of the machine alternately, for the same number of "
              "seconds. The peak is the rate of multiply-adds in registers, in the arithmetic of "
              "the kernel; for decode it is the rate of plain memory reads. Prints the best and the "
@@ -125,9 +134,12 @@ const struct cmd cmd_bench = {
              "\n"
              "probe: the pass that computes attention statistics, compared with its forward pass, "
              "with the shapes of attention. L12,H12,N100000,E64,stream: the heads of 12 layers one "
-             "by one; the statistics are written to a file, and the memory is reported.",
+             "by one; the statistics are written to a file, and the memory is reported.\n"
+             "\n"
+             "machines: attention over the ranks of mpirun, compared with one rank and with a model "
+             "of its time; --predict computes that model for 2 to 64 ranks.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT,
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_RANKS,
     .min_args = 1,
     .max_args = 1,
     .examples = {
@@ -135,6 +147,7 @@ const struct cmd cmd_bench = {
         { "qkv bench attention -s 'B1,H8,N4096,E64,causal' --isa avx2", "one shape, with a weaker instruction set" },
         { "qkv bench linear -s '1x768x2304;37x384x1536,gelu' --json", "two products, printed as JSON" },
         { "qkv bench probe -s 'H12,N4096,E64' --threads 1", "the cost of largest weights, entropy and received weights" },
+        { "mpirun -n 2 qkv bench machines --threads 1", "two ranks, compared with one" },
         { "qkv bench memory -s 'N262144,H1,E64,window4096'", "the memory that a long text needs" },
     },
     .run = run_bench,

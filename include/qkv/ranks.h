@@ -89,8 +89,8 @@ struct qkv_ranks_plan {
     /** bytes of scratch: all keys and values, or with QKV_RANKS_PIPELINE a block of them and the
      *  sums of the rank's rows; and the scratch of attention */
     size_t scratch;
-    /** bytes that this rank sends to other ranks, if gather sends each part to each rank; by MPI the
-     *  parts pass around a ring, and the sum over all ranks is the same */
+    /** bytes that this rank sends to other ranks, if gather sends each part to each rank; by MPI
+     *  the parts pass around a ring, and the sum of all ranks is the same */
     size_t sent;
     double flops;             /**< operations of this rank */
     double all;               /**< operations of all ranks; all / (P flops) is the balance */

@@ -177,6 +177,21 @@ title 'both shapes are checked before the first runs'
 refused 2 'a multiple of' attention -s 'N8;H3,G2,N8'
 refused 2 'expected T of at most 3, found 4' decode -s 'S8;S3,T4'
 
+title 'machines: the prediction in the documentation is that of the command'
+sed -n '/^<!-- predict -->/,/^<!-- end -->/p' "$here/../../docs/machines.md" | grep -v -e '^<!--' -e '^```' >page.txt
+runs 0 bench machines --predict 12000 --threads 64 --precision bf16 --isa scalar \
+    -s 'N131072,H32,E128;N131072,H32,E128,causal;N1048576,H32,E128,causal;N1048576,H32,G8,E128,causal'
+check cmp page.txt "$out"
+runs 0 bench machines --predict 100 --json -s 'N8192,H2,E16'
+python3 - "$out" <<'PY' || failed 'efficiencies'
+import json, sys
+rows = json.load(open(sys.argv[1]))["results"]
+assert len(rows) == 18 and all(0 < r[p] <= 1 for r in rows for p in ("forward", "backward")), rows
+for slow, fast in zip(rows, rows[1:]):  # a faster link is never worse
+    assert slow["ranks"] != fast["ranks"] or slow["forward"] <= fast["forward"], (slow, fast)
+PY
+refused 2 'expected mpirun -n 2 qkv bench machines' machines
+
 [ -f "$model/model.safetensors" ] || { echo "$model is not there: the cases on it were left out"; finish; }
 title 'encoder: tokens per second, and the error of the vectors against f32-strict'
 runs 0 bench encoder $short --json --model "$model" -s 'B3,N5-9'

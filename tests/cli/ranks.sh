@@ -42,6 +42,22 @@ for launcher in $launchers; do
     check cmp "$out" sum
 done
 
+title 'bench machines compares ranks with one rank and with the model'
+for launcher in $launchers; do
+    ranked "$launcher" 3 0 bench machines --json --seconds 0.01 -s 'N600,H2,E16;B2,N300,H4,G2,E8,causal'
+    python3 - "$out" <<'PY' || failed "figures: $launcher"
+import json, sys
+d = json.load(open(sys.argv[1]))
+assert d["ranks"] == 3 and d["bandwidth"] > 0 and d["latency"] > 0, d
+assert [r["pass"] for r in d["results"]] == ["forward", "backward"] * 2, d
+for r in d["results"]:
+    assert 0 < r["efficiency"] and 0 <= r["messages"] <= r["many"] and r["sent"] > 0, r
+    assert 0 < r["model"]["efficiency"] <= 1.01 and r["model"]["steps"] >= 0, r
+PY
+    ranked "$launcher" 2 4 bench linear -s 1x2x3
+    [ "$(grep -c 'bench linear is not supported over ranks' "$err")" -eq 1 ] || failed 'one message'
+done
+
 title 'an error is printed once, and has its code'
 for launcher in $launchers; do
     ranked "$launcher" 3 2 attn -q q.npy -k k.npy

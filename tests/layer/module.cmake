@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Programs that MPI starts on several ranks of this machine. They use the shared library, which finds the libraries of MPI in
 # its folder.
-#   layer/ranks_bytes  the bytes that MPI sends are those of the plans
+#   layer/ranks_bytes  the bytes that MPI sends, compared with the plans
 #   layer/long_ranks   1,048,576 tokens on 4 ranks in memory n / 4
 if(TARGET qkv AND NOT (QKV_SANITIZE OR QKV_TINY_TILES OR QKV_DOUBLE OR CMAKE_CROSSCOMPILING))
   function(qkv_rank_test name sizes)

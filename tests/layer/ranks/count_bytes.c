@@ -21,10 +21,11 @@ int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, M
 }
 
 int MPI_Sendrecv(const void *data, int count, MPI_Datatype type, int to, int tag, void *received,
-                 int room, MPI_Datatype of, int from, int its_tag, MPI_Comm comm, MPI_Status *status)
+                 int most, MPI_Datatype of, int from, int its_tag, MPI_Comm comm,
+                 MPI_Status *status)
 {
     count_bytes_sent += bytes_of(count, type, to, comm);
-    return PMPI_Sendrecv(data, count, type, to, tag, received, room, of, from, its_tag, comm,
+    return PMPI_Sendrecv(data, count, type, to, tag, received, most, of, from, its_tag, comm,
                          status);
 }
 

@@ -22,8 +22,7 @@ static const struct call calls[] = {
     { .a = { .B = 1, .T = 900, .S = 900, .H = 2, .G = 1, .E = 16, .F = 32, .causal = true },
       .limit = 40000 },
     { .a = { .B = 1, .T = 640, .S = 333, .H = 2, .G = 2, .E = 16, .F = 16 }, .limit = 1 },
-    { .a = { .B = 1, .T = 16384, .S = 64, .H = 2, .G = 2, .E = 8, .F = 8 },
-      .tables = true },
+    { .a = { .B = 1, .T = 16384, .S = 64, .H = 2, .G = 2, .E = 8, .F = 8 }, .tables = true },
     { .a = { .B = 1, .T = 5, .S = 5, .H = 1, .G = 1, .E = 8, .F = 8 } },
 };
 static const qkv_precision precisions[] = { QKV_PRECISION_F32, QKV_PRECISION_BF16 };
@@ -118,7 +117,8 @@ int main(void)
         }
     if (c.size > 1 && c.reduce(c.ctx, &wrong, 1)) wrong = 1;
     const bool first = c.rank == 0 && !wrong;
-    if (first) printf("%lld ranks: %lld bytes sent by rank 0, as planned\n", (long long)c.size, *sent);
+    if (first)
+        printf("%lld ranks: %lld bytes sent by rank 0, as planned\n", (long long)c.size, *sent);
     qkv_ranks_close(&c);
     return wrong ? QKV_ERR_INTERNAL : QKV_OK;
 }

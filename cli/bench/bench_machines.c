@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+// bench_machines.c: implements `qkv bench machines`: measures attention over ranks, and compares it
+// with one rank and with the model of its time.
+#include "bench/machines.h"
+#include "ranks/ranks.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { PINGS = 200, LINK_BYTES = 4 << 20, LINK_ROUNDS = 4, ROUNDS_MOST = 16 };
+
+// The functions of the ranks, timed: the seconds that this rank spends in messages and in waiting.
+static struct {
+    struct qkv_comm comm;
+    double seconds;
+} timed;
+
+static qkv_status timed_end(double begin, qkv_status status)
+{
+    timed.seconds += bench_now() - begin;
+    return status;
+}
+static qkv_status timed_send(void *ctx, int64_t to, const void *data, size_t n)
+{
+    (void)ctx;
+    const double begin = bench_now();
+    return timed_end(begin, ranks.send(ranks.ctx, to, data, n));
+}
+static qkv_status timed_receive(void *ctx, int64_t from, void *data, size_t n)
+{
+    (void)ctx;
+    const double begin = bench_now();
+    return timed_end(begin, ranks.receive(ranks.ctx, from, data, n));
+}
+static qkv_status timed_gather(void *ctx, void *all, const size_t *at, const size_t *n)
+{
+    (void)ctx;
+    const double begin = bench_now();
+    return timed_end(begin, ranks.gather(ranks.ctx, all, at, n));
+}
+static qkv_status timed_reduce(void *ctx, int64_t *x, size_t n)
+{
+    (void)ctx;
+    const double begin = bench_now();
+    return timed_end(begin, ranks.reduce(ranks.ctx, x, n));
+}
+
+static void timed_open(void)
+{
+    timed.comm = ranks;
+    timed.comm.ctx = NULL;
+    timed.comm.send = timed_send;
+    timed.comm.receive = timed_receive;
+    timed.comm.gather = timed_gather;
+    timed.comm.reduce = timed_reduce;
+}
+
+// ---- links --------------------------------------------------------------------------------------
+// Replaces each time by the longest of all ranks.
+static qkv_status slowest(double *seconds, size_t n)
+{
+    int64_t x[8];
+    for (size_t i = 0; i < n; i++) x[i] = (int64_t)(seconds[i] * 1e9);
+    const qkv_status status = ranks.size > 1 ? ranks.reduce(ranks.ctx, x, n) : QKV_OK;
+    for (size_t i = 0; i < n; i++) seconds[i] = (double)x[i] * 1e-9;
+    return status;
+}
+
+// Measures a message to the next rank while one comes from the previous rank, and the rate at which
+// a rank sends while all ranks collect an array.
+static qkv_status measure_links(struct machines_rates *r)
+{
+    const int64_t P = ranks.size, right = (ranks.rank + 1) % P, left = (ranks.rank + P - 1) % P;
+    char byte = 0, *all = cmd_alloc((size_t)P * LINK_BYTES, 1);
+    size_t *at = cmd_alloc((size_t)P, 2 * sizeof *at), *n = at + P;
+    double best[2] = { 1e9, 1e9 };
+    qkv_status status = QKV_OK;
+    memset(all, 0, (size_t)P * LINK_BYTES);
+    for (int64_t i = 0; i < P; i++) {
+        at[i] = (size_t)i * LINK_BYTES;
+        n[i] = LINK_BYTES;
+    }
+    for (int i = 0; i < LINK_ROUNDS && !status; i++) {
+        double took[2];
+        status = ranks.barrier(ranks.ctx);
+        double begin = bench_now();
+        for (int k = 0; k < PINGS && !status; k++) {
+            status = ranks.send(ranks.ctx, right, &byte, 1);
+            if (!status) status = ranks.receive(ranks.ctx, left, &byte, 1);
+        }
+        took[0] = (bench_now() - begin) / PINGS;
+        begin = bench_now();
+        if (!status) status = ranks.gather(ranks.ctx, all, at, n);
+        took[1] = bench_now() - begin;
+        if (!status) status = slowest(took, 2);
+        for (int k = 0; k < 2; k++)
+            if (took[k] < best[k]) best[k] = took[k];
+    }
+    r->latency = best[0];
+    r->bandwidth = (double)(P - 1) * LINK_BYTES / best[1];
+    free(all);
+    free(at);
+    return status;
+}
+
+// ---- attention ----------------------------------------------------------------------------------
+struct job {
+    struct qkv_attention a;
+    int64_t *offsets;
+    struct qkv_ranks_plan plan[2];
+    void *q, *k, *v, *out, *dout, *dq, *dk, *dv, *scratch;
+    float *lse;
+};
+
+// Allocates the arrays of a rank of so many ranks.
+static qkv_status allocate(struct job *j, const struct qkv_comm *c, const char *name,
+                           qkv_error *err)
+{
+    const struct qkv_attention *a = &j->a;
+    const qkv_precision p = a->precision;
+    j->plan[0] = qkv_ranks_plan(a, c);
+    j->plan[1] = qkv_ranks_backward_plan(a, NULL, c);
+    for (int i = 0; i < 2; i++)
+        if (j->plan[i].status)
+            return cmd_error(err, j->plan[i].status, NULL, "%s: %s", name, j->plan[i].reason);
+    const int64_t rows = a->B * j->plan[0].rows.all * a->H;
+    const int64_t keys = a->B * j->plan[0].keys.all * a->G;
+    const size_t scratch =
+        j->plan[0].scratch > j->plan[1].scratch ? j->plan[0].scratch : j->plan[1].scratch;
+    const double numbers = 2.0 * (double)(rows + keys) * (double)(a->E + a->F);
+    const qkv_status status =
+        bench_fits(name, numbers * (double)bench_size(p) + (double)scratch, err);
+    if (status) return status;
+    j->q = bench_random(rows * a->E, p, 1);
+    j->k = bench_random(keys * a->E, p, 1);
+    j->v = bench_random(keys * a->F, p, 1);
+    j->out = bench_random(rows * a->F, p, 1);
+    j->dout = bench_random(rows * a->F, p, 1);
+    j->dq = bench_random(rows * a->E, p, 1);
+    j->dk = bench_random(keys * a->E, p, 1);
+    j->dv = bench_random(keys * a->F, p, 1);
+    j->lse = cmd_alloc((size_t)rows + 1, sizeof *j->lse);
+    j->scratch = cmd_alloc(scratch + 64, 1);
+    return QKV_OK;
+}
+
+static void job_free(struct job *j)
+{
+    void *const all[] = {
+        j->q, j->k, j->v, j->out, j->dout, j->dq, j->dk, j->dv, j->lse, j->scratch
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+static qkv_status pass(const struct job *j, const struct qkv_comm *c, bool backward)
+{
+    if (!backward) return qkv_ranks_forward(j->out, j->lse, j->q, j->k, j->v, &j->a, c, j->scratch);
+    return qkv_ranks_backward(j->dq, j->dk, j->dv, NULL, j->dout, j->q, j->k, j->v, j->out, j->lse,
+                              &j->a, c, j->scratch);
+}
+
+// Times a pass: seconds[0] of the best round, seconds[1] that its slowest rank spent in messages
+// and in waiting. With `alone`, rank 0 runs it and the others wait.
+static qkv_status time_pass(double seconds[2], const struct job *j, const struct qkv_comm *c,
+                            bool backward, double most)
+{
+    const bool runs = c->size > 1 || ranks.rank == 0;
+    int64_t rounds = 1;
+    double total = 0;
+    qkv_status status = runs ? pass(j, c, backward) : QKV_OK; // the first touches of memory
+    seconds[0] = 1e30;
+    for (int64_t i = 0; i < rounds && !status; i++) {
+        if (ranks.size > 1) status = ranks.barrier(ranks.ctx);
+        timed.seconds = 0;
+        const double begin = bench_now();
+        if (!status && runs) status = pass(j, c, backward);
+        double took[2] = { runs ? bench_now() - begin : 0, timed.seconds };
+        if (!status) status = slowest(took, 2);
+        if (took[0] < seconds[0]) memcpy(seconds, took, sizeof took);
+        total += took[0];
+        if (!i) rounds = (int64_t)(most / (total + 1e-9));
+        if (rounds > ROUNDS_MOST) rounds = ROUNDS_MOST;
+    }
+    return status;
+}
+
+// ---- the table ----------------------------------------------------------------------------------
+static void print_row(const struct bench_shape *shape, bool first, int i, const double one[2],
+                      const double many[2], const struct machines_time *model)
+{
+    const double P = (double)ranks.size, efficiency = one[0] / (P * many[0]);
+    const char *const name = i ? "backward" : "forward";
+    if (common.json) {
+        fputs(first ? "{\"shape\":" : ",{\"shape\":", stdout);
+        cmd_json_text(stdout, shape->name, strlen(shape->name));
+        printf(",\"pass\":\"%s\",\"one\":%.6g,\"many\":%.6g,\"messages\":%.6g,\"sent\":%.0f,"
+               "\"efficiency\":%.4f,\"model\":{\"many\":%.6g,\"messages\":%.6g,\"efficiency\":%.4f,"
+               "\"steps\":%lld}}",
+               name, one[0], many[0], many[1], model->bytes, efficiency, model->many, model->link,
+               model->efficiency, (long long)model->steps);
+        return;
+    }
+    printf("%-24.24s %-8s %9.1f %9.1f %9.1f %8.1f %6.1f%% %9.1f %6.1f%%\n", shape->name, name,
+           one[0] * 1e3, many[0] * 1e3, many[1] * 1e3, model->bytes * 1e-6, 100 * efficiency,
+           model->many * 1e3, 100 * model->efficiency);
+    fflush(stdout);
+}
+
+static void print_head(const struct machines_rates *r)
+{
+    const char *const cpu = qkv_cpu_name();
+    if (common.json) {
+        printf("{\"bench\":\"machines\",\"version\":\"%s\",\"cpu\":", qkv_version());
+        cmd_json_text(stdout, cpu, strlen(cpu));
+        printf(",\"isa\":\"%s\",\"threads\":%d,\"precision\":\"%s\",\"ranks\":%lld,"
+               "\"latency\":%.4g,\"bandwidth\":%.6g,\"results\":[",
+               qkv_isa(), qkv_threads(), qkv_precision_name(common.precision),
+               (long long)ranks.size, r->latency, r->bandwidth);
+        return;
+    }
+    printf("%s attention, %lld ranks of %d thread%s, %s%s%s\n",
+           qkv_precision_name(common.precision), (long long)ranks.size, qkv_threads(),
+           qkv_threads() == 1 ? "" : "s", qkv_isa(), *cpu ? ", " : "", cpu);
+    printf("links: %.1f us a message, %.2f GB/s a rank while all send\n\n", r->latency * 1e6,
+           r->bandwidth * 1e-9);
+    printf("%-24s %-8s %9s %9s %9s %8s %7s %9s %7s\n", "shape", "pass", "1 rank ms", "ranks ms",
+           "messages", "sent MB", "effic.", "model ms", "effic.");
+}
+
+static qkv_status measure_machines(const struct bench_shape *shape, bool first, double seconds,
+                                   struct machines_rates *r, qkv_error *err)
+{
+    struct job j = { .offsets = NULL };
+    struct machines_time model[2];
+    const struct qkv_comm alone = { .size = 1 };
+    double one[2][2], many[2][2];
+    qkv_status status = bench_attention_of(&j.a, &j.offsets, shape, err);
+    if (!status && ranks.rank == 0) status = allocate(&j, &alone, shape->name, err);
+    ranks_agree(err);
+    const double flops[2] = { j.plan[0].all, j.plan[1].all };
+    for (int i = 0; i < 2 && !status; i++) status = time_pass(one[i], &j, &alone, i, seconds);
+    job_free(&j);
+    if (status && !err->status) cmd_error(err, status, NULL, "%s: it cannot run", shape->name);
+    ranks_agree(err);
+    status = allocate(&j, &timed.comm, shape->name, err);
+    ranks_agree(err);
+    for (int i = 0; i < 2 && !status; i++) {
+        status = time_pass(many[i], &j, &timed.comm, i, seconds);
+        r->flops[i] = flops[i] / one[i][0];
+    }
+    if (!status && ranks.rank == 0) status = machines_model(model, &j.a, ranks.size, r, err);
+    for (int i = 0; i < 2 && !status && ranks.rank == 0; i++)
+        print_row(shape, first && !i, i, one[i], many[i], &model[i]);
+    job_free(&j);
+    free(j.offsets);
+    if (status && !err->status) cmd_error(err, status, NULL, "%s: it cannot run", shape->name);
+    return status;
+}
+
+static qkv_status run_machines(const struct bench_shape *shapes, int count, double seconds,
+                               qkv_error *err)
+{
+    struct machines_rates r = { { 0, 0 }, 0, 0 };
+    if (bench_given.rate > 0) return machines_predict(shapes, count, bench_given.rate, err);
+    if (ranks.size == 1)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "bench machines measures several ranks, expected mpirun -n 2 qkv bench "
+                         "machines, or --predict GFLOPS");
+    timed_open();
+    qkv_status status = measure_links(&r);
+    if (status) cmd_error(err, status, NULL, "a rank cannot be reached");
+    ranks_agree(err);
+    print_head(&r);
+    for (int i = 0; i < count && !status; i++)
+        status = measure_machines(&shapes[i], i == 0, seconds, &r, err);
+    ranks_agree(err);
+    if (common.json)
+        puts("]}");
+    else
+        puts("\none rank runs alone while the others wait; messages: time in messages and in "
+             "waiting, of\nthe slowest rank; model: docs/machines.md, from the rates above");
+    return status;
+}
+
+const struct bench_topic bench_machines = {
+    .name = "machines",
+    .grammar = { "BTSNHGEF", "", "causal window", false },
+    .shapes = "H8,N4096,E64 H8,N4096,E64,causal H8,G2,N4096,E64,causal",
+    .run = run_machines,
+};

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// machines.h: declares the model of the time of attention over ranks (machines_model.c), which
+// `qkv bench machines` compares with what it measures.
+#ifndef QKV_CLI_BENCH_MACHINES_H
+#define QKV_CLI_BENCH_MACHINES_H
+
+#include "bench/bench.h"
+#include <qkv/ranks.h>
+
+// What one rank and its link can do.
+struct machines_rates {
+    double flops[2];           // operations per second, forward [0] and backward [1]
+    double bandwidth, latency; // bytes per second that a rank sends; seconds of a message
+};
+// One pass of attention on P ranks.
+struct machines_time {
+    double one, many;     // seconds of 1 rank and of P ranks
+    double link;          // seconds of P ranks in which nothing is computed because of messages
+    double efficiency;    // one / (P many)
+    double bytes;         // bytes that a rank sends, the largest of all ranks
+    int64_t steps, units; // backward: steps of the pipeline, units whose sums pass
+};
+// Fills forward [0] and backward [1] for an attention on P ranks. Returns the status of the plans,
+// with their reason in err.
+qkv_status machines_model(struct machines_time of[2], const struct qkv_attention *a, int64_t ranks,
+                          const struct machines_rates *r, qkv_error *err);
+// Prints the efficiency of 2 to 64 ranks on links of 10, 100 and 400 Gbit/s.
+qkv_status machines_predict(const struct bench_shape *shapes, int count, double gflops,
+                            qkv_error *err);
+#endif

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// machines_model.c: computes how long attention over ranks takes, from the rate of a rank and the
+// rate of its link. docs/machines.md has the formulas.
+#include "bench/machines.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Bytes of sums of dk and dv, which are floats.
+static double bytes_of_sums(const struct qkv_attention *a)
+{
+    return 4.0 * (double)a->B * (double)a->S * (double)a->G * (double)(a->E + a->F);
+}
+
+// Seconds until all ranks have all parts of an array, or one rank has given all others their parts.
+static double collecting(double bytes, double P, const struct machines_rates *r)
+{
+    return (P - 1) * r->latency + bytes * (P - 1) / P / r->bandwidth;
+}
+
+qkv_status machines_model(struct machines_time of[2], const struct qkv_attention *a, int64_t ranks,
+                          const struct machines_rates *r, qkv_error *err)
+{
+    const double P = (double)ranks;
+    double most[2] = { 0, 0 }, all[2] = { 0, 0 };
+    int64_t units = 1;
+    of[0] = of[1] = (struct machines_time){ 0 };
+    for (int64_t rank = 0; rank < ranks; rank++) {
+        const struct qkv_comm c = { .rank = rank, .size = ranks };
+        const struct qkv_ranks_plan p[2] = { qkv_ranks_plan(a, &c),
+                                             qkv_ranks_backward_plan(a, NULL, &c) };
+        for (int i = 0; i < 2; i++) {
+            if (p[i].status) return cmd_error(err, p[i].status, NULL, "%s", p[i].reason);
+            if (p[i].flops > most[i]) most[i] = p[i].flops;
+            if ((double)p[i].sent > of[i].bytes) of[i].bytes = (double)p[i].sent;
+            all[i] = p[i].all;
+        }
+        units = p[1].units > 1 ? p[1].units : 1;
+    }
+    const double parts = bytes_of_sums(a) / 4 * (double)bench_size(a->precision);
+    const double collect = ranks > 1 ? collecting(parts, P, r) : 0;
+    of[0].one = all[0] / r->flops[0];
+    of[0].link = collect;
+    of[0].many = collect + most[0] / r->flops[0];
+    // A batch has a pair of units for each thread; with causal masks a rank has two runs.
+    const double batches = ceil((double)units / (2.0 * qkv_threads()));
+    const double own = a->causal ? 2 : 1, steps = batches + own * P - 1;
+    const double compute = most[1] / r->flops[1] / batches;
+    const double message = own * (bytes_of_sums(a) / batches / r->bandwidth + r->latency);
+    const double step = ranks > 1 && message > compute ? message : compute;
+    of[1].one = all[1] / r->flops[1];
+    of[1].units = units;
+    of[1].steps = (int64_t)steps;
+    of[1].link = 2 * collect + steps * (step - compute);
+    of[1].many = ranks > 1 ? 2 * collect + steps * step : of[1].one;
+    for (int i = 0; i < 2; i++) of[i].efficiency = of[i].one / (P * of[i].many);
+    return QKV_OK;
+}
+
+// ---- prediction ---------------------------------------------------------------------------------
+static const double links[] = { 10, 100, 400 }; // Gbit/s
+enum { LINKS = sizeof links / sizeof *links };
+
+static qkv_status predict_one(const struct bench_shape *shape, double gflops, bool first,
+                              qkv_error *err)
+{
+    struct qkv_attention a;
+    int64_t *offsets = NULL;
+    qkv_status status = bench_attention_of(&a, &offsets, shape, err);
+    if (!common.json) printf("%s%s\n  ranks", first ? "" : "\n", shape->name);
+    for (int l = 0; l < LINKS && !common.json; l++) printf("  %4.0f Gbit/s  ", links[l]);
+    if (!common.json) puts("    steps");
+    for (int64_t P = 2; P <= 64 && !status; P *= 2) {
+        struct machines_time t[2];
+        if (!common.json) printf("%7lld", (long long)P);
+        for (int l = 0; l < LINKS && !status; l++) {
+            const struct machines_rates r = { { gflops * 1e9, gflops * 1e9 },
+                                              links[l] * 1e9 / 8,
+                                              20e-6 };
+            status = machines_model(t, &a, P, &r, err);
+            if (status) break;
+            const double forward = 100 * t[0].efficiency, backward = 100 * t[1].efficiency;
+            if (!common.json) {
+                printf("  %4.0f%% %4.0f%%  ", forward, backward);
+                continue;
+            }
+            fputs(first && P == 2 && !l ? "{\"shape\":" : ",{\"shape\":", stdout);
+            cmd_json_text(stdout, shape->name, strlen(shape->name));
+            printf(",\"ranks\":%lld,\"gbit\":%.0f,\"forward\":%.4f,\"backward\":%.4f,"
+                   "\"steps\":%lld,\"units\":%lld}",
+                   (long long)P, links[l], t[0].efficiency, t[1].efficiency, (long long)t[1].steps,
+                   (long long)t[1].units);
+        }
+        if (!status && !common.json) printf("  %7lld\n", (long long)t[1].steps);
+    }
+    free(offsets);
+    return status;
+}
+
+qkv_status machines_predict(const struct bench_shape *shapes, int count, double gflops,
+                            qkv_error *err)
+{
+    qkv_status status = QKV_OK;
+    if (common.json)
+        printf("{\"bench\":\"machines\",\"predicted\":true,\"gflops\":%.6g,\"threads\":%d,"
+               "\"precision\":\"%s\",\"results\":[",
+               gflops, qkv_threads(), qkv_precision_name(common.precision));
+    else
+        printf("Efficiency of ranks, computed: forward, backward. %s, %.0f GFLOP/s and %d thread%s "
+               "a rank,\n20 us a message.\n\n",
+               qkv_precision_name(common.precision), gflops, qkv_threads(),
+               qkv_threads() == 1 ? "" : "s");
+    for (int i = 0; i < count && !status; i++)
+        status = predict_one(&shapes[i], gflops, i == 0, err);
+    if (common.json) puts("]}");
+    return status;
+}
