@@ -101,8 +101,11 @@ static int run_bench(int argc, char **argv)
 const struct cmd cmd_bench = {
     .name = "bench",
     .brief = "measure speed, and compare it with the peak of the machine",
-    .usage = "attention|attention-backward|linear|encoder|decode|memory|probe|machines [options]",
-    .about = "Measures each shape and the peak of the machine alternately, for the same number of "
+    .usage = "TOPIC [options]",
+    .about = "TOPIC is attention, attention-backward, linear, encoder, decode, memory, probe or "
+             "machines.\n"
+             "\n"
+             "Measures each shape and the peak of the machine alternately, for the same number of "
              "seconds. The peak is the rate of multiply-adds in registers, in the arithmetic of "
              "the kernel; for decode it is the rate of plain memory reads. Prints the best and the "
              "median time, the spread (interquartile range) of the times, the rate of the median "

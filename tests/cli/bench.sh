@@ -142,7 +142,7 @@ refused 2 'the word stream, which must be in all shapes or in none' probe -s 'L2
 refused 2 'requires a single shape, with the word stream' probe -s N64 -o none.safetensors
 refused 2 "found 'sharp'" probe -s N64 --probe sharp
 
-refused 2 "too few operands, expected 'qkv bench attention|attention-backward|linear"
+refused 2 "too few operands, expected 'qkv bench TOPIC"
 refused 2 "qkv: unknown topic 'attension' of qkv bench; did you mean 'attention'?" attension
 refused 2 "qkv: unknown topic 'x' of qkv bench, expected one of attention, attention-backward, linear, encoder, decode, memory" x
 refused 2 "unknown or repeated size 'X3', expected each of B T S N H G E F at most once" attention -s X3
