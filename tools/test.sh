@@ -109,7 +109,7 @@ stage_isa() {
 stage_long() {
     build release -DQKV_TESTS=ON || return
     QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|layer/long_ranks|view/(browser|boxes)_.*|amx/.*|python/(wheel|parity|engines))$'
-    QKV_KILLS=200 tests kills build/release -R '^cli/train_kill$'
+    QKV_KILLS=200 tests kills build/release -R '^cli/(train|ranks)_kill$'
     stage_faults 1
     stage_power 1
     stage_fuzz "${QKV_FUZZ_SECONDS:-600}"
