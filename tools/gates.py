@@ -91,7 +91,7 @@ def silent(files):
         (r"\b(?:exit|_exit|_Exit|quick_exit|abort|assert|raise)\s*\(", (), "the library never ends the process"),
         (r"(?<![\w.>])(?:malloc|calloc|realloc|free|strdup|strndup|aligned_alloc|posix_memalign|getline"
          r"|asprintf)\s*\(", ("src/base/memory.c",), "memory comes from qkv_alloc"),
-        (r"\bpthread_create\b", ("src/base/threads.c",), "threads come from qkv_parallel_for"),
+        (r"\bpthread_create\b", ("src/base/threads.c", "src/layer/ranks/mpi/mpi_ranks.c"), "threads come from qkv_parallel_for"),
         (r"#\s*pragma\s+omp|\bomp_\w+\s*\(", (), "parallel loops are calls of qkv_parallel_for"),
         (r"\b(?:strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atof|scanf|alloca|setlocale)\s*\(",
          (), "this call has no bound, no error or hidden state"),

@@ -46,8 +46,11 @@ qkv_status machines_model(struct machines_time of[2], const struct qkv_attention
     const double batches = ceil((double)units / (2.0 * qkv_threads()));
     const double own = a->causal ? 2 : 1, steps = batches + own * P - 1;
     const double compute = most[1] / r->flops[1] / batches;
-    const double message = own * (bytes_of_sums(a) / batches / r->bandwidth + r->latency);
-    const double step = ranks > 1 && message > compute ? message : compute;
+    // If there are two ranks, one of the two runs of each sends to its own rank. Messages count in
+    // full, although some move while ranks compute.
+    const double sends = own < P - 1 ? own : P - 1;
+    const double message = sends * (bytes_of_sums(a) / batches / r->bandwidth + r->latency);
+    const double step = compute + message;
     of[1].one = all[1] / r->flops[1];
     of[1].units = units;
     of[1].steps = (int64_t)steps;

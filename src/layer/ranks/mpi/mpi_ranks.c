@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: MIT
 // mpi_ranks.c: the functions of struct qkv_comm by MPI.
+//
+// MPI moves a message over a network only while a function of MPI runs. So that messages arrive
+// while a rank computes, a thread of each rank moves the messages that are on their way. Ranks of
+// one machine have no such thread: they read each other's memory.
 #include "layer/ranks/mpi/mpi_ranks.h"
 #include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <time.h>
 
-// MPI counts in int: longer messages are sent in pieces.
-#ifdef QKV_TINY_TILES // small tests send pieces too
-enum { PIECE = 1000, TAG = 1 };
+// MPI counts in int: longer messages are sent in pieces. ALWAYS: the thread runs on one machine too.
+#ifdef QKV_TINY_TILES // small tests send pieces, and have the thread
+enum { PIECE = 10000, TAG = 1, ALWAYS = 1 };
 #else
-enum { PIECE = 1 << 30, TAG = 1 };
+enum { PIECE = 1 << 30, TAG = 1, ALWAYS = 0 };
 #endif
 
 // A message that may be on its way.
@@ -23,7 +30,14 @@ static struct {
     const struct mpi_host *host;
     MPI_Comm comm;
     struct message *sent;
-} mpi = { .comm = MPI_COMM_NULL };
+    // The thread that moves messages. MPI is called by one thread at a time, which has the lock.
+    pthread_mutex_t lock;
+    pthread_cond_t more; // there are messages, or the thread ends
+    pthread_t thread;
+    bool runs, ends;
+} mpi = { .comm = MPI_COMM_NULL,
+          .lock = PTHREAD_MUTEX_INITIALIZER,
+          .more = PTHREAD_COND_INITIALIZER };
 
 static int piece_of(size_t n, size_t at)
 {
@@ -58,12 +72,58 @@ static int release_sent(bool wait)
     return MPI_SUCCESS;
 }
 
-static qkv_status mpi_send(void *ctx, int64_t to, const void *data, size_t n)
+static void *move_messages(void *ctx)
+{
+    const struct timespec pause = { .tv_nsec = 100000 };
+    (void)ctx;
+    pthread_mutex_lock(&mpi.lock);
+    while (!mpi.ends) {
+        if (!mpi.sent) {
+            pthread_cond_wait(&mpi.more, &mpi.lock);
+            continue;
+        }
+        release_sent(false); // an error is found again by the next function
+        pthread_mutex_unlock(&mpi.lock);
+        nanosleep(&pause, NULL);
+        pthread_mutex_lock(&mpi.lock);
+    }
+    pthread_mutex_unlock(&mpi.lock);
+    return NULL;
+}
+
+// Begins the thread, which takes no signals. Without it messages move later.
+static void begin_thread(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    if (pthread_sigmask(SIG_SETMASK, &all, &before) != 0) return;
+    mpi.ends = false;
+    mpi.runs = pthread_create(&mpi.thread, NULL, move_messages, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void end_thread(void)
+{
+    if (!mpi.runs) return;
+    pthread_mutex_lock(&mpi.lock);
+    mpi.ends = true;
+    pthread_cond_signal(&mpi.more);
+    pthread_mutex_unlock(&mpi.lock);
+    pthread_join(mpi.thread, NULL);
+    mpi.runs = false;
+}
+
+static qkv_status end_call(qkv_status status)
+{
+    pthread_mutex_unlock(&mpi.lock);
+    return status;
+}
+
+static qkv_status send_message(int64_t to, const void *data, size_t n)
 {
     const int pieces = pieces_of(n);
     struct message *x = mpi.host->alloc(1, sizeof *x + (size_t)pieces * sizeof *x->request);
     char *copy = mpi.host->alloc(n ? n : 1, 1);
-    (void)ctx;
     if (!x || !copy) {
         mpi.host->release(x);
         mpi.host->release(copy);
@@ -81,12 +141,18 @@ static qkv_status mpi_send(void *ctx, int64_t to, const void *data, size_t n)
             return QKV_ERR_IO;
         x->pieces = i + 1;
     }
+    pthread_cond_signal(&mpi.more);
     return release_sent(false) == MPI_SUCCESS ? QKV_OK : QKV_ERR_IO;
 }
-
-static qkv_status mpi_receive(void *ctx, int64_t from, void *data, size_t n)
+static qkv_status mpi_send(void *ctx, int64_t to, const void *data, size_t n)
 {
     (void)ctx;
+    pthread_mutex_lock(&mpi.lock);
+    return end_call(send_message(to, data, n));
+}
+
+static qkv_status receive_message(int64_t from, void *data, size_t n)
+{
     for (int i = 0; i < pieces_of(n); i++) {
         const size_t at = (size_t)i * PIECE;
         if (MPI_Recv((char *)data + at, piece_of(n, at), MPI_BYTE, (int)from, TAG, mpi.comm,
@@ -95,12 +161,18 @@ static qkv_status mpi_receive(void *ctx, int64_t from, void *data, size_t n)
     }
     return QKV_OK;
 }
+static qkv_status mpi_receive(void *ctx, int64_t from, void *data, size_t n)
+{
+    (void)ctx;
+    pthread_mutex_lock(&mpi.lock);
+    return end_call(receive_message(from, data, n));
+}
 
 // ---- all ranks -----------------------------------------------------------------------------------
 // Each rank passes what it received last to the next rank: P - 1 steps around the ring.
-static qkv_status mpi_gather(void *ctx, void *all, const size_t *at, const size_t *n)
+static qkv_status pass_around(const struct qkv_comm *c, void *all, const size_t *at,
+                              const size_t *n)
 {
-    const struct qkv_comm *c = ctx;
     const int P = (int)c->size, rank = (int)c->rank, right = (rank + 1) % P,
               left = (rank + P - 1) % P;
     for (int step = 0; step + 1 < P; step++) {
@@ -121,36 +193,57 @@ static qkv_status mpi_gather(void *ctx, void *all, const size_t *at, const size_
     }
     return QKV_OK;
 }
+static qkv_status mpi_gather(void *ctx, void *all, const size_t *at, const size_t *n)
+{
+    pthread_mutex_lock(&mpi.lock);
+    return end_call(pass_around(ctx, all, at, n));
+}
 
 static qkv_status mpi_reduce(void *ctx, int64_t *x, size_t n)
 {
+    int code = MPI_SUCCESS;
     (void)ctx;
-    for (size_t at = 0; at < n; at += PIECE)
-        if (MPI_Allreduce(MPI_IN_PLACE, x + at, piece_of(n, at), MPI_INT64_T, MPI_MAX, mpi.comm) !=
-            MPI_SUCCESS)
-            return QKV_ERR_IO;
-    return QKV_OK;
+    pthread_mutex_lock(&mpi.lock);
+    for (size_t at = 0; at < n && code == MPI_SUCCESS; at += PIECE)
+        code = MPI_Allreduce(MPI_IN_PLACE, x + at, piece_of(n, at), MPI_INT64_T, MPI_MAX, mpi.comm);
+    return end_call(code == MPI_SUCCESS ? QKV_OK : QKV_ERR_IO);
 }
 
 static qkv_status mpi_barrier(void *ctx)
 {
     (void)ctx;
-    return MPI_Barrier(mpi.comm) == MPI_SUCCESS ? QKV_OK : QKV_ERR_IO;
+    pthread_mutex_lock(&mpi.lock);
+    return end_call(MPI_Barrier(mpi.comm) == MPI_SUCCESS ? QKV_OK : QKV_ERR_IO);
 }
 
 // ---- the connection ------------------------------------------------------------------------------
+// Returns the number of ranks on this machine; 0: unknown.
+static int on_this_machine(void)
+{
+    MPI_Comm comm = MPI_COMM_NULL;
+    int size = 0;
+    if (MPI_Comm_split_type(mpi.comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &comm) != MPI_SUCCESS)
+        return 0;
+    if (MPI_Comm_size(comm, &size) != MPI_SUCCESS) size = 0;
+    MPI_Comm_free(&comm);
+    return size;
+}
+
 static const char *mpi_open(struct qkv_comm *c)
 {
     int begun, ended, rank, size, level;
     if (MPI_Finalized(&ended) != MPI_SUCCESS || ended) return "MPI has ended in this process";
     if (MPI_Initialized(&begun) != MPI_SUCCESS) return "MPI cannot be asked";
-    if (!begun && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
+    if (!begun && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS)
         return "MPI cannot be started";
     if (MPI_Comm_dup(MPI_COMM_WORLD, &mpi.comm) != MPI_SUCCESS ||
         MPI_Comm_set_errhandler(mpi.comm, MPI_ERRORS_RETURN) != MPI_SUCCESS ||
         MPI_Comm_rank(mpi.comm, &rank) != MPI_SUCCESS ||
         MPI_Comm_size(mpi.comm, &size) != MPI_SUCCESS)
         return "MPI has no communicator";
+    if (MPI_Query_thread(&level) == MPI_SUCCESS && level >= MPI_THREAD_SERIALIZED &&
+        (ALWAYS || on_this_machine() < size))
+        begin_thread();
     *c = (struct qkv_comm){ .rank = rank,
                             .size = size,
                             .ctx = c,
@@ -165,6 +258,7 @@ static const char *mpi_open(struct qkv_comm *c)
 static void mpi_close(struct qkv_comm *c)
 {
     (void)c;
+    end_thread();
     if (release_sent(true) == MPI_SUCCESS) MPI_Comm_free(&mpi.comm);
     MPI_Finalize();
 }
