@@ -4,6 +4,7 @@
 // (n log n grows by less than 2.2 at these sizes, a square by 4.)
 //
 // Work is the number of basic blocks of qkv that run, and the number of bytes that it allocates.
+// All work runs on one thread: an idle worker polls for work, and these blocks would count as well.
 // With the argument `time` it is the CPU time of the process, at larger sizes and as the median of
 // three runs, which also counts libraries.  Further arguments are parts of names of rows.
 #include "cost/cost.h"
@@ -133,6 +134,7 @@ int main(int argc, char **argv)
     const int64_t scale = timed ? 16 : 1;
     int bad = 0;
     qkv_allocator_set(&ours);
+    if (qkv_threads_set(1)) abort();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double count[3], bytes[3], seconds[3];
         if (!is_wanted(argc - 1 - timed, argv + 1 + timed, rows[i].name)) continue;
