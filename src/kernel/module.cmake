@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: MIT
 # Compiles each isa_<name>.c with the flags of its row in isa.def, and skips the rows of other machines.  A build for
-# fuzzing has the scalar kernels only: clang compiles the others, with sanitizers, for half an hour.
+# fuzzing has the scalar kernels only: clang compiles the others, with sanitizers, for half an hour.  So has a build with
+# real as double.
+option(QKV_ISA_HERE "for tests only: instruction sets that this CPU does not have are compiled without optimisation and \
+sanitizers, 20 times as fast" OFF)
+set(cpu_flags "")
+if(QKV_ISA_HERE AND EXISTS /proc/cpuinfo)
+  file(STRINGS /proc/cpuinfo cpu_flags REGEX "^flags" LIMIT_COUNT 1)
+  string(REPLACE "_" "" cpu_flags "${cpu_flags} ") # amx_tile: the compiler's flag is -mamx-tile
+endif()
 file(STRINGS src/kernel/isa.def rows REGEX "^QKV_ISA")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS src/kernel/isa.def)
 foreach(row ${rows})
@@ -8,9 +16,20 @@ foreach(row ${rows})
   set(isa ${CMAKE_MATCH_1})
   separate_arguments(flags UNIX_COMMAND "${CMAKE_MATCH_2}")
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/src/kernel/isa_${isa}.c)
-  if(NOT CMAKE_MATCH_3 STREQUAL any AND (QKV_FUZZ OR NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "${CMAKE_MATCH_3}"))
+  if(NOT CMAKE_MATCH_3 STREQUAL any AND (QKV_FUZZ OR QKV_DOUBLE OR NOT CMAKE_SYSTEM_PROCESSOR STREQUAL "${CMAKE_MATCH_3}"))
     set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
   elseif(flags)
+    if(cpu_flags)
+      set(needs ${flags})
+      list(FILTER needs EXCLUDE REGEX "=")
+      foreach(flag ${needs})
+        string(REGEX REPLACE "^-m|-" "" flag ${flag})
+        if(NOT cpu_flags MATCHES " ${flag} ")
+          list(APPEND flags -O0 -fno-sanitize=all)
+          break()
+        endif()
+      endforeach()
+    endif()
     set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${flags}")
   endif()
 endforeach()
