@@ -67,12 +67,14 @@ def in_torch(precision, causal, rounds):
     def both(attention):
         leaves = [x.detach().clone().requires_grad_() for x in (q, k, v)]
         return lambda: torch.autograd.grad(attention(*leaves, is_causal=causal), leaves, dout)
+    out = torch.empty_like(q)
     mine, theirs = qkv.torch.scaled_dot_product_attention, torch.nn.functional.scaled_dot_product_attention
     peer = f"PyTorch {precision}"
     flops = 2 * B * H * N * N * E * (0.5 if causal else 1) / 1e9
     name = f"B{B} H{H} N{N} E{E} {'causal' if causal else 'full'}"
     for what, products, calls in (
             ("forward", 2, {"qkv": lambda: mine(q, k, v, is_causal=causal), "qkv in C": forward,
+                            "qkv.attention, out=": lambda: qkv.attention(q, k, v, layout="BHTE", causal=causal, out=out),
                             peer: lambda: theirs(q, k, v, is_causal=causal)}),
             ("forward and backward", 7, {"qkv": both(mine), "qkv in C": lambda: (backward.run_forward(), backward()),
                                          peer: both(theirs)})):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Reads arrays of other libraries without a copy, by the buffer protocol or DLPack, and makes arrays of theirs."""
 import ctypes
+import functools
 import sys
 from typing import Any
 
@@ -91,8 +92,7 @@ class Array:
         if x.requires_grad:
             raise UsageError(f"{self.name}: the tensor requires a gradient; call detach(), or use qkv.torch, "
                              "whose attention autograd differentiates")
-        names = {"torch." + v: k for k, v in TORCH.items()}
-        self.dtype = names.get(str(x.dtype), str(x.dtype))
+        self.dtype = _torch_types().get(x.dtype) or str(x.dtype)
         if x.is_conj() or x.is_neg():
             x = x.resolve_conj().resolve_neg()
         # The tensor may become another one (x.data = ..., x.set_()): a tensor of our own keeps its memory.
@@ -206,6 +206,13 @@ class Array:
                     return None
                 step *= self.shape[i]
         return order
+
+
+@functools.lru_cache(None)
+def _torch_types():
+    """Returns {type of torch: our name}; called only where torch is imported."""
+    torch = sys.modules["torch"]
+    return {getattr(torch, name): ours for ours, name in TORCH.items()}
 
 
 def make_like(array):

@@ -96,18 +96,19 @@ class Call:
 
     def strides(self, x):
         """Returns the structure of the strides of an array; an axis of one element has any stride."""
-        shape, steps = self.shape4(x), list(x.strides)
+        shape, steps = self.shape4(x), x.strides
         if self.rank == 2:
-            steps = [0, steps[0], 0, steps[1]]
+            steps = 0, steps[0], 0, steps[1]
         else:
-            steps = [0] * (4 - self.rank) + steps
-            steps = [steps[i] for i in self.axes] + steps[3:]
+            steps = (0,) * (4 - self.rank) + steps
+            steps = tuple(steps[i] for i in self.axes) + steps[3:]
         if 0 in shape:
             return c.Strides()
         if steps[3] != 1 and shape[3] != 1:
             raise UsageError(f"{x.name}: expected a contiguous last axis, found stride {steps[3]}")
-        default = contiguous(shape)
-        steps = [d if n == 1 else s for n, s, d in zip(shape, steps, default)][:3]
+        if 1 in shape:
+            steps = tuple(d if n == 1 else s for n, s, d in zip(shape, steps, contiguous(shape)))
+        steps = steps[:3]
         if min(steps) < 0 or not any(steps):
             raise UsageError(f"{x.name}: expected strides of at least 0 and not all 0, found {x.strides}")
         return c.Strides(*steps)
@@ -214,7 +215,13 @@ def flag(value, name):
 
 
 def check_plan(plan):
-    raise_status(plan.status, plan.reason.decode())
+    """Returns a struct qkv_attention_plan, or raises the reason of its refusal."""
+    if plan.status:
+        raise_status(plan.status, plan.reason.decode())
+    return plan
+
+
+def as_plan(plan):
     text = lambda b: b.decode() if b else None
     return Plan(text(plan.kernel), text(plan.isa), text(plan.arithmetic), *(getattr(plan, n) for n in Plan._fields[3:]))
 
@@ -298,7 +305,7 @@ def run(call, lse=False, weights=False, probe=None, plan=False, out=None):
                                    scratch(planned.scratch))
     a.probe = None
     raise_status(status, "attention refused its arrays: an output overlaps another array, or one is misaligned")
-    return AttentionResult(made["out"], made.get("lse"), made.get("weights"), statistics, planned if plan else None, call)
+    return AttentionResult(made["out"], made.get("lse"), made.get("weights"), statistics, as_plan(planned) if plan else None, call)
 
 
 def attention(q: ArrayLike, k: ArrayLike, v: ArrayLike, *, layout: str = "BTHE", causal: bool = False, diagonal: str = "top-left",

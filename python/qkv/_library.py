@@ -81,15 +81,30 @@ def raise_status(status, reason):
         raise CLASSES.get(status, InternalError)(reason or f"status {status}")
 
 
+class Scratch:
+    """Memory of one call, aligned to 64, as an argument of it."""
+    __slots__ = ("_as_parameter_", "_memory")
+
+    def __init__(self, memory):
+        self._memory = memory  # of this thread, or of this call alone
+        self._as_parameter_ = (ctypes.addressof(memory) + 63) // 64 * 64
+
+
+SCRATCH_KEPT = 2**24  # bytes that a thread keeps for its next call; larger memory is freed after the call
+
+
 def scratch(size):
-    """Returns the address of size bytes of this thread, aligned to 64, valid until its next call."""
-    memory = getattr(_local, "memory", None)
-    if memory is None or len(memory) < size + 64:
-        try:
-            memory = _local.memory = ctypes.create_string_buffer(size + 64)
-        except (MemoryError, OverflowError, ValueError):
-            raise CLASSES[_layout.ERR_LIMIT](f"no memory for {size} bytes of scratch") from None
-    return (ctypes.addressof(memory) + 63) // 64 * 64
+    """Returns Scratch of size bytes: memory that this thread keeps, or that is freed with the Scratch if it is large."""
+    kept = getattr(_local, "scratch", None)
+    if kept is not None and len(kept._memory) >= size + 64:
+        return kept
+    try:
+        made = Scratch((ctypes.c_char * (size + 64)).from_buffer(bytearray(size + 64)))  # pages appear at first use
+    except (MemoryError, OverflowError, ValueError):
+        raise CLASSES[_layout.ERR_LIMIT](f"no memory for {size} bytes of scratch") from None
+    if size <= SCRATCH_KEPT:
+        _local.scratch = made
+    return made
 
 
 def text(value, name):

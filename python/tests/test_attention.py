@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: MIT
 """qkv.attention on buffers, numpy and torch arrays, against the formula in double, and its errors."""
 import array
+import ctypes
 import sys
+import threading
 import unittest
+import weakref
 
 import reference as ref
 
 import qkv
+from qkv import _library
 
 try:
     import numpy as np
@@ -102,6 +106,25 @@ class Formula(unittest.TestCase):
         self.assertEqual(p.top_key[0, 0, 0, 0], 0)
         self.assertEqual(p.top_key[0, 0, 0, 1], -1)  # the first row of causal attention has one key
         self.assertIsNone(p.offsets)
+
+    def test_scratch_is_kept_for_the_next_call_and_freed_if_it_is_large(self):
+        first = _library.scratch(1000)
+        self.assertIs(_library.scratch(500), first)
+        held, ended = _library.scratch(_library.SCRATCH_KEPT + 1), []
+        weakref.finalize(held._memory, ended.append, True)
+        self.assertIs(_library.scratch(500), first)
+        self.assertEqual(ended, [])
+        del held
+        self.assertEqual(ended, [True])
+        larger = _library.scratch(len(first._memory))  # a call that has `first` may still run
+        self.assertIsNot(larger, first)
+        self.assertIs(_library.scratch(1), larger)
+        ctypes.memset(first._as_parameter_, 1, 1000)
+        found = []
+        thread = threading.Thread(target=lambda: found.append(_library.scratch(1)))
+        thread.start()
+        thread.join()
+        self.assertIsNot(found[0], larger)
 
     def test_plan(self):
         plan = qkv.attention(*arrays(), plan=True).plan
