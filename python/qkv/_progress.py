@@ -10,12 +10,12 @@ class Bar:
     def __init__(self, show, unit):
         self._tqdm, self._bar, self._unit = _tqdm() if wanted(show) else None, None, unit
 
-    def to(self, done, total, **shown):
-        """Shows done of total steps, and numbers after the bar."""
+    def to(self, done, total, begin=0, **shown):
+        """Shows done of total steps, and numbers after the bar; begin: the steps that were done before the first call."""
         if self._tqdm is None:
             return
         if self._bar is None:
-            self._bar = self._tqdm(total=total, unit=self._unit)
+            self._bar = self._tqdm(total=total, initial=begin, unit=self._unit)
         if shown:
             self._bar.set_postfix(shown, refresh=False)
         self._bar.update(done - self._bar.n)

@@ -300,7 +300,7 @@ def train(run: Path, texts: Union[Path, Sequence[Path]] = (), *, valid: Union[Pa
 
     def stepped(at):
         s = at.contents
-        bar.to(s.step, s.steps, **{name: f"{x:.4g}" for name, x in (("loss", s.loss), ("valid", s.valid_loss)) if x == x})
+        bar.to(s.step, s.steps, s.step - 1, **{name: f"{x:.4g}" for name, x in (("loss", s.loss), ("valid", s.valid_loss)) if x == x})
         return bool(step(as_members(s))) if step else 0
 
     def noted(message):

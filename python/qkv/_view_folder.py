@@ -27,6 +27,15 @@ class Model(Handle):
         return (e, *as_input(e.ids, e.type_ids))
 
 
+class Decoder(Handle):
+    """A decoder of one sequence; the Model stays open until it is closed."""
+    _close = "decoder_free"
+
+    def __init__(self, model):
+        super().__init__()
+        call(lib.decoder_new, ctypes.byref(self._pointer), model._at, ctypes.byref(c.DecoderOptions(items=1)))
+
+
 def as_input(ids, types=None, source=None):
     """Returns (struct qkv_model_input, objects to keep) of one sequence."""
     if not ids:
@@ -35,6 +44,10 @@ def as_input(ids, types=None, source=None):
     offsets = (ctypes.c_int64 * 2)(0, len(ids))
     at = lambda x: None if x is None else ctypes.addressof(x)
     return c.ModelInput(sequences=1, offsets=at(offsets), ids=at(ids), types=at(types), source=at(source)), (ids, types, offsets, source)
+
+
+def model_name(info):
+    return info.name.decode("utf-8", "replace")
 
 
 def rows_of(e):
@@ -66,7 +79,7 @@ def view_of_text(value, pair, name, budget, progress):
         sources = (utf8(value, "text"), None if pair is None else utf8(pair, "pair"))
         stack = c.ViewStack(name=b"attention", layers=i.layers, heads=i.heads, kv_heads=i.kv_heads, head_width=i.head_width,
                             value_width=i.value_width, width=i.width, causal=i.causal)
-        made = new_view(i.name.decode("utf-8", "replace"), [make_text(rows_of(e), sources)], [stack])
+        made = new_view(model_name(i), [make_text(rows_of(e), sources)], [stack])
         return run_view(made, model, run, budget, progress)
 
 
@@ -97,8 +110,6 @@ def generated_ids(model, value):
 def view_of_pair(model, value, pair, budget, progress):
     """Shows an encoder-decoder on a source and its output: `pair`, or what the model generates."""
     i = model.info
-    if i.family == b"qkv-gru-attention":
-        raise UnsupportedError(f"{model.folder}: a recurrent model; the command qkv view shows its attention")
     e = model.tokenizer.encode(value)
     ids = generated_ids(model, value) if pair is None else written_ids(model, pair)
     if len(ids) < 2:
@@ -107,13 +118,38 @@ def view_of_pair(model, value, pair, budget, progress):
     # A step of the decoder reads a token and writes the next one.
     texts = [make_text(rows_of(e), (utf8(value, "text"), None)), make_text(rows[:-1], (source, None)), make_text(rows[1:], (source, None))]
     encoder, keep_encoder = as_input(e.ids, e.type_ids)
+    if i.family == b"qkv-gru-attention":
+        return view_of_recurrent(model, encoder, ids[:-1], [texts[0], texts[2]], budget, progress)
     run, keep = as_input(ids[:-1], None, encoder)
     sizes = dict(heads=i.heads, kv_heads=i.kv_heads, head_width=i.head_width, value_width=i.value_width, width=i.width)
     stacks = [c.ViewStack(name=b"encoder", rows=0, keys=0, layers=i.layers, **sizes),
               c.ViewStack(name=b"decoder", rows=1, keys=1, layers=i.decoder_layers, causal=True, **sizes),
               c.ViewStack(name=b"cross", rows=2, keys=0, layers=i.decoder_layers, **sizes)]
-    made = new_view(i.name.decode("utf-8", "replace"), texts, stacks)
+    made = new_view(model_name(i), texts, stacks)
     return run_view(made, model, run, budget, progress, (keep_encoder, keep))
+
+
+def view_of_recurrent(model, source, ids, texts, budget, progress):
+    """Shows the attention of a recurrent encoder-decoder, which has weights without queries and keys, and no other attention."""
+    made = new_view(model_name(model.info), texts, [c.ViewStack(name=b"cross", rows=1, keys=0, layers=1, heads=1)])
+    calls, request, decoder = Callbacks(), c.ProbeRequest(), Decoder(model)
+    probed = lib.view_probe_request(made._at, integer(budget, "budget", 1), ctypes.byref(request))
+
+    def layer(at):
+        if progress and progress("layers", 1, 1):
+            return 1
+        seen = at.contents
+        data = c.ViewLayerData(probe=seen.probe if probed else None, weights=None if probed else seen.weights, left=-1, right=-1)
+        call(lib.view_layer, made._at, 0, 0, ctypes.byref(data))
+        return 0
+    observer = c.Observer(layer=calls.wrap(layer, ctypes.POINTER(c.LayerOutput)), probe=request, weights=not probed)
+    array, offsets = (ctypes.c_int32 * len(ids))(*ids), (ctypes.c_int64 * 2)(0, len(ids))
+    tokens = c.DecoderTokens(n=1, offsets=ctypes.addressof(offsets), ids=ctypes.addressof(array))
+    with decoder:
+        call(lib.decoder_source, decoder._at, 0, ctypes.byref(source))
+        call(lib.decoder_observe, decoder._at, ctypes.byref(observer), 0)
+        calls.call(lib.decoder_feed, decoder._at, None, ctypes.byref(tokens))
+    return made
 
 
 def run_view(made, model, run, budget, progress, _keep=None):

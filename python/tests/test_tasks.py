@@ -5,6 +5,7 @@ import itertools
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import reference as ref
 import qkv
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-VERSE, DATES = (os.path.join(TOP, "models", name) for name in ("verse", "dates"))
+VERSE, DATES, GRU = (os.path.join(TOP, "models", name) for name in ("verse", "dates", "dates-gru"))
 TEXT = "In the beginning God created the heaven and the earth."
 
 
@@ -87,19 +88,45 @@ class Views(unittest.TestCase):
         command = os.path.join(os.environ.get("QKV_BUILD", ""), "bin", "qkv")
         if not os.path.exists(command):
             self.skipTest("the command is not built")
-        for model, texts in ((VERSE, ("In the beginning", "God")), (DATES, ("12 March 2001",)), (DATES, ("12 March 2001", "1999-03"))):
+        for model, texts in ((VERSE, ("In the beginning", "God")), (DATES, ("12 March 2001",)), (DATES, ("12 March 2001", "1999-03")),
+                             (GRU, ("12 March 2001",)), (GRU, ("12 March 2001", "1999-03"))):
             with tempfile.TemporaryDirectory() as folder:
                 said = subprocess.run([command, "view", *texts, "-m", model, "--width", "80", "-o", os.path.join(folder, "x.html")],
                                       capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"}).stdout
             ours = qkv.view(*texts, model=model)
             self.assertTrue(said.startswith(ours.terminal(80).rstrip()), f"{texts}:\n{said}\n{ours.terminal(80)}")
-        self.assertEqual([s[0] for s in ours.stacks], ["encoder", "decoder", "cross"])
         self.assertIn("encoder", qkv.view("12 March 2001", model=DATES, stack=0).terminal())
+        ours = qkv.view("12 March 2001", "1999-03", model=DATES)
+        self.assertEqual([s[0] for s in ours.stacks], ["encoder", "decoder", "cross"])
         self.assertIn("residual", ours.html()[0])
-        with self.assertRaisesRegex(qkv.UnsupportedError, "recurrent"):
-            qkv.view("12 March 2001", model=DATES + "-gru")
-        with self.assertRaises(qkv.Interrupted):
-            qkv.view("12 March 2001", model=DATES, progress=lambda what, done, total: done == total)
+        for model in (DATES, GRU):
+            with self.assertRaises(qkv.Interrupted):
+                qkv.view("12 March 2001", model=model, progress=lambda what, done, total: done == total)
+
+    def test_a_recurrent_model(self):
+        v = qkv.view("the 3rd of March 1987", model=GRU)
+        (name, rows, keys, layers, heads), = v.stacks
+        self.assertEqual((name, layers, heads), ("cross", 1, 1))
+        t = qkv.Translator(GRU)
+        self.assertEqual(rows, len(t("the 3rd of March 1987", details=True).ids) + 1)  # and the end token
+        self.assertEqual(keys, len(t.tokenizer.encode("the 3rd of March 1987").ids))
+        w = v.weights(0, 0)
+        for row in range(rows):
+            self.assertAlmostEqual(sum(w[row, key] for key in range(keys)), 1, delta=1e-5)
+        self.assertEqual(max(range(keys), key=lambda key: w[3, key]), 20)  # the 7 of 1987
+        # Above 2^20 weights the page has the largest of each row.  A recurrent model has no table of positions.
+        with tempfile.TemporaryDirectory() as folder:
+            copy = shutil.copytree(GRU, os.path.join(folder, "gru"))
+            with open(os.path.join(copy, "config.json"), "r+") as f:
+                config = f.read().replace('"max_position_embeddings": 105', '"max_position_embeddings": 2000')
+                f.seek(0)
+                f.write(config)
+            long = qkv.view("the 3rd of March 1987 " * 60, "1987-03-03" * 90, model=copy)
+        self.assertGreater(long.stacks[0][1] * long.stacks[0][2], 2**20)
+        self.assertEqual(long.html()[1]["kind"], "top")
+        for view in ("residual", "output", "neuron"):
+            with self.assertRaises(qkv.UnsupportedError):
+                v.terminal(view=view)
 
     def test_the_marks_of_spaces_in_tokens(self):
         tokens, x = ["\u0120then", "\u2581a", "cat</w>", "\u0120"], weights(1, 1, 4, 4)
@@ -299,8 +326,10 @@ class Training(unittest.TestCase):
             qkv.train(self.run_at("bar"), self.book, steps=4, show_progress_bar=True, **self.options)
             qkv.train(self.run_at("no"), self.book, steps=2, **self.options)
             with self.assertRaises(ZeroDivisionError):
-                qkv.train(self.run_at("stop"), self.book, steps=2, show_progress_bar=True, step=lambda s: 1 / 0, **self.options)
-        self.assertEqual([(b.total, b.seen, b.unit, b.closed) for b in fake.bars], [(4, [1, 2, 3, 4], "steps", 1), (2, [1], "steps", 1)])
+                qkv.train(self.run_at("stop"), self.book, steps=3, show_progress_bar=True, step=lambda s: 1 / 0, **self.options)
+            qkv.train(self.run_at("stop"), show_progress_bar=True)
+        self.assertEqual([(b.total, b.begin, b.seen, b.unit, b.closed) for b in fake.bars],
+                         [(4, 0, [1, 2, 3, 4], "steps", 1), (3, 0, [1], "steps", 1), (3, 1, [2, 3], "steps", 1)])
         self.assertGreater(float(fake.bars[0].shown[0]["loss"]), 1)
 
     def test_errors(self):

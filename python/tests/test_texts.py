@@ -10,6 +10,7 @@ import unittest
 
 import qkv
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads of torch poll for each other, which takes minutes on a busy machine
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MINILM = os.path.join(TOP, "models", "all-MiniLM-L6-v2")
 has = lambda name: importlib.util.find_spec(name) is not None
@@ -111,8 +112,8 @@ class fake_tqdm:
         self.bars, record, self.old = [], self, {}
 
         class tqdm:
-            def __init__(self, total, unit):
-                self.total, self.unit, self.n, self.seen, self.shown, self.closed = total, unit, 0, [], [], 0
+            def __init__(self, total, unit, initial=0):
+                self.total, self.unit, self.begin, self.n, self.seen, self.shown, self.closed = total, unit, initial, initial, [], [], 0
                 record.bars.append(self)
 
             def set_postfix(self, shown, refresh):

@@ -19,6 +19,7 @@ import qkv.torch
 # Relative to the largest number of a result.  Float sums of S = 33 terms and exponentials: below 64 half units.
 BOUND = 64 * 2.0**-24
 sdpa = qkv.torch.scaled_dot_product_attention
+torch.set_num_threads(1)  # several threads of OpenMP poll for each other, which takes minutes on a busy machine
 
 
 def relative(a, b):

@@ -25,6 +25,7 @@ VISION = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, interm
 WHISPER = dict(vocab_size=64, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
                encoder_ffn_dim=48, decoder_ffn_dim=48, num_mel_bins=8, max_source_positions=20, max_target_positions=32,
                pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1, init_std=.2)
+torch.set_num_threads(1)  # several threads of OpenMP poll for each other, which takes minutes on a busy machine
 
 
 def ids():

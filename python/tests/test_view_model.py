@@ -33,6 +33,7 @@ MODELS = {
     "t5, position bias": (hf.T5ForConditionalGeneration, hf.T5Config(
         vocab_size=2048, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4, decoder_start_token_id=0)),
 }
+torch.set_num_threads(1)  # several threads of OpenMP poll for each other, which takes minutes on a busy machine
 
 
 def build(name):
