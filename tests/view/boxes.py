@@ -11,7 +11,7 @@ import chrome
 FONTS = {"DejaVu": ("DejaVu Sans", "DejaVu Serif"), "Liberation": ("Liberation Sans", "Liberation Serif"),
          "Noto": ("Noto Sans", "Noto Serif")}
 SAMPLE = {"pair": (340, 760, 1180), "against": (820, 1280), "causal": (320, 1000), "run": (900,), "stacks": (600,),
-          "map": (760, 1440), "long": (1280,), "kept": (1180,)}
+          "map": (760, 1440), "long": (1280,), "kept": (1180,), "book": (480, 780)}
 PRINTED = (688, 1017)  # the width of A4 less its margins, upright and across
 
 
@@ -82,8 +82,9 @@ def main():
         print("skipped: no Chromium or Chrome that runs (QKV_CHROME names one)")
         return 77
     folder, whole = sys.argv[1], sys.argv[2] == "all"
+    has_book = os.path.exists(os.path.join(folder, "book.html"))  # the command makes it, if the build has one
     names = sys.argv[3:] or (sorted(os.path.basename(p)[:-5] for p in glob.glob(os.path.join(folder, "*.html")))
-                             if whole else list(SAMPLE))
+                             if whole else [n for n in SAMPLE if n != "book" or has_book])
     step = int(os.environ.get("QKV_STEP", "20"))
     browser = chrome.Chrome(path)
     pages = Pages(browser, folder)

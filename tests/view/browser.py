@@ -546,6 +546,15 @@ class Test(Pairs, Maps):
         print("   512 tokens: %d bytes, error %.4f" % (size, error))
 
 
+def make_book(command, folder):
+    """Makes the page of 20,000 tokens, each with one of 36 ids: relative positions have no last one."""
+    ids = os.path.join(folder, "book.ids")
+    with open(ids, "w", encoding="utf-8") as f:
+        f.write(",".join(str(3 + i * i // 7 % 36) for i in range(20000)))
+    subprocess.run([command, "view", "-q", "--force", "-m", "tests/golden/t5-encoder", "--ids", ids,
+                    "-o", os.path.join(folder, "book.html")], check=True)
+
+
 def main():
     if len(sys.argv) < 3:
         print("usage: browser.py MAKE_PAGES FOLDER [QKV]")
@@ -559,6 +568,8 @@ def main():
         os.makedirs(sys.argv[2], exist_ok=True)
         for maker in (sys.argv[1], os.path.join(os.path.dirname(sys.argv[1]), "make_maps")):
             subprocess.run([maker, sys.argv[2]], check=True)
+        if len(sys.argv) > 3:
+            make_book(sys.argv[3], sys.argv[2])
     if part == "pages":
         return 0
     browser = chrome.Chrome(path)

@@ -180,13 +180,6 @@ class Maps:
     def a_book_opens_and_its_minimap_is_filled(self):
         if not self.command:
             return
-        # relative positions have no last one: 20,000 tokens, each with one of 36 ids
-        ids, page = self.path("book.ids"), self.path("book.html")
-        with open(ids, "w", encoding="utf-8") as f:
-            f.write(",".join(str(3 + i * i // 7 % 36) for i in range(20000)))
-        r = subprocess.run([self.command, "view", "-q", "--force", "-m", "tests/golden/t5-encoder", "--ids", ids, "-o", page],
-                           capture_output=True, text=True)
-        check(r.returncode == 0, r.stderr)
         self.open("book")
         c = self.c
         c.settle(1)

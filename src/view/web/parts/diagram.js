@@ -329,7 +329,8 @@ function drawReceived(c, l, top, received, long) {
         c.fillText(weight(w), geometry.bars + max(1, w / most * long) + 6, geometry.z[j] - top + 1);
     }
 }
-// Writes how many links leave the view above and below, and their share of the weight of their rows.
+// Writes how many links leave the view above and below, and their share of the weight of their rows; where the margin
+// is narrow, with an arrow.
 function drawBeyond(c, l, top) {
     let n = links.beyond, sum = links.gone, rows = links.whole;
     if (l.row >= 0) {
@@ -345,9 +346,9 @@ function drawBeyond(c, l, top) {
     ["moreAbove", "moreBelow"].forEach((key, side) => {
         if (!n[side]) return;
         const y = side ? geometry.h - 10 : 10;
-        c.fillStyle = hue.paper;
-        const text = say(key, count(n[side]), weight(sum[side] / max(1, rows)));
-        const x = max(0, min(geometry.bars, geometry.w - c.measureText(text).width - 2));
+        const number = count(n[side]), share = weight(sum[side] / max(1, rows)), arrow = side ? "↓" : "↑";
+        const x = geometry.bars, fits = text => x + c.measureText(text).width <= geometry.w - 2;
+        const text = [say(key, number, share), `${arrow} ${number}, ${share}`].find(fits) ?? `${arrow} ${number}`;
         c.clearRect(x - 2, y - 12, geometry.w - x + 2, 24);
         c.fillStyle = hue.paper;
         c.fillRect(x - 2, y - 12, geometry.w - x + 2, 24);
