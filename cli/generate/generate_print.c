@@ -191,7 +191,8 @@ static int on_output(void *user, const struct qkv_generated *g)
     struct token_log *l = log_of(s, g->prompt, g->rank);
     const bool first = g->rank == 0;
     // a beam search does not emit tokens, so the log is filled when it has ended
-    for (int64_t i = 0; l && !l->n && g->logprobs && i < g->tokens; i++)
+    const bool fill = l && !l->n && g->logprobs;
+    for (int64_t i = 0; fill && i < g->tokens; i++)
         log_token(l, &(struct qkv_generated_token){ .id = g->ids[i], .logprob = g->logprobs[i] });
     s->tokens += g->tokens;
     s->prompt_tokens += first ? g->prompt_tokens : 0;

@@ -2,6 +2,7 @@
 // view_output.c: computes the output of the model on the text of a view: tokens after each layer,
 // labels, or shares of tokens in the vector of the text; adds it to the view; prints it as JSON.
 #include "view_source.h"
+#include "view/model_run.h"
 #include <errno.h>
 #include <qkv/lens.h>
 #include <stdlib.h>
@@ -127,7 +128,9 @@ static qkv_status lens_make(struct source_output *o, const struct source *s, int
     const struct qkv_model_info *info = &s->of.info;
     const bool two = s->of.in.source != NULL;
     const int64_t T = s->shown[two ? 1 : 0].tokens, top = info->vocab < TOP ? info->vocab : TOP;
-    const int64_t rows = 1 + (two ? info->decoder_layers : info->layers);
+    const int64_t rows = cmd_is_recurrent(info) ? 1
+                         : two                  ? 1 + info->decoder_layers
+                                                : 1 + info->layers;
     const double each = 2.0 * (double)rows * (double)info->width * (double)info->vocab;
     const int32_t mask =
         info->kind == QKV_KIND_ENCODER ? qkv_mask_id(s->of.model, s->of.tokenizer) : -1;
@@ -138,7 +141,7 @@ static qkv_status lens_make(struct source_output *o, const struct source *s, int
     const qkv_status status = qkv_lens(&o->lens, s->of.model, &s->of.in, at, n, top, err);
     free(at);
     if (status) return status;
-    o->stack = two ? 2 : 0;
+    o->stack = s->shape.stacks - 1; // of an encoder-decoder cross-attention, whose rows are written
     o->of.kind = two                              ? QKV_VIEW_OUTPUT_WRITTEN
                  : info->kind == QKV_KIND_ENCODER ? QKV_VIEW_OUTPUT_MASKED
                                                   : QKV_VIEW_OUTPUT_NEXT;
@@ -265,7 +268,7 @@ qkv_status source_output(struct source *s, int64_t token, qkv_error *err)
     if (s->given || !s->of.model)
         return cmd_error(err, QKV_ERR_UNSUPPORTED, NULL,
                          "--view output requires a model; weights from a file have no output");
-    const bool tokens = (info->can & QKV_CAN_TOKENS) && (info->can & QKV_CAN_RUN);
+    const bool tokens = (info->can & QKV_CAN_TOKENS) != 0;
     const bool two = info->kind == QKV_KIND_ENCODER_DECODER;
     qkv_status status = is_embedder(&embeds, s, err);
     if (status) return status;
@@ -277,7 +280,7 @@ qkv_status source_output(struct source *s, int64_t token, qkv_error *err)
         status = shares_make(o, s, err);
     else
         status = cmd_error(err, QKV_ERR_UNSUPPORTED, s->of.dir,
-                           "--view output requires a Transformer with an output head for tokens; "
+                           "--view output requires a model with an output head for tokens; "
                            "this model is %s",
                            info->family);
     o->of.entry = o->entry;

@@ -24,22 +24,23 @@ QKV_BEGIN_DECLS
  *  norm is the model's own norm after its last layer (none in a post-norm model such as BERT; h_L
  *  already includes it), head is qkv_model_logits: the output head for masked tokens if the model
  *  has one, the output projection, and the factor and the cap of the logits.  L is the number of
- *  layers; of an encoder-decoder, of its decoder.
+ *  layers; of an encoder-decoder, of its decoder.  A recurrent model with attention has only its
+ *  output, the softmax of the logits of each step: rows is 1.
  *  Source: nostalgebraist 2020, "interpreting GPT: the logit lens". */
 struct qkv_lens {
     int64_t positions; /**< P, the number of chosen positions */
-    int64_t rows;      /**< L + 1 */
+    int64_t rows;      /**< L + 1; of a recurrent model 1 */
     int64_t top;       /**< K, the number of tokens per row */
     int64_t *at;       /**< [P] the chosen positions: indices among the tokens of the input */
-    /** [P][L + 1][K] the most likely tokens with their probabilities, the most likely first; of
+    /** [P][rows][K] the most likely tokens with their probabilities, the most likely first; of
      *  equal probabilities the smaller id first */
     struct qkv_token_value *tokens;
     /** [P] the token that the text has where the model predicts: in a decoder the token after the
      *  position, in an encoder the token at the position; -1: the text ends there, or has the mask
      *  token that config.json names */
     int32_t *target;
-    float *target_probability; /**< [P][L + 1] its probability; 0 if target is -1 */
-    int64_t *target_rank; /**< [P][L + 1] number of tokens with a larger logit; 0 if target is -1 */
+    float *target_probability; /**< [P][rows] its probability; 0 if target is -1 */
+    int64_t *target_rank; /**< [P][rows] number of tokens with a larger logit; 0 if target is -1 */
 };
 /** Computes the most likely tokens at the positions at[n] of one sequence, after each layer.
  *  A decoder predicts the token after the position; an encoder-decoder likewise, at a position of
@@ -47,11 +48,11 @@ struct qkv_lens {
  *  position, so that a position with the mask token has the tokens that fill it.
  *  at NULL: every position (n is ignored).  top: 1 .. vocab.  The caller calls qkv_lens_free.
  *  Returns: QKV_OK; QKV_ERR_USAGE (not one sequence, a position outside it, top out of range; also
- *           as qkv_model_run); QKV_ERR_UNSUPPORTED (no output head for tokens; a GRU, which can
- *           only decode); QKV_ERR_INTERNAL (logits that are not finite); QKV_ERR_LIMIT.
+ *           as qkv_model_run); QKV_ERR_UNSUPPORTED (no output head for tokens);
+ *           QKV_ERR_INTERNAL (logits that are not finite); QKV_ERR_LIMIT.
  *           After an error *out is zero.
- *  Memory:  P (L + 1) K tokens, and logits of at most 2^20 elements (or one row of them) at a time.
- *  Cost:    a run, and 2 P (L + 1) width vocab operations.
+ *  Memory:  P rows K tokens, and logits of at most 2^20 elements (or one row of them) at a time.
+ *  Cost:    a run, and 2 P rows width vocab operations.
  *  Edge:    an empty sequence has P = 0.
  *  Repeats: the last row has the bits of qkv_model_run, qkv_model_logits and softmax, and therefore
  *           (f32) the bits of qkv_generate. */

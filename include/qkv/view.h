@@ -186,7 +186,7 @@ struct qkv_view_output {
     /** positions that the text has, if only some are given; smaller: same as positions */
     int64_t all;
     /** >= 1: with NEXT, WRITTEN and MASKED the embeddings, then each layer, the last row the output
-     *  of the model; otherwise 1 */
+     *  of the model (of a recurrent model the output alone, 1); otherwise 1 */
     int64_t rows;
     int64_t top;               /**< >= 1: entries per row, the largest first; with SHARES 1 */
     const int64_t *at;         /**< [positions] rows of the stack, ascending; NULL with LABELS */

@@ -64,6 +64,17 @@ runs 2 translate x --alignment --layer 2
 says_part 'qkv: --layer: expected 0 to 1, found 2'
 runs 2 translate x --layer 1
 
+title 'a beam search has the log-probability of each token, which add up to the score'
+runs 0 translate '12 Jan 2031' --beam 4 --logprobs 1 --json
+python3 - "$out" <<'PY' || failed 'log-probabilities of a beam search'
+import json, sys
+r = json.load(open(sys.argv[1]))
+p = [t['logprob'] for t in r['logprobs']]
+assert len(p) == len(r['ids']) and [t['id'] for t in r['logprobs']] == r['ids'], r
+# the score is the mean over these tokens and the one that ends the text
+assert (len(p) + 1) * r['score'] - 1e-6 <= sum(p) < 0, (r['score'], p)
+PY
+
 title 'the best of a beam search, or samples'
 runs 0 translate '12 Jan 2031' --beam 4 --n-best 3
 [ "$(wc -l <"$out")" -eq 3 ] || failed 'three outputs'

@@ -67,10 +67,28 @@ runs 0 view 'the third of may 1998' -m "$models/dates" --view output --terminal
 prints_part 'The most likely token of the step that writes “'
 runs 0 view 'the third of may 1998' -m "$models/dates" --stack encoder --view output --terminal
 prints_part 'The most likely token of the step that writes “'
-runs 4 view 'the third of may 1998' -m "$models/dates-gru" --view output --terminal
-says_part 'requires a Transformer with an output head for tokens'
+
+title 'a recurrent model with attention: the output of each step, which is what qkv translate writes'
+runs 0 translate 'the third of may 1998' -m "$models/dates-gru" --beam 1 --logprobs 5 --json
+cp "$out" translate.json
+runs 0 view 'the third of may 1998' -m "$models/dates-gru" --view output --terminal --json
+cp "$out" view.json
+python3 - <<'PY' || failed 'other probabilities than those of translate'
+import json, math
+steps = json.loads(open('translate.json').readline())['logprobs']
+v = json.load(open('view.json'))['output']
+assert v['kind'] == 'written' and len(v['positions']) == len(steps) + 1 == 11, v
+for p, step in zip(v['positions'], steps):
+    assert len(p['rows']) == 1 and p['rows'][0]['target_place'] == 1, p
+    for (name, q), x in zip(p['rows'][0]['top'], step['top']):
+        assert abs(q - math.exp(x['logprob'])) < 1e-6, (name, q, x)
+PY
+runs 0 view 'the third of may 1998' -m "$models/dates-gru" --view output --token 5 --terminal
+prints_part 'The most likely token of the step that writes “5” is “5” 1.000.'
+runs 0 view 'the third of may 1998' -m "$models/dates-gru" --view output -o gru.svg
+check grep -q '<desc id="finding">The most likely token of the step that writes “' gru.svg
 runs 0 view 'the third of may 1998' -m "$models/dates-gru" -o gru.html --json
-grep -q '"output":{"kind"' gru.html && failed 'an output of a GRU'
+check grep -q '"output":{"kind":"written","stacks":\[0\],"stack":0' gru.html
 
 title 'labels: their probabilities are the ones of qkv classify'
 runs 0 view --ids 2,5,4,6,7,3 -m "$golden/bert-labels" --view output --terminal --json

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // lens.c: computes the most likely tokens after each layer of a run (the logit lens). The observer
-// of the run receives each layer; the logits of a few rows exist at a time.
+// of the run receives each layer; the logits of a few rows exist at a time. A recurrent model is
+// decoded, and has the output only.
 #include "base/base.h"
 #include "model/model.h"
 #include "task/find_model.h"
 #include "task/generate/sampling.h"
+#include <qkv/decode.h>
 #include <qkv/lens.h>
 #include <inttypes.h>
 #include <math.h>
@@ -16,6 +18,7 @@ struct lens_run {
     struct qkv_lens *x;
     const qkv_model *m;
     struct qkv_model_info info;
+    bool recurrent;       // the model only decodes
     int64_t block;        // rows whose logits are computed together
     float *rows, *logits; // [block][D], [block][V]
     qkv_status status;
@@ -60,6 +63,36 @@ static int layer(void *user, const struct qkv_layer_output *s)
     return r->status != QKV_OK;
 }
 
+// Writes the outputs of the tokens `from` .. `from + n - 1`, whose logits a decoder has computed.
+static qkv_status take_block(const struct lens_run *r, int64_t from, int64_t n)
+{
+    qkv_status status = QKV_OK;
+    for (int64_t p = 0; p < r->x->positions && !status; p++) {
+        const int64_t i = r->x->at[p] - from;
+        if (i >= 0 && i < n) status = take(r, p, 0, r->logits + i * r->info.vocab);
+    }
+    return status;
+}
+
+// Decodes the first `length` tokens, some at a time.
+static qkv_status decode(const struct lens_run *r, const struct qkv_model_input *in, int64_t length)
+{
+    const struct qkv_decoder_options how = { .items = 1 };
+    qkv_decoder *d = NULL;
+    qkv_status status = qkv_decoder_new(&d, r->m, &how, r->err);
+    if (!status) status = qkv_decoder_source(d, 0, in->source, r->err);
+    for (int64_t from = 0; from < length && !status; from += r->block) {
+        const int64_t n = qkv_min64(r->block, length - from), offsets[] = { 0, n };
+        const struct qkv_decoder_tokens t = {
+            .n = 1, .offsets = offsets, .ids = in->ids + from, .every = true
+        };
+        status = qkv_decoder_feed(d, r->logits, &t, r->err);
+        if (!status) status = take_block(r, from, n);
+    }
+    qkv_decoder_free(d);
+    return status;
+}
+
 // Allocates the arrays of *x for P positions of a text of `length` tokens, and sets the positions
 // and their targets.
 static qkv_status prepare(struct lens_run *r, const struct qkv_model_input *in, const int64_t *at,
@@ -98,8 +131,8 @@ static qkv_status prepare(struct lens_run *r, const struct qkv_model_input *in, 
 static qkv_status check(const qkv_model *m, const struct qkv_model_info *info,
                         const struct qkv_model_input *in, int64_t top, qkv_error *err)
 {
-    if (!(info->can & QKV_CAN_RUN) || !(info->can & QKV_CAN_TOKENS))
-        return qkv_unfit(m, "a Transformer with an output head for tokens", err);
+    if (!(info->can & QKV_CAN_TOKENS))
+        return qkv_unfit(m, "a model with an output head for tokens", err);
     if (in->sequences != 1 || !in->offsets || in->offsets[0] != 0 || in->offsets[1] < 0)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "the logit lens reads one sequence");
     if (in->offsets[1] && !in->ids)
@@ -124,14 +157,16 @@ qkv_status qkv_lens(struct qkv_lens *out, const qkv_model *m, const struct qkv_m
     const struct qkv_observer observer = { .layer = layer, .user = &r, .skip_qkv = true };
     qkv_status status = check(m, &r.info, in, top, err);
     if (status) return status;
+    r.recurrent = !(r.info.can & QKV_CAN_RUN);
     const int64_t all = in->offsets[1],
                   length = in->lengths ? qkv_max64(0, qkv_min64(in->lengths[0], all)) : all;
+    const int64_t layers = r.info.decoder_layers ? r.info.decoder_layers : r.info.layers;
     *out = (struct qkv_lens){ .positions = at ? n : length,
-                              .rows = 1 + (r.info.decoder_layers ? r.info.decoder_layers
-                                                                 : r.info.layers),
+                              .rows = r.recurrent ? 1 : 1 + layers,
                               .top = top };
     status = prepare(&r, in, at, out->positions, length, err);
-    if (!status) status = qkv_model_run(m, NULL, in, &observer, err);
+    if (!status)
+        status = r.recurrent ? decode(&r, in, length) : qkv_model_run(m, NULL, in, &observer, err);
     if (r.status) status = r.status;
     qkv_free(r.rows);
     qkv_free(r.logits);

@@ -33,6 +33,7 @@ addTexts({
     outputTokens: "most likely tokens, with probability", outputLabelsHead: "labels, with probability",
     outputLens: "A row is softmax(head(norm(h))) of the hidden state h after that layer: the model’s own final " +
         "norm and output head. The last row is the output of the model.",
+    outputStep: "The model is recurrent: it has one output per step, the softmax of its logits.",
     outputShareNote: "Share: the token’s summand of the pooled vector ({0}), times the vector, over the vector’s " +
         "squared length. The shares add up to 1; one below 0 points away from the vector.",
     outputRest: "the rest",
@@ -166,7 +167,7 @@ function drawOutput() {
     if (!o) return;
     const place = placeNow(o), notes = [];
     if (isList(o)) drawList(o); else drawLens(o, place, isLens(o));
-    if (isLens(o)) notes.push(say("outputLens"));
+    if (isLens(o)) notes.push(say(o.rows > 1 ? "outputLens" : "outputStep"));
     if (o.kind === "shares") notes.push(say("outputShareNote", o.detail));
     if (o.kind === "shares" && o.values.length > MOST_ROWS)
         notes.push(say("outputDrawn", MOST_ROWS, count(o.values.length)));
