@@ -9,7 +9,7 @@ import glob, json, os, re, subprocess, sys, time, xml.etree.ElementTree as xml
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chrome
 import palette
-from browser_maps import Maps
+from browser_maps import Maps, make_book
 from browser_pairs import Pairs
 from said import Failed, check
 
@@ -544,15 +544,6 @@ class Test(Pairs, Maps):
         check(self.c.js("document.querySelectorAll('#tokens .q').length") == 510)
         self.shot("minilm-512")
         print("   512 tokens: %d bytes, error %.4f" % (size, error))
-
-
-def make_book(command, folder):
-    """Makes the page of 20,000 tokens, each with one of 36 ids: relative positions have no last one."""
-    ids = os.path.join(folder, "book.ids")
-    with open(ids, "w", encoding="utf-8") as f:
-        f.write(",".join(str(3 + i * i // 7 % 36) for i in range(20000)))
-    subprocess.run([command, "view", "-q", "--force", "-m", "tests/golden/t5-encoder", "--ids", ids,
-                    "-o", os.path.join(folder, "book.html")], check=True)
 
 
 def main():

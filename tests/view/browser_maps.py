@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: MIT
 # browser_maps.py: cases of browser.py for the views model and matrix, also on pages of make_maps.c.
-import re, subprocess, xml.etree.ElementTree as xml
+import os, re, subprocess, xml.etree.ElementTree as xml
 from said import check
 
 SVG = "{http://www.w3.org/2000/svg}"
 MAP = "Of 12 heads, 6 attend to a neighbour, 3 to one token and 3 to all tokens about equally. "
+
+
+def make_book(command, folder):
+    """Makes the page of 20,000 tokens, each with one of 36 ids: relative positions have no last one."""
+    ids = os.path.join(folder, "book.ids")
+    with open(ids, "w", encoding="utf-8") as f:
+        f.write(",".join(str(3 + i * i // 7 % 36) for i in range(20000)))
+    subprocess.run([command, "view", "-q", "--force", "-m", "tests/golden/t5-encoder", "--ids", ids,
+                    "-o", os.path.join(folder, "book.html")], check=True)
 
 
 class Maps:

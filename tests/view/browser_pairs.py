@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # browser_pairs.py: cases of browser.py for the views neuron, steps, compare and training.
 import json, os, subprocess, xml.etree.ElementTree as xml
+import boxes
 import pictures
 from said import check
 
@@ -332,10 +333,11 @@ class Pairs:
         self.c.shot(self.path("saved-steps.png"))
 
     def saved_pictures_have_printed_widths(self):
-        """No text of a saved picture leaves it or meets another, and a plain one has only the texts of the picture."""
+        """In no family of fonts a text of a saved picture leaves it or meets another; a plain one has no words around it."""
         made = []
         for name, views in (("pair", ("heads", "model", "matrix", "steps", "neuron", "residual")),
-                            ("against", ("compare",)), ("causal", ("output",))):
+                            ("against", ("compare",)), ("causal", ("output",)),
+                            ("run", ("training", "training&fr=0&l=1", "training&fr=2"))):
             for view in views:
                 self.open(name, "#w=" + view)
                 hash = self.c.js("location.hash")
@@ -355,8 +357,11 @@ class Pairs:
             f.write("<!doctype html><body></body>")
         self.c.open(self.path("empty.html"))
         for what, text in made:
-            found = self.c.js("document.body.innerHTML = %s;" % json.dumps(text) + pictures.MEASURE)
-            check(found["texts"] > 5 and not found["wrong"], what, found["wrong"][:4])
+            for sans, serif in list(boxes.FONTS.values())[:1 if what[2] else None]:  # DejaVu is the widest
+                seen = text.replace("system-ui,sans-serif", "'%s'" % sans).replace("Georgia,serif", "'%s'" % serif)
+                check(seen != text)
+                found = self.c.js("document.body.innerHTML = %s;" % json.dumps(seen) + pictures.MEASURE)
+                check(found["texts"] > 5 and not found["wrong"], what, sans, found["wrong"][:4])
 
     def the_save_dialog_chooses_the_width(self):
         self.open("pair", "#w=steps")

@@ -245,7 +245,7 @@ static qkv_status make_view(struct made *m, const struct spec *p, uint64_t from,
 static qkv_status make_more(struct made *m, const struct spec *p, uint64_t from, qkv_error *err)
 {
     static const int64_t step[] = { 0, 100, 300, 1000 };
-    static const double loss[] = { 3.2, 2.1, NAN, 1.4 };
+    static const double loss[] = { 10.82, 2.1, NAN, 1.4 };
     struct qkv_view_frame frame[4];
     qkv_status status = QKV_OK;
     if (p->against < 0) return qkv_view_compare(m->view, m->view, err);

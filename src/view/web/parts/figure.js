@@ -69,10 +69,11 @@ export function fitted(text, width, size = 13) {
     }
     return letters.slice(0, low).join("") + (low < letters.length || text.length > 200 ? "…" : "");
 }
-// Splits a text of a saved picture into lines of at most `width` pixels; other fonts may be a little wider.
+// Splits a text of a saved picture into lines of at most `width` pixels, measured with the widest of the usual fonts;
+// where that is not installed, the reader's may be a little wider.
 function linesOf(text, width, size) {
     const out = [""];
-    ruler.font = `${size}px Georgia, serif`;
+    ruler.font = `${size}px "DejaVu Serif", Georgia, serif`;
     for (const word of text.split(" ")) {
         const line = `${out[out.length - 1]} ${word}`.trim();
         if (ruler.measureText(line).width <= .92 * width) out[out.length - 1] = line;

@@ -26,6 +26,9 @@ addTexts({
     queryToken: "token", attendsMost: "attends most to", atFirst: "in the first frame"
 });
 
+const LEFT = 42; // of the axis, right of its labels
+const LABEL = 12; // height of the label of a line
+const DIGIT = 7.2, STRONG = 9.2; // widths of a digit of a label, at most
 const training = { at: -1, timer: 0, used: -1 };
 const frames = () => page.about.training.frames;
 const frameAt = () => training.at < 0 ? frames().length - 1 : min(training.at, frames().length - 1);
@@ -110,13 +113,11 @@ function drawTraining() {
     training.name.textContent = say("stepOf", count(all[n].step)) +
         (Number.isFinite(all[n].loss) ? " · " + say("lossOf", all[n].loss.toFixed(3)) : "");
     training.range.setAttribute("aria-valuetext", training.name.textContent);
-    const left = 34;
-    const right = 34;
-    const wide = w - left - right;
+    const wide = w - LEFT - 34;
     const steps = all.map(x => x.step);
     const low = min(...steps);
     const high = max(...steps);
-    const xs = steps.map(s => left + (high > low ? (s - low) / (high - low) : .5) * wide), parts = [];
+    const xs = steps.map(s => LEFT + (high > low ? (s - low) / (high - low) : .5) * wide), parts = [];
     training.seen = { xs };
     let y = 8;
     const losses = all.map(x => x.loss).filter(x => Number.isFinite(x));
@@ -134,9 +135,10 @@ function drawLoss(all, losses, xs, y, w, parts) {
     all.forEach((f, n) => {
         if (Number.isFinite(f.loss)) d += `${d ? "L" : "M"}${tenth(xs[n])} ${tenth(at(f.loss))}`;
     });
+    if (high > low) parts.push(textAt(LEFT - 6, at(high) + 4, high.toFixed(2), "tiny", "end"));
     parts.push(
-        textAt(0, y + 10, say("lossOver"), "note"), textAt(28, at(high) + 4, high.toFixed(2), "tiny", "end"),
-        textAt(28, at(low) + 4, low.toFixed(2), "tiny", "end"), hair(xs[0], at(low), w - 34, at(low)),
+        textAt(0, y + 10, say("lossOver"), "note"), textAt(LEFT - 6, at(low) + 4, low.toFixed(2), "tiny", "end"),
+        hair(xs[0], at(low), w - 34, at(low)),
         shape("path", { class: "sum", d })
     );
     return y + tall + 44;
@@ -150,7 +152,7 @@ function drawLines(now, n, xs, y, w, parts) {
     const at = keys => y + 24 + (1 - Math.log2(max(1, keys)) / most) * tall, focusHead = focused()?.head;
     parts.push(textAt(0, y + 10, say("keysAxis"), "note"));
     for (let k = 1; k <= page.S; k *= 2)
-        parts.push(hair(34, at(k), w - 34, at(k)), textAt(28, at(k) + 4, k, "tiny", "end"));
+        parts.push(hair(LEFT, at(k), w - 34, at(k)), textAt(LEFT - 6, at(k) + 4, k, "tiny", "end"));
     const ends = [];
     const order = Array.from({ length: H }, (_, h) => h).sort((a, b) =>
         +(a === focusHead) - +(b === focusHead) || +state.selected.includes(a) - +state.selected.includes(b));
@@ -172,19 +174,16 @@ function drawLines(now, n, xs, y, w, parts) {
         ends.push({ h, y: at(series[h][series[h].length - 1]), on });
     }
     ends.sort((a, b) => a.y - b.y); // labels must not overlap, so they are moved apart from top to bottom
-    for (let k = 1; k < ends.length; k++) ends[k].y = max(ends[k].y, ends[k - 1].y + 11);
+    for (let k = 1; k < ends.length; k++) ends[k].y = max(ends[k].y, ends[k - 1].y + LABEL);
     for (const e of ends) parts.push(textAt(w - 28, e.y + 4, e.h, e.on ? "strong" : "tiny"));
     const bottom = max(y + 24 + tall, (ends[ends.length - 1]?.y ?? 0)) + 20;
     parts.push(hair(xs[n], 4, xs[n], bottom - 16, "hotline"));
-    [0, n, xs.length - 1].forEach((k, i) => {
-        if (i !== 1 || (xs[k] - xs[0] > 60 && xs[xs.length - 1] - xs[k] > 60))
-            parts.push(
-                textAt(
-                    xs[k], bottom, count(frames()[k].step), i === 1 ? "strong" : "tiny",
-                    i === 2 && xs.length > 1 ? "end" : i === 1 ? "middle" : "start"
-                )
-            );
-    });
+    const last = xs.length - 1, name = k => count(frames()[k].step), half = name(n).length * STRONG / 2 + 6;
+    const clear = xs[n] - xs[0] > name(0).length * DIGIT + half && xs[last] - xs[n] > name(last).length * DIGIT + half;
+    const mark = (k, anchor, kind) => parts.push(textAt(xs[k], bottom, name(k), kind, anchor));
+    mark(0, "start", n ? "tiny" : "strong");
+    if (clear) mark(n, "middle", "strong");
+    if (last) mark(last, "end", n === last ? "strong" : "tiny");
     redraw(training.figure, w, bottom + 8, ...parts);
 }
 const topOf = (stack, f, i) => f ? topKey(stack.weights.row(f.layer, f.head, i), -1, -1) : { to: -1, w: 0 };
