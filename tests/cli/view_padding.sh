@@ -76,6 +76,20 @@ assert any("padding tokens" in t for t in texts[1]) and not any("padding" in t f
 PY
 done
 
+title 'the pictures of one row or of all heads say how many padding tokens they leave out'
+for view in model residual neuron steps; do
+    runs 0 view "$date" -m "$models/dates" --stack encoder --view $view --special --pad --max-length 26 -o padded.svg --force
+    runs 0 view "$date" -m "$models/dates" --stack encoder --view $view --special -o alone.svg --force
+    python3 - $view <<'PY' || failed "the picture $view"
+import re, sys
+texts = [re.findall(r"<text[^>]*>([^<]*)<", open(f + ".svg", encoding="utf-8").read()) for f in ("alone", "padded")]
+line = "4 padding tokens are masked and not drawn: the other numbers are the same without padding."
+assert [t for t in texts[1] if "padding" in t] == [line], [t for t in texts[1] if "padding" in t]
+texts[1].remove(line)
+assert texts[0] == texts[1] and len(texts[0]) > 10, set(texts[0]) ^ set(texts[1])
+PY
+done
+
 title 'without --special the padding is left out'
 runs 0 view --ids 5,8,9,12 -m "$models/verse" --layer 1 --heads 0 --pad --max-length 7 --terminal
 cmp -s "$out" alone.txt || failed 'rows of padding'
