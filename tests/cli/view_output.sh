@@ -73,7 +73,7 @@ runs 0 translate 'the third of may 1998' -m "$models/dates-gru" --beam 1 --logpr
 cp "$out" translate.json
 runs 0 view 'the third of may 1998' -m "$models/dates-gru" --view output --terminal --json
 cp "$out" view.json
-python3 - <<'PY' || failed 'other probabilities than those of translate'
+python3 - <<'PY' || failed 'other probabilities than the ones of translate'
 import json, math
 steps = json.loads(open('translate.json').readline())['logprobs']
 v = json.load(open('view.json'))['output']
