@@ -137,7 +137,9 @@ TEST(each_row_is_the_softmax_of_head_and_norm_of_its_layer)
 
 TEST(the_last_row_has_the_bits_of_the_decoder_that_generates)
 {
-    static const char *const names[] = { "gpt2", "llama", "gemma2", "t5", "marian", "gru-attention" };
+    static const char *const names[] = {
+        "gpt2", "llama", "gemma2", "t5", "marian", "gru-attention"
+    };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct text t;
         struct qkv_lens all, one;

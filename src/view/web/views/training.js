@@ -28,7 +28,7 @@ addTexts({
 
 const LEFT = 42; // of the axis, right of its labels
 const LABEL = 12; // height of the label of a line
-const DIGIT = 7.2, STRONG = 9.2; // widths of a digit of a label, at most
+const DIGIT = 7.2, BOLD_DIGIT = 9.2; // widths of a digit of a label, at most
 const training = { at: -1, timer: 0, used: -1 };
 const frames = () => page.about.training.frames;
 const frameAt = () => training.at < 0 ? frames().length - 1 : min(training.at, frames().length - 1);
@@ -178,7 +178,7 @@ function drawLines(now, n, xs, y, w, parts) {
     for (const e of ends) parts.push(textAt(w - 28, e.y + 4, e.h, e.on ? "strong" : "tiny"));
     const bottom = max(y + 24 + tall, (ends[ends.length - 1]?.y ?? 0)) + 20;
     parts.push(hair(xs[n], 4, xs[n], bottom - 16, "hotline"));
-    const last = xs.length - 1, name = k => count(frames()[k].step), half = name(n).length * STRONG / 2 + 6;
+    const last = xs.length - 1, name = k => count(frames()[k].step), half = name(n).length * BOLD_DIGIT / 2 + 6;
     const clear = xs[n] - xs[0] > name(0).length * DIGIT + half && xs[last] - xs[n] > name(last).length * DIGIT + half;
     const mark = (k, anchor, kind) => parts.push(textAt(xs[k], bottom, name(k), kind, anchor));
     mark(0, "start", n ? "tiny" : "strong");
