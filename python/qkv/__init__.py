@@ -8,6 +8,8 @@
 Names are imported at first use: `import qkv` loads ctypes and libqkv only, never numpy or torch.
 """
 import importlib
+import os as _os
+import threading as _threading
 
 _MODULES = {
     "_errors": ("Error", "InternalError", "UsageError", "FormatError", "UnsupportedError", "LimitError", "FileError",
@@ -44,9 +46,15 @@ __version__ = _lib.version().decode()
 
 
 if not TYPE_CHECKING:  # a type checker knows all names
+    # A child of fork would wait for ever for a module that another thread of its parent was importing.
+    _importing = _threading.RLock()
+    if hasattr(_os, "register_at_fork"):
+        _os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
+
     def __getattr__(name):
         if name in _HOME:
-            value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
+            with _importing:
+                value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
             globals()[name] = value
             return value
         if name == "observe":

@@ -87,8 +87,8 @@ class Array:
     def _read_torch(self, x):
         if x.device.type != "cpu":
             raise DeviceError(f"{self.name}: expected an array of the CPU, found device {x.device}")
-        if x.layout is not sys.modules["torch"].strided or type(x).__name__ == "FakeTensor":
-            raise DtypeError(f"{self.name}: expected a dense tensor, found {x.layout}")
+        if x.layout is not sys.modules["torch"].strided or x.is_nested or type(x).__name__ == "FakeTensor":
+            raise DtypeError(f"{self.name}: expected a dense tensor, found {'a nested one' if x.is_nested else x.layout}")
         if x.requires_grad:
             raise UsageError(f"{self.name}: the tensor requires a gradient; call detach(), or use qkv.torch, "
                              "whose attention autograd differentiates")
@@ -120,7 +120,8 @@ class Array:
             raise DtypeError(f"{self.name}: expected strides of whole elements")
         self.strides = tuple(s // size for s in steps)
         self.readonly, self.at = bool(view.readonly), view.buf
-        self.kind = "numpy" if type(x).__module__.split(".")[0] == "numpy" else "buffer"
+        numpy = sys.modules.get("numpy")
+        self.kind = "numpy" if numpy and isinstance(x, (numpy.ndarray, numpy.generic)) else "buffer"
 
     def _read_dlpack(self, x):
         try:
@@ -130,7 +131,7 @@ class Array:
                     capsule = x.__dlpack__(max_version=(1, 0))
                 except TypeError:  # written before DLPack 1.0
                     capsule = x.__dlpack__()
-        except (AttributeError, BufferError, IndexError, RuntimeError, TypeError, ValueError) as error:
+        except Exception as error:  # a foreign method may raise anything
             raise DtypeError(f"{self.name}: its __dlpack__ failed: {error}") from None
         if device[0] != 1:
             raise DeviceError(f"{self.name}: expected an array of the CPU, found DLPack device {device}")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Generates, translates, ablates heads and trains: the calls of generate.h, ablate.h and train.h."""
 import ctypes
+import os
 import queue
 import threading
 from types import SimpleNamespace
@@ -123,7 +124,7 @@ class Generator(Handle):
 
     def _stream(self, prompts, options) -> Iterator[str]:
         """Yields the text of each token; the call runs in a thread that ends when iterator or generator are closed."""
-        ended = threading.Event()
+        ended, process = threading.Event(), os.getpid()
         waiting: "queue.Queue[Any]" = queue.Queue(maxsize=64)
 
         def put(item):
@@ -162,6 +163,8 @@ class Generator(Handle):
         self._streams[thread] = ended
         try:
             while True:
+                if os.getpid() != process:
+                    raise UsageError("stream: its thread belongs to the process that began it, which has forked")
                 item = waiting.get()
                 if item is None:
                     return

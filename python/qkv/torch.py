@@ -8,10 +8,11 @@ from typing import Optional, Tuple
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from ._attention import Call, backward as run_backward, run
-from ._errors import DtypeError, UsageError
-from ._library import shown
+from ._errors import DeviceError, DtypeError, UnsupportedError, UsageError
+from ._library import integer, shown
 
 __all__ = ["scaled_dot_product_attention", "attention"]
 
@@ -99,6 +100,23 @@ def _gradient(ctx, dout, _dlse):
 _forward.register_autograd(_gradient, setup_context=_setup)
 
 
+def _check_tensors(**tensors):
+    """Checks tensors, for which torch would choose another kernel or lose a derivative without an error."""
+    query, compiling = tensors["query"], torch.compiler.is_compiling()
+    for name, x in tensors.items():
+        if x is None and name in ("attn_mask", "sinks"):
+            continue
+        if not isinstance(x, Tensor):
+            raise UsageError(f"{name}: expected a tensor, found {shown(x)}")
+        if x.layout is not torch.strided or x.is_nested or x.is_quantized:
+            found = "a nested one" if x.is_nested else "a quantized one" if x.is_quantized else x.layout
+            raise DtypeError(f"{name}: expected a dense tensor, found {found}")
+        if x.device != query.device or x.device.type not in ("cpu", "meta"):
+            raise DeviceError(f"{name}: expected a tensor of the CPU as the others, found device {x.device}")
+        if not compiling and unpack_dual(x).tangent is not None:
+            raise UnsupportedError(f"{name}: forward-mode derivatives (jvp), expected backward()")
+
+
 def _broadcast(mask, shape):
     """Returns an attn_mask as (bias, mask) of 4 axes with every key, the other axes as they are or 1."""
     if mask is None:
@@ -129,9 +147,15 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
     is_causal: the first query attends to the first key.  window: (left, right) keys around a query, where the last query
     is at the last key; -1: unlimited.  sinks [H]: one more logit per head.  softcap c: scores c tanh(s / c).
     """
+    _check_tensors(query=query, key=key, value=value, attn_mask=attn_mask, sinks=sinks)
+    if window is not None and (not isinstance(window, (tuple, list)) or len(window) != 2):
+        raise UsageError(f"window: expected (left, right), found {shown(window)}")
+    left, right = (-1, -1) if window is None else (integer(n, "window", -1) for n in window)
+    for x, name in ((scale, "scale"), (softcap, "softcap"), (dropout_p, "dropout_p")):
+        if isinstance(x, (str, bytes)):
+            raise UsageError(f"{name}: expected a number, found {shown(x)}")
     bias, mask = _broadcast(attn_mask, (query.shape[0], query.shape[1], query.shape[2], key.shape[2]))
     seed = torch.randint(2**62, (1,)) if dropout_p else None
-    left, right = window or (-1, -1)
     return _forward(query, key, value, bias, mask, None if sinks is None else sinks.float(), seed, bool(is_causal), left, right,
                     scale, float(softcap), float(dropout_p))
 
@@ -144,9 +168,10 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     query [...][T][E], key [...][S][E], value [...][S][F] -> [...][T][F].  Different from torch: attn_mask and is_causal
     may be combined, a row whose keys are all masked gives 0, and dropout has random numbers of its own.
     """
+    _check_tensors(query=query, key=key, value=value, attn_mask=attn_mask)
     for x, name in ((query, "query"), (key, "key"), (value, "value")):
-        if not isinstance(x, Tensor) or x.dim() < 2:
-            raise UsageError(f"{name}: expected a tensor of at least 2 axes, found {shown(x)}")
+        if x.dim() < 2:
+            raise UsageError(f"{name}: expected at least 2 axes, found shape {tuple(x.shape)}")
         if x.dim() != query.dim() or x.shape[:-3] != query.shape[:-3]:
             raise UsageError(f"{name}: expected the leading axes of query {tuple(query.shape)}, found {tuple(x.shape)}")
     lead = query.shape[:-2]

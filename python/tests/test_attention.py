@@ -232,6 +232,20 @@ class Numpy(unittest.TestCase):
         with self.assertRaisesRegex(qkv.DeviceError, "q: expected an array of the CPU"):
             qkv.attention(Foreign(self.q, (2, 0)), self.k, self.v)
 
+        class Broken:
+            def __dlpack__(self, **_):
+                raise KeyError("lost")
+
+            def __dlpack_device__(self):
+                return 1, 0
+        with self.assertRaisesRegex(qkv.DtypeError, "q: its __dlpack__ failed.*lost"):
+            qkv.attention(Broken(), self.k, self.v)
+
+    def test_subclasses_of_ndarray(self):
+        class Other(np.ndarray):
+            pass
+        self.assertIs(type(qkv.attention(self.q.view(Other), self.k, self.v)), np.ndarray)
+
     def test_other_byte_order_and_gaps(self):
         with self.assertRaises(qkv.DtypeError):
             qkv.attention(self.q.astype(">f4"), self.k, self.v)

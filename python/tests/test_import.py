@@ -59,6 +59,23 @@ class Import(unittest.TestCase):
             found = {m.split(".")[0] for m in loaded(code)}
             self.assertEqual(found & {"numpy", "torch", "transformers", "tqdm"}, set(), code)
 
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork")
+    def test_a_fork_waits_for_an_import_of_another_thread(self):
+        code = ("import importlib.abc, os, signal, sys, threading, time, qkv\n"
+                "class Slow(importlib.abc.MetaPathFinder):\n"
+                "    def find_spec(self, name, path, target=None):\n"
+                "        if name == 'qkv._attention': begun.set(); time.sleep(.5)\n"
+                "begun = threading.Event()\n"
+                "sys.meta_path.insert(0, Slow())\n"
+                "thread = threading.Thread(target=lambda: qkv.attention)\n"
+                "thread.start(); begun.wait()\n"
+                "child = os.fork()\n"
+                "if not child:\n"
+                "    signal.alarm(60)  # a hang\n"
+                "    os._exit(0 if callable(qkv.attention) else 1)\n"
+                "sys.exit(os.waitpid(child, 0)[1])\n")
+        self.assertEqual(subprocess.run([sys.executable, "-W", "ignore", "-c", code]).returncode, 0)
+
     def test_names_are_found_and_unknown_ones_are_not(self):
         import qkv
         self.assertTrue(set(qkv.__all__) <= set(dir(qkv)))

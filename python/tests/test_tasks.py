@@ -214,6 +214,24 @@ class Texts(unittest.TestCase):
             self.assertEqual((len(d.ids), len(d.logprobs), d.ending), (3, 3, "tokens"))
             self.assertEqual(len(g("And", max_tokens=3, num_beams=2, num_return_sequences=2)), 2)
 
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork")
+    def test_a_forked_child_does_not_wait_for_a_stream(self):
+        g = qkv.Generator(VERSE)
+        stream = g("In the beginning", stream=True, max_tokens=100, ignore_end=True)
+        next(stream)
+        child = os.fork()
+        if not child:
+            signal.alarm(60)  # a hang
+            try:
+                next(stream)
+            except qkv.UsageError as error:
+                os._exit(0 if "forked" in str(error) else 1)
+            except BaseException:
+                os._exit(2)
+            os._exit(3)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertTrue("".join(stream))
+
     def test_close_ends_a_stream(self):
         for read in (1, 3):
             with qkv.Generator(VERSE) as g:

@@ -175,6 +175,25 @@ class Behaviour(unittest.TestCase):
             with self.assertRaises(cls):
                 sdpa(*wrong)
 
+    def test_tensors_for_which_torch_would_choose_another_kernel(self):
+        q, k, v = (x.detach() for x in arrays())
+        meta, nested = torch.ones(33, 33, device="meta"), torch.nested.nested_tensor([q[0], q[1]])
+        for wrong, cls in (((q, k, v, meta), qkv.DeviceError), ((q, k.to("meta"), v), qkv.DeviceError),
+                           ((q.to_sparse(), k, v), qkv.DtypeError), ((nested, nested, nested), qkv.DtypeError),
+                           ((torch.quantize_per_tensor(q, .1, 0, torch.qint8), k, v), qkv.DtypeError)):
+            with self.assertRaises(cls):
+                sdpa(*wrong)
+        self.assertEqual(sdpa(*(x.to("meta") for x in (q, k, v))).device.type, "meta")
+        for wrong in (dict(window=(1,)), dict(window="ab"), dict(window=(1.5, 0)), dict(sinks=[1]), dict(scale="1")):
+            with self.assertRaises(qkv.UsageError, msg=str(wrong)):
+                qkv.torch.attention(q, k, v, **wrong)
+
+    def test_a_derivative_in_forward_mode_is_refused(self):
+        """torch would return zeros for it."""
+        q, k, v = (x.detach() for x in arrays())
+        with self.assertRaisesRegex(qkv.UnsupportedError, "value: forward-mode"):
+            torch.func.jvp(lambda x: sdpa(q, k, x), (v,), (v,))
+
     def test_two_threads_of_python(self):
         import threading
         q, k, v = (x.detach() for x in arrays())
