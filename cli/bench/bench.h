@@ -9,8 +9,8 @@
 // ---- shapes (bench_shape.c) --------------------------------------------------------------------
 enum { BENCH_NAME = 96, BENCH_SHAPES = 64 };
 struct bench_shape {
-    char name[BENCH_NAME];                   // the shape as the user wrote it
-    int64_t B, T, S, H, G, E, F, R, K, N, L; // 0: absent
+    char name[BENCH_NAME];                      // the shape as the user wrote it
+    int64_t B, T, S, H, G, E, F, R, K, N, L, P; // 0: absent
     // lengths from N to N_most are mixed (N20-54); N_most = N: all sequences have the same length
     int64_t N_most;
     // a query may attend to its own token and the window - 1 before it; 0: no window

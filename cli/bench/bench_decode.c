@@ -79,7 +79,7 @@ static qkv_status prepare(struct job *j, const struct bench_shape *s, qkv_error 
     qkv_status status = bench_fits(s->name, arrays + 2.2 * (double)j->bytes, err);
     if (status) return status;
     const struct qkv_cache_shape shape = {
-        .B = a->B, .G = a->G, .E = a->E, .F = a->F, .precision = p
+        .B = a->B, .G = a->G, .E = a->E, .F = a->F, .precision = p, .parts = s->P
     };
     return qkv_cache_new(&j->cache, &shape, err);
 }
@@ -147,7 +147,7 @@ static qkv_status run_decode(const struct bench_shape *shapes, int count, double
 
 const struct bench_topic bench_decode = {
     .name = "decode",
-    .grammar = { "BTSHGEF", "S", "", false },
+    .grammar = { "BTSHGEFP", "S", "", false },
     .shapes = "H32,G8,S16384,E128 H32,G8,S16384,E128,T4 H12,S2048,E64",
     .run = run_decode,
 };

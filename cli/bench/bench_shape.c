@@ -17,7 +17,7 @@ static int64_t *place(struct bench_shape *s, char letter)
         int64_t *at;
     } places[] = { { 'B', &s->B }, { 'T', &s->T }, { 'S', &s->S }, { 'H', &s->H },
                    { 'G', &s->G }, { 'E', &s->E }, { 'F', &s->F }, { 'R', &s->R },
-                   { 'K', &s->K }, { 'N', &s->N }, { 'L', &s->L } };
+                   { 'K', &s->K }, { 'N', &s->N }, { 'L', &s->L }, { 'P', &s->P } };
     for (size_t i = 0; i < sizeof places / sizeof *places; i++)
         if (places[i].letter == letter) return places[i].at;
     return NULL;

@@ -14,6 +14,8 @@
  *  For items of different lengths, qkv_cache_append_some and qkv_cache_forward_some take a list of
  *  items, so that one item can read a prompt while others wait, and finished items are omitted.
  *  For beam search, qkv_cache_copy copies items.
+ *  For a cache on several ranks, split its keys into parts (struct qkv_cache_shape) and call
+ *  qkv_ranks_cache_forward (ranks.h).
  *  For cross-attention, append the keys and values of the encoder once and call forward without
  *  causal; several beams of one source name the source's item several times in the list.
  */
@@ -39,7 +41,20 @@ struct qkv_cache_shape {
     qkv_precision precision;
     /** refuse a precision for which this CPU has no instructions, as in struct qkv_attention */
     bool native;
+    /** Number of parts into which the keys of an item are split, at most QKV_CACHE_PARTS_MAX;
+     *  0: 1.  Chunks of 64 to 256 keys, numbered from key 0, belong to the parts in turn: chunk c to
+     *  part c mod parts.  Attention sums the keys of each part in their order, then adds the parts
+     *  as the leaves of a binary tree, in which the left half of a node has the largest power of
+     *  two of parts that is smaller than the node.  So parts may be on several ranks (ranks.h),
+     *  with the bits of one process that has all parts.  The bits depend on the number of parts;
+     *  with 1 part they are the bits of qkv_attention_forward. */
+    int64_t parts;
+    /** The cache stores own_parts parts, beginning with first_part; own_parts 0: all from there.
+     *  Calls that append receive all tokens and read only the tokens of these parts.
+     *  qkv_cache_forward refuses a cache that has not all parts. */
+    int64_t first_part, own_parts;
 };
+enum { QKV_CACHE_PARTS_MAX = 256 };
 
 enum { QKV_CACHE_ALL = -1 }; /**< value of the argument b that means every item */
 
@@ -131,7 +146,8 @@ QKV_API struct qkv_attention_plan qkv_cache_plan(const qkv_cache *c, const struc
  *            threads
  *  Returns:  QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED, QKV_ERR_LIMIT as in the plan.  After an
  *            error nothing is written
- *  Edge, repeats, source: as qkv_attention_forward; keys outside a window are not read */
+ *  Edge, repeats, source: as qkv_attention_forward; keys outside a window are not read.  With
+ *            several parts, sums have another order (struct qkv_cache_shape) */
 QKV_API QKV_MUST_CHECK qkv_status qkv_cache_forward(void *out, float *lse, float *weights,
                                                     const void *q, const qkv_cache *c,
                                                     const struct qkv_attention *a, void *scratch);

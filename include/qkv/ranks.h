@@ -7,14 +7,15 @@
  *  (collect_limit), forward receives them block by block instead, in memory n / P, and keeps the
  *  sums of its rows from block to block (a pipeline).  In the backward pass the
  *  sums of dk and dv go from rank to rank in the order of the rows, unit by unit, so that each sum
- *  has the order of one process.
+ *  has the order of one process.  For decoding, the keys of a cache are split among the ranks
+ *  (qkv_ranks_cache_forward).
  *
  *  P ranks; other sizes as in qkv/attention.h.
  */
 #ifndef QKV_RANKS_H
 #define QKV_RANKS_H
 
-#include <qkv/attention.h>
+#include <qkv/cache.h>
 
 QKV_BEGIN_DECLS
 
@@ -138,6 +139,37 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_backward(
     void *dq, void *dk, void *dv, const struct qkv_attention_gradients *g, const void *dout,
     const void *q, const void *k, const void *v, const void *out, const float *lse,
     const struct qkv_attention *a, const struct qkv_comm *c, void *scratch);
+
+/** Makes the cache of one rank for decoding: qkv_cache_new with s->parts parts (0: one per rank),
+ *  of which rank r of P stores the parts r parts / P .. (r + 1) parts / P - 1.  All ranks call it with
+ *  the same shape, whose first_part and own_parts are not read.
+ *
+ *  Returns:  as qkv_cache_new; QKV_ERR_USAGE for fewer parts than ranks, or another shape than
+ *            rank 0; the error of another rank.  After an error *out is NULL on all ranks */
+QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_cache_new(qkv_cache **out,
+                                                      const struct qkv_cache_shape *s,
+                                                      const struct qkv_comm *c, qkv_error *err);
+/** Plans qkv_ranks_cache_forward: status, reason, scratch, sent, and the operations of all ranks
+ *  and, on average, of this one. */
+QKV_API struct qkv_ranks_plan qkv_ranks_cache_plan(const qkv_cache *c,
+                                                   const struct qkv_attention *a,
+                                                   const struct qkv_comm *comm);
+/** qkv_cache_forward over ranks, each of which stores some parts of the keys.  All ranks append the
+ *  same tokens to their caches and call this function with the same q and a; all receive all
+ *  results.  The sums of the parts (maximum, sum, weighted values) go up the tree of the parts and
+ *  back: about 2 log2 P messages one after the other, each of B T H (F + 2) floats.
+ *
+ *  Out, in:  as qkv_cache_forward, without weights
+ *  Scratch:  qkv_ranks_cache_plan(c, a, comm).scratch bytes, 64-byte aligned
+ *  Returns:  as qkv_cache_forward, the same on all ranks; QKV_ERR_USAGE if the ranks have other
+ *            sizes or lengths; QKV_ERR_IO if a rank ended
+ *  Repeats:  the bits of qkv_cache_forward with a cache of as many parts, for any number of ranks
+ *  Source:   Shyam et al. 2024 (arXiv 2408.04093) */
+QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_cache_forward(void *out, float *lse, const void *q,
+                                                          const qkv_cache *c,
+                                                          const struct qkv_attention *a,
+                                                          const struct qkv_comm *comm,
+                                                          void *scratch);
 
 QKV_END_DECLS
 #endif

@@ -254,6 +254,7 @@ static qkv_status product(struct qkv_packed_call c)
     return qkv_packed_linear(f, f + 1024, 5, packed, &c);
 }
 static qkv_cache *cache; // 2 items of 3 tokens, 2 heads of 4, at most 8 tokens
+static const struct qkv_comm alone = { .size = 1 };
 static const struct qkv_cache_shape shape = { .B = 2, .G = 2, .E = 4, .capacity = 8 };
 static void new_cache(void)
 {
@@ -269,6 +270,14 @@ static qkv_status new_cache_of(int64_t B, int64_t G, int64_t E, int64_t F, int p
     qkv_cache *c = (qkv_cache *)(void *)f;
     const qkv_status status = qkv_cache_new(&c, &s, &err);
     return c ? QKV_ERR_INTERNAL : status;
+}
+static qkv_status new_split_cache(int64_t parts, int64_t first, int64_t own)
+{
+    const struct qkv_cache_shape s = {
+        .B = 2, .G = 2, .E = 4, .parts = parts, .first_part = first, .own_parts = own
+    };
+    qkv_cache *c = NULL;
+    return qkv_cache_new(&c, &s, &err);
 }
 static qkv_status append(int64_t b, const void *k, const void *v, int64_t n)
 {

@@ -25,7 +25,8 @@ static bool add_slab(qkv_cache *c)
     int64_t n = qkv_max64(1, qkv_min64(fits, c->blocks));
     // if the cache has a capacity, allocates at most the blocks that the capacity needs
     if (c->shape.capacity) {
-        const int64_t each = qkv_ceil_div(c->shape.capacity, c->chunk);
+        const int64_t chunks = qkv_ceil_div(c->shape.capacity, c->chunk);
+        const int64_t each = qkv_ceil_div(chunks, c->shape.parts) * c->shape.own_parts;
         int64_t all;
         if (!__builtin_mul_overflow(each, c->shape.B, &all))
             n = qkv_max64(1, qkv_min64(n, all - c->blocks));
@@ -74,7 +75,7 @@ static char *own_block(qkv_cache *c)
 
 static void give_block(qkv_cache *c, char *block)
 {
-    if (--*holders(c, block)) return;
+    if (!block || --*holders(c, block)) return;
     memcpy(block, &c->spare, sizeof c->spare);
     c->spare = block;
 }
@@ -84,7 +85,7 @@ static void give_block(qkv_cache *c, char *block)
 static bool part(qkv_cache *c, struct qkv_cache_item *m, int64_t length)
 {
     const int64_t at = length / c->chunk - m->base;
-    if (length % c->chunk == 0 || *holders(c, m->chunks[at]) == 1) return true;
+    if (length % c->chunk == 0 || !m->chunks[at] || *holders(c, m->chunks[at]) == 1) return true;
     char *block = take_block(c);
     if (!block) return false;
     memcpy(block, m->chunks[at], c->heads);
@@ -103,14 +104,33 @@ static bool hold(qkv_cache *c, struct qkv_cache_item *m, int64_t length, int64_t
     const bool capacity = qkv_reserve(&list, &m->capacity, need, sizeof *m->chunks);
     m->chunks = list;
     while (capacity && m->count < need) {
-        char *block = own_block(c);
-        if (!block) return false;
+        const bool own = qkv_cache_owns(c, m->base + m->count);
+        char *block = own ? own_block(c) : NULL;
+        if (own && !block) return false;
         m->chunks[m->count++] = block;
     }
     return capacity && part(c, m, length);
 }
 
 // ---- creating and freeing ----------------------------------------------------------------------
+// Checks the parts of a shape and fills in their defaults.
+static qkv_status resolve_parts(struct qkv_cache_shape *s, qkv_error *err)
+{
+    if (s->parts < 0 || s->parts > QKV_CACHE_PARTS_MAX)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "number of parts is %lld, expected 0 .. %d",
+                        (long long)s->parts, QKV_CACHE_PARTS_MAX);
+    if (!s->parts) s->parts = 1;
+    if (s->first_part < 0 || s->first_part >= s->parts || s->own_parts < 0 ||
+        s->own_parts > s->parts - s->first_part)
+        return qkv_fail(
+            err, QKV_ERR_USAGE, NULL,
+            "own parts do not exist, expected parts of 0 .. %lld, found %lld parts from "
+            "%lld on",
+            (long long)s->parts - 1, (long long)s->own_parts, (long long)s->first_part);
+    if (!s->own_parts) s->own_parts = s->parts - s->first_part;
+    return QKV_OK;
+}
+
 static qkv_status resolve(qkv_cache *c, const struct qkv_cache_shape *s, qkv_error *err)
 {
     char reason[192] = "";
@@ -133,6 +153,7 @@ static qkv_status resolve(qkv_cache *c, const struct qkv_cache_shape *s, qkv_err
         qkv_attention_resolve(&w, qkv_attention_kernel_table(&a), &a, reason, sizeof reason);
     if (status) return qkv_fail(err, status, NULL, "%s", reason);
     c->shape = *s;
+    if (resolve_parts(&c->shape, err)) return QKV_ERR_USAGE;
     c->shape.F = w.a.F;
     c->kernel = w.kernel;
     c->size = w.size;
@@ -230,8 +251,8 @@ static void pack_piece(void *ctx, int64_t n, int thread)
     const int64_t lo = qkv_max64(length, chunk * c->chunk);
     const int64_t hi = qkv_min64(length + p->n, (chunk + 1) * c->chunk);
     (void)thread;
-    if (lo >= hi) return;
     const struct qkv_cache_item *m = &c->items[b];
+    if (lo >= hi || !m->chunks[chunk - m->base]) return;
     char *keys = m->chunks[chunk - m->base] + (size_t)g * c->head;
     const int64_t at = lo - chunk * c->chunk;
     kernel->pack_keys(keys, row(p, p->k, &p->ks, i, lo - length, g), p->ks.t, at, hi - lo,
@@ -249,7 +270,8 @@ static int64_t find_odd(const struct append *p, int64_t i, struct qkv_cache_odd 
     const int64_t b = placed(p, i);
     int64_t n = 0;
     for (int64_t j = 0; j < p->n; j++)
-        for (int64_t g = 0; g < c->shape.G; g++) {
+        for (int64_t g = 0; g < c->shape.G && qkv_cache_owns(c, (c->lengths[b] + j) / c->chunk);
+             g++) {
             const char *v = row(p, p->v, &p->vs, i, j, g);
             for (int64_t f = 0; f < c->shape.F; f++) {
                 const real x = qkv_real_at(v + (size_t)f * c->size, c->kernel->type);
@@ -472,7 +494,7 @@ static bool copy_item(const qkv_cache *c, struct qkv_cache_item *to, int64_t b)
     }
     for (int64_t i = 0; i < to->count; i++) {
         to->chunks[i] = from->chunks[i];
-        ++*holders(c, to->chunks[i]);
+        if (to->chunks[i]) ++*holders(c, to->chunks[i]);
     }
     if (from->odds) memcpy(to->odd, from->odd, (size_t)from->odds * sizeof *to->odd);
     return true;

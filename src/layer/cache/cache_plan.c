@@ -95,20 +95,19 @@ static qkv_status complete(struct qkv_attention *to, const struct qkv_attention 
     return QKV_OK;
 }
 
-// state_bytes returns the bytes of the sums of a block of rows; thread_bytes the bytes of the
-// workspace of a thread.
-static size_t state_bytes(const struct qkv_attention_work *w, int64_t block)
+size_t qkv_cache_state_bytes(const struct qkv_attention_work *w, int64_t rows)
 {
-    const size_t rows = (size_t)block, width = (size_t)w->kernel->width(w->a.F);
-    return qkv_round_up(rows * width * sizeof(real), 64) +
-           2 * qkv_round_up(rows * sizeof(real), 64) + qkv_round_up(rows, 64);
+    const size_t n = (size_t)rows, width = (size_t)w->kernel->width(w->a.F);
+    return qkv_round_up(n * width * sizeof(real), 64) + 2 * qkv_round_up(n * sizeof(real), 64) +
+           qkv_round_up(n, 64);
 }
-static size_t thread_bytes(const struct qkv_attention_work *w, int64_t block)
+// Returns the bytes of the workspace of a thread.
+static size_t thread_bytes(const struct qkv_cache_job *j, int64_t block)
 {
-    const struct qkv_attention_kernels *k = w->kernel;
-    const size_t queries = k->pack_query ? (size_t)block * k->query_bytes(w->a.E) : 0;
+    const struct qkv_attention_kernels *k = j->w.kernel;
+    const size_t queries = k->pack_query ? (size_t)block * k->query_bytes(j->w.a.E) : 0;
     return (size_t)k->rows * QKV_CHUNK * sizeof(real) + qkv_round_up(queries, 64) +
-           state_bytes(w, block);
+           (size_t)j->depth * qkv_cache_state_bytes(&j->w, block);
 }
 
 // Returns the number of row blocks below which each chunk is a unit; 0 with one thread.
@@ -120,14 +119,14 @@ static int64_t few_row_blocks(const struct qkv_attention_work *w)
 static void count_slots(struct qkv_cache_job *j)
 {
     const int64_t threads = j->w.threads;
-    j->state = state_bytes(&j->w, j->block);
-    j->thread = thread_bytes(&j->w, j->block);
+    j->state = qkv_cache_state_bytes(&j->w, j->block);
+    j->thread = thread_bytes(j, j->block);
     j->slots = 0;
     j->states = 0;
     if (j->row_blocks == 0 || j->row_blocks >= few_row_blocks(&j->w)) return;
     const int64_t fit = (int64_t)((size_t)SLOT_BYTES * (size_t)threads / j->state);
     j->slots = qkv_max64(SLOTS_LEAST * threads, qkv_min64(SLOTS_A_THREAD * threads, fit));
-    j->states = (size_t)j->row_blocks * j->state;
+    j->states = (size_t)(j->row_blocks * j->cache->shape.own_parts) * j->state;
 }
 
 // Computes j->scratch, which suffices for every call with at most as many rows and row blocks as j.
@@ -135,17 +134,17 @@ static void count_slots(struct qkv_cache_job *j)
 static bool count_scratch(struct qkv_cache_job *j, int64_t block)
 {
     const struct qkv_attention_work *w = &j->w;
-    const size_t state = state_bytes(w, block), threads = (size_t)w->threads;
-    const int64_t few = few_row_blocks(w);
+    const size_t state = qkv_cache_state_bytes(w, block), threads = (size_t)w->threads;
+    const int64_t few = few_row_blocks(w), own = j->cache->shape.own_parts;
     size_t slots = 0, rest = 0;
     if (w->a.G < few) {
         if (!qkv_mul_size(&slots, SLOTS_A_THREAD * threads, state)) return false;
         if (slots > threads * SLOT_BYTES) slots = threads * SLOT_BYTES;
         if (slots < SLOTS_LEAST * threads * state) slots = SLOTS_LEAST * threads * state;
-        rest = (size_t)qkv_min64(j->row_blocks, few) * state +
-               qkv_round_up((size_t)(few + 1) * sizeof(int64_t), 64);
+        rest = (size_t)(qkv_min64(j->row_blocks, few) * own) * state +
+               qkv_round_up((size_t)(few * own + 1) * sizeof(int64_t), 64);
     }
-    return qkv_mul_size(&j->scratch, threads, thread_bytes(w, block)) &&
+    return qkv_mul_size(&j->scratch, threads, thread_bytes(j, block)) &&
            qkv_add_size(&j->scratch, j->scratch, slots) &&
            qkv_add_size(&j->scratch, j->scratch, rest);
 }
@@ -153,6 +152,20 @@ static bool count_scratch(struct qkv_cache_job *j, int64_t block)
 qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c, const int64_t *items,
                              int64_t count, const struct qkv_attention *a, char *reason,
                              size_t size)
+{
+    const struct qkv_cache_shape *s = c ? &c->shape : NULL;
+    if (s && s->own_parts < s->parts)
+        return refuse(
+            reason, size, QKV_ERR_USAGE,
+            "cache has %lld of %lld parts, expected all (qkv_ranks_cache_forward computes "
+            "with the parts of several ranks)",
+            (long long)s->own_parts, (long long)s->parts);
+    return qkv_cache_resolve_parts(j, c, items, count, a, reason, size);
+}
+
+qkv_status qkv_cache_resolve_parts(struct qkv_cache_job *j, const qkv_cache *c,
+                                   const int64_t *items, int64_t count,
+                                   const struct qkv_attention *a, char *reason, size_t size)
 {
     struct qkv_attention whole;
     if (!c || !a) return refuse(reason, size, QKV_ERR_USAGE, "the cache or the attention is NULL");
@@ -173,6 +186,8 @@ qkv_status qkv_cache_resolve(struct qkv_cache_job *j, const qkv_cache *c, const 
         return refuse(reason, size, QKV_ERR_LIMIT,
                       "attention has too many blocks of rows times key heads, expected less than "
                       "2^63, found more");
+    j->depth = 1;
+    while (INT64_C(1) << (j->depth - 1) < c->shape.own_parts) j->depth++;
     count_slots(j);
     if (!count_scratch(j, qkv_ceil_div(qkv_min64(rows, most), tile) * tile))
         return refuse(reason, size, QKV_ERR_LIMIT, "scratch does not fit into memory");

@@ -30,6 +30,7 @@ struct pair {
     void *q, *k, *v;        // arrays of the type that the precision stores
     int64_t lengths[8];     // number of keys of each item
     int64_t capacity;
+    int64_t parts, first_part, own_parts; // as in struct qkv_cache_shape
 };
 
 static inline qkv_dtype pair_type(qkv_precision p)
@@ -92,7 +93,10 @@ static inline qkv_cache *pair_cache(const struct pair *p)
                                        .E = p->a.E,
                                        .F = p->a.F,
                                        .capacity = p->capacity,
-                                       .precision = p->a.precision };
+                                       .precision = p->a.precision,
+                                       .parts = p->parts,
+                                       .first_part = p->first_part,
+                                       .own_parts = p->own_parts };
     if (qkv_cache_new(&c, &s, &err) != QKV_OK) fail_msg("new: %s", err.text);
     return c;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ranks_bytes.c: compares the bytes that MPI sends for attention over ranks with the plans.
+// ranks_bytes.c: compares the bytes that MPI sends for attention over ranks with the plans, and
+// decoding over ranks with decoding on one.
 //
 // usage: mpirun -n P env LD_PRELOAD=libcount_bytes-KIND.so ranks_bytes
 #include <dlfcn.h>
@@ -98,6 +99,44 @@ static bool run(const struct call *x, struct qkv_comm *c, const long long *sent,
     return good;
 }
 
+// Decodes 3 tokens of 2 items with a cache of `parts` parts. Returns whether out has the bits of a
+// cache that has all parts, and the plan has the bytes.
+static bool decode(qkv_precision precision, int64_t parts, const struct qkv_comm *c,
+                   const long long *sent, const long long *reduced)
+{
+    enum { B = 2, T = 3, S = 1500, H = 4, G = 2, E = 16, NUMBERS = B * S * G * E };
+    struct qkv_cache_shape s = { .B = B, .G = G, .E = E, .precision = precision, .parts = parts };
+    const struct call x = { .a = {
+                                .B = B, .T = T, .H = H, .precision = precision, .causal = true } };
+    float *k = array(NUMBERS), *out[2] = { array(B * T * H * E), array(B * T * H * E) };
+    qkv_cache *cache[2] = { NULL, NULL };
+    qkv_error err = { 0 };
+    // precisions of 16 bits read two numbers from each float
+    for (int64_t i = 0; i < NUMBERS; i++) k[i] = (float)(i * 7919 % 1000) / 500 - 1;
+    qkv_status status = qkv_ranks_cache_new(&cache[0], &s, c, &err);
+    if (!status) status = qkv_cache_new(&cache[1], &s, &err);
+    for (int i = 0; i < 2 && !status; i++)
+        status = qkv_cache_append(cache[i], QKV_CACHE_ALL, k, k, S, NULL, NULL, &err);
+    const struct qkv_ranks_plan p = qkv_ranks_cache_plan(cache[0], &x.a, c);
+    void *scratch = array((int64_t)(p.scratch / 4 + 16));
+    const long long before[2] = { *sent, *reduced };
+    if (!status) status = qkv_ranks_cache_forward(out[0], NULL, k, cache[0], &x.a, c, scratch);
+    bool good = check("decode", &x, c, &p, sent, reduced, before, status);
+    free(scratch);
+    scratch = array((int64_t)(qkv_cache_plan(cache[1], &x.a).scratch / 4 + 16));
+    if (!status) status = qkv_cache_forward(out[1], NULL, NULL, k, cache[1], &x.a, scratch);
+    if (status ||
+        memcmp(out[0], out[1], B * T * H * E * qkv_dtype_size(qkv_precision_type(precision)))) {
+        printf("rank %lld, %lld parts, %s: decoding has other bits than one process\n",
+               (long long)c->rank, (long long)parts, qkv_precision_name(precision));
+        good = false;
+    }
+    for (int i = 0; i < 2; i++) qkv_cache_free(cache[i]);
+    void *const arrays[] = { k, out[0], out[1], scratch };
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
+    return good;
+}
+
 int main(void)
 {
     struct qkv_comm c;
@@ -115,6 +154,10 @@ int main(void)
             x.a.precision = precisions[j];
             wrong += !run(&x, &c, sent, reduced);
         }
+    for (int n = 0; n < 2; n++)
+        for (size_t j = 0; j < sizeof precisions / sizeof *precisions; j++)
+            wrong += !decode(precisions[j], n ? 6 : c.size, &c, sent, reduced);
+    wrong += !decode(QKV_PRECISION_INT8, c.size, &c, sent, reduced);
     if (c.size > 1 && c.reduce(c.ctx, &wrong, 1)) wrong = 1;
     const bool first = c.rank == 0 && !wrong;
     if (first)
