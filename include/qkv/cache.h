@@ -42,12 +42,12 @@ struct qkv_cache_shape {
     /** refuse a precision for which this CPU has no instructions, as in struct qkv_attention */
     bool native;
     /** Number of parts into which the keys of an item are split, at most QKV_CACHE_PARTS_MAX;
-     *  0: 1.  Chunks of 64 to 256 keys, numbered from key 0, belong to the parts in turn: chunk c to
-     *  part c mod parts.  Attention sums the keys of each part in their order, then adds the parts
-     *  as the leaves of a binary tree, in which the left half of a node has the largest power of
-     *  two of parts that is smaller than the node.  So parts may be on several ranks (ranks.h),
-     *  with the bits of one process that has all parts.  The bits depend on the number of parts;
-     *  with 1 part they are the bits of qkv_attention_forward. */
+     *  0: 1.  Chunks of 64 to 256 keys, numbered from key 0, belong to the parts in turn: chunk c
+     *  to part c mod parts.  Attention sums the keys of each part in their order, then adds the
+     *  parts as the leaves of a binary tree, in which the left half of a node has the largest
+     *  power of two of parts that is smaller than the node.  So parts may be on several ranks
+     *  (ranks.h), with the bits of one process that has all parts.  The bits depend on the number
+     *  of parts; with 1 part they are the bits of qkv_attention_forward. */
     int64_t parts;
     /** The cache stores own_parts parts, beginning with first_part; own_parts 0: all from there.
      *  Calls that append receive all tokens and read only the tokens of these parts.

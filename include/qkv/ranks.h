@@ -141,8 +141,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_backward(
     const struct qkv_attention *a, const struct qkv_comm *c, void *scratch);
 
 /** Makes the cache of one rank for decoding: qkv_cache_new with s->parts parts (0: one per rank),
- *  of which rank r of P stores the parts r parts / P .. (r + 1) parts / P - 1.  All ranks call it with
- *  the same shape, whose first_part and own_parts are not read.
+ *  of which rank r of P stores the parts r parts / P .. (r + 1) parts / P - 1.  All ranks call it
+ *  with the same shape, whose first_part and own_parts are not read.
  *
  *  Returns:  as qkv_cache_new; QKV_ERR_USAGE for fewer parts than ranks, or another shape than
  *            rank 0; the error of another rank.  After an error *out is NULL on all ranks */

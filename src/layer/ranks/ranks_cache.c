@@ -49,8 +49,9 @@ QKV_API qkv_status qkv_ranks_cache_new(qkv_cache **out, const struct qkv_cache_s
                         "qkv_ranks_cache_new: expected a pointer for the cache, a shape and ranks");
     struct qkv_cache_shape own = *s;
     if (!own.parts) own.parts = comm->size;
-    const int64_t all[] = { s->B,        s->G,         s->E,      s->F,
-                            s->capacity, s->precision, s->native, own.parts };
+    const int64_t all[] = {
+        s->B, s->G, s->E, s->F, s->capacity, s->precision, s->native, own.parts
+    };
     qkv_status status = qkv_ranks_same(comm, "shape of the cache", all, sizeof all, err);
     if (status) return status;
     if (own.parts < comm->size)
@@ -66,8 +67,9 @@ QKV_API qkv_status qkv_ranks_cache_new(qkv_cache **out, const struct qkv_cache_s
     if (!all_status) return QKV_OK;
     qkv_cache_free(*out);
     *out = NULL;
-    return status ? status
-                  : qkv_fail(err, all_status, NULL, "another rank cannot make its part of the cache");
+    return status
+               ? status
+               : qkv_fail(err, all_status, NULL, "another rank cannot make its part of the cache");
 }
 
 // ---- validation and scratch --------------------------------------------------------------------
@@ -83,10 +85,14 @@ static uint64_t hash_call(const struct qkv_cache_job *j)
     uint32_t scale, cap;
     memcpy(&scale, &a->scale, sizeof scale);
     memcpy(&cap, &a->softcap, sizeof cap);
-    const uint64_t numbers[] = { (uint64_t)a->T,          (uint64_t)a->H,
-                                 a->causal,               a->no_softmax,
-                                 a->window.on,            (uint64_t)a->window.left,
-                                 (uint64_t)a->window.right, (uint64_t)scale << 32 | cap };
+    const uint64_t numbers[] = { (uint64_t)a->T,
+                                 (uint64_t)a->H,
+                                 a->causal,
+                                 a->no_softmax,
+                                 a->window.on,
+                                 (uint64_t)a->window.left,
+                                 (uint64_t)a->window.right,
+                                 (uint64_t)scale << 32 | cap };
     uint64_t h = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) h = hash(h, numbers[i]);
     for (int64_t b = 0; b < a->B; b++) {
@@ -112,8 +118,8 @@ static qkv_status resolve(struct sharing *x, struct qkv_ranks_plan *p, const qkv
     struct qkv_arena size = { NULL, SIZE_MAX, 0 };
     *x = (struct sharing){ .comm = comm, .parts = c ? c->shape.parts : 0 };
     if (!c || !comm || comm->size < 1)
-        return p->status = qkv_attention_refuse(&say, QKV_ERR_USAGE,
-                                                "the cache or the ranks are missing");
+        return p->status =
+                   qkv_attention_refuse(&say, QKV_ERR_USAGE, "the cache or the ranks are missing");
     const int64_t first = first_part(x->parts, comm->rank, comm->size);
     if (c->shape.first_part != first ||
         c->shape.own_parts != first_part(x->parts, comm->rank + 1, comm->size) - first)
@@ -128,8 +134,8 @@ static qkv_status resolve(struct sharing *x, struct qkv_ranks_plan *p, const qkv
     x->nodes = qkv_cache_nodes(x->node, c);
     x->head = (struct head){ .call = hash_call(&x->j), .bytes = qkv_cache_sums_bytes(&x->j) };
     if (!place(x, &size))
-        return p->status = qkv_attention_refuse(&say, QKV_ERR_LIMIT,
-                                                "scratch does not fit into memory");
+        return p->status =
+                   qkv_attention_refuse(&say, QKV_ERR_LIMIT, "scratch does not fit into memory");
     p->scratch = qkv_round_up(size.used, 64);
     return QKV_OK;
 }
@@ -216,9 +222,8 @@ static int64_t messages(const struct sharing *x, struct qkv_cache_node node)
            (left_rank != right_rank && x->comm->rank == right_rank);
 }
 
-QKV_API struct qkv_ranks_plan qkv_ranks_cache_plan(const qkv_cache *c,
-                                                   const struct qkv_attention *a,
-                                                   const struct qkv_comm *comm)
+QKV_API struct qkv_ranks_plan
+qkv_ranks_cache_plan(const qkv_cache *c, const struct qkv_attention *a, const struct qkv_comm *comm)
 {
     struct qkv_ranks_plan p = { 0 };
     struct qkv_attention_plan one = { 0 };
@@ -245,7 +250,8 @@ QKV_API qkv_status qkv_ranks_cache_forward(void *out, float *lse, const void *q,
     const qkv_status status = resolve(&x, &p, c, a, comm);
     struct qkv_arena to = { scratch, p.scratch, 0 };
     note(&x, status);
-    if (!x.status && (!scratch || (uintptr_t)scratch % 64 || !place(&x, &to))) x.status = QKV_ERR_USAGE;
+    if (!x.status && (!scratch || (uintptr_t)scratch % 64 || !place(&x, &to)))
+        x.status = QKV_ERR_USAGE;
     x.j.w.scratch = p.scratch;
     if (!x.status && x.j.row_blocks)
         note(&x, qkv_attention_check_arrays(&x.j.w, &(struct qkv_attention_arrays){

@@ -98,8 +98,7 @@ TEST(threads_and_pieces_change_no_bit_of_any_number_of_parts)
             CHECK_EQ(qkv_threads_set(threads), QKV_OK);
             void *out = decode(&p, c, &lse);
             pair_same(out, want, (size_t)(a.B * a.T * a.H * p.a.F), pair_type(a.precision), "out");
-            if (!a.no_softmax)
-                pair_same(lse, want_lse, (size_t)(a.B * a.H * a.T), QKV_F32, "lse");
+            if (!a.no_softmax) pair_same(lse, want_lse, (size_t)(a.B * a.H * a.T), QKV_F32, "lse");
         }
         qkv_cache_free(c);
         fence_free();
@@ -146,8 +145,9 @@ TEST(own_parts_alone_take_their_share_of_memory_and_are_refused)
     a.S = 0;
     const struct qkv_attention_plan plan = qkv_cache_plan(half, &a);
     CHECK_EQ(plan.status, QKV_ERR_USAGE);
-    CHECK_TEXT(plan.reason, "cache has 2 of 4 parts, expected all (qkv_ranks_cache_forward computes "
-                            "with the parts of several ranks)");
+    CHECK_TEXT(plan.reason,
+               "cache has 2 of 4 parts, expected all (qkv_ranks_cache_forward computes "
+               "with the parts of several ranks)");
     qkv_cache_free(all);
     qkv_cache_free(half);
     fence_free();

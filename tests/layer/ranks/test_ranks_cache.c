@@ -55,12 +55,9 @@ static void body(const struct qkv_comm *comm, void *ctx)
 {
     struct job *j = ctx;
     const struct qkv_attention *a = &j->p->a;
-    const struct qkv_cache_shape s = { .B = a->B,
-                                       .G = a->G,
-                                       .E = a->E,
-                                       .F = a->F,
-                                       .precision = a->precision,
-                                       .parts = j->p->parts };
+    const struct qkv_cache_shape s = {
+        .B = a->B, .G = a->G, .E = a->E, .F = a->F, .precision = a->precision, .parts = j->p->parts
+    };
     qkv_error err = { 0 };
     qkv_cache *c;
     j->status = qkv_ranks_cache_new(&c, &s, comm, &err);
@@ -228,9 +225,10 @@ TEST(a_plan_names_what_it_refuses)
     qkv_error err = { 0 };
     qkv_cache *c = NULL;
     CHECK_EQ(qkv_cache_new(&c, &s, &err), QKV_OK);
-    CHECK_TEXT(qkv_ranks_cache_plan(c, &a, &one).reason,
-               "cache has 2 parts from part 0 on, which qkv_ranks_cache_new does not make for rank 0 "
-               "of 2");
+    CHECK_TEXT(
+        qkv_ranks_cache_plan(c, &a, &one).reason,
+        "cache has 2 parts from part 0 on, which qkv_ranks_cache_new does not make for rank 0 "
+        "of 2");
     CHECK_TEXT(qkv_ranks_cache_plan(NULL, &a, &one).reason, "the cache or the ranks are missing");
     CHECK_EQ(qkv_ranks_cache_plan(c, &a, NULL).status, QKV_ERR_USAGE);
     CHECK_EQ(qkv_ranks_cache_forward(NULL, NULL, NULL, c, &a, NULL, NULL), QKV_ERR_USAGE);
