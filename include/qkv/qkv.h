@@ -4,6 +4,7 @@
  *
  *  base.h       status, error, threads, types, precision
  *  layout.h     sizes and layouts of the structures, for bindings
+ *  json.h       strict JSON reader
  *  output.h     output files that are complete or absent
  *  tensor.h     .safetensors and .npy files
  *  attention.h  exact softmax attention, forward and backward
@@ -41,6 +42,7 @@
 #define QKV_H
 #include <qkv/base.h>
 #include <qkv/layout.h>
+#include <qkv/json.h>
 #include <qkv/output.h>
 #include <qkv/tensor.h>
 #include <qkv/attention.h>

@@ -81,4 +81,11 @@ uint32_t qkv_temporary_number(void); // a random number, which no other process 
 bool qkv_scan_number(struct qkv_scan *s, bool *integer);
 
 bool qkv_is_absent(int code); // errno says that nothing has the name (map.c)
+
+// ---- JSON (json.c) ------------------------------------------------------------------------------
+// As qkv_json_parse, but the root is an object or an array.
+qkv_status qkv_json_parse_any(json_t **out, const char *data, size_t size, int64_t base,
+                              qkv_error *err);
+// Returns the type of a value for a message: "an object", "a text", ...
+const char *qkv_json_type_name(const json_t *v);
 #endif

@@ -241,6 +241,12 @@ qkv_status qkv_json_parse(json_t **out, const char *data, size_t size, const cha
     return parse_root(out, '{', false, data, size, file, base < 0 ? 0 : base, err);
 }
 
+qkv_status qkv_json_parse_any(json_t **out, const char *data, size_t size, int64_t base,
+                              qkv_error *err)
+{
+    return parse_root(out, size && *data == '[' ? '[' : '{', false, data, size, NULL, base, err);
+}
+
 static qkv_status parse_file(json_t **out, char first, bool wide, const char *path,
                              size_t max_bytes, qkv_error *err)
 {
@@ -268,7 +274,7 @@ qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, 
     return parse_file(out, '[', false, path, max_bytes, err);
 }
 
-static const char *kind_name(const json_t *v)
+const char *qkv_json_type_name(const json_t *v)
 {
     switch (json_typeof(v)) {
     case JSON_OBJECT: return "an object";
@@ -304,7 +310,7 @@ static bool fail_type(const struct qkv_json_at *at, const char *path, const char
                       const json_t *v)
 {
     qkv_fail(at->err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = at->file, .path = path },
-             "value of the wrong type, expected %s, found %s", want, kind_name(v));
+             "value of the wrong type, expected %s, found %s", want, qkv_json_type_name(v));
     return false;
 }
 

@@ -230,6 +230,11 @@ static qkv_safetensors_writer *writer;
 static qkv_embedder *embedder;
 static struct qkv_view_token token = { .raw = "a" };
 
+static qkv_json *json;
+static void open_json(void)
+{
+    if (!json && qkv_json_read(&json, "[1]", 3, NULL) != QKV_OK) abort();
+}
 static void open_tensors(void)
 {
     if (qkv_tensors_open(&tensors, bert, NULL, NULL) != QKV_OK) abort();
