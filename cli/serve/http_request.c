@@ -78,7 +78,7 @@ static bool equal_words(const char *a, const char *b)
     return !*a && !*b;
 }
 
-// ---- the request line ----------------------------------------------------------------------------
+// ---- the request line ---------------------------------------------------------------------------
 // Splits the target into path and query.  The absolute form, which a client sends to a proxy,
 // replaces the Host field.
 static bool parse_target(struct http_request *r, char *target)
@@ -118,16 +118,18 @@ static void parse_line(struct http_request *r, char *line)
     *version++ = 0;
     r->method = line;
     if (strncmp(version, "HTTP/", 5) != 0 || !is_digit(version[5]) || version[6] != '.' ||
-        !is_digit(version[7]) || version[8])
+        !is_digit(version[7]) || version[8]) {
         refuse(r, 400, "the request line has no version");
-    else if (version[5] != '1' || version[7] > '1')
+        return;
+    }
+    r->minor = version[7] - '0';
+    if (version[5] != '1' || r->minor > 1)
         refuse(r, 505, "expected HTTP/1.0 or HTTP/1.1");
     else if (!parse_target(r, target))
         refuse(r, 400, "the target of the request is not a path");
-    r->minor = version[7] - '0';
 }
 
-// ---- fields --------------------------------------------------------------------------------------
+// ---- fields -------------------------------------------------------------------------------------
 static void parse_field(struct http_request *r, char *line)
 {
     char *end = line + strlen(line), *colon = line;
@@ -227,8 +229,8 @@ static void parse_framing(struct http_request *r)
 static void parse_fields(struct http_request *r)
 {
     const int hosts = count_fields(r, "host"), expects = count_fields(r, "expect");
-    r->keep_alive =
-        r->minor ? !lists_word(r, "connection", "close") : lists_word(r, "connection", "keep-alive");
+    r->keep_alive = r->minor ? !lists_word(r, "connection", "close")
+                             : lists_word(r, "connection", "keep-alive");
     parse_framing(r);
     if (r->state == HTTP_STATE_FAILED) return;
     if (hosts > 1 || (r->minor && !hosts)) {
@@ -243,13 +245,15 @@ static void parse_fields(struct http_request *r)
     }
 }
 
-// ---- the head ------------------------------------------------------------------------------------
+// ---- the head -----------------------------------------------------------------------------------
 // Handles a complete line of the head, which ends at head_bytes.
 static void end_line(struct http_request *r)
 {
     char *line = r->head + r->line_start;
+    const bool first = r->line_start == 0;
     r->head[r->head_bytes++] = 0;
     r->line_start = r->head_bytes;
+    if (first && !*line) return; // RFC 9112, 2.2: one empty line before a request is ignored
     if (!r->line_done) {
         r->line_done = true;
         parse_line(r, line);

@@ -60,9 +60,14 @@ TEST(malformed_text_has_its_byte)
     static const struct {
         const char *text;
         int64_t offset;
-    } rows[] = { { "  {\"a\":1,\"a\":2}", 9 }, { "  [1,]", 5 }, { " 5", 1 },
-                 { "[1] x", 4 },             { "[NaN]", 1 },  { "", 0 },
-                 { "{\"a\":\"\\u0000\"}", 7 }, { "[1e999]", 1 } };
+    } rows[] = { { "  {\"a\":1,\"a\":2}", 9 },
+                 { "  [1,]", 5 },
+                 { " 5", 1 },
+                 { "[1] x", 4 },
+                 { "[NaN]", 1 },
+                 { "", 0 },
+                 { "{\"a\":\"\\u0000\"}", 7 },
+                 { "[1e999]", 1 } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         qkv_json *root = NULL;
         qkv_error err = { 0 };

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+// cmd_serve.c: implements `qkv serve`: a server of HTTP/1.1 for vectors, text and attention.
+#include "serve/server.h"
+#include "serve/service.h"
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    const char *host, *token_file;
+    int64_t port, batch_tokens, requests, client_batch, slots;
+    struct cmd_words models, hosts;
+} o = { .host = "127.0.0.1",
+        .port = 8080,
+        .batch_tokens = 16384,
+        .requests = 512,
+        .client_batch = 32,
+        .slots = 16 };
+
+static const struct opt opts[] = {
+    OPT_WORDS('m', "model", &o.models, "DIR|NAME=DIR",
+              "model folder, may be repeated; NAME is its name in requests (default: the name of "
+              "the folder). The first model answers requests that name none"),
+    OPT_TEXT(0, "host", &o.host, "HOST", "address to listen on (default: 127.0.0.1)"),
+    OPT_INT(0, "port", &o.port, 0, 65535, "N",
+            "port (default: 8080); 0: a free port, which is printed"),
+    OPT_INPUT(0, "token-file", &o.token_file, "FILE",
+              "file whose first line is the token that clients must send (Authorization: Bearer "
+              "TOKEN); required unless --host is an address of this machine only"),
+    OPT_WORDS(0, "allow-host", &o.hosts, "NAME",
+              "name of this server in the Host field, if it is not localhost; may be repeated"),
+    OPT_GROUP("Limits"),
+    OPT_INT(0, "max-batch-tokens", &o.batch_tokens, 1, 1 << 24, "N",
+            "tokens that are computed together (default: 16384)"),
+    OPT_INT(0, "max-concurrent-requests", &o.requests, 1, 65536, "N",
+            "requests that wait or run; further ones are answered with 429 (default: 512)"),
+    OPT_INT(0, "max-client-batch-size", &o.client_batch, 1, 65536, "N",
+            "texts of one request (default: 32)"),
+    OPT_END
+};
+
+// ---- the token ----------------------------------------------------------------------------------
+enum { TOKEN_LEAST = 16 };
+
+static qkv_status read_token(char **token, qkv_error *err)
+{
+    size_t bytes;
+    *token = NULL;
+    if (!o.token_file) return QKV_OK;
+    const qkv_status status = cmd_read_file(token, &bytes, o.token_file, err);
+    if (status) return status;
+    const size_t n = strcspn(*token, "\r\n");
+    (*token)[n] = 0;
+    for (size_t i = 0; i < n; i++)
+        if ((*token)[i] <= 0x20 || (*token)[i] >= 0x7f)
+            return cmd_error(err, QKV_ERR_FORMAT, o.token_file,
+                             "the token contains a space or a character outside of ASCII");
+    if (n < TOKEN_LEAST)
+        return cmd_error(err, QKV_ERR_FORMAT, o.token_file,
+                         "the token is too short, expected %d characters or more, found %zu",
+                         TOKEN_LEAST, n);
+    return QKV_OK;
+}
+
+// ---- models -------------------------------------------------------------------------------------
+// Opens a model that is given as DIR or NAME=DIR.
+static qkv_status open_model(const char *word, qkv_error *err)
+{
+    struct serve_model *m = &serve_models[serve_model_count++];
+    const char *equal = word ? strchr(word, '=') : NULL, *slash = word ? strchr(word, '/') : NULL;
+    const bool named = equal && (!slash || equal < slash);
+    char dir[CMD_PATH];
+    qkv_status status = named ? cmd_model_find_named(dir, equal + 1, err)
+                        : word ? cmd_model_find_named(dir, word, err)
+                               : cmd_model_find(dir, err);
+    if (status) return status;
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/') dir[--n] = 0;
+    const char *last = strrchr(dir, '/'), *from = named ? word : last ? last + 1 : dir;
+    const size_t bytes = named ? (size_t)(equal - word) : strlen(from);
+    char *name = cmd_alloc(bytes + 1, 1);
+    memcpy(name, from, bytes);
+    name[bytes] = 0;
+    status = service_open(m, name, dir, err);
+    for (const struct serve_model *other = serve_models; other < m && !status; other++)
+        if (strcmp(other->name, name) == 0)
+            status = cmd_error(err, QKV_ERR_USAGE, NULL,
+                               "two models have the name %s; name one of them: -m NAME=DIR", name);
+    return status;
+}
+
+static qkv_status open_models(qkv_error *err)
+{
+    const int64_t n = o.models.count ? o.models.count : 1;
+    qkv_status status = QKV_OK;
+    serve_models = cmd_alloc((size_t)n, sizeof *serve_models);
+    memset(serve_models, 0, (size_t)n * sizeof *serve_models);
+    for (int64_t i = 0; i < n && !status; i++)
+        status = open_model(o.models.count ? o.models.text[i] : NULL, err);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    qkv_error err = { 0 };
+    static struct server s = { .lock = PTHREAD_MUTEX_INITIALIZER };
+    char *token = NULL;
+    bool loopback;
+    (void)argc;
+    (void)argv;
+    service_options = (struct service_options){ .batch_tokens = o.batch_tokens,
+                                                .most_requests = o.requests,
+                                                .client_batch = o.client_batch,
+                                                .slots = o.slots };
+    if (read_token(&token, &err) || server_listen(&s, o.host, o.port, &loopback, &err)) goto done;
+    if (!loopback && !token) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "--host %s is reached from other machines, expected --token-file FILE", o.host);
+        goto done;
+    }
+    s.o = (struct server_options){ .token = token,
+                                   .hosts = o.hosts.text,
+                                   .host_count = o.hosts.count,
+                                   .any_host = !loopback && !o.hosts.count,
+                                   .most_connections = o.requests * 2,
+                                   .most_requests = o.requests,
+                                   .log = !common.quiet };
+    if (!open_models(&err) && !cmd_written(stdout, "standard output", &err) &&
+        !services_start(&err))
+        server_run(&s, &err);
+    services_stop();
+done:
+    for (int64_t i = 0; i < serve_model_count; i++) {
+        char *name = (char *)serve_models[i].name;
+        service_close(&serve_models[i]);
+        free(name);
+    }
+    free(serve_models);
+    server_free(&s);
+    free(token);
+    return err.status ? cmd_fail(&err) : QKV_OK;
+}
+
+const struct cmd cmd_serve = {
+    .name = "serve",
+    .brief = "serve models over HTTP",
+    .usage = "[-m [NAME=]DIR]... [options]",
+    .about = "Answers requests over HTTP/1.1 until SIGTERM or Ctrl-C, and then finishes the "
+             "running ones. Requests of many clients are computed together; an answer has the bits "
+             "of 'qkv embed' and 'qkv generate' on the same text, whatever else is computed.\n\n"
+             "Endpoints: GET /health, /info, /metrics, /v1/models; POST /v1/embeddings, /embed, "
+             "/v1/attention. docs/serve.md describes them.",
+    .opts = opts,
+    .uses = USES_COMPUTE,
+    .examples = {
+        { "qkv serve -m models/all-MiniLM-L6-v2", "serve one model on port 8080 of this machine" },
+        { "qkv serve -m small=models/all-MiniLM-L6-v2 -m verse=models/verse --port 0", "two models by name, on a free port" },
+        { "curl http://$SERVER/v1/embeddings -H 'Content-Type: application/json' -d '{\"input\":\"hello\"}'", "the vector of a text" },
+    },
+    .run = run,
+};

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+// connection.c: one client: reads its requests within the time limits, hands them to their
+// endpoints, and sends the answers.
+#include "serve/server.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { READ_BYTES = 65536, BODIES = 64 }; // bodies of all connections together: 64 of the largest
+
+struct connection *connection_new(struct server *s, int fd, const char *peer)
+{
+    struct connection *k = calloc(1, sizeof *k);
+    if (!k) {
+        close(fd);
+        return NULL;
+    }
+    k->fd = fd;
+    snprintf(k->peer, sizeof k->peer, "%s", peer);
+    http_request_init(&k->request, SERVER_BODY);
+    k->deadline = server_now() + SERVER_HEAD_MS;
+    (void)s;
+    return k;
+}
+
+// Counts the memory of the body that the connection is reading.
+static void hold(struct server *s, struct connection *k, size_t bytes)
+{
+    s->held += bytes - k->held;
+    k->held = bytes;
+}
+
+void connection_free(struct server *s, struct connection *k)
+{
+    if (!k) return;
+    hold(s, k, 0);
+    if (k->call) { // the job ends when it sees this, and the call is then freed
+        atomic_store(&k->call->gone, true);
+        k->call->connection = NULL;
+        k->call->request = NULL;
+    }
+    close(k->fd);
+    http_request_free(&k->request);
+    serve_bytes_free(&k->in);
+    serve_bytes_free(&k->out);
+    free(k);
+}
+
+// ---- sending ------------------------------------------------------------------------------------
+// Ends the connection after the client had time to read the answer: closing a socket with unread
+// bytes would discard the answer.
+static void linger(struct connection *k)
+{
+    k->state = CONNECTION_LINGERING;
+    k->deadline = server_now() + SERVER_LINGER_MS;
+    if (shutdown(k->fd, SHUT_WR) < 0) k->broken = true;
+}
+
+static void next_request(struct server *s, struct connection *k)
+{
+    hold(s, k, 0);
+    http_request_reset(&k->request);
+    k->state = CONNECTION_READING;
+    k->admitted = k->more = false;
+    k->used = true;
+    k->deadline = server_now() + SERVER_IDLE_MS;
+}
+
+// Sends what it can; after the whole answer, continues with the next request or ends.
+static void send_out(struct server *s, struct connection *k)
+{
+    while (k->out_used < k->out.count) {
+        const ssize_t n = send(k->fd, k->out.at + k->out_used, k->out.count - k->out_used,
+                               MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+        if (n <= 0) {
+            k->broken = true;
+            return;
+        }
+        k->out_used += (size_t)n;
+        k->deadline = server_now() + SERVER_WRITE_MS;
+    }
+    if (k->out.failed) k->broken = true;
+    serve_bytes_free(&k->out);
+    k->out_used = 0;
+    if (k->state != CONNECTION_ANSWERING) return;
+    if (k->call)
+        k->deadline = INT64_MAX; // the answer is not complete; the model has all the time it needs
+    else if (k->closing)
+        linger(k);
+    else
+        next_request(s, k);
+}
+
+// Refuses the request, after which the connection ends.
+static void refuse(struct server *s, struct connection *k, int status, const char *message,
+                   const char *extra)
+{
+    if (s->o.log) log_refusal(k, status, message);
+    s->count[0].requests++;
+    s->count[0].errors++;
+    k->state = CONNECTION_ANSWERING;
+    answer_directly(k, status, message, extra);
+    k->deadline = server_now() + SERVER_WRITE_MS;
+    send_out(s, k);
+}
+
+void connection_refuse(struct server *s, struct connection *k)
+{
+    s->refused++;
+    refuse(s, k, 503, "too many connections", "Retry-After: 1\r\n");
+}
+
+// ---- requests -----------------------------------------------------------------------------------
+// Checks the head of the request before its body is read.  Returns false if it is refused.
+static bool admit(struct server *s, struct connection *k)
+{
+    struct guard_refusal why;
+    if (k->admitted) return true;
+    k->admitted = true;
+    if (!guard_check(s, &k->request, &why)) {
+        refuse(s, k, why.status, why.message, why.extra);
+        return false;
+    }
+    k->deadline = server_now() + SERVER_BODY_MS;
+    return true;
+}
+
+// Runs the endpoint of a complete request.
+static void dispatch(struct server *s, struct connection *k)
+{
+    struct guard_refusal why;
+    if (!admit(s, k)) return;
+    const struct endpoint *e = guard_check(s, &k->request, &why);
+    k->state = CONNECTION_ANSWERING;
+    k->deadline = INT64_MAX;
+    k->call = e ? call_new(s, k, e) : NULL;
+    if (k->call)
+        e->run(k->call);
+    else
+        refuse(s, k, 503, "out of memory", "Retry-After: 1\r\n");
+}
+
+// Parses bytes; stores those after the end of the request.
+static void parse(struct server *s, struct connection *k, const char *bytes, size_t n)
+{
+    struct http_request *r = &k->request;
+    while (n && k->state == CONNECTION_READING && !k->broken) {
+        if (http_request_empty(r)) k->deadline = server_now() + SERVER_HEAD_MS;
+        const size_t used = http_request_parse(r, bytes, n);
+        bytes += used;
+        n -= used;
+        hold(s, k, r->body_capacity);
+        if (r->state == HTTP_STATE_CLOSED) {
+            k->broken = true;
+        } else if (r->state == HTTP_STATE_FAILED) {
+            refuse(s, k, r->status, r->reason, r->status == 503 ? "Retry-After: 1\r\n" : "");
+        } else if (s->held > (size_t)BODIES * SERVER_BODY) {
+            refuse(s, k, 503, "too many large requests", "Retry-After: 1\r\n");
+        } else if (r->state == HTTP_STATE_BODY && !k->admitted) {
+            static const char go[] = "HTTP/1.1 100 Continue\r\n\r\n";
+            if (admit(s, k) && r->expects_continue && !n) {
+                serve_bytes_add(&k->out, go, sizeof go - 1);
+                const int64_t deadline = k->deadline;
+                send_out(s, k);
+                k->deadline = deadline;
+            }
+        } else if (r->state == HTTP_STATE_DONE) {
+            dispatch(s, k);
+        }
+    }
+    if (k->state != CONNECTION_LINGERING && !k->closing) serve_bytes_add(&k->in, bytes, n);
+    if (k->in.failed) k->broken = true;
+}
+
+// Parses the bytes that arrived with an earlier request.
+static void resume(struct server *s, struct connection *k)
+{
+    struct serve_bytes in = k->in;
+    if (k->state != CONNECTION_READING || !in.count) return;
+    k->in = (struct serve_bytes){ 0 };
+    parse(s, k, in.at, in.count);
+    serve_bytes_free(&in);
+}
+
+static void receive(struct server *s, struct connection *k)
+{
+    static char bytes[READ_BYTES];
+    const ssize_t n = recv(k->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+    if (n <= 0)
+        k->broken = true;
+    else if (k->state == CONNECTION_READING)
+        parse(s, k, bytes, (size_t)n);
+}
+
+// While a request is answered, only finds out whether the client has left; a client that closes its
+// side of the connection has left too.
+static void check_client(struct connection *k)
+{
+    char byte;
+    const ssize_t n = recv(k->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+    if (n > 0)
+        k->more = true;
+    else if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+        k->broken = true;
+}
+
+// ---- events -------------------------------------------------------------------------------------
+short connection_events(const struct connection *k)
+{
+    const bool waits = k->state == CONNECTION_ANSWERING && (k->more || !k->call);
+    return (short)((waits ? 0 : POLLIN) | (k->out_used < k->out.count ? POLLOUT : 0));
+}
+
+void connection_ready(struct server *s, struct connection *k, short events)
+{
+    if (events & POLLOUT) send_out(s, k);
+    if (events & POLLIN && !k->broken) {
+        if (k->state == CONNECTION_ANSWERING)
+            check_client(k);
+        else
+            receive(s, k);
+    }
+    if (events & (POLLERR | POLLHUP | POLLNVAL) && !(events & POLLIN)) k->broken = true;
+    if (!k->broken) resume(s, k);
+}
+
+void connection_expired(struct server *s, struct connection *k)
+{
+    k->deadline = INT64_MAX;
+    if (k->state != CONNECTION_READING || http_request_empty(&k->request))
+        k->broken = true;
+    else if (k->request.state == HTTP_STATE_HEAD)
+        refuse(s, k, 408, "the head of the request took longer than 10 seconds", "");
+    else
+        refuse(s, k, 408, "the body of the request took longer than 30 seconds", "");
+}
+
+void connection_news(struct server *s, struct serve_call *c, struct serve_bytes out, bool ended)
+{
+    struct connection *k = c->connection;
+    if (k) {
+        const bool idle = !k->out.count;
+        serve_bytes_add(&k->out, out.at, out.count);
+        k->out.failed = k->out.failed || out.failed;
+        if (idle) k->deadline = server_now() + SERVER_WRITE_MS;
+        if (ended) {
+            k->call = NULL;
+            k->closing = k->closing || c->closing;
+        }
+        if (!k->broken) send_out(s, k);
+        if (!k->broken) resume(s, k);
+    }
+    free(out.at);
+    if (!ended) return;
+    const int64_t row = c->endpoint - endpoint_table + 1;
+    s->count[row].requests++;
+    s->count[row].errors += c->status >= 400;
+    s->count[row].seconds += (double)(server_micros() - c->began) * 1e-6;
+    if (s->o.log) log_call(c);
+    call_free(c);
+}

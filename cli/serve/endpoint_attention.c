@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+// endpoint_attention.c: POST /v1/attention: statistics of the attention of every layer and head on
+// one text, as JSON.
+#include "serve/service.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 4096, TEXT_TOKENS = 1 << 16 };
+
+struct attention_job {
+    struct serve_job job;
+    struct serve_texts texts;
+    int64_t top_k, reach, side;
+    bool entropy, distance, received, offsets;
+    int64_t *row, *layer; // rows to print completely; layers to print, none: all
+    int64_t rows, layers;
+    int64_t printed;
+    FILE *to;
+};
+
+static void free_job(struct serve_job *job)
+{
+    struct attention_job *j = (struct attention_job *)job;
+    serve_texts_free(&j->texts);
+    free(j->row);
+    free(j->layer);
+    free(j);
+}
+
+// ---- the answer ---------------------------------------------------------------------------------
+static void print_ids(FILE *to, const int32_t *x, int64_t n)
+{
+    putc('[', to);
+    for (int64_t i = 0; i < n; i++) fprintf(to, i ? ",%" PRId32 : "%" PRId32, x[i]);
+    putc(']', to);
+}
+
+// Prints x[n][m] as an array of arrays; ints: the numbers are int32_t, otherwise float.
+static void print_rows(FILE *to, const void *x, bool ints, int64_t n, int64_t m)
+{
+    putc('[', to);
+    for (int64_t i = 0; i < n; i++) {
+        if (i) putc(',', to);
+        if (ints)
+            print_ids(to, (const int32_t *)x + i * m, m);
+        else
+            serve_floats(to, (const float *)x + i * m, m);
+    }
+    putc(']', to);
+}
+
+// Prints an array [H][n][m] as ,"name":[[[...]]].
+static void print_heads(FILE *to, const char *name, const void *x, bool ints, int64_t H, int64_t n,
+                        int64_t m)
+{
+    if (!x) return;
+    fprintf(to, ",\"%s\":[", name);
+    for (int64_t h = 0; h < H; h++) {
+        if (h) putc(',', to);
+        print_rows(to, ints ? (const void *)((const int32_t *)x + h * n * m)
+                            : (const void *)((const float *)x + h * n * m), ints, n, m);
+    }
+    putc(']', to);
+}
+
+static void print_flat(FILE *to, const char *name, const float *x, int64_t H, int64_t n)
+{
+    if (!x) return;
+    fprintf(to, ",\"%s\":", name);
+    print_rows(to, x, false, H, n);
+}
+
+static bool requested(const struct attention_job *j, int64_t layer)
+{
+    for (int64_t i = 0; i < j->layers; i++)
+        if (j->layer[i] == layer) return true;
+    return !j->layers;
+}
+
+static int print_layer(void *user, const struct qkv_layer_output *s)
+{
+    struct attention_job *j = user;
+    const struct qkv_probe *p = s->probe;
+    if (atomic_load(&j->job.call->gone)) return 1;
+    if (s->layer < 0 || !p || !requested(j, s->layer)) return 0;
+    fprintf(j->to, "%s{\"layer\":%lld", j->printed++ ? "," : "", (long long)s->layer);
+    print_heads(j->to, "top_weight", p->top_weight, false, s->H, s->R, p->top_k);
+    print_heads(j->to, "top_key", p->top_key, true, s->H, s->R, p->top_k);
+    print_heads(j->to, "rows", p->row_weights, false, s->H, p->rows, s->S);
+    print_flat(j->to, "entropy", p->entropy, s->H, s->R);
+    print_flat(j->to, "distance", p->distance, s->H, s->R);
+    print_flat(j->to, "received", p->received, s->H, s->S);
+    print_flat(j->to, "offsets", p->offsets, s->H, 2 * p->reach + 1);
+    print_heads(j->to, "tile_max", p->tile_max, false, s->H, p->side, p->side);
+    print_heads(j->to, "tile_mean", p->tile_mean, false, s->H, p->side, p->side);
+    putc('}', j->to);
+    return 0;
+}
+
+static void print_tokens(FILE *to, const struct serve_model *m, const struct attention_job *j,
+                         const int32_t *ids, const qkv_encoding *e, int64_t n)
+{
+    fputs("{\"model\":", to);
+    cmd_json_text(to, m->name, strlen(m->name));
+    fputs(",\"tokens\":[", to);
+    for (int64_t i = 0; i < n; i++) {
+        const char *raw = qkv_tokenizer_token(m->tokenizer, ids[i]);
+        fprintf(to, "%s{\"id\":%" PRId32 ",\"token\":", i ? "," : "", ids[i]);
+        if (raw)
+            cmd_json_text(to, raw, strlen(raw));
+        else
+            fputs("null", to);
+        fprintf(to, ",\"special\":%s",
+                qkv_tokenizer_special(m->tokenizer, ids[i]) ? "true" : "false");
+        if (!j->texts.ids && e->text[i] < 2)
+            fprintf(to, ",\"begin\":%lld,\"end\":%lld", (long long)e->begin[i],
+                    (long long)e->end[i]);
+        putc('}', to);
+    }
+    fputs("],\"layers\":[", to);
+}
+
+// ---- the run ------------------------------------------------------------------------------------
+static qkv_status check(const struct serve_model *m, const struct attention_job *j, int64_t n,
+                        qkv_error *err)
+{
+    const int64_t most = m->info.positions < TEXT_TOKENS ? m->info.positions : TEXT_TOKENS;
+    if (!n || n > most)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "text has the wrong length, expected 1 to %lld tokens, found %lld",
+                         (long long)most, (long long)n);
+    for (int64_t i = 0; i < j->rows; i++)
+        if (j->row[i] >= n)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "rows: expected indices of tokens below %lld, found %lld",
+                             (long long)n, (long long)j->row[i]);
+    for (int64_t i = 0; i < j->layers; i++)
+        if (j->layer[i] >= m->info.layers)
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "layers: expected layers below %lld, found %lld",
+                             (long long)m->info.layers, (long long)j->layer[i]);
+    return QKV_OK;
+}
+
+static void run(struct serve_job *job)
+{
+    struct attention_job *j = (struct attention_job *)job;
+    const struct serve_model *m = job->model;
+    qkv_error err = { 0 };
+    qkv_encoding e = { 0 };
+    qkv_status status = QKV_OK;
+    if (!j->texts.ids)
+        status = qkv_tokenizer_encode(m->tokenizer, &e, *j->texts.text, *j->texts.bytes, NULL, 0,
+                                      NULL, &err);
+    const int32_t *ids = j->texts.ids ? j->texts.ids : e.ids;
+    const int64_t n = j->texts.ids ? j->texts.offsets[1] : e.count;
+    const int64_t offsets[] = { 0, n };
+    const struct qkv_model_input in = {
+        .sequences = 1, .offsets = offsets, .ids = ids, .types = j->texts.ids ? NULL : e.types
+    };
+    const struct qkv_observer observer = { .layer = print_layer,
+                                           .user = j,
+                                           .skip_qkv = true,
+                                           .probe = { .top_k = j->top_k < n ? j->top_k : n,
+                                                      .rows = j->rows,
+                                                      .row = j->row,
+                                                      .entropy = j->entropy,
+                                                      .distance = j->distance,
+                                                      .received = j->received,
+                                                      .offsets = j->offsets,
+                                                      .reach = j->reach,
+                                                      .side = j->side } };
+    if (!status) status = check(m, j, n, &err);
+    if (!status) {
+        j->to = serve_answer(job->call, 200, "application/json");
+        print_tokens(j->to, m, j, ids, &e, n);
+        status = qkv_model_run(m->model, NULL, &in, &observer, &err);
+    }
+    job->call->tokens = n;
+    qkv_encoding_free(&e);
+    if (status) {
+        serve_fail_with(job->call, &err, NULL);
+        return;
+    }
+    fputs("]}\n", j->to);
+    serve_send(job->call);
+}
+
+// ---- the request --------------------------------------------------------------------------------
+static int ascending(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+// Reads an array of different numbers from 0, and sorts it.
+static bool read_numbers(struct serve_call *c, int64_t **out, int64_t *count, const qkv_json *v,
+                         const char *path)
+{
+    const int64_t n = qkv_json_length(v);
+    bool valid = !v || (qkv_json_kind_of(v) == QKV_JSON_ARRAY && n <= ROWS);
+    if (!v) return true;
+    *out = valid ? calloc((size_t)n + 1, sizeof **out) : NULL;
+    for (int64_t i = 0; valid && *out && i < n; i++)
+        valid = qkv_json_get_integer(qkv_json_element(v, i), &(*out)[i]) && (*out)[i] >= 0;
+    if (valid && *out) qsort(*out, (size_t)n, sizeof **out, ascending);
+    for (int64_t i = 1; valid && *out && i < n; i++) valid = (*out)[i] != (*out)[i - 1];
+    *count = n;
+    if (!valid)
+        serve_fail(c, 400, path, "%s: expected an array of at most %d different numbers from 0",
+                   path, ROWS);
+    else if (!*out)
+        serve_fail(c, 503, NULL, "out of memory");
+    return valid && *out;
+}
+
+void endpoint_attention(struct serve_call *c)
+{
+    const char *model = NULL;
+    const qkv_json *input = NULL, *rows = NULL, *layers = NULL;
+    int64_t reach = -1;
+    struct attention_job *j = calloc(1, sizeof *j);
+    if (!j) {
+        serve_fail(c, 503, NULL, "out of memory");
+        return;
+    }
+    j->top_k = 4;
+    j->entropy = true;
+    const struct serve_field fields[] = {
+        { .name = "input", .kind = FIELD_ANY, .to = &input },
+        { .name = "model", .kind = FIELD_TEXT, .to = &model },
+        { .name = "layers", .kind = FIELD_ANY, .to = &layers },
+        { .name = "rows", .kind = FIELD_ANY, .to = &rows },
+        { .name = "top_k", .kind = FIELD_INTEGER, .to = &j->top_k, .max = 1024 },
+        { .name = "entropy", .kind = FIELD_BOOLEAN, .to = &j->entropy },
+        { .name = "distance", .kind = FIELD_BOOLEAN, .to = &j->distance },
+        { .name = "received", .kind = FIELD_BOOLEAN, .to = &j->received },
+        { .name = "reach", .kind = FIELD_INTEGER, .to = &reach, .max = 4096 },
+        { .name = "tiles", .kind = FIELD_INTEGER, .to = &j->side, .max = 256 },
+        { .name = NULL }
+    };
+    struct serve_model *m = NULL;
+    const bool read = serve_body(c, fields) &&
+                      read_numbers(c, &j->row, &j->rows, rows, "$.rows") &&
+                      read_numbers(c, &j->layer, &j->layers, layers, "$.layers") &&
+                      serve_texts_read(c, &j->texts, input, "$.input", 1, TEXTS_IDS) &&
+                      (m = serve_model_of(c, model));
+    j->offsets = reach >= 0;
+    j->reach = reach >= 0 ? reach : 0;
+    j->job.run = run;
+    j->job.free = free_job;
+    if (read && m->info.kind != QKV_KIND_ENCODER_DECODER && m->info.can & QKV_CAN_RUN) {
+        j->job.cost = (int64_t)j->texts.bytes[0] / 4 + 2;
+        serve_queue(c, m, j);
+        return;
+    }
+    free_job(&j->job);
+    if (read)
+        serve_fail(c, 422, "$.model", "model %s has not one stack of layers with attention",
+                   m->name);
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+// guard.c: decides whether a request may reach an endpoint: Host and Origin (a page of another site
+// must not use a server of this machine, also not by DNS rebinding), token, path, method, type of
+// the body.
+#include "serve/server.h"
+#include <string.h>
+#include <strings.h>
+
+const struct endpoint endpoint_table[] = {
+#define ENDPOINT(method, path, function, about) { method, path, endpoint_##function, about },
+#include "serve/endpoint.def"
+#undef ENDPOINT
+    { NULL, NULL, NULL, NULL }
+};
+
+bool guard_equal(const char *a, const char *b)
+{
+    const size_t n = strlen(a), m = strlen(b);
+    unsigned differ = n != m;
+    for (size_t i = 0; i < m; i++) differ |= (unsigned char)(a[n ? i % n : 0] ^ b[i]);
+    return !differ;
+}
+
+// Returns true if host is `name`, with or without a port.
+static bool is_host(const char *host, const char *name)
+{
+    const size_t n = strlen(name);
+    if (strncasecmp(host, name, n) != 0) return false;
+    host += n;
+    return !*host || (*host == ':' && host[1] && strspn(host + 1, "0123456789") == strlen(host + 1));
+}
+
+static bool host_known(const struct server *s, const char *host)
+{
+    static const char *const own[] = { "localhost", "127.0.0.1", "[::1]" };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (is_host(host, own[i])) return true;
+    for (int64_t i = 0; i < s->o.host_count; i++)
+        if (is_host(host, s->o.hosts[i])) return true;
+    return false;
+}
+
+// Returns true if the request has no Origin, or that of a page of this server.
+static bool origin_own(const struct http_request *r)
+{
+    bool any = false;
+    for (int i = 0; i < r->fields; i++) any = any || strcmp(r->field[i].name, "origin") == 0;
+    if (!any) return true;
+    const char *origin = http_request_field(r, "origin"), *host = NULL;
+    if (origin && strncmp(origin, "http://", 7) == 0) host = origin + 7;
+    if (origin && strncmp(origin, "https://", 8) == 0) host = origin + 8;
+    return host && *host && strcasecmp(host, r->host) == 0;
+}
+
+static bool token_given(const struct server *s, const struct http_request *r)
+{
+    const char *value = http_request_field(r, "authorization");
+    if (!value || strncasecmp(value, "bearer ", 7) != 0) return false;
+    value += 7;
+    while (*value == ' ') value++;
+    return guard_equal(value, s->o.token);
+}
+
+static bool type_json(const struct http_request *r)
+{
+    static const char json[] = "application/json";
+    const char *type = http_request_field(r, "content-type");
+    if (!type || strncasecmp(type, json, sizeof json - 1) != 0) return false;
+    type += sizeof json - 1;
+    return !*type || *type == ';' || *type == ' ';
+}
+
+static const struct endpoint *find(const struct http_request *r, char *allow, size_t size)
+{
+    const char *method = strcmp(r->method, "HEAD") == 0 ? "GET" : r->method;
+    *allow = 0;
+    for (const struct endpoint *e = endpoint_table; e->path; e++) {
+        if (strcmp(e->path, r->path) != 0) continue;
+        if (strcmp(e->method, method) == 0) return e;
+        const size_t n = strlen(allow);
+        snprintf(allow + n, size - n, "%s%s", n ? ", " : "", e->method);
+    }
+    return NULL;
+}
+
+const struct endpoint *guard_check(const struct server *s, const struct http_request *r,
+                                   struct guard_refusal *why)
+{
+    char allow[64];
+    const struct endpoint *e = find(r, allow, sizeof allow);
+    *why = (struct guard_refusal){ 0 };
+    if (!s->o.any_host && !(r->minor == 0 && !*r->host) && !host_known(s, r->host)) {
+        why->status = 403;
+        why->message = "the Host field names another server (qkv serve --allow-host)";
+    } else if (!origin_own(r)) {
+        why->status = 403;
+        why->message = "the request comes from a page of another site";
+    } else if (s->o.token && !(e && strcmp(e->path, "/health") == 0) && !token_given(s, r)) {
+        why->status = 401;
+        why->message = "expected the field Authorization: Bearer TOKEN";
+        snprintf(why->extra, sizeof why->extra, "WWW-Authenticate: Bearer\r\n");
+    } else if (!e && *allow) {
+        why->status = 405;
+        why->message = "this path has another method";
+        snprintf(why->extra, sizeof why->extra, "Allow: %s\r\n", allow);
+    } else if (!e) {
+        why->status = 404;
+        why->message = "no such path";
+    } else if (strcmp(e->method, "POST") == 0 && !type_json(r)) {
+        why->status = 415;
+        why->message = "expected the field Content-Type: application/json";
+    }
+    return why->status ? NULL : e;
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// server.h: declares the sockets of `qkv serve`: one thread accepts connections, reads requests
+// within their time limits, and writes the answers that endpoints and models give.
+#ifndef QKV_CLI_SERVER_H
+#define QKV_CLI_SERVER_H
+
+#include "serve/serve.h"
+#include <sys/socket.h>
+
+enum {
+    SERVER_LISTENERS = 8,
+    SERVER_BODY = 4 << 20, // most bytes of a body
+    // Time limits in milliseconds: from the first byte of a request, or from the connection, to the
+    // last field; from there to the end of the body; between two requests of a connection; without
+    // a byte of the answer that the client reads; for a client to read the answer after which it is
+    // disconnected; for running requests after SIGTERM.
+    SERVER_HEAD_MS = 10000,
+    SERVER_BODY_MS = 30000,
+    SERVER_IDLE_MS = 60000,
+    SERVER_WRITE_MS = 30000,
+    SERVER_LINGER_MS = 2000,
+    SERVER_DRAIN_MS = 30000
+};
+
+enum connection_state { CONNECTION_READING, CONNECTION_ANSWERING, CONNECTION_LINGERING };
+struct connection {
+    int fd;
+    enum connection_state state;
+    char peer[48]; // address of the client, without port
+    struct http_request request;
+    bool admitted;         // the head of the request was checked
+    struct serve_bytes in; // bytes after the request that is answered
+    size_t in_used;
+    bool more; // further bytes have arrived, which are read after the answer
+    struct serve_bytes out;
+    size_t out_used;
+    struct serve_call *call; // the request that is being answered
+    bool closing;            // the connection ends after this answer
+    bool used;               // a request was answered
+    bool broken;             // to be closed
+    int64_t deadline;        // in milliseconds; INT64_MAX: none
+    size_t held;             // bytes of its body that count in server.held
+    double finish;           // virtual time at which its last job ends (service.c)
+};
+
+struct server_options {
+    const char *token; // NULL: none
+    const char *const *hosts; // [host_count] further names of this server in Host
+    int64_t host_count;
+    bool any_host; // do not check Host
+    int64_t most_connections, most_requests;
+    bool log; // log requests
+};
+
+struct server_count {
+    int64_t requests, errors; // answers; answers of status 400 and above
+    double seconds;
+};
+struct server {
+    struct server_options o;
+    int listener[SERVER_LISTENERS], listeners;
+    int wake[2];
+    pthread_t thread;
+    struct connection **connection; // [connections]
+    int64_t connections;
+    struct pollfd *poll; // [poll_capacity]
+    size_t poll_capacity;
+    pthread_mutex_t lock;
+    struct serve_call *ready, **ready_end; // calls with news; guarded by lock
+    int64_t active;                        // calls in the queues of the models
+    size_t held;                           // bytes of all bodies that are being read
+    FILE *sink; // takes the body of an answer for which there is no memory
+    bool draining;
+    int64_t drain_end, started;
+    struct server_count *count; // [endpoints + 1] the last: no endpoint
+    atomic_llong tokens;
+    int64_t refused; // connections above the limit
+};
+
+int64_t server_now(void); // milliseconds
+int64_t server_micros(void);
+// Opens the sockets that systemd passes, or a socket for host and port; prints their addresses to
+// stdout.
+// *loopback: all of them accept connections of this machine only.
+qkv_status server_listen(struct server *s, const char *host, int64_t port, bool *loopback,
+                         qkv_error *err);
+// Runs until SIGTERM or SIGINT and then until the running requests end.
+qkv_status server_run(struct server *s, qkv_error *err);
+void server_free(struct server *s);
+// Returns the number of calls that wait or run and come from the address of c.
+int64_t server_calls_of(const struct server *s, const struct serve_call *c);
+
+// ---- connection.c -------------------------------------------------------------------------------
+// Makes the connection of an accepted socket, which it closes if memory is exhausted.
+struct connection *connection_new(struct server *s, int fd, const char *peer);
+void connection_free(struct server *s, struct connection *k);
+short connection_events(const struct connection *k); // what poll() waits for
+void connection_ready(struct server *s, struct connection *k, short events);
+void connection_expired(struct server *s, struct connection *k); // its deadline has passed
+// Takes the news of a call: bytes to send, which it frees, and the end of the answer, at which it
+// frees the call.
+void connection_news(struct server *s, struct serve_call *c, struct serve_bytes out, bool ended);
+// Sends a short refusal to a client above the limit of connections.
+void connection_refuse(struct server *s, struct connection *k);
+
+// ---- call.c -------------------------------------------------------------------------------------
+struct serve_call *call_new(struct server *s, struct connection *k, const struct endpoint *e);
+void call_free(struct serve_call *c);
+const char *call_reason(int status); // "Not Found"
+// Answers a request that has no call.
+void answer_directly(struct connection *k, int status, const char *message, const char *extra);
+
+// ---- guard.c ------------------------------------------------------------------------------------
+// Checks the head of a request. Returns its endpoint, or NULL with the status, message and further
+// fields of the answer.
+struct guard_refusal {
+    int status;
+    const char *message;
+    char extra[128]; // "" or complete lines
+};
+const struct endpoint *guard_check(const struct server *s, const struct http_request *r,
+                                   struct guard_refusal *why);
+// Compares two texts in a time that does not depend on where they differ.
+bool guard_equal(const char *a, const char *b);
+
+// ---- serve_log.c --------------------------------------------------------------------------------
+void log_call(const struct serve_call *c);
+void log_refusal(const struct connection *k, int status, const char *message);
+void log_event(const char *event, const char *text);
+#endif

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// service.h: declares the thread of a model: it takes jobs from a queue that is fair between
+// connections, and computes the texts of several requests together.
+#ifndef QKV_CLI_SERVICE_H
+#define QKV_CLI_SERVICE_H
+
+#include "serve/serve.h"
+
+struct service_options {
+    int64_t batch_tokens;  // tokens of a batch: --max-batch-tokens
+    int64_t most_requests; // requests of all models that wait or run: --max-concurrent-requests
+    int64_t client_batch;  // texts of one request: --max-client-batch-size
+    int64_t slots;         // sequences that generate at once
+    bool truncate;
+};
+extern struct service_options service_options;
+
+struct service {
+    pthread_t thread;
+    bool running, stop;
+    pthread_mutex_t lock;   // of the queue, `now` and `stop`
+    pthread_cond_t changed; // a job was queued, or the thread shall stop
+    struct serve_job *first;
+    double now;        // virtual time: the start of the job that was taken last
+    atomic_llong jobs; // jobs that wait or run
+    struct embed_variant *variants;
+};
+
+// Takes the next job of some kinds (bits 1 << JOB_...); NULL: there is none.
+struct serve_job *service_take(struct serve_model *m, unsigned kinds);
+void service_return(struct serve_job *j); // puts a job back, with its tag
+void service_done(struct serve_job *j);   // frees a job whose call was answered
+
+// Opens a model for all its tasks: vectors, labels, generation.
+qkv_status service_open(struct serve_model *m, const char *name, const char *dir, qkv_error *err);
+void service_close(struct serve_model *m);
+// Starts the threads of all models.
+qkv_status services_start(qkv_error *err);
+// Ends the threads; jobs that wait are answered with 503.
+void services_stop(void);
+// Returns the number of jobs that wait or run.
+int64_t service_jobs(const struct serve_model *m);
+#endif

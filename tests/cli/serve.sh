@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: MIT
+# serve.sh: `qkv serve`: options, malformed requests.
+. tests/cli/lib.sh
+small=$here/../golden/bert
+
+title 'a server that other machines reach needs a token'
+runs 2 serve -m "$small" --host 0.0.0.0 --port 0
+says_part '--host 0.0.0.0 is reached from other machines, expected --token-file FILE'
+title 'a short token is refused'
+echo short >token
+runs 3 serve -m "$small" --token-file token
+says_part 'the token is too short, expected 16 characters or more, found 5'
+title 'two models of one name are refused'
+runs 2 serve -m "$small" -m "$small" --port 0
+says_part 'two models have the name bert'
+title 'a missing model is named'
+runs 6 serve -m nothing --port 0
+
+title 'malformed and hostile requests (H1 to H18)'
+check python3 -E "$here/serve_http.py" "$small"
+finish
