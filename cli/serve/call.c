@@ -84,9 +84,10 @@ static void print_error(FILE *to, int status, const char *param, const char *mes
 {
     fputs("{\"error\":{\"message\":", to);
     cmd_json_text(to, message, strlen(message));
-    fprintf(to, ",\"type\":\"%s\",\"param\":", status >= 500 ? "server_error"
-                                                : status == 429 ? "overloaded"
-                                                                : "invalid_request_error");
+    fprintf(to, ",\"type\":\"%s\",\"param\":",
+            status >= 500   ? "server_error"
+            : status == 429 ? "overloaded"
+                            : "invalid_request_error");
     if (param)
         cmd_json_text(to, param, strlen(param));
     else
@@ -186,8 +187,9 @@ FILE *serve_answer(struct serve_call *c, int status, const char *type)
 
 static void send_with(struct serve_call *c, const char *extra)
 {
-    static const char none[] = "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\","
-                               "\"param\":null,\"code\":503}}\n";
+    static const char none[] =
+        "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\","
+        "\"param\":null,\"code\":503}}\n";
     struct serve_bytes out = { 0 };
     const bool whole = close_body(c);
     const char *text = c->text;

@@ -69,7 +69,7 @@ static qkv_status open_model(const char *word, qkv_error *err)
     const char *equal = word ? strchr(word, '=') : NULL, *slash = word ? strchr(word, '/') : NULL;
     const bool named = equal && (!slash || equal < slash);
     char dir[CMD_PATH];
-    qkv_status status = named ? cmd_model_find_named(dir, equal + 1, err)
+    qkv_status status = named  ? cmd_model_find_named(dir, equal + 1, err)
                         : word ? cmd_model_find_named(dir, word, err)
                                : cmd_model_find(dir, err);
     if (status) return status;

@@ -49,10 +49,9 @@ static qkv_status find_embedder(struct serve_model *m, struct embed_job *j, qkv_
             j->embedder = v->embedder;
             return QKV_OK;
         }
-    const struct qkv_embedder_options how = { .truncate = true,
-                                              .no_normalize = j->raw,
-                                              .prompt = j->prompt,
-                                              .opened = m->model };
+    const struct qkv_embedder_options how = {
+        .truncate = true, .no_normalize = j->raw, .prompt = j->prompt, .opened = m->model
+    };
     struct embed_variant *v = calloc(1, sizeof *v);
     if (v && j->prompt) v->prompt = strdup(j->prompt);
     qkv_status status = !v || (j->prompt && !v->prompt)
@@ -92,9 +91,10 @@ struct embed_job *embed_job_new(void)
 // ---- tokens -------------------------------------------------------------------------------------
 static qkv_status too_long(int64_t i, int64_t most, int64_t found, qkv_error *err)
 {
-    cmd_error(err, QKV_ERR_USAGE, NULL,
-              "text too long, expected at most %lld tokens, found %lld (\"truncate\": true cuts it)",
-              (long long)most, (long long)found);
+    cmd_error(
+        err, QKV_ERR_USAGE, NULL,
+        "text too long, expected at most %lld tokens, found %lld (\"truncate\": true cuts it)",
+        (long long)most, (long long)found);
     snprintf(err->path, sizeof err->path, "text %lld", (long long)i + 1);
     return err->status;
 }
@@ -178,9 +178,9 @@ static bool prepare(struct serve_model *m, struct embed_job *j)
     if (!status && (!j->tokens || !j->vectors))
         status = cmd_error(&err, QKV_ERR_LIMIT, NULL, "out of memory");
     if (!status && j->dimensions > width)
-        status = cmd_error(&err, QKV_ERR_USAGE, NULL,
-                           "dimensions: expected at most %lld, found %lld", (long long)width,
-                           (long long)j->dimensions);
+        status =
+            cmd_error(&err, QKV_ERR_USAGE, NULL, "dimensions: expected at most %lld, found %lld",
+                      (long long)width, (long long)j->dimensions);
     if (!status) status = j->texts.ids ? check_ids(j, &err) : encode_texts(j, &err);
     if (!status) return true;
     serve_fail_with(j->job.call, &err, NULL);
@@ -227,9 +227,8 @@ static void fill(struct serve_model *m, struct batch *b, const struct embed_job 
         if (gone) {
             serve_fail(job->call, 503, NULL, "the client has left");
             service_done(job);
-        } else if (prepare(m, j) &&
-                   (j->embedder != first->embedder || j->by_ids != first->by_ids ||
-                    !add_job(b, j))) {
+        } else if (prepare(m, j) && (j->embedder != first->embedder || j->by_ids != first->by_ids ||
+                                     !add_job(b, j))) {
             job->next = left;
             left = job;
             if (j->embedder == first->embedder && j->by_ids == first->by_ids) break; // full
@@ -358,8 +357,7 @@ void embed_batch(struct serve_model *m, struct serve_job *first)
     fill(m, b, j);
     v = malloc(((size_t)(b->texts * width) + 1) * sizeof *v);
     qkv_status status = v ? QKV_OK : cmd_error(&err, QKV_ERR_LIMIT, NULL, "out of memory");
-    if (!status)
-        status = by_ids ? compute_ids(b, v, e, &err) : compute_texts(b, v, e, &err);
+    if (!status) status = by_ids ? compute_ids(b, v, e, &err) : compute_texts(b, v, e, &err);
     deliver(b, v, width, status, &err);
     free(v);
     free(b);

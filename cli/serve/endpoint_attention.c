@@ -58,8 +58,10 @@ static void print_heads(FILE *to, const char *name, const void *x, bool ints, in
     fprintf(to, ",\"%s\":[", name);
     for (int64_t h = 0; h < H; h++) {
         if (h) putc(',', to);
-        print_rows(to, ints ? (const void *)((const int32_t *)x + h * n * m)
-                            : (const void *)((const float *)x + h * n * m), ints, n, m);
+        print_rows(to,
+                   ints ? (const void *)((const int32_t *)x + h * n * m)
+                        : (const void *)((const float *)x + h * n * m),
+                   ints, n, m);
     }
     putc(']', to);
 }
@@ -137,7 +139,8 @@ static qkv_status check(const struct serve_model *m, const struct attention_job 
                              (long long)n, (long long)j->row[i]);
     for (int64_t i = 0; i < j->layers; i++)
         if (j->layer[i] >= m->info.layers)
-            return cmd_error(err, QKV_ERR_USAGE, NULL, "layers: expected layers below %lld, found %lld",
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "layers: expected layers below %lld, found %lld",
                              (long long)m->info.layers, (long long)j->layer[i]);
     return QKV_OK;
 }
@@ -240,8 +243,7 @@ void endpoint_attention(struct serve_call *c)
         { .name = NULL }
     };
     struct serve_model *m = NULL;
-    const bool read = serve_body(c, fields) &&
-                      read_numbers(c, &j->row, &j->rows, rows, "$.rows") &&
+    const bool read = serve_body(c, fields) && read_numbers(c, &j->row, &j->rows, rows, "$.rows") &&
                       read_numbers(c, &j->layer, &j->layers, layers, "$.layers") &&
                       serve_texts_read(c, &j->texts, input, "$.input", 1, TEXTS_IDS) &&
                       (m = serve_model_of(c, model));

@@ -27,9 +27,9 @@ static void print_model(FILE *to, const struct serve_model *m)
             "\"precision\":\"%s\",\"generates\":%s,\"embeds\":%s",
             m->info.family, kind_name(m->info.kind), (long long)m->info.layers,
             (long long)m->info.heads, (long long)m->info.width, (long long)m->info.vocab,
-            (long long)m->info.positions, (long long)m->info.parameters,
-            (long long)m->info.labels, qkv_precision_name(m->info.precision),
-            m->generator ? "true" : "false", m->embedder ? "true" : "false");
+            (long long)m->info.positions, (long long)m->info.parameters, (long long)m->info.labels,
+            qkv_precision_name(m->info.precision), m->generator ? "true" : "false",
+            m->embedder ? "true" : "false");
     if (m->embedder)
         fprintf(to, ",\"dimensions\":%lld,\"max_input_length\":%lld",
                 (long long)qkv_embedder_width(m->embedder),

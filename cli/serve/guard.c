@@ -27,7 +27,8 @@ static bool is_host(const char *host, const char *name)
     const size_t n = strlen(name);
     if (strncasecmp(host, name, n) != 0) return false;
     host += n;
-    return !*host || (*host == ':' && host[1] && strspn(host + 1, "0123456789") == strlen(host + 1));
+    return !*host ||
+           (*host == ':' && host[1] && strspn(host + 1, "0123456789") == strlen(host + 1));
 }
 
 static bool host_known(const struct server *s, const char *host)

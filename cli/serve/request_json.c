@@ -139,8 +139,10 @@ static bool read_list(struct serve_call *c, struct serve_texts *t, const qkv_jso
     for (int64_t i = 0; i < n; i++) {
         const qkv_json *one = qkv_json_element(v, i);
         if (qkv_json_kind_of(one) != kind) {
-            serve_fail(c, 400, path, "%s: element %lld has another type, expected only texts or "
-                       "only lists of token ids", path, (long long)i);
+            serve_fail(c, 400, path,
+                       "%s: element %lld has another type, expected only texts or "
+                       "only lists of token ids",
+                       path, (long long)i);
             return false;
         }
         ids += qkv_json_length(one);

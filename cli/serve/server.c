@@ -105,8 +105,8 @@ static bool close_idle(struct server *s)
 
 static void peer_name(char name[48], const struct sockaddr_storage *from, socklen_t size)
 {
-    if (from->ss_family == AF_UNIX || getnameinfo((const struct sockaddr *)from, size, name, 48,
-                                                  NULL, 0, NI_NUMERICHOST) != 0)
+    if (from->ss_family == AF_UNIX ||
+        getnameinfo((const struct sockaddr *)from, size, name, 48, NULL, 0, NI_NUMERICHOST) != 0)
         snprintf(name, 48, "local");
 }
 

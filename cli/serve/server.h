@@ -44,7 +44,7 @@ struct connection {
 };
 
 struct server_options {
-    const char *token; // NULL: none
+    const char *token;        // NULL: none
     const char *const *hosts; // [host_count] further names of this server in Host
     int64_t host_count;
     bool any_host; // do not check Host

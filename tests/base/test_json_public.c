@@ -86,7 +86,5 @@ TEST(malformed_text_has_its_byte)
     qkv_json_free(root);
 }
 
-static const struct CMUnitTest cases[] = { CASE(values_are_found_by_key_and_index),
-                                           CASE(each_key_is_visited_once),
-                                           CASE(malformed_text_has_its_byte) };
-CHECK_MAIN(cases)
+CHECK_MAIN(CASE(values_are_found_by_key_and_index), CASE(each_key_is_visited_once),
+           CASE(malformed_text_has_its_byte))
