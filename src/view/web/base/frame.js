@@ -28,7 +28,7 @@
 //   write(p), read(p)  its own part of the address, a URLSearchParams; its names have two letters or more
 // All members except key, id, name, can, build, draw and answer are optional.
 import { max, min } from "./math.js";
-import { $, el } from "./dom.js";
+import { $, el, windowWidth } from "./dom.js";
 import { FILTERS, isKey, isShown, page, state } from "./state.js";
 import { forgetAggregates, wordStack } from "./aggregate.js";
 import { requestDraw, tell } from "./drawing.js";
@@ -254,6 +254,7 @@ function drawViews() {
         b.setAttribute("aria-disabled", `${can !== true}`);
         if (on) b.setAttribute("aria-current", "page");
         else b.removeAttribute("aria-current");
+        if (on && windowWidth() <= 760) b.scrollIntoView({ block: "nearest", inline: "center" });
     });
     page.drawHints();
 }

@@ -101,11 +101,13 @@ function magnifierPointAt(e) {
         : { r, c, row: shownRows()[r], key: shownKeys()[c] };
 }
 // Returns the point whose number is shown: the point under the pointer or, without one, the point of the largest
-// weight.
+// weight, of the marked row if there is one.
 function magnifierPoint(grid) {
     if (model.point && model.point.r < grid.n && model.point.c < grid.m) return model.point;
-    let at = 0;
-    for (let k = 1; k < grid.cells.length; k++) if (grid.cells[k] > grid.cells[at]) at = k;
+    const marked = state.row < 0 ? -1 : isPooled() ? floor(state.row * grid.n / page.T) : shownRows().indexOf(state.row);
+    const from = marked < 0 ? 0 : marked * grid.m, end = marked < 0 ? grid.cells.length : from + grid.m;
+    let at = from;
+    for (let k = from + 1; k < end; k++) if (grid.cells[k] > grid.cells[at]) at = k;
     const r = floor(at / grid.m), c = at % grid.m;
     return isPooled() ? { r, c } : { r, c, row: shownRows()[r], key: shownKeys()[c] };
 }
@@ -202,7 +204,7 @@ function drawFacts(grid, p) {
     const facts = [
         ...fact(name, weight(w, 3)),
         ...fact(say("effectiveKeysMean"), say("keysOfAll", s.keys.toFixed(1), count(page.S - page.keyPadding))),
-        ...fact(say("distanceMean"), s.distance.toFixed(1))
+        ...fact(say("distanceMean"), page.tokens === page.keys ? s.distance.toFixed(1) : "–")
     ];
     if (page.special.length) facts.push(...fact(say("toSpecials"), weight(s.shares[4], 3)));
     if (page.effects) {

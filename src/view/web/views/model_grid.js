@@ -44,6 +44,7 @@ export const model = {
 };
 export const MODEL_ORDERS = ["asBuilt", "byKind", "byEntropy", "byDistance", "byEffect"];
 export const MODEL_CELLS = ["cellMatrix", "cellLines", "cellKeys", "cellDistance", "cellEffect"];
+const FIRST_SLICE = 24; // milliseconds
 const THUMB = 64; // maximum number of points per side
 
 export const effectOf = (l, h) => page.effects ? page.effects.values[l][h] : 0;
@@ -417,7 +418,9 @@ export function drawModel(what) {
         if (t.node.className !== name) t.node.className = name;
         if ((t.node.tabIndex === 0) !== at) t.node.tabIndex = at ? 0 : -1;
     }
-    if (what !== "target") runInSlices("model", drawThumbs);
+    // all of a short text in one frame, unless the machine is slow
+    if (what !== "target" && (isPooled() || !drawThumbs(performance.now() + FIRST_SLICE)))
+        runInSlices("model", drawThumbs);
 }
 // Draws the small matrices that are in view first, then the others.
 export function drawThumbs(end) {

@@ -83,6 +83,7 @@ function listed(o) {
     const most = [...all].sort((a, b) => abs(b.value) - abs(a.value) || a.i - b.i).slice(0, MOST_ROWS);
     return most.sort((a, b) => a.i - b.i);
 }
+const isMarked = (o, i) => o.kind === "shares" && o.at[i] === state.row;
 const listName = (o, i) => o.kind === "shares" ? nameAt(o, i) : o.names[o.entries[i]];
 
 // ---- the figure ------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ function drawList(o) {
     list.forEach(({ value, i }, n) => {
         const y = n * BAR_LINE, long = bar * abs(value) / most;
         parts.push(
-            textAt(names - 8, y + 14, fitted(listName(o, i), names - 10), "", "end"),
+            textAt(names - 8, y + 14, fitted(listName(o, i), names - 10), isMarked(o, i) ? "strong" : "", "end"),
             shape("rect", {
                 x: names, y: y + 3, width: tenth(long), height: BAR_LINE - 7, class: value < 0 ? "neg" : "pos",
                 fill: css(colour)
