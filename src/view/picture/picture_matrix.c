@@ -217,6 +217,7 @@ static void draw_legend_text(struct field *f, double y)
     struct picture *p = f->p;
     struct view_text t = { 0 };
     uint8_t color[33];
+    const double indent = p->column ? 0 : 150;
     for (int i = 0; i < 33; i++) {
         const double x = (double)i / 32;
         color[i] = (uint8_t)((f->scale > 0 ? palette_ramp(x) : palette_weight(x)) - PALETTE_RAMP);
@@ -225,7 +226,17 @@ static void draw_legend_text(struct field *f, double y)
     canvas_cells(&p->canvas, f->left + 12, y, 4, 10, 0, color, 1, 33);
     view_weight(&t, f->scale > 0 ? f->scale : 1, f->scale > 0 ? 3 : 0);
     if (f->scale > 0) view_say(&t, " and more; darkness is the square root of the weight");
-    view_say(&t, "   rows: queries, columns: keys");
+    if (p->column) {
+        // the words have a line of their own
+        y = canvas_fold(&p->canvas, f->left + 150, y + 9,
+                        p->canvas.width - f->left - 150 - p->margin, 11, 0, PALETTE_TEXT3,
+                        t.at ? t.at : "", 15) -
+            7;
+        p->canvas.failed |= t.failed;
+        view_text_free(&t);
+        t = (struct view_text){ 0 };
+    }
+    view_say(&t, "%srows: queries, columns: keys", p->column ? "" : "   ");
     for (int64_t i = 0; p->st.selected > 1 && i < p->st.selected; i++)
         view_say(&t, "%s %" PRId64, i ? "," : "; mean of the heads", p->st.head[i]);
     if (f->pooled) {
@@ -245,8 +256,8 @@ static void draw_legend_text(struct field *f, double y)
     p->canvas.failed |= t.failed;
     if (t.at)
         p->canvas.height =
-            canvas_fold(&p->canvas, f->left + 150, y + 9,
-                        p->canvas.width - f->left - (p->wide > 0 ? 150 + p->margin : 170), 11, 0,
+            canvas_fold(&p->canvas, f->left + indent, y + 9,
+                        p->canvas.width - f->left - indent - (p->wide > 0 ? p->margin : 20), 11, 0,
                         PALETTE_TEXT3, t.at, 15) +
             8;
     view_text_free(&t);

@@ -17,6 +17,7 @@ enum {
     SMALL = 48,
     SMALL_PRINTED = 20, // of a picture with a printed width, whose heads must fit
     TEXT_LEAST = 40,    // the kind of a head is only written below a matrix of this width
+    NAME_LEAST = 66,    // and the name of the kind only below one of this width
     BIG = 72
 };
 
@@ -141,19 +142,18 @@ static void draw_thumb(struct wall *w, double x, double y, int kind)
     canvas_cells(s, x - STRIP, y, 3.4, side / (double)t->n, 0, color, t->n, 1);
 }
 
+// Writes the sign, the name and the strength of a kind. brief: without the name; the legend has it.
 static void describe_kind(struct view_text *t, const struct view_stack *v,
-                          const struct view_stats *x)
+                          const struct view_stats *x, bool brief)
 {
     if (x->kind >= VIEW_KINDS) return;
     view_say(t, "%s ", view_kind_table[x->kind].glyph);
     if (x->kind == VIEW_VERTICAL)
         view_name_key(t, v, x->word);
-    else if (x->kind == VIEW_SAME)
-        view_say(t, "same");
-    else
-        view_say(t, "%s", view_kind_table[x->kind].name);
+    else if (!brief)
+        view_say(t, "%s", x->kind == VIEW_SAME ? "same" : view_kind_table[x->kind].name);
     if (x->kind == VIEW_OTHER) return;
-    view_say(t, " ");
+    if (!brief || x->kind == VIEW_VERTICAL) view_say(t, " ");
     view_weight(t, (double)x->strength, x->strength >= .995f ? 1 : 2);
 }
 
@@ -165,7 +165,7 @@ static void draw_head(struct wall *w, int64_t layer, int64_t head)
     struct view_text t = { 0 };
     fill_thumb(&w->t, p, layer, head);
     draw_thumb(w, x, y, (int)view_stats(p->v, layer, head)->kind);
-    describe_kind(&t, p->v, view_stats(p->v, layer, head));
+    describe_kind(&t, p->v, view_stats(p->v, layer, head), w->pitch < NAME_LEAST);
     p->canvas.failed |= t.failed;
     if (t.at && w->pitch >= TEXT_LEAST)
         canvas_cut(&p->canvas, x - STRIP, y + w->side + 12,

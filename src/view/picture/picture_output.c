@@ -145,7 +145,10 @@ static double draw_list(const struct output *g, double y)
             view_output_name(&t, g->p->v, list[i]);
         else
             view_plain_text(&t, name, strlen(name), 160);
-        draw_text(s, g->left + g->names - 8, y + 13, CANVAS_END, PALETTE_TEXT, &t, g->names - 10);
+        const bool marked = o->kind == QKV_VIEW_OUTPUT_SHARES && g->p->marked &&
+                            !g->p->st.offered && o->at[list[i]] == g->p->st.token;
+        draw_text(s, g->left + g->names - 8, y + 13, CANVAS_END | (marked ? CANVAS_BOLD : 0),
+                  PALETTE_TEXT, &t, g->names - 10);
         canvas_box(s, g->left + g->names, y + 3, fabs((double)x) / most * g->bar, ROW - 10,
                    x < 0 ? PALETTE_NEG : PALETTE_POS);
         draw_number(s, g->left + g->names + fabs((double)x) / most * g->bar + 6, y + 13, 0,

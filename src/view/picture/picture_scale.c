@@ -51,7 +51,7 @@ static void draw_curves(struct picture_score *g, const struct curve *c)
 static void draw_curve_name(struct canvas *s, const struct curve *c, const struct view_text *t,
                             double x, double y)
 {
-    const bool turn = x > c->left + c->wide / 2;
+    const bool turn = x > c->left + .6 * c->wide; // the curve falls: there is more space right of x
     canvas_cut(s, x + (turn ? -8 : 8), y, 13, CANVAS_BOLD | (turn ? CANVAS_END : 0), PALETTE_TEXT,
                t->at, (size_t)t->used, turn ? x - 8 - c->left : c->left + c->wide - x - 8);
 }

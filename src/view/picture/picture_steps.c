@@ -114,10 +114,10 @@ static void draw_heads(struct picture_score *g, double y, int from, int to)
     };
     const double x[7] = { column ? 0 : g->at->key,
                           g->at->product,
-                          g->at->scaled - (column   ? 64
+                          g->at->scaled - (column   ? 74
                                            : narrow ? 60
                                                     : 72),
-                          column ? g->at->scaled + 3 : g->at->exp - 52,
+                          column ? g->at->scaled - 7 : g->at->exp - 52,
                           g->at->value,
                           column ? 0 : g->at->sum,
                           g->full };

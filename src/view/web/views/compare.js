@@ -206,9 +206,10 @@ function drawLinksOf(seen, s, x, y, wide, parts) {
     const cols = around(s.cols, row >= 0 && s.tokens === s.keys ? row : key);
     const tall = max(18, min(40, 560 / max(rows.length, cols.length)));
     const size = tall < 24 ? 12 : 14;
-    const side = min(110, .27 * wide);
+    const side = min(110, .25 * wide);
+    const keySide = min(130, .34 * wide); // with the weights
     const x0 = x + side + 8;
-    const x1 = x + wide - side - 8;
+    const x1 = x + wide - keySide - 8;
     const bend = .46 * (x1 - x0);
     const colour = hue.dark ? "link dark" : "link", at = new Map(cols.map((j, n) => [j, y + (n + .5) * tall]));
     rows.forEach((i, n) => {
@@ -239,8 +240,8 @@ function drawLinksOf(seen, s, x, y, wide, parts) {
     });
     const ws = row >= 0 ? s.row(row) : null;
     cols.forEach((j, n) => {
-        const mid = y + (n + .5) * tall, name = fitted(shownToken(s.keys[j]), side - (ws ? 34 : 0), size);
-        parts.push(textAt(x + wide - side, mid + 4.5, name, j === key ? "strong" : ws && ws[j] < .05 ? "pale" : ""));
+        const mid = y + (n + .5) * tall, name = fitted(shownToken(s.keys[j]), keySide - (ws ? 34 : 0), size);
+        parts.push(textAt(x + wide - keySide, mid + 4.5, name, j === key ? "strong" : ws && ws[j] < .05 ? "pale" : ""));
         if (ws && ws[j] >= .01)
             parts.push(textAt(x + wide, mid + 4, weight(ws[j]), ws[j] >= .05 ? "under" : "tiny", "end"));
         seen.places.push({ x: x + wide / 2, w: wide / 2, y: mid - tall / 2, h: tall, row: c.row, key: s.backKey(j) });
