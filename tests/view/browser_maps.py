@@ -198,6 +198,34 @@ class Maps:
                      " return n / (c.width * c.height); })(document.querySelector('#minimap'))")
         check(drawn > .9, drawn)
 
+    def the_marked_token_and_its_view_are_in_sight(self):
+        c = self.c
+        self.open("pair", "#w=model&l=1&h=2&at=1.2&t=3")
+        row = c.js("Array.from(qkv.row(1, 2, 3))")
+        keys = c.js("qkv.page.visibleKeys")
+        best = max(keys, key=lambda j: row[j])
+        names = c.js("[3, %d].map(i => qkv.page.tokens[i].named)" % best)
+        check(self.text(".facts dt") == "“%s” attends to “%s”" % tuple(names), self.text(".facts dt"), names)
+        self.open("pair", "#w=output&t=3")
+        check(c.js("[...document.querySelectorAll('.board .strong')].map(t => t.textContent)") == ["“%s”" % names[0]])
+        c.size(390, 844)
+        can = "qkv.page.entries.filter(b => !b.hidden && b.getAttribute('aria-disabled') !== 'true')"
+        for view in range(c.js(can + ".length")):
+            c.js("%s[%d].click()" % (can, view))
+            c.frames(2)
+            at = self.box("#views [aria-current]")
+            check(at["x"] >= 0 and at["x"] + at["w"] <= 390, self.text("#views [aria-current]"), at)
+        c.size(1440, 900)
+
+    def a_prompt_keeps_its_spaces(self):
+        if not self.command:
+            return
+        text = "In the beginning God created the heaven"
+        subprocess.run([self.command, "view", "-q", "--force", "-m", "models/verse", text, "-o", self.path("prompt.html")],
+                       check=True, stdout=subprocess.DEVNULL)
+        self.open("prompt", "#w=matrix&t=4")
+        check(self.text(".shaded").endswith(text), self.text(".shaded"))
+
     def the_six_steps_play(self):
         self.open("pair", "#w=steps")
         c = self.c

@@ -283,7 +283,7 @@ static double draw_kinds(struct wall *w, double y)
 {
     const struct view_stack *v = w->p->v;
     struct canvas *s = &w->p->canvas;
-    enum { EACH = 104 };
+    enum { EACH = 116 };
     const double from = w->left + SIDE_NAMES;
     double x = from;
     bool any = false;
@@ -294,8 +294,8 @@ static double draw_kinds(struct wall *w, double y)
         if (!n) continue;
         if (any && x + EACH > s->width - w->left) x = from, y += 18;
         canvas_box(s, x, y, 10, 10, palette_kind(k));
-        canvas_format(s, x + 15, y + 9, 11, 0, PALETTE_TEXT2, "%s %" PRId64,
-                      view_kind_table[k].name, n);
+        canvas_format(s, x + 15, y + 9, 11, 0, PALETTE_TEXT2, "%s %s %" PRId64,
+                      view_kind_table[k].glyph, view_kind_table[k].name, n);
         x += EACH;
         any = true;
     }

@@ -104,7 +104,8 @@ function magnifierPointAt(e) {
 // weight, of the marked row if there is one.
 function magnifierPoint(grid) {
     if (model.point && model.point.r < grid.n && model.point.c < grid.m) return model.point;
-    const marked = state.row < 0 ? -1 : isPooled() ? floor(state.row * grid.n / page.T) : shownRows().indexOf(state.row);
+    const { row } = state;
+    const marked = row < 0 ? -1 : isPooled() ? floor(row * grid.n / page.T) : shownRows().indexOf(row);
     const from = marked < 0 ? 0 : marked * grid.m, end = marked < 0 ? grid.cells.length : from + grid.m;
     let at = from;
     for (let k = from + 1; k < end; k++) if (grid.cells[k] > grid.cells[at]) at = k;

@@ -39,8 +39,8 @@ addTexts({
     softmaxGradient: "softmax gradient",
     times100: "Scores × 100 (divisor {0}): {1} gets {2}, and the softmax gradient Σ w(1−w) is {3}.",
     rawTitle: "Without projections: softmax(x xᵀ / √{0})",
-    rawWhy: "Without W_Q and W_K a token's score with itself is |x|\u2060², the largest of its row unless another x is " +
-        "longer. With the projections it can match other tokens better.",
+    rawWhy: "Without W_Q and W_K a token's score with itself is |x|\u2060², the largest of its row unless another x " +
+        "is longer. With the projections it can match other tokens better.",
     rawThin: "thick: this head, with its projections; thin: x xᵀ",
     rawItself: "{0} attends to itself with {1}; with the projections, with {2}.",
     rawMasked: "with the mask of this model",
@@ -213,8 +213,8 @@ function stepHeads({ of, c, by }, w) {
     const x = c.narrow
         ? [0, 1, 2, 3, 4, 5].map(n => n * w / 6)
         : [c.k[0], c.p[0], c.scaled - 60, c.exp - 52, c.v[0], c.z[0]];
-    const under = underOf(of, by), room = n => (x[n] ?? w) - x[n - 1] - 17;
-    const fits = (name, n) => fitted(name, room(n), 14) === name;
+    const under = underOf(of, by), space = n => (x[n] ?? w) - x[n - 1] - 17;
+    const fits = (name, n) => fitted(name, space(n), 14) === name;
     return [1, 2, 3, 4, 5, 6].map(n => {
         const name = stepName(n, of), at = (steps.at || (c.narrow ? 4 : 0)) === n;
         const g = shape(
@@ -230,7 +230,7 @@ function stepHeads({ of, c, by }, w) {
             );
         else g.append(
             rectAt(x[n - 1] - 4, 0, 40, 44, "none"), textAt(x[n - 1], 20, n, "digit"),
-            textAt(x[n - 1] + 17, 19, fitted(fits(name, n) ? name : say(`step${n}`), room(n), 14), "name")
+            textAt(x[n - 1] + 17, 19, fitted(fits(name, n) ? name : say(`step${n}`), space(n), 14), "name")
         );
         if (!c.narrow && !c.small)
             g.append(textAt(x[n - 1] + 17, 37, fitted(under[n], (x[n] ?? w) - x[n - 1] - 19, 12), "under"));
