@@ -52,7 +52,7 @@ demo: setup-demo all
 	@echo "make demo: 3 of 4: fetching a model, 90 MB the first time"
 	@tools/model.sh || echo "qkv: going on with models/verse"
 	@echo "make demo: 4 of 4: drawing what 'it' attends to in two sentences, to build/demo.html"
-	@$(BUILD)/bin/qkv view --force -o build/demo.html $(DEMO)
+	@$(BUILD)/bin/qkv view --force --terminal -o build/demo.html $(DEMO)
 
 test: setup-test model
 	@tools/test.sh release

@@ -36,7 +36,7 @@ static const struct opt opt_json =
     OPT_FLAG(0, "json", &common.json, "print output on stdout and errors on stderr as JSON");
 static const struct opt opt_quiet =
     OPT_FLAG('q', "quiet", &common.quiet,
-             "print no notes and no progress; of 'view' with -o, only the line about the file");
+             "print no notes and no progress; of 'view', only the line about the file");
 static const struct opt opt_help = OPT_FLAG('h', "help", &common.help, "print this help");
 
 void cmd_all_options(const struct cmd *c, struct opt *out)

@@ -42,10 +42,10 @@ static const struct opt opts[] = {
         'o', "output", &o.output, "FILE",
         "output file, whose format follows from its ending: .html (default: view.html, or the "
         "first free name of view-2.html, ...), .svg or .png for a picture of the view, .csv "
-        "or .npy for the weights that are shown; '-' is standard output, which gets the page, "
-        "without the picture in the terminal"),
+        "or .npy for the weights that are shown; '-' is standard output, which gets the page. "
+        "With -o only a line about the file is printed, unless --terminal asks for the picture"),
     OPT_FLAG(0, "terminal", &o.terminal,
-             "only print the picture in the terminal; write a file only if -o names it"),
+             "print the picture in the terminal; write a file only if -o names it"),
     OPT_GROUP("What is shown first"),
     OPT_CHOICE(0, "view", &o.view, views, "VIEW", view_help),
     OPT_TEXT(
@@ -305,7 +305,7 @@ static qkv_status show(struct source *s, struct qkv_view_options p, const char *
         if (!path) status = print_picture(NULL, s->view, p, err);
         if (!status) print_view_json(s, &p, page ? path : NULL, &report);
     } else if (!(path && cmd_is_stdout(path))) {
-        const bool only_file = common.quiet && path && !o.terminal;
+        const bool only_file = (o.output || (common.quiet && path)) && !o.terminal;
         if (!only_file) status = print_picture(stdout, s->view, p, err);
         if (!status && !only_file) print_view_moved(s, 12);
         if (!status && path && !only_file) putchar('\n');

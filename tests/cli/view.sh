@@ -44,6 +44,8 @@ check grep -q 'doctype html' both.html
 
 title 'a view as a picture, by the ending of the file name'
 runs 0 view "$animal" --view steps --token it --layer 3 --heads 1 -o steps.svg
+prints 'steps.svg: picture of the view'
+runs 0 view "$animal" --view steps --token it --layer 3 --heads 1 -o steps.svg --force --terminal
 prints_part 'How does “it” attend to “animal”?'
 prints_part 'steps.svg: picture of the view'
 runs 0 view "$animal" --view steps --token it --layer 3 --heads 1 --plain -o plain.svg
@@ -55,7 +57,7 @@ check grep -q '<svg [^>]*width="84mm" height="[0-9.]*mm" viewBox="0 0 400 ' colu
 runs 0 view "$animal" --size page -o page.svg
 check grep -q '<svg [^>]*width="174mm"' page.svg
 runs 2 view "$animal" --size wide -o wide.svg
-runs 0 view "$animal" --view residual --token it -o residual.svg
+runs 0 view "$animal" --view residual --token it -o residual.svg --terminal
 prints_part 'The residual stream of “it” goes from norm'
 check grep -q '<desc id="finding">The residual stream of “it” goes from norm' residual.svg
 check grep -q '<desc id="finding">Layer 3, head 1, 32 dimensions per vector' steps.svg
