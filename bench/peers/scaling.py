@@ -2,7 +2,8 @@
 """scaling.py: compares two threads of one process with two processes of one thread that run the same kernel together.
 
 Two processes share the same hardware as two threads (memory, last cache, power), but no barrier, allocator or cache
-line: the difference is the cost of the threads.
+line: the difference is the cost of the threads.  The first of them also runs alone, while the other core is idle: what
+two processes have less than twice its rate is the cost of the shared hardware, which no threads can avoid.
 """
 import json
 import os
@@ -95,16 +96,17 @@ def main():
         if turn(one, name) is None or turn(two, name) is None:
             note(f"  {name} does not run here: left out")
             continue
-        rates = {"qkv": [], "two processes": []}
-        for i in range(3 if QUICK else 9):
-            for who, group in ((("qkv", one), ("two processes", two)) if i % 2 else
-                               (("two processes", two), ("qkv", one))):
-                rates[who].append(turn(group, name))
+        groups = {"qkv": (one, 1), "two processes": (two, 1), "twice one process alone": (two[:1], 2)}
+        rates = {who: [] for who in groups}
+        for i in range(3 if QUICK else 15):
+            for who in list(groups)[::1 if i % 2 else -1]:
+                group, factor = groups[who]
+                rates[who].append(factor * turn(group, name))
         unit = "tokens/s" if "MiniLM" in name else "GFLOP/s"
         scale = 1 if unit == "tokens/s" else 1e9
         row("two threads and two processes", name, unit, 1 / scale,
             {who: [1 / x for x in r] for who, r in rates.items()},
-            goal={"of": "two processes", "least": 0.95})
+            goal={"of": "two processes", "least": 0.96})
     for p in one + two:
         p.stdin.close()
         p.wait()

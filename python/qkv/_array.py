@@ -93,8 +93,8 @@ class Array:
             raise UsageError(f"{self.name}: the tensor requires a gradient; call detach(), or use qkv.torch, "
                              "whose attention autograd differentiates")
         self.dtype = _torch_types().get(x.dtype) or str(x.dtype)
-        if x.is_conj() or x.is_neg():
-            x = x.resolve_conj().resolve_neg()
+        if x.is_neg():  # types of complex numbers are refused
+            x = x.resolve_neg()
         # The tensor may become another one (x.data = ..., x.set_()): a tensor of our own keeps its memory.
         self.origin = x = x.detach()
         self._view = x.untyped_storage()

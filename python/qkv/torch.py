@@ -8,7 +8,7 @@ from typing import Optional, Tuple
 
 import torch
 from torch import Tensor
-from torch.autograd.forward_ad import unpack_dual
+from torch.autograd import forward_ad
 
 from ._attention import Call, backward as run_backward, run
 from ._errors import DeviceError, DtypeError, UnsupportedError, UsageError
@@ -102,7 +102,8 @@ _forward.register_autograd(_gradient, setup_context=_setup)
 
 def _check_tensors(**tensors):
     """Checks tensors, for which torch would choose another kernel or lose a derivative without an error."""
-    query, compiling = tensors["query"], torch.compiler.is_compiling()
+    query = tensors["query"]
+    forward = not torch.compiler.is_compiling() and getattr(forward_ad, "_current_level", 0) >= 0
     for name, x in tensors.items():
         if x is None and name in ("attn_mask", "sinks"):
             continue
@@ -113,8 +114,14 @@ def _check_tensors(**tensors):
             raise DtypeError(f"{name}: expected a dense tensor, found {found}")
         if x.device != query.device or x.device.type not in ("cpu", "meta"):
             raise DeviceError(f"{name}: expected a tensor of the CPU as the others, found device {x.device}")
-        if not compiling and unpack_dual(x).tangent is not None:
+        if forward and forward_ad.unpack_dual(x).tangent is not None:
             raise UnsupportedError(f"{name}: forward-mode derivatives (jvp), expected backward()")
+
+
+def _check_numbers(**numbers):
+    for name, x in numbers.items():
+        if isinstance(x, (str, bytes)):
+            raise UsageError(f"{name}: expected a number, found {shown(x)}")
 
 
 def _broadcast(mask, shape):
@@ -151,9 +158,11 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
     if window is not None and (not isinstance(window, (tuple, list)) or len(window) != 2):
         raise UsageError(f"window: expected (left, right), found {shown(window)}")
     left, right = (-1, -1) if window is None else (integer(n, "window", -1) for n in window)
-    for x, name in ((scale, "scale"), (softcap, "softcap"), (dropout_p, "dropout_p")):
-        if isinstance(x, (str, bytes)):
-            raise UsageError(f"{name}: expected a number, found {shown(x)}")
+    _check_numbers(scale=scale, softcap=softcap, dropout_p=dropout_p)
+    return _attention(query, key, value, attn_mask, dropout_p, is_causal, left, right, scale, softcap, sinks)
+
+
+def _attention(query, key, value, attn_mask, dropout_p, is_causal, left, right, scale, softcap, sinks):
     bias, mask = _broadcast(attn_mask, (query.shape[0], query.shape[1], query.shape[2], key.shape[2]))
     seed = torch.randint(2**62, (1,)) if dropout_p else None
     return _forward(query, key, value, bias, mask, None if sinks is None else sinks.float(), seed, bool(is_causal), left, right,
@@ -169,6 +178,7 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     may be combined, a row whose keys are all masked gives 0, and dropout has random numbers of its own.
     """
     _check_tensors(query=query, key=key, value=value, attn_mask=attn_mask)
+    _check_numbers(scale=scale, dropout_p=dropout_p)
     for x, name in ((query, "query"), (key, "key"), (value, "value")):
         if x.dim() < 2:
             raise UsageError(f"{name}: expected at least 2 axes, found shape {tuple(x.shape)}")
@@ -179,6 +189,10 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
         raise UsageError("key, value: expected the heads of query; enable_gqa allows fewer")
     if query.dim() > 4 and attn_mask is not None:
         attn_mask = attn_mask.expand(*lead, *attn_mask.shape[-2:]).flatten(0, query.dim() - 4)
-    q, k, v = (x.reshape((1,) * (4 - x.dim()) + tuple(x.shape)) if x.dim() < 4 else x.flatten(0, x.dim() - 4) for x in (query, key, value))
-    out, _ = attention(q, k, v, attn_mask, dropout_p=dropout_p, is_causal=is_causal, scale=scale)
-    return out.reshape(*lead, *out.shape[-2:])
+    q, k, v = query, key, value
+    if query.dim() < 4:
+        q, k, v = (x.reshape((1,) * (4 - x.dim()) + tuple(x.shape)) for x in (q, k, v))
+    elif query.dim() > 4:
+        q, k, v = (x.flatten(0, x.dim() - 4) for x in (q, k, v))
+    out, _ = _attention(q, k, v, attn_mask, dropout_p, is_causal, -1, -1, scale, 0.0, None)
+    return out if query.dim() == 4 else out.reshape(*lead, *out.shape[-2:])
