@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 
 from . import _layout as c
 from ._array import Array, make
-from ._errors import LimitError, UsageError
+from ._errors import LimitError, UnsupportedError, UsageError
 from ._library import Handle, call, choice, function_or_none, integer, lib, shown, text
 from ._tokenizer import utf8
 from ._types import ArrayLike, Path, Progress
@@ -25,6 +25,7 @@ class View(Handle):
     def __init__(self):
         super().__init__()
         self._keep, self.options, self.budget, self.height = [], {}, BUDGET, 640
+        self._missing = {}  # {view: why it cannot be shown}
         self.stacks = []  #: of each stack (name, rows, keys, layers, heads)
 
     def __repr__(self):
@@ -48,6 +49,9 @@ class View(Handle):
             o.kept.append(array)
             o.heads, o.head_count = ctypes.addressof(array), len(heads)
         if given.get("view") is not None:
+            missing = self._missing.get(given["view"]) if isinstance(given["view"], str) else None
+            if missing:
+                raise UnsupportedError(f"view {given['view']!r}: {missing}")
             o.view = text(given["view"], "view")  # ctypes keeps the bytes
         o.theme = choice(given.get("theme", "auto"), "theme", THEMES)
         o.special, o.utf8 = bool(given.get("special")), True

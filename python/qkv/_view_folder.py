@@ -46,8 +46,10 @@ def as_input(ids, types=None, source=None):
     return c.ModelInput(sequences=1, offsets=at(offsets), ids=at(ids), types=at(types), source=at(source)), (ids, types, offsets, source)
 
 
-def model_name(info):
-    return info.name.decode("utf-8", "replace")
+def view_of_folder(model, texts, stacks):
+    made = new_view(model.info.name.decode("utf-8", "replace"), texts, stacks)
+    made._missing["output"] = "not computed by qkv.view; expected the command `qkv view --view output`"
+    return made
 
 
 def rows_of(e):
@@ -79,7 +81,7 @@ def view_of_text(value, pair, name, budget, progress):
         sources = (utf8(value, "text"), None if pair is None else utf8(pair, "pair"))
         stack = c.ViewStack(name=b"attention", layers=i.layers, heads=i.heads, kv_heads=i.kv_heads, head_width=i.head_width,
                             value_width=i.value_width, width=i.width, causal=i.causal)
-        made = new_view(model_name(i), [make_text(rows_of(e), sources)], [stack])
+        made = view_of_folder(model, [make_text(rows_of(e), sources)], [stack])
         return run_view(made, model, run, budget, progress)
 
 
@@ -125,13 +127,13 @@ def view_of_pair(model, value, pair, budget, progress):
     stacks = [c.ViewStack(name=b"encoder", rows=0, keys=0, layers=i.layers, **sizes),
               c.ViewStack(name=b"decoder", rows=1, keys=1, layers=i.decoder_layers, causal=True, **sizes),
               c.ViewStack(name=b"cross", rows=2, keys=0, layers=i.decoder_layers, **sizes)]
-    made = new_view(model_name(i), texts, stacks)
+    made = view_of_folder(model, texts, stacks)
     return run_view(made, model, run, budget, progress, (keep_encoder, keep))
 
 
 def view_of_recurrent(model, source, ids, texts, budget, progress):
     """Shows the attention of a recurrent encoder-decoder, which has weights without queries and keys, and no other attention."""
-    made = new_view(model_name(model.info), texts, [c.ViewStack(name=b"cross", rows=1, keys=0, layers=1, heads=1)])
+    made = view_of_folder(model, texts, [c.ViewStack(name=b"cross", rows=1, keys=0, layers=1, heads=1)])
     calls, request, decoder = Callbacks(), c.ProbeRequest(), Decoder(model)
     probed = lib.view_probe_request(made._at, integer(budget, "budget", 1), ctypes.byref(request))
 

@@ -12,6 +12,7 @@ from ._errors import DeviceError, Interrupted, UnsupportedError, UsageError
 from ._library import call, integer, lib, raise_status, scratch, shown
 from ._tokenizer import Tokenizer, utf8
 from ._view import View, make_text, new_view, prettify
+from ._view_streams import Streams
 from .torch import _broadcast, _call
 from .transformers import observe
 
@@ -137,8 +138,9 @@ def view_of_model(text, pair, model, tokenizer, budget, progress) -> View:
             if getattr(model.config, "is_encoder_decoder", False):
                 return view_of_pair(text, pair, model, tokenizer, budget, progress)
             tokens = read_text(tokenizer, text, pair)
-            calls = collect(model, tokens, progress)
-            return make_view(model, [as_text(tokens)], [("attention", 0, 0, calls)], budget)
+            with Streams(model) as streams:
+                calls = collect(model, tokens, progress)
+            return make_view(model, [as_text(tokens)], [("attention", 0, 0, calls)], budget, streams.of([x.name for x in calls]))
     finally:
         model.train(training)
 
@@ -193,8 +195,8 @@ def view_of_pair(source, target, model, tokenizer, budget, progress):
     return make_view(model, [as_text(x) for x in (tokens, read, written)], stacks, budget)
 
 
-def make_view(model, texts, stacks, budget):
-    """Makes a View of stacks (name, text of the rows, text of the keys, calls)."""
+def make_view(model, texts, stacks, budget, streams=()):
+    """Makes a View of stacks (name, text of the rows, text of the keys, calls); streams: a Stream per layer of the only stack."""
     shapes, reach = [], {}
     for name, rows, keys, calls in stacks:
         heads, T, S = calls[0].shape
@@ -204,15 +206,24 @@ def make_view(model, texts, stacks, budget):
         x, causal = calls[0], rows == keys and T > 1 and all(is_causal(x) for x in calls)
         shapes.append(c.ViewStack(name=name.encode(), rows=rows, keys=keys, layers=len(calls), heads=heads, causal=causal,
                                   kv_heads=x.k.shape[1] if alike else 0, head_width=x.q.shape[3] if alike else 0,
-                                  value_width=x.v.shape[3] if alike else 0))
+                                  value_width=x.v.shape[3] if alike else 0,
+                                  width=streams[0].before.shape[1] if streams else 0))
     name = getattr(model, "name_or_path", "") or type(model).__name__
     made = new_view(name.rstrip("/").rsplit("/", 1)[-1], texts, shapes)
+    made._missing["output"] = "not computed for a model of transformers; expected its folder and the command `qkv view --view output`"
+    if not streams:
+        made._missing["residual"] = (f"no residual stream found in {type(model).__name__}, expected one stack of layers that add the "
+                                     "outputs of attention and of the feed-forward network to their input, without a factor")
     request = c.ProbeRequest()
     probed = lib.view_probe_request(made._at, budget, ctypes.byref(request))
     for i, (shape, (*_, calls)) in enumerate(zip(shapes, stacks)):
         for layer, x in enumerate(calls):
             add = add_probe if probed else add_layer
             add(made, i, layer, x, request, shape)
+            if streams:
+                s = streams[layer]
+                after = (ctypes.c_void_p * 3)(s.attention.data_ptr(), None, s.after.data_ptr())
+                call(lib.view_residual, made._at, i, layer, s.before.data_ptr(), ctypes.addressof(after))
     return made
 
 

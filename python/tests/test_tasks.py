@@ -127,6 +127,8 @@ class Views(unittest.TestCase):
         for view in ("residual", "output", "neuron"):
             with self.assertRaises(qkv.UnsupportedError):
                 v.terminal(view=view)
+        with self.assertRaises(qkv.UsageError):
+            v.terminal(view=[])
 
     def test_the_marks_of_spaces_in_tokens(self):
         tokens, x = ["\u0120then", "\u2581a", "cat</w>", "\u0120"], weights(1, 1, 4, 4)

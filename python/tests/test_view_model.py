@@ -12,6 +12,7 @@ except ImportError:
     sys.exit(77)
 
 import qkv
+from qkv._view_streams import Streams
 
 hf.logging.set_verbosity_error()
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -114,6 +115,7 @@ class Pictures(unittest.TestCase):
         v, w = qkv.view(*texts, model=folder), qkv.view(*texts, model=model, tokenizer=tokenizer)
         self.assertEqual(v.stacks, w.stacks)
         self.assertEqual(v.terminal(), w.terminal())
+        self.assertEqual(v.terminal(view="residual"), w.terminal(view="residual"))
 
     def test_a_decoder_looks_as_its_folder(self):
         model = hf.AutoModelForCausalLM.from_pretrained(VERSE, dtype=torch.float32)
@@ -126,6 +128,42 @@ class Pictures(unittest.TestCase):
         model = hf.AutoModel.from_pretrained(MINILM)
         for tokenizer in (hf.AutoTokenizer.from_pretrained(MINILM), qkv.Tokenizer(MINILM)):
             self.same(MINILM, model, tokenizer, "time flies like an arrow", "naïve café — 你好")
+
+
+class Residual(unittest.TestCase):
+    def test_the_order_of_norms_and_sublayers(self):
+        """The stream is found where it is a sum: norms before, after and on both sides of a sublayer, and in parallel."""
+        sizes = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
+        added, whole = (lambda before, out: before + out), (lambda before, out: out)
+        for config, more, module, expected in (
+                (hf.Starcoder2Config, dict(num_key_value_heads=2), "self_attn", added), (hf.RobertaConfig, {}, "attention", whole),
+                (hf.GPTNeoXConfig, {}, "attention", added), (hf.GPTNeoXConfig, dict(use_parallel_residual=False), "attention", added),
+                (hf.Gemma2Config, dict(head_dim=8, num_key_value_heads=2), "post_attention_layernorm", added)):
+            torch.manual_seed(2)
+            model = hf.AutoModel.from_config(config(**sizes, **more)).eval()
+            outs = []
+            for name, part in model.named_modules():
+                if name.split(".")[-1] == module and name.count(".") < 4:
+                    part.register_forward_hook(lambda _m, _x, out: outs.append(out[0] if isinstance(out, tuple) else out))
+            with Streams(model) as found, torch.no_grad():
+                hidden = model(torch.randint(5, 60, (1, 9)), output_hidden_states=True).hidden_states
+            layers = found.of([name + ".x" for name in found.found])
+            self.assertEqual((len(layers), len(outs)), (2, 2), config)
+            for s, before, out in zip(layers, hidden, outs):
+                self.assertTrue(torch.equal(s.before, before[0]), config)
+                self.assertLess((s.attention - expected(before[0], out[0])).abs().max().item(), 1e-5, config)
+            self.assertTrue(torch.equal(layers[0].after, layers[1].before))
+
+    def test_where_no_stream_is_found(self):
+        model, t = build("gpt_neox"), qkv.Tokenizer(VERSE)
+        self.assertIn("layer", qkv.view(TEXT, model=model, tokenizer=t).terminal(view="residual"))
+        scaled = hf.GraniteForCausalLM(hf.GraniteConfig(**SIZES, residual_multiplier=.5)).eval()
+        v = qkv.view(TEXT, model=scaled, tokenizer=t)
+        for view, reason in (("residual", "no residual stream found in GraniteForCausalLM"), ("output", "a model of transformers")):
+            with self.assertRaisesRegex(qkv.UnsupportedError, reason):
+                v.terminal(view=view)
+        with self.assertRaisesRegex(qkv.UnsupportedError, "no residual stream"):
+            qkv.view(TEXT, model=scaled, tokenizer=t, view="residual")
 
 
 class Errors(unittest.TestCase):

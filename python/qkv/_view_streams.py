@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""The residual stream of a model of transformers, found by hooks: what attention and feed-forward network add in each layer."""
+import re
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import torch
+
+
+class Stream(NamedTuple):
+    """The stream of a layer [T][width]: before it, after its attention, after its feed-forward network."""
+    before: torch.Tensor
+    attention: torch.Tensor
+    after: torch.Tensor
+
+
+def layer_name(name):
+    """Returns the name of the layer of an attention module, such as "model.layers.0", or None."""
+    found = re.match(r"(.*?\.\d+)(\.|$)", name)
+    return found and found.group(1)
+
+
+def close(a, b):
+    """Returns whether two sums are the same: in float32 up to their order, in 16 bits, whose rounding is coarse, exactly."""
+    if a.dtype != torch.float32:
+        return torch.equal(a, b)
+    return bool(torch.allclose(a, b, rtol=0, atol=1e-5 * float(b.abs().max())))
+
+
+class Streams:
+    """Records, inside `with`, the inputs and outputs of the modules of each layer, and finds its Stream when it ends."""
+
+    def __init__(self, model):
+        self.model, self._hooks = model, []
+        self.found: Dict[str, Optional[Stream]] = {}
+
+    def __enter__(self):
+        modules = dict(self.model.named_modules())
+        for name, layer in modules.items():
+            if layer_name(name) == name:
+                inside: List[tuple] = []  # (input, output) of each module of the layer, in the order of their ends
+                self._hooks.append(layer.register_forward_pre_hook(lambda *_, inside=inside: inside.clear()))
+                for part in layer.modules():
+                    if part is not layer:
+                        self._hooks.append(part.register_forward_hook(
+                            lambda _m, args, kwargs, out, inside=inside: inside.append((first(args, kwargs), tensor(out))), with_kwargs=True))
+                self._hooks.append(layer.register_forward_hook(
+                    lambda _m, args, kwargs, out, name=name, inside=inside: self._end(name, first(args, kwargs), tensor(out), inside),
+                    with_kwargs=True))
+        return self
+
+    def __exit__(self, *_):
+        for hook in self._hooks:
+            hook.remove()
+
+    def of(self, names):
+        """Returns the Stream of the layer of each attention, or [] unless every layer has one and one attention."""
+        layers = [layer_name(name) for name in names]
+        found = [self.found.get(layer) for layer in layers]
+        return found if all(found) and len(set(layers)) == len(layers) and len({s.before.shape for s in found}) == 1 else []
+
+    def _end(self, name, before, after, inside):
+        if before is None or after is None or before.shape != after.shape:
+            return
+        inside[:] = [(x, y) for x, y in inside if y is not None and y.shape == after.shape]
+        middle = middle_of(before, after, inside)
+        self.found[name] = None if middle is None else Stream(*(x[0].detach().float().contiguous() for x in (before, middle, after)))
+        inside.clear()
+
+
+def tensor(x) -> Any:
+    x = x[0] if isinstance(x, (tuple, list)) and x else x
+    return x if isinstance(x, torch.Tensor) and x.dim() == 3 else None
+
+
+def first(args, kwargs):
+    """Returns the hidden states among the arguments of a module."""
+    return tensor(args[0]) if args else tensor(kwargs.get("hidden_states"))
+
+
+def middle_of(before, after, inside):
+    """Returns the stream after attention, or None: a sum before + a of the output a of a module, from which the layer continues.
+
+    pre-norm   after = middle + m, m the output of a module;         middle = before + a is the input of a module
+    post-norm  after = norm(middle + m), middle = norm(before + a)
+    parallel   after = before + a + m;                               middle = before + a
+    """
+    outputs = [y for _, y in inside]
+    for end, (x, y) in enumerate(inside):
+        if x is None or x.shape != before.shape or not any(close(x, before + a) for a in outputs[:end]):
+            continue
+        if any(close(after, x + m) for m in outputs[end:]):
+            return x
+        if any(z is not None and z.shape == y.shape and close(out, after) and any(close(z, y + m) for m in outputs[end:])
+               for z, out in inside[end + 1:]):
+            return y
+    for i, a in enumerate(outputs):
+        if any(close(after, before + a + m) for m in outputs[i + 1:]):
+            return before + a
+    return None
