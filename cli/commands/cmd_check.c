@@ -306,8 +306,10 @@ static int run_check(int argc, char **argv)
 {
     qkv_error err = { 0 };
     struct check c = { .dir = argv[0], .err = &err };
+    char folder[CMD_PATH];
     (void)argc;
-    qkv_status status = open_both(&c);
+    qkv_status status = cmd_model_path(&c.dir, folder, &err);
+    if (!status) status = open_both(&c);
     if (!status) {
         if (common.json) printf("{\"compared\":[");
         status = run_model(&c);

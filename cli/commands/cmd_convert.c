@@ -90,10 +90,13 @@ static int run_convert(int argc, char **argv)
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "--precision is missing, expected f32, f16, bf16 or int8");
     else if (!read_size(&how.shard_bytes, &err)) {
+        char folder[CMD_PATH];
+        const char *in = argv[0];
         how.precision = precisions[o.precision];
+        if (cmd_model_path(&in, folder, &err)) return cmd_fail(&err);
         if (check_out(argv[1], &err)) return cmd_fail(&err);
         how.progress = cmd_progress_begin("bytes");
-        const qkv_status status = qkv_convert(argv[0], argv[1], &how, &report, &err);
+        const qkv_status status = qkv_convert(in, argv[1], &how, &report, &err);
         cmd_progress_end();
         if (!status) {
             print_report(argv[1], &report);

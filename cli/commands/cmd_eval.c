@@ -115,12 +115,15 @@ static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
     struct qkv_eval_result r;
+    char folder[CMD_PATH];
+    const char *dir = argc ? argv[0] : NULL;
+    if (cmd_model_path(&dir, folder, &err)) return cmd_fail(&err);
     if (c.perplexity && argc > 1)
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "--perplexity: expected a model folder as the only operand, found '%.100s'",
                   argv[1]);
     else if (c.perplexity)
-        perplexity(argc ? argv[0] : NULL, &err);
+        perplexity(dir, &err);
     else if (c.window || c.stride)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--%s requires --perplexity FILE",
                   c.window ? "window" : "stride");
@@ -128,7 +131,7 @@ static int run(int argc, char **argv)
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "eval: too few operands, expected: qkv eval RUN|DIR [FILE...] [options]");
     if (err.status || c.perplexity) return err.status ? cmd_fail(&err) : QKV_OK;
-    o.dir = argv[0];
+    o.dir = dir;
     o.texts.paths = (const char *const *)argv + 1;
     o.texts.n = argc - 1;
     o.texts.format = word(formats, c.format);

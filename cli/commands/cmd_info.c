@@ -402,7 +402,9 @@ static int run_info(int argc, char **argv)
 {
     qkv_error err = { 0 };
     struct stat st;
+    char folder[CMD_PATH];
     const char *path = argc ? argv[0] : common.model;
+    if (cmd_model_path(&path, folder, &err)) return cmd_fail(&err);
     if (argc && common.model) {
         cmd_error(&err, QKV_ERR_USAGE, NULL, "an operand cannot be combined with --model");
     } else if (o.diagram >= 0) {

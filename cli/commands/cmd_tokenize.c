@@ -319,7 +319,8 @@ static int run_tokenize(int argc, char **argv)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--pad requires --max-length");
         goto done;
     }
-    if (!o.tokenizer && cmd_model_find(dir, &err)) goto done;
+    if (o.tokenizer ? cmd_model_path(&o.tokenizer, dir, &err) : cmd_model_find(dir, &err))
+        goto done;
     if (qkv_tokenizer_open(&t, o.tokenizer ? o.tokenizer : dir, &err)) goto done;
     if (o.decode)
         decode(t, &err);

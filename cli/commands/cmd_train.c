@@ -416,8 +416,9 @@ static int run_train(int argc, char **argv)
 {
     qkv_error err = { 0 };
     struct qkv_train_result result;
-    if (read_options(argc, argv, &err) || check_folder(o.export_dir, "model.safetensors", &err) ||
-        only_models(&err))
+    char folder[CMD_PATH];
+    if (read_options(argc, argv, &err) || cmd_model_path(&o.from, folder, &err) ||
+        check_folder(o.export_dir, "model.safetensors", &err) || only_models(&err))
         ranks_agree(&err);
     if (err.status) return cmd_fail(&err);
     o.ranks = &ranks;

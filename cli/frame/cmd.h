@@ -276,7 +276,8 @@ void cmd_json_float(FILE *to, float x);
 // ---- models, files (files.c, outputs.c) --------------------------------------------------------
 enum { CMD_PATH = 4096 };
 // Finds the folder of the model: the value of --model; if it is not given, the value of the
-// variable QKV_MODEL; if that is not set, the first default folder that exists.
+// variable QKV_MODEL; if that is not set, the first default folder that exists.  A value may also
+// be a name, org/name[@revision], of a model in the cache of the Hugging Face Hub.
 qkv_status cmd_model_find(char dir[CMD_PATH], qkv_error *err);
 // Finds the folder of a second model, which `model` names; model NULL: finds the folder that
 // cmd_model_find() finds.
@@ -285,6 +286,9 @@ qkv_status cmd_model_find_named(char dir[CMD_PATH], const char *model, qkv_error
 // is given, the value of QKV_MODEL or the first default folder whose model supports the job.
 qkv_status cmd_model_find_for(enum qkv_job job, char dir[CMD_PATH], const char *model,
                               qkv_error *err);
+// If nothing has the path, but the cache has a model of this name, replaces *path by `dir`, the
+// folder of the model, and adds it to the inputs.
+qkv_status cmd_model_path(const char **path, char dir[CMD_PATH], qkv_error *err);
 // Reads a whole file; path "-" means standard input.  The caller frees *text.
 qkv_status cmd_read_file(char **text, size_t *bytes, const char *path, qkv_error *err);
 

@@ -3,6 +3,29 @@
 #include "frame/cmd.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+// If `model`, or QKV_MODEL if it is NULL, is a name that the cache does not have, adds to the
+// message how to get the model.  Returns err->status.
+static qkv_status name_pull(const char *model, qkv_error *err)
+{
+    struct qkv_hub_name name;
+    const size_t n = strlen(err->text);
+    if (!model) model = getenv("QKV_MODEL");
+    if (err->status == QKV_ERR_IO && !err->file[0] && qkv_hub_name_parse(&name, model))
+        snprintf(err->text + n, sizeof err->text - n, "; 'qkv pull %s' downloads it", model);
+    return err->status;
+}
+
+qkv_status cmd_model_path(const char **path, char dir[CMD_PATH], qkv_error *err)
+{
+    struct qkv_hub_name name;
+    qkv_error missing = { 0 };
+    if (!*path || access(*path, F_OK) == 0 || !qkv_hub_name_parse(&name, *path)) return QKV_OK;
+    if (qkv_hub_find(dir, CMD_PATH, *path, &missing)) return QKV_OK;
+    *path = dir;
+    return cmd_input_add(dir, err);
+}
 
 qkv_status cmd_model_find(char dir[CMD_PATH], qkv_error *err)
 {
@@ -16,21 +39,21 @@ qkv_status cmd_model_find_named(char dir[CMD_PATH], const char *model, qkv_error
     qkv_error met = { 0 };
     const qkv_status status = qkv_model_find(dir, CMD_PATH, why, sizeof why, model, &met);
     // say which option names a model: the library does not know the options of commands
-    if (status && !model)
-        return cmd_error(
-            err, status, NULL,
-            "%s; choose a model with --model DIR or QKV_MODEL, or download one with 'make demo'",
-            met.text);
+    if (status == QKV_ERR_USAGE && !model)
+        return cmd_error(err, status, NULL,
+                         "%s; choose a model with --model DIR or QKV_MODEL, or download one with "
+                         "'qkv pull org/name' or 'make demo'",
+                         met.text);
     if (status) *err = met;
-    return status ? status : cmd_input_add(dir, err);
+    return status ? name_pull(model, err) : cmd_input_add(dir, err);
 }
 
 qkv_status cmd_model_find_for(enum qkv_job job, char dir[CMD_PATH], const char *model,
                               qkv_error *err)
 {
-    const qkv_status status =
-        qkv_model_find_for(job, dir, CMD_PATH, NULL, 0, model ? model : common.model, err);
-    return status ? status : cmd_input_add(dir, err);
+    if (!model) model = common.model;
+    const qkv_status status = qkv_model_find_for(job, dir, CMD_PATH, NULL, 0, model, err);
+    return status ? name_pull(model, err) : cmd_input_add(dir, err);
 }
 
 qkv_status cmd_read_file(char **text, size_t *bytes, const char *path, qkv_error *err)

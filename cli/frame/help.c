@@ -24,7 +24,7 @@ static const struct {
 static const struct {
     const char *name, *what;
 } variables[] = {
-    { "QKV_MODEL", "folder of the model, if --model is not given" },
+    { "QKV_MODEL", "folder or name of the model, if --model is not given" },
     { "QKV_MODELS", "folder searched first for models (default: models)" },
     { "QKV_THREADS", "number of threads, if --threads is not given" },
     { "QKV_ISA", "most advanced instruction set to use ('qkv info' lists them)" },

@@ -3,6 +3,7 @@
  *  the number of tokens, which runs, trains and visualizes Transformers.
  *
  *  base.h       status, error, threads, types, precision
+ *  digest.h     SHA-256 and SHA-1
  *  layout.h     sizes and layouts of the structures, for bindings
  *  json.h       strict JSON reader
  *  output.h     output files that are complete or absent
@@ -15,6 +16,7 @@
  *  baseline.h   convolution, recurrence, sparse, linear and low-rank attention
  *  measure.h    peak throughput of this machine
  *  text.h       tokenizer, and training of tokenizers
+ *  hub.h        models by name, in the cache of the Hugging Face Hub
  *  model.h      opening and running a model folder
  *  decode.h     incremental decoding of a model
  *  task.h       embedding, classification, masked words, perplexity
@@ -41,6 +43,7 @@
 #ifndef QKV_H
 #define QKV_H
 #include <qkv/base.h>
+#include <qkv/digest.h>
 #include <qkv/layout.h>
 #include <qkv/json.h>
 #include <qkv/output.h>
@@ -53,6 +56,7 @@
 #include <qkv/baseline.h>
 #include <qkv/measure.h>
 #include <qkv/text.h>
+#include <qkv/hub.h>
 #include <qkv/model.h>
 #include <qkv/decode.h>
 #include <qkv/task.h>

@@ -217,8 +217,8 @@ enum qkv_job {
     QKV_JOB_CLASSIFY_TOKENS
 };
 /** Finds a model folder for a job: dir or QKV_MODEL as in qkv_model_find, but if neither is set,
- *  the first of the searched folders whose model supports the job.  Returns: QKV_OK; QKV_ERR_USAGE:
- *  no folder was found. */
+ *  the first of the searched folders whose model supports the job.  Returns: QKV_OK; the errors of
+ *  qkv_model_find. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_find_for(enum qkv_job job, char *out, size_t size,
                                                      char *why, size_t why_size, const char *dir,
                                                      qkv_error *err);

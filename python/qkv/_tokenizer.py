@@ -41,7 +41,7 @@ def string_array(values, name):
 
 
 def find_model(name):
-    """Returns the folder of a model: a path; a name in Hugging Face's cache; or a name in $QKV_MODELS or ./models.
+    """Returns the folder of a model: a path; a name, "org/name@revision", in Hugging Face's cache; or a name in $QKV_MODELS or ./models.
 
     Nothing is downloaded.
     """
@@ -52,17 +52,10 @@ def find_model(name):
     path = os.fsdecode(text(name, "model"))
     if os.path.isdir(path):
         return path
-    home = os.environ.get("HF_HOME") or os.path.join(os.path.expanduser("~"), ".cache", "huggingface")
-    cache = os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")
-    for full in (path, "sentence-transformers/" + path):
-        folder = os.path.join(cache, "models--" + full.replace("/", "--"))
-        try:
-            with open(os.path.join(folder, "refs", "main"), encoding="ascii") as f:
-                snapshot = os.path.join(folder, "snapshots", f.read().strip())
-        except (OSError, UnicodeDecodeError):
-            continue
-        if os.path.isdir(snapshot):
-            return snapshot
+    for name in (path, "sentence-transformers/" + path):
+        found = ctypes.create_string_buffer(4096)
+        if lib.hub_find(found, len(found), os.fsencode(name), None) == 0:
+            return os.fsdecode(found.value)
     for folder in (os.environ.get("QKV_MODELS") or "models").split(":"):
         candidate = os.path.join(folder, os.path.basename(path.rstrip("/")) or ".")
         if os.path.isdir(candidate) and os.path.basename(path):

@@ -332,7 +332,7 @@ qkv_status qkv_output_commit(struct qkv_output *o, qkv_error *err);
 // Removes the temporary file; no effect after commit or on a zeroed struct.
 void qkv_output_abort(struct qkv_output *o);
 
-// ---- SHA-256 (sha256.c) -----------------------------------------------------------------------
+// ---- SHA-256 (digest/) -------------------------------------------------------------------------
 struct qkv_sha256 {
     uint32_t state[8];
     uint64_t bytes;

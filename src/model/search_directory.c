@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // search_directory.c: finds the model folder to use when the user names none.
 #include "model/model.h"
+#include <qkv/hub.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,13 +53,33 @@ static qkv_status found(char *out, size_t size, char *why, size_t why_size, cons
     return QKV_OK;
 }
 
+// Writes the model folder that the user names: the path, if something has it; otherwise the folder
+// of a model of this name in the cache.  A path that is no name of a model is not examined.
+static qkv_status named(char *out, size_t size, char *why, size_t why_size, const char *dir,
+                        const char *reason, qkv_error *err)
+{
+    struct qkv_hub_name name;
+    qkv_error missing = { 0 };
+    if (qkv_path_may_exist(dir) || !qkv_hub_name_parse(&name, dir))
+        return found(out, size, why, why_size, dir, reason, err);
+    const qkv_status status = qkv_hub_find(out, size, dir, &missing);
+    if (status == QKV_ERR_IO && !missing.file[0])
+        return qkv_fail(err, status, NULL, "no file or folder %s, and %s", dir, missing.text);
+    if (status) {
+        if (err) *err = missing;
+        return status;
+    }
+    if (why_size) snprintf(why, why_size, "%s, in the cache of the Hugging Face Hub", reason);
+    return QKV_OK;
+}
+
 qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size, const char *dir,
                           qkv_error *err)
 {
     const char *request = getenv("QKV_MODEL");
-    if (dir && *dir) return found(out, size, why, why_size, dir, "as given", err);
+    if (dir && *dir) return named(out, size, why, why_size, dir, "as given", err);
     if (request && *request)
-        return found(out, size, why, why_size, request, "from the variable QKV_MODEL", err);
+        return named(out, size, why, why_size, request, "from the variable QKV_MODEL", err);
     char place[3900], path[QKV_PATH], reason[QKV_PATH + 100], looked[640] = "";
     for (int n = 0; qkv_model_search_directory(place, sizeof place, n); n++) {
         if (!place[0]) continue;

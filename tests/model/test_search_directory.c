@@ -40,12 +40,12 @@ TEST(the_given_one_comes_first)
     char out[1024], why[1024];
     qkv_error err;
     fresh();
-    setenv("QKV_MODEL", "elsewhere", 1);
-    CHECK_EQ(find(out, why, "a/b", &err), QKV_OK);
-    CHECK_TEXT(out, "a/b");
+    setenv("QKV_MODEL", "/elsewhere", 1);
+    CHECK_EQ(find(out, why, "./a/b", &err), QKV_OK);
+    CHECK_TEXT(out, "./a/b");
     CHECK_TEXT(why, "as given");
     CHECK_EQ(find(out, why, NULL, &err), QKV_OK);
-    CHECK_TEXT(out, "elsewhere");
+    CHECK_TEXT(out, "/elsewhere");
     CHECK_TEXT(why, "from the variable QKV_MODEL");
 }
 

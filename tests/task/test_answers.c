@@ -264,8 +264,8 @@ TEST(the_first_folder_that_can_is_found)
     CHECK(strstr(why, "generates"));
     CHECK_EQ(qkv_model_find_for(QKV_JOB_TRANSLATE, dir, sizeof dir, NULL, 0, NULL, &err), 0);
     CHECK_TEXT(dir, "models/dates");
-    CHECK_EQ(qkv_model_find_for(QKV_JOB_FILL, dir, sizeof dir, NULL, 0, "given", &err), 0);
-    CHECK_TEXT(dir, "given");
+    CHECK_EQ(qkv_model_find_for(QKV_JOB_FILL, dir, sizeof dir, NULL, 0, "/given", &err), 0);
+    CHECK_TEXT(dir, "/given");
     CHECK_EQ(qkv_model_find_for((enum qkv_job)9, dir, sizeof dir, NULL, 0, NULL, &err),
              QKV_ERR_USAGE);
 }

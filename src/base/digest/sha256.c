@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // sha256.c: computes SHA-256 (FIPS 180-4).
-#include "base/base.h"
+#include "base/digest/digest_blocks.h"
 #include <string.h>
 
 static const uint32_t K[64] = {
@@ -19,8 +19,7 @@ static inline uint32_t rotate(uint32_t x, int n)
     return x >> n | x << (32 - n);
 }
 
-// Updates the hash state with one block of 64 bytes.
-static void block(uint32_t state[8], const uint8_t *p)
+void qkv_sha256_block(uint32_t *state, const uint8_t *p)
 {
     uint32_t w[64], s[8];
     for (int i = 0; i < 16; i++)
@@ -45,42 +44,24 @@ static void block(uint32_t state[8], const uint8_t *p)
     for (int i = 0; i < 8; i++) state[i] += s[i];
 }
 
+const uint32_t qkv_sha256_first[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
+
 void qkv_sha256_begin(struct qkv_sha256 *h)
 {
-    static const uint32_t first[8] = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19 };
-    memcpy(h->state, first, sizeof first);
+    memcpy(h->state, qkv_sha256_first, sizeof qkv_sha256_first);
     h->bytes = 0;
 }
 
 void qkv_sha256_add(struct qkv_sha256 *h, const void *data, size_t bytes)
 {
-    const uint8_t *p = data;
-    while (bytes) {
-        const size_t used = (size_t)(h->bytes % 64), space = 64 - used;
-        const size_t n = bytes < space ? bytes : space;
-        if (n == 64) {
-            block(h->state, p);
-        } else {
-            memcpy(h->part + used, p, n);
-            if (used + n == 64) block(h->state, h->part);
-        }
-        h->bytes += n;
-        p += n;
-        bytes -= n;
-    }
+    qkv_blocks_add(&(struct qkv_blocks){ h->state, &h->bytes, h->part, qkv_sha256_block }, data,
+                   bytes);
 }
 
 void qkv_sha256_end(struct qkv_sha256 *h, char hex[QKV_SHA256_TEXT])
 {
-    static const char digits[] = "0123456789abcdef";
-    const uint64_t bits = h->bytes * 8;
-    const size_t used = (size_t)(h->bytes % 64), pad = (used < 56 ? 56 : 120) - used;
-    uint8_t tail[72] = { 0x80 };
-    for (int i = 0; i < 8; i++) tail[pad + (size_t)i] = (uint8_t)(bits >> (56 - 8 * i));
-    qkv_sha256_add(h, tail, pad + 8);
-    for (int i = 0; i < 64; i++) hex[i] = digits[h->state[i / 8] >> (28 - 4 * (i % 8)) & 15];
-    hex[64] = 0;
+    qkv_blocks_end(&(struct qkv_blocks){ h->state, &h->bytes, h->part, qkv_sha256_block }, hex, 64);
 }
 
 void qkv_sha256(char hex[QKV_SHA256_TEXT], const void *data, size_t bytes)
