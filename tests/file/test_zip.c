@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+// test_zip.c: checks that the members of a zip archive are read, and that no broken archive is read
+// outside the file or accepted with other contents.
+#include "check.h"
+#include "model/folder.h"
+#include <qkv/zip.h>
+#include <zlib.h>
+
+enum { HELLO = 3000 };
+static uint8_t archive[8192];
+static size_t archive_bytes;
+static char hello[HELLO]; // compresses well
+static size_t directory;  // its offset in the archive
+
+static void put(uint32_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++) archive[archive_bytes++] = (uint8_t)(value >> (8 * i));
+}
+static void put_text(const char *text)
+{
+    memcpy(archive + archive_bytes, text, strlen(text));
+    archive_bytes += strlen(text);
+}
+
+// Puts the fields that the header of a member and its entry in the directory share.
+static void put_fields(int method, const char *data, size_t size, size_t packed, const char *name)
+{
+    put(20, 2), put(0, 2), put((uint32_t)method, 2), put(0, 4);
+    put((uint32_t)crc32(0, (const Bytef *)data, (uInt)size), 4);
+    put((uint32_t)packed, 4), put((uint32_t)size, 4), put((uint32_t)strlen(name), 2), put(0, 2);
+}
+
+// Makes an archive of a/stored.txt, "abc", and a/deflated.txt, the text hello.
+static void make_archive(void)
+{
+    uint8_t packed[1000];
+    z_stream z = {
+        .next_in = (Bytef *)hello, .avail_in = HELLO, .next_out = packed, .avail_out = sizeof packed
+    };
+    for (int i = 0; i < HELLO; i++) hello[i] = (char)('a' + i % 7);
+    CHECK(deflateInit2(&z, 6, Z_DEFLATED, -15, 9, Z_DEFAULT_STRATEGY) == Z_OK);
+    CHECK(deflate(&z, Z_FINISH) == Z_STREAM_END);
+    const size_t n = sizeof packed - z.avail_out;
+    deflateEnd(&z);
+    archive_bytes = 0;
+    put(0x04034b50, 4), put_fields(0, "abc", 3, 3, "a/stored.txt"), put_text("a/stored.txt");
+    put_text("abc");
+    const size_t second = archive_bytes;
+    put(0x04034b50, 4), put_fields(8, hello, HELLO, n, "a/deflated.txt");
+    put_text("a/deflated.txt");
+    memcpy(archive + archive_bytes, packed, n);
+    archive_bytes += n;
+    directory = archive_bytes;
+    put(0x02014b50, 4), put(20, 2), put_fields(0, "abc", 3, 3, "a/stored.txt");
+    put(0, 2), put(0, 2), put(0, 2), put(0, 4), put(0, 4), put_text("a/stored.txt");
+    put(0x02014b50, 4), put(20, 2), put_fields(8, hello, HELLO, n, "a/deflated.txt");
+    put(0, 2), put(0, 2), put(0, 2), put(0, 4), put((uint32_t)second, 4);
+    put_text("a/deflated.txt");
+    const size_t end = archive_bytes;
+    put(0x06054b50, 4), put(0, 2), put(0, 2), put(2, 2), put(2, 2);
+    put((uint32_t)(end - directory), 4), put((uint32_t)directory, 4), put(0, 2);
+}
+
+struct contents {
+    char data[2 * HELLO];
+    size_t bytes;
+    int stop_after; // pieces; 0: never
+};
+static int add(void *context, const void *data, size_t bytes)
+{
+    struct contents *c = context;
+    if (c->bytes + bytes > sizeof c->data) return 1;
+    memcpy(c->data + c->bytes, data, bytes);
+    c->bytes += bytes;
+    return c->stop_after && --c->stop_after == 0;
+}
+
+// Opens the archive and reads all members.  Returns the first error.
+static qkv_status read_all(int64_t *good)
+{
+    qkv_zip *z = NULL;
+    *good = 0;
+    folder_write("a.zip", archive, archive_bytes);
+    qkv_status status = qkv_zip_open(&z, folder_name("a.zip"), NULL);
+    for (int64_t i = 0; !status && i < qkv_zip_count(z); i++) {
+        struct contents c = { .bytes = 0 };
+        status = qkv_zip_read(z, i, add, &c, NULL);
+        if (status) break;
+        CHECK_EQ((int64_t)c.bytes, qkv_zip_size(z, i));
+        *good += (c.bytes == 3 && !memcmp(c.data, "abc", 3)) ||
+                 (c.bytes == HELLO && !memcmp(c.data, hello, HELLO));
+    }
+    qkv_zip_close(z);
+    return status;
+}
+
+TEST(stored_and_compressed_members_are_read)
+{
+    qkv_zip *z;
+    struct contents c = { .bytes = 0 };
+    qkv_error err = { 0 };
+    folder_new();
+    make_archive();
+    folder_write("a.zip", archive, archive_bytes);
+    CHECK_EQ(qkv_zip_open(&z, folder_name("a.zip"), &err), QKV_OK);
+    CHECK_EQ(qkv_zip_count(z), 2);
+    CHECK_TEXT(qkv_zip_name(z, 0), "a/stored.txt");
+    CHECK_TEXT(qkv_zip_name(z, 1), "a/deflated.txt");
+    CHECK_EQ(qkv_zip_size(z, 1), HELLO);
+    CHECK(!qkv_zip_name(z, 2) && qkv_zip_size(z, -1) == -1);
+    CHECK_EQ(qkv_zip_read(z, 1, add, &c, &err), QKV_OK);
+    CHECK_EQ(c.bytes, HELLO);
+    CHECK(!memcmp(c.data, hello, HELLO));
+    c = (struct contents){ .stop_after = 1 };
+    CHECK_EQ(qkv_zip_read(z, 0, add, &c, &err), QKV_ERR_INTERRUPTED);
+    qkv_zip_close(z);
+}
+
+TEST(a_comment_after_the_directory_is_skipped)
+{
+    int64_t good;
+    folder_new();
+    make_archive();
+    archive[archive_bytes - 2] = 5;
+    put_text("PK\005\006x");
+    CHECK_EQ(read_all(&good), QKV_OK);
+    CHECK_EQ(good, 2);
+}
+
+TEST(no_truncated_archive_opens)
+{
+    int64_t good;
+    folder_new();
+    make_archive();
+    while (archive_bytes-- > 0) CHECK_EQ(read_all(&good), QKV_ERR_FORMAT);
+}
+
+TEST(no_changed_byte_changes_contents_unseen)
+{
+    static const uint8_t masks[] = { 1, 0x80, 0xff };
+    folder_new();
+    make_archive();
+    for (size_t at = 0; at < archive_bytes; at++) EACH(mask, masks)
+        {
+            int64_t good;
+            archive[at] ^= *mask;
+            if (read_all(&good) == QKV_OK) {
+                qkv_zip *z;
+                CHECK_EQ(qkv_zip_open(&z, folder_name("a.zip"), NULL), QKV_OK);
+                CHECK_EQ(good, qkv_zip_count(z));
+                qkv_zip_close(z);
+            }
+            archive[at] ^= *mask;
+        }
+}
+
+TEST(other_kinds_of_archives_are_not_supported)
+{
+    int64_t good;
+    folder_new();
+    make_archive();
+    archive[directory + 8] = 1; // encrypted
+    CHECK_EQ(read_all(&good), QKV_ERR_UNSUPPORTED);
+    make_archive();
+    archive[directory + 10] = 12; // bzip2
+    CHECK_EQ(read_all(&good), QKV_ERR_UNSUPPORTED);
+    make_archive();
+    memset(archive + directory + 20, 0xff, 4); // zip64
+    CHECK_EQ(read_all(&good), QKV_ERR_UNSUPPORTED);
+    make_archive();
+    archive[directory + 46] = 0; // a NUL in a name
+    CHECK_EQ(read_all(&good), QKV_ERR_FORMAT);
+    archive_bytes = 0;
+    CHECK_EQ(read_all(&good), QKV_ERR_FORMAT);
+}
+
+CHECK_MAIN(CASE(stored_and_compressed_members_are_read),
+           CASE(a_comment_after_the_directory_is_skipped), CASE(no_truncated_archive_opens),
+           CASE(no_changed_byte_changes_contents_unseen),
+           CASE(other_kinds_of_archives_are_not_supported))
