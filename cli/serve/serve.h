@@ -154,6 +154,7 @@ struct serve_model {
     const qkv_tokenizer *tokenizer; // the same
     qkv_embedder *embedder;         // NULL: the model computes no vectors
     qkv_generator *generator;       // NULL: the model does not generate
+    struct chat *chat;              // its chat template; NULL: it generates no text
     struct service *service;        // its queue and thread
 };
 extern struct serve_model *serve_models; // [serve_model_count]

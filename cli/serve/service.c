@@ -4,7 +4,9 @@
 // previous job of its connection ends, or now; the job with the smallest start is next.
 #include "serve/service.h"
 #include "serve/embed_jobs.h"
+#include "serve/generate_jobs.h"
 #include "serve/server.h"
+#include "serve/template/chat_template.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,7 +114,7 @@ struct serve_model *serve_model_of(struct serve_call *c, const char *name)
 static bool wait_for_work(struct service *s)
 {
     pthread_mutex_lock(&s->lock);
-    while (!s->stop && !s->first) pthread_cond_wait(&s->changed, &s->lock);
+    while (!s->stop && !s->first && !s->generating) pthread_cond_wait(&s->changed, &s->lock);
     const bool stop = s->stop;
     pthread_mutex_unlock(&s->lock);
     return !stop;
@@ -132,12 +134,17 @@ static void *work(void *model)
     struct serve_model *m = model;
     struct serve_job *j;
     while (wait_for_work(m->service)) {
-        j = service_take(m, ~0u);
+        const bool accepts = !m->service->scheduler || decoding_accepts(m);
+        j = service_take(m, accepts ? ~0u : ~(1u << JOB_GENERATE));
         if (j && j->kind == JOB_EMBED)
             embed_batch(m, j);
+        else if (j && j->kind == JOB_GENERATE)
+            decoding_begin(j);
         else if (j)
             run_job(j);
+        if (decoding_busy(m)) decoding_step(m);
     }
+    decoding_stop(m);
     while ((j = service_take(m, ~0u))) {
         serve_fail(j->call, 503, NULL, "the server is stopping");
         service_done(j);
@@ -226,12 +233,16 @@ qkv_status service_open(struct serve_model *m, const char *name, const char *dir
     qkv_status status = open_parts(m, err);
     if (status) return status;
     m->info = qkv_model_info(m->model);
+    if (m->generator && ((status = decoding_open(m, err)) || (status = chat_open(m, err))))
+        return status;
     return warm(m, err);
 }
 
 void service_close(struct serve_model *m)
 {
     embed_variants_close(m);
+    decoding_close(m);
+    chat_close(m);
     qkv_embedder_close(m->embedder);
     qkv_generator_close(m->generator);
     free(m->service);

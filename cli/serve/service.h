@@ -5,6 +5,7 @@
 #define QKV_CLI_SERVICE_H
 
 #include "serve/serve.h"
+#include <qkv/scheduler.h>
 
 struct service_options {
     int64_t batch_tokens;  // tokens of a batch: --max-batch-tokens
@@ -24,6 +25,8 @@ struct service {
     double now;        // virtual time: the start of the job that was taken last
     atomic_llong jobs; // jobs that wait or run
     struct embed_variant *variants;
+    qkv_scheduler *scheduler;        // NULL: the model does not generate
+    struct generate_job *generating; // jobs whose prompts are in the scheduler
 };
 
 // Takes the next job of some kinds (bits 1 << JOB_...); NULL: there is none.

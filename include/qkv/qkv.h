@@ -26,6 +26,7 @@
  *  ablate.h     effect of ablating each head; cosine of two texts per token pair
  *  lens.h       output of a model for a text, after each layer (logit lens)
  *  generate.h   text generation and translation
+ *  scheduler.h  text generation for prompts that arrive while others run
  *  train.h      training and evaluation
  *  view.h       attention as an HTML page or in the terminal
  *  picture.h    a view of attention, and diagrams of a model, as SVG or PNG
@@ -67,6 +68,7 @@
 #include <qkv/ablate.h>
 #include <qkv/lens.h>
 #include <qkv/generate.h>
+#include <qkv/scheduler.h>
 #include <qkv/train.h>
 #include <qkv/view.h>
 #include <qkv/picture.h>

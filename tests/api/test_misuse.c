@@ -231,6 +231,7 @@ static qkv_embedder *embedder;
 static struct qkv_view_token token = { .raw = "a" };
 
 static qkv_json *json;
+static qkv_scheduler *scheduler;
 static void open_json(void)
 {
     if (!json && qkv_json_read(&json, "[1]", 3, NULL) != QKV_OK) abort();

@@ -18,4 +18,14 @@ runs 6 serve -m nothing --port 0
 
 title 'malformed and hostile requests (H1 to H18)'
 check python3 -E "$here/serve_http.py" "$small"
+
+title 'answers: the bits of the command under load, streams, chats, rankings, the end of the server'
+mkdir labels ranks
+cp "$small/tokenizer.json" labels
+# the model of ranks has one token type
+sed 's/"BertProcessing"/"RobertaProcessing", "trim_offsets": true, "add_prefix_space": false/' "$small/tokenizer.json" \
+    >ranks/tokenizer.json
+cp "$here/../golden/bert-labels/config.json" "$here/../golden/bert-labels/model.safetensors" labels
+cp "$here/../golden/xlm-roberta-labels/config.json" "$here/../golden/xlm-roberta-labels/model.safetensors" ranks
+check python3 -E "$here/serve_answers.py" "$small" "$here/../../models/verse" labels ranks ${QKV_SERVE_SECONDS:+--seconds "$QKV_SERVE_SECONDS"}
 finish

@@ -9,6 +9,7 @@
 //   beam_search.h                                  the hypotheses of one prompt
 //   generate_slot.h                                one prompt that is being decoded
 //   pending_outputs.h, generate_request.h          finished outputs; the queue of prompts
+//   scheduler/                                     prompts that arrive while others run
 #ifndef QKV_TASK_GENERATION_H
 #define QKV_TASK_GENERATION_H
 
@@ -89,4 +90,13 @@ qkv_status qkv_translate_ids(qkv_translator *t, const int32_t *ids, const int64_
                              int64_t n, const struct qkv_generate_options *o, qkv_error *err);
 // Returns the settings of a translator, such as the tokens that begin and end its outputs.
 const struct qkv_generation_config *qkv_translator_config(const qkv_translator *t);
+
+// What a scheduler takes from a generator (generator.c).
+// Sets the tokenizer, the folder's settings and the options of *to, with the defaults of this
+// model.  o may be NULL.  Returns QKV_ERR_USAGE for an invalid option.
+qkv_status qkv_generator_settings(const qkv_generator *g, struct qkv_generation *to,
+                                  const struct qkv_generate_options *o, qkv_error *err);
+// Makes a decoder of `items` sequences for the model, and the source of its logits.
+qkv_status qkv_generator_decoder(const qkv_generator *g, int64_t items, qkv_decoder **decoder,
+                                 struct qkv_logits_source *source, qkv_error *err);
 #endif

@@ -185,6 +185,17 @@ static qkv_status clear_item(void *ctx, int64_t item)
     return qkv_decoder_cut(ctx, item, 0);
 }
 
+static struct qkv_logits_source decoder_source(qkv_decoder *d, int64_t V)
+{
+    return (struct qkv_logits_source){ .V = V,
+                                       .positions = qkv_decoder_capacity(d),
+                                       .encode = encode_sources,
+                                       .feed = feed_tokens,
+                                       .copy = copy_items,
+                                       .clear = clear_item,
+                                       .ctx = d };
+}
+
 static bool can_run(const struct generator *g)
 {
     return (qkv_model_info(g->model).can & QKV_CAN_RUN) != 0;
@@ -273,6 +284,27 @@ static qkv_status resolve_options(const struct generator *g, struct qkv_generate
     return QKV_OK;
 }
 
+qkv_status qkv_generator_settings(const qkv_generator *g, struct qkv_generation *to,
+                                  const struct qkv_generate_options *o, qkv_error *err)
+{
+    static const struct qkv_generate_options plain;
+    to->tokenizer = g->g.tokenizer;
+    to->config = &g->g.config;
+    to->options = o ? *o : plain;
+    return resolve_options(&g->g, &to->options, err);
+}
+
+qkv_status qkv_generator_decoder(const qkv_generator *g, int64_t items, qkv_decoder **decoder,
+                                 struct qkv_logits_source *source, qkv_error *err)
+{
+    const struct qkv_decoder_options o = { .items = items,
+                                           .capacity = g->g.options.positions,
+                                           .cache = g->g.options.cache };
+    const qkv_status status = qkv_decoder_new(decoder, g->g.model, &o, err);
+    if (!status) *source = decoder_source(*decoder, qkv_model_info(g->g.model).vocab);
+    return status;
+}
+
 // Context for the alignment of an output: the model runs again on the finished translation, with an
 // observer of its cross-attention.
 struct alignment {
@@ -313,13 +345,7 @@ static qkv_status run_request(struct generator *g, struct qkv_generate_request *
     qkv_status status = resolve_options(g, &options, err);
     if (!status) status = prepare_decoder(g, options.beams, options.alignment, err);
     if (status) return status;
-    const struct qkv_logits_source source = { .V = info.vocab,
-                                              .positions = qkv_decoder_capacity(g->decoder),
-                                              .encode = encode_sources,
-                                              .feed = feed_tokens,
-                                              .copy = copy_items,
-                                              .clear = clear_item,
-                                              .ctx = g->decoder };
+    const struct qkv_logits_source source = decoder_source(g->decoder, info.vocab);
     struct alignment alignment = { .model = g->model,
                                    .decoder = can_run(g) ? NULL : g->decoder,
                                    .item = g->items - 1,

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+// endpoint_text.c: text generation as OpenAI: /v1/completions and /v1/chat/completions.
+#include "serve/generate_jobs.h"
+#include "serve/server.h"
+#include "serve/template/chat_template.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+// Members of both requests that are read as JSON values.
+struct text_request {
+    const char *model;
+    const qkv_json *prompt, *messages, *stop, *bias, *stream_options, *logprobs;
+    int64_t max_tokens, top_logprobs, seed, n, best_of;
+    double temperature, top_p;
+};
+
+// ---- parts of a request -------------------------------------------------------------------------
+static bool read_stops(struct serve_call *c, struct generate_job *j, const qkv_json *v)
+{
+    struct serve_texts t;
+    if (!v) return true;
+    const int64_t most = (int64_t)(sizeof j->stops / sizeof *j->stops);
+    if (!serve_texts_read(c, &t, v, "$.stop", most, TEXTS_EMPTY)) return false;
+    for (int64_t i = 0; i < t.count; i++) j->stops[i] = t.text[i];
+    j->o.stop = j->stops;
+    j->o.stops = t.count;
+    serve_texts_free(&t);
+    return true;
+}
+
+// Reads {"TOKEN_ID": BIAS, ...}.
+static bool read_bias(struct serve_call *c, struct generate_job *j, const qkv_json *v)
+{
+    const int64_t n = qkv_json_length(v);
+    int64_t i = 0;
+    if (!v) return true;
+    j->bias = calloc((size_t)n + 1, sizeof *j->bias);
+    for (const char *key = NULL; j->bias && (key = qkv_json_next_key(v, key)); i++) {
+        int64_t id;
+        double value;
+        if (!cmd_parse_int(key, &id) || id < 0 || id > INT32_MAX ||
+            !qkv_json_get_number(qkv_json_lookup(v, key), &value) || fabs(value) > 100) {
+            serve_fail(c, 400, "$.logit_bias",
+                       "$.logit_bias: expected token ids with numbers from -100 to 100");
+            return false;
+        }
+        j->bias[i] = (struct qkv_token_value){ (int32_t)id, (float)value };
+    }
+    j->o.sampling.bias = j->bias;
+    j->o.sampling.biases = n;
+    if (!j->bias) serve_fail(c, 503, NULL, "out of memory");
+    return j->bias != NULL;
+}
+
+static bool read_usage(struct serve_call *c, struct generate_job *j, const qkv_json *v)
+{
+    const struct serve_field fields[] = {
+        { .name = "include_usage", .kind = FIELD_BOOLEAN, .to = &j->usage },
+        { .name = "include_obfuscation", .kind = FIELD_IGNORED },
+        { .name = NULL }
+    };
+    return !v || serve_members(c, v, "$.stream_options", fields);
+}
+
+// logprobs is a number for completions, true or false for a chat, which has top_logprobs.
+static bool read_logprobs(struct serve_call *c, struct generate_job *j,
+                          const struct text_request *r)
+{
+    bool wanted = false;
+    int64_t n = r->top_logprobs;
+    if (j->chat ? !qkv_json_get_boolean(r->logprobs, &wanted)
+                : !(wanted = qkv_json_get_integer(r->logprobs, &n))) {
+        if (!r->logprobs) return true;
+        serve_fail(c, 400, "$.logprobs", "$.logprobs: expected %s",
+                   j->chat ? "true or false" : "a number");
+        return false;
+    }
+    if (!wanted) return true;
+    if (n < 0 || n > 20) {
+        serve_fail(c, 400, "$.logprobs", "$.logprobs: expected 0 to 20, found %lld", (long long)n);
+        return false;
+    }
+    j->o.logprobs = n ? n : 1;
+    return true;
+}
+
+static bool read_rest(struct serve_call *c, struct generate_job *j, const struct text_request *r)
+{
+    if (!read_stops(c, j, r->stop) || !read_bias(c, j, r->bias) ||
+        !read_usage(c, j, r->stream_options) || !read_logprobs(c, j, r))
+        return false;
+    if (r->best_of && r->best_of != r->n) {
+        serve_fail(c, 400, "$.best_of", "$.best_of is not supported by qkv serve unless it is n");
+        return false;
+    }
+    j->o.max_tokens = r->max_tokens;
+    j->o.n_best = r->n;
+    j->o.sampling.temperature = r->temperature;
+    j->o.sampling.top_p = r->top_p;
+    // without a seed each request draws other numbers
+    j->o.sampling.seed = r->seed >= 0 ? (uint64_t)r->seed : (uint64_t)server_micros();
+    return true;
+}
+
+// ---- the model ----------------------------------------------------------------------------------
+static struct serve_model *find_generator(struct serve_call *c, const char *name)
+{
+    struct serve_model *m = serve_model_of(c, name);
+    if (!m || m->generator) return m;
+    serve_fail(c, 422, "$.model", "model %s generates no text: expected a decoder", m->name);
+    return NULL;
+}
+
+static void queue(struct serve_call *c, struct serve_model *m, struct generate_job *j)
+{
+    static atomic_llong number;
+    j->model = m->name;
+    j->created = (int64_t)time(NULL);
+    snprintf(j->id, sizeof j->id, "%s-%lld", j->chat ? "chatcmpl" : "cmpl",
+             (long long)atomic_fetch_add(&number, 1) + 1);
+    j->job.cost = j->o.max_tokens * j->o.n_best * j->prompts.count;
+    for (int64_t i = 0; i < j->prompts.count; i++) j->job.cost += (int64_t)j->prompts.bytes[i] / 4;
+    serve_queue(c, m, j);
+}
+
+// The members that completions and chats share.
+#define TEXT_FIELDS(j, r)                                                                          \
+    { .name = "model", .kind = FIELD_TEXT, .to = &(r).model },                                     \
+        { .name = "max_tokens",                                                                    \
+          .kind = FIELD_INTEGER,                                                                   \
+          .to = &(r).max_tokens,                                                                   \
+          .min = 1,                                                                                \
+          .max = 1 << 24 },                                                                        \
+        { .name = "temperature", .kind = FIELD_NUMBER, .to = &(r).temperature, .max = 2 },         \
+        { .name = "top_p", .kind = FIELD_NUMBER, .to = &(r).top_p, .min = 1e-9, .max = 1 },        \
+        { .name = "n", .kind = FIELD_INTEGER, .to = &(r).n, .min = 1, .max = 128 },                \
+        { .name = "seed", .kind = FIELD_INTEGER, .to = &(r).seed, .max = 9e15 },                   \
+        { .name = "stop", .kind = FIELD_ANY, .to = &(r).stop },                                    \
+        { .name = "stream", .kind = FIELD_BOOLEAN, .to = &(j)->stream },                           \
+        { .name = "stream_options", .kind = FIELD_ANY, .to = &(r).stream_options },                \
+        { .name = "logprobs", .kind = FIELD_ANY, .to = &(r).logprobs },                            \
+        { .name = "logit_bias", .kind = FIELD_ANY, .to = &(r).bias },                              \
+        { .name = "presence_penalty",                                                              \
+          .kind = FIELD_NUMBER,                                                                    \
+          .to = &(j)->o.sampling.presence,                                                         \
+          .min = -2,                                                                               \
+          .max = 2 },                                                                              \
+        { .name = "frequency_penalty",                                                             \
+          .kind = FIELD_NUMBER,                                                                    \
+          .to = &(j)->o.sampling.frequency,                                                        \
+          .min = -2,                                                                               \
+          .max = 2 },                                                                              \
+        { .name = "top_k", .kind = FIELD_INTEGER, .to = &(j)->o.sampling.top_k, .max = 1e9 },      \
+        { .name = "min_p", .kind = FIELD_NUMBER, .to = &(j)->o.sampling.min_p, .max = 1 },         \
+        { .name = "repetition_penalty",                                                            \
+          .kind = FIELD_NUMBER,                                                                    \
+          .to = &(j)->o.sampling.repetition,                                                       \
+          .min = 1e-3,                                                                             \
+          .max = 100 },                                                                            \
+        { .name = "min_tokens", .kind = FIELD_INTEGER, .to = &(j)->o.min_tokens, .max = 1 << 24 }, \
+        { .name = "ignore_eos", .kind = FIELD_BOOLEAN, .to = &(j)->o.ignore_end },                 \
+    {                                                                                              \
+        .name = "user", .kind = FIELD_IGNORED                                                      \
+    }
+
+void endpoint_completions(struct serve_call *c)
+{
+    struct generate_job *j = generate_job_new();
+    struct text_request r = { .max_tokens = 16, .temperature = 1, .top_p = 1, .n = 1, .seed = -1 };
+    if (!j) {
+        serve_fail(c, 503, NULL, "out of memory");
+        return;
+    }
+    const struct serve_field fields[] = {
+        TEXT_FIELDS(j, r),
+        { .name = "prompt", .kind = FIELD_ANY, .to = &r.prompt },
+        { .name = "best_of", .kind = FIELD_INTEGER, .to = &r.best_of, .min = 1, .max = 128 },
+        { .name = "echo", .kind = FIELD_REFUSED },
+        { .name = "suffix", .kind = FIELD_REFUSED },
+        { .name = NULL }
+    };
+    struct serve_model *m = NULL;
+    if (serve_body(c, fields) &&
+        serve_texts_read(c, &j->prompts, r.prompt, "$.prompt", service_options.client_batch, 0) &&
+        read_rest(c, j, &r) && (m = find_generator(c, r.model)))
+        queue(c, m, j);
+    else
+        j->job.free(&j->job);
+}
+
+void endpoint_chat(struct serve_call *c)
+{
+    struct generate_job *j = generate_job_new();
+    struct text_request r = { .temperature = 1, .top_p = 1, .n = 1, .seed = -1 };
+    int64_t most = 0;
+    if (!j) {
+        serve_fail(c, 503, NULL, "out of memory");
+        return;
+    }
+    j->chat = true;
+    const struct serve_field fields[] = {
+        TEXT_FIELDS(j, r),
+        { .name = "messages", .kind = FIELD_ANY, .to = &r.messages },
+        { .name = "max_completion_tokens",
+          .kind = FIELD_INTEGER,
+          .to = &most,
+          .min = 1,
+          .max = 1 << 24 },
+        { .name = "top_logprobs", .kind = FIELD_INTEGER, .to = &r.top_logprobs, .max = 20 },
+        { .name = "tools", .kind = FIELD_REFUSED },
+        { .name = "tool_choice", .kind = FIELD_REFUSED },
+        { .name = "functions", .kind = FIELD_REFUSED },
+        { .name = "response_format", .kind = FIELD_REFUSED },
+        { .name = NULL }
+    };
+    struct serve_model *m = NULL;
+    qkv_error err = { 0 };
+    if (!serve_body(c, fields) || !read_rest(c, j, &r) || !(m = find_generator(c, r.model))) {
+        j->job.free(&j->job);
+        return;
+    }
+    if (most) j->o.max_tokens = most;
+    if (!j->o.max_tokens) j->o.max_tokens = m->info.positions;
+    j->prompts.text = calloc(1, sizeof *j->prompts.text);
+    j->prompts.bytes = calloc(1, sizeof *j->prompts.bytes);
+    qkv_status status = j->prompts.text && j->prompts.bytes
+                            ? chat_render(&j->rendered, m, r.messages, &err)
+                            : cmd_error(&err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (status) {
+        serve_fail_with(c, &err, "$.messages");
+        j->job.free(&j->job);
+        return;
+    }
+    j->prompts.text[0] = j->rendered;
+    j->prompts.bytes[0] = strlen(j->rendered);
+    j->prompts.count = 1;
+    queue(c, m, j);
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// generate_jobs.h: declares jobs that generate text: their prompts are decoded together with those
+// of other jobs, and may join at every token.
+#ifndef QKV_CLI_GENERATE_JOBS_H
+#define QKV_CLI_GENERATE_JOBS_H
+
+#include "serve/service.h"
+#include <qkv/scheduler.h>
+
+struct generate_job;
+// One prompt of a job.
+struct generate_prompt {
+    struct generate_job *job;
+    int64_t index, id; // id in the scheduler; 0: not added, or ended
+};
+// One output, if the answer is not streamed.
+struct generate_output {
+    struct serve_bytes text, logprobs; // logprobs: elements of a JSON array
+    const char *reason;
+    int64_t tokens;
+};
+struct generate_job {
+    struct serve_job job;
+    bool chat, stream, usage; // usage: a stream ends with the number of tokens
+    const char *model;
+    char id[40]; // name of the answer
+    int64_t created;
+    struct serve_texts prompts;
+    char *rendered; // the prompt of a chat
+    struct qkv_generate_options o;
+    const char *stops[64];
+    struct qkv_token_value *bias;
+    struct generate_prompt *prompt; // [prompts.count]
+    struct generate_output *output; // [prompts.count * n_best]
+    int64_t running;                // prompts that have not ended
+    int64_t prompt_tokens, completion_tokens;
+    qkv_error err; // the first error of a prompt
+    struct generate_job *after;
+};
+
+struct generate_job *generate_job_new(void); // NULL: out of memory
+// Adds the prompts of a job to the scheduler of its model.
+void decoding_begin(struct serve_job *j);
+// Decodes one token of every output that runs; answers the jobs that are complete.
+void decoding_step(struct serve_model *m);
+// Answers all jobs with an error, because the server stops.
+void decoding_stop(struct serve_model *m);
+bool decoding_busy(const struct serve_model *m);
+bool decoding_accepts(const struct serve_model *m); // a further job could begin at once
+qkv_status decoding_open(struct serve_model *m, qkv_error *err);
+void decoding_close(struct serve_model *m);
+#endif

@@ -1,0 +1,315 @@
+# SPDX-License-Identifier: MIT
+"""serve_answers.py: answers of `qkv serve`: the bits of the command under mixed load, streams, chats, rankings, official
+clients, clients that leave, the end of the server.
+
+    serve_answers.py BERT VERSE LABELS RANKS [--seconds S]
+
+BERT: an encoder; VERSE: a decoder; LABELS, RANKS: folders with several labels and with one.  Without --seconds, 64
+clients make a few requests each; with it, they make requests for so long.
+"""
+import base64
+import json
+import os
+import random
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+from serve_client import BIN, Server, check, finish
+
+BERT, VERSE, LABELS, RANKS = sys.argv[1:5]
+SECONDS = float(sys.argv[6]) if len(sys.argv) > 6 else 0
+CLIENTS = 64
+WORDS = "the a king said unto him light and water of day night came house son people great".split()
+
+
+def command(*args):
+    return subprocess.run([BIN, *args], capture_output=True, check=True).stdout
+
+
+def bits(numbers):
+    return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
+def texts_of(seed, count):
+    r = random.Random(seed)
+    return [" ".join(r.choice(WORDS) for _ in range(r.randint(1, 24))) for _ in range(count)]
+
+
+def expected():
+    """Answers of the command: vectors of texts, and continuations of prompts with their seeds."""
+    texts = texts_of(7, 48)
+    with open("texts.txt", "w", encoding="utf-8") as f:
+        f.write("\n".join(texts) + "\n")
+    lines = command("embed", "-m", BERT, "-f", "texts.txt", "--json", "--truncate").decode().splitlines()
+    vectors = {t: bits(json.loads(line)["vector"]) for t, line in zip(texts, lines)}
+    outputs = {}
+    for i, prompt in enumerate(("In the beginning", "And the king said", "a", "Blessed are")):
+        how = ["-n", str(8 + 6 * i), "--temperature", "0.9", "--seed", str(i)] if i % 2 else ["-n", str(8 + 6 * i)]
+        out = json.loads(command("generate", prompt, "-m", VERSE, "--json", *how).decode().splitlines()[-1])
+        outputs[prompt] = (8 + 6 * i, 0.9 if i % 2 else 0, i, out["text"])
+    return vectors, outputs
+
+
+def client(server, number, vectors, outputs, wrong, counts):
+    """Makes mixed requests and compares each answer with the command's."""
+    r = random.Random(number)
+    end = time.monotonic() + SECONDS
+    rounds = 0
+    while rounds < 6 if not SECONDS else time.monotonic() < end:
+        rounds += 1
+        began = time.monotonic()
+        kind = r.choice(("embed", "embed", "batch", "base64", "complete", "stream"))
+        if kind in ("complete", "stream"):
+            prompt = r.choice(list(outputs))
+            tokens, temperature, seed, want = outputs[prompt]
+            body = {"prompt": prompt, "max_tokens": tokens, "temperature": temperature, "seed": seed, "model": "verse",
+                    "stream": kind == "stream"}
+            status, _, data = server.ask("POST", "/v1/completions", body)
+            if kind == "stream":
+                events = [e[6:] for e in data.decode().split("\n\n") if e]
+                text = "".join(json.loads(e)["choices"][0]["text"] for e in events[:-1]) if events else ""
+                good = status == 200 and events[-1] == "[DONE]" and text == want
+            else:
+                good = status == 200 and json.loads(data)["choices"][0]["text"] == want
+        else:
+            chosen = r.sample(list(vectors), 1 if kind == "embed" else r.randint(2, 12))
+            body = {"input": chosen[0] if kind == "embed" else chosen, "model": "bert", "truncate": True}
+            if kind == "base64":
+                body["encoding_format"] = "base64"
+            status, answer = server.post("/v1/embeddings", body)
+            found = [x["embedding"] for x in answer.get("data", [])]
+            found = [base64.b64decode(x) if kind == "base64" else bits(x) for x in found]
+            good = status == 200 and found == [vectors[t] for t in chosen]
+        counts.append(time.monotonic() - began)
+        if not good:
+            wrong.append((kind, status))
+
+
+def load(server, vectors, outputs):
+    """The bits of every answer, whatever else is computed."""
+    wrong, counts = [], []
+    threads = [threading.Thread(target=client, args=(server, i, vectors, outputs, wrong, counts)) for i in range(CLIENTS)]
+    began = time.monotonic()
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    counts.sort()
+    check(f"{CLIENTS} clients: every answer has the bits of the command", not wrong, wrong[:5])
+    if SECONDS:
+        print(f"{len(counts)} requests in {time.monotonic() - began:.1f} s, p50 {counts[len(counts) // 2]:.3f} s, "
+              f"p99 {counts[len(counts) * 99 // 100]:.3f} s, resident {server.status_kb('VmRSS')} kB")
+
+
+def forms(server):
+    status, answer = server.post("/embed", {"inputs": ["hello", "a b"], "model": "bert"})
+    _, same = server.post("/v1/embeddings", {"input": ["hello", "a b"], "model": "bert"})
+    check("/embed has the vectors of /v1/embeddings", status == 200 and answer == [x["embedding"] for x in same["data"]])
+    _, tokens = server.post("/tokenize", {"inputs": "hello", "model": "bert"})
+    ids = [t["id"] for t in tokens[0]]
+    _, by_ids = server.post("/v1/embeddings", {"input": ids, "model": "bert"})
+    check("token ids have the vector of their text", by_ids["data"][0]["embedding"] == same["data"][0]["embedding"])
+    _, short = server.post("/v1/embeddings", {"input": "hello", "dimensions": 4, "model": "bert"})
+    x = short["data"][0]["embedding"]
+    check("dimensions scales to length 1", len(x) == 4 and abs(sum(v * v for v in x) - 1) < 1e-5, x)
+    status, answer = server.post("/v1/embeddings", {"input": "word " * 5000, "model": "bert"})
+    check("a text that is too long is refused", status == 400 and "text too long" in answer["error"]["message"], answer)
+    status, _ = server.post("/v1/embeddings", {"input": "word " * 5000, "truncate": True, "model": "bert"})
+    check("or truncated", status == 200, status)
+    status, answer = server.post("/v1/embeddings", {"input": "a", "model": "none"})
+    check("an unknown model is named", status == 404 and "none" in answer["error"]["message"], answer)
+    status, answer = server.post("/predict", {"inputs": ["good", "bad"], "model": "labels"})
+    want = [json.loads(line) for line in command("classify", "-m", LABELS, "-f", "two.txt", "--json").decode().splitlines()]
+    check("/predict is qkv classify", [{x["label"]: x["score"] for x in a} for a in answer] ==
+          [{x["label"]: x["probability"] for x in w["labels"]} for w in want], (answer, want))
+    status, tei = server.post("/rerank", {"query": "water", "texts": ["king", "water", "day"], "model": "ranks"})
+    status2, cohere = server.post("/v2/rerank", {"query": "water", "documents": ["king", "water", "day"], "top_n": 2, "model": "ranks"})
+    scores = [x["score"] for x in tei] if status == 200 else []
+    check("/rerank is sorted", status == 200 and scores == sorted(scores, reverse=True) and len(scores) == 3, tei)
+    check("/rerank of Cohere has the same scores", status2 == 200 and
+          [(x["index"], x["relevance_score"]) for x in cohere["results"]] == [(x["index"], x["score"]) for x in tei[:2]], cohere)
+    _, back = server.post("/detokenize", {"ids": [t["id"] for t in server.post("/tokenize", {"inputs": "the king", "model": "verse"})[1][0]],
+                                          "model": "verse"})
+    check("/detokenize returns the text", back == ["the king"], back)
+    status, page = server.post("/v1/attention", {"input": "hello world", "model": "bert", "rows": [1], "received": True})
+    rows = page["layers"][0]["rows"]
+    check("/v1/attention has rows that sum to 1", status == 200 and all(abs(sum(h[0]) - 1) < 1e-5 for h in rows), rows)
+    for name in ("echo", "suffix", "best_of"):
+        status, answer = server.post("/v1/completions", {"prompt": "a", "model": "verse", name: 5})
+        check(f"{name} is refused by name", status == 400 and name in answer["error"]["message"], answer)
+
+
+TEMPLATES = (
+    ("{% for message in messages %}{{ '<' + message['role'] + '> ' + message.content | trim + '\\n' }}{% endfor %}"
+     "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}", "<system> be kind\n<user> hello\n<assistant>"),
+    ("{{ bos_token }}{%- if messages[0].role == 'system' %}\n  {%- set rest = messages[1:] %}\n[{{ messages[0].content.strip() }}]\n"
+     "{%- else %}{% set rest = messages %}{% endif %}\n{%- for m in rest -%}\n {{ loop.index0 }}:{{ m.content.upper() }}{{ '' if loop.last else ',' }}"
+     "{% endfor %} {# a comment #}\n{%- set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %} n={{ ns.n }}",
+     "<|endoftext|>[be kind]0:HELLO  n=2"),
+    ("{% if tools is defined and tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}\n    {% if m.role not in ['user', 'system'] %}"
+     "{{ raise_exception('role') }}{% endif %}\n{{ m['role'] ~ ':' ~ m['content'].split('l')[-1] }}{% endfor %}",
+     "system:be kind user:o"))
+
+
+def chats():
+    """A chat has the answer of a completion of the prompt that its template makes."""
+    messages = [{"role": "system", "content": "be kind "}, {"role": "user", "content": "hello"}]
+    for i, (template, prompt) in enumerate(TEMPLATES):
+        folder = f"chat{i}"
+        shutil.copytree(VERSE, folder)
+        with open(f"{folder}/tokenizer_config.json", "w", encoding="utf-8") as f:
+            json.dump({"chat_template": template, "bos_token": "<|endoftext|>", "model_max_length": 10 ** 30}, f)
+    with open("chat2/chat_template.jinja", "w", encoding="utf-8") as f:
+        f.write(TEMPLATES[2][0])
+    shutil.copytree("chat0", "chat3")
+    with open("chat3/chat_template.jinja", "w", encoding="utf-8") as f:
+        f.write("{% macro f(x) %}{{ x }}{% endmacro %}")
+    with Server("-q", models=["chat0", "chat1", "chat2", "chat3"]) as server:
+        for i, (_, prompt) in enumerate(TEMPLATES):
+            how = {"model": f"chat{i}", "temperature": 0, "max_tokens": 8}
+            # the tokenizer of verse puts <|endoftext|> before a text itself
+            status, want = server.post("/v1/completions", {"prompt": prompt.removeprefix("<|endoftext|>"), "logprobs": 1, **how})
+            status, found = server.post("/v1/chat/completions", {"messages": messages, "logprobs": True, **how})
+            check(f"chat template {i}", status == 200 and found["usage"] == want["usage"] and
+                  found["choices"][0]["logprobs"] == want["choices"][0]["logprobs"] and
+                  found["choices"][0]["message"]["content"] == want["choices"][0]["text"], (found, want))
+        status, answer = server.post("/v1/chat/completions", {"messages": [{"role": "tool", "content": "x"}], "model": "chat2"})
+        check("a template refuses messages", status == 400 and "refuses the messages: role" in answer["error"]["message"], answer)
+        status, answer = server.post("/v1/chat/completions", {"messages": messages, "model": "chat3"})
+        check("an unsupported statement is named", status == 422 and "'macro' is not supported" in answer["error"]["message"], answer)
+        status, answer = server.post("/v1/chat/completions", {"messages": [{"role": "user"}], "model": "chat0"})
+        check("a message without content", status == 400 and answer["error"]["param"] == "$.messages", answer)
+        status, answer = server.post("/v1/chat/completions", {"messages": messages, "tools": [], "model": "chat0"})
+        check("tools are refused by name", status == 400 and "$.tools" in answer["error"]["message"], answer)
+
+
+def wait_idle(server, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if server.ask("GET", "/metrics")[2].count(b"} 0\n") >= 4:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def leaves(server):
+    """H15: a generation ends when its client leaves; others go to their end."""
+    body = json.dumps({"prompt": "In the beginning", "max_tokens": 100000, "stream": True, "model": "verse", "ignore_eos": True,
+                       "n": 8}).encode()
+    data = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    for how in ("close", "reset", "half"):
+        s = server.connect()
+        s.sendall(data + body)
+        s.recv(1000)
+        if how == "half":
+            s.shutdown(socket.SHUT_WR)
+        if how == "reset":
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if how != "half":
+            s.close()
+        check(f"H15 a client that leaves ({how}) frees its places", wait_idle(server, 10))
+        s.close()
+
+
+def official(server):
+    """The clients of OpenAI and Cohere, if they are installed."""
+    venv = os.environ.get("QKV_PEERS_VENV")
+    python = f"{venv}/bin/python" if venv else sys.executable
+    code = f"""
+import sys
+try:
+    import openai, cohere
+except ImportError:
+    sys.exit(77)
+c = openai.OpenAI(base_url="http://127.0.0.1:{server.port}/v1", api_key="none")
+v = c.embeddings.create(input=["hello", "a b"], model="bert").data
+assert len(v) == 2 and len(v[0].embedding) > 8
+t = c.completions.create(model="verse", prompt="In the beginning", max_tokens=8, temperature=0)
+s = c.completions.create(model="verse", prompt="In the beginning", max_tokens=8, temperature=0, stream=True)
+assert "".join(x.choices[0].text for x in s) == t.choices[0].text and t.usage.completion_tokens == 8
+assert [m.id for m in c.models.list().data] == ["bert", "verse", "labels", "ranks"]
+try:
+    c.embeddings.create(input="a", model="none")
+    raise SystemExit("no error")
+except openai.NotFoundError as e:
+    assert "none" in str(e)
+r = cohere.ClientV2(api_key="none", base_url="http://127.0.0.1:{server.port}").rerank(
+    model="ranks", query="water", documents=["king", "water"], top_n=1)
+assert len(r.results) == 1 and r.results[0].relevance_score > 0
+"""
+    r = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    if r.returncode == 77:
+        print("openai and cohere are not installed: their clients are not tested")
+    else:
+        check("the clients of OpenAI and Cohere", r.returncode == 0, r.stderr[-600:])
+
+
+def ends():
+    """SIGTERM lets the running requests end, and refuses others."""
+    server = Server("-q", models=[f"verse={VERSE}"])
+    result = {}
+
+    def ask():
+        result["answer"] = server.ask("POST", "/v1/completions", {"prompt": "a", "max_tokens": 200, "ignore_eos": True})
+    t = threading.Thread(target=ask)
+    t.start()
+    time.sleep(0.15)
+    code = server.stop()
+    t.join()
+    check("a running request is finished after SIGTERM", code == 0 and result["answer"][0] == 200 and
+          json.loads(result["answer"][2])["usage"]["completion_tokens"] == 200, result)
+
+
+def secret():
+    """A token, and its place."""
+    with open("token", "w", encoding="utf-8") as f:
+        f.write("0123456789abcdef\n")
+    with Server("-q", "--token-file", "token", models=[BERT]) as server:
+        for value, want in ((None, 401), ("Bearer 0123456789abcdeg", 401), ("Bearer 0123456789abcdef0", 401), ("Bearer ", 401),
+                            ("Basic 0123456789abcdef", 401), ("Bearer 0123456789abcdef", 200)):
+            status, fields, _ = server.ask("GET", "/info", None, {"Authorization": value} if value else {})
+            check(f"H18 Authorization: {value}", status == want and ("www-authenticate" in fields) == (want == 401), status)
+        check("H18 /health needs no token", server.ask("GET", "/health")[0] == 200)
+
+
+def queue():
+    """Above the limit of requests, clients get the status 429."""
+    with Server("-q", "--max-concurrent-requests", "4", models=[f"verse={VERSE}"]) as server:
+        body = json.dumps({"prompt": "a", "max_tokens": 3000, "ignore_eos": True}).encode()
+        data = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+        held = [server.connect() for _ in range(3)]
+        for s in held:
+            s.sendall(data + body)
+        time.sleep(0.2)
+        status, fields, _ = server.ask("POST", "/v1/completions", {"prompt": "a"})
+        check("429 with Retry-After", status == 429 and fields.get("retry-after") == "1", status)
+        for s in held:
+            s.close()
+
+
+def main():
+    with open("two.txt", "w", encoding="utf-8") as f:
+        f.write("good\nbad\n")
+    vectors, outputs = expected()
+    with Server("-q", models=[f"bert={BERT}", f"verse={VERSE}", f"labels={LABELS}", f"ranks={RANKS}"]) as server:
+        forms(server)
+        load(server, vectors, outputs)
+        official(server)
+        leaves(server)
+        before = server.cpu_seconds()
+        time.sleep(1)
+        check("an idle server uses no CPU", server.cpu_seconds() - before <= 0.02, server.cpu_seconds() - before)
+    if not SECONDS:
+        chats()
+        queue()
+        ends()
+        secret()
+    finish()
+
+
+main()
