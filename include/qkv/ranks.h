@@ -45,6 +45,11 @@ struct qkv_comm {
      *  collect_limit / P bytes, at most 4 MiB and at least one chunk (up to 256 keys of one batch
      *  item).  0: no limit.  qkv_ranks_open sets 0.  The backward pass always collects. */
     size_t collect_limit;
+    /** First rows of the runs, if the caller divides the rows itself: [P + 1], with a causal mask
+     *  [2 P + 1], ascending from 0 to T = S, equal on all ranks.  Each is a multiple of a tile of
+     *  the backward pass from the first row of its sequence.  NULL: as qkv_rank_rows divides them.
+     *  qkv_ranks_open sets NULL. */
+    const int64_t *edges;
 };
 
 /** Connects this process with the ranks that mpirun (or srun) started with it, through the MPI
@@ -115,8 +120,8 @@ QKV_API struct qkv_ranks_plan qkv_ranks_backward_plan(const struct qkv_attention
  *            of the rank, and all keys
  *  Scratch:  qkv_ranks_plan(a, c).scratch bytes, 64-byte aligned
  *  Returns:  as qkv_attention_forward; the same on all ranks.  QKV_ERR_UNSUPPORTED for strides and
- *            statistics (probe); QKV_ERR_USAGE if the ranks have different limits (collect_limit);
- *            QKV_ERR_IO if a rank ended
+ *            statistics (probe); QKV_ERR_USAGE if the ranks have different limits (collect_limit)
+ *            or the edges of c do not fit; QKV_ERR_IO if a rank ended
  *  Repeats:  every row has the bits of qkv_attention_forward, for any P and in both modes
  *  Source:   Grattafiori et al. 2024 (arXiv 2407.21783) 3.3.2; Brandon et al. 2023 (arXiv
  *            2311.09431) for the balance */

@@ -94,6 +94,12 @@ struct qkv_train_options {
      *  consecutive ones, and updates a part of the weights, of which alone it has the moments.  The
      *  folder of the run is visible to all; rank 0 writes it.  The observer of rank 0 is called */
     const struct qkv_comm *ranks;
+    /** ranks that share the rows of each batch, so that a long context needs less memory on each; a
+     *  divisor of the number of ranks: groups of as many consecutive ranks train in parallel.
+     *  0: 1.  QKV_ERR_USAGE or QKV_ERR_UNSUPPORTED: more than 1 with a context of at most 768
+     *  tokens, with probe_every, or with a model that is no decoder, has relative positions, or
+     *  has layers that share their weights */
+    int64_t context_ranks;
 };
 
 /** Progress after one training step, for an observer; a number that is not known yet is NaN. */
@@ -142,7 +148,9 @@ struct qkv_train_result {
  *            tensor, and the last finite weights are saved)
  *  Repeats:  bit-identical for any number of threads and of ranks, and for any number of stops and
  *            resumes, also with another number of ranks: the gradients of the `accumulate` batches
- *            are added up in a binary tree, which depends on `accumulate` only */
+ *            are added up in a binary tree, which depends on `accumulate` only; for decoders with
+ *            a context of more than 768 tokens, the gradients of a batch in a binary tree of blocks
+ *            of rows, which depends on the lengths of its sequences only */
 QKV_API QKV_MUST_CHECK qkv_status qkv_train(const struct qkv_train_options *o,
                                             const struct qkv_train_observer *observer,
                                             struct qkv_train_result *result, qkv_error *err);

@@ -14,6 +14,80 @@
 #ifndef QKV_LAYER_BACKWARD_H
 #define QKV_LAYER_BACKWARD_H
 
+// ---- groups of ranks (ranks_group.c) -----------------------------------------------------------
+// `size` consecutive ranks of all, to which this rank belongs; size divides the number of all.
+struct qkv_ranks_group {
+    const struct qkv_comm *all;
+    int64_t first, rank, size;
+};
+// Returns the group as ranks of their own. *g and *all stay valid.
+struct qkv_comm qkv_ranks_group(struct qkv_ranks_group *g, const struct qkv_comm *all,
+                                int64_t size);
+
+// ---- linear (linear_backward.c) ----------------------------------------------------------------
+// ---- sums over the rows of a batch (row_sums.c) ------------------------------------------------
+// The gradient of a weight is a sum over all rows. Where several processes may have the rows of a
+// batch, the rows are divided into blocks, which are the leaves of a binary tree: the left part of
+// each node is the largest power of two of its leaves. Blocks depend on the lengths of the sequences
+// only. So the sum of all rows has one order, whichever process computes which nodes of the tree.
+//
+enum { QKV_ROW_BLOCK_MOST = 768 };
+// Returns the most rows of a block: the largest multiple of the tiles of attention's backward pass
+// that is not above QKV_ROW_BLOCK_MOST.
+int64_t qkv_row_block(qkv_precision precision);
+// Divides packed sequences into blocks of at most `block` rows, each of which begins at the first
+// row of a sequence or at a multiple of `block` rows after it. Returns the number n of blocks and
+// writes their first rows and the number of all rows, edges[n + 1]; edges NULL: only counts.
+int64_t qkv_row_edges(int64_t *edges, const int64_t *offsets, int64_t sequences, int64_t block);
+
+// Consecutive leaves of a tree, from .. end-1.
+struct qkv_tree_node {
+    int64_t from, end;
+};
+enum { QKV_TREE_NODES = 128 }; // more than the nodes that two runs of leaves can form
+struct qkv_tree_nodes {
+    struct qkv_tree_node node[QKV_TREE_NODES];
+    int n;
+};
+// Returns whether the leaves from .. end-1 are a node of the tree.
+bool qkv_tree_node(int64_t leaves, int64_t from, int64_t end);
+// Appends a node; while the last two are the children of a node, this replaces them.
+void qkv_tree_push(struct qkv_tree_nodes *x, int64_t leaves, int64_t from, int64_t end);
+
+// A block of this process. Its sum goes to a slot; then `merges` times the last slot is added to
+// the one before it.
+struct qkv_row_block {
+    int64_t first, n; // rows of this process
+    int slot, merges;
+};
+// How this process adds up its rows: a stack of slots. In the end, slot i has the sum of node i.
+struct qkv_row_sums {
+    const struct qkv_row_block *block;
+    int64_t blocks;
+    struct qkv_tree_nodes nodes;
+    int slots; // largest number of slots in use
+    // slot 0 is the gradient itself, part of the array gradients[weights]; slots 1 .. nodes-1 are
+    // its copies, [nodes.n - 1][weights]
+    real *gradients, *copies;
+    int64_t weights;
+    real *stack;  // [slots - nodes.n][most] the other slots
+    int64_t most; // largest number of elements of the gradients of a call
+};
+// Appends leaf number `leaf`, which is rows first .. first + n - 1 of this process.
+void qkv_row_sums_push(struct qkv_row_sums *s, struct qkv_row_block *block, int64_t leaf,
+                       int64_t leaves, int64_t first, int64_t n);
+// One or two gradients that are summed together, and their elements; NULL: not computed.
+struct qkv_row_gradients {
+    real *at[2];
+    int64_t n[2];
+};
+// Adds the sums of all blocks: body adds the rows of a block to to[0] and to[1].
+typedef void qkv_row_sums_body(void *ctx, real *const *to, const struct qkv_row_block *b);
+void qkv_row_sums_run(const struct qkv_row_sums *s, const struct qkv_row_gradients *g,
+                      qkv_row_sums_body *body, void *ctx);
+// to[n] += x[n]; x NULL: to[n] = 0.
+void qkv_add_numbers(real *to, const real *x, int64_t n);
+
 // ---- linear (linear_backward.c) ----------------------------------------------------------------
 // Options of the backward pass of qkv_linear_once (training packs weights during each call, because
 // they change every step):
@@ -26,6 +100,7 @@ struct qkv_linear_back {
     int64_t ldx, lddy;  // distance of rows in elements; 0 means K and N; dx uses ldx
     const real *dx_add; // added to dx, in its layout (may be dx itself if real); NULL: none
     void *scratch;
+    const struct qkv_row_sums *sums; // order of the sums dw and db; NULL: the order of the rows
 };
 size_t qkv_linear_once_backward_scratch(const struct qkv_linear_back *how, int64_t R, int64_t K,
                                         int64_t N);
@@ -109,9 +184,22 @@ size_t qkv_norm_backward_scratch(int64_t R, int64_t D);
 // Computes the gradients of a norm from dy, the gradient of its result (type t): dx[R][D] = (the
 // gradient of x) + dx_add[R][D]. dx_add NULL: nothing is added; dx and dx_add may be the same
 // array. dw[D] and db[D] are accumulated. x is the input of forward.
+// qkv_norm_sums_backward adds them up in the order of sums; `per` rows of the norm are one row of
+// the batch. sums NULL: it is qkv_norm_backward.
 void qkv_norm_backward(real *dx, const real *dx_add, real *dw, real *db, const void *dy,
                        qkv_dtype t, const real *x, const struct qkv_norm_keep *keep, int64_t R,
                        const struct qkv_norm *p, enum qkv_norm_kind kind, void *scratch);
+struct qkv_norm_back {
+    real *dx;
+    const real *dx_add;
+    const void *dy;
+    qkv_dtype type; // of dy
+    const real *x;
+    struct qkv_norm_keep keep;
+    void *scratch;
+};
+void qkv_norm_sums_backward(const struct qkv_norm_back *rows, int64_t R, const struct qkv_norm *p,
+                            enum qkv_norm_kind kind, const struct qkv_row_sums *sums, int64_t per);
 
 // ---- activations (activation.c) ----------------------------------------------------------------
 // Apply an activation, y[n] = act(a), and compute its gradient, da = dy act'(a). Here and in the

@@ -118,7 +118,10 @@ struct qkv_linear_once {
     qkv_precision precision;
     int threads;   // number of threads that scratch has space for; the call uses no more
     void *scratch; // workspace; qkv_linear_once_scratch ignores it
+    // order of the gradients' sums over rows; NULL: the order of the rows (backward.h)
+    const struct qkv_row_sums *sums;
 };
+struct qkv_row_sums;
 size_t qkv_linear_once_scratch(const struct qkv_linear_once *how, int64_t K, int64_t N);
 void qkv_linear_once(void *y, int64_t ldy, const void *x, int64_t ldx, int64_t R, int64_t K,
                      const struct qkv_linear_part *part, const struct qkv_after *after,
@@ -206,6 +209,12 @@ struct qkv_heads_sums {
 
 // ---- self-attention with packed projections (heads.c) ------------------------------------------
 struct qkv_scores;
+struct qkv_comm;
+// The ranks that share the rows of a batch in training (qkv/ranks.h).
+struct qkv_heads_ranks {
+    const struct qkv_comm *comm;
+    int64_t rows; // of this rank
+};
 struct qkv_heads {
     // numbers of query heads and key/value heads, widths of keys and values; a row of q has H*E
     // numbers, a row of k G*E, a row of v G*F
@@ -226,6 +235,9 @@ struct qkv_heads {
     // NULL: no ablation; otherwise sequences must be packed
     const struct qkv_heads_ablation *ablation;
     const struct qkv_scores *scores; // score function of the public layer; NULL: dot product
+    // self-attention with a tape: the arrays have the rows of this rank, a->T counts the rows of all
+    // ranks. NULL: this process has all rows
+    const struct qkv_heads_ranks *ranks;
 };
 // The rows of q, k and v of a call: row r of q begins at q + r q_ld. They are separate arrays, or
 // columns of the rows that one product wrote.

@@ -86,6 +86,9 @@ struct qkv_net_options {
     bool recompute;   // store only the input of each layer and run the layer again in backward
     real smoothing;   // label smoothing
     real temperature; // temperature of the contrastive loss; 0: .05
+    // decoders: gradients and loss of a batch are added up in a tree of blocks of rows
+    // (layer/backward.h), so that ranks can share the batch; false: in the order of the rows
+    bool row_blocks;
 };
 // Creates a model whose weights are initialized as in the architecture's reference
 // (docs/training.md), from seed.
@@ -155,6 +158,13 @@ struct qkv_net_batch {
 // than `positions`, or the model does not support the objective); QKV_ERR_UNSUPPORTED.
 qkv_status qkv_net_run(qkv_net *n, struct qkv_loss *loss, const struct qkv_net_batch *b,
                        bool gradients, real scale, uint64_t seed, uint64_t step, qkv_error *err);
+// Lets ranks share the rows of each batch: all ranks call qkv_net_run with the same batch, and each
+// has the activations of its own rows only. Loss and gradients are then set on every rank, with the
+// bits of one process; gradients are replaced, not added. Requires the option row_blocks. comm NULL
+// or of size 1: this process alone. Returns QKV_OK, or QKV_ERR_UNSUPPORTED: err says what the model
+// has that ranks cannot share.
+struct qkv_comm;
+qkv_status qkv_net_share(qkv_net *n, const struct qkv_comm *comm, qkv_error *err);
 // Computes attention statistics of one sequence, which runs through the only stack or the encoder
 // of the model, in memory linear in its tokens. Calls `layer` once per layer with the statistics of
 // its self-attention (B = 1, S = T).

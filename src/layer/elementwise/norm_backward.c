@@ -115,3 +115,34 @@ void qkv_norm_backward(real *dx, const real *dx_add, real *dw, real *db, const v
     qkv_parallel_for(qkv_ceil_div(R, j.rows), backward_task, &j);
     if (dw || db) qkv_parallel_for(qkv_ceil_div(p->D, STRIP), join_task, &j);
 }
+
+// ---- in the order of blocks of rows -------------------------------------------------------------
+struct whole {
+    const struct qkv_norm_back *rows;
+    const struct qkv_norm *p;
+    enum qkv_norm_kind kind;
+    int64_t per;
+};
+static void backward_block(void *ctx, real *const *to, const struct qkv_row_block *b)
+{
+    const struct whole *j = ctx;
+    const struct qkv_norm_back *x = j->rows;
+    const int64_t r = b->first * j->per, at = r * j->p->D;
+    const struct qkv_norm_keep keep = { x->keep.mean ? x->keep.mean + r : NULL, x->keep.rstd + r };
+    qkv_norm_backward(x->dx ? x->dx + at : NULL, x->dx_add ? x->dx_add + at : NULL, to[0], to[1],
+                      (const char *)x->dy +
+                          (size_t)at * qkv_dtype_size(x->type ? x->type : QKV_REAL),
+                      x->type, x->x + at, &keep, b->n * j->per, j->p, j->kind, x->scratch);
+}
+
+void qkv_norm_sums_backward(const struct qkv_norm_back *rows, int64_t R, const struct qkv_norm *p,
+                            enum qkv_norm_kind kind, const struct qkv_row_sums *sums, int64_t per)
+{
+    struct whole j = { rows, p, kind, per };
+    const struct qkv_row_gradients g = { { p->dw, p->db }, { p->D, p->D } };
+    if (sums)
+        qkv_row_sums_run(sums, &g, backward_block, &j);
+    else
+        qkv_norm_backward(rows->dx, rows->dx_add, p->dw, p->db, rows->dy, rows->type, rows->x,
+                          &rows->keep, R, p, kind, rows->scratch);
+}

@@ -227,7 +227,7 @@ qkv_status qkv_heads_forward(const struct qkv_sublayer_rows *rows,
     struct qkv_attention_work w;
     qkv_status status = qkv_heads_resolve(&w, m, a, tape ? &tape->at : NULL, NULL, 0);
     if (status) return status;
-    const int64_t R = a->B * a->T, S = a->B * a->S, width = m->H * m->F;
+    const int64_t R = qkv_heads_rows(m, a), S = m->ranks ? R : a->B * a->S, width = m->H * m->F;
     const qkv_dtype type = w.kernel->type;
     struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
     struct inner in;
@@ -242,9 +242,15 @@ qkv_status qkv_heads_forward(const struct qkv_sublayer_rows *rows,
     qkv_heads_quiet(in.q, type, a->q_offsets, a->sequences, m);
     const struct qkv_score_arrays *scores = &in.scores;
     if (m->scores) qkv_score_fill(scores, in.q, in.k, in.at.v, type, R, S, m);
-    status = qkv_attention_run(in.heads, tape ? tape->lse : keep->lse, keep->weights,
-                               scores->q ? scores->q : in.q, scores->k ? scores->k : in.k,
-                               scores->v ? scores->v : in.at.v, &w, in.own);
+    if (m->ranks) {
+        const struct qkv_heads_ranks_rows x =
+            qkv_heads_ranks_of(&tape->at, in.q, in.k, in.heads, m);
+        status = qkv_heads_ranks_forward(&x, tape->lse, m, a, in.own);
+    } else {
+        status = qkv_attention_run(in.heads, tape ? tape->lse : keep->lse, keep->weights,
+                                   scores->q ? scores->q : in.q, scores->k ? scores->k : in.k,
+                                   scores->v ? scores->v : in.at.v, &w, in.own);
+    }
     if (status) return status;
     qkv_heads_replace(in.heads, type, a->q_offsets, a->sequences, m, NULL);
     qkv_widen(keep->q, in.q, type, R * m->H * m->E);

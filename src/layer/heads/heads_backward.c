@@ -42,9 +42,10 @@ size_t qkv_heads_train_scratch(const struct qkv_heads *m, const struct qkv_atten
 {
     const struct qkv_heads_arrays shape = qkv_heads_joined(NULL, NULL, QKV_REAL, m);
     const struct qkv_attention whole = qkv_heads_attention(m, a, &shape);
-    const int64_t R = a->B * a->T, S = a->B * a->S;
+    const int64_t R = qkv_heads_rows(m, a), S = m->ranks ? R : a->B * a->S;
     size_t bytes[4] = { 0 }, most = 0;
-    bytes[0] = qkv_attention_real_scratch(&whole, back, status);
+    bytes[0] = m->ranks ? qkv_heads_ranks_scratch(m, a, back, status)
+                        : qkv_attention_real_scratch(&whole, back, status);
     if (*status) return SIZE_MAX;
     const qkv_dtype type = qkv_attention_kernel_table(&whole)->type;
     bytes[1] = qkv_heads_product_scratch(m, type, R, S, back);
@@ -86,8 +87,14 @@ static void unready(const struct side *s, qkv_dtype t, const struct qkv_heads_ba
         qkv_copy_rows(tape->wide, QKV_REAL, width, s->x, t, s->ld, width, s->R);
         qkv_norm_kind_forward(NULL, 0, &keep, tape->wide, s->R * width / s->norm->D, s->norm,
                               QKV_NORM_RMS);
-        qkv_norm_backward(b->d_wide, NULL, s->norm->dw, NULL, s->d, type, tape->wide, &keep,
-                          s->R * width / s->norm->D, s->norm, QKV_NORM_RMS, scratch);
+        qkv_norm_sums_backward(&(struct qkv_norm_back){ .dx = b->d_wide,
+                                                        .dy = s->d,
+                                                        .type = type,
+                                                        .x = tape->wide,
+                                                        .keep = keep,
+                                                        .scratch = scratch },
+                               s->R * width / s->norm->D, s->norm, QKV_NORM_RMS, m->in.once->sums,
+                               width / s->norm->D);
         d = b->d_wide;
         d_type = QKV_REAL;
     }
@@ -143,7 +150,7 @@ qkv_status qkv_heads_backward(const struct qkv_sublayer_back *rows, const struct
                               const struct qkv_heads_tape *tape, const struct qkv_heads *m,
                               const struct qkv_attention *a, void *scratch)
 {
-    const int64_t R = a->B * a->T, S = a->B * a->S;
+    const int64_t R = qkv_heads_rows(m, a), S = m->ranks ? R : a->B * a->S;
     const struct qkv_attention_tables relative = { .relative = b->d_relative };
     const struct qkv_attention_tables *tables = b->tables ? b->tables : &relative;
     const struct qkv_heads_arrays *at = &tape->at, *d = &b->d;
@@ -165,18 +172,26 @@ qkv_status qkv_heads_backward(const struct qkv_sublayer_back *rows, const struct
         qkv_heads_ready(tape->k, at->k, at->k_ld, t, tape->wide, S, m->G, m->norm_k, m);
     }
     if (m->scores) qkv_score_fill(in, q, k, at->v, t, R, S, m);
-    status = qkv_attention_back_run(
-        &back, tables,
-        &(struct qkv_attention_back_given){ .dq = d_in->q ? d_in->q : sides[0].d,
-                                            .dk = d_in->k ? d_in->k : sides[1].d,
-                                            .dv = d_in->v ? d_in->v : d->v,
-                                            .dout = b->d_heads,
-                                            .q = in->q ? in->q : q,
-                                            .k = in->k ? in->k : k,
-                                            .v = in->v ? in->v : at->v,
-                                            .out = tape->heads,
-                                            .lse = tape->lse,
-                                            .scratch = scratch });
+    if (m->ranks) {
+        const struct qkv_heads_ranks_rows x =
+            qkv_heads_ranks_of(at, (void *)(uintptr_t)q, (void *)(uintptr_t)k, tape->heads, m);
+        const struct qkv_heads_ranks_rows dx =
+            qkv_heads_ranks_of(d, sides[0].d, sides[1].d, b->d_heads, m);
+        status = qkv_heads_ranks_backward(&x, &dx, tape->lse, m, a, scratch);
+    } else {
+        status = qkv_attention_back_run(
+            &back, tables,
+            &(struct qkv_attention_back_given){ .dq = d_in->q ? d_in->q : sides[0].d,
+                                                .dk = d_in->k ? d_in->k : sides[1].d,
+                                                .dv = d_in->v ? d_in->v : d->v,
+                                                .dout = b->d_heads,
+                                                .q = in->q ? in->q : q,
+                                                .k = in->k ? in->k : k,
+                                                .v = in->v ? in->v : at->v,
+                                                .out = tape->heads,
+                                                .lse = tape->lse,
+                                                .scratch = scratch });
+    }
     if (status) return status;
     if (m->scores) qkv_score_backward(d, d_in, q, k, t, R, S, m);
     for (int i = 0; i < 2; i++) unready(&sides[i], t, b, tape, m, scratch);

@@ -108,4 +108,41 @@ void qkv_heads_quiet(void *q, qkv_dtype t, const int64_t *offsets, int64_t n,
                      const struct qkv_heads *m);
 void qkv_heads_replace(void *heads, qkv_dtype t, const int64_t *offsets, int64_t n,
                        const struct qkv_heads *m, const struct qkv_heads_sums *sums);
+
+// Returns the rows of a call that this process has.
+static inline int64_t qkv_heads_rows(const struct qkv_heads *m, const struct qkv_attention *a)
+{
+    return m->ranks ? m->ranks->rows : a->B * a->T;
+}
+
+// ---- rows that ranks share (heads_ranks.c) -----------------------------------------------------
+// q, k and v after norm and rotation, and the outputs of the heads, or the gradients of all four.
+struct qkv_heads_ranks_rows {
+    struct qkv_heads_arrays at;
+    void *heads;
+};
+// Returns the rows with q and k, which are separate arrays if they have norms.
+static inline struct qkv_heads_ranks_rows qkv_heads_ranks_of(const struct qkv_heads_arrays *at,
+                                                             void *q, void *k, void *heads,
+                                                             const struct qkv_heads *m)
+{
+    const bool normed = m->norm_q || m->norm_k;
+    struct qkv_heads_ranks_rows x = { *at, heads };
+    x.at.q = q;
+    x.at.k = k;
+    if (normed) x.at.q_ld = m->H * m->E;
+    if (normed) x.at.k_ld = m->G * m->E;
+    return x;
+}
+size_t qkv_heads_ranks_scratch(const struct qkv_heads *m, const struct qkv_attention *a, bool back,
+                               qkv_status *status);
+// Computes x->heads and lse.
+qkv_status qkv_heads_ranks_forward(const struct qkv_heads_ranks_rows *x, real *lse,
+                                   const struct qkv_heads *m, const struct qkv_attention *a,
+                                   void *scratch);
+// Computes d->at from d->heads.
+qkv_status qkv_heads_ranks_backward(const struct qkv_heads_ranks_rows *x,
+                                    const struct qkv_heads_ranks_rows *d, const real *lse,
+                                    const struct qkv_heads *m, const struct qkv_attention *a,
+                                    void *scratch);
 #endif

@@ -111,11 +111,28 @@ static void weights(real *dw, const struct sides *s, int64_t R, const struct qkv
     }
 }
 
+// A pass over one block of rows, in the order of qkv_row_sums.
+struct product {
+    const struct sides *s;
+    const struct qkv_linear_back *how;
+};
+static void weights_of_block(void *ctx, real *const *to, const struct qkv_row_block *b)
+{
+    const struct product *j = ctx;
+    struct sides s = *j->s;
+    s.left = (const char *)s.left + (size_t)(b->first * s.ld_left) * qkv_dtype_size(s.left_type);
+    s.right =
+        (const char *)s.right + (size_t)(b->first * s.ld_right) * qkv_dtype_size(s.right_type);
+    s.sum = to[1];
+    weights(to[0], &s, b->n, j->how);
+}
+
 struct bias {
     real *db;
     const char *dy;
     qkv_dtype type;
     int64_t ld, R, N;
+    int threads;
 };
 
 static void bias_strip(void *ctx, int64_t i, int thread)
@@ -129,6 +146,15 @@ static void bias_strip(void *ctx, int64_t i, int thread)
                                qkv_min64(STRIP, b->N - n));
 }
 
+static void bias_of_block(void *ctx, real *const *to, const struct qkv_row_block *block)
+{
+    struct bias b = *(const struct bias *)ctx;
+    b.db = to[0];
+    b.dy += (size_t)(block->first * b.ld) * qkv_dtype_size(b.type);
+    b.R = block->n;
+    qkv_parallel_for_most(qkv_ceil_div(b.N, STRIP), b.threads, bias_strip, &b);
+}
+
 void qkv_linear_once_backward(void *dx, real *dw, real *db, const void *dy, const void *x,
                               int64_t R, int64_t K, const struct qkv_linear_part *part,
                               const struct qkv_linear_back *how)
@@ -139,11 +165,20 @@ void qkv_linear_once_backward(void *dx, real *dw, real *db, const void *dy, cons
     if (dw) {
         struct sides s = { dy, x, db, dy_type, x_type, lddy, ldx, N, K };
         if (part->transposed) s = (struct sides){ x, dy, NULL, x_type, dy_type, ldx, lddy, K, N };
-        weights(dw, &s, R, how);
+        struct product j = { &s, how };
+        const struct qkv_row_gradients g = { { dw, s.sum }, { N * K, N } };
+        if (how->sums)
+            qkv_row_sums_run(how->sums, &g, weights_of_block, &j);
+        else
+            weights(dw, &s, R, how);
     }
     if (db && (!dw || part->transposed)) {
-        struct bias b = { db, dy, dy_type, lddy, R, N };
-        qkv_parallel_for_most(qkv_ceil_div(N, STRIP), how->threads, bias_strip, &b);
+        struct bias b = { db, dy, dy_type, lddy, R, N, how->threads };
+        const struct qkv_row_gradients g = { { db }, { N } };
+        if (how->sums)
+            qkv_row_sums_run(how->sums, &g, bias_of_block, &b);
+        else
+            qkv_parallel_for_most(qkv_ceil_div(N, STRIP), how->threads, bias_strip, &b);
     }
     if (!dx) return;
     const struct qkv_after after = { .x = dy_type,
@@ -171,7 +206,8 @@ static struct qkv_linear_back back_of(const struct qkv_linear *l)
 {
     return (struct qkv_linear_back){ .precision = l->once->precision,
                                      .threads = l->once->threads,
-                                     .scratch = l->once->scratch };
+                                     .scratch = l->once->scratch,
+                                     .sums = l->once->sums };
 }
 
 void qkv_linear_layer_backward(const struct qkv_linear_rows *rows, int64_t R,

@@ -30,6 +30,7 @@ static void divide(struct qkv_ranks_pipeline *x, const struct qkv_ranks_call *c)
     x->blocks = c->key_runs;
     x->blocks.runs = qkv_max64(1, qkv_ceil_div(a->S, keys));
     x->blocks.multiple = c->chunk;
+    x->blocks.edges = NULL;
     x->most = qkv_min64(a->S, keys + c->chunk - 1);
 }
 

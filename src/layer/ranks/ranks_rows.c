@@ -8,8 +8,9 @@
 enum { BLOCKS_LEAST = 4 };
 
 // Returns the number of rows of which runs begin at multiples: blocks of the backward pass if runs
-// are long, so that sums of tables can pass, or else its tiles.
-static int64_t multiple_of(const struct qkv_attention *a, int64_t runs)
+// are long, so that sums of tables can pass, or else its tiles; tiles if the caller divides the
+// rows.
+static int64_t multiple_of(const struct qkv_attention *a, int64_t runs, bool given)
 {
     struct qkv_attention_back b;
     float any = 0;
@@ -19,39 +20,59 @@ static int64_t multiple_of(const struct qkv_attention *a, int64_t runs)
     alone.mask.at = NULL;
     if (qkv_attention_back_resolve(&b, &alone, &none, NULL, 0)) return 1; // it has no backward pass
     const int64_t block = qkv_attention_back_multiple(&b, &tables);
-    return a->T / runs >= BLOCKS_LEAST * block ? block : qkv_attention_back_multiple(&b, &none);
+    return !given && a->T / runs >= BLOCKS_LEAST * block ? block
+                                                         : qkv_attention_back_multiple(&b, &none);
 }
 
 // Divides the queries of a valid call.
-static struct qkv_runs runs_of(const struct qkv_attention *a, int64_t ranks)
+static struct qkv_runs runs_of(const struct qkv_attention *a, const struct qkv_comm *comm)
 {
-    const int64_t runs = a->causal && ranks > 1 ? 2 * ranks : ranks;
+    const int64_t ranks = comm->size, runs = a->causal && ranks > 1 ? 2 * ranks : ranks;
     return (struct qkv_runs){ .ranks = ranks,
                               .runs = runs,
                               .n = a->T,
-                              .multiple = multiple_of(a, runs),
+                              .multiple = multiple_of(a, runs, comm->edges),
                               .offsets = a->q_offsets,
-                              .sequences = a->sequences };
+                              .sequences = a->sequences,
+                              .edges = ranks > 1 ? comm->edges : NULL };
+}
+
+// Returns the first row of the sequence with row `at`; -1: no sequence has it.
+static int64_t sequence_of(const struct qkv_runs *x, int64_t at)
+{
+    int64_t lo = -1, hi = x->sequences; // offsets[lo] <= at < offsets[hi + 1]
+    if (!x->sequences) return 0;
+    while (hi - lo > 0) {
+        const int64_t middle = lo + (hi - lo + 1) / 2;
+        if (x->offsets[middle] <= at)
+            lo = middle;
+        else
+            hi = middle - 1;
+    }
+    return lo < 0 || lo == x->sequences ? -1 : x->offsets[lo];
+}
+
+// Returns whether the caller's edges ascend from 0 to the last row, at multiples.
+static bool edges_fit(const struct qkv_runs *x, const struct qkv_attention *a)
+{
+    if (!x->edges) return true;
+    if (a->S != a->T || x->edges[0] || x->edges[x->runs] != x->n) return false;
+    for (int64_t c = 0; c < x->runs; c++) {
+        const int64_t at = x->edges[c], from = at < x->n ? sequence_of(x, at) : at;
+        if (at > x->edges[c + 1]) return false;
+        if (from >= 0 && (at - from) % x->multiple) return false;
+    }
+    return true;
 }
 
 int64_t qkv_runs_edge(const struct qkv_runs *x, int64_t c)
 {
     __extension__ typedef __int128 wide;
     const int64_t at = (int64_t)((wide)c * x->n / x->runs);
-    int64_t from = 0;
+    if (x->edges) return x->edges[c];
     if (c == x->runs) return x->n;
-    if (x->sequences) {
-        int64_t lo = -1, hi = x->sequences; // offsets[lo] <= at < offsets[hi + 1]
-        while (hi - lo > 0) {
-            const int64_t middle = lo + (hi - lo + 1) / 2;
-            if (x->offsets[middle] <= at)
-                lo = middle;
-            else
-                hi = middle - 1;
-        }
-        if (lo < 0 || lo == x->sequences) return at; // outside of every sequence
-        from = x->offsets[lo];
-    }
+    const int64_t from = sequence_of(x, at);
+    if (from < 0) return at; // outside of every sequence
     return from + (at - from) / x->multiple * x->multiple;
 }
 
@@ -107,9 +128,15 @@ qkv_status qkv_ranks_resolve(struct qkv_ranks_call *c, struct qkv_ranks_plan *p,
     if (p->status) return p->status;
     *c = (struct qkv_ranks_call){ .whole = w.a, .comm = comm, .size = w.size, .chunk = w.chunk };
     c->whole.all_rows = 0;
-    c->runs = c->key_runs = runs_of(&c->whole, comm->size);
+    c->runs = c->key_runs = runs_of(&c->whole, comm);
     c->key_runs.n = w.a.S;
     c->key_runs.offsets = w.a.k_offsets;
+    if (!edges_fit(&c->runs, &c->whole))
+        return p->status = qkv_attention_refuse(&say, QKV_ERR_USAGE,
+                                                "the edges of the runs do not fit, expected 0 to T "
+                                                "= S in multiples of %lld rows "
+                                                "of a sequence",
+                                                (long long)c->runs.multiple);
     p->rows = c->rows = qkv_runs_rows(&c->runs, comm->rank);
     p->keys = c->keys = qkv_runs_rows(&c->key_runs, comm->rank);
     return QKV_OK;

@@ -13,6 +13,7 @@ struct qkv_runs {
     int64_t ranks, runs;    // number of ranks, and of runs: one or two per rank
     int64_t n, multiple;    // number of rows; runs begin at multiples of this many rows
     const int64_t *offsets; // [sequences + 1] first row of each packed sequence, or NULL
+    const int64_t *edges;   // [runs + 1] first rows that the caller chose, or NULL
     int64_t sequences;
 };
 // Returns the first row of run c, 0 <= c <= runs.

@@ -21,6 +21,40 @@ struct qkv_dropout qkv_stream_dropout(const struct qkv_stream *s, int64_t place)
     return drop;
 }
 
+// Consecutive rows of a stream: n rows from row `at` of this process, which is row `first` of the
+// batch.
+struct rows_part {
+    int64_t at, first, n;
+};
+static struct rows_part part_of(const struct qkv_stream *s, int i)
+{
+    if (!s->rows) return (struct rows_part){ 0, 0, i ? 0 : s->R };
+    return (struct rows_part){ i ? s->rows->n[0] : 0, s->rows->first[i], s->rows->n[i] };
+}
+
+void qkv_stream_drop(const struct qkv_stream *s, real *y, const real *residual, const void *x,
+                     qkv_dtype t, int64_t width, const struct qkv_dropout *drop)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct rows_part p = part_of(s, i);
+        const int64_t at = p.at * width;
+        qkv_dropout_forward(y + at, residual ? residual + at : NULL,
+                            (const char *)x + (size_t)at * qkv_dtype_size(t ? t : QKV_REAL), t,
+                            p.first * width, p.n * width, drop);
+    }
+}
+
+void qkv_stream_drop_backward(const struct qkv_stream *s, void *dx, qkv_dtype t, const real *dy,
+                              int64_t width, const struct qkv_dropout *drop)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct rows_part p = part_of(s, i);
+        const int64_t at = p.at * width;
+        qkv_dropout_backward((char *)dx + (size_t)at * qkv_dtype_size(t ? t : QKV_REAL), t, dy + at,
+                             p.first * width, p.n * width, drop);
+    }
+}
+
 // Returns what a sublayer f adds its result to: the stream; NULL: f replaces the stream.
 static const real *residual_of(const struct qkv_stream *s, int sublayer)
 {
@@ -80,7 +114,7 @@ static void add_residual(const struct qkv_stream *s, const real *x, real *sum,
 {
     const real m = (real)s->is->residual_scale;
     const int64_t n = s->R * s->D;
-    if (drop->p > 0) qkv_dropout_forward(sum, m ? NULL : x, s->branch, s->type, 0, n, drop);
+    if (drop->p > 0) qkv_stream_drop(s, sum, m ? NULL : x, s->branch, s->type, s->D, drop);
     for (int64_t i = 0; x && m && i < n; i++) sum[i] = x[i] + m * sum[i];
 }
 
@@ -114,13 +148,12 @@ static void sublayer_end(struct qkv_stream *s, const struct qkv_block *b, int su
     const struct qkv_norm *norm = &b->out[sublayer];
     const struct qkv_dropout drop = dropout_after(s, t);
     const bool inside = s->is->norm == QKV_NORM_INSIDE;
-    const int64_t n = s->R * s->D;
     real *x = s->x, *sum = t ? t->sum : s->spare, *value = t ? t->value : s->spare;
     if (t && t->partial) return;
     if (!inside) add_residual(s, residual_of(s, sublayer), sum, &drop);
     if (norm->D && !fused(s, norm, t))
         qkv_norm_kind_forward(value, 0, t ? &t->out : NULL, sum, s->R, norm, s->is->norm_kind);
-    if (inside) qkv_dropout_forward(value, x, value, 0, 0, n, &drop);
+    if (inside) qkv_stream_drop(s, value, x, value, 0, s->D, &drop);
     s->x = value;
     if (!t) s->spare = x;
     copy_stream(s, sublayer);
@@ -137,6 +170,7 @@ struct qkv_heads qkv_sublayer_heads(const struct qkv_stream *s, const struct qkv
     else
         heads.positions = s->positions;
     if (!across && rope->table && !b->unrotated) heads.rope = rope;
+    if (!across) heads.ranks = s->ranks;
     return heads;
 }
 

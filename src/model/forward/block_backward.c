@@ -2,6 +2,15 @@
 // block_backward.c: computes the gradients of one sublayer of a block (block.c) from its tape.
 #include "model/forward/tape.h"
 
+// Computes the gradients of a norm over the rows of the stream.
+static void norm_backward(const struct qkv_stream *s, const struct qkv_norm_back *rows,
+                          const struct qkv_norm *norm)
+{
+    struct qkv_norm_back own = *rows;
+    own.scratch = s->scratch;
+    qkv_norm_sums_backward(&own, s->R, norm, s->is->norm_kind, s->sums, 1);
+}
+
 // Sets rows->dy, the gradient of the last projection's result, from back->d, the gradient of the
 // stream after the sublayer. Afterwards back->d is the gradient of x through the residual
 // connection alone.
@@ -12,8 +21,10 @@ static void sublayer_end_backward(struct qkv_sublayer_back *rows, struct qkv_str
     const bool inside = s->is->norm == QKV_NORM_INSIDE;
     const struct qkv_dropout drop = qkv_stream_dropout(s, 4 * t->number);
     if (norm->D && !inside) {
-        qkv_norm_backward(back->d_spare, NULL, norm->dw, norm->db, back->d, 0, t->sum, &t->out,
-                          s->R, norm, s->is->norm_kind, s->scratch);
+        norm_backward(s,
+                      &(struct qkv_norm_back){
+                          .dx = back->d_spare, .dy = back->d, .x = t->sum, .keep = t->out },
+                      norm);
         qkv_stream_back_swap(back);
     }
     const real m = (real)s->is->residual_scale;
@@ -23,13 +34,18 @@ static void sublayer_end_backward(struct qkv_sublayer_back *rows, struct qkv_str
     rows->dy = dy;
     rows->dy_type = 0;
     if (drop.p > 0) {
-        qkv_dropout_backward(s->branch, s->type, dy, 0, n, &drop);
+        qkv_stream_drop_backward(s, s->branch, s->type, dy, s->D, &drop);
         rows->dy = s->branch;
         rows->dy_type = s->type;
     }
     if (inside) {
-        qkv_norm_backward(back->d_spare, NULL, norm->dw, norm->db, rows->dy, rows->dy_type, t->sum,
-                          &t->out, s->R, norm, s->is->norm_kind, s->scratch);
+        norm_backward(s,
+                      &(struct qkv_norm_back){ .dx = back->d_spare,
+                                               .dy = rows->dy,
+                                               .type = rows->dy_type,
+                                               .x = t->sum,
+                                               .keep = t->out },
+                      norm);
         rows->dy = back->d_spare;
         rows->dy_type = 0;
     }
@@ -68,8 +84,14 @@ qkv_status qkv_sublayer_backward(struct qkv_stream *s, struct qkv_stream_back *b
         if (status) return status;
     }
     if (in->D)
-        qkv_norm_backward(back->d, back->d, in->dw, in->db, back->d_normed, s->type, x, &t->in,
-                          s->R, in, s->is->norm_kind, s->scratch);
+        norm_backward(s,
+                      &(struct qkv_norm_back){ .dx = back->d,
+                                               .dx_add = back->d,
+                                               .dy = back->d_normed,
+                                               .type = s->type,
+                                               .x = x,
+                                               .keep = t->in },
+                      in);
     return QKV_OK;
 }
 

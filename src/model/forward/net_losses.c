@@ -77,19 +77,56 @@ static struct qkv_cross_entropy to_labels(const struct run *u)
     return p;
 }
 
+// Rows whose tokens are predicted: x, with their targets, and the gradient of x.
+struct predicted {
+    struct run *u;
+    void *d_x;
+    const void *x;
+    qkv_dtype type;
+    const int32_t *targets;
+    int64_t rows;
+};
+
+// Adds to *loss the cross-entropy of the logits of some rows. With u->gradients, also computes d_x
+// and adds the gradients of the projection to *w and *b.
+static void rows_loss(const struct predicted *p, struct qkv_loss *loss, real *w, real *b)
+{
+    const struct run *u = p->u;
+    const struct qkv_cross_entropy how = to_tokens(u, p->type);
+    if (u->gradients)
+        qkv_cross_entropy(loss, p->d_x, w, b, NULL, p->x, p->targets, p->rows, u->scale, &how);
+    else
+        qkv_cross_entropy(loss, NULL, NULL, NULL, NULL, p->x, p->targets, p->rows, u->scale, &how);
+}
+
+static void block_loss(void *ctx, real *const *to, const struct qkv_row_block *b)
+{
+    struct predicted p = *(const struct predicted *)ctx;
+    const size_t row =
+        (size_t)qkv_described_embed_width(&p.u->f.n->is) * qkv_net_type_bytes(p.type);
+    if (p.d_x) p.d_x = (char *)p.d_x + (size_t)b->first * row;
+    p.x = (const char *)p.x + (size_t)b->first * row;
+    p.targets += b->first;
+    p.rows = b->n;
+    rows_loss(&p, qkv_net_share_block_loss(&p.u->f.share, b), to[0], to[1]);
+}
+
 // Adds to the loss the cross-entropy of the logits of the rows x with their target tokens. With
 // u->gradients, also computes d_x, the gradient of x, and adds the gradients of the projection.
 static void tokens_loss(struct run *u, void *d_x, const void *x, qkv_dtype type,
                         const int32_t *targets, int64_t rows)
 {
     struct qkv_net_layers *body = u->f.n->body;
-    const struct qkv_cross_entropy p = to_tokens(u, type);
     const struct qkv_weight *w = projection(body);
-    if (u->gradients)
-        qkv_cross_entropy(u->loss, d_x, w->grad, body->logits_bias.grad, NULL, x, targets, rows,
-                          u->scale, &p);
+    struct predicted p = { u, d_x, x, type, targets, rows };
+    const int64_t V = u->f.n->shape.vocab, K = qkv_described_embed_width(&u->f.n->is);
+    const struct qkv_row_gradients g = { { u->gradients ? w->grad : NULL,
+                                           u->gradients ? body->logits_bias.grad : NULL },
+                                         { V * K, V } };
+    if (u->f.blocks)
+        qkv_row_sums_run(&u->f.share.sums, &g, block_loss, &p);
     else
-        qkv_cross_entropy(u->loss, NULL, NULL, NULL, NULL, x, targets, rows, u->scale, &p);
+        rows_loss(&p, u->loss, w->grad, body->logits_bias.grad);
 }
 
 // Computes the loss of a decoder, in which every row of the stack predicts a token; with
@@ -97,8 +134,12 @@ static void tokens_loss(struct run *u, void *d_x, const void *x, qkv_dtype type,
 static qkv_status end_tokens(struct run *u, struct qkv_net_side *s)
 {
     void *d = s->stack->is.final_norm.D ? u->d_final : u->f.back.d;
-    tokens_loss(u, d, s->final, s->final_type, u->b->targets, s->R);
-    return u->gradients ? qkv_net_side_backward(&u->f, s, d) : QKV_OK;
+    struct qkv_net_share *x = &u->f.share;
+    qkv_status status = QKV_OK;
+    if (x->comm) qkv_net_share_pick(x, x->targets, u->b->targets);
+    tokens_loss(u, d, s->final, s->final_type, x->comm ? x->targets : u->b->targets, s->R);
+    if (u->f.blocks) status = qkv_net_share_loss(x, u->loss);
+    return u->gradients && !status ? qkv_net_side_backward(&u->f, s, d) : status;
 }
 
 // Copies the rows u->row of the stack's output to u->picked.
@@ -317,6 +358,17 @@ static void take_end(void *ctx, struct qkv_arena *a)
     u->keep.rstd = qkv_arena_alloc(a, rows, sizeof(real));
 }
 
+static size_t loss_scratch(const struct run *u, const struct qkv_cross_entropy *p)
+{
+    const struct qkv_row_sums *sums = &u->f.share.sums;
+    size_t most = u->f.blocks ? 0 : qkv_cross_entropy_scratch(p, u->rows);
+    for (int64_t i = 0; u->f.blocks && i < sums->blocks; i++) {
+        const size_t bytes = qkv_cross_entropy_scratch(p, sums->block[i].n);
+        most = most > bytes ? most : bytes;
+    }
+    return most;
+}
+
 // Returns the scratch bytes of the output head and the loss.
 static size_t end_scratch(void *ctx)
 {
@@ -334,8 +386,8 @@ static size_t end_scratch(void *ctx)
         const struct qkv_cross_entropy wide = labels ? to_labels(u) : to_tokens(u, 0);
         struct qkv_cross_entropy narrow = wide;
         narrow.x = qkv_net_type(f->n);
-        bytes[0] = qkv_cross_entropy_scratch(&wide, u->rows);
-        bytes[1] = qkv_cross_entropy_scratch(&narrow, u->rows);
+        bytes[0] = loss_scratch(u, &wide);
+        bytes[1] = loss_scratch(u, &narrow);
     }
     if (u->b->objective == QKV_OBJECTIVE_MASKED)
         bytes[2] = qkv_linear_train_scratch(&body->masked.dense, f->type, u->rows, u->gradients);
@@ -387,6 +439,8 @@ static qkv_status begin(struct run *u, const struct qkv_net_batch *b, qkv_error 
                  : n->options.recompute ? QKV_KEEP_INPUTS
                                         : QKV_KEEP_ALL;
     f->drops = u->gradients;
+    f->blocks = n->kind == QKV_NET_DECODER && n->options.row_blocks;
+    f->share.comm = n->comm;
     struct qkv_net_plan plan = { .scratch = end_scratch, .more = take_end, .ctx = u };
     plan.encoder = pair ? &b->source : decoder ? NULL : &b->in;
     plan.decoder = decoder ? &b->in : NULL;
@@ -431,7 +485,12 @@ qkv_status qkv_net_transformer_run(qkv_net *n, struct qkv_loss *loss, const stru
                      .scale = scale };
     struct qkv_net_state *f = &u.f;
     struct qkv_net_side *last = n->kind == QKV_NET_ENCODER ? &f->encoder : &f->decoder;
-    qkv_status status = begin(&u, b, err);
+    qkv_status status = qkv_net_share_agree(&f->share, begin(&u, b, err));
+    const struct qkv_row_sums *sums = &f->share.sums;
+    if (!status && f->share.comm && gradients) {
+        qkv_net_zero_gradients(n);
+        qkv_add_numbers(sums->copies, NULL, qkv_max64(0, sums->nodes.n - 1) * sums->weights);
+    }
     if (!status) status = run_stacks(&u, last, err);
     qkv_net_end(f);
     return status;

@@ -245,6 +245,7 @@ static void take_all(struct qkv_net_state *f, const struct qkv_net_plan *plan, s
     if (f->keeping != QKV_KEEP_NOTHING) take_back(f, a, &w);
     f->scratch = qkv_arena_alloc(a, f->scratch_bytes, 1);
     f->body->once.scratch = f->scratch;
+    if (f->blocks) qkv_net_share_take(f, a);
     if (plan->more) plan->more(plan->ctx, a);
     f->decoder.stream.memory = f->encoder.final;
     share(f, &f->encoder, normed, branch, inner, &heads);
@@ -297,7 +298,7 @@ static struct qkv_attention packed(const struct qkv_net_state *f, struct qkv_att
 {
     a.probe = f->probe;
     a.precision = qkv_precision_attention(f->n->options.precision);
-    return qkv_attention_packed(&a, s->R, keys->R, s->in->n, s->in->offsets, keys->in->offsets);
+    return qkv_attention_packed(&a, s->all, keys->all, s->in->n, s->in->offsets, keys->in->offsets);
 }
 
 // Sets the attentions, rotary positions and stream of a stack, but not the arrays of the stream.
@@ -322,6 +323,11 @@ static void set_stream(struct qkv_net_state *f, struct qkv_net_side *s)
     }
     s->stream = qkv_stream_of(d, s->R, &s->places, &s->attention, &s->local, &s->across);
     s->stream.type = f->type;
+    if (f->blocks) s->stream.sums = &f->share.sums;
+    if (f->share.comm) {
+        s->stream.rows = &f->share.rows;
+        s->stream.ranks = &f->share.heads;
+    }
     // The number of a random stream consists of the training step and, in the low 20 bits, the
     // stack (1 bit) and the place of the dropout in the stack (19 bits), which qkv_stream_dropout
     // adds.
@@ -339,7 +345,8 @@ static qkv_status count_scratch(struct qkv_net_state *f, const struct qkv_net_si
     const struct qkv_embed e = qkv_net_embedding(f, s->stack);
     const size_t all[] = { layers, back ? qkv_embed_backward_scratch(s->R, &e) : 0,
                            back ? qkv_norm_backward_scratch(s->R, e.D) : 0,
-                           qkv_linear_train_scratch(&s->stack->is.embed_in, f->type, s->R, back) };
+                           qkv_linear_train_scratch(&s->stack->is.embed_in, f->type, s->R, back),
+                           back ? qkv_net_share_scratch(f, &e) : 0 };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i] > f->scratch_bytes) f->scratch_bytes = all[i];
     return f->scratch_bytes == SIZE_MAX ? QKV_ERR_LIMIT : QKV_OK;
@@ -349,7 +356,10 @@ static struct qkv_net_side side_of(const struct qkv_net_stack *stack,
                                    const struct qkv_sequences *in)
 {
     if (!in) return (struct qkv_net_side){ 0 };
-    return (struct qkv_net_side){ .stack = stack, .in = in, .R = in->offsets[in->n] };
+    const int64_t R = in->offsets[in->n];
+    return (struct qkv_net_side){
+        .stack = stack, .in = in, .R = R, .all = R, .ids = in->ids, .types = in->types
+    };
 }
 
 qkv_status qkv_net_begin(struct qkv_net_state *f, const struct qkv_net_plan *plan, qkv_error *err)
@@ -358,12 +368,15 @@ qkv_status qkv_net_begin(struct qkv_net_state *f, const struct qkv_net_plan *pla
     struct qkv_arena count = { .size = SIZE_MAX };
     struct qkv_net_side *const sides[] = { &f->encoder, &f->decoder };
     f->body = n->body;
-    f->body->once = (struct qkv_linear_once){ n->options.precision, qkv_threads(), NULL };
+    f->body->once =
+        (struct qkv_linear_once){ .precision = n->options.precision, .threads = qkv_threads() };
     f->type = qkv_net_type(n);
     f->bytes = qkv_net_type_bytes(f->type);
     f->drops = f->drops && n->options.dropout > 0;
     f->encoder = side_of(&f->body->encoder, plan->encoder);
     f->decoder = side_of(&f->body->decoder, plan->decoder);
+    if (f->blocks && qkv_net_share_begin(f, plan->decoder)) return qkv_fail_memory(err, NULL);
+    if (f->share.comm) f->decoder.R = f->share.rows.all;
     struct qkv_net_side *last = sides[plan->decoder != NULL];
     if (last->stack->is.final_norm.D) last->final_type = plan->final_type;
     if (qkv_net_positions(n, qkv_max64(longest(plan->encoder), longest(plan->decoder))) ||
@@ -386,6 +399,13 @@ qkv_status qkv_net_begin(struct qkv_net_state *f, const struct qkv_net_plan *pla
     if (!memory) return qkv_fail_memory(err, NULL);
     struct qkv_arena arena = { memory, count.used, 0 };
     take_all(f, plan, &arena);
+    if (f->share.comm) {
+        struct qkv_net_side *s = &f->decoder;
+        qkv_net_share_pick(&f->share, f->share.ids, s->in->ids);
+        s->ids = f->share.ids;
+        if (s->in->types) qkv_net_share_pick(&f->share, f->share.types, s->in->types);
+        if (s->in->types) s->types = f->share.types;
+    }
     return QKV_OK;
 }
 
@@ -393,4 +413,5 @@ void qkv_net_end(struct qkv_net_state *f)
 {
     qkv_free(f->encoder.sublayer);
     qkv_free(f->decoder.sublayer);
+    if (f->blocks) qkv_net_share_end(f);
 }

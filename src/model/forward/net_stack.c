@@ -17,12 +17,14 @@ static void embed(struct qkv_net_state *f, struct qkv_net_side *s)
     real *out = s->narrow ? s->narrow : s->x;
     real *after = drop.p > 0 ? f->workspace[0] : out; // embeddings before dropout
     real *sum = s->embedded ? s->embedded : after;
-    qkv_position_number(s->positions, &f->n->is, s->in->ids, s->in->offsets, s->in->n, 0);
-    qkv_embed_forward(sum, s->in->ids, s->in->types, s->positions, s->R, &e);
+    int32_t *every = f->share.comm ? f->share.positions : s->positions;
+    qkv_position_number(every, &f->n->is, s->in->ids, s->in->offsets, s->in->n, 0);
+    if (every != s->positions) qkv_net_share_pick(&f->share, s->positions, every);
+    qkv_embed_forward(sum, s->ids, s->types, s->positions, s->R, &e);
     if (s->embedded)
         qkv_norm_kind_forward(after, 0, &s->embedded_keep, sum, s->R, norm,
                               s->stream.is->norm_kind);
-    if (drop.p > 0) qkv_dropout_forward(out, NULL, after, 0, 0, s->R * e.D, &drop);
+    if (drop.p > 0) qkv_stream_drop(&s->stream, out, NULL, after, 0, e.D, &drop);
     if (s->narrow)
         qkv_linear_forward((void *[]){ s->x }, NULL, out, s->R, &s->stack->is.embed_in, NULL);
 }
@@ -98,7 +100,15 @@ static qkv_status run_again(struct qkv_net_side *s, int64_t first, int64_t last)
     return status;
 }
 
-static void embed_backward(struct qkv_net_state *f, struct qkv_net_side *s)
+static void norm_backward(const struct qkv_net_state *f, const struct qkv_net_side *s,
+                          const struct qkv_norm_back *rows, const struct qkv_norm *norm)
+{
+    struct qkv_norm_back own = *rows;
+    own.scratch = f->scratch;
+    qkv_norm_sums_backward(&own, s->R, norm, s->stream.is->norm_kind, s->stream.sums, 1);
+}
+
+static qkv_status embed_backward(struct qkv_net_state *f, struct qkv_net_side *s)
 {
     const struct qkv_embed e = qkv_net_embedding(f, s->stack);
     const struct qkv_norm *norm = &s->stack->is.embedding_norm;
@@ -111,17 +121,35 @@ static void embed_backward(struct qkv_net_state *f, struct qkv_net_side *s)
         qkv_stream_back_swap(back);
     }
     if (drop.p > 0) {
-        qkv_dropout_backward(back->d_spare, 0, back->d, 0, s->R * e.D, &drop);
+        qkv_stream_drop_backward(&s->stream, back->d_spare, 0, back->d, e.D, &drop);
         qkv_stream_back_swap(back);
     }
     if (s->embedded) {
-        qkv_norm_backward(back->d_spare, NULL, norm->dw, norm->db, back->d, 0, s->embedded,
-                          &s->embedded_keep, s->R, norm, s->stream.is->norm_kind, f->scratch);
+        norm_backward(
+            f, s,
+            &(struct qkv_norm_back){
+                .dx = back->d_spare, .dy = back->d, .x = s->embedded, .keep = s->embedded_keep },
+            norm);
         qkv_stream_back_swap(back);
     }
+    // The rows of a table are added up in the order of all rows of the batch, after the sums of the
+    // layers, since a table may also be the output projection.
+    const real *d = back->d;
+    const int32_t *positions = s->positions;
+    char *scratch = f->scratch;
+    if (f->share.comm) {
+        real *all = f->scratch;
+        qkv_status status = qkv_net_share_complete(&f->share);
+        if (!status) status = qkv_net_share_rows(&f->share, all, d, e.D);
+        if (status) return status;
+        d = all;
+        positions = f->share.positions;
+        scratch += qkv_round_up((size_t)(s->all * e.D) * sizeof *all, 64);
+    }
     qkv_embed_backward(qkv_net_words(f->body, s->stack)->grad, s->stack->position.grad,
-                       f->body->type.grad, back->d, s->in->ids, s->in->types, s->positions, s->R,
-                       &e, f->scratch);
+                       f->body->type.grad, d, s->in->ids, s->in->types, positions, s->all, &e,
+                       scratch);
+    return QKV_OK;
 }
 
 // Computes f->back.d, the gradient of the stream after the last layer, from d, the gradient of
@@ -131,9 +159,13 @@ static void final_backward(struct qkv_net_state *f, struct qkv_net_side *s, cons
     const struct qkv_norm *norm = &s->stack->is.final_norm;
     real *to = f->back.d;
     if (norm->D)
-        qkv_norm_backward(to, NULL, norm->dw, norm->db, d, s->final_type,
-                          s->sublayer[s->sublayers - 1].tape.value, &s->final_keep, s->R, norm,
-                          s->stream.is->norm_kind, f->scratch);
+        norm_backward(f, s,
+                      &(struct qkv_norm_back){ .dx = to,
+                                               .dy = d,
+                                               .type = s->final_type,
+                                               .x = s->sublayer[s->sublayers - 1].tape.value,
+                                               .keep = s->final_keep },
+                      norm);
     else if (d != to)
         memcpy(to, d, (size_t)(s->R * s->stream.D) * sizeof *to);
 }
@@ -160,6 +192,5 @@ qkv_status qkv_net_side_backward(struct qkv_net_state *f, struct qkv_net_side *s
     if (stack->relative.grad)
         qkv_relative_backward(stack->relative.grad, stack->d_relative, H, &f->n->is.relative,
                               stack->is.causal);
-    embed_backward(f, s);
-    return QKV_OK;
+    return embed_backward(f, s);
 }

@@ -13,6 +13,7 @@
 #define QKV_MODEL_NET_STATE_H
 #include "model/forward/tape.h"
 #include "model/params/net_layers.h"
+#include <qkv/ranks.h>
 
 // Kinds of runs by the arrays that they store for backward.
 enum qkv_net_keeping {
@@ -34,8 +35,10 @@ struct qkv_net_sublayer {
 struct qkv_net_side {
     const struct qkv_net_stack *stack; // NULL: the stack does not run
     const struct qkv_sequences *in;
-    int64_t R;
-    int32_t *positions; // [R] row of the position table for each token
+    int64_t R, all; // rows of this process, and of the batch; equal unless ranks share the batch
+    // [R] of the rows of this process: token ids; token types, or NULL; rows of the position table
+    const int32_t *ids, *types;
+    int32_t *positions;
     // [R][W] sum of the embeddings, W wide; NULL: the stack has no norm after them
     real *embedded;
     struct qkv_norm_keep embedded_keep;
@@ -54,11 +57,38 @@ struct qkv_net_side {
     struct qkv_stream stream;
 };
 
+// A node of the tree of sums that a rank has.
+struct qkv_net_node {
+    struct qkv_tree_node is;
+    int64_t rank;
+    int index; // among the nodes of the rank
+};
+// How the rows of a batch are added up, and shared by ranks (net_ranks.c).
+struct qkv_net_share {
+    const struct qkv_comm *comm; // NULL: this process has all rows
+    struct qkv_comm own;         // comm with the edges below
+    struct qkv_rank_rows rows;   // of this process
+    struct qkv_heads_ranks heads;
+    int64_t leaves, runs;         // blocks of the batch; runs of all ranks
+    struct qkv_row_block *block;  // owned
+    struct qkv_row_sums sums;     // over the rows of this process
+    struct qkv_loss *loss;        // [leaves] of each block; owned
+    int64_t *edge, *leaf;         // [runs + 1] first row and first block of each run; owned
+    size_t *at;                   // [2 P] places and sizes of what is collected; owned
+    int32_t *ids, *types;         // [R] of the rows of this rank
+    int32_t *targets, *positions; // targets: [R]; positions: of all rows of the batch
+    struct qkv_net_node *node;    // [most] the nodes of all ranks
+    real *part;                   // [most][..] their sums of a part of the gradients
+    int64_t most;
+};
+
 struct qkv_net_state {
     qkv_net *n;
     struct qkv_net_layers *body;
     enum qkv_net_keeping keeping;
-    bool drops; // dropout is on
+    bool drops;  // dropout is on
+    bool blocks; // sums over rows are trees of blocks, and share is set
+    struct qkv_net_share share;
     uint64_t seed, step;
     qkv_dtype type; // element type of the arrays between matrix products; 0: real
     size_t bytes;   // bytes of one element of this type
@@ -106,6 +136,27 @@ bool qkv_net_sum_again(const struct qkv_net_state *f, const struct qkv_net_side 
 bool qkv_net_value_kept(const struct qkv_net_state *f, const struct qkv_net_side *s, int64_t i);
 // Returns the embedding layer of a stack.
 struct qkv_embed qkv_net_embedding(const struct qkv_net_state *f, const struct qkv_net_stack *s);
+
+// ---- rows that ranks share (net_ranks.c) -------------------------------------------------------
+// Divides the rows of a batch into blocks, and the blocks among the ranks of f->share.comm.
+qkv_status qkv_net_share_begin(struct qkv_net_state *f, const struct qkv_sequences *in);
+void qkv_net_share_end(struct qkv_net_state *f);
+// Allocates the arrays of f->share; called as qkv_net_plan.more.
+void qkv_net_share_take(struct qkv_net_state *f, struct qkv_arena *a);
+// Returns the bytes of scratch of embed_backward with ranks.
+size_t qkv_net_share_scratch(const struct qkv_net_state *f, const struct qkv_embed *e);
+// Copies the numbers of the rows of this rank from an array of the batch; `to` may be NULL.
+void qkv_net_share_pick(const struct qkv_net_share *x, int32_t *to, const int32_t *from);
+// Returns the status of this rank, or if it is QKV_OK the largest status of all.
+qkv_status qkv_net_share_agree(const struct qkv_net_share *x, qkv_status mine);
+// Returns the loss of a block of this process. qkv_net_share_loss adds the losses of all blocks of
+// the batch to *loss, in their order.
+struct qkv_loss *qkv_net_share_block_loss(struct qkv_net_share *x, const struct qkv_row_block *b);
+qkv_status qkv_net_share_loss(struct qkv_net_share *x, struct qkv_loss *loss);
+// Collects all[rows of the batch][D] on every rank, from the rows own[R][D] of each.
+qkv_status qkv_net_share_rows(const struct qkv_net_share *x, real *all, const real *own, int64_t D);
+// Completes the gradients of the model on every rank.
+qkv_status qkv_net_share_complete(struct qkv_net_share *x);
 
 // Runs a stack from its tokens to its output s->final (net_stack.c).
 qkv_status qkv_net_side_forward(struct qkv_net_state *f, struct qkv_net_side *s);

@@ -4,6 +4,7 @@
 #define QKV_MODEL_STREAM_H
 
 #include "model/position/position.h"
+#include <qkv/ranks.h>
 
 // These functions return attention as a description defines it: self-attention in normal or `local`
 // layers, and cross-attention. The caller sets sizes, offsets, precision and relative positions.
@@ -76,6 +77,10 @@ struct qkv_stream {
     // dropout probability and seed; site is the first number of the random streams of this stack
     // and step (qkv_stream_dropout)
     struct qkv_dropout drop;
+    // rows of this process in the batch, which ranks share; NULL: all rows
+    const struct qkv_rank_rows *rows;
+    const struct qkv_heads_ranks *ranks; // NULL: this process alone
+    const struct qkv_row_sums *sums;     // order of sums over rows; NULL: the order of the rows
 };
 struct qkv_tape;
 // Returns a stream of R rows of a model with description d; the caller sets x, spare, normed,

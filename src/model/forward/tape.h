@@ -23,6 +23,12 @@ struct qkv_tape {
 // Returns the dropout of a stack with random stream `place`. Place 4 n is dropout after sublayer n,
 // place 4 n + 1 dropout of the attention weights of sublayer n.
 struct qkv_dropout qkv_stream_dropout(const struct qkv_stream *s, int64_t place);
+// Apply dropout and its gradient to rows of the stream, each of `width` numbers (layer/layer.h). A
+// row has the same random numbers on every rank.
+void qkv_stream_drop(const struct qkv_stream *s, real *y, const real *residual, const void *x,
+                     qkv_dtype t, int64_t width, const struct qkv_dropout *drop);
+void qkv_stream_drop_backward(const struct qkv_stream *s, void *dx, qkv_dtype t, const real *dy,
+                              int64_t width, const struct qkv_dropout *drop);
 // Returns the input of a sublayer, and its element type in *type. If the sublayer has a norm before
 // it, the function writes the norm of x to s->normed and returns s->normed; otherwise it returns x.
 const void *qkv_sublayer_input(struct qkv_stream *s, const struct qkv_block *b, int sublayer,

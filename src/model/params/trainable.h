@@ -105,6 +105,7 @@ struct qkv_net {
     int64_t carried_count, carried_capacity;
     void *arena; // memory of the last run, reused by the next
     size_t arena_size, activations;
+    const struct qkv_comm *comm; // ranks that share each batch; NULL: this process alone
     void *body; // struct qkv_net_layers of a Transformer, struct qkv_net_gru_layers of a GRU
 };
 

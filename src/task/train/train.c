@@ -368,15 +368,19 @@ static qkv_status begin(struct train *t, const struct qkv_train_options *o, qkv_
         .best_step = -1, .loss = (double)NAN, .valid_loss = (double)NAN, .best_loss = (double)NAN
     };
     t->saved_step = -1;
-    qkv_status status = train_agree(t, train_leads(t) ? lead(t, o, err) : QKV_OK, err);
+    qkv_status status = train_groups(t, o->context_ranks, err);
+    if (status) return status;
+    status = train_agree(t, train_leads(t) ? lead(t, o, err) : QKV_OK, err);
     if (status || t->comm.size == 1) return status;
     status = train_agree(t, train_leads(t) ? QKV_OK : follow(t, o, err), err);
     if (!status) status = train_same(t, err);
-    if (!status && t->o->accumulate < t->comm.size)
+    const int64_t groups = train_group_count(t);
+    if (!status && t->o->accumulate < groups)
         train_note(t,
-                   "a step has fewer batches than there are ranks (%" PRId64 " of %" PRId64
+                   "a step has fewer batches than there are %s (%" PRId64 " of %" PRId64
                    "): the others wait; --accumulate %" PRId64 " gives each one",
-                   t->o->accumulate, t->comm.size, t->comm.size);
+                   t->ranks.share.size > 1 ? "groups of ranks" : "ranks", t->o->accumulate, groups,
+                   groups);
     return status;
 }
 

@@ -126,16 +126,12 @@ struct train_ids {
 };
 // ---- train_ranks.c: one run on several processes ------------------------------------------------
 enum { TRAIN_NODES = 64 }; // more than the nodes that any run of leaves can form
-struct train_node {
-    int64_t from, end; // leaves, which are batches of a step
-};
-struct train_nodes {
-    struct train_node node[TRAIN_NODES];
-    int n;
-};
 struct train_ranks {
-    int64_t blocks, weights; // of all parameters
-    struct train_nodes nodes;
+    // the ranks that share the rows of each batch with this one; size 1: this process alone
+    struct qkv_comm share;
+    struct qkv_ranks_group group;
+    int64_t blocks, weights;     // of all parameters
+    struct qkv_tree_nodes nodes; // whose leaves are batches of a step
     // gradients: of the nodes of this rank, all weights; of nodes of all ranks, the weights of this
     // rank
     real *sum[TRAIN_NODES], *part[TRAIN_NODES];
@@ -177,6 +173,17 @@ void train_note(const struct train *t, const char *format, ...)
 
 // Returns whether this is rank 0, which writes all files.
 bool train_leads(const struct train *t);
+// Sets the ranks that share the rows of each batch. Returns QKV_ERR_USAGE if their number does not
+// divide the number of ranks.
+qkv_status train_groups(struct train *t, int64_t size, qkv_error *err);
+// Lets these ranks share the rows. Returns QKV_ERR_USAGE or QKV_ERR_UNSUPPORTED if the options or
+// the model do not allow it.
+qkv_status train_share(struct train *t, qkv_error *err);
+// Returns the number of groups of ranks that share the rows of a batch.
+static inline int64_t train_group_count(const struct train *t)
+{
+    return t->comm.size / t->ranks.share.size;
+}
 qkv_status train_ranks_begin(struct train *t, qkv_error *err);
 void train_ranks_end(struct train *t);
 // Returns whether this rank computes batch i of a step.

@@ -7,12 +7,14 @@
 // own blocks of the weights, completes the tree for them, updates these weights with its part of
 // the moments (ZeRO-1), and all ranks collect the weights. The tree depends on the number of
 // batches only, so every sum has one order.
+//
+// Groups of ranks may share the rows of each batch (qkv_net_share): then a group computes the
+// gradients of consecutive batches, which all its ranks have. Rank i of each group sends the
+// weights of the ranks i of other groups.
 // Source: Rajbhandari et al. 2020 (arXiv 1910.02054) for the partition of the optimizer's state.
 #include "task/train/train_internal.h"
 #include <stdio.h>
 #include <string.h>
-
-enum { PIECE = 1 << 16 }; // numbers that one task of a parallel loop adds
 
 // ---- what each rank has ------------------------------------------------------------------------
 bool train_leads(const struct train *t)
@@ -25,9 +27,19 @@ static int64_t share(int64_t all, int64_t rank, int64_t size)
     return all / size * rank + qkv_min64(rank, all % size);
 }
 
-static int64_t first_batch(const struct train *t, int64_t rank)
+// Returns the first batch of a group of ranks.
+static int64_t first_batch(const struct train *t, int64_t group)
 {
-    return share(t->o->accumulate, rank, t->comm.size);
+    return share(t->o->accumulate, group, train_group_count(t));
+}
+static int64_t group_of(const struct train *t)
+{
+    return t->comm.rank / t->ranks.share.size;
+}
+// Returns the first loss that a rank hands to the others: the first rank of a group has its losses.
+static int64_t first_loss(const struct train *t, int64_t rank)
+{
+    return first_batch(t, qkv_ceil_div(rank, t->ranks.share.size));
 }
 static int64_t first_block(const struct train *t, int64_t rank)
 {
@@ -47,13 +59,41 @@ static int64_t first_weight(const struct train *t, int64_t rank)
 
 bool train_runs_batch(const struct train *t, int64_t i)
 {
-    return i >= first_batch(t, t->comm.rank) && i < first_batch(t, t->comm.rank + 1);
+    return i >= first_batch(t, group_of(t)) && i < first_batch(t, group_of(t) + 1);
 }
 
 struct qkv_weights train_rank_weights(const struct train *t, int64_t i, int64_t rank)
 {
     const int64_t from = first_block(t, rank), end = first_block(t, rank + 1);
     return from == end ? (struct qkv_weights){ 0 } : qkv_parameter_part(t->p, i, from, end);
+}
+
+qkv_status train_groups(struct train *t, int64_t size, qkv_error *err)
+{
+    const int64_t n = qkv_max64(size, 1);
+    t->ranks.share = (struct qkv_comm){ .size = 1 };
+    if (size < 0 || t->comm.size % n)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "context_ranks must divide the number of ranks, expected a divisor of "
+                        "%lld, found %lld",
+                        (long long)t->comm.size, (long long)size);
+    if (n > 1) t->ranks.share = qkv_ranks_group(&t->ranks.group, &t->comm, n);
+    return QKV_OK;
+}
+
+qkv_status train_share(struct train *t, qkv_error *err)
+{
+    const struct qkv_comm *c = &t->ranks.share;
+    if (c->size == 1) return QKV_OK;
+    if (t->o->probe_every)
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, NULL,
+                        "probes are not supported if ranks share the context");
+    if (!t->how.row_blocks)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "context is too short to be shared by ranks, expected more than %d tokens, "
+                        "found %lld",
+                        QKV_ROW_BLOCK_MOST, (long long)t->o->context);
+    return qkv_net_share(t->net, c, err);
 }
 
 qkv_status train_ranks_begin(struct train *t, qkv_error *err)
@@ -95,42 +135,6 @@ void train_ranks_end(struct train *t)
 }
 
 // ---- the tree ----------------------------------------------------------------------------------
-// Returns whether leaves from .. end-1 are a node of the tree.
-static bool is_node(int64_t leaves, int64_t from, int64_t end)
-{
-    int64_t first = 0, last = leaves;
-    while (first != from || last != end) {
-        int64_t half = 1;
-        if (last - first < 2) return false;
-        while (half * 2 < last - first) half *= 2;
-        if (end <= first + half)
-            last = first + half;
-        else if (from >= first + half)
-            first += half;
-        else
-            return false;
-    }
-    return true;
-}
-
-struct addition {
-    real *to;
-    const real *x;
-    int64_t n;
-};
-static void add_piece(void *ctx, int64_t i, int thread)
-{
-    const struct addition *a = ctx;
-    const int64_t end = qkv_min64(a->n, (i + 1) * PIECE);
-    (void)thread;
-    for (int64_t k = i * PIECE; k < end; k++) a->to[k] += a->x[k];
-}
-static void add(real *to, const real *x, int64_t n)
-{
-    struct addition a = { to, x, n };
-    qkv_parallel_for(qkv_ceil_div(n, PIECE), add_piece, &a);
-}
-
 static bool reserve(real **at, int64_t n)
 {
     if (!*at) *at = qkv_alloc((size_t)qkv_max64(n, 1), sizeof **at);
@@ -143,45 +147,43 @@ qkv_status train_sum_batch(struct train *t, int64_t i, qkv_error *err)
 {
     struct train_ranks *x = &t->ranks;
     real *const gradient = t->p[0].grad;
-    struct train_nodes *nodes = &x->nodes;
-    if (i == first_batch(t, t->comm.rank)) nodes->n = 0;
-    struct train_node one = { i, i + 1 };
-    for (; nodes->n && is_node(t->o->accumulate, nodes->node[nodes->n - 1].from, one.end);
-         nodes->n--) {
-        add(gradient, x->sum[nodes->n - 1], x->weights);
-        one.from = nodes->node[nodes->n - 1].from;
-    }
-    nodes->node[nodes->n] = one;
+    if (i == first_batch(t, group_of(t))) x->nodes.n = 0;
+    const int before = x->nodes.n;
+    qkv_tree_push(&x->nodes, t->o->accumulate, i, i + 1);
+    for (int k = before; k >= x->nodes.n; k--) qkv_add_numbers(gradient, x->sum[k - 1], x->weights);
     if (!train_runs_batch(t, i + 1)) return QKV_OK;
-    if (!reserve(&x->sum[nodes->n], x->weights)) return qkv_fail_memory(err, NULL);
-    memcpy(x->sum[nodes->n++], gradient, (size_t)x->weights * sizeof *gradient);
+    real **last = &x->sum[x->nodes.n - 1];
+    if (!reserve(last, x->weights)) return qkv_fail_memory(err, NULL);
+    memcpy(*last, gradient, (size_t)x->weights * sizeof *gradient);
     return QKV_OK;
 }
 
-// Returns the nodes that leaves from .. end-1 form.
-static struct train_nodes nodes_of(int64_t leaves, int64_t from, int64_t end)
+// Returns the nodes of a group.
+static struct qkv_tree_nodes nodes_of(const struct train *t, int64_t group)
 {
-    struct train_nodes x = { 0 };
-    for (int64_t i = from; i < end; i++) {
-        x.node[x.n++] = (struct train_node){ i, i + 1 };
-        for (; x.n > 1 && is_node(leaves, x.node[x.n - 2].from, i + 1); x.n--)
-            x.node[x.n - 2].end = i + 1;
-    }
+    struct qkv_tree_nodes x = { .n = 0 };
+    for (int64_t i = first_batch(t, group); i < first_batch(t, group + 1); i++)
+        qkv_tree_push(&x, t->o->accumulate, i, i + 1);
     return x;
 }
 
-// Sends to each rank its part of the nodes of this rank.
+// Returns the sum of node j of this rank.
+static const real *sum_of(const struct train *t, int j)
+{
+    return j < t->ranks.nodes.n - 1 ? t->ranks.sum[j] : t->p[0].grad;
+}
+
+// Sends to ranks of other groups their part of the nodes of this group.
 static qkv_status send_parts(const struct train *t)
 {
     const struct train_ranks *x = &t->ranks;
     const struct qkv_comm *c = &t->comm;
-    const int64_t own = first_batch(t, c->rank + 1) - first_batch(t, c->rank);
+    const int64_t group = group_of(t), own = first_batch(t, group + 1) - first_batch(t, group);
     qkv_status status = QKV_OK;
-    for (int64_t r = 0; r < c->size && own; r++) {
+    for (int64_t r = c->rank % x->share.size; r < c->size && own; r += x->share.size) {
         const int64_t from = first_weight(t, r), n = first_weight(t, r + 1) - from;
-        for (int j = 0; j <= x->nodes.n && n && r != c->rank && !status; j++)
-            status = c->send(c->ctx, r, (j < x->nodes.n ? x->sum[j] : t->p[0].grad) + from,
-                             (size_t)n * sizeof(real));
+        for (int j = 0; j < x->nodes.n && n && r != c->rank && !status; j++)
+            status = c->send(c->ctx, r, sum_of(t, j) + from, (size_t)n * sizeof(real));
     }
     return status;
 }
@@ -191,27 +193,21 @@ qkv_status train_sum_ranks(struct train *t, qkv_error *err)
     struct train_ranks *x = &t->ranks;
     const struct qkv_comm *c = &t->comm;
     const int64_t from = first_weight(t, c->rank), n = first_weight(t, c->rank + 1) - from;
-    struct train_nodes all = { 0 };
-    if (c->size == 1) return QKV_OK;
+    struct qkv_tree_nodes all = { .n = 0 };
+    if (train_group_count(t) == 1) return QKV_OK;
     qkv_status status = send_parts(t);
-    for (int64_t r = 0; r < c->size && n && !status; r++) {
-        const struct train_nodes its =
-            nodes_of(t->o->accumulate, first_batch(t, r), first_batch(t, r + 1));
+    for (int64_t group = 0; group < train_group_count(t) && n && !status; group++) {
+        const int64_t r = group * x->share.size + c->rank % x->share.size;
+        const struct qkv_tree_nodes its = nodes_of(t, group);
         for (int j = 0; j < its.n && !status; j++) {
-            if (!reserve(&x->part[all.n], n)) return qkv_fail_memory(err, NULL);
-            real *to = x->part[all.n];
+            const int slot = all.n;
+            if (!reserve(&x->part[slot], n)) return qkv_fail_memory(err, NULL);
             if (r == c->rank)
-                memcpy(to, (j < x->nodes.n ? x->sum[j] : t->p[0].grad) + from,
-                       (size_t)n * sizeof *to);
+                memcpy(x->part[slot], sum_of(t, j) + from, (size_t)n * sizeof(real));
             else
-                status = c->receive(c->ctx, r, to, (size_t)n * sizeof *to);
-            all.node[all.n++] = its.node[j];
-            for (;
-                 all.n > 1 && is_node(t->o->accumulate, all.node[all.n - 2].from, its.node[j].end);
-                 all.n--) {
-                add(x->part[all.n - 2], x->part[all.n - 1], n);
-                all.node[all.n - 2].end = its.node[j].end;
-            }
+                status = c->receive(c->ctx, r, x->part[slot], (size_t)n * sizeof(real));
+            qkv_tree_push(&all, t->o->accumulate, its.node[j].from, its.node[j].end);
+            for (int k = slot; k >= all.n; k--) qkv_add_numbers(x->part[k - 1], x->part[k], n);
         }
     }
     if (!status && n) memcpy(t->p[0].grad + from, x->part[0], (size_t)n * sizeof(real));
@@ -236,7 +232,7 @@ static qkv_status collect(const struct train *t, void *all, size_t size,
 
 qkv_status train_collect_losses(struct train *t, qkv_error *err)
 {
-    return collect(t, t->ranks.loss, sizeof *t->ranks.loss, first_batch, err);
+    return collect(t, t->ranks.loss, sizeof *t->ranks.loss, first_loss, err);
 }
 qkv_status train_collect_squares(struct train *t, qkv_error *err)
 {
@@ -252,12 +248,13 @@ qkv_status train_collect_weights(struct train *t, qkv_error *err)
 qkv_status train_agree(struct train *t, qkv_status status, qkv_error *err)
 {
     const struct qkv_comm *c = &t->comm;
-    // the first rank with an error; its number is larger the earlier it is
-    int64_t first = status ? c->size - c->rank : 0;
+    // the first rank with an error; its number is larger the earlier it is, and with a message:
+    // a rank without one only waited for a rank that failed
+    int64_t first = status ? (err->status ? c->size : 0) + c->size - c->rank : 0;
     if (c->size == 1) return status;
     qkv_status lost = c->reduce(c->ctx, &first, 1);
     if (!lost && !first) return QKV_OK;
-    const int64_t rank = c->size - first;
+    const int64_t rank = (first > c->size ? 2 : 1) * c->size - first;
     struct qkv_error its = { 0 };
     if (rank == c->rank) its = *err;
     if (rank == c->rank && !its.status) its.status = status;

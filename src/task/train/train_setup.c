@@ -393,6 +393,7 @@ static qkv_status setup_net(struct train *t, const struct qkv_checkpoint_found *
     const int labels = t->objective == QKV_OBJECTIVE_CLASSIFY ? (int)t->info.labels
                        : t->objective == QKV_OBJECTIVE_MASKED ? QKV_NET_TOKENS
                                                               : 0;
+    t->how.row_blocks = o->context > QKV_ROW_BLOCK_MOST;
     qkv_status status =
         dir ? qkv_net_open(&t->net, dir, &t->how, labels, (uint64_t)o->seed, err) : new_net(t, err);
     if (!status) status = check_objective(t, t->net, t->objective, err);
@@ -501,6 +502,7 @@ qkv_status train_setup(struct train *t, qkv_error *err)
                                 t->objective, t->tokenizer, err);
     if (!status) status = setup_data(t, &x, err);
     if (!status) status = setup_net(t, &found, err);
+    if (!status) status = train_share(t, err);
     if (!status) status = setup_steps(t, err);
     texts_close(&x);
     if (!status && found.step >= 0) status = relink(t->o->run, "model", found.name, err);
