@@ -364,6 +364,14 @@ class Pairs:
                 check(found["texts"] > 5 and not found["wrong"], what, sans, found["wrong"][:4])
 
     def the_save_dialog_chooses_the_width(self):
+        self.c.size(390, 844)
+        self.open("pair", "#w=steps")
+        self.c.key("e", "KeyE")
+        cut = "[...document.querySelectorAll('dialog[open] button')].filter(b => b.scrollHeight > b.clientHeight + 1 ||" \
+              " b.scrollWidth > b.clientWidth + 1).map(b => b.textContent)"
+        check(self.c.js(cut) == [] and self.c.js("document.querySelectorAll('dialog[open] .choices button').length") == 3,
+              self.c.js(cut))
+        self.c.size(1440, 900)
         self.open("pair", "#w=steps")
         self.c.key("e", "KeyE")
         self.c.js("[...document.querySelectorAll('dialog .choices button')].find(b => /84 mm/.test(b.textContent)).click()")
