@@ -12,7 +12,7 @@ except ImportError:
     sys.exit(77)
 
 import qkv
-from qkv._view_streams import Streams
+from qkv._view_streams import Streams, middle_of
 
 hf.logging.set_verbosity_error()
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -153,6 +153,18 @@ class Residual(unittest.TestCase):
                 self.assertTrue(torch.equal(s.before, before[0]), config)
                 self.assertLess((s.attention - expected(before[0], out[0])).abs().max().item(), 1e-5, config)
             self.assertTrue(torch.equal(layers[0].after, layers[1].before))
+
+    def test_small_parts_of_a_stream_with_a_large_number(self):
+        """Hidden states may have one number of thousands: a part that is small next to it is not taken for zero."""
+        torch.manual_seed(3)
+        before, a, m, n = torch.randn(4, 1, 9, 32)
+        before[..., 5] = 1e4
+        a, m = a * 1e-2, m * 1e-2
+        parallel = middle_of(before, before + a + m, [(before, n), (n, a), (before, n), (n, m)])
+        self.assertTrue(torch.equal(parallel, before + a))
+        x = before + a
+        self.assertIs(middle_of(before, x + m, [(before, n), (n, a), (x, n), (n, m)]), x)
+        self.assertIsNone(middle_of(before, before + a / 2 + m, [(before, n), (n, a), (before, n), (n, m)]))
 
     def test_where_no_stream_is_found(self):
         model, t = build("gpt_neox"), qkv.Tokenizer(VERSE)
