@@ -87,6 +87,8 @@ if [ "$what" = test ] || [ "$what" = long ]; then
     command_here mpirun.mpich || optional+=(mpich libmpich-dev)
     # For 'qkv pull'; without it the command says which package to install.
     header_here curl/curl.h || optional+=(libcurl4-openssl-dev)
+    # For the recipe in examples/serve; without it this test is skipped.
+    command_here nginx || optional+=(nginx-light)
     # For the course as a book; without it this test is skipped.
     command_here pandoc || optional+=(pandoc)
     # For the tests of the Python package on arrays of numpy; without it these are skipped.

@@ -111,6 +111,7 @@ stage_long() {
     QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|layer/long_ranks|view/(browser|boxes)_.*|amx/.*|python/(wheel|parity|engines))$'
     QKV_CONTEXT=32768 tests context build/release -R '^cli/ranks_context$'
     QKV_KILLS=200 tests kills build/release -R '^cli/(train|ranks)_kill$'
+    QKV_SERVE_SECONDS=120 tests serve build/release -R '^cli/serve$'
     stage_faults 1
     stage_power 1
     stage_fuzz "${QKV_FUZZ_SECONDS:-600}"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // endpoint_attention.c: POST /v1/attention: statistics of the attention of every layer and head on
-// one text, as JSON.
+// one text, as JSON; or, for a client that accepts HTML, the page of `qkv view`.
+#include "serve/page/attention_page.h"
 #include "serve/service.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ struct attention_job {
     int64_t *row, *layer; // rows to print completely; layers to print, none: all
     int64_t rows, layers;
     int64_t printed;
+    bool page; // answer with the page
     FILE *to;
 };
 
@@ -189,6 +191,28 @@ static void run(struct serve_job *job)
     serve_send(job->call);
 }
 
+static void run_page(struct serve_job *job)
+{
+    struct attention_job *j = (struct attention_job *)job;
+    struct serve_call *c = job->call;
+    struct attention_view a;
+    qkv_error err = { 0 };
+    char *html = NULL;
+    size_t size = 0;
+    qkv_status status =
+        attention_view_make(&a, job->model, *j->texts.text, *j->texts.bytes, &c->gone, &err);
+    if (!status) status = attention_page(&html, &size, &a, &err);
+    c->tokens = a.encoding.count;
+    attention_view_free(&a);
+    if (status) {
+        serve_fail_with(c, &err, NULL);
+        return;
+    }
+    fwrite(html, 1, size, serve_answer(c, 200, "text/html; charset=utf-8"));
+    free(html);
+    serve_send(c);
+}
+
 // ---- the request --------------------------------------------------------------------------------
 static int ascending(const void *a, const void *b)
 {
@@ -249,8 +273,15 @@ void endpoint_attention(struct serve_call *c)
                       (m = serve_model_of(c, model));
     j->offsets = reach >= 0;
     j->reach = reach >= 0 ? reach : 0;
-    j->job.run = run;
+    const char *accept = http_request_field(c->request, "accept");
+    j->page = accept && strncmp(accept, "text/html", 9) == 0;
+    j->job.run = j->page ? run_page : run;
     j->job.free = free_job;
+    if (read && j->page && j->texts.ids) {
+        serve_fail(c, 400, "$.input", "$.input: a page needs a text, found token ids");
+        free_job(&j->job);
+        return;
+    }
     if (read && m->info.kind != QKV_KIND_ENCODER_DECODER && m->info.can & QKV_CAN_RUN) {
         j->job.cost = (int64_t)j->texts.bytes[0] / 4 + 2;
         serve_queue(c, m, j);

@@ -168,6 +168,7 @@ void services_stop(void)
 {
     for (int64_t i = 0; i < serve_model_count; i++) {
         struct service *s = serve_models[i].service;
+        if (!s || !s->running) continue;
         pthread_mutex_lock(&s->lock);
         s->stop = true;
         pthread_cond_signal(&s->changed);
@@ -175,7 +176,8 @@ void services_stop(void)
     }
     for (int64_t i = 0; i < serve_model_count; i++) {
         struct service *s = serve_models[i].service;
-        if (s->running) pthread_join(s->thread, NULL);
+        if (!s || !s->running) continue;
+        pthread_join(s->thread, NULL);
         s->running = false;
     }
 }

@@ -139,6 +139,9 @@ def forms(server):
     status, page = server.post("/v1/attention", {"input": "hello world", "model": "bert", "rows": [1], "received": True})
     rows = page["layers"][0]["rows"]
     check("/v1/attention has rows that sum to 1", status == 200 and all(abs(sum(h[0]) - 1) < 1e-5 for h in rows), rows)
+    status, fields, page = server.ask("POST", "/v1/attention", {"input": "hello world", "model": "bert"}, {"Accept": "text/html"})
+    check("/v1/attention as a page", status == 200 and fields["content-type"].startswith("text/html") and
+          page.startswith(b"<!doctype html>") and page.rstrip().endswith(b"</html>"), page[:100])
     for name in ("echo", "suffix", "best_of"):
         status, answer = server.post("/v1/completions", {"prompt": "a", "model": "verse", name: 5})
         check(f"{name} is refused by name", status == 400 and name in answer["error"]["message"], answer)

@@ -303,6 +303,17 @@ WORDS = [b"", b"0", b"-1", b"1.5", b"18446744073709551615", b"922337203685477580
          b"[", b"]", b",", b":", b'"', b"\\", b"\\u0000", b"\\ud800", b"\xff", b"\xc3", b"\x00", b"'", b"(", b")"]
 
 
+HTTP = [
+    b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n" * 3, b"GET http://a/b?c=d HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    b"POST /embed HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
+    b"POST /embed HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5;x=y\r\nhello\r\nA\r\n0123456789\r\n0\r\n\r\nGET / HTTP/1.1\r\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n\r\nGET / HTTP/1.1\r\nHost : a\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
+    b"\x16\x03\x01\x00", b"GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n", b"GET / HTTP/1.1\nHost: a\n\n",
+    b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551616\r\n\r\n",
+    b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 101 + b"\r\n", b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n"]
+
+
 def mutate(r, seed, others):
     data = bytearray(seed)
     for _ in range(r.choice((1, 1, 1, 2, 4))):
