@@ -253,6 +253,12 @@ def retired_words():
     return rows
 
 
+def name_parts(text):
+    """The lower-case parts of all names in C code."""
+    parts = re.findall(r"[a-z]+|[A-Z][a-z]*", " ".join(re.findall(r"[A-Za-z_]\w*", text)))
+    return {part.lower() for part in parts}
+
+
 def retired(files):
     """No name and no sentence uses a word that docs/glossary.md retires."""
     rows = retired_words()
@@ -268,13 +274,15 @@ def retired(files):
             for part in re.split(r"[/_.]", path):
                 if part in names:
                     yield path, 1, f"{part}: {names[part]}  (a file name)"
+        text = lines(path)
         plain = dict(uncommented(path)) if code else {}
-        for number, line in enumerate(lines(path), 1):
-            if code:
-                parts = re.findall(r"[a-z]+|[A-Z][a-z]*", " ".join(re.findall(r"[A-Za-z_]\w*", plain[number])))
-                for part in sorted({x.lower() for x in parts} & names.keys()):
-                    yield path, number, f"{part}: {names[part]}  (a name)"
-            for pattern, word, use in prose:
+        used = name_parts(" ".join(plain.values())) & names.keys()
+        low = " ".join(text).lower()
+        here = [row for row in prose if row[1].lower().split()[0] in low]
+        for number, line in enumerate(text if used or here else (), 1):
+            for part in sorted(name_parts(plain[number]) & used if used else ()):
+                yield path, number, f"{part}: {names[part]}  (a name)"
+            for pattern, word, use in here:
                 if pattern.search(line):
                     yield path, number, f"{word}: {use}"
 
