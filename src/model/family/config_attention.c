@@ -58,7 +58,8 @@ static bool scaling_kind(struct qkv_rope_scaling *r, const struct qkv_json_at *a
     const char *key = json_object_get(at->object, "rope_type") ? "rope_type" : "type";
     const char *text = NULL;
     if (!qkv_json_text(at, key, false, &text)) return false;
-    for (size_t i = 0; text && i < sizeof rows / sizeof rows[0]; i++)
+    if (!text) return true;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (strcmp(text, rows[i].name) == 0) {
             r->kind = rows[i].kind;
             return true;
@@ -68,7 +69,21 @@ static bool scaling_kind(struct qkv_rope_scaling *r, const struct qkv_json_at *a
              "unsupported scaling of rotary positions, expected one of default, linear, llama3, "
              "yarn, longrope, found \"%.64s\"",
              text);
-    return !text || refuse(at, QKV_ERR_UNSUPPORTED, key, says);
+    return refuse(at, QKV_ERR_UNSUPPORTED, key, says);
+}
+
+// Refuses scaled positions, for families that have none.
+static bool check_plain(const struct qkv_json_at *at)
+{
+    struct qkv_rope_scaling how = { 0 };
+    if (!scaling_kind(&how, at)) return false;
+    if (!how.kind) return true;
+    const char *key = json_object_get(at->object, "rope_type") ? "rope_type" : "type";
+    char says[256];
+    snprintf(says, sizeof says,
+             "unsupported rotary positions for this family, expected \"default\", found \"%.64s\"",
+             json_string_value(json_object_get(at->object, key)));
+    return refuse(at, QKV_ERR_UNSUPPORTED, key, says);
 }
 
 // Reads attention_factor, the factor of cosines and sines. If it is absent, it is 0.1 ln(factor) +
@@ -273,7 +288,7 @@ bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *
     once.path = "$.rope_scaling";
     d->rope_local_plain = scaled;
     const int64_t pairs = qkv_head_keys(d) / 2;
-    if (scaled && once.object && !scaling(d, c, &once, pairs)) return false;
+    if (once.object && !(scaled ? scaling(d, c, &once, pairs) : check_plain(&once))) return false;
     for (int i = 0; i < 2; i++) {
         struct qkv_json_at one = { .object = both.object
                                                  ? json_object_get(both.object, rows[i].kind)
@@ -291,11 +306,8 @@ bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *
         struct qkv_rope_scaling how = { 0 };
         if (!number(&one, "rope_theta", false, out[i], 1e-3, 1e12) || !scaling_kind(&how, &one))
             return false;
-        const bool may = scaled && i == 0;
-        if (how.kind && may && !scaling(d, c, &one, pairs)) return false;
-        if (how.kind && !may)
-            return refuse(&one, QKV_ERR_UNSUPPORTED, "rope_type",
-                          "unsupported rotary positions for this family, expected \"default\"");
+        if (how.kind && !(scaled && i == 0 ? scaling(d, c, &one, pairs) : check_plain(&one)))
+            return false;
     }
     if (d->rope.kind == QKV_ROPE_LONG)
         return qkv_config_refuse(
