@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # browser_maps.py: cases of browser.py for the views model and matrix, also on pages of make_maps.c.
-import os, re, subprocess, xml.etree.ElementTree as xml
+import json, os, re, subprocess, xml.etree.ElementTree as xml
 from said import check
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -453,6 +453,26 @@ class Maps:
             images, words = (len(root.findall(".//" + SVG + x)) for x in ("image", "text"))
             check(images >= 1 and words > 5, name, hash, images, words)
             check(all(i.get("href").startswith("data:image/png") for i in root.findall(".//" + SVG + "image")))
+
+    def a_chart_shows_huge_and_tiny_numbers_shortly(self):
+        if not self.command:
+            return
+        with open(self.path("huge.jsonl"), "w", encoding="utf-8") as f:
+            for step, loss in enumerate((1e31, 3.25e31, 4e-9, 2.5e15), 1):
+                f.write(json.dumps({"step": step, "loss": loss, "rate": 1e-3}) + "\n")
+        r = subprocess.run([self.command, "plot", "--force", "-o", self.path("huge.html"), self.path("huge.jsonl")],
+                           capture_output=True, text=True)
+        check(r.returncode == 0, r.stderr)
+        self.c.open(self.path("huge.html"))
+        box = self.box("svg")
+        seen = set()
+        for n in range(1, 60):
+            self.c.mouse(box["x"] + box["w"] * n / 60, box["y"] + box["h"] * .3)
+            self.c.frames(1)
+            seen.add(self.text("#numbers td:nth-child(2)"))
+        check({"1.00e31", "3.25e31", "4.00e−9", "2.50e15"} <= seen, seen)
+        page = self.c.js("document.body.innerText")
+        check("from 1e31 to" in page and not re.search(r"[\d,]{16}", page), page)
 
     def frames_of_the_matrix_are_timed(self):
         self.open("long", "#w=matrix&h=1")
