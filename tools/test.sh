@@ -79,12 +79,27 @@ build() { # NAME OPTIONS...: builds build/NAME; a failure is counted
     single "build $name" tools/build.sh "build/$name" "${@:2}"
 }
 
+# run_gate NAME: writes its output, and "EXIT-CODE SECONDS" to build/test/gate NAME.result.
+run_gate() {
+    local rc=0
+    if [ "$1" = format ]; then tools/format.sh --check; else python3 tools/gates.py "$1"; fi >"$logs/gate $1.log" 2>&1 || rc=$?
+    echo "$rc $SECONDS" >"$logs/gate $1.result"
+}
 stage_gates() {
-    local gate
-    for gate in $(python3 tools/gates.py --names); do
-        single "gate $gate" python3 tools/gates.py "$gate"
+    local gates gate rc seconds
+    read -ra gates < <(python3 tools/gates.py --names)
+    gates+=(format)
+    export logs
+    export -f run_gate
+    # each needs one CPU
+    rm -f $logs/gate*.result
+    printf '%s\n' "${gates[@]}" | xargs -P "$jobs" -I{} bash -c 'run_gate {}'
+    for gate in "${gates[@]}"; do
+        rc=1 seconds=0
+        read -r rc seconds <"$logs/gate $gate.result"
+        [ "$rc" -eq 0 ] || tail -n 60 "$logs/gate $gate.log"
+        row "gate $gate" $((rc == 0)) $((rc != 0)) 0 "$seconds"
     done
-    single "gate format" tools/format.sh --check
 }
 stage_release() { build release -DQKV_TESTS=ON && tests release build/release -LE long; }
 stage_isa() {
