@@ -57,17 +57,21 @@ static int64_t plain_segments(const struct language *l, const char *text, int n,
 {
     static double best[TEXT + 1];
     static int from[TEXT + 1], id[TEXT + 1];
+    int bytes[TOKENS];
     double least = 0;
-    for (int i = 0; i < l->count; i++) least = fmin(least, l->score[i]);
+    for (int i = 0; i < l->count; i++) {
+        bytes[i] = (int)strlen(l->token[i]);
+        least = fmin(least, l->score[i]);
+    }
     for (int end = 1; end <= n; end++) {
         from[end] = -1;
-        for (int at = 0; at < end; at++) {
+        for (int at = end > LONGEST ? end - LONGEST : 0; at < end; at++) {
             int token = -1;
             bool single = false;
             for (int i = 0; i < l->count; i++) {
-                const int bytes = (int)strlen(l->token[i]);
-                if (bytes == end - at && !memcmp(text + at, l->token[i], (size_t)bytes)) token = i;
-                single = single || (bytes == 1 && l->token[i][0] == text[at]);
+                if (bytes[i] == end - at && !memcmp(text + at, l->token[i], (size_t)bytes[i]))
+                    token = i;
+                single = single || (bytes[i] == 1 && l->token[i][0] == text[at]);
             }
             const double score = token >= 0 ? l->score[token] : least - 10;
             if (token < 0 && (end - at > 1 || single)) continue;
