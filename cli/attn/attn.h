@@ -57,6 +57,9 @@ qkv_status attn_probe_give(const struct attn_job *j, const char *path, bool *fir
 void attn_probe_free(struct attn_job *j);
 
 extern const char *const attn_scores[]; // names of enum qkv_score
+// Prints how the ranks would share a job, as text, or as the member "ranks" of a JSON object; with
+// one rank nothing (attn_ranks.c).
+void attn_ranks_plan_print(const struct attn_job *j);
 // Prints the plan of a job as text or JSON (attn_plan.c).
 void attn_plan_print(const struct attn_job *j, const struct qkv_attention_plan *p);
 // Runs the job on all ranks (attn_ranks.c): on rank 0, out and lse receive all rows; lse may be

@@ -22,9 +22,11 @@ void attn_plan_print(const struct attn_job *j, const struct qkv_attention_plan *
                    attn_scores[m->score], m->d_a, m->d_q, m->d_kv, m->d_out);
         printf(",\"scratch\":%zu,\"scratch_thread\":%zu,\"threads\":%d,\"tile_rows\":%" PRId64
                ",\"tile_keys\":%" PRId64 ",\"tiles\":%" PRId64 ",\"visited\":%" PRId64
-               ",\"skipped\":%" PRId64 ",\"flops\":%.0f,\"weights_bytes\":%.0f}\n",
+               ",\"skipped\":%" PRId64 ",\"flops\":%.0f,\"weights_bytes\":%.0f",
                p->scratch, p->scratch_thread, qkv_threads(), p->tile_rows, p->tile_keys, p->tiles,
                p->visited, p->skipped, p->flops, weights);
+        attn_ranks_plan_print(j);
+        puts("}");
         return;
     }
     printf("kernel   %s, %s, products: %s, %d thread%s\n", p->kernel, p->isa, p->arithmetic,
@@ -43,4 +45,5 @@ void attn_plan_print(const struct attn_job *j, const struct qkv_attention_plan *
            p->tiles, p->tile_rows, p->tile_keys, p->visited, p->skipped);
     printf("work     %.6g FLOP\n", p->flops);
     printf("weights  %.6g bytes if they were stored\n", weights);
+    attn_ranks_plan_print(j);
 }

@@ -69,6 +69,71 @@ static void *own_rows(const void *at, int64_t *b, int64_t *h, int64_t t, size_t 
     return own;
 }
 
+// Returns the bytes that rank r sends over the link to its neighbour, over which it sends most. MPI
+// passes what is collected around a ring: all but the part of the next rank.
+static size_t link_bytes(const struct qkv_ranks_plan *own, const struct qkv_ranks_plan *next,
+                         size_t all)
+{
+    const size_t others = (size_t)ranks.size - 1;
+    return own->mode == QKV_RANKS_PIPELINE ? own->sent / others : all - next->sent / others;
+}
+
+static struct qkv_ranks_plan plan_of(const struct attn_job *j, int64_t rank)
+{
+    struct qkv_comm c = ranks;
+    c.rank = rank % ranks.size;
+    return qkv_ranks_plan(&j->a, &c);
+}
+
+static void print_runs(const struct qkv_rank_rows *r)
+{
+    const char *between = "";
+    for (int i = 0; i < 2; i++) {
+        if (!r->n[i]) continue;
+        if (common.json)
+            printf("%s[%lld,%lld]", between, (long long)r->first[i],
+                   (long long)(r->first[i] + r->n[i]));
+        else
+            printf("%s%lld to %lld", between, (long long)r->first[i],
+                   (long long)(r->first[i] + r->n[i] - 1));
+        between = common.json ? "," : " and ";
+    }
+    if (!common.json && !r->all) printf("none");
+}
+
+void attn_ranks_plan_print(const struct attn_job *j)
+{
+    if (ranks.size == 1) return;
+    struct qkv_ranks_plan p = plan_of(j, 0);
+    const bool pipeline = p.mode == QKV_RANKS_PIPELINE;
+    size_t all = 0;
+    for (int64_t r = 0; r < ranks.size; r++) all += plan_of(j, r).sent / (size_t)(ranks.size - 1);
+    if (common.json)
+        printf(",\"ranks\":{\"size\":%lld,\"mode\":\"%s\",\"reason\":\"%s\",\"blocks\":%lld,"
+               "\"block\":%zu,\"rank\":[",
+               (long long)ranks.size, pipeline ? "pipeline" : "collect", p.reason,
+               (long long)p.blocks, p.block);
+    else if (pipeline)
+        printf("ranks    %lld, keys and values in %lld blocks of at most %zu bytes, since %s\n",
+               (long long)ranks.size, (long long)p.blocks, p.block, p.reason);
+    else
+        printf("ranks    %lld, each collects all keys and values, since %s\n",
+               (long long)ranks.size, p.reason);
+    for (int64_t r = 0; r < ranks.size; r++) {
+        p = plan_of(j, r);
+        const struct qkv_ranks_plan next = plan_of(j, r + 1);
+        const size_t link = link_bytes(&p, &next, all);
+        const size_t sent = pipeline ? p.sent : link;
+        printf(common.json ? "%s{\"rows\":[" : "%srank %lld: rows ", common.json && r ? "," : "",
+               (long long)r);
+        print_runs(&p.rows);
+        printf(common.json ? "],\"sent\":%zu,\"link\":%zu,\"scratch\":%zu,\"flops\":%.0f}"
+                           : "; sends %zu bytes, %zu over a link; scratch %zu bytes; %.6g FLOP\n",
+               sent, link, p.scratch, p.flops);
+    }
+    if (common.json) printf("]}");
+}
+
 qkv_status attn_ranks_run(const struct attn_job *j, float *out, float *lse, qkv_error *err)
 {
     struct qkv_attention a = j->a;

@@ -18,7 +18,7 @@ static struct {
     const char *results[OUTPUTS], *probe;
     bool causal, causal_br, alibi, no_softmax, projections, sum, plan, native;
     int layout, w_layout, score, diagonal;
-    int64_t heads, kv_heads;
+    int64_t heads, kv_heads, collect_limit;
     double softcap;
     // -1: the option is not given
 } o = { .layout = -1, .w_layout = -1, .diagonal = -1 };
@@ -108,6 +108,9 @@ static const struct opt opts[] = {
     OPT_GROUP("Computation"),
     OPT_FLAG(0, "native", &o.native,
              "fail if this CPU cannot compute in --precision, instead of converting to float"),
+    OPT_INT(0, "collect-limit", &o.collect_limit, 1, INT64_MAX, "BYTES",
+            "on several ranks: collect all keys and values on each only if they have at most so "
+            "many bytes, or else receive them in blocks (default: no limit)"),
     OPT_GROUP("Results"),
     OPT_OUTPUT('o', "output", &o.results[OUT], "FILE.npy",
                "output file (default: print the output); '-': as .npy on standard output"),
@@ -532,6 +535,7 @@ static int run_attn(int argc, char **argv)
     struct attn_job j = { .layout = o.layout };
     struct masks m = { .slopes = NULL };
     struct array r[RESULTS] = { 0 };
+    ranks.collect_limit = (size_t)o.collect_limit;
     if (check_outputs(&err) ||
         attn_inputs(&j, &o.f, o.w_layout, o.score, o.heads, o.kv_heads, &err) ||
         masks_read(&j, &m, &err) || attn_probe_new(&j, o.probe, &err) || check_ranks(&j, &err)) {

@@ -440,7 +440,7 @@ const struct cmd cmd_info = {
     .usage = "[FILE|DIR]\n[DIR] --diagram NAME -o FILE",
     .about = "Prints for a .safetensors, .npy or index file: its tensors. For a model folder: family, sizes, parameters, work per token and tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by default, and why. --diagram draws what the model consists of: scaled dot-product attention, multi-head attention, one layer, or the whole model.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT,
+    .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_PROCESSES,
     .max_args = 1,
     .examples = {
         { "qkv info", "CPU, kernels, threads, default model" },

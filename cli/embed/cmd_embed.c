@@ -3,6 +3,7 @@
 // chunks, so that the memory does not depend on the length of the input.
 #include "embed/embed.h"
 #include "frame/tokens.h"
+#include "ranks/ranks.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -258,6 +259,8 @@ static int run_embed(int argc, char **argv)
     qkv_embedder *e = NULL;
     bool complete;
     char dir[CMD_PATH];
+    if (!o.shard || o.join)
+        ranks_refuse(o.join ? "embed --join" : "embed", "expected --shard auto, or one process");
     if (o.join) return run_join(argc);
     if (o.shard &&
         embed_shard_open(&shard, o.shard, o.output, o.ids ? o.ids : o.file, argc, o.ids, &err))
@@ -308,7 +311,7 @@ const struct cmd cmd_embed = {
              "lengths are packed without padding. A text that is longer than the model's positions "
              "is an error, unless --truncate or --max-length is given.",
     .opts = opts,
-    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
+    .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT | USES_PROCESSES,
     .max_args = -1,
     .examples = {
         { "qkv embed \"hello\"", "384 numbers on one line (with all-MiniLM-L6-v2)" },

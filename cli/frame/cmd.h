@@ -127,6 +127,7 @@ enum {
     USES_ABLATE = 1 << 6,    // the command has --ablate HEADS
     READS_OPERANDS = 1 << 7, // the operands are files or folders that the command reads
     USES_RANKS = 1 << 8,     // the command runs on the ranks that mpirun started
+    USES_PROCESSES = 1 << 9, // each process that mpirun started runs the command alone
     USES_COMPUTE = USES_THREADS | USES_PRECISION
 };
 struct cmd_common {

@@ -105,7 +105,11 @@ int main(int argc, char **argv)
          i++) // look for --json before parsing, so that errors of parsing are printed as JSON too
         if ((c->uses & USES_JSON) && !strcmp(argv[i], "--json")) common.json = true;
     int operands = 0;
-    if (c->uses & USES_RANKS) ranks_open(argc, argv);
+    if (c->uses & USES_RANKS)
+        ranks_open(argc, argv);
+    else if (!(c->uses & USES_PROCESSES))
+        ranks_refuse(name,
+                     "expected one process, or attn, train, bench machines or embed --shard auto");
     cmd_options(c, argc - 2, argv + 2, &operands, &err);
     ranks_agree(&err);
     if (err.status) return cmd_fail(&err);

@@ -60,7 +60,7 @@ static char state_of(int64_t pid)
 // allowed here.
 static void on_end_of_rank(int number)
 {
-    char text[96], *end = text;
+    char text[160], *end = text;
     int64_t lost = -1;
     (void)number;
     cmd_temps_remove();
@@ -68,12 +68,13 @@ static void on_end_of_rank(int number)
         const char state = peers.pid[r] && r != ranks.rank ? state_of(peers.pid[r]) : 'R';
         if (state == 0 || state == 'Z' || state == 'X') lost = r;
     }
-    put(&end, lost < 0 ? "qkv: the launcher ended this rank" : "qkv: rank ");
+    put(&end, common.json ? "{\"status\":\"io\",\"code\":6,\"text\":\"" : "qkv: ");
+    put(&end, lost < 0 ? "the launcher ended this rank" : "rank ");
     if (lost >= 0) {
         put_number(&end, lost);
         put(&end, " has ended before the others");
     }
-    put(&end, "\n");
+    put(&end, common.json ? "\"}\n" : "\n");
     // The first rank that is left prints. All stay a moment, so that the others see them alive.
     const struct timespec moment = { .tv_nsec = 300000000 };
     const bool prints = ranks.rank == (lost == 0 ? 1 : 0);
@@ -141,6 +142,23 @@ void ranks_open(int argc, char **argv)
         end(status);
     }
     if (ranks.rank && !freopen("/dev/null", "w", stdout)) end(QKV_ERR_IO);
+}
+
+void ranks_refuse(const char *command, const char *instead)
+{
+    qkv_error err = { 0 };
+    int64_t rank;
+    if (qkv_ranks_started(&rank) == 1) return;
+    cmd_error(&err, QKV_ERR_USAGE, NULL,
+              "%s cannot run on several ranks, on which each would do the same work; %s", command,
+              instead);
+    // a launcher ends the other ranks when one has ended: rank 0 prints first
+    const struct timespec moment = { .tv_nsec = 300000000 };
+    if (rank)
+        nanosleep(&moment, NULL);
+    else
+        cmd_fail(&err);
+    _exit(QKV_ERR_USAGE);
 }
 
 void ranks_agree(const qkv_error *err)

@@ -29,7 +29,8 @@ struct qkv_comm {
     int64_t size; /**< number of processes P, at least 1 */
     void *ctx;    /**< first argument of all functions; they may be NULL if size is 1 */
     /** Sends data[n] to rank `to`, which may be this rank.  Does not wait until it is received;
-     *  afterwards data may be changed. */
+     *  afterwards data may be changed.  A rank that has no memory for a copy may wait, rather than
+     *  return an error while the other rank waits for the message. */
     qkv_status (*send)(void *ctx, int64_t to, const void *data, size_t n);
     /** Receives data[n] from rank `from`; n is the size that was sent. */
     qkv_status (*receive)(void *ctx, int64_t from, void *data, size_t n);
@@ -61,6 +62,10 @@ struct qkv_comm {
  *           QKV_ERR_IO if MPI cannot be started.  After an error c->rank is the number that the
  *           launcher gave, so that one rank reports it */
 QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_open(struct qkv_comm *c, qkv_error *err);
+/** Returns how many processes the launcher of this process started, 1 if it was started alone, and
+ *  sets *rank (unless NULL) to the number of this one.  Does not connect them.  A process that only
+ *  inherits the variables of a launcher, as a child of a process that MPI started, is alone. */
+QKV_API int64_t qkv_ranks_started(int64_t *rank);
 /** Ends the connection, after which the process can have no other.  NULL: nothing to do. */
 QKV_API void qkv_ranks_close(struct qkv_comm *c);
 /** Compares data[n] with rank 0.  Returns QKV_OK on all ranks if all are equal.  If not, returns

@@ -2,6 +2,7 @@
 # Programs that MPI starts on several ranks of this machine. They use the shared library, which finds the libraries of MPI in
 # its folder.
 #   layer/ranks_bytes  the bytes that MPI sends, compared with the plans
+#   layer/ranks_memory messages of a rank that has no memory for copies
 #   layer/long_ranks   1,048,576 tokens on 4 ranks in memory n / 4
 if(TARGET qkv AND NOT (QKV_SANITIZE OR QKV_TINY_TILES OR QKV_DOUBLE OR CMAKE_CROSSCOMPILING))
   function(qkv_rank_test name sizes)
@@ -13,6 +14,8 @@ if(TARGET qkv AND NOT (QKV_SANITIZE OR QKV_TINY_TILES OR QKV_DOUBLE OR CMAKE_CRO
     set_tests_properties(layer/${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1800 LABELS layer)
   endfunction()
   qkv_rank_test(ranks_bytes "1 2 3 4")
+  qkv_rank_test(ranks_memory "2 3")
+  target_include_directories(ranks_memory PRIVATE ${PROJECT_SOURCE_DIR}/src)
   qkv_rank_test(long_ranks 4 1048576 16384 64 64)
   set_tests_properties(layer/long_ranks PROPERTIES LABELS "layer;long" RUN_SERIAL ON)
   foreach(kind openmpi mpich)

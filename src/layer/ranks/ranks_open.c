@@ -5,19 +5,28 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #ifndef QKV_DOUBLE
 static const struct mpi_ranks *mpi; // NULL: this process is alone
 
 // The environment variables by which a launcher tells a process how many ranks there are and which
 // one it is, and the library of the MPI that it belongs to. srun sets the variables of the MPI that
-// --mpi names.
+// --mpi names. server: variables of the connection to the launcher, of which one is set; without
+// them the others were set by hand.
 static const struct launcher {
-    const char *size, *rank, *library;
+    const char *size, *rank, *library, *server[2];
 } launchers[] = {
-    { "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "libqkv_mpi-openmpi.so." QKV_SOVERSION },
-    { "PMI_SIZE", "PMI_RANK", "libqkv_mpi-mpich.so." QKV_SOVERSION },
-    { "PMIX_SIZE", "PMIX_RANK", "libqkv_mpi-openmpi.so." QKV_SOVERSION },
+    { "OMPI_COMM_WORLD_SIZE",
+      "OMPI_COMM_WORLD_RANK",
+      "libqkv_mpi-openmpi.so." QKV_SOVERSION,
+      { "PMIX_NAMESPACE", "OMPI_MCA_orte_hnp_uri" } },
+    { "PMI_SIZE", "PMI_RANK", "libqkv_mpi-mpich.so." QKV_SOVERSION, { "PMI_FD", "PMI_PORT" } },
+    { "PMIX_SIZE",
+      "PMIX_RANK",
+      "libqkv_mpi-openmpi.so." QKV_SOVERSION,
+      { "PMIX_NAMESPACE", "PMIX_NAMESPACE" } },
 };
 
 static int64_t number(const char *variable)
@@ -26,12 +35,96 @@ static int64_t number(const char *variable)
     return text ? strtol(text, NULL, 10) : 0;
 }
 
+static FILE *open_process(long pid, const char *name)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%ld/%s", pid, name);
+    return fopen(path, "r");
+}
+
+// Returns whether a process was started with an environment variable.
+static bool has_variable(long pid, const char *name)
+{
+    FILE *f = open_process(pid, "environ");
+    const size_t n = strlen(name);
+    size_t at =
+        0; // characters of the name that match so far; SIZE_MAX: none until the next variable
+    for (int c; f && (c = fgetc(f)) != EOF;) {
+        if (c == 0) {
+            at = 0;
+        } else if (at == n && c == '=') {
+            fclose(f);
+            return true;
+        } else {
+            at = at < n && c == name[at] ? at + 1 : SIZE_MAX;
+        }
+    }
+    if (f) fclose(f);
+    return false;
+}
+
+// Returns whether a process has loaded an MPI, which a launcher has not.
+static bool has_mpi(long pid)
+{
+    FILE *f = open_process(pid, "maps");
+    char line[512];
+    bool found = false;
+    while (f && !found && fgets(line, sizeof line, f))
+        found = strstr(line, "/libmpi.so") || strstr(line, "/libmpich.so");
+    if (f) fclose(f);
+    return found;
+}
+
+static long parent_of(long pid)
+{
+    FILE *f = open_process(pid, "stat");
+    char text[512] = "";
+    long parent = 0;
+    if (!f) return 0;
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    const char *name = strrchr(text, ')'); // the name may contain anything; then: state, parent
+    return name && sscanf(name + 1, " %*c %ld", &parent) == 1 ? parent : 0;
+}
+
+// Returns whether a process between the launcher, which has no such variable, and this process is a
+// rank itself, from which the variable is inherited.
+static bool child_of_rank(const char *variable)
+{
+    enum { MOST = 16 };
+    long pid = (long)getppid();
+    for (int i = 0; i < MOST && pid > 1 && has_variable(pid, variable); i++) {
+        if (has_mpi(pid)) return true;
+        pid = parent_of(pid);
+    }
+    return false;
+}
+
+// Returns whether the connection to the launcher is there: a child may inherit PMI_FD without it.
+static bool connected(const struct launcher *x)
+{
+    const char *fd = getenv("PMI_FD");
+    struct stat s;
+    if (!getenv(x->server[0]) && !getenv(x->server[1])) return false;
+    if (strcmp(x->server[0], "PMI_FD") != 0 || !fd) return true;
+    return fstat((int)strtol(fd, NULL, 10), &s) == 0 &&
+           (S_ISSOCK(s.st_mode) || S_ISFIFO(s.st_mode));
+}
+
 // Returns the launcher of more than one process, or NULL.
 static const struct launcher *find_launcher(void)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
-        if (number(launchers[i].size) > 1) return &launchers[i];
+        if (number(launchers[i].size) > 1 && connected(&launchers[i]))
+            return child_of_rank(launchers[i].rank) ? NULL : &launchers[i];
     return NULL;
+}
+
+QKV_API int64_t qkv_ranks_started(int64_t *rank)
+{
+    const struct launcher *x = find_launcher();
+    if (rank) *rank = x ? number(x->rank) : 0;
+    return x ? number(x->size) : 1;
 }
 
 static qkv_status compare(const struct qkv_comm *c, qkv_error *err)

@@ -13,6 +13,7 @@ for kind in openmpi mpich; do
     shift
     [ -e "$there" ] && timeout 60 mpirun.$kind -n 2 true >/dev/null 2>&1 || continue
     ran=1
+    export QKV_LIBRARY="$there"
     counts=$libraries/tests/libcount_bytes-$kind.so
     for size in $sizes; do
         if [ -e "$counts" ]; then

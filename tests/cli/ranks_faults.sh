@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+# ranks_faults.sh: a disk that is full for one rank, commands that do not run on ranks, and processes that only inherit the
+# variables of a launcher.
+. tests/cli/lib.sh
+. "$here/ranks_lib.sh"
+python random q.npy f4 1x600x2x16 1
+export QKV_BIN
+
+title 'a command that does not run on ranks is refused once, before work'
+for launcher in $launchers; do
+    for command in 'generate hello' 'embed hello' 'embed --join v.npy' 'tokenize hello' 'eval text.txt'; do
+        ranked "$launcher" 2 2 $command
+        [ "$(grep -c '^qkv: .* cannot run on several ranks' "$err")" -eq 1 ] || failed "one message: $launcher, $command"
+        [ ! -s "$out" ] || failed "output: $command"
+    done
+    ranked "$launcher" 2 0 info --json
+    [ "$(grep -c '"version"' "$out")" -eq 2 ] || failed "info of each process: $launcher"
+done
+
+title 'a process that inherits the variables of a launcher is alone'
+runs 0 attn -q q.npy -k q.npy -v q.npy -o one.npy
+PMI_SIZE=2 PMI_RANK=1 runs 0 attn -q q.npy -k q.npy -v q.npy -o two.npy
+check cmp one.npy two.npy
+PMI_SIZE=2 PMI_RANK=1 PMI_FD=97 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 \
+    runs 0 attn -q q.npy -k q.npy -v q.npy -o two.npy --force
+check cmp one.npy two.npy
+# a child of a rank: the parent has loaded the MPI
+cat >parent.py <<'PY'
+import ctypes, os, subprocess, sys
+rank = os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"]
+ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+sys.exit(subprocess.run([os.environ["QKV_BIN"], *"attn -q q.npy -k q.npy -v q.npy -o".split(), f"child{rank}.npy"]).returncode)
+PY
+for launcher in $launchers; do
+    kind=${launcher#mpirun.}
+    set -- "$(dirname "$QKV_BIN")/../libqkv_mpi-$kind.so"*
+    library=$(ldd "$1" | sed -n 's/.*libmpi[a-z]*\.so[^ ]* => \([^ ]*\).*/\1/p' | head -1)
+    timeout 60 "$launcher" -n 2 python3 parent.py "$library" >"$out" 2>"$err" || failed "a child of a rank: $launcher"
+    check cmp one.npy child0.npy
+    check cmp one.npy child1.npy
+    rm -f child0.npy child1.npy
+done
+
+title 'the mode, the bytes and the bits with a limit for what is collected'
+for launcher in $launchers; do
+    ranked "$launcher" 3 0 attn -q q.npy -k q.npy -v q.npy --causal --collect-limit 40000 -o limited.npy --force
+    runs 0 attn -q q.npy -k q.npy -v q.npy --causal -o one.npy --force
+    check cmp one.npy limited.npy
+    ranked "$launcher" 3 0 attn -q q.npy -k q.npy -v q.npy --causal --collect-limit 40000 --plan
+    [ "$(grep -c 'since all keys and values have 153600 bytes, more than the limit of 40000 bytes' "$out")" -eq 1 ] ||
+        failed 'the reason'
+    for limit in 153599 153600; do
+        ranked "$launcher" 3 0 attn -q q.npy -k q.npy -v q.npy --causal --collect-limit $limit --plan --json
+        python3 - "$out" $limit <<'PY' || failed "the plan of $limit"
+import json, sys
+d = json.load(open(sys.argv[1]))["ranks"]
+pipeline = sys.argv[2] == "153599"
+assert d["size"] == len(d["rank"]) == 3 and d["mode"] == ("pipeline" if pipeline else "collect"), d
+assert sorted(i for r in d["rank"] for run in r["rows"] for i in range(*run)) == list(range(600)), d
+assert sum(r["sent"] for r in d["rank"]) == 2 * 153600, d  # every number goes to 2 others
+assert all(r["link"] == (r["sent"] / 2 if pipeline else r["sent"]) for r in d["rank"]), d
+PY
+    done
+done
+
+# Rank $VICTIM can write no more than 4,096 bytes to a file after $DELAY seconds.
+cat >full.sh <<'SH'
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
+[ "$rank" -eq "$VICTIM" ] && { sleep "$DELAY"; prlimit --pid $$ --fsize=4096:4096; } &
+exec "$QKV_BIN" "$@"
+SH
+
+title 'a disk that is full for rank 0 ends all ranks of attn with 6, and the old output stays'
+python random huge.npy f4 1x9000x2x64 9
+for launcher in $launchers; do
+    echo old >kept.npy
+    VICTIM=0 DELAY=0.7 timeout 30 "$launcher" -n 2 sh full.sh attn -q huge.npy -k huge.npy -v huge.npy -o kept.npy --force \
+        >"$out" 2>"$err" </dev/null
+    [ $? -eq 6 ] || failed "exit code: $launcher"
+    [ "$(grep -c '^qkv: .*kept.npy.*[Ff]ile too large' "$err")" -eq 1 ] || failed "one message: $launcher"
+    [ "$(cat kept.npy)" = old ] || failed 'the old output'
+    [ "$(find . -name '*kept*' | wc -l)" -eq 1 ] || failed 'a temporary file'
+done
+
+title 'a disk that is full for rank 0 of train: the run continues later to the same bits'
+cat "$here"/../../docs/notes/0*.md >text.txt
+options='--arch gpt --tokenizer bytes --width 48 --layers 2 --heads 2 --context 32 --batch-tokens 256 --accumulate 4
+    --eval-every 40 --save-every 10 --steps 60'
+runs 0 train text.txt $options --out alive
+for launcher in $launchers; do
+    VICTIM=0 DELAY=0.5 timeout 60 "$launcher" -n 2 sh full.sh train text.txt $options --out full \
+        >"$out" 2>"$err" </dev/null
+    code=$?
+    [ $code -eq 6 ] || failed "exit code $code: $launcher"
+    [ "$(grep '^qkv: ' "$err" | grep -vc '^qkv: note: ')" -eq 1 ] || failed "one message: $launcher"
+    runs 0 train text.txt $options --out full
+    for file in model/model.safetensors model/optimizer.safetensors model/state.json log.jsonl; do
+        check cmp "alive/$file" "full/$file"
+    done
+    rm -rf full
+done
+
+finish
