@@ -81,8 +81,10 @@ static size_t link_bytes(const struct qkv_ranks_plan *own, const struct qkv_rank
 static struct qkv_ranks_plan plan_of(const struct attn_job *j, int64_t rank)
 {
     struct qkv_comm c = ranks;
+    struct qkv_attention a = j->a;
     c.rank = rank % ranks.size;
-    return qkv_ranks_plan(&j->a, &c);
+    a.probe = NULL;
+    return qkv_ranks_plan(&a, &c);
 }
 
 static void print_runs(const struct qkv_rank_rows *r)
@@ -134,13 +136,39 @@ void attn_ranks_plan_print(const struct attn_job *j)
     if (common.json) printf("]}");
 }
 
+// Computes the statistics of --probe, from the rows of lse that rank 0 has.
+static qkv_status run_probe(const struct attn_job *j, float *lse)
+{
+    const struct qkv_attention *a = &j->a;
+    const qkv_dtype type = qkv_precision_type(a->precision);
+    const size_t size = qkv_dtype_size(type);
+    const struct qkv_attention_plan plan = qkv_attention_probe_plan(a, a->probe);
+    const size_t bytes = (size_t)(a->B * a->H * a->T) * sizeof *lse;
+    qkv_status status = QKV_OK;
+    for (int64_t r = 1; r < ranks.size && !ranks.rank && bytes && !status; r++)
+        status = ranks.send(ranks.ctx, r, lse, bytes);
+    if (ranks.rank && bytes) status = ranks.receive(ranks.ctx, 0, lse, bytes);
+    void *q = cmd_alloc((size_t)j->q.count + 1, size), *k = cmd_alloc((size_t)j->k.count + 1, size);
+    void *scratch = cmd_alloc(plan.scratch + 1, 1);
+    qkv_from_f32(q, type, j->q.at, j->q.count);
+    qkv_from_f32(k, type, j->k.at, j->k.count);
+    if (!status) status = qkv_ranks_probe(a->probe, q, k, lse, a, &ranks, scratch);
+    free(q);
+    free(k);
+    free(scratch);
+    return status;
+}
+
 qkv_status attn_ranks_run(const struct attn_job *j, float *out, float *lse, qkv_error *err)
 {
     struct qkv_attention a = j->a;
     const qkv_dtype type = qkv_precision_type(a.precision);
+    float *all_lse = NULL; // that no option requests
+    a.probe = NULL;
     const struct qkv_ranks_plan p = qkv_ranks_plan(&a, &ranks);
     const struct qkv_rank_rows *r = &p.rows, *s = &p.keys;
     if (p.status) return cmd_error(err, p.status, NULL, "%s", p.reason);
+    if (j->a.probe && !lse) lse = all_lse = cmd_alloc((size_t)(a.B * a.H * a.T) + 1, sizeof *lse);
     const int64_t G = a.G ? a.G : a.H, F = a.F ? a.F : a.E, heads = a.H * F;
     void *q = rows_of(j->q.at, r, a.B, a.T, a.H * a.E, type);
     void *k = rows_of(j->k.at, s, a.B, a.S, G * a.E, type);
@@ -159,7 +187,8 @@ qkv_status attn_ranks_run(const struct attn_job *j, float *out, float *lse, qkv_
         status = collect(out, own_out, &a, a.B, heads);
     }
     if (!status && lse) status = collect(lse, own_lse, &a, a.B * a.H, 1);
-    void *const all[] = { q, k, v, own, scratch, own_out, own_lse, bias, mask };
+    if (!status && j->a.probe) status = run_probe(j, lse);
+    void *const all[] = { all_lse, q, k, v, own, scratch, own_out, own_lse, bias, mask };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     if (!status) return QKV_OK;
     return cmd_error(err, status, NULL, "attention over ranks failed: %s", qkv_status_name(status));

@@ -517,7 +517,6 @@ static qkv_status check_ranks(const struct attn_job *j, qkv_error *err)
         const char *what;
     } others[] = { { j->inputs, "projections (-x)" },
                    { o.results[WEIGHTS] != NULL, "--weights" },
-                   { o.probe != NULL, "--probe" },
                    { o.no_softmax && o.results[LSE], "--lse without softmax" },
                    { j->has_h && j->layout == LAYOUT_BHTE, "--layout bhte" } };
     for (size_t i = 0; i < sizeof others / sizeof *others && ranks.size > 1; i++)

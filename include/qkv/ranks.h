@@ -16,6 +16,7 @@
 #define QKV_RANKS_H
 
 #include <qkv/cache.h>
+#include <qkv/probe.h>
 
 QKV_BEGIN_DECLS
 
@@ -125,8 +126,8 @@ QKV_API struct qkv_ranks_plan qkv_ranks_backward_plan(const struct qkv_attention
  *            of the rank, and all keys
  *  Scratch:  qkv_ranks_plan(a, c).scratch bytes, 64-byte aligned
  *  Returns:  as qkv_attention_forward; the same on all ranks.  QKV_ERR_UNSUPPORTED for strides and
- *            statistics (probe); QKV_ERR_USAGE if the ranks have different limits (collect_limit)
- *            or the edges of c do not fit; QKV_ERR_IO if a rank ended
+ *            statistics (probe: see qkv_ranks_probe); QKV_ERR_USAGE if the ranks have different
+ *            limits (collect_limit) or the edges of c do not fit; QKV_ERR_IO if a rank ended
  *  Repeats:  every row has the bits of qkv_attention_forward, for any P and in both modes
  *  Source:   Grattafiori et al. 2024 (arXiv 2407.21783) 3.3.2; Brandon et al. 2023 (arXiv
  *            2311.09431) for the balance */
@@ -149,6 +150,18 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_backward(
     void *dq, void *dk, void *dv, const struct qkv_attention_gradients *g, const void *dout,
     const void *q, const void *k, const void *v, const void *out, const float *lse,
     const struct qkv_attention *a, const struct qkv_comm *c, void *scratch);
+
+/** qkv_attention_probe over ranks, each of which computes some heads of all batch items.
+ *
+ *  Out:      the arrays of p, complete on every rank
+ *  In:       q, k and lse with all rows and all keys on every rank; p and a the same on all ranks
+ *  Scratch:  qkv_attention_probe_plan(a, p).scratch bytes, 64-byte aligned
+ *  Returns:  as qkv_attention_probe, the same on all ranks; QKV_ERR_IO if a rank ended
+ *  Repeats:  the bits of qkv_attention_probe, for any P */
+QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_probe(const struct qkv_probe *p, const void *q,
+                                                  const void *k, const float *lse,
+                                                  const struct qkv_attention *a,
+                                                  const struct qkv_comm *comm, void *scratch);
 
 /** Makes the cache of one rank for decoding: qkv_cache_new with s->parts parts (0: one per rank),
  *  of which rank r of P stores the parts r parts / P .. (r + 1) parts / P - 1.  All ranks call it

@@ -34,6 +34,26 @@ long --offsets 0,7,150,151,290 --causal
 long --offsets 3,90,300 --precision int8 --window 5,5
 ROWS
 
+title 'statistics have the bits of one process'
+while read -r files options; do
+    case $files in
+    all) files='-q q.npy -k k.npy -v v.npy' ;;
+    long) files='-q long.npy -k long.npy -v long.npy' ;;
+    esac
+    probes='--probe top=3,rows=0+5-7+90,received,entropy,distance,offsets=9,tiles=4'
+    runs 0 attn $files $options $probes --probes one.safetensors -o one.npy --force
+    for launcher in $launchers; do
+        i=$((i + 1)) size=$((i % 3 + 2))
+        ranked "$launcher" $size 0 attn $files $options $probes --probes many.safetensors -o many.npy --force
+        check cmp one.npy many.npy
+        check cmp one.safetensors many.safetensors
+    done
+done <<'ROWS'
+all --causal
+all --bias bias.npy --alibi --precision bf16
+long --offsets 0,7,150,151,290 --causal --window 20,0
+ROWS
+
 title 'rank 0 alone prints'
 runs 0 attn -q q.npy -k k.npy -v v.npy --sum
 cp "$out" sum

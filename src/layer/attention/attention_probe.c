@@ -24,6 +24,7 @@ struct call {
     const char *k;
     const real *lse;
     char *copies, *threads;
+    int64_t first; // the first pair of batch item and head that the call runs
 };
 
 // State of a unit, which processes one block of rows at a time.
@@ -387,7 +388,8 @@ static void run_unit(void *ctx, int64_t i, int thread)
     const struct call *c = ctx;
     const struct qkv_probe_work *x = c->x;
     const struct qkv_attention *a = &x->w.a;
-    const int64_t slice = i % x->slices, h = i / x->slices % a->H, b = i / x->slices / a->H;
+    const int64_t slice = i % x->slices, pair = c->first + i / x->slices;
+    const int64_t h = pair % a->H, b = pair / a->H;
     struct unit u = { .c = c,
                       .r = { .call = &c->r, .g = h },
                       .key_head = h / x->shared,
@@ -435,9 +437,10 @@ static void join(float *to, const struct call *c, int64_t pair, int64_t n, bool 
     }
 }
 
-static void join_slices(void *ctx, int64_t pair, int thread)
+static void join_slices(void *ctx, int64_t n, int thread)
 {
     const struct call *c = ctx;
+    const int64_t pair = c->first + n;
     const struct qkv_probe *p = &c->x->p;
     const struct qkv_attention *a = &c->x->w.a;
     const int64_t line = 2 * p->reach + 1, side = p->side, tiles = side * side;
@@ -458,18 +461,24 @@ static void join_slices(void *ctx, int64_t pair, int thread)
         }
 }
 
-qkv_status qkv_probe_run(const struct qkv_probe_work *x, const void *q, const void *k,
-                         const real *lse, void *scratch)
+void qkv_probe_run_pairs(const struct qkv_probe_work *x, const void *q, const void *k,
+                         const real *lse, void *scratch, int64_t from, int64_t end)
 {
-    const int64_t pairs = x->w.a.B * x->w.a.H;
     struct call c = { .x = x,
                       .r = { .w = &x->w, .q = q },
                       .k = k,
                       .lse = lse,
                       .copies = scratch,
-                      .threads = (char *)scratch + qkv_round_up(x->partial, 64) };
+                      .threads = (char *)scratch + qkv_round_up(x->partial, 64),
+                      .first = from };
     qkv_rows_exponent(&c.r);
-    qkv_parallel_for_most(pairs * x->slices, x->w.threads, run_unit, &c);
-    qkv_parallel_for_most(pairs, x->w.threads, join_slices, &c);
+    qkv_parallel_for_most((end - from) * x->slices, x->w.threads, run_unit, &c);
+    qkv_parallel_for_most(end - from, x->w.threads, join_slices, &c);
+}
+
+qkv_status qkv_probe_run(const struct qkv_probe_work *x, const void *q, const void *k,
+                         const real *lse, void *scratch)
+{
+    qkv_probe_run_pairs(x, q, k, lse, scratch, 0, x->w.a.B * x->w.a.H);
     return QKV_OK;
 }

@@ -167,8 +167,8 @@ struct qkv_probe_sums qkv_probe_sums_at(const struct qkv_probe_work *x, char *co
 }
 
 #ifndef QKV_DOUBLE
-static qkv_status resolve(struct qkv_probe_work *x, const struct qkv_attention *a,
-                          const struct qkv_probe *p, char *reason, size_t size)
+qkv_status qkv_probe_resolve_call(struct qkv_probe_work *x, const struct qkv_attention *a,
+                                  const struct qkv_probe *p, char *reason, size_t size)
 {
     const struct qkv_attention_reason say = { reason, size };
     struct qkv_attention_work w;
@@ -188,7 +188,7 @@ QKV_API struct qkv_attention_plan qkv_attention_probe_plan(const struct qkv_atte
     struct qkv_attention_plan plan = { 0 };
     char reason[sizeof plan.reason] = "";
     struct qkv_probe_work x;
-    const qkv_status status = resolve(&x, a, p, reason, sizeof reason);
+    const qkv_status status = qkv_probe_resolve_call(&x, a, p, reason, sizeof reason);
     if (!status) {
         plan.kernel = "probe";
         plan.isa = x.w.kernel->isa;
@@ -214,7 +214,7 @@ QKV_API qkv_status qkv_attention_probe(const struct qkv_probe *p, const void *q,
                                        void *scratch)
 {
     struct qkv_probe_work x;
-    qkv_status status = resolve(&x, a, p, NULL, 0);
+    qkv_status status = qkv_probe_resolve_call(&x, a, p, NULL, 0);
     if (!status) status = qkv_probe_check(&x, q, k, lse, scratch);
     return status ? status : qkv_probe_run(&x, q, k, lse, scratch);
 }

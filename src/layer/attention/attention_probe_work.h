@@ -78,6 +78,12 @@ static inline int64_t qkv_probe_tile(int64_t y, int64_t n, int64_t side)
 // array.
 qkv_status qkv_probe_check(const struct qkv_probe_work *x, const void *q, const void *k,
                            const real *lse, const void *scratch);
+// Validates a request for a call of attention without a cache. size 0: the reason is not requested.
+qkv_status qkv_probe_resolve_call(struct qkv_probe_work *x, const struct qkv_attention *a,
+                                  const struct qkv_probe *p, char *reason, size_t size);
+// Runs the pairs from .. end-1 of a validated request: pair b H + h is head h of batch item b.
+void qkv_probe_run_pairs(const struct qkv_probe_work *x, const void *q, const void *k,
+                         const real *lse, void *scratch, int64_t from, int64_t end);
 // Runs a validated request; scratch has x->scratch bytes.
 qkv_status qkv_probe_run(const struct qkv_probe_work *x, const void *q, const void *k,
                          const real *lse, void *scratch);
