@@ -148,7 +148,8 @@ const struct cmd cmd_serve = {
              "running ones. Requests of many clients are computed together; an answer has the bits "
              "of 'qkv embed' and 'qkv generate' on the same text, whatever else is computed.\n\n"
              "Endpoints: GET /health, /info, /metrics, /v1/models; POST /v1/embeddings, /embed, "
-             "/v1/attention. docs/serve.md describes them.",
+             "/v1/completions, /v1/chat/completions, /rerank, /predict, /tokenize, /detokenize, "
+             "/v1/attention (as JSON, or as the page of 'qkv view'). docs/serve.md describes them.",
     .opts = opts,
     .uses = USES_COMPUTE,
     .examples = {

@@ -52,7 +52,8 @@ void endpoint_info(struct serve_call *c)
             (long long)service_options.batch_tokens, (long long)service_options.most_requests,
             (long long)service_options.client_batch, SERVER_BODY);
     for (const struct endpoint *e = endpoint_table; e->path; e++)
-        fprintf(to, "%s\"%s %s\"", e == endpoint_table ? "" : ",", e->method, e->path);
+        fprintf(to, "%s{\"method\":\"%s\",\"path\":\"%s\",\"about\":\"%s\"}",
+                e == endpoint_table ? "" : ",", e->method, e->path, e->about);
     fputs("]}\n", to);
     serve_send(c);
 }

@@ -46,7 +46,7 @@ struct serve_call;
 struct endpoint {
     const char *method, *path;
     void (*run)(struct serve_call *c);
-    const char *about; // for the help
+    const char *about; // one phrase
 };
 extern const struct endpoint endpoint_table[]; // ends with a zeroed row
 #define ENDPOINT(method, path, function, about) void endpoint_##function(struct serve_call *c);

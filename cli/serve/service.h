@@ -12,7 +12,6 @@ struct service_options {
     int64_t most_requests; // requests of all models that wait or run: --max-concurrent-requests
     int64_t client_batch;  // texts of one request: --max-client-batch-size
     int64_t slots;         // sequences that generate at once
-    bool truncate;
 };
 extern struct service_options service_options;
 
