@@ -304,9 +304,12 @@ def main():
         load(server, vectors, outputs)
         official(server)
         leaves(server)
-        before = server.cpu_seconds()
-        time.sleep(1)
-        check("an idle server uses no CPU", server.cpu_seconds() - before <= 0.02, server.cpu_seconds() - before)
+        used = []
+        for _ in range(3):  # a job that has just ended may still count in the first
+            before = server.cpu_seconds()
+            time.sleep(0.5)
+            used.append(server.cpu_seconds() - before)
+        check("an idle server uses no CPU", min(used) < 0.005, used)
     if not SECONDS:
         chats()
         queue()
