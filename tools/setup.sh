@@ -89,6 +89,8 @@ if [ "$what" = test ] || [ "$what" = long ]; then
     header_here curl/curl.h || optional+=(libcurl4-openssl-dev)
     # For the recipe in examples/serve; without it this test is skipped.
     command_here nginx || optional+=(nginx-light)
+    # For qkv index and qkv search; without it their tests are skipped.
+    header_here sqlite3.h || optional+=(libsqlite3-dev)
     # For the course as a book; without it this test is skipped.
     command_here pandoc || optional+=(pandoc)
     # For the tests of the Python package on arrays of numpy; without it these are skipped.

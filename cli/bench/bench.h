@@ -125,7 +125,7 @@ struct bench_topic {
     qkv_status (*run)(const struct bench_shape *shapes, int count, double seconds, qkv_error *err);
 };
 extern const struct bench_topic bench_attention, bench_attention_backward, bench_linear,
-    bench_encoder, bench_decode, bench_memory, bench_probe, bench_machines;
+    bench_encoder, bench_decode, bench_memory, bench_probe, bench_search, bench_machines;
 // Values of the options --probe, --output and --predict, which only one topic has.
 struct bench_given {
     const char *probe, *output;

@@ -36,7 +36,8 @@ static const struct opt opts[] = {
 static const struct bench_topic *const topics[] = { &bench_attention, &bench_attention_backward,
                                                     &bench_linear,    &bench_encoder,
                                                     &bench_decode,    &bench_memory,
-                                                    &bench_probe,     &bench_machines };
+                                                    &bench_probe,     &bench_search,
+                                                    &bench_machines };
 enum { TOPICS = sizeof topics / sizeof *topics };
 
 // Returns the topic with this name. If there is no such topic, fills err and returns NULL.
@@ -102,8 +103,8 @@ const struct cmd cmd_bench = {
     .name = "bench",
     .brief = "measure speed, and compare it with the peak of the machine",
     .usage = "TOPIC [options]",
-    .about = "TOPIC is attention, attention-backward, linear, encoder, decode, memory, probe or "
-             "machines.\n"
+    .about = "TOPIC is attention, attention-backward, linear, encoder, decode, memory, probe, "
+             "search or machines.\n"
              "\n"
              "Measures each shape and the peak of the machine alternately, for the same number of "
              "seconds. The peak is the rate of multiply-adds in registers, in the arithmetic of "
@@ -139,6 +140,10 @@ const struct cmd cmd_bench = {
              "probe: the pass that computes attention statistics, compared with its forward pass, "
              "with the shapes of attention. L12,H12,N100000,E64,stream: the heads of 12 layers one "
              "by one; the statistics are written to a file, and the memory is reported.\n"
+             "\n"
+             "search: the exact search of N stored vectors of width E for the 10 best matches of B "
+             "queries (default 1), such as N1000000,E384. --precision: how the vectors are stored, "
+             "f32, bf16 or int8. The peak is a plain read of as many bytes.\n"
              "\n"
              "machines: attention over the ranks of mpirun, compared with one rank and with a model "
              "of its time; --predict computes that model for 2 to 64 ranks.",

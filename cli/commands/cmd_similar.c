@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cmd_similar.c: implements `qkv similar`: prints the cosine of every two texts; with --token, the
 // cosine of every two occurrences of a word in the texts.
+#include "commands/similar_query.h"
 #include "commands/similar_terms.h"
 #include "frame/tokens.h"
 #include "frame/word_operand.h"
@@ -8,14 +9,21 @@
 #include <string.h>
 
 static struct {
-    const char *file, *word, *with;
+    const char *file, *word, *with, *query;
+    int64_t count;
     bool truncate, why;
     struct chart_output picture;
 } o = { 0 };
 
 static const struct opt opts[] = {
-    OPT_INPUT('f', "file", &o.file, "FILE",
-              "file with more texts, one per line; '-' is standard input"),
+    OPT_INPUT(
+        'f', "file", &o.file, "FILE",
+        "file with more texts, one per line; '-' is standard input; with --query also vectors "
+        "of qkv embed, FILE.npy"),
+    OPT_TEXT('q', "query", &o.query, "TEXT",
+             "print the texts, or the rows of FILE.npy, that are nearest to this text"),
+    OPT_INT('k', "count", &o.count, 1, 1000000, "N",
+            "with --query: how many texts to print (default: 10)"),
     OPT_TEXT('t', "token", &o.word, "WORD",
              "compare the vectors of this word in the texts, ignoring case, and its static "
              "embedding; in a text without the word, words that begin with it count; a text with "
@@ -381,6 +389,10 @@ static qkv_status check_options(qkv_error *err)
     if (o.why && o.word)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--why cannot be combined with --token, since it compares whole texts");
+    if (o.query && (o.why || o.word))
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--query cannot be combined with %s",
+                         o.why ? "--why" : "--token");
+    if (o.count && !o.query) return cmd_error(err, QKV_ERR_USAGE, NULL, "--count requires --query");
     if (o.with && !o.word) return cmd_error(err, QKV_ERR_USAGE, NULL, "--with requires --token");
     if ((o.picture.path || o.picture.theme || o.picture.width) && !o.why)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "%s requires --why",
@@ -390,15 +402,26 @@ static qkv_status check_options(qkv_error *err)
     return QKV_OK;
 }
 
+// Returns true if the input file of --query contains vectors.
+static bool has_vectors(void)
+{
+    return o.query && o.file && cmd_ends_with(o.file, ".npy");
+}
+
 static int run_similar(int argc, char **argv)
 {
     qkv_error err = { 0 };
     struct cmd_texts t = { 0 };
     char dir[CMD_PATH];
-    const int64_t least = o.word ? 1 : 2;
+    const int64_t least = has_vectors() ? 0 : o.word || o.query ? 1 : 2;
     if (check_options(&err) || chart_output_check(&o.picture, &err) ||
-        cmd_texts_read(&t, argc, argv, o.file, &err))
+        cmd_texts_read(&t, argc, argv, has_vectors() ? NULL : o.file, &err))
         goto done;
+    if (has_vectors() && argc) {
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "texts cannot be combined with vectors, -f %s",
+                  o.file);
+        goto done;
+    }
     if (o.why && t.count != 2) {
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--why: expected two texts, found %lld",
                   (long long)t.count);
@@ -411,7 +434,10 @@ static int run_similar(int argc, char **argv)
         goto done;
     }
     if (cmd_model_find(dir, &err)) goto done;
-    if (o.why)
+    if (o.query)
+        (void)similar_query(&t, has_vectors() ? o.file : NULL, o.query, o.count ? o.count : 10, dir,
+                            o.truncate, &err);
+    else if (o.why)
         (void)similar_why(&t, dir, o.truncate, &o.picture, &err);
     else
         (void)(o.word ? words : whole)(&t, dir, &err);
@@ -423,7 +449,7 @@ done:
 const struct cmd cmd_similar = {
     .name = "similar",
     .brief = "compare texts, or one word in several texts, by cosine",
-    .usage = "TEXT TEXT... [options]\n--token WORD TEXT... [options]\nTEXT TEXT --why [-o FILE] [options]",
+    .usage = "TEXT TEXT... [options]\n--token WORD TEXT... [options]\nTEXT TEXT --why [-o FILE] [options]\n--query TEXT -f FILE|FILE.npy [-k N] [options]",
     .about = "Prints the cosine of the vectors of every two texts. With --token, the vectors of "
              "one word are compared: first its hidden states in the last layer, which differ from "
              "sentence to sentence, then its static input embedding (the mean over its tokens, if "
@@ -435,13 +461,18 @@ const struct cmd cmd_similar = {
              "tokens: the vector of a text is the mean over its tokens, so the cosine is a sum of "
              "their products. Blue cells make the texts more alike, orange cells less. A model "
              "whose vectors are no sums over tokens (another pooling, a layer with a bias or an "
-             "activation after it) is an error.",
+             "activation after it) is an error.\n"
+             "\n"
+             "With --query, the texts are compared with one text only: the cosine, the number and "
+             "the text of the nearest. Vectors that qkv embed has written need no texts; qkv index "
+             "and qkv search keep texts and vectors together.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_ABLATE | USES_JSON | USES_OUTPUT,
     .max_args = -1,
     .examples = {
         { "qkv similar \"a happy dog\" \"a joyful puppy\" \"tax law\"", "a table with three texts" },
         { "qkv similar \"a happy dog\" \"a joyful puppy\" --why -o why.svg", "which tokens make two texts alike" },
+        { "qkv similar --query \"pets\" -f lines.txt -k 3", "the three lines nearest to a text" },
         { "qkv similar --token bear \"I love bears\" \"She bears the pain\"",
           "one word with two meanings" },
         { "qkv similar --token flies \"time flies\" \"fruit flies eat\" --with insect,soars",

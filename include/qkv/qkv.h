@@ -12,6 +12,7 @@
  *  ranks.h      one attention with several processes (MPI)
  *  probe.h      statistics of attention weights, also of long texts
  *  cache.h      KV cache for incremental decoding
+ *  search.h     the stored vectors nearest to a query
  *  layer.h      linear layer, normalisation, multi-head attention
  *  baseline.h   convolution, recurrence, sparse, linear and low-rank attention
  *  measure.h    peak throughput of this machine
@@ -54,6 +55,7 @@
 #include <qkv/ranks.h>
 #include <qkv/probe.h>
 #include <qkv/cache.h>
+#include <qkv/search.h>
 #include <qkv/layer.h>
 #include <qkv/baseline.h>
 #include <qkv/measure.h>

@@ -43,6 +43,7 @@ static inline vi int8_dot(vi sum, vi x, vi w)
     return _mm512_add_epi32(sum, _mm512_madd_epi16(x, w));
 }
 #include "kernel/body/linear/linear_int8.h"
+#include "kernel/body/stored_dots.h"
 #include "kernel/body/loss.h"
 #include "kernel/body/recurrent.h"
 #include "kernel/body/norm.h"

@@ -45,6 +45,7 @@ static inline vi int8_dot(vi sum, vi x, vi w)
     return vreinterpretq_u32_s32(more);
 }
 #include "kernel/body/linear/linear_int8.h"
+#include "kernel/body/stored_dots.h"
 #include "kernel/body/loss.h"
 #include "kernel/body/recurrent.h"
 #include "kernel/body/norm.h"

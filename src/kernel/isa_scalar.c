@@ -41,6 +41,7 @@ static void philox(uint32_t *out, uint64_t seed, uint64_t site, uint64_t block, 
 #include "kernel/body/scalar/scalar_train.h"
 #include "kernel/body/scalar/scalar_peak.h"
 #include "kernel/body/scalar/scalar_recurrent.h"
+#include "kernel/body/scalar/scalar_stored_dots.h"
 #include "kernel/body/scalar/scalar_update.h"
 #include "kernel/body/sum_of_squares.h"
 #include "kernel/body/kernel_rows.h"

@@ -36,6 +36,8 @@ enum { QKV_LINEAR_CHUNK = 384 };
 // Length of a chunk in INT8 products: the sum of a chunk is exact in integers and is then converted
 // to float.
 enum { QKV_LINEAR_INT8_CHUNK = 3072 };
+// Largest width of an INT8 search, whose sums are exact: 2^17 * 127^2 < 2^31.
+enum { QKV_SEARCH_WIDTH_MAX = 1 << 17 };
 
 // The operations that the kernel `rows` of struct qkv_linear_kernel applies to the sum s of a
 // column before storing it: y = act(scale s + b) + residual.
@@ -368,6 +370,15 @@ struct qkv_kernels {
                                   int64_t n, int64_t d);
     // Computes dot products: y[j] = x[d] . rows[j][d]; rows are ld elements apart.
     void (*dots)(real *y, const real *x, const real *rows, int64_t ld, int64_t n, int64_t d);
+    // ---- search (body/stored_dots.h) -----------------------------------------------------------
+    // Computes dot products with stored rows: y[j] = x[d] . rows[j][d], rows of `type` QKV_F32 or
+    // QKV_BF16 without gaps. The sum of a row is of floats and has one order on an ISA, whatever n
+    // is.
+    void (*dots_stored)(float *y, const float *x, const void *rows, qkv_dtype type, int64_t n,
+                        int64_t d);
+    // The same for integers -127 .. 127: exact, so equal on every ISA. d is at most
+    // QKV_SEARCH_WIDTH_MAX, so that no sum overflows.
+    void (*dots_int8)(int32_t *y, const int8_t *x, const int8_t *rows, int64_t n, int64_t d);
 
     // Computes the softmax terms of a batch that is stored transposed: s[n][R] has one column per
     // row of the batch; its rows are lds elements apart. For each column, with a[i] = s[i] + b[i]

@@ -64,6 +64,11 @@ static qkv_status backward_with(int which, void *at)
     return qkv_attention_backward(x[0], x[1], x[2], NULL, x[3], x[4], x[5], x[6], x[7], x[8],
                                   &small, x[9]);
 }
+static qkv_status search_with(struct qkv_vectors v, int64_t n, int64_t k)
+{
+    static struct qkv_match matches[4];
+    return qkv_search(matches, i64, &v, f, n, k, &err);
+}
 static qkv_status gradients_of(struct qkv_attention_gradients g)
 {
     return qkv_attention_backward_plan(&small, &g).status;

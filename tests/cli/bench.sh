@@ -49,6 +49,14 @@ alone, both = json.load(open(sys.argv[1]))["results"][:2]
 assert alone["flops"] == 10 * 16 * 2 * 70 * 70 and both["flops"] == 14 * 16 * 2 * 70 * 70, (alone, both)
 PY
 
+title 'search as JSON: vectors of each type, with the error of their rounding'
+for precision in f32 bf16 int8; do
+    runs 0 bench search $short --json --precision $precision -s 'N3000,E40 B3,N100,E7'
+    fields search gbytes 2
+done
+runs 4 bench search $short --precision f16
+says_part 'vectors are stored as f32, bf16 or int8'
+
 title 'operations follow the formula: 4 E per attended pair'
 runs 0 bench attention $short --json -s 'N64,H2,E16;N64,H2,E16,causal;N64,H2,E16,window5;T1,S64,H2,E16,causal'
 python3 - "$out" <<'PY' || failed 'operations'

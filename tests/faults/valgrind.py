@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-from walk import FLOWS, copy_inputs, prepare, write_old
+from walk import FLOWS, copy_inputs, possible, prepare, write_old
 
 PRECISIONS = ["f32", "f32-strict", "f32-fast", "bf16", "f16", "int8"]
 FAILED = 99  # exit code of valgrind after an error
@@ -57,7 +57,7 @@ def main():
     if not shutil.which("valgrind"):
         print("valgrind is not here")
         return 77
-    runs = [(f.name, f.args, f) for f in FLOWS if not a.flow or f.name == a.flow]
+    runs = [(f.name, f.args, f) for f in possible(a.qkv, FLOWS) if not a.flow or f.name == a.flow]
     runs += [(f"{f.name} {precision}", [*f.args, "--precision", precision], f)
              for f in FLOWS if f.name == "embed-npy" and not a.flow for precision in PRECISIONS]
     bad = 0

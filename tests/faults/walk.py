@@ -17,6 +17,7 @@ Prints a line for each violation and a table; exit 1 if there was a violation.
 import argparse
 import collections
 import concurrent.futures
+import glob
 import os
 import random
 import re
@@ -82,6 +83,8 @@ FLOWS = [
     Flow("embed-skip", ["embed", "-m", BERT, "-o", "v.npy", "--shard", "1/2", *ROWS], [BERT, "lines.txt", *PARTS]),
     Flow("embed-join", ["embed", "--join", "v.npy"], PARTS, ["v.npy"]),
     Flow("similar", ["similar", "-m", BERT, "abc", "bcd"], [BERT]),
+    Flow("index", ["index", "-m", BERT, "lines.txt", "-o", "i.qkvi"], [BERT, "lines.txt"], ["i.qkvi"]),
+    Flow("search", ["search", "old.qkvi", "owl", "--why", "--json"], [BERT, "old.qkvi"]),
     Flow("view-html", ["view", "-m", BERT, TEXT, "-o", "p.html"], [BERT], ["p.html"]),
     Flow("view-terminal", ["view", "-m", BERT, TEXT, "--terminal"], [BERT]),
     Flow("view-output", ["view", "-m", "gpt", "the owl", "--view", "output", "--terminal"], ["gpt"]),
@@ -121,6 +124,15 @@ FLOWS = [
 ]
 
 
+def engine(qkv):
+    """Whether qkv has the library of SQLite, which index and search need."""
+    return glob.glob(os.path.join(os.path.dirname(qkv), "..", "libqkv_sqlite.so.*"))
+
+
+def possible(qkv, flows):
+    return [f for f in flows if f.args[0] not in ("index", "search") or engine(qkv)]
+
+
 def prepare(qkv, folder):
     """Makes the inputs of all flows: texts, arrays and the models that qkv trains."""
     draw = random.Random(1)
@@ -143,6 +155,7 @@ def prepare(qkv, folder):
     run("train", "pairs.tsv", "--out", "runp", "--arch", "vaswani", "--tokenizer", "bytes", "--steps", "2", *small())
     run("train", "labels.tsv", "--out", "runl", "--objective", "classify", "--steps", "2", *small())
     for shard in "0/2", "1/2": run("embed", "-m", BERT, "-o", "v.npy", "--shard", shard, *ROWS)
+    if engine(qkv): run("index", "-m", BERT, "pairs.tsv", "-o", "old.qkvi")
     for run_, model in ("run", "gpt"), ("runp", "pairs"), ("runl", "labels"):
         shutil.copytree(os.path.join(path(run_), "model"), path(model))
 
@@ -341,7 +354,7 @@ def main():
     points, bad = dict.fromkeys(WALKED, 0), 0
     with tempfile.TemporaryDirectory(prefix="qkv-faults-") as inputs:
         prepare(a.qkv, inputs)
-        tasks = [(f, k) for f in FLOWS if not a.flow or f.name == a.flow for k in f.kinds if k in a.kinds.split(",")]
+        tasks = [(f, k) for f in possible(a.qkv, FLOWS) if not a.flow or f.name == a.flow for k in f.kinds if k in a.kinds.split(",")]
         with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", os.cpu_count()))) as pool:
             for done in concurrent.futures.as_completed(pool.submit(walk, f, k, a, inputs) for f, k in tasks):
                 flow, kind, n, found, known = done.result()

@@ -51,6 +51,9 @@ PLAIN = [
     of_walk("embed-npy", MODEL),
     of_walk("embed-shard", MODEL, again=walk.SHARD),
     of_walk("embed-join"),
+    of_walk("index", MODEL),
+    Writer("index-int8", ["index", "-m", "bert", "lines.txt", "labels.tsv", "-o", "i.qkvi", "--vectors", "int8"],
+           ["bert", "lines.txt", "labels.tsv"], ["i.qkvi"], cut=MODEL),
     of_walk("view-html", MODEL),
     of_walk("view-svg", MODEL),
     of_walk("view-png"),
@@ -91,13 +94,18 @@ def forced(w):
     return Writer(w.name + "-force", [*w.args, "--force"], w.inputs, w.out, w.out, w.free, cut=w.cut, parent=w.parent)
 
 
+UPDATE = ["index", "-m", "bert", "pairs.tsv", "lines.txt", "-o", "i.qkvi", "--update"]
 WRITERS = PLAIN + [forced(w) for w in PLAIN if w.out and not w.run]
+WRITERS.append(Writer("index-update", UPDATE, ["bert", "pairs.tsv", "lines.txt"], ["i.qkvi"], ["i.qkvi"], again=UPDATE,
+                      cut=MODEL))
+
 
 def old_folder(writer, inputs, work):
     """Makes the outputs that exist before the command: files, runs, and model folders."""
     for name in writer.old:
         path = os.path.join(work, name)
-        if name in ("OUT", "EX", "W"): shutil.copytree(os.path.join(inputs, "old-words" if name == "W" else "labels"), path)
+        if "--update" in writer.args: shutil.copy2(os.path.join(inputs, "old.qkvi"), path)
+        elif name in ("OUT", "EX", "W"): shutil.copytree(os.path.join(inputs, "old-words" if name == "W" else "labels"), path)
         elif writer.run: shutil.copytree(os.path.join(inputs, name), path, symlinks=True)
         else:
             with open(path, "w") as f: f.write("old\n")
@@ -276,7 +284,8 @@ def main(p, task, unit):
         prepare(a.qkv, inputs)
         with concurrent.futures.ProcessPoolExecutor(int(os.environ.get("JOBS", os.cpu_count()))) as pool:
             for done in concurrent.futures.as_completed(
-                    pool.submit(task, w, a, inputs) for w in WRITERS if not a.flow or w.name == a.flow):
+                    pool.submit(task, w, a, inputs) for w in walk.possible(a.qkv, WRITERS)
+                    if not a.flow or w.name == a.flow):
                 name, count, found = done.result()
                 violations = sum(map(len, found.values()))
                 total, bad = total + count, bad + violations

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// index_chunks.c: splits a text into chunks of whole sentences.
+//
+// A sentence ends after . ! ? or their full-width forms, with the quotes and brackets that follow,
+// if white space or the end of the text comes next (after a full-width one, anything), and at an
+// empty line.
+#include "index/index.h"
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f' || c == '\v';
+}
+
+// Returns the bytes of one of the marks at `at`, or 0.
+static size_t mark(const char *at, size_t left, const char *const *marks)
+{
+    for (; *marks; marks++) {
+        const size_t n = strlen(*marks);
+        if (n <= left && !memcmp(at, *marks, n)) return n;
+    }
+    return 0;
+}
+
+// Returns the end of the sentence that begins at `at`.
+static size_t sentence_end(const char *text, size_t at, size_t bytes)
+{
+    static const char *const ends[] = { ".", "!", "?", "\xE2\x80\xA6", NULL };
+    static const char *const wide[] = { "\xE3\x80\x82", "\xEF\xBC\x81", "\xEF\xBC\x9F", NULL };
+    // quotes and brackets
+    static const char *const closing[] = {
+        "\"", "'", ")", "]", "\xE2\x80\x9D", "\xE2\x80\x99", "\xC2\xBB", "\xE3\x80\x8D", NULL
+    };
+    for (size_t n; at < bytes; at++) {
+        if (text[at] == '\n') { // an empty line follows
+            size_t next = at + 1;
+            while (next < bytes && text[next] != '\n' && is_space(text[next])) next++;
+            if (next < bytes && text[next] == '\n') return at;
+        }
+        const size_t full = mark(text + at, bytes - at, wide);
+        if (!full && !mark(text + at, bytes - at, ends)) continue;
+        size_t end = at + (full ? full : mark(text + at, bytes - at, ends));
+        while ((n = mark(text + end, bytes - end, ends)) ||
+               (n = mark(text + end, bytes - end, wide)))
+            end += n;
+        while ((n = mark(text + end, bytes - end, closing))) end += n;
+        if (full || end >= bytes || is_space(text[end])) return end;
+        at = end - 1;
+    }
+    return bytes;
+}
+
+static void add_sentence(struct chunker *c, size_t begin, size_t end, int64_t tokens)
+{
+    if (!(c->sentence_count & (c->sentence_count - 1)))
+        c->sentences = cmd_grow(c->sentences, c->sentence_count ? 2 * (size_t)c->sentence_count : 1,
+                                sizeof *c->sentences);
+    c->sentences[c->sentence_count++] = (struct sentence){ begin, end, tokens };
+}
+
+// Adds a sentence, in pieces if it has more tokens than a chunk.  A piece ends before a word
+// if it has one after its first token.
+static qkv_status add_pieces(struct chunker *c, const char *text, size_t begin, size_t end,
+                             qkv_error *err)
+{
+    const struct qkv_encode_options how = { .no_special = true };
+    const qkv_status status =
+        qkv_tokenizer_encode(c->tokenizer, &c->e, text + begin, end - begin, NULL, 0, &how, err);
+    if (status) return status;
+    int64_t from = 0;
+    size_t at = begin;
+    while (c->e.count - from > c->size) {
+        int64_t to = from + c->size;
+        for (int64_t i = to; i > from; i--) {
+            const size_t start = begin + (size_t)c->e.begin[i];
+            if (start <= at || !is_space(text[start - 1])) continue;
+            to = i;
+            break;
+        }
+        size_t next = begin + (size_t)c->e.begin[to];
+        while (to < c->e.count && next <= at) // tokens that cover no bytes of their own
+            next = ++to < c->e.count ? begin + (size_t)c->e.begin[to] : end;
+        if (to >= c->e.count) break;
+        size_t last = next;
+        while (last > at && is_space(text[last - 1])) last--;
+        add_sentence(c, at, last, to - from);
+        from = to;
+        at = next;
+    }
+    if (at < end) add_sentence(c, at, end, c->e.count - from);
+    return QKV_OK;
+}
+
+static void add_chunk(struct chunker *c, int64_t first, int64_t last)
+{
+    if (!(c->count & (c->count - 1)))
+        c->chunks = cmd_grow(c->chunks, c->count ? 2 * (size_t)c->count : 1, sizeof *c->chunks);
+    c->chunks[c->count++] = (struct chunk){ c->sentences[first].begin, c->sentences[last - 1].end };
+}
+
+// Puts as many sentences into each chunk as have at most `size` tokens together.
+static void join_sentences(struct chunker *c)
+{
+    for (int64_t first = 0, done = 0; done < c->sentence_count;) {
+        int64_t last = first, tokens = 0;
+        while (last < c->sentence_count &&
+               (last == first || tokens + c->sentences[last].tokens <= c->size))
+            tokens += c->sentences[last++].tokens;
+        if (last <= done) { // the overlap leaves no space for a new sentence
+            first++;
+            continue;
+        }
+        add_chunk(c, first, last);
+        done = first = last;
+        for (int64_t kept = 0; first > 0 && done < c->sentence_count; first--) {
+            kept += c->sentences[first - 1].tokens;
+            if (kept > c->overlap) break;
+        }
+    }
+}
+
+qkv_status chunker_split(struct chunker *c, const char *text, size_t bytes, qkv_error *err)
+{
+    c->count = c->sentence_count = 0;
+    for (size_t at = 0; at < bytes;) {
+        while (at < bytes && is_space(text[at])) at++;
+        if (at == bytes) break;
+        const size_t next = sentence_end(text, at, bytes);
+        size_t end = next;
+        while (end > at && is_space(text[end - 1])) end--;
+        const qkv_status status = add_pieces(c, text, at, end, err);
+        if (status) return status;
+        at = next;
+    }
+    join_sentences(c);
+    return QKV_OK;
+}
+
+void chunker_free(struct chunker *c)
+{
+    qkv_encoding_free(&c->e);
+    free(c->chunks);
+    free(c->sentences);
+    c->chunks = NULL;
+    c->sentences = NULL;
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// index_model.c: opens the model of an index, and checks that it is the same model.
+#include "index/index.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+// The names that sentence-transformers looks for in encode_document and encode_query.
+const char *const index_document_prompts[] = { "document", "passage", "corpus", NULL };
+const char *const index_query_prompts[] = { "query", NULL };
+
+qkv_status index_embedder(qkv_embedder **out, const char *dir, struct qkv_embedder_options *how,
+                          const char *const *names, qkv_error *err)
+{
+    for (;; names++) {
+        qkv_error trial = { 0 };
+        how->prompt = *names;
+        const qkv_status status = qkv_embedder_open(out, dir, how, &trial);
+        // a prompt that the model does not have is found before the model is read
+        if (status == QKV_ERR_USAGE && *names) continue;
+        if (status) *err = trial;
+        return status;
+    }
+}
+
+char *index_model_files(const char *dir)
+{
+    struct index_files f = { NULL, 0 };
+    qkv_error ignored = { 0 };
+    char *text = cmd_grow(NULL, 1, 1);
+    size_t used = 0;
+    text[0] = 0;
+    if (!index_files_add(&f, dir, 4, &ignored)) {
+        index_files_sort(&f);
+        for (int64_t i = 0; i < f.count; i++) {
+            struct stat st;
+            const char *name = f.at[i].name + strlen(dir);
+            const size_t most = strlen(name) + 80;
+            if (stat(f.at[i].name, &st) != 0) continue;
+            text = cmd_grow(text, used + most, 1);
+            used += (size_t)snprintf(text + used, most, "%s %lld %lld.%09ld\n", name,
+                                     (long long)st.st_size, (long long)st.st_mtim.tv_sec,
+                                     st.st_mtim.tv_nsec);
+        }
+    }
+    index_files_free(&f);
+    char *valid = cmd_valid_text(text); // a name that is no UTF-8
+    free(text);
+    return valid;
+}
+
+qkv_status index_model_find(const struct index *x, char dir[CMD_PATH], qkv_error *err)
+{
+    struct stat st;
+    const char *folder = x->settings.value[INDEX_FOLDER];
+    if (!common.model && stat(folder, &st) == 0) return cmd_model_find_named(dir, folder, err);
+    return cmd_model_find(dir, err);
+}
+
+qkv_status index_model_check(const struct index *x, const qkv_embedder *e, const char *dir,
+                             qkv_error *err)
+{
+    char digest[65];
+    char *files = index_model_files(dir);
+    const bool same = *files && !strcmp(files, x->settings.value[INDEX_FILES]) &&
+                      !strcmp(dir, x->settings.value[INDEX_FOLDER]);
+    free(files);
+    if (same) return QKV_OK;
+    const qkv_status status = qkv_embedder_digest(e, digest, err);
+    if (status || !strcmp(digest, x->settings.value[INDEX_MODEL])) return status;
+    return cmd_error(err, QKV_ERR_USAGE, x->path,
+                     "the index was made with another model, expected the model that was in %s "
+                     "(digest %.12s...), found %s (%.12s...)",
+                     x->settings.value[INDEX_FOLDER], x->settings.value[INDEX_MODEL], dir, digest);
+}

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+# similar_query.sh: tests qkv similar --query on texts and on vectors of a .npy file.
+. tests/cli/lib.sh
+need_model
+printf 'A happy dog runs.\nThe tax law changed.\nA joyful puppy plays.\nInterest rates rose.\n' >lines.txt
+
+title 'the nearest lines, with the cosines of the table of all texts'
+runs 0 similar --query 'young dogs' -f lines.txt -k 3 --json
+cp "$out" query.json
+runs 0 similar 'young dogs' -f lines.txt --json
+python3 -S -E - query.json "$out" <<'PY' || failed 'cosines'
+import json, sys
+near = json.load(open(sys.argv[1]))["nearest"]
+table = json.load(open(sys.argv[2]))
+want = sorted(((c, -i) for i, c in enumerate(table["cosine"][0][1:])), reverse=True)[:3]
+assert [(n["row"] - 1, n["text"]) for n in near] == [(-i, table["texts"][1 - i]) for _, i in want], near
+assert all(abs(n["cosine"] - c) < 1e-6 for n, (c, _) in zip(near, want)), (near, want)
+PY
+runs 0 similar --query 'young dogs' -f lines.txt -k 1
+check grep -qE '^ 0\.[0-9]{3}       [13]  A ' "$out"
+runs 0 similar --query 'young dogs' 'only one'
+check test "$(wc -l <"$out")" -eq 1
+
+title 'the rows of a .npy file: vectors of qkv embed, and others that have another length'
+runs 0 embed -f lines.txt -o v.npy
+runs 0 similar --query 'young dogs' -f v.npy -k 3 --json
+python3 -S -E - query.json "$out" <<'PY' || failed 'rows of vectors'
+import json, sys
+a, b = (json.load(open(p))["nearest"] for p in sys.argv[1:])
+assert [(n["row"], n["cosine"]) for n in a] == [(n["row"], n["cosine"]) for n in b] or \
+    all(x["row"] == y["row"] and abs(x["cosine"] - y["cosine"]) < 1e-6 for x, y in zip(a, b)), (a, b)
+PY
+cp "$out" unit.json
+python3 -S -E - <<'PY'
+import array
+data = open("v.npy", "rb").read()
+x = array.array("f", data[128:])
+for i in range(len(x)): x[i] *= 3 + i // 384
+open("long.npy", "wb").write(data[:128] + x.tobytes())
+PY
+runs 0 similar --query 'young dogs' -f long.npy -k 3 --json
+python3 -S -E - unit.json "$out" <<'PY' || failed 'vectors of another length'
+import json, sys
+a, b = (json.load(open(p))["nearest"] for p in sys.argv[1:])
+assert all(x["row"] == y["row"] and abs(x["cosine"] - y["cosine"]) < 1e-6 for x, y in zip(a, b)), (a, b)
+PY
+
+title 'refusals'
+runs 2 similar a b -k 3
+says_part '--count requires --query'
+runs 2 similar --query x a b --why
+says_part '--query cannot be combined with --why'
+runs 2 similar --query x -f v.npy text
+says_part 'texts cannot be combined with vectors'
+python3 -S -E -c 'open("narrow.npy", "wb").write(open("v.npy", "rb").read(128).replace(b"(4, 384)", b"(2, 768)") + open("v.npy", "rb").read()[128:])'
+runs 2 similar --query x -f narrow.npy
+says_part 'expected an array of vectors, n x 384'
+runs 2 similar --query x
+says_part 'too few texts'
+finish
