@@ -95,7 +95,7 @@ static qkv_status describe(struct index_settings *s, const qkv_embedder *e, cons
     const qkv_status status = qkv_embedder_digest(e, digest, err);
     if (status) return status;
     char *files = index_model_files(dir), *prompt = cmd_valid_text(qkv_embedder_prompt(e));
-    char *folder = cmd_valid_text(dir), *field = cmd_valid_text(o.field);
+    char *folder = index_model_folder(dir), *field = cmd_valid_text(o.field);
     index_setting(s, INDEX_MODEL, "%s", digest);
     index_setting(s, INDEX_PRECISION, "%s", qkv_precision_name(common.precision));
     index_setting(s, INDEX_ABLATE, "%s", cmd_ablated(ablated, sizeof ablated));

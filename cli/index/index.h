@@ -71,6 +71,8 @@ qkv_status index_passage(const struct index *x, int64_t n, struct store_passage 
 qkv_status index_embedder(qkv_embedder **out, const char *dir, struct qkv_embedder_options *how,
                           const char *const *names, qkv_error *err);
 extern const char *const index_document_prompts[], *const index_query_prompts[];
+// Returns the absolute path of a model folder, valid UTF-8.  The caller frees it.
+char *index_model_folder(const char *dir);
 // Describes the files of a model folder: a line per file, with its size and the time of its last
 // change.  The caller frees it.
 char *index_model_files(const char *dir);

@@ -23,6 +23,13 @@ qkv_status index_embedder(qkv_embedder **out, const char *dir, struct qkv_embedd
     }
 }
 
+char *index_model_folder(const char *dir)
+{
+    char *real = realpath(dir, NULL), *valid = cmd_valid_text(real ? real : dir);
+    free(real);
+    return valid;
+}
+
 char *index_model_files(const char *dir)
 {
     struct index_files f = { NULL, 0 };
@@ -61,10 +68,11 @@ qkv_status index_model_check(const struct index *x, const qkv_embedder *e, const
                              qkv_error *err)
 {
     char digest[65];
-    char *files = index_model_files(dir);
+    char *files = index_model_files(dir), *folder = index_model_folder(dir);
     const bool same = *files && !strcmp(files, x->settings.value[INDEX_FILES]) &&
-                      !strcmp(dir, x->settings.value[INDEX_FOLDER]);
+                      !strcmp(folder, x->settings.value[INDEX_FOLDER]);
     free(files);
+    free(folder);
     if (same) return QKV_OK;
     const qkv_status status = qkv_embedder_digest(e, digest, err);
     if (status || !strcmp(digest, x->settings.value[INDEX_MODEL])) return status;

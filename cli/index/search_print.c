@@ -4,47 +4,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Copies a passage on one line: white space becomes one space, and marked words are in [brackets],
+// Prints a passage on one line: white space becomes one space, and marked words are in [brackets],
 // or bold in a terminal with colors.
-static char *one_line(const char *text, size_t bytes, const struct passage_why *why, bool bold)
-{
-    const char *const on = bold ? "\033[1;4m" : "[", *const off = bold ? "\033[0m" : "]";
-    const size_t marks = why ? (size_t)why->count * (strlen(on) + strlen(off)) : 0;
-    char *line = cmd_alloc(bytes + marks + 1, 1), *to = line;
-    bool space = false;
-    for (size_t i = 0; i <= bytes; i++) {
-        for (int64_t w = 0; why && w < why->count; w++) // a mark ends before the next begins
-            if (why->word[w].end == i) to = stpcpy(to, off);
-        if (i == bytes) break;
-        if (space && !strchr(" \t\r\n\f\v", text[i])) {
-            *to++ = ' ';
-            space = false;
-        }
-        for (int64_t w = 0; why && w < why->count; w++)
-            if (why->word[w].begin == i) to = stpcpy(to, on);
-        if (strchr(" \t\r\n\f\v", text[i]))
-            space = to > line;
-        else
-            *to++ = text[i];
-    }
-    *to = 0;
-    return line;
-}
-
-static void print_text(const struct store_passage *p, const struct hit *h)
+static void print_text(const struct store_passage *p, const struct passage_why *why)
 {
     const bool bold = cmd_color(stdout);
-    char *line = one_line(p->text.at, p->text.bytes, h->explained ? &h->why : NULL, bold);
+    const char *text = p->text.at;
+    char *part = cmd_alloc(p->text.bytes + 1, 1); // the characters that are not yet printed
+    size_t n = 0;
+    bool space = false, begun = false;
     fputs("    ", stdout);
-    if (h->explained && bold)
-        // escapes of marks must reach the terminal, escapes of a text must not
-        for (const char *c = line; *c; c++)
-            (unsigned char)*c < 0x20 && *c != '\033' ? (void)printf("\\x%02X", (unsigned char)*c)
-                                                     : (void)putchar(*c);
-    else
-        cmd_print_cell(stdout, line, strlen(line), 0, 0);
+    for (size_t i = 0; i <= p->text.bytes; i++) {
+        const bool blank = i == p->text.bytes || strchr(" \t\r\n\f\v", text[i]) != NULL;
+        bool begins = false, ends = false;
+        for (int64_t w = 0; w < why->count; w++) {
+            begins = begins || why->word[w].begin == i;
+            ends = ends || why->word[w].end == i;
+        }
+        if (n && ends) cmd_print_cell(stdout, part, n, 0, 0), n = 0;
+        if (ends) fputs(bold ? "\033[0m" : "]", stdout);
+        if (i == p->text.bytes) break;
+        if (!blank && space) part[n++] = ' ';
+        if (n && begins) cmd_print_cell(stdout, part, n, 0, 0), n = 0;
+        if (begins) fputs(bold ? "\033[1;4m" : "[", stdout);
+        space = blank && (space || begun);
+        begun = begun || !blank;
+        if (!blank) part[n++] = text[i];
+    }
+    if (n) cmd_print_cell(stdout, part, n, 0, 0);
     putchar('\n');
-    free(line);
+    free(part);
 }
 
 static void print_hit(int64_t rank, const struct hit *h, const struct store_passage *p,
@@ -59,7 +48,7 @@ static void print_hit(int64_t rank, const struct hit *h, const struct store_pass
         cmd_print_cell(stdout, p->key.at, p->key.bytes, 0, 60);
     }
     putchar('\n');
-    print_text(p, h);
+    print_text(p, &h->why);
 }
 
 // Prints a member whose value is JSON.
