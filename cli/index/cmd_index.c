@@ -94,7 +94,7 @@ static qkv_status describe(struct index_settings *s, const qkv_embedder *e, cons
     char digest[65], ablated[1024];
     const qkv_status status = qkv_embedder_digest(e, digest, err);
     if (status) return status;
-    char *files = index_model_files(dir), *prompt = cmd_valid_text(qkv_embedder_prompt(e));
+    char *prompt = cmd_valid_text(qkv_embedder_prompt(e));
     char *folder = index_model_folder(dir), *field = cmd_valid_text(o.field);
     index_setting(s, INDEX_MODEL, "%s", digest);
     index_setting(s, INDEX_PRECISION, "%s", qkv_precision_name(common.precision));
@@ -108,8 +108,6 @@ static qkv_status describe(struct index_settings *s, const qkv_embedder *e, cons
     index_setting(s, INDEX_OVERLAP, "%lld", (long long)o.overlap);
     index_setting(s, INDEX_FIELD, "%s", field);
     index_setting(s, INDEX_FOLDER, "%s", folder);
-    index_setting(s, INDEX_FILES, "%s", files);
-    free(files);
     free(prompt);
     free(folder);
     free(field);
@@ -211,6 +209,13 @@ static int run_index(int argc, char **argv)
         (o.update && there && index_open(&old, o.output, "qkv index", &err)) ||
         index_files_find(&files, argc, argv, &err) || cmd_model_find(dir, &err))
         goto done;
+    // The times of the model's files are read before the files: a file that changes meanwhile has
+    // another time when the index is searched, and the digest is then computed again.
+    char *times;
+    const qkv_status listed = index_model_files(&times, dir, &err);
+    index_setting(&settings, INDEX_FILES, "%s", times);
+    free(times);
+    if (listed) goto done;
     struct qkv_embedder_options how = { .model = cmd_model_options(),
                                         .truncate = o.truncate,
                                         .prompt = o.prompt,

@@ -74,8 +74,8 @@ extern const char *const index_document_prompts[], *const index_query_prompts[];
 // Returns the absolute path of a model folder, valid UTF-8.  The caller frees it.
 char *index_model_folder(const char *dir);
 // Describes the files of a model folder: a line per file, with its size and the time of its last
-// change.  The caller frees it.
-char *index_model_files(const char *dir);
+// change.  The caller frees *out, also after an error.
+qkv_status index_model_files(char **out, const char *dir, qkv_error *err);
 // Finds the folder of the model of an index: --model, or the folder in which it was.
 qkv_status index_model_find(const struct index *x, char dir[CMD_PATH], qkv_error *err);
 // Fails unless the embedder has the model of the index.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // index_model.c: opens the model of an index, and checks that it is the same model.
 #include "index/index.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,30 +31,32 @@ char *index_model_folder(const char *dir)
     return valid;
 }
 
-char *index_model_files(const char *dir)
+qkv_status index_model_files(char **out, const char *dir, qkv_error *err)
 {
     struct index_files f = { NULL, 0 };
-    qkv_error ignored = { 0 };
     char *text = cmd_grow(NULL, 1, 1);
     size_t used = 0;
+    qkv_status status = index_files_add(&f, dir, 4, err);
     text[0] = 0;
-    if (!index_files_add(&f, dir, 4, &ignored)) {
-        index_files_sort(&f);
-        for (int64_t i = 0; i < f.count; i++) {
-            struct stat st;
-            const char *name = f.at[i].name + strlen(dir);
-            const size_t most = strlen(name) + 80;
-            if (stat(f.at[i].name, &st) != 0) continue;
-            text = cmd_grow(text, used + most, 1);
-            used += (size_t)snprintf(text + used, most, "%s %lld %lld.%09ld\n", name,
-                                     (long long)st.st_size, (long long)st.st_mtim.tv_sec,
-                                     st.st_mtim.tv_nsec);
+    index_files_sort(&f);
+    for (int64_t i = 0; i < f.count && !status; i++) {
+        struct stat st;
+        const char *name = f.at[i].name + strlen(dir);
+        const size_t most = strlen(name) + 80;
+        if (stat(f.at[i].name, &st) != 0) {
+            status = cmd_error(err, cmd_io_status(errno), f.at[i].name, "cannot read: %s",
+                               strerror(errno));
+            break;
         }
+        text = cmd_grow(text, used + most, 1);
+        used +=
+            (size_t)snprintf(text + used, most, "%s %lld %lld.%09ld\n", name, (long long)st.st_size,
+                             (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
     }
     index_files_free(&f);
-    char *valid = cmd_valid_text(text); // a name that is no UTF-8
+    *out = cmd_valid_text(text); // a name that is no UTF-8
     free(text);
-    return valid;
+    return status;
 }
 
 qkv_status index_model_find(const struct index *x, char dir[CMD_PATH], qkv_error *err)
@@ -68,8 +71,10 @@ qkv_status index_model_check(const struct index *x, const qkv_embedder *e, const
                              qkv_error *err)
 {
     char digest[65];
-    char *files = index_model_files(dir), *folder = index_model_folder(dir);
-    const bool same = *files && !strcmp(files, x->settings.value[INDEX_FILES]) &&
+    char *files, *folder = index_model_folder(dir);
+    qkv_error ignored = { 0 }; // if they cannot be read, the digest decides
+    const bool same = !index_model_files(&files, dir, &ignored) && *files &&
+                      !strcmp(files, x->settings.value[INDEX_FILES]) &&
                       !strcmp(folder, x->settings.value[INDEX_FOLDER]);
     free(files);
     free(folder);

@@ -114,6 +114,7 @@ runs 0 index long.txt --split sentences --chunk 5 -o i.qkvi --force
 [ "$(select 'SELECT count(*) > 4 FROM passage')" = 1 ] || failed 'number of pieces'
 
 title 'an update has the bytes of an index that is made from all files, and embeds only what changed'
+export QKV_MODEL="$here/../golden/bert" # small and fast
 mkdir u
 for n in 1 2 3 4 5; do printf 'text %s\nsecond line of %s\n' $n $n >u/$n.txt; done
 runs 0 index u -o u.qkvi
@@ -163,9 +164,9 @@ says 'qkv: zero.txt: at line 2: expected a text, found a byte 0'
 
 title 'a passage that is too long is an error with file and line, or truncated'
 { echo short; seq 1000 | tr '\n' ' '; echo; } >toolong.txt
-runs 2 index toolong.txt -o i.qkvi --force
+runs 2 index toolong.txt -o i.qkvi --force -m "$model"
 says_part 'toolong.txt: at line 2: '
-runs 0 index toolong.txt -o i.qkvi --force --truncate
+runs 0 index toolong.txt -o i.qkvi --force --truncate -m "$model"
 says_part 'passages that were truncated to 256 tokens: 1'
 
 title 'refusals before any work'
@@ -214,7 +215,7 @@ changes = {
     "ids": "UPDATE passage SET id = id + 1000",
     "view": "CREATE VIEW v AS SELECT * FROM passage",
     "trigger": "CREATE TRIGGER t AFTER INSERT ON passage BEGIN DELETE FROM file; END",
-    "names": "UPDATE file SET name = '../../../etc/passwd'",
+    "names": "UPDATE file SET name = '../../../etc/passwd' WHERE id = 1",
     "json": "UPDATE passage SET key = '{', metadata = 'x'",
     "blob": "UPDATE passage SET text = x'ff00ff', line = 'abc'",
 }
@@ -250,7 +251,7 @@ import random, subprocess, sys
 random.seed(5)
 data = open("good.qkvi", "rb").read()
 pages = int.from_bytes(data[28:32], "big") * 4096
-for i in range(60):
+for i in range(40):
     broken = bytearray(data)
     for _ in range(1 + i % 3): broken[random.randrange(100 if i % 2 else pages)] ^= 1 << random.randrange(8)
     with open("flip.qkvi", "wb") as f: f.write(broken)
@@ -263,7 +264,7 @@ python3 -S -E -c '
 import os
 os.mkdir("many")
 for i in range(10000):
-    with open(f"many/{i:05}.txt", "w") as f: f.write("same text" if i % 100 else "")
+    with open(f"many/{i:05}.txt", "w") as f: f.write("" if i % 100 else "some text")
 '
 if [ "${QKV_SLOW:-}" ]; then rm -r many/[1-9]*; fi
 runs 0 index many/00001.txt many -o many.qkvi --vectors int8 --json

@@ -14,7 +14,9 @@ struct descriptor {
     int fd;
 };
 
-static _Thread_local int last_errno;
+// One thread uses a store.  A thread-local object of a library that is opened late needs memory, and
+// the program ends if there is none.
+static int last_errno;
 
 int sqlite_files_errno(void)
 {

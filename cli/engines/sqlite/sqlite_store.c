@@ -2,6 +2,7 @@
 // sqlite_store.c: the engine libqkv_sqlite: texts, files and settings of an index in SQLite.
 #include "sqlite_store.h"
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,8 +47,11 @@ struct store {
 // Fills the reason of a failed call of SQLite.
 static enum store_status fail(struct store *s, int code, struct store_reason *why)
 {
+    const int last = s->db ? sqlite3_extended_errcode(s->db) : code;
     why->code = sqlite_files_errno();
-    if (code == SQLITE_NOMEM) why->code = ENOMEM;
+    if ((code & 0xff) == SQLITE_NOMEM || (last & 0xff) == SQLITE_NOMEM ||
+        last == SQLITE_IOERR_NOMEM)
+        why->code = ENOMEM;
     snprintf(why->text, sizeof why->text, "%s",
              s->db ? sqlite3_errmsg(s->db) : sqlite3_errstr(code));
     return why->code ? STORE_FULL : STORE_BROKEN;
@@ -341,7 +345,8 @@ static enum store_status store_parse(struct store *s, const char *line, size_t b
     if (q) sqlite3_bind_text64(q, 1, line, bytes, SQLITE_STATIC, SQLITE_UTF8);
     if (q) sqlite3_bind_text(q, 2, path, -1, SQLITE_TRANSIENT);
     const int code = q ? sqlite3_step(q) : SQLITE_ERROR;
-    if ((code & 0xff) == SQLITE_ERROR) return bad_line(why, sqlite3_errmsg(s->db));
+    const bool memory = (sqlite3_errcode(s->db) & 0xff) == SQLITE_NOMEM;
+    if (!memory && (code & 0xff) == SQLITE_ERROR) return bad_line(why, sqlite3_errmsg(s->db));
     if (code != SQLITE_ROW) return fail(s, code, why);
     if (!sqlite3_column_int(q, 0)) return bad_line(why, "expected a JSON object, found other text");
     const char *type = (const char *)sqlite3_column_text(q, 1);

@@ -11,6 +11,6 @@
 // Makes SQLite know the file system SQLITE_FILES: the name of a database is the number of an open
 // descriptor.  It has no journal and no locks; the caller replaces whole files.
 int sqlite_files_init(void);
-// Returns the errno of the last call that failed on this thread, and forgets it.
+// Returns the errno of the last call that failed, and forgets it.
 int sqlite_files_errno(void);
 #endif
