@@ -14,8 +14,8 @@ struct descriptor {
     int fd;
 };
 
-// One thread uses a store.  A thread-local object of a library that is opened late needs memory, and
-// the program ends if there is none.
+// One thread uses a store.  A thread-local object of a library that is opened late needs memory,
+// and the program ends if there is none.
 static int last_errno;
 
 int sqlite_files_errno(void)
