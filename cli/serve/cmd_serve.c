@@ -155,7 +155,7 @@ const struct cmd cmd_serve = {
     .examples = {
         { "qkv serve -m models/all-MiniLM-L6-v2", "serve one model on port 8080 of this machine" },
         { "qkv serve -m small=models/all-MiniLM-L6-v2 -m verse=models/verse --port 0", "two models by name, on a free port" },
-        { "curl http://$SERVER/v1/embeddings -H 'Content-Type: application/json' -d '{\"input\":\"hello\"}'", "the vector of a text" },
+        { "curl http://$SERVER/v1/embeddings --json '{\"input\":\"hello\"}'", "the vector of a text" },
     },
     .run = run,
 };
