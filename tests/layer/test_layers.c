@@ -72,7 +72,7 @@ TEST(weights_read_once_and_turned_weights_give_the_bits_of_packed_ones)
             for (int64_t i = 0; i < deep; i++) turned[i * N + n] = l.part[0].w[n * deep + i];
         for (int way = 0; way < 2; way++) {
             const struct qkv_linear_part part = { N, way ? turned : l.part[0].w, l.part[0].b, way };
-            struct qkv_linear_once how = { QKV_PRECISION_F32, 1 + way, NULL };
+            struct qkv_linear_once how = { .threads = 1 + way };
             how.scratch = fenced(qkv_linear_once_scratch(&how, deep, N));
             CHECK_EQ(qkv_threads_set(8), QKV_OK); // more threads than scratch has space for
             qkv_linear_once(z, N, x, deep, R, deep, &part, NULL, &how);

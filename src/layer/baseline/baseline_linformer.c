@@ -10,7 +10,7 @@
 #ifndef QKV_DOUBLE
 static struct qkv_linear_once once_of(void *scratch)
 {
-    return (struct qkv_linear_once){ QKV_PRECISION_F32, qkv_threads(), scratch };
+    return (struct qkv_linear_once){ .threads = qkv_threads(), .scratch = scratch };
 }
 
 struct linformer {

@@ -163,7 +163,8 @@ void qkv_gru_forward(real *h, real *gates, const real *x, const real *first, con
     begin(&j, p, offsets, sequences);
     const struct qkv_linear_part in = { 3 * D, p->w_i, p->b_i, false };
     qkv_linear_once(gates, 4 * D, x, p->D_in, R, p->D_in, &in, NULL,
-                    &(struct qkv_linear_once){ p->precision, p->threads, j.at.once });
+                    &(struct qkv_linear_once){
+                        .precision = p->precision, .threads = p->threads, .scratch = j.at.once });
     struct qkv_linear w = hidden_part(p);
     qkv_linear_pack_bytes(&w);
     qkv_linear_pack_at(&w, j.at.packed);

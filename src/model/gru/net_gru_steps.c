@@ -72,9 +72,10 @@ void qkv_gru_steps(struct qkv_gru_run *r)
     if (!r->P) return;
     pack(&r->of_state, r->pack_state);
     pack(&r->of_context, r->pack_context);
-    qkv_linear_once(
-        r->s_gates[0], 4 * r->D, r->e, r->D, r->P, r->D, &in, NULL,
-        &(struct qkv_linear_once){ r->n->options.precision, r->work.threads, r->work.scratch });
+    qkv_linear_once(r->s_gates[0], 4 * r->D, r->e, r->D, r->P, r->D, &in, NULL,
+                    &(struct qkv_linear_once){ .precision = r->n->options.precision,
+                                               .threads = r->work.threads,
+                                               .scratch = r->work.scratch });
     memcpy(r->state, r->first[0], (size_t)(r->sequences * r->D) * sizeof *r->state);
     for (r->t = 0, r->running = r->sequences;; r->t++) {
         while (r->running > 0 && r->to[r->running] - r->to[r->running - 1] <= r->t) r->running--;

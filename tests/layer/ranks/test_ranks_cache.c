@@ -4,14 +4,6 @@
 #include "layer/cache/cache_case.h"
 #include "thread_ranks.h"
 
-#ifdef QKV_DOUBLE
-int main(void)
-{
-    puts("the cache is for inference: there is none in double");
-    return 77;
-}
-#else
-
 static const int64_t sizes[] = { 1, 2, 3, 4, 7 };
 enum { OPTIONS = 10, H = 6, G = 2, S = 2600, T = 5 };
 
@@ -238,4 +230,3 @@ TEST(a_plan_names_what_it_refuses)
 CHECK_MAIN(CASE(decoding_over_ranks_has_the_bits_of_one_process),
            CASE(an_error_of_one_rank_is_the_error_of_all),
            CASE(caches_of_ranks_are_made_by_all_or_none), CASE(a_plan_names_what_it_refuses))
-#endif
