@@ -16,11 +16,15 @@ static struct {
 } o = { .diagram = -1, .theme = -1 };
 
 static const struct opt opts[] = {
-    OPT_CHOICE(0, "diagram", &o.diagram, diagrams, "NAME",
-               "draw a block diagram from config.json, with the parts and sizes of the model:"),
+    OPT_CHOICE(
+        0, "diagram", &o.diagram, diagrams, "NAME",
+        "draw a block diagram from config.json, with the parts and sizes of the model: scaled "
+        "(dot-product attention), heads, layer or model"),
     OPT_OUTPUT('o', "output", &o.output, "FILE",
                "file of the diagram: .svg or .png; '-' is standard output, which gets the SVG"),
-    OPT_CHOICE(0, "theme", &o.theme, chart_themes, "NAME", "colours of the diagram:"), OPT_END
+    OPT_CHOICE(0, "theme", &o.theme, chart_themes, "NAME",
+               "colours of the diagram: auto, light or dark"),
+    OPT_END
 };
 
 // Writes a number with its digits in groups of three, such as "22,713,216".

@@ -145,7 +145,7 @@ const struct cmd cmd_explain = {
              "the numbers of a model: project (q, k and v), score, scale and mask, softmax, weigh "
              "the values, sum. It is the view 'steps' of 'qkv view', for the head with the largest "
              "weight on another word; its weights are compared with those that the attention kernel "
-             "computes. A topic shows one idea by an "
+             "computes. Without TEXT it uses a sentence of its own. A topic shows one idea by an "
              "experiment: a question, the answer with its numbers, and a picture in the terminal; "
              "-o also writes the picture to a file. --json prints every number "
              "that is drawn.\n\nLayers, heads and tokens are counted from 0.",

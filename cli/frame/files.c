@@ -22,7 +22,7 @@ qkv_status cmd_model_path(const char **path, char dir[CMD_PATH], qkv_error *err)
     struct qkv_hub_name name;
     qkv_error missing = { 0 };
     if (!*path || access(*path, F_OK) == 0 || !qkv_hub_name_parse(&name, *path)) return QKV_OK;
-    if (qkv_hub_find(dir, CMD_PATH, *path, &missing)) return QKV_OK;
+    if (qkv_model_find(dir, CMD_PATH, NULL, 0, *path, &missing)) return QKV_OK;
     *path = dir;
     return cmd_input_add(dir, err);
 }

@@ -15,9 +15,10 @@ static struct cmd_words ablate;
 
 static const struct opt opt_model = OPT_INPUT(
     'm', "model", &common.model, "DIR",
-    "model folder, with config.json and model.safetensors, or the name org/name[@revision] of a "
-    "model that 'qkv pull' downloaded (default: the folder that QKV_MODEL "
-    "names, or else the first installed model that supports the command; 'qkv info' prints it)");
+    "model folder, with config.json and model.safetensors, or a name: org/name[@revision] of a "
+    "model that 'qkv pull' downloaded, or of a folder in QKV_MODELS (default: the folder that "
+    "QKV_MODEL names, or else the first installed model that supports the command; 'qkv info' "
+    "prints it)");
 static const struct opt opt_threads =
     OPT_INT(0, "threads", &threads, 0, QKV_THREADS_MAX, "N",
             "number of threads; 0: one for each available CPU (default: QKV_THREADS if it is set, "

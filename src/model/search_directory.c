@@ -53,8 +53,22 @@ static qkv_status found(char *out, size_t size, char *why, size_t why_size, cons
     return QKV_OK;
 }
 
+// Finds a model by the last part of its name in the folders that are searched without a name.
+static bool installed(char *out, size_t size, const struct qkv_hub_name *name)
+{
+    const char *slash = strrchr(name->repo, '/');
+    char place[3900], path[QKV_PATH];
+    for (int n = 0; qkv_model_search_directory(place, sizeof place, n); n++) {
+        if (!place[0] || qkv_path_join(path, place, slash ? slash + 1 : name->repo, NULL)) continue;
+        const int used = snprintf(out, size, "%s", path);
+        if (used > 0 && (size_t)used < size && is_model(path)) return true;
+    }
+    return false;
+}
+
 // Writes the model folder that the user names: the path, if something has it; otherwise the folder
-// of a model of this name in the cache.  A path that is no name of a model is not examined.
+// of a model of this name in the cache, or in a folder of models.  A path that is no name of a
+// model is not examined.
 static qkv_status named(char *out, size_t size, char *why, size_t why_size, const char *dir,
                         const char *reason, qkv_error *err)
 {
@@ -63,7 +77,12 @@ static qkv_status named(char *out, size_t size, char *why, size_t why_size, cons
     if (qkv_path_may_exist(dir) || !qkv_hub_name_parse(&name, dir))
         return found(out, size, why, why_size, dir, reason, err);
     const qkv_status status = qkv_hub_find(out, size, dir, &missing);
-    if (status == QKV_ERR_IO && !missing.file[0])
+    const bool absent = status == QKV_ERR_IO && !missing.file[0];
+    if (absent && !strchr(dir, '@') && installed(out, size, &name)) {
+        if (why_size) snprintf(why, why_size, "%s, in a folder of models", reason);
+        return QKV_OK;
+    }
+    if (absent)
         return qkv_fail(err, status, NULL, "no file or folder %s, and %s", dir, missing.text);
     if (status) {
         if (err) *err = missing;

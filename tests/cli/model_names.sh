@@ -56,6 +56,20 @@ runs 0 train text.txt --from org/verse --steps 1 --context 8 --valid text.txt --
 QKV_MODEL=org/verse runs 0 info --json
 prints_part '"why":"from the variable QKV_MODEL, in the cache of the Hugging Face Hub"'
 
+title 'a name without a model in the cache is a folder of QKV_MODELS'
+export QKV_MODELS=$here/../../models
+for name in verse models/verse org2/verse; do
+    runs 0 generate -m $name 'In the beginning' -n 8
+    silent
+    check cmp -s want "$out"
+done
+runs 0 info verse
+prints_part 'family      gpt2, causal'
+QKV_MODEL=verse runs 0 info --json
+prints_part '"why":"from the variable QKV_MODEL, in a folder of models"'
+runs 6 generate -m org2/verse@main x
+unset QKV_MODELS
+
 title 'a folder precedes a name'
 mkdir -p org
 cp -r "$verse" org/verse
