@@ -56,6 +56,24 @@ bool address_parse(struct address *out, const char *text)
     return parse_host(out, host, bytes - (size_t)(host - text));
 }
 
+const char *address_show(char out[ADDRESS_SHOWN], const char *address)
+{
+    struct address a;
+    const char *host = address, *const end = address + strcspn(address, "?#"),
+               *const slashes = strstr(address, "://");
+    if (slashes && slashes < end) host = slashes + 3;
+    const int scheme = (int)(host - address);
+    if (address_parse(&a, address)) {
+        for (const char *p = host; p < a.path; p++)
+            if (*p == '@') host = p + 1;
+    } else if (strchr(address, '@')) { // where a password ends is unknown
+        snprintf(out, ADDRESS_SHOWN, "%.*s...", scheme < 16 ? scheme : 0, address);
+        return out;
+    }
+    snprintf(out, ADDRESS_SHOWN, "%.*s%.*s", scheme, address, (int)(end - host), host);
+    return out;
+}
+
 bool address_same(const struct address *a, const struct address *b)
 {
     return a->secure == b->secure && a->port == b->port && !strcmp(a->host, b->host);
@@ -91,9 +109,11 @@ qkv_status address_redirect(char out[ADDRESS_BYTES], const char *from, const cha
                             qkv_error *err)
 {
     struct address old, new;
+    char shown[2][ADDRESS_SHOWN];
     int n;
     if (!address_parse(&old, from))
-        return cmd_error(err, QKV_ERR_FORMAT, NULL, "%s is no address", from);
+        return cmd_error(err, QKV_ERR_FORMAT, NULL, "%s is no address",
+                         address_show(shown[0], from));
     const int origin = (int)(old.path - from), path = (int)strcspn(old.path, "?#");
     if (!strncmp(location, "//", 2)) {
         n = snprintf(out, ADDRESS_BYTES, "%s%s", old.secure ? "https:" : "http:", location);
@@ -117,8 +137,8 @@ qkv_status address_redirect(char out[ADDRESS_BYTES], const char *from, const cha
     else if (address_local(&new) && !address_local(&old))
         reason = "expected a public host, as the host before";
     if (!reason) return QKV_OK;
-    return cmd_error(err, QKV_ERR_FORMAT, NULL, "%.300s leads to %.300s, %s; it was not followed",
-                     from, location, reason);
+    return cmd_error(err, QKV_ERR_FORMAT, NULL, "%s leads to %s, %s; it was not followed",
+                     address_show(shown[0], from), address_show(shown[1], location), reason);
 }
 
 bool address_quote(char *out, size_t size, const char *text, const char *keep)

@@ -5,7 +5,7 @@
 
 #include "frame/cmd.h"
 
-enum { ADDRESS_BYTES = 8192, ADDRESS_HOST = 256 };
+enum { ADDRESS_BYTES = 8192, ADDRESS_HOST = 256, ADDRESS_SHOWN = 304 };
 
 struct address {
     bool secure;             // https
@@ -17,6 +17,9 @@ struct address {
 
 // Parses an address.  Returns false if it is not a valid one of http or https.
 bool address_parse(struct address *out, const char *text);
+// Writes an address as messages may show it: without user name, password, query and fragment, which
+// may be secret.  Of an invalid address with '@' only the scheme is left.  Returns out.
+const char *address_show(char out[ADDRESS_SHOWN], const char *address);
 // Returns true if scheme, host and port are equal.
 bool address_same(const struct address *a, const struct address *b);
 // Returns true if the host is this machine or, as a number, an address of a private network.

@@ -18,9 +18,9 @@ struct arriving {
     struct pull_progress *progress;
     char path[CMD_PATH]; // of the incomplete file
     int fd;
-    int64_t bytes; // in the file, and in the digest
-    int64_t begin; // bytes before the current request
-    bool fresh;    // the current response has begun
+    int64_t bytes;   // in the file, and in the digest
+    int64_t reached; // most bytes before the current request
+    bool fresh;      // the current response has begun
     struct qkv_digest digest;
 };
 
@@ -56,21 +56,59 @@ static void show(void *context)
 }
 
 // Begins the digest: Git's has the size of the file before its contents.
-static void begin_digest(struct arriving *a)
+static void begin_digest(struct qkv_digest *d, const struct blob_request *b)
 {
     char head[40];
-    const bool git = strlen(a->request->digest) == 40;
-    qkv_digest_begin(&a->digest, git ? QKV_DIGEST_SHA1 : QKV_DIGEST_SHA256);
+    const bool git = strlen(b->digest) == 40;
+    qkv_digest_begin(d, git ? QKV_DIGEST_SHA1 : QKV_DIGEST_SHA256);
     if (!git) return;
-    const int n = snprintf(head, sizeof head, "blob %lld", (long long)a->request->size);
-    qkv_digest_add(&a->digest, head, (size_t)n + 1);
+    const int n = snprintf(head, sizeof head, "blob %lld", (long long)b->size);
+    qkv_digest_add(d, head, (size_t)n + 1);
+}
+
+// Adds the bytes of a file to the digest, and their number to *bytes.
+static qkv_status digest_file(struct qkv_digest *d, int64_t *bytes, int fd, const char *path,
+                              qkv_error *err)
+{
+    char *const buffer = cmd_alloc(BUFFER, 1);
+    ssize_t n = 1;
+    while (!cmd_interrupted() && (n = read(fd, buffer, BUFFER)) > 0) {
+        qkv_digest_add(d, buffer, (size_t)n);
+        *bytes += n;
+    }
+    if (n < 0)
+        failed(err, path, "cannot read");
+    else if (n > 0)
+        cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
+    free(buffer);
+    return err->status;
+}
+
+bool blob_has(const struct blob_request *b, qkv_error *err)
+{
+    struct qkv_digest d;
+    struct stat st;
+    char hex[QKV_DIGEST_TEXT];
+    int64_t bytes = 0;
+    if (stat(b->path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size != b->size) return false;
+    const int fd = open(b->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return false;
+    begin_digest(&d, b);
+    const qkv_status status = digest_file(&d, &bytes, fd, b->path, err);
+    close(fd);
+    if (status) return false;
+    qkv_digest_end(&d, hex);
+    if (bytes == b->size && !strcmp(hex, b->digest)) return true;
+    cmd_note("%s: the file of an earlier download has other contents; downloading it again",
+             b->name);
+    return false;
 }
 
 // Empties the incomplete file.
 static qkv_status restart(struct arriving *a, qkv_error *err)
 {
     a->bytes = 0;
-    begin_digest(a);
+    begin_digest(&a->digest, a->request);
     if (ftruncate(a->fd, 0) == 0 && lseek(a->fd, 0, SEEK_SET) == 0) return QKV_OK;
     return failed(err, a->path, "cannot write");
 }
@@ -79,24 +117,17 @@ static qkv_status restart(struct arriving *a, qkv_error *err)
 static qkv_status resume(struct arriving *a, qkv_error *err)
 {
     struct stat st;
-    char *const buffer = cmd_alloc(BUFFER, 1);
-    ssize_t n = 1;
     a->fd = open(a->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (a->fd < 0 || fstat(a->fd, &st) != 0) {
         failed(err, a->path, "cannot open");
     } else if (!S_ISREG(st.st_mode)) {
         cmd_error(err, QKV_ERR_IO, a->path, "expected a file");
     } else {
-        begin_digest(a);
-        while (!err->status && !cmd_interrupted() && (n = read(a->fd, buffer, BUFFER)) > 0) {
-            qkv_digest_add(&a->digest, buffer, (size_t)n);
-            a->bytes += n;
-        }
-        if (n < 0) failed(err, a->path, "cannot read");
-        if (!err->status && a->request->size >= 0 && a->bytes > a->request->size)
+        begin_digest(&a->digest, a->request);
+        if (!digest_file(&a->digest, &a->bytes, a->fd, a->path, err) && a->request->size >= 0 &&
+            a->bytes > a->request->size)
             (void)restart(a, err);
     }
-    free(buffer);
     return err->status;
 }
 
@@ -146,30 +177,53 @@ static bool add(void *context, const struct http_headers *h, long status, const 
     return true;
 }
 
+// Judges a response that is not broken but brought too few bytes: r->broken, if another request
+// may bring the others.
+static qkv_status too_few(struct arriving *a, struct http_result *r, bool *restarted,
+                          qkv_error *err)
+{
+    const struct blob_request *const b = a->request;
+    const bool past_end = r->status == 416 && a->bytes > 0;
+    if (past_end && !*restarted) { // what is there does not fit the file
+        *restarted = true;
+        a->reached = 0;
+        r->broken = true;
+        snprintf(r->text, sizeof r->text, "the server has fewer bytes than are there");
+        return restart(a, err);
+    }
+    if (r->status != 200 && r->status != 206 && !past_end)
+        return http_may_retry(r) ? QKV_OK : http_failed(r, b->name, err);
+    if (r->status != 206) // the whole file
+        return cmd_error(err, QKV_ERR_FORMAT, NULL,
+                         "%s: the server's file ends after %lld bytes, expected %lld", b->name,
+                         (long long)a->bytes, (long long)b->size);
+    r->broken = true;
+    snprintf(r->text, sizeof r->text, "it ends after %lld of %lld bytes", (long long)a->bytes,
+             (long long)b->size);
+    return QKV_OK;
+}
+
 // Requests the missing bytes until all have arrived.
 static qkv_status receive(struct http *h, struct arriving *a, qkv_error *err)
 {
     const struct blob_request *const b = a->request;
     struct http_result r;
+    bool restarted = false;
+    a->reached = a->bytes;
     for (int attempt = 1, broken = 0; b->size < 0 || a->bytes < b->size || !b->size;) {
         const struct http_call call = {
             .address = b->address, .range_from = a->bytes, .body = add, .shows = show, .context = a
         };
-        a->begin = a->bytes;
         a->fresh = true;
         if (http_call(h, &call, &r, err)) return err->status;
-        if (!r.broken && r.status == 416 && a->bytes) { // what is there does not fit the file
-            if (restart(a, err)) return err->status;
-        } else if (!r.broken && (r.status == 200 || r.status == 206)) {
-            if (b->size < 0 || a->bytes == b->size) break;
-            r.broken = true;
-            snprintf(r.text, sizeof r.text, "it ends after %lld of %lld bytes", (long long)a->bytes,
-                     (long long)b->size);
-        } else if (!http_may_retry(&r)) {
-            return http_failed(&r, b->name, err);
-        }
+        if (!r.broken && (r.status == 200 || r.status == 206) &&
+            (b->size < 0 || a->bytes == b->size))
+            break;
+        if (!r.broken && too_few(a, &r, &restarted, err)) return err->status;
         // a connection that breaks again and again but brings bytes is no failed attempt
-        attempt = a->bytes > a->begin && ++broken < BROKEN_MOST ? 1 : attempt + 1;
+        const bool progress = a->bytes > a->reached && ++broken < BROKEN_MOST;
+        attempt = progress ? 1 : attempt + 1;
+        if (progress) a->reached = a->bytes;
         if (attempt > HTTP_ATTEMPTS) return http_failed(&r, b->name, err);
         if (http_wait(&r, attempt, err)) return err->status;
     }

@@ -93,8 +93,9 @@ static int on_header(void *context, const char *name, const char *value)
     }
     r->header_bytes += strlen(name) + strlen(value);
     if (r->header_bytes > HEADER_BYTES) {
-        cmd_error(r->err, QKV_ERR_FORMAT, NULL, "%.300s: headers of more than %d bytes",
-                  r->call->address, HEADER_BYTES);
+        char shown[ADDRESS_SHOWN];
+        cmd_error(r->err, QKV_ERR_FORMAT, NULL, "%s: headers of more than %d bytes",
+                  address_show(shown, r->call->address), HEADER_BYTES);
         return 1;
     }
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
@@ -132,15 +133,15 @@ static int on_tick(void *context)
 static qkv_status send_one(struct http *h, const struct http_call *c, struct http_result *r,
                            qkv_error *err)
 {
-    char accept[128], range[64];
+    char accept[128], range[64], shown[ADDRESS_SHOWN];
     const char *lines[6];
     int n = 0;
     struct address home, to;
     struct receive receive = { c, &r->headers, 0, err };
     struct fetch_answer answer;
     if (!address_parse(&to, r->address))
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "%.300s is no address of http or https",
-                         r->address);
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s is no address of http or https",
+                         address_show(shown, r->address));
     lines[n++] = "User-Agent: qkv";
     lines[n++] = "Accept-Encoding: identity"; // sizes and digests count the bytes themselves
     snprintf(accept, sizeof accept, "Accept: %s", c->accept ? c->accept : "*/*");
@@ -167,7 +168,8 @@ static qkv_status send_one(struct http *h, const struct http_call *c, struct htt
     if (err->status) return err->status;
     if (answer.outcome == FETCH_MEMORY) return cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
     if (answer.outcome == FETCH_REFUSED)
-        return cmd_error(err, QKV_ERR_IO, NULL, "%.300s: %s", r->address, answer.text);
+        return cmd_error(err, QKV_ERR_IO, NULL, "%s: %s", address_show(shown, r->address),
+                         answer.text);
     r->status = answer.status;
     // the text of an error may be cut off: its status is what counts
     r->broken = answer.outcome != FETCH_OK && !(answer.status >= 300);
@@ -178,7 +180,7 @@ static qkv_status send_one(struct http *h, const struct http_call *c, struct htt
 qkv_status http_call(struct http *h, const struct http_call *c, struct http_result *r,
                      qkv_error *err)
 {
-    char next[ADDRESS_BYTES];
+    char next[ADDRESS_BYTES], shown[ADDRESS_SHOWN];
     struct address here, there;
     memset(r, 0, sizeof *r);
     snprintf(r->address, sizeof r->address, "%s", c->address);
@@ -189,13 +191,13 @@ qkv_status http_call(struct http *h, const struct http_call *c, struct http_resu
         if (!moved || !r->headers.location[0]) return QKV_OK;
         if (address_redirect(next, r->address, r->headers.location, err)) return err->status;
         snprintf(r->headers.location, sizeof r->headers.location, "%s", next);
-        if (c->only_home && (!address_parse(&here, r->address) || !address_parse(&there, next) ||
-                             !address_same(&here, &there)))
-            return QKV_OK;
+        r->moved = c->only_home && (!address_parse(&here, r->address) ||
+                                    !address_parse(&there, next) || !address_same(&here, &there));
+        if (r->moved) return QKV_OK;
         memcpy(r->address, next, sizeof next);
     }
-    return cmd_error(err, QKV_ERR_FORMAT, NULL, "%.300s: more than %d redirects", c->address,
-                     REDIRECTS);
+    return cmd_error(err, QKV_ERR_FORMAT, NULL, "%s: more than %d redirects",
+                     address_show(shown, c->address), REDIRECTS);
 }
 
 // ---- retries -----------------------------------------------------------------------------------
@@ -230,7 +232,9 @@ static bool add_text(void *context, const struct http_headers *h, long status, c
     struct text *const t = context;
     (void)status;
     if (h->length > (int64_t)t->most || bytes > t->most - t->bytes) {
-        cmd_error(err, QKV_ERR_LIMIT, NULL, "%.300s: more than %zu bytes", t->address, t->most);
+        char shown[ADDRESS_SHOWN];
+        cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: more than %zu bytes",
+                  address_show(shown, t->address), t->most);
         return false;
     }
     t->data = cmd_grow(t->data, t->bytes + bytes + 1, 1);
@@ -267,10 +271,12 @@ qkv_status http_text(struct http *h, const char *address, const char *accept, si
 
 qkv_status http_failed(const struct http_result *r, const char *what, qkv_error *err)
 {
+    char shown[ADDRESS_SHOWN];
+    (void)address_show(shown, r->address);
     if (r->broken || !r->status)
-        return cmd_error(err, QKV_ERR_IO, NULL, "%.300s did not arrive from %.300s: %s", what,
-                         r->address, r->text[0] ? r->text : "no response");
-    return cmd_error(err, QKV_ERR_IO, NULL, "%.300s: %.300s answers with status %ld%s%s%s", what,
-                     r->address, r->status, r->headers.error_code[0] ? " (" : "",
-                     r->headers.error_code, r->headers.error_code[0] ? ")" : "");
+        return cmd_error(err, QKV_ERR_IO, NULL, "%.300s did not arrive from %s: %s", what, shown,
+                         r->text[0] ? r->text : "no response");
+    return cmd_error(err, QKV_ERR_IO, NULL, "%.300s: %s answers with status %ld%s%s%s", what, shown,
+                     r->status, r->headers.error_code[0] ? " (" : "", r->headers.error_code,
+                     r->headers.error_code[0] ? ")" : "");
 }

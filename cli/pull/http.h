@@ -41,6 +41,7 @@ struct http_result {
     bool broken; // the response did not arrive in full; `text` says why
     char text[256];
     char address[ADDRESS_BYTES]; // of the last request
+    bool moved; // a redirect that was not followed (only_home) but may be: headers.location
     struct http_headers headers;
 };
 

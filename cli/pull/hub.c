@@ -16,6 +16,7 @@ struct hub {
     struct pull_model model;
     struct pull_listing list;
     char endpoint[1024];
+    char shown[ADDRESS_SHOWN];                       // the endpoint, for messages
     char label[QKV_HUB_REPO + QKV_HUB_REVISION + 2]; // org/name@revision, for messages
 };
 
@@ -36,10 +37,11 @@ static qkv_status set_endpoint(struct hub *h, qkv_error *err)
     const int n = snprintf(h->endpoint, sizeof h->endpoint, "%s", value && *value ? value : HUB);
     for (char *end = h->endpoint + strlen(h->endpoint); end > h->endpoint && end[-1] == '/';)
         *--end = 0;
+    (void)address_show(h->shown, h->endpoint);
     if (n < (int)sizeof h->endpoint && address_parse(&a, h->endpoint) && !strpbrk(a.path, "?#"))
         return QKV_OK;
     return cmd_error(err, QKV_ERR_USAGE, NULL,
-                     "HF_ENDPOINT: expected an address such as " HUB ", found '%.200s'", value);
+                     "HF_ENDPOINT: expected an address such as " HUB ", found '%s'", h->shown);
 }
 
 // Copies a token without white space around it.  Returns false if it cannot be a header's value.
@@ -118,32 +120,32 @@ static qkv_status refused(const struct hub *h, const struct http_result *r, cons
     if (r->broken || !r->status) return http_failed(r, what, err);
     if (!strcmp(code, "GatedRepo") || (r->status == 403 && !*code))
         return cmd_error(err, QKV_ERR_IO, NULL, "%s is gated: accept its terms at %s/%s, then %s",
-                         repo, h->endpoint, repo,
+                         repo, h->shown, repo,
                          token
                              ? "use a token of that account: the token that was sent has no access"
                              : "set HF_TOKEN to a token of that account");
     if (!strcmp(code, "RevisionNotFound"))
         return cmd_error(err, QKV_ERR_IO, NULL, "%s exists on %s, but has no revision %s", repo,
-                         h->endpoint, h->model.name.revision);
+                         h->shown, h->model.name.revision);
     if (r->status == 401 && token)
         return cmd_error(err, QKV_ERR_IO, NULL,
                          "%s: %s does not accept the token, or there is no such model", repo,
-                         h->endpoint);
+                         h->shown);
     if (!strcmp(code, "RepoNotFound") || r->status == 401 || r->status == 404)
-        return cmd_error(
-            err, QKV_ERR_IO, NULL, "%s is not a model of %s, or it is private%s (status %ld)", what,
-            h->endpoint, token ? "" : ": set HF_TOKEN to a token with access", r->status);
+        return cmd_error(err, QKV_ERR_IO, NULL,
+                         "%s is not a model of %s, or it is private%s (status %ld)", what, h->shown,
+                         token ? "" : ": set HF_TOKEN to a token with access", r->status);
     if (r->status == 429)
         return cmd_error(err, QKV_ERR_IO, NULL,
                          "%s: %s refuses more requests for now (status 429); try again later%s",
-                         repo, h->endpoint, token ? "" : ", or set HF_TOKEN");
+                         repo, h->shown, token ? "" : ", or set HF_TOKEN");
     return http_failed(r, what, err);
 }
 
 // Asks for the commit of the revision.
 static qkv_status find_commit(struct hub *h, qkv_error *err)
 {
-    char address[ADDRESS_BYTES], *text;
+    char address[ADDRESS_BYTES], shown[ADDRESS_SHOWN], *text;
     size_t bytes;
     struct http_result r;
     struct pull_model *const m = &h->model;
@@ -161,8 +163,8 @@ static qkv_status find_commit(struct hub *h, qkv_error *err)
         if (qkv_hub_is_commit(sha))
             memcpy(m->commit, sha, QKV_HUB_COMMIT);
         else
-            cmd_error(err, QKV_ERR_FORMAT, NULL, "%.300s: expected a commit as the member sha",
-                      address);
+            cmd_error(err, QKV_ERR_FORMAT, NULL, "%s: expected a commit as the member sha",
+                      address_show(shown, address));
     }
     qkv_json_free(root);
     free(text);
@@ -219,7 +221,7 @@ static void note_absent(const struct hub *h, const struct pull_file *f)
 static qkv_status find_blob(struct hub *h, const struct pull_file *f, char digest[PULL_DIGEST],
                             char address[ADDRESS_BYTES], qkv_error *err)
 {
-    char first[ADDRESS_BYTES];
+    char first[ADDRESS_BYTES], shown[ADDRESS_SHOWN];
     struct http_result r;
     const char *const expected = f->sha256[0] ? f->sha256 : f->blob;
     char rest[PULL_NAME + 2];
@@ -231,8 +233,7 @@ static qkv_status find_blob(struct hub *h, const struct pull_file *f, char diges
         if (!http_may_retry(&r) || n == HTTP_ATTEMPTS) break;
         if (http_wait(&r, n, err)) return err->status;
     }
-    const bool moved = r.status >= 300 && r.status < 400 && r.headers.location[0];
-    if (r.broken || (r.status != 200 && !moved)) {
+    if (r.broken || (r.status != 200 && !r.moved)) {
         if (r.status == 404 && !strcmp(r.headers.commit, h->model.commit)) note_absent(h, f);
         return r.status == 404
                    ? cmd_error(err, QKV_ERR_IO, NULL, "%s: the hub lists %s but has no such file",
@@ -241,12 +242,13 @@ static qkv_status find_blob(struct hub *h, const struct pull_file *f, char diges
     }
     if (strcmp(r.headers.commit, h->model.commit) != 0)
         return cmd_error(err, QKV_ERR_FORMAT, NULL,
-                         "%s: %.300s answers for commit '%s', expected %s; expected a Hugging Face "
+                         "%s: %s answers for commit '%s', expected %s; expected a Hugging Face "
                          "Hub as HF_ENDPOINT",
-                         f->path, r.address, r.headers.commit, h->model.commit);
+                         f->path, address_show(shown, r.address), r.headers.commit,
+                         h->model.commit);
     read_etag(digest, r.headers.linked_etag[0] ? r.headers.linked_etag : r.headers.etag);
     const int64_t size = r.headers.linked_size >= 0 ? r.headers.linked_size
-                         : moved                    ? -1
+                         : r.moved                  ? -1
                                                     : r.headers.length;
     if (strcmp(digest, expected) != 0)
         return cmd_error(err, QKV_ERR_FORMAT, NULL,
@@ -256,19 +258,20 @@ static qkv_status find_blob(struct hub *h, const struct pull_file *f, char diges
         return cmd_error(err, QKV_ERR_FORMAT, NULL,
                          "%s: size differs from the list of files, expected %lld, found %lld",
                          f->path, (long long)f->size, (long long)size);
-    memcpy(address, moved ? r.headers.location : r.address, ADDRESS_BYTES);
+    memcpy(address, r.moved ? r.headers.location : r.address, ADDRESS_BYTES);
     return QKV_OK;
 }
 
 static qkv_status pull_file(struct hub *h, const struct pull_file *f, struct pull_progress *p,
                             qkv_error *err)
 {
-    char digest[PULL_DIGEST], address[ADDRESS_BYTES], path[CMD_PATH];
-    struct stat st;
+    char digest[PULL_DIGEST], address[ADDRESS_BYTES], path[CMD_PATH], lock_path[CMD_PATH];
     int lock;
     if (find_blob(h, f, digest, address, err) ||
         cache_path(path, err, "%s/blobs/%s", h->model.folder, digest) ||
-        cache_make_above(path, err) || cache_lock(&lock, &h->model, digest, err))
+        cache_path(lock_path, err, "%s/.locks/%s/%s.lock", h->model.cache,
+                   strrchr(h->model.folder, '/') + 1, digest) ||
+        cache_make_above(path, err) || cache_lock(&lock, lock_path, err))
         return err->status;
     const struct blob_request b = { .address = address,
                                     .path = path,
@@ -276,9 +279,9 @@ static qkv_status pull_file(struct hub *h, const struct pull_file *f, struct pul
                                     .size = f->size,
                                     .digest = digest,
                                     .most = PULL_WEIGHTS_BYTES };
-    if (stat(path, &st) == 0 && st.st_size == f->size)
+    if (blob_has(&b, err))
         p->done += f->size; // another revision has the same file
-    else
+    else if (!err->status)
         (void)blob_fetch(&h->http, &b, p, err);
     if (!err->status) (void)cache_link(&h->model, f->path, digest, err);
     cache_unlock(lock);
@@ -308,6 +311,7 @@ static qkv_status pull_files(struct hub *h, struct pull_report *r, qkv_error *er
                               "#\thttps://bford.info/cachedir/\n";
     struct pull_model *const m = &h->model;
     struct pull_progress p = { .start = pull_now() };
+    struct pull_listing kept;
     char path[CMD_PATH];
     struct stat st;
     const int64_t left = missing(h, &p.total);
@@ -316,7 +320,10 @@ static qkv_status pull_files(struct hub *h, struct pull_report *r, qkv_error *er
         return err->status;
     if (stat(path, &st) != 0 && cache_write(path, tag, err)) return err->status;
     if (cache_path(path, err, "%s/trees/%s.json", m->folder, m->commit)) return err->status;
-    if (stat(path, &st) != 0 && listing_write(&h->list, path, err)) return err->status;
+    if (listing_read(&kept, path))
+        listing_free(&kept);
+    else if (listing_write(&h->list, path, err))
+        return err->status;
     for (int64_t i = 0; i < h->list.count && !err->status; i++) {
         const struct pull_file *const f = &h->list.file[i];
         if (f->wanted && !cache_has(m, f)) (void)pull_file(h, f, &p, err);
@@ -332,10 +339,9 @@ static bool in_cache(struct hub *h, qkv_error *err)
     int64_t bytes;
     struct pull_model *const m = &h->model;
     if (qkv_hub_commit(m->commit, &m->name, err) || !m->commit[0] ||
-        cache_path(path, err, "%s/trees/%s.json", m->folder, m->commit) ||
-        listing_read(&h->list, path, err))
+        cache_path(path, err, "%s/trees/%s.json", m->folder, m->commit))
         return false;
-    return h->list.count && !missing(h, &bytes);
+    return listing_read(&h->list, path) && !missing(h, &bytes);
 }
 
 static qkv_status not_offline(const struct hub *h, qkv_error *err)

@@ -198,14 +198,13 @@ qkv_status listing_finish(struct pull_listing *l, const char *model, qkv_error *
 }
 
 // ---- trees/COMMIT.json -------------------------------------------------------------------------
-qkv_status listing_read(struct pull_listing *l, const char *path, qkv_error *err)
+bool listing_read(struct pull_listing *l, const char *path)
 {
     qkv_json *root = NULL;
     qkv_error broken = { 0 };
     int64_t version = 0;
     *l = (struct pull_listing){ 0 };
-    if (qkv_json_read_file(&root, path, TREE_BYTES, &broken))
-        return broken.status == QKV_ERR_LIMIT ? (*err = broken, err->status) : QKV_OK;
+    if (qkv_json_read_file(&root, path, TREE_BYTES, &broken)) return false;
     const qkv_json *const files = qkv_json_lookup(root, "files");
     (void)qkv_json_get_integer(qkv_json_lookup(root, "format_version"), &version);
     bool valid = version == TREE_VERSION;
@@ -218,8 +217,9 @@ qkv_status listing_read(struct pull_listing *l, const char *path, qkv_error *err
             !add_file(l, key, &f, &broken);
     }
     qkv_json_free(root);
-    if (!valid || listing_finish(l, "", &broken)) listing_free(l);
-    return QKV_OK;
+    valid = valid && !listing_finish(l, "", &broken);
+    if (!valid) listing_free(l);
+    return valid;
 }
 
 // Writes a path as a JSON string in ASCII, as Python's json does.

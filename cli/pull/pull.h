@@ -31,8 +31,8 @@ qkv_status listing_add(struct pull_listing *l, const char *text, size_t bytes, q
 // Sorts the files, refuses one that occurs twice or is also a folder, and decides which are wanted.
 qkv_status listing_finish(struct pull_listing *l, const char *model, qkv_error *err);
 // Reads and writes the list of files of a commit in the cache, as huggingface_hub does: trees/
-// COMMIT.json.  Returns with an empty list if there is no valid one.
-qkv_status listing_read(struct pull_listing *l, const char *path, qkv_error *err);
+// COMMIT.json.  Reading returns false, with an empty list, if there is no valid one.
+bool listing_read(struct pull_listing *l, const char *path);
 qkv_status listing_write(const struct pull_listing *l, const char *path, qkv_error *err);
 // Returns true if qkv reads a file of this path.
 bool listing_wanted(const char *path);
@@ -60,9 +60,9 @@ qkv_status cache_link(const struct pull_model *m, const char *path, const char *
 bool cache_has(const struct pull_model *m, const struct pull_file *f);
 // Stores that the revision is this commit.
 qkv_status cache_set_commit(const struct pull_model *m, qkv_error *err);
-// Waits until no other process holds the lock of a blob, and takes it.  *lock is then a descriptor,
-// which cache_unlock() closes.
-qkv_status cache_lock(int *lock, const struct pull_model *m, const char *blob, qkv_error *err);
+// Waits until no other process holds the lock file at `path`, and takes it.  *lock is then a
+// descriptor, which cache_unlock() closes.  Who holds it may remove the file, not its folder.
+qkv_status cache_lock(int *lock, const char *path, qkv_error *err);
 void cache_unlock(int lock);
 // Returns QKV_ERR_IO if the file system has fewer than `bytes` free bytes.
 qkv_status cache_space(const char *folder, int64_t bytes, qkv_error *err);
@@ -87,6 +87,9 @@ struct blob_request {
 // and are checked before the file gets its name.  The caller holds the lock of the file.
 qkv_status blob_fetch(struct http *h, const struct blob_request *b, struct pull_progress *p,
                       qkv_error *err);
+// Returns true if the complete file is there already, with the size and the digest of the request;
+// false, without an error, if it is missing or differs.
+bool blob_has(const struct blob_request *b, qkv_error *err);
 double pull_now(void);
 
 // ---- sources ------------------------------------------------------------------------------------

@@ -109,15 +109,11 @@ qkv_status cache_set_commit(const struct pull_model *m, qkv_error *err)
     return cache_write(path, m->commit, err);
 }
 
-qkv_status cache_lock(int *lock, const struct pull_model *m, const char *blob, qkv_error *err)
+qkv_status cache_lock(int *lock, const char *path, qkv_error *err)
 {
-    char path[CMD_PATH];
-    const char *const repo = strrchr(m->folder, '/') + 1;
     bool waits = false;
     *lock = -1;
-    if (cache_path(path, err, "%s/.locks/%s/%s.lock", m->cache, repo, blob) ||
-        cache_make_above(path, err))
-        return err->status;
+    if (cache_make_above(path, err)) return err->status;
     for (;;) {
         const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664);
         struct stat mine, named;

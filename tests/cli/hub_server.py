@@ -119,12 +119,17 @@ class Hub(http.server.BaseHTTPRequestHandler):
             self.answer(int(status), b"no", [("X-Error-Code", code), *headers])
         elif kind == "redirect":
             self.redirect(value.replace("PORT", str(self.server.server_address[1])), headers)
+        elif kind == "moved":  # STATUS,LOCATION
+            status, location = value.split(",")
+            self.answer(int(status), b"", [("Location", location), *headers])
         elif kind == "loop":
             self.redirect(self.path, headers)
         elif kind == "wrong":  # the right size, other bytes
             self.contents(bytes(len(data)), headers)
         elif kind in ("cut", "norange"):  # the connection ends early
             self.contents(data, headers, cut=int(value), ranges=kind == "cut")
+        elif kind == "short":  # a file of VALUE bytes only
+            self.contents(data[:int(value)], headers)
         elif kind == "endless":
             self.note(200)
             self.send_response(200)
