@@ -426,14 +426,14 @@ static void add_tasks(struct run *r)
     const bool tokens = (r->info.can & QKV_CAN_TOKENS) != 0;
     if (r->info.kind == QKV_KIND_ENCODER) add_vectors(r);
     if (!tokens) return;
-    if (strstr(r->dir, "models/verse"))
+    if (r->info.kind == QKV_KIND_ENCODER)
+        add_filled(r, folder_with_words(r), "w5 [MASK] w17 w30 [MASK] w8");
+    else if (strstr(r->dir, "models/verse"))
         add_generated(r, r->dir, verse, 3);
     else if (strncmp(r->dir, "models/", 7) == 0)
         add_generated(r, r->dir, dates, 2);
     else if (strstr(r->dir, "llama2c"))
         return; // these folders have another tokenizer format, or none
-    else if (r->info.kind == QKV_KIND_ENCODER)
-        add_filled(r, folder_with_words(r), "w5 [MASK] w17 w30 [MASK] w8");
     else
         add_generated(r, folder_with_words(r), words, 3);
 }
