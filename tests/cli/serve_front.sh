@@ -32,9 +32,12 @@ with open("secret", "w") as f:
     f.write("0123456789abcdef\n")
 subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key",
                 "-out", "pem", "-days", "2", "-subj", "/CN=qkv.example"], check=True, capture_output=True)
+# the options of the unit, with the token that systemd would pass
+unit = re.search(r"ExecStart=\S+ serve -m \S+ (.*)", open(recipe.replace("nginx.conf", "qkv.service"), encoding="utf-8").read())[1]
+options = unit.replace("${CREDENTIALS_DIRECTORY}/token", "secret").split()
 with socket.create_server(("127.0.0.1", 0)) as s:
     port = s.getsockname()[1]
-with Server("-q", "--token-file", "secret", models=[model]) as server:
+with Server("-q", *options, models=[model]) as server:
     text = open(recipe, encoding="utf-8").read()
     text = re.sub(r"server 127\.0\.0\.1:\d+", f"server 127.0.0.1:{server.port}", text)
     text = text.replace("listen 443", f"listen 127.0.0.1:{port}").replace("/etc/ssl/certs/qkv.pem", f"{folder}/pem")
@@ -54,9 +57,9 @@ with Server("-q", "--token-file", "secret", models=[model]) as server:
             except OSError:
                 time.sleep(0.05)
 
-        def ask(body, token):
+        def ask(body, token, host="qkv.example", origin="https://qkv.example"):
             c = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=30)
-            c.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json", "Origin": "https://qkv.example",
+            c.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json", "Origin": origin, "Host": host,
                                                                     "Authorization": f"Bearer {token}"})
             r = c.getresponse()
             data = r.read()
@@ -69,6 +72,8 @@ with Server("-q", "--token-file", "secret", models=[model]) as server:
         joined = "".join(json.loads(e[6:])["choices"][0]["text"] for e in stream.decode().split("\n\n") if e[:7] == "data: {")
         check("a stream", joined == json.loads(data)["choices"][0]["text"], stream)
         check("the token", ask(body, "wrong-wrong-wrong")[0] == 401)
+        check("another Host", ask(body, "0123456789abcdef", "evil.example", "https://evil.example")[0] == 403)
+        check("another Origin", ask(body, "0123456789abcdef", origin="https://evil.example")[0] == 403)
     finally:
         nginx.terminate()
         nginx.wait(10)
