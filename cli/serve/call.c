@@ -119,6 +119,8 @@ struct serve_call *call_new(struct server *s, struct connection *k, const struct
     c->endpoint = e;
     c->server = s;
     c->connection = k;
+    c->other = s->calls;
+    s->calls = c;
     c->began = server_micros();
     c->http10 = !k->request.minor;
     c->head_only = strcmp(k->request.method, "HEAD") == 0;
@@ -242,7 +244,7 @@ void serve_fail_with(struct serve_call *c, const qkv_error *err, const char *par
     if (err->status == QKV_ERR_LIMIT) status = 503;
     if (err->status == QKV_ERR_UNSUPPORTED) status = 422;
     if (err->status == QKV_ERR_IO || err->status == QKV_ERR_INTERNAL) status = 500;
-    serve_fail(c, status, err->path[0] ? err->path : param, "%s", err->text);
+    serve_fail(c, status, param, "%s", err->text);
 }
 
 // ---- answers in pieces --------------------------------------------------------------------------

@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: MIT
 // connection.c: one client: reads its requests within the time limits, hands them to their
 // endpoints, and sends the answers.
+#define _GNU_SOURCE // POLLRDHUP
 #include "serve/server.h"
+#include "serve/service.h"
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 65536, BODIES = 64 }; // bodies of all connections together: 64 of the largest
+// Bodies of all clients together: 64 of the largest; of one address: a quarter.
+enum { READ_BYTES = 65536, BODIES = 64, BODIES_OF_ONE = 16 };
+
+#ifdef POLLRDHUP
+enum { LEAVES = POLLRDHUP }; // the client has closed its side, also with bytes that are not read
+#else
+enum { LEAVES = 0 };
+#endif
 
 struct connection *connection_new(struct server *s, int fd, const char *peer)
 {
@@ -25,22 +34,68 @@ struct connection *connection_new(struct server *s, int fd, const char *peer)
     return k;
 }
 
-// Counts the memory of the body that the connection is reading.
+// Counts the memory of the body that the connection reads or answers.
 static void hold(struct server *s, struct connection *k, size_t bytes)
 {
     s->held += bytes - k->held;
     k->held = bytes;
 }
 
+static size_t held_by(const struct server *s, const char *peer)
+{
+    size_t n = 0;
+    for (int64_t i = 0; i < s->connections; i++)
+        if (strcmp(s->connection[i]->peer, peer) == 0) n += s->connection[i]->held;
+    for (const struct serve_call *c = s->calls; c; c = c->other)
+        if (strcmp(c->peer, peer) == 0) n += c->held;
+    return n;
+}
+
+// Counts the body of the request, if it has grown.  Returns false if the bodies are too large
+// together.
+static bool hold_body(struct server *s, struct connection *k)
+{
+    const size_t bytes = k->request.body_capacity;
+    if (bytes <= k->held) return true;
+    hold(s, k, bytes);
+    return s->held <= (size_t)BODIES * (SERVER_BODY + 1) &&
+           held_by(s, k->peer) <= (size_t)BODIES_OF_ONE * (SERVER_BODY + 1);
+}
+
+// Frees a call that has ended.
+static void end_call(struct server *s, struct serve_call *c)
+{
+    const int64_t row = c->endpoint - endpoint_table + 1;
+    s->count[row].requests++;
+    s->count[row].errors += c->status >= 400;
+    s->count[row].seconds += (double)(server_micros() - c->began) * 1e-6;
+    if (s->o.log) log_call(c);
+    struct serve_call **at = &s->calls;
+    while (*at != c) at = &(*at)->other;
+    *at = c->other;
+    s->held -= c->held;
+    call_free(c);
+}
+
+// The client leaves: its job is removed from the queue, or ends when it sees this.
+static void leave(struct server *s, struct connection *k)
+{
+    struct serve_call *c = k->call;
+    atomic_store(&c->gone, true);
+    c->connection = NULL;
+    c->request = NULL;
+    c->held = k->held; // until the call has ended
+    k->held = 0;
+    if (!service_cancel(c)) return;
+    c->status = 503;
+    end_call(s, c);
+}
+
 void connection_free(struct server *s, struct connection *k)
 {
     if (!k) return;
+    if (k->call) leave(s, k);
     hold(s, k, 0);
-    if (k->call) { // the job ends when it sees this, and the call is then freed
-        atomic_store(&k->call->gone, true);
-        k->call->connection = NULL;
-        k->call->request = NULL;
-    }
     close(k->fd);
     http_request_free(&k->request);
     serve_bytes_free(&k->in);
@@ -108,10 +163,16 @@ static void refuse(struct server *s, struct connection *k, int status, const cha
     send_out(s, k);
 }
 
-void connection_refuse(struct server *s, struct connection *k)
+void connection_refuse(struct server *s, int fd, const char *peer)
 {
+    static char bytes[READ_BYTES];
+    struct connection *k = connection_new(s, fd, peer);
     s->refused++;
+    if (!k) return;
     refuse(s, k, 503, "too many connections", "Retry-After: 1\r\n");
+    // a socket that is closed with unread bytes resets the connection
+    (void)!recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    connection_free(s, k);
 }
 
 // ---- requests -----------------------------------------------------------------------------------
@@ -142,6 +203,7 @@ static void dispatch(struct server *s, struct connection *k)
         e->run(k->call);
     else
         refuse(s, k, 503, "out of memory", "Retry-After: 1\r\n");
+    http_request_free_body(&k->request); // it was parsed; its bytes count until the answer ends
 }
 
 // Parses bytes; stores those after the end of the request.
@@ -153,12 +215,12 @@ static void parse(struct server *s, struct connection *k, const char *bytes, siz
         const size_t used = http_request_parse(r, bytes, n);
         bytes += used;
         n -= used;
-        hold(s, k, r->body_capacity);
+        const bool fits = hold_body(s, k);
         if (r->state == HTTP_STATE_CLOSED) {
             k->broken = true;
         } else if (r->state == HTTP_STATE_FAILED) {
             refuse(s, k, r->status, r->reason, r->status == 503 ? "Retry-After: 1\r\n" : "");
-        } else if (s->held > (size_t)BODIES * SERVER_BODY) {
+        } else if (!fits) {
             refuse(s, k, 503, "too many large requests", "Retry-After: 1\r\n");
         } else if (r->state == HTTP_STATE_BODY && !k->admitted) {
             static const char go[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -213,7 +275,8 @@ static void check_client(struct connection *k)
 short connection_events(const struct connection *k)
 {
     const bool waits = k->state == CONNECTION_ANSWERING && (k->more || !k->call);
-    return (short)((waits ? 0 : POLLIN) | (k->out_used < k->out.count ? POLLOUT : 0));
+    return (short)((waits ? 0 : POLLIN) | (k->call ? LEAVES : 0) |
+                   (k->out_used < k->out.count ? POLLOUT : 0));
 }
 
 void connection_ready(struct server *s, struct connection *k, short events)
@@ -226,6 +289,7 @@ void connection_ready(struct server *s, struct connection *k, short events)
             receive(s, k);
     }
     if (events & (POLLERR | POLLHUP | POLLNVAL) && !(events & POLLIN)) k->broken = true;
+    if (events & LEAVES && k->call) k->broken = true;
     if (!k->broken) resume(s, k);
 }
 
@@ -256,11 +320,5 @@ void connection_news(struct server *s, struct serve_call *c, struct serve_bytes 
         if (!k->broken) resume(s, k);
     }
     free(out.at);
-    if (!ended) return;
-    const int64_t row = c->endpoint - endpoint_table + 1;
-    s->count[row].requests++;
-    s->count[row].errors += c->status >= 400;
-    s->count[row].seconds += (double)(server_micros() - c->began) * 1e-6;
-    if (s->o.log) log_call(c);
-    call_free(c);
+    if (ended) end_call(s, c);
 }

@@ -91,12 +91,10 @@ struct embed_job *embed_job_new(void)
 // ---- tokens -------------------------------------------------------------------------------------
 static qkv_status too_long(int64_t i, int64_t most, int64_t found, qkv_error *err)
 {
-    cmd_error(
-        err, QKV_ERR_USAGE, NULL,
-        "text too long, expected at most %lld tokens, found %lld (\"truncate\": true cuts it)",
-        (long long)most, (long long)found);
-    snprintf(err->path, sizeof err->path, "text %lld", (long long)i + 1);
-    return err->status;
+    return cmd_error(err, QKV_ERR_USAGE, NULL,
+                     "text %lld is too long, expected at most %lld tokens, found %lld "
+                     "(\"truncate\": true cuts it)",
+                     (long long)i + 1, (long long)most, (long long)found);
 }
 
 // Appends the tokens of text i to j->ids.  Token types other than 0 and the text of a prompt need

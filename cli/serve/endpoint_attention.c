@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 4096, TEXT_TOKENS = 1 << 16 };
+enum { ROWS = 4096, TEXT_TOKENS = 1 << 16, ANSWER_VALUES = 4000000 };
 
 struct attention_job {
     struct serve_job job;
@@ -125,6 +125,17 @@ static void print_tokens(FILE *to, const struct serve_model *m, const struct att
     fputs("],\"layers\":[", to);
 }
 
+// Returns the number of values of an answer for a text of n tokens, as a double, which no request
+// can overflow.
+static double count_values(const struct serve_model *m, const struct attention_job *j, int64_t n)
+{
+    const double N = (double)n, k = (double)(j->top_k < n ? j->top_k : n);
+    const double head = N * (2 * k + (double)j->rows + j->entropy + j->distance + j->received) +
+                        (j->offsets ? 2 * (double)j->reach + 1 : 0) +
+                        2 * (double)j->side * (double)j->side;
+    return head * (double)m->info.heads * (double)(j->layers ? j->layers : m->info.layers);
+}
+
 // ---- the run ------------------------------------------------------------------------------------
 static qkv_status check(const struct serve_model *m, const struct attention_job *j, int64_t n,
                         qkv_error *err)
@@ -176,12 +187,21 @@ static void run(struct serve_job *job)
                                                       .reach = j->reach,
                                                       .side = j->side } };
     if (!status) status = check(m, j, n, &err);
+    const double values = count_values(m, j, n);
+    job->call->tokens = n;
+    if (!status && values > ANSWER_VALUES) {
+        qkv_encoding_free(&e);
+        serve_fail(job->call, 413, NULL,
+                   "the answer would have %.0f values, expected at most %d: ask for fewer rows, "
+                   "layers or statistics",
+                   values, ANSWER_VALUES);
+        return;
+    }
     if (!status) {
         j->to = serve_answer(job->call, 200, "application/json");
         print_tokens(j->to, m, j, ids, &e, n);
         status = qkv_model_run(m->model, NULL, &in, &observer, &err);
     }
-    job->call->tokens = n;
     qkv_encoding_free(&e);
     if (status) {
         serve_fail_with(job->call, &err, NULL);
@@ -283,7 +303,10 @@ void endpoint_attention(struct serve_call *c)
         return;
     }
     if (read && m->info.kind != QKV_KIND_ENCODER_DECODER && m->info.can & QKV_CAN_RUN) {
-        j->job.cost = (int64_t)j->texts.bytes[0] / 4 + 2;
+        const int64_t n = j->texts.ids ? j->texts.offsets[1] : (int64_t)j->texts.bytes[0] / 4 + 2;
+        const double values = j->page ? 0 : count_values(m, j, n);
+        // to write a value takes a small part of the time of a token
+        j->job.cost = n + (int64_t)(values < ANSWER_VALUES ? values : ANSWER_VALUES) / 256;
         serve_queue(c, m, j);
         return;
     }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { DOCUMENTS = 1000, PART = 32 }; // texts of a ranking; texts that are computed together
+
 struct rank_job {
     struct serve_job job;
     struct serve_texts texts; // texts of a prediction, documents of a ranking, or token ids
@@ -57,12 +59,21 @@ static float *classify(struct rank_job *j, float **probabilities)
     if (!scores || (j->query && !query))
         status = cmd_error(&err, QKV_ERR_LIMIT, NULL, "out of memory");
     for (int64_t i = 0; i < n && query; i++) query[i] = j->query;
-    *probabilities = scores ? scores + n * labels : NULL;
-    if (!status)
-        status = query ? qkv_classify(m->model, m->tokenizer, scores, *probabilities, query, NULL,
-                                      j->texts.text, j->texts.bytes, n, &how, &err)
-                       : qkv_classify(m->model, m->tokenizer, scores, *probabilities, j->texts.text,
-                                      j->texts.bytes, NULL, NULL, n, &how, &err);
+    float *p = *probabilities = scores ? scores + n * labels : NULL;
+    for (int64_t i = 0, part; i < n && !status; i += part) {
+        const char **text = j->texts.text + i;
+        const size_t *bytes = j->texts.bytes + i;
+        float *x = scores + i * labels, *y = p + i * labels;
+        part = n - i < PART ? n - i : PART;
+        if (atomic_load(&j->job.call->gone))
+            status = cmd_error(&err, QKV_ERR_LIMIT, NULL, "the client has left");
+        else if (query)
+            status = qkv_classify(m->model, m->tokenizer, x, y, query, NULL, text, bytes, part,
+                                  &how, &err);
+        else
+            status = qkv_classify(m->model, m->tokenizer, x, y, text, bytes, NULL, NULL, part, &how,
+                                  &err);
+    }
     free(query);
     if (!status) return scores;
     free(scores);
@@ -222,7 +233,7 @@ void endpoint_rerank(struct serve_call *c)
         read = false;
     }
     read = read && serve_texts_read(c, &j->texts, j->cohere ? documents : texts,
-                                    j->cohere ? "$.documents" : "$.texts", 1000, 0);
+                                    j->cohere ? "$.documents" : "$.texts", DOCUMENTS, 0);
     queue(c, j, read ? find_labels(c, model, true) : NULL);
 }
 

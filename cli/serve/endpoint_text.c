@@ -2,7 +2,6 @@
 // endpoint_text.c: text generation as OpenAI: /v1/completions and /v1/chat/completions.
 #include "serve/generate_jobs.h"
 #include "serve/server.h"
-#include "serve/template/chat_template.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +35,11 @@ static bool read_bias(struct serve_call *c, struct generate_job *j, const qkv_js
     const int64_t n = qkv_json_length(v);
     int64_t i = 0;
     if (!v) return true;
+    if (qkv_json_kind_of(v) != QKV_JSON_OBJECT) {
+        serve_fail(c, 400, "$.logit_bias", "$.logit_bias: expected an object, found %s",
+                   qkv_json_kind_name(v));
+        return false;
+    }
     j->bias = calloc((size_t)n + 1, sizeof *j->bias);
     for (const char *key = NULL; j->bias && (key = qkv_json_next_key(v, key)); i++) {
         int64_t id;
@@ -120,7 +124,9 @@ static void queue(struct serve_call *c, struct serve_model *m, struct generate_j
     j->created = (int64_t)time(NULL);
     snprintf(j->id, sizeof j->id, "%s-%lld", j->chat ? "chatcmpl" : "cmpl",
              (long long)atomic_fetch_add(&number, 1) + 1);
-    j->job.cost = j->o.max_tokens * j->o.n_best * j->prompts.count;
+    const int64_t prompts = j->chat ? 1 : j->prompts.count;
+    j->job.cost = j->o.max_tokens * j->o.n_best * prompts;
+    if (j->chat) j->job.cost += (int64_t)c->request->body_bytes / 4;
     for (int64_t i = 0; i < j->prompts.count; i++) j->job.cost += (int64_t)j->prompts.bytes[i] / 4;
     serve_queue(c, m, j);
 }
@@ -216,25 +222,12 @@ void endpoint_chat(struct serve_call *c)
         { .name = NULL }
     };
     struct serve_model *m = NULL;
-    qkv_error err = { 0 };
     if (!serve_body(c, fields) || !read_rest(c, j, &r) || !(m = find_generator(c, r.model))) {
         j->job.free(&j->job);
         return;
     }
     if (most) j->o.max_tokens = most;
     if (!j->o.max_tokens) j->o.max_tokens = m->info.positions;
-    j->prompts.text = calloc(1, sizeof *j->prompts.text);
-    j->prompts.bytes = calloc(1, sizeof *j->prompts.bytes);
-    qkv_status status = j->prompts.text && j->prompts.bytes
-                            ? chat_render(&j->rendered, m, r.messages, &err)
-                            : cmd_error(&err, QKV_ERR_LIMIT, NULL, "out of memory");
-    if (status) {
-        serve_fail_with(c, &err, "$.messages");
-        j->job.free(&j->job);
-        return;
-    }
-    j->prompts.text[0] = j->rendered;
-    j->prompts.bytes[0] = strlen(j->rendered);
-    j->prompts.count = 1;
+    j->messages = r.messages;
     queue(c, m, j);
 }

@@ -3,6 +3,7 @@
 // answers in the form of OpenAI: complete, or one event per token.
 #include "serve/generate_jobs.h"
 #include "serve/server.h"
+#include "serve/template/chat_template.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,15 +11,13 @@
 static void free_job(struct serve_job *job)
 {
     struct generate_job *j = (struct generate_job *)job;
-    const int64_t n = j->output ? j->prompts.count * j->o.n_best : 0;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; j->output && i < j->outputs; i++) {
         serve_bytes_free(&j->output[i].text);
         serve_bytes_free(&j->output[i].logprobs);
     }
     serve_texts_free(&j->prompts);
     free(j->rendered);
     free(j->bias);
-    free(j->prompt);
     free(j->output);
     free(j);
 }
@@ -138,7 +137,6 @@ static void stream_choice(struct generate_job *j, int64_t index, const char *tex
 
 static void answer(struct generate_job *j)
 {
-    const int64_t n = j->prompts.count * j->o.n_best;
     if (j->stream) {
         char *event = NULL;
         size_t size = 0;
@@ -158,7 +156,7 @@ static void answer(struct generate_job *j)
     FILE *to = serve_answer(j->job.call, 200, "application/json");
     print_begin(to, j);
     fputs(",\"choices\":[", to);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < j->outputs; i++) {
         const struct generate_output *x = &j->output[i];
         if (i) putc(',', to);
         print_choice(to, j, i, x->text.at ? x->text.at : "", x->text.count,
@@ -174,11 +172,11 @@ static void answer(struct generate_job *j)
 // ---- tokens and outputs -------------------------------------------------------------------------
 static int on_token(void *user, const struct qkv_generated_token *t)
 {
-    struct generate_prompt *p = user;
-    struct generate_job *j = p->job;
-    const int64_t index = p->index * j->o.n_best + t->rank;
+    struct generate_output *x = user;
+    struct generate_job *j = x->job;
     char *logprob = NULL;
     size_t bytes = 0;
+    j->job.tag += t->id >= 0;
     if (j->o.logprobs && t->id >= 0) {
         FILE *to = open_memstream(&logprob, &bytes);
         if (!to) return 1;
@@ -186,9 +184,10 @@ static int on_token(void *user, const struct qkv_generated_token *t)
         if (fclose(to)) return 1;
     }
     if (j->stream) {
-        if (t->bytes || logprob) stream_choice(j, index, t->text, t->bytes, logprob, bytes, NULL);
+        if (t->bytes || logprob)
+            stream_choice(j, x - j->output, t->text, t->bytes, logprob, bytes, NULL);
     } else if (logprob) {
-        struct serve_bytes *all = &j->output[index].logprobs;
+        struct serve_bytes *all = &x->logprobs;
         if (all->count) serve_bytes_add(all, ",", 1);
         serve_bytes_add(all, logprob, bytes);
     }
@@ -198,24 +197,18 @@ static int on_token(void *user, const struct qkv_generated_token *t)
 
 static int on_output(void *user, const struct qkv_generated *g)
 {
-    struct generate_prompt *p = user;
-    struct generate_job *j = p->job;
-    const int64_t index = p->index * j->o.n_best + g->rank;
-    struct generate_output *x = &j->output[index];
+    struct generate_output *x = user;
+    struct generate_job *j = x->job;
     x->reason = reason_of(g->ending);
     x->tokens = g->tokens + (g->ending == QKV_END_TOKEN);
     j->completion_tokens += x->tokens;
-    if (!g->rank) j->prompt_tokens += g->prompt_tokens;
+    if ((x - j->output) % j->o.n_best == 0) j->prompt_tokens += g->prompt_tokens;
     if (j->stream)
-        stream_choice(j, index, "", 0, NULL, 0, x->reason);
+        stream_choice(j, x - j->output, "", 0, NULL, 0, x->reason);
     else
         serve_bytes_add(&x->text, g->text, g->bytes);
-    int64_t left = 0;
-    for (int64_t i = 0; i < j->o.n_best; i++) left += !j->output[p->index * j->o.n_best + i].reason;
-    if (!left) {
-        p->id = 0;
-        j->running--;
-    }
+    x->id = 0;
+    j->ended++;
     return 0;
 }
 
@@ -223,10 +216,9 @@ static void on_failed(void *user, int64_t id, const qkv_error *err)
 {
     const struct serve_model *m = user;
     for (struct generate_job *j = m->service->generating; j; j = j->after)
-        for (int64_t i = 0; i < j->prompts.count; i++)
-            if (j->prompt[i].id == id) {
-                j->prompt[i].id = 0;
-                j->running--;
+        for (int64_t i = 0; i < j->begun; i++)
+            if (j->output[i].id == id) {
+                j->output[i].id = 0;
                 if (!j->err.status) j->err = *err;
             }
 }
@@ -250,47 +242,93 @@ bool decoding_busy(const struct serve_model *m)
     return m->service->generating != NULL;
 }
 
-bool decoding_accepts(const struct serve_model *m)
-{
-    return m->service->scheduler && qkv_scheduler_idle(m->service->scheduler) > 0;
-}
-
-// Cancels the prompts of a job that are in the scheduler.
+// Cancels the outputs of a job that are in the scheduler.
 static void cancel(struct generate_job *j)
 {
-    for (int64_t i = 0; i < j->prompts.count; i++)
-        if (j->prompt[i].id)
-            qkv_scheduler_cancel(j->job.model->service->scheduler, j->prompt[i].id);
+    for (int64_t i = 0; i < j->begun; i++)
+        if (j->output[i].id)
+            qkv_scheduler_cancel(j->job.model->service->scheduler, j->output[i].id);
 }
 
-void decoding_begin(struct serve_job *job)
+// Renders the messages of a chat: its only prompt.
+static qkv_status render(struct generate_job *j)
+{
+    j->prompts.text = calloc(1, sizeof *j->prompts.text);
+    j->prompts.bytes = calloc(1, sizeof *j->prompts.bytes);
+    if (!j->prompts.text || !j->prompts.bytes)
+        return cmd_error(&j->err, QKV_ERR_LIMIT, NULL, "out of memory");
+    const qkv_status status = chat_render(&j->rendered, j->job.model, j->messages, &j->err);
+    if (status) return status;
+    j->prompts.text[0] = j->rendered;
+    j->prompts.bytes[0] = strlen(j->rendered);
+    j->prompts.count = 1;
+    return QKV_OK;
+}
+
+// Prepares a job, none of whose outputs has begun.
+static void prepare(struct serve_job *job)
 {
     struct generate_job *j = (struct generate_job *)job;
     struct service *s = job->model->service;
-    const size_t n = (size_t)j->prompts.count;
-    qkv_status status = QKV_OK;
-    j->prompt = calloc(n, sizeof *j->prompt);
-    j->output = calloc(n * (size_t)j->o.n_best, sizeof *j->output);
-    if (!j->prompt || !j->output) status = cmd_error(&j->err, QKV_ERR_LIMIT, NULL, "out of memory");
-    j->o.token = on_token;
-    j->o.output = on_output;
-    for (int64_t i = 0; i < j->prompts.count && !status; i++) {
-        struct generate_prompt *p = &j->prompt[i];
-        *p = (struct generate_prompt){ .job = j, .index = i };
-        j->o.user = p;
-        status = qkv_scheduler_add(s->scheduler, &p->id, j->prompts.text[i], j->prompts.bytes[i],
-                                   &j->o, &j->err);
-        j->running += !status;
-    }
-    if (status && j->prompt) cancel(j);
-    if (status) {
-        serve_fail_with(job->call, &j->err, NULL);
+    if (!atomic_load(&job->call->gone) && j->messages && render(j)) {
+        serve_fail_with(job->call, &j->err, "$.messages");
         service_done(job);
         return;
     }
-    if (j->stream) serve_stream_begin(job->call);
+    j->outputs = j->prompts.count * j->o.n_best;
+    j->output = calloc((size_t)j->outputs + 1, sizeof *j->output);
+    if (!j->output) cmd_error(&j->err, QKV_ERR_LIMIT, NULL, "out of memory");
+    j->o.token = on_token;
+    j->o.output = on_output;
     j->after = s->generating;
     s->generating = j;
+}
+
+static void begin_output(struct generate_job *j)
+{
+    struct generate_output *x = &j->output[j->begun];
+    const int64_t prompt = j->begun / j->o.n_best;
+    struct qkv_generate_options o = j->o;
+    o.user = x;
+    o.n_best = 1;
+    o.first = j->begun % j->o.n_best; // the random numbers of an output that begins with the others
+    x->job = j;
+    service_continue(&j->job);
+    if (qkv_scheduler_add(j->job.model->service->scheduler, &x->id, j->prompts.text[prompt],
+                          j->prompts.bytes[prompt], &o, &j->err))
+        return;
+    if (j->stream && !j->begun) serve_stream_begin(j->job.call);
+    j->begun++;
+    j->job.tag += (double)j->prompts.bytes[prompt] / 4;
+}
+
+// Returns the job with the smallest tag whose next output can begin; NULL: there is none.
+static struct generate_job *find_waiting(const struct service *s)
+{
+    struct generate_job *best = NULL;
+    for (struct generate_job *j = s->generating; j; j = j->after)
+        if (j->begun < j->outputs && !j->err.status && !atomic_load(&j->job.call->gone) &&
+            (!best || j->job.tag < best->job.tag))
+            best = j;
+    return best;
+}
+
+void decoding_fill(struct serve_model *m)
+{
+    struct service *s = m->service;
+    const unsigned kind = 1u << JOB_GENERATE;
+    while (qkv_scheduler_idle(s->scheduler) > 0) {
+        struct generate_job *j = find_waiting(s);
+        struct serve_job *queued = service_next(m, kind) < (j ? j->job.tag : (double)INFINITY)
+                                       ? service_take(m, kind)
+                                       : NULL;
+        if (queued)
+            prepare(queued);
+        else if (j)
+            begin_output(j);
+        else
+            break;
+    }
 }
 
 // Ends jobs that are complete, have failed, or whose client has left.
@@ -300,7 +338,7 @@ static void end_jobs(struct serve_model *m, const qkv_error *all)
         struct serve_call *c = j->job.call;
         const bool gone = atomic_load(&c->gone);
         if (all->status && !j->err.status) j->err = *all;
-        if (j->running && !gone && !j->err.status) {
+        if (j->ended < j->outputs && !gone && !j->err.status) {
             at = &j->after;
             continue;
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// generate_jobs.h: declares jobs that generate text: their prompts are decoded together with those
+// generate_jobs.h: declares jobs that generate text: their outputs are decoded together with those
 // of other jobs, and may join at every token.
 #ifndef QKV_CLI_GENERATE_JOBS_H
 #define QKV_CLI_GENERATE_JOBS_H
@@ -8,13 +8,10 @@
 #include <qkv/scheduler.h>
 
 struct generate_job;
-// One prompt of a job.
-struct generate_prompt {
-    struct generate_job *job;
-    int64_t index, id; // id in the scheduler; 0: not added, or ended
-};
-// One output, if the answer is not streamed.
+// One output.  Its text and logprobs are kept if the answer is not streamed.
 struct generate_output {
+    struct generate_job *job;
+    int64_t id;                        // id in the scheduler; 0: not begun, or ended
     struct serve_bytes text, logprobs; // logprobs: elements of a JSON array
     const char *reason;
     int64_t tokens;
@@ -30,23 +27,23 @@ struct generate_job {
     struct qkv_generate_options o;
     const char *stops[64];
     struct qkv_token_value *bias;
-    struct generate_prompt *prompt; // [prompts.count]
-    struct generate_output *output; // [prompts.count * n_best]
-    int64_t running;                // prompts that have not ended
+    const qkv_json *messages;       // of a chat: its prompt is rendered when the job begins
+    struct generate_output *output; // [outputs] the outputs of a prompt follow each other
+    int64_t outputs, begun, ended;
     int64_t prompt_tokens, completion_tokens;
-    qkv_error err; // the first error of a prompt
+    qkv_error err; // the first error of an output
     struct generate_job *after;
 };
 
 struct generate_job *generate_job_new(void); // NULL: out of memory
-// Adds the prompts of a job to the scheduler of its model.
-void decoding_begin(struct serve_job *j);
+// Begins outputs of the jobs that wait, as many as the scheduler has places: always the next one of
+// the job with the smallest tag, which grows with each token.
+void decoding_fill(struct serve_model *m);
 // Decodes one token of every output that runs; answers the jobs that are complete.
 void decoding_step(struct serve_model *m);
 // Answers all jobs with an error, because the server stops.
 void decoding_stop(struct serve_model *m);
 bool decoding_busy(const struct serve_model *m);
-bool decoding_accepts(const struct serve_model *m); // a further job could begin at once
 qkv_status decoding_open(struct serve_model *m, qkv_error *err);
 void decoding_close(struct serve_model *m);
 #endif

@@ -37,6 +37,13 @@ void http_request_free(struct http_request *r)
     free(r->body);
 }
 
+void http_request_free_body(struct http_request *r)
+{
+    free(r->body);
+    r->body = NULL;
+    r->body_bytes = r->body_capacity = 0;
+}
+
 void http_request_reset(struct http_request *r)
 {
     http_request_free(r);
@@ -309,6 +316,7 @@ static bool append(struct http_request *r, const char *bytes, size_t n)
     if (r->body_capacity < r->body_bytes + n + 1) {
         size_t capacity = r->body_capacity ? r->body_capacity : 1024;
         while (capacity < r->body_bytes + n + 1) capacity *= 2;
+        if (capacity > r->body_limit + 1) capacity = r->body_limit + 1;
         char *body = realloc(r->body, capacity);
         if (!body) {
             refuse(r, 503, "out of memory");

@@ -62,7 +62,8 @@ struct http_request {
 };
 
 void http_request_init(struct http_request *r, size_t body_limit);
-void http_request_free(struct http_request *r); // accepts a zeroed struct
+void http_request_free(struct http_request *r);      // accepts a zeroed struct
+void http_request_free_body(struct http_request *r); // of a request that was handled
 // Frees the memory of a request and prepares for the next one of the connection.
 void http_request_reset(struct http_request *r);
 // Parses bytes[n] until the request is complete, refused, or all bytes are used. Returns the number

@@ -82,6 +82,8 @@ struct serve_call {
     struct serve_bytes out;
     bool queued, ended;
     struct serve_call *next;
+    struct serve_call *other; // the next of server.calls
+    size_t held; // bytes of the body of a client that has left, which count in server.held
     struct connection *connection; // NULL: the client has left
     struct server *server;
     int64_t began; // time in microseconds

@@ -10,10 +10,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { SPARE = 64 }; // connections above the limit that are being refused
+enum { ACCEPT_PAUSE_MS = 200 }; // after a socket that could not be accepted
 
 int64_t server_micros(void)
 {
@@ -42,6 +43,16 @@ static void on_stop(int number)
     errno = saved;
 }
 
+// Allows as many descriptors as the system permits: each connection needs one.
+static void raise_descriptors(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max;
+        (void)!setrlimit(RLIMIT_NOFILE, &r);
+    }
+}
+
 static qkv_status prepare(struct server *s, qkv_error *err)
 {
     struct sigaction a = { .sa_handler = on_stop };
@@ -55,6 +66,7 @@ static qkv_status prepare(struct server *s, qkv_error *err)
         if (fcntl(s->wake[i], F_SETFL, O_NONBLOCK) < 0 ||
             fcntl(s->wake[i], F_SETFD, FD_CLOEXEC) < 0)
             return cmd_error(err, QKV_ERR_IO, NULL, "pipe: %s", strerror(errno));
+    raise_descriptors();
     s->thread = pthread_self();
     s->ready_end = &s->ready;
     s->started = server_now();
@@ -76,10 +88,7 @@ static int64_t connections_of(const struct server *s, const char *peer)
 int64_t server_calls_of(const struct server *s, const struct serve_call *c)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < s->connections; i++) {
-        const struct connection *k = s->connection[i];
-        n += k->call && strcmp(k->peer, c->peer) == 0;
-    }
+    for (const struct serve_call *x = s->calls; x; x = x->other) n += strcmp(x->peer, c->peer) == 0;
     return n;
 }
 
@@ -87,15 +96,18 @@ static void close_at(struct server *s, int64_t i)
 {
     connection_free(s, s->connection[i]);
     s->connection[i] = s->connection[--s->connections];
+    s->accept_at = 0; // a descriptor is free
 }
 
-// Closes the connection that waits longest for its next request.  Returns false if there is none.
-static bool close_idle(struct server *s)
+// Closes the connection that waits longest for its next request, of one client or (NULL) of all.
+// Returns false if there is none.
+static bool close_idle(struct server *s, const char *peer)
 {
     int64_t oldest = -1;
     for (int64_t i = 0; i < s->connections; i++) {
         const struct connection *k = s->connection[i];
         if (k->state == CONNECTION_READING && k->used && http_request_empty(&k->request) &&
+            (!peer || strcmp(k->peer, peer) == 0) &&
             (oldest < 0 || k->deadline < s->connection[oldest]->deadline))
             oldest = i;
     }
@@ -117,23 +129,22 @@ static void accept_one(struct server *s, int listener)
     char peer[48];
     const int fd = accept(listener, (struct sockaddr *)&from, &size);
     if (fd < 0) {
-        // no descriptor is left: an idle connection makes room; otherwise the client waits
-        if (errno == EMFILE || errno == ENFILE) close_idle(s);
+        // no descriptor or memory is left: an idle connection makes room, or the client waits
+        const bool full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+        if (full && !close_idle(s, NULL)) s->accept_at = server_now() + ACCEPT_PAUSE_MS;
         return;
     }
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     peer_name(peer, &from, size);
     const int64_t most = s->o.most_connections, share = most < 4 ? most : most * 3 / 4;
-    bool full = connections_of(s, peer) >= share && !close_idle(s);
-    full = full || (s->connections >= most && !close_idle(s));
-    if (s->connections >= most + SPARE) {
-        close(fd);
+    // a client above its share can only replace a connection of its own
+    const bool above = connections_of(s, peer) >= share;
+    if ((above || s->connections >= most) && !close_idle(s, above ? peer : NULL)) {
+        connection_refuse(s, fd, peer);
         return;
     }
     struct connection *k = connection_new(s, fd, peer);
-    if (!k) return;
-    s->connection[s->connections++] = k;
-    if (full) connection_refuse(s, k);
+    if (k) s->connection[s->connections++] = k;
 }
 
 // ---- the loop -----------------------------------------------------------------------------------
@@ -162,7 +173,7 @@ static void take_news(struct server *s)
 static int64_t sweep(struct server *s)
 {
     const int64_t now = server_now();
-    int64_t next = s->draining ? s->drain_end : INT64_MAX;
+    int64_t next = s->draining ? s->drain_end : s->accept_at > now ? s->accept_at : INT64_MAX;
     for (int64_t i = 0; i < s->connections;) {
         struct connection *k = s->connection[i];
         if (!k->broken && k->deadline <= now) connection_expired(s, k);
@@ -197,7 +208,8 @@ static qkv_status wait_events(struct server *s, int64_t deadline, qkv_error *err
     size_t n = 0;
     p[n++] = (struct pollfd){ .fd = s->wake[0], .events = POLLIN };
     for (int i = 0; i < s->listeners; i++)
-        p[n++] = (struct pollfd){ .fd = s->listener[i], .events = POLLIN };
+        p[n++] =
+            (struct pollfd){ .fd = s->accept_at > now ? -1 : s->listener[i], .events = POLLIN };
     for (int64_t i = 0; i < s->connections; i++)
         p[n++] = (struct pollfd){ .fd = s->connection[i]->fd,
                                   .events = connection_events(s->connection[i]) };
@@ -225,16 +237,16 @@ static void handle_events(struct server *s)
 qkv_status server_run(struct server *s, qkv_error *err)
 {
     qkv_status status = prepare(s, err);
-    const size_t most = (size_t)s->o.most_connections + SPARE;
+    const size_t most = (size_t)s->o.most_connections;
     s->connection = calloc(most, sizeof *s->connection);
     s->poll = calloc(most + SERVER_LISTENERS + 1, sizeof *s->poll);
     if (!status && (!s->connection || !s->poll))
         status = cmd_error(err, QKV_ERR_LIMIT, NULL, "no memory for %zu connections", most);
     if (!status) log_event("ready", "");
     while (!status) {
-        take_news(s);
-        const int64_t next = sweep(s);
         if (stops) begin_drain(s);
+        take_news(s);
+        const int64_t next = sweep(s); // ends idle connections of a server that drains
         if (s->draining && (!s->connections || server_now() >= s->drain_end)) break;
         status = wait_events(s, next, err);
         if (!status) handle_events(s);

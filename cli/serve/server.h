@@ -67,14 +67,15 @@ struct server {
     size_t poll_capacity;
     pthread_mutex_t lock;
     struct serve_call *ready, **ready_end; // calls with news; guarded by lock
-    int64_t active;                        // calls in the queues of the models
+    struct serve_call *calls;              // all calls that have not ended
     size_t held;                           // bytes of all bodies that are being read
     FILE *sink; // takes the body of an answer for which there is no memory
     bool draining;
     int64_t drain_end, started;
     struct server_count *count; // [endpoints + 1] the last: no endpoint
     atomic_llong tokens;
-    int64_t refused; // connections above the limit
+    int64_t refused;   // connections above the limit
+    int64_t accept_at; // no connection is accepted before: no descriptor was left
 };
 
 int64_t server_now(void); // milliseconds
@@ -100,8 +101,8 @@ void connection_expired(struct server *s, struct connection *k); // its deadline
 // Takes the news of a call: bytes to send, which it frees, and the end of the answer, at which it
 // frees the call.
 void connection_news(struct server *s, struct serve_call *c, struct serve_bytes out, bool ended);
-// Sends a short refusal to a client above the limit of connections.
-void connection_refuse(struct server *s, struct connection *k);
+// Sends a short refusal to a client above the limit of connections, and closes its socket at once.
+void connection_refuse(struct server *s, int fd, const char *peer);
 
 // ---- call.c -------------------------------------------------------------------------------------
 struct serve_call *call_new(struct server *s, struct connection *k, const struct endpoint *e);

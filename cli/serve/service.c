@@ -7,6 +7,7 @@
 #include "serve/generate_jobs.h"
 #include "serve/server.h"
 #include "serve/template/chat_template.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,14 +16,38 @@ struct serve_model *serve_models;
 int64_t serve_model_count;
 
 // ---- the queue ----------------------------------------------------------------------------------
+// Returns the link to the job with the smallest tag; NULL: there is none.
+static struct serve_job **find_best(struct service *s, unsigned kinds)
+{
+    struct serve_job **best = NULL;
+    for (struct serve_job **p = &s->first; *p; p = &(*p)->next)
+        if (kinds & 1u << (*p)->kind && (!best || (*p)->tag < (*best)->tag)) best = p;
+    return best;
+}
+
+double service_next(struct serve_model *m, unsigned kinds)
+{
+    struct service *s = m->service;
+    pthread_mutex_lock(&s->lock);
+    struct serve_job **best = find_best(s, kinds);
+    const double tag = best ? (*best)->tag : (double)INFINITY;
+    pthread_mutex_unlock(&s->lock);
+    return tag;
+}
+
+void service_continue(const struct serve_job *j)
+{
+    struct service *s = j->model->service;
+    pthread_mutex_lock(&s->lock);
+    if (j->tag > s->now) s->now = j->tag;
+    pthread_mutex_unlock(&s->lock);
+}
+
 struct serve_job *service_take(struct serve_model *m, unsigned kinds)
 {
     struct service *s = m->service;
     pthread_mutex_lock(&s->lock);
-    struct serve_job **best = NULL;
-    for (struct serve_job **p = &s->first; *p; p = &(*p)->next)
-        if (kinds & 1u << (*p)->kind && (!best || (*p)->tag < (*best)->tag)) best = p;
-    struct serve_job *j = best ? *best : NULL;
+    struct serve_job **best = find_best(s, kinds), *j = best ? *best : NULL;
     if (j) {
         *best = j->next;
         if (j->tag > s->now) s->now = j->tag;
@@ -47,6 +72,26 @@ void service_done(struct serve_job *j)
         j->free(j);
     else
         free(j);
+}
+
+static struct serve_job *remove_job_of(struct service *s, const struct serve_call *c)
+{
+    pthread_mutex_lock(&s->lock);
+    struct serve_job **at = &s->first;
+    while (*at && (*at)->call != c) at = &(*at)->next;
+    struct serve_job *j = *at;
+    if (j) *at = j->next;
+    pthread_mutex_unlock(&s->lock);
+    return j;
+}
+
+bool service_cancel(const struct serve_call *c)
+{
+    struct serve_job *j = NULL;
+    for (int64_t i = 0; i < serve_model_count && !j; i++)
+        j = remove_job_of(serve_models[i].service, c);
+    if (j) service_done(j);
+    return j != NULL;
 }
 
 int64_t service_jobs(const struct serve_model *m)
@@ -134,14 +179,12 @@ static void *work(void *model)
     struct serve_model *m = model;
     struct serve_job *j;
     while (wait_for_work(m->service)) {
-        const bool accepts = !m->service->scheduler || decoding_accepts(m);
-        j = service_take(m, accepts ? ~0u : ~(1u << JOB_GENERATE));
+        j = service_take(m, ~(1u << JOB_GENERATE));
         if (j && j->kind == JOB_EMBED)
             embed_batch(m, j);
-        else if (j && j->kind == JOB_GENERATE)
-            decoding_begin(j);
         else if (j)
             run_job(j);
+        if (m->service->scheduler) decoding_fill(m);
         if (decoding_busy(m)) decoding_step(m);
     }
     decoding_stop(m);

@@ -25,13 +25,20 @@ struct service {
     atomic_llong jobs; // jobs that wait or run
     struct embed_variant *variants;
     qkv_scheduler *scheduler;        // NULL: the model does not generate
-    struct generate_job *generating; // jobs whose prompts are in the scheduler
+    struct generate_job *generating; // jobs that have begun
 };
 
 // Takes the next job of some kinds (bits 1 << JOB_...); NULL: there is none.
 struct serve_job *service_take(struct serve_model *m, unsigned kinds);
+// Returns the tag of the job that service_take() would take; INFINITY: there is none.
+double service_next(struct serve_model *m, unsigned kinds);
+// A job that has begun continues, at its tag.
+void service_continue(const struct serve_job *j);
 void service_return(struct serve_job *j); // puts a job back, with its tag
 void service_done(struct serve_job *j);   // frees a job whose call was answered
+// Removes the job of a call from its queue and frees it.  Returns false if the job is not in a
+// queue: it runs, or there is none.
+bool service_cancel(const struct serve_call *c);
 
 // Opens a model for all its tasks: vectors, labels, generation.
 qkv_status service_open(struct serve_model *m, const char *name, const char *dir, qkv_error *err);

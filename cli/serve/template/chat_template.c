@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CONFIG_BYTES = 64 << 20 };
+enum { CONFIG_BYTES = 64 << 20, MESSAGES = 4096 };
 
 struct chat {
     char *source, *bos, *eos;
@@ -73,6 +73,9 @@ static qkv_status check_messages(const qkv_json *messages, qkv_error *err)
     if (qkv_json_kind_of(messages) != QKV_JSON_ARRAY || !qkv_json_length(messages))
         return cmd_error(err, QKV_ERR_FORMAT, NULL, "expected an array of messages, found %s",
                          qkv_json_kind_name(messages));
+    if (qkv_json_length(messages) > MESSAGES)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "expected at most %d messages, found %lld",
+                         MESSAGES, (long long)qkv_json_length(messages));
     for (int64_t i = 0; i < qkv_json_length(messages); i++) {
         const qkv_json *one = qkv_json_element(messages, i);
         if (qkv_json_get_string(qkv_json_lookup(one, "role"), NULL) &&

@@ -133,9 +133,9 @@ static void run_if(struct template *t, bool run)
     end_tag(t, "%}");
 }
 
-static void set_loop(struct template *t, const struct value *list, int64_t i)
+static void set_loop(struct template *t, struct space *s, const struct value *list, int64_t i)
 {
-    struct space *s = space_new(t);
+    if (s) s->count = 0;
     space_set(t, s, "index0", value_integer(i));
     space_set(t, s, "index", value_integer(i + 1));
     space_set(t, s, "first", value_boolean(i == 0));
@@ -164,11 +164,12 @@ static void run_for(struct template *t, bool run)
     const size_t begin = t->at;
     const int frame = t->frame, variables = t->variables;
     const int64_t n = run && !t->err->status ? list.number : 0;
+    struct space *loop = n ? space_new(t) : NULL;
     for (int64_t i = 0; i < (n ? n : 1) && !t->err->status; i++) {
         t->at = begin;
         t->frame = variables;
         if (n) set(t, name, list.list[i]);
-        if (n) set_loop(t, &list, i);
+        if (n) set_loop(t, loop, &list, i);
         const enum end e = statements(t, n > 0);
         if (e != END_FOR) template_fail(t, "'for' without 'endfor', or with 'else'");
         t->variables = variables;

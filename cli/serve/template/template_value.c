@@ -22,11 +22,17 @@ struct value template_fail(struct template *t, const char *format, ...)
 
 void *template_alloc(struct template *t, size_t bytes)
 {
-    struct block *b = t->err->status ? NULL : calloc(1, sizeof *b + 16 + bytes);
+    const size_t need = sizeof(struct block) + 16 + bytes;
+    if (bytes > TEMPLATE_MEMORY || need > TEMPLATE_MEMORY - t->memory) {
+        template_fail(t, "the messages need more than %d MB of memory", TEMPLATE_MEMORY >> 20);
+        return NULL;
+    }
+    struct block *b = t->err->status ? NULL : calloc(1, need);
     if (!b) {
         if (!t->err->status) cmd_error(t->err, QKV_ERR_LIMIT, NULL, "out of memory");
         return NULL;
     }
+    t->memory += need;
     b->next = t->blocks;
     t->blocks = b;
     return (char *)b + 16;

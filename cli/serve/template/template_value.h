@@ -29,7 +29,7 @@ struct variable {
     struct value value;
 };
 enum { SPACE_MEMBERS = 16, VARIABLES = 64, TEMPLATE_DEPTH = 32, TEMPLATE_OUT = 4 << 20 };
-enum { TEMPLATE_STEPS = 1000000 };
+enum { TEMPLATE_STEPS = 1000000, TEMPLATE_MEMORY = 64 << 20 };
 struct space {
     struct variable member[SPACE_MEMBERS];
     int count;
@@ -45,7 +45,8 @@ struct template
     int64_t steps;
     struct block {
         struct block *next;
-    } * blocks; // memory of values
+    } * blocks;    // memory of values, with
+    size_t memory; // bytes
     qkv_error *err;
 };
 
