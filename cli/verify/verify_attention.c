@@ -165,7 +165,7 @@ static qkv_status run_one(const struct verify_case *c, struct verify_problem *p,
             return status == QKV_ERR_UNSUPPORTED ? QKV_OK : status;
         status = qkv_cache_append(cache, QKV_CACHE_ALL, p->k, p->v, a->S, &a->k_strides,
                                   &a->v_strides, err);
-        const struct way way = { i ? "decode, 5 parts" : "decode", cache };
+        const struct way way = { i ? "decode, 5" : "decode", cache };
         if (!status) status = run_way(&way, c, p, r, o, err);
         qkv_cache_free(cache);
     }
