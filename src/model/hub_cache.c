@@ -121,7 +121,7 @@ qkv_status qkv_hub_folder(char *out, size_t size, const struct qkv_hub_name *nam
 qkv_status qkv_hub_commit(char out[QKV_HUB_COMMIT], const struct qkv_hub_name *name, qkv_error *err)
 {
     enum { REF_BYTES = 1024 };
-    char folder[QKV_PATH], path[QKV_PATH + QKV_HUB_REVISION + 8];
+    char folder[QKV_PATH], path[QKV_PATH + QKV_HUB_REVISION + 16];
     struct stat st;
     struct qkv_map ref;
     if (!out) return qkv_fail(err, QKV_ERR_USAGE, NULL, "expected a buffer, found NULL");
