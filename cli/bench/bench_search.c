@@ -53,13 +53,13 @@ static void prepare(struct job *j, const struct bench_shape *s)
     j->v = (struct qkv_vectors){ .count = s->N, .width = s->E };
     j->v.type = p == QKV_PRECISION_INT8 ? QKV_I8 : qkv_precision_type(p);
     j->queries_count = s->B ? s->B : 1;
-    (void)qkv_vectors_bytes(&j->bytes, NULL, j->v.type, s->N, s->E);
+    (void)!qkv_vectors_bytes(&j->bytes, NULL, j->v.type, s->N, s->E);
     j->x = bench_random(s->N * s->E, QKV_PRECISION_F32, 1);
     j->queries = bench_random(j->queries_count * s->E, QKV_PRECISION_F32, 1);
     j->plain = bench_plain((size_t)j->bytes);
     j->v.rows = j->rows = bench_plain((size_t)j->bytes);
     j->v.scales = j->scales = cmd_grow(NULL, (size_t)s->N, sizeof *j->scales);
-    (void)qkv_vectors_convert(j->rows, j->scales, j->v.type, j->x, s->N, s->E);
+    (void)!qkv_vectors_convert(j->rows, j->scales, j->v.type, j->x, s->N, s->E);
     j->matches = cmd_grow(NULL, (size_t)(j->queries_count * BEST), sizeof *j->matches);
     j->found = cmd_grow(NULL, (size_t)j->queries_count, sizeof *j->found);
 }
