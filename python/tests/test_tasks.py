@@ -90,9 +90,8 @@ class Views(unittest.TestCase):
             self.skipTest("the command is not built")
         for model, texts in ((VERSE, ("In the beginning", "God")), (DATES, ("12 March 2001",)), (DATES, ("12 March 2001", "1999-03")),
                              (GRU, ("12 March 2001",)), (GRU, ("12 March 2001", "1999-03"))):
-            with tempfile.TemporaryDirectory() as folder:
-                said = subprocess.run([command, "view", *texts, "-m", model, "--width", "80", "-o", os.path.join(folder, "x.html")],
-                                      capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"}).stdout
+            said = subprocess.run([command, "view", *texts, "-m", model, "--width", "80", "--terminal"],
+                                  capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"}).stdout
             ours = qkv.view(*texts, model=model)
             self.assertTrue(said.startswith(ours.terminal(80).rstrip()), f"{texts}:\n{said}\n{ours.terminal(80)}")
         self.assertIn("encoder", qkv.view("12 March 2001", model=DATES, stack=0).terminal())

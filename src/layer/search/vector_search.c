@@ -153,7 +153,7 @@ static bool search_group(struct search *s, struct qkv_match *matches, int64_t *f
     const struct qkv_vectors *v = s->v;
     const int threads = qkv_threads();
     const int64_t parts = qkv_ceil_div(v->count, s->rows);
-    struct memory m = { NULL };
+    struct memory m = { .matches = NULL };
     const bool allocated = allocate(&m, s, parts, k, threads);
     if (allocated) {
         for (int64_t i = 0; i < s->n && v->type == QKV_I8; i++)
