@@ -55,15 +55,16 @@ TEST(up_to_three_chunks_have_the_bits_of_one_part)
     }
 }
 
-TEST(a_window_within_a_chunk_has_the_bits_of_one_part)
+TEST(a_window_shorter_than_a_chunk_has_the_bits_of_one_part)
 {
     EACH_ISA(k) EACH_PRECISION(precision)
     {
         struct qkv_attention a = small;
         a.precision = (qkv_precision)precision;
-        a.S = 1900;
-        a.window.on = true;
-        a.window.left = 200;
+        const int64_t chunk = qkv_attention_chunk(&a, qkv_attention_kernel_table(&a)->keys);
+        a.S = 8 * chunk - chunk / 4;
+        a.window.on = true; // its rows see the chunks 6 and 7 alone, in the parts 2 and 3
+        a.window.left = chunk / 2;
         struct pair p = pair_new(a);
         p.parts = 4;
         qkv_cache *c = pair_fill(&p, 500);
@@ -180,7 +181,7 @@ TEST(parts_that_do_not_exist_are_refused)
 }
 
 CHECK_MAIN(CASE(up_to_three_chunks_have_the_bits_of_one_part),
-           CASE(a_window_within_a_chunk_has_the_bits_of_one_part),
+           CASE(a_window_shorter_than_a_chunk_has_the_bits_of_one_part),
            CASE(threads_and_pieces_change_no_bit_of_any_number_of_parts),
            CASE(four_chunks_in_four_parts_are_added_as_a_tree),
            CASE(own_parts_alone_take_their_share_of_memory_and_are_refused),
