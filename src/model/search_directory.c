@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // search_directory.c: finds the model folder to use when the user names none.
 #include "model/model.h"
+#include <errno.h>
 #include <qkv/hub.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,12 +14,15 @@
 
 static const char *const names[] = { "all-MiniLM-L6-v2", "verse" };
 
-static bool is_model(const char *dir)
+// *code: the error number if it cannot be told; otherwise unchanged.
+static bool is_model(const char *dir, int *code)
 {
     char path[QKV_PATH];
     struct stat st;
-    return !qkv_path_join(path, dir, "config.json", NULL) && stat(path, &st) == 0 &&
-           S_ISREG(st.st_mode);
+    if (qkv_path_join(path, dir, "config.json", NULL)) return false;
+    if (stat(path, &st) == 0) return S_ISREG(st.st_mode);
+    if (errno != ENOENT && errno != ENOTDIR) *code = errno;
+    return false;
 }
 
 bool qkv_model_search_directory(char *out, size_t size, int n)
@@ -58,10 +62,11 @@ static bool installed(char *out, size_t size, const struct qkv_hub_name *name)
 {
     const char *slash = strrchr(name->repo, '/');
     char place[3900], path[QKV_PATH];
+    int code = 0;
     for (int n = 0; qkv_model_search_directory(place, sizeof place, n); n++) {
         if (!place[0] || qkv_path_join(path, place, slash ? slash + 1 : name->repo, NULL)) continue;
         const int used = snprintf(out, size, "%s", path);
-        if (used > 0 && (size_t)used < size && is_model(path)) return true;
+        if (used > 0 && (size_t)used < size && is_model(path, &code)) return true;
     }
     return false;
 }
@@ -100,17 +105,19 @@ qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size, co
     if (request && *request)
         return named(out, size, why, why_size, request, "from the variable QKV_MODEL", err);
     char place[3900], path[QKV_PATH], reason[QKV_PATH + 100], looked[640] = "";
+    int code = 0;
     for (int n = 0; qkv_model_search_directory(place, sizeof place, n); n++) {
         if (!place[0]) continue;
         const size_t at = strlen(looked);
         snprintf(looked + at, sizeof looked - at, "%s%.200s", at ? ", " : "", place);
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
             snprintf(path, sizeof path, "%s/%s", place, names[i]);
-            if (!is_model(path)) continue;
+            if (!is_model(path, &code)) continue;
             snprintf(reason, sizeof reason, "the first model found, in %s", looked);
             return found(out, size, why, why_size, path, reason, err);
         }
     }
+    if (code) return qkv_fail_errno(err, NULL, "cannot look for a model", code);
     return qkv_fail(err, QKV_ERR_USAGE, NULL,
                     "no model found, expected all-MiniLM-L6-v2 or verse in one of the folders %s",
                     looked);
