@@ -105,6 +105,7 @@ qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size, co
     if (request && *request)
         return named(out, size, why, why_size, request, "from the variable QKV_MODEL", err);
     char place[3900], path[QKV_PATH], reason[QKV_PATH + 100], looked[640] = "";
+    char denied[QKV_PATH] = "";
     int code = 0;
     for (int n = 0; qkv_model_search_directory(place, sizeof place, n); n++) {
         if (!place[0]) continue;
@@ -112,12 +113,16 @@ qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size, co
         snprintf(looked + at, sizeof looked - at, "%s%.200s", at ? ", " : "", place);
         for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
             snprintf(path, sizeof path, "%s/%s", place, names[i]);
-            if (!is_model(path, &code)) continue;
+            const int before = code;
+            if (!is_model(path, &code)) {
+                if (code != before) snprintf(denied, sizeof denied, "%s", path);
+                continue;
+            }
             snprintf(reason, sizeof reason, "the first model found, in %s", looked);
             return found(out, size, why, why_size, path, reason, err);
         }
     }
-    if (code) return qkv_fail_errno(err, NULL, "cannot look for a model", code);
+    if (code) return qkv_fail_errno(err, denied, "cannot look for a model", code);
     return qkv_fail(err, QKV_ERR_USAGE, NULL,
                     "no model found, expected all-MiniLM-L6-v2 or verse in one of the folders %s",
                     looked);
