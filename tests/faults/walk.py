@@ -268,7 +268,7 @@ class Judge:
         status, _, self.counts, self.stdout, err, files = server.run()
         if status != 0: raise SystemExit(f"{self.flow.name}: status {status} without a fault: {err}")
         self.whole = {out: contents(files, out) for out in self.flow.out}
-        self.names = {os.path.basename(p) for p in files} | set(self.flow.out) | {"standard output", "stdout", "tmp", "child process", "qkv: .:", "libqkv_png"}
+        self.names = {os.path.basename(p) for p in files} | set(self.flow.out) | {"standard output", "stdout", "tmp", "child process", "qkv: .:", "libqkv_png", "all-MiniLM-L6-v2"}
         server.fill()
 
     def same(self, found, out):
