@@ -14,14 +14,15 @@
 
 static const char *const names[] = { "all-MiniLM-L6-v2", "verse" };
 
-// *code: the error number if it cannot be told; otherwise unchanged.
+// Returns true if a folder has a model.  If it cannot be examined, sets *code, unless code is NULL,
+// to the error number.
 static bool is_model(const char *dir, int *code)
 {
     char path[QKV_PATH];
     struct stat st;
     if (qkv_path_join(path, dir, "config.json", NULL)) return false;
     if (stat(path, &st) == 0) return S_ISREG(st.st_mode);
-    if (errno != ENOENT && errno != ENOTDIR) *code = errno;
+    if (code && errno != ENOENT && errno != ENOTDIR) *code = errno;
     return false;
 }
 
@@ -62,11 +63,10 @@ static bool installed(char *out, size_t size, const struct qkv_hub_name *name)
 {
     const char *slash = strrchr(name->repo, '/');
     char place[3900], path[QKV_PATH];
-    int code = 0;
     for (int n = 0; qkv_model_search_directory(place, sizeof place, n); n++) {
         if (!place[0] || qkv_path_join(path, place, slash ? slash + 1 : name->repo, NULL)) continue;
         const int used = snprintf(out, size, "%s", path);
-        if (used > 0 && (size_t)used < size && is_model(path, &code)) return true;
+        if (used > 0 && (size_t)used < size && is_model(path, NULL)) return true;
     }
     return false;
 }
