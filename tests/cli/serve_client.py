@@ -107,6 +107,22 @@ class Server:
         return status, json.loads(data)
 
 
+def jobs(server):
+    """Returns the number of jobs of all models."""
+    data = server.ask("GET", "/metrics")[2].decode()
+    return sum(int(x) for x in re.findall(r"qkv_queue_jobs\S* (\d+)", data))
+
+
+def wait_jobs(server, want, seconds=15):
+    """Waits until the models have so many jobs; returns their number."""
+    end = time.monotonic() + seconds
+    found = jobs(server)
+    while found != want and time.monotonic() < end:
+        time.sleep(0.02)
+        found = jobs(server)
+    return found
+
+
 def read_all(s):
     data = b""
     try:

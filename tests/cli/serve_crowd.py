@@ -5,12 +5,11 @@
 """
 import http.client
 import json
-import re
 import resource
 import sys
 import time
 
-from serve_client import Server, check, finish, read_all, statuses
+from serve_client import Server, check, finish, jobs, read_all, statuses, wait_jobs
 
 MODEL, VERSE, CHAT = sys.argv[1:]
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -35,26 +34,28 @@ def other(server, method, path, body=None):
     return r.status, data
 
 
-def jobs(server):
-    """Returns the number of jobs of all models."""
-    data = other(server, "GET", "/metrics")[1].decode()
-    return sum(int(x) for x in re.findall(r"qkv_queue_jobs\S* (\d+)", data))
+HOG = {"prompt": ["In the beginning"] * 32, "n": 128, "max_tokens": 200, "ignore_eos": True}
 
 
-def wait_jobs(server, want, seconds=15):
-    end = time.monotonic() + seconds
-    while jobs(server) != want and time.monotonic() < end:
-        time.sleep(0.05)
-    return jobs(server)
+def full():
+    """Above the limit of requests, clients get the status 429."""
+    with Server("--max-concurrent-requests", "4", "-q", models=[VERSE]) as server:
+        held = [server.connect() for _ in range(4)]
+        for s in held:
+            s.sendall(request(b"/v1/completions", HOG))
+        check("four requests hold the places", wait_jobs(server, 4) == 4)
+        status, fields, _ = server.ask("POST", "/v1/completions", {"prompt": "a", "max_tokens": 2})
+        check("429 with Retry-After", status == 429 and fields.get("retry-after") == "1", status)
+        for s in held:
+            s.close()
 
 
 def queue():
     """Clients that leave free their places in the queue at once; one large request does not delay the others."""
-    hog = request(b"/v1/completions", {"prompt": ["In the beginning"] * 32, "n": 128, "max_tokens": 200, "ignore_eos": True})
     small = {"prompt": "a", "max_tokens": 2}
     with Server("--max-concurrent-requests", "8", "-q", models=[VERSE]) as server:
         first = server.connect()
-        first.sendall(hog)
+        first.sendall(request(b"/v1/completions", HOG))
         check("a large request runs", wait_jobs(server, 1) == 1)
         left = [server.connect() for _ in range(5)]
         for s in left:
@@ -157,6 +158,6 @@ def descriptors():
         check("the server continues", other(server, "GET", "/health")[0] == 200)
 
 
-for part in (queue, outputs, chat, bodies, connections, descriptors):
+for part in (full, queue, outputs, chat, bodies, connections, descriptors):
     part()
 finish()
