@@ -10,7 +10,7 @@
 #   make           the library and the command in build/release
 #   make install   to PREFIX (/usr/local), under DESTDIR if given
 #   make book      the course (docs/notes) as one offline HTML file, build/book/index.html
-#   make bench     timings next to other programs (bench/run.py; BENCH="--quick PART", BENCH=--doc)
+#   make bench     timings next to other programs (bench/run.py; BENCH="--quick PART"); writes docs/performance
 #   make interaction   the page timed by the browser's own clock, on a quiet machine
 #   make parity    tokenizers compared with Hugging Face on a million lines
 #                  (tools/tokenizer_parity.py)

@@ -7,8 +7,8 @@ QKV_PEERS_VENV names another).  Each comparison runs in its own process, pinned 
 comparable: absolute figures belong to one machine on one day.
 ggml is measured if QKV_GGML_DIR names its checkout; it is built here, for this CPU.  llama2.c is measured if
 QKV_LLAMA2C names its `run` program, llama.cpp if the environment has llama-cpp-python (QKV_LLAMA=1 installs it in a
-new environment, which takes a while to compile).  Results of each part are stored in build/bench/results.json until
-that part runs again.
+new environment, which takes a while to compile).  Results of each part are stored in docs/performance/CPU.json until
+that part runs again on this kind of CPU, and the pages of docs are written from them; --quick prints only.
 """
 import argparse
 import json
@@ -19,10 +19,23 @@ import subprocess
 import sys
 import time
 
+import goals
+import pages
 import report
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
+DOCS = os.path.join(ROOT, "docs")
 WORK = os.path.join(ROOT, "build/bench")
+# (vendor, family, models): names of CPUs whose results are kept; others are named by these numbers.
+CPUS = {"zen2": ("AMD Zen 2", "AuthenticAMD", 23, range(0x30, 0x100)),
+        "zen3": ("AMD Zen 3", "AuthenticAMD", 25, (*range(0x10), *range(0x20, 0x60))),
+        "zen4": ("AMD Zen 4", "AuthenticAMD", 25, (*range(0x10, 0x20), *range(0x60, 0xb0))),
+        "zen5": ("AMD Zen 5", "AuthenticAMD", 26, range(0x100)),
+        "skylake-server": ("Intel Skylake and Cascade Lake, server", "GenuineIntel", 6, (0x55,)),
+        "ice-lake-server": ("Intel Ice Lake, server", "GenuineIntel", 6, (0x6a, 0x6c)),
+        "sapphire-rapids": ("Intel Sapphire Rapids", "GenuineIntel", 6, (0x8f,)),
+        "emerald-rapids": ("Intel Emerald Rapids", "GenuineIntel", 6, (0xcf,)),
+        "granite-rapids": ("Intel Granite Rapids", "GenuineIntel", 6, (0xad, 0xae))}
 # torch first: its CPU build fixes the versions of the others
 PACKAGES = (["torch==2.13.0"], ["onnxruntime", "openvino", "transformers", "sentence-transformers",
                                 "tokenizers", "onnx", "onnxscript", "bertviz", "ipython", "gguf"],
@@ -148,33 +161,57 @@ def machine():
             "date": time.strftime("%Y-%m-%d", time.gmtime())}
 
 
+def kind_of_cpu():
+    """Returns (key, name) of this kind of CPU."""
+    found = {}
+    with open("/proc/cpuinfo") as f:
+        for line in f:
+            key, _, value = line.partition(":")
+            found.setdefault(key.strip(), value.strip())
+    vendor, family, model = found.get("vendor_id", platform.machine()), found.get("cpu family"), found.get("model")
+    for key, (name, who, of, models) in CPUS.items():
+        if (vendor, family) == (who, str(of)) and int(model) in models:
+            return key, name
+    words = [x for x in (vendor, family and f"family {family}", model and f"model {model}") if x]
+    return "-".join(words).lower().replace(" ", "-"), ", ".join(words)
+
+
 def load(path):
     """Returns the results of earlier runs, in the order of PARTS."""
     try:
         with open(path) as f:
             kept = json.load(f)["parts"]
-    except (OSError, ValueError, KeyError):
+    except FileNotFoundError:
         return {}
+    except (OSError, ValueError, KeyError) as e:
+        sys.exit(f"bench: {path}: no results of this program ({e})")
     return {name: kept[name] for name in PARTS if name in kept}
+
+
+def store(path, name, parts):
+    """Writes the results: one record per line."""
+    rows = [f' {json.dumps(part)}: {{"machine": {json.dumps(p["machine"])}, "quick": {json.dumps(p["quick"])}, "records": [\n  ' +
+            ",\n  ".join(json.dumps(r) for r in p["records"]) + "]}" for part, p in parts.items()]
+    with open(path + ".new", "w") as f:
+        f.write(f'{{"name": {json.dumps(name)}, "parts": {{\n' + ",\n".join(rows) + "\n}}\n")
+    os.replace(path + ".new", path)
 
 
 def main():
     a = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     a.add_argument("part", nargs="*", help=f"of: {' '.join(PARTS)} (all)")
     a.add_argument("--quick", action="store_true", help="fewer shapes and rounds")
-    a.add_argument("--markdown", action="store_true", help="the tables as in docs/performance/figures.md")
-    a.add_argument("--doc", action="store_true",
-                   help="write all stored results into docs/performance/figures.md, with the drawing")
-    a.add_argument("--show", action="store_true", help="run nothing: print what is kept")
+    a.add_argument("--doc", action="store_true", help="keep quick results too, and write the pages")
+    a.add_argument("--show", action="store_true", help="run nothing: print what is kept; with --doc, write the pages")
     a.add_argument("--build", metavar="DIR", help="measure this build as it is (default: build/release, made)")
-    a.add_argument("--json", metavar="FILE", default=os.path.join(WORK, "results.json"),
-                   help="where results are kept")
     a = a.parse_args()
     for part in a.part:
         if part not in PARTS:
             sys.exit(f"bench: no part {part}; there are: {' '.join(PARTS)}")
     os.makedirs(WORK, exist_ok=True)
-    parts, ran = load(a.json), a.part or list(PARTS)
+    key, cpu = kind_of_cpu()
+    kept = os.path.join(DOCS, f"performance/{key}.json")
+    parts, ran = load(kept), a.part or list(PARTS)
     if not a.show:
         build = os.path.abspath(a.build or os.path.join(ROOT, "build/release"))
         if not a.build:
@@ -188,19 +225,15 @@ def main():
                 parts[name] = {"machine": machine(), "quick": a.quick, "records": records}
             elif name in parts:
                 del parts[name]  # do not replace a failed part by the figure of another day
-            with open(a.json, "w") as f:
-                json.dump({"parts": parts}, f, indent=1)
+            if a.doc or not a.quick:
+                store(kept, cpu, {n: parts[n] for n in PARTS if n in parts})
     shown = {name: parts[name] for name in PARTS if name in parts and name in ran}
-    if not shown:
-        sys.exit("bench: no results")
-    if a.markdown:
-        print(report.markdown(shown, WORK))
-    else:
+    if shown:
         print(report.where(next(iter(shown.values()))))
         print(report.text(shown))
-    if a.doc:
-        report.write(os.path.join(ROOT, "docs/performance/figures.md"), {n: parts[n] for n in PARTS if n in parts})
-    return 0
+    if a.doc or not (a.quick or a.show):
+        pages.write(DOCS, goals.TOP)
+    return 0 if shown or a.doc else "bench: no results"
 
 
 if __name__ == "__main__":

@@ -13,14 +13,6 @@ SHAPES = [(1, 8, 2048, 64), (1, 8, 2048, 128), (8, 12, 128, 64)]
 # The largest accepted error against the formula in double, as a share of the largest gradient: intermediate values in
 # bf16 have a relative error of 2^-8.
 TOLERANCE = {"f32": 1e-4, "bf16": 3e-2}
-# Goals as multiples of PyTorch's speed, at least and aim: backward full, backward causal, forward and backward
-# (full).
-GOALS = {
-    ("bf16", 64): ((4, 6), (4, 6), (3.7, None)), ("bf16", 128): ((2.8, 4.5), (2.8, 4.5), (2.6, None)),
-    ("bf16", "short"): ((8, 14), (8, 14), (7, None)),
-    ("f32", 64): ((1.3, 2.5), (1.6, 2.5), (None, None)), ("f32", 128): ((1.3, 2.5), (1.6, 2.5), (None, None)),
-    ("f32", "short"): ((1.3, 2.5), (1.6, 2.5), (None, None)),
-}
 
 
 class Autograd:
@@ -64,15 +56,13 @@ def one(shape, causal, precision, rounds):
                                 rival: distance(torchs.grads, exact.grads)}, TOLERANCE[precision])
     both = {"qkv": lambda: (ours.run_forward(), ours()), rival: torchs.both}
     arithmetic, isa = ours.plan.arithmetic.decode(), ours.plan.isa.decode()
-    goal = GOALS[precision, "short" if N < 1024 else E]
     # FLOPs as all programs count them: five products of backward, two of forward; half for causal attention
     flops = 2 * B * H * N * N * E * (0.5 if causal else 1) / 1e9
-    for section, what, products, (least, aim), error in (
-            ("attention backward", calls, 5, goal[causal], errors),
-            ("attention forward and backward", both, 7, goal[2] if not causal else (None, None), {})):
+    for section, what, products, error in (("attention backward", calls, 5, errors),
+                                           ("attention forward and backward", both, 7, {})):
         seconds = turns(what, rounds, probe=lambda: qkv.peak(arithmetic) / 1e9, limit=25)
         row(f"{section}, {precision}", name, "GFLOP/s", products * flops, seconds, peak=arithmetic, isa=isa,
-            error=error, goal=[{"of": rival, "least": least, "aim": aim}] if least else None)
+            error=error)
 
 
 def main():

@@ -60,33 +60,41 @@ def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True):
 turns.core = None  # share of their core that the last rounds used
 
 
-def row(section, name, unit, work, seconds, goal=None, peak=None, **more):
-    """Returns a row of results: work / seconds for each program (unit "ms", "s": the time itself).
+def row(section, name, unit, work, seconds, peak=None, limit=None, **more):
+    """Prints a row of results: work / seconds for each program (unit "ms", "s": the time itself).
 
-    goal: {"of": rival, "least": ratio, "aim": ratio}, or a list of these; peak: the arithmetic whose peak the rates
-    under "" are.
+    The limit of the figure is the peak of an arithmetic, whose rates are under "", or the program `limit`.
     """
     def figure(s):
         return s * 1e3 if unit == "ms" else s if unit == "s" else work / s
-    seconds = dict(seconds)
-    probes = seconds.pop("", None)
-    out = {}
-    for who, s in seconds.items():
-        out[who] = {"best": figure(min(s)), "median": figure(statistics.median(s)),
-                    "rounds": [figure(x) for x in s]}
-    if probes and peak and "qkv" in out:
-        more["peak"] = {"of": peak, "median": statistics.median(probes),
-                        "share": statistics.median(x / p for x, p in zip(out["qkv"]["rounds"], probes) if p)}
-    if goal:
-        more["goal"] = goal
-    emit({"section": section, "row": name, "unit": unit, "lower_is_better": unit in ("ms", "s", "MB"),
-          "threads": THREADS, "core": turns.core, "who": out, **more})
+    rounds = {who: [figure(x) for x in s] for who, s in seconds.items() if who}
+    if peak and any(seconds.get("", ())):
+        limit = f"peak of {peak}"
+        rounds[limit] = seconds[""]
+    result(section, name, unit, rounds, limit, core=turns.core, **more)
 
 
-def plain(section, name, unit, values, **more):
-    """Returns a row of figures that are not times: {program: value}, smaller is better."""
-    emit({"section": section, "row": name, "unit": unit, "lower_is_better": True, "threads": THREADS,
-          "who": {who: {"best": v, "median": v, "rounds": [v]} for who, v in values.items()}, **more})
+def plain(section, name, unit, values, limit=None, **more):
+    """Prints a row of figures that are not times: {program: value}, smaller is better."""
+    result(section, name, unit, {who: [v] for who, v in values.items()}, limit, lower=True, **more)
+
+
+def result(section, name, unit, rounds, limit, lower=False, error=None, **more):
+    """Prints the record of a row: for each program the best figure, its error, and how many times better qkv is: by the
+    bests, and by the median over the rounds of the ratio within one round."""
+    lower = lower or unit in ("ms", "s", "MB")
+    best = min if lower else max
+    ours, who = rounds.get("qkv"), {}
+    for name_of, figures in rounds.items():
+        who[name_of] = {"best": best(figures), **({"error": error[name_of]} if error and name_of in error else {})}
+        if ours and name_of != "qkv":
+            pairs = list(zip(ours, figures)) if len(ours) == len(figures) else \
+                [(statistics.median(ours), statistics.median(figures))]
+            better = lambda x, y: (y / x if x else float("inf")) if lower else (x / y if y else float("inf"))
+            who[name_of] |= {"ratio": better(best(ours), best(figures)),
+                             "median": statistics.median(better(x, y) for x, y in pairs)}
+    emit({"section": section, "row": name, "unit": unit, "threads": THREADS, "who": who,
+          **({"limit": limit} if limit in who else {}), **more})
 
 
 def emit(record):

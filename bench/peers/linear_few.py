@@ -64,7 +64,7 @@ def one(R, K, N, precision):
     calls["plain read"] = plain_read(size)
     seconds = turns(calls, 5 if QUICK else 11, limit=10)
     row(f"linear, few rows, {precision}", name, "GB/s", size / 1e9, seconds, error=errors, isa=ours[0].isa,
-        goal={"of": "plain read", "least": 0.8, "aim": 0.95} if R == 1 else None)
+        limit="plain read")
 
 
 def main():

@@ -24,6 +24,7 @@ import sys
 from sentence_transformers import SentenceTransformer
 print(SentenceTransformer(sys.argv[1]).encode("hello")[:3])
 """
+TWICE = "twice qkv embed of the text"
 
 
 def process(command, **environment):
@@ -66,9 +67,10 @@ def view():
     """Measures the head view of 512 tokens as one HTML file: qkv as a whole process, BertViz with its model loaded."""
     text = " ".join(sentences(60))
     page = os.path.join(WORK, "view.html")
-    seconds, size = {}, {}
-    seconds["qkv"] = [process([QKV, "view", "--force", "-m", MODEL, "--max-length", "512", "-o", page,
-                               text])[0] for _ in range(3 if QUICK else 7)]
+    seconds, size, given = {"qkv": [], TWICE: []}, {}, ["-m", MODEL, "--max-length", "512", text]
+    for _ in range(3 if QUICK else 7):
+        seconds["qkv"].append(process([QKV, "view", "--force", "-o", page, *given])[0])
+        seconds[TWICE].append(2 * process([QKV, "embed", *given])[0])
     size["qkv"] = os.path.getsize(page) / 1e6
     if not QUICK:
         try:
@@ -88,8 +90,7 @@ def view():
             size["BertViz"] = len(html.data) / 1e6
         except ImportError as e:
             note(f"  BertViz is not measured: {e}")
-    row("view, 512 tokens, 72 heads", "text to HTML file", "ms",
-        1, seconds)
+    row("view, 512 tokens, 72 heads", "text to HTML file", "ms", 1, seconds, limit=TWICE)
     plain("view, 512 tokens, 72 heads", "size of the file", "MB", size)
 
 
@@ -107,8 +108,7 @@ def tokenizer_row(name, path, text, lines):
         raise SystemExit(f"{name}: qkv makes {a} tokens, tokenizers {b}")
     row("tokenizer, " + name, text, "MB/s", sum(map(len, raw)) / 1e6,
         turns({"qkv": lambda: sum(map(ours.count, raw)), "tokenizers": lambda: theirs.encode_batch(lines),
-               "tokenizers, without places": lambda: theirs.encode_batch_fast(lines)}, 3 if QUICK else 7),
-        goal={"of": "tokenizers", "least": 2})
+               "tokenizers, without places": lambda: theirs.encode_batch_fast(lines)}, 3 if QUICK else 7))
 
 
 def tokenizer():

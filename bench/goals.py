@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+"""goals.py: what the figures are to reach: a share of the limit of the machine, or a ratio to another program.
+
+The limit of a figure is the peak of the arithmetic that ran, a plain read of as many bytes, or the row that its
+comparison names as its limit.
+"""
+import fnmatch
+
+# (section, row, instruction set, goal): patterns of fnmatch; a figure has the first goal of each kind that matches.
+# A number is a share of the limit; (PROGRAM, NUMBER) a ratio to this program.
+GOALS = [
+    # bf16 without products of pairs is converted to float, and is judged as float
+    ("attention forward, bf16", "*N2048* full", "avx512bf16", .88),
+    ("attention forward, bf16", "*N2048* causal", "avx512bf16", .84),
+    ("attention forward, *", "*N2048* full", "avx512*", .88),
+    ("attention forward, *", "*N2048* causal", "avx512*", .84),
+    ("attention forward, *", "*N2048* full", "*", .85),
+    ("attention forward, *", "*N2048* causal", "*", .81),
+    ("attention forward, *", "*N128* full", "*", .78),
+    ("attention forward, *", "*N128* causal", "*", .65),
+    ("attention forward, packed", "*", "*", .55),
+    ("attention backward, f32", "*N2048* full", "*", .90),
+    ("attention backward, f32", "*N2048* causal", "*", .86),
+    ("attention backward, f32", "*N128* full", "*", .78),
+    ("attention backward, f32", "*N128* causal", "*", .65),
+    ("linear, f32", "1024x*", "*", .93),
+    ("linear, f32", "1024x*", "*", ("PyTorch f32", 1)),
+    ("linear, f32", "1024x*", "*", ("OpenBLAS, by numpy", 1)),
+    ("linear, bf16", "1024x* + GELU", "*", .86),
+    ("linear, bf16", "1024x*", "*", .90),
+    ("linear, bf16", "37x*", "*", .88),
+    ("linear, few rows, *", "R1, *", "*", .80),
+    ("decode, bf16", "*T1", "*", .85),
+    ("decode, bf16", "*T4", "*", .80),
+    ("decode, int8", "*", "*", .75),
+    ("decoding, *, bf16", "weights read, *", "*", .88),
+    ("decoding, *, int8", "weights read, *", "*", .85),
+    ("decoding, *", "a token after *", "*", ("llama.cpp*", 1)),
+    ("prompts, *, bf16", "*", "*", .85),
+    ("training, *", "a step, *", "*", .85),
+    ("training, *", "whole process *", "*", ("PyTorch*", 1 / .75)),
+    ("embed, MiniLM f32", "* tokens", "*", .87),
+    ("embed, MiniLM f32", "one sentence *", "*", .82),
+    ("embed, MiniLM f32", "*sentence*", "*", ("ONNX Runtime f32", 1.25)),
+    ("embed, *", "1 - smallest cosine *", "*", 1),
+    ("two threads and two processes", "*", "*", .96),
+    ("very long, *", "*", "*", 1),
+    ("view, *", "text to HTML file", "*", 1),
+    ("llama2.c's checkpoints, *", "*", "*", ("llama2.c", 1)),
+    ("tokenizer, *", "*", "*", ("tokenizers", 2)),
+    ("Python, encode, *", "*", "*", ("sentence-transformers", 1.5)),
+    ("Python, process to first vector", "*", "*", 1),
+    ("Python, attention *", "*", "*", .97),
+    ("Python, observe, *", "*", "*", 1 / 2.2),
+]
+
+# The rows of the first table of docs/performance.md: (title, part, section, row, programs).
+TOP = [
+    ("attention, f32, 2,048 tokens, 8 heads of 64", "attention-f32", "attention forward, f32", "*N2048 E64 full",
+     ("PyTorch f32", "ONNX Runtime f32")),
+    ("the same, bf16, causal", "attention-bf16", "attention forward, bf16", "*N2048 E64 causal", ("PyTorch bf16",)),
+    ("gradients of attention, f32, 2,048 tokens", "attention-backward", "attention backward, f32", "*N2048 E64 full",
+     ("PyTorch f32",)),
+    ("linear, f32, 1024x1536x384", "linear", "linear, f32", "1024x1536x384", ("PyTorch f32", "OpenBLAS, by numpy")),
+    ("decoding, attention to 16,384 keys, bf16", "decode", "decode, bf16", "*T1", ("PyTorch, by the formula",)),
+    ("MiniLM embeddings, f32", "embed-f32", "embed, MiniLM f32", "* tokens", ("ONNX Runtime f32", "PyTorch f32")),
+    ("first vector of a whole process", "cold", "cold start", "*whole process", ("ONNX Runtime + tokenizers", "sentence-transformers")),
+    ("decoding GPT-2 124M, bf16", "decoders-gpt2", "decoding, GPT-2 124M, bf16", "weights read, *", ("llama.cpp BF16", "PyTorch bf16")),
+    ("training a GPT of 6 x 384, f32", "train-baby", "training, baby*", "a step, f32", ("PyTorch f32",)),
+    ("view of 512 tokens, 72 heads", "view", "view, *", "text to HTML file", ("BertViz",)),
+]
+
+
+def of(record):
+    """Returns the goals of a record, each a share or (program, ratio)."""
+    found = {}
+    for section, row, isa, goal in GOALS:
+        if all(fnmatch.fnmatchcase(x or "", y) for x, y in
+               ((record["section"], section), (record["row"], row), (record.get("isa"), isa))):
+            found.setdefault(goal[0] if isinstance(goal, tuple) else "share", goal)
+    return list(found.values())
