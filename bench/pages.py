@@ -59,11 +59,11 @@ def top_cell(parts, part, section, row, programs):
         if "who" not in r or "qkv" not in r["who"] or not fnmatch.fnmatchcase(r["section"], section) or \
                 not fnmatch.fnmatchcase(r["row"], row):
             continue
-        beside = [f"{report.digits(r['who'][p]['median'])} x {p}" for p in programs if "median" in r["who"].get(p, {})]
+        compared = [f"{report.digits(r['who'][p]['median'])} x {p}" for p in programs if "median" in r["who"].get(p, {})]
         mine = r["who"]["qkv"]["best"]
         first = report.shown_share(r) if (r.get("limit") or "").startswith(("peak", "plain")) else \
             f"{report.digits(mine)} {r['unit']}"
-        return "; ".join([first, *beside])
+        return "; ".join([first, *compared])
     return ""
 
 

@@ -21,7 +21,7 @@ def error(who):
 
 
 def peers(record):
-    """Returns the programs beside qkv, without the limit."""
+    """Returns the other programs, without the limit."""
     return [w for w in record["who"] if w not in ("qkv", record.get("limit"))]
 
 
@@ -34,7 +34,7 @@ def shown_share(record):
     return percent(share(record)) if share(record) is not None else ""
 
 
-HEAD = ("", "unit", "cores", "qkv", "share", "limit", "error", "beside", "its figure", "its error", "ratio of bests",
+HEAD = ("", "unit", "cores", "qkv", "share", "limit", "error", "program", "its figure", "its error", "ratio of bests",
         "median ratio")
 
 
