@@ -63,19 +63,28 @@ PY
     done
 done
 
-# Rank $VICTIM can write no more than 4,096 bytes to a file after $DELAY seconds.
+# Rank $VICTIM can write no more than $BYTES to a file, once the file $AFTER exists. MPI itself writes some files of a few MB
+# before.
 cat >full.sh <<'SH'
 rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
-[ "$rank" -eq "$VICTIM" ] && { sleep "$DELAY"; prlimit --pid $$ --fsize=4096:4096; } &
+limit() {
+    while [ ! -e "$AFTER" ] && kill -0 $$; do sleep 0.01; done
+    prlimit --pid $$ --fsize="$BYTES:$BYTES"
+}
+if [ "$rank" -eq "$VICTIM" ]; then
+    if [ -e "$AFTER" ]; then limit; else limit & fi
+fi
 exec "$QKV_BIN" "$@"
 SH
 
 title 'a disk that is full for rank 0 ends all ranks of attn with 6, and the old output stays'
-python random huge.npy f4 1x9000x2x64 9
+python random long.npy f4 1x400000x1x4 9
+python random keys.npy f4 1x16x1x4 8
+python random wide.npy f4 1x16x1x64 7
 for launcher in $launchers; do
     echo old >kept.npy
-    VICTIM=0 DELAY=0.7 timeout 30 "$launcher" -n 2 sh full.sh attn -q huge.npy -k huge.npy -v huge.npy -o kept.npy --force \
-        >"$out" 2>"$err" </dev/null
+    VICTIM=0 BYTES=67108864 AFTER=kept.npy timeout 60 "$launcher" -n 2 sh full.sh attn -q long.npy -k keys.npy -v wide.npy \
+        -o kept.npy --force >"$out" 2>"$err" </dev/null
     [ $? -eq 6 ] || failed "exit code: $launcher"
     [ "$(grep -c '^qkv: .*kept.npy.*[Ff]ile too large' "$err")" -eq 1 ] || failed "one message: $launcher"
     [ "$(cat kept.npy)" = old ] || failed 'the old output'
@@ -85,10 +94,10 @@ done
 title 'a disk that is full for rank 0 of train: the run continues later to the same bits'
 cat "$here"/../../docs/notes/0*.md >text.txt
 options='--arch gpt --tokenizer bytes --width 48 --layers 2 --heads 2 --context 32 --batch-tokens 256 --accumulate 4
-    --eval-every 40 --save-every 10 --steps 60'
+    --eval-every 200 --save-every 100 --steps 400'
 runs 0 train text.txt $options --out alive
 for launcher in $launchers; do
-    VICTIM=0 DELAY=0.5 timeout 60 "$launcher" -n 2 sh full.sh train text.txt $options --out full \
+    VICTIM=0 BYTES=4096 AFTER=full/log.jsonl timeout 60 "$launcher" -n 2 sh full.sh train text.txt $options --out full \
         >"$out" 2>"$err" </dev/null
     code=$?
     [ $code -eq 6 ] || failed "exit code $code: $launcher"
