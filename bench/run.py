@@ -38,7 +38,8 @@ CPUS = {"zen2": ("AMD Zen 2", "AuthenticAMD", 23, range(0x30, 0x100)),
         "granite-rapids": ("Intel Granite Rapids", "GenuineIntel", 6, (0xad, 0xae))}
 # torch first: its CPU build fixes the versions of the others
 PACKAGES = (["torch==2.13.0"], ["onnxruntime", "openvino", "transformers", "sentence-transformers",
-                                "tokenizers", "onnx", "onnxscript", "bertviz", "ipython", "gguf"],
+                                "tokenizers", "onnx", "onnxscript", "bertviz", "ipython", "gguf",
+                                "ctranslate2", "kjarni", "deprecated"], ["--no-deps", "zentorch==2.13.0.2"],
             *([["llama-cpp-python"]] if os.environ.get("QKV_LLAMA") == "1" else []))
 PARTS = {  # name: (script and argument, threads)
     "attention-bf16": (["attention.py", "bf16"], 1),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """embed.py f32|bf16: measures the embedding of 1024 sentences by all-MiniLM-L6-v2, all at once and one at a time.
 
-qkv is timed from text to vector, with its tokenizer; the rivals get token ids, sorted by length in batches of 32, as
-in sentence-transformers: their tokenizer is not counted.
+qkv is timed from text to vector, with its tokenizer, as is kjarni; the other programs get token ids, sorted by length in
+batches of 32, as in sentence-transformers: their tokenizer is not counted.
 """
 import os
 import sys
@@ -68,6 +68,14 @@ def with_torch(dtype):
     return run
 
 
+def with_zentorch():
+    """Returns the model compiled by AMD's extension of PyTorch; the first call compiles for a minute or two."""
+    import zentorch  # registers the backend
+    from transformers import AutoModel
+    model = torch.compile(AutoModel.from_pretrained(MODEL).eval(), backend="zentorch", dynamic=True)
+    return lambda x, m: pooled(model(torch.from_numpy(x), attention_mask=torch.from_numpy(m)).last_hidden_state.numpy(), m)
+
+
 def with_onnxruntime(path):
     import onnxruntime as ort
     options = ort.SessionOptions()
@@ -96,8 +104,35 @@ def with_openvino(path, precision):
     return lambda x, m: pooled(np.asarray(model([x, m])[0], dtype=np.float32), m)
 
 
+def with_ctranslate2():
+    import ctranslate2
+    folder = os.path.join(WORK, "minilm-ctranslate2")
+    if not os.path.exists(folder):
+        ctranslate2.converters.TransformersConverter(MODEL).convert(folder)
+    encoder = ctranslate2.Encoder(folder, device="cpu", intra_threads=THREADS, compute_type="float32")
+
+    def run(x, m):
+        ids = [row[:n].tolist() for row, n in zip(x, m.sum(1))]
+        return pooled(np.array(encoder.forward_batch(ids).last_hidden_state), m)
+    return run
+
+
+def with_kjarni():
+    """Returns the program that knows models by name, with the files where its downloads would be."""
+    os.environ["RAYON_NUM_THREADS"] = str(THREADS)
+    import kjarni
+    cache = os.path.join(WORK, "kjarni")
+    folder = os.path.join(cache, "sentence-transformers_all-MiniLM-L6-v2")
+    os.makedirs(folder, exist_ok=True)
+    for name in os.listdir(MODEL):
+        if not os.path.exists(os.path.join(folder, name)):
+            os.symlink(os.path.abspath(os.path.join(MODEL, name)), os.path.join(folder, name))
+    embedder = kjarni.Embedder("minilm-l6-v2", cache_dir=cache, quiet=True)
+    return lambda texts: np.array(embedder.encode_batch(texts), np.float32)
+
+
 def rivals(precision):
-    """Returns {name: run(ids, mask) -> vectors} of the installed programs."""
+    """Returns {name: run(ids, mask) -> vectors} of the installed programs; kjarni's is run(texts)."""
     path = os.path.join(WORK, "minilm.onnx")
     try:
         if not os.path.exists(path):
@@ -108,7 +143,10 @@ def rivals(precision):
         makers = {"PyTorch f32": lambda: with_torch(torch.float32),
                   "ONNX Runtime f32": lambda: with_onnxruntime(path),
                   "ONNX Runtime f32 optimised": lambda: with_onnxruntime(optimised(path)),
-                  "OpenVINO f32": lambda: with_openvino(path, "f32")}
+                  "OpenVINO f32": lambda: with_openvino(path, "f32"),
+                  "CTranslate2 f32": with_ctranslate2,
+                  "kjarni": with_kjarni,
+                  "zentorch f32": with_zentorch}
     else:  # ONNX Runtime has no bf16 for this CPU
         makers = {"OpenVINO bf16": lambda: with_openvino(path, "bf16"),
                   "PyTorch bf16": lambda: with_torch(torch.bfloat16),
@@ -180,14 +218,19 @@ def main():
     worst = {f"qkv {p}": cosines(mine.vectors, exact) for p, mine in ours.items()}
     for name, run in rivals(precision).items():
         theirs = np.empty_like(exact)
+        of_texts = name == "kjarni"
         for place, x, m in ready:
-            theirs[place] = run(x, m)
+            theirs[place] = run([texts[i] for i in place]) if of_texts else run(x, m)
         worst[name] = cosines(theirs, exact)
         if worst[name] < SAME[precision]:
             note(f"  {name} computes something else (cosine {worst[name]:.5f}): left out")
             continue
-        calls[name] = lambda run=run: [run(x, m) for _, x, m in ready]
-        single[name] = lambda run=run: [run(x, m) for x, m in alone]
+        if of_texts:
+            calls[name] = lambda run=run: run(texts)
+            single[name] = lambda run=run: [run([texts[i]]) for i in few]
+        else:
+            calls[name] = lambda run=run: [run(x, m) for _, x, m in ready]
+            single[name] = lambda run=run: [run(x, m) for x, m in alone]
     rounds, first = 3 if QUICK else 5, next(iter(ours))
     kernel = qkv.Linear(1, 384, 384, first)
     arithmetic = kernel.arithmetic
