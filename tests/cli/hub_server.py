@@ -237,7 +237,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
                 headers += [("X-Linked-Etag", f'"{sha256}"'), ("X-Linked-Size", str(len(data))), ("ETag", '"other"')]
                 if fault:
                     return self.meet(fault, data, headers)
-                return self.redirect(f"http://127.0.0.1:{CDN.server_address[1]}/cdn/{sha256}", headers)
+                return self.redirect(f"http://127.0.0.2:{CDN.server_address[1]}/cdn/{sha256}", headers)
             headers.append(("ETag", f'"{git_sha1(data)}"'))
             return self.meet(fault, data, headers) if fault else self.contents(data, headers)
         if fault:
@@ -248,7 +248,8 @@ class Hub(http.server.BaseHTTPRequestHandler):
 
 
 HUB = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-CDN = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+# another host: huggingface_hub takes the data of a file from the first answer that leads to one
+CDN = http.server.ThreadingHTTPServer(("127.0.0.2", 0), Hub)
 HUB.blobs, CDN.blobs = {}, {}
 threading.Thread(target=CDN.serve_forever, daemon=True).start()
 with open(PORT_FILE + ".tmp", "w") as f:
