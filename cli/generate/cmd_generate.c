@@ -49,7 +49,8 @@ static int run_generate(int argc, char **argv)
     char dir[CMD_PATH];
     if (generate_begin(&s, argc, argv, &err) || choose_streaming(&s, &err) ||
         cmd_model_find_for(QKV_JOB_GENERATE, dir, NULL, &err) ||
-        qkv_generator_open(&g, dir, &s.open, &err))
+        qkv_generator_open(&g, dir, &s.open, &err) ||
+        generate_check_sampling(&s, qkv_generator_sampling(g), &err))
         goto done;
     s.model = qkv_generator_model(g);
     s.tokenizer = qkv_generator_tokenizer(g);
@@ -67,9 +68,9 @@ const struct cmd cmd_generate = {
     .name = "generate",
     .brief = "continue texts with a decoder",
     .usage = "[TEXT] [-f FILE] [options]",
-    .about = "Continues each text with a decoder. The next token is the most probable one; with "
-             "--temperature it is sampled; with --beam a beam search finds the best sequence of "
-             "tokens. The texts of a file are decoded together; the output for a text is "
+    .about = "Continues each text with a decoder. The next token is the most probable one, or is sampled "
+             "with --temperature or if generation_config.json of the model has do_sample; with "
+             "--beam a beam search finds the best sequence of tokens. The texts of a file are decoded together; the output for a text is "
              "bit-identical alone, in a batch, and with any number of threads. Without --model, "
              "the first installed model that supports the command is used. A text with more tokens "
              "than the model has positions is an error; with --truncate its beginning is cut.",

@@ -36,7 +36,7 @@ static int run_translate(int argc, char **argv)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--layer requires --alignment");
         goto done;
     }
-    if (generate_begin(&s, argc, argv, &err) ||
+    if (generate_begin(&s, argc, argv, &err) || generate_check_sampling(&s, NULL, &err) ||
         cmd_model_find_for(QKV_JOB_TRANSLATE, dir, NULL, &err) ||
         qkv_translator_open(&t, dir, &s.open, &err))
         goto done;

@@ -59,13 +59,16 @@ extern const char *const generate_early[], *const generate_caches[];
                 "never generate the same N consecutive tokens twice; 0: no limit (default: the "   \
                 "model's)"),                                                                       \
         OPT_REAL('t', "temperature", &generate_o.temperature, "X",                                 \
-                 "sample from softmax(logits / X); 0: the most probable token (default: 0)"),      \
+                 "sample from softmax(logits / X); 0: the most probable token (default: the "      \
+                 "model's with do_sample, otherwise 0)"),                                          \
         OPT_INT(0, "top-k", &generate_o.top_k, 1, 1 << 30, "N",                                    \
-                "sample from the N most probable tokens"),                                         \
+                "sample from the N most probable tokens (default: the model's with do_sample)"),   \
         OPT_REAL(0, "top-p", &generate_o.top_p, "P",                                               \
-                 "sample from the fewest most probable tokens whose probabilities sum to P"),      \
+                 "sample from the fewest most probable tokens whose probabilities sum to P "       \
+                 "(default: the model's with do_sample)"),                                         \
         OPT_REAL(0, "min-p", &generate_o.min_p, "P",                                               \
-                 "sample from tokens with at least P times the largest probability"),              \
+                 "sample from tokens with at least P times the largest probability (default: the " \
+                 "model's with do_sample)"),                                                       \
         OPT_INT(0, "seed", &generate_o.seed, 0, INT64_MAX, "N",                                    \
                 "seed of the samples (default: 0); the output does not depend on the number of "   \
                 "threads")
@@ -112,6 +115,10 @@ struct generate_call {
 // Checks the options and opens the texts.  Returns QKV_ERR_USAGE if an option is invalid; err names
 // it.
 qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_error *err);
+// Checks the options of sampling, and prints a note if the model's own settings sample.  usual: how
+// the model samples by default; NULL: it does not.
+qkv_status generate_check_sampling(const struct generate_call *s, const struct qkv_sampling *usual,
+                                   qkv_error *err);
 // Sets the callbacks that print outputs during generation. s->model and s->tokenizer must be open.
 void generate_set_callbacks(struct generate_call *s);
 // Runs the texts, chunk by chunk, and reports the end of the call: its error or, after success,

@@ -125,11 +125,7 @@ qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_er
         return cmd_error(
             err, QKV_ERR_USAGE, NULL,
             "--beam cannot be combined with --temperature: a beam search does not sample");
-    if (p->temperature == 0 && (o->top_k || p->top_p > 0 || p->min_p > 0))
-        return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s requires --temperature above 0",
-                         o->top_k       ? "top-k"
-                         : p->top_p > 0 ? "top-p"
-                                        : "min-p");
+    s->how.own_sampling = o->temperature == 0;
     p->top_k = o->top_k;
     // an option that is not given is -1 here, which is 0 in the library, and 0 is -1
     p->no_repeat_ngram = o->no_repeat > 0 ? o->no_repeat : -1 - o->no_repeat;
@@ -170,6 +166,25 @@ void generate_name_options(qkv_error *err)
     const size_t n = strlen(err->text);
     if (strstr(err->text, " too long, expected at most") && strncmp(err->text, "prefix", 6) != 0)
         snprintf(err->text + n, sizeof err->text - n, "; --truncate cuts it");
+}
+
+qkv_status generate_check_sampling(const struct generate_call *s, const struct qkv_sampling *usual,
+                                   qkv_error *err)
+{
+    const struct qkv_sampling *p = &s->how.sampling;
+    const bool usually =
+        usual && usual->temperature > 0 && !s->how.own_sampling && generate_o.beams <= 1;
+    if (p->temperature == 0 && !usually && (p->top_k || p->top_p > 0 || p->min_p > 0))
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s requires --temperature above 0",
+                         p->top_k       ? "top-k"
+                         : p->top_p > 0 ? "top-p"
+                                        : "min-p");
+    if (usually && p->temperature == 0)
+        cmd_note(
+            "the tokens are sampled with temperature %g, as generation_config.json of the model "
+            "says; --temperature 0 takes the most probable ones",
+            usual->temperature);
+    return QKV_OK;
 }
 
 void generate_note_ignored(const char *keys)

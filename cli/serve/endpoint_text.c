@@ -101,8 +101,6 @@ static bool read_rest(struct serve_call *c, struct generate_job *j, const struct
     }
     j->o.max_tokens = r->max_tokens;
     j->o.n_best = r->n;
-    j->o.sampling.temperature = r->temperature;
-    j->o.sampling.top_p = r->top_p;
     // without a seed each request draws other numbers
     j->o.sampling.seed = r->seed >= 0 ? (uint64_t)r->seed : (uint64_t)server_micros();
     return true;
@@ -117,9 +115,23 @@ static struct serve_model *find_generator(struct serve_call *c, const char *name
     return NULL;
 }
 
-static void queue(struct serve_call *c, struct serve_model *m, struct generate_job *j)
+// Sets how tokens are chosen: as the request says, otherwise as generation_config.json of the model
+// says, otherwise with temperature 1 and top_p 1.
+static void set_sampling(struct generate_job *j, const struct serve_model *m,
+                         const struct text_request *r)
+{
+    struct qkv_sampling *s = &j->o.sampling;
+    const bool usually = qkv_generator_sampling(m->generator)->temperature > 0;
+    s->temperature = !isnan(r->temperature) ? r->temperature : usually ? 0 : 1;
+    s->top_p = isnan(r->top_p) ? 0 : r->top_p;
+    j->o.own_sampling = r->temperature == 0;
+}
+
+static void queue(struct serve_call *c, struct serve_model *m, struct generate_job *j,
+                  const struct text_request *r)
 {
     static atomic_llong number;
+    set_sampling(j, m, r);
     j->model = m->name;
     j->created = (int64_t)time(NULL);
     snprintf(j->id, sizeof j->id, "%s-%lld", j->chat ? "chatcmpl" : "cmpl",
@@ -174,7 +186,9 @@ static void queue(struct serve_call *c, struct serve_model *m, struct generate_j
 void endpoint_completions(struct serve_call *c)
 {
     struct generate_job *j = generate_job_new();
-    struct text_request r = { .max_tokens = 16, .temperature = 1, .top_p = 1, .n = 1, .seed = -1 };
+    struct text_request r = {
+        .max_tokens = 16, .temperature = (double)NAN, .top_p = (double)NAN, .n = 1, .seed = -1
+    };
     if (!j) {
         serve_fail(c, 503, NULL, "out of memory");
         return;
@@ -191,7 +205,7 @@ void endpoint_completions(struct serve_call *c)
     if (serve_body(c, fields) &&
         serve_texts_read(c, &j->prompts, r.prompt, "$.prompt", service_options.client_batch, 0) &&
         read_rest(c, j, &r) && (m = find_generator(c, r.model)))
-        queue(c, m, j);
+        queue(c, m, j, &r);
     else
         j->job.free(&j->job);
 }
@@ -199,7 +213,9 @@ void endpoint_completions(struct serve_call *c)
 void endpoint_chat(struct serve_call *c)
 {
     struct generate_job *j = generate_job_new();
-    struct text_request r = { .temperature = 1, .top_p = 1, .n = 1, .seed = -1 };
+    struct text_request r = {
+        .temperature = (double)NAN, .top_p = (double)NAN, .n = 1, .seed = -1
+    };
     int64_t most = 0;
     if (!j) {
         serve_fail(c, 503, NULL, "out of memory");
@@ -229,5 +245,5 @@ void endpoint_chat(struct serve_call *c)
     if (most) j->o.max_tokens = most;
     if (!j->o.max_tokens) j->o.max_tokens = m->info.positions;
     j->messages = r.messages;
-    queue(c, m, j);
+    queue(c, m, j, &r);
 }

@@ -142,9 +142,13 @@ enum qkv_early {
 
 /** Options of one call; zero is the default.  Where generation_config.json of the model has a value
  *  (max_new_tokens or max_length, min_new_tokens, min_length, repetition_penalty,
- *  no_repeat_ngram_size, length_penalty, early_stopping; for a translator num_beams), it is the
- *  default instead of the value below. */
+ *  no_repeat_ngram_size, length_penalty, early_stopping; for a translator num_beams; for a
+ *  generator with do_sample true also temperature, top_k, top_p, min_p), it is the default instead
+ *  of the value below. */
 struct qkv_generate_options {
+    /** true: `sampling` alone determines how tokens are chosen, whatever do_sample in
+     *  generation_config.json is; with the temperature 0 the most likely token */
+    bool own_sampling;
     struct qkv_sampling sampling; /**< no_repeat_ngram -1: no limit in spite of the file */
     /** the most tokens of an output without its prefix, limited to the remaining positions; 0:
      *  256 */
@@ -222,8 +226,12 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_generator_open(qkv_generator **out, const 
 QKV_API void qkv_generator_close(qkv_generator *g); /**< g may be NULL */
 QKV_API const qkv_model *qkv_generator_model(const qkv_generator *g);
 QKV_API const qkv_tokenizer *qkv_generator_tokenizer(const qkv_generator *g);
+/** Returns how tokens are chosen by default: with do_sample in generation_config.json its
+ *  temperature, top_k, top_p and min_p, otherwise all are 0 (the most likely token); valid until
+ *  close. */
+QKV_API const struct qkv_sampling *qkv_generator_sampling(const qkv_generator *g);
 /** Returns the names of the keys of generation_config.json that change the outputs of transformers
- *  and are not applied here ("do_sample, temperature"), valid until close; NULL: there are none. */
+ *  and are not applied here ("typical_p, penalty_alpha"), valid until close; NULL: there are none. */
 QKV_API const char *qkv_generator_ignored(const qkv_generator *g);
 QKV_API QKV_MUST_CHECK qkv_status qkv_translator_open(qkv_translator **out, const char *dir,
                                                       const struct qkv_generator_options *o,

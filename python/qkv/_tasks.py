@@ -57,11 +57,11 @@ class Generator(Handle):
                 thread.join()
         super().close()
 
-    def _options(self, calls, keep, max_tokens=0, min_tokens=0, temperature=0.0, top_k=0, top_p=0.0, min_p=0.0,
+    def _options(self, calls, keep, max_tokens=0, min_tokens=0, temperature=None, top_k=0, top_p=0.0, min_p=0.0,
                  repetition_penalty=1.0, presence_penalty=0.0, frequency_penalty=0.0, no_repeat_ngram_size=0, seed=0,
                  stop=(), num_beams=0, num_return_sequences=0, length_penalty=0.0, prefix=None, logprobs=False,
                  truncate=False, ignore_end=False, progress=None):
-        s = c.Sampling(temperature=number(temperature, "temperature"), top_k=integer(top_k, "top_k"),
+        s = c.Sampling(temperature=0 if temperature is None else number(temperature, "temperature"), top_k=integer(top_k, "top_k"),
                        top_p=number(top_p, "top_p"), min_p=number(min_p, "min_p"),
                        repetition=number(repetition_penalty, "repetition_penalty"),
                        presence=number(presence_penalty, "presence_penalty"),
@@ -75,7 +75,7 @@ class Generator(Handle):
             raise UsageError("stop, prefix: expected texts without NUL")
         keep += [array, raw, prefix]
         return c.GenerateOptions(
-            sampling=s, max_tokens=integer(max_tokens, "max_tokens"), min_tokens=integer(min_tokens, "min_tokens", -1),
+            own_sampling=temperature == 0, sampling=s, max_tokens=integer(max_tokens, "max_tokens"), min_tokens=integer(min_tokens, "min_tokens", -1),
             stop=ctypes.addressof(array), stops=len(stops), beams=integer(num_beams, "num_beams", 0, 10**6),
             n_best=integer(num_return_sequences, "num_return_sequences", 0, 10**6),
             length_penalty=number(length_penalty, "length_penalty"), prefix=prefix, logprobs=int(bool(logprobs)),
@@ -198,7 +198,8 @@ def generate(prompts: Texts, model: Union[Path, Generator, None] = None, *, stre
     stream               True: an iterator over the text of each token as it is generated (of one prompt)
     details              True: Generated tuples instead of texts
     max_tokens           the most tokens of an output; 0: as the model folder says, otherwise 256
-    temperature, top_k, top_p, min_p, seed   sampling; temperature 0: the most likely token
+    temperature, top_k, top_p, min_p, seed   sampling; temperature 0: the most likely token; without them as the model
+                         folder says: sampled with do_sample in generation_config.json, otherwise the most likely token
     repetition_penalty, presence_penalty, frequency_penalty, no_repeat_ngram_size, min_tokens, stop, prefix,
     num_beams, num_return_sequences, length_penalty, logprobs, truncate, ignore_end
     progress             function(what, done, total); True as its result stops the call

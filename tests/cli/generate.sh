@@ -16,6 +16,49 @@ check cmp -s "$out" greedy
 runs 0 generate 'In the beginning' -n 6 --echo
 [ "$(cat "$out")" = "In the beginning$(cat greedy)" ] || failed '--echo'
 
+title 'do_sample of generation_config.json is the default, and options override its values'
+mkdir sampled
+ln -s "$verse"/* sampled
+rm -f sampled/generation_config.json
+config() { printf '%s\n' "$1" >sampled/generation_config.json; }
+note='qkv: note: the tokens are sampled with temperature 0.9, as generation_config.json of the model says; --temperature 0 takes the most probable ones'
+config '{"do_sample": true, "temperature": 0.9, "top_k": 40, "top_p": 0.8, "min_p": 0.01}'
+runs 0 generate -m sampled 'In the beginning' -n 30 --seed 5
+says "$note"
+cp "$out" theirs
+runs 0 generate -m "$verse" 'In the beginning' -n 30 --seed 5 -t 0.9 --top-k 40 --top-p 0.8 --min-p 0.01
+check cmp "$out" theirs
+runs 0 generate -m sampled 'In the beginning' -n 30 --seed 5 --top-p 0.3
+says "$note"
+cp "$out" theirs
+runs 0 generate -m "$verse" 'In the beginning' -n 30 --seed 5 -t 0.9 --top-k 40 --top-p 0.3 --min-p 0.01
+check cmp "$out" theirs
+runs 0 generate -m sampled 'In the beginning' -n 6 --temperature 0
+silent
+check cmp "$out" greedy
+runs 0 generate -m sampled 'In the beginning' -n 6 --beam 2
+silent
+cp "$out" theirs
+runs 0 generate -m "$verse" 'In the beginning' -n 6 --beam 2
+check cmp "$out" theirs
+runs 0 generate -m sampled 'In the beginning' -n 6 --n-best 3
+[ "$(wc -l <"$out")" -ge 3 ] || failed 'three samples'
+config '{"do_sample": true}' # as transformers: temperature 1, top_k 50
+runs 0 generate -m sampled 'In the beginning' -n 30 --seed 5
+cp "$out" theirs
+runs 0 generate -m "$verse" 'In the beginning' -n 30 --seed 5 -t 1 --top-k 50
+check cmp "$out" theirs
+config '{"do_sample": false, "temperature": 0.9, "top_k": 40}'
+runs 0 generate -m sampled 'In the beginning' -n 6
+silent
+check cmp "$out" greedy
+for bad in '"temperature": 0' '"temperature": "x"' '"top_p": 2' '"top_k": -1' '"min_p": -1'; do
+    config "{\"do_sample\": true, $bad}"
+    runs 3 generate -m sampled x
+    key=${bad#\"}
+    says_part "sampled/generation_config.json: at \$.${key%%\"*}"
+done
+
 title 'a stream prints the same text as the whole output'
 runs 0 generate 'In the beginning' -n 6 --stream
 check cmp -s "$out" greedy

@@ -172,47 +172,65 @@ static qkv_status read_defaults(struct qkv_generation_config *c, const struct qk
     return status;
 }
 
+// The value of top_k that transformers uses for do_sample if a folder names none.
+enum { USUAL_TOP_K = 50 };
+
+// Reads how a decoder samples if do_sample is true.
+static qkv_status read_sampling(struct qkv_sampling *s, const struct qkv_json_at *at)
+{
+    const json_t *top_k = json_object_get(at->object, "top_k");
+    if (!json_is_true(json_object_get(at->object, "do_sample"))) return QKV_OK;
+    *s = (struct qkv_sampling){ .temperature = 1, .top_k = json_is_null(top_k) ? 0 : USUAL_TOP_K };
+    if (!qkv_json_limited(at, "top_k", false, &s->top_k, 0, INT32_MAX)) return at->err->status;
+    qkv_status status = read_real(at, "temperature", &s->temperature, 0, 100);
+    if (!status) status = read_real(at, "top_p", &s->top_p, 0, 1);
+    if (!status) status = read_real(at, "min_p", &s->min_p, -1e-9, 1);
+    if (s->top_p == 1) s->top_p = 0; // no limit
+    return status;
+}
+
 // Lists the keys that would change the outputs of transformers and that qkv does not apply. A value
 // that has no effect, such as 0 or false, does not count.
 static void list_ignored(struct qkv_generation_config *c, const json_t *root, bool decoder)
 {
+    enum { DECODER = 1, TRANSLATOR = 2, SAMPLING = 4 };
     static const struct {
         const char *key;
         double neutral; // number without effect
-        bool sampling;  // only with do_sample
-    } rows[] = { { "do_sample", 0, false },
-                 { "num_beams", 1, false },
-                 { "num_return_sequences", 1, false },
-                 { "temperature", 1, true },
-                 { "top_k", 50, true },
-                 { "top_p", 1, true },
-                 { "min_p", 0, true },
-                 { "typical_p", 1, true },
-                 { "epsilon_cutoff", 0, true },
-                 { "eta_cutoff", 0, true },
-                 { "penalty_alpha", 0, false },
-                 { "num_beam_groups", 1, false },
-                 { "diversity_penalty", 0, false },
-                 { "encoder_repetition_penalty", 1, false },
-                 { "encoder_no_repeat_ngram_size", 0, false },
-                 { "exponential_decay_length_penalty", 0, false },
-                 { "begin_suppress_tokens", 0, false },
-                 { "forced_decoder_ids", 0, false },
-                 { "force_words_ids", 0, false },
-                 { "sequence_bias", 0, false },
-                 { "guidance_scale", 1, false },
-                 { "dola_layers", 0, false },
-                 { "renormalize_logits", 0, false },
-                 { "stop_strings", 0, false },
-                 { "watermarking_config", 0, false } };
+        int only;       // where the key counts; 0: always
+    } rows[] = { { "do_sample", 0, TRANSLATOR },
+                 { "num_beams", 1, DECODER },
+                 { "num_return_sequences", 1, 0 },
+                 { "temperature", 1, TRANSLATOR | SAMPLING },
+                 { "top_k", 50, TRANSLATOR | SAMPLING },
+                 { "top_p", 1, TRANSLATOR | SAMPLING },
+                 { "min_p", 0, TRANSLATOR | SAMPLING },
+                 { "typical_p", 1, SAMPLING },
+                 { "epsilon_cutoff", 0, SAMPLING },
+                 { "eta_cutoff", 0, SAMPLING },
+                 { "penalty_alpha", 0, 0 },
+                 { "num_beam_groups", 1, 0 },
+                 { "diversity_penalty", 0, 0 },
+                 { "encoder_repetition_penalty", 1, 0 },
+                 { "encoder_no_repeat_ngram_size", 0, 0 },
+                 { "exponential_decay_length_penalty", 0, 0 },
+                 { "begin_suppress_tokens", 0, 0 },
+                 { "forced_decoder_ids", 0, 0 },
+                 { "force_words_ids", 0, 0 },
+                 { "sequence_bias", 0, 0 },
+                 { "guidance_scale", 1, 0 },
+                 { "dola_layers", 0, 0 },
+                 { "renormalize_logits", 0, 0 },
+                 { "stop_strings", 0, 0 },
+                 { "watermarking_config", 0, 0 } };
     const bool samples = json_is_true(json_object_get(root, "do_sample"));
     size_t n = 0;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0] && n < sizeof c->ignored; i++) {
         const json_t *v = json_object_get(root, rows[i].key);
         if (!v || json_is_null(v) || json_is_false(v)) continue;
         if (json_is_number(v) && json_number_value(v) == rows[i].neutral) continue;
-        if (rows[i].sampling && !samples) continue;
-        if (!strcmp(rows[i].key, "num_beams") && !decoder) continue;
+        if (rows[i].only & (decoder ? TRANSLATOR : DECODER)) continue;
+        if (rows[i].only & SAMPLING && !samples) continue;
         n += (size_t)snprintf(c->ignored + n, sizeof c->ignored - n, "%s%s", n ? ", " : "",
                               rows[i].key);
     }
@@ -243,6 +261,7 @@ qkv_status qkv_generation_file_read(struct qkv_generation_config *c, const char 
     if (!status) status = read_id(&at, "forced_eos_token_id", V, &c->forced_last);
     if (!status) status = read_banned(c, &at, V);
     if (!status) status = read_defaults(c, &at);
+    if (!status && decoder) status = read_sampling(&c->sampling, &at);
     if (!status) list_ignored(c, root, decoder);
     json_decref(root);
     return status;

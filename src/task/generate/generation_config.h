@@ -19,6 +19,8 @@ struct qkv_generation_config {
     // the prompt (or the start token) and the prefix, a limit of new tokens the forced first token.
     int64_t beams, max_length, max_new, min_length, min_new, no_repeat_ngram;
     double repetition, length_penalty; // length_penalty: -1: no penalty
+    // temperature, top_k, top_p, min_p of a decoder with do_sample; otherwise all are 0
+    struct qkv_sampling sampling;
     enum qkv_early early;
     // Sequences of two and more tokens that must not occur: sequence i is
     // banned[banned_offsets[i] .. banned_offsets[i + 1] - 1].

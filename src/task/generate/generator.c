@@ -149,6 +149,11 @@ const qkv_tokenizer *qkv_translator_tokenizer(const qkv_translator *t)
     return t ? t->g.tokenizer : NULL;
 }
 
+const struct qkv_sampling *qkv_generator_sampling(const qkv_generator *g)
+{
+    return g ? &g->g.config.sampling : NULL;
+}
+
 const char *qkv_generator_ignored(const qkv_generator *g)
 {
     return g && *g->g.config.ignored ? g->g.config.ignored : NULL;
@@ -231,6 +236,13 @@ static qkv_status prepare_decoder(struct generator *g, int64_t beams, bool align
 // Replaces options that are not set by the defaults in the model's folder.
 static void take_defaults(struct qkv_generate_options *o, const struct qkv_generation_config *c)
 {
+    struct qkv_sampling *s = &o->sampling;
+    if (!o->own_sampling && o->beams <= 1) {
+        if (!s->temperature) s->temperature = c->sampling.temperature;
+        if (!s->top_k) s->top_k = c->sampling.top_k;
+        if (!s->top_p) s->top_p = c->sampling.top_p;
+        if (!s->min_p) s->min_p = c->sampling.min_p;
+    }
     if (!o->sampling.repetition) o->sampling.repetition = c->repetition;
     if (!o->sampling.no_repeat_ngram) o->sampling.no_repeat_ngram = c->no_repeat_ngram;
     if (o->sampling.no_repeat_ngram == -1) o->sampling.no_repeat_ngram = 0;
