@@ -91,6 +91,38 @@ QKV_API struct qkv_model_info qkv_model_info(const qkv_model *m);
  *  until qkv_model_close; NULL if there is no such label. */
 QKV_API const char *qkv_model_label(const qkv_model *m, int64_t label);
 
+/** The attention whose output an observer receives.  STACK: self-attention of a model with one
+ *  stack.  ENCODER and DECODER: self-attention of the encoder and of the decoder of an
+ *  encoder-decoder.  CROSS: cross-attention of the decoder of an encoder-decoder. */
+enum qkv_attention_part { QKV_PART_STACK = 0, QKV_PART_ENCODER, QKV_PART_DECODER, QKV_PART_CROSS };
+
+/** The replacement for the output of an ablated head:
+ *    ZERO     zeros: in F32 bit-identical to setting the columns of the output projection that
+ *             multiply the head to 0
+ *    MEAN     the mean of the head's output over the rows of the sequence; in a decoder, over the
+ *             rows up to and including the current row, so that decoding one token at a time equals
+ *             a whole run
+ *    UNIFORM  the mean of the values of all keys that are not masked: equal weights */
+enum qkv_ablation_kind { QKV_ABLATE_ZERO = 0, QKV_ABLATE_MEAN, QKV_ABLATE_UNIFORM };
+struct qkv_ablation {
+    /** part of the head: STACK in a model of one stack; ENCODER, DECODER or CROSS in an
+     *  encoder-decoder */
+    enum qkv_attention_part part;
+    int64_t layer, head; /**< layer and head, counted from 0; head -1: every head of the layer */
+    enum qkv_ablation_kind kind;
+};
+/** Changes of one run, which other runs of the same model do not see; zero is the default. */
+struct qkv_run_options {
+    /** factor of the model's own scale of scores: the score of query and key is score_scale * scale
+     *  * q.k, before a softcap, a relative position bias and the mask.  1/2 is a softmax of twice
+     *  the temperature.  0: 1; otherwise finite and > 0 */
+    float score_scale;
+    /** [ablations] heads that are ablated in this run, as in qkv_model_ablate, in place of the
+     *  ablations of the model; ablations 0: the heads that the model ablates */
+    const struct qkv_ablation *ablate;
+    int64_t ablations;
+};
+
 /** The tokens of one or more sequences, packed consecutively; padding is optional. */
 struct qkv_model_input {
     int64_t sequences;
@@ -102,12 +134,10 @@ struct qkv_model_input {
     /** NULL, except for an encoder-decoder: the input of its encoder, with the same number of
      *  sequences; the other members are then the input of its decoder */
     const struct qkv_model_input *source;
+    /** NULL: none; of an encoder-decoder they apply to both stacks, and the options of source are
+     *  ignored.  qkv_ablate_scan and qkv_ablate_compare refuse them */
+    const struct qkv_run_options *options;
 };
-
-/** The attention whose output an observer receives.  STACK: self-attention of a model with one
- *  stack.  ENCODER and DECODER: self-attention of the encoder and of the decoder of an
- *  encoder-decoder.  CROSS: cross-attention of the decoder of an encoder-decoder. */
-enum qkv_attention_part { QKV_PART_STACK = 0, QKV_PART_ENCODER, QKV_PART_DECODER, QKV_PART_CROSS };
 
 /** The sublayers of a layer in their order; each reads the residual stream and adds to it. */
 enum { QKV_SUBLAYER_ATTENTION = 0, QKV_SUBLAYER_CROSS, QKV_SUBLAYER_FEED_FORWARD, QKV_SUBLAYERS };
@@ -180,8 +210,8 @@ QKV_API char *qkv_model_states_name(char *out, size_t size, const qkv_model *m,
  *  Memory: each run allocates one block, linear in R, which the model keeps for later runs (up to
  *  64 MiB per concurrent run); the first run packs the weights, which the model stores.
  *  Returns: QKV_OK; QKV_ERR_USAGE (id outside the vocabulary, sequence longer than the positions,
- *  offsets that decrease); QKV_ERR_LIMIT; QKV_ERR_INTERRUPTED (by the observer): hidden is
- *  undefined.
+ *  offsets that decrease, options out of range); QKV_ERR_LIMIT; QKV_ERR_INTERRUPTED (by the
+ *  observer): hidden is undefined.
  *  Repeats: the rows of a sequence are bit-identical whatever the other sequences and the padding
  *           are. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_run(const qkv_model *m, float *hidden,
@@ -213,21 +243,6 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_classify_tokens(const qkv_model *m, 
                                                             const struct qkv_model_input *in,
                                                             qkv_error *err);
 
-/** The replacement for the output of an ablated head:
- *    ZERO     zeros: in F32 bit-identical to setting the columns of the output projection that
- *             multiply the head to 0
- *    MEAN     the mean of the head's output over the rows of the sequence; in a decoder, over the
- *             rows up to and including the current row, so that decoding one token at a time equals
- *             a whole run
- *    UNIFORM  the mean of the values of all keys that are not masked: equal weights */
-enum qkv_ablation_kind { QKV_ABLATE_ZERO = 0, QKV_ABLATE_MEAN, QKV_ABLATE_UNIFORM };
-struct qkv_ablation {
-    /** part of the head: STACK in a model of one stack; ENCODER, DECODER or CROSS in an
-     *  encoder-decoder */
-    enum qkv_attention_part part;
-    int64_t layer, head; /**< layer and head, counted from 0; head -1: every head of the layer */
-    enum qkv_ablation_kind kind;
-};
 /** Sets the ablated heads of the model, replacing the previous list; with n = 0 no head is ablated.
  *  For a head ablated by UNIFORM an observer receives equal weights; for ZERO and MEAN it receives
  *  the original weights, although they do not affect the output.  list is copied.

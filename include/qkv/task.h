@@ -125,6 +125,16 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_embed_ids(const qkv_embedder *e, float *ou
                                                 int64_t n, struct qkv_embed_report *report,
                                                 qkv_error *err);
 
+/** Computes the vector of one text, out[width], from hidden[n][D], the last hidden states of its
+ *  tokens that qkv_model_run has written for the model of the embedder: the pooling and the modules
+ *  after it.  So a run with an observer or with options (struct qkv_run_options) needs no second
+ *  run for the vector.
+ *  Returns: QKV_OK; QKV_ERR_USAGE; QKV_ERR_LIMIT.
+ *  Edge:    n = 0: the vector is zero
+ *  Repeats: the bits of qkv_embed_ids of these tokens, if the run had no options */
+QKV_API QKV_MUST_CHECK qkv_status qkv_embed_hidden(const qkv_embedder *e, float *out,
+                                                   const float *hidden, int64_t n, qkv_error *err);
+
 /** Returns the cosine of the vectors a[n] and b[n]; 0 if one of the vectors is 0. */
 QKV_API float qkv_cosine(const float *a, const float *b, int64_t n);
 

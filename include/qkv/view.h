@@ -281,6 +281,10 @@ struct qkv_view_options {
     /** how much of the arrays v and x is stored.  true, or budget > 0: as much as the budget
      *  allows; false and budget = 0: as much as fits into a file of 6,000,000 bytes */
     bool values;
+    /** a JSON object, which the page gets as its member "server": the page is the answer of a
+     *  server that is asked again when its reader types another text (docs/view.md), and its policy
+     *  lets its script connect to that server; NULL: the page connects to nothing */
+    const char *server;
     // members for the terminal only
     int columns; /**< width in characters; 0: 80 */
     /** capabilities of the terminal; without color, block characters show the weights */
@@ -325,8 +329,9 @@ struct qkv_view_report {
 /** Writes the HTML file as NAME.tmp.PID and renames it; equal input gives equal bytes.  o and
  *  report may be NULL.
  *  Returns: QKV_OK; QKV_ERR_USAGE (the file exists and force is false; no such stack, layer,
- *           head, token or view); QKV_ERR_LIMIT (memory, or over the budget: err says which budget
- *           or option is sufficient); QKV_ERR_IO. */
+ *           head, token or view; server is no object); QKV_ERR_FORMAT (server is no JSON);
+ *           QKV_ERR_LIMIT (memory, or over the budget: err says which budget or option is
+ *           sufficient); QKV_ERR_IO. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_html(const qkv_view *v, const char *path, bool force,
                                                 const struct qkv_view_options *o,
                                                 struct qkv_view_report *report, qkv_error *err);

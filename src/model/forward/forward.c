@@ -8,6 +8,7 @@
 // bytes are counted first; the model reuses its memory for later runs.
 #include "model/forward/forward.h"
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 static qkv_status check(const struct qkv_model *m, int stack, const struct qkv_model_input *in,
@@ -133,6 +134,16 @@ static struct qkv_attention packed(struct qkv_attention a, const struct qkv_side
     return qkv_attention_packed(&a, s->R, keys->R, s->sequences, s->offsets, keys->offsets);
 }
 
+// Returns *a with the scale of the run's options.
+static struct qkv_attention scaled(struct qkv_attention a, const struct qkv_run *u)
+{
+    const float factor = u->options ? u->options->score_scale : 0;
+    if (factor == 0 || factor == 1) return a;
+    const double own = a.scale != 0 ? (double)a.scale : 1 / sqrt((double)u->stack->block->heads.E);
+    a.scale = (float)((double)factor * own);
+    return a;
+}
+
 // Sets the three attentions of each stack (normal layers, local layers, cross-attention), its
 // stream without arrays, and u->block_scratch.
 static qkv_status plan(struct qkv_run *u, qkv_error *err)
@@ -140,9 +151,9 @@ static qkv_status plan(struct qkv_run *u, qkv_error *err)
     qkv_status status = QKV_OK;
     for (int i = 0; !status && i < u->sides; i++) {
         struct qkv_side *s = &u->side[i];
-        s->attention = packed(qkv_stack_attention(u->m, s->stack, false), s, s);
-        s->local = packed(qkv_stack_attention(u->m, s->stack, true), s, s);
-        s->across = packed(qkv_cross_attention(u->m), s, &u->side[0]);
+        s->attention = packed(scaled(qkv_stack_attention(u->m, s->stack, false), u), s, s);
+        s->local = packed(scaled(qkv_stack_attention(u->m, s->stack, true), u), s, s);
+        s->across = packed(scaled(qkv_cross_attention(u->m), u), s, &u->side[0]);
         s->stream =
             qkv_stream_of(&u->m->is, s->R, &s->places, &s->attention, &s->local, &s->across);
         if (u->probes) {
@@ -150,9 +161,9 @@ static qkv_status plan(struct qkv_run *u, qkv_error *err)
             s->across.probe = &s->probe_cross.at;
         }
         const struct qkv_attention *each[] = { &s->attention, &s->local };
-        for (int k = 0; !status && k < 1 + u->m->stack[s->stack].locals; k++) {
+        for (int k = 0; !status && k < 1 + u->stack[s->stack].locals; k++) {
             const size_t bytes =
-                qkv_stack_scratch(&u->m->stack[s->stack], each[k], &s->across, &status);
+                qkv_stack_scratch(&u->stack[s->stack], each[k], &s->across, &status);
             if (!status && bytes > u->block_scratch) u->block_scratch = bytes;
         }
     }
@@ -214,7 +225,7 @@ static void gather(struct qkv_side *s, bool types)
 // final norm and, with mlp_once, the feed-forward network after the layers.
 static qkv_status layers(struct qkv_run *u, struct qkv_side *s, qkv_error *err)
 {
-    const struct qkv_stack *stack = &u->m->stack[s->stack];
+    const struct qkv_stack *stack = &u->stack[s->stack];
     const int64_t last = stack->layers - 1;
     qkv_status status = u->observer ? qkv_observe_layer(u, s, -1, err) : QKV_OK;
     for (int64_t i = 0; !status && i < stack->blocks; i++) {
@@ -296,10 +307,32 @@ static qkv_status run_sides(struct qkv_run *u, qkv_error *err)
     return status;
 }
 
+// Checks the options of the run, and makes the layers with its ablated heads.
+static qkv_status apply_options(struct qkv_run *u, qkv_error *err)
+{
+    const struct qkv_run_options *o = u->options;
+    if (!(o->score_scale >= 0 && isfinite(o->score_scale)))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "invalid factor of the scores, expected a finite number above 0, found %g",
+                        (double)o->score_scale);
+    if (o->ablations < 0 || (o->ablations && !o->ablate))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "invalid list of ablated heads, expected a list and its length, found %s",
+                        o->ablate ? "a negative length" : "NULL");
+    if (!o->ablations) return QKV_OK;
+    // the copies of the layers point to the packed weights
+    if (qkv_model_pack((struct qkv_model *)(uintptr_t)u->m, QKV_PACK_BODY))
+        return qkv_fail_memory(err, u->m->dir);
+    u->stack = u->own;
+    return qkv_run_ablate(&u->ablated, u->own, u->m, o->ablate, o->ablations, err);
+}
+
 qkv_status qkv_model_encode(const struct qkv_model *m, float *hidden,
                             const struct qkv_model_input *in, qkv_error *err)
 {
-    struct qkv_run u = { .m = m, .sides = 1, .hidden = hidden, .side[0].in = in };
+    struct qkv_run u = {
+        .m = m, .stack = m->stack, .sides = 1, .hidden = hidden, .side[0].in = in
+    };
     const qkv_status status = check(m, 0, in, err);
     return status ? status : run_sides(&u, err);
 }
@@ -311,15 +344,20 @@ qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_mod
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_model_run: expected a model and its input, found NULL");
     struct qkv_run u = { .m = m,
+                         .options = in->options,
+                         .stack = m->stack,
                          .observer = observer && observer->layer ? observer : NULL,
                          .hidden = hidden,
                          .sides = m->stacks };
     qkv_status status = check_sides(m, in, err);
     if (!status && u.observer) status = qkv_probe_request_check(&u.observer->probe, err);
+    if (!status && u.options) status = apply_options(&u, err);
     if (status) return status;
     for (int i = 0; i < u.sides; i++) {
         u.side[i].stack = i;
         u.side[i].in = u.sides > 1 && i == 0 ? in->source : in;
     }
-    return run_sides(&u, err);
+    status = run_sides(&u, err);
+    qkv_free(u.ablated);
+    return status;
 }

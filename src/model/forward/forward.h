@@ -41,6 +41,10 @@ struct qkv_side {
 
 struct qkv_run {
     const struct qkv_model *m;
+    const struct qkv_run_options *options; // of the caller; NULL: none
+    const struct qkv_stack *stack;         // [sides] the stacks of the model, or `own`
+    struct qkv_stack own[2];               // copies whose layers have the ablated heads of this run
+    void *ablated;                         // memory of these layers; NULL: none
     const struct qkv_observer *observer;
     struct qkv_side side[2];
     int sides;

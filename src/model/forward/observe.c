@@ -240,7 +240,7 @@ qkv_status qkv_observe_layer(struct qkv_run *u, struct qkv_side *s, int64_t laye
         if (s->sublayers.stored & 1u << k) output.stream[k] = s->sublayers.at[k];
     s->sublayers.stored = 0;
     const struct qkv_attention own = qkv_block_attention(
-        &u->m->stack[s->stack].block[qkv_max64(layer, 0)], local ? &s->local : &s->attention);
+        &u->stack[s->stack].block[qkv_max64(layer, 0)], local ? &s->local : &s->attention);
     status = fill(&output, u, s, s, &s->keep, &s->probe, &own, err);
     return status ? status : tell(u, &output, err);
 }

@@ -29,6 +29,11 @@ static inline int qkv_part_stack(enum qkv_attention_part part)
 // QKV_ERR_USAGE.
 qkv_status qkv_ablation_check(const struct qkv_model *m, const struct qkv_ablation *list, int64_t n,
                               qkv_error *err);
+// Writes to stacks[m->stacks] copies of the stacks of the model, whose layers have the ablated heads
+// of the list and no others. The caller frees *memory after the run (ablate.c).
+// Returns QKV_OK, QKV_ERR_USAGE or QKV_ERR_LIMIT.
+qkv_status qkv_run_ablate(void **memory, struct qkv_stack *stacks, const struct qkv_model *m,
+                          const struct qkv_ablation *list, int64_t n, qkv_error *err);
 // Copies the relative-position table of a stack, from[H][2 reach + 1], to the array `to` of the
 // same size, and sets the rows of heads ablated to uniform weights to 0. gives[H]: the QKV_HEADS_*
 // value of each head.

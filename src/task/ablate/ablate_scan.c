@@ -365,6 +365,9 @@ static qkv_status check(struct scan *s, const struct qkv_model_input *in)
         return qkv_fail(s->err, QKV_ERR_USAGE, NULL,
                         "wrong number of sequences to ablate on, expected one sequence%s",
                         s->two ? " for the encoder and one for the decoder" : "");
+    if (in->options)
+        return qkv_fail(s->err, QKV_ERR_USAGE, NULL,
+                        "ablating every head takes no options of a run, expected NULL");
     const qkv_status status = check_options(s);
     if (status) return status;
     s->T = used(in);

@@ -268,6 +268,29 @@ static qkv_status run(const qkv_embedder *e, struct numbers *n, const struct qkv
     return QKV_OK;
 }
 
+qkv_status qkv_embed_hidden(const qkv_embedder *e, float *out, const float *hidden, int64_t n,
+                            qkv_error *err)
+{
+    if (!e || !out || n < 0 || (n && !hidden))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_embed_hidden: expected an embedder, hidden states and an output, "
+                        "found NULL or a negative number of rows");
+    int64_t offsets[] = { 0, n };
+    const struct qkv_batch b = { .texts = 1, .offsets = offsets, .lengths = &n };
+    struct numbers v = { .hidden = (float *)(uintptr_t)hidden, // only read
+                         .rows = qkv_alloc((size_t)e->widest, sizeof *v.rows),
+                         .other = qkv_alloc((size_t)e->widest, sizeof *v.other) };
+    struct pooling p = { e, &b, &v, out, 0 };
+    qkv_status status = v.rows && v.other ? QKV_OK : QKV_ERR_LIMIT;
+    if (!status) pool_one(&p, 0, 0);
+    if (!status)
+        status = qkv_steps_run(&e->modules.steps, e->steps, &v.rows, &v.other, 1, e->pooled);
+    if (!status) put_one(&p, 0, 0);
+    qkv_free(v.rows);
+    qkv_free(v.other);
+    return status ? qkv_fail_memory(err, NULL) : QKV_OK;
+}
+
 static qkv_status step(const qkv_embedder *e, int64_t done, int64_t total, qkv_error *err)
 {
     if (!e->o.progress.step || !e->o.progress.step(e->o.progress.user, "texts", done, total))

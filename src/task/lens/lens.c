@@ -138,6 +138,8 @@ static qkv_status check(const qkv_model *m, const struct qkv_model_info *info,
     if (in->offsets[1] && !in->ids)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "tokens have no ids, expected an array of ids, found NULL");
+    if (in->options && !(info->can & QKV_CAN_RUN))
+        return qkv_unfit(m, "a Transformer, whose runs have options", err);
     if (top < 1 || top > info->vocab)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "number of tokens per row is out of range, expected 1 to %" PRId64

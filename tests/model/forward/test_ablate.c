@@ -215,6 +215,66 @@ TEST(a_token_at_a_time_says_what_all_at_once_say)
     }
 }
 
+// ---- one run -----------------------------------------------------------------------------------
+TEST(heads_that_a_run_ablates_are_those_that_the_model_would_ablate)
+{
+    EACH_TINY(name)
+    {
+        struct tiny t = open_tiny(*name, QKV_PRECISION_F32);
+        struct qkv_ablation list[64];
+        qkv_error err = { 0 };
+        const int64_t n = t.R * t.info.width;
+        float *plain = golden_floats(n), *want = golden_floats(n), *got = golden_floats(n);
+        const struct qkv_run_options o = { .ablate = list, .ablations = all_kinds(list, t.model) };
+        struct qkv_model_input in = *tiny_input(&t);
+        CHECK_EQ(qkv_model_run(t.model, plain, &in, NULL, &err), QKV_OK);
+        in.options = &o;
+        CHECK_EQ(qkv_model_run(t.model, got, &in, NULL, &err), QKV_OK);
+        in.options = NULL;
+        CHECK_EQ(qkv_model_run(t.model, want, &in, NULL, &err), QKV_OK);
+        check_bits(*name, "the next run has ablated heads", want, plain, n);
+        CHECK_EQ(qkv_model_ablate(t.model, o.ablate, o.ablations, &err), QKV_OK);
+        CHECK_EQ(qkv_model_run(t.model, want, &in, NULL, &err), QKV_OK);
+        check_bits(*name, "ablations of a run", got, want, n);
+        CHECK(memcmp(got, plain, (size_t)n * sizeof *got) != 0);
+        // a list of a run replaces that of the model
+        const struct qkv_run_options one = { .ablate = list, .ablations = 1 };
+        in.options = &one;
+        CHECK_EQ(qkv_model_run(t.model, got, &in, NULL, &err), QKV_OK);
+        in.options = NULL;
+        CHECK_EQ(qkv_model_ablate(t.model, list, 1, &err), QKV_OK);
+        CHECK_EQ(qkv_model_run(t.model, want, &in, NULL, &err), QKV_OK);
+        check_bits(*name, "another list than the model's", got, want, n);
+        free(plain);
+        free(want);
+        free(got);
+        close_tiny(&t);
+    }
+}
+
+static qkv_status run_flow(void *ctx, qkv_error *err)
+{
+    static const int32_t ids[] = { 1, 2, 3 };
+    static const int64_t offsets[] = { 0, 3 };
+    const struct qkv_ablation uniform = { QKV_PART_STACK, 0, -1, QKV_ABLATE_UNIFORM };
+    const struct qkv_run_options o = { .score_scale = 2, .ablate = &uniform, .ablations = 1 };
+    const struct qkv_model_input in = {
+        .sequences = 1, .offsets = offsets, .ids = ids, .options = &o
+    };
+    qkv_model *m = NULL;
+    qkv_status status = qkv_model_open(&m, ctx, NULL, err);
+    if (!status) status = qkv_model_run(m, NULL, &in, NULL, err);
+    qkv_model_close(m);
+    return status;
+}
+
+TEST(options_of_a_run_survive_every_failed_allocation)
+{
+    CHECK_EQ(qkv_threads_set(1), QKV_OK);
+    CHECK(faults_walk(run_flow, (void *)GOLDEN "gpt2", true) > 5);
+    CHECK_EQ(qkv_threads_set(0), QKV_OK);
+}
+
 static qkv_status copy_flow(void *ctx, qkv_error *err)
 {
     const struct qkv_ablation mean = { QKV_PART_STACK, 0, -1, QKV_ABLATE_MEAN };
@@ -323,6 +383,11 @@ TEST(lists_that_do_not_fit_the_model_change_nothing)
         CHECK_EQ(qkv_model_ablate(t.model, r->list, r->n, &err), QKV_ERR_USAGE);
         if (!strstr(err.text, r->says)) fail_msg("%s: %s", r->says, err.text);
         CHECK(!t.model->ablated && !t.model->stack[0].block[0].heads.ablation);
+        const struct qkv_run_options run = { .ablate = r->list, .ablations = r->n };
+        struct qkv_model_input in = *tiny_input(&t);
+        in.options = &run;
+        CHECK_EQ(qkv_model_run(t.model, NULL, &in, NULL, &err), QKV_ERR_USAGE);
+        if (!strstr(err.text, r->says)) fail_msg("%s: %s", r->says, err.text);
         const struct qkv_model_options o = { .ablate = r->list, .ablations = r->n };
         qkv_model *m = NULL;
         CHECK_EQ(qkv_model_open(&m, tiny_path(r->folder, ""), &o, &err), QKV_ERR_USAGE);
@@ -335,5 +400,7 @@ TEST(lists_that_do_not_fit_the_model_change_nothing)
 CHECK_MAIN(CASE(a_head_of_nothing_is_one_whose_columns_are_zero),
            CASE(uniform_weights_are_equal_in_every_family),
            CASE(a_token_at_a_time_says_what_all_at_once_say),
+           CASE(heads_that_a_run_ablates_are_those_that_the_model_would_ablate),
+           CASE(options_of_a_run_survive_every_failed_allocation),
            CASE(ablation_survives_every_failed_allocation), CASE(names_are_read_and_written),
            CASE(lists_that_do_not_fit_the_model_change_nothing))

@@ -146,6 +146,12 @@ TEST(padding_and_ids_change_no_bit)
                  QKV_OK);
         const int64_t offsets[] = { 0, t.count };
         CHECK_EQ(qkv_embed_ids(e[2], from_ids, t.ids, offsets, 1, NULL, &err), QKV_OK);
+        const struct qkv_model_input in = { .sequences = 1, .offsets = offsets, .ids = t.ids };
+        float hidden[512 * 384], pooled[384];
+        CHECK(offsets[1] <= 512 && qkv_embedder_width(e[2]) == 384);
+        CHECK_EQ(qkv_model_run(qkv_embedder_model(e[2]), hidden, &in, NULL, &err), QKV_OK);
+        CHECK_EQ(qkv_embed_hidden(e[2], pooled, hidden, offsets[1], &err), QKV_OK);
+        CHECK_BITS(pooled, from_ids, sizeof pooled);
         CHECK_BITS(from_ids, plain + i * 384, sizeof from_ids);
     }
     static int32_t long_[65];

@@ -212,6 +212,40 @@ TEST(padding_and_empty_texts_are_no_positions)
     qkv_model_close(t.m);
 }
 
+TEST(options_of_the_run_change_the_rows_after_the_first)
+{
+    struct text t;
+    struct qkv_lens run, model;
+    qkv_error err = { 0 };
+    const struct qkv_ablation first = { QKV_PART_STACK, 0, -1, QKV_ABLATE_ZERO };
+    const struct qkv_run_options o = { .ablate = &first, .ablations = 1 };
+    open_text(&t, "gpt2");
+    t.in.options = &o;
+    CHECK_EQ(qkv_lens(&run, t.m, &t.in, NULL, 0, 1, &err), QKV_OK);
+    t.in.options = NULL;
+    CHECK_EQ(qkv_model_ablate(t.m, &first, 1, &err), QKV_OK);
+    CHECK_EQ(qkv_lens(&model, t.m, &t.in, NULL, 0, 1, &err), QKV_OK);
+    const int64_t rows = run.positions * run.rows;
+    CHECK_BITS(run.tokens, model.tokens, (size_t)rows * sizeof(struct qkv_token_value));
+    qkv_lens_free(&model);
+    CHECK_EQ(qkv_model_ablate(t.m, NULL, 0, &err), QKV_OK);
+    CHECK_EQ(qkv_lens(&model, t.m, &t.in, NULL, 0, 1, &err), QKV_OK);
+    int64_t changed = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        const bool same = run.tokens[i].value == model.tokens[i].value;
+        if (i % run.rows == 0) CHECK(same); // the output of the embeddings
+        changed += !same;
+    }
+    CHECK(changed > rows / 2);
+    qkv_lens_free(&run);
+    qkv_lens_free(&model);
+    qkv_model_close(t.m);
+    open_text(&t, "gru-attention");
+    t.in.options = &o;
+    CHECK_EQ(qkv_lens(&run, t.m, &t.in, NULL, 0, 1, &err), QKV_ERR_UNSUPPORTED);
+    qkv_model_close(t.m);
+}
+
 TEST(models_without_an_output_head_for_tokens_are_refused)
 {
     struct text t;
@@ -332,6 +366,7 @@ TEST(a_lens_survives_every_failed_allocation)
 CHECK_MAIN(CASE(each_row_is_the_softmax_of_head_and_norm_of_its_layer),
            CASE(the_last_row_has_the_bits_of_the_decoder_that_generates),
            CASE(padding_and_empty_texts_are_no_positions),
+           CASE(options_of_the_run_change_the_rows_after_the_first),
            CASE(models_without_an_output_head_for_tokens_are_refused),
            CASE(shares_are_the_summands_of_each_pooling_and_add_up_to_1),
            CASE(a_lens_survives_every_failed_allocation))
