@@ -5,6 +5,7 @@
 // contains the SHA-256 of the script, of its loader and of the only style. Tokens are in JSON and
 // in escaped text; numbers and the script are in compressed blocks (docs/formats.md).
 #include "view/page/page_internal.h"
+#include <qkv/json.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -63,13 +64,15 @@ static void put_hash(struct view_text *t, const unsigned char *sum)
 
 static void fill_policy(struct view_text *t, const struct page *p)
 {
-    (void)p;
     view_say(t, "default-src 'none'; script-src ");
     put_hash(t, view_loader_sha256);
     view_say(t, " ");
     put_hash(t, view_script_sha256);
     view_say(t, "; style-src ");
     put_hash(t, view_style_sha256);
+    view_say(t, " ");
+    put_hash(t, view_view_style_sha256);
+    if (p->o->server) view_say(t, "; connect-src 'self'");
     view_say(t, "; img-src data: blob:; base-uri 'none'; form-action 'none'");
 }
 
@@ -331,6 +334,19 @@ static qkv_status measure_frame(struct page *p, int64_t *bytes, qkv_error *err)
     return failed ? qkv_fail_memory(err, NULL) : QKV_OK;
 }
 
+// Checks that the options' member `server` is a JSON object.
+static qkv_status check_server(const char *server, qkv_error *err)
+{
+    qkv_json *value = NULL;
+    qkv_status status = server ? qkv_json_read(&value, server, strlen(server), err) : QKV_OK;
+    if (server && !status && qkv_json_kind_of(value) != QKV_JSON_OBJECT)
+        status = qkv_fail(err, QKV_ERR_USAGE, NULL,
+                          "server of struct qkv_view_options: expected a JSON object, found %s",
+                          qkv_json_kind_name(value));
+    qkv_json_free(value);
+    return status;
+}
+
 static void report_of(struct qkv_view_report *r, const struct page *p, int64_t bytes)
 {
     const struct view_kept *kept = &p->plan.stack[p->o->stack];
@@ -361,7 +377,8 @@ qkv_status qkv_view_html(const qkv_view *v, const char *path, bool force,
     struct page p = { .v = v, .o = o ? o : &none };
     struct qkv_output out = { .fd = -1 };
     int64_t frame = 0;
-    qkv_status status = view_select_stack(&p.k, v, p.o, err);
+    qkv_status status = check_server(p.o->server, err);
+    if (!status) status = view_select_stack(&p.k, v, p.o, err);
     if (!status) status = choose(&p, err);
     if (!status) // first, so that an existing file is reported before the long computation
         status = qkv_output_open(&out, path, force, err);

@@ -128,6 +128,8 @@ extern const unsigned int view_page_size, view_style_size, view_script_size, vie
 // view_script is compressed (raw deflate); these are its size and SHA-256 before that.
 extern const unsigned int view_script_length;
 extern const unsigned char view_script_sha256[32];
+// style of the views, which is a part of the script
+extern const unsigned char view_view_style_sha256[32];
 extern const unsigned char view_style_sha256[32], view_loader_sha256[32];
 int64_t view_code_bytes(void); // the bytes of style, loader and script in a page
 #endif

@@ -345,6 +345,19 @@ static void json_training(struct view_text *t, const qkv_view *v, const struct v
     view_say(t, "]}");
 }
 
+// Writes JSON of the caller. Its strings may contain '<', which would end the element of the page.
+static void json_server(struct view_text *t, const char *json)
+{
+    view_say(t, ",\n\"server\":");
+    for (const char *p = json; *p;) {
+        const size_t n = strcspn(p, "<");
+        view_put(t, p, n);
+        p += n;
+        if (!*p++) break;
+        view_say(t, "\\u003c");
+    }
+}
+
 void view_page_metadata(struct view_text *t, const qkv_view *v, const struct view_plan *p,
                         const struct view_selection *st, const struct qkv_view_options *o)
 {
@@ -360,6 +373,7 @@ void view_page_metadata(struct view_text *t, const qkv_view *v, const struct vie
     view_texts(t, &v->shape);
     json_stacks(t, 0, v->shape.stacks, p, st);
     view_page_output(t, v);
+    if (o->server) json_server(t, o->server);
     if (v->against) json_against(t, v, p);
     if (v->frames) json_training(t, v, p);
     view_say(t, ",\n\"packed\":%" PRId64 ",\"bytes\":%" PRId64 ",\"rows\":[", p->packed_size,

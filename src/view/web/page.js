@@ -14,6 +14,7 @@ import {
 import { choices } from "./parts/figure.js";
 import { copyTable, saveAnimated, savePng, saveSvg, savedSvg, saving } from "./parts/save.js";
 import { buildStories } from "./parts/stories.js";
+import { buildLive, drawLive, isLive, toggleHeads } from "./parts/live.js";
 import { buildHelp, buildTools, drawHints, drawTools, openHelp } from "./parts/tools.js";
 
 // Chooses the theme: the theme with which the file was made; if it has none, the theme that the reader chose last; if
@@ -101,6 +102,8 @@ function findNext(text) {
 // ---- the start -------------------------------------------------------------------------------------
 function buildFrame() {
     const header = $("top");
+    // the style of the views, which tools/embed.cmake puts before the script
+    document.head.append(el("style", {}, /** @type {any} */ (globalThis).qkvStyle));
     page.entries = VIEWS.map(v => {
         const b = el("button", {}, v.name + " ", el("kbd", {}, v.key));
         onClick(b, () => requestView(v));
@@ -145,7 +148,12 @@ function buildFrame() {
     page.table = el("section", { id: "links", class: "quiet", "aria-label": say("onView") });
     buildHelp();
     buildTools();
-    Object.assign(page, { drawHints, drawTools, note: el("p", { id: "note", hidden: "" }) });
+    if (isLive()) {
+        buildLive();
+        addKeys([["X", "switch the heads off or on", "x", () => toggleHeads(), 1]]);
+    }
+    const drawBars = () => { drawTools(); drawLive(); };
+    Object.assign(page, { drawHints, drawTools: drawBars, note: el("p", { id: "note", hidden: "" }) });
     document.body.append(page.note, page.saver, page.finder, page.live);
     themeNow();
 }
@@ -192,6 +200,7 @@ async function start() {
     }
     nameRows(about);
     page.about = about;
+    page.version = 0;
     page.stacks = stacksOf(about);
     buildFrame();
     try {

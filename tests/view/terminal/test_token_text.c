@@ -89,6 +89,41 @@ TEST(hostile_tokens_stay_text)
     free(m);
 }
 
+TEST(what_a_server_adds_is_json_that_stays_text)
+{
+    static const struct {
+        const char *server;
+        qkv_status status;
+    } rows[] = { { "{\"text\":\"</script><script>&\"}", QKV_OK },
+                 { "[1]", QKV_ERR_USAGE },
+                 { "{\"text\":", QKV_ERR_FORMAT },
+                 { "", QKV_ERR_FORMAT } };
+    struct made *m = malloc(sizeof *m);
+    make(m, 4, 1, 1, 1, 2, 0);
+    qkv_view *v = view_of(m);
+    EACH(r, rows)
+    {
+        const struct qkv_view_options o = { .server = r->server };
+        qkv_error err = { 0 };
+        CHECK_EQ(qkv_view_html(v, place("page.html"), true, &o, NULL, &err), r->status);
+    }
+    const struct qkv_view_options o = { .server = rows[0].server };
+    struct page p;
+    char *html = html_of(v, &o, NULL), *plain = html_of(v, NULL, NULL);
+    CHECK_EQ(occurrences(html, "<script>"), 1);
+    CHECK_EQ(occurrences(html, "; connect-src 'self';"), 1);
+    CHECK_EQ(occurrences(plain, "connect-src"), 0);
+    CHECK(page_open(&p, html));
+    CHECK_TEXT(json_string_value(json_object_get(json_object_get(p.about, "server"), "text")),
+               "</script><script>&");
+    page_close(&p);
+    free(html);
+    free(plain);
+    qkv_view_free(v);
+    unmake(m);
+    free(m);
+}
+
 TEST(script_and_style_stay_small)
 {
     CHECK(!view_minified || view_code_bytes() <= 150000);
@@ -197,6 +232,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(noncharacters_and_controls_are_replaced),
         CASE(hostile_tokens_stay_text),
+        CASE(what_a_server_adds_is_json_that_stays_text),
         CASE(script_and_style_stay_small),
         CASE(a_word_that_occurs_again_carries_its_place),
         CASE(terminal_pictures_keep_to_their_width),

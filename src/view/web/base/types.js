@@ -223,6 +223,7 @@
  * @property {any} about the description in the file (docs/formats.md)
  * @property {any[]} all the weights of every stack in the file, including other models and frames of training
  * @property {Stack[]} stacks
+ * @property {number} version the number of answers of the server that have replaced the data (parts/live.js)
  * @property {(() => void)=} drawTools
  * @property {(() => void)=} drawHints
  * @property {?HTMLElement} tools the toolbar (parts/tools.js)

@@ -212,7 +212,7 @@ export function figuresSvg(figures, { question, pieces }, under = false) {
         const value = name => style.getPropertyValue(name).trim();
         const stops = value("--ramp").split(" ");
         const out = [`.paper{fill:${value("--paper")}}.h{fill:${value("--text")}}.d{fill:${value("--text2")}}`];
-        for (const rule of document.styleSheets[0].cssRules)
+        for (const rule of [...document.styleSheets].flatMap(sheet => [...sheet.cssRules]))
             if (rule instanceof CSSStyleRule && rule.selectorText.startsWith(".figure"))
                 out.push(
                     rule.cssText.replace(/\.figure (?!\{)/g, "").replace(/var\((--\w+)\)/g, (_, name) => value(name))
@@ -276,7 +276,7 @@ export function focused() {
         const r = page.weights.row(layer, h, state.row);
         return state.key >= 0 ? r[state.key] : topKey(r, -1, -1).w;
     };
-    const at = [state.stack, layer, heads].join();
+    const at = [page.version, state.stack, layer, heads].join();
     if (focus.at !== at) {
         focus.at = at;
         focus.head = heads.length === 1 ? heads[0] : heads.reduce((a, b) => strongest(b) > strongest(a) ? b : a);
@@ -295,7 +295,7 @@ const scored = { at: "", of: null };
  * @returns {?Scores}
  */
 export function scoresOf({ layer, head, i }) {
-    const at = [state.stack, layer, head, i].join();
+    const at = [page.version, state.stack, layer, head, i].join();
     if (scored.at === at) return scored.of;
     const q = page.weights.q(layer, head, i), S = page.S;
     scored.at = at;

@@ -15,16 +15,16 @@ function show({ layer, head, row }) {
 }
 // Draws the buttons of the current stack; called before the layout, since their line takes space.
 function drawStories() {
-    const stories = page.words ? [] : page.stack.stories, drawn = box.dataset.stack === `${state.stack}${page.words}`;
+    const stories = page.words ? [] : page.stack.stories, of = `${page.version},${state.stack},${page.words}`;
     box.hidden = !stories.length || ["compare", "training"].includes(state.view);
-    if (!drawn)
+    if (box.dataset.stack !== of)
         box.replaceChildren(say("also"), ...stories.map(s => {
             const link = `${quote(s.row)} → ${quoteKey(s.key)} ${weight(s.weight)}`;
             const b = el("button", {}, `${link}, ${headName(s.layer, s.head)}`);
             onClick(b, () => show(s));
             return b;
         }));
-    box.dataset.stack = `${state.stack}${page.words}`;
+    box.dataset.stack = of;
     stories.forEach((s, n) => {
         const now = state.layer === s.layer && state.row === s.row && state.selected.join() === `${s.head}`;
         box.children[n].setAttribute("aria-pressed", `${now}`);

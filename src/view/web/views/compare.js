@@ -494,7 +494,7 @@ addView({
     key: "K", id: "compare", name: "Compare",
     can: () => page.about.against ? true : say("noOther"),
     build: () => buildCompare(),
-    stack: () => { compare.seen = null; },
+    stack: () => { compare.seen = null; compare.other = []; },
     hide: () => { compare.point = null; },
     draw: what => drawCompare(what),
     answer: () => answerCompare(),
