@@ -39,6 +39,7 @@ const char *call_reason(int status)
         int status;
         const char *reason;
     } rows[] = { { 200, "OK" },
+                 { 303, "See Other" },
                  { 400, "Bad Request" },
                  { 401, "Unauthorized" },
                  { 403, "Forbidden" },

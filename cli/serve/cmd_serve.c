@@ -61,44 +61,6 @@ static qkv_status read_token(char **token, qkv_error *err)
     return QKV_OK;
 }
 
-// ---- models -------------------------------------------------------------------------------------
-// Opens a model that is given as DIR or NAME=DIR.
-static qkv_status open_model(const char *word, qkv_error *err)
-{
-    struct serve_model *m = &serve_models[serve_model_count++];
-    const char *equal = word ? strchr(word, '=') : NULL, *slash = word ? strchr(word, '/') : NULL;
-    const bool named = equal && (!slash || equal < slash);
-    char dir[CMD_PATH];
-    qkv_status status = named  ? cmd_model_find_named(dir, equal + 1, err)
-                        : word ? cmd_model_find_named(dir, word, err)
-                               : cmd_model_find(dir, err);
-    if (status) return status;
-    size_t n = strlen(dir);
-    while (n > 1 && dir[n - 1] == '/') dir[--n] = 0;
-    const char *last = strrchr(dir, '/'), *from = named ? word : last ? last + 1 : dir;
-    const size_t bytes = named ? (size_t)(equal - word) : strlen(from);
-    char *name = cmd_alloc(bytes + 1, 1);
-    memcpy(name, from, bytes);
-    name[bytes] = 0;
-    status = service_open(m, name, dir, err);
-    for (const struct serve_model *other = serve_models; other < m && !status; other++)
-        if (strcmp(other->name, name) == 0)
-            status = cmd_error(err, QKV_ERR_USAGE, NULL,
-                               "two models have the name %s; name one of them: -m NAME=DIR", name);
-    return status;
-}
-
-static qkv_status open_models(qkv_error *err)
-{
-    const int64_t n = o.models.count ? o.models.count : 1;
-    qkv_status status = QKV_OK;
-    serve_models = cmd_alloc((size_t)n, sizeof *serve_models);
-    memset(serve_models, 0, (size_t)n * sizeof *serve_models);
-    for (int64_t i = 0; i < n && !status; i++)
-        status = open_model(o.models.count ? o.models.text[i] : NULL, err);
-    return status;
-}
-
 static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
@@ -110,7 +72,8 @@ static int run(int argc, char **argv)
     service_options = (struct service_options){ .batch_tokens = o.batch_tokens,
                                                 .most_requests = o.requests,
                                                 .client_batch = o.client_batch,
-                                                .slots = o.slots };
+                                                .slots = o.slots,
+                                                .page_text = SERVICE_PAGE_TEXT };
     if (read_token(&token, &err) || server_listen(&s, o.host, o.port, &loopback, &err)) goto done;
     if (!loopback && !token) {
         cmd_error(&err, QKV_ERR_USAGE, NULL,
@@ -124,17 +87,12 @@ static int run(int argc, char **argv)
                                    .most_connections = o.requests * 2,
                                    .most_requests = o.requests,
                                    .log = !common.quiet };
-    if (!open_models(&err) && !cmd_written(stdout, "standard output", &err) &&
+    if (!service_models_open(&o.models, &err) && !cmd_written(stdout, "standard output", &err) &&
         !services_start(&err))
         server_run(&s, &err);
     services_stop();
 done:
-    for (int64_t i = 0; i < serve_model_count; i++) {
-        char *name = (char *)serve_models[i].name;
-        service_close(&serve_models[i]);
-        free(name);
-    }
-    free(serve_models);
+    service_models_close();
     server_free(&s);
     free(token);
     return err.status ? cmd_fail(&err) : QKV_OK;
@@ -147,7 +105,7 @@ const struct cmd cmd_serve = {
     .about = "Answers requests over HTTP/1.1 until SIGTERM or Ctrl-C, and then finishes the "
              "running ones. Requests of many clients are computed together; an answer has the bits "
              "of 'qkv embed' and 'qkv generate' on the same text, whatever else is computed.\n\n"
-             "Endpoints: GET /health, /info, /metrics, /v1/models; POST /v1/embeddings, /embed, "
+             "Endpoints: GET / (the page of 'qkv view' with a text field, for a browser), /health, /info, /metrics, /v1/models; POST /v1/embeddings, /embed, "
              "/v1/completions, /v1/chat/completions, /rerank, /predict, /tokenize, /detokenize, "
              "/v1/attention (as JSON, or as the page of 'qkv view'). docs/serve.md describes them.",
     .opts = opts,

@@ -156,7 +156,7 @@ static void refuse(struct server *s, struct connection *k, int status, const cha
 {
     if (s->o.log) log_refusal(k, status, message);
     s->count[0].requests++;
-    s->count[0].errors++;
+    s->count[0].errors += status >= 400;
     k->state = CONNECTION_ANSWERING;
     answer_directly(k, status, message, extra);
     k->deadline = server_now() + SERVER_WRITE_MS;

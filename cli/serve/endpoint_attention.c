@@ -17,7 +17,8 @@ struct attention_job {
     int64_t *row, *layer; // rows to print completely; layers to print, none: all
     int64_t rows, layers;
     int64_t printed;
-    bool page; // answer with the page
+    struct qkv_run_options options;
+    struct qkv_ablation *ablate; // heads of options
     FILE *to;
 };
 
@@ -27,6 +28,7 @@ static void free_job(struct serve_job *job)
     serve_texts_free(&j->texts);
     free(j->row);
     free(j->layer);
+    free(j->ablate);
     free(j);
 }
 
@@ -171,9 +173,11 @@ static void run(struct serve_job *job)
     const int32_t *ids = j->texts.ids ? j->texts.ids : e.ids;
     const int64_t n = j->texts.ids ? j->texts.offsets[1] : e.count;
     const int64_t offsets[] = { 0, n };
-    const struct qkv_model_input in = {
-        .sequences = 1, .offsets = offsets, .ids = ids, .types = j->texts.ids ? NULL : e.types
-    };
+    const struct qkv_model_input in = { .sequences = 1,
+                                        .offsets = offsets,
+                                        .ids = ids,
+                                        .types = j->texts.ids ? NULL : e.types,
+                                        .options = &j->options };
     const struct qkv_observer observer = { .layer = print_layer,
                                            .user = j,
                                            .skip_qkv = true,
@@ -211,28 +215,6 @@ static void run(struct serve_job *job)
     serve_send(job->call);
 }
 
-static void run_page(struct serve_job *job)
-{
-    struct attention_job *j = (struct attention_job *)job;
-    struct serve_call *c = job->call;
-    struct attention_view a;
-    qkv_error err = { 0 };
-    char *html = NULL;
-    size_t size = 0;
-    qkv_status status =
-        attention_view_make(&a, job->model, *j->texts.text, *j->texts.bytes, &c->gone, &err);
-    if (!status) status = attention_page(&html, &size, &a, &err);
-    c->tokens = a.encoding.count;
-    attention_view_free(&a);
-    if (status) {
-        serve_fail_with(c, &err, NULL);
-        return;
-    }
-    fwrite(html, 1, size, serve_answer(c, 200, "text/html; charset=utf-8"));
-    free(html);
-    serve_send(c);
-}
-
 // ---- the request --------------------------------------------------------------------------------
 static int ascending(const void *a, const void *b)
 {
@@ -261,11 +243,28 @@ static bool read_numbers(struct serve_call *c, int64_t **out, int64_t *count, co
     return valid && *out;
 }
 
+// Answers with the page of a text; *page has the members that only a page has.
+static void answer_page(struct serve_call *c, struct serve_model *m, const struct attention_job *j,
+                        struct page_request *page)
+{
+    if (j->texts.ids) {
+        serve_fail(c, 400, "$.input", "$.input: a page needs a text, found token ids");
+        return;
+    }
+    page->text = j->texts.text[0];
+    page->bytes = j->texts.bytes[0];
+    page->options = j->options;
+    page->ablate = j->ablate;
+    serve_page(c, m, page);
+}
+
 void endpoint_attention(struct serve_call *c)
 {
     const char *model = NULL;
-    const qkv_json *input = NULL, *rows = NULL, *layers = NULL;
+    const qkv_json *input = NULL, *rows = NULL, *layers = NULL, *heads = NULL;
     int64_t reach = -1;
+    double scale = 1;
+    struct page_request own = { .temperature = 1, .top_p = 1 };
     struct attention_job *j = calloc(1, sizeof *j);
     if (!j) {
         serve_fail(c, 503, NULL, "out of memory");
@@ -284,34 +283,44 @@ void endpoint_attention(struct serve_call *c)
         { .name = "received", .kind = FIELD_BOOLEAN, .to = &j->received },
         { .name = "reach", .kind = FIELD_INTEGER, .to = &reach, .max = 4096 },
         { .name = "tiles", .kind = FIELD_INTEGER, .to = &j->side, .max = 256 },
+        { .name = "ablate", .kind = FIELD_ANY, .to = &heads },
+        { .name = "score_scale", .kind = FIELD_NUMBER, .to = &scale, .min = 1e-3, .max = 1e3 },
+        { .name = "against", .kind = FIELD_TEXT, .to = &own.against },
+        { .name = "live", .kind = FIELD_BOOLEAN, .to = &own.live },
+        { .name = "temperature",
+          .kind = FIELD_NUMBER,
+          .to = &own.temperature,
+          .min = 1e-2,
+          .max = 100 },
+        { .name = "top_p", .kind = FIELD_NUMBER, .to = &own.top_p, .min = 1e-3, .max = 1 },
         { .name = NULL }
     };
     struct serve_model *m = NULL;
     const bool read = serve_body(c, fields) && read_numbers(c, &j->row, &j->rows, rows, "$.rows") &&
                       read_numbers(c, &j->layer, &j->layers, layers, "$.layers") &&
+                      page_heads_read(c, &j->ablate, &j->options.ablations, heads) &&
                       serve_texts_read(c, &j->texts, input, "$.input", 1, TEXTS_IDS) &&
-                      (m = serve_model_of(c, model));
+                      (m = serve_model_of(c, model)) && page_possible(c, m);
     j->offsets = reach >= 0;
     j->reach = reach >= 0 ? reach : 0;
+    j->options.score_scale = (float)scale;
+    j->options.ablate = j->ablate;
     const char *accept = http_request_field(c->request, "accept");
-    j->page = accept && strncmp(accept, "text/html", 9) == 0;
-    j->job.run = j->page ? run_page : run;
+    const bool page = accept && strncmp(accept, "text/html", 9) == 0;
+    j->job.run = run;
     j->job.free = free_job;
-    if (read && j->page && j->texts.ids) {
-        serve_fail(c, 400, "$.input", "$.input: a page needs a text, found token ids");
-        free_job(&j->job);
-        return;
-    }
-    if (read && m->info.kind != QKV_KIND_ENCODER_DECODER && m->info.can & QKV_CAN_RUN) {
+    if (read && !page && !own.against && !own.live) {
         const int64_t n = j->texts.ids ? j->texts.offsets[1] : (int64_t)j->texts.bytes[0] / 4 + 2;
-        const double values = j->page ? 0 : count_values(m, j, n);
+        const double values = count_values(m, j, n);
         // to write a value takes a small part of the time of a token
         j->job.cost = n + (int64_t)(values < ANSWER_VALUES ? values : ANSWER_VALUES) / 256;
         serve_queue(c, m, j);
         return;
     }
+    if (read && page)
+        answer_page(c, m, j, &own);
+    else if (read)
+        serve_fail(c, 400, own.against ? "$.against" : "$.live",
+                   "against and live are members of a page, expected the field Accept: text/html");
     free_job(&j->job);
-    if (read)
-        serve_fail(c, 422, "$.model", "model %s has not one stack of layers with attention",
-                   m->name);
 }

@@ -62,6 +62,58 @@ static bool token_given(const struct server *s, const struct http_request *r)
     return guard_equal(value, s->o.token);
 }
 
+// Returns true if the field Cookie has the secret of the page. The name of the cookie contains the
+// port, since browsers send a cookie to every port of a host.
+static bool cookie_given(const struct server *s, const struct http_request *r)
+{
+    const char *at = http_request_field(r, "cookie");
+    const size_t n = strlen(s->o.cookie_name);
+    while (at) {
+        char value[SERVER_SECRET + 1]; // a value that is longer than the secret stays longer
+        while (*at == ' ') at++;
+        if (strncmp(at, s->o.cookie_name, n) == 0 && at[n] == '=') {
+            snprintf(value, sizeof value, "%.*s", (int)strcspn(at + n + 1, "; "), at + n + 1);
+            if (guard_equal(value, s->o.cookie)) return true;
+        }
+        at = strchr(at, ';');
+        if (at) at++;
+    }
+    return false;
+}
+
+// Returns true if the request has the ticket, which is valid once.
+static bool ticket_given(struct server *s, const struct http_request *r)
+{
+    static const char name[] = "token=";
+    if (s->ticket_used || strcmp(r->method, "GET") != 0 || strcmp(r->path, "/") != 0 ||
+        strncmp(r->query, name, sizeof name - 1) != 0 ||
+        !guard_equal(r->query + sizeof name - 1, s->o.ticket))
+        return false;
+    s->ticket_used = true;
+    return true;
+}
+
+// Refuses a request to the server of a page that does not come from its browser. Returns false if
+// it may continue.
+static bool refuse_stranger(struct server *s, const struct http_request *r,
+                            struct guard_refusal *why)
+{
+    if (!*s->o.cookie) return false;
+    const bool known = cookie_given(s, r);
+    if (known && !*r->query) return false;
+    if (known || ticket_given(s, r)) {
+        why->status = 303;
+        why->message = "the page is at /";
+        snprintf(why->extra, sizeof why->extra,
+                 "Location: /\r\nSet-Cookie: %s=%s; Path=/; HttpOnly; SameSite=Lax\r\n",
+                 s->o.cookie_name, s->o.cookie);
+    } else {
+        why->status = 401;
+        why->message = "expected the address that 'qkv view --live' has printed, which works once";
+    }
+    return true;
+}
+
 static bool type_json(const struct http_request *r)
 {
     static const char json[] = "application/json";
@@ -84,7 +136,7 @@ static const struct endpoint *find(const struct http_request *r, char *allow, si
     return NULL;
 }
 
-const struct endpoint *guard_check(const struct server *s, const struct http_request *r,
+const struct endpoint *guard_check(struct server *s, const struct http_request *r,
                                    struct guard_refusal *why)
 {
     char allow[64];
@@ -100,6 +152,8 @@ const struct endpoint *guard_check(const struct server *s, const struct http_req
         why->status = 401;
         why->message = "expected the field Authorization: Bearer TOKEN";
         snprintf(why->extra, sizeof why->extra, "WWW-Authenticate: Bearer\r\n");
+    } else if (refuse_stranger(s, r, why)) {
+        return NULL;
     } else if (!e && *allow) {
         why->status = 405;
         why->message = "this path has another method";

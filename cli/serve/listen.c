@@ -42,7 +42,10 @@ static qkv_status add(struct server *s, int fd, bool *loopback, qkv_error *err)
     } else if (getnameinfo((struct sockaddr *)&a, size, host, sizeof host, port, sizeof port,
                            NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
         const bool six = a.ss_family == AF_INET6;
-        printf("listening on http://%s%s%s:%s\n", six ? "[" : "", host, six ? "]" : "", port);
+        printf("%shttp://%s%s%s:%s", *s->o.ticket ? "" : "listening on ", six ? "[" : "", host,
+               six ? "]" : "", port);
+        printf(*s->o.ticket ? "/?token=%s\n" : "%s\n", s->o.ticket);
+        snprintf(s->o.cookie_name, sizeof s->o.cookie_name, "qkv-%s", port);
     }
     return QKV_OK;
 }

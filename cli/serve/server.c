@@ -191,7 +191,7 @@ static int64_t sweep(struct server *s)
 static void begin_drain(struct server *s)
 {
     if (s->draining) return;
-    log_event("drain", "finishing the running requests");
+    if (!*s->o.ticket) log_event("drain", "finishing the running requests");
     s->draining = true;
     s->drain_end = server_now() + SERVER_DRAIN_MS;
     for (int i = 0; i < s->listeners; i++) close(s->listener[i]);
@@ -242,7 +242,7 @@ qkv_status server_run(struct server *s, qkv_error *err)
     s->poll = calloc(most + SERVER_LISTENERS + 1, sizeof *s->poll);
     if (!status && (!s->connection || !s->poll))
         status = cmd_error(err, QKV_ERR_LIMIT, NULL, "no memory for %zu connections", most);
-    if (!status) log_event("ready", "");
+    if (!status && !*s->o.ticket) log_event("ready", "");
     while (!status) {
         if (stops) begin_drain(s);
         take_news(s);

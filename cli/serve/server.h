@@ -19,7 +19,8 @@ enum {
     SERVER_IDLE_MS = 60000,
     SERVER_WRITE_MS = 30000,
     SERVER_LINGER_MS = 2000,
-    SERVER_DRAIN_MS = 30000
+    SERVER_DRAIN_MS = 30000,
+    SERVER_SECRET = 33 // bytes of a secret: 128 random bits in hexadecimal, and NUL
 };
 
 enum connection_state { CONNECTION_READING, CONNECTION_ANSWERING, CONNECTION_LINGERING };
@@ -50,6 +51,9 @@ struct server_options {
     bool any_host; // do not check Host
     int64_t most_connections, most_requests;
     bool log; // log requests
+    // The page of `qkv view --live`: "" or the secret of the only browser that the server answers.
+    // GET /?token=TICKET is redirected to / once, with the secret as a cookie.
+    char ticket[SERVER_SECRET], cookie[SERVER_SECRET], cookie_name[16];
 };
 
 struct server_count {
@@ -76,12 +80,13 @@ struct server {
     atomic_llong tokens;
     int64_t refused;   // connections above the limit
     int64_t accept_at; // no connection is accepted before: no descriptor was left
+    bool ticket_used;
 };
 
 int64_t server_now(void); // milliseconds
 int64_t server_micros(void);
 // Opens the sockets that systemd passes, or a socket for host and port; prints their addresses to
-// stdout.
+// stdout, with the ticket of s->o if there is one.
 // *loopback: all of them accept connections of this machine only.
 qkv_status server_listen(struct server *s, const char *host, int64_t port, bool *loopback,
                          qkv_error *err);
@@ -117,9 +122,9 @@ void answer_directly(struct connection *k, int status, const char *message, cons
 struct guard_refusal {
     int status;
     const char *message;
-    char extra[128]; // "" or complete lines
+    char extra[160]; // "" or complete lines
 };
-const struct endpoint *guard_check(const struct server *s, const struct http_request *r,
+const struct endpoint *guard_check(struct server *s, const struct http_request *r,
                                    struct guard_refusal *why);
 // Compares two texts in a time that does not depend on where they differ.
 bool guard_equal(const char *a, const char *b);

@@ -7,11 +7,13 @@
 #include "serve/serve.h"
 #include <qkv/scheduler.h>
 
+#define SERVICE_PAGE_TEXT "The animal did not cross the street because it was too tired"
 struct service_options {
     int64_t batch_tokens;  // tokens of a batch: --max-batch-tokens
     int64_t most_requests; // requests of all models that wait or run: --max-concurrent-requests
     int64_t client_batch;  // texts of one request: --max-client-batch-size
     int64_t slots;         // sequences that generate at once
+    const char *page_text; // text of the page at /
 };
 extern struct service_options service_options;
 
@@ -43,6 +45,9 @@ bool service_cancel(const struct serve_call *c);
 // Opens a model for all its tasks: vectors, labels, generation.
 qkv_status service_open(struct serve_model *m, const char *name, const char *dir, qkv_error *err);
 void service_close(struct serve_model *m);
+// Opens the models that are given as DIR or NAME=DIR; without any, the model of --model.
+qkv_status service_models_open(const struct cmd_words *models, qkv_error *err);
+void service_models_close(void);
 // Starts the threads of all models.
 qkv_status services_start(qkv_error *err);
 // Ends the threads; jobs that wait are answered with 503.

@@ -4,6 +4,7 @@
 #include "frame/charts.h"
 #include "view_source.h"
 #include "view/model_run.h"
+#include "serve/page/live.h"
 #include <qkv/picture.h>
 #include <ctype.h>
 #include <math.h>
@@ -33,7 +34,7 @@ static struct {
     struct chart_output picture; // only its theme and width are used, not its path
     int64_t layer, generate;
     int view, size;
-    bool terminal, all, special, values, map, plain;
+    bool terminal, all, special, values, map, plain, live;
     struct token_options tokens;
 } o = { .layer = -1, .view = -1 };
 
@@ -46,6 +47,9 @@ static const struct opt opts[] = {
         "With -o only a line about the file is printed, unless --terminal asks for the picture"),
     OPT_FLAG(0, "terminal", &o.terminal,
              "print the picture in the terminal; write a file only if -o names it"),
+    OPT_FLAG(0, "live", &o.live,
+             "serve the page to a browser of this machine, with a field for the text: prints its "
+             "address and runs until Ctrl-C. Heads are switched off by a click"),
     OPT_GROUP("What is shown first"),
     OPT_CHOICE(0, "view", &o.view, views, "VIEW", view_help),
     OPT_TEXT(
@@ -393,6 +397,38 @@ static qkv_status run_texts(const char *texts[2], qkv_error *err)
     return QKV_OK;
 }
 
+// Fails if an option is given that a live page does not have.
+static qkv_status check_live(int argc, qkv_error *err)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } rows[] = { { "-o", o.output },
+                 { "--terminal", o.terminal },
+                 { "--json", common.json },
+                 { "--view", o.view >= 0 },
+                 { "--stack", o.stack },
+                 { "--layer", o.layer >= 0 },
+                 { "--heads", o.heads },
+                 { "--token", o.token },
+                 { "--special", o.special },
+                 { "--budget", o.budget },
+                 { "--layers", o.layers },
+                 { "--values", o.values },
+                 { "--generate", o.generate > 0 },
+                 { "--against", o.against },
+                 { "--training", o.training },
+                 { "--ablate-map", o.map },
+                 { "--attention", o.attention },
+                 { "--ids", o.tokens.ids },
+                 { "a second text", argc > 1 } };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].given)
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "--live cannot be combined with %s",
+                             rows[i].name);
+    return QKV_OK;
+}
+
 static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
@@ -413,6 +449,10 @@ static int run(int argc, char **argv)
     if (tokens_operands(&o.tokens, 0, 2, &argc, &argv, &err)) goto done;
     for (int i = 0; i < 2; i++) texts[i] = argc > i ? argv[i] : NULL;
     if (check_words(argc, argv, &err) || check_view(&err)) goto done;
+    if (o.live) {
+        if (!check_live(argc, &err)) live_run(texts[0], &err);
+        goto done;
+    }
     if (cmd_output_stdout(&o.output, &err)) goto done;
     output_name(path);
     const bool file = o.output || !o.terminal;
@@ -453,7 +493,7 @@ done:
 const struct cmd cmd_view = {
     .name = "view",
     .brief = "show the attention of a model on a text: in the terminal and as one offline HTML file",
-    .usage = "TEXT [TEXT_B] [options]\n-f FILE [-f FILE_B] [options]\n--training RUN [TEXT [TEXT_B]] [options]\n--ids N,N,... [options]\n--attention FILE --tokens FILE",
+    .usage = "TEXT [TEXT_B] [options]\n-f FILE [-f FILE_B] [options]\n--training RUN [TEXT [TEXT_B]] [options]\n--ids N,N,... [options]\n--attention FILE --tokens FILE\n--live [TEXT] [-m DIR]",
     .about = "Runs the model on a text, or a pair of texts, and shows which words attend to which: "
              "in the terminal an overview of all heads, the matrix of one head and the weights of "
              "one token as bars; in the HTML file every layer and head, with links and numbers "

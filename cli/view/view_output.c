@@ -3,6 +3,7 @@
 // labels, or shares of tokens in the vector of the text; adds it to the view; prints it as JSON.
 #include "view_source.h"
 #include "view/model_run.h"
+#include "view/token_text.h"
 #include <errno.h>
 #include <qkv/lens.h>
 #include <stdlib.h>
@@ -15,45 +16,8 @@ static const double operations_most = 1e11; // of the output head, for all posit
 static void name_add(struct source_output *o, char *name)
 {
     o->names = cmd_grow(o->names, (size_t)o->of.names + 1, sizeof *o->names);
-    o->names[o->of.names++] = name;
+    o->names[o->of.names++] = name ? name : strcpy(cmd_alloc(1, 1), "");
     o->of.name = (const char *const *)o->names;
-}
-
-// Returns the text of a token, allocated: as it continues a text, with ␣ for a space before it; or
-// its spelling in the vocabulary, if it is special or no text on its own.
-static char *token_text(const qkv_tokenizer *k, int32_t id)
-{
-    static const char *const spaces[] = { "\xc4\xa0", "\xe2\x96\x81" }; // of byte-level and Unigram
-    const char *raw = k ? qkv_tokenizer_token(k, id) : NULL, *text = NULL, *more = NULL;
-    char number[16], *out;
-    qkv_decode_stream *stream = NULL;
-    size_t bytes = 0, rest = 0;
-    snprintf(number, sizeof number, "#%ld", (long)id);
-    if (!raw) raw = number;
-    const bool plain =
-        !k || raw == number || qkv_tokenizer_special(k, id) || !strncmp(raw, "##", 2);
-    out = cmd_alloc(strlen(raw) + 64, 1);
-    strcpy(out, raw);
-    if (plain || qkv_decode_stream_new(&stream, k, true, NULL)) return out;
-    if (!qkv_decode_stream_put(stream, id, &text, &bytes, NULL)) {
-        char *whole = cmd_alloc(bytes + 1, 1); // the next call may replace the text
-        if (bytes) memcpy(whole, text, bytes);
-        if (qkv_decode_stream_end(stream, &more, &rest, NULL)) rest = 0;
-        whole = cmd_grow(whole, bytes + rest + 1, 1);
-        if (rest) memcpy(whole + bytes, more, rest);
-        whole[bytes + rest] = 0;
-        const size_t skip = whole[0] == ' ';
-        bool space = skip;
-        for (size_t i = 0; i < 2; i++) space |= !strncmp(raw, spaces[i], strlen(spaces[i]));
-        // bytes that are no character on their own keep the spelling of the vocabulary
-        if ((whole[skip] || space) && !strstr(whole, "\xef\xbf\xbd")) {
-            out = cmd_grow(out, bytes + rest + 4, 1);
-            snprintf(out, bytes + rest + 4, "%s%s", space ? "\xe2\x90\xa3" : "", whole + skip);
-        }
-        free(whole);
-    }
-    qkv_decode_stream_free(stream);
-    return out;
 }
 
 static int by_id(const void *a, const void *b)

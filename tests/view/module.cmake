@@ -53,6 +53,12 @@ if(Python3_FOUND)
       WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(view/one_print PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 COST 500 LABELS view)
   endif()
+  if(TARGET qkv_cli)
+    add_test(NAME view/browser_live COMMAND ${Python3_EXECUTABLE}
+      ${CMAKE_CURRENT_SOURCE_DIR}/view/browser_live.py $<TARGET_FILE:qkv_cli> ${CMAKE_BINARY_DIR}/browser_live
+      models/all-MiniLM-L6-v2 models/verse WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(view/browser_live PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 COST 500 LABELS view)
+  endif()
   add_test(NAME view/pictures COMMAND ${Python3_EXECUTABLE}
     ${CMAKE_CURRENT_SOURCE_DIR}/view/pictures.py $<TARGET_FILE:make_pictures>
     ${CMAKE_BINARY_DIR}/pictures WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

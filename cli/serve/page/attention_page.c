@@ -71,12 +71,15 @@ static int add_layer(void *user, const struct qkv_layer_output *s)
     return 0;
 }
 
-static qkv_status run(struct attention_view *a, const struct serve_model *m, qkv_error *err)
+static qkv_status run(struct attention_view *a, const struct serve_model *m,
+                      const struct qkv_run_options *options, qkv_error *err)
 {
     const int64_t offsets[] = { 0, a->encoding.count };
-    const struct qkv_model_input in = {
-        .sequences = 1, .offsets = offsets, .ids = a->encoding.ids, .types = a->encoding.types
-    };
+    const struct qkv_model_input in = { .sequences = 1,
+                                        .offsets = offsets,
+                                        .ids = a->encoding.ids,
+                                        .types = a->encoding.types,
+                                        .options = options };
     a->probed = qkv_view_probe_request(a->view, 0, &a->request);
     const struct qkv_observer observer = {
         .layer = add_layer, .user = a, .probe = a->request, .sublayers = true, .skip_qkv = a->probed
@@ -87,17 +90,26 @@ static qkv_status run(struct attention_view *a, const struct serve_model *m, qkv
 }
 
 qkv_status attention_view_make(struct attention_view *a, const struct serve_model *m,
-                               const char *text, size_t bytes, const atomic_bool *gone,
-                               qkv_error *err)
+                               const char *text, size_t bytes, bool truncate,
+                               const struct qkv_run_options *options, const atomic_bool *gone,
+                               double *rows, qkv_error *err)
 {
     *a = (struct attention_view){ .gone = gone };
+    const struct qkv_encode_options how = { .max_length = truncate ? m->info.positions : 0,
+                                            .truncate = truncate };
     qkv_status status =
-        qkv_tokenizer_encode(m->tokenizer, &a->encoding, text, bytes, NULL, 0, NULL, err);
+        qkv_tokenizer_encode(m->tokenizer, &a->encoding, text, bytes, NULL, 0, &how, err);
     const int64_t n = a->encoding.count;
     if (!status && (!n || n > m->info.positions))
         status = cmd_error(err, QKV_ERR_USAGE, NULL,
                            "text has the wrong length, expected 1 to %lld tokens, found %lld",
                            (long long)m->info.positions, (long long)n);
+    *rows = (double)n * (double)m->info.heads * (double)m->info.layers;
+    if (!status && *rows > PAGE_ROWS)
+        status = cmd_error(err, QKV_ERR_LIMIT, NULL,
+                           "the page would have %.0f rows of weights (tokens x heads x layers), "
+                           "expected at most %d: the text has %lld tokens",
+                           *rows, PAGE_ROWS, (long long)n);
     if (status) return status;
     a->token = calloc((size_t)n, sizeof *a->token);
     a->x = calloc((size_t)n * (size_t)m->info.width, sizeof *a->x);
@@ -105,7 +117,7 @@ qkv_status attention_view_make(struct attention_view *a, const struct serve_mode
     describe_tokens(a, m, text, bytes);
     describe_stack(a, m);
     status = qkv_view_new(&a->view, &a->shape, err);
-    return status ? status : run(a, m, err);
+    return status ? status : run(a, m, options, err);
 }
 
 void attention_view_free(struct attention_view *a)
@@ -117,14 +129,16 @@ void attention_view_free(struct attention_view *a)
     *a = (struct attention_view){ 0 };
 }
 
-qkv_status attention_page(char **html, size_t *size, const struct attention_view *a, qkv_error *err)
+qkv_status attention_page(char **html, size_t *size, const struct attention_view *a,
+                          const char *server, qkv_error *err)
 {
+    const struct qkv_view_options how = { .server = server };
     char path[32];
     FILE *f = tmpfile(); // a page is written to a descriptor
     *html = NULL;
     if (!f) return cmd_error(err, QKV_ERR_IO, NULL, "no temporary file for the page");
     snprintf(path, sizeof path, "/dev/fd/%d", fileno(f));
-    qkv_status status = qkv_view_html(a->view, path, true, NULL, NULL, err);
+    qkv_status status = qkv_view_html(a->view, path, true, &how, NULL, err);
     const long n = !status && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
     if (!status && n < 0) status = cmd_error(err, QKV_ERR_IO, NULL, "the page cannot be read");
     if (!status && !(*html = malloc((size_t)n + 1))) status = no_memory(err);
