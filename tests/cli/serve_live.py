@@ -93,6 +93,13 @@ def decoders(s):
     top = data["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
     check("the next tokens have the probabilities of a completion", status == 200 and
           all(abs(a[1] - math.exp(b["logprob"])) < 1e-6 for a, b in zip(found, top)), (found, top))
+    output = about_of(page)[0]["output"]
+    last = (output["rows"] - 1) * output["top"]
+    check("the view output is about the last token", output["kind"] == "next" and
+          output["at"] == [len(about_of(page)[0]["texts"][0]["tokens"]) - 1], output["at"])
+    check("its last row has the same tokens", all(
+        output["names"][output["entries"][last + k]] == found[k][0] and
+        abs(output["values"][last + k] * 1e-5 - found[k][1]) <= .6e-5 for k in range(output["top"])), output)
     check("nothing is changed", all(row[1] == row[2] for row in found), found)
     # a temperature of 1/2 squares the ratio of two probabilities
     check("temperature", abs(math.log(found[0][3] / found[1][3]) - 2 * math.log(found[0][1] / found[1][1])) < 1e-4, found)

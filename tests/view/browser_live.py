@@ -183,6 +183,11 @@ def decoder(b):
     cut = b.js("[...document.querySelectorAll('#live output span')].map(x => x.textContent)")
     assert cut[0].endswith("→ 1.000") and all(x.endswith("→ 0") for x in cut[1:]), cut
     live.shots("sampled")
+    b.key("'")
+    assert b.js("qkv.state.view") == "output"
+    live.answered(live.type, 0, "ACT V")
+    assert b.js("qkv.state.view") == "output"
+    live.shots("output")
     live.end()
     assert not b.errors, b.errors
 

@@ -5,11 +5,12 @@
 #include "serve/page/attention_page.h"
 #include "serve/service.h"
 #include "view/token_text.h"
+#include <qkv/lens.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADS = 4096, NEXT = 8 };
+enum { HEADS = 4096, NEXT = 8, TOP = 5 };
 
 struct page_job {
     struct serve_job job;
@@ -160,6 +161,56 @@ static qkv_status describe(char **json, const struct serve_model *m, const struc
     return fclose(to) && !status ? no_memory(err) : status;
 }
 
+// ---- the view output ---------------------------------------------------------------------------
+// Adds what a decoder predicts after the last token, by layer, in the run of the page. One position
+// costs as many rows of the output head as the model has layers.
+static qkv_status add_next(struct attention_view *a, const struct serve_model *m,
+                           const struct qkv_run_options *options, qkv_error *err)
+{
+    const int64_t n = a->encoding.count, V = m->info.vocab, last = n - 1, top = V < TOP ? V : TOP;
+    const int64_t offsets[] = { 0, n };
+    const struct qkv_model_input in = { .sequences = 1,
+                                        .offsets = offsets,
+                                        .ids = a->encoding.ids,
+                                        .types = a->encoding.types,
+                                        .options = options };
+    struct qkv_lens x = { 0 };
+    if (m->info.kind != QKV_KIND_DECODER || !(m->info.can & QKV_CAN_TOKENS)) return QKV_OK;
+    qkv_status status = qkv_lens(&x, m->model, &in, &last, 1, top, err);
+    if (status) return status;
+    const int64_t cells = x.rows * top;
+    char **name = calloc((size_t)cells, sizeof *name);
+    int32_t *entry = calloc((size_t)cells, sizeof *entry);
+    float *value = calloc((size_t)cells, sizeof *value);
+    if (!name || !entry || !value) status = no_memory(err);
+    for (int64_t i = 0; i < cells && !status; i++) {
+        name[i] = token_text(m->tokenizer, x.tokens[i].id);
+        entry[i] = (int32_t)i;
+        value[i] = x.tokens[i].value;
+        if (!name[i]) status = no_memory(err);
+    }
+    const struct qkv_view_output output = { .kind = QKV_VIEW_OUTPUT_NEXT,
+                                            .positions = 1,
+                                            .all = n,
+                                            .rows = x.rows,
+                                            .top = top,
+                                            .at = x.at,
+                                            .name = (const char *const *)name,
+                                            .names = cells,
+                                            .entry = entry,
+                                            .value = value,
+                                            .target = x.target, // -1: the text ends here
+                                            .target_value = x.target_probability,
+                                            .target_rank = x.target_rank };
+    if (!status) status = qkv_view_output_add(a->view, 0, &output, err);
+    for (int64_t i = 0; i < cells && name; i++) free(name[i]);
+    free(name);
+    free(entry);
+    free(value);
+    qkv_lens_free(&x);
+    return status;
+}
+
 // ---- the page -----------------------------------------------------------------------------------
 static qkv_status make(char **html, size_t *size, struct page_job *j, double *rows, qkv_error *err)
 {
@@ -177,6 +228,7 @@ static qkv_status make(char **html, size_t *size, struct page_job *j, double *ro
         c->tokens += other.encoding.count;
         if (!status) status = qkv_view_compare(a.view, other.view, err);
     }
+    if (!status) status = add_next(&a, m, &r->options, err);
     if (!status && r->live) status = describe(&server, m, &a, r, err);
     if (!status) status = attention_page(html, size, &a, server, err);
     attention_view_free(&a);
