@@ -53,7 +53,7 @@ struct server_options {
     bool log; // log requests
     // The page of `qkv view --live`: "" or the secret of the only browser that the server answers.
     // GET /?token=TICKET is redirected to / once, with the secret as a cookie.
-    char ticket[SERVER_SECRET], cookie[SERVER_SECRET], cookie_name[16];
+    char ticket[SERVER_SECRET], cookie[SERVER_SECRET], cookie_name[24];
 };
 
 struct server_count {

@@ -421,6 +421,14 @@ static qkv_status check_live(int argc, qkv_error *err)
                  { "--ablate-map", o.map },
                  { "--attention", o.attention },
                  { "--ids", o.tokens.ids },
+                 { "--tokens", o.names },
+                 { "--max-length", o.tokens.max_length > 0 },
+                 { "--pad", o.tokens.pad },
+                 { "--truncate", o.tokens.truncate },
+                 { "--strict", o.tokens.strict },
+                 { "--no-special", o.tokens.no_special },
+                 { "--all", o.all },
+                 { "--plain", o.plain },
                  { "a second text", argc > 1 } };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].given)
