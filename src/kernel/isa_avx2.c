@@ -14,8 +14,9 @@
 #include "kernel/body/activation.h"
 #include "kernel/body/exp.h"
 #include "kernel/body/softmax.h"
-#define ATTENTION_MR 6
-#define ATTENTION_NR 2
+#define ATTENTION_MR    6
+#define ATTENTION_NR    2
+#define ATTENTION_AHEAD 4096
 #include "kernel/body/attention/attention.h"
 #include "kernel/body/attention/additive.h"
 #include "kernel/body/attention/attention_stored.h"

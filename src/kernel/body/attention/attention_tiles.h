@@ -5,6 +5,22 @@
 // Both products have the same structure: for each element e of a head (scores) or each key
 // (values), the outer product of MR broadcast numbers and NR vectors is added to the sums. Each sum
 // is one chain of fma in the same order in every tile.
+//
+// A tile of at most AHEAD_ROWS rows, as in decoding, uses a number only a few times after reading
+// it from memory. On an ISA whose ATTENTION_AHEAD is not 0 such a tile prefetches the line that is
+// ATTENTION_AHEAD bytes after the numbers that it loads, if these have 16 bits: without it, the
+// loads of the core reach only a few lines ahead of the arithmetic. The line may lie outside the
+// array.
+
+#ifndef QKV_TILES_AHEAD
+#define QKV_TILES_AHEAD
+enum { AHEAD_ROWS = 4 };
+#endif
+INLINE void NAME(prefetch_ahead)(const ELEMENT *p, const int rows)
+{
+    if (ATTENTION_AHEAD && rows <= AHEAD_ROWS && sizeof(ELEMENT) == 2)
+        __builtin_prefetch((const void *)((uintptr_t)p + ATTENTION_AHEAD));
+}
 
 // Computes one tile of scores: s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are
 // constants where this function is inlined.
@@ -20,6 +36,7 @@ INLINE void NAME(scores_tile)(real *s, const void *const *q, const ELEMENT *pane
     }
     for (int64_t e = 0; e < E; e++, panel += WIDE) {
         vf k[NR];
+        NAME(prefetch_ahead)(panel, rows);
         UNROLL for (int j = 0; j < vecs; j++) k[j] = NAME(vf_load)(panel + j * VW);
         UNROLL for (int i = 0; i < rows; i++)
         {
@@ -46,6 +63,7 @@ INLINE void NAME(values_tile)(real *o, int64_t ldo, const real *old, const real 
         const real *const end = s + spans[p].to;
         for (; a < end; a++, v += vecs * VW) {
             vf x[NR];
+            NAME(prefetch_ahead)(v, rows);
             UNROLL for (int j = 0; j < vecs; j++) x[j] = NAME(vf_load)(v + j * VW);
             UNROLL for (int i = 0; i < rows; i++)
             {
