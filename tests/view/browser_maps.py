@@ -217,6 +217,22 @@ class Maps:
             check(at["x"] >= 0 and at["x"] + at["w"] <= 390, self.text("#views [aria-current]"), at)
         c.size(1440, 900)
 
+    def a_phone_shows_the_special_tokens_of_the_matrix(self):
+        c = self.c
+        c.size(390, 844)
+        self.open("pair", "#w=matrix&l=1&h=2")
+        switch = "#left .specials [role=switch]"
+        for special in (True, False):
+            c.js("document.querySelector('%s').scrollIntoView({ block: 'center' })" % switch)
+            at = self.box(switch)
+            check(at["h"] >= 44 and at["x"] >= 0 and at["x"] + at["w"] <= 390, at)
+            c.click(*self.middle(switch))
+            c.frames(2)
+            checked = c.js("document.querySelector('%s').getAttribute('aria-checked')" % switch)
+            check(self.state()["special"] == special and checked == ("false" if special else "true"), special, checked)
+            check(("[CLS]" in self.text("#mid .note")) != special, self.text("#mid .note"))
+        c.size(1440, 900)
+
     def a_prompt_keeps_its_spaces(self):
         if not self.command:
             return

@@ -107,6 +107,16 @@ export function drawOverview() {
         }
     );
 }
+// Makes the switch that hides special tokens. Its mark() shows the state of the page.
+export function specialsSwitch() {
+    const b = el(
+        "button", { class: "switch", role: "switch" },
+        el("span", {}, say("hide", page.specials.slice(0, 3).join(" "))), el("i")
+    );
+    onClick(b, () => set({ special: !state.special }));
+    b.mark = () => b.setAttribute("aria-checked", `${!state.special}`);
+    return b;
+}
 export function buildFilters() {
     const out = [];
     panel.filters = [];
@@ -123,11 +133,7 @@ export function buildFilters() {
         out.push(el("div", {}, el("h2", {}, say("sentences")), ...panel.filters));
     }
     if (page.specials.length && !page.allSpecial) {
-        panel.switch = el(
-            "button", { class: "switch", role: "switch" },
-            el("span", {}, say("hide", page.specials.slice(0, 3).join(" "))), el("i")
-        );
-        onClick(panel.switch, () => set({ special: !state.special }));
+        panel.switch = specialsSwitch();
         panel.goes = el("span");
         out.push(
             el(
@@ -224,7 +230,7 @@ export function drawFilters() {
         if (f) bar.firstChild.style.width = 100 * min(1, x / .5) + "%";
     });
     if (panel.switch) {
-        panel.switch.setAttribute("aria-checked", !state.special);
+        panel.switch.mark();
         panel.goes.textContent = say(state.special ? "stays" : "goes", share(shares[4]));
     }
     panel.range.value = 1000 * sliderOf(state.factor);

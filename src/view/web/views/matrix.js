@@ -131,6 +131,7 @@ addView({
         drawRowPanel();
         drawMatrixScale();
         m.modes.mark(m.mode);
+        m.specials?.mark();
         m.scaleBox.hidden = false;
         m.note.textContent = matrixNote();
     },

@@ -8,6 +8,7 @@ import { selectedHeads, page, state } from "../base/state.js";
 import { css, hue, rampAt } from "../base/palette.js";
 import { announce, requestDraw } from "../base/drawing.js";
 import { set, writeAddress } from "../base/frame.js";
+import { specialsSwitch } from "../parts/panel.js";
 import { sectionsOf, shadedText } from "../parts/sections.js";
 import { darkness, fixedScale, scaleOf, runInSlices } from "../parts/heatmap.js";
 import { rampCanvas } from "./magnifier.js";
@@ -80,8 +81,11 @@ export function buildMatrixLeft() {
     onClick(m.locker, () => { m.lock = m.lock ? 0 : m.shownScale || 0; requestDraw("base"); });
     m.ramp = el("div", { class: "scale" });
     m.scaleBox = el("div", {}, el("h2", { class: "far" }, say("pointShows")), m.modes, m.locker, m.ramp);
+    const specials = page.specials.length > 0 && !page.allSpecial;
+    m.specials = specials ? specialsSwitch() : null;
     return [
         el("div", {}, ...m.steppers),
+        ...specials ? [el("div", { class: "specials" }, el("h2", {}, say("specials")), m.specials)] : [],
         el("div", { class: "far" }, el("h2", {}, say("contents")), m.contents, m.contentsNote),
         el("div", { class: "far" }, el("h2", {}, say("zoom")), m.zooms), m.scaleBox
     ];
