@@ -91,6 +91,8 @@ if [ "$what" = test ] || [ "$what" = long ]; then
     command_here nginx || optional+=(nginx-light)
     # For qkv index and qkv search; without it their tests are skipped.
     header_here sqlite3.h || optional+=(libsqlite3-dev)
+    # For qkv index --hnsw; without it this test is skipped.
+    [ -e /usr/include/hnswlib/hnswlib.h ] || optional+=(libhnswlib-dev)
     # For the course as a book; without it this test is skipped.
     command_here pandoc || optional+=(pandoc)
     # For the tests of the Python package on arrays of numpy; without it these are skipped.

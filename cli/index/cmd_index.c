@@ -16,10 +16,12 @@ static const char *const types[] = { "f32", "bf16", "int8", NULL };
 
 static struct {
     const char *output, *prompt, *field;
-    bool update, truncate, strict;
+    bool update, truncate, strict, hnsw;
     int64_t chunk, overlap;
     int split, stored; // split: -1: by the kind of the operand
 } o = { .field = "text", .split = -1, .chunk = 128 };
+
+static char graph_path[CMD_PATH];
 
 static const struct opt opts[] = {
     OPT_OUTPUT('o', "output", &o.output, "FILE.qkvi", "the index; a name that ends with .qkvi"),
@@ -43,6 +45,9 @@ static const struct opt opts[] = {
              "put this prompt of the model's sentence-transformers settings before each passage "
              "(default: document, passage or corpus, if the model has one of them, otherwise "
              "default_prompt_name)"),
+    OPT_FLAG(0, "hnsw", &o.hnsw,
+             "also build a graph of near vectors (HNSW) for qkv search --hnsw, in FILE.qkvi.hnsw; "
+             "--update builds the graph of an index that has one again"),
     OPT_FLAG(0, "truncate", &o.truncate,
              "truncate passages that exceed the model's length, instead of failing"),
     OPT_FLAG(0, "strict", &o.strict, "fail on invalid UTF-8, instead of replacing it by U+FFFD"),
@@ -65,6 +70,12 @@ static qkv_status check_options(qkv_error *err)
         return cmd_error(err, QKV_ERR_USAGE, o.output,
                          "the output is a pipe or a device, expected a file");
     common.force = common.force || o.update; // --update replaces the index that it has read
+    if (index_graph_path(graph_path, o.output, err)) return err->status;
+    struct stat st;
+    o.hnsw = o.hnsw || (o.update && stat(graph_path, &st) == 0);
+    if (o.hnsw &&
+        (!index_graph_engine("qkv index --hnsw", err) || cmd_output_check(graph_path, err)))
+        return err->status;
     return cmd_output_check(o.output, err);
 }
 
@@ -147,7 +158,22 @@ static void print_notes(const struct index_build *b)
             (long long)b->report.replaced, b->replaced_file, (long long)b->replaced_line);
 }
 
-static void print_result(const struct index_build *b, int64_t files)
+// Builds the graph of the index that is now complete; without --hnsw removes the graph of the index
+// that was replaced.
+struct graph_result {
+    bool kept;
+    int64_t bytes;
+};
+static qkv_status finish_graph(struct graph_result *r, qkv_error *err)
+{
+    if (o.hnsw) return index_graph_make(o.output, "qkv index --hnsw", &r->kept, &r->bytes, err);
+    if (unlink(graph_path) != 0 && errno != ENOENT)
+        return cmd_error(err, cmd_io_status(errno), graph_path,
+                         "the graph of the replaced index cannot be removed: %s", strerror(errno));
+    return QKV_OK;
+}
+
+static void print_result(const struct index_build *b, int64_t files, const struct graph_result *r)
 {
     if (common.json) {
         fputs("{\"index\":", stdout);
@@ -155,17 +181,25 @@ static void print_result(const struct index_build *b, int64_t files)
         printf(
             ",\"files\":%lld,\"passages\":%lld,\"embedded\":%lld,\"added\":%lld,\"changed\":%lld,"
             "\"unchanged\":%lld,\"removed\":%lld,\"skipped\":%lld,\"width\":%lld,\"vectors\":"
-            "\"%s\",\"bytes\":%lld}\n",
+            "\"%s\",\"bytes\":%lld",
             (long long)files, (long long)b->passages, (long long)b->embedded,
             (long long)b->count.added, (long long)b->count.changed, (long long)b->count.unchanged,
             (long long)b->count.removed, (long long)b->count.skipped,
             (long long)qkv_embedder_width(b->embedder), types[o.stored], (long long)b->bytes);
+        if (o.hnsw)
+            printf(",\"graph\":{\"bytes\":%lld,\"kept\":%s}", (long long)r->bytes,
+                   r->kept ? "true" : "false");
+        puts("}");
         return;
     }
     cmd_print_name(stdout, o.output);
     printf(": %lld passage%s of %lld file%s, %lld x %s, %.1f MB\n", (long long)b->passages,
            b->passages == 1 ? "" : "s", (long long)files, files == 1 ? "" : "s",
            (long long)qkv_embedder_width(b->embedder), types[o.stored], (double)b->bytes / 1e6);
+    if (o.hnsw) {
+        cmd_print_name(stdout, graph_path);
+        printf(": graph, %.1f MB%s\n", (double)r->bytes / 1e6, r->kept ? ", unchanged" : "");
+    }
     if (b->old)
         printf("files added: %lld, changed: %lld, unchanged: %lld, removed: %lld; passages "
                "embedded: %lld\n",
@@ -228,9 +262,10 @@ static int run_index(int argc, char **argv)
     b.old = old.engine ? &old : NULL;
     if (b.old && index_settings_same(&old.settings, &settings, o.output, &err)) goto done;
     if (!build(&b, &files, &err)) {
+        struct graph_result graph = { .kept = false };
         cmd_progress_end();
         print_notes(&b);
-        print_result(&b, files.count);
+        if (!finish_graph(&graph, &err)) print_result(&b, files.count, &graph);
     }
 done:
     cmd_progress_end();
@@ -255,6 +290,9 @@ const struct cmd cmd_index = {
              "With --update, only new and changed files are embedded; the result has the bytes of "
              "an index that is made from all of them. The index is replaced as a whole: a command "
              "that is killed, or finds the disk full, leaves it as it was.\n"
+             "\n"
+             "With --hnsw, a second file, FILE.qkvi.hnsw, has a graph of the vectors, with which qkv "
+             "search --hnsw compares a small part of them.\n"
              "\n"
              "The index contains the texts, so it can be copied without the files; it names the "
              "model, which qkv search needs. Any program that reads SQLite opens it, for reading.",

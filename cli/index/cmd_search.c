@@ -8,8 +8,8 @@
 
 static struct {
     const char *file, *rerank, *prompt;
-    int64_t count, candidates;
-    bool why, truncate;
+    int64_t count, candidates, ef, sample;
+    bool why, truncate, hnsw, check;
 } o = { .count = 10 };
 
 static const struct opt opts[] = {
@@ -26,6 +26,18 @@ static const struct opt opts[] = {
     OPT_INT(
         0, "candidates", &o.candidates, 1, 1000000, "N",
         "with --rerank: number of passages that it orders (default: 50, or -k if that is more)"),
+    OPT_FLAG(0, "hnsw", &o.hnsw,
+             "find the passages with the graph of qkv index --hnsw, which compares a small part of "
+             "the vectors and may miss some; worth it for many questions about many passages"),
+    OPT_INT(0, "ef", &o.ef, 1, 1000000, "N",
+            "with --hnsw or --check: number of vectors that the graph finds, of which the nearest "
+            "are the result; more of them miss less and need more time (default: 100, or -k if "
+            "that is more)"),
+    OPT_FLAG(0, "check", &o.check,
+             "compare --hnsw with the exact search: print which part of the -k nearest passages it "
+             "finds, and the time of both, for passages of the index as questions"),
+    OPT_INT(0, "sample", &o.sample, 1, 1000000, "N",
+            "with --check: number of passages (default: 100)"),
     OPT_TEXT(0, "prompt", &o.prompt, "NAME",
              "put this prompt of the model's sentence-transformers settings before each question "
              "(default: query, if the model has it, otherwise default_prompt_name)"),
@@ -36,6 +48,7 @@ static const struct opt opts[] = {
 
 struct search {
     struct index x;
+    struct index_graph graph; // with --hnsw
     qkv_embedder *e;
     struct reranker ranker;
     struct cmd_texts questions;
@@ -108,7 +121,10 @@ static qkv_status answer_all(struct search *s, const struct cmd_source *source, 
     if (!status) tokens_notes(&report, n, qkv_embedder_max_length(s->e));
     for (int64_t i = 0; i < n && !status; i += TOGETHER) {
         const int64_t some = n - i < TOGETHER ? n - i : TOGETHER;
-        status = qkv_search(matches, found, &s->x.vectors, v + i * width, some, s->asked, err);
+        status =
+            o.hnsw ? search_graph(matches, found, &s->x, &s->graph, v + i * width, some, s->asked,
+                                  o.ef ? o.ef : 100, err)
+                   : qkv_search(matches, found, &s->x.vectors, v + i * width, some, s->asked, err);
         for (int64_t q = 0; q < some && !status; q++)
             status = answer(s, i + q, matches + q * s->asked, found[q], err);
     }
@@ -117,16 +133,32 @@ static qkv_status answer_all(struct search *s, const struct cmd_source *source, 
     return status;
 }
 
+static qkv_status check_options(int argc, qkv_error *err)
+{
+    if (o.candidates && !o.rerank)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--candidates requires --rerank");
+    if (o.ef && !o.hnsw && !o.check)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--ef requires --hnsw or --check");
+    if (o.sample && !o.check)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--sample requires --check");
+    if (o.check && (argc > 1 || o.file || o.rerank || o.why))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--check takes passages of the index as questions: expected no question, "
+                         "-f, --rerank or --why");
+    return QKV_OK;
+}
+
 static int run_search(int argc, char **argv)
 {
     qkv_error err = { 0 };
     struct search s = { .x = { .fd = -1 } };
     struct cmd_source source = { .argc = 0 };
-    if (o.candidates && !o.rerank) {
-        cmd_error(&err, QKV_ERR_USAGE, NULL, "--candidates requires --rerank");
+    if (check_options(argc, &err) || index_open(&s.x, argv[0], "qkv search", &err)) goto done;
+    if (o.check) {
+        search_check(&s.x, o.sample ? o.sample : 100, o.count, o.ef ? o.ef : 100, &err);
         goto done;
     }
-    if (index_open(&s.x, argv[0], "qkv search", &err) ||
+    if ((o.hnsw && index_graph_open(&s.graph, &s.x, "qkv search --hnsw", &err)) ||
         cmd_source_open(&source, argc - 1, argv + 1, o.file, &err) || open_model(&s, &err) ||
         (o.rerank && reranker_open(&s.ranker, o.rerank, &err)))
         goto done;
@@ -141,6 +173,7 @@ done:
     cmd_texts_free(&s.questions);
     reranker_close(&s.ranker);
     qkv_embedder_close(s.e);
+    index_graph_close(&s.graph);
     index_close(&s.x);
     return err.status ? cmd_fail(&err) : QKV_OK;
 }
@@ -148,7 +181,7 @@ done:
 const struct cmd cmd_search = {
     .name = "search",
     .brief = "find the passages of an index that are nearest to a question",
-    .usage = "FILE.qkvi QUESTION... [-f FILE] [options]",
+    .usage = "FILE.qkvi QUESTION... [-f FILE] [options] | FILE.qkvi --check [options]",
     .about = "Prints, of the passages of an index of qkv index, those whose vectors have the "
              "largest cosine with the vector of the question: rank, cosine, file and line, and the "
              "passage. Every vector is compared, so no passage is missed. The model is that of the "
@@ -165,6 +198,8 @@ const struct cmd cmd_search = {
         { "qkv search docs.qkvi \"how is the cache cleared?\"", "the ten nearest passages" },
         { "qkv search docs.qkvi \"how is the cache cleared?\" -k 3 --why", "with the words that matter most" },
         { "qkv search docs.qkvi -f questions.txt --json", "one JSON object per question" },
+        { "qkv search docs.qkvi -f questions.txt --json --hnsw", "faster, with a graph of qkv index --hnsw" },
+        { "qkv search docs.qkvi --check", "what the graph misses, and its time" },
         { "qkv search docs.qkvi \"who wrote it?\" --rerank ranker", "ordered by a cross-encoder" },
     },
     .run = run_search,

@@ -5,6 +5,7 @@
 #define QKV_CLI_INDEX_H
 
 #include "frame/cmd.h"
+#include "index/graph.h"
 #include "index/store.h"
 
 // ---- the store (index_open.c) ------------------------------------------------------------------
@@ -48,6 +49,8 @@ qkv_status index_settings_read(struct index_settings *s, const struct store_engi
 // option.
 qkv_status index_settings_same(const struct index_settings *s, const struct index_settings *other,
                                const char *path, qkv_error *err);
+// Adds the settings that are compared to a digest.
+void index_settings_digest(const struct index_settings *s, struct qkv_digest *d);
 
 // ---- an index that is open for reading (index_open.c) ------------------------------------------
 struct index {
@@ -64,6 +67,27 @@ void index_close(struct index *x); // a zeroed struct is allowed
 // Reads passage n and its file, whose texts are valid until the next call.
 qkv_status index_passage(const struct index *x, int64_t n, struct store_passage *p,
                          struct store_file *file, qkv_error *err);
+
+// ---- the graph of an index, a file next to it (index_graph.c) ----------------------------------
+struct index_graph {
+    const struct graph_engine *engine;
+    struct graph *graph;
+};
+// Writes the path of the graph of an index.
+qkv_status index_graph_path(char path[CMD_PATH], const char *index, qkv_error *err);
+// Reads the graph of an open index; fails if it is missing, malformed, or of another index.
+qkv_status index_graph_open(struct index_graph *g, const struct index *x, const char *command,
+                            qkv_error *err);
+// Opens the index at `path` and writes its graph; a graph that belongs to it stays.  *kept: it
+// stayed.  *bytes: its size
+qkv_status index_graph_make(const char *path, const char *command, bool *kept, int64_t *bytes,
+                            qkv_error *err);
+void index_graph_close(struct index_graph *g); // a zeroed struct is allowed
+// Fails if the engine is missing.
+const struct graph_engine *index_graph_engine(const char *command, qkv_error *err);
+// Fills err from a failed call of the engine.  Returns its status.
+qkv_status index_graph_error(enum graph_status status, const struct graph_reason *why,
+                             const char *index, qkv_error *err);
 
 // ---- models (index_model.c) --------------------------------------------------------------------
 // Opens the embedder of a folder with the first prompt of `names` that the model has; the list ends

@@ -61,12 +61,13 @@ void index_files_sort(struct index_files *f)
     if (f->count > 1) qsort(f->at, (size_t)f->count, sizeof *f->at, by_name);
 }
 
-// Returns true if the file is an index or a temporary file of one.
+// Returns true if the file is an index, its graph, or a temporary file of one.
 static bool is_index(const char *name)
 {
     const char *slash = strrchr(name, '/');
     const char *base = slash ? slash + 1 : name;
-    return cmd_ends_with(base, ".qkvi") || strstr(base, ".qkvi.tmp.");
+    return cmd_ends_with(base, ".qkvi") || cmd_ends_with(base, ".qkvi.hnsw") ||
+           strstr(base, ".qkvi.tmp.") || strstr(base, ".qkvi.hnsw.tmp.");
 }
 
 qkv_status index_files_find(struct index_files *f, int argc, char **argv, qkv_error *err)

@@ -87,3 +87,9 @@ qkv_status index_settings_same(const struct index_settings *s, const struct inde
     }
     return QKV_OK;
 }
+
+void index_settings_digest(const struct index_settings *s, struct qkv_digest *d)
+{
+    for (int i = 0; i < INDEX_SETTINGS; i++)
+        if (rows[i].option) qkv_digest_add(d, s->value[i], strlen(s->value[i]) + 1);
+}

@@ -36,6 +36,17 @@ struct hit {
 qkv_status search_print(const struct index *x, const struct cmd_texts *questions, int64_t question,
                         const struct hit *hits, int64_t count, qkv_error *err);
 
+// Finds the k nearest vectors of n queries[n][width], as qkv_search does, with a graph: of about
+// `ef` vectors that it finds, the nearest (search_graph.c).  The scores have the bits of
+// qkv_search.
+qkv_status search_graph(struct qkv_match *matches, int64_t *found, const struct index *x,
+                        const struct index_graph *g, const float *queries, int64_t n, int64_t k,
+                        int64_t ef, qkv_error *err);
+// Compares the graph with the exact search for `sample` passages of the index as queries, without
+// themselves: prints the part of the k nearest that the graph finds, and the time of both.
+qkv_status search_check(const struct index *x, int64_t sample, int64_t k, int64_t ef,
+                        qkv_error *err);
+
 // A cross-encoder that orders passages (search_rerank.c).
 struct reranker {
     qkv_model *model;
