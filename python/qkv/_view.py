@@ -55,10 +55,15 @@ class View(Handle):
             o.view = text(given["view"], "view")  # ctypes keeps the bytes
         o.theme = choice(given.get("theme", "auto"), "theme", THEMES)
         o.special, o.utf8 = bool(given.get("special")), True
-        o.stack = integer(given.get("stack", 0), "stack")
+        o.stack = self._first_stack(given.get("view")) if given.get("stack") is None else integer(given["stack"], "stack")
         o.columns = integer(given.get("columns", 0), "columns", 0, 10000)
         o.budget = integer(given.get("budget", 0), "budget", 0)
         return o
+
+    def _first_stack(self, view):
+        """Returns the stack shown first: of an encoder-decoder cross-attention or, of the residual stream, the decoder."""
+        name = "decoder" if view == "residual" else "cross"
+        return next((i for i, s in enumerate(self.stacks) if s[0] == name), 0)
 
     def terminal(self, columns: int = 0, view: Optional[str] = None) -> str:
         """Returns the picture for a terminal; columns 0: 80."""
@@ -199,12 +204,10 @@ def view(text: Optional[str] = None, pair: Optional[str] = None, *, model: Any =
                               prettify_tokens)
     elif tokenizer is not None or hasattr(model, "set_attn_implementation"):
         from ._view_model import view_of_model  # imports torch and transformers
-        made = view_of_model(text, pair, model, tokenizer, budget, progress)
+        made = view_of_model(text, pair, model, tokenizer, budget, progress, view, token)
     else:
         from ._view_folder import view_of_text
-        made = view_of_text(text, pair, model, budget, progress)
-    if stack is None:  # an encoder-decoder opens on the attention between its stacks
-        stack = next((i for i, s in enumerate(made.stacks) if s[0] == "cross"), 0)
+        made = view_of_text(text, pair, model, budget, progress, view, token)
     made.options = dict(stack=stack, layer=layer, heads=heads, token=token, view=view, special=special, theme=theme)
     made.budget, made.height = integer(budget, "budget", 1), integer(height, "height", 50, 10000)
     call(lib.view_choose, made._at, ctypes.byref(made._options()), ctypes.byref(c.ViewChosen()))

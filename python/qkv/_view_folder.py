@@ -7,6 +7,7 @@ from ._errors import UnsupportedError, UsageError
 from ._library import Callbacks, Handle, call, integer, lib, text
 from ._tokenizer import Tokenizer, find_model, utf8
 from ._view import make_text, new_view
+from ._view_output import add_output, try_output
 
 
 class Model(Handle):
@@ -47,9 +48,7 @@ def as_input(ids, types=None, source=None):
 
 
 def view_of_folder(model, texts, stacks):
-    made = new_view(model.info.name.decode("utf-8", "replace"), texts, stacks)
-    made._missing["output"] = "not computed by qkv.view; expected the command `qkv view --view output`"
-    return made
+    return new_view(model.info.name.decode("utf-8", "replace"), texts, stacks)
 
 
 def rows_of(e):
@@ -70,11 +69,12 @@ def rows_of_ids(tokenizer, ids):
     return rows, source
 
 
-def view_of_text(value, pair, name, budget, progress):
+def view_of_text(value, pair, name, budget, progress, view=None, token=None):
+    """Shows a model folder on a text; view and token: what is shown first (qkv.view)."""
     with Model(name) as model:
         i = model.info
         if i.kind == c.KIND_ENCODER_DECODER:
-            return view_of_pair(model, value, pair, budget, progress)
+            return view_of_pair(model, value, pair, budget, progress, view, token)
         if not i.can & c.CAN_RUN:
             raise UnsupportedError(f"{model.folder}: this model has no self-attention")
         e, run, _keep = model.read(value, pair)
@@ -82,7 +82,9 @@ def view_of_text(value, pair, name, budget, progress):
         stack = c.ViewStack(name=b"attention", layers=i.layers, heads=i.heads, kv_heads=i.kv_heads, head_width=i.head_width,
                             value_width=i.value_width, width=i.width, causal=i.causal)
         made = view_of_folder(model, [make_text(rows_of(e), sources)], [stack])
-        return run_view(made, model, run, budget, progress)
+        run_view(made, model, run, budget, progress)
+        try_output(made, view, lambda: add_output(made, model, run, e.ids, e.type_ids, token))
+        return made
 
 
 def written_ids(model, pair):
@@ -109,7 +111,7 @@ def generated_ids(model, value):
     return [i.start, *g.ids] + ([ctypes.c_int32.from_address(i.stops).value] if ended else [])
 
 
-def view_of_pair(model, value, pair, budget, progress):
+def view_of_pair(model, value, pair, budget, progress, view, token):
     """Shows an encoder-decoder on a source and its output: `pair`, or what the model generates."""
     i = model.info
     e = model.tokenizer.encode(value)
@@ -120,20 +122,28 @@ def view_of_pair(model, value, pair, budget, progress):
     # A step of the decoder reads a token and writes the next one.
     texts = [make_text(rows_of(e), (utf8(value, "text"), None)), make_text(rows[:-1], (source, None)), make_text(rows[1:], (source, None))]
     encoder, keep_encoder = as_input(e.ids, e.type_ids)
+    written, keep_written = as_input(ids, None, encoder)
     if i.family == b"qkv-gru-attention":
-        return view_of_recurrent(model, encoder, ids[:-1], [texts[0], texts[2]], budget, progress)
+        made = view_of_recurrent(model, encoder, ids[:-1], [texts[0], texts[2]], budget, progress)
+        try_output(made, view, lambda: add_output(made, model, written, ids, None, token))
+        return made
     run, keep = as_input(ids[:-1], None, encoder)
     sizes = dict(heads=i.heads, kv_heads=i.kv_heads, head_width=i.head_width, value_width=i.value_width, width=i.width)
     stacks = [c.ViewStack(name=b"encoder", rows=0, keys=0, layers=i.layers, **sizes),
               c.ViewStack(name=b"decoder", rows=1, keys=1, layers=i.decoder_layers, causal=True, **sizes),
-              c.ViewStack(name=b"cross", rows=2, keys=0, layers=i.decoder_layers, **sizes)]
+              c.ViewStack(name=b"cross", rows=2, keys=0, layers=i.decoder_layers, **{**sizes, "width": 0})]
     made = view_of_folder(model, texts, stacks)
-    return run_view(made, model, run, budget, progress, (keep_encoder, keep))
+    run_view(made, model, run, budget, progress)
+    try_output(made, view, lambda: add_output(made, model, written, ids, None, token))
+    del keep_encoder, keep, keep_written
+    return made
 
 
 def view_of_recurrent(model, source, ids, texts, budget, progress):
     """Shows the attention of a recurrent encoder-decoder, which has weights without queries and keys, and no other attention."""
     made = view_of_folder(model, texts, [c.ViewStack(name=b"cross", rows=1, keys=0, layers=1, heads=1)])
+    made._missing.update(dict.fromkeys(("neuron", "steps"), "a Transformer is required; the scores of this model are additive, not products"),
+                         residual="a Transformer is required; the state of this model is replaced at each step")
     calls, request, decoder = Callbacks(), c.ProbeRequest(), Decoder(model)
     probed = lib.view_probe_request(made._at, integer(budget, "budget", 1), ctypes.byref(request))
 
@@ -154,7 +164,7 @@ def view_of_recurrent(model, source, ids, texts, budget, progress):
     return made
 
 
-def run_view(made, model, run, budget, progress, _keep=None):
+def run_view(made, model, run, budget, progress):
     """Runs a model and adds each layer to its View."""
     i, request = model.info, c.ProbeRequest()
     probed = lib.view_probe_request(made._at, integer(budget, "budget", 1), ctypes.byref(request))
@@ -186,4 +196,3 @@ def run_view(made, model, run, budget, progress, _keep=None):
 
     observer = c.Observer(layer=calls.wrap(layer, ctypes.POINTER(c.LayerOutput)), probe=request, skip_qkv=probed, sublayers=True)
     calls.call(lib.model_run, model._at, None, ctypes.byref(run), ctypes.byref(observer))
-    return made

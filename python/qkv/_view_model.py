@@ -12,6 +12,8 @@ from ._errors import DeviceError, Interrupted, UnsupportedError, UsageError
 from ._library import call, integer, lib, raise_status, scratch, shown
 from ._tokenizer import Tokenizer, utf8
 from ._view import View, make_text, new_view, prettify
+from ._view_lens import add_output
+from ._view_output import try_output
 from ._view_streams import Streams
 from .torch import _broadcast, _call
 from .transformers import observe
@@ -122,8 +124,8 @@ def as_text(tokens):
     return make_text(rows, tokens.sources)
 
 
-def view_of_model(text, pair, model, tokenizer, budget, progress) -> View:
-    """Runs a model of transformers on a text and returns its View; see qkv.view."""
+def view_of_model(text, pair, model, tokenizer, budget, progress, view=None, token=None) -> View:
+    """Runs a model of transformers on a text and returns its View; view and token: what is shown first (qkv.view)."""
     if not isinstance(model, torch.nn.Module) or not hasattr(model, "set_attn_implementation"):
         raise UsageError(f"model: expected a model of transformers, since there is a tokenizer; found {shown(type(model))}")
     if tokenizer is None:
@@ -136,11 +138,16 @@ def view_of_model(text, pair, model, tokenizer, budget, progress) -> View:
     try:
         with torch.no_grad():
             if getattr(model.config, "is_encoder_decoder", False):
-                return view_of_pair(text, pair, model, tokenizer, budget, progress)
+                return view_of_pair(text, pair, model, tokenizer, budget, progress, view, token)
             tokens = read_text(tokenizer, text, pair)
             with Streams(model) as streams:
                 calls = collect(model, tokens, progress)
-            return make_view(model, [as_text(tokens)], [("attention", 0, 0, calls)], budget, streams.of([x.name for x in calls]))
+            names = [x.name for x in calls]
+            made = make_view(model, [as_text(tokens)], [("attention", 0, 0, calls)], budget, streams.of(names))
+            # One token attends to itself only, as in a decoder.
+            causal = len(tokens.ids) == 1 or all(is_causal(x) for x in calls)
+            try_output(made, view, lambda: add_output(made, model, tokenizer, inputs_of(model, tokens), names, tokens.ids, causal, token))
+            return made
     finally:
         model.train(training)
 
@@ -168,7 +175,7 @@ def collect(model, tokens, progress, **more):
     return found.arguments
 
 
-def view_of_pair(source, target, model, tokenizer, budget, progress):
+def view_of_pair(source, target, model, tokenizer, budget, progress, view, token):
     """Shows an encoder-decoder on a source and its output: `target`, or what the model generates."""
     tokens = read_text(tokenizer, source, None)
     inputs = inputs_of(model, tokens)
@@ -184,7 +191,8 @@ def view_of_pair(source, target, model, tokenizer, budget, progress):
     read, written = of_ids(tokenizer, ids[:-1]), of_ids(tokenizer, ids[1:])
     encoder = {id(m) for m in model.get_encoder().modules()}
     names = {name for name, m in model.named_modules() if id(m) in encoder}
-    calls = collect(model, tokens, progress, decoder_input_ids=torch.tensor([ids[:-1]]))
+    steps = torch.tensor([ids[:-1]])
+    calls = collect(model, tokens, progress, decoder_input_ids=steps)
     inside = [x for x in calls if x.name in names]
     rest = [x for x in calls if x.name not in names]
     own, cross = rest[0::2], rest[1::2]  # each layer of the decoder: its own tokens, then the tokens of the encoder
@@ -192,7 +200,10 @@ def view_of_pair(source, target, model, tokenizer, budget, progress):
     if len(own) != len(cross) or any(x.shape[1:] != (T, T) for x in own) or any(x.shape[1:] != (T, S) for x in cross):
         raise UnsupportedError(f"model: {type(model).__name__} has other attention than self-attention and cross-attention")
     stacks = [("encoder", 0, 0, inside), ("decoder", 1, 1, own), ("cross", 2, 0, cross)]
-    return make_view(model, [as_text(x) for x in (tokens, read, written)], stacks, budget)
+    made = make_view(model, [as_text(x) for x in (tokens, read, written)], stacks, budget)
+    try_output(made, view, lambda: add_output(made, model, tokenizer, {**inputs, "decoder_input_ids": steps}, [x.name for x in own], ids,
+                                              True, token))
+    return made
 
 
 def make_view(model, texts, stacks, budget, streams=()):
@@ -210,7 +221,6 @@ def make_view(model, texts, stacks, budget, streams=()):
                                   width=streams[0].before.shape[1] if streams else 0))
     name = getattr(model, "name_or_path", "") or type(model).__name__
     made = new_view(name.rstrip("/").rsplit("/", 1)[-1], texts, shapes)
-    made._missing["output"] = "not computed for a model of transformers; expected its folder and the command `qkv view --view output`"
     if not streams:
         made._missing["residual"] = (f"no residual stream found in {type(model).__name__}, expected one stack of layers that add the "
                                      "outputs of attention and of the feed-forward network to their input, without a factor")

@@ -18,7 +18,7 @@ import reference as ref
 import qkv
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-VERSE, DATES, GRU = (os.path.join(TOP, "models", name) for name in ("verse", "dates", "dates-gru"))
+VERSE, DATES, GRU, OPINIONS, FACTS = (os.path.join(TOP, "models", name) for name in ("verse", "dates", "dates-gru", "opinions", "facts"))
 TEXT = "In the beginning God created the heaven and the earth."
 
 
@@ -94,6 +94,18 @@ class Views(unittest.TestCase):
                                   capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"}).stdout
             ours = qkv.view(*texts, model=model)
             self.assertTrue(said.startswith(ours.terminal(80).rstrip()), f"{texts}:\n{said}\n{ours.terminal(80)}")
+        with tempfile.TemporaryDirectory() as folder:  # the page with every view, also "residual" and "output"
+            for model, texts in ((VERSE, ("In the beginning", "God")), (DATES, ("12 March 2001",)), (GRU, ("12 March 2001",)),
+                                 (OPINIONS, ("it was good",)), (FACTS, ("Paris is in France",)), (FACTS, ("Paris is in [MASK].",))):
+                file = os.path.join(folder, "page.html")
+                subprocess.run([command, "view", *texts, "-m", model, "-o", file, "--force", "-q"], check=True, env={**os.environ, "LC_ALL": "C.UTF-8"})
+                ours = qkv.view(*texts, model=model)
+                with open(file, encoding="utf-8") as f:
+                    self.assertTrue(f.read() == ours.html()[0], f"{model}: another page than that of the command")
+                for view in ("output", "residual")[:1 if model == GRU else 2]:
+                    said = subprocess.run([command, "view", *texts, "-m", model, "--width", "80", "--terminal", "--view", view],
+                                          capture_output=True, text=True, env={**os.environ, "LC_ALL": "C.UTF-8"}).stdout
+                    self.assertTrue(said.startswith(ours.terminal(80, view=view).rstrip()), f"{model} {view}:\n{said}")
         self.assertIn("encoder", qkv.view("12 March 2001", model=DATES, stack=0).terminal())
         ours = qkv.view("12 March 2001", "1999-03", model=DATES)
         self.assertEqual([s[0] for s in ours.stacks], ["encoder", "decoder", "cross"])
@@ -101,6 +113,18 @@ class Views(unittest.TestCase):
         for model in (DATES, GRU):
             with self.assertRaises(qkv.Interrupted):
                 qkv.view("12 March 2001", model=model, progress=lambda what, done, total: done == total)
+
+    def test_the_output_of_the_model(self):
+        """The last row of the lens is what the model generates, and `token` is one of the positions."""
+        text = "In the beginning God"
+        logprob = qkv.generate(text, VERSE, max_tokens=1, temperature=0, details=True, logprobs=True)
+        shown = qkv.view(text, model=VERSE, view="output").terminal()
+        word, value = re.search("most likely token after “God” is “\u2423?(.*?)” (\\S+?)[;,.]( |\n)", shown).groups()[:2]
+        self.assertEqual(word, logprob.text.strip())
+        self.assertAlmostEqual(float(value), math.exp(logprob.logprobs[0]), delta=5.1e-4)  # three decimals
+        self.assertIn("after “God”", qkv.view(TEXT, model=VERSE, view="output", token=5).terminal())
+        with self.assertRaisesRegex(qkv.UnsupportedError, "has no output"):
+            qkv.view(attentions=weights(1, 1, 3, 3), tokens=["a", "b", "c"], view="output")
 
     def test_a_recurrent_model(self):
         v = qkv.view("the 3rd of March 1987", model=GRU)
@@ -123,8 +147,8 @@ class Views(unittest.TestCase):
             long = qkv.view("the 3rd of March 1987 " * 60, "1987-03-03" * 90, model=copy)
         self.assertGreater(long.stacks[0][1] * long.stacks[0][2], 2**20)
         self.assertEqual(long.html()[1]["kind"], "top")
-        for view in ("residual", "output", "neuron"):
-            with self.assertRaises(qkv.UnsupportedError):
+        for view, reason in (("residual", "a Transformer is required"), ("neuron", "additive"), ("steps", "additive")):
+            with self.assertRaisesRegex(qkv.UnsupportedError, reason):
                 v.terminal(view=view)
         with self.assertRaises(qkv.UsageError):
             v.terminal(view=[])

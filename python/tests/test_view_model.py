@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """qkv.view of models of transformers: its weights against eager attention, its picture against that of a model folder."""
+import json
 import os
+import re
 import sys
 import unittest
 
@@ -16,7 +18,8 @@ from qkv._view_streams import Streams, middle_of
 
 hf.logging.set_verbosity_error()
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-VERSE, DATES, MINILM = (os.path.join(TOP, "models", name) for name in ("verse", "dates", "all-MiniLM-L6-v2"))
+VERSE, DATES, OPINIONS, FACTS, MINILM = (os.path.join(TOP, "models", name)
+                                         for name in ("verse", "dates", "opinions", "facts", "all-MiniLM-L6-v2"))
 TEXT, MORE = "In the beginning God created the heaven and the earth.", "And the earth was without form"
 SIZES = dict(vocab_size=2048, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, pad_token_id=0,
              bos_token_id=1, eos_token_id=2, initializer_range=.2, max_position_embeddings=64)
@@ -171,11 +174,94 @@ class Residual(unittest.TestCase):
         self.assertIn("layer", qkv.view(TEXT, model=model, tokenizer=t).terminal(view="residual"))
         scaled = hf.GraniteForCausalLM(hf.GraniteConfig(**SIZES, residual_multiplier=.5)).eval()
         v = qkv.view(TEXT, model=scaled, tokenizer=t)
-        for view, reason in (("residual", "no residual stream found in GraniteForCausalLM"), ("output", "a model of transformers")):
+        for view, reason in (("residual", "no residual stream found in GraniteForCausalLM"),):
             with self.assertRaisesRegex(qkv.UnsupportedError, reason):
                 v.terminal(view=view)
         with self.assertRaisesRegex(qkv.UnsupportedError, "no residual stream"):
             qkv.view(TEXT, model=scaled, tokenizer=t, view="residual")
+
+
+def output_of(v):
+    """Returns the output in the page of a View; values in units of 1e-5."""
+    return json.loads(re.search(r'"output":(\{.*?\})', v.html()[0], re.S).group(1))
+
+
+class Output(unittest.TestCase):
+    # Values are rounded to 1e-5; before that, logits of size s of a float32 model of few layers differ by about 1e-6 s,
+    # and a probability by as much of itself: 2e-5 for logits up to 10.
+    UNITS = 3
+
+    def lens(self, v, x, probabilities, ids, kind="next"):
+        """Compares the page with probabilities [rows][positions][vocab] of torch."""
+        self.assertEqual((x["kind"], x["rows"]), (kind, len(probabilities)))
+        P, top = len(x["at"]), x["top"]
+        for i, at in enumerate(x["at"]):
+            for row, p in enumerate(probabilities):
+                best = p[at].topk(top).values
+                found = torch.tensor(x["values"][(i * len(probabilities) + row) * top:][:top]) / 1e5
+                self.assertLess((found - best).abs().max().item(), self.UNITS * 1e-5, (at, row))
+                if at + 1 < len(ids) and kind == "next":
+                    own = p[at, ids[at + 1]].item()
+                    self.assertAlmostEqual(x["targetValues"][i * len(probabilities) + row] / 1e5, own, delta=self.UNITS * 1e-5)
+        self.assertEqual(P, len(x["targets"]))
+
+    def test_the_head_of_the_norm_of_every_layer(self):
+        """p_l = softmax(head(norm(h_l))), of a folder and of a model, of a family that qkv knows and of one it does not."""
+        t = qkv.Tokenizer(VERSE)
+        ids = t.encode(TEXT).ids
+        verse = hf.AutoModelForCausalLM.from_pretrained(VERSE, dtype=torch.float32).eval()
+        neox = build("gpt_neox")
+        for model, norm, head, views in (
+                (verse, verse.transformer.ln_f, verse.lm_head, (dict(model=VERSE), dict(model=verse, tokenizer=t))),
+                (neox, neox.gpt_neox.final_layer_norm, neox.get_output_embeddings(), (dict(model=neox, tokenizer=t),))):
+            with torch.no_grad():
+                hidden = model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+                p = [head(norm(h[0])).softmax(1) for h in hidden[:-1]] + [head(hidden[-1][0]).softmax(1)]
+            for how in views:
+                v = qkv.view(TEXT, **how, view="output")
+                self.lens(v, output_of(v), p, ids)
+
+    def test_a_factor_and_a_cap_of_the_logits(self):
+        """What follows the last layer is the model's own code: Gemma 2 caps the logits, Granite divides them."""
+        t = qkv.Tokenizer(VERSE)
+        ids = t.encode(TEXT).ids
+        gemma = hf.Gemma2ForCausalLM(hf.Gemma2Config(**GROUPED, head_dim=8, final_logit_softcapping=2.)).eval()
+        granite = hf.GraniteForCausalLM(hf.GraniteConfig(**SIZES, logits_scaling=4.)).eval()
+        for model, end in ((gemma, lambda x: 2 * torch.tanh(x / 2)), (granite, lambda x: x / 4)):
+            with torch.no_grad():
+                hidden = model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+                p = [end(model.lm_head(model.model.norm(h[0]))).softmax(1) for h in hidden[:-1]] + [end(model.lm_head(hidden[-1][0])).softmax(1)]
+            v = qkv.view(TEXT, model=model, tokenizer=t)
+            self.lens(v, output_of(v), p, ids)
+
+    def test_the_output_of_a_model_is_that_of_its_folder(self):
+        mask = "It is [MASK]."
+        for cls, folder, text in ((hf.AutoModelForCausalLM, VERSE, TEXT), (hf.AutoModelForSeq2SeqLM, DATES, "12 March 2001"),
+                                  (hf.AutoModelForSequenceClassification, OPINIONS, "it was good"),
+                                  (hf.AutoModelForMaskedLM, FACTS, mask), (hf.AutoModelForMaskedLM, FACTS, "Paris is in France")):
+            v, w = qkv.view(text, model=cls.from_pretrained(folder, dtype=torch.float32), tokenizer=qkv.Tokenizer(folder)), qkv.view(text, model=folder)
+            x, y = output_of(v), output_of(w)
+            for name in ("kind", "stacks", "stack", "rows", "top", "all", "at"):
+                self.assertEqual(x.get(name), y.get(name), (folder, name))
+            self.assertEqual([x["names"][i] for i in x["entries"][::x["top"]]], [y["names"][i] for i in y["entries"][::y["top"]]])
+            self.assertLessEqual(max(abs(a - b) for a, b in zip(x["values"], y["values"])), self.UNITS)
+        self.assertEqual(output_of(qkv.view(mask, model=FACTS))["all"], 1)
+
+    def test_labels_of_tokens_and_models_without_output(self):
+        torch.manual_seed(4)
+        config = hf.BertConfig(vocab_size=2048, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+                               num_labels=3, initializer_range=.5)
+        model, t = hf.BertForTokenClassification(config).eval(), qkv.Tokenizer(VERSE)
+        v = qkv.view(TEXT, model=model, tokenizer=t, view="output")
+        x = output_of(v)
+        with torch.no_grad():
+            p = model(torch.tensor([t.encode(TEXT).ids])).logits[0].softmax(1).sort(1, descending=True)
+        self.assertEqual((x["kind"], [x["names"][i] for i in x["entries"]]), ("token labels", [f"LABEL_{i}" for i in p.indices.flatten()]))
+        self.assertLess((torch.tensor(x["values"]) / 1e5 - p.values.flatten()).abs().max().item(), self.UNITS * 1e-5)
+        plain = hf.BertModel(config).eval()
+        self.assertIn("earth", qkv.view(TEXT, model=plain, tokenizer=t).terminal())
+        with self.assertRaisesRegex(qkv.UnsupportedError, "BertModel returns no logits"):
+            qkv.view(TEXT, model=plain, tokenizer=t, view="output")
 
 
 class Errors(unittest.TestCase):
