@@ -61,14 +61,15 @@ extern const char *const generate_early[], *const generate_caches[];
         OPT_REAL('t', "temperature", &generate_o.temperature, "X",                                 \
                  "sample from softmax(logits / X); 0: the most probable token (default: the "      \
                  "model's with do_sample, otherwise 0)"),                                          \
-        OPT_INT(0, "top-k", &generate_o.top_k, 1, 1 << 30, "N",                                    \
-                "sample from the N most probable tokens (default: the model's with do_sample)"),   \
+        OPT_INT(0, "top-k", &generate_o.top_k, -1, 1 << 30, "N",                                   \
+                "sample from the N most probable tokens; 0 or -1: no limit (default: the model's " \
+                "with do_sample)"),                                                                \
         OPT_REAL(0, "top-p", &generate_o.top_p, "P",                                               \
                  "sample from the fewest most probable tokens whose probabilities sum to P "       \
                  "(default: the model's with do_sample)"),                                         \
         OPT_REAL(0, "min-p", &generate_o.min_p, "P",                                               \
-                 "sample from tokens with at least P times the largest probability (default: the " \
-                 "model's with do_sample)"),                                                       \
+                 "sample from tokens with at least P times the largest probability; 0 or -1: no "  \
+                 "limit (default: the model's with do_sample)"),                                   \
         OPT_INT(0, "seed", &generate_o.seed, 0, INT64_MAX, "N",                                    \
                 "seed of the samples (default: 0); the output does not depend on the number of "   \
                 "threads")

@@ -14,6 +14,7 @@ struct generate_options generate_o = { .cache = -1,
                                        .early = -1,
                                        .min_tokens = -1,
                                        .no_repeat = -1,
+                                       .top_k = -2,
                                        .temperature = (double)NAN,
                                        .top_p = (double)NAN,
                                        .min_p = (double)NAN,
@@ -114,7 +115,7 @@ qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_er
     s->err = err;
     if ((status = check_real(&p->temperature, "temperature", o->temperature, 0, 100, false, err)) ||
         (status = check_real(&p->top_p, "top-p", o->top_p, 0, 1, true, err)) ||
-        (status = check_real(&p->min_p, "min-p", o->min_p, 0, 1, false, err)) ||
+        (o->min_p != -1 && (status = check_real(&p->min_p, "min-p", o->min_p, 0, 1, false, err))) ||
         (status = check_real(&p->repetition, "repetition", o->repetition, 0, 100, true, err)) ||
         (status = check_real(&p->presence, "presence", o->presence, -100, 100, false, err)) ||
         (status = check_real(&p->frequency, "frequency", o->frequency, -100, 100, false, err)) ||
@@ -126,7 +127,9 @@ qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_er
             err, QKV_ERR_USAGE, NULL,
             "--beam cannot be combined with --temperature: a beam search does not sample");
     s->how.own_sampling = o->temperature == 0;
-    p->top_k = o->top_k;
+    // -2 and NAN: not given, which is 0 in the library; 0 and -1 are -1 there
+    p->top_k = o->top_k == -2 ? 0 : o->top_k == 0 ? -1 : o->top_k;
+    if (o->min_p == 0 || o->min_p == -1) p->min_p = -1;
     // an option that is not given is -1 here, which is 0 in the library, and 0 is -1
     p->no_repeat_ngram = o->no_repeat > 0 ? o->no_repeat : -1 - o->no_repeat;
     p->seed = (uint64_t)o->seed;
@@ -174,9 +177,9 @@ qkv_status generate_check_sampling(const struct generate_call *s, const struct q
     const struct qkv_sampling *p = &s->how.sampling;
     const bool usually =
         usual && usual->temperature > 0 && !s->how.own_sampling && generate_o.beams <= 1;
-    if (p->temperature == 0 && !usually && (p->top_k || p->top_p > 0 || p->min_p > 0))
+    if (p->temperature == 0 && !usually && (p->top_k > 0 || p->top_p > 0 || p->min_p > 0))
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--%s requires --temperature above 0",
-                         p->top_k       ? "top-k"
+                         p->top_k > 0   ? "top-k"
                          : p->top_p > 0 ? "top-p"
                                         : "min-p");
     if (usually && p->temperature == 0)

@@ -11,9 +11,13 @@
 struct text_request {
     const char *model;
     const qkv_json *prompt, *messages, *stop, *bias, *stream_options, *logprobs;
-    int64_t max_tokens, top_logprobs, seed, n, best_of;
-    double temperature, top_p;
+    int64_t max_tokens, top_logprobs, seed, n, best_of, top_k;
+    double temperature, top_p, min_p;
 };
+enum { TOP_K_USUAL = -2 }; // a request without top_k
+#define TEXT_USUAL                                                                                 \
+    .temperature = (double)NAN, .top_p = (double)NAN, .min_p = (double)NAN, .top_k = TOP_K_USUAL,  \
+    .n = 1, .seed = -1
 
 // ---- parts of a request -------------------------------------------------------------------------
 static bool read_stops(struct serve_call *c, struct generate_job *j, const qkv_json *v)
@@ -116,7 +120,7 @@ static struct serve_model *find_generator(struct serve_call *c, const char *name
 }
 
 // Sets how tokens are chosen: as the request says, otherwise as generation_config.json of the model
-// says, otherwise with temperature 1 and top_p 1.
+// says, otherwise with temperature 1 and top_p 1. top_k and min_p 0 or -1: no limit.
 static void set_sampling(struct generate_job *j, const struct serve_model *m,
                          const struct text_request *r)
 {
@@ -124,6 +128,8 @@ static void set_sampling(struct generate_job *j, const struct serve_model *m,
     const bool usually = qkv_generator_sampling(m->generator)->temperature > 0;
     s->temperature = !isnan(r->temperature) ? r->temperature : usually ? 0 : 1;
     s->top_p = isnan(r->top_p) ? 0 : r->top_p;
+    s->top_k = r->top_k == TOP_K_USUAL ? 0 : r->top_k == 0 ? -1 : r->top_k;
+    s->min_p = isnan(r->min_p) ? 0 : r->min_p == 0 ? -1 : r->min_p;
     j->o.own_sampling = r->temperature == 0;
 }
 
@@ -170,8 +176,8 @@ static void queue(struct serve_call *c, struct serve_model *m, struct generate_j
           .to = &(j)->o.sampling.frequency,                                                        \
           .min = -2,                                                                               \
           .max = 2 },                                                                              \
-        { .name = "top_k", .kind = FIELD_INTEGER, .to = &(j)->o.sampling.top_k, .max = 1e9 },      \
-        { .name = "min_p", .kind = FIELD_NUMBER, .to = &(j)->o.sampling.min_p, .max = 1 },         \
+        { .name = "top_k", .kind = FIELD_INTEGER, .to = &(r).top_k, .min = -1, .max = 1e9 },       \
+        { .name = "min_p", .kind = FIELD_NUMBER, .to = &(r).min_p, .min = -1, .max = 1 },          \
         { .name = "repetition_penalty",                                                            \
           .kind = FIELD_NUMBER,                                                                    \
           .to = &(j)->o.sampling.repetition,                                                       \
@@ -186,9 +192,7 @@ static void queue(struct serve_call *c, struct serve_model *m, struct generate_j
 void endpoint_completions(struct serve_call *c)
 {
     struct generate_job *j = generate_job_new();
-    struct text_request r = {
-        .max_tokens = 16, .temperature = (double)NAN, .top_p = (double)NAN, .n = 1, .seed = -1
-    };
+    struct text_request r = { .max_tokens = 16, TEXT_USUAL };
     if (!j) {
         serve_fail(c, 503, NULL, "out of memory");
         return;
@@ -213,9 +217,7 @@ void endpoint_completions(struct serve_call *c)
 void endpoint_chat(struct serve_call *c)
 {
     struct generate_job *j = generate_job_new();
-    struct text_request r = {
-        .temperature = (double)NAN, .top_p = (double)NAN, .n = 1, .seed = -1
-    };
+    struct text_request r = { TEXT_USUAL };
     int64_t most = 0;
     if (!j) {
         serve_fail(c, 503, NULL, "out of memory");

@@ -149,7 +149,8 @@ struct qkv_generate_options {
     /** true: `sampling` alone determines how tokens are chosen, whatever do_sample in
      *  generation_config.json is; with the temperature 0 the most likely token */
     bool own_sampling;
-    struct qkv_sampling sampling; /**< no_repeat_ngram -1: no limit in spite of the file */
+    /** top_k, min_p and no_repeat_ngram -1: no limit in spite of the file; top_p 1 likewise */
+    struct qkv_sampling sampling;
     /** the most tokens of an output without its prefix, limited to the remaining positions; 0:
      *  256 */
     int64_t max_tokens;

@@ -57,12 +57,14 @@ class Generator(Handle):
                 thread.join()
         super().close()
 
-    def _options(self, calls, keep, max_tokens=0, min_tokens=0, temperature=None, top_k=0, top_p=0.0, min_p=0.0,
+    def _options(self, calls, keep, max_tokens=0, min_tokens=0, temperature=None, top_k=None, top_p=None, min_p=None,
                  repetition_penalty=1.0, presence_penalty=0.0, frequency_penalty=0.0, no_repeat_ngram_size=0, seed=0,
                  stop=(), num_beams=0, num_return_sequences=0, length_penalty=0.0, prefix=None, logprobs=False,
                  truncate=False, ignore_end=False, progress=None):
-        s = c.Sampling(temperature=0 if temperature is None else number(temperature, "temperature"), top_k=integer(top_k, "top_k"),
-                       top_p=number(top_p, "top_p"), min_p=number(min_p, "min_p"),
+        # None: as the folder says, which is 0 in the library; its -1 is no limit, as are 0 and -1 here
+        given = lambda value, name, least: 0 if value is None else number(value, name) or least
+        s = c.Sampling(temperature=given(temperature, "temperature", 0), top_k=0 if top_k is None else integer(top_k, "top_k", -1) or -1,
+                       top_p=given(top_p, "top_p", 0), min_p=given(min_p, "min_p", -1),
                        repetition=number(repetition_penalty, "repetition_penalty"),
                        presence=number(presence_penalty, "presence_penalty"),
                        frequency=number(frequency_penalty, "frequency_penalty"),
@@ -199,7 +201,8 @@ def generate(prompts: Texts, model: Union[Path, Generator, None] = None, *, stre
     details              True: Generated tuples instead of texts
     max_tokens           the most tokens of an output; 0: as the model folder says, otherwise 256
     temperature, top_k, top_p, min_p, seed   sampling; temperature 0: the most likely token; without them as the model
-                         folder says: sampled with do_sample in generation_config.json, otherwise the most likely token
+                         folder says: sampled with do_sample in generation_config.json, otherwise the most likely token;
+                         top_k and min_p -1 or 0, top_p 1: no limit, whatever the folder says
     repetition_penalty, presence_penalty, frequency_penalty, no_repeat_ngram_size, min_tokens, stop, prefix,
     num_beams, num_return_sequences, length_penalty, logprobs, truncate, ignore_end
     progress             function(what, done, total); True as its result stops the call

@@ -275,6 +275,7 @@ def view_of_weights(attentions, tokens, key_tokens, b_start, pretty):
 
 
 def add_weights(made, stacks):
+    made._missing.update(dict.fromkeys(("output", "residual"), "weights without a model have none"))
     for i, layers in enumerate(stacks):
         for layer, array in enumerate(layers):
             data = c.ViewLayerData(weights=array.at, left=-1, right=-1)

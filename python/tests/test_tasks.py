@@ -2,6 +2,7 @@
 """Views, generation, translation, ablation and training from Python, on the models of the tree."""
 import glob
 import itertools
+import json
 import math
 import os
 import re
@@ -123,7 +124,7 @@ class Views(unittest.TestCase):
         self.assertEqual(word, logprob.text.strip())
         self.assertAlmostEqual(float(value), math.exp(logprob.logprobs[0]), delta=5.1e-4)  # three decimals
         self.assertIn("after “God”", qkv.view(TEXT, model=VERSE, view="output", token=5).terminal())
-        with self.assertRaisesRegex(qkv.UnsupportedError, "has no output"):
+        with self.assertRaisesRegex(qkv.UnsupportedError, "without a model"):
             qkv.view(attentions=weights(1, 1, 3, 3), tokens=["a", "b", "c"], view="output")
 
     def test_a_recurrent_model(self):
@@ -225,6 +226,35 @@ class Texts(unittest.TestCase):
             self.assertEqual(said.returncode, 0, said.stderr)
             self.assertIn(ours.strip(), said.stdout)
 
+    def test_do_sample_of_the_folder_is_the_default(self):
+        text, often = "In the beginning", dict(max_tokens=30, seed=5)
+        with tempfile.TemporaryDirectory() as folder:
+            copy = os.path.join(folder, "sampled")
+            shutil.copytree(VERSE, copy, ignore=shutil.ignore_patterns("generation_config.json"), copy_function=os.symlink)
+
+            def write(**config):
+                with open(os.path.join(copy, "generation_config.json"), "w") as f:
+                    json.dump(config, f)
+            greedy = qkv.generate(text, VERSE, **often)
+            write(do_sample=True, temperature=.9, top_k=40, top_p=.8, min_p=.01)
+            all_four = dict(temperature=.9, top_k=40, top_p=.8, min_p=.01)
+            sampled = qkv.generate(text, copy, **often)
+            self.assertEqual(sampled, qkv.generate(text, VERSE, **often, **all_four))
+            self.assertEqual("".join(qkv.generate(text, copy, stream=True, **often)), sampled)
+            self.assertNotEqual(sampled, greedy)
+            for own in (dict(temperature=1.5), dict(top_k=3), dict(top_p=.3), dict(min_p=.2), dict(top_k=2, top_p=.9)):
+                self.assertEqual(qkv.generate(text, copy, **often, **own), qkv.generate(text, VERSE, **often, **{**all_four, **own}), own)
+            free = qkv.generate(text, VERSE, **often, temperature=.9)
+            for none in (-1, 0):  # no limit, while sampling stays on
+                self.assertEqual(qkv.generate(text, copy, **often, top_k=none, top_p=1, min_p=none), free)
+            self.assertNotEqual(free, sampled)
+            self.assertEqual(qkv.generate(text, copy, **often, temperature=0), greedy)
+            write(do_sample=False, temperature=.9, top_k=40)
+            self.assertEqual(qkv.generate(text, copy, **often), greedy)
+            for wrong in (dict(top_k=-2), dict(min_p=-.5), dict(top_k=1.5)):
+                with self.assertRaises(qkv.UsageError, msg=str(wrong)):
+                    qkv.generate(text, VERSE, temperature=1, **wrong)
+
     def test_a_stream_has_the_same_text(self):
         with qkv.Generator(VERSE) as g:
             whole = qkv.generate([TEXT, "And"], g, max_tokens=20)
@@ -315,7 +345,7 @@ class Texts(unittest.TestCase):
 
     def test_errors(self):
         with qkv.Generator(VERSE) as g:
-            for wrong in (dict(temperature=-1), dict(top_k=-1), dict(stop="a\0"), dict(colour=1), dict(seed=-1),
+            for wrong in (dict(temperature=-1), dict(top_k=-2), dict(stop="a\0"), dict(colour=1), dict(seed=-1),
                           dict(top_p=float("nan")), dict(max_tokens=1.5), dict(progress=3)):
                 with self.assertRaises(qkv.UsageError, msg=str(wrong)):
                     g("a", **wrong)

@@ -33,6 +33,16 @@ says "$note"
 cp "$out" theirs
 runs 0 generate -m "$verse" 'In the beginning' -n 30 --seed 5 -t 0.9 --top-k 40 --top-p 0.3 --min-p 0.01
 check cmp "$out" theirs
+runs 0 generate -m "$verse" 'In the beginning' -n 30 --seed 5 -t 0.9 --top-p 0.8
+cp "$out" theirs
+for none in -1 0; do # no limit, while sampling stays on
+    runs 0 generate -m sampled 'In the beginning' -n 30 --seed 5 --top-k $none --min-p $none
+    says "$note"
+    check cmp "$out" theirs
+done
+runs 2 generate -m sampled x --top-k -2
+runs 2 generate -m sampled x --min-p -0.5
+says 'qkv: --min-p: expected a number from 0 to 1, found -0.5'
 runs 0 generate -m sampled 'In the beginning' -n 6 --temperature 0
 silent
 check cmp "$out" greedy

@@ -162,6 +162,19 @@ TEMPLATES = (
 
 def chats():
     """A chat has the answer of a completion of the prompt that its template makes."""
+    shutil.copytree(VERSE, "sampled")
+    with open("sampled/generation_config.json", "w", encoding="utf-8") as f:
+        json.dump({"do_sample": True, "temperature": .9, "top_k": 2, "top_p": 1, "min_p": .3}, f)
+    with Server("-q", models=["sampled", VERSE]) as server:  # do_sample of the folder, and requests without its limits
+        text = lambda model, **how: server.post("/v1/completions", {"model": model, "prompt": "And", "max_tokens": 20, "seed": 3,
+                                                                    **how})[1]["choices"][0]["text"]
+        name = os.path.basename(VERSE)
+        check("do_sample is the default", text("sampled") == text(name, temperature=.9, top_k=2, min_p=.3), text("sampled"))
+        for none in (-1, 0):
+            check("no limit", text("sampled", top_k=none, min_p=none) == text(name, temperature=.9) != text("sampled"), none)
+        check("temperature 0", text("sampled", temperature=0) == text(name, temperature=0), text("sampled", temperature=0))
+        status, answer = server.post("/v1/completions", {"model": name, "prompt": "And", "temperature": 1, "min_p": -.5})
+        check("a min_p between -1 and 0", status == 400 and "min_p" in answer["error"]["message"], answer)
     messages = [{"role": "system", "content": "be kind "}, {"role": "user", "content": "hello"}]
     for i, (template, prompt) in enumerate(TEMPLATES):
         folder = f"chat{i}"

@@ -243,6 +243,8 @@ static void take_defaults(struct qkv_generate_options *o, const struct qkv_gener
         if (!s->top_p) s->top_p = c->sampling.top_p;
         if (!s->min_p) s->min_p = c->sampling.min_p;
     }
+    if (s->top_k == -1) s->top_k = 0;
+    if (s->min_p == -1) s->min_p = 0;
     if (!o->sampling.repetition) o->sampling.repetition = c->repetition;
     if (!o->sampling.no_repeat_ngram) o->sampling.no_repeat_ngram = c->no_repeat_ngram;
     if (o->sampling.no_repeat_ngram == -1) o->sampling.no_repeat_ngram = 0;

@@ -257,6 +257,37 @@ TEST(a_stream_is_the_text_of_its_output)
     qkv_generator_close(g);
 }
 
+TEST(minus_one_is_no_limit_in_spite_of_the_file)
+{
+    json_t *file = json_pack("{sbsisfsfsf}", "do_sample", 1, "top_k", 2, "temperature", .9, "top_p",
+                             .99, "min_p", .3);
+    qkv_generator *g = NULL;
+    qkv_error err = { 0 };
+    struct qkv_generate_options o = { .max_tokens = 20, .sampling = { .seed = 3 } }, own = o;
+    if (qkv_generator_open(&g, made_folder("gpt2", file), NULL, &err)) fail_msg("%s", err.text);
+    own.own_sampling = true;
+    own.sampling.temperature = .9;
+    own.sampling.top_p = .99;
+    for (int free = 0; free < 4; free++) { // top_k, min_p: from the file or without a limit
+        o.sampling.top_k = free & 1 ? -1 : 0;
+        o.sampling.min_p = free & 2 ? -1 : 0;
+        own.sampling.top_k = free & 1 ? 0 : 2;
+        own.sampling.min_p = free & 2 ? 0 : .3;
+        generated(g, prompts, 1, o, &kept);
+        generated(g, prompts, 1, own, &other);
+        CHECK_TEXT(kept.at[0].text, other.at[0].text);
+    }
+    own.sampling.top_k = -1; // also where the file is not read
+    own.sampling.min_p = -1;
+    generated(g, prompts, 1, own, &other);
+    CHECK_TEXT(kept.at[0].text, other.at[0].text);
+    own.sampling.top_k = 2;
+    generated(g, prompts, 1, own, &other);
+    CHECK(strcmp(kept.at[0].text, other.at[0].text) != 0);
+    qkv_generator_close(g);
+    json_decref(file);
+}
+
 TEST(draws_of_one_prompt_differ_and_come_again)
 {
     qkv_generator *g = generator(2);
@@ -539,6 +570,7 @@ TEST(perplexity_is_the_formula_over_windows)
 CHECK_MAIN(CASE(outputs_and_scores_are_those_of_transformers),
            CASE(an_output_does_not_depend_on_what_runs_beside_it),
            CASE(a_stream_is_the_text_of_its_output),
+           CASE(minus_one_is_no_limit_in_spite_of_the_file),
            CASE(draws_of_one_prompt_differ_and_come_again),
            CASE(a_stop_string_ends_an_output_and_is_never_shown),
            CASE(a_prefix_begins_every_output), CASE(logprobs_are_those_of_the_model),
