@@ -12,12 +12,15 @@ A page contains blocks ```sh of shell commands, each followed by a block ```text
     text formulas  the lines before the first line with "Measured"
     text measured  all of it; numbers, units and the text after a ";" depend on the machine
 After ```sh quiet no output follows: the commands only have to succeed, and pictures are compared as if measured.  The
-commands of a page run in order in one empty folder that contains models/ and examples/ of the tree, so a block can
+commands of a page run in order in one empty folder that contains some folders of the tree (FOLDERS), so a block can
 read what an earlier block wrote.  "..." marks omitted lines.  Words must be equal; numbers may differ by two units of
 their last digit or half a percent, or both be smaller than 1e-4, since instruction sets round differently.  Pictures
 (-o NAME.svg, kept as pictures/NAME.svg) are drawn again and compared with the page's: the same words in the same
 order, by the same rule.  A block of output has at most 25 lines, and a page names each page and picture of the
 folder.  --write writes the new output and pictures into the folder instead.  Exit 77: a model is missing.
+
+Each command between `` in a row of the table of README.md has to succeed too, after the first block of that page.
+Not run: ctest, and the commands of LONG, which other tests or other pages run.
 """
 import os
 import re
@@ -32,6 +35,9 @@ NOTES = os.path.join(TOP, "docs/notes")
 PICTURES = os.path.join(NOTES, "pictures")
 BLOCK = re.compile(r"```sh( quiet)?\n((?:(?!```).)*?)\n```(?:\n```text ?([^\n]*)\n(.*?)```)?", re.S)
 MOST_LINES = 25
+FOLDERS = ("models", "examples", "docs", "tests")
+ROW = re.compile(r"^\| \d+ \|.*", re.M)
+LONG = ("qkv gradcheck", "qkv verify", "qkv train aircraft/train.tsv --from")
 NUMBER = re.compile(r"[-+\u2212]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+\u2212]?\d+)?")
 MEASURED = re.compile(r"\s*(?:[KMG]iB|[mu\u00b5n]?s\b|x\b|%)?")
 
@@ -171,10 +177,24 @@ def check(qkv, page, write, folder):
         return f"```sh\n{command}\n```\n```text{' ' if kind else ''}{kind}\n{lines}```"
 
     changed = BLOCK.sub(one, text)
+    if page == "README.md" and not write:
+        bad += rows(qkv, text, folder)
     if write and changed != text:
         with open(path, "w", encoding="utf-8") as f:
             f.write(changed)
     return [b for b in bad if b]
+
+
+def rows(qkv, text, folder):
+    """Returns the complaints about the commands in the rows of the table, which follow the first block."""
+    names = "".join(line + "\n" for line in BLOCK.search(text).group(2).split("\n") if not line.startswith("qkv "))
+    bad = []
+    for row in ROW.findall(text):
+        for command in re.findall(r"`((?:qkv|python3) [^`]*)`", row):
+            if not command.startswith(LONG):
+                error = run(qkv, names + command, folder)[1]
+                bad.append(error and f"README.md: row {row.split('|')[1].strip()}: {error}")
+    return bad
 
 
 def unlisted():
@@ -200,7 +220,7 @@ def main():
     bad = unlisted()
     for page in pages:
         with tempfile.TemporaryDirectory() as folder:
-            for name in ("models", "examples"):
+            for name in FOLDERS:
                 os.symlink(os.path.join(TOP, name), os.path.join(folder, name))
             bad += check(qkv, page, write, folder)
     print("\n".join(bad) or f"{len(pages)} pages, each command prints what its page says")
