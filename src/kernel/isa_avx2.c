@@ -17,6 +17,7 @@
 #define ATTENTION_MR    6
 #define ATTENTION_NR    2
 #define ATTENTION_AHEAD 4096
+#define ATTENTION_SPLIT
 #include "kernel/body/attention/attention.h"
 #include "kernel/body/attention/additive.h"
 #include "kernel/body/attention/attention_stored.h"

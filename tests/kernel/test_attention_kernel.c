@@ -123,6 +123,59 @@ TEST(what_is_converted_says_so_and_from_what)
     }
 }
 
+// Kernels that convert bf16 and f16 compute the chains of the float kernel on the same numbers
+// (docs/numerics.md, "The bound in each precision"), in every tile and in the order of the columns.
+TEST(numbers_that_are_converted_have_the_bits_of_floats)
+{
+    static const qkv_precision halves[] = { QKV_PRECISION_BF16, QKV_PRECISION_F16 };
+    EACH_ISA(isa) EACH(E, widths) EACH(p, halves)
+    {
+        const struct qkv_attention_kernels *h = isa->attention[*p], *k = isa->attention[STRICT];
+        enum { N = 70, ROOM = 128 };
+        if (h->native) continue;
+        const int64_t width = k->width(*E);
+        uint16_t *x = fenced((size_t)((ROWS + N) * *E) * sizeof *x);
+        float *y = fenced((size_t)((ROWS + N) * *E) * sizeof *y), *s = reals(ROWS * QKV_CHUNK),
+              *t = reals(ROWS * QKV_CHUNK), *o[2] = { reals(ROWS * width), reals(ROWS * width) };
+        for (int64_t i = 0; i < (ROWS + N) * *E; i++) {
+            const float v = (float)check_gauss();
+            const bool f16 = *p == QKV_PRECISION_F16;
+            x[i] = f16 ? qkv_f32_to_f16(v) : qkv_f32_to_bf16(v);
+            y[i] = f16 ? qkv_f16_to_f32(x[i]) : qkv_bf16_to_f32(x[i]);
+        }
+        char *keys[] = { fenced(ROOM * h->key_bytes(*E)), fenced(ROOM * k->key_bytes(*E)) };
+        char *values[] = { fenced(ROOM * h->value_bytes(*E)), fenced(ROOM * k->value_bytes(*E)) };
+        CHECK_EQ(h->width(*E), width);
+        h->pack_keys(keys[0], x + ROWS * *E, *E, 0, N, *E);
+        k->pack_keys(keys[1], y + ROWS * *E, *E, 0, N, *E);
+        CHECK(h->pack_values(values[0], x + ROWS * *E, *E, 0, N, ROOM, *E));
+        CHECK(k->pack_values(values[1], y + ROWS * *E, *E, 0, N, ROOM, *E));
+        char *rows = fenced(ROWS * h->query_bytes(*E));
+        const void *q[2][ROWS];
+        for (int i = 0; i < ROWS; i++) {
+            q[0][i] = rows + (size_t)i * h->query_bytes(*E);
+            q[1][i] = y + i * *E;
+            h->pack_query(rows + (size_t)i * h->query_bytes(*E), x + i * *E, *E);
+        }
+        // spans that begin and end inside a panel have tiles of fewer vectors
+        for (int n = 1; n <= k->rows; n++)
+            for (int32_t from = 0; from < 4 * k->lanes; from += k->lanes) {
+                const struct qkv_columns span = { from, up(N, k->lanes) }, some = { from, N };
+                const real now[ROWS] = { 1, 1, 1, 1, 1, 1 };
+                h->scores(s, q[0], n, keys[0], *E, span);
+                k->scores(t, q[1], n, keys[1], *E, span);
+                h->values(o[0], NULL, now, t, n, values[0], ROOM, *E, &some, 1);
+                k->values(o[1], NULL, now, t, n, values[1], ROOM, *E, &some, 1);
+                for (int i = 0; i < n; i++) {
+                    CHECK_BITS(s + i * QKV_CHUNK + from, t + i * QKV_CHUNK + from,
+                               (size_t)(N - from) * sizeof *s);
+                    CHECK_BITS(o[0] + i * width, o[1] + i * width, (size_t)*E * sizeof *s);
+                }
+            }
+        fence_free();
+    }
+}
+
 // Keys and values that are packed one by one give the same packed bytes as all at once.
 TEST(what_is_appended_one_by_one_is_packed_as_all_at_once)
 {
@@ -405,6 +458,7 @@ TEST(rows_are_divided_and_weights_made)
 #ifndef QKV_DOUBLE
 #define CASES_OF_HALVES                                                                            \
     CASE(pairs_are_added_as_the_documents_say), CASE(what_is_converted_says_so_and_from_what),     \
+        CASE(numbers_that_are_converted_have_the_bits_of_floats),                                  \
         CASE(what_is_appended_one_by_one_is_packed_as_all_at_once),                                \
         CASE(columns_beside_a_span_are_not_read_by_pairs),
 #else

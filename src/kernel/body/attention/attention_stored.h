@@ -4,7 +4,8 @@
 // vf_load_bf16 and vf_store_bf16.
 //
 // Keys and values are packed in their stored type and converted when a product loads them. Queries
-// are converted to floats once, so that all sums are sums of floats.
+// are converted to floats once, so that all sums are sums of floats. If a file isa_*.c defines
+// ATTENTION_SPLIT, a tile loads two vectors of bf16 as words of two numbers and splits each word.
 typedef uint16_t element_bf16, element_f16;
 typedef int8_t element_int8;
 
@@ -14,9 +15,15 @@ static size_t query_bytes(int64_t E)
 }
 
 #define STORED bf16
+#ifdef ATTENTION_SPLIT
+#define TILE_LOAD2  vf_split_bf16
+#define TILE_ORDER2 vf_interleave
+#endif
 #include "kernel/body/attention/attention_packs.h"
 #include "kernel/body/attention/attention_io.h"
 #include "kernel/body/attention/attention_tiles.h"
+#undef TILE_LOAD2
+#undef TILE_ORDER2
 #undef STORED
 #define STORED f16
 #include "kernel/body/attention/attention_packs.h"

@@ -8,9 +8,14 @@
 //
 // A tile of at most AHEAD_ROWS rows, as in decoding, uses a number only a few times after reading
 // it from memory. On an ISA whose ATTENTION_AHEAD is not 0 such a tile prefetches the line that is
-// ATTENTION_AHEAD bytes after the numbers that it loads, if these have 16 bits: without it, the
-// loads of the core reach only a few lines ahead of the arithmetic. The line may lie outside the
-// array.
+// ATTENTION_AHEAD bytes after the numbers that it loads, if these have 16 bits. Measurements show
+// that this is faster (docs/performance.md). The reason is inferred, not measured: the loads that
+// the core can start early probably reach only a few lines ahead of the arithmetic. The line may
+// lie outside the array.
+//
+// For a type whose numbers an ISA converts faster in another order, TILE_LOAD2 loads two vectors
+// in that order, and TILE_ORDER2 puts two vectors of sums back into the order of the columns. Each
+// column has its own sum, so that the bits of the sums do not depend on this order.
 
 #ifndef QKV_TILES_AHEAD
 #define QKV_TILES_AHEAD
@@ -20,6 +25,30 @@ INLINE void NAME(prefetch_ahead)(const ELEMENT *p, const int rows)
 {
     if (ATTENTION_AHEAD && rows <= AHEAD_ROWS && sizeof(ELEMENT) == 2)
         __builtin_prefetch((const void *)((uintptr_t)p + ATTENTION_AHEAD));
+}
+
+// Loads `vecs` vectors of a panel; of two vectors, the order of the columns may be TILE_LOAD2's.
+INLINE void NAME(tile_load)(vf x[NR], const ELEMENT *p, const int vecs)
+{
+#ifdef TILE_LOAD2
+    if (vecs == 2) {
+        TILE_LOAD2(x, p);
+        return;
+    }
+#endif
+    UNROLL for (int j = 0; j < vecs; j++) x[j] = NAME(vf_load)(p + j * VW);
+}
+
+// Puts the sums of each row of a tile into the order of its columns.
+INLINE void NAME(tile_order)(vf sum[MR][NR], const int rows, const int vecs)
+{
+#ifdef TILE_ORDER2
+    UNROLL for (int i = 0; i < rows; i++) if (vecs == 2) TILE_ORDER2(sum[i]);
+#else
+    (void)sum;
+    (void)rows;
+    (void)vecs;
+#endif
 }
 
 // Computes one tile of scores: s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are
@@ -37,13 +66,14 @@ INLINE void NAME(scores_tile)(real *s, const void *const *q, const ELEMENT *pane
     for (int64_t e = 0; e < E; e++, panel += WIDE) {
         vf k[NR];
         NAME(prefetch_ahead)(panel, rows);
-        UNROLL for (int j = 0; j < vecs; j++) k[j] = NAME(vf_load)(panel + j * VW);
+        NAME(tile_load)(k, panel, vecs);
         UNROLL for (int i = 0; i < rows; i++)
         {
             const vf a = vf_set1(row[i][e]);
             UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = vf_fma(a, k[j], acc[i][j]);
         }
     }
+    NAME(tile_order)(acc, rows, vecs);
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vecs; j++)
         vf_store(s + i * QKV_CHUNK + j * VW, acc[i][j]);
 }
@@ -64,7 +94,7 @@ INLINE void NAME(values_tile)(real *o, int64_t ldo, const real *old, const real 
         for (; a < end; a++, v += vecs * VW) {
             vf x[NR];
             NAME(prefetch_ahead)(v, rows);
-            UNROLL for (int j = 0; j < vecs; j++) x[j] = NAME(vf_load)(v + j * VW);
+            NAME(tile_load)(x, v, vecs);
             UNROLL for (int i = 0; i < rows; i++)
             {
                 const vf b = vf_set1(a[i * QKV_CHUNK]);
@@ -72,6 +102,7 @@ INLINE void NAME(values_tile)(real *o, int64_t ldo, const real *old, const real 
             }
         }
     }
+    NAME(tile_order)(acc, rows, vecs);
     UNROLL for (int i = 0; i < rows; i++) UNROLL for (int j = 0; j < vecs; j++)
     {
         real *at = o + i * ldo + j * VW;

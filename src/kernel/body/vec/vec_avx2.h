@@ -131,6 +131,21 @@ static inline void vf_store_f16_n(uint16_t *p, vf a, int64_t n)
 {
     vf_halves_store_n(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT), n);
 }
+// Loads sixteen bf16 numbers: a[0] receives the numbers with even indices, a[1] the others. Two
+// loads that widen their numbers need more instructions.
+static inline void vf_split_bf16(vf a[2], const uint16_t *p)
+{
+    const __m256i w = _mm256_loadu_si256((const __m256i *)(const void *)p);
+    a[0] = _mm256_castsi256_ps(_mm256_slli_epi32(w, 16));
+    a[1] = _mm256_and_ps(_mm256_castsi256_ps(w), _mm256_castsi256_ps(_mm256_set1_epi32(-65536)));
+}
+// Interleaves the lanes of two vectors, which undoes the order of vf_split_bf16.
+static inline void vf_interleave(vf a[2])
+{
+    const vf low = _mm256_unpacklo_ps(a[0], a[1]), high = _mm256_unpackhi_ps(a[0], a[1]);
+    a[0] = _mm256_permute2f128_ps(low, high, 0x20);
+    a[1] = _mm256_permute2f128_ps(low, high, 0x31);
+}
 // Interleaves two rows of 16-bit numbers: lane i contains a[i] in its low half and b[i] in its high
 // half.
 static inline vf vf_pair_halves(const uint16_t *a, const uint16_t *b)
