@@ -375,11 +375,16 @@ static qkv_status finish(struct hub *h, struct pull_report *r, qkv_error *err)
     return cache_path(r->folder, err, "%s/snapshots/%s", h->model.folder, h->model.commit);
 }
 
+bool hub_offline(void)
+{
+    return is_true("HF_HUB_OFFLINE") || is_true("TRANSFORMERS_OFFLINE");
+}
+
 qkv_status hub_pull(struct pull_report *r, const char *name, bool update, qkv_error *err)
 {
     struct hub h = { 0 };
     struct pull_model *const m = &h.model;
-    const bool offline = is_true("HF_HUB_OFFLINE") || is_true("TRANSFORMERS_OFFLINE");
+    const bool offline = hub_offline();
     if (!qkv_hub_name_parse(&m->name, name))
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "expected a name such as org/name or org/name@revision, found '%.200s'",

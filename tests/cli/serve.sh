@@ -15,6 +15,7 @@ runs 2 serve -m "$small" -m "$small" --port 0
 says_part 'two models have the name bert'
 title 'a missing model is named'
 runs 6 serve -m nothing --port 0
+check [ ! -s "$out" ] # no address of a server that does not answer
 
 title 'malformed and hostile requests (H1 to H18)'
 check python3 -E "$here/serve_http.py" "$small"

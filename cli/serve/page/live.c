@@ -43,8 +43,8 @@ qkv_status live_run(const char *text, qkv_error *err)
     if (!status) status = make_secret(s.o.cookie, err);
     if (!status) status = service_models_open(&none, err);
     if (!status) status = server_listen(&s, "127.0.0.1", 0, &loopback, err);
-    if (!status) status = cmd_written(stdout, "standard output", err);
     if (!status) status = services_start(err);
+    if (!status) status = server_print_addresses(&s, err);
     if (!status) status = server_run(&s, err);
     services_stop();
     service_models_close();

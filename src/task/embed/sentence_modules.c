@@ -270,6 +270,21 @@ static qkv_status read_tokenizer_length(struct qkv_modules *m, qkv_error *err)
 }
 
 // ---- config_sentence_transformers.json ---------------------------------------------------------
+// Writes the names of the prompts with commas between them; names that do not fit become "...".
+static void list_prompts(char *out, size_t size, json_t *prompts)
+{
+    const char *name;
+    json_t *text;
+    size_t n = 0;
+    *out = 0;
+    json_object_foreach (prompts, name, text) {
+        if (!json_is_string(text)) continue;
+        const bool fits = strlen(name) + 8 < size - n;
+        n += (size_t)snprintf(out + n, size - n, "%s%s", n ? ", " : "", fits ? name : "...");
+        if (!fits) return;
+    }
+}
+
 // Finds the text of the prompt `name` (NULL: of the default) in config_sentence_transformers.json.
 static qkv_status choose_prompt(struct qkv_modules *m, const struct qkv_json_at *at,
                                 const char *name, qkv_error *err)
@@ -278,13 +293,16 @@ static qkv_status choose_prompt(struct qkv_modules *m, const struct qkv_json_at 
     if (by_default && json_is_string(json_object_get(at->object, "default_prompt_name")))
         name = json_string_value(json_object_get(at->object, "default_prompt_name"));
     if (!name || !*name) return QKV_OK;
-    const json_t *text = json_object_get(json_object_get(at->object, "prompts"), name);
-    if (!json_is_string(text))
+    json_t *const prompts = json_object_get(at->object, "prompts");
+    const json_t *text = json_object_get(prompts, name);
+    if (!json_is_string(text)) {
+        char names[256];
+        list_prompts(names, sizeof names, prompts);
         return qkv_fail(err, by_default ? QKV_ERR_FORMAT : QKV_ERR_USAGE,
                         &(struct qkv_location){ .file = at->file, .path = "$.prompts" },
-                        "unknown prompt, expected the name of one of the prompts in this member, "
-                        "found \"%.80s\"",
-                        name);
+                        "unknown prompt, expected one of the names %s, found \"%.80s\"",
+                        *names ? names : "(there are none)", name);
+    }
     if (!*json_string_value(text)) return QKV_OK;
     m->prompt = qkv_copy_text(json_string_value(text), json_string_length(text));
     return m->prompt ? QKV_OK : qkv_fail_memory(err, at->file);
