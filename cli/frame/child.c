@@ -46,9 +46,11 @@ qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void 
     }
     close(ends[1]);
     size_t got = 0; // a long result arrives in parts
+    int code = 0;
     for (ssize_t n; got < size; got += (size_t)n) {
         while ((n = read(ends[0], (char *)answer + got, size - got)) < 0 && errno == EINTR)
             continue;
+        if (n < 0) code = errno;
         if (n < 1) break;
     }
     close(ends[0]);
@@ -56,6 +58,10 @@ qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void 
     if (got == size) return QKV_OK;
     if (cmd_interrupted() || (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT))
         return cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
+    if (code)
+        return cmd_error(err, cmd_io_status(code), NULL,
+                         "%s: cannot read the result of the child process: %s", name,
+                         strerror(code));
     // the child process has already printed the error
     if (WIFEXITED(status) && WEXITSTATUS(status) == QKV_ERR_LIMIT)
         return err->status = QKV_ERR_LIMIT;

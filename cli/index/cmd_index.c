@@ -103,10 +103,11 @@ static qkv_status describe(struct index_settings *s, const qkv_embedder *e, cons
                            qkv_error *err)
 {
     char digest[65], ablated[1024];
-    const qkv_status status = qkv_embedder_digest(e, digest, err);
+    char *folder;
+    qkv_status status = qkv_embedder_digest(e, digest, err);
+    if (!status) status = index_model_folder(&folder, dir, err);
     if (status) return status;
-    char *prompt = cmd_valid_text(qkv_embedder_prompt(e));
-    char *folder = index_model_folder(dir), *field = cmd_valid_text(o.field);
+    char *prompt = cmd_valid_text(qkv_embedder_prompt(e)), *field = cmd_valid_text(o.field);
     index_setting(s, INDEX_MODEL, "%s", digest);
     index_setting(s, INDEX_PRECISION, "%s", qkv_precision_name(common.precision));
     index_setting(s, INDEX_ABLATE, "%s", cmd_ablated(ablated, sizeof ablated));

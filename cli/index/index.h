@@ -95,8 +95,8 @@ qkv_status index_graph_error(enum graph_status status, const struct graph_reason
 qkv_status index_embedder(qkv_embedder **out, const char *dir, struct qkv_embedder_options *how,
                           const char *const *names, qkv_error *err);
 extern const char *const index_document_prompts[], *const index_query_prompts[];
-// Returns the absolute path of a model folder, valid UTF-8.  The caller frees it.
-char *index_model_folder(const char *dir);
+// Writes the absolute path of a model folder, valid UTF-8.  The caller frees it.
+qkv_status index_model_folder(char **out, const char *dir, qkv_error *err);
 // Describes the files of a model folder: a line per file, with its size and the time of its last
 // change.  The caller frees *out, also after an error.
 qkv_status index_model_files(char **out, const char *dir, qkv_error *err);

@@ -24,11 +24,13 @@ qkv_status index_embedder(qkv_embedder **out, const char *dir, struct qkv_embedd
     }
 }
 
-char *index_model_folder(const char *dir)
+qkv_status index_model_folder(char **out, const char *dir, qkv_error *err)
 {
-    char *real = realpath(dir, NULL), *valid = cmd_valid_text(real ? real : dir);
+    char *real = realpath(dir, NULL);
+    if (!real) return cmd_error(err, cmd_io_status(errno), dir, "cannot open: %s", strerror(errno));
+    *out = cmd_valid_text(real);
     free(real);
-    return valid;
+    return QKV_OK;
 }
 
 qkv_status index_model_files(char **out, const char *dir, qkv_error *err)
@@ -63,17 +65,21 @@ qkv_status index_model_find(const struct index *x, char dir[CMD_PATH], qkv_error
 {
     struct stat st;
     const char *folder = x->settings.value[INDEX_FOLDER];
-    if (!common.model && stat(folder, &st) == 0) return cmd_model_find_named(dir, folder, err);
-    return cmd_model_find(dir, err);
+    if (common.model) return cmd_model_find(dir, err);
+    if (stat(folder, &st) == 0) return cmd_model_find_named(dir, folder, err);
+    if (errno == ENOENT || errno == ENOTDIR) return cmd_model_find(dir, err);
+    return cmd_error(err, cmd_io_status(errno), folder, "cannot look for the model: %s",
+                     strerror(errno));
 }
 
 qkv_status index_model_check(const struct index *x, const qkv_embedder *e, const char *dir,
                              qkv_error *err)
 {
     char digest[65];
-    char *files, *folder = index_model_folder(dir);
+    char *files = NULL, *folder = NULL;
     qkv_error ignored = { 0 }; // if they cannot be read, the digest decides
     const bool same = !index_model_files(&files, dir, &ignored) && *files &&
+                      !index_model_folder(&folder, dir, &ignored) &&
                       !strcmp(files, x->settings.value[INDEX_FILES]) &&
                       !strcmp(folder, x->settings.value[INDEX_FOLDER]);
     free(files);

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Writes the text of one token, decoded alone, to out[size]. Returns its bytes; 0: it has no text,
-// or a longer one, or memory is exhausted.
-static size_t decoded(char *out, size_t size, const qkv_tokenizer *k, int32_t id)
+// Writes the text of one token, decoded alone, to out[size]: "" if it has none, or a longer one.
+// Returns false if memory is exhausted.
+static bool decode(char *out, size_t size, const qkv_tokenizer *k, int32_t id)
 {
     qkv_decode_stream *stream = NULL;
     const char *text = NULL;
@@ -15,31 +15,29 @@ static size_t decoded(char *out, size_t size, const qkv_tokenizer *k, int32_t id
     for (int end = 0; end < 2 && !status; end++) {
         status = end ? qkv_decode_stream_end(stream, &text, &bytes, NULL)
                      : qkv_decode_stream_put(stream, id, &text, &bytes, NULL);
-        if (!status && all + bytes >= size) status = QKV_ERR_LIMIT;
-        if (!status && bytes) memcpy(out + all, text, bytes);
-        all += bytes;
+        if (!status && all + bytes < size && bytes) memcpy(out + all, text, bytes);
+        all += status ? 0 : bytes;
     }
     qkv_decode_stream_free(stream);
-    if (status) return 0;
-    out[all] = 0;
-    return all;
+    out[status || all >= size ? 0 : all] = 0;
+    return status != QKV_ERR_LIMIT;
 }
 
 char *token_text(const qkv_tokenizer *k, int32_t id)
 {
     static const char *const spaces[] = { "\xc4\xa0", "\xe2\x96\x81" }; // of byte-level and Unigram
     const char *raw = k ? qkv_tokenizer_token(k, id) : NULL;
-    char number[16], text[512];
+    char number[16], text[512] = "";
     snprintf(number, sizeof number, "#%ld", (long)id);
     if (!raw) raw = number;
     const bool plain =
         !k || raw == number || qkv_tokenizer_special(k, id) || !strncmp(raw, "##", 2);
-    const size_t bytes = plain ? 0 : decoded(text, sizeof text, k, id),
-                 skip = bytes && *text == ' ';
+    if (!plain && !decode(text, sizeof text, k, id)) return NULL;
+    const size_t skip = *text == ' ';
     bool space = skip;
     for (size_t i = 0; i < 2; i++) space |= !strncmp(raw, spaces[i], strlen(spaces[i]));
     // bytes that are no character on their own keep the spelling of the vocabulary
-    const bool shown = bytes && (text[skip] || space) && !strstr(text, "\xef\xbf\xbd");
+    const bool shown = *text && (text[skip] || space) && !strstr(text, "\xef\xbf\xbd");
     const char *word = shown ? text + skip : raw;
     const size_t size = strlen(word) + 4;
     char *out = malloc(size);

@@ -16,7 +16,7 @@ static const double operations_most = 1e11; // of the output head, for all posit
 static void name_add(struct source_output *o, char *name)
 {
     o->names = cmd_grow(o->names, (size_t)o->of.names + 1, sizeof *o->names);
-    o->names[o->of.names++] = name ? name : strcpy(cmd_alloc(1, 1), "");
+    o->names[o->of.names++] = name;
     o->of.name = (const char *const *)o->names;
 }
 
@@ -35,8 +35,10 @@ static int32_t index_of(const int32_t *ids, int64_t n, int32_t id)
 
 // ---- tokens after each layer -------------------------------------------------------------------
 // Fills o->of from o->lens: names of all tokens that occur, and their indices.
-static void lens_fill(struct source_output *o, const struct source *s, int32_t mask)
+static qkv_status lens_fill(struct source_output *o, const struct source *s, int32_t mask,
+                            qkv_error *err)
 {
+    qkv_status status = QKV_OK;
     const struct qkv_lens *x = &o->lens;
     const int64_t P = x->positions, cells = P * x->rows * x->top;
     int32_t *ids = cmd_alloc((size_t)(cells + P), sizeof *ids);
@@ -47,7 +49,13 @@ static void lens_fill(struct source_output *o, const struct source *s, int32_t m
     qsort(ids, (size_t)n, sizeof *ids, by_id);
     for (int64_t i = 0; i < n; i++)
         if (!used || ids[used - 1] != ids[i]) ids[used++] = ids[i];
-    for (int64_t i = 0; i < used; i++) name_add(o, token_text(s->of.tokenizer, ids[i]));
+    for (int64_t i = 0; i < used && !status; i++) {
+        char *name = token_text(s->of.tokenizer, ids[i]);
+        if (name)
+            name_add(o, name);
+        else
+            status = cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+    }
     o->entry = cmd_alloc((size_t)cells, sizeof *o->entry);
     o->value = cmd_alloc((size_t)cells, sizeof *o->value);
     o->target = cmd_alloc((size_t)P, sizeof *o->target);
@@ -66,6 +74,7 @@ static void lens_fill(struct source_output *o, const struct source *s, int32_t m
     o->of.target_value = x->target_probability;
     o->of.target_rank = x->target_rank;
     free(ids);
+    return status;
 }
 
 // Chooses the positions: of an encoder the masks, if there are any; else of a decoder the last
@@ -110,8 +119,7 @@ static qkv_status lens_make(struct source_output *o, const struct source *s, int
                  : info->kind == QKV_KIND_ENCODER ? QKV_VIEW_OUTPUT_MASKED
                                                   : QKV_VIEW_OUTPUT_NEXT;
     o->of.all = all;
-    lens_fill(o, s, mask);
-    return QKV_OK;
+    return lens_fill(o, s, mask, err);
 }
 
 // ---- labels ------------------------------------------------------------------------------------

@@ -88,8 +88,12 @@ static qkv_status print_next(FILE *to, const struct serve_model *m, const float 
         for (int64_t v = 1; v < V; v++)
             if (p[v] > p[best]) best = v;
         char *text = token_text(m->tokenizer, (int32_t)best);
+        if (!text) {
+            status = no_memory(err);
+            break;
+        }
         fputs(k ? ",[" : "[", to);
-        cmd_json_text(to, text ? text : "", text ? strlen(text) : 0);
+        cmd_json_text(to, text, strlen(text));
         putc(',', to);
         cmd_json_float(to, p[best]);
         putc(',', to);
