@@ -3,8 +3,8 @@
 # opens when it was started by that MPI (src/layer/ranks/mpi/mpi_ranks.h). Without them it runs alone.
 get_target_property(sources qkv_layer SOURCES)
 set(mpi_sources ${sources})
-list(FILTER mpi_sources INCLUDE REGEX "/ranks/mpi/")
-list(FILTER sources EXCLUDE REGEX "/ranks/mpi/")
+list(FILTER mpi_sources INCLUDE REGEX "/src/layer/ranks/mpi/")
+list(FILTER sources EXCLUDE REGEX "/src/layer/ranks/mpi/")
 set_property(TARGET qkv_layer PROPERTY SOURCES ${sources})
 set_source_files_properties(src/layer/ranks/ranks_open.c PROPERTIES COMPILE_DEFINITIONS "QKV_SOVERSION=\"${soversion}\"")
 if(QKV_MPI)

@@ -52,7 +52,7 @@ check cmp -s want "$out"
 printf 'In the beginning God created the heaven and the earth. And the earth was without form.\n' >text.txt
 runs 0 eval org/verse text.txt
 runs 0 eval --perplexity text.txt org/verse
-runs 0 train text.txt --from org/verse --steps 1 --context 8 --valid text.txt --out run
+runs 0 train text.txt --from org/verse --steps 1 --batch-tokens 64 --context 8 --valid text.txt --out run
 QKV_MODEL=org/verse runs 0 info --json
 prints_part '"why":"from the variable QKV_MODEL, in the cache of the Hugging Face Hub"'
 
