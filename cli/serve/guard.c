@@ -164,8 +164,8 @@ const struct endpoint *guard_check(struct server *s, const struct http_request *
         return NULL;
     } else if (!e && *allow) {
         why->status = 405;
-        snprintf(why->text, sizeof why->text, "%s does not accept this method, expected %s", r->path,
-                 allow);
+        snprintf(why->text, sizeof why->text, "%s does not accept this method, expected %s",
+                 r->path, allow);
         why->message = why->text;
         snprintf(why->extra, sizeof why->extra, "Allow: %s\r\n", allow);
     } else if (!e) {

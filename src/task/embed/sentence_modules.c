@@ -277,7 +277,8 @@ static void list_prompts(char *out, size_t size, json_t *prompts)
     json_t *text;
     size_t n = 0;
     *out = 0;
-    json_object_foreach (prompts, name, text) {
+    json_object_foreach(prompts, name, text)
+    {
         if (!json_is_string(text)) continue;
         const bool fits = strlen(name) + 8 < size - n;
         n += (size_t)snprintf(out + n, size - n, "%s%s", n ? ", " : "", fits ? name : "...");
