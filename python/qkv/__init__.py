@@ -12,7 +12,7 @@ import os as _os
 import threading as _threading
 
 _MODULES = {
-    "_errors": ("Error", "InternalError", "UsageError", "FormatError", "UnsupportedError", "LimitError", "FileError",
+    "_errors": ("Error", "InternalError", "UsageError", "FormatError", "UnsupportedError", "LimitError", "FileError", "MissingFileError",
                 "Interrupted", "LibraryError", "DtypeError", "ReadOnlyError", "DeviceError"),
     "_attention": ("attention", "attention_backward", "Probe", "Statistics", "Gradients", "Plan", "AttentionResult"),
     "_tokenizer": ("Tokenizer", "Encoding"),
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
                              Statistics as Statistics, attention as attention, attention_backward as attention_backward)
     from ._errors import (DeviceError as DeviceError, DtypeError as DtypeError, Error as Error, FileError as FileError,
                           FormatError as FormatError, InternalError as InternalError, Interrupted as Interrupted,
-                          LibraryError as LibraryError, LimitError as LimitError, ReadOnlyError as ReadOnlyError,
-                          UnsupportedError as UnsupportedError, UsageError as UsageError)
+                          LibraryError as LibraryError, LimitError as LimitError, MissingFileError as MissingFileError,
+                          ReadOnlyError as ReadOnlyError, UnsupportedError as UnsupportedError,
+                          UsageError as UsageError)
     from ._settings import (isa as isa, set_isa as set_isa, set_threads as set_threads, threads as threads, version as version)
     from ._tasks import (Effects as Effects, Generated as Generated, Generator as Generator, Translator as Translator,
                          ablate as ablate, generate as generate, train as train, translate as translate)

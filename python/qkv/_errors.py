@@ -1,6 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Exceptions of the package: one class per status of the library, with the place of the error in its input."""
-from . import _layout
+import errno as _errno
+import os as _os
+
+try:
+    from . import _layout
+except ImportError:  # python/qkv of the sources, or a build tree without the target
+    raise ImportError(f"{_os.path.dirname(_os.path.abspath(__file__))}: the package has no library: this folder is a source, or its build "
+                      "is not complete; install it (`pip install .`), or build the target qkv_python and use build/release/python",
+                      name=__name__) from None
 
 
 class Error(Exception):
@@ -64,6 +72,13 @@ class LimitError(Error, MemoryError):
 class FileError(Error, OSError):
     """The operating system refused a file operation."""
     status = "io"
+    filename = property(lambda self: self.file)
+
+
+class MissingFileError(FileError, FileNotFoundError):
+    """A file, folder or model does not exist."""
+    errno = property(lambda self: _errno.ENOENT)
+    strerror = property(lambda self: _os.strerror(_errno.ENOENT))
 
 
 class Interrupted(Error):

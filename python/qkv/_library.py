@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Loads libqkv and calls its functions; the prototypes are in _layout.py, which the build writes from the headers."""
 import ctypes
+import errno
 import os
 import signal
 import threading
 
+from ._errors import CLASSES, FileError, InternalError, LibraryError, MissingFileError, UsageError
 from . import _layout
-from ._errors import CLASSES, InternalError, LibraryError, UsageError
 
 
 def _load():
@@ -59,7 +60,10 @@ def raise_error(error):
     line = ctypes.create_string_buffer(2048)
     lib.error_line(line, len(line), ctypes.byref(error))
     decode = lambda b: b.decode("utf-8", "replace") or None
-    raise CLASSES.get(error.status, InternalError)(
+    cls = CLASSES.get(error.status, InternalError)
+    if cls is FileError and error.text.endswith(os.strerror(errno.ENOENT).encode()):
+        cls = MissingFileError
+    raise cls(
         decode(line.value) or "an error without a message", file=decode(error.file), path=decode(error.path),
         offset=error.offset if error.has_offset else None, text=decode(error.text))
 

@@ -20,6 +20,13 @@ def check_device(device):
         raise DeviceError(f"device: qkv computes on the CPU, found {shown(device)}")
 
 
+def is_tensor(x):
+    """Returns whether x is a torch tensor, or a list of them as encode(convert_to_numpy=False) returns."""
+    torch = sys.modules.get("torch")
+    x = x[0] if isinstance(x, list) and x else x
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
 def as_array(values, tensor):
     """Returns an array of floats as numpy array, or as torch tensor; without numpy as memoryview."""
     if tensor:
@@ -198,12 +205,18 @@ class SentenceTransformer(Handle):
         return self.encode(sentences, prompt_name or named, **options)
 
     def similarity(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> Any:
-        """Returns the matrix [n1][n2] of the similarity of each pair of vectors."""
-        return SIMILARITIES[self.similarity_fn_name](*pair_of(embeddings1, embeddings2), False)
+        """Returns the matrix [n1][n2] of the similarity of each pair of vectors: a tensor for tensors, otherwise a numpy array."""
+        return self._similarity(embeddings1, embeddings2, False)
+
+    def _similarity(self, a, b, pairwise):
+        if self.similarity_fn_name not in SIMILARITIES:
+            choice(self.similarity_fn_name, "similarity_fn_name", SIMILARITIES)
+        found = SIMILARITIES[self.similarity_fn_name](*pair_of(a, b), pairwise)
+        return as_array(found, is_tensor(a) or is_tensor(b))
 
     def similarity_pairwise(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> Any:
-        """Returns the similarities [n] of vectors 0 and 0, 1 and 1, ..."""
-        return SIMILARITIES[self.similarity_fn_name](*pair_of(embeddings1, embeddings2), True)
+        """Returns the similarities [n] of vectors 0 and 0, 1 and 1, ..., as similarity does."""
+        return self._similarity(embeddings1, embeddings2, True)
 
 
 def list_of(values, name):
@@ -224,6 +237,7 @@ def need_numpy(name):
 def pair_of(a, b):
     numpy = need_numpy("similarity")
     try:
+        a, b = (x.detach().float() if is_tensor(x) and not isinstance(x, list) else x for x in (a, b))  # numpy has no bfloat16
         a, b = (numpy.atleast_2d(numpy.asarray(x, dtype="float32")) for x in (a, b))
     except (TypeError, ValueError) as error:
         raise UsageError(f"similarity: expected arrays of vectors: {error}") from None

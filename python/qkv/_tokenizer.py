@@ -6,7 +6,7 @@ import os
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _layout as c
-from ._errors import UsageError
+from ._errors import MissingFileError, UsageError
 from ._library import Handle, call, integer, lib, shown, text
 from ._types import Path
 
@@ -60,7 +60,10 @@ def find_model(name):
         candidate = os.path.join(folder, os.path.basename(path.rstrip("/")) or ".")
         if os.path.isdir(candidate) and os.path.basename(path):
             return candidate
-    return path  # the library reports that there is no such folder
+    if not os.path.lexists(path):
+        raise MissingFileError(f"{path}: no such model: there is no folder of this name, neither in Hugging Face's cache nor in $QKV_MODELS or "
+                               "./models; qkv downloads nothing (the command `qkv pull NAME` does)", file=path)
+    return path  # the library reports what is wrong with it
 
 
 def read_json(folder, *names):

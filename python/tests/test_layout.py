@@ -67,6 +67,36 @@ class Layouts(unittest.TestCase):
             self.assertRegex(found.stderr.strip().rsplit("\n", 1)[-1], "LibraryError: .*" + why)
 
 
+    def test_a_package_without_a_library(self):
+        """The error says what is missing: of the sources, of a build that is not complete, and of a package without its library."""
+        with tempfile.TemporaryDirectory() as folder:
+            package = os.path.join(folder, "qkv")
+            shutil.copytree(HERE, package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+            for missing, said in (("libqkv.so", "LibraryError: .*/qkv/libqkv.so: cannot be loaded as libqkv: .*No such file"),
+                                  ("_layout.py", "ImportError: .*/qkv: the package has no library: .*pip install")):
+                os.remove(os.path.join(package, missing))
+                run = subprocess.run([sys.executable, "-c", "import qkv"], env={**os.environ, "PYTHONPATH": folder, "LC_ALL": "C"},
+                                     capture_output=True, text=True)
+                self.assertEqual(run.returncode, 1)
+                self.assertRegex(run.stderr.strip().rsplit("\n", 1)[-1], said)
+
+    def test_tests_are_skipped_without_the_package(self):
+        built = os.path.join(os.path.dirname(os.path.abspath(__file__)), "built.sh")
+        run = lambda path, **more: subprocess.run([built], env={**os.environ, "PYTHONPATH": path, **more}, capture_output=True, text=True)
+        self.assertEqual(run(os.path.dirname(HERE)).returncode, 0)
+        with tempfile.TemporaryDirectory() as folder:
+            found = run(folder)
+            self.assertEqual(found.returncode, 77)
+            self.assertRegex(found.stdout, "skipped: the target qkv_python is not built: .*_layout.py is missing")
+            shutil.copytree(HERE, os.path.join(folder, "qkv"), symlinks=True)
+            os.utime(os.path.join(folder, "qkv", "_layout.py"), (1, 1))
+            found = run(folder)
+            self.assertEqual(found.returncode, 77)
+            self.assertRegex(found.stdout, "qkv_python is older than .*[.]h")
+        found = run(os.path.dirname(HERE), QKV_LIBRARY="/no/such/libqkv.so")
+        self.assertEqual((found.returncode, "/no/such" in found.stdout), (77, True))
+
+
 def _libc():
     with open("/proc/self/maps", encoding="utf-8") as f:
         return re.search(r"/\S*/libc[.-]\S*", f.read())[0]

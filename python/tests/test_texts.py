@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Vectors, scores and tokens of texts: their meaning without other packages, and parity with sentence-transformers."""
+import errno
 import importlib.util
 import os
+import pickle
 import sys
 import tempfile
 import threading
@@ -253,6 +255,44 @@ class Parity(unittest.TestCase):
         self.assertLessEqual(abs(x - y).max(), 1)
         self.assertEqual(tuple(ours.encode(lines[:2], convert_to_tensor=True).shape), (2, 384))
 
+    @needs_minilm
+    def test_a_program_with_another_import_line(self):
+        """A program for sentence-transformers, each name and value of which is compared after only its import line has changed."""
+        program = """
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer("sentence-transformers/all-MiniLM-L6-v2")
+sentences = ["Rain is expected all day.", "Take an umbrella with you.", "The train leaves at nine."]
+embeddings = model.encode(sentences)
+shape = embeddings.shape
+similarities = model.similarity(embeddings, embeddings)
+query = model.encode_query("When does the train leave?")
+documents = model.encode_document(sentences, normalize_embeddings=True)
+best = int(model.similarity(query, documents)[0].argmax())
+tensors = model.encode(sentences, convert_to_tensor=True)
+scores, indices = torch.topk(model.similarity(tensors, tensors)[0], k=2)
+pairs = model.similarity_pairwise(tensors, tensors.flip(0))
+rows = model.encode(sentences, convert_to_numpy=False)
+rows_type = type(rows), type(rows[0])
+rows_similar = model.similarity(rows[0], rows[1])
+tensor_types = type(tensors), type(pairs), type(rows_similar)
+single = model.encode("a", batch_size=8, show_progress_bar=False).shape
+sizes = model.max_seq_length, model.get_embedding_dimension(), model.similarity_fn_name, str(model.device)
+"""
+        import torch
+        found = []
+        for package, name in (("sentence_transformers", MINILM), ("qkv", MINILM)):
+            names = {"torch": torch}
+            exec(program.replace("from sentence_transformers", "from " + package).replace("sentence-transformers/all-MiniLM-L6-v2", name), names)
+            found.append(names)
+        rival, ours = found
+        for name in ("shape", "best", "rows_type", "tensor_types", "single", "sizes"):
+            self.assertEqual(rival[name], ours[name], name)
+        self.assertEqual(rival["indices"].tolist(), ours["indices"].tolist())
+        for name in ("embeddings", "similarities", "query", "documents", "tensors", "scores", "pairs", "rows_similar"):
+            a, b = (torch.as_tensor(x[name]) for x in found)
+            self.assertEqual(a.shape, b.shape, name)
+            self.assertLess((a - b).abs().max().item(), 1e-5, name)
+
     def test_cross_encoder(self):
         import shutil
         import torch
@@ -293,6 +333,31 @@ class Parity(unittest.TestCase):
             a, b = rival(line, return_offsets_mapping=True), ours.encode(line)
             self.assertEqual(a["input_ids"], b.ids)
             self.assertEqual([tuple(x) for x in a["offset_mapping"]], b.offsets)
+
+
+class Missing(unittest.TestCase):
+    def test_a_name_that_does_not_exist_is_in_the_error(self):
+        """Each entry point raises FileNotFoundError, also a qkv.FileError, whose message and filename are the path."""
+        calls = {"SentenceTransformer": qkv.SentenceTransformer, "CrossEncoder": qkv.CrossEncoder, "Tokenizer": qkv.Tokenizer,
+                 "Generator": qkv.Generator, "Translator": qkv.Translator, "view": lambda p: qkv.view("a", model=p),
+                 "generate": lambda p: qkv.generate("a", p), "translate": lambda p: qkv.translate("a", p),
+                 "ablate": lambda p: qkv.ablate("a", model=p)}
+        with tempfile.TemporaryDirectory() as empty:
+            for path, file in (("no/such/folder", "no/such/folder"), ("no-such-model", "no-such-model"), (empty, empty + "/config.json")):
+                for name, function in calls.items():
+                    file = file.replace("config", "tokenizer") if name == "Tokenizer" else file.replace("tokenizer", "config")
+                    with self.assertRaises(FileNotFoundError, msg=(name, path)) as found:
+                        function(path)
+                    error = pickle.loads(pickle.dumps(found.exception))
+                    self.assertIsInstance(error, qkv.FileError)
+                    self.assertEqual((error.filename, error.file, error.errno, error.status), (file, file, errno.ENOENT, "io"))
+                    self.assertTrue(str(error).startswith(file + ": "), error)
+            with self.assertRaisesRegex(qkv.MissingFileError, "^no/such/book.txt: "):
+                qkv.train(os.path.join(empty, "run"), "no/such/book.txt")
+            with self.assertRaises(qkv.FileError) as found:  # a file where a folder is expected is not missing
+                qkv.SentenceTransformer(os.path.abspath(__file__))
+            self.assertNotIsInstance(found.exception, FileNotFoundError)
+            self.assertIn("test_texts.py/config.json", found.exception.filename)
 
 
 if __name__ == "__main__":

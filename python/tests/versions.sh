@@ -3,6 +3,7 @@
 # versions.sh: runs the tests that need no other package with each version of Python that this machine has (pythons.sh).
 set -eu
 here=$(dirname "$0")
+"$here/built.sh"
 pythons=$("$here/pythons.sh")
 [ -n "$pythons" ] || { echo "skipped: no Python from 3.9 to 3.14"; exit 77; }
 for python in $pythons; do
