@@ -42,6 +42,7 @@ qkv_status cmd_lines_open(struct cmd_lines *l, const char *path, qkv_error *err)
             wrong = "the input is a device without an end of file, expected a text file";
         if (S_ISREG(st.st_mode) && !standard) l->size = st.st_size;
     }
+    if (!wrong && isatty(l->fd)) cmd_note("reading lines from the terminal until Ctrl-D");
     if (!wrong) return QKV_OK;
     const qkv_status status = cmd_error(err, QKV_ERR_IO, l->path, "%s", wrong);
     cmd_lines_close(l);

@@ -136,6 +136,7 @@ struct chunker {
     struct sentence {
         size_t begin, end;
         int64_t tokens;
+        bool heading;
     } * sentences;
     int64_t sentence_count;
     qkv_encoding e;

@@ -3,7 +3,8 @@
 //
 // A sentence ends after . ! ? or their full-width forms, with the quotes and brackets that follow,
 // if white space or the end of the text comes next (after a full-width one, anything), and at an
-// empty line.
+// empty line.  The number of a list or of a section ("2.", "3.1.") at the start of a line ends no
+// sentence.  A heading of Markdown is a sentence, which stays with the next one.
 #include "index/index.h"
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +24,35 @@ static size_t mark(const char *at, size_t left, const char *const *marks)
     return 0;
 }
 
+// Returns whether a heading of Markdown begins at `at`: one to six # and a space.
+static bool is_heading(const char *text, size_t at, size_t bytes)
+{
+    size_t n = 0;
+    while (at + n < bytes && text[at + n] == '#') n++;
+    return n > 0 && n <= 6 && at + n < bytes && text[at + n] == ' ';
+}
+
+// Returns whether the line of text[first, end) up to `end` is a number, such as "2" or "## 3.1".
+static bool is_number(const char *text, size_t first, size_t end)
+{
+    enum { DIGITS = 3 }; // a longer one may be a year at the end of a sentence
+    size_t at = end, digits = 0;
+    for (; at > first && ((text[at - 1] >= '0' && text[at - 1] <= '9') || text[at - 1] == '.');
+         at--)
+        if (text[at - 1] == '.')
+            digits = 0;
+        else if (++digits > DIGITS)
+            return false;
+    if (at == end || !digits) return false;
+    while (at > first && (text[at - 1] == ' ' || text[at - 1] == '\t' || text[at - 1] == '#')) at--;
+    return at == first || text[at - 1] == '\n';
+}
+
 // Returns the end of the sentence that begins at `at`.
 static size_t sentence_end(const char *text, size_t at, size_t bytes)
 {
+    const size_t first = at;
+    const bool heading = is_heading(text, at, bytes);
     static const char *const ends[] = { ".", "!", "?", "\xE2\x80\xA6", NULL };
     static const char *const wide[] = { "\xE3\x80\x82", "\xEF\xBC\x81", "\xEF\xBC\x9F", NULL };
     // quotes and brackets
@@ -34,11 +61,13 @@ static size_t sentence_end(const char *text, size_t at, size_t bytes)
     };
     for (size_t n; at < bytes; at++) {
         if (text[at] == '\n') { // an empty line follows
+            if (heading) return at;
             size_t next = at + 1;
             while (next < bytes && text[next] != '\n' && is_space(text[next])) next++;
             if (next < bytes && text[next] == '\n') return at;
         }
         const size_t full = mark(text + at, bytes - at, wide);
+        if (heading || (text[at] == '.' && is_number(text, first, at))) continue;
         if (!full && !mark(text + at, bytes - at, ends)) continue;
         size_t end = at + (full ? full : mark(text + at, bytes - at, ends));
         while ((n = mark(text + end, bytes - end, ends)) ||
@@ -51,12 +80,12 @@ static size_t sentence_end(const char *text, size_t at, size_t bytes)
     return bytes;
 }
 
-static void add_sentence(struct chunker *c, size_t begin, size_t end, int64_t tokens)
+static void add_sentence(struct chunker *c, size_t begin, size_t end, int64_t tokens, bool heading)
 {
     if (!(c->sentence_count & (c->sentence_count - 1)))
         c->sentences = cmd_grow(c->sentences, c->sentence_count ? 2 * (size_t)c->sentence_count : 1,
                                 sizeof *c->sentences);
-    c->sentences[c->sentence_count++] = (struct sentence){ begin, end, tokens };
+    c->sentences[c->sentence_count++] = (struct sentence){ begin, end, tokens, heading };
 }
 
 // Adds a sentence, in pieces if it has more tokens than a chunk.  A piece ends before a word
@@ -84,11 +113,11 @@ static qkv_status add_pieces(struct chunker *c, const char *text, size_t begin, 
         if (to >= c->e.count) break;
         size_t last = next;
         while (last > at && is_space(text[last - 1])) last--;
-        add_sentence(c, at, last, to - from);
+        add_sentence(c, at, last, to - from, false);
         from = to;
         at = next;
     }
-    if (at < end) add_sentence(c, at, end, c->e.count - from);
+    if (at < end) add_sentence(c, at, end, c->e.count - from, is_heading(text, begin, end));
     return QKV_OK;
 }
 
@@ -111,6 +140,9 @@ static void join_sentences(struct chunker *c)
             first++;
             continue;
         }
+        while (last < c->sentence_count && last - 1 > first && last - 1 > done &&
+               c->sentences[last - 1].heading)
+            last--;
         add_chunk(c, first, last);
         done = first = last;
         for (int64_t kept = 0; first > 0 && done < c->sentence_count; first--) {

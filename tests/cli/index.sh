@@ -107,6 +107,17 @@ has "SELECT line, replace(text, char(10), '~') FROM passage" '1|First sentence. 
 1|Second one is here!~Third "sentence?"
 2|Third "sentence?" Fourth~~A new paragraph'
 
+title 'the number of a section ends no passage, and a heading stays with the text below it'
+printf '## 1. Cats\n\nA cat sat. It was in 99.\n\n## 2.1. Dogs\nA dog ran.\n1. one\n2. two\n' >f/list.md
+runs 0 index f/list.md --split sentences --chunk 16 -o i.qkvi --force
+has "SELECT line, replace(text, char(10), '~') FROM passage" '1|## 1. Cats~~A cat sat. It was in 99.
+5|## 2.1. Dogs~A dog ran.
+7|1. one~2. two'
+runs 0 index f/list.md --split sentences --chunk 24 -o i.qkvi --force
+has "SELECT line FROM passage" '1
+5'
+rm f/list.md
+
 title 'a sentence with more tokens than a passage is split between words'
 printf 'alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho' >long.txt
 runs 0 index long.txt --split sentences --chunk 5 -o i.qkvi --force
