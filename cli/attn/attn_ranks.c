@@ -191,5 +191,7 @@ qkv_status attn_ranks_run(const struct attn_job *j, float *out, float *lse, qkv_
     void *const all[] = { all_lse, q, k, v, own, scratch, own_out, own_lse, bias, mask };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     if (!status) return QKV_OK;
+    if (status == QKV_ERR_LIMIT)
+        return cmd_error(err, status, NULL, "out of memory in attention over ranks");
     return cmd_error(err, status, NULL, "attention over ranks failed: %s", qkv_status_name(status));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // messages.c: prints errors and notes on stderr, and ends the command when memory is exhausted.
-#include "frame/cmd.h"
+#include "ranks/ranks.h"
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -102,6 +102,7 @@ static _Noreturn void out_of_memory(size_t count, size_t size)
 {
     qkv_error err = { 0 };
     cmd_error(&err, QKV_ERR_LIMIT, NULL, "out of memory, expected %zu x %zu bytes", count, size);
+    ranks_out_of_memory(&err);
     const int code = cmd_fail(&err);
     cmd_temps_remove();
     _exit(code);

@@ -118,6 +118,50 @@ static void end(qkv_status code)
     _exit(code);
 }
 
+// Ends the process if MPI itself waits, as it may without memory.
+static void on_alarm(int number)
+{
+    (void)number;
+    _exit(QKV_ERR_LIMIT);
+}
+
+// Ends the command after an error of the connection, of which own says more if this rank is the
+// cause: all ranks end with the code of the first cause, whose rank prints it.
+static _Noreturn void end_lost(qkv_status status, const qkv_error *own)
+{
+    enum { CODES = 256, SECONDS = 20 };
+    qkv_error err = { 0 };
+    // larger the earlier the rank is
+    int64_t first = own->status ? (ranks.size - ranks.rank) * CODES + own->status : 0;
+    const bool cause = own->status != QKV_OK;
+    signal(SIGALRM, on_alarm);
+    alarm(SECONDS);
+    const bool all = qkv_ranks_last(&ranks, &first);
+    if (first % CODES) status = (qkv_status)(first % CODES);
+    const int64_t speaker = first ? ranks.size - first / CODES : 0;
+    if (all ? ranks.rank == speaker : cause || ranks.rank == 0) {
+        if (cause && ranks.rank)
+            cmd_error(&err, own->status, own->path[0] ? own->path : NULL, "rank %lld: %s",
+                      (long long)ranks.rank, own->text);
+        if (!cause)
+            cmd_error(&err, status, NULL,
+                      status == QKV_ERR_LIMIT ? "out of memory for messages between ranks"
+                                              : "a rank cannot be reached");
+        cmd_fail(cause && !ranks.rank ? own : &err);
+    }
+    signal(SIGTERM, SIG_IGN); // the launcher ends the ranks after the first one
+    qkv_ranks_close(&ranks);
+    cmd_temps_remove();
+    _exit(status);
+}
+
+void ranks_out_of_memory(const qkv_error *err)
+{
+    if (ranks.size == 1) return;
+    ranks.fail(ranks.ctx, err->status);
+    end_lost(err->status, err);
+}
+
 void ranks_open(int argc, char **argv)
 {
     qkv_error err = { 0 };
@@ -135,9 +179,12 @@ void ranks_open(int argc, char **argv)
     }
     qkv_status status = qkv_ranks_same(&ranks, "command line", line, (size_t)(to - line), &err);
     free(line);
-    if (!status && find_peers())
-        status = cmd_error(&err, QKV_ERR_IO, NULL, "a rank cannot be reached");
-    if (status) {
+    if (!status) {
+        const qkv_status lost = find_peers();
+        if (lost) end_lost(lost, &err);
+    } else if (status != QKV_ERR_USAGE) {
+        end_lost(status, &(qkv_error){ 0 });
+    } else {
         if (ranks.rank == 0) cmd_fail(&err);
         end(status);
     }
@@ -168,13 +215,7 @@ void ranks_agree(const qkv_error *err)
     int64_t x[2] = { err->status, err->status ? ranks.size - ranks.rank : 0 };
     const qkv_status status = ranks.reduce(ranks.ctx, x, 2);
     qkv_error lost = { 0 };
-    if (status) {
-        if (ranks.rank == 0) {
-            cmd_error(&lost, QKV_ERR_IO, NULL, "a rank cannot be reached");
-            cmd_fail(&lost);
-        }
-        end(QKV_ERR_IO);
-    }
+    if (status) end_lost(status, err);
     if (!x[0]) return;
     const int64_t first = ranks.size - x[1];
     if (first == ranks.rank) {

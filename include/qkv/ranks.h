@@ -23,15 +23,17 @@ QKV_BEGIN_DECLS
 /** The ranks that compute together, as one of them sees them, and how it reaches the others.  The
  *  functions return QKV_OK, QKV_ERR_LIMIT if memory is exhausted, or QKV_ERR_IO if a rank cannot be
  *  reached.  qkv_ranks_open fills it for MPI; a program with another transport fills it itself.
- *  Messages from one rank to another arrive in the order in which they were sent.  A rank calls the
- *  functions from one thread at a time. */
+ *  After one of them has returned an error on one rank, they return an error on all ranks, also
+ *  those that wait: so no rank waits for one that has failed.  Messages from one rank to another
+ *  arrive in the order in which they were sent.  A rank calls the functions from one thread at a
+ *  time. */
 struct qkv_comm {
     int64_t rank; /**< number of this process, 0 .. size - 1 */
     int64_t size; /**< number of processes P, at least 1 */
     void *ctx;    /**< first argument of all functions; they may be NULL if size is 1 */
     /** Sends data[n] to rank `to`, which may be this rank.  Does not wait until it is received;
-     *  afterwards data may be changed.  A rank that has no memory for a copy may wait, rather than
-     *  return an error while the other rank waits for the message. */
+     *  afterwards data may be changed.  A rank that has no memory for a copy may wait for the
+     *  other rank; by MPI it does, unless another rank waits so too or is itself. */
     qkv_status (*send)(void *ctx, int64_t to, const void *data, size_t n);
     /** Receives data[n] from rank `from`; n is the size that was sent. */
     qkv_status (*receive)(void *ctx, int64_t from, void *data, size_t n);
@@ -42,6 +44,9 @@ struct qkv_comm {
     qkv_status (*reduce)(void *ctx, int64_t *x, size_t n);
     /** Waits for all ranks. */
     qkv_status (*barrier)(void *ctx);
+    /** Tells all ranks that this one has failed and will not send or receive what they expect: their
+     *  functions return status (not QKV_OK) from now on.  NULL: they may wait for ever. */
+    void (*fail)(void *ctx, qkv_status status);
     /** Bytes of keys and values that qkv_ranks_forward may collect on a rank, equal on all ranks.
      *  If all keys and values of a call have more bytes, they travel in blocks of about
      *  collect_limit / P bytes, at most 4 MiB and at least one chunk (up to 256 keys of one batch
@@ -67,8 +72,14 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_open(struct qkv_comm *c, qkv_error *
  *  sets *rank (unless NULL) to the number of this one.  Does not connect them.  A process that only
  *  inherits the variables of a launcher, as a child of a process that MPI started, is alone. */
 QKV_API int64_t qkv_ranks_started(int64_t *rank);
-/** Ends the connection, after which the process can have no other.  NULL: nothing to do. */
+/** Ends the connection, after which the process can have no other.  NULL: nothing to do.  After an
+ *  error of the connection, all ranks should call qkv_ranks_last before; if they do not, MPI is not
+ *  ended, and its launcher ends the other ranks when this process ends. */
 QKV_API void qkv_ranks_close(struct qkv_comm *c);
+/** After an error of the connection: replaces *x by its maximum over all ranks, for example to
+ *  choose the one that reports the error.  Waits up to 5 s for the others.  Call it at most once.
+ *  Returns false if a rank did not call it in time, or the connection has no error */
+QKV_API bool qkv_ranks_last(const struct qkv_comm *c, int64_t *x);
 /** Compares data[n] with rank 0.  Returns QKV_OK on all ranks if all are equal.  If not, returns
  *  QKV_ERR_USAGE on all; err says "rank 2 has another NAME than rank 0". */
 QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_same(const struct qkv_comm *c, const char *name,

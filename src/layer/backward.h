@@ -23,6 +23,12 @@ struct qkv_ranks_group {
 // Returns the group as ranks of their own. *g and *all stay valid.
 struct qkv_comm qkv_ranks_group(struct qkv_ranks_group *g, const struct qkv_comm *all,
                                 int64_t size);
+// Tells the other ranks that this one has failed (fail of struct qkv_comm), unless status is
+// QKV_OK; returns status.
+qkv_status qkv_ranks_give_up(const struct qkv_comm *comm, qkv_status status);
+// Describes an error that a function of struct qkv_comm returned, unless err has a message already;
+// returns status, also QKV_OK.
+qkv_status qkv_ranks_lost(qkv_status status, qkv_error *err);
 
 // ---- linear (linear_backward.c) ----------------------------------------------------------------
 // ---- sums over the rows of a batch (row_sums.c) ------------------------------------------------

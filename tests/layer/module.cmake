@@ -2,7 +2,7 @@
 # Programs that MPI starts on several ranks of this machine. They use the shared library, which finds the libraries of MPI in
 # its folder.
 #   layer/ranks_bytes  the bytes that MPI sends, compared with the plans
-#   layer/ranks_memory messages of a rank that has no memory for copies
+#   layer/ranks_memory messages of a rank that has no memory for copies; two and all ranks without memory
 #   layer/long_ranks   1,048,576 tokens on 4 ranks in memory n / 4
 if(TARGET qkv AND NOT (QKV_SANITIZE OR QKV_TINY_TILES OR QKV_DOUBLE OR CMAKE_CROSSCOMPILING))
   function(qkv_rank_test name sizes)
@@ -16,6 +16,13 @@ if(TARGET qkv AND NOT (QKV_SANITIZE OR QKV_TINY_TILES OR QKV_DOUBLE OR CMAKE_CRO
   qkv_rank_test(ranks_bytes "1 2 3 4")
   qkv_rank_test(ranks_memory "2 3")
   target_include_directories(ranks_memory PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  foreach(poor "2 0 0" "2 0 1" "3 0 0" "3 1 1") # number of poor ranks, the messages that they have memory for
+    string(REPLACE " " "_" name "${poor}")
+    separate_arguments(poor)
+    add_test(NAME layer/ranks_memory_${name} COMMAND sh tests/layer/ranks/ranks.sh $<TARGET_FILE_DIR:qkv> "2 3"
+      $<TARGET_FILE:ranks_memory> ${poor} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+    set_tests_properties(layer/ranks_memory_${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS layer ENVIRONMENT QKV_CODE=5)
+  endforeach()
   qkv_rank_test(long_ranks 4 1048576 16384 64 64)
   set_tests_properties(layer/long_ranks PROPERTIES LABELS "layer;long" RUN_SERIAL ON)
   foreach(kind openmpi mpich)

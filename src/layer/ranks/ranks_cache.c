@@ -6,6 +6,7 @@
 // sums of all parts, sends them back along a binomial tree, and each rank writes all results. A
 // message begins with the status of its sender, so that all ranks end with the same status without
 // another round.
+#include "layer/layer_internal.h"
 #include "layer/cache/cache_work.h"
 #include "layer/ranks/ranks_work.h"
 #include <string.h>
@@ -173,7 +174,10 @@ static void receive_sums(struct sharing *x, int64_t from, char *to)
         note(x, QKV_ERR_USAGE);
     if (head.bytes && x->status) {
         to = drop = qkv_alloc(1, (size_t)head.bytes);
-        if (!drop) return;
+        if (!drop) {
+            qkv_ranks_give_up(c, QKV_ERR_LIMIT); // the message stays in the connection
+            return;
+        }
     }
     if (head.bytes) status = c->receive(c->ctx, from, to, (size_t)head.bytes);
     qkv_free(drop);

@@ -51,6 +51,12 @@ static qkv_status group_barrier(void *ctx)
     return group_reduce(ctx, &none, 1);
 }
 
+static void group_fail(void *ctx, qkv_status status)
+{
+    const struct qkv_ranks_group *g = ctx;
+    qkv_ranks_give_up(g->all, status);
+}
+
 struct qkv_comm qkv_ranks_group(struct qkv_ranks_group *g, const struct qkv_comm *all, int64_t size)
 {
     if (size == all->size) return *all;
@@ -65,5 +71,6 @@ struct qkv_comm qkv_ranks_group(struct qkv_ranks_group *g, const struct qkv_comm
                               .gather = group_gather,
                               .reduce = group_reduce,
                               .barrier = group_barrier,
+                              .fail = group_fail,
                               .collect_limit = all->collect_limit };
 }

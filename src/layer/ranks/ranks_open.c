@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // ranks_open.c: connects the ranks by the MPI that started them, and compares them.
 #include "kernel/kernel.h"
+#include "layer/layer_internal.h"
 #include "layer/ranks/mpi/mpi_ranks.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,6 +175,11 @@ QKV_API void qkv_ranks_close(struct qkv_comm *c)
     *c = (struct qkv_comm){ .size = 1 };
 }
 
+QKV_API bool qkv_ranks_last(const struct qkv_comm *c, int64_t *x)
+{
+    return mpi && c && c->size > 1 && mpi->last(x);
+}
+
 QKV_API qkv_status qkv_ranks_same(const struct qkv_comm *c, const char *name, const void *data,
                                   size_t n, qkv_error *err)
 {
@@ -188,7 +194,7 @@ QKV_API qkv_status qkv_ranks_same(const struct qkv_comm *c, const char *name, co
     if (c->rank) status = c->receive(c->ctx, 0, digest[1], sizeof digest[1]);
     other = !status && memcmp(digest[0], digest[1], sizeof digest[0]) ? c->size - c->rank : 0;
     if (!status) status = c->reduce(c->ctx, &other, 1);
-    if (status) return qkv_fail(err, status, NULL, "a rank cannot be reached");
+    if (status) return qkv_ranks_lost(status, err);
     if (!other) return QKV_OK;
     return qkv_fail(err, QKV_ERR_USAGE, NULL, "rank %lld has another %s than rank 0",
                     (long long)(c->size - other), name);

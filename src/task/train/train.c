@@ -267,7 +267,10 @@ static qkv_status one_step(struct train *t, struct feed *f, struct qkv_prefetch 
 {
     const struct train_state before = t->state;
     struct stepped d = { .bad = -1 };
-    qkv_status status = train_agree(t, gradients(t, &d, f, a, err), err);
+    qkv_status status = gradients(t, &d, f, a, err);
+    // the ranks of a group wait for each other within gradients()
+    if (t->ranks.share.size > 1) qkv_ranks_give_up(&t->comm, status);
+    status = train_agree(t, status, err);
     if (!status) status = add_up(t, &d, err);
     if (!status) status = update(t, &d, err);
     if (status) return status;
@@ -295,7 +298,7 @@ static qkv_status loop(struct train *t, qkv_error *err)
     clock.last = clock.begin;
     if (t->state.step >= t->o->steps || stopped_early(t)) return QKV_OK;
     struct feed *f = qkv_alloc_zero(1, sizeof *f);
-    if (!f) return qkv_fail_memory(err, NULL);
+    if (!f) return qkv_ranks_give_up(&t->comm, qkv_fail_memory(err, NULL));
     f->t = t;
     f->position = t->state.position;
     f->left = (t->o->steps - t->state.step) * t->o->accumulate;
@@ -435,7 +438,10 @@ qkv_status qkv_train(const struct qkv_train_options *o, const struct qkv_train_o
     if (!o) return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_train: expected options, found NULL");
     if (!err) err = &own; // functions that save checkpoints need a struct for their errors
     struct train *t = qkv_alloc_zero(1, sizeof *t);
-    if (!t) return qkv_fail_memory(err, NULL);
+    if (!t) {
+        const qkv_status lost = qkv_fail_memory(err, NULL);
+        return o->ranks ? qkv_ranks_give_up(o->ranks, lost) : lost;
+    }
     t->comm = o->ranks ? *o->ranks : (struct qkv_comm){ .size = 1 };
     if (observer && train_leads(t)) t->observer = *observer;
     qkv_status status = begin(t, o, err);

@@ -201,7 +201,8 @@ qkv_status train_sum_ranks(struct train *t, qkv_error *err)
         const struct qkv_tree_nodes its = nodes_of(t, group);
         for (int j = 0; j < its.n && !status; j++) {
             const int slot = all.n;
-            if (!reserve(&x->part[slot], n)) return qkv_fail_memory(err, NULL);
+            if (!reserve(&x->part[slot], n)) // the other ranks expect that this one receives
+                return qkv_ranks_give_up(c, qkv_fail_memory(err, NULL));
             if (r == c->rank)
                 memcpy(x->part[slot], sum_of(t, j) + from, (size_t)n * sizeof(real));
             else
@@ -211,7 +212,7 @@ qkv_status train_sum_ranks(struct train *t, qkv_error *err)
         }
     }
     if (!status && n) memcpy(t->p[0].grad + from, x->part[0], (size_t)n * sizeof(real));
-    return status ? qkv_fail(err, status, NULL, "a rank cannot be reached") : QKV_OK;
+    return qkv_ranks_lost(status, err);
 }
 
 // ---- agreement ---------------------------------------------------------------------------------
@@ -227,7 +228,7 @@ static qkv_status collect(const struct train *t, void *all, size_t size,
         n[r] = (size_t)(first(t, r + 1) - first(t, r)) * size;
     }
     const qkv_status status = c->gather(c->ctx, all, at, n);
-    return status ? qkv_fail(err, status, NULL, "a rank cannot be reached") : QKV_OK;
+    return qkv_ranks_lost(status, err);
 }
 
 qkv_status train_collect_losses(struct train *t, qkv_error *err)
@@ -261,7 +262,7 @@ qkv_status train_agree(struct train *t, qkv_status status, qkv_error *err)
     for (int64_t r = 0; r < c->size && !lost && rank == c->rank; r++)
         if (r != rank) lost = c->send(c->ctx, r, &its, sizeof its);
     if (!lost && rank != c->rank) lost = c->receive(c->ctx, rank, &its, sizeof its);
-    if (lost) return qkv_fail(err, lost, NULL, "a rank cannot be reached");
+    if (lost) return qkv_ranks_lost(lost, err);
     *err = its;
     if (rank)
         snprintf(err->text, sizeof err->text, "rank %lld: %.*s", (long long)rank,
@@ -274,7 +275,7 @@ qkv_status train_any(struct train *t, bool *any, qkv_error *err)
     int64_t x = *any;
     const qkv_status status = t->comm.size > 1 ? t->comm.reduce(t->comm.ctx, &x, 1) : QKV_OK;
     *any = x != 0;
-    return status ? qkv_fail(err, status, NULL, "a rank cannot be reached") : QKV_OK;
+    return qkv_ranks_lost(status, err);
 }
 
 qkv_status train_same(struct train *t, qkv_error *err)

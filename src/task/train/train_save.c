@@ -154,7 +154,7 @@ static qkv_status moments_append(const struct train *t, qkv_safetensors_writer *
         const size_t bytes = (size_t)t->p[k % t->n].count * sizeof(real);
         if (!status && !reached) status = qkv_safetensors_append(w, x, bytes, err);
     }
-    if (reached) return qkv_fail(err, reached, NULL, "a rank cannot be reached");
+    if (reached) return qkv_ranks_lost(reached, err);
     return status;
 }
 

@@ -20,20 +20,11 @@ int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, M
     return PMPI_Isend(data, count, type, to, tag, comm, request);
 }
 
-int MPI_Sendrecv(const void *data, int count, MPI_Datatype type, int to, int tag, void *received,
-                 int most, MPI_Datatype of, int from, int its_tag, MPI_Comm comm,
-                 MPI_Status *status)
-{
-    count_bytes_sent += bytes_of(count, type, to, comm);
-    return PMPI_Sendrecv(data, count, type, to, tag, received, most, of, from, its_tag, comm,
-                         status);
-}
-
-int MPI_Allreduce(const void *data, void *to, int count, MPI_Datatype type, MPI_Op op,
-                  MPI_Comm comm)
+int MPI_Iallreduce(const void *data, void *to, int count, MPI_Datatype type, MPI_Op op,
+                   MPI_Comm comm, MPI_Request *request)
 {
     int size = 0;
     PMPI_Type_size(type, &size);
     count_bytes_reduced += (long long)count * size;
-    return PMPI_Allreduce(data, to, count, type, op, comm);
+    return PMPI_Iallreduce(data, to, count, type, op, comm, request);
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # ranks.sh LIBRARIES SIZES PROGRAM ARGUMENTS...: runs a program on so many ranks of this machine ("2 3 4"), under each MPI
-# that is installed and built. If LIBRARIES has a library that counts the bytes of MPI, it is loaded.
+# that is installed and built, with the exit code $QKV_CODE (default 0). If LIBRARIES has a library that counts the bytes of
+# MPI, it is loaded.
 export QKV_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_btl_vader_single_copy_mechanism=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 export OMPI_MCA_mpi_yield_when_idle=1
@@ -17,10 +18,12 @@ for kind in openmpi mpich; do
     counts=$libraries/tests/libcount_bytes-$kind.so
     for size in $sizes; do
         if [ -e "$counts" ]; then
-            mpirun.$kind -n "$size" env LD_PRELOAD="$counts" "$@" || exit 1
+            mpirun.$kind -n "$size" env LD_PRELOAD="$counts" "$@"
         else
-            mpirun.$kind -n "$size" "$@" || exit 1
+            mpirun.$kind -n "$size" "$@"
         fi
+        code=$?
+        [ $code -eq "${QKV_CODE:-0}" ] || { echo "exit code $code: mpirun.$kind -n $size $*"; exit 1; }
     done
 done
 [ -n "$ran" ] || { echo 'ranks: no MPI is here'; exit 77; }

@@ -353,6 +353,58 @@ TEST(an_error_of_one_rank_is_the_error_of_all)
     EACH(s, status) CHECK_EQ(*s, QKV_ERR_USAGE);
 }
 
+// Runs jobs of which some ranks have no memory for their n-th message or, with step, for a later one
+// on each rank. Returns whether a message failed.
+static bool run_without_memory(struct job *job, int64_t size, int64_t ranks, int64_t n,
+                               int64_t step)
+{
+    void *user[RANKS_MOST] = { NULL };
+    bool failed = false;
+    for (int64_t r = 0; r < size; r++) {
+        user[r] = &job[r];
+        no_memory_for[r] = r < ranks ? n + r * step : 0;
+    }
+    run_ranks(size, body, user, NULL);
+    memset(no_memory_for, 0, sizeof no_memory_for);
+    for (int64_t r = 0; r < size; r++) {
+        CHECK(job[r].status == QKV_OK || job[r].status == QKV_ERR_LIMIT);
+        failed = failed || job[r].status;
+    }
+    return failed;
+}
+
+// One rank, two or all have no memory for a message, at the same point or not: all ranks return.
+TEST(ranks_without_memory_for_a_message_end_all)
+{
+    case_precision = QKV_PRECISION_F32;
+    for (int64_t size = 2; size < 5; size++) {
+        struct back_problem x = back_new(
+            (struct qkv_attention){ .B = 1, .T = 300, .S = 300, .H = 2, .G = 1, .E = 4, .F = 4 },
+            CAUSAL);
+        struct job job[2][RANKS_MOST];
+        int64_t counts[2] = { 0 };
+        case_run(&x.p);
+        struct stored s = store(&x);
+        s.out = (char *)x.p.out;
+        s.dout = (char *)x.dout;
+        for (int i = 0; i < 2; i++)
+            for (int64_t r = 0; r < size; r++) {
+                job[i][r] = job_of(&x, &s, r, size, i);
+                job[i][r].limit = i ? 0 : 1;
+            }
+        for (int i = 0; i < 2; i++)
+            for (int64_t ranks = 1; ranks <= size; ranks++)
+                for (int64_t step = 0; step < 3; step++) {
+                    int64_t n = 1;
+                    for (; run_without_memory(job[i], size, ranks, n, step); n += 1 + n / 8)
+                        CHECK(n < 100000);
+                    counts[i] += n;
+                }
+        CHECK(counts[0] > 30 && counts[1] > 30);
+        fence_free();
+    }
+}
+
 static void other_limit(const struct qkv_comm *comm, void *ctx)
 {
     const struct qkv_attention a = { .B = 1, .T = 8, .S = 8, .H = 1, .E = 4 };
@@ -450,6 +502,7 @@ CHECK_MAIN(CASE(rows_over_ranks_have_the_bits_of_one_call),
            CASE(long_runs_pass_the_gradients_of_tables),
            CASE(every_row_has_one_rank_and_zigzag_balances),
            CASE(an_error_of_one_rank_is_the_error_of_all),
+           CASE(ranks_without_memory_for_a_message_end_all),
            CASE(ranks_with_different_limits_are_refused),
            CASE(a_key_that_the_output_would_overwrite_is_refused),
            CASE(the_plan_chooses_the_mode_and_says_why),

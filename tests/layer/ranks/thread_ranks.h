@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // thread_ranks.h: ranks that are threads of the test, with mailboxes in memory. It also counts the
-// bytes that each rank sends to others.
+// bytes that each rank sends to others, and lets messages fail for want of memory.
 #ifndef QKV_THREAD_RANKS_H
 #define QKV_THREAD_RANKS_H
 #include "check.h"
@@ -18,20 +18,37 @@ struct world {
     pthread_cond_t changed;
     struct letter *first[RANKS_MOST][RANKS_MOST]; // [to][from]
     size_t sent[RANKS_MOST];
+    qkv_status failed; // of any rank
 };
+// The message of each rank, counted from 1, for which it has no memory; 0: none.
+static int64_t no_memory_for[RANKS_MOST];
 struct thread_rank {
+    int64_t messages; // that this rank has sent
     struct world *world;
     struct qkv_comm comm;
     void (*body)(const struct qkv_comm *comm, void *ctx);
     void *user;
 };
 
+static void thread_fail(void *ctx, qkv_status status)
+{
+    struct world *w = ((struct thread_rank *)ctx)->world;
+    pthread_mutex_lock(&w->lock);
+    if (!w->failed) w->failed = status;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+}
+
 static qkv_status thread_send(void *ctx, int64_t to, const void *data, size_t n)
 {
-    const struct thread_rank *r = ctx;
+    struct thread_rank *r = ctx;
     struct world *w = r->world;
-    struct letter *x = malloc(sizeof *x + n), **end;
-    if (!x) return QKV_ERR_LIMIT;
+    const bool fails = ++r->messages == no_memory_for[r->comm.rank];
+    struct letter *x = fails ? NULL : malloc(sizeof *x + n), **end;
+    if (!x) {
+        thread_fail(ctx, QKV_ERR_LIMIT);
+        return QKV_ERR_LIMIT;
+    }
     x->next = NULL;
     x->n = n;
     memcpy(x->data, data, n);
@@ -40,9 +57,10 @@ static qkv_status thread_send(void *ctx, int64_t to, const void *data, size_t n)
     }
     *end = x;
     if (to != r->comm.rank) w->sent[r->comm.rank] += n;
+    const qkv_status status = w->failed;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
-    return QKV_OK;
+    return status;
 }
 
 static qkv_status thread_receive(void *ctx, int64_t from, void *data, size_t n)
@@ -51,8 +69,13 @@ static qkv_status thread_receive(void *ctx, int64_t from, void *data, size_t n)
     struct world *w = r->world;
     struct letter **box = &w->first[r->comm.rank][from];
     pthread_mutex_lock(&w->lock);
-    while (!*box) pthread_cond_wait(&w->changed, &w->lock);
+    while (!*box && !w->failed) pthread_cond_wait(&w->changed, &w->lock);
+    const qkv_status failed = w->failed;
     struct letter *x = *box;
+    if (failed) {
+        pthread_mutex_unlock(&w->lock);
+        return failed;
+    }
     *box = x->next;
     pthread_mutex_unlock(&w->lock);
     const bool fits = x->n == n;
@@ -120,14 +143,21 @@ static void run_ranks(int64_t size, void (*body)(const struct qkv_comm *comm, vo
                                                   .receive = thread_receive,
                                                   .gather = thread_gather,
                                                   .reduce = thread_reduce,
-                                                  .barrier = thread_barrier },
+                                                  .barrier = thread_barrier,
+                                                  .fail = thread_fail },
                                         .body = body,
                                         .user = user[i] };
         CHECK_EQ(pthread_create(&thread[i], NULL, thread_begin, &rank[i]), 0);
     }
     for (int64_t i = 0; i < size; i++) pthread_join(thread[i], NULL);
     for (int64_t i = 0; i < size; i++)
-        for (int64_t j = 0; j < size; j++) CHECK(!w.first[i][j]); // every message was received
+        for (int64_t j = 0; j < size; j++) {
+            CHECK(!w.first[i][j] || w.failed); // every message was received
+            for (struct letter *x = w.first[i][j], *next; x; x = next) {
+                next = x->next;
+                free(x);
+            }
+        }
     if (sent) memcpy(sent, w.sent, (size_t)size * sizeof *sent);
 }
 #endif

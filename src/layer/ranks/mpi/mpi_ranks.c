@@ -4,6 +4,11 @@
 // MPI moves a message over a network only while a function of MPI runs. So that messages arrive
 // while a rank computes, a thread of each rank moves the messages that are on their way. Ranks of
 // one machine have no such thread: they read each other's memory.
+//
+// Every wait also ends by a notice: a rank that fails tells all others, and every function of every
+// rank returns its error from then on. A rank that has no memory for the copy of a message waits
+// until the message is received, and tells that too: if two ranks wait so, one may wait for the
+// other, so they fail.
 #include "layer/ranks/mpi/mpi_ranks.h"
 #include <mpi.h>
 #include <pthread.h>
@@ -18,6 +23,12 @@ enum { PIECE = 10000, TAG = 1, ALWAYS = 1 };
 #else
 enum { PIECE = 1 << 30, TAG = 1, ALWAYS = 0 };
 #endif
+// REDUCED: numbers that are reduced at once. Seconds: ABANDON, for a message that moves while a
+// rank fails; LAST, for the other ranks after a failure.
+enum { REDUCED = 64, ABANDON = 1, LAST = 5 };
+
+// What a rank tells all others.
+enum notice { FAILS, WAITS, CONTINUES };
 
 // A message that may be on its way.
 struct message {
@@ -28,14 +39,22 @@ struct message {
 };
 static struct {
     const struct mpi_host *host;
-    MPI_Comm comm;
+    MPI_Comm comm, notices; // of messages, and of notices
     struct message *sent;
+    int rank, size;
+    int64_t heard[2];    // a notice of another rank: enum notice, qkv_status
+    MPI_Request hearing; // receives it
+    int waiting;         // other ranks that wait since they have no memory for a copy
+    qkv_status failed;   // of any rank; QKV_OK: none
+    bool met;            // all ranks have called `last` after a failure
     // The thread that moves messages. MPI is called by one thread at a time, which has the lock.
     pthread_mutex_t lock;
     pthread_cond_t more; // there are messages, or the thread ends
     pthread_t thread;
     bool runs, ends;
 } mpi = { .comm = MPI_COMM_NULL,
+          .notices = MPI_COMM_NULL,
+          .hearing = MPI_REQUEST_NULL,
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .more = PTHREAD_COND_INITIALIZER };
 
@@ -46,6 +65,79 @@ static int piece_of(size_t n, size_t at)
 static int pieces_of(size_t n)
 {
     return n ? (int)((n - 1) / PIECE + 1) : 1;
+}
+
+// ---- notices -------------------------------------------------------------------------------------
+static int listen_again(void)
+{
+    return MPI_Irecv(mpi.heard, 2, MPI_INT64_T, MPI_ANY_SOURCE, TAG, mpi.notices, &mpi.hearing);
+}
+
+static void hear(void)
+{
+    if (mpi.heard[0] == FAILS && !mpi.failed) mpi.failed = (qkv_status)mpi.heard[1];
+    if (mpi.heard[0] == WAITS) mpi.waiting++;
+    if (mpi.heard[0] == CONTINUES) mpi.waiting--;
+    if (listen_again() != MPI_SUCCESS && !mpi.failed) mpi.failed = QKV_ERR_IO;
+}
+
+// Tells all others; a notice is so small that MPI does not wait until it is received.
+static void tell(enum notice kind, qkv_status status)
+{
+    const int64_t notice[2] = { kind, status };
+    for (int r = 0; r < mpi.size; r++)
+        if (r != mpi.rank) MPI_Send(notice, 2, MPI_INT64_T, r, TAG, mpi.notices);
+}
+
+// Returns the error of all ranks, which is this one if no rank has failed before.
+static qkv_status fail(qkv_status status)
+{
+    if (mpi.failed) return mpi.failed;
+    mpi.failed = status;
+    tell(FAILS, status);
+    return status;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// Waits for a request, at most some seconds. Returns whether it is complete.
+static bool wait_briefly(MPI_Request *request, int seconds)
+{
+    const struct timespec pause = { .tv_nsec = 1000000 };
+    const double end = now() + seconds;
+    int done = 0;
+    while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done && now() < end)
+        nanosleep(&pause, NULL);
+    return done;
+}
+
+// Ends a message after a failure: MPI no longer writes to its memory.
+static void abandon(MPI_Request *request, bool receives)
+{
+    if (*request == MPI_REQUEST_NULL) return;
+    if (receives) MPI_Cancel(request);
+    wait_briefly(request, ABANDON);
+}
+
+// Waits until a request is complete or a rank fails; `alone`: or another rank waits as this one.
+static qkv_status complete(MPI_Request *request, bool alone)
+{
+    while (*request != MPI_REQUEST_NULL) {
+        MPI_Request both[] = { *request, mpi.hearing };
+        int which = 0;
+        if (mpi.failed) return mpi.failed;
+        if (alone && mpi.waiting) return fail(QKV_ERR_LIMIT);
+        if (MPI_Waitany(2, both, &which, MPI_STATUS_IGNORE) != MPI_SUCCESS) return fail(QKV_ERR_IO);
+        *request = both[0];
+        mpi.hearing = both[1];
+        if (which == 1) hear();
+    }
+    return QKV_OK;
 }
 
 // ---- sending and receiving -----------------------------------------------------------------------
@@ -122,18 +214,26 @@ static qkv_status end_call(qkv_status status)
 // Sends without a copy, for which there is no memory: waits until the message is received.
 static qkv_status send_directly(int64_t to, const void *data, size_t n)
 {
-    for (int i = 0; i < pieces_of(n); i++) {
+    qkv_status status = to == mpi.rank ? fail(QKV_ERR_LIMIT) : QKV_OK;
+    if (status) return status;
+    tell(WAITS, QKV_OK);
+    for (int i = 0; i < pieces_of(n) && !status; i++) {
         const size_t at = (size_t)i * PIECE;
-        if (MPI_Send((const char *)data + at, piece_of(n, at), MPI_BYTE, (int)to, TAG, mpi.comm) !=
-            MPI_SUCCESS)
-            return QKV_ERR_IO;
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (MPI_Isend((const char *)data + at, piece_of(n, at), MPI_BYTE, (int)to, TAG, mpi.comm,
+                      &request) != MPI_SUCCESS)
+            return fail(QKV_ERR_IO);
+        status = complete(&request, true);
+        abandon(&request, false);
     }
-    return QKV_OK;
+    tell(CONTINUES, QKV_OK);
+    return status;
 }
 
 static qkv_status send_message(int64_t to, const void *data, size_t n)
 {
     const int pieces = pieces_of(n);
+    if (mpi.failed) return mpi.failed;
     struct message *x = mpi.host->alloc(1, sizeof *x + (size_t)pieces * sizeof *x->request);
     char *copy = mpi.host->alloc(n ? n : 1, 1);
     if (!x || !copy) {
@@ -150,11 +250,11 @@ static qkv_status send_message(int64_t to, const void *data, size_t n)
         const size_t at = (size_t)i * PIECE;
         if (MPI_Isend(copy + at, piece_of(n, at), MPI_BYTE, (int)to, TAG, mpi.comm,
                       &x->request[i]) != MPI_SUCCESS)
-            return QKV_ERR_IO;
+            return fail(QKV_ERR_IO);
         x->pieces = i + 1;
     }
     pthread_cond_signal(&mpi.more);
-    return release_sent(false) == MPI_SUCCESS ? QKV_OK : QKV_ERR_IO;
+    return release_sent(false) == MPI_SUCCESS ? QKV_OK : fail(QKV_ERR_IO);
 }
 static qkv_status mpi_send(void *ctx, int64_t to, const void *data, size_t n)
 {
@@ -165,13 +265,17 @@ static qkv_status mpi_send(void *ctx, int64_t to, const void *data, size_t n)
 
 static qkv_status receive_message(int64_t from, void *data, size_t n)
 {
-    for (int i = 0; i < pieces_of(n); i++) {
+    qkv_status status = mpi.failed;
+    for (int i = 0; i < pieces_of(n) && !status; i++) {
         const size_t at = (size_t)i * PIECE;
-        if (MPI_Recv((char *)data + at, piece_of(n, at), MPI_BYTE, (int)from, TAG, mpi.comm,
-                     MPI_STATUS_IGNORE) != MPI_SUCCESS)
-            return QKV_ERR_IO;
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (MPI_Irecv((char *)data + at, piece_of(n, at), MPI_BYTE, (int)from, TAG, mpi.comm,
+                      &request) != MPI_SUCCESS)
+            return fail(QKV_ERR_IO);
+        status = complete(&request, false);
+        abandon(&request, true);
     }
-    return QKV_OK;
+    return status;
 }
 static qkv_status mpi_receive(void *ctx, int64_t from, void *data, size_t n)
 {
@@ -181,51 +285,101 @@ static qkv_status mpi_receive(void *ctx, int64_t from, void *data, size_t n)
 }
 
 // ---- all ranks -----------------------------------------------------------------------------------
-// Each rank passes what it received last to the next rank: P - 1 steps around the ring.
-static qkv_status pass_around(const struct qkv_comm *c, void *all, const size_t *at,
-                              const size_t *n)
+// Sends a piece to one rank while it receives a piece from another; a rank of -1: none.
+static qkv_status exchange(int to, const void *data, int n, int from, void *received, int most)
 {
-    const int P = (int)c->size, rank = (int)c->rank, right = (rank + 1) % P,
-              left = (rank + P - 1) % P;
+    MPI_Request in = MPI_REQUEST_NULL, out = MPI_REQUEST_NULL;
+    if (mpi.failed) return mpi.failed;
+    if ((from >= 0 &&
+         MPI_Irecv(received, most, MPI_BYTE, from, TAG, mpi.comm, &in) != MPI_SUCCESS) ||
+        (to >= 0 && MPI_Isend(data, n, MPI_BYTE, to, TAG, mpi.comm, &out) != MPI_SUCCESS))
+        fail(QKV_ERR_IO);
+    qkv_status status = complete(&in, false);
+    if (!status) status = complete(&out, false);
+    abandon(&in, true);
+    abandon(&out, false);
+    return status ? status : mpi.failed;
+}
+
+// Each rank passes what it received last to the next rank: P - 1 steps around the ring.
+static qkv_status pass_around(void *all, const size_t *at, const size_t *n)
+{
+    const int P = mpi.size, right = (mpi.rank + 1) % P, left = (mpi.rank + P - 1) % P;
+    qkv_status status = mpi.failed;
     for (int step = 0; step + 1 < P; step++) {
-        const int out = (rank + P - step) % P, in = (rank + P - step - 1) % P;
+        const int out = (mpi.rank + P - step) % P, in = (mpi.rank + P - step - 1) % P;
         const int out_pieces = pieces_of(n[out]), in_pieces = pieces_of(n[in]);
-        for (int i = 0; i < out_pieces || i < in_pieces; i++) {
+        for (int i = 0; (i < out_pieces || i < in_pieces) && !status; i++) {
             const size_t place = (size_t)i * PIECE;
             const bool sends = i < out_pieces, receives = i < in_pieces;
-            char *to = receives ? (char *)all + at[in] + place : NULL;
-            const char *from = sends ? (const char *)all + at[out] + place : NULL;
-            if (MPI_Sendrecv(from, sends ? piece_of(n[out], place) : 0, MPI_BYTE,
-                             sends ? right : MPI_PROC_NULL, TAG, to,
-                             receives ? piece_of(n[in], place) : 0, MPI_BYTE,
-                             receives ? left : MPI_PROC_NULL, TAG, mpi.comm,
-                             MPI_STATUS_IGNORE) != MPI_SUCCESS)
-                return QKV_ERR_IO;
+            status =
+                exchange(sends ? right : -1, sends ? (const char *)all + at[out] + place : NULL,
+                         sends ? piece_of(n[out], place) : 0, receives ? left : -1,
+                         receives ? (char *)all + at[in] + place : NULL,
+                         receives ? piece_of(n[in], place) : 0);
         }
     }
-    return QKV_OK;
+    return status;
 }
 static qkv_status mpi_gather(void *ctx, void *all, const size_t *at, const size_t *n)
 {
-    pthread_mutex_lock(&mpi.lock);
-    return end_call(pass_around(ctx, all, at, n));
-}
-
-static qkv_status mpi_reduce(void *ctx, int64_t *x, size_t n)
-{
-    int code = MPI_SUCCESS;
     (void)ctx;
     pthread_mutex_lock(&mpi.lock);
-    for (size_t at = 0; at < n && code == MPI_SUCCESS; at += PIECE)
-        code = MPI_Allreduce(MPI_IN_PLACE, x + at, piece_of(n, at), MPI_INT64_T, MPI_MAX, mpi.comm);
-    return end_call(code == MPI_SUCCESS ? QKV_OK : QKV_ERR_IO);
+    return end_call(pass_around(all, at, n));
+}
+
+// Reduces in memory of this file, since MPI may write to it after a failure.
+static qkv_status reduce_all(int64_t *x, size_t n)
+{
+    static int64_t all[REDUCED];
+    qkv_status status = mpi.failed;
+    for (size_t at = 0; at < n && !status; at += REDUCED) {
+        const size_t some = n - at < REDUCED ? n - at : REDUCED;
+        MPI_Request request = MPI_REQUEST_NULL;
+        memcpy(all, x + at, some * sizeof *x);
+        if (MPI_Iallreduce(MPI_IN_PLACE, all, (int)some, MPI_INT64_T, MPI_MAX, mpi.comm,
+                           &request) != MPI_SUCCESS)
+            return fail(QKV_ERR_IO);
+        status = complete(&request, false);
+        if (!status) memcpy(x + at, all, some * sizeof *x);
+    }
+    return status;
+}
+static qkv_status mpi_reduce(void *ctx, int64_t *x, size_t n)
+{
+    (void)ctx;
+    pthread_mutex_lock(&mpi.lock);
+    return end_call(reduce_all(x, n));
 }
 
 static qkv_status mpi_barrier(void *ctx)
 {
+    int64_t none = 0;
+    return mpi_reduce(ctx, &none, 1);
+}
+
+static void mpi_fail(void *ctx, qkv_status status)
+{
     (void)ctx;
     pthread_mutex_lock(&mpi.lock);
-    return end_call(MPI_Barrier(mpi.comm) == MPI_SUCCESS ? QKV_OK : QKV_ERR_IO);
+    fail(status);
+    pthread_mutex_unlock(&mpi.lock);
+}
+
+static bool mpi_last(int64_t *x)
+{
+    static int64_t all;
+    MPI_Request request = MPI_REQUEST_NULL;
+    bool done = false;
+    pthread_mutex_lock(&mpi.lock);
+    all = *x;
+    if (mpi.failed && MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT64_T, MPI_MAX, mpi.notices,
+                                     &request) == MPI_SUCCESS)
+        done = wait_briefly(&request, LAST);
+    if (done) *x = all;
+    mpi.met = done;
+    pthread_mutex_unlock(&mpi.lock);
+    return done;
 }
 
 // ---- the connection ------------------------------------------------------------------------------
@@ -250,9 +404,15 @@ static const char *mpi_open(struct qkv_comm *c)
         return "MPI cannot be started";
     if (MPI_Comm_dup(MPI_COMM_WORLD, &mpi.comm) != MPI_SUCCESS ||
         MPI_Comm_set_errhandler(mpi.comm, MPI_ERRORS_RETURN) != MPI_SUCCESS ||
+        MPI_Comm_dup(mpi.comm, &mpi.notices) != MPI_SUCCESS ||
         MPI_Comm_rank(mpi.comm, &rank) != MPI_SUCCESS ||
         MPI_Comm_size(mpi.comm, &size) != MPI_SUCCESS)
         return "MPI has no communicator";
+    mpi.rank = rank;
+    mpi.size = size;
+    mpi.failed = QKV_OK;
+    mpi.met = false;
+    if (listen_again() != MPI_SUCCESS) return "MPI cannot receive";
     if (MPI_Query_thread(&level) == MPI_SUCCESS && level >= MPI_THREAD_SERIALIZED &&
         (ALWAYS || on_this_machine() < size))
         begin_thread();
@@ -263,7 +423,8 @@ static const char *mpi_open(struct qkv_comm *c)
                             .receive = mpi_receive,
                             .gather = mpi_gather,
                             .reduce = mpi_reduce,
-                            .barrier = mpi_barrier };
+                            .barrier = mpi_barrier,
+                            .fail = mpi_fail };
     return NULL;
 }
 
@@ -271,14 +432,21 @@ static void mpi_close(struct qkv_comm *c)
 {
     (void)c;
     end_thread();
+    if (mpi.failed) { // what is on its way stays there
+        if (mpi.met) MPI_Finalize();
+        return;
+    }
     if (release_sent(true) == MPI_SUCCESS) MPI_Comm_free(&mpi.comm);
+    MPI_Cancel(&mpi.hearing);
+    MPI_Wait(&mpi.hearing, MPI_STATUS_IGNORE);
+    MPI_Comm_free(&mpi.notices);
     MPI_Finalize();
 }
 
 __attribute__((visibility("default"))) mpi_ranks_function qkv_mpi_ranks;
 const struct mpi_ranks *qkv_mpi_ranks(int version, const struct mpi_host *host)
 {
-    static const struct mpi_ranks functions = { mpi_open, mpi_close };
+    static const struct mpi_ranks functions = { mpi_open, mpi_close, mpi_last };
     mpi.host = host;
     return version == MPI_RANKS_VERSION ? &functions : NULL;
 }

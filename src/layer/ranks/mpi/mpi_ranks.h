@@ -15,6 +15,8 @@ struct mpi_ranks {
     // Starts MPI and fills *c. Returns NULL, or the reason of the failure.
     const char *(*open)(struct qkv_comm *c);
     void (*close)(struct qkv_comm *c);
+    // qkv_ranks_last
+    bool (*last)(int64_t *x);
 };
 
 // The one function that the library exports. Returns NULL if the library was built for another
