@@ -23,9 +23,9 @@ enum { PIECE = 10000, TAG = 1, ALWAYS = 1 };
 #else
 enum { PIECE = 1 << 30, TAG = 1, ALWAYS = 0 };
 #endif
-// REDUCED: numbers that are reduced at once. Seconds: ABANDON, for a message that moves while a
-// rank fails; LAST, for the other ranks after a failure.
-enum { REDUCED = 64, ABANDON = 1, LAST = 5 };
+// REDUCED: numbers that are reduced at once. SECONDS: how long a rank waits for others after a
+// failure.
+enum { REDUCED = 64, SECONDS = 5 };
 
 // What a rank tells all others.
 enum notice { FAILS, WAITS, CONTINUES };
@@ -46,7 +46,11 @@ static struct {
     MPI_Request hearing; // receives it
     int waiting;         // other ranks that wait since they have no memory for a copy
     qkv_status failed;   // of any rank; QKV_OK: none
-    bool met;            // all ranks have called `last` after a failure
+    // After a failure: the message that this rank was sending from the caller's memory; whether the
+    // rank has waited until no rank receives; whether it may make no other call of MPI, which might
+    // move a message from or to memory of the caller; whether all ranks have called `last`.
+    MPI_Request sending;
+    bool settled, lost, met;
     // The thread that moves messages. MPI is called by one thread at a time, which has the lock.
     pthread_mutex_t lock;
     pthread_cond_t more; // there are messages, or the thread ends
@@ -55,6 +59,7 @@ static struct {
 } mpi = { .comm = MPI_COMM_NULL,
           .notices = MPI_COMM_NULL,
           .hearing = MPI_REQUEST_NULL,
+          .sending = MPI_REQUEST_NULL,
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .more = PTHREAD_COND_INITIALIZER };
 
@@ -105,23 +110,35 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Waits for a request, at most some seconds. Returns whether it is complete.
-static bool wait_briefly(MPI_Request *request, int seconds)
+// Waits for a request, at most SECONDS. Returns whether it is complete.
+static bool wait_briefly(MPI_Request *request)
 {
     const struct timespec pause = { .tv_nsec = 1000000 };
-    const double end = now() + seconds;
+    const double end = now() + SECONDS;
     int done = 0;
     while (MPI_Test(request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done && now() < end)
         nanosleep(&pause, NULL);
     return done;
 }
 
-// Ends a message after a failure: MPI no longer writes to its memory.
-static void abandon(MPI_Request *request, bool receives)
+// Ends a receive after a failure: it is cancelled, or its message has begun and comes to its end.
+static void end_receive(MPI_Request *request)
 {
     if (*request == MPI_REQUEST_NULL) return;
-    if (receives) MPI_Cancel(request);
-    wait_briefly(request, ABANDON);
+    MPI_Cancel(request);
+    if (!wait_briefly(request)) mpi.lost = true;
+}
+
+// Waits after a failure until no rank receives, so that no message is read from the memory of a
+// caller later.
+static void settle(void)
+{
+    MPI_Request all = MPI_REQUEST_NULL;
+    if (!mpi.failed || mpi.settled) return;
+    mpi.settled = true;
+    const bool met =
+        !mpi.lost && MPI_Ibarrier(mpi.notices, &all) == MPI_SUCCESS && wait_briefly(&all);
+    if (!met && mpi.sending != MPI_REQUEST_NULL) mpi.lost = true;
 }
 
 // Waits until a request is complete or a rank fails; `alone`: or another rank waits as this one.
@@ -131,7 +148,13 @@ static qkv_status complete(MPI_Request *request, bool alone)
         MPI_Request both[] = { *request, mpi.hearing };
         int which = 0;
         if (mpi.failed) return mpi.failed;
-        if (alone && mpi.waiting) return fail(QKV_ERR_LIMIT);
+        if (alone && mpi.waiting) { // unless it has continued
+            int more = 0;
+            const int code = MPI_Test(&mpi.hearing, &more, MPI_STATUS_IGNORE);
+            if (code != MPI_SUCCESS || !more) return fail(code ? QKV_ERR_IO : QKV_ERR_LIMIT);
+            hear();
+            continue;
+        }
         if (MPI_Waitany(2, both, &which, MPI_STATUS_IGNORE) != MPI_SUCCESS) return fail(QKV_ERR_IO);
         *request = both[0];
         mpi.hearing = both[1];
@@ -170,7 +193,7 @@ static void *move_messages(void *ctx)
     (void)ctx;
     pthread_mutex_lock(&mpi.lock);
     while (!mpi.ends) {
-        if (!mpi.sent) {
+        if (!mpi.sent || mpi.failed) {
             pthread_cond_wait(&mpi.more, &mpi.lock);
             continue;
         }
@@ -207,6 +230,7 @@ static void end_thread(void)
 
 static qkv_status end_call(qkv_status status)
 {
+    settle();
     pthread_mutex_unlock(&mpi.lock);
     return status;
 }
@@ -224,7 +248,7 @@ static qkv_status send_directly(int64_t to, const void *data, size_t n)
                       &request) != MPI_SUCCESS)
             return fail(QKV_ERR_IO);
         status = complete(&request, true);
-        abandon(&request, false);
+        mpi.sending = request;
     }
     tell(CONTINUES, QKV_OK);
     return status;
@@ -273,7 +297,7 @@ static qkv_status receive_message(int64_t from, void *data, size_t n)
                       &request) != MPI_SUCCESS)
             return fail(QKV_ERR_IO);
         status = complete(&request, false);
-        abandon(&request, true);
+        end_receive(&request);
     }
     return status;
 }
@@ -296,8 +320,8 @@ static qkv_status exchange(int to, const void *data, int n, int from, void *rece
         fail(QKV_ERR_IO);
     qkv_status status = complete(&in, false);
     if (!status) status = complete(&out, false);
-    abandon(&in, true);
-    abandon(&out, false);
+    end_receive(&in);
+    mpi.sending = out;
     return status ? status : mpi.failed;
 }
 
@@ -363,7 +387,7 @@ static void mpi_fail(void *ctx, qkv_status status)
     (void)ctx;
     pthread_mutex_lock(&mpi.lock);
     fail(status);
-    pthread_mutex_unlock(&mpi.lock);
+    end_call(status);
 }
 
 static bool mpi_last(int64_t *x)
@@ -373,9 +397,10 @@ static bool mpi_last(int64_t *x)
     bool done = false;
     pthread_mutex_lock(&mpi.lock);
     all = *x;
-    if (mpi.failed && MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT64_T, MPI_MAX, mpi.notices,
-                                     &request) == MPI_SUCCESS)
-        done = wait_briefly(&request, LAST);
+    if (mpi.failed && !mpi.lost &&
+        MPI_Iallreduce(MPI_IN_PLACE, &all, 1, MPI_INT64_T, MPI_MAX, mpi.notices, &request) ==
+            MPI_SUCCESS)
+        done = wait_briefly(&request);
     if (done) *x = all;
     mpi.met = done;
     pthread_mutex_unlock(&mpi.lock);
@@ -411,7 +436,8 @@ static const char *mpi_open(struct qkv_comm *c)
     mpi.rank = rank;
     mpi.size = size;
     mpi.failed = QKV_OK;
-    mpi.met = false;
+    mpi.sending = MPI_REQUEST_NULL;
+    mpi.settled = mpi.lost = mpi.met = false;
     if (listen_again() != MPI_SUCCESS) return "MPI cannot receive";
     if (MPI_Query_thread(&level) == MPI_SUCCESS && level >= MPI_THREAD_SERIALIZED &&
         (ALWAYS || on_this_machine() < size))
