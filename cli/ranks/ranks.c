@@ -134,6 +134,8 @@ static _Noreturn void end_lost(qkv_status status, const qkv_error *own)
     // larger the earlier the rank is
     int64_t first = own->status ? (ranks.size - ranks.rank) * CODES + own->status : 0;
     const bool cause = own->status != QKV_OK;
+    int64_t none = 0;
+    signal(SIGTERM, SIG_IGN); // the launcher ends the ranks after the first one
     signal(SIGALRM, on_alarm);
     alarm(SECONDS);
     const bool all = qkv_ranks_last(&ranks, &first);
@@ -149,7 +151,7 @@ static _Noreturn void end_lost(qkv_status status, const qkv_error *own)
                                               : "a rank cannot be reached");
         cmd_fail(cause && !ranks.rank ? own : &err);
     }
-    signal(SIGTERM, SIG_IGN); // the launcher ends the ranks after the first one
+    if (all) qkv_ranks_last(&ranks, &none); // no rank ends before the message is printed
     qkv_ranks_close(&ranks);
     cmd_temps_remove();
     _exit(status);

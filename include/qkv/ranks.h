@@ -77,8 +77,8 @@ QKV_API int64_t qkv_ranks_started(int64_t *rank);
  *  ended, and its launcher ends the other ranks when this process ends. */
 QKV_API void qkv_ranks_close(struct qkv_comm *c);
 /** After an error of the connection: replaces *x by its maximum over all ranks, for example to
- *  choose the one that reports the error.  Waits up to 5 s for the others.  Call it at most once.
- *  Returns false if a rank did not call it in time, or the connection has no error */
+ *  choose the one that reports the error.  Waits up to 5 s for the others.  Returns
+ *  false if a rank did not call it in time, and in all later calls, or the connection has no error */
 QKV_API bool qkv_ranks_last(const struct qkv_comm *c, int64_t *x);
 /** Compares data[n] with rank 0.  Returns QKV_OK on all ranks if all are equal.  If not, returns
  *  QKV_ERR_USAGE on all; err says "rank 2 has another NAME than rank 0". */

@@ -403,6 +403,7 @@ static bool mpi_last(int64_t *x)
         done = wait_briefly(&request);
     if (done) *x = all;
     mpi.met = done;
+    mpi.lost = mpi.lost || !done;
     pthread_mutex_unlock(&mpi.lock);
     return done;
 }
