@@ -140,8 +140,8 @@ static _Noreturn void end_lost(qkv_status status, const qkv_error *own)
     alarm(SECONDS);
     const bool all = qkv_ranks_last(&ranks, &first);
     if (first % CODES) status = (qkv_status)(first % CODES);
-    const int64_t speaker = first ? ranks.size - first / CODES : 0;
-    if (all ? ranks.rank == speaker : cause || ranks.rank == 0) {
+    const int64_t reporter = first ? ranks.size - first / CODES : 0;
+    if (all ? ranks.rank == reporter : cause || ranks.rank == 0) {
         if (cause && ranks.rank)
             cmd_error(&err, own->status, own->path[0] ? own->path : NULL, "rank %lld: %s",
                       (long long)ranks.rank, own->text);

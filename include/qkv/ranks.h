@@ -44,8 +44,8 @@ struct qkv_comm {
     qkv_status (*reduce)(void *ctx, int64_t *x, size_t n);
     /** Waits for all ranks. */
     qkv_status (*barrier)(void *ctx);
-    /** Tells all ranks that this one has failed and will not send or receive what they expect: their
-     *  functions return status (not QKV_OK) from now on.  NULL: they may wait for ever. */
+    /** Tells all ranks that this one has failed and will not send or receive what they expect:
+     *  their functions return status (not QKV_OK) from now on.  NULL: they may wait for ever. */
     void (*fail)(void *ctx, qkv_status status);
     /** Bytes of keys and values that qkv_ranks_forward may collect on a rank, equal on all ranks.
      *  If all keys and values of a call have more bytes, they travel in blocks of about
@@ -78,7 +78,7 @@ QKV_API int64_t qkv_ranks_started(int64_t *rank);
 QKV_API void qkv_ranks_close(struct qkv_comm *c);
 /** After an error of the connection: replaces *x by its maximum over all ranks, for example to
  *  choose the one that reports the error.  Waits up to 5 s for the others.  Returns
- *  false if a rank did not call it in time, and in all later calls, or the connection has no error */
+ *  false if a rank did not call it in time, in all later calls, or if there is no error */
 QKV_API bool qkv_ranks_last(const struct qkv_comm *c, int64_t *x);
 /** Compares data[n] with rank 0.  Returns QKV_OK on all ranks if all are equal.  If not, returns
  *  QKV_ERR_USAGE on all; err says "rank 2 has another NAME than rank 0". */

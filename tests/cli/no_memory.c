@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// no_memory.c: a library for LD_PRELOAD, with which allocations of qkv fail on some ranks, those of
-// MPI and libc do not. QKV_NO_MEMORY="RANK:N RANK:N ..": on rank RANK the N-th allocation and all
+// no_memory.c: a library for LD_PRELOAD, with which allocations of qkv fail on some ranks;
+// allocations of MPI and libc do not. QKV_NO_MEMORY="RANK:N RANK:N ..": on rank RANK the N-th allocation and all
 // later ones fail; "RANK:N-" only the N-th. N counts from 1.
 #include <dlfcn.h>
 #include <errno.h>
