@@ -149,13 +149,13 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_forward(void *out, float *lse, const
 /** qkv_attention_backward over ranks, with the arrays of the rank's own rows.
  *
  *  Out:      dq [B][t][H][E];  dk [B][s][G][E];  dv [B][s][G][F];  g as qkv_attention_backward: on
- *            every rank the gradients of relative, alibi and sinks over all rows; the gradient of
- *            bias of the rank's rows
+ *            every rank the gradients over all rows of relative, alibi, sinks and of a bias without
+ *            an axis of rows, for which the arrays have the same numbers on all ranks before the
+ *            call; the gradient of another bias of the rank's rows
  *  Scratch:  qkv_ranks_backward_plan(a, g, c).scratch bytes, 64-byte aligned
  *  Returns:  as qkv_ranks_forward; QKV_ERR_USAGE if the ranks have different numbers of threads
- *            (qkv_threads); QKV_ERR_UNSUPPORTED for the gradient of a bias without an axis of
- *            rows, and for gradients of relative, alibi and sinks if runs are shorter than a block
- *            of rows or a unit has rows of several batch items
+ *            (qkv_threads); QKV_ERR_UNSUPPORTED for gradients of relative, alibi and sinks if a
+ *            unit has rows of several batch items
  *  Repeats:  all gradients have the bits of qkv_attention_backward, for any P */
 QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_backward(
     void *dq, void *dk, void *dv, const struct qkv_attention_gradients *g, const void *dout,

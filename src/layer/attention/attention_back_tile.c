@@ -54,6 +54,9 @@ bool qkv_back_memory(struct qkv_back_memory *m, size_t *bytes, const struct qkv_
     m->base = qkv_arena_alloc(&a, block, one);
     m->rest = qkv_arena_alloc(&a, block, one);
     m->d = qkv_arena_alloc(&a, block, one);
+    m->slope = qkv_arena_alloc(&a, block, one);
+    m->before = qkv_arena_alloc(&a, block, one);
+    m->after = qkv_arena_alloc(&a, block, one);
     m->s = qkv_arena_alloc(&a, tile, one);
     m->ds = qkv_arena_alloc(&a, tile, one);
     m->gain = qkv_arena_alloc(&a, b->w.a.softcap != 0 ? tile : 0, one);
@@ -121,6 +124,7 @@ static void find_row(const struct qkv_back_rows *u, int64_t r)
     const struct qkv_attention *a = &u->b->w.a;
     const real lse = u->x->lse[qkv_rows_index(&u->at, r)];
     u->m.base[r] = u->m.rest[r] = u->m.d[r] = 0;
+    u->m.slope[r] = u->m.before[r] = u->m.after[r] = 0;
     if (lse == -(real)INFINITY) return;
     qkv_rows_base(&u->m.base[r], &u->m.rest[r], lse);
     u->m.d[r] = u->d[qkv_rows_index(&u->at, r)];
@@ -276,10 +280,26 @@ static void add_tables(const struct qkv_back_rows *u, const struct tile *p, int 
         }
         if (t->relative)
             qkv_rows_add_relative(t->relative + h * (2 * u->b->w.a.relative.reach + 1),
-                                  u->b->w.a.relative.reach,
+                                  &u->m.before[row], &u->m.after[row], u->b->w.a.relative.reach,
                                   -qkv_rows_distance(&u->at, row, p->chunk), ds, c, k);
         if (t->alibi)
-            t->alibi[h] -= k->moment(ds, c.from, c.to, qkv_rows_distance(&u->at, row, p->chunk));
+            u->m.slope[row] +=
+                k->moment(ds, c.from, c.to, qkv_rows_distance(&u->at, row, p->chunk));
+    }
+}
+
+void qkv_back_add_rows(const struct qkv_back_rows *u)
+{
+    const struct qkv_back_tables *t = &u->tables;
+    const int64_t reach = u->b->w.a.relative.reach;
+    for (int64_t r = 0; (t->relative || t->alibi) && r < u->at.rows; r++) {
+        const int64_t h = qkv_rows_head(&u->at, r);
+        if (t->relative) {
+            real *line = t->relative + h * (2 * reach + 1);
+            line[0] += u->m.before[r];
+            line[2 * reach] += u->m.after[r];
+        }
+        if (t->alibi) t->alibi[h] -= u->m.slope[r];
     }
 }
 

@@ -125,7 +125,10 @@ struct qkv_back_memory {
     bool *q_finite, *dout_finite; // [groups] true: all operands of the group are finite
     bool *k_finite;               // true: all keys of the chunk are finite
     real *base, *rest, *d;        // [block] one number per row, as in struct qkv_softmax_grad
-    real *s, *ds, *gain;          // [rows][QKV_CHUNK] matrices of one tile
+    // [block] what a row adds to the gradients of ALiBi and of relative positions before and after
+    // the table's reach; these are added row by row, so that the sums do not depend on the block
+    real *slope, *before, *after;
+    real *s, *ds, *gain; // [rows][QKV_CHUNK] matrices of one tile
     char *w_operand, *x_operand;
     uint32_t *word;  // [QKV_CHUNK] dropout words of one row
     float *relative; // [QKV_CHUNK] relative bias of one row
@@ -179,6 +182,8 @@ void qkv_back_fetch_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi);
 // Processes the g-th group of b->kernel->rows query rows of the block with the chunk that begins at
 // key `chunk`: adds to dq_part, dk, dv and the gradients of bias, relative positions and ALiBi.
 void qkv_back_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk);
+// Adds slope, before and after of the rows of the block to the gradients, after its last chunk.
+void qkv_back_add_rows(const struct qkv_back_rows *u);
 
 // ---- the call (attention_backward.c) -----------------------------------------------------------
 // Sums of one unit over rows: dk and dv of its keys and its gradients of tables. If several calls
@@ -213,9 +218,14 @@ static inline bool qkv_attention_back_passes(const struct qkv_attention_back *b,
     return b->w.a.sequences || b->slices == b->w.items || !qkv_tables_of_rows(g);
 }
 // Returns a number of tokens: the sums pass at a multiple of it, counted from the first token of an
-// item, since sums of keys run from group to group and sums of tables from block to block.
-int64_t qkv_attention_back_multiple(const struct qkv_attention_back *b,
-                                    const struct qkv_attention_tables *g);
+// item, since sums of keys run from group to group.
+int64_t qkv_attention_back_multiple(const struct qkv_attention_back *b);
+// Returns whether the gradient of a bias without an axis of rows is requested: a sum over all rows.
+static inline bool qkv_bias_of_columns(const struct qkv_attention_back *b,
+                                       const struct qkv_attention_tables *g)
+{
+    return g->bias && b->w.a.bias.t == 0;
+}
 // Cuts a resolved call into at least so many units if it has the parts of keys for it and no
 // gradients of tables, whose bits depend on the units. Returns QKV_ERR_LIMIT if scratch does not fit
 // into memory.
@@ -224,8 +234,8 @@ qkv_status qkv_attention_back_cut(struct qkv_attention_back *b,
 // Returns the bytes of the sums of unit i.
 size_t qkv_attention_back_sums(const struct qkv_attention_back *b,
                                const struct qkv_attention_tables *g, int64_t i);
-// A call in steps: begin; units, until each unit has run once; rows, which stores dq and the gradient of the bias;
-// tables, which adds the other gradients of tables after the last row.
+// A call in steps: begin; units, until each unit has run once; rows, which stores dq and the gradient of a bias with an axis
+// of rows; tables, which adds the other gradients of tables after the last row.
 qkv_status qkv_attention_back_begin(struct qkv_back_call *c, const struct qkv_attention_back *b,
                                     const struct qkv_attention_tables *g,
                                     const struct qkv_attention_back_given *x);

@@ -215,6 +215,7 @@ static void run_pair(const struct qkv_back_call *c, struct qkv_back_rows *u, int
             run_shares(c, u);
         else
             run_block(u);
+        qkv_back_add_rows(u);
     }
     if (!sums->out) store_keys(u, u->from, u->end);
     give(&sums->out, u->m.dk, own * dk);
@@ -265,6 +266,26 @@ static bool pairs_next(struct pairs *p)
     return ++p->n < p->n_end;
 }
 
+// The numbers that a unit adds to of the gradient of a bias without an axis of rows: `lines` lines of
+// n numbers from column `first` on.
+struct columns {
+    int64_t lines, first, n;
+};
+static struct columns unit_columns(const struct qkv_attention_back *b,
+                                   const struct qkv_attention_tables *g, struct pairs at)
+{
+    struct qkv_back_rows u = { .b = b };
+    int64_t first = INT64_MAX, end = 0;
+    if (!qkv_bias_of_columns(b, g)) return (struct columns){ 0 };
+    const int64_t lines = b->w.a.bias.h ? (at.g_end - at.g_from) * b->w.heads : 1;
+    for (bool more = at.n < at.n_end; more; more = pairs_next(&at)) {
+        find_pair(&u, at.n, at.g, at.cut);
+        first = qkv_min64(first, u.from);
+        end = qkv_max64(end, u.end);
+    }
+    return (struct columns){ lines, first, qkv_max64(0, end - first) };
+}
+
 // The gradients of tables that a unit adds to come first in its sums. Copies the gradients of its heads from
 // `in`, or to `out`, and moves on in these; returns their bytes.
 static size_t pass_tables(const struct qkv_back_call *c, const struct qkv_back_tables *t,
@@ -285,6 +306,15 @@ static size_t pass_tables(const struct qkv_back_call *c, const struct qkv_back_t
         give(&sums->out, mine, n);
         bytes += n;
     }
+    const struct columns x = unit_columns(c->b, c->g, *at);
+    const int64_t b = qkv_attention_item(&c->b->w, at->n).b;
+    for (int64_t i = 0; i < x.lines; i++) {
+        real *mine = t->bias.at + b * t->bias.b + (at->g_from * heads + i) * t->bias.h + x.first;
+        const size_t n = (size_t)x.n * sizeof(real);
+        take(mine, &sums->in, n);
+        give(&sums->out, mine, n);
+        bytes += n;
+    }
     return bytes;
 }
 
@@ -300,6 +330,8 @@ size_t qkv_attention_back_sums(const struct qkv_attention_back *b,
     if (g->relative) n += heads * (size_t)(2 * a->relative.reach + 1);
     if (g->alibi) n += heads;
     if (g->sinks && at.cut == 0) n += heads;
+    const struct columns x = unit_columns(b, g, at);
+    n += (size_t)(x.lines * x.n);
     for (bool more = at.n < at.n_end; more; more = pairs_next(&at)) {
         find_pair(&u, at.n, at.g, at.cut);
         n += (size_t)(u.end - u.from) * width;
@@ -415,11 +447,20 @@ static void add_bias(void *ctx, int64_t n, int thread)
         b->kernel->add(to, c->arrays.bias + i * b->bias_size + n * a->S, a->S);
 }
 
+static void add_bias_copies(const struct qkv_back_call *c)
+{
+    const struct qkv_attention_back *b = c->b;
+    struct qkv_back_call call = *c;
+    if (b->bias_copied && b->bias_size)
+        qkv_parallel_for_most(b->bias_size / b->w.a.S, b->w.threads, add_bias, &call);
+}
+
 void qkv_attention_back_tables(const struct qkv_back_call *c)
 {
     const struct qkv_attention_back *b = c->b;
     const struct qkv_attention *a = &b->w.a;
     const int64_t line = a->H * (2 * a->relative.reach + 1);
+    if (qkv_bias_of_columns(b, c->g)) add_bias_copies(c);
     for (int64_t i = 0; i < b->slices * b->cuts; i++) {
         if (c->g->relative) b->kernel->add(c->g->relative, c->arrays.relative + i * line, line);
         if (c->g->alibi) b->kernel->add(c->g->alibi, c->arrays.alibi + i * a->H, a->H);
@@ -460,8 +501,7 @@ void qkv_attention_back_rows(struct qkv_back_call *c)
         c->item = qkv_attention_item(&b->w, n);
         qkv_parallel_for_most(c->item.T, b->w.threads, add_shares, c);
     }
-    if (b->bias_copied && b->bias_size)
-        qkv_parallel_for_most(b->bias_size / b->w.a.S, b->w.threads, add_bias, c);
+    if (!qkv_bias_of_columns(b, c->g)) add_bias_copies(c);
 }
 
 qkv_status qkv_attention_back_run(const struct qkv_attention_back *b,

@@ -58,12 +58,15 @@ static void cut_units(struct qkv_attention_back *b, const struct qkv_attention_t
 {
     const struct qkv_attention *a = &b->w.a;
     const int64_t items = b->w.items;
-    const bool tables = qkv_tables_of_rows(g);
+    const bool tables = qkv_tables_of_rows(g), columns = qkv_bias_of_columns(b, g);
     b->slices = items;
     b->shares = a->G;
-    if (b->bias_items || tables)
-        b->slices = qkv_min64(items, qkv_max64(1, UNITS / (b->bias_heads ? 1 : a->G)));
-    if (b->bias_heads) b->shares = qkv_min64(a->G, qkv_max64(1, UNITS / qkv_max64(1, b->slices)));
+    // All rows add to the same numbers of a bias without an axis of rows. No unit then has several
+    // batch items or heads that do, so that its sums run over rows in ascending order.
+    if ((b->bias_items || tables) && (!columns || a->sequences))
+        b->slices = qkv_min64(items, qkv_max64(1, UNITS / (b->bias_heads && !columns ? 1 : a->G)));
+    if (b->bias_heads && !columns)
+        b->shares = qkv_min64(a->G, qkv_max64(1, UNITS / qkv_max64(1, b->slices)));
     const int64_t most = UNITS / qkv_max64(1, b->slices * b->shares);
     b->cuts = most > 1 && may_cut(b) ? qkv_min64(most, b->parts) : 1;
     b->bias_copied = (b->bias_items && b->slices > 1) || (b->bias_heads && b->shares > 1);
@@ -190,10 +193,9 @@ static void find_longest(struct qkv_attention_back *b)
     b->keys = b->cuts > 1 ? part : keys;
 }
 
-int64_t qkv_attention_back_multiple(const struct qkv_attention_back *b,
-                                    const struct qkv_attention_tables *g)
+int64_t qkv_attention_back_multiple(const struct qkv_attention_back *b)
 {
-    const int64_t rows = qkv_tables_of_rows(g) ? b->block : b->kernel->rows;
+    const int64_t rows = b->kernel->rows;
     int64_t n = rows, heads = b->w.heads;
     while (heads) { // n becomes the greatest common divisor
         const int64_t rest = n % heads;

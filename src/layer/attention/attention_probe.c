@@ -323,7 +323,8 @@ static void flush_diagonal(const struct unit *u, int64_t chunk)
 {
     const int32_t n = (int32_t)(u->r.rows - 1 + QKV_CHUNK);
     if (!u->to.offsets) return;
-    qkv_rows_add_relative(u->to.offsets, u->c->x->p.reach,
+    const int64_t reach = u->c->x->p.reach;
+    qkv_rows_add_relative(u->to.offsets, u->to.offsets, u->to.offsets + 2 * reach, reach,
                           -qkv_rows_distance(&u->r, u->r.rows - 1, chunk), u->m.diagonal,
                           (struct qkv_columns){ 0, n }, u->row);
     memset(u->m.diagonal, 0, (size_t)n * sizeof *u->m.diagonal);

@@ -142,10 +142,12 @@ void qkv_rows_exponent(struct qkv_rows_call *c);
 void qkv_rows_relative(float *to, const struct qkv_rows *u, int64_t row, int64_t chunk,
                        int32_t from, int32_t end);
 // Adds x[j], for each column j of c, to line[2 reach + 1], the gradient of the relative bias: to
-// element reach + apart + j or, if this is outside of the line, to its first or last element.
-// apart: position of column 0 minus position of the query.
-void qkv_rows_add_relative(real *line, int64_t reach, int64_t apart, const real *x,
-                           struct qkv_columns c, const struct qkv_attention_back_kernels *k);
+// element reach + apart + j, or to *before instead of its first element and of all before it, and
+// to *after instead of its last and of all after it. apart: position of column 0 minus position of
+// the query.
+void qkv_rows_add_relative(real *line, real *before, real *after, int64_t reach, int64_t apart,
+                           const real *x, struct qkv_columns c,
+                           const struct qkv_attention_back_kernels *k);
 // Writes the random words that determine the dropout of a row's weights: word[j] for key chunk + j,
 // for columns j in from .. to-1. word has QKV_CHUNK entries; chunk is a multiple of 4. The words of
 // a row begin at index qkv_rows_index_all * ceil4(S) of the random stream, where ceil4 rounds up to a

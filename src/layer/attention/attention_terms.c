@@ -18,14 +18,15 @@ void qkv_rows_relative(float *to, const struct qkv_rows *u, int64_t row, int64_t
     for (int32_t j = far; j < end; j++) to[j] = line[2 * reach];
 }
 
-void qkv_rows_add_relative(real *line, int64_t reach, int64_t apart, const real *x,
-                           struct qkv_columns c, const struct qkv_attention_back_kernels *k)
+void qkv_rows_add_relative(real *line, real *before, real *after, int64_t reach, int64_t apart,
+                           const real *x, struct qkv_columns c,
+                           const struct qkv_attention_back_kernels *k)
 {
-    const int32_t near = (int32_t)qkv_max64(c.from, qkv_min64(c.to, -reach - apart));
-    const int32_t far = (int32_t)qkv_max64(near, qkv_min64(c.to, reach + 1 - apart));
-    if (near > c.from) line[0] += k->total(x + c.from, near - c.from);
+    const int32_t near = (int32_t)qkv_max64(c.from, qkv_min64(c.to, 1 - reach - apart));
+    const int32_t far = (int32_t)qkv_max64(near, qkv_min64(c.to, reach - apart));
+    if (near > c.from) *before += k->total(x + c.from, near - c.from);
     if (far > near) k->add(line + reach + apart + near, x + near, far - near);
-    if (c.to > far) line[2 * reach] += k->total(x + far, c.to - far);
+    if (c.to > far) *after += k->total(x + far, c.to - far);
 }
 
 void qkv_rows_words(uint32_t *word, const struct qkv_rows *u, int64_t row, int64_t chunk,

@@ -88,24 +88,13 @@ static qkv_status check(const struct back *x, const struct qkv_attention_tables 
                         const struct qkv_attention_reason *say)
 {
     const struct qkv_attention_back *b = &x->stage[0].b;
-    const struct qkv_attention *a = &x->c.whole;
     if (x->c.comm->size == 1) return QKV_OK;
-    if (g->bias && a->bias.t == 0 && a->T > 1)
-        return qkv_attention_refuse(say, QKV_ERR_UNSUPPORTED,
-                                    "the gradient of a bias without an axis of rows is not "
-                                    "supported over ranks");
     if (!qkv_attention_back_passes(b, g))
         return qkv_attention_refuse(say, QKV_ERR_UNSUPPORTED,
                                     "gradients of relative, alibi and sinks of more than %lld "
                                     "batch items are not supported "
                                     "over ranks, expected packed sequences",
                                     (long long)b->slices);
-    if (qkv_tables_of_rows(g) && x->places > 1 &&
-        x->c.runs.multiple % qkv_attention_back_multiple(b, g) != 0)
-        return qkv_attention_refuse(
-            say, QKV_ERR_UNSUPPORTED,
-            "gradients of relative, alibi and sinks need runs of more rows: multiples of %lld",
-            (long long)qkv_attention_back_multiple(b, g));
     return QKV_OK;
 }
 
@@ -181,17 +170,21 @@ static qkv_status resolve(struct back *x, struct qkv_ranks_plan *p, const struct
     return p->status = check(x, &tables, &say);
 }
 
-// The gradients of tables: the numbers of all copies of each, or 0.
+// The gradients of tables that are sums over all rows: the numbers of all copies of each, or of the
+// caller's array if a bias without an axis of rows has no copies; 0: not requested.
 struct table_sizes {
-    size_t relative, alibi, sinks;
+    size_t relative, alibi, sinks, bias;
 };
 static struct table_sizes table_sizes(const struct back *x)
 {
     const struct stage *s = &x->stage[0];
     const struct qkv_attention *a = &s->b.w.a;
     const size_t n = (size_t)(s->b.slices * s->b.cuts * a->H);
+    const size_t lines = (size_t)((a->bias.b ? a->B : 1) * (a->bias.h ? a->H : 1));
+    const size_t bias = s->b.bias_copied ? s->b.bias / sizeof(float) : lines * (size_t)a->S;
     return (struct table_sizes){ s->tables.relative ? n * (size_t)(2 * a->relative.reach + 1) : 0,
-                                 s->tables.alibi ? n : 0, s->tables.sinks ? n : 0 };
+                                 s->tables.alibi ? n : 0, s->tables.sinks ? n : 0,
+                                 qkv_bias_of_columns(&s->b, &s->tables) ? bias : 0 };
 }
 
 static void describe(struct qkv_ranks_plan *p, const struct back *x, const struct qkv_attention *a,
@@ -207,7 +200,7 @@ static void describe(struct qkv_ranks_plan *p, const struct back *x, const struc
     p->all = qkv_attention_backward_plan(a, g).flops;
     p->sent = own * (size_t)(x->c.comm->size - 1);
     const struct table_sizes n = table_sizes(x);
-    const size_t tables = (n.relative + n.alibi + n.sinks) * sizeof(float);
+    const size_t tables = (n.relative + n.alibi + n.sinks + n.bias) * sizeof(float);
     if (x->last == x->c.comm->rank) p->sent += all - own + tables * (size_t)(x->c.comm->size - 1);
     for (int i = 0; i < x->stages; i++) {
         const struct stage *s = &x->stage[i];
@@ -291,28 +284,41 @@ static qkv_status hand_out(const struct back *x, char *own, const char *all, int
     return status;
 }
 
+// Sends n numbers from the rank of the last run to all others.
+static qkv_status spread(const struct back *x, float *at, size_t n)
+{
+    const struct qkv_comm *comm = x->c.comm;
+    const size_t bytes = n * sizeof *at;
+    qkv_status status = QKV_OK;
+    if (!n) return QKV_OK;
+    if (comm->rank != x->last) return comm->receive(comm->ctx, x->last, at, bytes);
+    for (int64_t r = 0; r < comm->size && !status; r++)
+        if (r != comm->rank) status = comm->send(comm->ctx, r, at, bytes);
+    return status;
+}
+
+// Spreads the gradient of a bias without an axis of rows, n numbers in all.
+static qkv_status spread_bias(const struct back *x, const struct stage *s, size_t n)
+{
+    const struct qkv_attention *a = &s->b.w.a;
+    qkv_status status = QKV_OK;
+    if (s->b.bias_copied) return spread(x, s->call.arrays.bias, n);
+    for (int64_t b = 0; b < (a->bias.b ? a->B : 1); b++)
+        for (int64_t h = 0; n && h < (a->bias.h ? a->H : 1) && !status; h++)
+            status = spread(x, s->tables.bias + b * a->bias.b + h * a->bias.h, (size_t)a->S);
+    return status;
+}
+
 // Adds the gradients of tables on every rank: the copies of the units are complete after the last
 // run, whose rank sends them.
 static qkv_status add_tables(struct back *x)
 {
-    const struct qkv_comm *comm = x->c.comm;
-    const bool gives = comm->rank == x->last;
-    struct stage *s = &x->stage[gives ? x->stages - 1 : 0];
+    struct stage *s = &x->stage[x->c.comm->rank == x->last ? x->stages - 1 : 0];
     const struct table_sizes n = table_sizes(x);
-    const struct {
-        float *at;
-        size_t n;
-    } tables[] = { { s->call.arrays.relative, n.relative },
-                   { s->call.arrays.alibi, n.alibi },
-                   { s->call.arrays.sinks, n.sinks } };
-    qkv_status status = QKV_OK;
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        const size_t bytes = tables[i].n * sizeof(float);
-        if (!bytes) continue;
-        if (!gives && !status) status = comm->receive(comm->ctx, x->last, tables[i].at, bytes);
-        for (int64_t r = 0; gives && r < comm->size && !status; r++)
-            if (r != comm->rank) status = comm->send(comm->ctx, r, tables[i].at, bytes);
-    }
+    qkv_status status = spread(x, s->call.arrays.relative, n.relative);
+    if (!status) status = spread(x, s->call.arrays.alibi, n.alibi);
+    if (!status) status = spread(x, s->call.arrays.sinks, n.sinks);
+    if (!status) status = spread_bias(x, s, n.bias);
     if (!status) qkv_attention_back_tables(&s->call);
     return status;
 }

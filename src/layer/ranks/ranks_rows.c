@@ -4,24 +4,17 @@
 #include <string.h>
 
 #ifndef QKV_DOUBLE
-// Blocks of rows that a run has at least if runs begin at blocks.
-enum { BLOCKS_LEAST = 4 };
-
-// Returns the number of rows of which runs begin at multiples: blocks of the backward pass if runs
-// are long, so that sums of tables can pass, or else its tiles; tiles if the caller divides the
-// rows.
-static int64_t multiple_of(const struct qkv_attention *a, int64_t runs, bool given)
+// Returns the number of rows of which runs begin at multiples: a tile of the backward pass.
+static int64_t multiple_of(const struct qkv_attention *a)
 {
     struct qkv_attention_back b;
-    float any = 0;
-    const struct qkv_attention_tables none = { 0 }, tables = { .sinks = &any };
+    const struct qkv_attention_tables none = { 0 };
     struct qkv_attention alone = *a;
     alone.bias.at = NULL; // the rank has only some of its rows
     alone.mask.at = NULL;
-    if (qkv_attention_back_resolve(&b, &alone, &none, NULL, 0)) return 1; // it has no backward pass
-    const int64_t block = qkv_attention_back_multiple(&b, &tables);
-    return !given && a->T / runs >= BLOCKS_LEAST * block ? block
-                                                         : qkv_attention_back_multiple(&b, &none);
+    // or it has no backward pass
+    return qkv_attention_back_resolve(&b, &alone, &none, NULL, 0) ? 1
+                                                                  : qkv_attention_back_multiple(&b);
 }
 
 // Divides the queries of a valid call.
@@ -31,7 +24,7 @@ static struct qkv_runs runs_of(const struct qkv_attention *a, const struct qkv_c
     return (struct qkv_runs){ .ranks = ranks,
                               .runs = runs,
                               .n = a->T,
-                              .multiple = multiple_of(a, runs, comm->edges),
+                              .multiple = multiple_of(a),
                               .offsets = a->q_offsets,
                               .sequences = a->sequences,
                               .edges = ranks > 1 ? comm->edges : NULL };

@@ -180,7 +180,7 @@ static void run_parts(const struct back_problem *x, const struct qkv_attention_b
     int64_t cut[PARTS + 1];
     struct qkv_attention_back b;
     CHECK_EQ(qkv_attention_back_resolve(&b, &x->p.a, &x->tables, NULL, 0), QKV_OK);
-    draw_cuts(cut, &x->p.a, qkv_attention_back_multiple(&b, &x->tables));
+    draw_cuts(cut, &x->p.a, qkv_attention_back_multiple(&b));
     for (int i = 0; i < PARTS; i++) begin_stage(&stage[i], x, given, cut[i], cut[i + 1]);
     const int64_t units = qkv_attention_back_count(&stage[0].b);
     for (int64_t u = units - 1; u >= 0; u--) {

@@ -68,7 +68,8 @@ static void body(const struct qkv_comm *comm, void *ctx)
 static void take_mask(struct job *j, const struct qkv_attention *a, const struct qkv_rank_rows *r)
 {
     const int64_t n = a->B * a->H * r->all * a->S;
-    if (a->bias.at) j->bias = fenced((size_t)n * sizeof(float) + 16);
+    const bool columns = a->bias.at && !a->bias.t; // all ranks have the whole bias
+    if (a->bias.at && !columns) j->bias = fenced((size_t)n * sizeof(float) + 16);
     if (a->mask.at) j->mask = fenced((size_t)n + 16);
     for (int64_t row = 0; row < a->B * a->H * r->all; row++) {
         const int64_t b = row / r->all / a->H, h = row / r->all % a->H, t = row % r->all;
@@ -81,11 +82,21 @@ static void take_mask(struct job *j, const struct qkv_attention *a, const struct
             memcpy(j->mask + row * a->S,
                    a->mask.at + b * a->mask.b + h * a->mask.h + from * a->mask.t, (size_t)a->S);
     }
-    j->a.bias.at = j->bias;
     j->a.mask.at = j->mask;
-    j->a.bias.t = j->a.mask.t = a->S;
-    j->a.bias.h = j->a.mask.h = r->all * a->S;
-    j->a.bias.b = j->a.mask.b = a->H * r->all * a->S;
+    j->a.mask.t = a->S;
+    j->a.mask.h = r->all * a->S;
+    j->a.mask.b = a->H * r->all * a->S;
+    if (columns) return;
+    j->a.bias.at = j->bias;
+    j->a.bias.t = j->a.mask.t;
+    j->a.bias.h = j->a.mask.h;
+    j->a.bias.b = j->a.mask.b;
+}
+
+// The gradient of bias before a call, which adds to it.
+static float bias_before(size_t i)
+{
+    return (float)(i % 7) * 0.25f;
 }
 
 static struct job job_of(const struct back_problem *x, const struct stored *s, int64_t rank,
@@ -111,9 +122,9 @@ static struct job job_of(const struct back_problem *x, const struct stored *s, i
     j.dv = take(NULL, &keys, a->B, a->S, v);
     const size_t H = (size_t)a->H;
     if (x->tables.bias) {
-        const size_t n = (size_t)(a->B * a->H * rows.all * a->S);
+        const size_t n = a->bias.t ? (size_t)(a->B * a->H * rows.all * a->S) : x->bias_n;
         j.g.bias.at = fenced(n * sizeof(float) + 16);
-        memset(j.g.bias.at, 0, n * sizeof(float));
+        for (size_t i = 0; i < n; i++) j.g.bias.at[i] = bias_before(i);
     }
     if (x->tables.relative) j.g.relative = memset(fenced(x->relative_n * 4), 0, x->relative_n * 4);
     if (x->tables.alibi) j.g.alibi = memset(fenced(H * 4), 0, H * 4);
@@ -229,12 +240,41 @@ static void check_backward(const struct back_problem *x, struct job *job, int64_
                    size);
         check_same("dalibi", job[r].g.alibi, x->tables.alibi, (size_t)a->H * 4, features, size);
         check_same("dsinks", job[r].g.sinks, x->tables.sinks, (size_t)a->H * 4, features, size);
+        if (!a->bias.t)
+            check_same("dbias", job[r].g.bias.at, x->tables.bias, x->bias_n * 4, features, size);
     }
     check_same("dq", dq, s->dq, q_n, features, size);
     check_same("dk", dk, s->dk, k_n, features, size);
     check_same("dv", dv, s->dv, v_n, features, size);
 }
 
+// Runs the backward pass of a problem in one call and on `size` ranks. Returns whether ranks refuse
+// it: gradients of tables of batch items that are not packed.
+static bool run_backward(struct back_problem *x, int64_t size, unsigned features)
+{
+    struct job job[RANKS_MOST];
+    case_run(&x->p);
+    back_clear_tables(x);
+    for (size_t i = 0; x->tables.bias && i < x->bias_n; i++) x->tables.bias[i] = bias_before(i);
+    back_run(x);
+    struct stored s = store(x);
+    s.out = case_stored(x->p.out, x->p.out_n);
+    s.dout = case_stored(x->dout, x->out_n);
+    s.dq = case_stored(x->dq, x->q_n);
+    s.dk = case_stored(x->dk, x->k_n);
+    s.dv = case_stored(x->dv, x->v_n);
+    for (int64_t r = 0; r < size; r++) job[r] = job_of(x, &s, r, size, true);
+    run_jobs(job, size);
+    const bool tables = x->tables.relative || x->tables.alibi || x->tables.sinks;
+    const bool refused = job[0].status == QKV_ERR_UNSUPPORTED;
+    if (refused)
+        CHECK(tables && x->p.a.B > 1 && !x->p.a.sequences);
+    else
+        check_backward(x, job, size, &s, features);
+    return refused;
+}
+
+// Runs are short: up to 150 rows on up to 7 ranks, so a block of rows has rows of several ranks.
 TEST(gradients_over_ranks_have_the_bits_of_one_call)
 {
     EACH_ISA(isa) EACH_PRECISION
@@ -245,29 +285,59 @@ TEST(gradients_over_ranks_have_the_bits_of_one_call)
             const unsigned features =
                 (unsigned)pick(ALL_FEATURES) & ~(unsigned)NOT_HERE & ~(unsigned)BROADCAST;
             struct back_problem x = back_new(drawn(), features);
-            const int64_t size = sizes[pick(5)];
-            struct job job[RANKS_MOST];
-            case_run(&x.p);
-            back_clear_tables(&x);
-            back_run(&x);
-            struct stored s = store(&x);
-            s.out = case_stored(x.p.out, x.p.out_n);
-            s.dout = case_stored(x.dout, x.out_n);
-            s.dq = case_stored(x.dq, x.q_n);
-            s.dk = case_stored(x.dk, x.k_n);
-            s.dv = case_stored(x.dv, x.v_n);
-            for (int64_t r = 0; r < size; r++) job[r] = job_of(&x, &s, r, size, true);
-            run_jobs(job, size);
-            // gradients of tables of short runs are refused, on all ranks
-            if (job[0].status != QKV_ERR_UNSUPPORTED) {
-                check_backward(&x, job, size, &s, features);
-                done++;
-            } else {
-                CHECK(x.tables.relative || x.tables.alibi || x.tables.sinks);
-            }
+            done += !run_backward(&x, sizes[pick(5)], features);
             fence_free();
         }
         CHECK(done || !back_new_here(isa_n));
+    }
+}
+
+// Relative positions beyond the reach, ALiBi and sinks of runs that are shorter than a block.
+TEST(short_runs_pass_the_gradients_of_tables)
+{
+    const unsigned features[] = { RELATIVE, ALIBI | CAUSAL, SINKS | ALIBI | RELATIVE | CAUSAL,
+                                  PACKED | RELATIVE | ALIBI };
+    EACH_PRECISION EACH(f, features) EACH(size, sizes)
+    {
+        if (!back_family()) continue;
+        struct back_problem x = back_new(
+            (struct qkv_attention){ .B = 1, .T = 120, .S = 700, .H = 4, .G = 2, .E = 8, .F = 8 },
+            *f | TABLES);
+        CHECK(!run_backward(&x, *size, *f | TABLES));
+        fence_free();
+    }
+}
+
+// The gradient of a bias that is the same for all rows, with or without axes of batch items and
+// heads: sums over all rows, in the order of the rows.
+TEST(gradients_of_a_bias_without_rows_have_the_bits_of_one_call)
+{
+    const unsigned features[] = { BIAS,
+                                  BIAS | CAUSAL,
+                                  BIAS | PACKED,
+                                  BIAS | RELATIVE,
+                                  BIAS | PACKED | SINKS | CAUSAL,
+                                  BIAS | DROPOUT };
+    const int64_t items[] = { 1, 3, 20 }, heads[] = { 1, 2, 20 };
+    EACH_PRECISION EACH(f, features)
+    {
+        if (!back_family()) continue;
+        for (int axes = 0; axes < 4; axes++) EACH(size, sizes)
+            {
+                const int64_t B = *f & PACKED ? 1 : items[pick(3)], G = heads[pick(3)];
+                struct back_problem x = back_new(
+                    (struct qkv_attention){
+                        .B = B, .T = 60, .S = 150, .H = 2 * G, .G = G, .E = 4, .F = 4 },
+                    *f | TABLES);
+                struct qkv_attention *a = &x.p.a;
+                a->bias.t = 0;
+                a->bias.h = axes & 1 ? a->S : 0;
+                a->bias.b = axes & 2 ? (a->bias.h ? a->H : 1) * a->S : 0;
+                x.bias_n = bias_numbers(a);
+                const bool refused = run_backward(&x, *size, *f | TABLES);
+                CHECK(!refused);
+                fence_free();
+            }
     }
 }
 
@@ -353,7 +423,7 @@ TEST(an_error_of_one_rank_is_the_error_of_all)
     EACH(s, status) CHECK_EQ(*s, QKV_ERR_USAGE);
 }
 
-// Runs jobs of which some ranks have no memory for their n-th message or, with step, for a later one
+// Runs jobs of which some ranks have no memory for their n-th message or, with step, a later one
 // on each rank. Returns whether a message failed.
 static bool run_without_memory(struct job *job, int64_t size, int64_t ranks, int64_t n,
                                int64_t step)
@@ -484,14 +554,16 @@ TEST(what_is_not_supported_is_refused_with_the_reason)
     a.first_row = 1;
     CHECK_EQ(qkv_ranks_plan(&a, &comm).status, QKV_ERR_USAGE);
     a.first_row = 0;
-    const float bias[8] = { 0 };
-    float grad[8];
-    a.bias.at = bias;
-    const struct qkv_attention_gradients g = { .bias = { grad } };
+    const float sinks[1] = { 0 };
+    float grad[1];
+    const struct qkv_attention_gradients g = { .sinks = grad };
+    a.B = 17;
+    a.sinks = sinks;
     p = qkv_ranks_backward_plan(&a, &g, &comm);
     CHECK_EQ(p.status, QKV_ERR_UNSUPPORTED);
     CHECK_TEXT(p.reason,
-               "the gradient of a bias without an axis of rows is not supported over ranks");
+               "gradients of relative, alibi and sinks of more than 16 batch items are not "
+               "supported over ranks, expected packed sequences");
     CHECK_EQ(qkv_ranks_plan(NULL, &comm).status, QKV_ERR_USAGE);
     CHECK_EQ(qkv_ranks_plan(&a, NULL).status, QKV_ERR_USAGE);
     CHECK_EQ(qkv_rank_rows(&a, false, 2, 2).all, 0);
@@ -499,6 +571,8 @@ TEST(what_is_not_supported_is_refused_with_the_reason)
 
 CHECK_MAIN(CASE(rows_over_ranks_have_the_bits_of_one_call),
            CASE(gradients_over_ranks_have_the_bits_of_one_call),
+           CASE(short_runs_pass_the_gradients_of_tables),
+           CASE(gradients_of_a_bias_without_rows_have_the_bits_of_one_call),
            CASE(long_runs_pass_the_gradients_of_tables),
            CASE(every_row_has_one_rank_and_zigzag_balances),
            CASE(an_error_of_one_rank_is_the_error_of_all),
