@@ -51,7 +51,7 @@ class SentenceTransformer(Handle):
         check_device(device)
         self._folder, self._local = find_model(model_name_or_path), threading.local()
         self._precision = choice(precision, "precision", PRECISIONS)
-        self._callbacks = Callbacks()
+        self._callbacks, self._max_length = Callbacks(), 0
         self._prompted: Dict[str, ctypes.c_void_p] = {}  # an embedder per prompt that is not pooled
         self._progress = self._callbacks.progress(self._step)
         self._pointer = self._open("")
@@ -70,7 +70,7 @@ class SentenceTransformer(Handle):
 
     def _open(self, prompt):
         pointer = ctypes.c_void_p()
-        o = c.EmbedderOptions(truncate=True, prompt=prompt.encode(), progress=self._progress,
+        o = c.EmbedderOptions(truncate=True, max_length=self._max_length, prompt=prompt.encode(), progress=self._progress,
                               no_normalize=not self._has_modules())
         o.model.precision = self._precision
         call(lib.embedder_open, ctypes.byref(pointer), text(self._folder, "model"), ctypes.byref(o))
@@ -97,8 +97,19 @@ class SentenceTransformer(Handle):
 
     @property
     def max_seq_length(self) -> int:
-        """The most tokens of a text; longer texts are truncated."""
+        """The most tokens of a text; longer texts are truncated.  It may be set; the positions of the model are the limit."""
         return lib.embedder_max_length(self._at)
+
+    @max_seq_length.setter
+    def max_seq_length(self, value: int) -> None:
+        self._use().end()  # refuses a closed object
+        self._max_length = integer(value, "max_seq_length", 1)
+        opened = self._open("")
+        with self._lock:
+            self._closed += [self._pointer, *self._prompted.values()]  # calls that are running end first
+            self._pointer, self._prompted = opened, {}
+            self.tokenizer._pointer = ctypes.c_void_p(lib.embedder_tokenizer(opened))
+        self._free_closed()
 
     def get_embedding_dimension(self) -> int:
         """Returns the number of dimensions of a vector."""

@@ -97,7 +97,10 @@ class Tokenizer(Handle):
 
     @property
     def _at(self):
-        return self._use() if self._owner is None else self._owner._use(self._pointer)
+        if self._owner is None:
+            return self._use()
+        with self._owner._lock:  # the owner may exchange the pointer
+            return self._owner._use(self._pointer)
 
     def close(self) -> None:
         if getattr(self, "_owner", None) is None:

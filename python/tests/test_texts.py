@@ -192,6 +192,37 @@ class Vectors(unittest.TestCase):
         for part in range(3):
             self.assertTrue((got[part] == wanted[part::3]).all())
 
+    def test_the_limit_of_tokens_may_change(self):
+        text = "one two three four five six seven eight"
+        with qkv.SentenceTransformer(MINILM) as m:
+            tokenizer, whole = m.tokenizer, m.encode(text)
+            for length in (4, 512):
+                m.max_seq_length = length
+                self.assertEqual((m.max_seq_length, (m.encode(text) == whole).all()), (length, length > 4))
+                self.assertEqual(tokenizer.encode(text).ids, m.tokenizer.encode(text).ids)
+            self.assertTrue((m.encode("one two") == self.m.encode("one two")).all())
+            m.max_seq_length = 10**6
+            self.assertEqual(m.max_seq_length, 512)  # the positions of the model
+            for wrong in (0, -1, 2.5, None):
+                with self.assertRaises(qkv.UsageError):
+                    m.max_seq_length = wrong
+            stop, errors = threading.Event(), []
+
+            def encode():
+                while not stop.is_set():
+                    if not (m.encode("one two") == self.m.encode("one two")).all():
+                        errors.append("another vector")
+            thread = threading.Thread(target=encode)
+            thread.start()
+            for length in (8, 16, 32):
+                m.max_seq_length = length
+            stop.set()
+            thread.join()
+            self.assertEqual(errors, [])
+            self.assertEqual((m._uses, m._closed), (0, []))
+        with self.assertRaisesRegex(qkv.UsageError, "closed"):
+            m.max_seq_length = 8
+
     def test_interrupt(self):
         """An exception in the progress callback, as Ctrl-C raises it, ends the call and arrives here."""
         def stop(_):
@@ -275,6 +306,10 @@ rows = model.encode(sentences, convert_to_numpy=False)
 rows_type = type(rows), type(rows[0])
 rows_similar = model.similarity(rows[0], rows[1])
 tensor_types = type(tensors), type(pairs), type(rows_similar)
+model.max_seq_length = 5
+cut = model.encode("The train leaves at nine and arrives at ten.")
+sizes_cut = model.max_seq_length, model.get_max_seq_length()
+model.max_seq_length = 256
 single = model.encode("a", batch_size=8, show_progress_bar=False).shape
 sizes = model.max_seq_length, model.get_embedding_dimension(), model.similarity_fn_name, str(model.device)
 """
@@ -285,10 +320,10 @@ sizes = model.max_seq_length, model.get_embedding_dimension(), model.similarity_
             exec(program.replace("from sentence_transformers", "from " + package).replace("sentence-transformers/all-MiniLM-L6-v2", name), names)
             found.append(names)
         rival, ours = found
-        for name in ("shape", "best", "rows_type", "tensor_types", "single", "sizes"):
+        for name in ("shape", "best", "rows_type", "tensor_types", "single", "sizes", "sizes_cut"):
             self.assertEqual(rival[name], ours[name], name)
         self.assertEqual(rival["indices"].tolist(), ours["indices"].tolist())
-        for name in ("embeddings", "similarities", "query", "documents", "tensors", "scores", "pairs", "rows_similar"):
+        for name in ("embeddings", "similarities", "query", "documents", "tensors", "scores", "pairs", "rows_similar", "cut"):
             a, b = (torch.as_tensor(x[name]) for x in found)
             self.assertEqual(a.shape, b.shape, name)
             self.assertLess((a - b).abs().max().item(), 1e-5, name)
