@@ -65,6 +65,30 @@ static qkv_status slowest(double *seconds, size_t n)
     return status;
 }
 
+// Measures the rate at which a rank reads and writes memory while all do.
+static qkv_status measure_memory(struct machines_rates *r)
+{
+    enum { BYTES = 64 << 20 };
+    char *from = cmd_alloc(BYTES, 1), *to = cmd_alloc(BYTES, 1);
+    double best = 1e9;
+    qkv_status status = QKV_OK;
+    memset(from, 1, BYTES);
+    memset(to, 0, BYTES);
+    for (int i = 0; i < LINK_ROUNDS && !status; i++) {
+        status = ranks.barrier(ranks.ctx);
+        const double begin = bench_now();
+        memcpy(to, from, BYTES);
+        double took = bench_now() - begin;
+        if (!status) status = slowest(&took, 1);
+        if (took < best) best = took;
+    }
+    r->memory = 2.0 * BYTES / best;
+    if (to[BYTES - 1] != 1) status = QKV_ERR_INTERNAL; // the copy is read
+    free(from);
+    free(to);
+    return status;
+}
+
 // Measures a message to the next rank while one comes from the previous rank, and the rate at which
 // a rank sends while all ranks collect an array.
 static qkv_status measure_links(struct machines_rates *r)
@@ -212,16 +236,17 @@ static void print_head(const struct machines_rates *r)
         printf("{\"bench\":\"machines\",\"version\":\"%s\",\"cpu\":", qkv_version());
         cmd_json_text(stdout, cpu, strlen(cpu));
         printf(",\"isa\":\"%s\",\"threads\":%d,\"precision\":\"%s\",\"ranks\":%lld,"
-               "\"latency\":%.4g,\"bandwidth\":%.6g,\"results\":[",
+               "\"latency\":%.4g,\"bandwidth\":%.6g,\"memory\":%.6g,\"results\":[",
                qkv_isa(), qkv_threads(), qkv_precision_name(common.precision),
-               (long long)ranks.size, r->latency, r->bandwidth);
+               (long long)ranks.size, r->latency, r->bandwidth, r->memory);
         return;
     }
     printf("%s attention, %lld ranks of %d thread%s, %s%s%s\n",
            qkv_precision_name(common.precision), (long long)ranks.size, qkv_threads(),
            qkv_threads() == 1 ? "" : "s", qkv_isa(), *cpu ? ", " : "", cpu);
-    printf("links: %.1f us a message, %.2f GB/s a rank while all send\n\n", r->latency * 1e6,
-           r->bandwidth * 1e-9);
+    printf(
+        "links: %.1f us a message, %.2f GB/s a rank while all send; memory: %.1f GB/s a rank\n\n",
+        r->latency * 1e6, r->bandwidth * 1e-9, r->memory * 1e-9);
     printf("%-24s %-8s %9s %9s %9s %8s %7s %9s %7s\n", "shape", "pass", "1 rank ms", "ranks ms",
            "messages", "sent MB", "effic.", "model ms", "effic.");
 }
@@ -259,7 +284,7 @@ static qkv_status measure_machines(const struct bench_shape *shape, bool first, 
 static qkv_status run_machines(const struct bench_shape *shapes, int count, double seconds,
                                qkv_error *err)
 {
-    struct machines_rates r = { { 0, 0 }, 0, 0 };
+    struct machines_rates r = { { 0, 0 }, 0, 0, 0 };
     if (bench_given.rate > 0) return machines_predict(shapes, count, bench_given.rate, err);
     if (ranks.size == 1)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
@@ -267,6 +292,7 @@ static qkv_status run_machines(const struct bench_shape *shapes, int count, doub
                          "machines, or --predict GFLOPS");
     timed_open();
     qkv_status status = measure_links(&r);
+    if (!status) status = measure_memory(&r);
     if (status) cmd_error(err, status, NULL, "a rank cannot be reached");
     ranks_agree(err);
     print_head(&r);

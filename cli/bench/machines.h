@@ -11,6 +11,7 @@
 struct machines_rates {
     double flops[2];           // operations per second, forward [0] and backward [1]
     double bandwidth, latency; // bytes per second that a rank sends; seconds of a message
+    double memory;             // bytes per second that a rank reads and writes
 };
 // One pass of attention on P ranks.
 struct machines_time {

@@ -18,6 +18,25 @@ static double collecting(double bytes, double P, const struct machines_rates *r)
     return (P - 1) * r->latency + bytes * (P - 1) / P / r->bandwidth;
 }
 
+// Returns the cuts of the keys in a backward pass: each writes its shares of dq of all rows.
+static double cuts_of(const struct qkv_attention *a, int64_t units)
+{
+    const double pairs = (double)a->B * (double)a->G;
+    return pairs > 0 ? (double)units / pairs : 0;
+}
+
+// Seconds that a rank needs to write the shares of dq of its rows in the cuts that one rank does
+// not have, and to read and add them.
+static double shares_of_dq(const struct qkv_attention *a, double P, int64_t units,
+                           const struct machines_rates *r)
+{
+    const struct qkv_comm alone = { .size = 1 };
+    const double one = cuts_of(a, qkv_ranks_backward_plan(a, NULL, &alone).units);
+    const double rows = (double)a->B * (double)a->T * (double)a->H / P;
+    const double bytes = (cuts_of(a, units) - one) * rows * (double)a->E * sizeof(float);
+    return bytes > 0 ? 2 * bytes / r->memory : 0;
+}
+
 qkv_status machines_model(struct machines_time of[2], const struct qkv_attention *a, int64_t ranks,
                           const struct machines_rates *r, qkv_error *err)
 {
@@ -55,7 +74,8 @@ qkv_status machines_model(struct machines_time of[2], const struct qkv_attention
     of[1].units = units;
     of[1].steps = (int64_t)steps;
     of[1].link = 2 * collect + steps * (step - compute);
-    of[1].many = ranks > 1 ? 2 * collect + steps * step : of[1].one;
+    of[1].many = of[1].one;
+    if (ranks > 1) of[1].many = 2 * collect + steps * step + shares_of_dq(a, P, units, r);
     for (int i = 0; i < 2; i++) of[i].efficiency = of[i].one / (P * of[i].many);
     return QKV_OK;
 }
@@ -77,9 +97,9 @@ static qkv_status predict_one(const struct bench_shape *shape, double gflops, bo
         struct machines_time t[2];
         if (!common.json) printf("%7lld", (long long)P);
         for (int l = 0; l < LINKS && !status; l++) {
-            const struct machines_rates r = { { gflops * 1e9, gflops * 1e9 },
-                                              links[l] * 1e9 / 8,
-                                              20e-6 };
+            const struct machines_rates r = {
+                { gflops * 1e9, gflops * 1e9 }, links[l] * 1e9 / 8, 20e-6, 200e9
+            };
             status = machines_model(t, &a, P, &r, err);
             if (status) break;
             const double forward = 100 * t[0].efficiency, backward = 100 * t[1].efficiency;
@@ -110,7 +130,7 @@ qkv_status machines_predict(const struct bench_shape *shapes, int count, double 
                gflops, qkv_threads(), qkv_precision_name(common.precision));
     else
         printf("Efficiency of ranks, computed: forward, backward. %s, %.0f GFLOP/s and %d thread%s "
-               "a rank,\n20 us a message.\n\n",
+               "a rank,\n20 us a message, 200 GB/s of memory.\n\n",
                qkv_precision_name(common.precision), gflops, qkv_threads(),
                qkv_threads() == 1 ? "" : "s");
     for (int i = 0; i < count && !status; i++)
