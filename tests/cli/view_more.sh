@@ -75,6 +75,7 @@ even = [.25] * (2 * 1 * 3 * 4 * 4)
 npy('w.npy', (2, 1, 3, 4, 4), even)
 npy('one.npy', (3, 4, 4), [.5] * 4 + even[:44])
 npy('nan.npy', (3, 4, 4), [float('nan')] * 4 + even[:44])
+npy('sure.npy', (1, 4, 4), even[:4] + [0, .996, .004, 0] + even[:8])
 npy('flat.npy', (12, 4), even[:48])
 npy('batch.npy', (1, 2, 3, 4, 4), even)
 npy('scores.npy', (3, 4, 4), [-1.] + even[:47])
@@ -89,6 +90,11 @@ runs 0 view --attention one.npy --tokens t.txt -o one.html --terminal
 prints_part '1 row does not sum to 1'
 runs 0 view --attention nan.npy --tokens t.txt -o nan.html --terminal
 prints_part '1 row contains NaN or Inf'
+# A bar has the print of its weight in the sentence, also near 1.
+runs 0 view --attention sure.npy --tokens t.txt --token the --terminal
+prints_part 'the      1.00 █'
+prints_part 'cat       .00'
+prints_part '“the” attends to itself 1.00'
 runs 0 view --attention nan.npy --tokens t.txt --layer 0 --heads 0 --token 0 -o nan.svg
 check grep -q 'The weights of .CLS. are not numbers' nan.svg
 runs 4 view --attention w.npy --tokens t.txt --view residual --terminal

@@ -46,6 +46,10 @@ def weights(layer, head, query):
         found = column(text.splitlines(), query + 1)
         check(found == three, name, layer, head, query, found, three)
         check(f"= {printed(w[key], 3)}" in text, name, "the softmax step", printed(w[key], 3))
+    bars = run("view", "--view", "heads", "--heads", str(head), *where, "--terminal").split("attends to\n")[1]
+    found = re.findall(r"^\S+ +(\d?\.\d+)", bars.split("\nspecial")[0], re.M)
+    two = [printed(w[j], 2) for j in seen if j]  # the first token is special
+    check(found[:len(two)] == two, "bars", layer, head, query, found, two)
     path = os.path.join(folder, f"{layer}{head}{query}.svg")
     run("view", "--view", "steps", "--heads", str(head), *where, "-o", path, "--force")
     svg = re.findall(r">([.\d]+)<", open(path, encoding="utf-8").read())

@@ -216,10 +216,8 @@ void text_canvas_bar(struct text_canvas *s, double part, int columns)
 }
 void text_canvas_weight(struct text_canvas *s, double w)
 {
-    if (w >= .9995 || w != w)
-        text_canvas_text(s, w != w ? "  !" : "1.0", 3, true);
-    else
-        view_weight(&s->t, fmin(w, .99), 2);
+    char number[QKV_WEIGHT_BYTES];
+    text_canvas_text(s, qkv_weight_text(number, w, 2), 4, true);
 }
 void text_canvas_line(struct text_canvas *s)
 {

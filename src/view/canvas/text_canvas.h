@@ -59,7 +59,7 @@ void text_canvas_text(struct text_canvas *s, const char *text, int columns, bool
 void text_canvas_words(struct text_canvas *s, const char *text);
 void text_canvas_token(struct text_canvas *s, int64_t token, int columns, bool right);
 void text_canvas_key(struct text_canvas *s, int64_t key, int columns, bool right);
-// writes a weight in 3 columns, such as .64
+// writes a weight in 4 columns, such as .64 or 1.00
 void text_canvas_weight(struct text_canvas *s, double w);
 void text_canvas_bar(struct text_canvas *s, double part,
                      // draws a bar of length `part` (0 .. 1) with a resolution of 1/8 column

@@ -180,7 +180,7 @@ static void draw_bars(struct text_canvas *s, const int64_t *keys, int64_t n, int
                       int64_t end, const float *rows)
 {
     const int64_t S = s->v->shape.keys;
-    const int each = (int)((s->columns - s->label - 1) / (end - from)), long_ = each - 6;
+    const int each = (int)((s->columns - s->label - 1) / (end - from)), long_ = each - 7;
     text_canvas_pad(s, s->label + 1);
     for (int64_t h = from; h < end; h++) {
         char name[40];
@@ -219,7 +219,7 @@ static void draw_bars(struct text_canvas *s, const int64_t *keys, int64_t n, int
                 text_canvas_dim(s);
             text_canvas_bar(s, w, long_);
             text_canvas_plain(s);
-            text_canvas_pad(s, each - 4 - (long_ > 0 ? long_ : 0));
+            text_canvas_pad(s, each - 5 - (long_ > 0 ? long_ : 0));
         }
         text_canvas_line(s);
     }
