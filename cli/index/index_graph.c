@@ -192,8 +192,13 @@ static qkv_status write_graph(const struct index_graph *g, const char *path, con
     memcpy(o.header.magic, magic, sizeof magic);
     memcpy(o.header.index, index, sizeof o.header.index);
     memcpy(o.header.graph, hex, sizeof o.header.graph);
-    if (!err->status && !ferror(o.file.to) && fseek(o.file.to, 0, SEEK_SET) == 0)
-        (void)!fwrite(&o.header, sizeof o.header, 1, o.file.to);
+    if (!err->status && !ferror(o.file.to)) {
+        if (fseek(o.file.to, 0, SEEK_SET) != 0)
+            cmd_error(err, cmd_io_status(errno), path, "cannot write the header: %s",
+                      strerror(errno));
+        else
+            (void)!fwrite(&o.header, sizeof o.header, 1, o.file.to);
+    }
     // commit reports what could not be written
     if (!err->status) cmd_file_commit(&o.file, err);
     cmd_file_abort(&o.file);

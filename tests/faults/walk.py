@@ -41,7 +41,9 @@ NAMES = {0: "read", 1: "write", 2: "open", 4: "stat", 5: "fstat", 6: "lstat", 8:
 # Violations that are known, as (flow, text of the violation): they are counted and do not fail the walk.
 KNOWN = [("view-png", "memory|signal|hangs|no message"),  # fontconfig and cairo crash without memory
          # the loader does not say why it cannot open the engine
-         ("index", "needs the library"), ("search", "needs the library")]
+         ("index", "needs the library"), ("search", "needs the library"),
+         # the loader ends the process if it has no memory for the variables of the runtime of C++
+         ("hnsw", "exit 127|(out of memory|thread-local data: ABORT).n'$")]
 TEXT = "the owl"
 BERT, ROWS = "bert", ["-f", "lines.txt"]
 
@@ -87,6 +89,9 @@ FLOWS = [
     Flow("similar", ["similar", "-m", BERT, "abc", "bcd"], [BERT]),
     Flow("index", ["index", "-m", BERT, "lines.txt", "-o", "i.qkvi"], [BERT, "lines.txt"], ["i.qkvi"]),
     Flow("search", ["search", "old.qkvi", "owl", "--why", "--json"], [BERT, "old.qkvi"]),
+    Flow("index-hnsw", ["index", "-m", BERT, "lines.txt", "-o", "i.qkvi", "--hnsw"], [BERT, "lines.txt"],
+         ["i.qkvi", "i.qkvi.hnsw"]),
+    Flow("search-hnsw", ["search", "old.qkvi", "owl", "--hnsw", "--json"], [BERT, "old.qkvi", "old.qkvi.hnsw"]),
     Flow("view-html", ["view", "-m", BERT, TEXT, "-o", "p.html"], [BERT], ["p.html"]),
     Flow("view-terminal", ["view", "-m", BERT, TEXT, "--terminal"], [BERT]),
     Flow("view-output", ["view", "-m", "gpt", "the owl", "--view", "output", "--terminal"], ["gpt"]),
@@ -126,13 +131,14 @@ FLOWS = [
 ]
 
 
-def engine(qkv):
-    """Whether qkv has the library of SQLite, which index and search need."""
-    return glob.glob(os.path.join(os.path.dirname(qkv), "..", "libqkv_sqlite.so.*"))
+def engine(qkv, name="sqlite"):
+    """Whether qkv has a library: index and search need that of SQLite, with --hnsw also that of hnswlib."""
+    return glob.glob(os.path.join(os.path.dirname(qkv), "..", f"libqkv_{name}.so.*"))
 
 
 def possible(qkv, flows):
-    return [f for f in flows if f.args[0] not in ("index", "search") or engine(qkv)]
+    return [f for f in flows if (f.args[0] not in ("index", "search") or engine(qkv))
+            and ("--hnsw" not in f.args or engine(qkv, "hnsw"))]
 
 
 def prepare(qkv, folder):
@@ -157,7 +163,8 @@ def prepare(qkv, folder):
     run("train", "pairs.tsv", "--out", "runp", "--arch", "vaswani", "--tokenizer", "bytes", "--steps", "2", *small())
     run("train", "labels.tsv", "--out", "runl", "--objective", "classify", "--steps", "2", *small())
     for shard in "0/2", "1/2": run("embed", "-m", BERT, "-o", "v.npy", "--shard", shard, *ROWS)
-    if engine(qkv): run("index", "-m", BERT, "pairs.tsv", "-o", "old.qkvi", "--truncate")
+    graph = ["--hnsw"] if engine(qkv, "hnsw") else []
+    if engine(qkv): run("index", "-m", BERT, "pairs.tsv", "-o", "old.qkvi", "--truncate", "--quiet", *graph)
     for run_, model in ("run", "gpt"), ("runp", "pairs"), ("runl", "labels"):
         shutil.copytree(os.path.join(path(run_), "model"), path(model))
 

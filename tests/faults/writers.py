@@ -52,6 +52,7 @@ PLAIN = [
     of_walk("embed-shard", MODEL, again=walk.SHARD),
     of_walk("embed-join"),
     of_walk("index", MODEL),
+    of_walk("index-hnsw", MODEL),
     Writer("index-int8", ["index", "-m", "bert", "lines.txt", "labels.tsv", "-o", "i.qkvi", "--vectors", "int8", "--truncate"],
            ["bert", "lines.txt", "labels.tsv"], ["i.qkvi"], cut=MODEL),
     of_walk("view-html", MODEL),
@@ -103,7 +104,7 @@ def old_folder(writer, inputs, work):
     """Makes the outputs that exist before the command: files, runs, and model folders."""
     for name in writer.old:
         path = os.path.join(work, name)
-        if "--update" in writer.args: shutil.copy2(os.path.join(inputs, "old.qkvi"), path)
+        if "--update" in writer.args and name == "i.qkvi": shutil.copy2(os.path.join(inputs, "old.qkvi"), path)
         elif name in ("OUT", "EX", "W"): shutil.copytree(os.path.join(inputs, "old-words" if name == "W" else "labels"), path)
         elif writer.run: shutil.copytree(os.path.join(inputs, name), path, symlinks=True)
         else:

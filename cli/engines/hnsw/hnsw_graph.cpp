@@ -358,6 +358,10 @@ void close(graph *g)
     delete g;
 }
 
+// The runtime of C++ allocates its variable of this thread at the first use and aborts where memory
+// is exhausted; its streams use it even when the process ends.  So it is used here, at the start.
+volatile bool thread_variable = std::uncaught_exception(); // volatile: the call has no other effect
+
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const graph_engine qkv_engine;
