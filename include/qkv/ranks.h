@@ -134,7 +134,8 @@ QKV_API struct qkv_ranks_plan qkv_ranks_backward_plan(const struct qkv_attention
  *  Out:      out [B][t][H][F];  lse [B][H][t], or NULL.  t = qkv_rank_rows(a, false, ..).all
  *  In:       q [B][t][H][E];  k [B][s][G][E];  v [B][s][G][F].  s = qkv_rank_rows(a, true, ..).all
  *            a: q_offsets, k_offsets and k_lengths of the whole call; bias and mask with the t rows
- *            of the rank, and all keys
+ *            of the rank, and all keys.  Their strides say which axes they have: where t is 0, too,
+ *            the stride of an axis that they have is not 0
  *  Scratch:  qkv_ranks_plan(a, c).scratch bytes, 64-byte aligned
  *  Returns:  as qkv_attention_forward; the same on all ranks.  QKV_ERR_UNSUPPORTED for strides and
  *            statistics (probe: see qkv_ranks_probe); QKV_ERR_USAGE if the ranks have different
@@ -154,8 +155,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_forward(void *out, float *lse, const
  *            call; the gradient of another bias of the rank's rows
  *  Scratch:  qkv_ranks_backward_plan(a, g, c).scratch bytes, 64-byte aligned
  *  Returns:  as qkv_ranks_forward; QKV_ERR_USAGE if the ranks have different numbers of threads
- *            (qkv_threads); QKV_ERR_UNSUPPORTED for gradients of relative, alibi and sinks if a
- *            unit has rows of several batch items
+ *            (qkv_threads) or other axes of the bias; QKV_ERR_UNSUPPORTED for gradients of
+ *            relative, alibi and sinks if a unit has rows of several batch items
  *  Repeats:  all gradients have the bits of qkv_attention_backward, for any P */
 QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_backward(
     void *dq, void *dk, void *dv, const struct qkv_attention_gradients *g, const void *dout,

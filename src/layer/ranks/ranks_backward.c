@@ -345,13 +345,23 @@ static qkv_status begin(struct back *x, struct stage *s, const struct qkv_attent
     return qkv_attention_back_begin(&s->call, &s->b, &s->tables, &s->given);
 }
 
-// Returns QKV_ERR_USAGE if the ranks have different numbers of threads: a batch has as many units.
-static qkv_status same_threads(const struct back *x)
+// Returns QKV_ERR_USAGE if the ranks have different units or batches of units: with different
+// numbers of threads, or other axes of the bias.
+static qkv_status same_units(const struct back *x)
 {
     const struct qkv_comm *comm = x->c.comm;
-    int64_t most[2] = { x->batch, -x->batch };
-    const qkv_status status = comm->size > 1 ? comm->reduce(comm->ctx, most, 2) : QKV_OK;
-    return status ? status : most[0] + most[1] ? QKV_ERR_USAGE : QKV_OK;
+    const struct qkv_attention_back *b = &x->stage[0].b;
+    const int64_t own[] = { x->batch, x->cuts, b->slices, 2 * b->bias_items + b->bias_heads };
+    enum { N = sizeof own / sizeof *own };
+    int64_t most[2 * N];
+    for (int i = 0; i < N; i++) {
+        most[i] = own[i];
+        most[N + i] = -own[i];
+    }
+    qkv_status status = comm->size > 1 ? comm->reduce(comm->ctx, most, 2 * N) : QKV_OK;
+    for (int i = 0; i < N && !status; i++)
+        if (most[i] + most[N + i]) status = QKV_ERR_USAGE;
+    return status;
 }
 
 QKV_API qkv_status qkv_ranks_backward(void *dq, void *dk, void *dv,
@@ -369,7 +379,7 @@ QKV_API qkv_status qkv_ranks_backward(void *dq, void *dk, void *dv,
     qkv_status status = resolve(&x, &p, a, g, comm);
     status = qkv_ranks_agree(comm, status);
     if (status) return status;
-    status = same_threads(&x);
+    status = same_units(&x);
     if (status) return status;
     struct qkv_arena to = { scratch, SIZE_MAX, 0 };
     const bool rows = x.c.rows.all && a->B, keys = x.c.keys.all && a->B;

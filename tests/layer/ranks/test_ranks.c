@@ -84,8 +84,8 @@ static void take_mask(struct job *j, const struct qkv_attention *a, const struct
     }
     j->a.mask.at = j->mask;
     j->a.mask.t = a->S;
-    j->a.mask.h = r->all * a->S;
-    j->a.mask.b = a->H * r->all * a->S;
+    j->a.mask.h = qkv_max64(r->all, 1) * a->S; // the axis is there also without rows
+    j->a.mask.b = a->H * j->a.mask.h;
     if (columns) return;
     j->a.bias.at = j->bias;
     j->a.bias.t = j->a.mask.t;
@@ -406,6 +406,15 @@ TEST(every_row_has_one_rank_and_zigzag_balances)
         }
 }
 
+// Checks that a call, which writes its status to ctx, is refused on each of up to three ranks.
+static void check_refused(int64_t size, void (*call)(const struct qkv_comm *comm, void *ctx))
+{
+    qkv_status status[] = { QKV_OK, QKV_OK, QKV_OK };
+    void *user[] = { &status[0], &status[1], &status[2] };
+    run_ranks(size, call, user, NULL);
+    for (int64_t r = 0; r < size; r++) CHECK_EQ(status[r], QKV_ERR_USAGE);
+}
+
 static void other_call(const struct qkv_comm *comm, void *ctx)
 {
     struct qkv_attention a = { .B = 1, .T = 8, .S = 8, .H = 1, .E = 4 };
@@ -417,10 +426,7 @@ static void other_call(const struct qkv_comm *comm, void *ctx)
 
 TEST(an_error_of_one_rank_is_the_error_of_all)
 {
-    qkv_status status[3];
-    void *user[] = { &status[0], &status[1], &status[2] };
-    run_ranks(3, other_call, user, NULL);
-    EACH(s, status) CHECK_EQ(*s, QKV_ERR_USAGE);
+    check_refused(3, other_call);
 }
 
 // Runs jobs of which some ranks have no memory for their n-th message or, with step, a later one
@@ -475,44 +481,53 @@ TEST(ranks_without_memory_for_a_message_end_all)
     }
 }
 
-static void other_limit(const struct qkv_comm *comm, void *ctx)
+static void limited_call(const struct qkv_comm *comm, void *ctx, size_t limit, int out)
 {
     const struct qkv_attention a = { .B = 1, .T = 8, .S = 8, .H = 1, .E = 4 };
     struct qkv_comm limited = *comm;
     float x[4][32] = { { 0 } };
     qkv_status *status = ctx;
-    limited.collect_limit = comm->rank == 1 ? 16 : 0;
+    limited.collect_limit = limit;
     void *scratch = aligned_alloc(64, qkv_ranks_plan(&a, &limited).scratch);
-    *status = qkv_ranks_forward(x[0], NULL, x[1], x[2], x[3], &a, &limited, scratch);
+    *status = qkv_ranks_forward(x[out], NULL, x[1], x[2], x[3], &a, &limited, scratch);
     free(scratch);
+}
+static void other_limit(const struct qkv_comm *comm, void *ctx)
+{
+    limited_call(comm, ctx, comm->rank == 1 ? 16 : 0, 0);
 }
 
 TEST(ranks_with_different_limits_are_refused)
 {
-    qkv_status status[3];
-    void *user[] = { &status[0], &status[1], &status[2] };
-    run_ranks(3, other_limit, user, NULL);
-    EACH(s, status) CHECK_EQ(*s, QKV_ERR_USAGE);
+    check_refused(3, other_limit);
+}
+
+// All ranks but one have a bias per batch item.
+static void other_bias(const struct qkv_comm *comm, void *ctx)
+{
+    float bias[128] = { 0 }, grad[128] = { 0 }, x[8][64] = { { 0 } }, lse[16] = { 0 };
+    struct qkv_attention a = { .B = 2, .T = 8, .S = 8, .H = 1, .E = 4, .bias = { bias, 64, 0, 8 } };
+    const struct qkv_attention_gradients g = { .bias = { grad } };
+    if (comm->rank == 1) a.bias.b = 0;
+    void *scratch = aligned_alloc(64, qkv_ranks_backward_plan(&a, &g, comm).scratch);
+    *(qkv_status *)ctx = qkv_ranks_backward(x[0], x[1], x[2], &g, x[3], x[4], x[5], x[6], x[7], lse,
+                                            &a, comm, scratch);
+    free(scratch);
+}
+
+TEST(ranks_with_different_axes_of_the_bias_are_refused)
+{
+    check_refused(3, other_bias);
 }
 
 static void overlapping_call(const struct qkv_comm *comm, void *ctx)
 {
-    const struct qkv_attention a = { .B = 1, .T = 8, .S = 8, .H = 1, .E = 4 };
-    struct qkv_comm limited = *comm;
-    float x[4][32] = { { 0 } };
-    qkv_status *status = ctx;
-    limited.collect_limit = 16;
-    void *scratch = aligned_alloc(64, qkv_ranks_plan(&a, &limited).scratch);
-    *status = qkv_ranks_forward(x[2], NULL, x[1], x[2], x[3], &a, &limited, scratch);
-    free(scratch);
+    limited_call(comm, ctx, 16, 2);
 }
 
 TEST(a_key_that_the_output_would_overwrite_is_refused)
 {
-    qkv_status status[2];
-    void *user[] = { &status[0], &status[1] };
-    run_ranks(2, overlapping_call, user, NULL);
-    EACH(s, status) CHECK_EQ(*s, QKV_ERR_USAGE);
+    check_refused(2, overlapping_call);
 }
 
 TEST(the_plan_chooses_the_mode_and_says_why)
@@ -578,6 +593,7 @@ CHECK_MAIN(CASE(rows_over_ranks_have_the_bits_of_one_call),
            CASE(an_error_of_one_rank_is_the_error_of_all),
            CASE(ranks_without_memory_for_a_message_end_all),
            CASE(ranks_with_different_limits_are_refused),
+           CASE(ranks_with_different_axes_of_the_bias_are_refused),
            CASE(a_key_that_the_output_would_overwrite_is_refused),
            CASE(the_plan_chooses_the_mode_and_says_why),
            CASE(what_is_not_supported_is_refused_with_the_reason))
