@@ -220,6 +220,8 @@ void cmd_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void *cmd_alloc(size_t count, size_t size);
 // Changes the size of p to count * size bytes, as realloc() does. p is NULL or from malloc().
 void *cmd_grow(void *p, size_t count, size_t size);
+// Is called, if it is not NULL, with the error when memory is exhausted: ends the other ranks, too.
+extern void (*cmd_memory_hook)(const qkv_error *err);
 
 // ---- progress and Ctrl-C (progress.c, signals.c) -----------------------------------------------
 // Returns callbacks that show the progress of a long call; they show nothing if stderr is no

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // messages.c: prints errors and notes on stderr, and ends the command when memory is exhausted.
-#include "ranks/ranks.h"
+#include "frame/cmd.h"
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -98,11 +98,13 @@ void cmd_note(const char *format, ...)
     }
 }
 
+void (*cmd_memory_hook)(const qkv_error *err);
+
 static _Noreturn void out_of_memory(size_t count, size_t size)
 {
     qkv_error err = { 0 };
     cmd_error(&err, QKV_ERR_LIMIT, NULL, "out of memory, expected %zu x %zu bytes", count, size);
-    ranks_out_of_memory(&err);
+    if (cmd_memory_hook) cmd_memory_hook(&err);
     const int code = cmd_fail(&err);
     cmd_temps_remove();
     _exit(code);

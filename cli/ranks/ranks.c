@@ -157,9 +157,9 @@ static _Noreturn void end_lost(qkv_status status, const qkv_error *own)
     _exit(status);
 }
 
-void ranks_out_of_memory(const qkv_error *err)
+// Ends all ranks with the error of a failed allocation, of which the others do not know.
+static void out_of_memory(const qkv_error *err)
 {
-    if (ranks.size == 1) return;
     ranks.fail(ranks.ctx, err->status);
     end_lost(err->status, err);
 }
@@ -173,6 +173,7 @@ void ranks_open(int argc, char **argv)
         end(err.status);
     }
     if (ranks.size == 1) return;
+    cmd_memory_hook = out_of_memory;
     for (int i = 0; i < argc; i++) bytes += strlen(argv[i]) + 1;
     char *line = cmd_alloc(bytes, 1), *to = line;
     for (int i = 0; i < argc; i++) {

@@ -18,9 +18,6 @@ void ranks_refuse(const char *command, const char *instead);
 // Returns QKV_OK if no rank has an error. If one has, its message is printed, with the number of
 // the rank, and all ranks end with its code.
 void ranks_agree(const qkv_error *err);
-// Ends all ranks with the error of a failed allocation, of which the others do not know. Returns if
-// the command has one rank.
-void ranks_out_of_memory(const qkv_error *err);
 void ranks_close(void);
 
 #endif
