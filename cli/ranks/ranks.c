@@ -164,13 +164,30 @@ static void out_of_memory(const qkv_error *err)
     end_lost(err->status, err);
 }
 
+// Ends a rank without a connection. The launcher ends the others when one has ended, so rank 0,
+// which may have the same error, prints first: then this rank is ended while it waits.
+static _Noreturn void end_alone(const qkv_error *err)
+{
+    enum { SECONDS = 5 };
+    qkv_error own = *err;
+    if (ranks.rank)
+        cmd_error(&own, err->status, err->path[0] ? err->path : NULL, "rank %lld: %s",
+                  (long long)ranks.rank, err->text);
+    if (!ranks.rank || sleep(SECONDS) == 0) cmd_fail(&own);
+    cmd_temps_remove();
+    _exit(err->status);
+}
+
 void ranks_open(int argc, char **argv)
 {
     qkv_error err = { 0 };
     size_t bytes = 1;
-    if (qkv_ranks_open(&ranks, &err)) {
+    const qkv_status opened = qkv_ranks_open(&ranks, &err);
+    if (opened) {
+        if (ranks.size == 1) end_alone(&err);
+        if (opened != QKV_ERR_UNSUPPORTED) end_lost(opened, &(qkv_error){ 0 }); // by another rank
         if (ranks.rank == 0) cmd_fail(&err);
-        end(err.status);
+        end(opened);
     }
     if (ranks.size == 1) return;
     cmd_memory_hook = out_of_memory;

@@ -27,7 +27,7 @@ without() {
 completed=0 ended=0
 title 'attn'
 for launcher in $launchers; do
-    for faults in '0:1 1:1' '0:31 1:24' '0:53 1:53' '0:54 1:56' '1:50-' '0:1000'; do
+    for faults in '0:1 1:1' '1:1' '0:31 1:24' '0:53 1:53' '0:54 1:56' '1:50-' '0:1000'; do
         without "$launcher" 2 "$faults" attn -q q.npy -k q.npy -v q.npy --causal --collect-limit 100000 -o o.npy --force
     done
     without "$launcher" 3 '0:50 1:50 2:50' attn -q q.npy -k q.npy -v q.npy --causal --collect-limit 100000 -o o.npy --force

@@ -143,8 +143,8 @@ void qkv_rows_relative(float *to, const struct qkv_rows *u, int64_t row, int64_t
                        int32_t from, int32_t end);
 // Adds x[j], for each column j of c, to line[2 reach + 1], the gradient of the relative bias: to
 // element reach + apart + j, or to *before instead of its first element and of all before it, and
-// to *after instead of its last and of all after it. apart: position of column 0 minus position of
-// the query.
+// to *after instead of its last and of all after it. before and after may be these two elements.
+// apart: position of column 0 minus position of the query.
 void qkv_rows_add_relative(real *line, real *before, real *after, int64_t reach, int64_t apart,
                            const real *x, struct qkv_columns c,
                            const struct qkv_attention_back_kernels *k);

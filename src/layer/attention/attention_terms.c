@@ -22,8 +22,9 @@ void qkv_rows_add_relative(real *line, real *before, real *after, int64_t reach,
                            const real *x, struct qkv_columns c,
                            const struct qkv_attention_back_kernels *k)
 {
-    const int32_t near = (int32_t)qkv_max64(c.from, qkv_min64(c.to, 1 - reach - apart));
-    const int32_t far = (int32_t)qkv_max64(near, qkv_min64(c.to, reach - apart));
+    const int64_t own = before != line; // 1: the first and the last element are not in line
+    const int32_t near = (int32_t)qkv_max64(c.from, qkv_min64(c.to, own - reach - apart));
+    const int32_t far = (int32_t)qkv_max64(near, qkv_min64(c.to, reach + 1 - own - apart));
     if (near > c.from) *before += k->total(x + c.from, near - c.from);
     if (far > near) k->add(line + reach + apart + near, x + near, far - near);
     if (c.to > far) *after += k->total(x + far, c.to - far);
