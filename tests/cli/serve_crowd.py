@@ -63,7 +63,7 @@ def queue():
         wait_jobs(server, 6)
         for s in left:
             s.close()
-        check("the jobs of clients that left are removed", wait_jobs(server, 1, 3) == 1, jobs(server))
+        check("the jobs of clients that left are removed", wait_jobs(server, 1, 8) == 1, jobs(server))
         status, data = other(server, "POST", "/v1/completions", small)
         check("another address is answered while the large request runs", status == 200 and wait_jobs(server, 1) == 1, (status, data))
         first.sendall(b"G")  # a byte of a further request hides the end of the connection from recv()
@@ -97,7 +97,7 @@ def chat():
         s.sendall(request(b"/v1/chat/completions", {"messages": [{"role": "system", "content": ""}] * 100000}))
         began = time.monotonic()
         status, _ = other(server, "GET", "/health")
-        check("health is answered", status == 200 and time.monotonic() - began < 3, time.monotonic() - began)
+        check("health is answered", status == 200 and time.monotonic() - began < 15, time.monotonic() - began)
         s.close()
         status, answer = server.post("/v1/chat/completions", {"messages": [{"role": "system", "content": ""}] * 5000})
         check("too many messages", status == 400 and answer["error"]["param"] == "$.messages" and
