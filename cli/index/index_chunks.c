@@ -35,16 +35,19 @@ static bool is_heading(const char *text, size_t at, size_t bytes)
 // Returns whether the line of text[first, end) up to `end` is a number, such as "2" or "## 3.1".
 static bool is_number(const char *text, size_t first, size_t end)
 {
-    enum { DIGITS = 3 }; // a longer one may be a year at the end of a sentence
+    // DIGITS: a longer number may be a year at the end of a sentence; MOST: bytes from the start of
+    // the line, so that the time is linear in the text
+    enum { DIGITS = 3, MOST = 32 };
+    const size_t least = end - first > MOST ? end - MOST : first;
     size_t at = end, digits = 0;
-    for (; at > first && ((text[at - 1] >= '0' && text[at - 1] <= '9') || text[at - 1] == '.');
+    for (; at > least && ((text[at - 1] >= '0' && text[at - 1] <= '9') || text[at - 1] == '.');
          at--)
         if (text[at - 1] == '.')
             digits = 0;
         else if (++digits > DIGITS)
             return false;
     if (at == end || !digits) return false;
-    while (at > first && (text[at - 1] == ' ' || text[at - 1] == '\t' || text[at - 1] == '#')) at--;
+    while (at > least && (text[at - 1] == ' ' || text[at - 1] == '\t' || text[at - 1] == '#')) at--;
     return at == first || text[at - 1] == '\n';
 }
 
@@ -66,8 +69,8 @@ static size_t sentence_end(const char *text, size_t at, size_t bytes)
             while (next < bytes && text[next] != '\n' && is_space(text[next])) next++;
             if (next < bytes && text[next] == '\n') return at;
         }
-        const size_t full = mark(text + at, bytes - at, wide);
         if (heading || (text[at] == '.' && is_number(text, first, at))) continue;
+        const size_t full = mark(text + at, bytes - at, wide);
         if (!full && !mark(text + at, bytes - at, ends)) continue;
         size_t end = at + (full ? full : mark(text + at, bytes - at, ends));
         while ((n = mark(text + end, bytes - end, ends)) ||
@@ -140,8 +143,8 @@ static void join_sentences(struct chunker *c)
             first++;
             continue;
         }
-        while (last < c->sentence_count && last - 1 > first && last - 1 > done &&
-               c->sentences[last - 1].heading)
+        // a heading goes to the next chunk, unless this one has no other new sentence
+        while (last < c->sentence_count && last - 1 > done && c->sentences[last - 1].heading)
             last--;
         add_chunk(c, first, last);
         done = first = last;
