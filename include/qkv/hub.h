@@ -56,6 +56,10 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_hub_commit(char out[QKV_HUB_COMMIT],
  *           snapshot of the revision, or its files cannot be read. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_hub_find(char *out, size_t size, const char *name,
                                                qkv_error *err);
+/** Finds the folder of a model in the cache at the path `cache`; NULL: as qkv_hub_find.
+ *  Out, Returns: as qkv_hub_find. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_hub_find_in(char *out, size_t size, const char *cache,
+                                                  const char *name, qkv_error *err);
 
 QKV_END_DECLS
 #endif

@@ -16,16 +16,19 @@ _MODULES = {
                 "Interrupted", "LibraryError", "DtypeError", "ReadOnlyError", "DeviceError"),
     "_attention": ("attention", "attention_backward", "Probe", "Statistics", "Gradients", "Plan", "AttentionResult"),
     "_tokenizer": ("Tokenizer", "Encoding"),
-    "_texts": ("SentenceTransformer", "CrossEncoder"),
+    "_texts": ("SentenceTransformer",),
+    "_cross_encoder": ("CrossEncoder",),
+    "util": ("SimilarityFunction", "quantize_embeddings"),
     "_view": ("view", "View"),
     "_tasks": ("generate", "translate", "ablate", "train", "Generator", "Translator", "Generated", "Effects"),
     "_settings": ("threads", "set_threads", "isa", "set_isa", "version"),
 }
 TYPE_CHECKING = False  # a type checker reads it as True; the module typing would cost a third of the import
 if TYPE_CHECKING:
-    from . import torch as torch, transformers as transformers
+    from . import torch as torch, transformers as transformers, util as util
     from ._attention import (AttentionResult as AttentionResult, Gradients as Gradients, Plan as Plan, Probe as Probe,
                              Statistics as Statistics, attention as attention, attention_backward as attention_backward)
+    from ._cross_encoder import CrossEncoder as CrossEncoder
     from ._errors import (DeviceError as DeviceError, DtypeError as DtypeError, Error as Error, FileError as FileError,
                           FormatError as FormatError, InternalError as InternalError, Interrupted as Interrupted,
                           LibraryError as LibraryError, LimitError as LimitError, MissingFileError as MissingFileError,
@@ -34,10 +37,11 @@ if TYPE_CHECKING:
     from ._settings import (isa as isa, set_isa as set_isa, set_threads as set_threads, threads as threads, version as version)
     from ._tasks import (Effects as Effects, Generated as Generated, Generator as Generator, Translator as Translator,
                          ablate as ablate, generate as generate, train as train, translate as translate)
-    from ._texts import CrossEncoder as CrossEncoder, SentenceTransformer as SentenceTransformer
+    from ._texts import SentenceTransformer as SentenceTransformer
     from ._tokenizer import Encoding as Encoding, Tokenizer as Tokenizer
     from ._view import View as View, view as view
     from .transformers import observe as observe
+    from .util import SimilarityFunction as SimilarityFunction, quantize_embeddings as quantize_embeddings
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_HOME)
 
@@ -60,7 +64,7 @@ if not TYPE_CHECKING:  # a type checker knows all names
             return value
         if name == "observe":
             return importlib.import_module(".transformers", __name__).observe
-        if name in ("torch", "transformers"):
+        if name in ("torch", "transformers", "util"):
             return importlib.import_module("." + name, __name__)
         raise AttributeError(f"module 'qkv' has no attribute {name!r}")
 

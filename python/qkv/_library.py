@@ -162,6 +162,14 @@ def choice(value, name, names):
     return names[value]
 
 
+def list_of(values, name):
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"):
+        raise UsageError(f"{name}: expected a list, found {shown(values)}")
+    return list(values)
+
+
 class Use:
     """The pointer of a Handle as an argument of a call: the memory is not freed before the use ends."""
     __slots__ = ("_as_parameter_", "_handle")

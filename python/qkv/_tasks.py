@@ -9,10 +9,10 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Se
 
 from . import _layout as c
 from ._errors import Interrupted, UsageError
-from ._library import PRECISIONS, Callbacks, Handle, call, choice, function_or_none, integer, lib, number, shown, text
+from ._hub import find_model
+from ._library import PRECISIONS, Callbacks, Handle, call, choice, function_or_none, integer, lib, list_of, number, shown, text
 from ._progress import Bar
-from ._texts import list_of
-from ._tokenizer import Tokenizer, find_model, string_array, utf8
+from ._tokenizer import Tokenizer, string_array, utf8
 from ._types import Path, Progress, Texts
 
 ENDINGS = {c.END_TOKEN: "token", c.END_STOP: "stop", c.END_TOKENS: "tokens", c.END_POSITIONS: "positions"}

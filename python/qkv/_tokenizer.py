@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Tokenizers: text to token ids with offsets, and back (include/qkv/text.h)."""
 import ctypes
-import json
 import os
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _layout as c
-from ._errors import MissingFileError, UsageError
+from ._errors import UsageError
+from ._hub import find_model
 from ._library import Handle, call, integer, lib, shown, text
 from ._types import Path
 
@@ -38,42 +38,6 @@ def string_array(values, name):
     """Returns (char **, size_t *, objects to keep) for a list of str."""
     raw = [utf8(v, f"{name}[{i}]") for i, v in enumerate(values)]
     return (ctypes.c_char_p * len(raw))(*raw), (ctypes.c_size_t * len(raw))(*map(len, raw)), raw
-
-
-def find_model(name):
-    """Returns the folder of a model: a path; a name, "org/name@revision", in Hugging Face's cache; or a name in $QKV_MODELS or ./models.
-
-    Nothing is downloaded.
-    """
-    if name is None:
-        found, why = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(512)
-        call(lib.model_find, found, len(found), why, len(why), None)
-        return os.fsdecode(found.value)
-    path = os.fsdecode(text(name, "model"))
-    if os.path.isdir(path):
-        return path
-    for name in (path, "sentence-transformers/" + path):
-        found = ctypes.create_string_buffer(4096)
-        if lib.hub_find(found, len(found), os.fsencode(name), None) == 0:
-            return os.fsdecode(found.value)
-    for folder in (os.environ.get("QKV_MODELS") or "models").split(":"):
-        candidate = os.path.join(folder, os.path.basename(path.rstrip("/")) or ".")
-        if os.path.isdir(candidate) and os.path.basename(path):
-            return candidate
-    if not os.path.lexists(path):
-        raise MissingFileError(f"{path}: no such model: there is no folder of this name, neither in Hugging Face's cache nor in $QKV_MODELS or "
-                               "./models; qkv downloads nothing (the command `qkv pull NAME` does)", file=path)
-    return path  # the library reports what is wrong with it
-
-
-def read_json(folder, *names):
-    """Returns the object in a JSON file of a model folder; {} if it is missing or no object."""
-    try:
-        with open(os.path.join(folder, *names), encoding="utf-8") as f:
-            found = json.load(f)
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 class Tokenizer(Handle):

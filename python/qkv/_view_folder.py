@@ -4,8 +4,9 @@ import ctypes
 
 from . import _layout as c
 from ._errors import UnsupportedError, UsageError
+from ._hub import find_model
 from ._library import Callbacks, Handle, call, integer, lib, text
-from ._tokenizer import Tokenizer, find_model, utf8
+from ._tokenizer import Tokenizer, utf8
 from ._view import make_text, new_view
 from ._view_output import add_output, try_output
 

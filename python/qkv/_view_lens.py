@@ -1,23 +1,24 @@
 # SPDX-License-Identifier: MIT
 """The output of a model of transformers after each layer (logit lens): its own norm and output head on the rows of every layer."""
 import torch
+from transformers.modeling_outputs import BaseModelOutput
 
 from . import _layout as c
 from ._errors import UnsupportedError
 from ._tokenizer import Tokenizer
 from ._view_output import TOP, add_labels, add_tokens, choose, name_of, positions_most, token_name
-from ._view_streams import first, layer_name, tensor
+from ._view_streams import layer_name
 
 LOGITS_MOST = 2**24  # logits that are in memory at the same time
 
 
-class Layers:
-    """Records, inside `with`, the rows of a stack of layers; or, with `put`, replaces the rows that the last layer returns."""
+class Replaced:
+    """Replaces, inside `with`, the rows that the last of a stack of layers returns."""
 
-    def __init__(self, model, names, put=None):
-        self.names, self.rows, self._put, self._calls = names, [], put, 0
+    def __init__(self, model, names, rows):
+        self._names, self._rows, self._calls = names, rows, 0
         modules = dict(model.named_modules())
-        self._hooks = [modules[name].register_forward_hook(self._end, with_kwargs=True) for name in dict.fromkeys(names)]
+        self._hooks = [modules[name].register_forward_hook(self._end) for name in dict.fromkeys(names)]
 
     def __enter__(self):
         return self
@@ -26,52 +27,60 @@ class Layers:
         for hook in self._hooks:
             hook.remove()
 
-    def _end(self, _module, args, kwargs, out):
+    def _end(self, _module, _args, out):
         self._calls += 1
-        if self._put is None:
-            self.rows += ([] if self.rows else [first(args, kwargs)]) + [tensor(out)]
-        elif self._calls == len(self.names):
-            return self._put if isinstance(out, torch.Tensor) else type(out)((self._put, *out[1:]))
-        return None
+        if self._calls != len(self._names):
+            return None
+        return self._rows if isinstance(out, torch.Tensor) else type(out)((self._rows, *out[1:]))
 
 
-def run_end(model, names, inputs, rows):
+def short_of(inputs, ran):
+    """Returns inputs of one token, and of an encoder-decoder the output of its encoder."""
+    if "decoder_input_ids" not in inputs:
+        return {name: x[:, :1] for name, x in inputs.items()}
+    states = getattr(ran, "encoder_last_hidden_state", None)
+    if states is None:
+        raise UnsupportedError("the model does not return the output of its encoder")
+    return {"decoder_input_ids": inputs["decoder_input_ids"][:, :1], "encoder_outputs": BaseModelOutput(last_hidden_state=states),
+            **{name: x for name, x in inputs.items() if name == "attention_mask"}}
+
+
+def run_end(model, names, short, rows):
     """Returns the logits [n][vocab] of rows [n][width] as if the last layer had returned them: what follows runs once per row."""
-    # The layers run on one token, since their result is replaced; the encoder of an encoder-decoder reads its whole text.
-    two = "decoder_input_ids" in inputs
-    short = {name: x if two and not name.startswith("decoder") else x[:, :1] for name, x in inputs.items()}
-    with Layers(model, names, rows[:, None]):
+    with Replaced(model, names, rows[:, None]):  # the layers run on one token, since their result is replaced
         return model(**short).logits.reshape(len(rows), -1).float()
 
 
-def add_output(made, model, tokenizer, inputs, attentions, ids, causal, token):
-    """Adds the output of a model; attentions: names of the self-attention of each layer; ids: as lens.h has targets."""
+def add_output(made, model, tokenizer, inputs, ran, streams, attentions, ids, causal, token):
+    """Adds the output of a model that ran on inputs inside Streams and returned `ran`.
+
+    attentions   names of the self-attention of each layer;  ids: as lens.h has targets
+    """
     two, kind = "decoder_input_ids" in inputs, type(model).__name__
     names = [layer_name(name) for name in attentions]
     if any(name is None for name in names):
         raise UnsupportedError(f"the layers of {kind} are not found")
-    with Layers(model, names) as seen:
-        logits = getattr(model(**inputs), "logits", None)
+    logits = getattr(ran, "logits", None)
     if not isinstance(logits, torch.Tensor):
         raise UnsupportedError(f"{kind} returns no logits; expected a model with an output head for tokens or labels")
     if model.get_output_embeddings() is None:
         return labels_of(made, model, logits)
-    stack, rows, T = len(made.stacks) - 1, len(names) + 1, logits.shape[1]
-    if len(seen.rows) != rows or any(x is None or x.shape != seen.rows[0].shape or x.shape[1] != T for x in seen.rows):
+    stack, rows, T, seen = len(made.stacks) - 1, len(names) + 1, logits.shape[1], streams.rows(names)
+    if not seen or any(x is None or x.shape != seen[0].shape or x.shape[1] != T for x in seen):
         raise UnsupportedError(f"the layers of {kind} have no rows of one shape")
     mask = mask_of(tokenizer) if not causal and not two else -1
     masks = [at for at, i in enumerate(ids) if i == mask]
     vocab = logits.shape[2]
     top = min(TOP, vocab)
-    at, n = choose(masks, T, causal and not two, positions_most(rows, top, seen.rows[0].shape[2], vocab), token)
+    at, n = choose(masks, T, causal and not two, positions_most(rows, top, seen[0].shape[2], vocab), token)
     target = [ids[p + (causal or two)] if p + (causal or two) < len(ids) else -1 for p in at]
     target = [-1 if i == mask else i for i in target]
     entries, values, probability, rank = [], [], [], []
-    each = max(1, LOGITS_MOST // (rows * vocab))
+    short, each = short_of(inputs, ran), max(1, LOGITS_MOST // (rows * vocab))
     for begin in range(0, len(at), each):
         part = at[begin:begin + each]
         # [positions of the part][rows]
-        x = run_end(model, names, inputs, torch.stack([layer[0, part] for layer in seen.rows], 1).flatten(0, 1))
+        x = run_end(model, names, short, torch.stack([layer[0, part] for layer in seen], 1).flatten(0, 1))
         own = logits[0, part].float()
         if x.shape[1] != vocab or not torch.allclose(x[rows - 1::rows], own, rtol=0, atol=.02 * own.abs().max().item()):
             raise UnsupportedError(f"the output of {kind} is not computed from the rows of its last layer alone")

@@ -140,13 +140,14 @@ def view_of_model(text, pair, model, tokenizer, budget, progress, view=None, tok
             if getattr(model.config, "is_encoder_decoder", False):
                 return view_of_pair(text, pair, model, tokenizer, budget, progress, view, token)
             tokens = read_text(tokenizer, text, pair)
+            inputs = inputs_of(model, tokens)
             with Streams(model) as streams:
-                calls = collect(model, tokens, progress)
+                calls, ran = collect(model, inputs, progress)
             names = [x.name for x in calls]
-            made = make_view(model, [as_text(tokens)], [("attention", 0, 0, calls)], budget, streams.of(names))
+            made = make_view(model, [as_text(tokens)], [("attention", 0, 0, calls)], budget, [streams.of(names)])
             # One token attends to itself only, as in a decoder.
             causal = len(tokens.ids) == 1 or all(is_causal(x) for x in calls)
-            try_output(made, view, lambda: add_output(made, model, tokenizer, inputs_of(model, tokens), names, tokens.ids, causal, token))
+            try_output(made, view, lambda: add_output(made, model, tokenizer, inputs, ran, streams, names, tokens.ids, causal, token))
             return made
     finally:
         model.train(training)
@@ -154,25 +155,24 @@ def view_of_model(text, pair, model, tokenizer, budget, progress, view=None, tok
 
 def inputs_of(model, tokens):
     """Returns the inputs of a model."""
+    if not tokens.ids:
+        raise UsageError("text: no tokens")
+    most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if isinstance(most, int) and 0 < most < len(tokens.ids):
+        raise UsageError(f"text: the model has {most} positions, found {len(tokens.ids)} tokens")
     inputs = {"input_ids": tokens.ids, **tokens.inputs}
     if not getattr(model.config.get_text_config(), "type_vocab_size", 0):  # GPT-2 would read types as tokens
         inputs.pop("token_type_ids", None)
     return {name: torch.tensor([x]) for name, x in inputs.items()}
 
 
-def collect(model, tokens, progress, **more):
-    """Runs the model once and returns the Calls."""
-    if not tokens.ids:
-        raise UsageError("text: no tokens")
-    most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    if isinstance(most, int) and 0 < most < len(tokens.ids):
-        raise UsageError(f"text: the model has {most} positions, found {len(tokens.ids)} tokens")
-    inputs = inputs_of(model, tokens)
+def collect(model, inputs, progress):
+    """Runs the model once and returns (Calls, what it returned)."""
     with Calls(model, progress) as found:
-        model(**inputs, **more)
+        ran = model(**inputs)
     if not found.arguments:
         raise UnsupportedError(f"model: the attention of {type(model).__name__} does not use the interface of transformers")
-    return found.arguments
+    return found.arguments, ran
 
 
 def view_of_pair(source, target, model, tokenizer, budget, progress, view, token):
@@ -191,8 +191,9 @@ def view_of_pair(source, target, model, tokenizer, budget, progress, view, token
     read, written = of_ids(tokenizer, ids[:-1]), of_ids(tokenizer, ids[1:])
     encoder = {id(m) for m in model.get_encoder().modules()}
     names = {name for name, m in model.named_modules() if id(m) in encoder}
-    steps = torch.tensor([ids[:-1]])
-    calls = collect(model, tokens, progress, decoder_input_ids=steps)
+    inputs["decoder_input_ids"] = torch.tensor([ids[:-1]])
+    with Streams(model) as streams:
+        calls, ran = collect(model, inputs, progress)
     inside = [x for x in calls if x.name in names]
     rest = [x for x in calls if x.name not in names]
     own, cross = rest[0::2], rest[1::2]  # each layer of the decoder: its own tokens, then the tokens of the encoder
@@ -200,16 +201,17 @@ def view_of_pair(source, target, model, tokenizer, budget, progress, view, token
     if len(own) != len(cross) or any(x.shape[1:] != (T, T) for x in own) or any(x.shape[1:] != (T, S) for x in cross):
         raise UnsupportedError(f"model: {type(model).__name__} has other attention than self-attention and cross-attention")
     stacks = [("encoder", 0, 0, inside), ("decoder", 1, 1, own), ("cross", 2, 0, cross)]
-    made = make_view(model, [as_text(x) for x in (tokens, read, written)], stacks, budget)
-    try_output(made, view, lambda: add_output(made, model, tokenizer, {**inputs, "decoder_input_ids": steps}, [x.name for x in own], ids,
-                                              True, token))
+    names = [x.name for x in own]
+    residual = [streams.of([x.name for x in inside]), streams.of(names)]
+    made = make_view(model, [as_text(x) for x in (tokens, read, written)], stacks, budget, residual)
+    try_output(made, view, lambda: add_output(made, model, tokenizer, inputs, ran, streams, names, ids, True, token))
     return made
 
 
-def make_view(model, texts, stacks, budget, streams=()):
-    """Makes a View of stacks (name, text of the rows, text of the keys, calls); streams: a Stream per layer of the only stack."""
-    shapes, reach = [], {}
-    for name, rows, keys, calls in stacks:
+def make_view(model, texts, stacks, budget, residual):
+    """Makes a View of stacks (name, text of the rows, text of the keys, calls); residual: of each but cross-attention a Stream per layer."""
+    shapes, found = [], all(residual)
+    for i, (name, rows, keys, calls) in enumerate(stacks):
         heads, T, S = calls[0].shape
         if any(x.shape != (heads, T, S) for x in calls):
             raise UnsupportedError(f"model: layers of {name} have attention of different shapes")
@@ -218,21 +220,21 @@ def make_view(model, texts, stacks, budget, streams=()):
         shapes.append(c.ViewStack(name=name.encode(), rows=rows, keys=keys, layers=len(calls), heads=heads, causal=causal,
                                   kv_heads=x.k.shape[1] if alike else 0, head_width=x.q.shape[3] if alike else 0,
                                   value_width=x.v.shape[3] if alike else 0,
-                                  width=streams[0].before.shape[1] if streams else 0))
+                                  width=residual[i][0].before.shape[1] if found and i < len(residual) else 0))
     name = getattr(model, "name_or_path", "") or type(model).__name__
     made = new_view(name.rstrip("/").rsplit("/", 1)[-1], texts, shapes)
-    if not streams:
-        made._missing["residual"] = (f"no residual stream found in {type(model).__name__}, expected one stack of layers that add the "
-                                     "outputs of attention and of the feed-forward network to their input, without a factor")
+    if not found:
+        made._missing["residual"] = (f"no residual stream found in {type(model).__name__}, expected layers that add the outputs of "
+                                     "attention and of the feed-forward network to their input, without a factor")
     request = c.ProbeRequest()
     probed = lib.view_probe_request(made._at, budget, ctypes.byref(request))
     for i, (shape, (*_, calls)) in enumerate(zip(shapes, stacks)):
         for layer, x in enumerate(calls):
             add = add_probe if probed else add_layer
             add(made, i, layer, x, request, shape)
-            if streams:
-                s = streams[layer]
-                after = (ctypes.c_void_p * 3)(s.attention.data_ptr(), None, s.after.data_ptr())
+            if shape.width:
+                s = residual[i][layer]
+                after = (ctypes.c_void_p * 3)(s.attention.data_ptr(), None if s.cross is None else s.cross.data_ptr(), s.after.data_ptr())
                 call(lib.view_residual, made._at, i, layer, s.before.data_ptr(), ctypes.addressof(after))
     return made
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The residual stream of a model of transformers, found by hooks: what attention and feed-forward network add in each layer."""
+"""The rows and the residual stream of each layer of a model of transformers, found by hooks during its run."""
 import re
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -7,9 +7,10 @@ import torch
 
 
 class Stream(NamedTuple):
-    """The stream of a layer [T][width]: before it, after its attention, after its feed-forward network."""
+    """The stream of a layer [T][width]: before it, after its attention, after its cross-attention, after its feed-forward network."""
     before: torch.Tensor
     attention: torch.Tensor
+    cross: Optional[torch.Tensor]
     after: torch.Tensor
 
 
@@ -28,14 +29,17 @@ def is_sum(x, *terms):
 
 
 class Streams:
-    """Records, inside `with`, the inputs and outputs of the modules of each layer, and finds its Stream when it ends."""
+    """Records, inside `with`, the rows before and after each layer, and finds its Stream by comparing the rows of its modules."""
 
     def __init__(self, model):
         self.model, self._hooks = model, []
         self.found: Dict[str, Optional[Stream]] = {}
+        self._calls: List[tuple] = []  # (name, before, after) of each layer, in the order of the run
 
     def __enter__(self):
         modules = dict(self.model.named_modules())
+        two = getattr(self.model.config, "is_encoder_decoder", False)
+        encoder = {id(m) for m in self.model.get_encoder().modules()} if two else set()
         for name, layer in modules.items():
             if layer_name(name) == name:
                 inside: List[tuple] = []  # (input, output) of each module of the layer, in the order of their ends
@@ -44,9 +48,10 @@ class Streams:
                     if part is not layer:
                         self._hooks.append(part.register_forward_hook(
                             lambda _m, args, kwargs, out, inside=inside: inside.append((first(args, kwargs), tensor(out))), with_kwargs=True))
+                parts = 3 if two and id(layer) not in encoder else 2
                 self._hooks.append(layer.register_forward_hook(
-                    lambda _m, args, kwargs, out, name=name, inside=inside: self._end(name, first(args, kwargs), tensor(out), inside),
-                    with_kwargs=True))
+                    lambda _m, args, kwargs, out, name=name, parts=parts, inside=inside: self._end(
+                        name, parts, first(args, kwargs), tensor(out), inside), with_kwargs=True))
         return self
 
     def __exit__(self, *_):
@@ -59,12 +64,22 @@ class Streams:
         found = [self.found.get(layer) for layer in layers]
         return found if all(found) and len(set(layers)) == len(layers) and len({s.before.shape for s in found}) == 1 else []
 
-    def _end(self, name, before, after, inside):
+    def rows(self, names):
+        """Returns the rows before the first of these layers and after each of them; [] if they were not run once, in this order."""
+        calls = [x for x in self._calls if x[0] in names]
+        return [calls[0][1], *(after for _, _, after in calls)] if calls and [x[0] for x in calls] == names else []
+
+    def _end(self, name, parts, before, after, inside):
+        self._calls.append((name, before, after))
         if before is None or after is None or before.shape != after.shape:
             return
         inside[:] = [(x, y) for x, y in inside if y is not None and y.shape == after.shape]
-        middle = middle_of(before, after, inside)
-        self.found[name] = None if middle is None else Stream(*(x[0].detach().float().contiguous() for x in (before, middle, after)))
+        if parts == 2:
+            middle, cross = middle_of(before, after, inside), None
+        else:
+            middle, cross = streams_between(before, after, inside, 0, 3) or (None, None)
+        keep = lambda x: None if x is None else x[0].detach().float().contiguous()
+        self.found[name] = None if middle is None else Stream(*map(keep, (before, middle, cross, after)))
         inside.clear()
 
 
@@ -85,16 +100,28 @@ def middle_of(before, after, inside):
     post-norm  after = norm(middle + m), middle = norm(before + a)
     parallel   after = before + a + m;                               middle = before + a
     """
+    found = streams_between(before, after, inside, 0, 2)
+    if found:
+        return found[0]
     outputs = [y for _, y in inside]
-    for end, (x, y) in enumerate(inside):
-        if x is None or x.shape != before.shape or torch.equal(x, before) or not any(is_sum(x, before, a) for a in outputs[:end]):
-            continue
-        if any(is_sum(after, x, m) for m in outputs[end:]):
-            return x
-        if any(z is not None and z.shape == y.shape and torch.equal(out, after) and any(is_sum(z, y, m) for m in outputs[end:])
-               for z, out in inside[end + 1:]):
-            return y
     for i, a in enumerate(outputs):
         if any(is_sum(after, before, a, m) for m in outputs[i + 1:]):
             return before + a
+    return None
+
+
+def streams_between(before, after, inside, start, parts):
+    """Returns the streams between the `parts` sublayers that modules from `start` on compute, or None: each is a sum or the norm of one."""
+    outputs = [y for _, y in inside]
+    if parts == 1:
+        last = [after] + [z for z, y in inside[start:] if z is not None and z.shape == after.shape and torch.equal(y, after)]
+        return [] if any(is_sum(z, before, m) for z in last for m in outputs[start:]) else None
+    for end in range(start, len(inside)):
+        x, y = inside[end]
+        if x is None or x.shape != before.shape or torch.equal(x, before) or not any(is_sum(x, before, a) for a in outputs[start:end]):
+            continue
+        for stream, begin in ((x, end), (y, end + 1)):
+            rest = streams_between(stream, after, inside, begin, parts - 1)
+            if rest is not None:
+                return [stream, *rest]
     return None

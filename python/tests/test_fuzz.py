@@ -19,6 +19,7 @@ import reference as ref
 
 import qkv
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # a name that is missing is not looked for in the network
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 VERSE, DATES = (os.path.join(TOP, "models", name) for name in ("verse", "dates"))
 GOLDEN = os.path.join(TOP, "tests", "golden")
@@ -141,8 +142,26 @@ def random_texts(draw, odd):
         lambda: m.encode_query(texts, show_progress_bar=False, **options), lambda: m.encode_document(texts, show_progress_bar=False),
         lambda: (m.get_embedding_dimension(), m.get_sentence_embedding_dimension(), m.get_max_seq_length(), m.max_seq_length),
         lambda: m.similarity(pick(x, x[0], [[1.0, 2.0]]), pick(x, x[:, :2])), lambda: m.similarity_pairwise(pick(x), pick(x)),
+        lambda: draw.choice([m, scorer]).preprocess(pick(texts, [("a", text)]), prompt=pick(None, "a")), lambda: m.tokenize(texts),
+        lambda: m.encode_multi_process(texts, pick(m.start_multi_process_pool())), lambda: m.stop_multi_process_pool(odd()),
+        lambda: m.truncate_embeddings(pick(None, 3)).__enter__(), lambda: m.truncate_sentence_embeddings(pick(2)).__enter__(),
+        lambda: (m.set_pooling_include_prompt(pick(True)), m.is_singular_input(odd()), scorer.is_singular_input(odd()), m.supports(odd())),
+        lambda: qkv.SentenceTransformer.load(odd() or "x"), lambda: scorer.get_default_activation_fn(),
+        lambda: random_util(draw, pick, x),
         lambda: scorer.predict(pick([("a", text)], ["a", text], [], [["a"]]), show_progress_bar=False, apply_softmax=pick(True, False)),
         lambda: scorer.rank(pick("a", text), pick([text], []), top_k=pick(None, 1), show_progress_bar=False)])()
+
+
+def random_util(draw, pick, x):
+    """qkv.util and the names of it in qkv."""
+    u = qkv.util
+    draw.choice([
+        lambda: qkv.quantize_embeddings(pick(x, x[0]), pick(*u.PRECISIONS), pick(None, x[:2]), pick(None, x)),
+        lambda: u.semantic_search(pick(x, x[0]), pick(x), pick(1, 100), pick(1, 2), pick(1, 5), pick(u.cos_sim, u.dot_score)),
+        lambda: u.paraphrase_mining_embeddings(pick(x), max_pairs=pick(2), top_k=pick(1, 9)), lambda: u.normalize_embeddings(pick(x, x[0])),
+        lambda: getattr(u, draw.choice(["euclidean_sim", "manhattan_sim", "pairwise_cos_sim", "pairwise_manhattan_sim"]))(pick(x), pick(x, x[:1])),
+        lambda: qkv.SimilarityFunction.to_similarity_fn(pick("dot"))(x, x), lambda: qkv.SimilarityFunction.possible_values(),
+        lambda: qkv.SimilarityFunction.to_similarity_pairwise_fn(pick("cosine"))(pick(x), x)])()
 
 
 def random_task(draw, odd):

@@ -12,6 +12,7 @@ import unittest
 
 import qkv
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # a name that is missing is not looked for in the network
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads of torch poll for each other, which takes minutes on a busy machine
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MINILM = os.path.join(TOP, "models", "all-MiniLM-L6-v2")
@@ -170,15 +171,80 @@ class Vectors(unittest.TestCase):
         self.assertEqual((self.m.max_seq_length, self.m.get_embedding_dimension()), (256, 384))
 
     def test_errors(self):
-        for wrong in ({"prompt_name": "query"}, {"batch_size": 0}, {"precision": "int4"}, {"truncate_dim": 0}, {"device": "cuda"}, {"device": 3}):
+        for wrong in ({"prompt_name": "nothing"}, {"pool": 3}, {"chunk_size": 0}, {"x": 1}, {"device": ["cpu", "cuda"]}, {"batch_size": 0}, {"precision": "int4"}, {"truncate_dim": 0}, {"device": "cuda"}, {"device": 3}):
             with self.assertRaises(qkv.UsageError, msg=str(wrong)):
                 self.m.encode("a", **wrong)
         with self.assertRaisesRegex(qkv.UsageError, r"sentences\[1\]"):
             self.m.encode(["a", 3])
         with self.assertRaises(qkv.UsageError):
             self.m.encode(3)
+        for wrong in ({"output_value": "other"}, {"processing_kwargs": {"text": {"max_length": 3}}}):
+            with self.assertRaises(qkv.UnsupportedError, msg=str(wrong)):
+                self.m.encode("a", **wrong)
+        with self.assertRaisesRegex(qkv.UsageError, "several vectors"):
+            self.m.encode("a", precision="int8")
         with self.assertRaises(qkv.UnsupportedError):
             qkv.CrossEncoder(MINILM)
+
+    def test_arguments_of_the_constructor(self):
+        for error, wrong in ((qkv.UnsupportedError, {"backend": "onnx"}), (qkv.UnsupportedError, {"backend": "openvino"}),
+                             (qkv.UsageError, {"backend": "tensorflow"}), (qkv.UnsupportedError, {"modules": []}),
+                             (qkv.UnsupportedError, {"model_kwargs": {"file_name": "x"}}), (qkv.UsageError, {"model_kwargs": {"dtype": "float64"}}),
+                             (qkv.DeviceError, {"model_kwargs": {"device_map": "cuda"}}), (qkv.UnsupportedError, {"config_kwargs": {"a": 1}}),
+                             (qkv.UnsupportedError, {"processor_kwargs": {"do_lower_case": False}}), (qkv.UsageError, {"model_kwargs": 3}),
+                             (qkv.UsageError, {"token": "a", "use_auth_token": "b"}), (qkv.UsageError, {"prompts": {"query": 3}}),
+                             (qkv.UsageError, {"default_prompt_name": "nothing"}), (qkv.UsageError, {"similarity_fn_name": "maxsim"})):
+            with self.assertRaises(error, msg=str(wrong)):
+                qkv.SentenceTransformer(MINILM, **wrong)
+        with self.assertRaisesRegex(qkv.UnsupportedError, "model_kwargs: .*'file_name'"):
+            qkv.SentenceTransformer(MINILM, model_kwargs={"file_name": "x"})
+        for dtype, precision in (("bfloat16", "bf16"), ("float32", "f32"), ("auto", "f32")):
+            with qkv.SentenceTransformer(MINILM, model_kwargs={"dtype": dtype, "attn_implementation": "sdpa"}) as a, \
+                    qkv.SentenceTransformer(MINILM, precision=precision, trust_remote_code=True, tokenizer_kwargs={"padding_side": "left"}) as b:
+                self.assertTrue((a.encode("a happy dog") == b.encode("a happy dog")).all(), dtype)
+                self.assertEqual((self.m.encode("a happy dog") == a.encode("a happy dog")).all(), precision == "f32")
+
+    def test_a_pool_and_lists_of_devices_change_nothing(self):
+        lines = some_lines(5)
+        pool = self.m.start_multi_process_pool(["cpu", "cpu"])
+        wanted = self.m.encode(lines)
+        for found in (self.m.encode(lines, pool=pool), self.m.encode(lines, device=["cpu"] * 2, chunk_size=2), self.m.encode_multi_process(lines, pool),
+                      self.m.to("cpu").eval().cpu().encode(sentences=lines)):
+            self.assertTrue((found == wanted).all())
+        self.m.stop_multi_process_pool(pool)
+        with self.assertRaises(qkv.DeviceError):
+            self.m.start_multi_process_pool(["cuda:0"])
+
+    def test_what_is_absent_names_what_to_use(self):
+        with self.assertRaisesRegex(AttributeError, "'SentenceTransformer'.*'fit'; qkv.train"):
+            self.m.fit
+        self.assertFalse(hasattr(self.m, "half"))
+
+    def test_prompts(self):
+        with qkv.SentenceTransformer(MINILM, prompts={"query": "a happy ", "x": "the "}, default_prompt_name="x") as m:
+            self.assertEqual(m.prompts, {"query": "a happy ", "document": "", "x": "the "})
+            for found, text in ((m.encode_query("dog"), "a happy dog"), (m.encode_document("dog"), "dog"), (m.encode("dog"), "the dog"),
+                                (m.encode_query("dog", prompt=""), "dog"), (m.encode("dog", "query"), "a happy dog")):
+                self.assertTrue((found == self.m.encode(text)).all(), text)
+
+    def test_a_search(self):
+        import numpy as np
+        from qkv import util
+        self.assertIs(util, qkv.util)
+        texts = some_lines(40)
+        x = self.m.encode(texts)
+        whole = util.semantic_search(x[:3], x, top_k=5)
+        self.assertEqual([hits[0]["corpus_id"] for hits in whole], [0, 1, 2])
+        self.assertEqual([[h["corpus_id"] for h in hits] for hits in util.semantic_search(x[:3], x, 2, 7, 5)],
+                         [[h["corpus_id"] for h in hits] for hits in whole])
+        self.assertEqual(len(util.semantic_search(x[0], x, top_k=99)[0]), 40)
+        best = util.paraphrase_mining(self.m, texts, max_pairs=3)
+        scores = np.triu(util.cos_sim(x, x), 1)
+        self.assertEqual(len(best), 3)
+        self.assertAlmostEqual(best[0][0], scores.max(), delta=1e-6)
+        for error in (lambda: util.cos_sim(x, x[:, :5]), lambda: util.cos_sim("a", x), lambda: util.semantic_search(x, x, score_function=3),
+                      lambda: util.quantize_embeddings(x, "int8", ranges=x[:1]), lambda: util.quantize_embeddings(x, "int4")):
+            self.assertRaises(qkv.UsageError, error)
 
     def test_threads_of_python_share_a_model(self):
         lines, got = some_lines(24), {}
@@ -328,6 +394,110 @@ sizes = model.max_seq_length, model.get_embedding_dimension(), model.similarity_
             self.assertEqual(a.shape, b.shape, name)
             self.assertLess((a - b).abs().max().item(), 1e-5, name)
 
+    @needs_minilm
+    def test_names_and_arguments_are_those_of_sentence_transformers(self):
+        """Each public name of both classes is here or its error says what to use; arguments have the same names, order and defaults."""
+        import inspect
+        import sentence_transformers
+        import torch
+        from qkv._text_model import ABSENT
+        # names of models of torch, of other inputs than texts, of adapters, and of transformers' objects
+        other = {*dir(torch.nn.Sequential), *dir(sentence_transformers.base.peft_mixin.PeftAdapterMixin), "trust_remote_code", "dtype", "cuda",
+                 "processor", "get_sentence_features", "model", "default_activation_function", "set_keep_in_fp32_modules", "model_card_data_class",
+                 "default_huggingface_organization", "model_type", "SUPPORTED_SIMILARITY_FN_NAMES", "clear_placement_cache", "smart_batching_collate",
+                 "smart_batching_collate_text_only"}
+        for name in ("SentenceTransformer", "CrossEncoder"):
+            theirs, ours = getattr(sentence_transformers, name), getattr(qkv, name)
+            names = {n for n in dir(theirs) if not n.startswith("_")} - other - set(ABSENT)
+            have = {*dir(ours), "prompts", "default_prompt_name", "tokenizer", "backend", "activation_fn", "num_labels"}
+            self.assertEqual(sorted(names - have), [], name)
+            for method in ("__init__", "encode", "encode_query", "encode_document", "similarity", "similarity_pairwise", "predict", "rank",
+                           "start_multi_process_pool", "stop_multi_process_pool", "truncate_embeddings", "evaluate", "supports"):
+                if not hasattr(theirs, method):
+                    continue
+                a, b = (inspect.signature(getattr(cls, method)).parameters for cls in (theirs, ours))
+                rest = any(p.kind == p.VAR_KEYWORD for p in b.values())
+                for at, (n, p) in enumerate(a.items()):
+                    if p.kind == p.VAR_KEYWORD or rest and n not in b:
+                        continue
+                    self.assertIn(n, b, f"{name}.{method}")
+                    self.assertEqual((p.kind, p.default), (b[n].kind, b[n].default) if n != "model_name_or_path" else (p.kind, p.default),
+                                     f"{name}.{method}({n})")
+                    if p.kind == p.POSITIONAL_OR_KEYWORD:
+                        self.assertEqual(list(b)[at], n, f"{name}.{method}")
+
+    @needs_minilm
+    def test_what_encode_returns_for_each_output(self):
+        import sentence_transformers
+        import torch
+        lines = ["a", "a happy dog plays", "", "w " * 600]
+        rival, ours = sentence_transformers.SentenceTransformer(MINILM, device="cpu"), qkv.SentenceTransformer(MINILM)
+        for given in (lines, lines[1]):
+            a, b = (m.encode(given, output_value="token_embeddings") for m in (rival, ours))
+            self.assertEqual(type(a), type(b))
+            for x, y in zip(a, b) if isinstance(a, list) else [(a, b)]:
+                self.assertEqual(x.shape, y.shape)
+                self.assertLess((x - y).abs().max().item(), 1e-4)  # hidden states of size 1, of 6 layers in float32
+        a, b = (m.encode(lines[1], output_value=None, truncate_dim=7) for m in (rival, ours))
+        for name in ("input_ids", "attention_mask", "token_embeddings", "sentence_embedding"):
+            self.assertEqual(a[name].shape, b[name].shape, name)
+            self.assertLess((a[name].float() - b[name].float()).abs().max().item(), 1e-4, name)
+        a, b = (m.preprocess(lines) for m in (rival, ours))
+        for name in ("input_ids", "attention_mask", "token_type_ids"):
+            self.assertEqual(a[name].tolist(), b[name].tolist(), name)
+        self.assertEqual(ours.tokenize(lines)["input_ids"].tolist(), a["input_ids"].tolist())
+        for m in (rival, ours):
+            with m.truncate_embeddings(5):
+                self.assertEqual((m.encode("a").shape, m.get_embedding_dimension()), ((5,), 5))
+            self.assertEqual(m.encode("a").shape, (384,))
+            self.assertEqual((m.supports("text"), m.supports("image"), m.modalities, m.get_backend(), m.get_model_kwargs()),
+                             (True, False, ["text"], "torch", []))
+        self.assertEqual(rival.prompts, ours.prompts)
+        self.assertIsInstance(torch.as_tensor(ours.encode(lines)), torch.Tensor)
+
+    @needs_minilm
+    def test_functions_of_util(self):
+        import numpy as np
+        import sentence_transformers.util as theirs
+        from qkv import util
+        draw = np.random.default_rng(1)
+        x, y = draw.standard_normal((2, 30, 16)).astype("f4")
+        for name in ("cos_sim", "dot_score", "euclidean_sim", "manhattan_sim", "pytorch_cos_sim", "pairwise_cos_sim", "pairwise_dot_score",
+                     "pairwise_euclidean_sim", "pairwise_manhattan_sim"):
+            a, b = getattr(theirs, name)(x, y).numpy(), getattr(util, name)(x, y)
+            self.assertEqual(a.shape, b.shape, name)
+            self.assertLess(abs(a - b).max(), 1e-4, name)  # sums of 16 products of size 1; cdist of torch squares and subtracts
+        for precision in ("int8", "uint8", "binary", "ubinary", "float32"):
+            for more in ({}, {"calibration_embeddings": y}, {"ranges": np.stack([y.min(0), y.max(0)])}):
+                a, b = (u.quantize_embeddings(x, precision, **more) for u in (theirs, util))
+                self.assertEqual((a.dtype, a.tolist()), (b.dtype, b.tolist()), precision)
+        for function in (util.cos_sim, theirs.cos_sim, util.dot_score):
+            a = theirs.semantic_search(x, y, top_k=3, score_function=theirs.dot_score if function is util.dot_score else theirs.cos_sim)
+            b = util.semantic_search(x, y, top_k=3, score_function=function, query_chunk_size=7, corpus_chunk_size=11)
+            self.assertEqual([[h["corpus_id"] for h in row] for row in a], [[h["corpus_id"] for h in row] for row in b])
+        a, b = (u.paraphrase_mining_embeddings(z, top_k=2) for u, z in ((theirs, __import__("torch").tensor(x)), (util, x)))
+        self.assertEqual([row[1:] for row in a], [row[1:] for row in b])
+        self.assertLess(abs(theirs.normalize_embeddings(__import__("torch").tensor(x)).numpy() - util.normalize_embeddings(x)).max(), 1e-6)
+        self.assertEqual(util.truncate_embeddings(x, 3).shape, (30, 3))
+        for f in theirs.SimilarityFunction:
+            if f.value in util.SimilarityFunction.possible_values():
+                self.assertEqual(util.SimilarityFunction(f.value).name, f.name)
+                with qkv.SentenceTransformer(MINILM, similarity_fn_name=f) as m:
+                    self.assertEqual(m.similarity_fn_name, f.value)
+
+    @needs_minilm
+    def test_an_evaluator_of_sentence_transformers(self):
+        import sentence_transformers
+        from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+        lines = some_lines(20)
+        scores = [i / 10 for i in range(10)]
+        found = []
+        for m in (sentence_transformers.SentenceTransformer(MINILM, device="cpu"), qkv.SentenceTransformer(MINILM)):
+            found.append(m.evaluate(EmbeddingSimilarityEvaluator(lines[:10], lines[10:], scores, write_csv=False)))
+        self.assertEqual(set(found[0]), set(found[1]))
+        for name, value in found[0].items():
+            self.assertAlmostEqual(value, found[1][name], delta=1e-4)
+
     def test_cross_encoder(self):
         import shutil
         import torch
@@ -347,7 +517,7 @@ sizes = model.max_seq_length, model.get_embedding_dimension(), model.similarity_
                     shutil.copy(os.path.join(MINILM, name), folder)
                 rival = sentence_transformers.CrossEncoder(folder, device="cpu", max_length=64)
                 ours = qkv.CrossEncoder(folder, max_length=64)
-                for options in ({}, {"apply_softmax": True}, {"activation_fn": torch.nn.Identity()}):
+                for options in ({}, {"apply_softmax": True}, {"activation_fn": torch.nn.Identity()}, {"prompt": "query: "}):
                     a, b = rival.predict(pairs, **options), ours.predict(pairs, **options)
                     self.assertEqual(a.shape, b.shape)
                     self.assertLess(abs(a - b).max(), 1e-4)
@@ -355,6 +525,14 @@ sizes = model.max_seq_length, model.get_embedding_dimension(), model.similarity_
                     a, b = (m.rank(pairs[0][0], [p[1] for p in pairs], top_k=5, return_documents=True) for m in (rival, ours))
                     self.assertEqual([(x["corpus_id"], x["text"]) for x in a], [(x["corpus_id"], x["text"]) for x in b])
                 self.assertEqual(ours.predict(list(pairs[0])).shape, () if labels == 1 else (3,))
+                for m in (rival, ours):
+                    self.assertEqual((m.num_labels, m.max_seq_length), (labels, 64))
+                    m.max_seq_length = 12
+                self.assertLess(abs(rival.predict(pairs) - ours.predict(pairs)).max(), 1e-4)
+                a, b = (m.preprocess(pairs) for m in (rival, ours))
+                self.assertEqual(a["input_ids"].tolist(), b["input_ids"].tolist())
+                with self.assertRaisesRegex(qkv.UnsupportedError, "num_labels"):
+                    qkv.CrossEncoder(folder, num_labels=labels + 1)
 
     def test_offsets_of_tokens(self):
         import transformers

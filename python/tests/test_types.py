@@ -42,7 +42,7 @@ class Hints(unittest.TestCase):
             tree = ast.parse(f.read())
         block = next(x for x in tree.body if isinstance(x, ast.If))
         found = {a.asname for x in block.body for a in x.names}
-        self.assertEqual(found, set(qkv.__all__) | {"observe", "torch", "transformers"})
+        self.assertEqual(found, set(qkv.__all__) | {"observe", "torch", "transformers", "util"})
 
     @unittest.skipUnless(importlib.util.find_spec("mypy"), "mypy is not installed")
     def test_mypy_finds_no_error(self):

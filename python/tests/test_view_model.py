@@ -14,7 +14,7 @@ except ImportError:
     sys.exit(77)
 
 import qkv
-from qkv._view_streams import Streams, middle_of
+from qkv._view_streams import Streams, layer_name, middle_of, tensor
 
 hf.logging.set_verbosity_error()
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -133,7 +133,59 @@ class Pictures(unittest.TestCase):
             self.same(MINILM, model, tokenizer, "time flies like an arrow", "naïve café — 你好")
 
 
+    def test_an_encoder_decoder_looks_as_its_folder(self):
+        model = hf.AutoModelForSeq2SeqLM.from_pretrained(DATES, dtype=torch.float32)
+        for texts in (("12 March 2001",), ("12 March 2001", "2001-03-12")):
+            self.same(DATES, model, qkv.Tokenizer(DATES), *texts)
+
+
+class Forwards(unittest.TestCase):
+    def test_the_page_with_its_output_runs_the_model_once(self):
+        """Each layer of each stack runs once on all rows; after that only what follows the last layer runs, on one row of each position."""
+        for name in ("gpt_neox", "bart", "t5, position bias"):
+            model, t = build(name), qkv.Tokenizer(VERSE)
+            pair = MORE if model.config.is_encoder_decoder else None
+            rows = {len(t.encode(TEXT).ids), *([len(t.encode(pair).ids)] if pair else [])}
+            seen = []
+            for part, m in model.named_modules():
+                if layer_name(part) == part:
+                    m.register_forward_hook(lambda _m, _x, out, part=part: seen.append((part, tensor(out).shape[1])))
+            v = qkv.view(TEXT, pair, model=model, tokenizer=t, view="output")
+            self.assertEqual(output_of(v)["rows"], 3)
+            whole = [part for part, n in seen if n in rows]
+            self.assertEqual(sorted(whole), sorted({part for part, _ in seen}), name)
+            self.assertEqual({n for _, n in seen} - rows, {1}, name)
+            self.assertFalse([part for part, n in seen if n == 1 and "encoder" in part], name)
+
+
 class Residual(unittest.TestCase):
+    def test_both_stacks_of_an_encoder_decoder(self):
+        """With norms before the sublayers (T5) and after them (BART): the streams are the outputs of modules of the same run."""
+        parts = {"bart": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"), "t5, position bias": None}
+        for name, norms in parts.items():
+            model, t = build(name), qkv.Tokenizer(VERSE)
+            ids, steps = torch.tensor([t.encode(TEXT).ids]), torch.tensor([[0, *t.encode(MORE).ids]])
+            outs = []
+            for part, m in model.named_modules():
+                last = part.split(".")[-1]
+                if norms and "layers" in part and last in norms or not norms and ".layer." in part and part.split(".")[-2] == "layer":
+                    m.register_forward_hook(lambda _m, _x, out, part=part: outs.append((layer_name(part), tensor(out)[0])))
+            with Streams(model) as found, torch.no_grad():
+                ran = model(input_ids=ids, decoder_input_ids=steps, output_hidden_states=True)
+            for stack, hidden, cross in (("encoder", ran.encoder_hidden_states, False), ("decoder", ran.decoder_hidden_states, True)):
+                names = [x for x in found.found if stack + "." in x]
+                streams = found.of([x + ".attention" for x in names])
+                self.assertEqual(len(streams), 2, (name, stack))
+                for s, layer, before in zip(streams, names, hidden):
+                    own = [x for at, x in outs if at == layer]
+                    self.assertTrue(torch.equal(s.before, before[0]))
+                    self.assertEqual(s.cross is not None, cross)
+                    for a, b in zip([x for x in s[1:] if x is not None], own):
+                        self.assertTrue(torch.equal(a, b), (name, layer))
+                    self.assertEqual(len(own), 2 + cross)
+            for stack in (0, 1):
+                self.assertIn("layer", qkv.view(TEXT, MORE, model=model, tokenizer=t, view="residual", stack=stack).terminal())
+
     def test_the_order_of_norms_and_sublayers(self):
         """The stream is found where it is a sum: norms before, after and on both sides of a sublayer, and in parallel."""
         sizes = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)

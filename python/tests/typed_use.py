@@ -13,6 +13,11 @@ qkv.view("a text", layers=1)  # type: ignore[call-arg]
 model = qkv.SentenceTransformer("models/all-MiniLM-L6-v2", truncate_dim=64)
 vectors: Any = model.encode(["a", "b"], show_progress_bar=True)
 model.encode(["a"], batch_size="32")  # type: ignore[arg-type]
+model.encode(inputs="a", output_value=None, pool=model.start_multi_process_pool())
+model.nothing  # type: ignore[attr-defined]
+model.max_seq_length = 12
+qkv.SentenceTransformer("org/name", revision="v2", token=3)  # type: ignore[arg-type]
+hits: List[List[dict]] = qkv.util.semantic_search(vectors, vectors, top_k=3)
 ranks: List[dict] = qkv.CrossEncoder("folder").rank("a", ["b"])
 
 encoding: qkv.Encoding = qkv.Tokenizer("models/verse").encode("a")

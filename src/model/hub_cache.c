@@ -100,25 +100,34 @@ qkv_status qkv_hub_cache(char *out, size_t size, qkv_error *err)
                     "HF_HOME, XDG_CACHE_HOME or HOME");
 }
 
-qkv_status qkv_hub_folder(char *out, size_t size, const struct qkv_hub_name *name, qkv_error *err)
+// Writes the folder of a repository in a cache; cache NULL: that of the environment.
+static qkv_status folder_in(char *out, size_t size, const char *cache,
+                            const struct qkv_hub_name *name, qkv_error *err)
 {
-    char cache[QKV_PATH], repo[2 * QKV_HUB_REPO];
+    char own[QKV_PATH], repo[2 * QKV_HUB_REPO];
     if (!out || !size || !name)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "expected a name and a buffer for the path, found NULL");
-    const qkv_status status = qkv_hub_cache(cache, sizeof cache, err);
+    const qkv_status status = cache ? QKV_OK : qkv_hub_cache(own, sizeof own, err);
     if (status) return status;
     const size_t org = strcspn(name->repo, "/");
     snprintf(repo, sizeof repo, "%.*s%s%s", (int)org, name->repo, name->repo[org] ? "--" : "",
              name->repo + org + (name->repo[org] != 0));
-    const int n = snprintf(out, size, "%s/models--%s", cache, repo);
+    const int n = snprintf(out, size, "%s/models--%s", cache ? cache : own, repo);
     if (n > 0 && (size_t)n < size) return QKV_OK;
     return qkv_fail(err, QKV_ERR_USAGE, NULL,
                     "path of the model is too long, expected at most %zu bytes, found %d", size - 1,
                     n);
 }
 
-qkv_status qkv_hub_commit(char out[QKV_HUB_COMMIT], const struct qkv_hub_name *name, qkv_error *err)
+qkv_status qkv_hub_folder(char *out, size_t size, const struct qkv_hub_name *name, qkv_error *err)
+{
+    return folder_in(out, size, NULL, name, err);
+}
+
+// Writes the commit that a cache has for the revision of a name, as qkv_hub_commit.
+static qkv_status commit_in(char out[QKV_HUB_COMMIT], const char *cache,
+                            const struct qkv_hub_name *name, qkv_error *err)
 {
     enum { REF_BYTES = 1024 };
     char folder[QKV_PATH], path[QKV_PATH + QKV_HUB_REVISION + 16];
@@ -126,7 +135,7 @@ qkv_status qkv_hub_commit(char out[QKV_HUB_COMMIT], const struct qkv_hub_name *n
     struct qkv_map ref;
     if (!out) return qkv_fail(err, QKV_ERR_USAGE, NULL, "expected a buffer, found NULL");
     out[0] = 0;
-    qkv_status status = qkv_hub_folder(folder, sizeof folder, name, err);
+    qkv_status status = folder_in(folder, sizeof folder, cache, name, err);
     if (status) return status;
     if (qkv_hub_is_commit(name->revision)) {
         snprintf(path, sizeof path, "%s/snapshots/%s", folder, name->revision);
@@ -150,7 +159,18 @@ qkv_status qkv_hub_commit(char out[QKV_HUB_COMMIT], const struct qkv_hub_name *n
     return status;
 }
 
+qkv_status qkv_hub_commit(char out[QKV_HUB_COMMIT], const struct qkv_hub_name *name, qkv_error *err)
+{
+    return commit_in(out, NULL, name, err);
+}
+
 qkv_status qkv_hub_find(char *out, size_t size, const char *name, qkv_error *err)
+{
+    return qkv_hub_find_in(out, size, NULL, name, err);
+}
+
+qkv_status qkv_hub_find_in(char *out, size_t size, const char *cache, const char *name,
+                           qkv_error *err)
 {
     struct qkv_hub_name parts;
     char folder[QKV_PATH], commit[QKV_HUB_COMMIT];
@@ -158,8 +178,8 @@ qkv_status qkv_hub_find(char *out, size_t size, const char *name, qkv_error *err
     if (!out || !size || !qkv_hub_name_parse(&parts, name))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "expected a name such as org/name or org/name@revision");
-    qkv_status status = qkv_hub_folder(folder, sizeof folder, &parts, err);
-    if (!status) status = qkv_hub_commit(commit, &parts, err);
+    qkv_status status = folder_in(folder, sizeof folder, cache, &parts, err);
+    if (!status) status = commit_in(commit, cache, &parts, err);
     if (status) return status;
     const int n = commit[0] ? snprintf(out, size, "%s/snapshots/%s", folder, commit) : 0;
     if (n < 0 || (size_t)n >= size)
@@ -168,8 +188,8 @@ qkv_status qkv_hub_find(char *out, size_t size, const char *name, qkv_error *err
                         size - 1, n);
     if (n && stat(out, &st) == 0 && S_ISDIR(st.st_mode)) return QKV_OK;
     out[0] = 0;
-    char cache[QKV_PATH];
-    if ((status = qkv_hub_cache(cache, sizeof cache, err))) return status;
+    char own[QKV_PATH];
+    if (!cache && (status = qkv_hub_cache(own, sizeof own, err))) return status;
     return qkv_fail(err, QKV_ERR_IO, NULL, "no model of the name %s in the cache %.400s", name,
-                    cache);
+                    cache ? cache : own);
 }

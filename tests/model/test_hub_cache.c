@@ -128,6 +128,25 @@ TEST(a_name_means_the_snapshot_of_its_revision)
     CHECK_TEXT(out, want);
 }
 
+TEST(another_cache_has_its_own_models)
+{
+    char out[1024], want[1024], cache[512];
+    qkv_error err = { 0 };
+    make_cache();
+    snprintf(cache, sizeof cache, "%s", folder_path);
+    setenv("HF_HUB_CACHE", "/no/such/folder", 1);
+    CHECK_EQ(qkv_hub_find(out, sizeof out, "org/name", NULL), QKV_ERR_IO);
+    CHECK_EQ(qkv_hub_find_in(out, sizeof out, NULL, "org/name", NULL), QKV_ERR_IO);
+    CHECK_EQ(qkv_hub_find_in(out, sizeof out, cache, "org/name", NULL), QKV_OK);
+    snprintf(want, sizeof want, "%s/models--org--name/snapshots/%s", cache, commit);
+    CHECK_TEXT(out, want);
+    CHECK_EQ(qkv_hub_find_in(out, sizeof out, cache, "org/other", &err), QKV_ERR_IO);
+    CHECK(strstr(err.text, "org/other") && strstr(err.text, cache));
+    unsetenv("HF_HUB_CACHE");
+    unsetenv("HOME");
+    CHECK_EQ(qkv_hub_find_in(out, sizeof out, cache, "org/name", NULL), QKV_OK);
+}
+
 TEST(what_is_not_in_the_cache_is_an_error_of_files)
 {
     static const char *const missing[] = { "org/name@v2", "org/other", "name",
