@@ -150,12 +150,15 @@ void call_free(struct serve_call *c)
     free(c->text);
     qkv_json_free(c->body);
     serve_bytes_free(&c->out);
+    serve_bytes_free(&c->rest);
     free(c);
 }
 
 // Adds bytes to what the connection sends, and tells the thread of the sockets.  All of it happens
-// under one lock: after a call has ended, that thread may free it at any time.
-static void add(struct serve_call *c, const struct serve_bytes *bytes, bool ended)
+// under one lock: after a call has ended, that thread may free it at any time.  Takes over *rest,
+// the body of a complete answer; NULL: none.
+static void add(struct serve_call *c, const struct serve_bytes *bytes, struct serve_bytes *rest,
+                bool ended)
 {
     struct server *s = c->server;
     pthread_mutex_lock(&s->lock);
@@ -163,6 +166,7 @@ static void add(struct serve_call *c, const struct serve_bytes *bytes, bool ende
         c->out.failed = true;
     else
         serve_bytes_add(&c->out, bytes->at, bytes->count);
+    if (rest) c->rest = *rest;
     c->ended = ended;
     if (!c->queued) {
         c->queued = true;
@@ -188,24 +192,28 @@ FILE *serve_answer(struct serve_call *c, int status, const char *type)
     return c->to;
 }
 
+#define RETRY "Retry-After: 1\r\n"
+
 static void send_with(struct serve_call *c, const char *extra)
 {
     static const char none[] =
         "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\","
         "\"param\":null,\"code\":503}}\n";
-    struct serve_bytes out = { 0 };
-    const bool whole = close_body(c);
-    const char *text = c->text;
-    size_t bytes = c->text_bytes;
-    if (!whole || !text) {
+    struct serve_bytes out = { 0 }, rest = { 0 };
+    const bool whole = close_body(c) && c->text;
+    c->sent = whole ? c->text_bytes : sizeof none - 1;
+    if (!whole) {
         c->status = 503;
-        text = none;
-        bytes = sizeof none - 1;
+        snprintf(c->type, sizeof c->type, "application/json");
+        extra = RETRY;
     }
-    add_head(&out, c->status, c->type, (int64_t)bytes, false, c->closing, extra);
-    if (!c->head_only) serve_bytes_add(&out, text, bytes);
-    c->sent = bytes;
-    add(c, &out, true);
+    add_head(&out, c->status, c->type, (int64_t)c->sent, false, c->closing, extra);
+    if (!whole && !c->head_only) serve_bytes_add(&out, none, c->sent);
+    if (whole && !c->head_only) {
+        rest = (struct serve_bytes){ c->text, c->sent, c->sent, false };
+        c->text = NULL;
+    }
+    add(c, &out, &rest, true);
     serve_bytes_free(&out);
 }
 
@@ -236,13 +244,22 @@ void serve_fail(struct serve_call *c, int status, const char *param, const char 
         return;
     }
     print_error(serve_answer(c, status, "application/json"), status, param, clean);
-    send_with(c, status == 429 || status == 503 ? "Retry-After: 1\r\n" : "");
+    send_with(c, status == 429 || status == 503 ? RETRY : "");
+}
+
+// Returns true if memory was exhausted, which may not happen again.
+static bool is_memory(const qkv_error *err)
+{
+    static const char memory[] = "out of memory";
+    return !*err->text || strncmp(err->text, memory, sizeof memory - 1) == 0;
 }
 
 void serve_fail_with(struct serve_call *c, const qkv_error *err, const char *param)
 {
     int status = 400;
-    if (err->status == QKV_ERR_LIMIT) status = 503;
+    // other limits are limits of a request, such as the steps of a regular expression
+    if (err->status == QKV_ERR_LIMIT) status = is_memory(err) ? 503 : 413;
+    if (err->status == QKV_ERR_INTERRUPTED) status = 503;
     if (err->status == QKV_ERR_UNSUPPORTED) status = 422;
     if (err->status == QKV_ERR_IO || err->status == QKV_ERR_INTERNAL) status = 500;
     serve_fail(c, status, param, "%s", err->text);
@@ -256,7 +273,7 @@ void serve_stream_begin(struct serve_call *c)
     c->status = 200;
     c->closing = c->closing || c->http10;
     add_head(&out, 200, "text/event-stream; charset=utf-8", -1, !c->http10, c->closing, "");
-    add(c, &out, false);
+    add(c, &out, NULL, false);
     serve_bytes_free(&out);
 }
 
@@ -279,7 +296,7 @@ void serve_stream_event(struct serve_call *c, const char *data, size_t bytes)
     serve_bytes_add(&piece, "\n\n", 2);
     add_piece(c, &out, piece.at, piece.count);
     out.failed = out.failed || piece.failed;
-    add(c, &out, false);
+    add(c, &out, NULL, false);
     serve_bytes_free(&piece);
     serve_bytes_free(&out);
 }
@@ -288,6 +305,6 @@ void serve_stream_end(struct serve_call *c)
 {
     struct serve_bytes out = { 0 };
     if (!c->http10) serve_bytes_add(&out, "0\r\n\r\n", 5);
-    add(c, &out, true);
+    add(c, &out, NULL, true);
     serve_bytes_free(&out);
 }

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 // Bodies of all clients together: 64 of the largest; of one address: a quarter.
-enum { READ_BYTES = 65536, BODIES = 64, BODIES_OF_ONE = 16 };
+enum { READ_BYTES = 65536, BODIES = 64, BODIES_OF_ONE = 16, SENT_BYTES = 65536 };
 
 #ifdef POLLRDHUP
 enum { LEAVES = POLLRDHUP }; // the client has closed its side, also with bytes that are not read
@@ -22,7 +22,8 @@ enum { LEAVES = 0 };
 struct connection *connection_new(struct server *s, int fd, const char *peer)
 {
     struct connection *k = calloc(1, sizeof *k);
-    if (!k) {
+    if (!k || !(k->finish = calloc((size_t)serve_model_count + 1, sizeof *k->finish))) {
+        free(k);
         close(fd);
         return NULL;
     }
@@ -51,6 +52,13 @@ static size_t held_by(const struct server *s, const char *peer)
     return n;
 }
 
+// Returns false if the bodies are too large together.
+static bool fits(const struct server *s, const struct connection *k)
+{
+    return s->held <= (size_t)BODIES * (SERVER_BODY + 1) &&
+           held_by(s, k->peer) <= (size_t)BODIES_OF_ONE * (SERVER_BODY + 1);
+}
+
 // Counts the body of the request, if it has grown.  Returns false if the bodies are too large
 // together.
 static bool hold_body(struct server *s, struct connection *k)
@@ -58,8 +66,30 @@ static bool hold_body(struct server *s, struct connection *k)
     const size_t bytes = k->request.body_capacity;
     if (bytes <= k->held) return true;
     hold(s, k, bytes);
-    return s->held <= (size_t)BODIES * (SERVER_BODY + 1) &&
-           held_by(s, k->peer) <= (size_t)BODIES_OF_ONE * (SERVER_BODY + 1);
+    return fits(s, k);
+}
+
+bool connection_hold(struct serve_call *c, size_t bytes)
+{
+    struct connection *k = c->connection;
+    hold(c->server, k, k->held + bytes);
+    return fits(c->server, k);
+}
+
+// Counts the bytes that the client has not read.
+static void count_unread(struct server *s, struct connection *k)
+{
+    const size_t bytes = k->out.capacity + k->rest.capacity;
+    s->unread += bytes - k->unread;
+    k->unread = bytes;
+}
+
+static void free_unread(struct server *s, struct connection *k)
+{
+    serve_bytes_free(&k->out);
+    serve_bytes_free(&k->rest);
+    k->out_used = 0;
+    count_unread(s, k);
 }
 
 // Frees a call that has ended.
@@ -99,11 +129,92 @@ void connection_free(struct server *s, struct connection *k)
     close(k->fd);
     http_request_free(&k->request);
     serve_bytes_free(&k->in);
-    serve_bytes_free(&k->out);
+    free_unread(s, k);
+    free(k->finish);
     free(k);
 }
 
 // ---- sending ------------------------------------------------------------------------------------
+// Returns true if there are bytes to send; continues with the body after the other bytes.
+static bool pending(struct connection *k)
+{
+    if (k->out_used == k->out.count && k->rest.count) {
+        const bool failed = k->out.failed;
+        serve_bytes_free(&k->out);
+        k->out = k->rest;
+        k->out.failed = failed;
+        k->rest = (struct serve_bytes){ 0 };
+        k->out_used = 0;
+    }
+    return k->out_used < k->out.count;
+}
+
+// The client has SERVER_WRITE_MS to read SERVER_WRITE_BYTES, or all there is.
+static void begin_window(struct connection *k)
+{
+    k->window_sent = 0;
+    k->deadline = server_now() + SERVER_WRITE_MS;
+}
+
+// Frees bytes that were sent, when they are as many as the others: each byte is moved once, about.
+static void free_sent(struct connection *k)
+{
+    struct serve_bytes *out = &k->out;
+    const size_t left = out->count - k->out_used;
+    if (k->out_used < SENT_BYTES || k->out_used < left) return;
+    memmove(out->at, out->at + k->out_used, left);
+    out->count = left;
+    k->out_used = 0;
+    char *at = realloc(out->at, left);
+    if (!at) return;
+    out->at = at;
+    out->capacity = left;
+}
+
+// Returns how much a connection is in the way of others: the bytes that its client has not read,
+// times the milliseconds that it had for them.
+static double slowness(const struct connection *k)
+{
+    return (double)k->unread * (double)(server_now() - k->unread_from + 1);
+}
+
+static struct connection *slowest(const struct server *s, const char *peer)
+{
+    struct connection *worst = NULL;
+    for (int64_t i = 0; i < s->connections; i++) {
+        struct connection *k = s->connection[i];
+        if (k->unread && !k->broken && (!peer || strcmp(k->peer, peer) == 0) &&
+            (!worst || slowness(k) > slowness(worst)))
+            worst = k;
+    }
+    return worst;
+}
+
+static bool too_much_unread(const struct server *s, const char *peer)
+{
+    size_t n = 0;
+    if (s->unread <= SERVER_UNREAD_OF_ONE) return false;
+    for (int64_t i = 0; i < s->connections; i++)
+        if (strcmp(s->connection[i]->peer, peer) == 0) n += s->connection[i]->unread;
+    return n > SERVER_UNREAD_OF_ONE;
+}
+
+// Ends the connections that read slowest while there are too many bytes that are not read: of the
+// address of k, or of all clients.
+static void limit_unread(struct server *s, const struct connection *k)
+{
+    for (;;) {
+        const bool of_one = too_much_unread(s, k->peer);
+        if (!of_one && s->unread <= SERVER_UNREAD) return;
+        struct connection *slow = slowest(s, of_one ? k->peer : NULL);
+        if (!slow) return;
+        if (s->o.log) log_refusal(slow, 503, "the answer is read too slowly");
+        slow->broken = true;
+        free_unread(s, slow);
+        s->slow++;
+    }
+}
+
 // Ends the connection after the client had time to read the answer: closing a socket with unread
 // bytes would discard the answer.
 static void linger(struct connection *k)
@@ -126,21 +237,24 @@ static void next_request(struct server *s, struct connection *k)
 // Sends what it can; after the whole answer, continues with the next request or ends.
 static void send_out(struct server *s, struct connection *k)
 {
-    while (k->out_used < k->out.count) {
+    while (pending(k)) {
         const ssize_t n = send(k->fd, k->out.at + k->out_used, k->out.count - k->out_used,
                                MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            free_sent(k);
+            count_unread(s, k);
+            return;
+        }
         if (n <= 0) {
             k->broken = true;
             return;
         }
         k->out_used += (size_t)n;
-        k->deadline = server_now() + SERVER_WRITE_MS;
+        k->window_sent += (size_t)n;
     }
     if (k->out.failed) k->broken = true;
-    serve_bytes_free(&k->out);
-    k->out_used = 0;
+    free_unread(s, k);
     if (k->state != CONNECTION_ANSWERING) return;
     if (k->call)
         k->deadline = INT64_MAX; // the answer is not complete; the model has all the time it needs
@@ -159,7 +273,7 @@ static void refuse(struct server *s, struct connection *k, int status, const cha
     s->count[0].errors += status >= 400;
     k->state = CONNECTION_ANSWERING;
     answer_directly(k, status, message, extra);
-    k->deadline = server_now() + SERVER_WRITE_MS;
+    begin_window(k);
     send_out(s, k);
 }
 
@@ -215,12 +329,12 @@ static void parse(struct server *s, struct connection *k, const char *bytes, siz
         const size_t used = http_request_parse(r, bytes, n);
         bytes += used;
         n -= used;
-        const bool fits = hold_body(s, k);
+        const bool held = hold_body(s, k);
         if (r->state == HTTP_STATE_CLOSED) {
             k->broken = true;
         } else if (r->state == HTTP_STATE_FAILED) {
             refuse(s, k, r->status, r->reason, r->status == 503 ? "Retry-After: 1\r\n" : "");
-        } else if (!fits) {
+        } else if (!held) {
             refuse(s, k, 503, "too many large requests", "Retry-After: 1\r\n");
         } else if (r->state == HTTP_STATE_BODY && !k->admitted) {
             static const char go[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -296,7 +410,9 @@ void connection_ready(struct server *s, struct connection *k, short events)
 void connection_expired(struct server *s, struct connection *k)
 {
     k->deadline = INT64_MAX;
-    if (k->state != CONNECTION_READING || http_request_empty(&k->request))
+    if (k->state == CONNECTION_ANSWERING && k->window_sent >= SERVER_WRITE_BYTES)
+        begin_window(k);
+    else if (k->state != CONNECTION_READING || http_request_empty(&k->request))
         k->broken = true;
     else if (k->request.state == HTTP_STATE_HEAD)
         refuse(s, k, 408, "the head of the request took longer than 10 seconds", "");
@@ -304,21 +420,32 @@ void connection_expired(struct server *s, struct connection *k)
         refuse(s, k, 408, "the body of the request took longer than 30 seconds", "");
 }
 
-void connection_news(struct server *s, struct serve_call *c, struct serve_bytes out, bool ended)
+void connection_news(struct server *s, struct serve_call *c, struct serve_bytes out,
+                     struct serve_bytes rest, bool ended)
 {
     struct connection *k = c->connection;
-    if (k) {
-        const bool idle = !k->out.count;
+    if (k && !k->broken) {
+        if (!pending(k)) {
+            begin_window(k);
+            k->unread_from = server_now();
+        }
         serve_bytes_add(&k->out, out.at, out.count);
         k->out.failed = k->out.failed || out.failed;
-        if (idle) k->deadline = server_now() + SERVER_WRITE_MS;
-        if (ended) {
-            k->call = NULL;
-            k->closing = k->closing || c->closing;
+        if (rest.count) {
+            k->rest = rest;
+            rest = (struct serve_bytes){ 0 };
         }
-        if (!k->broken) send_out(s, k);
-        if (!k->broken) resume(s, k);
     }
-    free(out.at);
-    if (ended) end_call(s, c);
+    serve_bytes_free(&out);
+    serve_bytes_free(&rest);
+    if (k && ended) {
+        k->call = NULL;
+        k->closing = k->closing || c->closing;
+        if (c->model) k->finish[c->model - serve_models] = c->finish;
+        hold(s, k, 0);
+    }
+    if (ended) end_call(s, c); // frees the values of the request
+    if (k && !k->broken) send_out(s, k);
+    if (k && !k->broken && k->unread) limit_unread(s, k);
+    if (k && !k->broken) resume(s, k);
 }

@@ -49,9 +49,11 @@ static qkv_status find_embedder(struct serve_model *m, struct embed_job *j, qkv_
             j->embedder = v->embedder;
             return QKV_OK;
         }
-    const struct qkv_embedder_options how = {
-        .truncate = true, .no_normalize = j->raw, .prompt = j->prompt, .opened = m->model
-    };
+    const struct qkv_embedder_options how = { .truncate = true,
+                                              .no_normalize = j->raw,
+                                              .prompt = j->prompt,
+                                              .opened = m->model,
+                                              .progress = embed_progress(m) };
     struct embed_variant *v = calloc(1, sizeof *v);
     if (v && j->prompt) v->prompt = strdup(j->prompt);
     qkv_status status = !v || (j->prompt && !v->prompt)
@@ -208,10 +210,34 @@ static bool add_job(struct batch *b, struct embed_job *j)
         p.texts++;
     }
     if (!p.texts && j->done < j->texts.count) return false;
+    service_begin(&j->job);
     b->part[b->parts++] = p;
     b->texts += p.texts;
     b->tokens += p.tokens;
     return true;
+}
+
+// Ends the job if its client has left.
+static bool end_gone(struct serve_job *job)
+{
+    if (!atomic_load(&job->call->gone)) return false;
+    serve_fail(job->call, 503, NULL, "the client has left");
+    service_done(job);
+    return true;
+}
+
+static int stops(void *service, const char *what, int64_t done, int64_t total)
+{
+    const struct batch *b = ((const struct service *)service)->batch;
+    (void)what, (void)done, (void)total;
+    for (int64_t p = 0; b && p < b->parts; p++)
+        if (!atomic_load(&b->part[p].j->job.call->gone)) return 0;
+    return b != NULL;
+}
+
+struct qkv_progress embed_progress(struct serve_model *m)
+{
+    return (struct qkv_progress){ stops, m->service };
 }
 
 // Fills the batch with the jobs that wait and have the embedder of the first.
@@ -219,14 +245,11 @@ static void fill(struct serve_model *m, struct batch *b, const struct embed_job 
 {
     struct serve_job *left = NULL, *job;
     while (b->parts < JOBS && b->tokens < service_options.batch_tokens &&
-           (job = service_take(m, 1u << JOB_EMBED))) {
+           (job = service_take(m, 1u << JOB_EMBED, (double)INFINITY))) {
         struct embed_job *j = (struct embed_job *)job;
-        const bool gone = atomic_load(&job->call->gone);
-        if (gone) {
-            serve_fail(job->call, 503, NULL, "the client has left");
-            service_done(job);
-        } else if (prepare(m, j) && (j->embedder != first->embedder || j->by_ids != first->by_ids ||
-                                     !add_job(b, j))) {
+        if (end_gone(job)) continue;
+        if (prepare(m, j) &&
+            (j->embedder != first->embedder || j->by_ids != first->by_ids || !add_job(b, j))) {
             job->next = left;
             left = job;
             if (j->embedder == first->embedder && j->by_ids == first->by_ids) break; // full
@@ -323,10 +346,10 @@ static void deliver(struct batch *b, const float *v, int64_t width, qkv_status s
         if (n) memcpy(j->vectors + j->done * width, v, (size_t)(n * width) * sizeof *v);
         v += n * width;
         j->done += n;
-        j->job.tag += (double)b->part[p].tokens;
+        service_used(&j->job, (double)b->part[p].tokens);
         if (j->done == j->texts.count)
             answer(j, width);
-        else
+        else if (!end_gone(&j->job))
             service_return(&j->job);
     }
 }
@@ -334,12 +357,7 @@ static void deliver(struct batch *b, const float *v, int64_t width, qkv_status s
 void embed_batch(struct serve_model *m, struct serve_job *first)
 {
     struct embed_job *j = (struct embed_job *)first;
-    if (atomic_load(&first->call->gone)) {
-        serve_fail(first->call, 503, NULL, "the client has left");
-        service_done(first);
-        return;
-    }
-    if (!prepare(m, j)) return;
+    if (end_gone(first) || !prepare(m, j)) return;
     struct batch *b = calloc(1, sizeof *b);
     float *v = NULL;
     qkv_error err = { 0 };
@@ -355,7 +373,9 @@ void embed_batch(struct serve_model *m, struct serve_job *first)
     fill(m, b, j);
     v = malloc(((size_t)(b->texts * width) + 1) * sizeof *v);
     qkv_status status = v ? QKV_OK : cmd_error(&err, QKV_ERR_LIMIT, NULL, "out of memory");
+    m->service->batch = b;
     if (!status) status = by_ids ? compute_ids(b, v, e, &err) : compute_texts(b, v, e, &err);
+    m->service->batch = NULL;
     deliver(b, v, width, status, &err);
     free(v);
     free(b);

@@ -29,5 +29,8 @@ struct embed_job *embed_job_new(void); // NULL: out of memory
 // Computes texts of a job, together with texts of other jobs that wait; answers the jobs that are
 // complete and returns the others to the queue.
 void embed_batch(struct serve_model *m, struct serve_job *first);
+// Returns the progress of an embedder of the model, which stops when all clients of the batch have
+// left.
+struct qkv_progress embed_progress(struct serve_model *m);
 void embed_variants_close(struct serve_model *m);
 #endif

@@ -310,7 +310,7 @@ void endpoint_attention(struct serve_call *c)
     j->job.run = run;
     j->job.free = free_job;
     if (read && !page && !own.against && !own.live) {
-        const int64_t n = j->texts.ids ? j->texts.offsets[1] : (int64_t)j->texts.bytes[0] / 4 + 2;
+        const int64_t n = serve_text_cost(&j->texts, 0);
         const double values = count_values(m, j, n);
         // to write a value takes a small part of the time of a token
         j->job.cost = n + (int64_t)(values < ANSWER_VALUES ? values : ANSWER_VALUES) / 256;

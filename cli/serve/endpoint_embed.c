@@ -74,10 +74,7 @@ static void queue(struct serve_call *c, struct embed_job *j, const char *model,
         m = NULL;
     }
     if (m && serve_texts_read(c, &j->texts, input, path, service_options.client_batch, TEXTS_IDS)) {
-        int64_t cost = 0;
-        for (int64_t i = 0; i < j->texts.count; i++) cost += (int64_t)j->texts.bytes[i] / 4 + 2;
         j->model = m->name;
-        j->job.cost = cost;
         serve_queue(c, m, j);
         return;
     }

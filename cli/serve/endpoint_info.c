@@ -113,6 +113,15 @@ void endpoint_metrics(struct serve_call *c)
     fprintf(to, "qkv_connections %lld\n", (long long)s->connections);
     print_family(to, "connections_refused_total", "counter", "Connections above the limit.");
     fprintf(to, "qkv_connections_refused_total %lld\n", (long long)s->refused);
+    print_family(to, "connections_slow_total", "counter",
+                 "Connections that ended because large answers were read too slowly.");
+    fprintf(to, "qkv_connections_slow_total %lld\n", (long long)s->slow);
+    print_family(to, "body_bytes", "gauge", "Bytes of bodies that are read or answered.");
+    fprintf(to, "qkv_body_bytes %zu\n", s->held);
+    print_family(to, "unread_bytes", "gauge", "Bytes of answers that clients have not read.");
+    fprintf(to, "qkv_unread_bytes %zu\n", s->unread);
+    print_family(to, "log_dropped_total", "counter", "Lines of the log that did not fit.");
+    fprintf(to, "qkv_log_dropped_total %lld\n", (long long)log_dropped());
     print_family(to, "queue_jobs", "gauge", "Requests that wait or run, per model.");
     for (int64_t i = 0; i < serve_model_count; i++) {
         fputs("qkv_queue_jobs{model=", to);

@@ -2,23 +2,32 @@
 // endpoint_rank.c: models with labels (/rerank, /predict) and tokenizers (/tokenize, /detokenize).
 #include "serve/service.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DOCUMENTS = 1000, PART = 32 }; // texts of a ranking; texts that are computed together
+// Texts of a ranking; texts that are computed together; bytes of a query per position of the model,
+// above which it is refused before it is encoded; tokens of an answer.
+enum { DOCUMENTS = 1000, PART = 32, QUERY_BYTES = 64, TOKENS = 1 << 18 };
 
 struct rank_job {
     struct serve_job job;
     struct serve_texts texts; // texts of a prediction, documents of a ranking, or token ids
     const char *query;        // of a ranking
     int64_t top;              // results of a ranking; 0: all
+    bool classifies;          // its texts are computed in parts
     bool raw, truncate, documents, cohere, no_special;
+    float *scores; // [count][labels], then as many probabilities
+    int64_t done;  // texts that have scores
+    int64_t found; // tokens of an answer
 };
 
 static void free_job(struct serve_job *job)
 {
-    serve_texts_free(&((struct rank_job *)job)->texts);
-    free(job);
+    struct rank_job *j = (struct rank_job *)job;
+    serve_texts_free(&j->texts);
+    free(j->scores);
+    free(j);
 }
 
 static struct rank_job *new_job(struct serve_call *c, void (*run)(struct serve_job *j))
@@ -33,6 +42,16 @@ static struct rank_job *new_job(struct serve_call *c, void (*run)(struct serve_j
     return j;
 }
 
+// Returns the tokens of texts from `from` on, at most `count`, about, each with the query.
+static int64_t cost_of(const struct rank_job *j, int64_t from, int64_t count)
+{
+    const int64_t query = j->query ? (int64_t)strlen(j->query) / 4 : 0;
+    int64_t cost = 0;
+    for (int64_t i = from; i < j->texts.count && i < from + count; i++)
+        cost += serve_text_cost(&j->texts, i) + query;
+    return cost;
+}
+
 // Queues the job, or frees it if the request was answered with an error.
 static void queue(struct serve_call *c, struct rank_job *j, struct serve_model *m)
 {
@@ -40,45 +59,54 @@ static void queue(struct serve_call *c, struct rank_job *j, struct serve_model *
         free_job(&j->job);
         return;
     }
-    for (int64_t i = 0; i < j->texts.count; i++) j->job.cost += (int64_t)j->texts.bytes[i] / 4 + 2;
+    j->job.cost = cost_of(j, 0, j->classifies ? PART : j->texts.count);
     serve_queue(c, m, j);
 }
 
 // ---- labels -------------------------------------------------------------------------------------
-// Computes scores[count][labels] and their probabilities.  Answers with an error and returns NULL
-// if that is not possible; the caller frees the result.
-static float *classify(struct rank_job *j, float **probabilities)
+static int stops(void *job, const char *what, int64_t done, int64_t total)
+{
+    (void)what, (void)done, (void)total;
+    return atomic_load(&((const struct rank_job *)job)->job.call->gone);
+}
+
+// Computes the scores and probabilities of texts[n], texts of the job from j->done on.
+static qkv_status compute(struct rank_job *j, int64_t n, qkv_error *err)
 {
     const struct serve_model *m = j->job.model;
-    const int64_t n = j->texts.count, labels = m->info.labels;
+    const int64_t labels = m->info.labels, all = j->texts.count;
+    const struct qkv_classify_options how = { .truncate = j->truncate, .progress = { stops, j } };
+    const char **text = j->texts.text + j->done, *query[PART];
+    const size_t *bytes = j->texts.bytes + j->done;
+    if (!j->scores) j->scores = calloc((size_t)(all * labels) * 2 + 1, sizeof *j->scores);
+    if (!j->scores) return cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+    float *scores = j->scores + j->done * labels, *p = scores + all * labels;
+    for (int64_t i = 0; i < n; i++) query[i] = j->query;
+    const qkv_status status = j->query ? qkv_classify(m->model, m->tokenizer, scores, p, query,
+                                                      NULL, text, bytes, n, &how, err)
+                                       : qkv_classify(m->model, m->tokenizer, scores, p, text,
+                                                      bytes, NULL, NULL, n, &how, err);
+    for (int64_t i = 0; i < n * labels && !status; i++)
+        if (!isfinite(scores[i]))
+            return cmd_error(err, QKV_ERR_INTERNAL, NULL,
+                             "the model computed a score that is not finite");
+    return status;
+}
+
+// Computes a part of the texts.  Returns false if they are not complete: the job is called again,
+// when its turn comes, or was answered with an error.
+static bool classify(struct rank_job *j)
+{
+    const int64_t left = j->texts.count - j->done, n = left < PART ? left : PART;
     qkv_error err = { 0 };
-    const struct qkv_classify_options how = { .truncate = j->truncate };
-    float *scores = calloc((size_t)(n * labels) * 2 + 1, sizeof *scores);
-    const char **query = j->query ? calloc((size_t)n + 1, sizeof *query) : NULL;
-    qkv_status status = QKV_OK;
-    if (!scores || (j->query && !query))
-        status = cmd_error(&err, QKV_ERR_LIMIT, NULL, "out of memory");
-    for (int64_t i = 0; i < n && query; i++) query[i] = j->query;
-    float *p = *probabilities = scores ? scores + n * labels : NULL;
-    for (int64_t i = 0, part; i < n && !status; i += part) {
-        const char **text = j->texts.text + i;
-        const size_t *bytes = j->texts.bytes + i;
-        float *x = scores + i * labels, *y = p + i * labels;
-        part = n - i < PART ? n - i : PART;
-        if (atomic_load(&j->job.call->gone))
-            status = cmd_error(&err, QKV_ERR_LIMIT, NULL, "the client has left");
-        else if (query)
-            status = qkv_classify(m->model, m->tokenizer, x, y, query, NULL, text, bytes, part,
-                                  &how, &err);
-        else
-            status = qkv_classify(m->model, m->tokenizer, x, y, text, bytes, NULL, NULL, part, &how,
-                                  &err);
+    if (compute(j, n, &err)) {
+        serve_fail_with(j->job.call, &err, NULL);
+        return false;
     }
-    free(query);
-    if (!status) return scores;
-    free(scores);
-    serve_fail_with(j->job.call, &err, NULL);
-    return NULL;
+    j->done += n;
+    j->job.again = j->done < j->texts.count;
+    j->job.cost = cost_of(j, j->done, PART);
+    return !j->job.again;
 }
 
 static struct serve_model *find_labels(struct serve_call *c, const char *name, bool ranks)
@@ -122,17 +150,16 @@ static void print_labels(FILE *to, const struct serve_model *m, const float *x)
 static void run_predict(struct serve_job *job)
 {
     struct rank_job *j = (struct rank_job *)job;
-    float *p, *scores = classify(j, &p);
-    if (!scores) return;
-    const float *x = j->raw ? scores : p;
+    const int64_t labels = job->model->info.labels;
+    if (!classify(j)) return;
+    const float *x = j->raw ? j->scores : j->scores + j->texts.count * labels;
     FILE *to = serve_answer(job->call, 200, "application/json");
     if (!j->texts.single) putc('[', to);
     for (int64_t i = 0; i < j->texts.count; i++) {
         if (i) putc(',', to);
-        print_labels(to, job->model, x + i * job->model->info.labels);
+        print_labels(to, job->model, x + i * labels);
     }
     fputs(j->texts.single ? "\n" : "]\n", to);
-    free(scores);
     serve_send(job->call);
 }
 
@@ -142,6 +169,7 @@ void endpoint_predict(struct serve_call *c)
     const qkv_json *inputs = NULL;
     struct rank_job *j = new_job(c, run_predict);
     if (!j) return;
+    j->classifies = true;
     const struct serve_field fields[] = {
         { .name = "inputs", .kind = FIELD_ANY, .to = &inputs },
         { .name = "model", .kind = FIELD_TEXT, .to = &model },
@@ -183,15 +211,14 @@ static void run_rerank(struct serve_job *job)
 {
     struct rank_job *j = (struct rank_job *)job;
     const int64_t n = j->texts.count;
-    float *p, *scores = classify(j, &p);
+    if (!classify(j)) return;
     struct ranked *r = calloc((size_t)n + 1, sizeof *r);
-    if (!scores || !r) {
-        if (scores) serve_fail(job->call, 503, NULL, "out of memory");
-        free(scores);
-        free(r);
+    if (!r) {
+        serve_fail(job->call, 503, NULL, "out of memory");
         return;
     }
-    for (int64_t i = 0; i < n; i++) r[i] = (struct ranked){ i, j->raw ? scores[i] : p[i] };
+    const float *x = j->raw ? j->scores : j->scores + n; // of one label
+    for (int64_t i = 0; i < n; i++) r[i] = (struct ranked){ i, x[i] };
     qsort(r, (size_t)n, sizeof *r, better);
     FILE *to = serve_answer(job->call, 200, "application/json");
     fputs(j->cohere ? "{\"results\":[" : "[", to);
@@ -200,7 +227,6 @@ static void run_rerank(struct serve_job *job)
         print_ranked(to, j, &r[i]);
     }
     fputs(j->cohere ? "],\"meta\":{}}\n" : "]\n", to);
-    free(scores);
     free(r);
     serve_send(job->call);
 }
@@ -212,6 +238,7 @@ void endpoint_rerank(struct serve_call *c)
     const qkv_json *texts = NULL, *documents = NULL;
     struct rank_job *j = new_job(c, run_rerank);
     if (!j) return;
+    j->classifies = true;
     const struct serve_field fields[] = {
         { .name = "query", .kind = FIELD_TEXT, .to = &j->query },
         { .name = "texts", .kind = FIELD_ANY, .to = &texts },
@@ -234,17 +261,26 @@ void endpoint_rerank(struct serve_call *c)
     }
     read = read && serve_texts_read(c, &j->texts, j->cohere ? documents : texts,
                                     j->cohere ? "$.documents" : "$.texts", DOCUMENTS, 0);
-    queue(c, j, read ? find_labels(c, model, true) : NULL);
+    struct serve_model *m = read ? find_labels(c, model, true) : NULL;
+    if (m && strlen(j->query) / QUERY_BYTES > (size_t)m->info.positions) {
+        serve_fail(c, 413, "$.query", "$.query: text is too long, expected at most %lld bytes",
+                   (long long)m->info.positions * QUERY_BYTES);
+        m = NULL;
+    }
+    queue(c, j, m);
 }
 
 // ---- tokens -------------------------------------------------------------------------------------
-static qkv_status print_encoding(FILE *to, const struct rank_job *j, int64_t text, qkv_error *err)
+static qkv_status print_encoding(FILE *to, struct rank_job *j, int64_t text, qkv_error *err)
 {
     const qkv_tokenizer *tokenizer = j->job.model->tokenizer;
     const struct qkv_encode_options how = { .no_special = j->no_special };
     qkv_encoding e = { 0 };
-    const qkv_status status = qkv_tokenizer_encode(tokenizer, &e, j->texts.text[text],
-                                                   j->texts.bytes[text], NULL, 0, &how, err);
+    qkv_status status = qkv_tokenizer_encode(tokenizer, &e, j->texts.text[text],
+                                             j->texts.bytes[text], NULL, 0, &how, err);
+    if (!status && (j->found += e.count) > TOKENS)
+        status = cmd_error(err, QKV_ERR_LIMIT, NULL, "too many tokens, expected at most %d",
+                           (int)TOKENS);
     putc('[', to);
     for (int64_t i = 0; i < e.count && !status; i++) {
         const char *raw = qkv_tokenizer_token(tokenizer, e.ids[i]);

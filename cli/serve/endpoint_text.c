@@ -25,6 +25,11 @@ static bool read_stops(struct serve_call *c, struct generate_job *j, const qkv_j
     struct serve_texts t;
     if (!v) return true;
     const int64_t most = (int64_t)(sizeof j->stops / sizeof *j->stops);
+    if (qkv_json_length(v) > most) {
+        serve_fail(c, 400, "$.stop", "$.stop: too many texts, expected at most %lld, found %lld",
+                   (long long)most, (long long)qkv_json_length(v));
+        return false;
+    }
     if (!serve_texts_read(c, &t, v, "$.stop", most, TEXTS_EMPTY)) return false;
     for (int64_t i = 0; i < t.count; i++) j->stops[i] = t.text[i];
     j->o.stop = j->stops;
@@ -78,11 +83,14 @@ static bool read_logprobs(struct serve_call *c, struct generate_job *j,
 {
     bool wanted = false;
     int64_t n = r->top_logprobs;
-    if (j->chat ? !qkv_json_get_boolean(r->logprobs, &wanted)
-                : !(wanted = qkv_json_get_integer(r->logprobs, &n))) {
-        if (!r->logprobs) return true;
+    if (r->logprobs && (j->chat ? !qkv_json_get_boolean(r->logprobs, &wanted)
+                                : !(wanted = qkv_json_get_integer(r->logprobs, &n)))) {
         serve_fail(c, 400, "$.logprobs", "$.logprobs: expected %s",
                    j->chat ? "true or false" : "a number");
+        return false;
+    }
+    if (!wanted && n) {
+        serve_fail(c, 400, "$.top_logprobs", "$.top_logprobs: expected \"logprobs\": true with it");
         return false;
     }
     if (!wanted) return true;
@@ -90,7 +98,8 @@ static bool read_logprobs(struct serve_call *c, struct generate_job *j,
         serve_fail(c, 400, "$.logprobs", "$.logprobs: expected 0 to 20, found %lld", (long long)n);
         return false;
     }
-    j->o.logprobs = n ? n : 1;
+    j->tops = n;
+    j->o.logprobs = n ? n : 1; // 0: no log-probabilities at all
     return true;
 }
 
@@ -142,10 +151,6 @@ static void queue(struct serve_call *c, struct serve_model *m, struct generate_j
     j->created = (int64_t)time(NULL);
     snprintf(j->id, sizeof j->id, "%s-%lld", j->chat ? "chatcmpl" : "cmpl",
              (long long)atomic_fetch_add(&number, 1) + 1);
-    const int64_t prompts = j->chat ? 1 : j->prompts.count;
-    j->job.cost = j->o.max_tokens * j->o.n_best * prompts;
-    if (j->chat) j->job.cost += (int64_t)c->request->body_bytes / 4;
-    for (int64_t i = 0; i < j->prompts.count; i++) j->job.cost += (int64_t)j->prompts.bytes[i] / 4;
     serve_queue(c, m, j);
 }
 
@@ -240,7 +245,12 @@ void endpoint_chat(struct serve_call *c)
         { .name = NULL }
     };
     struct serve_model *m = NULL;
-    if (!serve_body(c, fields) || !read_rest(c, j, &r) || !(m = find_generator(c, r.model))) {
+    bool read = serve_body(c, fields);
+    if (read && !r.messages) {
+        serve_fail(c, 400, "$.messages", "$.messages: required member is missing");
+        read = false;
+    }
+    if (!read || !read_rest(c, j, &r) || !(m = find_generator(c, r.model))) {
         j->job.free(&j->job);
         return;
     }

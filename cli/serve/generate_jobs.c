@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+// The most bytes that answers keep until they are complete: of one job, of the jobs of one address,
+// of all jobs of a model.
+enum { KEPT = 16 << 20, KEPT_OF_ONE = 64 << 20, KEPT_OF_ALL = 256 << 20, KEPT_STEP = 1 << 16 };
+
 static void free_job(struct serve_job *job)
 {
     struct generate_job *j = (struct generate_job *)job;
@@ -79,7 +83,7 @@ static void print_logprob(FILE *to, const struct generate_job *j,
 {
     print_token(to, j, t->id, t->logprob);
     fputs(",\"top_logprobs\":[", to);
-    for (int64_t i = 0; i < t->tops; i++) {
+    for (int64_t i = 0; i < t->tops && i < j->tops; i++) {
         if (i) putc(',', to);
         print_token(to, j, t->top[i].id, t->top[i].value);
         putc('}', to);
@@ -94,9 +98,9 @@ static void print_choice(FILE *to, const struct generate_job *j, int64_t index, 
 {
     fprintf(to, "{\"index\":%lld,", (long long)index);
     if (j->chat) {
-        fputs(j->stream ? "\"delta\":{\"content\":"
-                        : "\"message\":{\"role\":\"assistant\",\"content\":",
-              to);
+        fputs(j->stream ? "\"delta\":{" : "\"message\":{", to);
+        if (!j->output[index].streamed) fputs("\"role\":\"assistant\",", to);
+        fputs("\"content\":", to);
         cmd_json_text(to, text, bytes);
         putc('}', to);
     } else {
@@ -114,43 +118,68 @@ static void print_choice(FILE *to, const struct generate_job *j, int64_t index, 
         fputs(",\"finish_reason\":null}", to);
 }
 
-// Sends an event that print() writes.
-static void send_event(struct generate_job *j, const char *text, size_t bytes)
+// Fails the job because memory is exhausted.
+static void fail_memory(struct generate_job *j)
 {
-    if (text && bytes) serve_stream_event(j->job.call, text, bytes);
+    if (!j->err.status) cmd_error(&j->err, QKV_ERR_LIMIT, NULL, "out of memory");
 }
 
+// Closes a stream of memory.  Returns false and fails the job if memory was exhausted.
+static bool close_memory(struct generate_job *j, FILE *to)
+{
+    const bool bad = !to || ferror(to);
+    if ((!to || !fclose(to)) && !bad) return true;
+    fail_memory(j);
+    return false;
+}
+
+// Sends a choice as an event.  The first one begins the stream, so that an error before it has a
+// status.
 static void stream_choice(struct generate_job *j, int64_t index, const char *text, size_t bytes,
                           const char *logprobs, size_t logprob_bytes, const char *reason)
 {
     char *event = NULL;
     size_t size = 0;
     FILE *to = open_memstream(&event, &size);
-    if (!to) return;
-    print_begin(to, j);
-    fputs(",\"choices\":[", to);
-    print_choice(to, j, index, text, bytes, logprobs, logprob_bytes, reason);
-    fputs(j->usage ? "],\"usage\":null}" : "]}", to);
-    if (!fclose(to)) send_event(j, event, size);
+    if (to) {
+        print_begin(to, j);
+        fputs(",\"choices\":[", to);
+        print_choice(to, j, index, text, bytes, logprobs, logprob_bytes, reason);
+        fputs(j->usage ? "],\"usage\":null}" : "]}", to);
+    }
+    if (close_memory(j, to)) {
+        j->output[index].streamed = true;
+        if (!j->job.call->streaming) serve_stream_begin(j->job.call);
+        serve_stream_event(j->job.call, event, size);
+    }
+    free(event);
+}
+
+static void end_stream(struct generate_job *j)
+{
+    char *event = NULL;
+    size_t size = 0;
+    FILE *to = j->usage ? open_memstream(&event, &size) : NULL;
+    if (to) {
+        print_begin(to, j);
+        fputs(",\"choices\":[]", to);
+        print_usage(to, j);
+        putc('}', to);
+    }
+    if (j->usage && !close_memory(j, to)) {
+        serve_fail_with(j->job.call, &j->err, NULL);
+    } else {
+        if (j->usage) serve_stream_event(j->job.call, event, size);
+        serve_stream_event(j->job.call, "[DONE]", 6);
+        serve_stream_end(j->job.call);
+    }
     free(event);
 }
 
 static void answer(struct generate_job *j)
 {
     if (j->stream) {
-        char *event = NULL;
-        size_t size = 0;
-        FILE *to = j->usage ? open_memstream(&event, &size) : NULL;
-        if (to) {
-            print_begin(to, j);
-            fputs(",\"choices\":[]", to);
-            print_usage(to, j);
-            putc('}', to);
-            if (!fclose(to)) send_event(j, event, size);
-            free(event);
-        }
-        serve_stream_event(j->job.call, "[DONE]", 6);
-        serve_stream_end(j->job.call);
+        end_stream(j);
         return;
     }
     FILE *to = serve_answer(j->job.call, 200, "application/json");
@@ -170,29 +199,53 @@ static void answer(struct generate_job *j)
 }
 
 // ---- tokens and outputs -------------------------------------------------------------------------
+// Fails the job if it, or the jobs of its address, or all jobs keep too many bytes together.
+static void limit_kept(struct generate_job *j)
+{
+    size_t of_one = 0, of_all = 0;
+    for (const struct generate_job *x = j->job.model->service->generating; x; x = x->after) {
+        of_all += x->kept;
+        if (strcmp(x->job.call->peer, j->job.call->peer) == 0) of_one += x->kept;
+    }
+    if (j->kept > KEPT)
+        cmd_error(&j->err, QKV_ERR_LIMIT, NULL,
+                  "the answer is too long, expected at most %d MiB: ask for fewer outputs, tokens "
+                  "or logprobs, or for a stream",
+                  KEPT >> 20);
+    else if (of_one > KEPT_OF_ONE || of_all > KEPT_OF_ALL)
+        cmd_error(&j->err, QKV_ERR_LIMIT, NULL, "out of memory for answers that are not complete");
+}
+
+// Keeps bytes of an answer that is not streamed.
+static void keep(struct generate_job *j, struct serve_bytes *to, const char *bytes, size_t n)
+{
+    const size_t before = j->kept;
+    serve_bytes_add(to, bytes, n);
+    if (to->failed) fail_memory(j);
+    j->kept += n;
+    if (before / KEPT_STEP != j->kept / KEPT_STEP && !j->err.status) limit_kept(j);
+}
+
 static int on_token(void *user, const struct qkv_generated_token *t)
 {
     struct generate_output *x = user;
     struct generate_job *j = x->job;
     char *logprob = NULL;
     size_t bytes = 0;
-    j->job.tag += t->id >= 0;
+    if (t->id >= 0) service_used(&j->job, 1);
     if (j->o.logprobs && t->id >= 0) {
         FILE *to = open_memstream(&logprob, &bytes);
-        if (!to) return 1;
-        print_logprob(to, j, t);
-        if (fclose(to)) return 1;
+        if (to) print_logprob(to, j, t);
+        close_memory(j, to);
     }
-    if (j->stream) {
-        if (t->bytes || logprob)
-            stream_choice(j, x - j->output, t->text, t->bytes, logprob, bytes, NULL);
-    } else if (logprob) {
-        struct serve_bytes *all = &x->logprobs;
-        if (all->count) serve_bytes_add(all, ",", 1);
-        serve_bytes_add(all, logprob, bytes);
+    if (j->stream && !j->err.status && (t->bytes || logprob)) {
+        stream_choice(j, x - j->output, t->text, t->bytes, logprob, bytes, NULL);
+    } else if (logprob && !j->stream && !j->err.status) {
+        if (x->logprobs.count) keep(j, &x->logprobs, ",", 1);
+        keep(j, &x->logprobs, logprob, bytes);
     }
     free(logprob);
-    return 0;
+    return j->err.status != QKV_OK;
 }
 
 static int on_output(void *user, const struct qkv_generated *g)
@@ -206,7 +259,7 @@ static int on_output(void *user, const struct qkv_generated *g)
     if (j->stream)
         stream_choice(j, x - j->output, "", 0, NULL, 0, x->reason);
     else
-        serve_bytes_add(&x->text, g->text, g->bytes);
+        keep(j, &x->text, g->text, g->bytes);
     x->id = 0;
     j->ended++;
     return 0;
@@ -240,6 +293,14 @@ void decoding_close(struct serve_model *m)
 bool decoding_busy(const struct serve_model *m)
 {
     return m->service->generating != NULL;
+}
+
+double decoding_tag(const struct serve_model *m)
+{
+    double least = (double)INFINITY;
+    for (const struct generate_job *j = m->service->generating; j; j = j->after)
+        if (j->begun > j->ended && j->job.tag < least) least = j->job.tag;
+    return least;
 }
 
 // Cancels the outputs of a job that are in the scheduler.
@@ -293,13 +354,12 @@ static void begin_output(struct generate_job *j)
     o.n_best = 1;
     o.first = j->begun % j->o.n_best; // the random numbers of an output that begins with the others
     x->job = j;
-    service_continue(&j->job);
+    service_begin(&j->job);
     if (qkv_scheduler_add(j->job.model->service->scheduler, &x->id, j->prompts.text[prompt],
                           j->prompts.bytes[prompt], &o, &j->err))
         return;
-    if (j->stream && !j->begun) serve_stream_begin(j->job.call);
     j->begun++;
-    j->job.tag += (double)j->prompts.bytes[prompt] / 4;
+    service_used(&j->job, (double)j->prompts.bytes[prompt] / 4);
 }
 
 // Returns the job with the smallest tag whose next output can begin; NULL: there is none.
@@ -319,9 +379,7 @@ void decoding_fill(struct serve_model *m)
     const unsigned kind = 1u << JOB_GENERATE;
     while (qkv_scheduler_idle(s->scheduler) > 0) {
         struct generate_job *j = find_waiting(s);
-        struct serve_job *queued = service_next(m, kind) < (j ? j->job.tag : (double)INFINITY)
-                                       ? service_take(m, kind)
-                                       : NULL;
+        struct serve_job *queued = service_take(m, kind, j ? j->job.tag : (double)INFINITY);
         if (queued)
             prepare(queued);
         else if (j)
@@ -367,6 +425,6 @@ void decoding_step(struct serve_model *m)
 void decoding_stop(struct serve_model *m)
 {
     qkv_error err = { 0 };
-    cmd_error(&err, QKV_ERR_LIMIT, NULL, "the server is stopping");
+    cmd_error(&err, QKV_ERR_INTERRUPTED, NULL, "the server is stopping");
     end_jobs(m, &err);
 }

@@ -15,6 +15,7 @@ struct generate_output {
     struct serve_bytes text, logprobs; // logprobs: elements of a JSON array
     const char *reason;
     int64_t tokens;
+    bool streamed; // the first event of a stream has the role
 };
 struct generate_job {
     struct serve_job job;
@@ -31,6 +32,8 @@ struct generate_job {
     struct generate_output *output; // [outputs] the outputs of a prompt follow each other
     int64_t outputs, begun, ended;
     int64_t prompt_tokens, completion_tokens;
+    int64_t tops;  // alternatives of each token with logprobs
+    size_t kept;   // bytes of texts and logprobs of an answer that is not streamed
     qkv_error err; // the first error of an output
     struct generate_job *after;
 };
@@ -44,6 +47,8 @@ void decoding_step(struct serve_model *m);
 // Answers all jobs with an error, because the server stops.
 void decoding_stop(struct serve_model *m);
 bool decoding_busy(const struct serve_model *m);
+// Returns the smallest tag of the jobs of which an output runs; INFINITY: none runs.
+double decoding_tag(const struct serve_model *m);
 qkv_status decoding_open(struct serve_model *m, qkv_error *err);
 void decoding_close(struct serve_model *m);
 #endif

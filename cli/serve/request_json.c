@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 // request_json.c: reads the JSON body of a request into variables, with the path of an error.
-#include "serve/serve.h"
+#include "serve/server.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+// The most values of a body; the memory of an object, an array and any other value, about.
+enum { VALUES = 1 << 18, OBJECT_BYTES = 256, ARRAY_BYTES = 128, VALUE_BYTES = 64 };
 
 static bool wrong_kind(struct serve_call *c, const char *path, const char *want, const qkv_json *v)
 {
@@ -85,10 +88,38 @@ bool serve_members(struct serve_call *c, const qkv_json *object, const char *pat
     return true;
 }
 
+// Counts the memory of the values of a body before it is parsed: a value of two bytes becomes an
+// object of hundreds.  Returns false if the call was answered with an error.
+static bool hold_values(struct serve_call *c, const char *text, size_t bytes)
+{
+    size_t objects = 0, arrays = 0, others = 1;
+    bool inside = false; // a string
+    for (size_t i = 0; i < bytes; i++) {
+        if (inside && text[i] == '\\') {
+            i++;
+        } else if (text[i] == '"') {
+            inside = !inside;
+        } else if (!inside) {
+            objects += text[i] == '{';
+            arrays += text[i] == '[';
+            others += text[i] == ',';
+        }
+    }
+    if (objects + arrays + others > VALUES) {
+        serve_fail(c, 413, "$", "the body has too many values, expected at most %d", VALUES);
+        return false;
+    }
+    if (connection_hold(c, objects * OBJECT_BYTES + arrays * ARRAY_BYTES + others * VALUE_BYTES))
+        return true;
+    serve_fail(c, 503, NULL, "too many large requests");
+    return false;
+}
+
 bool serve_body(struct serve_call *c, const struct serve_field *fields)
 {
     qkv_error err = { 0 };
     const struct http_request *r = c->request;
+    if (!hold_values(c, r->body ? r->body : "", r->body_bytes)) return false;
     if (qkv_json_read(&c->body, r->body ? r->body : "", r->body_bytes, &err)) {
         if (err.status == QKV_ERR_LIMIT)
             serve_fail_with(c, &err, NULL);
@@ -195,6 +226,11 @@ bool serve_texts_read(struct serve_call *c, struct serve_texts *t, const qkv_jso
     if (n && first != QKV_JSON_STRING && !(first == QKV_JSON_ARRAY && allowed & TEXTS_IDS))
         return wrong_kind(c, path, want, qkv_json_element(v, 0));
     return read_list(c, t, v, path);
+}
+
+int64_t serve_text_cost(const struct serve_texts *t, int64_t i)
+{
+    return t->ids ? t->offsets[i + 1] - t->offsets[i] + 2 : (int64_t)t->bytes[i] / 4 + 2;
 }
 
 void serve_texts_free(struct serve_texts *t)

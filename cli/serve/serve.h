@@ -22,8 +22,8 @@
 //     void endpoint_count(struct serve_call *c)
 //     {
 //         struct serve_model *m;
-//         if (serve_body(c, fields) && (m = serve_model_of(c)))
-//             serve_run(c, m, cost, count, NULL);
+//         if (serve_body(c, fields) && (m = serve_model_of(c, name)))
+//             serve_run(c, m, cost, count);
 //     }
 //
 // Each call is answered exactly once: serve_send, serve_fail or serve_stream_end.  After that the
@@ -78,11 +78,14 @@ struct serve_call {
     char type[64];
     bool streaming, http10, head_only, closing;
     // Guarded by server.lock: bytes that the connection has not taken yet; whether the call is in
-    // the list of calls with news; whether the answer is complete; the next call of that list.
-    struct serve_bytes out;
+    // the list of calls with news; whether the answer is complete; the next call of that list; the
+    // virtual time at which its job ends.
+    struct serve_bytes out, rest; // rest: the body of a complete answer, after `out`
     bool queued, ended;
     struct serve_call *next;
-    struct serve_call *other; // the next of server.calls
+    double finish;
+    const struct serve_model *model; // the model that computes it; NULL: none
+    struct serve_call *other;        // the next of server.calls
     size_t held; // bytes of the body of a client that has left, which count in server.held
     struct connection *connection; // NULL: the client has left
     struct server *server;
@@ -123,9 +126,9 @@ struct serve_field {
     void *to;        // where the value is stored, unless the member is missing or null
     double min, max; // range of a number
 };
-// Parses the body of the request, a JSON object, and stores its members.  fields[] ends with a
-// zeroed row; another member is refused by name.  Returns false if the call was answered with an
-// error.
+// Parses the body of the request, a JSON object of at most 2^18 values, and stores its members.
+// fields[] ends with a zeroed row; another member is refused by name.  Returns false if the call
+// was answered with an error.
 bool serve_body(struct serve_call *c, const struct serve_field *fields);
 // Stores the members of an object inside the body; path is its path, such as "$.options".
 bool serve_members(struct serve_call *c, const qkv_json *object, const char *path,
@@ -143,6 +146,8 @@ enum { TEXTS_IDS = 1, TEXTS_EMPTY = 2 }; // token ids, no text at all are allowe
 bool serve_texts_read(struct serve_call *c, struct serve_texts *t, const qkv_json *v,
                       const char *path, int64_t most, unsigned allowed);
 void serve_texts_free(struct serve_texts *t);
+// Returns the number of tokens of text i, about.
+int64_t serve_text_cost(const struct serve_texts *t, int64_t i);
 // Prints floats as a JSON array.
 void serve_floats(FILE *to, const float *x, int64_t n);
 
@@ -172,15 +177,16 @@ struct serve_job {
     void (*run)(struct serve_job *j);  // answers the call
     void (*free)(struct serve_job *j); // frees the job; NULL: free()
     enum serve_job_kind kind;
-    double tag; // its position in the queue
-    int64_t cost;
+    double tag;   // its position in the queue, which grows with the tokens that it has used
+    int64_t cost; // of JOB_RUN: tokens of the next call of run(), about
+    bool again;   // set by run(): the call is not answered yet, run() is called again
     struct serve_job *next;
 };
 // Returns the model that the request names in its member "model", or the first model if it names
 // none; answers with 404 and returns NULL if there is no such model.
 struct serve_model *serve_model_of(struct serve_call *c, const char *name);
 // Queues a job, whose first member is a struct serve_job with `run`, `free`, `cost` and whose
-// memory is from calloc().  cost: its tokens, about.  If the queue is full, answers with 429.
+// memory is from calloc().  If the queue is full, answers with 429.
 void serve_queue(struct serve_call *c, struct serve_model *m, void *job);
 // Queues a job that has no data of its own.
 void serve_run(struct serve_call *c, struct serve_model *m, int64_t cost,

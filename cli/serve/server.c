@@ -29,7 +29,7 @@ int64_t server_now(void)
 
 // ---- signals ------------------------------------------------------------------------------------
 static volatile sig_atomic_t stops;
-static int signal_pipe = -1;
+static volatile sig_atomic_t signal_pipe = -1;
 
 static void on_stop(int number)
 {
@@ -151,7 +151,7 @@ static void accept_one(struct server *s, int listener)
 static void take_news(struct server *s)
 {
     for (;;) {
-        struct serve_bytes out = { 0 };
+        struct serve_bytes out = { 0 }, rest = { 0 };
         bool ended = false;
         pthread_mutex_lock(&s->lock);
         struct serve_call *c = s->ready;
@@ -160,12 +160,14 @@ static void take_news(struct server *s)
             if (!s->ready) s->ready_end = &s->ready;
             c->queued = false;
             out = c->out;
+            rest = c->rest;
             ended = c->ended;
             c->out = (struct serve_bytes){ .failed = out.failed };
+            c->rest = (struct serve_bytes){ 0 };
         }
         pthread_mutex_unlock(&s->lock);
         if (!c) return;
-        connection_news(s, c, out, ended);
+        connection_news(s, c, out, rest, ended);
     }
 }
 
@@ -264,4 +266,7 @@ void server_free(struct server *s)
     free(s->poll);
     free(s->count);
     if (s->sink) fclose(s->sink);
+    signal_pipe = -1;
+    for (int i = 0; i < 2; i++)
+        if (s->wake[i] > 0) close(s->wake[i]);
 }

@@ -11,15 +11,19 @@ enum {
     SERVER_LISTENERS = 8,
     SERVER_BODY = 4 << 20, // most bytes of a body
     // Time limits in milliseconds: from the first byte of a request, or from the connection, to the
-    // last field; from there to the end of the body; between two requests of a connection; without
-    // a byte of the answer that the client reads; for a client to read the answer after which it is
-    // disconnected; for running requests after SIGTERM.
+    // last field; from there to the end of the body; between two requests of a connection; for a
+    // client to read SERVER_WRITE_BYTES of its answer, or the rest; for a client to read the answer
+    // after which it is disconnected; for running requests after SIGTERM.
     SERVER_HEAD_MS = 10000,
     SERVER_BODY_MS = 30000,
     SERVER_IDLE_MS = 60000,
     SERVER_WRITE_MS = 30000,
     SERVER_LINGER_MS = 2000,
     SERVER_DRAIN_MS = 30000,
+    SERVER_WRITE_BYTES = 512 << 10,
+    // The most bytes of answers that are not read: of all clients together, of one address.
+    SERVER_UNREAD = 256 << 20,
+    SERVER_UNREAD_OF_ONE = 64 << 20,
     SERVER_SECRET = 33 // bytes of a secret: 128 random bits in hexadecimal, and NUL
 };
 
@@ -29,19 +33,22 @@ struct connection {
     enum connection_state state;
     char peer[48]; // address of the client, without port
     struct http_request request;
-    bool admitted;         // the head of the request was checked
-    struct serve_bytes in; // bytes after the request that is answered
-    size_t in_used;
-    bool more; // further bytes have arrived, which are read after the answer
-    struct serve_bytes out;
+    bool admitted;           // the head of the request was checked
+    struct serve_bytes in;   // bytes after the request that is answered
+    bool more;               // further bytes have arrived, which are read after the answer
+    struct serve_bytes out;  // bytes to send
+    struct serve_bytes rest; // sent after `out`: the body of a complete answer
     size_t out_used;
+    size_t unread;           // bytes of `out` and `rest` that count in server.unread
+    int64_t unread_from;     // time in milliseconds since which the client has not read all bytes
+    size_t window_sent;      // bytes that it has read since the deadline was set
     struct serve_call *call; // the request that is being answered
     bool closing;            // the connection ends after this answer
     bool used;               // a request was answered
     bool broken;             // to be closed
     int64_t deadline;        // in milliseconds; INT64_MAX: none
-    size_t held;             // bytes of its body that count in server.held
-    double finish;           // virtual time at which its last job ends (service.c)
+    size_t held;             // bytes of its body, and of its values, that count in server.held
+    double *finish; // [serve_model_count] virtual time at which its last job ended (service.c)
 };
 
 struct server_options {
@@ -67,18 +74,19 @@ struct server {
     pthread_t thread;
     struct connection **connection; // [connections]
     int64_t connections;
-    struct pollfd *poll; // [poll_capacity]
-    size_t poll_capacity;
+    struct pollfd *poll;
     pthread_mutex_t lock;
     struct serve_call *ready, **ready_end; // calls with news; guarded by lock
     struct serve_call *calls;              // all calls that have not ended
-    size_t held;                           // bytes of all bodies that are being read
-    FILE *sink; // takes the body of an answer for which there is no memory
+    size_t held;   // bytes of all bodies that are read or answered, with their values
+    size_t unread; // bytes of all answers that are not read
+    FILE *sink;    // takes the body of an answer for which there is no memory
     bool draining;
     int64_t drain_end, started;
     struct server_count *count; // [endpoints + 1] the last: no endpoint
     atomic_llong tokens;
     int64_t refused;   // connections above the limit
+    int64_t slow;      // connections that ended because answers above the limit were not read
     int64_t accept_at; // no connection is accepted before: no descriptor was left
     bool ticket_used;
 };
@@ -105,9 +113,13 @@ void connection_free(struct server *s, struct connection *k);
 short connection_events(const struct connection *k); // what poll() waits for
 void connection_ready(struct server *s, struct connection *k, short events);
 void connection_expired(struct server *s, struct connection *k); // its deadline has passed
-// Takes the news of a call: bytes to send, which it frees, and the end of the answer, at which it
-// frees the call.
-void connection_news(struct server *s, struct serve_call *c, struct serve_bytes out, bool ended);
+// Takes the news of a call: bytes to send, which it frees or takes over, and the end of the answer,
+// at which it frees the call.
+void connection_news(struct server *s, struct serve_call *c, struct serve_bytes out,
+                     struct serve_bytes rest, bool ended);
+// Counts memory that the request of a call takes besides its body.  Returns false if the requests
+// of all clients, or the requests of its address, take too much together.
+bool connection_hold(struct serve_call *c, size_t bytes);
 // Sends a short refusal to a client above the limit of connections, and closes its socket at once.
 void connection_refuse(struct server *s, int fd, const char *peer);
 
@@ -136,4 +148,5 @@ bool guard_equal(const char *a, const char *b);
 void log_call(const struct serve_call *c);
 void log_refusal(const struct connection *k, int status, const char *message);
 void log_event(const char *event, const char *text);
+int64_t log_dropped(void); // lines that were dropped because stderr was full
 #endif

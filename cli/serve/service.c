@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // service.c: the threads of the models.  A queue is fair between connections by start times (start-
 // time fair queueing: Goyal, Vin, Cheng 1996): a job begins at the virtual time at which the
-// previous job of its connection ends, or now; the job with the smallest start is next.
+// previous job of its connection ended, or now; the job with the smallest start is next.  Virtual
+// time grows by the tokens that are computed, divided by the connections that have a job (as in
+// weighted fair queueing: Parekh, Gallager 1993), so that new connections without end, which all
+// begin now, cannot keep a connection waiting that was served before.
 #include "serve/service.h"
 #include "serve/embed_jobs.h"
 #include "serve/generate_jobs.h"
@@ -25,17 +28,20 @@ static struct serve_job **find_best(struct service *s, unsigned kinds)
     return best;
 }
 
-double service_next(struct serve_model *m, unsigned kinds)
+struct serve_job *service_take(struct serve_model *m, unsigned kinds, double most)
 {
     struct service *s = m->service;
     pthread_mutex_lock(&s->lock);
-    struct serve_job **best = find_best(s, kinds);
-    const double tag = best ? (*best)->tag : (double)INFINITY;
+    struct serve_job **best = find_best(s, kinds), *j = best ? *best : NULL;
+    if (j && j->tag <= most)
+        *best = j->next;
+    else
+        j = NULL;
     pthread_mutex_unlock(&s->lock);
-    return tag;
+    return j;
 }
 
-void service_continue(const struct serve_job *j)
+void service_begin(const struct serve_job *j)
 {
     struct service *s = j->model->service;
     pthread_mutex_lock(&s->lock);
@@ -43,17 +49,15 @@ void service_continue(const struct serve_job *j)
     pthread_mutex_unlock(&s->lock);
 }
 
-struct serve_job *service_take(struct serve_model *m, unsigned kinds)
+void service_used(struct serve_job *j, double tokens)
 {
-    struct service *s = m->service;
+    struct service *s = j->model->service;
+    const double jobs = (double)atomic_load(&s->jobs); // a connection has one job at a time
     pthread_mutex_lock(&s->lock);
-    struct serve_job **best = find_best(s, kinds), *j = best ? *best : NULL;
-    if (j) {
-        *best = j->next;
-        if (j->tag > s->now) s->now = j->tag;
-    }
+    j->tag += tokens;
+    j->call->finish = j->tag;
+    s->now += tokens / (jobs > 1 ? jobs : 1);
     pthread_mutex_unlock(&s->lock);
-    return j;
 }
 
 void service_return(struct serve_job *j)
@@ -120,10 +124,10 @@ void serve_queue(struct serve_call *c, struct serve_model *m, void *job)
         service_done(j);
         return;
     }
-    struct connection *k = c->connection;
+    const double finish = c->connection->finish[m - serve_models];
     pthread_mutex_lock(&s->lock);
-    j->tag = k->finish > s->now ? k->finish : s->now;
-    k->finish = j->tag + (double)j->cost;
+    j->tag = c->finish = finish > s->now ? finish : s->now;
+    c->model = m;
     j->next = NULL;
     struct serve_job **end = &s->first;
     while (*end) end = &(*end)->next;
@@ -167,11 +171,18 @@ static bool wait_for_work(struct service *s)
 
 static void run_job(struct serve_job *j)
 {
-    if (atomic_load(&j->call->gone))
+    j->again = false;
+    if (atomic_load(&j->call->gone)) {
         serve_fail(j->call, 503, NULL, "the client has left");
-    else
+    } else {
+        service_begin(j);
+        service_used(j, (double)j->cost);
         j->run(j);
-    service_done(j);
+    }
+    if (j->again)
+        service_return(j);
+    else
+        service_done(j);
 }
 
 static void *work(void *model)
@@ -179,7 +190,7 @@ static void *work(void *model)
     struct serve_model *m = model;
     struct serve_job *j;
     while (wait_for_work(m->service)) {
-        j = service_take(m, ~(1u << JOB_GENERATE));
+        j = service_take(m, ~(1u << JOB_GENERATE), decoding_tag(m));
         if (j && j->kind == JOB_EMBED)
             embed_batch(m, j);
         else if (j)
@@ -188,7 +199,7 @@ static void *work(void *model)
         if (decoding_busy(m)) decoding_step(m);
     }
     decoding_stop(m);
-    while ((j = service_take(m, ~0u))) {
+    while ((j = service_take(m, ~0u, (double)INFINITY))) {
         serve_fail(j->call, 503, NULL, "the server is stopping");
         service_done(j);
     }
@@ -233,7 +244,9 @@ static qkv_status open_parts(struct serve_model *m, qkv_error *err)
     qkv_error other = { 0 };
     const struct qkv_generator_options generates = { .model = cmd_model_options(),
                                                      .items = service_options.slots };
-    struct qkv_embedder_options embeds = { .model = cmd_model_options(), .truncate = true };
+    struct qkv_embedder_options embeds = { .model = cmd_model_options(),
+                                           .truncate = true,
+                                           .progress = embed_progress(m) };
     qkv_status status = qkv_generator_open(&m->generator, m->dir, &generates, &other);
     if (status && status != QKV_ERR_UNSUPPORTED && status != QKV_ERR_USAGE) {
         *err = other;
@@ -272,7 +285,11 @@ qkv_status service_open(struct serve_model *m, const char *name, const char *dir
     struct service *s = calloc(1, sizeof *s);
     *m = (struct serve_model){ .name = name, .service = s };
     snprintf(m->dir, sizeof m->dir, "%s", dir);
-    if (!s || pthread_mutex_init(&s->lock, NULL) || pthread_cond_init(&s->changed, NULL))
+    if (s && !pthread_mutex_init(&s->lock, NULL)) {
+        s->locked = !pthread_cond_init(&s->changed, NULL);
+        if (!s->locked) pthread_mutex_destroy(&s->lock);
+    }
+    if (!s || !s->locked)
         return cmd_error(err, QKV_ERR_LIMIT, NULL, "no memory for model %s", name);
     atomic_init(&s->jobs, 0);
     qkv_status status = open_parts(m, err);
@@ -290,6 +307,10 @@ void service_close(struct serve_model *m)
     chat_close(m);
     qkv_embedder_close(m->embedder);
     qkv_generator_close(m->generator);
+    if (m->service && m->service->locked) {
+        pthread_cond_destroy(&m->service->changed);
+        pthread_mutex_destroy(&m->service->lock);
+    }
     free(m->service);
     *m = (struct serve_model){ 0 };
 }

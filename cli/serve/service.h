@@ -19,23 +19,25 @@ extern struct service_options service_options;
 
 struct service {
     pthread_t thread;
-    bool running, stop;
-    pthread_mutex_t lock;   // of the queue, `now` and `stop`
-    pthread_cond_t changed; // a job was queued, or the thread shall stop
+    bool running, stop, locked; // locked: lock and changed were initialized
+    pthread_mutex_t lock;       // of the queue, `now` and `stop`
+    pthread_cond_t changed;     // a job was queued, or the thread shall stop
     struct serve_job *first;
-    double now;        // virtual time: the start of the job that was taken last
+    double now;        // virtual time, in tokens per connection that has a job
     atomic_llong jobs; // jobs that wait or run
     struct embed_variant *variants;
+    const struct batch *batch;       // texts that are computed (embed_jobs.c); NULL: none
     qkv_scheduler *scheduler;        // NULL: the model does not generate
     struct generate_job *generating; // jobs that have begun
 };
 
-// Takes the next job of some kinds (bits 1 << JOB_...); NULL: there is none.
-struct serve_job *service_take(struct serve_model *m, unsigned kinds);
-// Returns the tag of the job that service_take() would take; INFINITY: there is none.
-double service_next(struct serve_model *m, unsigned kinds);
-// A job that has begun continues, at its tag.
-void service_continue(const struct serve_job *j);
+// Takes the next job of some kinds (bits 1 << JOB_...) whose tag is at most `most`; NULL: there is
+// none.
+struct serve_job *service_take(struct serve_model *m, unsigned kinds, double most);
+// A job that was taken begins or continues: virtual time is at least its tag.
+void service_begin(const struct serve_job *j);
+// Charges a job that has begun for tokens that it computes.  Must not be called after its answer.
+void service_used(struct serve_job *j, double tokens);
 void service_return(struct serve_job *j); // puts a job back, with its tag
 void service_done(struct serve_job *j);   // frees a job whose call was answered
 // Removes the job of a call from its queue and frees it.  Returns false if the job is not in a

@@ -191,7 +191,7 @@ def chats():
             how = {"model": f"chat{i}", "temperature": 0, "max_tokens": 8}
             # the tokenizer of verse puts <|endoftext|> before a text itself
             status, want = server.post("/v1/completions", {"prompt": prompt.removeprefix("<|endoftext|>"), "logprobs": 1, **how})
-            status, found = server.post("/v1/chat/completions", {"messages": messages, "logprobs": True, **how})
+            status, found = server.post("/v1/chat/completions", {"messages": messages, "logprobs": True, "top_logprobs": 1, **how})
             check(f"chat template {i}", status == 200 and found["usage"] == want["usage"] and
                   found["choices"][0]["logprobs"] == want["choices"][0]["logprobs"] and
                   found["choices"][0]["message"]["content"] == want["choices"][0]["text"], (found, want))

@@ -35,8 +35,8 @@ class Server:
     def __init__(self, *args, models=(), **more):
         words = [w for m in models for w in ("-m", m)]
         self.log = open(f"serve-{os.getpid()}-{time.monotonic_ns()}.log", "w+", encoding="utf-8")
-        self.process = subprocess.Popen([BIN, "serve", "--port", "0", *words, *args], stdout=subprocess.PIPE,
-                                        stderr=self.log, text=True, **more)
+        more.setdefault("stderr", self.log)
+        self.process = subprocess.Popen([BIN, "serve", "--port", "0", *words, *args], stdout=subprocess.PIPE, text=True, **more)
         line = self.process.stdout.readline()
         found = re.match(r"listening on http://(.*):(\d+)", line)
         if not found:

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: MIT
+"""serve_limits.py: `qkv serve` bounds the memory of answers and of values, shares a model between connections, answers
+errors as errors, and never waits for a reader of its log.
+
+    serve_limits.py MODEL VERSE CHAT RANKS ODD     CHAT: VERSE with a template that joins the messages; RANKS: a model with one
+                                                   label; ODD: a copy of a model with labels, whose weights are changed here
+"""
+import http.client
+import json
+import os
+import re
+import struct
+import sys
+import threading
+import time
+
+from serve_client import Server, check, finish, wait_jobs
+
+MODEL, VERSE, CHAT, RANKS, ODD = sys.argv[1:]
+MIB = 1 << 20
+
+
+def request(path, body):
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return (b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" %
+            (path.encode(), len(data)) + data)
+
+
+def metric(server, name):
+    return int(re.search(rf"^qkv_{name} (\d+)$", server.ask("GET", "/metrics")[2].decode(), re.M)[1])
+
+
+def other(server, path, body):
+    """Makes a request from another address; returns the status."""
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60, source_address=("127.0.0.2", 0))
+    c.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    status = c.getresponse().status
+    c.close()
+    return status
+
+
+def refused(server, path, body, want, param):
+    status, answer = server.post(path, body)
+    check(f"{want} for {param}", status == want and answer["error"]["param"] == param, (status, answer))
+
+
+# An answer of 200,000 tokens, about 11 MB; the buffers of a socket take a few of them.
+LARGE = {"inputs": "a b " * 100000}
+
+
+def unread():
+    """Answers that are not read take at most 64 MiB of one address: the slowest connections end."""
+    with Server("-q", models=[VERSE]) as server:
+        bytes_of_one = len(server.ask("POST", "/tokenize", LARGE)[2])
+        held = []
+        worst = 0
+        for _ in range(160 * MIB // bytes_of_one):
+            s = server.connect()
+            s.sendall(request("/tokenize", LARGE))
+            wait_jobs(server, 0, 60)
+            held.append(s)
+            worst = max(worst, metric(server, "unread_bytes"))
+        check("unread answers are counted", worst > bytes_of_one / 2, worst)
+        check("unread answers are bounded", worst <= 64 * MIB, worst)
+        check("slow connections end", metric(server, "connections_slow_total") > 0)
+        check("the memory is bounded", server.status_kb("VmHWM") < 500 << 10, server.status_kb("VmHWM"))
+        check("another address is served", other(server, "/v1/completions", {"prompt": "a", "max_tokens": 2}) == 200)
+        status, _, data = server.ask("POST", "/tokenize", LARGE)
+        check("an answer that is read is complete", status == 200 and len(data) == bytes_of_one, (status, len(data)))
+        for s in held:
+            s.close()
+        end = time.monotonic() + 20
+        while metric(server, "unread_bytes") > 100000 and time.monotonic() < end:
+            time.sleep(0.02)
+        check("unread answers of clients that left are freed", metric(server, "unread_bytes") <= 100000)
+
+
+def long_answers():
+    """Answers that would become too long are refused before they take the memory."""
+    hog = {"prompt": ["In the beginning"] * 32, "n": 128, "max_tokens": 200, "ignore_eos": True}
+    with Server("-q", models=[VERSE]) as server:
+        status, answer = server.post("/v1/completions", {**hog, "logprobs": 20})
+        check("an answer with too many logprobs", status == 413 and "at most 16 MiB" in answer["error"]["message"], answer)
+        refused(server, "/tokenize", {"inputs": "a b " * 200000}, 413, "$.inputs")
+        check("the memory is bounded", server.status_kb("VmHWM") < 400 << 10, server.status_kb("VmHWM"))
+
+
+def values():
+    """The values of a body count: an object of two bytes takes hundreds."""
+    hog = {"prompt": ["In the beginning"] * 32, "n": 128, "max_tokens": 200, "ignore_eos": True}
+    with Server("-q", models=[VERSE]) as server:
+        for body in (b'{"prompt":"a","user":[' + b"{}," * 1300000 + b"{}]}", b'{"messages":[' + b"[]," * 1300000 + b"[]]}"):
+            refused(server, "/v1/completions", body, 413, "$")
+        check("the memory is bounded", server.status_kb("VmHWM") < 200 << 10, server.status_kb("VmHWM"))
+        first = server.connect()
+        first.sendall(request("/v1/completions", {**hog, "user": [{}] * 120000}))
+        check("a request with many values runs", wait_jobs(server, 1) == 1)
+        check("its values count", metric(server, "body_bytes") > 120000 * 200, metric(server, "body_bytes"))
+        status, answer = server.post("/v1/completions", {"prompt": "a", "user": [{}] * 120000})
+        check("a second one is refused", status == 503, answer)
+        check("one of another address is not", other(server, "/v1/completions", {"prompt": "a", "max_tokens": 2, "user": [{}] * 120000}) == 200)
+        first.close()
+        check("the place is free", wait_jobs(server, 0) == 0)
+        check("the values are freed", metric(server, "body_bytes") == 0, metric(server, "body_bytes"))
+        check("quotes in texts", server.post("/v1/completions", {"prompt": '"{[,\\" \\', "max_tokens": 2, "user": "{" * 300000})[0] == 200)
+
+
+def ranking():
+    """A long ranking gives way to other connections, and its query is not encoded if it is too long."""
+    with Server("-q", models=[RANKS]) as server:
+        info = json.loads(server.ask("GET", "/info")[2])["models"][0]
+        query = "the king " * (info["positions"] // 16)
+        held = [server.connect() for _ in range(3)]
+        for s in held:
+            s.sendall(request("/rerank", {"query": query, "texts": ["water"] * 1000, "truncate": True}))
+        check("three rankings run", wait_jobs(server, 3) == 3)
+        status, answer = server.post("/rerank", {"query": "water", "texts": ["king", "water"]})
+        check("a short ranking is answered before them", status == 200 and len(answer) == 2 and wait_jobs(server, 3) == 3, answer)
+        one = server.connect()
+        one.sendall(request("/rerank", {"query": query, "texts": ["water"] * 1000, "truncate": True}))
+        wait_jobs(server, 4)
+        one.close()
+        for s in held:
+            s.close()
+        check("rankings of clients that left end", wait_jobs(server, 0) == 0)
+        refused(server, "/rerank", {"query": "a" * (64 * info["positions"] + 64), "texts": ["b"] * 1000}, 413, "$.query")
+        texts = [f"the king said {i}" for i in range(70)]
+        _, many = server.post("/rerank", {"query": "water", "texts": texts})
+        alone = {i: server.post("/rerank", {"query": "water", "texts": [texts[i]]})[1][0]["score"] for i in (0, 31, 32, 69)}
+        scores = {x["index"]: x["score"] for x in many}
+        check("a ranking in parts has the scores of single texts", len(scores) == 70 and
+              all(scores[i] == alone[i] for i in alone), alone)
+
+
+def loop(server, body, stop, count):
+    """Posts requests to /v1/attention, each on a connection of its own."""
+    while not stop.is_set():
+        if server.ask("POST", "/v1/attention", body)[0] == 200:
+            count.append(1)
+
+
+def started(server, body, threads):
+    """Starts loops; returns how to stop them, and the list of their answers."""
+    stop, count = threading.Event(), []
+    all_threads = [threading.Thread(target=loop, args=(server, body, stop, count)) for _ in range(threads)]
+    for t in all_threads:
+        t.start()
+
+    def end():
+        stop.set()
+        for t in all_threads:
+            t.join()
+    return end, count
+
+
+def shares():
+    """New connections without end do not keep an old connection waiting, and requests do not stop a stream."""
+    short = {"input": [5] * 10}
+    with Server("-q", models=[VERSE]) as server:
+        end, count = started(server, short, 4)
+        old = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        for i in range(3):
+            before = len(count)
+            old.request("POST", "/v1/attention", json.dumps({"input": [5] * 200}), {"Content-Type": "application/json"})
+            good = old.getresponse().read().startswith(b"{")
+            # it costs as much as 20 to 30 of the others, of which four wait at a time
+            check(f"request {i + 1} of an old connection is answered", good and len(count) - before < 1000, len(count) - before)
+        old.close()
+        end()
+        end, count = started(server, {"input": [5] * 200}, 3)
+        while len(count) < 6:
+            time.sleep(0.01)
+        before = len(count)
+        status, _, data = server.ask("POST", "/v1/completions", {"prompt": "a", "max_tokens": 200, "ignore_eos": True, "stream": True})
+        found = len(count) - before
+        end()
+        # 200 tokens of the stream, and as many of each of the three connections, whose requests have 200 and more
+        check("a stream has its share", status == 200 and data.endswith(b"data: [DONE]\n\n") and found < 30, found)
+
+
+def texts():
+    """Errors of generations are errors, with and without a stream; forms of OpenAI."""
+    with Server("-q", models=[CHAT]) as server:
+        for stream in (False, True):
+            refused(server, "/v1/chat/completions", {"stream": stream}, 400, "$.messages")
+            refused(server, "/v1/chat/completions", {"stream": stream, "messages": None}, 400, "$.messages")
+            status, answer = server.post("/v1/completions", {"prompt": "water " * 5000, "stream": stream})
+            check("a prompt that is too long", status == 400 and "error" in answer, (status, answer))
+        refused(server, "/v1/completions", {"prompt": "a", "stop": ["x"] * 65}, 400, "$.stop")
+        messages = [{"role": "user", "content": "And the"}]
+        refused(server, "/v1/chat/completions", {"messages": messages, "top_logprobs": 2}, 400, "$.top_logprobs")
+        _, answer = server.post("/v1/completions", {"prompt": "a", "max_tokens": 3, "logprobs": 0, "ignore_eos": True})
+        tokens = answer["choices"][0]["logprobs"]["content"]
+        check("logprobs 0 has no alternatives", len(tokens) == 3 and all(t["top_logprobs"] == [] for t in tokens), tokens)
+        _, answer = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 2, "logprobs": True, "top_logprobs": 2})
+        tokens = answer["choices"][0]["logprobs"]["content"]
+        check("top_logprobs 2", all(len(t["top_logprobs"]) == 2 for t in tokens), tokens)
+        _, _, data = server.ask("POST", "/v1/chat/completions", {"messages": messages, "max_tokens": 5, "n": 2, "stream": True,
+                                                                 "ignore_eos": True})
+        events = [json.loads(e[6:]) for e in data.decode().split("\n\n") if e.startswith("data: {")]
+        for index in (0, 1):
+            deltas = [x["delta"] for e in events for x in e["choices"] if x["index"] == index]
+            check("the first event of a choice has the role", [("role" in d) for d in deltas] == [True] + [False] * (len(deltas) - 1)
+                  and deltas[0]["role"] == "assistant", deltas)
+
+
+def not_finite():
+    """Scores that are not finite are an error."""
+    path = f"{ODD}/model.safetensors"
+    with open(path, "rb") as f:
+        data = bytearray(f.read())
+    n = struct.unpack("<Q", data[:8])[0]
+    tensors = json.loads(data[8:8 + n])
+    name = next(x for x in tensors if x.endswith("classifier.bias"))
+    begin, end = tensors[name]["data_offsets"]
+    data[8 + n + begin:8 + n + end] = b"\xff" * (end - begin)  # NaN in any type
+    with open(path, "wb") as f:
+        f.write(data)
+    with Server("-q", models=[ODD]) as server:
+        status, answer = server.post("/predict", {"inputs": "good"})
+        check("labels without finite scores", status == 500 and "not finite" in answer["error"]["message"], answer)
+
+
+def log():
+    """A log without a reader does not stop the server."""
+    read, write = os.pipe()
+    with Server(models=[MODEL], stderr=write) as server:
+        os.close(write)
+        c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        for _ in range(1000):
+            c.request("GET", "/health")
+            c.getresponse().read()
+        dropped = metric(server, "log_dropped_total")
+        check("lines are dropped", dropped > 0, dropped)
+        lines = os.read(read, 1 << 20).split(b"\n")
+        check("the others are whole", len(lines) > 100 and all(json.loads(x)["event"] for x in lines[:-1]), len(lines))
+        c.request("GET", "/health")
+        c.getresponse().read()
+        c.close()
+        lines = [json.loads(x) for x in os.read(read, 1 << 20).splitlines()]
+        check("a line reports them", lines[0]["event"] == "dropped" and lines[0]["lines"] >= dropped, lines)
+    os.close(read)
+
+
+for part in (unread, long_answers, values, ranking, shares, texts, not_finite, log):
+    part()
+finish()
