@@ -123,8 +123,8 @@ int main(int argc, char **argv)
     w.scratch = aligned_alloc(64, (p.scratch > b.scratch ? p.scratch : b.scratch) + 64);
     if (!w.lse || !w.scratch) return QKV_ERR_LIMIT;
     if (comm.rank == 0 && limit)
-        printf("forward %s: %s\n",
-               p.mode == QKV_RANKS_PIPELINE ? "receives keys block by block" : "collects all keys",
+        printf("ranks %s: %s\n",
+               p.mode == QKV_RANKS_PIPELINE ? "receive keys block by block" : "collect all keys",
                p.reason);
     if (comm.rank == 0)
         printf("tokens %lld, %s%s, %s, %d thread%s per rank, scratch %.1f MB forward, %.1f MB "

@@ -4,11 +4,11 @@
  *
  *  Every rank has some rows of q, k, v and out.  It collects all keys and values of the call
  *  (gathering, as Llama 3 does) and computes the rows of its own queries.  If they do not fit
- *  (collect_limit), forward receives them block by block instead, in memory n / P, and keeps the
- *  sums of its rows from block to block (a pipeline).  In the backward pass the
- *  sums of dk and dv go from rank to rank in the order of the rows, unit by unit, so that each sum
- *  has the order of one process.  For decoding, the keys of a cache are split among the ranks
- *  (qkv_ranks_cache_forward).
+ *  (collect_limit), it receives them block by block instead, in memory n / P, and keeps the sums of
+ *  its rows from block to block (a pipeline).  In the backward pass the sums of dk and dv go from
+ *  rank to rank in the order of the rows, unit by unit, so that each sum has the order of one
+ *  process; blocks of keys and values go with them.  For decoding, the keys of a cache are split
+ *  among the ranks (qkv_ranks_cache_forward).
  *
  *  P ranks; other sizes as in qkv/attention.h.
  */
@@ -47,10 +47,13 @@ struct qkv_comm {
     /** Tells all ranks that this one has failed and will not send or receive what they expect:
      *  their functions return status (not QKV_OK) from now on.  NULL: they may wait for ever. */
     void (*fail)(void *ctx, qkv_status status);
-    /** Bytes of keys and values that qkv_ranks_forward may collect on a rank, equal on all ranks.
-     *  If all keys and values of a call have more bytes, they travel in blocks of about
-     *  collect_limit / P bytes, at most 4 MiB and at least one chunk (up to 256 keys of one batch
-     *  item).  0: no limit.  qkv_ranks_open sets 0.  The backward pass always collects. */
+    /** Bytes of keys and values that qkv_ranks_forward and qkv_ranks_backward may collect on a
+     *  rank, equal on all ranks.  If all keys and values of a call have more bytes, they travel in
+     *  blocks of about collect_limit / P bytes, at most 4 MiB and at least one chunk (up to 256
+     *  keys of one batch item; backward: of one head per thread).  0: no limit.  qkv_ranks_open
+     *  sets 0.  In a backward pass with gradients of relative positions or ALiBi, whose bits depend
+     *  on the division of the keys, a block has the keys that one process adds up together, for
+     *  each thread: about 1/16 of all, at most all keys of a head. */
     size_t collect_limit;
     /** First rows of the runs, if the caller divides the rows itself: [P + 1], with a causal mask
      *  [2 P + 1], ascending from 0 to T = S, equal on all ranks.  Each is a multiple of a tile of
@@ -107,7 +110,7 @@ enum qkv_ranks_mode {
 /** How a rank computes its share of an attention, before the call. */
 struct qkv_ranks_plan {
     qkv_status status;               /**< QKV_OK, or the error that the call would return */
-    char reason[192];                /**< why the call is refused, or why forward has this mode */
+    char reason[192];                /**< why the call is refused, or why it has this mode */
     struct qkv_rank_rows rows, keys; /**< of this rank */
     /** bytes of scratch: all keys and values, or with QKV_RANKS_PIPELINE a block of them and the
      *  sums of the rank's rows; and the scratch of attention */
@@ -115,12 +118,12 @@ struct qkv_ranks_plan {
     /** bytes that this rank sends to other ranks, if gather sends each part to each rank; by MPI
      *  the parts pass around a ring, and the sum of all ranks is the same */
     size_t sent;
-    double flops;             /**< operations of this rank */
-    double all;               /**< operations of all ranks; all / (P flops) is the balance */
-    int64_t units;            /**< backward: units whose sums pass from rank to rank */
-    enum qkv_ranks_mode mode; /**< backward: QKV_RANKS_COLLECT */
-    int64_t blocks;           /**< QKV_RANKS_PIPELINE: number of blocks of all batch items */
-    size_t block;             /**< QKV_RANKS_PIPELINE: bytes of a block at most */
+    double flops;  /**< operations of this rank */
+    double all;    /**< operations of all ranks; all / (P flops) is the balance */
+    int64_t units; /**< backward: units whose sums pass from rank to rank */
+    enum qkv_ranks_mode mode;
+    int64_t blocks; /**< QKV_RANKS_PIPELINE: number of blocks of all batch items */
+    size_t block;   /**< QKV_RANKS_PIPELINE: bytes of a block at most */
 };
 QKV_API struct qkv_ranks_plan qkv_ranks_plan(const struct qkv_attention *a,
                                              const struct qkv_comm *c);
@@ -154,10 +157,11 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_forward(void *out, float *lse, const
  *            an axis of rows, for which the arrays have the same numbers on all ranks before the
  *            call; the gradient of another bias of the rank's rows
  *  Scratch:  qkv_ranks_backward_plan(a, g, c).scratch bytes, 64-byte aligned
- *  Returns:  as qkv_ranks_forward; QKV_ERR_USAGE if the ranks have different numbers of threads
+ *  Returns:  as qkv_ranks_forward; with QKV_RANKS_PIPELINE also QKV_ERR_USAGE if an output overlaps
+ *            another array; QKV_ERR_USAGE if the ranks have different numbers of threads
  *            (qkv_threads) or other axes of the bias; QKV_ERR_UNSUPPORTED for gradients of
  *            relative, alibi and sinks if a unit has rows of several batch items
- *  Repeats:  all gradients have the bits of qkv_attention_backward, for any P */
+ *  Repeats:  all gradients have the bits of qkv_attention_backward, for any P and in both modes */
 QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_backward(
     void *dq, void *dk, void *dv, const struct qkv_attention_gradients *g, const void *dout,
     const void *q, const void *k, const void *v, const void *out, const float *lse,

@@ -3,7 +3,7 @@
 # its folder.
 #   layer/ranks_bytes  the bytes that MPI sends, compared with the plans
 #   layer/ranks_memory messages of a rank that has no memory for copies; two and all ranks without memory
-#   layer/long_ranks   1,048,576 tokens on 4 ranks in memory n / 4
+#   layer/long_ranks   1,048,576 tokens on 4 ranks in memory n / 4; layer/blocks_ranks 131,072
 if(TARGET qkv AND NOT (QKV_SANITIZE OR QKV_TINY_TILES OR QKV_DOUBLE OR CMAKE_CROSSCOMPILING))
   function(qkv_rank_test name sizes)
     add_executable(${name} layer/ranks/${name}.c)
@@ -25,6 +25,9 @@ if(TARGET qkv AND NOT (QKV_SANITIZE OR QKV_TINY_TILES OR QKV_DOUBLE OR CMAKE_CRO
   endforeach()
   qkv_rank_test(long_ranks 4 1048576 16384 64 64)
   set_tests_properties(layer/long_ranks PROPERTIES LABELS "layer;long" RUN_SERIAL ON)
+  add_test(NAME layer/blocks_ranks COMMAND sh tests/layer/ranks/ranks.sh $<TARGET_FILE_DIR:qkv> 4 $<TARGET_FILE:long_ranks>
+    131072 1024 16 24 WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(layer/blocks_ranks PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300 LABELS layer)
   foreach(kind openmpi mpich)
     if(TARGET qkv_mpi_${kind})
       add_library(count_bytes_${kind} MODULE layer/ranks/count_bytes.c)

@@ -79,10 +79,20 @@ static const void *row_at(const struct qkv_back_rows *u, const void *array,
     return (const char *)array + qkv_rows_row(&u->at, s, row);
 }
 
-static const void *key_at(const struct qkv_back_rows *u, const void *array,
-                          const struct qkv_strides *s, int64_t key)
+// Returns the address of a key of the item, and of its value.
+static const void *key_at(const struct qkv_back_rows *u, int64_t key)
 {
-    return (const char *)array + qkv_rows_place(&u->at, s, u->at.item.key + key, u->at.g);
+    const struct qkv_attention *a = &u->b->w.a;
+    if (u->b->blockwise) return u->k + (size_t)((key - u->from) * a->E) * u->b->w.size;
+    return (const char *)u->x->k +
+           qkv_rows_place(&u->at, &a->k_strides, u->at.item.key + key, u->at.g);
+}
+static const void *value_at(const struct qkv_back_rows *u, int64_t key)
+{
+    const struct qkv_attention *a = &u->b->w.a;
+    if (u->b->blockwise) return u->v + (size_t)((key - u->from) * a->F) * u->b->w.size;
+    return (const char *)u->x->v +
+           qkv_rows_place(&u->at, &a->v_strides, u->at.item.key + key, u->at.g);
 }
 
 // Prefetches a row. Rows of one head are far apart in memory, so the hardware prefetcher does not
@@ -110,9 +120,9 @@ void qkv_back_fetch_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
 {
     const struct qkv_attention *a = &u->b->w.a;
     const int64_t size = (int64_t)u->b->w.size;
-    for (int64_t j = lo; j < hi; j++) {
-        fetch(key_at(u, u->x->k, &a->k_strides, j), a->E * size);
-        fetch(key_at(u, u->x->v, &a->v_strides, j), a->F * size);
+    for (int64_t j = lo; j < hi && !u->b->blockwise; j++) {
+        fetch(key_at(u, j), a->E * size);
+        fetch(value_at(u, j), a->F * size);
     }
 }
 
@@ -165,8 +175,8 @@ void qkv_back_pack_keys(const struct qkv_back_rows *u, int64_t chunk, int64_t lo
     const void *k[QKV_CHUNK], *v[QKV_CHUNK];
     const int at = (int)((lo - chunk) / kernel->keys * kernel->keys), n = (int)(hi - chunk) - at;
     for (int j = 0; j < n; j++) {
-        k[j] = key_at(u, u->x->k, &a->k_strides, chunk + at + j);
-        v[j] = key_at(u, u->x->v, &a->v_strides, chunk + at + j);
+        k[j] = key_at(u, chunk + at + j);
+        v[j] = value_at(u, chunk + at + j);
     }
     kernel->pack_keys(u->m.values, v, at, n, a->F);
     *u->m.k_finite = true;
@@ -345,7 +355,7 @@ static void add_not_finite(const struct qkv_back_rows *u, const struct tile *p,
             spread_row(u, p, i, row_at(u, u->at.call->q, &a->q_strides, row), x_operand, dk, a->E);
     }
     for (int32_t j = p->from; !*u->m.k_finite && j < p->to; j++) {
-        const char *key = key_at(u, u->x->k, &a->k_strides, p->chunk + j);
+        const char *key = key_at(u, p->chunk + j);
         for (int64_t e = 0; e < a->E; e++) {
             const real odd = qkv_real_at(key + (size_t)e * u->b->w.size, u->b->kernel->type);
             for (int i = 0; !isfinite(odd) && i < p->rows; i++)
@@ -367,8 +377,7 @@ static void additive_scores(const struct qkv_back_rows *u, const struct tile *p,
     struct qkv_columns c;
     for (int n = 0; n < p->n; n++)
         if (seen_columns(p, i, n, &c))
-            qkv_kernel()->additive_row(s + c.from, q, q + a->E / 2,
-                                       key_at(u, u->x->k, &a->k_strides, p->chunk + c.from),
+            qkv_kernel()->additive_row(s + c.from, q, q + a->E / 2, key_at(u, p->chunk + c.from),
                                        a->k_strides.t, c.to - c.from, a->E / 2);
 }
 
@@ -384,8 +393,7 @@ static void additive_back(const struct qkv_back_rows *u, const struct tile *p, i
         if (seen_columns(p, i, n, &c))
             qkv_kernel()->additive_row_backward(
                 dq, dq + d, t->dk + c.from * width, width, t->ds + i * QKV_CHUNK + c.from, q, q + d,
-                key_at(u, u->x->k, &a->k_strides, p->chunk + c.from), a->k_strides.t, c.to - c.from,
-                d);
+                key_at(u, p->chunk + c.from), a->k_strides.t, c.to - c.from, d);
 }
 
 // ---- the tile ----------------------------------------------------------------------------------

@@ -12,8 +12,8 @@
 //           `rows` of the kernels, counted from row 0 of the item
 //   stream  one pair of an item and a key/value head; if several pairs add to the same gradient
 //           table, all these pairs, which are processed one after the other
-//   unit    a stream with all parts of the keys, or, if streams are cut, with a run of the parts;
-//           one thread runs it
+//   unit    a stream with all parts of the keys, or, if streams are cut, with a run of the parts (or
+//           of chunks, if `run` is set); one thread runs it
 //   copy    a unit's own copy of a gradient table, if several units add to the table; the copies
 //           are added in order
 #ifndef QKV_LAYER_ATTENTION_BACK_WORK_H
@@ -52,7 +52,11 @@ struct qkv_attention_back {
     // the items are divided into `slices` runs, the key/value heads into `shares` runs; one unit
     // processes one run of each
     int64_t slices, shares;
-    int64_t cuts; // number of units of one stream, at most `parts`; 1: the stream is not cut
+    int64_t cuts; // number of units of one stream; 1: the stream is not cut
+    int64_t run;  // chunks of a unit; 0: a unit is a run of parts, and cuts is at most `parts`
+    // true: the caller has the keys, values and sums of dq of each unit (struct qkv_back_sums), and
+    // runs the units of a stream one after the other
+    bool blockwise;
     // bias_items: several batch items add to the same element of the bias gradient; bias_heads:
     // several heads do
     bool bias_items, bias_heads;
@@ -165,6 +169,7 @@ struct qkv_back_rows {
     bool plain;
     const real *d;     // D = dout . out of all rows of the call
     int64_t from, end; // keys that m.dk and m.dv represent: from .. end-1
+    char *k, *v;       // blockwise: these keys and values, [end - from][E] and [end - from][F]
     // the block of rows that this thread will probably process next, for prefetching; NULL: unknown
     const struct qkv_back_rows *next;
 };
@@ -185,6 +190,43 @@ void qkv_back_tile(const struct qkv_back_rows *u, int64_t g, int64_t chunk);
 // Adds slope, before and after of the rows of the block to the gradients, after its last chunk.
 void qkv_back_add_rows(const struct qkv_back_rows *u);
 
+// ---- the work of a unit (attention_back_units.c) -----------------------------------------------
+// Sets the item n, the key/value head g and the range of keys of the unit: all keys, or, if streams
+// are cut, the run of parts or chunks with index `cut`.
+void qkv_back_find_pair(struct qkv_back_rows *u, int64_t n, int64_t g, int64_t cut);
+// The pairs of an item n and a key/value head g that a unit processes one after the other.
+struct qkv_back_pairs {
+    int64_t n, n_end, g, g_from, g_end, cut;
+};
+struct qkv_back_pairs qkv_back_unit_pairs(const struct qkv_attention_back *b, int64_t i);
+// Moves on to the next pair; returns false after the last.
+bool qkv_back_pairs_next(struct qkv_back_pairs *p);
+// The numbers that a unit adds to of the gradient of a bias without an axis of rows: `lines` lines of
+// n numbers from column `first` on.
+struct qkv_back_columns {
+    int64_t lines, first, n;
+};
+struct qkv_back_columns qkv_back_unit_columns(const struct qkv_attention_back *b,
+                                              const struct qkv_attention_tables *g,
+                                              struct qkv_back_pairs at);
+// Returns the rows of the sums of dq of an item: whole tiles.
+int64_t qkv_back_sums_rows(const struct qkv_attention_back *b, const struct qkv_attention_item *m);
+
+// Returns the bytes of the sums of unit i.
+size_t qkv_attention_back_sums(const struct qkv_attention_back *b,
+                               const struct qkv_attention_tables *g, int64_t i);
+// The keys of one item and key/value head that a unit has.
+struct qkv_back_keys {
+    int64_t b, g;     // batch item and key/value head
+    int64_t first, n; // keys first .. first+n-1 of the batch item
+    int64_t all;      // number of keys of the item in all units
+    int64_t rows;     // rows of the sums of dq
+};
+// Sets *k to the keys of the n-th pair of an item and a key/value head of unit i; returns false if
+// the unit has no more pairs.
+bool qkv_attention_back_keys(struct qkv_back_keys *k, const struct qkv_attention_back *b, int64_t i,
+                             int64_t n);
+
 // ---- the call (attention_backward.c) -----------------------------------------------------------
 // Sums of one unit over rows: dk and dv of its keys and its gradients of tables. If several calls
 // have parts of the rows (first_row), the sums of a unit leave one call and enter the next, in the
@@ -193,6 +235,12 @@ struct qkv_back_sums {
     int64_t unit;
     const char *in;
     char *out;
+    // Blockwise, for each pair of an item and a key/value head that the unit has (struct
+    // qkv_back_keys). keys: its keys [n][E] and values [n][F]; out NULL: dk and dv replace them. dq:
+    // the sum of the complete parts, and the sum of the part that is being processed, each
+    // [rows][width(E)]; the units of a stream have the same array
+    char *keys;
+    real *dq;
 };
 // Data that all threads share. The call runs `units` units: with `sums` the units it names,
 // without it all.
@@ -231,14 +279,21 @@ static inline bool qkv_bias_of_columns(const struct qkv_attention_back *b,
 // into memory.
 qkv_status qkv_attention_back_cut(struct qkv_attention_back *b,
                                   const struct qkv_attention_tables *g, int64_t units);
-// Returns the bytes of the sums of unit i.
-size_t qkv_attention_back_sums(const struct qkv_attention_back *b,
-                               const struct qkv_attention_tables *g, int64_t i);
+// Makes a resolved call blockwise. Units have `chunks` chunks, unless gradients of relative positions
+// or ALiBi are requested, whose bits depend on the units. Returns QKV_ERR_LIMIT if scratch does not
+// fit into memory.
+qkv_status qkv_attention_back_blocks(struct qkv_attention_back *b,
+                                     const struct qkv_attention_tables *g, int64_t chunks);
 // A call in steps: begin; units, until each unit has run once; rows, which stores dq and the gradient of a bias with an axis
 // of rows; tables, which adds the other gradients of tables after the last row.
 qkv_status qkv_attention_back_begin(struct qkv_back_call *c, const struct qkv_attention_back *b,
                                     const struct qkv_attention_tables *g,
                                     const struct qkv_attention_back_given *x);
+// qkv_attention_back_begin for a blockwise call, whose arrays the caller has checked; x has no k, v,
+// dk and dv.
+void qkv_attention_back_begin_blocks(struct qkv_back_call *c, const struct qkv_attention_back *b,
+                                     const struct qkv_attention_tables *g,
+                                     const struct qkv_attention_back_given *x);
 void qkv_attention_back_units(struct qkv_back_call *c, int64_t units,
                               const struct qkv_back_sums *sums);
 void qkv_attention_back_rows(struct qkv_back_call *c);

@@ -14,7 +14,8 @@
 // Terms as in attention_back_work.h. The sums of a key run over all rows in ascending order, the
 // sums of a row over chunks and then over parts. This order does not depend on blocks, units or
 // threads. A unit with only some of the parts of the keys stores the share of dq of each part; a
-// second pass adds the shares in the same order.
+// second pass adds the shares in the same order. In a blockwise call the units of a stream run in the
+// order of the keys instead, and the sums of dq pass from unit to unit.
 //
 // Dao et al. 2022 (arXiv 2205.14135) algorithm 4.
 #include "layer/attention/attention_back_work.h"
@@ -42,11 +43,13 @@ static void store_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
     const struct qkv_attention_back_kernels *k = u->b->kernel;
     const struct qkv_attention *a = &u->b->w.a;
     for (int64_t j = lo; j < hi; j++) {
-        const int64_t key = u->at.item.key + j;
-        k->store(key_row(u, u->x->dk, &a->k_strides, key), u->m.dk + (j - u->from) * k->width(a->E),
-                 (real)a->scale, a->E);
-        k->store(key_row(u, u->x->dv, &a->v_strides, key), u->m.dv + (j - u->from) * k->width(a->F),
-                 1, a->F);
+        const int64_t key = u->at.item.key + j, n = j - u->from;
+        char *dk = u->b->blockwise ? u->k + (size_t)(n * a->E) * u->b->w.size
+                                   : key_row(u, u->x->dk, &a->k_strides, key);
+        char *dv = u->b->blockwise ? u->v + (size_t)(n * a->F) * u->b->w.size
+                                   : key_row(u, u->x->dv, &a->v_strides, key);
+        k->store(dk, u->m.dk + n * k->width(a->E), (real)a->scale, a->E);
+        k->store(dv, u->m.dv + n * k->width(a->F), 1, a->F);
     }
 }
 
@@ -86,8 +89,8 @@ static void fetch_ahead(const struct qkv_back_rows *u, int64_t chunk, int64_t la
         qkv_back_fetch_keys(&next, next.from, qkv_min64(next.from + b->chunk, next.end));
 }
 
-// Computes what keys lo .. hi-1 contribute to dq of the block of query rows, and adds to dk and dv
-// of these keys.
+// Computes what keys lo .. hi-1 of a part contribute to dq of the block of query rows, and adds to dk
+// and dv of these keys.
 static void run_part(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
 {
     const struct qkv_attention_back *b = u->b;
@@ -95,7 +98,8 @@ static void run_part(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
     const int64_t first = qkv_max64(lo, qkv_rows_keys(&u->at, 0).lo);
     const int64_t last = qkv_min64(hi, qkv_rows_keys(&u->at, u->at.rows - 1).hi);
     const size_t row = (size_t)b->kernel->width(b->w.a.E) * sizeof(real);
-    memset(u->m.dq_part, 0, (size_t)u->at.rows * row);
+    if (lo % qkv_attention_back_part(b, u->at.item.S) == 0)
+        memset(u->m.dq_part, 0, (size_t)u->at.rows * row);
     for (int64_t chunk = first / b->chunk * b->chunk; chunk < last; chunk += b->chunk) {
         qkv_back_pack_keys(u, chunk, qkv_max64(first, chunk), qkv_min64(last, chunk + b->chunk));
         for (int64_t g = 0; g < groups; g++) {
@@ -148,6 +152,30 @@ static void run_shares(const struct qkv_back_call *c, const struct qkv_back_rows
     }
 }
 
+// Processes a block of rows with the keys of a unit of a blockwise call, which may begin and end
+// within a part. After the last key, stores dq of the block.
+static void run_keys(const struct qkv_back_rows *unit)
+{
+    const struct qkv_attention_back *b = unit->b;
+    const int64_t width = b->kernel->width(b->w.a.E), S = unit->at.item.S;
+    const int64_t keys = qkv_attention_back_part(b, S), numbers = unit->at.rows * width;
+    struct qkv_back_rows u = *unit; // with the sums of its block
+    u.m.dq += u.at.row * width;
+    u.m.dq_part += u.at.row * width;
+    if (!S) memset(u.m.dq, 0, (size_t)numbers * sizeof(real));
+    for (int64_t lo = u.from, hi; lo < u.end; lo = hi) {
+        const int64_t part = lo / keys * keys;
+        hi = qkv_min64(part + keys, u.end);
+        run_part(&u, lo, hi);
+        if (hi < S && hi < part + keys) continue; // the next unit continues the part
+        if (part)
+            b->kernel->add(u.m.dq, u.m.dq_part, numbers);
+        else
+            memcpy(u.m.dq, u.m.dq_part, (size_t)numbers * sizeof(real));
+    }
+    if (u.end == S) store_rows(&u, u.m.dq);
+}
+
 // ---- a unit ------------------------------------------------------------------------------------
 // Sets dk and dv to 0 for keys that no query sees. Item n is a sequence: its keys beyond its
 // length. Item n consists of the rows before or after all packed sequences: the keys before or
@@ -162,20 +190,6 @@ static void clear_unseen(const struct qkv_back_rows *u, int64_t n)
         clear_keys(u, a->k_offsets[a->sequences], a->S);
     else
         clear_keys(u, m->key + m->S, m->key + m->all);
-}
-
-// Sets the item n, the key/value head g and the range of keys of the unit: all keys, or, if streams
-// are cut, the run of parts with index `cut`.
-static void find_pair(struct qkv_back_rows *u, int64_t n, int64_t g, int64_t cut)
-{
-    const struct qkv_attention_back *b = u->b;
-    u->at.item = qkv_attention_item(&b->w, n);
-    u->at.g = g;
-    const int64_t S = u->at.item.S, part = qkv_attention_back_part(b, S);
-    u->from = b->cuts > 1 ? qkv_min64(cut * b->parts / b->cuts * part, S) : 0;
-    u->end = b->cuts > 1 ? qkv_min64((cut + 1) * b->parts / b->cuts * part, S) : S;
-    u->at.row = 0;
-    u->at.rows = qkv_min64(b->block, u->at.item.T * b->w.heads);
 }
 
 // Copies n bytes to the sums that leave the unit (out) or from the sums that enter it, and moves on
@@ -193,6 +207,21 @@ static void give(char **out, const void *from, size_t n)
     *out += n;
 }
 
+// Points a unit of a blockwise call to the keys, values and sums of dq of its item and key/value
+// head, and moves on to the next ones.
+static void take_block(struct qkv_back_rows *u, struct qkv_back_sums *sums)
+{
+    const struct qkv_attention_back *b = u->b;
+    const int64_t keys = u->end - u->from;
+    const int64_t numbers = qkv_back_sums_rows(b, &u->at.item) * b->kernel->width(b->w.a.E);
+    u->k = sums->keys;
+    u->v = u->k + (size_t)(keys * b->w.a.E) * b->w.size;
+    sums->keys = u->v + (size_t)(keys * b->w.a.F) * b->w.size;
+    u->m.dq = sums->dq;
+    u->m.dq_part = sums->dq + numbers;
+    sums->dq += 2 * numbers;
+}
+
 static void run_pair(const struct qkv_back_call *c, struct qkv_back_rows *u, int64_t n, int64_t cut,
                      struct qkv_back_sums *sums)
 {
@@ -202,7 +231,10 @@ static void run_pair(const struct qkv_back_call *c, struct qkv_back_rows *u, int
     const size_t dk = (size_t)b->kernel->width(b->w.a.E) * sizeof(real);
     const size_t dv = (size_t)b->kernel->width(b->w.a.F) * sizeof(real);
     const size_t own = (size_t)(u->end - u->from);
-    if (cut == 0 && !sums->out) clear_unseen(u, n);
+    if (b->blockwise)
+        take_block(u, sums);
+    else if (cut == 0 && !sums->out)
+        clear_unseen(u, n);
     if (cut > 0 && u->from >= u->end) return;
     memset(u->m.dk, 0, keys * dk);
     memset(u->m.dv, 0, keys * dv);
@@ -211,7 +243,9 @@ static void run_pair(const struct qkv_back_call *c, struct qkv_back_rows *u, int
     for (; u->at.row < rows; u->at.row += b->block) {
         u->at.rows = qkv_min64(b->block, rows - u->at.row);
         qkv_back_pack_rows(u);
-        if (b->cuts > 1)
+        if (b->blockwise)
+            run_keys(u);
+        else if (b->cuts > 1)
             run_shares(c, u);
         else
             run_block(u);
@@ -244,52 +278,10 @@ static struct qkv_back_tables unit_tables(const struct qkv_back_call *c, int64_t
     return t;
 }
 
-// The pairs of an item n and a key/value head g that a unit processes one after the other.
-struct pairs {
-    int64_t n, n_end, g, g_from, g_end, cut;
-};
-static struct pairs unit_pairs(const struct qkv_attention_back *b, int64_t i)
-{
-    const int64_t share = i / b->cuts % b->shares, slice = i / b->cuts / b->shares;
-    const int64_t items = b->w.items, heads = b->w.a.G, g = share * heads / b->shares;
-    return (struct pairs){ .n = slice * items / b->slices,
-                           .n_end = (slice + 1) * items / b->slices,
-                           .g = g,
-                           .g_from = g,
-                           .g_end = (share + 1) * heads / b->shares,
-                           .cut = i % b->cuts };
-}
-static bool pairs_next(struct pairs *p)
-{
-    if (++p->g < p->g_end) return true;
-    p->g = p->g_from;
-    return ++p->n < p->n_end;
-}
-
-// The numbers that a unit adds to of the gradient of a bias without an axis of rows: `lines` lines of
-// n numbers from column `first` on.
-struct columns {
-    int64_t lines, first, n;
-};
-static struct columns unit_columns(const struct qkv_attention_back *b,
-                                   const struct qkv_attention_tables *g, struct pairs at)
-{
-    struct qkv_back_rows u = { .b = b };
-    int64_t first = INT64_MAX, end = 0;
-    if (!qkv_bias_of_columns(b, g)) return (struct columns){ 0 };
-    const int64_t lines = b->w.a.bias.h ? (at.g_end - at.g_from) * b->w.heads : 1;
-    for (bool more = at.n < at.n_end; more; more = pairs_next(&at)) {
-        find_pair(&u, at.n, at.g, at.cut);
-        first = qkv_min64(first, u.from);
-        end = qkv_max64(end, u.end);
-    }
-    return (struct columns){ lines, first, qkv_max64(0, end - first) };
-}
-
 // The gradients of tables that a unit adds to come first in its sums. Copies the gradients of its heads from
 // `in`, or to `out`, and moves on in these; returns their bytes.
 static size_t pass_tables(const struct qkv_back_call *c, const struct qkv_back_tables *t,
-                          const struct pairs *at, struct qkv_back_sums *sums)
+                          const struct qkv_back_pairs *at, struct qkv_back_sums *sums)
 {
     const struct qkv_attention *a = &c->b->w.a;
     const int64_t heads = c->b->w.heads, line = 2 * a->relative.reach + 1;
@@ -306,7 +298,7 @@ static size_t pass_tables(const struct qkv_back_call *c, const struct qkv_back_t
         give(&sums->out, mine, n);
         bytes += n;
     }
-    const struct columns x = unit_columns(c->b, c->g, *at);
+    const struct qkv_back_columns x = qkv_back_unit_columns(c->b, c->g, *at);
     const int64_t b = qkv_attention_item(&c->b->w, at->n).b;
     for (int64_t i = 0; i < x.lines; i++) {
         real *mine = t->bias.at + b * t->bias.b + (at->g_from * heads + i) * t->bias.h + x.first;
@@ -316,27 +308,6 @@ static size_t pass_tables(const struct qkv_back_call *c, const struct qkv_back_t
         bytes += n;
     }
     return bytes;
-}
-
-size_t qkv_attention_back_sums(const struct qkv_attention_back *b,
-                               const struct qkv_attention_tables *g, int64_t i)
-{
-    const struct qkv_attention *a = &b->w.a;
-    struct qkv_back_rows u = { .b = b };
-    struct pairs at = unit_pairs(b, i);
-    const size_t width = (size_t)(b->kernel->width(a->E) + b->kernel->width(a->F));
-    const size_t heads = (size_t)((at.g_end - at.g_from) * b->w.heads);
-    size_t n = 0;
-    if (g->relative) n += heads * (size_t)(2 * a->relative.reach + 1);
-    if (g->alibi) n += heads;
-    if (g->sinks && at.cut == 0) n += heads;
-    const struct columns x = unit_columns(b, g, at);
-    n += (size_t)(x.lines * x.n);
-    for (bool more = at.n < at.n_end; more; more = pairs_next(&at)) {
-        find_pair(&u, at.n, at.g, at.cut);
-        n += (size_t)(u.end - u.from) * width;
-    }
-    return n * sizeof(real);
 }
 
 static int64_t unit_of(const struct qkv_back_call *c, int64_t index)
@@ -352,7 +323,7 @@ static void run_unit(void *ctx, int64_t index, int thread)
     struct qkv_back_sums sums = { 0 };
     if (c->sums) sums = c->sums[index];
     const double p = (double)b->w.a.dropout.p;
-    struct pairs at = unit_pairs(b, i);
+    struct qkv_back_pairs at = qkv_back_unit_pairs(b, i);
     struct qkv_back_rows u = { .b = b,
                                .x = c->x,
                                .at = { .call = &c->rows },
@@ -364,7 +335,7 @@ static void run_unit(void *ctx, int64_t index, int thread)
                                .plain = !c->rows.shaped && !b->w.a.mask.at && p == 0 };
     size_t bytes;
     qkv_back_memory(&u.m, &bytes, b, c->arrays.threads + (size_t)thread * b->scratch_thread);
-    const struct pairs whole = at;
+    const struct qkv_back_pairs whole = at;
     struct qkv_back_sums tables = { .out = sums.out };
     struct qkv_back_sums enter = { .in = sums.in };
     const size_t first = pass_tables(c, &u.tables, &whole, &enter);
@@ -373,11 +344,11 @@ static void run_unit(void *ctx, int64_t index, int thread)
     for (bool more = true; more;) {
         struct qkv_back_rows next = u;
         const int64_t n = at.n, cut = at.cut;
-        find_pair(&u, n, at.g, cut);
-        more = pairs_next(&at);
-        if (!more && then < c->units) at = unit_pairs(b, unit_of(c, then));
+        qkv_back_find_pair(&u, n, at.g, cut);
+        more = qkv_back_pairs_next(&at);
+        if (!more && then < c->units) at = qkv_back_unit_pairs(b, unit_of(c, then));
         u.next = more || then < c->units ? &next : NULL;
-        if (u.next) find_pair(&next, at.n, at.g, at.cut);
+        if (u.next) qkv_back_find_pair(&next, at.n, at.g, at.cut);
         run_pair(c, &u, n, cut, &sums);
     }
     pass_tables(c, &u.tables, &whole, &tables);
@@ -469,12 +440,10 @@ void qkv_attention_back_tables(const struct qkv_back_call *c)
 }
 
 // ---- the call ----------------------------------------------------------------------------------
-qkv_status qkv_attention_back_begin(struct qkv_back_call *c, const struct qkv_attention_back *b,
-                                    const struct qkv_attention_tables *g,
-                                    const struct qkv_attention_back_given *x)
+void qkv_attention_back_begin_blocks(struct qkv_back_call *c, const struct qkv_attention_back *b,
+                                     const struct qkv_attention_tables *g,
+                                     const struct qkv_attention_back_given *x)
 {
-    const qkv_status status = qkv_attention_back_check(b, g, x);
-    if (status) return status;
     *c = (struct qkv_back_call){ .b = b, .g = g, .x = x };
     c->arrays = qkv_attention_back_arrays(b, g, x->scratch);
     char *const tables = (char *)x->scratch + qkv_round_up(b->dots, 64) + b->partial;
@@ -483,7 +452,15 @@ qkv_status qkv_attention_back_begin(struct qkv_back_call *c, const struct qkv_at
     qkv_rows_exponent(&c->rows);
     qkv_parallel_for_most(b->w.a.B * qkv_ceil_div(b->w.a.T, DOT_TOKENS), b->w.threads, find_dots,
                           c);
-    return QKV_OK;
+}
+
+qkv_status qkv_attention_back_begin(struct qkv_back_call *c, const struct qkv_attention_back *b,
+                                    const struct qkv_attention_tables *g,
+                                    const struct qkv_attention_back_given *x)
+{
+    const qkv_status status = qkv_attention_back_check(b, g, x);
+    if (!status) qkv_attention_back_begin_blocks(c, b, g, x);
+    return status;
 }
 
 void qkv_attention_back_units(struct qkv_back_call *c, int64_t units,
@@ -497,7 +474,7 @@ void qkv_attention_back_units(struct qkv_back_call *c, int64_t units,
 void qkv_attention_back_rows(struct qkv_back_call *c)
 {
     const struct qkv_attention_back *b = c->b;
-    for (int64_t n = 0; b->cuts > 1 && n < b->w.items; n++) {
+    for (int64_t n = 0; b->cuts > 1 && !b->blockwise && n < b->w.items; n++) {
         c->item = qkv_attention_item(&b->w, n);
         qkv_parallel_for_most(c->item.T, b->w.threads, add_shares, c);
     }

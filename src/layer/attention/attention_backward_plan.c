@@ -98,7 +98,8 @@ static bool count_scratch(struct qkv_attention_back *b, const struct qkv_attenti
     size_t line = 0;
     const size_t rows = (size_t)(a->B * a->T * a->H);
     b->dots = rows * sizeof(real);
-    if (b->cuts > 1) {
+    b->partial = 0;
+    if (b->cuts > 1 && !b->blockwise) {
         if (!qkv_mul_size(&b->partial, rows, (size_t)b->kernel->width(a->E) * sizeof(real)) ||
             !qkv_mul_size(&b->partial, b->partial, (size_t)b->parts))
             return false;
@@ -186,7 +187,7 @@ static void find_longest(struct qkv_attention_back *b)
         keys = qkv_max64(keys, m.S);
         rows = qkv_max64(rows, m.whole);
         const int64_t run = qkv_ceil_div(b->parts, b->cuts) * qkv_attention_back_part(b, m.S);
-        part = qkv_max64(part, qkv_min64(m.S, run));
+        part = qkv_max64(part, qkv_min64(m.S, b->run ? b->run * b->chunk : run));
         b->parts = qkv_max64(b->parts, qkv_attention_back_parts(b, m.S));
     }
     b->block = block_rows(b, rows);
@@ -262,6 +263,21 @@ qkv_status qkv_attention_back_cut(struct qkv_attention_back *b,
     const int64_t pairs = qkv_max64(1, b->slices * b->shares);
     if (qkv_tables_of_rows(g) || !may_cut(b)) return QKV_OK;
     b->cuts = qkv_max64(b->cuts, qkv_min64(b->parts, qkv_ceil_div(units, pairs)));
+    find_longest(b);
+    return count_scratch(b, g) ? QKV_OK : QKV_ERR_LIMIT;
+}
+
+qkv_status qkv_attention_back_blocks(struct qkv_attention_back *b,
+                                     const struct qkv_attention_tables *g, int64_t chunks)
+{
+    b->blockwise = true;
+    // All items are cut at the same keys, so that two units add to no column of the bias gradient.
+    if (!g->relative && !g->alibi) {
+        b->run = chunks;
+        b->cuts = 1;
+        find_longest(b);
+        b->cuts = qkv_max64(1, qkv_ceil_div(b->keys, b->run * b->chunk));
+    }
     find_longest(b);
     return count_scratch(b, g) ? QKV_OK : QKV_ERR_LIMIT;
 }

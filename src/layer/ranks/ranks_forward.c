@@ -3,7 +3,6 @@
 // attention of its own rows, as a part of the whole call; or, if they are too many, receives them
 // block by block (ranks_pipeline.c).
 #include "layer/ranks/ranks_work.h"
-#include <stdio.h>
 
 #ifndef QKV_DOUBLE
 // The arrays in scratch.
@@ -39,21 +38,6 @@ static bool place(struct arrays *x, struct qkv_arena *to, const struct qkv_ranks
                                       : place_all(x, to, c);
 }
 
-// Chooses the mode, and says why.
-static void choose(struct qkv_ranks_plan *p, const struct qkv_ranks_call *c)
-{
-    const struct qkv_attention *a = &c->whole;
-    const size_t limit = c->comm->collect_limit;
-    const size_t all = (size_t)(a->B * a->S * a->G * (a->E + a->F)) * c->size;
-    p->mode = limit && all > limit ? QKV_RANKS_PIPELINE : QKV_RANKS_COLLECT;
-    if (limit)
-        snprintf(p->reason, sizeof p->reason,
-                 "all keys and values have %zu bytes, %s the limit of %zu bytes", all,
-                 all > limit ? "more than" : "within", limit);
-    else
-        snprintf(p->reason, sizeof p->reason, "there is no limit for collected keys and values");
-}
-
 // Counts what the rank computes and sends.
 static void describe(struct qkv_ranks_plan *p, const struct qkv_ranks_call *c,
                      const struct arrays *x)
@@ -76,7 +60,7 @@ static qkv_status resolve(struct qkv_ranks_plan *p, struct qkv_ranks_call *c, st
 {
     struct qkv_arena size = { NULL, SIZE_MAX, 0 };
     if (qkv_ranks_resolve(c, p, a, comm)) return p->status;
-    choose(p, c);
+    qkv_ranks_choose(p, c);
     if (!place(x, &size, c, p->mode))
         p->status =
             qkv_attention_refuse(&(struct qkv_attention_reason){ p->reason, sizeof p->reason },
@@ -93,19 +77,6 @@ QKV_API struct qkv_ranks_plan qkv_ranks_plan(const struct qkv_attention *a,
     struct arrays x;
     if (!resolve(&p, &c, &x, a, comm)) describe(&p, &c, &x);
     return p;
-}
-
-// Returns the largest status of all ranks, or QKV_ERR_USAGE if they have different limits and might
-// choose different modes.
-static qkv_status agree(const struct qkv_comm *comm, qkv_status mine)
-{
-    const size_t most = INT64_MAX;
-    const int64_t limit = (int64_t)(comm->collect_limit < most ? comm->collect_limit : most);
-    int64_t all[] = { mine, limit, -limit };
-    if (comm->size == 1) return mine;
-    const qkv_status status = comm->reduce(comm->ctx, all, sizeof all / sizeof *all);
-    if (status || all[0]) return status ? status : (qkv_status)all[0];
-    return all[1] == -all[2] ? QKV_OK : QKV_ERR_USAGE;
 }
 
 static qkv_status run_collected(const struct qkv_ranks_call *c, const struct arrays *x,
@@ -142,7 +113,7 @@ QKV_API qkv_status qkv_ranks_forward(void *out, float *lse, const void *q, const
                     (c.keys.all && a->B && (!k || !v)) || (c.rows.all && a->B && (!q || !out))))
         status = QKV_ERR_USAGE;
     if (!status && pipeline) status = qkv_ranks_pipeline_check(&x.pipeline, &own, p.scratch);
-    status = agree(comm, status);
+    status = qkv_ranks_agree_limit(comm, status);
     if (!status)
         status = pipeline ? qkv_ranks_pipeline_run(&x.pipeline, &own) : run_collected(&c, &x, &own);
     return qkv_ranks_agree(comm, status);

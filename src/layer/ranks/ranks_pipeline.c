@@ -9,9 +9,6 @@
 #include <string.h>
 
 #ifndef QKV_DOUBLE
-// Bytes of a block at most: larger blocks are not faster.
-enum { BLOCK_MOST = 4 << 20 };
-
 static size_t key_bytes(const struct qkv_ranks_call *c, int64_t W)
 {
     return (size_t)(c->whole.G * W) * c->size;
@@ -23,9 +20,7 @@ static void divide(struct qkv_ranks_pipeline *x, const struct qkv_ranks_call *c)
 {
     const struct qkv_attention *a = &c->whole;
     const size_t one = key_bytes(c, a->E) + key_bytes(c, a->F);
-    // the rank that sends a block has a copy for each of the others on its way
-    const size_t share = c->comm->collect_limit / (size_t)c->comm->size;
-    const size_t chunks = (share < BLOCK_MOST ? share : BLOCK_MOST) / one / (size_t)c->chunk;
+    const size_t chunks = qkv_ranks_block(c->comm) / one / (size_t)c->chunk;
     const int64_t keys = qkv_max64(1, (int64_t)chunks) * c->chunk;
     x->blocks = c->key_runs;
     x->blocks.runs = qkv_max64(1, qkv_ceil_div(a->S, keys));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // ranks_rows.c: divides the rows of an attention call among ranks, and collects keys and values.
 #include "layer/ranks/ranks_work.h"
+#include <stdio.h>
 #include <string.h>
 
 #ifndef QKV_DOUBLE
@@ -189,6 +190,38 @@ qkv_status qkv_ranks_agree(const struct qkv_comm *comm, qkv_status mine)
     if (comm->size == 1) return mine;
     const qkv_status status = comm->reduce(comm->ctx, &worst, 1);
     return status ? status : (qkv_status)worst;
+}
+
+qkv_status qkv_ranks_agree_limit(const struct qkv_comm *comm, qkv_status mine)
+{
+    const size_t most = INT64_MAX;
+    const int64_t limit = (int64_t)(comm->collect_limit < most ? comm->collect_limit : most);
+    int64_t all[] = { mine, limit, -limit };
+    if (comm->size == 1) return mine;
+    const qkv_status status = comm->reduce(comm->ctx, all, sizeof all / sizeof *all);
+    if (status || all[0]) return status ? status : (qkv_status)all[0];
+    return all[1] == -all[2] ? QKV_OK : QKV_ERR_USAGE;
+}
+
+void qkv_ranks_choose(struct qkv_ranks_plan *p, const struct qkv_ranks_call *c)
+{
+    const struct qkv_attention *a = &c->whole;
+    const size_t limit = c->comm->collect_limit;
+    const size_t all = (size_t)(a->B * a->S * a->G * (a->E + a->F)) * c->size;
+    p->mode = limit && all > limit ? QKV_RANKS_PIPELINE : QKV_RANKS_COLLECT;
+    if (limit)
+        snprintf(p->reason, sizeof p->reason,
+                 "all keys and values have %zu bytes, %s the limit of %zu bytes", all,
+                 all > limit ? "more than" : "within", limit);
+    else
+        snprintf(p->reason, sizeof p->reason, "there is no limit for collected keys and values");
+}
+
+size_t qkv_ranks_block(const struct qkv_comm *comm)
+{
+    enum { MOST = 4 << 20 }; // larger blocks are not faster
+    const size_t share = comm->collect_limit / (size_t)comm->size;
+    return share < MOST ? share : MOST;
 }
 
 void qkv_ranks_lse(const struct qkv_ranks_call *c, int i, float *run, float *rank, bool to_rank)

@@ -3,10 +3,11 @@
 //
 // usage: mpirun -n P long_ranks TOKENS WINDOW SAMPLES LIMIT      causal, one head of width 16, f32
 //
-// WINDOW 0: every query attends to all keys up to its own. Checks that keys and values travel in
-// blocks; that the memory of the call beyond the arrays of the rank is within LIMIT MiB, as the
-// plan says and as the system measures; and of SAMPLES rows that they are within the bound of
-// docs/numerics.md from the formula in double, and have the bits of a call of one process.
+// WINDOW 0: every query attends to all keys up to its own. Checks of the forward and of the
+// backward pass that keys and values travel in blocks; that the memory of the call beyond the
+// arrays of the rank is within LIMIT MiB, as the plan says and as the system measures; of SAMPLES
+// rows that they are within the bound of docs/numerics.md from the formula in double, and have the
+// bits of a call of one process; and of some gradients that they have these bits.
 #include <math.h>
 #include <qkv/qkv.h>
 #include <stdio.h>
@@ -140,9 +141,81 @@ static int64_t check_rows(const struct qkv_attention *a, const struct qkv_rank_r
     return wrong;
 }
 
+// The arrays of a rank.
+struct arrays {
+    float *q, *k, *v, *out, *lse, *dout, *dq, *dk, *dv;
+};
+
+// Returns the number of rows whose dq, and of keys whose dk or dv, has other bits than in a call of
+// one process with the first rows of this rank. Without a window it compares few rows and no keys.
+static int64_t check_gradients(const struct qkv_attention *whole, const struct qkv_rank_rows *r,
+                               const struct arrays *x)
+{
+    const struct qkv_rank_rows all = { .n = { whole->S }, .all = whole->S };
+    const int64_t window = whole->window.on ? whole->window.left + 1 : 64;
+    struct qkv_attention a = *whole;
+    int64_t wrong = 0;
+    a.T = r->n[0] < 2 * window ? r->n[0] : 2 * window;
+    a.first_row = r->first[0];
+    a.all_rows = whole->T;
+    float *k = rows_of(1, &all), *v = rows_of(2, &all);
+    float *dq = resident((size_t)(a.T * E) * sizeof *dq);
+    float *dk = resident((size_t)(a.S * E) * sizeof *dk);
+    float *dv = resident((size_t)(a.S * E) * sizeof *dv);
+    void *scratch = resident(qkv_attention_backward_plan(&a, NULL).scratch);
+    if (qkv_attention_backward(dq, dk, dv, NULL, x->dout, x->q, k, v, x->out, x->lse, &a, scratch))
+        exit(QKV_ERR_INTERNAL);
+    for (int64_t i = 0; i < a.T; i++)
+        wrong += memcmp(dq + i * E, x->dq + i * E, E * sizeof *dq) != 0;
+    // all rows that see these keys are in the call
+    for (int64_t i = 0; whole->window.on && i < a.T - window; i++) {
+        const int64_t key = (a.first_row + i) * E;
+        wrong += memcmp(dk + key, x->dk + i * E, E * sizeof *dk) != 0;
+        wrong += memcmp(dv + key, x->dv + i * E, E * sizeof *dv) != 0;
+    }
+    void *const arrays[] = { k, v, dq, dk, dv, scratch };
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
+    return wrong;
+}
+
 static qkv_status largest(const struct qkv_comm *c, int64_t *x, size_t n)
 {
     return c->size > 1 ? c->reduce(c->ctx, x, n) : QKV_OK;
+}
+
+// Runs one pass; *peak receives the bytes that it needed beyond the arrays, -1: not known.
+static qkv_status run(const struct qkv_attention *a, const struct qkv_comm *comm,
+                      const struct qkv_ranks_plan *p, const struct arrays *x, bool backward,
+                      int64_t *peak)
+{
+    reset_peak();
+    const int64_t before = status_kib("VmRSS:");
+    void *scratch = aligned_alloc(64, p->scratch + 64);
+    qkv_status status = QKV_ERR_LIMIT;
+    if (scratch && backward)
+        status = qkv_ranks_backward(x->dq, x->dk, x->dv, NULL, x->dout, x->q, x->k, x->v, x->out,
+                                    x->lse, a, comm, scratch);
+    else if (scratch)
+        status = qkv_ranks_forward(x->out, x->lse, x->q, x->k, x->v, a, comm, scratch);
+    const int64_t most = status_kib("VmHWM:");
+    free(scratch);
+    *peak = before > 0 && most > 0 ? (most - before) * 1024 : -1;
+    return status;
+}
+
+// Reports a pass on rank 0; returns whether its memory is within the limit and no row is wrong.
+static bool report(const char *pass, const struct qkv_comm *comm, const struct qkv_ranks_plan *p,
+                   time_t begin, const int64_t most[4], int64_t limit)
+{
+    if (comm->rank == 0)
+        printf(
+            "%s: %ld s, %lld blocks; %s; per rank: planned %.1f MiB, measured %.1f MiB beyond the "
+            "arrays, sent %.1f MiB; rows that differ on one rank: %lld\n",
+            pass, (long)(time(NULL) - begin), (long long)p->blocks, p->reason,
+            (double)most[0] / MIB, (double)most[1] / MIB, (double)most[2] / MIB,
+            (long long)most[3]);
+    return p->mode == QKV_RANKS_PIPELINE && most[0] <= limit && most[1] >= 0 && most[1] <= limit &&
+           !most[3];
 }
 
 int main(int argc, char **argv)
@@ -166,47 +239,54 @@ int main(int argc, char **argv)
         return (int)err.status;
     }
     comm.collect_limit = 4 * MIB;
-    const struct qkv_ranks_plan p = qkv_ranks_plan(&a, &comm);
-    if (p.status) {
-        fprintf(stderr, "long_ranks: %s\n", p.reason);
+    const struct qkv_ranks_plan p[] = { qkv_ranks_plan(&a, &comm),
+                                        qkv_ranks_backward_plan(&a, NULL, &comm) };
+    if (p[0].status || p[1].status) {
+        fprintf(stderr, "long_ranks: %s\n", p[0].status ? p[0].reason : p[1].reason);
         return QKV_ERR_USAGE;
     }
-    float *q = rows_of(0, &p.rows), *k = rows_of(1, &p.keys), *v = rows_of(2, &p.keys);
-    float *out = resident((size_t)(p.rows.all * E) * sizeof *out);
-    float *lse = resident((size_t)p.rows.all * sizeof *lse);
-    const time_t begin = time(NULL);
-    reset_peak();
-    const int64_t before = status_kib("VmRSS:");
-    void *scratch = aligned_alloc(64, p.scratch + 64);
-    qkv_status status =
-        scratch ? qkv_ranks_forward(out, lse, q, k, v, &a, &comm, scratch) : QKV_ERR_LIMIT;
-    const int64_t peak = status_kib("VmHWM:");
-    const long seconds = (long)(time(NULL) - begin);
-    free(scratch);
+    const struct qkv_rank_rows *rows = &p->rows, *keys = &p->keys;
+    const size_t of_rows = (size_t)(rows->all * E) * sizeof(float);
+    const size_t of_keys = (size_t)(keys->all * E) * sizeof(float);
+    struct arrays x = { .q = rows_of(0, rows),
+                        .k = rows_of(1, keys),
+                        .v = rows_of(2, keys),
+                        .out = resident(of_rows),
+                        .lse = resident((size_t)rows->all * sizeof(float)),
+                        .dout = rows_of(3, rows),
+                        .dq = resident(of_rows),
+                        .dk = resident(of_keys),
+                        .dv = resident(of_keys) };
     double worst = 0;
-    const int64_t wrong =
-        status ? 0
-               : check_rows(&a, &p.rows, out, lse, (samples + comm.size - 1) / comm.size, &worst);
-    int64_t most[] = { (int64_t)p.scratch, (peak - before) * 1024, wrong, (int64_t)(worst * 1e9),
-                       (int64_t)p.sent };
-    if (!status) status = largest(&comm, most, sizeof most / sizeof *most);
-    const bool good = !status && p.mode == QKV_RANKS_PIPELINE && before > 0 && peak > 0 &&
-                      most[0] <= limit && most[1] <= limit && !wrong;
+    bool good = true;
+    qkv_status status = QKV_OK;
+    for (int pass = 0; pass < 2 && !status; pass++) {
+        const time_t begin = time(NULL);
+        int64_t peak, most[4] = { (int64_t)p[pass].scratch, 0, (int64_t)p[pass].sent, 0 };
+        status = run(&a, &comm, &p[pass], &x, pass, &peak);
+        most[1] = peak;
+        if (!status && pass)
+            most[3] = check_gradients(&a, rows, &x);
+        else if (!status)
+            most[3] =
+                check_rows(&a, rows, x.out, x.lse, (samples + comm.size - 1) / comm.size, &worst);
+        if (!status) status = largest(&comm, most, sizeof most / sizeof *most);
+        if (!status)
+            good =
+                report(pass ? "backward" : "forward", &comm, &p[pass], begin, most, limit) && good;
+    }
+    int64_t share = (int64_t)(worst * 1e9);
+    if (!status) status = largest(&comm, &share, 1);
     if (comm.rank == 0 && status) fprintf(stderr, "long_ranks: %s\n", qkv_status_name(status));
     if (comm.rank == 0 && !status)
-        printf("%lld tokens, window %lld, %lld ranks: %ld s, %lld blocks; %s; per rank: arrays "
-               "%.1f MiB, "
-               "planned %.1f MiB more, measured %.1f MiB more, sent %.1f MiB; %lld rows, "
-               "largest share of the bound %.4f, rows that differ on one rank: %lld\n",
-               (long long)n, (long long)window, (long long)comm.size, seconds, (long long)p.blocks,
-               p.reason, (double)((p.rows.all * 2 + p.keys.all * 2) * E + p.rows.all) * 4 / MIB,
-               (double)most[0] / MIB, (double)most[1] / MIB, (double)most[4] / MIB,
-               (long long)samples, (double)most[3] * 1e-9, (long long)most[2]);
-    free(q);
-    free(k);
-    free(v);
-    free(out);
-    free(lse);
+        printf(
+            "%lld tokens, window %lld, %lld ranks; arrays %.1f MiB per rank; largest share of the "
+            "bound of %lld rows %.4f\n",
+            (long long)n, (long long)window, (long long)comm.size,
+            (double)(4 * of_rows + 4 * of_keys + of_rows / E) / MIB, (long long)samples,
+            (double)share * 1e-9);
+    float *const arrays[] = { x.q, x.k, x.v, x.out, x.lse, x.dout, x.dq, x.dk, x.dv };
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     qkv_ranks_close(&comm);
-    return good ? 0 : 1;
+    return good && !status ? 0 : 1;
 }
