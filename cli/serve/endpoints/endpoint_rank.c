@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: MIT
-// endpoint_rank.c: models with labels (/rerank, /predict) and tokenizers (/tokenize, /detokenize).
+// endpoint_rank.c: models with labels: /rerank, /predict.
 #include "serve/service.h"
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 // Texts of a ranking; texts that are computed together; bytes of a query per position of the model,
-// above which it is refused before it is encoded; tokens of an answer.
-enum { DOCUMENTS = 1000, PART = 32, QUERY_BYTES = 64, TOKENS = 1 << 18 };
+// above which it is refused before it is encoded.
+enum { DOCUMENTS = 1000, PART = 32, QUERY_BYTES = 64 };
 
 struct rank_job {
     struct serve_job job;
-    struct serve_texts texts; // texts of a prediction, documents of a ranking, or token ids
+    struct serve_texts texts; // texts of a prediction, or documents of a ranking
     const char *query;        // of a ranking
     int64_t top;              // results of a ranking; 0: all
-    bool classifies;          // its texts are computed in parts
-    bool raw, truncate, documents, cohere, no_special;
+    bool raw, truncate, documents, cohere;
     float *scores; // [count][labels], then as many probabilities
     int64_t done;  // texts that have scores
-    int64_t found; // tokens of an answer
 };
 
 static void free_job(struct serve_job *job)
@@ -59,7 +56,7 @@ static void queue(struct serve_call *c, struct rank_job *j, struct serve_model *
         free_job(&j->job);
         return;
     }
-    j->job.cost = cost_of(j, 0, j->classifies ? PART : j->texts.count);
+    j->job.cost = cost_of(j, 0, PART);
     serve_queue(c, m, j);
 }
 
@@ -169,7 +166,6 @@ void endpoint_predict(struct serve_call *c)
     const qkv_json *inputs = NULL;
     struct rank_job *j = new_job(c, run_predict);
     if (!j) return;
-    j->classifies = true;
     const struct serve_field fields[] = {
         { .name = "inputs", .kind = FIELD_ANY, .to = &inputs },
         { .name = "model", .kind = FIELD_TEXT, .to = &model },
@@ -238,7 +234,6 @@ void endpoint_rerank(struct serve_call *c)
     const qkv_json *texts = NULL, *documents = NULL;
     struct rank_job *j = new_job(c, run_rerank);
     if (!j) return;
-    j->classifies = true;
     const struct serve_field fields[] = {
         { .name = "query", .kind = FIELD_TEXT, .to = &j->query },
         { .name = "texts", .kind = FIELD_ANY, .to = &texts },
@@ -268,120 +263,4 @@ void endpoint_rerank(struct serve_call *c)
         m = NULL;
     }
     queue(c, j, m);
-}
-
-// ---- tokens -------------------------------------------------------------------------------------
-static qkv_status print_encoding(FILE *to, struct rank_job *j, int64_t text, qkv_error *err)
-{
-    const qkv_tokenizer *tokenizer = j->job.model->tokenizer;
-    const struct qkv_encode_options how = { .no_special = j->no_special };
-    qkv_encoding e = { 0 };
-    qkv_status status = qkv_tokenizer_encode(tokenizer, &e, j->texts.text[text],
-                                             j->texts.bytes[text], NULL, 0, &how, err);
-    if (!status && (j->found += e.count) > TOKENS)
-        status = cmd_error(err, QKV_ERR_LIMIT, NULL, "too many tokens, expected at most %d",
-                           (int)TOKENS);
-    putc('[', to);
-    for (int64_t i = 0; i < e.count && !status; i++) {
-        const char *raw = qkv_tokenizer_token(tokenizer, e.ids[i]);
-        fprintf(to, "%s{\"id\":%" PRId32 ",\"text\":", i ? "," : "", e.ids[i]);
-        cmd_json_text(to, raw ? raw : "", raw ? strlen(raw) : 0);
-        if (e.text[i] > 1)
-            fputs(",\"special\":true,\"start\":null,\"stop\":null}", to);
-        else
-            fprintf(to, ",\"special\":false,\"start\":%lld,\"stop\":%lld}", (long long)e.begin[i],
-                    (long long)e.end[i]);
-    }
-    putc(']', to);
-    qkv_encoding_free(&e);
-    return status;
-}
-
-static void run_tokenize(struct serve_job *job)
-{
-    struct rank_job *j = (struct rank_job *)job;
-    qkv_error err = { 0 };
-    FILE *to = serve_answer(job->call, 200, "application/json");
-    qkv_status status = QKV_OK;
-    putc('[', to);
-    for (int64_t i = 0; i < j->texts.count && !status; i++) {
-        if (i) putc(',', to);
-        status = print_encoding(to, j, i, &err);
-    }
-    fputs("]\n", to);
-    if (status)
-        serve_fail_with(job->call, &err, "$.inputs");
-    else
-        serve_send(job->call);
-}
-
-static void run_detokenize(struct serve_job *job)
-{
-    struct rank_job *j = (struct rank_job *)job;
-    qkv_error err = { 0 };
-    FILE *to = serve_answer(job->call, 200, "application/json");
-    qkv_status status = QKV_OK;
-    putc('[', to);
-    for (int64_t i = 0; i < j->texts.count && !status; i++) {
-        const int32_t *ids = j->texts.ids + j->texts.offsets[i];
-        const int64_t n = j->texts.offsets[i + 1] - j->texts.offsets[i];
-        char none[1], *text = NULL;
-        size_t need = 0;
-        status = qkv_tokenizer_decode(job->model->tokenizer, none, sizeof none, &need, ids, n,
-                                      j->no_special, &err);
-        if (!status && !(text = malloc(need + 1)))
-            status = cmd_error(&err, QKV_ERR_LIMIT, NULL, "out of memory");
-        if (!status)
-            status = qkv_tokenizer_decode(job->model->tokenizer, text, need + 1, NULL, ids, n,
-                                          j->no_special, &err);
-        if (i) putc(',', to);
-        if (!status) cmd_json_text(to, text, need);
-        free(text);
-    }
-    fputs("]\n", to);
-    if (status)
-        serve_fail_with(job->call, &err, "$.ids");
-    else
-        serve_send(job->call);
-}
-
-void endpoint_tokenize(struct serve_call *c)
-{
-    const char *model = NULL;
-    const qkv_json *inputs = NULL;
-    bool special = true;
-    struct rank_job *j = new_job(c, run_tokenize);
-    if (!j) return;
-    const struct serve_field fields[] = {
-        { .name = "inputs", .kind = FIELD_ANY, .to = &inputs },
-        { .name = "model", .kind = FIELD_TEXT, .to = &model },
-        { .name = "add_special_tokens", .kind = FIELD_BOOLEAN, .to = &special },
-        { .name = NULL }
-    };
-    const bool read = serve_body(c, fields) && serve_texts_read(c, &j->texts, inputs, "$.inputs",
-                                                                service_options.client_batch, 0);
-    j->no_special = !special;
-    queue(c, j, read ? serve_model_of(c, model) : NULL);
-}
-
-void endpoint_detokenize(struct serve_call *c)
-{
-    const char *model = NULL;
-    const qkv_json *ids = NULL;
-    struct rank_job *j = new_job(c, run_detokenize);
-    if (!j) return;
-    j->no_special = true;
-    const struct serve_field fields[] = {
-        { .name = "ids", .kind = FIELD_ANY, .to = &ids },
-        { .name = "model", .kind = FIELD_TEXT, .to = &model },
-        { .name = "skip_special_tokens", .kind = FIELD_BOOLEAN, .to = &j->no_special },
-        { .name = NULL }
-    };
-    bool read = serve_body(c, fields) && serve_texts_read(c, &j->texts, ids, "$.ids",
-                                                          service_options.client_batch, TEXTS_IDS);
-    if (read && !j->texts.ids) {
-        serve_fail(c, 400, "$.ids", "$.ids: expected token ids, found texts");
-        read = false;
-    }
-    queue(c, j, read ? serve_model_of(c, model) : NULL);
 }
