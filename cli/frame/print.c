@@ -39,10 +39,9 @@ bool cmd_dark(void)
     return !ground || (strcmp(ground, ";7") != 0 && strcmp(ground, ";15") != 0);
 }
 
-// Returns the length of the first UTF-8 character of p[n], n > 0; 0: it is invalid (overlong, a
-// surrogate, incomplete, or too large).
-static size_t utf8_length(const unsigned char *p, size_t n)
+size_t cmd_utf8_bytes(const char *text, size_t n)
 {
+    const unsigned char *p = (const unsigned char *)text;
     if (p[0] < 0x80) return 1;
     const size_t need = p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
     if (!need || need > n) return 0;
@@ -60,7 +59,7 @@ static size_t utf8_length(const unsigned char *p, size_t n)
 static size_t control_bytes(const char *text, size_t bytes)
 {
     const unsigned char *p = (const unsigned char *)text;
-    const size_t n = utf8_length(p, bytes);
+    const size_t n = cmd_utf8_bytes(text, bytes);
     if (!n) return p[0] < 0xA0;
     if (n == 1) return p[0] < 0x20 || p[0] == 0x7f;
     if (n == 2) return (p[0] == 0xC2 && p[1] < 0xA0) || (p[0] == 0xD8 && p[1] == 0x9C) ? 2 : 0;
@@ -154,7 +153,7 @@ char *cmd_valid_text(const char *text)
     size_t left = strlen(text), n;
     char *copy = cmd_alloc(3 * left + 1, 1), *out = copy;
     for (; left; text += n, left -= n) {
-        n = utf8_length((const unsigned char *)text, left);
+        n = cmd_utf8_bytes(text, left);
         if (n)
             memcpy(out, text, n);
         else
@@ -183,7 +182,7 @@ void cmd_json_text(FILE *to, const char *text, size_t bytes)
     const unsigned char *p = (const unsigned char *)text;
     fputc('"', to);
     while (bytes) {
-        const size_t n = utf8_length(p, bytes);
+        const size_t n = cmd_utf8_bytes((const char *)p, bytes);
         if (!n)
             fputs("\\ufffd", to);
         else if (*p == '"' || *p == '\\')

@@ -9,30 +9,6 @@
 #include <time.h>
 #include <unistd.h>
 
-void serve_bytes_add(struct serve_bytes *b, const void *bytes, size_t n)
-{
-    if (b->failed || !n) return;
-    if (b->capacity < b->count + n) {
-        size_t capacity = b->capacity ? b->capacity : 512;
-        while (capacity < b->count + n) capacity *= 2;
-        char *at = realloc(b->at, capacity);
-        if (!at) {
-            b->failed = true;
-            return;
-        }
-        b->at = at;
-        b->capacity = capacity;
-    }
-    memcpy(b->at + b->count, bytes, n);
-    b->count += n;
-}
-
-void serve_bytes_free(struct serve_bytes *b)
-{
-    free(b->at);
-    *b = (struct serve_bytes){ 0 };
-}
-
 const char *call_reason(int status)
 {
     static const struct {

@@ -2,8 +2,8 @@
 // serve.h: declares what an endpoint of `qkv serve` may use.
 //
 // To add an endpoint: a row of endpoint.def with the method, the path and a function, and the
-// function in a file endpoint_<subject>.c.  The function runs on the thread of the sockets, so it
-// only reads the request, and either answers at once,
+// function in a file endpoints/endpoint_<subject>.c.  The function runs on the thread of the
+// sockets, so it only reads the request, and either answers at once,
 //
 //     void endpoint_version(struct serve_call *c)
 //     {
@@ -54,7 +54,7 @@ extern const struct endpoint endpoint_table[]; // ends with a zeroed row
 #undef ENDPOINT
 
 // ---- a call (call.c) ----------------------------------------------------------------------------
-// A growing array of bytes.  After a failed allocation `failed` stays true.
+// A growing array of bytes (serve_bytes.c).  After a failed allocation `failed` stays true.
 struct serve_bytes {
     char *at;
     size_t count, capacity;

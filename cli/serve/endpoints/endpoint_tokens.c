@@ -46,8 +46,8 @@ static qkv_status print_encoding(FILE *to, struct token_job *j, int64_t i, qkv_e
     const qkv_tokenizer *tokenizer = j->job.model->tokenizer;
     const struct qkv_encode_options how = { .no_special = j->no_special };
     qkv_encoding e = { 0 };
-    qkv_status status = qkv_tokenizer_encode(tokenizer, &e, j->texts.text[i],
-                                                   j->texts.bytes[i], NULL, 0, &how, err);
+    qkv_status status = qkv_tokenizer_encode(tokenizer, &e, j->texts.text[i], j->texts.bytes[i],
+                                             NULL, 0, &how, err);
     if (!status && (j->found += e.count) > TOKENS)
         status = cmd_error(err, QKV_ERR_LIMIT, NULL, "too many tokens, expected at most %d",
                            (int)TOKENS);
@@ -74,8 +74,7 @@ static qkv_status print_decoded(FILE *to, struct token_job *j, int64_t i, qkv_er
     const int64_t n = j->texts.offsets[i + 1] - j->texts.offsets[i];
     char *text = NULL;
     size_t need = 0;
-    qkv_status status =
-        qkv_tokenizer_decode(tokenizer, NULL, 0, &need, ids, n, j->no_special, err);
+    qkv_status status = qkv_tokenizer_decode(tokenizer, NULL, 0, &need, ids, n, j->no_special, err);
     if (!status && !(text = malloc(need + 1)))
         status = cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
     if (!status)

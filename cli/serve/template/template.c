@@ -11,11 +11,13 @@ static enum end statements(struct template *t, bool run);
 
 // ---- text ---------------------------------------------------------------------------------------
 // Returns the position of the next tag, or the end of the source.
-static size_t next_tag(const struct template *t)
+static size_t next_tag(struct template *t)
 {
-    for (size_t i = t->at; i + 1 < t->bytes; i++)
-        if (t->source[i] == '{' && strchr("{%#", t->source[i + 1])) return i;
-    return t->bytes;
+    size_t i = t->at;
+    while (i + 1 < t->bytes && !(t->source[i] == '{' && strchr("{%#", t->source[i + 1]))) i++;
+    if (i + 1 >= t->bytes) i = t->bytes;
+    template_work(t, 1 + i - t->at);
+    return i;
 }
 
 static bool blank(char c)
@@ -49,7 +51,7 @@ static void end_tag(struct template *t, const char *close)
     char strict[4];
     snprintf(strict, sizeof strict, "-%s", close);
     if (template_take(t, strict)) {
-        while (t->at < t->bytes && strchr(" \t\r\n", t->source[t->at])) t->at++;
+        template_skip_space(t);
     } else if (!template_take(t, close)) {
         template_fail(t, "expected '%s'", close);
     } else if (*close != '}' && t->at < t->bytes && t->source[t->at] == '\n') {
@@ -59,7 +61,9 @@ static void end_tag(struct template *t, const char *close)
 
 static void skip_comment(struct template *t)
 {
+    const size_t from = t->at;
     while (t->at + 1 < t->bytes && memcmp(t->source + t->at, "#}", 2) != 0) t->at++;
+    template_work(t, t->at - from);
     if (t->at > 0 && t->source[t->at - 1] == '-') t->at--;
     end_tag(t, "#}");
 }
@@ -215,7 +219,6 @@ static enum end statements(struct template *t, bool run)
     enum end e = END_SOURCE;
     if (++t->depth > TEMPLATE_DEPTH) template_fail(t, "statements that are nested too deep");
     while (!t->err->status) {
-        if (++t->steps > TEMPLATE_STEPS) template_fail(t, "too many steps");
         const size_t tag = next_tag(t);
         print_text(t, tag, run);
         if (tag == t->bytes) break;
@@ -236,15 +239,34 @@ static enum end statements(struct template *t, bool run)
     return e;
 }
 
+// Copies the source as Jinja reads it: line ends become "\n", and one at the end is left out.
+static void read_source(struct template *t, const char *source, size_t bytes)
+{
+    char *copy = NULL;
+    t->source = source;
+    t->bytes = bytes;
+    if (bytes > TEMPLATE_BYTES)
+        template_fail(t, "the template has %zu bytes, expected at most %d", bytes, TEMPLATE_BYTES);
+    for (size_t n = 1; t->at < bytes && !t->err->status; t->at += n)
+        if (!(n = cmd_utf8_bytes(source + t->at, bytes - t->at)) || !source[t->at])
+            template_fail(t, "invalid UTF-8, or a NUL");
+    if (!t->err->status) copy = template_alloc(t, bytes + 1);
+    t->at = t->bytes = 0;
+    for (size_t i = 0; copy && i < bytes; i++)
+        if (source[i] != '\r' || i + 1 == bytes || source[i + 1] != '\n')
+            copy[t->bytes++] = (char)(source[i] == '\r' ? '\n' : source[i]);
+    if (t->bytes && copy[t->bytes - 1] == '\n') t->bytes--;
+    t->source = copy;
+}
+
 qkv_status template_render(char **out, const char *source, size_t bytes,
                            const struct template_input *in, qkv_error *err)
 {
     struct template *t = calloc(1, sizeof *t);
     *out = NULL;
     if (!t) return cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
-    t->source = source;
-    t->bytes = bytes;
     t->err = err;
+    read_source(t, source, bytes);
     set(t, "messages", value_json(t, in->messages));
     set(t, "bos_token", value_text(t, in->bos, strlen(in->bos)));
     set(t, "eos_token", value_text(t, in->eos, strlen(in->eos)));

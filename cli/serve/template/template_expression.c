@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 // template_expression.c: parses and evaluates the expressions of a chat template, with the
-// precedence of Jinja: if-else, or, and, not, comparisons, + - ~, postfix and filters.
+// precedence of Jinja: if-else, or, and, not, comparisons, + -, ~, %, the sign, members and calls,
+// filters and tests.
 #include "serve/template/template_value.h"
 #include <string.h>
 
-static void skip_space(struct template *t)
+void template_skip_space(struct template *t)
 {
+    const size_t from = t->at;
     while (t->at < t->bytes && strchr(" \t\r\n", t->source[t->at])) t->at++;
+    template_work(t, 1 + t->at - from);
 }
 
 static bool is_name(char c, bool first)
@@ -17,7 +20,7 @@ static bool is_name(char c, bool first)
 
 bool template_word(struct template *t, char word[48])
 {
-    skip_space(t);
+    template_skip_space(t);
     size_t n = 0;
     while (t->at + n < t->bytes && is_name(t->source[t->at + n], !n)) n++;
     if (n >= 48) template_fail(t, "a name that is too long");
@@ -30,7 +33,7 @@ bool template_take(struct template *t, const char *symbol)
 {
     const size_t n = strlen(symbol);
     char word[48];
-    skip_space(t);
+    template_skip_space(t);
     if (is_name(*symbol, true)) {
         if (!template_word(t, word) || strcmp(word, symbol) != 0) return false;
     } else if (t->bytes - t->at < n || memcmp(t->source + t->at, symbol, n) != 0) {
@@ -48,23 +51,56 @@ static void need(struct template *t, const char *symbol)
 static struct value any(struct template *t, bool run);
 
 // ---- values -------------------------------------------------------------------------------------
-static struct value text_literal(struct template *t)
+// Returns the value of n hexadecimal digits of the source and skips them; -1: there are fewer.
+static int64_t hexadecimal(struct template *t, int n)
 {
+    int64_t x = 0;
+    for (int i = 0; i < n; i++) {
+        const char c = t->at < t->bytes ? t->source[t->at] : 0;
+        const int digit = c >= '0' && c <= '9'   ? c - '0'
+                          : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                          : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                                 : -1;
+        if (digit < 0) return -1;
+        x = x * 16 + digit;
+        t->at++;
+    }
+    return x;
+}
+
+// Adds the character of an escape; its backslash was read.
+static void add_escape(struct template *t, struct serve_bytes *to)
+{
+    static const char plain[] = "\\'\"ntr", meaning[] = "\\'\"\n\t\r";
+    const char c = t->source[t->at++];
+    const char *at = strchr(plain, c);
+    if (at) {
+        serve_bytes_add(to, &meaning[at - plain], 1);
+        return;
+    }
+    const int64_t code = hexadecimal(t, c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0);
+    if (!strchr("xuU", c) || !text_add_character(to, code))
+        template_fail(t, "the escape '\\%c' is not supported", c);
+}
+
+static struct value text_literal(struct template *t, bool run)
+{
+    const size_t from = t->at;
     const char quote = t->source[t->at++];
     struct serve_bytes b = { 0 };
-    while (t->at < t->bytes && t->source[t->at] != quote) {
-        char c = t->source[t->at++];
-        if (c == '\\' && t->at < t->bytes) {
-            c = t->source[t->at++];
-            c = (char)(c == 'n' ? '\n' : c == 't' ? '\t' : c == 'r' ? '\r' : c);
-        }
-        serve_bytes_add(&b, &c, 1);
+    while (t->at < t->bytes && t->source[t->at] != quote && !t->err->status) {
+        const char *c = &t->source[t->at++];
+        if (*c == '\\' && t->at < t->bytes)
+            add_escape(t, &b);
+        else
+            serve_bytes_add(&b, c, 1);
     }
+    template_work(t, t->at - from);
     if (t->at == t->bytes || b.failed)
         template_fail(t, "a text without its end");
     else
         t->at++;
-    const struct value v = value_text(t, b.at ? b.at : "", b.count);
+    const struct value v = run ? value_text(t, b.at ? b.at : "", b.count) : (struct value){ 0 };
     serve_bytes_free(&b);
     return v;
 }
@@ -81,12 +117,13 @@ static struct value integer_literal(struct template *t)
 
 static struct value list_literal(struct template *t, bool run)
 {
-    struct value *list = template_alloc(t, 16 * sizeof *list);
+    struct value *list = run ? template_alloc(t, 16 * sizeof *list) : NULL;
     int64_t n = 0;
     while (!t->err->status && !template_take(t, "]")) {
         const struct value v = any(t, run);
         if (n == 16) return template_fail(t, "a list of more than 16 values");
-        if (list) list[n++] = v;
+        if (list) list[n] = v;
+        n++;
         if (!template_take(t, ",")) {
             need(t, "]");
             break;
@@ -98,16 +135,17 @@ static struct value list_literal(struct template *t, bool run)
 // Calls a function by name; the opening parenthesis was read.
 static struct value call_function(struct template *t, const char *name, bool run)
 {
-    struct space *s = space_new(t);
+    const bool makes_space = strcmp(name, "namespace") == 0;
+    struct space *s = run && makes_space ? space_new(t) : NULL;
     struct value first = { 0 };
     char key[48];
     while (!t->err->status && !template_take(t, ")")) {
         const size_t begin = t->at;
-        if (template_word(t, key) && (t->at += strlen(key), skip_space(t), true) &&
+        if (template_word(t, key) && (t->at += strlen(key), template_skip_space(t), true) &&
             t->at + 1 < t->bytes && t->source[t->at] == '=' && t->source[t->at + 1] != '=') {
             t->at++;
             const struct value v = any(t, run);
-            if (run) space_set(t, s, key, v);
+            if (s) space_set(t, s, key, v);
         } else {
             t->at = begin;
             first = any(t, run);
@@ -118,7 +156,7 @@ static struct value call_function(struct template *t, const char *name, bool run
         }
     }
     if (!run || t->err->status) return (struct value){ 0 };
-    if (strcmp(name, "namespace") == 0) return (struct value){ .kind = VALUE_SPACE, .space = s };
+    if (makes_space) return (struct value){ .kind = VALUE_SPACE, .space = s };
     if (strcmp(name, "raise_exception") == 0 && first.kind == VALUE_TEXT) {
         cmd_error(t->err, QKV_ERR_FORMAT, NULL, "the chat template refuses the messages: %s",
                   first.text);
@@ -142,19 +180,14 @@ static struct value named(struct template *t, const char *name, bool run)
 static struct value primary(struct template *t, bool run)
 {
     char word[48];
-    skip_space(t);
+    template_skip_space(t);
     const char c = t->at < t->bytes ? t->source[t->at] : 0;
-    if (c == '\'' || c == '"') return text_literal(t);
+    if (c == '\'' || c == '"') return text_literal(t, run);
     if (c >= '0' && c <= '9') return integer_literal(t);
     if (template_take(t, "[")) return list_literal(t, run);
     if (template_take(t, "(")) {
         const struct value v = any(t, run);
         need(t, ")");
-        return v;
-    }
-    if (template_take(t, "-")) {
-        struct value v = primary(t, run);
-        v.number = -v.number;
         return v;
     }
     if (!template_word(t, word)) return template_fail(t, "expected an expression");
@@ -193,9 +226,10 @@ static struct value subscript(struct template *t, const struct value *of, bool r
     return given[0] ? value_index(t, of, given[0]) : template_fail(t, "an empty index");
 }
 
-static struct value postfix(struct template *t, bool run)
+// Evaluates the indexes, members and methods that follow a value.
+static struct value postfix(struct template *t, struct value v, bool run)
 {
-    struct value v = primary(t, run), a = { 0 };
+    struct value a = { 0 };
     char word[48];
     while (!t->err->status) {
         if (template_take(t, "[")) {
@@ -209,11 +243,6 @@ static struct value postfix(struct template *t, bool run)
             } else if (run) {
                 v = value_member(t, &v, word);
             }
-        } else if (template_take(t, "|")) {
-            if (!template_word(t, word)) return template_fail(t, "expected a filter");
-            t->at += strlen(word);
-            const bool given = template_take(t, "(") && argument(t, &a, run);
-            if (run) v = value_filter(t, &v, word, given ? &a : NULL);
         } else {
             break;
         }
@@ -221,36 +250,105 @@ static struct value postfix(struct template *t, bool run)
     return v;
 }
 
-// Returns true if the tag ends here: "-%}" and "-}}" are no minus.
+// Evaluates the filters and tests that follow a value.
+static struct value filters(struct template *t, struct value v, bool run)
+{
+    struct value a = { 0 };
+    char word[48];
+    while (!t->err->status) {
+        const bool filter = template_take(t, "|");
+        if (!filter && !template_take(t, "is")) break;
+        const bool opposite = !filter && template_take(t, "not");
+        if (!template_word(t, word))
+            return template_fail(t, "expected the name of a filter or a test");
+        t->at += strlen(word);
+        const bool given = filter && template_take(t, "(") && argument(t, &a, run);
+        if (!run) continue;
+        v = filter ? value_filter(t, &v, word, given ? &a : NULL) : value_test(t, &v, word);
+        if (opposite) v = value_boolean(!v.number);
+    }
+    return v;
+}
+
+// Returns true if the tag ends here: "-%}" and "-}}" are no minus, "%}" is no remainder.
 static bool at_end(struct template *t)
 {
-    skip_space(t);
-    return t->bytes - t->at >= 3 && t->source[t->at] == '-' &&
-           (t->source[t->at + 1] == '%' || t->source[t->at + 1] == '}');
+    template_skip_space(t);
+    const size_t left = t->bytes - t->at;
+    const char *s = t->source + t->at;
+    return (left >= 2 && s[0] == '%' && s[1] == '}') ||
+           (left >= 3 && s[0] == '-' && (s[1] == '%' || s[1] == '}'));
+}
+
+static struct value out_of_range(struct template *t)
+{
+    return template_fail(t, "a number that is too large");
+}
+
+// The sign binds more than filters, and less than members and calls.
+static struct value sign(struct template *t, bool run)
+{
+    bool any = false, negative = false;
+    while (!at_end(t) && template_take(t, "-")) {
+        any = true;
+        negative = !negative;
+    }
+    struct value v = postfix(t, primary(t, run), run);
+    if (any && run && !t->err->status) {
+        if (v.kind != VALUE_INTEGER) return template_fail(t, "- of a value that is no integer");
+        if (negative && __builtin_sub_overflow(0, v.number, &v.number)) return out_of_range(t);
+    }
+    return filters(t, v, run);
+}
+
+// Returns the remainder with the sign of b, as in Python.
+static struct value remainder_of(struct template *t, int64_t a, int64_t b)
+{
+    if (!b) return template_fail(t, "a division by 0");
+    const int64_t rest = b == -1 ? 0 : a % b;
+    return value_integer(rest && (rest < 0) != (b < 0) ? rest + b : rest);
+}
+
+static struct value product(struct template *t, bool run)
+{
+    struct value v = sign(t, run);
+    while (!t->err->status && !at_end(t) && template_take(t, "%")) {
+        const struct value w = sign(t, run);
+        if (!run) continue;
+        if (v.kind != VALUE_INTEGER || w.kind != VALUE_INTEGER)
+            return template_fail(t, "%% of values that are no integers");
+        v = remainder_of(t, v.number, w.number);
+    }
+    return v;
+}
+
+static struct value concatenation(struct template *t, bool run)
+{
+    struct value v = product(t, run);
+    while (!t->err->status && template_take(t, "~")) {
+        const struct value w = product(t, run);
+        if (run) v = value_join(t, &v, &w);
+    }
+    return v;
 }
 
 static struct value sum(struct template *t, bool run)
 {
-    struct value v = postfix(t, run);
+    struct value v = concatenation(t, run);
     while (!t->err->status && !at_end(t)) {
-        const bool plus = template_take(t, "+"), tilde = !plus && template_take(t, "~");
-        const bool rest = !plus && !tilde && template_take(t, "%");
-        if (rest && t->at < t->bytes && t->source[t->at] == '}') { // the end of the tag
-            t->at--;
-            break;
-        }
-        if (!plus && !tilde && !rest && !template_take(t, "-")) break;
-        const struct value w = postfix(t, run);
-        const bool numbers = v.kind == VALUE_INTEGER && w.kind == VALUE_INTEGER;
+        const bool plus = template_take(t, "+");
+        if (!plus && !template_take(t, "-")) break;
+        const struct value w = concatenation(t, run);
         if (!run) continue;
-        if (tilde || (plus && v.kind == VALUE_TEXT && w.kind == VALUE_TEXT))
+        if (v.kind == VALUE_INTEGER && w.kind == VALUE_INTEGER) {
+            if (plus ? __builtin_add_overflow(v.number, w.number, &v.number)
+                     : __builtin_sub_overflow(v.number, w.number, &v.number))
+                return out_of_range(t);
+        } else if (plus && v.kind == VALUE_TEXT && w.kind == VALUE_TEXT) {
             v = value_join(t, &v, &w);
-        else if (numbers && rest)
-            v = w.number ? value_integer(v.number % w.number) : template_fail(t, "a division by 0");
-        else if (numbers)
-            v = value_integer(plus ? v.number + w.number : v.number - w.number);
-        else
-            v = template_fail(t, "+ of values that are not both texts or both integers");
+        } else {
+            return template_fail(t, "+ or - of values that are not both texts or both integers");
+        }
     }
     return v;
 }
@@ -259,29 +357,21 @@ static struct value comparison(struct template *t, bool run)
 {
     static const char *const signs[] = { "==", "!=", "<=", ">=", "<", ">" };
     struct value v = sum(t, run);
-    char word[48];
     for (int i = 0; i < 6; i++) {
         if (!template_take(t, signs[i])) continue;
         const struct value w = sum(t, run);
         const int64_t a = v.number, b = w.number;
-        if (i < 2) return value_boolean(value_equal(&v, &w) == (i == 0));
-        if (run && (v.kind != VALUE_INTEGER || w.kind != VALUE_INTEGER))
+        if (!run) return v;
+        if (i < 2) return value_boolean(value_equal(t, &v, &w) == (i == 0));
+        if (v.kind != VALUE_INTEGER || w.kind != VALUE_INTEGER)
             return template_fail(t, "%s of values that are no integers", signs[i]);
         return value_boolean(i == 2 ? a <= b : i == 3 ? a >= b : i == 4 ? a < b : a > b);
     }
-    if (template_take(t, "is")) {
-        const bool not = template_take(t, "not");
-        if (!template_word(t, word)) return template_fail(t, "expected a test after 'is'");
-        t->at += strlen(word);
-        if (!run) return v;
-        v = value_test(t, &v, word);
-        return value_boolean((v.number != 0) != not );
-    }
     const size_t begin = t->at;
-    const bool not = template_take(t, "not");
+    const bool opposite = template_take(t, "not");
     if (template_take(t, "in")) {
         const struct value w = sum(t, run);
-        return run ? value_boolean(value_contains(t, &w, &v) != not ) : v;
+        return run ? value_boolean(value_contains(t, &w, &v) != opposite) : v;
     }
     t->at = begin;
     return v;
@@ -289,9 +379,13 @@ static struct value comparison(struct template *t, bool run)
 
 static struct value negation(struct template *t, bool run)
 {
-    if (!template_take(t, "not")) return comparison(t, run);
-    const struct value v = negation(t, run);
-    return value_boolean(!value_true(&v));
+    bool any = false, negative = false;
+    while (template_take(t, "not")) {
+        any = true;
+        negative = !negative;
+    }
+    const struct value v = comparison(t, run);
+    return any ? value_boolean(value_true(&v) != negative) : v;
 }
 
 static struct value conjunction(struct template *t, bool run)
@@ -319,9 +413,9 @@ static struct value disjunction(struct template *t, bool run)
 // A if CONDITION else B.  A is parsed first and evaluated when the condition is known.
 static struct value any(struct template *t, bool run)
 {
-    if (++t->depth > TEMPLATE_DEPTH || ++t->steps > TEMPLATE_STEPS) {
+    if (++t->depth > TEMPLATE_DEPTH) {
         t->depth--;
-        return template_fail(t, "an expression that is nested too deep, or too many steps");
+        return template_fail(t, "an expression that is nested too deep");
     }
     const size_t begin = t->at;
     struct value v = disjunction(t, false);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { VALUE_DEPTH = 128 }; // values in values that are compared
+
 struct value template_fail(struct template *t, const char *format, ...)
 {
     char what[256];
@@ -18,6 +20,13 @@ struct value template_fail(struct template *t, const char *format, ...)
     cmd_error(t->err, QKV_ERR_UNSUPPORTED, NULL, "chat template of the model, line %ld: %s", line,
               what);
     return (struct value){ 0 };
+}
+
+bool template_work(struct template *t, size_t steps)
+{
+    t->work += steps;
+    if (t->work > TEMPLATE_WORK) template_fail(t, "the messages need too many steps");
+    return !t->err->status;
 }
 
 void *template_alloc(struct template *t, size_t bytes)
@@ -97,20 +106,41 @@ bool value_true(const struct value *v)
     return v->kind == VALUE_SPACE || v->number != 0;
 }
 
-bool value_equal(const struct value *a, const struct value *b)
+static bool equal(struct template *t, const struct value *a, const struct value *b, int depth);
+
+static bool equal_objects(struct template *t, const qkv_json *a, const qkv_json *b, int depth)
+{
+    bool same = qkv_json_length(a) == qkv_json_length(b);
+    for (const char *key = NULL; same && (key = qkv_json_next_key(a, key));) {
+        const struct value x = value_json(t, qkv_json_lookup(a, key));
+        const struct value y = value_json(t, qkv_json_lookup(b, key));
+        same = equal(t, &x, &y, depth);
+    }
+    return same;
+}
+
+static bool equal(struct template *t, const struct value *a, const struct value *b, int depth)
 {
     const bool numbers = (a->kind == VALUE_INTEGER || a->kind == VALUE_BOOLEAN) &&
                          (b->kind == VALUE_INTEGER || b->kind == VALUE_BOOLEAN);
+    if (depth > VALUE_DEPTH) template_fail(t, "values that are nested too deep");
+    if (!template_work(t, 1)) return false;
     if (numbers) return a->number == b->number;
     if (a->kind != b->kind) return false;
-    if (a->kind == VALUE_TEXT) return a->bytes == b->bytes && !memcmp(a->text, b->text, a->bytes);
-    if (a->kind == VALUE_LIST) {
-        bool same = a->number == b->number;
-        for (int64_t i = 0; same && i < a->number; i++)
-            same = value_equal(&a->list[i], &b->list[i]);
-        return same;
-    }
-    return a->object == b->object && a->space == b->space;
+    if (a->kind == VALUE_TEXT)
+        return a->bytes == b->bytes && template_work(t, a->bytes) &&
+               !memcmp(a->text, b->text, a->bytes);
+    if (a->kind == VALUE_OBJECT)
+        return a->object == b->object || equal_objects(t, a->object, b->object, depth + 1);
+    bool same = a->number == b->number && a->space == b->space;
+    for (int64_t i = 0; a->kind == VALUE_LIST && same && i < a->number; i++)
+        same = equal(t, &a->list[i], &b->list[i], depth + 1);
+    return same;
+}
+
+bool value_equal(struct template *t, const struct value *a, const struct value *b)
+{
+    return equal(t, a, b, 0);
 }
 
 void value_print(struct template *t, struct serve_bytes *to, const struct value *v)
@@ -182,17 +212,19 @@ struct value value_index(struct template *t, const struct value *of, const struc
     if (index->kind == VALUE_TEXT) return value_member(t, of, index->text);
     if (index->kind != VALUE_INTEGER || (of->kind != VALUE_LIST && of->kind != VALUE_TEXT))
         return template_fail(t, "an index that is no text and no number");
-    const int64_t n = of->kind == VALUE_LIST ? of->number : (int64_t)of->bytes;
-    const int64_t i = index->number < 0 ? index->number + n : index->number;
-    if (i < 0 || i >= n) return (struct value){ 0 };
-    return of->kind == VALUE_LIST ? of->list[i] : value_text(t, of->text + i, 1);
+    if (of->kind == VALUE_TEXT) return text_index(t, of, index->number);
+    const int64_t i = index->number < 0 ? index->number + of->number : index->number;
+    return i < 0 || i >= of->number ? (struct value){ 0 } : of->list[i];
 }
 
 struct value value_slice(struct template *t, const struct value *of, const struct value *from,
                          const struct value *to, const struct value *step)
 {
-    const int64_t n = of->kind == VALUE_LIST ? of->number : 0, by = step ? step->number : 1;
-    if (of->kind != VALUE_LIST || (by != 1 && by != -1) || (by < 0 && (from || to)))
+    const struct value *given[3] = { from, to, step };
+    bool valid = of->kind == VALUE_LIST;
+    for (int i = 0; i < 3; i++) valid = valid && (!given[i] || given[i]->kind == VALUE_INTEGER);
+    const int64_t n = of->number, by = step ? step->number : 1;
+    if (!valid || (by != 1 && by != -1) || (by < 0 && (from || to)))
         return template_fail(t, "a slice that is not list[a:b] or list[::-1]");
     int64_t a = from ? from->number : 0, b = to ? to->number : n;
     a = a < 0 ? a + n : a;
@@ -207,20 +239,13 @@ struct value value_slice(struct template *t, const struct value *of, const struc
     return (struct value){ .kind = VALUE_LIST, .number = list ? count : 0, .list = list };
 }
 
-static const char *find(const struct value *in, const char *what, size_t bytes)
-{
-    for (size_t i = 0; i + bytes <= in->bytes; i++)
-        if (!memcmp(in->text + i, what, bytes)) return in->text + i;
-    return NULL;
-}
-
 bool value_contains(struct template *t, const struct value *in, const struct value *x)
 {
-    if (in->kind == VALUE_TEXT && x->kind == VALUE_TEXT) return find(in, x->text, x->bytes) != NULL;
+    if (in->kind == VALUE_TEXT && x->kind == VALUE_TEXT) return text_find(t, in, x) != NULL;
     if (in->kind == VALUE_OBJECT && x->kind == VALUE_TEXT)
         return qkv_json_lookup(in->object, x->text) != NULL;
     for (int64_t i = 0; in->kind == VALUE_LIST && i < in->number; i++)
-        if (value_equal(&in->list[i], x)) return true;
+        if (value_equal(t, &in->list[i], x)) return true;
     if (in->kind != VALUE_LIST) template_fail(t, "'in' of a value that is no list, text or object");
     return false;
 }
@@ -248,32 +273,6 @@ struct value value_test(struct template *t, const struct value *v, const char *n
     return template_fail(t, "the test '%s' is not supported", name);
 }
 
-static bool is_space(char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-// Removes white space, or the characters of `what`, at the start and the end.
-static struct value strip(struct template *t, const struct value *v, const struct value *what,
-                          bool left, bool right)
-{
-    size_t a = 0, b = v->bytes;
-#define STRIPPED(c) (what ? memchr(what->text, c, what->bytes) != NULL : is_space(c))
-    while (left && a < b && STRIPPED(v->text[a])) a++;
-    while (right && b > a && STRIPPED(v->text[b - 1])) b--;
-#undef STRIPPED
-    return value_text(t, v->text + a, b - a);
-}
-
-static struct value change_case(struct template *t, const struct value *v, char from, int add)
-{
-    struct value x = value_text(t, v->text, v->bytes);
-    char *text = (char *)x.text;
-    for (size_t i = 0; text && i < x.bytes; i++)
-        if (text[i] >= from && text[i] < from + 26) text[i] = (char)(text[i] + add);
-    return x;
-}
-
 struct value value_filter(struct template *t, const struct value *v, const char *name,
                           const struct value *argument)
 {
@@ -281,35 +280,19 @@ struct value value_filter(struct template *t, const struct value *v, const char 
     const struct value first = value_integer(0), last = value_integer(-1);
     if (strcmp(name, "default") == 0 && argument)
         return v->kind == VALUE_UNDEFINED ? *argument : *v;
-    if (strcmp(name, "trim") == 0 && text) return strip(t, v, NULL, true, true);
-    if (strcmp(name, "upper") == 0 && text) return change_case(t, v, 'a', 'A' - 'a');
-    if (strcmp(name, "lower") == 0 && text) return change_case(t, v, 'A', 'a' - 'A');
+    if (strcmp(name, "trim") == 0 && text && (!argument || argument->kind == VALUE_TEXT))
+        return text_strip(t, v, argument, true, true);
+    if (argument)
+        return template_fail(t, "the filter '%s' with an argument is not supported", name);
+    if (strcmp(name, "upper") == 0 && text) return text_case(t, v, true);
+    if (strcmp(name, "lower") == 0 && text) return text_case(t, v, false);
     if (strcmp(name, "string") == 0) return value_join(t, v, &(struct value){ .kind = VALUE_TEXT });
     if (strcmp(name, "list") == 0 && list) return *v;
     if (strcmp(name, "first") == 0 && list) return value_index(t, v, &first);
     if (strcmp(name, "last") == 0 && list) return value_index(t, v, &last);
     if ((strcmp(name, "length") == 0 || strcmp(name, "count") == 0) && (list || text))
-        return value_integer(list ? v->number : (int64_t)v->bytes);
+        return value_integer(list ? v->number : text_length(t, v));
     return template_fail(t, "the filter '%s' is not supported", name);
-}
-
-static struct value split(struct template *t, const struct value *v, const struct value *by)
-{
-    int64_t n = 1;
-    struct value rest = *v;
-    for (const char *at; (at = find(&rest, by->text, by->bytes)); n++) {
-        rest.bytes -= (size_t)(at - rest.text) + by->bytes;
-        rest.text = at + by->bytes;
-    }
-    struct value *list = template_alloc(t, (size_t)n * sizeof *list);
-    rest = *v;
-    for (int64_t i = 0; list && i < n; i++) {
-        const char *at = i + 1 < n ? find(&rest, by->text, by->bytes) : rest.text + rest.bytes;
-        list[i] = value_text(t, rest.text, (size_t)(at - rest.text));
-        rest.bytes -= (size_t)(at - rest.text) + (i + 1 < n ? by->bytes : 0);
-        rest.text = at + (i + 1 < n ? by->bytes : 0);
-    }
-    return (struct value){ .kind = VALUE_LIST, .number = list ? n : 0, .list = list };
 }
 
 struct value value_method(struct template *t, const struct value *of, const char *name,
@@ -317,15 +300,16 @@ struct value value_method(struct template *t, const struct value *of, const char
 {
     const struct value *a = argument && argument->kind == VALUE_TEXT ? argument : NULL;
     if (of->kind == VALUE_OBJECT && strcmp(name, "get") == 0 && a)
-        return value_member(t, of, a->text);
+        return qkv_json_lookup(of->object, a->text) ? value_member(t, of, a->text)
+                                                    : (struct value){ .kind = VALUE_NONE };
     if (of->kind == VALUE_TEXT && (a || !argument)) {
         const size_t n = a ? a->bytes : 0;
-        if (strcmp(name, "strip") == 0) return strip(t, of, a, true, true);
-        if (strcmp(name, "lstrip") == 0) return strip(t, of, a, true, false);
-        if (strcmp(name, "rstrip") == 0) return strip(t, of, a, false, true);
-        if (strcmp(name, "upper") == 0 || strcmp(name, "lower") == 0)
-            return value_filter(t, of, name, NULL);
-        if (strcmp(name, "split") == 0 && n) return split(t, of, a);
+        if (strcmp(name, "strip") == 0) return text_strip(t, of, a, true, true);
+        if (strcmp(name, "lstrip") == 0) return text_strip(t, of, a, true, false);
+        if (strcmp(name, "rstrip") == 0) return text_strip(t, of, a, false, true);
+        if (!a && strcmp(name, "upper") == 0) return text_case(t, of, true);
+        if (!a && strcmp(name, "lower") == 0) return text_case(t, of, false);
+        if (strcmp(name, "split") == 0 && n) return text_split(t, of, a);
         if (strcmp(name, "startswith") == 0 && a)
             return value_boolean(of->bytes >= n && !memcmp(of->text, a->text, n));
         if (strcmp(name, "endswith") == 0 && a)

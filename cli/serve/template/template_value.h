@@ -29,7 +29,8 @@ struct variable {
     struct value value;
 };
 enum { SPACE_MEMBERS = 16, VARIABLES = 64, TEMPLATE_DEPTH = 32, TEMPLATE_OUT = 4 << 20 };
-enum { TEMPLATE_STEPS = 1000000, TEMPLATE_MEMORY = 64 << 20 };
+enum { TEMPLATE_BYTES = 1 << 20, TEMPLATE_MEMORY = 64 << 20 };
+enum { TEMPLATE_WORK = 1 << 26 }; // steps and bytes of a rendering: a second, about
 struct space {
     struct variable member[SPACE_MEMBERS];
     int count;
@@ -42,7 +43,7 @@ struct template
     struct variable variable[VARIABLES];
     int variables, frame; // frame: first variable of the innermost loop
     int depth;
-    int64_t steps;
+    size_t work; // steps, and bytes of the source and of values that were read
     struct block {
         struct block *next;
     } * blocks;    // memory of values, with
@@ -53,13 +54,15 @@ struct template
 // Reports an error at the current line, once.  Returns an undefined value.
 struct value template_fail(struct template *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+// Counts work.  Returns false after an error, also if this is too much.
+bool template_work(struct template *t, size_t steps);
 void *template_alloc(struct template *t, size_t bytes); // zeroed; NULL after an error
 struct value value_text(struct template *t, const char *text, size_t bytes); // copies
 struct value value_json(struct template *t, const qkv_json *v);
 struct value value_boolean(bool b);
 struct value value_integer(int64_t n);
 bool value_true(const struct value *v);
-bool value_equal(const struct value *a, const struct value *b);
+bool value_equal(struct template *t, const struct value *a, const struct value *b);
 // Adds the text of a value, as {{ value }} prints it.
 void value_print(struct template *t, struct serve_bytes *to, const struct value *v);
 struct value value_join(struct template *t, const struct value *a, const struct value *b);
@@ -79,7 +82,21 @@ struct space *space_new(struct template *t);
 void space_set(struct template *t, struct space *s, const char *name, struct value v);
 // Parses an expression; run false: only skips it.
 struct value template_expression(struct template *t, bool run);
+void template_skip_space(struct template *t);
 // Skips white space; the next word, or "" (template_expression.c).
 bool template_word(struct template *t, char word[48]);
 bool template_take(struct template *t, const char *symbol);
+
+// ---- texts, valid UTF-8, as in Python (template_text.c) -----------------------------------------
+// Adds a character as UTF-8.  Returns false if there is no such character, or if it is NUL.
+bool text_add_character(struct serve_bytes *to, int64_t code);
+int64_t text_length(struct template *t, const struct value *v); // number of characters
+struct value text_index(struct template *t, const struct value *v, int64_t index);
+// Returns the first place of what in `in`; NULL: there is none.
+const char *text_find(struct template *t, const struct value *in, const struct value *what);
+// Removes white space, or the characters of `what`, at the start and the end.
+struct value text_strip(struct template *t, const struct value *v, const struct value *what,
+                        bool left, bool right);
+struct value text_case(struct template *t, const struct value *v, bool upper);
+struct value text_split(struct template *t, const struct value *v, const struct value *by);
 #endif
