@@ -349,6 +349,7 @@ struct cmd_lines {
     size_t capacity;            // bytes from begin to end are not yet lines
     size_t begin, end, scanned; // scanned: bytes after begin that contain no line end
     bool ended;                 // the file has no more bytes
+    struct qkv_digest *digest;  // the bytes that were read are added to it; NULL: none
 };
 qkv_status cmd_lines_open(struct cmd_lines *l, const char *path, qkv_error *err);
 // Reads the next line, which is valid until the next call and ends with NUL. At the end of the

@@ -62,6 +62,7 @@ qkv_status cmd_lines_read(struct cmd_lines *l, char *to, size_t most, int64_t *b
     for (;;) {
         if (cmd_interrupted()) return cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
         *bytes = read(l->fd, to, most);
+        if (*bytes > 0 && l->digest) qkv_digest_add(l->digest, to, (size_t)*bytes);
         if (*bytes >= 0) return QKV_OK;
         if (errno == EAGAIN) (void)is_ready(l, -1);
         if (errno != EAGAIN && errno != EINTR)

@@ -80,7 +80,7 @@ static qkv_status check_options(qkv_error *err)
 }
 
 // Locks the index that will be replaced until the process ends, so that two commands do not both
-// replace the same index: the changes of one would be lost.
+// replace the same index: the changes of one would be lost.  build() locks the new index.
 static qkv_status lock_old(bool *there, qkv_error *err)
 {
     struct stat now, locked;
@@ -214,7 +214,14 @@ static qkv_status build(struct index_build *b, const struct index_files *files, 
     qkv_status status = qkv_writer_open(&w, o.output, common.force, err);
     if (status) return status;
     b->fd = qkv_writer_descriptor(w);
-    status = index_build(b, files, err);
+    // A second descriptor stays open with the lock until the process ends: after the commit, the
+    // graph of the index is built.  A file system without locks has none.
+    const int locked = fcntl(b->fd, F_DUPFD_CLOEXEC, 0);
+    if (locked < 0)
+        status = cmd_error(err, cmd_io_status(errno), o.output, "%s", strerror(errno));
+    else
+        (void)flock(locked, LOCK_EX | LOCK_NB);
+    if (!status) status = index_build(b, files, err);
     if (status)
         qkv_writer_abort(w);
     else

@@ -78,9 +78,9 @@ static qkv_status open_model(struct search *s, qkv_error *err)
     return QKV_OK;
 }
 
-// Finds the passages of one question among its matches, and prints them.
-static qkv_status answer(const struct search *s, int64_t question, const struct qkv_match *matches,
-                         int64_t found, qkv_error *err)
+// Finds the passages of one question of a chunk among its matches, and prints them.
+static qkv_status answer(const struct search *s, const struct cmd_source *source, int64_t question,
+                         const struct qkv_match *matches, int64_t found, qkv_error *err)
 {
     struct hit *hits = cmd_alloc((size_t)found + 1, sizeof *hits);
     qkv_status status = QKV_OK;
@@ -100,7 +100,12 @@ static qkv_status answer(const struct search *s, int64_t question, const struct 
                                 p.text.bytes, err);
         hits[i].explained = true;
     }
-    if (!status) status = search_print(&s->x, &s->questions, question, hits, count, err);
+    // the number of lines of a file is not known before its end
+    const bool only = source->argc == 1 && !source->file;
+    if (!status)
+        status =
+            search_print(&s->x, only ? -1 : source->before + question, s->questions.text[question],
+                         s->questions.bytes[question], hits, count, err);
     free(hits);
     return status;
 }
@@ -126,7 +131,7 @@ static qkv_status answer_all(struct search *s, const struct cmd_source *source, 
                                   o.ef ? o.ef : 100, err)
                    : qkv_search(matches, found, &s->x.vectors, v + i * width, some, s->asked, err);
         for (int64_t q = 0; q < some && !status; q++)
-            status = answer(s, i + q, matches + q * s->asked, found[q], err);
+            status = answer(s, source, i + q, matches + q * s->asked, found[q], err);
     }
     free(v);
     free(matches);

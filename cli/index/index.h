@@ -98,7 +98,7 @@ extern const char *const index_document_prompts[], *const index_query_prompts[];
 // Writes the absolute path of a model folder, valid UTF-8.  The caller frees it.
 qkv_status index_model_folder(char **out, const char *dir, qkv_error *err);
 // Describes the files of a model folder: a line per file, with its size and the time of its last
-// change.  The caller frees *out, also after an error.
+// change; of a link, size and time of its target.  The caller frees *out, also after an error.
 qkv_status index_model_files(char **out, const char *dir, qkv_error *err);
 // Finds the folder of the model of an index: --model, or the folder in which it was.
 qkv_status index_model_find(const struct index *x, char dir[CMD_PATH], qkv_error *err);
@@ -111,6 +111,7 @@ enum index_split { SPLIT_AUTO, SPLIT_LINES, SPLIT_SENTENCES };
 struct index_files {
     struct index_file {
         char *name;
+        char *real;  // path without links, "." and ".."; NULL: of a model
         bool json;   // .jsonl or .ndjson
         bool folder; // found in a folder
     } * at;
@@ -119,9 +120,8 @@ struct index_files {
 // Finds the files of the operands, in folders too, sorted by name and each once.  Hidden files,
 // links in folders and indexes are left out.
 qkv_status index_files_find(struct index_files *f, int argc, char **argv, qkv_error *err);
-// Adds the files below a folder, sorted.
-qkv_status index_files_add(struct index_files *f, const char *dir, int depth, qkv_error *err);
-void index_files_sort(struct index_files *f);
+// Finds the files below the folder of a model, sorted by name; links are followed.
+qkv_status index_files_model(struct index_files *f, const char *dir, qkv_error *err);
 void index_files_free(struct index_files *f);
 
 // ---- passages of a text (index_chunks.c) -------------------------------------------------------
@@ -173,9 +173,9 @@ struct index_build {
 };
 // Writes the index to the descriptor b->fd, an empty file.
 qkv_status index_build(struct index_build *b, const struct index_files *files, qkv_error *err);
-// Adds the passages of one file (index_texts.c).
+// Adds the passages of one file, and its bytes to a digest (index_texts.c).
 qkv_status index_texts(struct index_build *b, const struct index_file *f, int64_t id,
-                       qkv_error *err);
+                       struct qkv_digest *d, qkv_error *err);
 // Adds one passage, whose text is made valid UTF-8.
 qkv_status index_add(struct index_build *b, const struct index_file *f,
                      const struct store_passage *p, qkv_error *err);

@@ -28,37 +28,65 @@ static qkv_status copy_passages(struct index_build *b, const struct index_file *
     return status;
 }
 
+// What the old index has of a file.
+struct old_file {
+    bool found;
+    bool same; // the same bytes and the same kind of operand, so that its passages are the same
+    int64_t first, passages;
+};
+
+// Looks for a file in the old index.  Fills `in` if it is there.
+static qkv_status find_old(const struct index_build *b, const struct index_file *f,
+                           struct old_file *old, struct qkv_shard_input *in, qkv_error *err)
+{
+    struct store_reason why = { 0 };
+    struct store_file row;
+    *old = (struct old_file){ .found = false };
+    const enum store_status status =
+        b->old ? b->engine->file_named(b->old->store, f->name, &row, &why) : STORE_NONE;
+    if (status == STORE_NONE) return QKV_OK;
+    if (status) return index_store_error(status, &why, b->path, err);
+    if (qkv_shard_scan(in, &(struct qkv_shard){ 0, 1 }, f->name, NULL, err)) return err->status;
+    const int64_t count = b->old->vectors.count;
+    *old = (struct old_file){ .found = true, .first = row.first, .passages = row.passages };
+    old->same = row.bytes == in->bytes && row.sha256.bytes == 64 &&
+                !memcmp(row.sha256.at, in->sha256, 64) && row.folder == f->folder &&
+                row.first <= count && row.passages <= count - row.first;
+    return QKV_OK;
+}
+
 // Adds one file.
 static qkv_status add_file(struct index_build *b, const struct index_file *f, int64_t id,
                            qkv_error *err)
 {
     struct store_reason why = { 0 };
-    struct qkv_shard_input in;
-    struct store_file old = { 0 };
+    struct qkv_shard_input in = { .bytes = 0 };
+    struct old_file old;
+    struct qkv_digest d;
     const int64_t first = b->passages;
-    qkv_status status = qkv_shard_scan(&in, &(struct qkv_shard){ 0, 1 }, f->name, NULL, err);
-    if (status) return status;
-    enum store_status found =
-        b->old ? b->engine->file_named(b->old->store, f->name, &old, &why) : STORE_NONE;
-    if (found && found != STORE_NONE) return index_store_error(found, &why, b->path, err);
-    const bool same = !found && old.bytes == in.bytes && old.sha256.bytes == 64 &&
-                      !memcmp(old.sha256.at, in.sha256, 64) && old.first <= b->old->vectors.count &&
-                      old.passages <= b->old->vectors.count - old.first;
-    const int64_t old_first = old.first, old_passages = old.passages;
-    if (same) {
+    qkv_status status = find_old(b, f, &old, &in, err);
+    if (!status && old.same) {
         b->count.unchanged++;
-        status = copy_passages(b, f, id, old_first, old_passages, err);
-    } else {
-        if (found)
-            b->count.added++;
-        else
+        status = copy_passages(b, f, id, old.first, old.passages, err);
+    } else if (!status) {
+        if (old.found)
             b->count.changed++;
-        status = index_texts(b, f, id, err);
+        else
+            b->count.added++;
+        // the digest of the bytes that are read here: a file may change at any time
+        qkv_digest_begin(&d, QKV_DIGEST_SHA256);
+        status = index_texts(b, f, id, &d, err);
+        in.bytes = (int64_t)d.bytes;
+        qkv_digest_end(&d, in.sha256);
     }
     if (status) return status;
-    const struct store_file row = { id,       { f->name, strlen(f->name) },
-                                    in.bytes, { in.sha256, 64 },
-                                    first,    b->passages - first };
+    const struct store_file row = { .id = id,
+                                    .name = { f->name, strlen(f->name) },
+                                    .bytes = in.bytes,
+                                    .sha256 = { in.sha256, 64 },
+                                    .first = first,
+                                    .passages = b->passages - first,
+                                    .folder = f->folder };
     return index_store_error(b->engine->add_file(b->store, &row, &why), &why, b->path, err);
 }
 

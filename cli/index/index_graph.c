@@ -54,7 +54,7 @@ qkv_status index_graph_error(enum graph_status status, const struct graph_reason
 }
 
 // Computes the SHA-256 of all that determines the passages and their order: the settings, and name,
-// size and SHA-256 of each file.  The vectors are determined by them.
+// size, SHA-256 and kind of operand of each file.  The vectors are determined by them.
 static qkv_status index_digest(const struct index *x, char hex[QKV_DIGEST_TEXT], qkv_error *err)
 {
     struct qkv_digest d;
@@ -66,8 +66,8 @@ static qkv_status index_digest(const struct index *x, char hex[QKV_DIGEST_TEXT],
         char numbers[100];
         const enum store_status status = x->engine->file(x->store, id, &f, &why);
         if (status) return index_store_error(status, &why, x->path, err);
-        snprintf(numbers, sizeof numbers, "%lld %lld %lld", (long long)f.bytes, (long long)f.first,
-                 (long long)f.passages);
+        snprintf(numbers, sizeof numbers, "%lld %lld %lld %lld", (long long)f.bytes,
+                 (long long)f.first, (long long)f.passages, (long long)f.folder);
         qkv_digest_add(&d, f.name.at, f.name.bytes + 1);
         qkv_digest_add(&d, f.sha256.at, f.sha256.bytes + 1);
         qkv_digest_add(&d, numbers, strlen(numbers) + 1);

@@ -38,9 +38,8 @@ qkv_status index_model_files(char **out, const char *dir, qkv_error *err)
     struct index_files f = { NULL, 0 };
     char *text = cmd_grow(NULL, 1, 1);
     size_t used = 0;
-    qkv_status status = index_files_add(&f, dir, 4, err);
+    qkv_status status = index_files_model(&f, dir, err);
     text[0] = 0;
-    index_files_sort(&f);
     for (int64_t i = 0; i < f.count && !status; i++) {
         struct stat st;
         const char *name = f.at[i].name + strlen(dir);

@@ -113,12 +113,13 @@ static qkv_status add_json(struct index_build *b, const struct index_file *f, co
 }
 
 static qkv_status add_lines(struct index_build *b, const struct index_file *f, int64_t id,
-                            qkv_error *err)
+                            struct qkv_digest *d, qkv_error *err)
 {
     struct cmd_lines l;
     int64_t n = 0;
     qkv_status status = cmd_lines_open(&l, f->name, err);
     if (status) return status;
+    l.digest = d;
     while (!status && !(status = cmd_lines_next(&l, &n, err)) && n >= 0) {
         const size_t mark = l.number == 1 ? skip_mark(l.line, (size_t)n) : 0;
         struct store_passage p = { .file = id, .line = l.number };
@@ -133,11 +134,12 @@ static qkv_status add_lines(struct index_build *b, const struct index_file *f, i
 // Adds the sentences of a whole file.  A file of a folder that is no text, because it contains a
 // byte 0, is skipped.
 static qkv_status add_sentences(struct index_build *b, const struct index_file *f, int64_t id,
-                                qkv_error *err)
+                                struct qkv_digest *d, qkv_error *err)
 {
     char *text = NULL;
     size_t bytes = 0;
     qkv_status status = cmd_read_file(&text, &bytes, f->name, err);
+    if (!status) qkv_digest_add(d, text, bytes);
     if (!status && f->folder && memchr(text, 0, bytes)) {
         b->count.skipped++;
     } else if (!status) {
@@ -152,10 +154,10 @@ static qkv_status add_sentences(struct index_build *b, const struct index_file *
 }
 
 qkv_status index_texts(struct index_build *b, const struct index_file *f, int64_t id,
-                       qkv_error *err)
+                       struct qkv_digest *d, qkv_error *err)
 {
     const bool sentences = b->split == SPLIT_SENTENCES || (b->split == SPLIT_AUTO && f->folder);
-    return f->json || !sentences ? add_lines(b, f, id, err) : add_sentences(b, f, id, err);
+    return f->json || !sentences ? add_lines(b, f, id, d, err) : add_sentences(b, f, id, d, err);
 }
 
 qkv_status index_add(struct index_build *b, const struct index_file *f,

@@ -32,8 +32,9 @@ struct hit {
     struct passage_why why;
     bool explained;
 };
-// Prints the hits of one question (search_print.c).
-qkv_status search_print(const struct index *x, const struct cmd_texts *questions, int64_t question,
+// Prints the hits of one question (search_print.c).  number: of the question, from 0; its text is a
+// heading; -1: the only question, without a heading.
+qkv_status search_print(const struct index *x, int64_t number, const char *question, size_t bytes,
                         const struct hit *hits, int64_t count, qkv_error *err);
 
 // Finds the k nearest vectors of n queries[n][width], as qkv_search does, with a graph: of about

@@ -92,16 +92,16 @@ static void json_hit(int64_t rank, const struct hit *h, const struct store_passa
     putchar('}');
 }
 
-qkv_status search_print(const struct index *x, const struct cmd_texts *questions, int64_t question,
+qkv_status search_print(const struct index *x, int64_t number, const char *question, size_t bytes,
                         const struct hit *hits, int64_t count, qkv_error *err)
 {
     if (common.json) {
         fputs("{\"question\":", stdout);
-        cmd_json_text(stdout, questions->text[question], questions->bytes[question]);
+        cmd_json_text(stdout, question, bytes);
         fputs(",\"hits\":[", stdout);
-    } else if (questions->count > 1) {
-        if (question) putchar('\n');
-        cmd_print_text(stdout, questions->text[question], questions->bytes[question]);
+    } else if (number >= 0) {
+        if (number) putchar('\n');
+        cmd_print_text(stdout, question, bytes);
         putchar('\n');
     }
     for (int64_t i = 0; i < count; i++) {

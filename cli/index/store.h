@@ -34,6 +34,7 @@ struct store_file {
     int64_t bytes; // size of the file
     struct store_text sha256;
     int64_t first, passages; // number of the first passage, from 0; number of passages
+    int64_t folder;          // 1: it was found in a folder, 0: it was given by its name
 };
 struct store_passage {
     int64_t file; // id of its file

@@ -88,6 +88,8 @@ FLOWS = [
     Flow("embed-join", ["embed", "--join", "v.npy"], PARTS, ["v.npy"]),
     Flow("similar", ["similar", "-m", BERT, "abc", "bcd"], [BERT]),
     Flow("index", ["index", "-m", BERT, "lines.txt", "-o", "i.qkvi"], [BERT, "lines.txt"], ["i.qkvi"]),
+    Flow("index-json", ["index", "-m", BERT, "owls.jsonl", "-o", "i.qkvi"], [BERT, "owls.jsonl"], ["i.qkvi"]),
+    Flow("index-folder", ["index", "-m", BERT, "owls", "-o", "i.qkvi"], [BERT, "owls"], ["i.qkvi"]),
     Flow("search", ["search", "old.qkvi", "owl", "--why", "--json"], [BERT, "old.qkvi"]),
     Flow("index-hnsw", ["index", "-m", BERT, "lines.txt", "-o", "i.qkvi", "--hnsw"], [BERT, "lines.txt"],
          ["i.qkvi", "i.qkvi.hnsw"]),
@@ -151,6 +153,10 @@ def prepare(qkv, folder):
     with open(path("pairs.tsv"), "w") as f: f.writelines(f"{line(3)}\t{line(3)}\n" for _ in range(30))
     with open(path("labels.tsv"), "w") as f: f.writelines(f"{line(4)}\t{draw.choice(['yes', 'no'])}\n" for _ in range(30))
     with open(path("lines.txt"), "w") as f: f.write("abc\nthe owl\n")
+    with open(path("owls.jsonl"), "w") as f:
+        f.write('{"id": 7, "text": "the owl", "year": 1871}\n{"text": "\\u0061 cat"}\n')
+    os.mkdir(path("owls"))
+    with open(path("owls/owl.txt"), "w") as f: f.write("The owl said. The cat slept.\n")
     numbers = struct.pack("<64f", *(draw.uniform(-1, 1) for _ in range(64)))
     names = ",".join(f'"{n}":{{"dtype":"F32","shape":[1,8,2,4],"data_offsets":[{256 * i},{256 * i + 256}]}}'
                      for i, n in enumerate("qkv"))

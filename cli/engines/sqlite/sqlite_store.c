@@ -8,14 +8,15 @@
 #include <string.h>
 
 // "qkvi" as the application id of the database, by which `file` and others know it
-enum { APPLICATION = 0x716b7669, VERSION = 1 };
+enum { APPLICATION = 0x716b7669, VERSION = 2 };
 
 // The tables; an index whose schema has another text is refused, so that no view, trigger or
 // generated column of a foreign file is ever computed.
 static const char *const schema[] = {
     "CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE file (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, bytes INTEGER NOT NULL, "
-    "sha256 TEXT NOT NULL, first INTEGER NOT NULL, passages INTEGER NOT NULL)",
+    "sha256 TEXT NOT NULL, first INTEGER NOT NULL, passages INTEGER NOT NULL, folder INTEGER NOT "
+    "NULL)",
     "CREATE TABLE passage (id INTEGER PRIMARY KEY, file INTEGER NOT NULL, line INTEGER NOT NULL, "
     "text TEXT NOT NULL, key TEXT, metadata TEXT)",
 };
@@ -25,10 +26,11 @@ enum { SET, GET, ADD_FILE, ADD_PASSAGE, FILE_NAMED, FILE_ID, PASSAGE, COUNT, PAR
 static const char *const statements[STATEMENTS] = {
     [SET] = "INSERT INTO setting VALUES (?1, ?2)",
     [GET] = "SELECT value FROM setting WHERE name = ?1",
-    [ADD_FILE] = "INSERT INTO file VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    [ADD_FILE] = "INSERT INTO file VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     [ADD_PASSAGE] = "INSERT INTO passage VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    [FILE_NAMED] = "SELECT id, name, bytes, sha256, first, passages FROM file WHERE name = ?1",
-    [FILE_ID] = "SELECT id, name, bytes, sha256, first, passages FROM file WHERE id = ?1",
+    [FILE_NAMED] = "SELECT id, bytes, first, passages, folder, name, sha256 FROM file "
+                   "WHERE name = ?1",
+    [FILE_ID] = "SELECT id, bytes, first, passages, folder, name, sha256 FROM file WHERE id = ?1",
     // of a file that others wrote, what is no JSON is left out
     [PASSAGE] = "SELECT file, line, text, iif(json_valid(key), json(key), NULL), "
                 "iif(json_valid(metadata), json(metadata), NULL) FROM passage WHERE id = ?1 + 1",
@@ -93,8 +95,10 @@ static enum store_status check_schema(struct store *s, struct store_reason *why)
     int n = 0;
     enum store_status status = STORE_OK;
     while (!code && (code = sqlite3_step(q)) == SQLITE_ROW && !status) {
-        const char *sql = (const char *)sqlite3_column_text(q, 1);
-        if (n == TABLES || !sql || strcmp(sql, schema[n++]) != 0)
+        const char *sql = (const char *)sqlite3_column_text(q, 1); // it is not NULL
+        if (!sql)
+            status = fail(s, SQLITE_NOMEM, why);
+        else if (n == TABLES || strcmp(sql, schema[n++]) != 0)
             status = broken(why, "its tables are not the tables of an index");
         code = SQLITE_OK;
     }
@@ -116,7 +120,13 @@ static enum store_status check(struct store *s, struct store_reason *why)
                  (long long)version);
         return STORE_LATER;
     }
-    if (version != VERSION) return broken(why, "the version of the index is no number from 1 on");
+    if (version != VERSION) {
+        snprintf(why->text, sizeof why->text,
+                 "expected version %d, found %lld; make it again with qkv index --force", VERSION,
+                 (long long)version);
+        why->code = 0;
+        return STORE_BROKEN;
+    }
     return check_schema(s, why);
 }
 
@@ -202,11 +212,18 @@ static void bind(sqlite3_stmt *q, int at, const struct store_text *t)
         sqlite3_bind_null(q, at);
 }
 
-static struct store_text column(sqlite3_stmt *q, int at)
+// Reads n columns of a row as texts; NULL is an absent text.  Without memory SQLite returns no text
+// for a column that is not NULL.
+static enum store_status read_texts(struct store *s, sqlite3_stmt *q, int from,
+                                    struct store_text *const *out, int n, struct store_reason *why)
 {
-    struct store_text t = { (const char *)sqlite3_column_text(q, at), 0 };
-    t.bytes = t.at ? (size_t)sqlite3_column_bytes(q, at) : 0;
-    return t;
+    for (int i = 0; i < n; i++) {
+        const bool absent = sqlite3_column_type(q, from + i) == SQLITE_NULL;
+        const char *text = absent ? NULL : (const char *)sqlite3_column_text(q, from + i);
+        if (!absent && !text) return fail(s, SQLITE_NOMEM, why);
+        *out[i] = (struct store_text){ text, text ? (size_t)sqlite3_column_bytes(q, from + i) : 0 };
+    }
+    return STORE_OK;
 }
 
 // Runs a statement that changes a row.
@@ -238,8 +255,8 @@ static enum store_status store_get(struct store *s, const char *name, struct sto
     sqlite3_stmt *q = statement(s, GET);
     if (q) sqlite3_bind_text(q, 1, name, -1, SQLITE_STATIC);
     const enum store_status status = read_row(s, q, why);
-    *value = status ? (struct store_text){ NULL, 0 } : column(q, 0);
-    return status;
+    *value = (struct store_text){ NULL, 0 };
+    return status ? status : read_texts(s, q, 0, &value, 1, why);
 }
 
 static enum store_status store_add_file(struct store *s, const struct store_file *f,
@@ -253,6 +270,7 @@ static enum store_status store_add_file(struct store *s, const struct store_file
         bind(q, 4, &f->sha256);
         sqlite3_bind_int64(q, 5, f->first);
         sqlite3_bind_int64(q, 6, f->passages);
+        sqlite3_bind_int64(q, 7, f->folder);
     }
     return change(s, q, why);
 }
@@ -275,12 +293,17 @@ static enum store_status store_add_passage(struct store *s, int64_t n,
 static enum store_status read_file(struct store *s, sqlite3_stmt *q, struct store_file *f,
                                    struct store_reason *why)
 {
-    const enum store_status status = read_row(s, q, why);
+    enum store_status status = read_row(s, q, why);
     *f = (struct store_file){ 0 };
     if (status) return status;
-    *f = (struct store_file){ sqlite3_column_int64(q, 0), column(q, 1),
-                              sqlite3_column_int64(q, 2), column(q, 3),
-                              sqlite3_column_int64(q, 4), sqlite3_column_int64(q, 5) };
+    *f = (struct store_file){ .id = sqlite3_column_int64(q, 0),
+                              .bytes = sqlite3_column_int64(q, 1),
+                              .first = sqlite3_column_int64(q, 2),
+                              .passages = sqlite3_column_int64(q, 3),
+                              .folder = sqlite3_column_int64(q, 4) };
+    struct store_text *const texts[] = { &f->name, &f->sha256 };
+    status = read_texts(s, q, 5, texts, 2, why);
+    if (status) return status;
     if (!f->name.at || !f->sha256.at || f->first < 0 || f->passages < 0)
         return broken(why, "a row of the table file is malformed");
     return STORE_OK;
@@ -302,16 +325,26 @@ static enum store_status store_file_id(struct store *s, int64_t id, struct store
     return read_file(s, q, f, why);
 }
 
+// Reads text, key and metadata, which are the columns 2 to 4.
+static enum store_status read_passage_texts(struct store *s, sqlite3_stmt *q,
+                                            struct store_passage *p, struct store_reason *why)
+{
+    struct store_text *const texts[] = { &p->text, &p->key, &p->metadata };
+    return read_texts(s, q, 2, texts, 3, why);
+}
+
 static enum store_status store_passage_at(struct store *s, int64_t n, struct store_passage *p,
                                           struct store_reason *why)
 {
     sqlite3_stmt *q = statement(s, PASSAGE);
     if (q) sqlite3_bind_int64(q, 1, n);
-    const enum store_status status = read_row(s, q, why);
+    enum store_status status = read_row(s, q, why);
     *p = (struct store_passage){ 0 };
     if (status) return status;
-    *p = (struct store_passage){ sqlite3_column_int64(q, 0), sqlite3_column_int64(q, 1),
-                                 column(q, 2), column(q, 3), column(q, 4) };
+    p->file = sqlite3_column_int64(q, 0);
+    p->line = sqlite3_column_int64(q, 1);
+    status = read_passage_texts(s, q, p, why);
+    if (status) return status;
     return p->text.at ? STORE_OK : broken(why, "a row of the table passage is malformed");
 }
 
@@ -333,9 +366,8 @@ static enum store_status bad_line(struct store_reason *why, const char *text)
     return STORE_LINE;
 }
 
-static enum store_status store_parse(struct store *s, const char *line, size_t bytes,
-                                     const char *field, struct store_passage *p,
-                                     struct store_reason *why)
+static enum store_status parse(struct store *s, const char *line, size_t bytes, const char *field,
+                               struct store_passage *p, struct store_reason *why)
 {
     char path[200];
     sqlite3_stmt *q = statement(s, PARSE);
@@ -349,18 +381,29 @@ static enum store_status store_parse(struct store *s, const char *line, size_t b
     if (!memory && (code & 0xff) == SQLITE_ERROR) return bad_line(why, sqlite3_errmsg(s->db));
     if (code != SQLITE_ROW) return fail(s, code, why);
     if (!sqlite3_column_int(q, 0)) return bad_line(why, "expected a JSON object, found other text");
-    const char *type = (const char *)sqlite3_column_text(q, 1);
-    if (!type || strcmp(type, "text") != 0) {
+    struct store_text type, *const types[] = { &type };
+    enum store_status status = read_texts(s, q, 1, types, 1, why);
+    if (status) return status;
+    if (!type.at || strcmp(type.at, "text") != 0) {
         snprintf(why->text, sizeof why->text, "expected a text in the member \"%.80s\", found %s",
-                 field, type ? type : "no such member");
+                 field, type.at ? type.at : "no such member");
         why->code = 0;
         return STORE_LINE;
     }
-    *p = (struct store_passage){ .text = column(q, 2),
-                                 .key = column(q, 3),
-                                 .metadata = column(q, 4) };
+    *p = (struct store_passage){ 0 };
+    status = read_passage_texts(s, q, p, why);
+    if (status) return status;
     if (p->metadata.at && !strcmp(p->metadata.at, "{}")) p->metadata.at = NULL;
     return STORE_OK;
+}
+
+static enum store_status store_parse(struct store *s, const char *line, size_t bytes,
+                                     const char *field, struct store_passage *p,
+                                     struct store_reason *why)
+{
+    const enum store_status status = parse(s, line, bytes, field, p, why);
+    // without memory, SQLite may find that a text is no JSON: it is asked again
+    return status == STORE_LINE ? parse(s, line, bytes, field, p, why) : status;
 }
 
 static const char *store_version(void)
