@@ -154,11 +154,20 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const struct pull_file *)a)->path, ((const struct pull_file *)b)->path);
 }
 
-// Returns true if `above` is a folder of `path`.
-static bool is_above(const char *above, const char *path)
+// Returns true if the path of file n of a sorted list is that of the next one, or if one of its
+// folders is a file.
+static bool occurs_twice(const struct pull_listing *l, int64_t n)
 {
-    const size_t n = strlen(above);
-    return !strncmp(above, path, n) && path[n] == '/';
+    const char *const path = l->file[n].path;
+    char folder[PULL_NAME];
+    if (n + 1 < l->count && !strcmp(path, l->file[n + 1].path)) return true;
+    for (const char *end = path; (end = strchr(end, '/')) != NULL; end++) {
+        const struct pull_file key = { .path = folder };
+        memcpy(folder, path, (size_t)(end - path));
+        folder[end - path] = 0;
+        if (bsearch(&key, l->file, (size_t)l->count, sizeof key, by_path)) return true;
+    }
+    return false;
 }
 
 qkv_status listing_finish(struct pull_listing *l, const char *model, qkv_error *err)
@@ -168,12 +177,9 @@ qkv_status listing_finish(struct pull_listing *l, const char *model, qkv_error *
     for (int64_t i = 0; i < l->count; i++) {
         struct pull_file *const f = &l->file[i];
         const bool tensors = ends(f->path, ".safetensors");
-        // a file that is also a folder has the names below it after it, maybe after others
-        for (int64_t k = i + 1; k < l->count && !strncmp(l->file[k].path, f->path, strlen(f->path));
-             k++)
-            if (!strcmp(f->path, l->file[k].path) || is_above(f->path, l->file[k].path))
-                return cmd_error(err, QKV_ERR_FORMAT, NULL, "list of files: '%.200s' occurs twice",
-                                 f->path);
+        if (occurs_twice(l, i))
+            return cmd_error(err, QKV_ERR_FORMAT, NULL,
+                             "list of files: '%.200s' occurs twice, or is below a file", f->path);
         f->wanted = listing_wanted(f->path);
         if (f->wanted && f->size > (tensors ? PULL_WEIGHTS_BYTES : PULL_TEXT_BYTES))
             return cmd_error(err, QKV_ERR_LIMIT, NULL,
