@@ -78,21 +78,12 @@ static qkv_status split_pairs(struct classified *c, qkv_error *err)
     return QKV_OK;
 }
 
-// Returns the most probable label that is not yet printed; -1: all labels are printed.
-static int64_t next_best(const float *p, const bool *printed, int64_t n)
-{
-    int64_t best = -1;
-    for (int64_t i = 0; i < n; i++)
-        if (!printed[i] && (best < 0 || p[i] > p[best])) best = i;
-    return best;
-}
-
 static void print_one(const struct classified *c, int64_t i)
 {
     const float *p = c->p + i * c->labels, *scores = c->scores + i * c->labels;
     const int64_t most = o.count && o.count < c->labels ? o.count : c->labels;
-    bool *printed = cmd_alloc((size_t)c->labels, sizeof *printed);
-    memset(printed, 0, (size_t)c->labels * sizeof *printed);
+    struct cmd_ranked *order = cmd_alloc((size_t)c->labels, sizeof *order);
+    cmd_rank(order, p, c->labels);
     if (common.json) {
         fputs("{\"text\":", stdout);
         cmd_json_text(stdout, c->t.text[i], c->t.bytes[i]);
@@ -103,10 +94,9 @@ static void print_one(const struct classified *c, int64_t i)
         fputs(",\"labels\":[", stdout);
     }
     for (int64_t k = 0; k < most; k++) {
-        const int64_t best = next_best(p, printed, c->labels);
+        const int64_t best = order[k].index;
         const char *name = qkv_model_label(c->model, best);
         if (!name) name = "";
-        printed[best] = true;
         if (common.json) {
             fputs(k ? ",{\"label\":" : "{\"label\":", stdout);
             cmd_json_text(stdout, name, strlen(name));
@@ -127,7 +117,7 @@ static void print_one(const struct classified *c, int64_t i)
         putchar('}');
     }
     putchar('\n');
-    free(printed);
+    free(order);
 }
 
 // Checks the options of labels of tokens, which have no pairs.

@@ -278,6 +278,14 @@ char *cmd_subscript(char out[CMD_SUBSCRIPT], int64_t n);
 // Prints a float as a JSON number, with the fewest digits (at most 9) from which the same float is
 // read. A float that is not finite becomes null.
 void cmd_json_float(FILE *to, float x);
+// A number with its index in an array.
+struct cmd_ranked {
+    float value;
+    int64_t index;
+};
+// Writes r[n], the numbers x[n] from the largest to the smallest, equal ones by their index.  No
+// number may be NaN.
+void cmd_rank(struct cmd_ranked *r, const float *x, int64_t n);
 
 // ---- models, files (files.c, outputs.c) --------------------------------------------------------
 enum { CMD_PATH = 4096 };

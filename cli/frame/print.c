@@ -214,3 +214,16 @@ void cmd_json_float(FILE *to, float x)
     }
     fputs(text, to);
 }
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct cmd_ranked *x = a, *y = b;
+    if (x->value != y->value) return x->value < y->value ? 1 : -1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+void cmd_rank(struct cmd_ranked *r, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) r[i] = (struct cmd_ranked){ x[i], i };
+    qsort(r, (size_t)n, sizeof *r, by_rank);
+}

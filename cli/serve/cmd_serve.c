@@ -7,14 +7,14 @@
 
 static struct {
     const char *host, *token_file;
-    int64_t port, batch_tokens, requests, client_batch, slots;
+    int64_t port, batch_tokens, sequences, requests, client_batch;
     struct cmd_words models, hosts;
 } o = { .host = "127.0.0.1",
         .port = 8080,
         .batch_tokens = 16384,
+        .sequences = 16,
         .requests = 512,
-        .client_batch = 32,
-        .slots = 16 };
+        .client_batch = 32 };
 
 static const struct opt opts[] = {
     OPT_WORDS('m', "model", &o.models, "DIR|NAME=DIR",
@@ -31,6 +31,8 @@ static const struct opt opts[] = {
     OPT_GROUP("Limits"),
     OPT_INT(0, "max-batch-tokens", &o.batch_tokens, 1, 1 << 24, "N",
             "tokens that are computed together (default: 16384)"),
+    OPT_INT(0, "max-sequences", &o.sequences, 1, 4096, "N",
+            "outputs of a model that are generated at once; further ones wait (default: 16)"),
     OPT_INT(0, "max-concurrent-requests", &o.requests, 1, 65536, "N",
             "requests that wait or run; further ones are answered with 429 (default: 512)"),
     OPT_INT(0, "max-client-batch-size", &o.client_batch, 1, 65536, "N",
@@ -72,7 +74,7 @@ static int run(int argc, char **argv)
     service_options = (struct service_options){ .batch_tokens = o.batch_tokens,
                                                 .most_requests = o.requests,
                                                 .client_batch = o.client_batch,
-                                                .slots = o.slots,
+                                                .slots = o.sequences,
                                                 .page_text = SERVICE_PAGE_TEXT };
     if (read_token(&token, &err) || server_listen(&s, o.host, o.port, &loopback, &err)) goto done;
     if (!loopback && !token) {

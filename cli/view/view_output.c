@@ -123,17 +123,6 @@ static qkv_status lens_make(struct source_output *o, const struct source *s, int
 }
 
 // ---- labels ------------------------------------------------------------------------------------
-struct labelled {
-    float p;
-    int32_t label;
-};
-static int by_probability(const void *a, const void *b)
-{
-    const struct labelled *x = a, *y = b;
-    if (x->p != y->p) return x->p < y->p ? 1 : -1;
-    return (x->label > y->label) - (x->label < y->label);
-}
-
 static qkv_status labels_make(struct source_output *o, const struct source *s, qkv_error *err)
 {
     const int64_t L = s->of.info.labels;
@@ -142,7 +131,7 @@ static qkv_status labels_make(struct source_output *o, const struct source *s, q
     const int64_t most = each ? TOP : TOP_LABELS, top = L < most ? L : most;
     const int64_t rows = each ? s->of.in.offsets[1] : 1;
     float *p = cmd_alloc((size_t)(rows * L), sizeof *p);
-    struct labelled *order = cmd_alloc((size_t)L, sizeof *order);
+    struct cmd_ranked *order = cmd_alloc((size_t)L, sizeof *order);
     qkv_status status = each ? qkv_model_classify_tokens(s->of.model, p, &s->of.in, err)
                              : qkv_model_classify(s->of.model, p, &s->of.in, err);
     if (!status) status = qkv_label_probabilities(p, p, P, s->of.model, err);
@@ -164,11 +153,10 @@ static qkv_status labels_make(struct source_output *o, const struct source *s, q
     }
     for (int64_t i = 0; i < P && !status; i++) {
         o->at[i] = i;
-        for (int64_t l = 0; l < L; l++) order[l] = (struct labelled){ p[i * L + l], (int32_t)l };
-        qsort(order, (size_t)L, sizeof *order, by_probability);
+        cmd_rank(order, p + i * L, L);
         for (int64_t k = 0; k < top; k++) {
-            o->entry[i * top + k] = order[k].label;
-            o->value[i * top + k] = order[k].p;
+            o->entry[i * top + k] = (int32_t)order[k].index;
+            o->value[i * top + k] = order[k].value;
         }
     }
     free(p);

@@ -133,8 +133,8 @@ def ranking():
 
 
 def loop(server, body, stop, count):
-    """Posts requests to /v1/attention, each on a connection of its own."""
-    while not stop.is_set():
+    """Posts requests to /v1/attention, each on a connection of its own, at most 4000 with other loops."""
+    while not stop.is_set() and len(count) < 4000:
         if server.ask("POST", "/v1/attention", body)[0] == 200:
             count.append(1)
 
@@ -157,13 +157,13 @@ def shares():
     """New connections without end do not keep an old connection waiting, and requests do not stop a stream."""
     short = {"input": [5] * 10}
     with Server("-q", models=[VERSE]) as server:
-        end, count = started(server, short, 4)
+        end, count = started(server, short, 16)
         old = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
         for i in range(3):
             before = len(count)
             old.request("POST", "/v1/attention", json.dumps({"input": [5] * 200}), {"Content-Type": "application/json"})
             good = old.getresponse().read().startswith(b"{")
-            # it costs as much as 20 to 30 of the others, of which four wait at a time
+            # it costs as much as 20 to 30 of the others, and each of their 16 loops gets as much
             check(f"request {i + 1} of an old connection is answered", good and len(count) - before < 1000, len(count) - before)
         old.close()
         end()
@@ -204,6 +204,17 @@ def texts():
                   and deltas[0]["role"] == "assistant", deltas)
 
 
+def sequences():
+    """The outputs that run at once do not change their text."""
+    body = {"prompt": "In the", "max_tokens": 8, "n": 3, "seed": 5, "ignore_eos": True}
+    found = []
+    for args in ([], ["--max-sequences", "1"]):
+        with Server("-q", *args, models=[VERSE]) as server:
+            found.append([x["text"] for x in server.post("/v1/completions", body)[1]["choices"]])
+            found.append(json.loads(server.ask("GET", "/info")[2])["max_sequences"])
+    check("--max-sequences", found[0] == found[2] and len(set(found[0])) > 1 and found[1::2] == [16, 1], found)
+
+
 def not_finite():
     """Scores that are not finite are an error."""
     path = f"{ODD}/model.safetensors"
@@ -242,6 +253,6 @@ def log():
     os.close(read)
 
 
-for part in (unread, long_answers, values, ranking, shares, texts, not_finite, log):
+for part in (unread, long_answers, values, ranking, shares, texts, sequences, not_finite, log):
     part()
 finish()

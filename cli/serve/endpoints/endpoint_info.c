@@ -47,10 +47,11 @@ void endpoint_info(struct serve_call *c)
         print_model(to, &serve_models[i]);
     }
     fprintf(to,
-            "],\"max_batch_tokens\":%lld,\"max_concurrent_requests\":%lld,"
+            "],\"max_batch_tokens\":%lld,\"max_sequences\":%lld,\"max_concurrent_requests\":%lld,"
             "\"max_client_batch_size\":%lld,\"max_body_bytes\":%d,\"endpoints\":[",
-            (long long)service_options.batch_tokens, (long long)service_options.most_requests,
-            (long long)service_options.client_batch, SERVER_BODY);
+            (long long)service_options.batch_tokens, (long long)service_options.slots,
+            (long long)service_options.most_requests, (long long)service_options.client_batch,
+            SERVER_BODY);
     for (const struct endpoint *e = endpoint_table; e->path; e++)
         fprintf(to, "%s{\"method\":\"%s\",\"path\":\"%s\",\"about\":\"%s\"}",
                 e == endpoint_table ? "" : ",", e->method, e->path, e->about);

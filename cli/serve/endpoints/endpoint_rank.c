@@ -127,21 +127,14 @@ static void print_label(FILE *to, const struct serve_model *m, int64_t label, fl
     putc('}', to);
 }
 
-static void print_labels(FILE *to, const struct serve_model *m, const float *x)
+static void print_labels(FILE *to, const struct serve_model *m, const struct cmd_ranked *r)
 {
-    const int64_t n = m->info.labels;
-    bool *done = calloc((size_t)n + 1, sizeof *done);
     putc('[', to);
-    for (int64_t k = 0; done && k < n; k++) {
-        int64_t best = -1;
-        for (int64_t i = 0; i < n; i++)
-            if (!done[i] && (best < 0 || x[i] > x[best])) best = i;
-        done[best] = true;
+    for (int64_t k = 0; k < m->info.labels; k++) {
         if (k) putc(',', to);
-        print_label(to, m, best, x[best]);
+        print_label(to, m, r[k].index, r[k].value);
     }
     putc(']', to);
-    free(done);
 }
 
 static void run_predict(struct serve_job *job)
@@ -150,12 +143,19 @@ static void run_predict(struct serve_job *job)
     const int64_t labels = job->model->info.labels;
     if (!classify(j)) return;
     const float *x = j->raw ? j->scores : j->scores + j->texts.count * labels;
+    struct cmd_ranked *r = calloc((size_t)labels, sizeof *r);
+    if (!r) {
+        serve_fail(job->call, 503, NULL, "out of memory");
+        return;
+    }
     FILE *to = serve_answer(job->call, 200, "application/json");
     if (!j->texts.single) putc('[', to);
     for (int64_t i = 0; i < j->texts.count; i++) {
         if (i) putc(',', to);
-        print_labels(to, job->model, x + i * labels);
+        cmd_rank(r, x + i * labels, labels);
+        print_labels(to, job->model, r);
     }
+    free(r);
     fputs(j->texts.single ? "\n" : "]\n", to);
     serve_send(job->call);
 }
@@ -179,22 +179,11 @@ void endpoint_predict(struct serve_call *c)
 }
 
 // ---- rankings -----------------------------------------------------------------------------------
-struct ranked {
-    int64_t index;
-    float score;
-};
-static int better(const void *a, const void *b)
-{
-    const struct ranked *x = a, *y = b;
-    if (x->score != y->score) return x->score < y->score ? 1 : -1;
-    return (x->index > y->index) - (x->index < y->index);
-}
-
-static void print_ranked(FILE *to, const struct rank_job *j, const struct ranked *r)
+static void print_ranked(FILE *to, const struct rank_job *j, const struct cmd_ranked *r)
 {
     fprintf(to, "{\"index\":%lld,\"%s\":", (long long)r->index,
             j->cohere ? "relevance_score" : "score");
-    cmd_json_float(to, r->score);
+    cmd_json_float(to, r->value);
     if (j->documents) {
         fputs(j->cohere ? ",\"document\":{\"text\":" : ",\"text\":", to);
         cmd_json_text(to, j->texts.text[r->index], j->texts.bytes[r->index]);
@@ -208,14 +197,12 @@ static void run_rerank(struct serve_job *job)
     struct rank_job *j = (struct rank_job *)job;
     const int64_t n = j->texts.count;
     if (!classify(j)) return;
-    struct ranked *r = calloc((size_t)n + 1, sizeof *r);
+    struct cmd_ranked *r = calloc((size_t)n + 1, sizeof *r);
     if (!r) {
         serve_fail(job->call, 503, NULL, "out of memory");
         return;
     }
-    const float *x = j->raw ? j->scores : j->scores + n; // of one label
-    for (int64_t i = 0; i < n; i++) r[i] = (struct ranked){ i, x[i] };
-    qsort(r, (size_t)n, sizeof *r, better);
+    cmd_rank(r, j->raw ? j->scores : j->scores + n, n); // of one label
     FILE *to = serve_answer(job->call, 200, "application/json");
     fputs(j->cohere ? "{\"results\":[" : "[", to);
     for (int64_t i = 0; i < n && (!j->top || i < j->top); i++) {
