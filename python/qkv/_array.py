@@ -12,7 +12,8 @@ from ._library import shown
 SIZES = {"f32": 4, "f64": 8, "f16": 2, "bf16": 2, "i64": 8, "i32": 4, "i16": 2, "i8": 1, "u64": 8, "u32": 4, "u16": 2,
          "u8": 1, "bool": 1}
 CODES = {"f": "f32", "d": "f64", "e": "f16", "?": "bool"}
-NUMPY = {"f32": "float32", "f64": "float64", "f16": "float16", "i64": "int64", "i32": "int32", "u8": "uint8", "bool": "bool"}
+NUMPY = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "uint16", "i64": "int64", "i32": "int32", "u16": "uint16",
+         "u8": "uint8", "bool": "bool"}
 TORCH = {"f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "i32": "int32",
          "u8": "uint8", "bool": "bool"}
 
@@ -97,16 +98,19 @@ class Array:
             x = x.resolve_neg()
         # The tensor may become another one (x.data = ..., x.set_()): a tensor of our own keeps its memory.
         self.origin = x = x.detach()
-        self._view = x.untyped_storage()
-        self._memory = self._view.data_ptr(), self._view.nbytes()
-        self.shape, self.strides, self.kind, self.at = tuple(x.shape), tuple(x.stride()), "torch", x.data_ptr()
+        try:
+            self._view = x.untyped_storage()
+            self._memory = self._view.data_ptr(), self._view.nbytes()
+            self.shape, self.strides, self.kind, self.at = tuple(x.shape), tuple(x.stride()), "torch", x.data_ptr()
+        except RuntimeError as error:  # inside torch.func and torch.vmap
+            raise DtypeError(f"{self.name}: this tensor has no memory: {error}") from None
 
     def _read_buffer(self, x):
         view = _Buffer()
         _get_buffer(x, ctypes.byref(view), _RECORDS_RO)
         self._view = view
         form = (view.format or b"B").decode()
-        code, size = form.lstrip("@=<|"), view.itemsize
+        code, size = form.lstrip("@=<|"), max(view.itemsize, 1)  # numpy has types of 0 bytes
         if code in CODES:
             self.dtype = CODES[code]
         elif len(code) == 1 and code in "bhilqBHILQ":
@@ -114,14 +118,15 @@ class Array:
         else:
             self.dtype = f"format {form!r}"
         n = view.ndim
-        self.shape = tuple(view.shape[:n]) if n and view.shape else (view.len // max(size, 1),) * min(n, 1)
+        self.shape = tuple(view.shape[:n]) if n and view.shape else (view.len // size,) * min(n, 1)
         steps = view.strides[:n] if n and view.strides else [size] * n
         if view.suboffsets or any(s % size for s in steps):
             raise DtypeError(f"{self.name}: expected strides of whole elements")
         self.strides = tuple(s // size for s in steps)
         self.readonly, self.at = bool(view.readonly), view.buf
         numpy = sys.modules.get("numpy")
-        self.kind = "numpy" if numpy and isinstance(x, (numpy.ndarray, numpy.generic)) else "buffer"
+        self.kind = "numpy" if numpy and isinstance(x, (numpy.ndarray, numpy.generic)) else \
+            "dlpack" if hasattr(x, "__array_namespace__") else "buffer"
 
     def _read_dlpack(self, x):
         try:
@@ -139,7 +144,7 @@ class Array:
             whole = _Versioned.from_address(_capsule(capsule, b"dltensor_versioned"))
             if whole.major != 1:
                 raise DtypeError(f"{self.name}: DLPack {whole.major}.{whole.minor}, expected 1.x")
-            t, self.readonly = whole.tensor, bool(whole.flags & 1)
+            t, self.readonly = whole.tensor, bool(whole.flags & 3)  # read-only, or a copy of the array
         elif _capsule_is(capsule, b"dltensor"):
             t = _DLTensor.from_address(_capsule(capsule, b"dltensor"))
         else:
@@ -199,6 +204,8 @@ class Array:
 
     def dense_order(self):
         """Returns the axes from the largest stride to the smallest if there are no gaps, otherwise None."""
+        if 0 in self.shape:
+            return list(range(len(self.shape)))
         order = sorted(range(len(self.shape)), key=lambda i: (-self.strides[i], i))
         step = 1
         for i in reversed(order):
@@ -258,7 +265,7 @@ def copy_into(to, source):
 
 
 def make(like, shape, dtype, zero=False):
-    """Makes an array in the library of `like`; returns (array, its Array)."""
+    """Makes an array in the library of `like`, or one for answer(); returns (array, its Array)."""
     count = 1
     for n in shape:
         count *= n
@@ -270,10 +277,6 @@ def make(like, shape, dtype, zero=False):
     except (MemoryError, RuntimeError) as error:
         raise LimitError(f"no memory for an output of shape {tuple(shape)}: {error}") from None
     array = Array(made, "output")
-    if kind == "dlpack":
-        space = getattr(like.origin, "__array_namespace__", None)
-        if space is not None:
-            made = space().from_dlpack(made)
     if dtype == "bf16":
         array.dtype = "bf16"
     return made, array
@@ -290,11 +293,24 @@ def _make(kind, shape, dtype, zero, count):
         view = memoryview((ctypes.c_char * (count * SIZES[dtype]))()).cast("B")
         return view.cast(code, shape) if shape else view.cast(code)
     numpy = _numpy()
-    name = "uint16" if dtype == "bf16" else NUMPY[dtype]
-    made = (numpy.zeros if zero else numpy.empty)(shape, dtype=name)
+    made = (numpy.zeros if zero else numpy.empty)(shape, dtype=NUMPY[dtype])
     if dtype == "bf16" and "ml_dtypes" in sys.modules:
         return made.view(sys.modules["ml_dtypes"].bfloat16)
     return made
+
+
+def answer(like, made):
+    """Returns an array of make() as an array of the library of `like`, which may copy it: its numbers have to be written before."""
+    space = getattr(like.origin, "__array_namespace__", None) if like.kind == "dlpack" else None
+    if made is None or space is None or not hasattr(made, "__dlpack__"):
+        return made
+    try:
+        try:
+            return space().from_dlpack(made)
+        except BufferError:  # numpy has no DLPack of bfloat16
+            return space().asarray(made)
+    except Exception as error:  # a foreign function may raise anything
+        raise DtypeError(f"{like.name}: its library cannot read the answer: {error}") from None
 
 
 def _numpy():
@@ -308,9 +324,8 @@ def _numpy():
 
 def numbers(values, name):
     """Returns a ctypes array of int64 from integers or an integer array."""
-    from ._library import integer
-    if hasattr(values, "tolist"):
-        values = values.tolist()
+    from ._library import integer, listed
+    values = listed(values, name)
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         raise UsageError(f"{name}: expected a list of integers, found {shown(values)}")
     values = [integer(v, f"{name}[{i}]", -2**62) for i, v in enumerate(values)]

@@ -6,7 +6,7 @@ from collections import namedtuple
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 from . import _layout as c
-from ._array import Array, contiguous, make, make_like, numbers
+from ._array import Array, answer, contiguous, make, make_like, numbers
 from ._errors import UsageError
 from ._library import PRECISIONS, choice, integer, lib, number, raise_status, scratch, shown
 from ._types import ArrayLike, Integers
@@ -305,7 +305,10 @@ def run(call, lse=False, weights=False, probe=None, plan=False, out=None):
                                    scratch(planned.scratch))
     a.probe = None
     raise_status(status, "attention refused its arrays: an output overlaps another array, or one is misaligned")
-    return AttentionResult(made["out"], made.get("lse"), made.get("weights"), statistics, as_plan(planned) if plan else None, call)
+    own = {name: x if x is out else answer(call.q, x) for name, x in made.items()}
+    if statistics is not None:
+        statistics = Statistics(*(answer(call.q, x) for x in statistics))
+    return AttentionResult(own["out"], own.get("lse"), own.get("weights"), statistics, as_plan(planned) if plan else None, call)
 
 
 def attention(q: ArrayLike, k: ArrayLike, v: ArrayLike, *, layout: str = "BTHE", causal: bool = False, diagonal: str = "top-left",
@@ -420,4 +423,4 @@ def backward(call, dout, out, lse, gradients):
     status = lib.attention_backward(*(at.at for _, at in ends), ctypes.byref(g), read["dout"].at, *(x.at for x, _ in ends),
                                     read["out"].at, lse.at, ctypes.byref(a), scratch(planned.scratch))
     raise_status(status, "attention_backward refused its arrays: a gradient overlaps another array")
-    return Gradients(**{name: made.get(name) for name in Gradients._fields})
+    return Gradients(**{name: answer(call.q, made.get(name)) for name in Gradients._fields})

@@ -155,6 +155,16 @@ def number(value, name):
     return x
 
 
+def listed(values, name):
+    """Returns the elements of an array as a list, and other values as they are."""
+    if not hasattr(values, "tolist"):
+        return values
+    try:
+        return values.tolist()
+    except Exception as error:  # of a tensor without memory; a foreign method may raise anything
+        raise UsageError(f"{name}: its elements cannot be read: {error}") from None
+
+
 def choice(value, name, names):
     """Returns the value of a name in a table."""
     if not isinstance(value, str) or value not in names:
@@ -163,8 +173,7 @@ def choice(value, name, names):
 
 
 def list_of(values, name):
-    if hasattr(values, "tolist"):
-        values = values.tolist()
+    values = listed(values, name)
     if isinstance(values, (str, bytes, dict)) or not hasattr(values, "__iter__"):
         raise UsageError(f"{name}: expected a list, found {shown(values)}")
     return list(values)

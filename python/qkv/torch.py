@@ -155,6 +155,9 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
     is at the last key; -1: unlimited.  sinks [H]: one more logit per head.  softcap c: scores c tanh(s / c).
     """
     _check_tensors(query=query, key=key, value=value, attn_mask=attn_mask, sinks=sinks)
+    for x, name in ((query, "query"), (key, "key"), (value, "value")):
+        if x.dim() != 4:
+            raise UsageError(f"{name}: expected 4 axes, found shape {tuple(x.shape)}")
     if window is not None and (not isinstance(window, (tuple, list)) or len(window) != 2):
         raise UsageError(f"window: expected (left, right), found {shown(window)}")
     left, right = (-1, -1) if window is None else (integer(n, "window", -1) for n in window)
@@ -188,7 +191,11 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     if query.dim() > 2 and not enable_gqa and not query.shape[-3] == key.shape[-3] == value.shape[-3]:
         raise UsageError("key, value: expected the heads of query; enable_gqa allows fewer")
     if query.dim() > 4 and attn_mask is not None:
-        attn_mask = attn_mask.expand(*lead, *attn_mask.shape[-2:]).flatten(0, query.dim() - 4)
+        attn_mask = attn_mask.reshape((1,) * (2 - attn_mask.dim()) + tuple(attn_mask.shape))
+        try:
+            attn_mask = attn_mask.expand(*lead, *attn_mask.shape[-2:]).flatten(0, query.dim() - 4)
+        except RuntimeError:
+            raise UsageError(f"attn_mask: expected leading axes that broadcast to {tuple(lead)}, found {tuple(attn_mask.shape)}") from None
     q, k, v = query, key, value
     if query.dim() < 4:
         q, k, v = (x.reshape((1,) * (4 - x.dim()) + tuple(x.shape)) for x in (q, k, v))

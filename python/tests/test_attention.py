@@ -176,6 +176,19 @@ class Foreign:
         return self.device
 
 
+class Copying(Foreign):
+    """An array of a library whose from_dlpack copies, as one that aligns its memory may."""
+    made = 0
+
+    def __array_namespace__(self, **_):
+        return Copying
+
+    @classmethod
+    def from_dlpack(cls, x, **_):
+        cls.made += 1
+        return cls(np.from_dlpack(x).copy())
+
+
 @unittest.skipUnless(np, "numpy is not installed")
 class Numpy(unittest.TestCase):
     def setUp(self):
@@ -241,6 +254,48 @@ class Numpy(unittest.TestCase):
         with self.assertRaisesRegex(qkv.DtypeError, "q: its __dlpack__ failed.*lost"):
             qkv.attention(Broken(), self.k, self.v)
 
+    @unittest.skipUnless(hasattr(np, "from_dlpack"), "this numpy has no DLPack")
+    def test_a_library_that_copies_the_answer(self):
+        """Each answer is given to the library after its numbers are written."""
+        x, bias = (self.q, self.k, self.v), np.array(ref.uniform(7, H, T, S))
+        options = dict(bias=bias, lse=True, weights=True, probe=qkv.Probe(top_k=2, received=True))
+        mine, other = qkv.attention(*x, **options), qkv.attention(*map(Copying, x), **options)
+        dout = np.ones((B, T, H, F), "f")
+        pairs = [(mine.out, other.out), (mine.lse, other.lse), (mine.weights, other.weights)]
+        pairs += [(a, b) for a, b in zip(mine.probe, other.probe) if a is not None]
+        pairs += [(a, b) for a, b in zip(mine.backward(dout, ["bias"]), other.backward(Copying(dout), ["bias"])) if a is not None]
+        self.assertEqual(len(pairs), 10)
+        self.assertEqual(Copying.made, 10)
+        for i, (a, b) in enumerate(pairs):
+            self.assertIsInstance(b, Copying)
+            self.assertTrue((a == b.x).all(), i)
+
+        class Refusing(Copying):
+            def __array_namespace__(self, **_):
+                return Refusing
+
+            @classmethod
+            def from_dlpack(cls, x, **_):
+                raise KeyError("lost")
+        with self.assertRaisesRegex(qkv.DtypeError, "q: its library cannot read the answer.*lost"):
+            qkv.attention(Refusing(self.q), self.k, self.v)
+
+    def test_bits_of_bfloat16_in_uint16(self):
+        """Gradients of uint16 with precision bf16 are bits too: the gradients of float32 to 8 bits of the largest."""
+        def bits(x):
+            x = np.ascontiguousarray(x, "f").view("u4")
+            return ((x + 0x7fff + (x >> 16 & 1)) >> 16).astype("u2")
+
+        def back(x):
+            return (np.asarray(x).view("u2").astype("u4") << 16).view("f")
+        x = [bits(a) for a in (self.q, self.k, self.v)]
+        dout = np.ones((B, T, H, F), "f")
+        g = qkv.attention(*x, precision="bf16", lse=True).backward(bits(dout))
+        exact = qkv.attention(*map(back, x), lse=True).backward(dout)
+        for a, b in zip(g[:3], exact[:3]):
+            self.assertEqual((a.dtype, a.shape), (np.uint16, b.shape))
+            self.assertLess(abs(back(a) - b).max(), 2**-6 * abs(b).max())
+
     def test_subclasses_of_ndarray(self):
         class Other(np.ndarray):
             pass
@@ -257,6 +312,13 @@ class Numpy(unittest.TestCase):
     def test_no_tokens(self):
         self.assertEqual(qkv.attention(self.q[:, :0], self.k, self.v).shape, (B, 0, H, F))
         self.assertFalse(qkv.attention(self.q, self.k[:, :0], self.v[:, :0]).any())
+        swapped = self.q.swapaxes(1, 2).copy().swapaxes(1, 2)  # with other strides
+        for x in ((self.q[:, :0], self.k, self.v), (self.q, self.k[:, :0], self.v[:, :0]), (self.q[:0], self.k[:0], self.v[:0]),
+                  (swapped[:, :0], self.k, self.v)):
+            r = qkv.attention(*x, lse=True)
+            for a, gradient in zip(x, r.backward(np.ones(r.out.shape, "f"))):
+                self.assertEqual(gradient.shape, a.shape)
+                self.assertFalse(gradient.any())
 
 
 @unittest.skipUnless(torch, "torch is not installed")

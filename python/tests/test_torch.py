@@ -87,6 +87,11 @@ class Parity(unittest.TestCase):
         q, k, v = arrays()
         self.assertEqual(sdpa(q[:, :, :0], k, v).shape, (2, 4, 0, 16))
         self.assertFalse(sdpa(q, k[:, :, :0], v[:, :, :0]).any())
+        for x in ((q[:, :, :0], k, v), (q, k[:, :, :0], v[:, :, :0]), (q[:0], k[:0], v[:0])):
+            leaves = [y.detach().requires_grad_() for y in x]
+            for y, gradient in zip(leaves, torch.autograd.grad(sdpa(*leaves).sum(), leaves)):
+                self.assertEqual(gradient.shape, y.shape)
+                self.assertFalse(gradient.any())
 
     def test_sinks_softcap_and_window(self):
         q, k, v = (x.detach().requires_grad_() for x in arrays())
