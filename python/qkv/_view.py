@@ -7,8 +7,8 @@ import tempfile
 from typing import Any, List, Optional, Sequence, Tuple
 
 from . import _layout as c
-from ._array import Array, make
-from ._errors import LimitError, UnsupportedError, UsageError
+from ._array import Array, _numpy, make
+from ._errors import DtypeError, LimitError, UnsupportedError, UsageError
 from ._library import Handle, call, choice, function_or_none, integer, lib, shown, text
 from ._tokenizer import utf8
 from ._types import ArrayLike, Path, Progress
@@ -225,8 +225,12 @@ def read_weights(attentions, name):
             raise UsageError(f'{at}: None; a model of transformers has weights after set_attn_implementation("eager"), '
                              "and without them qkv.view(text, model=model, tokenizer=tokenizer)")
         x = x.detach().float() if hasattr(x, "detach") else x
-        array = Array(x, at).require(("f32", "f64", "f16"), (3, 4))
+        array = Array(x, at).require(("f32", "f64", "f16", "bf16"), (3, 4))
         if array.dtype != "f32":
+            numpy = _numpy()
+            x = numpy.asarray(x) if numpy is not None and array.kind == "buffer" else x
+            if not hasattr(x, "astype"):
+                raise DtypeError(f"{at}: expected f32 without numpy, found {array.dtype}")
             array = Array(x.astype("float32"), at)
         array = array.plain()
         shape = array.shape[len(array.shape) - 3:]

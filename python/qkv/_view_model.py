@@ -133,7 +133,7 @@ def view_of_model(text, pair, model, tokenizer, budget, progress, view=None, tok
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     if device.type != "cpu":
         raise DeviceError(f"model: qkv computes on the CPU, found {device}")
-    budget, training = integer(budget, "budget", 1), model.training
+    budget, training = integer(budget, "budget", 1), [(m, m.training) for m in model.modules()]
     model.eval()
     try:
         with torch.no_grad():
@@ -150,7 +150,8 @@ def view_of_model(text, pair, model, tokenizer, budget, progress, view=None, tok
             try_output(made, view, lambda: add_output(made, model, tokenizer, inputs, ran, streams, names, tokens.ids, causal, token))
             return made
     finally:
-        model.train(training)
+        for module, flag in training:  # some may have been in eval() alone
+            module.training = flag
 
 
 def inputs_of(model, tokens):

@@ -8,7 +8,7 @@
     seen[3].top_key[0, 5]                           # layer 3, head 5: [tokens][16]
 """
 import ctypes
-from typing import List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
 from transformers import AttentionInterface
@@ -68,6 +68,17 @@ class Observation(NamedTuple):
     tile_mean: Optional[torch.Tensor]
 
 
+def configurations(model):
+    """Returns the configuration of a model, of its parts and of its modules, each before the parts of it."""
+    found, waiting = {}, [getattr(m, "config", None) for m in model.modules()]
+    while waiting:
+        config = waiting.pop(0)
+        if id(config) not in found and hasattr(config, "_attn_implementation"):
+            found[id(config)] = config
+            waiting = [getattr(config, name, None) for name in getattr(config, "sub_configs", ())] + waiting
+    return list(found.values())
+
+
 class observe:
     """Collects statistics of every attention of a model inside `with`; a list of Observation, in the order of the calls.
 
@@ -82,19 +93,21 @@ class observe:
             self._wanted = Probe(**(statistics or dict(top_k=16, received=True, entropy=True)))
         except TypeError as error:
             raise UsageError(str(error).replace("Probe.__init__", "observe")) from None
-        self._model, self._before = model, None
+        self._model = model
+        self._before: List[Tuple[Any, Any]] = []  # (configuration, its attention implementation)
         self._names = {id(m): name for name, m in model.named_modules()}
         self.calls: List[Observation] = []
 
     def __enter__(self):
-        self._before = self._model.config._attn_implementation
+        self._before = [(x, x._attn_implementation) for x in configurations(self._model)]
         self._model.set_attn_implementation("qkv")
         _observers.append(self)
         return self
 
     def __exit__(self, *_):
         _observers.remove(self)
-        self._model.set_attn_implementation(self._before)
+        for config, before in self._before:
+            config._attn_implementation = before
 
     def __len__(self):
         return len(self.calls)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Views, generation, translation, ablation and training from Python, on the models of the tree."""
+import array
 import glob
 import itertools
 import json
@@ -84,6 +85,19 @@ class Views(unittest.TestCase):
         for wrong in ((3, 0), (0, 4), (0, 0, 1), (True, 0)):
             with self.assertRaises(qkv.UsageError, msg=str(wrong)):
                 v.weights(*wrong)
+
+    def test_weights_in_double(self):
+        """A memoryview of doubles is read by numpy, or refused without it."""
+        x, tokens = weights(1, 2, 3, 3), ["a", "b", "c"]
+        doubles = array.array("d", ref.flat(x[0].tolist()))
+        doubles = memoryview(doubles).cast("B").cast("d", x[0].shape)
+        try:
+            import numpy  # noqa: F401
+        except ImportError:
+            with self.assertRaisesRegex(qkv.DtypeError, r"attentions\[0\]: expected f32"):
+                qkv.view(attentions=[doubles], tokens=tokens)
+        else:
+            self.assertEqual(qkv.view(attentions=[doubles], tokens=tokens).terminal(), qkv.view(attentions=x, tokens=tokens).terminal())
 
     def test_the_picture_is_that_of_the_command(self):
         command = os.path.join(os.environ.get("QKV_BUILD", ""), "bin", "qkv")

@@ -167,6 +167,19 @@ class Observe(unittest.TestCase):
                     clear = (top.values[..., 0] - top.values[..., 1]) > 1e-4
                     self.assertTrue((o.top_key[..., 0] == top.indices[..., 0])[clear].all())
 
+    def test_the_implementation_of_each_part_is_restored(self):
+        text_config = dict(TEXT, projection_dim=8)
+        model = hf.CLIPModel(hf.CLIPConfig(text_config=text_config, vision_config=dict(VISION, projection_dim=8), projection_dim=8)).eval()
+        model.set_attn_implementation({"": "sdpa", "text_config": "eager", "vision_config": "sdpa"})
+        parts = lambda: [c._attn_implementation for c in (model.config, model.config.text_config, model.config.vision_config,
+                                                           model.text_model.config, model.vision_model.config)]
+        self.assertEqual(parts(), ["sdpa", "eager", "sdpa", "eager", "sdpa"])
+        with qkv.observe(model) as seen, torch.no_grad():
+            self.assertEqual(parts(), ["qkv"] * 5)
+            model(input_ids=ids(), **image())
+        self.assertEqual(len(seen), 4)
+        self.assertEqual(parts(), ["sdpa", "eager", "sdpa", "eager", "sdpa"])
+
     def test_errors(self):
         with self.assertRaises(qkv.UsageError):
             qkv.observe(3)

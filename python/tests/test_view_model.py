@@ -86,6 +86,15 @@ class Weights(unittest.TestCase):
                 self.assertLess(report["error"], 1e-3)
                 self.assertTrue("heaven" in page)
 
+    def test_the_mode_of_each_module_is_kept(self):
+        """A frozen part in eval() of a model that is trained stays so."""
+        model = build("gpt_neox").train()
+        model.gpt_neox.layers[0].eval()
+        before = [m.training for m in model.modules()]
+        self.assertEqual(len(set(before)), 2)
+        qkv.view(TEXT, model=model, tokenizer=self.t)
+        self.assertEqual([m.training for m in model.modules()], before)
+
     def test_a_text_that_is_stored_as_its_largest_weights(self):
         """1,100 tokens: the page has the largest weights of each row."""
         torch.manual_seed(5)
