@@ -278,6 +278,9 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding(const qkv_model *m, float 
  *  QKV_ERR_USAGE: no folder was found, err lists the searched ones; errors of qkv_hub_find. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size,
                                                  const char *dir, qkv_error *err);
+/** Writes to out[size] the path of folder n, counted from 0, in which qkv_model_find looks for
+ *  models; "" if the path is unknown on this system.  Returns false if there is no folder n. */
+QKV_API bool qkv_model_search_directory(char *out, size_t size, int n);
 
 /** The structure of a Transformer: its sizes, and which parts a layer has.  D is the width of the
  *  model, E the width of a query or key head, F the width of a value head.

@@ -74,6 +74,10 @@ QKV_API enum qkv_pool qkv_embedder_pool(const qkv_embedder *e);
 /** Returns the text that is put before each text; "" if there is none.  It is valid until the
  *  embedder is closed. */
 QKV_API const char *qkv_embedder_prompt(const qkv_embedder *e);
+/** Returns true if the tokens of a prompt are pooled with the tokens of the text: the vector of a
+ *  prompt and a text is then the vector of both joined.  Returns false if include_prompt is false
+ *  in config.json of the pooling: only the prompt in the options is left out of the pooling. */
+QKV_API bool qkv_embedder_pools_prompt(const qkv_embedder *e);
 /** Returns the model of the embedder, valid until the embedder is closed. */
 QKV_API const qkv_model *qkv_embedder_model(const qkv_embedder *e);
 /** Returns the tokenizer of the embedder, valid until the embedder is closed; NULL with

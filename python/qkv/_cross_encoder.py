@@ -8,7 +8,7 @@ from . import _layout as c
 from ._array import Array, _numpy
 from ._errors import UnsupportedError, UsageError
 from ._hub import read_json
-from ._library import PRECISIONS, call, choice, integer, lib, list_of, text
+from ._library import PRECISIONS, call, choice, integer, lib, list_of, listed, text
 from ._progress import Bar
 from ._text_model import TextModel, check_run, find_folder, model_options, options_of, renamed
 from ._tokenizer import Encoding, Tokenizer
@@ -119,7 +119,7 @@ class CrossEncoder(TextModel):
 
     def is_singular_input(self, inputs: Any) -> bool:
         """Returns whether the input is one pair of texts, not a list of pairs."""
-        values = inputs.tolist() if hasattr(inputs, "tolist") else inputs
+        values = listed(inputs, "inputs")
         return isinstance(values, (list, tuple)) and len(values) == 2 and all(isinstance(s, str) for s in values)
 
     @staticmethod

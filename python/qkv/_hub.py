@@ -15,7 +15,8 @@ FILES = ["config*.json", "generation_config.json", "modules.json", "sentence_*_c
 
 
 def find_model(name, *, org="sentence-transformers", cache=None, revision=None, download=False, token=None):
-    """Returns the folder of a model: a path; a name, "org/name@revision", in Hugging Face's cache; or a name in $QKV_MODELS or ./models.
+    """Returns the folder of a model: a path; a name, "org/name@revision", in Hugging Face's cache; or a name in the
+    folders of models, as qkv_model_find looks for it.
 
     org       of names without one
     cache     the folder of the cache; None: the one that all programs share
@@ -41,13 +42,12 @@ def find_model(name, *, org="sentence-transformers", cache=None, revision=None, 
     for folder in cached:
         if not download or is_complete(folder):
             return folder
-    if revision is None:
-        for folder in (os.environ.get("QKV_MODELS") or "models").split(":"):
-            candidate = os.path.join(folder, os.path.basename(path.rstrip("/")) or ".")
-            if os.path.isdir(candidate) and os.path.basename(path):
-                return candidate
     if os.path.lexists(path):
         return path  # the library reports what is wrong with it
+    if named and not at and "@" not in path:
+        found = installed(path)
+        if found:
+            return found
     why = "qkv downloads nothing here (the command `qkv pull NAME` does)"
     if download and named:
         for n in reversed(named):
@@ -58,8 +58,19 @@ def find_model(name, *, org="sentence-transformers", cache=None, revision=None, 
     if cached:
         return cached[0]  # the library reports what is missing in it
     where = "Hugging Face's cache" if raw is None else os.fsdecode(raw)
-    places = f"there is no folder of this name, neither in {where} nor in $QKV_MODELS or ./models" if not at else f"{where} has no revision {at[1:]}"
+    places = f"there is no folder of this name, neither in {where} nor in the folders of models" if not at else f"{where} has no revision {at[1:]}"
     raise MissingFileError(f"{path}: no such model: {places}; {why}", file=path)
+
+
+def installed(name):
+    """Returns the folder of a model by the last part of its name in the folders of models, or None."""
+    place, n = ctypes.create_string_buffer(4096), 0
+    while lib.model_search_directory(place, len(place), n):
+        folder = os.path.join(os.fsdecode(place.value), name.rsplit("/", 1)[-1])
+        if place.value and os.path.isfile(os.path.join(folder, "config.json")):
+            return folder
+        n += 1
+    return None
 
 
 def in_cache(name, cache):

@@ -190,7 +190,7 @@ class Translator(Generator):
 def find_for_job(job):
     folder, why = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(512)
     call(lib.model_find_for, job, folder, len(folder), why, len(why), None)
-    return folder.value.decode()
+    return os.fsdecode(folder.value)
 
 
 def generate(prompts: Texts, model: Union[Path, Generator, None] = None, *, stream: bool = False, details: bool = False, **options) -> Any:

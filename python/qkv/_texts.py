@@ -57,17 +57,18 @@ class SentenceTransformer(TextModel):
         self._callbacks, self._max_length = Callbacks(), 0
         self._prompted: Dict[str, ctypes.c_void_p] = {}  # an embedder per prompt that is not pooled
         self._progress = self._callbacks.progress(self._step)
-        self._pointer = self._open("")
+        self._pointer = self._open("", 0)
         config = read_json(self._folder, "config_sentence_transformers.json")
         self._read_prompts(config, prompts, default_prompt_name, {"query": "", "document": ""})
         self.similarity_fn_name = similarity_fn_name or config.get("similarity_fn_name") or "cosine"
         self.truncate_dim = None if truncate_dim is None else integer(truncate_dim, "truncate_dim", 1)
-        self._pools_prompt = read_json(self._folder, "1_Pooling", "config.json").get("include_prompt", True)
+        self._folder_prompts = config["prompts"] if isinstance(config.get("prompts"), dict) else {}
+        self._pools_prompt = bool(lib.embedder_pools_prompt(self._pointer))
         self.tokenizer = Tokenizer._of(lib.embedder_tokenizer(self._pointer), self)
 
-    def _open(self, prompt):
+    def _open(self, prompt, max_length):
         pointer = ctypes.c_void_p()
-        o = c.EmbedderOptions(truncate=True, max_length=self._max_length, prompt=prompt.encode(), progress=self._progress,
+        o = c.EmbedderOptions(truncate=True, max_length=max_length, prompt=prompt.encode(), progress=self._progress,
                               no_normalize=not self._has_modules())
         o.model.precision = self._precision
         call(lib.embedder_open, ctypes.byref(pointer), text(self._folder, "model"), ctypes.byref(o))
@@ -105,9 +106,10 @@ class SentenceTransformer(TextModel):
     @max_seq_length.setter
     def max_seq_length(self, value: int) -> None:
         self._use().end()  # refuses a closed object
-        self._max_length = integer(value, "max_seq_length", 1)
-        opened = self._open("")
+        value = integer(value, "max_seq_length", 1)
+        opened = self._open("", value)
         with self._lock:
+            self._max_length = value
             self._closed += [self._pointer, *self._prompted.values()]  # calls that are running end first
             self._pointer, self._prompted = opened, {}
             self.tokenizer._pointer = ctypes.c_void_p(lib.embedder_tokenizer(opened))
@@ -134,9 +136,9 @@ class SentenceTransformer(TextModel):
 
     def set_pooling_include_prompt(self, include_prompt: bool) -> None:
         """Sets whether the tokens of a prompt are pooled; False only where the folder of the model says so."""
-        if not include_prompt and self._pools_prompt:
-            raise UnsupportedError("include_prompt: the folder of this model pools the prompt; expected include_prompt false in "
-                                   "1_Pooling/config.json")
+        if not include_prompt and lib.embedder_pools_prompt(self._at):
+            raise UnsupportedError("include_prompt: the folder of this model pools the prompt; expected include_prompt false in the "
+                                   "configuration of its pooling")
         self._pools_prompt = bool(include_prompt)
 
     def _with_prompt(self, sentences, name, prompt):
@@ -147,12 +149,12 @@ class SentenceTransformer(TextModel):
         if self._pools_prompt:
             return self._at, [prompt + s for s in sentences]
         # The tokens of the prompt are not pooled: the library has to know the prompt.
-        if name is None:
-            raise UnsupportedError("prompt: this model does not pool the prompt; use prompt_name")
+        if name is None or self._folder_prompts.get(name) != prompt:
+            raise UnsupportedError("prompt: this model does not pool the prompt; use prompt_name, of a prompt of its folder")
         used = self._at
         with self._lock:
             if name not in self._prompted:
-                self._prompted[name] = self._open(name)
+                self._prompted[name] = self._open(name, self._max_length)
             used._as_parameter_ = self._prompted[name]
         return used, sentences
 
@@ -208,7 +210,8 @@ class SentenceTransformer(TextModel):
 
         def guarded(_what, done, _total):
             try:
-                return bar.to(done, len(sentences))
+                bar.to(done, len(sentences))
+                return calls.error is not None  # Ctrl-C has noted its error there
             except BaseException as error:
                 calls.error = error
                 return 1

@@ -7,7 +7,7 @@ from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tup
 from . import _layout as c
 from ._errors import UsageError
 from ._hub import find_model
-from ._library import Handle, call, integer, lib, shown, text
+from ._library import Handle, call, integer, lib, listed, shown, text
 from ._types import Path
 
 
@@ -151,8 +151,7 @@ class Tokenizer(Handle):
 
     @staticmethod
     def _ids(ids):
-        if hasattr(ids, "tolist"):
-            ids = ids.tolist()
+        ids = listed(ids, "ids")
         if isinstance(ids, (str, bytes)) or not hasattr(ids, "__iter__"):
             raise UsageError(f"ids: expected a list of integers, found {shown(ids)}")
         values = [integer(i, "id", -2**31, 2**31 - 1) for i in ids]

@@ -4,6 +4,8 @@ import errno
 import importlib.util
 import os
 import pickle
+import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -295,6 +297,19 @@ class Vectors(unittest.TestCase):
             raise KeyboardInterrupt
         with fake_tqdm(stop), self.assertRaises(KeyboardInterrupt):
             self.m.encode(["a"] * 3, show_progress_bar=True)
+        self.assertEqual(self.m.encode(["a"]).shape, (1, 384))
+
+    def test_ctrl_c(self):
+        """A real SIGINT after the first batch of many: the call ends there, not after the last text."""
+        texts, before = ["one two three " * 80] * 600, signal.getsignal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with fake_tqdm(lambda n: os.kill(os.getpid(), signal.SIGINT)) as fake, self.assertRaises(KeyboardInterrupt):
+                self.m.encode(texts, show_progress_bar=True)
+            self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
+        finally:
+            signal.signal(signal.SIGINT, before)
+        self.assertEqual((len(fake.bars[0].seen), fake.bars[0].closed), (1, 1))
         self.assertEqual(self.m.encode(["a"]).shape, (1, 384))
 
     def test_a_progress_bar(self):

@@ -18,10 +18,6 @@ enum qkv_norm_place { QKV_NORM_POST = 0, QKV_NORM_PRE, QKV_NORM_BOTH, QKV_NORM_I
 
 // Returns the path of the model folder (model.c).
 const char *qkv_model_dir(const qkv_model *m);
-// Writes to out[size] the path of directory n, counted from 0, in which qkv_model_find looks for
-// models; "" if the path is unknown on this system. Returns false if there is no directory n
-// (search_directory.c).
-bool qkv_model_search_directory(char *out, size_t size, int n);
 
 // Returns the heads of a layer in the given part, which the model must have (ablate.c).
 struct qkv_heads *qkv_part_heads(const struct qkv_model *m, enum qkv_attention_part part,

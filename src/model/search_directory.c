@@ -31,6 +31,7 @@ bool qkv_model_search_directory(char *out, size_t size, int n)
     const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME"),
                *given = getenv("QKV_MODELS");
     int used = 0;
+    if (!out || !size) return false;
     switch (n) {
     case 0: used = snprintf(out, size, "%s", given && *given ? given : "models"); break;
     case 1:
@@ -82,7 +83,8 @@ static qkv_status named(char *out, size_t size, char *why, size_t why_size, cons
     if (qkv_path_may_exist(dir) || !qkv_hub_name_parse(&name, dir))
         return found(out, size, why, why_size, dir, reason, err);
     const qkv_status status = qkv_hub_find(out, size, dir, &missing);
-    const bool absent = status == QKV_ERR_IO && !missing.file[0];
+    // QKV_ERR_USAGE: the place of the cache is unknown, as without HOME.
+    const bool absent = status == QKV_ERR_USAGE || (status == QKV_ERR_IO && !missing.file[0]);
     if (absent && !strchr(dir, '@') && installed(out, size, &name)) {
         if (why_size) snprintf(why, why_size, "%s, in a folder of models", reason);
         return QKV_OK;

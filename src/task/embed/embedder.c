@@ -181,6 +181,10 @@ const char *qkv_embedder_prompt(const qkv_embedder *e)
 {
     return e && e->modules.prompt ? e->modules.prompt : "";
 }
+bool qkv_embedder_pools_prompt(const qkv_embedder *e)
+{
+    return e && e->modules.include_prompt;
+}
 const qkv_model *qkv_embedder_model(const qkv_embedder *e)
 {
     return e ? e->model : NULL;
