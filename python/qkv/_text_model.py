@@ -150,11 +150,12 @@ class TextModel(Handle):
         Longer texts than max_seq_length are truncated; shorter ones have the id 0 and the mask 0 after their end.
         """
         numpy, encodings = need_numpy("tokenize"), []
+        _, before = self._prompt(None, prompt or "")
         for i, x in enumerate(list_of(inputs, "inputs")):
             first, *rest = [x] if isinstance(x, str) else list_of(x, f"inputs[{i}]") or [None]
             if len(rest) > 1:
                 raise UsageError(f"inputs[{i}]: expected a text or two, found {len(rest) + 1}")
-            encodings.append(self._encoding((prompt or "") + first if isinstance(first, str) else first, *rest))
+            encodings.append(self._encoding(before + first if isinstance(first, str) else first, *rest))
         most = max((len(e.ids) for e in encodings), default=0)
         rows = lambda name: numpy.array([[*getattr(e, name), *[0] * (most - len(e.ids))] for e in encodings], "int64").reshape(len(encodings), most)
         return {"input_ids": rows("ids"), "attention_mask": rows("attention_mask"), "token_type_ids": rows("type_ids")}

@@ -197,6 +197,7 @@ def view(text: Optional[str] = None, pair: Optional[str] = None, *, model: Any =
     if (text is not None) + (attentions is not None) + bool(several) != 1:
         raise UsageError("view: expected a text, or attentions with tokens")
     function_or_none(progress, "progress")
+    token = None if token is None else integer(token, "token")
     if attentions is not None:
         made = view_of_weights(attentions, tokens, key_tokens, sentence_b_start, prettify_tokens)
     elif several:

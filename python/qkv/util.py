@@ -77,7 +77,8 @@ def vectors(x, name):
     numpy = need_numpy(name)
     try:
         x = x.detach().float() if is_tensor(x) and not isinstance(x, list) else x  # numpy has no bfloat16
-        x = numpy.asarray(x, dtype="float32")
+        with numpy.errstate(over="ignore"):  # a number of double that is none of float is infinite
+            x = numpy.asarray(x, dtype="float32")
     except (TypeError, ValueError) as error:
         raise UsageError(f"{name}: expected arrays of vectors: {error}") from None
     if not 1 <= x.ndim <= 2:
@@ -219,7 +220,10 @@ def semantic_search(query_embeddings: ArrayLike, corpus_embeddings: ArrayLike, q
     found: List[List[Dict[str, Any]]] = [[] for _ in queries]
     for first in range(0, len(corpus), columns):
         for begin in range(0, len(queries), rows):
-            scores = vectors(score_function(given(queries[begin:begin + rows]), given(corpus[first:first + columns])), "score_function")
+            a, b = queries[begin:begin + rows], corpus[first:first + columns]
+            scores = vectors(score_function(given(a), given(b)), "score_function")
+            if scores.shape != (len(a), len(b)):
+                raise UsageError(f"score_function: expected an array of shape {(len(a), len(b))}, found {scores.shape}")
             best = numpy.argsort(-scores, axis=1, kind="stable")[:, :top_k]
             for i, ids in enumerate(best, begin):
                 found[i] += [{"corpus_id": int(j) + first, "score": float(scores[i - begin, j])} for j in ids]

@@ -157,7 +157,8 @@ def random_util(draw, pick, x):
     u = qkv.util
     draw.choice([
         lambda: qkv.quantize_embeddings(pick(x, x[0]), pick(*u.PRECISIONS), pick(None, x[:2]), pick(None, x)),
-        lambda: u.semantic_search(pick(x, x[0]), pick(x), pick(1, 100), pick(1, 2), pick(1, 5), pick(u.cos_sim, u.dot_score)),
+        lambda: u.semantic_search(pick(x, x[0]), pick(x), pick(1, 100), pick(1, 2), pick(1, 5),
+                                  draw.choice([u.cos_sim, u.dot_score, lambda a, b: a, None])),
         lambda: u.paraphrase_mining_embeddings(pick(x), max_pairs=pick(2), top_k=pick(1, 9)), lambda: u.normalize_embeddings(pick(x, x[0])),
         lambda: getattr(u, draw.choice(["euclidean_sim", "manhattan_sim", "pairwise_cos_sim", "pairwise_manhattan_sim"]))(pick(x), pick(x, x[:1])),
         lambda: qkv.SimilarityFunction.to_similarity_fn(pick("dot"))(x, x), lambda: qkv.SimilarityFunction.possible_values(),
