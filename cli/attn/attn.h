@@ -62,8 +62,9 @@ extern const char *const attn_scores[]; // names of enum qkv_score
 void attn_ranks_plan_print(const struct attn_job *j);
 // Prints the plan of a job as text or JSON (attn_plan.c).
 void attn_plan_print(const struct attn_job *j, const struct qkv_attention_plan *p);
-// Runs the job on all ranks (attn_ranks.c): on rank 0, out and lse receive all rows; lse may be
-// NULL.
-qkv_status attn_ranks_run(const struct attn_job *j, float *out, float *lse, qkv_error *err);
+// Runs the job on all ranks (attn_ranks.c): on rank 0, out, lse and weights receive all rows; lse
+// and weights may be NULL.
+qkv_status attn_ranks_run(const struct attn_job *j, float *out, float *lse, float *weights,
+                          qkv_error *err);
 
 #endif

@@ -159,7 +159,59 @@ static qkv_status run_probe(const struct attn_job *j, float *lse)
     return status;
 }
 
-qkv_status attn_ranks_run(const struct attn_job *j, float *out, float *lse, qkv_error *err)
+// The rows of this rank, and the results that it computes for them.
+struct own {
+    void *q, *out;        // of the type of the operator
+    float *lse, *weights; // [B][H][rows], [B][H][rows][S]; weights NULL: not requested
+};
+
+// Runs the rows of this rank with their weights, each run of rows as a part of the whole call,
+// which reads all keys. Every rank has these, since it has read the files.
+static qkv_status run_weights(const struct attn_job *j, const struct qkv_attention *whole,
+                              const struct qkv_rank_rows *r, const struct own *x)
+{
+    const qkv_dtype type = qkv_precision_type(whole->precision);
+    const struct qkv_rank_rows all = { .n = { whole->S }, .all = whole->S };
+    const int64_t G = whole->G ? whole->G : whole->H, F = whole->F ? whole->F : whole->E;
+    const int64_t q = whole->H * whole->E, out = whole->H * F;
+    void *k = rows_of(j->k.at, &all, whole->B, whole->S, G * whole->E, type);
+    void *v = rows_of(j->v.at, &all, whole->B, whole->S, G * F, type);
+    qkv_status status = QKV_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        struct qkv_attention a = *whole;
+        const int64_t before = i ? r->n[0] : 0, rows = whole->B * whole->H * r->n[i];
+        a.T = r->n[i];
+        a.first_row = r->first[i];
+        a.all_rows = whole->T;
+        a.q_strides = (struct qkv_strides){ r->all * q, q, a.E };
+        a.out_strides = (struct qkv_strides){ r->all * out, out, F };
+        if (a.bias.at) a.bias.at += before * a.bias.t;
+        if (a.mask.at) a.mask.at += before * a.mask.t;
+        if (!rows) continue;
+        float *lse = cmd_alloc((size_t)rows, sizeof *lse);
+        float *weights = cmd_alloc((size_t)(rows * a.S) + 1, sizeof *weights);
+        void *scratch = cmd_alloc(qkv_attention_plan(&a).scratch, 1);
+        const size_t size = qkv_dtype_size(type);
+        status = qkv_attention_forward(
+            (char *)x->out + (size_t)(before * out) * size, a.no_softmax ? NULL : lse, weights,
+            (const char *)x->q + (size_t)(before * q) * size, k, v, &a, scratch);
+        for (int64_t h = 0; h < a.B * a.H && !status; h++) {
+            const int64_t to = h * r->all + before, from = h * a.T;
+            memcpy(x->lse + to, lse + from, (size_t)a.T * sizeof *lse);
+            memcpy(x->weights + to * a.S, weights + from * a.S,
+                   (size_t)(a.T * a.S) * sizeof *weights);
+        }
+        free(lse);
+        free(weights);
+        free(scratch);
+    }
+    free(k);
+    free(v);
+    return status;
+}
+
+qkv_status attn_ranks_run(const struct attn_job *j, float *out, float *lse, float *weights,
+                          qkv_error *err)
 {
     struct qkv_attention a = j->a;
     const qkv_dtype type = qkv_precision_type(a.precision);
@@ -181,14 +233,20 @@ qkv_status attn_ranks_run(const struct attn_job *j, float *out, float *lse, qkv_
     uint8_t *mask = own_rows(a.mask.at, &a.mask.b, &a.mask.h, a.mask.t, 1, &a, r);
     if (bias) a.bias.at = bias;
     if (mask) a.mask.at = mask;
-    qkv_status status = qkv_ranks_forward(own, lse ? own_lse : NULL, q, k, v, &a, &ranks, scratch);
+    float *own_weights = weights ? cmd_alloc(logs * (size_t)a.S + 1, sizeof *own_weights) : NULL;
+    qkv_status status =
+        weights ? run_weights(j, &a, r, &(struct own){ q, own, own_lse, own_weights })
+                : qkv_ranks_forward(own, lse ? own_lse : NULL, q, k, v, &a, &ranks, scratch);
     if (!status) {
         qkv_to_f32(own_out, own, type, (int64_t)numbers);
         status = collect(out, own_out, &a, a.B, heads);
     }
     if (!status && lse) status = collect(lse, own_lse, &a, a.B * a.H, 1);
+    if (!status && weights) status = collect(weights, own_weights, &a, a.B * a.H, a.S);
     if (!status && j->a.probe) status = run_probe(j, lse);
-    void *const all[] = { all_lse, q, k, v, own, scratch, own_out, own_lse, bias, mask };
+    void *const all[] = {
+        all_lse, q, k, v, own, scratch, own_out, own_lse, own_weights, bias, mask
+    };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
     if (!status) return QKV_OK;
     if (status == QKV_ERR_LIMIT)

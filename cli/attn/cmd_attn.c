@@ -440,7 +440,7 @@ static qkv_status compute(struct attn_job *j, struct array *r, qkv_error *err)
     }
     results_new(j, r);
     if (ranks.size > 1) {
-        status = attn_ranks_run(j, r[OUT].own, r[LSE].own, err);
+        status = attn_ranks_run(j, r[OUT].own, r[LSE].own, r[WEIGHTS].own, err);
         if (!status && o.sum) sum_rows(j, &r[OUT]);
         return status;
     }
@@ -516,7 +516,6 @@ static qkv_status check_ranks(const struct attn_job *j, qkv_error *err)
         bool given;
         const char *what;
     } others[] = { { j->inputs, "projections (-x)" },
-                   { o.results[WEIGHTS] != NULL, "--weights" },
                    { o.no_softmax && o.results[LSE], "--lse without softmax" },
                    { j->has_h && j->layout == LAYOUT_BHTE, "--layout bhte" } };
     for (size_t i = 0; i < sizeof others / sizeof *others && ranks.size > 1; i++)

@@ -34,6 +34,29 @@ long --offsets 0,7,150,151,290 --causal
 long --offsets 3,90,300 --precision int8 --window 5,5
 ROWS
 
+title 'weights have the bits of one process, and rank 0 prints them in the order of the rows'
+while read -r files options; do
+    case $files in
+    all) files='-q q.npy -k k.npy -v v.npy' ;;
+    long) files='-q long.npy -k long.npy -v long.npy' ;;
+    esac
+    runs 0 attn $files $options -o one.npy --weights one_weights.npy --force
+    runs 0 attn $files $options --weights -
+    mv "$out" text
+    for launcher in $launchers; do
+        i=$((i + 1)) size=$((i % 3 + 2))
+        ranked "$launcher" $size 0 attn $files $options -o many.npy --weights many_weights.npy --force
+        check cmp one.npy many.npy
+        check cmp one_weights.npy many_weights.npy
+        ranked "$launcher" $size 0 attn $files $options --weights -
+        check cmp "$out" text
+    done
+done <<'ROWS'
+all --bias bias.npy --causal --lengths 100,20 --precision bf16
+all --no-softmax
+long --offsets 3,90,300 --window 5,5 --sum
+ROWS
+
 title 'statistics have the bits of one process'
 while read -r files options; do
     case $files in
@@ -82,8 +105,8 @@ title 'an error is printed once, and has its code'
 for launcher in $launchers; do
     ranked "$launcher" 3 2 attn -q q.npy -k k.npy
     [ "$(grep -c 'qkv: v is missing' "$err")" -eq 1 ] || failed 'one message'
-    ranked "$launcher" 2 4 attn -q q.npy -k k.npy -v v.npy --weights -
-    [ "$(grep -c 'qkv: --weights is not supported over ranks' "$err")" -eq 1 ] || failed 'one message'
+    ranked "$launcher" 2 4 attn -x '[1 0; 0 1]'
+    [ "$(grep -c 'qkv: projections (-x) is not supported over ranks' "$err")" -eq 1 ] || failed 'one message'
     ranked "$launcher" 2 3 attn -q "$here/ranks.sh" -k k.npy -v v.npy
     [ "$(grep -c '^qkv: ' "$err")" -eq 1 ] || failed 'one message'
     ranked "$launcher" 2 2 attn -q q.npy -k k.npy -v v.npy --no-such-option
