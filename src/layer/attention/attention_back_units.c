@@ -49,10 +49,12 @@ struct qkv_back_columns qkv_back_unit_columns(const struct qkv_attention_back *b
     const int64_t lines = b->w.a.bias.h ? (at.g_end - at.g_from) * b->w.heads : 1;
     for (bool more = at.n < at.n_end; more; more = qkv_back_pairs_next(&at)) {
         qkv_back_find_pair(&u, at.n, at.g, at.cut);
+        if (u.from == u.end) continue; // no columns of this cut
         first = qkv_min64(first, u.from);
         end = qkv_max64(end, u.end);
     }
-    return (struct qkv_back_columns){ lines, first, qkv_max64(0, end - first) };
+    if (first >= end) return (struct qkv_back_columns){ 0 };
+    return (struct qkv_back_columns){ lines, first, end - first };
 }
 
 int64_t qkv_back_sums_rows(const struct qkv_attention_back *b, const struct qkv_attention_item *m)

@@ -123,6 +123,7 @@ TEST(gradients_of_a_bias_without_rows_have_the_bits_of_one_call)
                                   BIAS | PACKED | SINKS | CAUSAL,
                                   BIAS | DROPOUT };
     const int64_t items[] = { 1, 3, 20 }, heads[] = { 1, 2, 20 };
+    enum { KEYS = QKV_CHUNK + 60 };   // of several blocks
     enum { SIZES = QKV_FEW ? 1 : 2 }; // numbers of ranks, in turn
     int draw = 0;
     EACH_PRECISION EACH(f, features)
@@ -134,7 +135,7 @@ TEST(gradients_of_a_bias_without_rows_have_the_bits_of_one_call)
                 const int64_t size = sizes[draw++ % 5];
                 struct back_problem x = back_new(
                     (struct qkv_attention){
-                        .B = B, .T = 60, .S = 150, .H = 2 * G, .G = G, .E = 4, .F = 4 },
+                        .B = B, .T = 60, .S = KEYS, .H = 2 * G, .G = G, .E = 4, .F = 4 },
                     *f | TABLES);
                 struct qkv_attention *a = &x.p.a;
                 a->bias.t = 0;
