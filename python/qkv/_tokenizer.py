@@ -135,6 +135,10 @@ class Tokenizer(Handle):
         """Decodes an iterable of ids one at a time: yields the new text of each, and at the end what was withheld."""
         if isinstance(ids, (str, bytes)) or not hasattr(ids, "__iter__"):
             raise UsageError(f"ids: expected integers, found {shown(ids)}")
+        try:
+            ids = iter(ids)
+        except TypeError:  # an array without axes
+            raise UsageError(f"ids: expected integers, found {shown(ids)}") from None
         stream, out, size = ctypes.c_void_p(), ctypes.c_char_p(), ctypes.c_size_t()
         used = self._at  # the stream points to the tokenizer
         call(lib.decode_stream_new, ctypes.byref(stream), self._at, bool(skip_special_tokens))

@@ -225,7 +225,10 @@ def read_weights(attentions, name):
         if x is None:
             raise UsageError(f'{at}: None; a model of transformers has weights after set_attn_implementation("eager"), '
                              "and without them qkv.view(text, model=model, tokenizer=tokenizer)")
-        x = x.detach().float() if hasattr(x, "detach") else x
+        try:
+            x = x.detach().float() if hasattr(x, "detach") else x
+        except RuntimeError as error:  # of torch: a quantized tensor
+            raise DtypeError(f"{at}: expected floats: {error}") from None
         array = Array(x, at).require(("f32", "f64", "f16", "bf16"), (3, 4))
         if array.dtype != "f32":
             numpy = _numpy()

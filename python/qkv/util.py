@@ -76,10 +76,10 @@ def vectors(x, name):
     """Returns an array of vectors [n][width], or one vector, as a numpy array of floats."""
     numpy = need_numpy(name)
     try:
-        x = x.detach().float() if is_tensor(x) and not isinstance(x, list) else x  # numpy has no bfloat16
+        x = x.detach().float().resolve_neg() if is_tensor(x) and not isinstance(x, list) else x  # numpy has no bfloat16
         with numpy.errstate(over="ignore"):  # a number of double that is none of float is infinite
             x = numpy.asarray(x, dtype="float32")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # of torch: a tensor that is quantized or has no memory
         raise UsageError(f"{name}: expected arrays of vectors: {error}") from None
     if not 1 <= x.ndim <= 2:
         raise UsageError(f"{name}: expected arrays of vectors, found shape {x.shape}")

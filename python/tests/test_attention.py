@@ -306,6 +306,8 @@ class Numpy(unittest.TestCase):
             qkv.attention(self.q.astype(">f4"), self.k, self.v)
         with self.assertRaisesRegex(qkv.UsageError, "q: expected a contiguous last axis"):
             qkv.attention(np.repeat(self.q, 2, 3)[..., ::2], self.k, self.v)
+        with self.assertRaisesRegex(qkv.DtypeError, "q: expected f32"):
+            qkv.attention(np.empty((B, T, H, E), "V0"), self.k, self.v)  # elements of 0 bytes
         with self.assertRaisesRegex(qkv.UsageError, "q: expected strides"):
             qkv.attention(self.q[:, ::-1], self.k, self.v)
 
@@ -341,6 +343,23 @@ class Torch(unittest.TestCase):
             qkv.attention(q.detach(), k.to("meta"), v)
         with self.assertRaisesRegex(qkv.DtypeError, "v: expected f32, found f64"):
             qkv.attention(q.detach(), k, v.double())
+        q = q.detach()
+        with self.assertRaisesRegex(qkv.DtypeError, "q: this tensor has no memory"):
+            torch.vmap(lambda x: qkv.attention(x, k, v))(q[None])
+        with self.assertRaisesRegex(qkv.UsageError, "lengths: its elements cannot be read"):
+            qkv.attention(q, k, v, lengths=torch.ones(B, dtype=torch.int64, device="meta"))
+        small = torch.quantize_per_tensor(torch.ones(1, 2, 3, 3), .1, 0, torch.qint8)
+        with self.assertRaisesRegex(qkv.DtypeError, r"attentions\[0\]: expected floats"):
+            qkv.view(attentions=[small], tokens=["a"] * 3)
+
+    @unittest.skipUnless(np, "numpy is not installed")
+    def test_similarities_of_other_tensors(self):
+        x = torch.tensor([[3 + 4j, 1 - 1j]]).conj().imag
+        self.assertTrue(x.is_neg())
+        self.assertEqual(qkv.util.dot_score(x, x).item(), 17)
+        for wrong in (torch.quantize_per_tensor(torch.ones(1, 2), .1, 0, torch.qint8), torch.ones(1, 2, device="meta")):
+            with self.assertRaisesRegex(qkv.UsageError, "expected arrays of vectors"):
+                qkv.util.dot_score(wrong, x)
 
 
 class Errors(unittest.TestCase):

@@ -67,6 +67,11 @@ class Tokens(unittest.TestCase):
             self.t.encode("\ud800")
         with self.assertRaises(qkv.UsageError):
             self.t.decode([2**40])
+        class Scalar:  # as an array without axes
+            def __iter__(self):
+                raise TypeError
+        with self.assertRaises(qkv.UsageError):
+            list(self.t.decode_stream(Scalar()))
         self.assertIsNone(self.t.token_to_id("no such token\0"))
         self.assertIsNone(self.t.id_to_token(-5))
         self.t.close()

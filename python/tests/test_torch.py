@@ -75,6 +75,8 @@ class Parity(unittest.TestCase):
         self.check(*(x.detach()[0].requires_grad_() for x in (q, k, v)))
         self.check(*(x.detach()[0, 0].requires_grad_() for x in (q, k, v)))
         self.check(*(x.detach().reshape(1, 2, 4, 33, 16).requires_grad_() for x in (q, k, v)))
+        for mask in (torch.randn(33), torch.randn(4, 33, 33)):
+            self.check(*(x.detach().reshape(1, 2, 4, 33, 16).requires_grad_() for x in (q, k, v)), mask)
         self.check(*(x.detach()[..., ::2].requires_grad_() for x in (q, k, v)))
         self.check(q, k.detach()[:, :1].expand(2, 4, 33, 16).requires_grad_(), v)
 
@@ -179,6 +181,11 @@ class Behaviour(unittest.TestCase):
                            ((q, k, v, None, 1.5), qkv.UsageError)):
             with self.assertRaises(cls):
                 sdpa(*wrong)
+        five = [x.detach().reshape(1, 2, 4, 33, 16) for x in (q, k, v)]
+        with self.assertRaisesRegex(qkv.UsageError, "attn_mask: expected leading axes"):
+            sdpa(*five, torch.zeros(3, 33, 33))
+        with self.assertRaisesRegex(qkv.UsageError, "key: expected 4 axes"):
+            qkv.torch.attention(q, k[0], v)
 
     def test_tensors_for_which_torch_would_choose_another_kernel(self):
         q, k, v = (x.detach() for x in arrays())
