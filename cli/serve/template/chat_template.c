@@ -49,8 +49,8 @@ qkv_status chat_open(struct serve_model *m, qkv_error *err)
         chat->eos = token_text(root, "eos_token");
         if (access(file, F_OK) == 0)
             status = cmd_read_file(&chat->source, &bytes, file, err);
-        else
-            chat->source = source ? strdup(source) : NULL;
+        else if (source && !(chat->source = strdup(source)))
+            status = cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
     }
     if (!status && (!chat || !chat->bos || !chat->eos))
         status = cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
