@@ -6,6 +6,7 @@ pandoc converts each page, its formulas to MathML; pictures are embedded and fol
 reader.  Links between pages become links inside the book; a link to a file of the tree becomes its path.  An error: a
 formula that pandoc cannot convert, a link or picture without a target.  Exit 77: pandoc is missing.
 """
+import argparse
 import base64
 import html
 import os
@@ -109,7 +110,9 @@ def convert(page, known):
 
 
 def main():
-    out = sys.argv[1] if len(sys.argv) == 2 else sys.exit(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("out", metavar="OUT.html", help="the file that is written")
+    out = parser.parse_args().out
     if not shutil.which("pandoc"):
         print("skipped: pandoc is missing (Debian: pandoc)")
         return 77

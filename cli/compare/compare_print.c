@@ -49,6 +49,33 @@ static void machine(void)
            *cpu ? ", " : "", cpu);
 }
 
+// Returns true if a formula of a kind that is shown contains this text.
+static bool uses(const struct compare_job *job, const char *text)
+{
+    for (int kind = 0; kind < COMPARE_KINDS; kind++)
+        if (job->wanted[kind] && (strstr(compare_baselines[kind].complexity, text) ||
+                                  strstr(compare_baselines[kind].path, text)))
+            return true;
+    return false;
+}
+
+// Explains the letters and columns of the formulas that are shown.
+static void legend(const struct compare_job *job)
+{
+    const bool k = uses(job, "/ k"), r = uses(job, "/ r");
+    fputs("\nn tokens of d numbers", stdout);
+    if (uses(job, "r")) printf("; r = %" PRId64 " keys per query", job->keys);
+    if (uses(job, "k")) printf("; k = %" PRId64 " tokens wide", job->width);
+    if (uses(job, "e")) fputs("; heads of e = 64 numbers", stdout);
+    fputs("\noperations  multiplications and additions, according to the plan of the kernel\n"
+          "path        layers between the two tokens that are farthest apart",
+          stdout);
+    if (k || r)
+        printf(": a layer moves %s%s%s tokens,\n            without --causal", k ? "k/2" : "",
+               k && r ? " or " : "", r ? "r/2" : "");
+    puts(k ? "; dilated convolutions, which are not measured, need log_k n" : "");
+}
+
 static void formulas(const struct compare_report *r)
 {
     const struct compare_job *job = r->job;
@@ -70,12 +97,7 @@ static void formulas(const struct compare_report *r)
         else
             printf("%12s%9s%8s\n", "-", "-", "-");
     }
-    printf("\nn tokens of d numbers; r = %" PRId64 " keys per query, k = %" PRId64
-           " tokens wide, heads of e = 64 numbers\noperations  multiplications and additions, "
-           "according to the plan of the kernel\npath        layers between the two tokens that "
-           "are farthest apart: a layer moves k/2 or r/2 tokens, without\n            --causal; "
-           "dilated convolutions, which are not measured, need log_k n\n",
-           job->keys, job->width);
+    legend(job);
 }
 
 // Prints a table of the measured time, or memory, over n, at one d.

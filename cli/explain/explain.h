@@ -7,6 +7,7 @@
 // and writes it as JSON.
 //
 //   text_run.c  runs a model on a text    page.c  builds a page and owns its memory
+//   text_run_view.c  makes a view of a run and chooses what is shown
 //   page_picture.c  prints a page that has a picture of attention
 //   numbers.c   random numbers, softmax and principal components, in doubles
 #ifndef QKV_EXPLAIN_H
@@ -157,10 +158,13 @@ bool seen_special(const struct text_run *s, int64_t i);
 qkv_status text_run_find(const struct text_run *s, const char *word, int64_t *out, qkv_error *err);
 // Checks that the model has the layer and head of --layer and --head.
 qkv_status text_run_check(const struct text_run *s, qkv_error *err);
-// Sets *layer and *head to the values of the options. An option that is not given is chosen such
-// that the token has the largest weight on another word.
-qkv_status text_run_choose(const struct text_run *s, int64_t token, int64_t *layer, int64_t *head,
-                           qkv_error *err);
+// Makes a view of the run (text_run_view.c). The caller frees *out, also after an error; the page
+// owns memory that the view refers to.
+qkv_status text_run_view(struct page *p, qkv_view **out, const struct text_run *s, qkv_error *err);
+// Sets *layer, *head and *token to the values of the options. What no option names is chosen as
+// `qkv view --view steps` chooses it (qkv_view_choose).
+qkv_status text_run_choose(const qkv_view *v, const struct text_run *s, int64_t *layer,
+                           int64_t *head, int64_t *token, qkv_error *err);
 
 // ---- numbers (numbers.c) ------------------------------------------------------------------------
 struct explain_random {

@@ -89,7 +89,8 @@ qkv_status explain_independence(struct page *p, int argc, char **argv, qkv_error
         const bool equal = !memcmp(out[i], out[ONCE], (size_t)(n * d) * sizeof(float));
         same = same && equal;
         page_cell(p, i + 1, 0, "%s", names[i]);
-        page_cell(p, i + 1, 1, "%.1e", apart(out[i], out[ONCE], n * d));
+        const double off = apart(out[i], out[ONCE], n * d);
+        page_cell(p, i + 1, 1, off > 0 ? "%.1e" : "%.0f", off);
         page_cell(p, i + 1, 2, "%s", equal ? "the same" : "others");
     }
     if ((status = recur(whole, &x, w, 0, err)) || (status = recur(alone, &x, w, n - 1, err)))

@@ -30,66 +30,6 @@ static double apart(const struct place *a)
     return most;
 }
 
-// ---- the picture, which is the view "steps" of qkv view -----------------------------------------
-static qkv_status add_layers(qkv_view *v, const struct text_run *s, qkv_error *err)
-{
-    qkv_status status = QKV_OK;
-    for (int64_t l = 0; l < s->L && !status; l++) {
-        const struct seen_layer *from = &s->layer[l];
-        const struct qkv_view_layer_data data = { .q = from->q,
-                                                  .k = from->k,
-                                                  .v = from->v,
-                                                  .x = from->x,
-                                                  .lse = from->lse,
-                                                  .relative = from->relative,
-                                                  .reach = from->reach,
-                                                  .scale = from->scale,
-                                                  .softcap = from->softcap,
-                                                  .window = from->left >= 0 || from->right >= 0,
-                                                  .left = from->left,
-                                                  .right = from->right };
-        status = qkv_view_layer(v, 0, l, &data, err);
-    }
-    return status;
-}
-
-// Makes the view of the page, which page_free() frees.
-static qkv_status make_view(struct page *p, const struct place *a, qkv_error *err)
-{
-    const struct text_run *s = a->s;
-    const qkv_encoding *e = &s->tokens.encoding;
-    struct qkv_view_token *token = page_take(p, (size_t)s->T, sizeof *token);
-    struct qkv_view_text *text = page_take(p, 1, sizeof *text);
-    struct qkv_view_stack *stack = page_take(p, 1, sizeof *stack);
-    for (int64_t i = 0; i < s->T; i++) {
-        const char *raw = s->tokenizer ? qkv_tokenizer_token(s->tokenizer, s->tokens.ids[i]) : NULL;
-        token[i] = (struct qkv_view_token){ .raw = raw ? raw : s->word[i],
-                                            .text = s->word[i],
-                                            .text_bytes = strlen(s->word[i]),
-                                            .special = seen_special(s, i) };
-        if (!s->text || e->text[i] > 1) continue;
-        token[i].begin = e->begin[i];
-        token[i].end = e->end[i];
-    }
-    *text = (struct qkv_view_text){ .token = token,
-                                    .tokens = s->T,
-                                    .source = { s->text },
-                                    .source_bytes = { s->text ? strlen(s->text) : 0 } };
-    *stack = (struct qkv_view_stack){ .name = "attention",
-                                      .layers = s->L,
-                                      .heads = s->H,
-                                      .kv_heads = s->G,
-                                      .head_width = s->E,
-                                      .value_width = s->F,
-                                      .width = s->D,
-                                      .causal = s->causal };
-    const struct qkv_view_shape shape = {
-        .model = s->info.name, .text = text, .texts = 1, .stack = stack, .stacks = 1
-    };
-    const qkv_status status = qkv_view_new(&p->picture, &shape, err);
-    return status ? status : add_layers(p->picture, s, err);
-}
-
 // ---- JSON ---------------------------------------------------------------------------------------
 static void put_floats(struct page *p, const char *name, const float *x, int64_t n)
 {
@@ -140,16 +80,6 @@ static void numbers_of(struct page *p, const struct place *a)
     page_numbers(p, "z", a->z, s->F);
 }
 
-// Chooses the query: the token that --token names or, without this option, the last token that is
-// not special.
-static qkv_status choose_row(const struct text_run *s, int64_t *row, qkv_error *err)
-{
-    if (explain_options.token) return text_run_find(s, explain_options.token, row, err);
-    *row = s->T - 1;
-    while (*row > 0 && seen_special(s, *row)) --*row;
-    return QKV_OK;
-}
-
 // Finds the key with the largest weight, of those that are not special tokens, and computes z.
 static void weigh(struct place *a)
 {
@@ -173,12 +103,10 @@ qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
 {
     struct text_run *s;
     struct place a = { .row = 0 };
-    const bool asked = argc || explain_options.tokens.ids;
-    if (!asked && !explain_options.token) explain_options.token = "it";
     qkv_status status = text_run_start(p, &s, argc ? argv[0] : NULL, EXPLAIN_ANIMAL, err);
     a.s = s;
-    if (!status) status = choose_row(s, &a.row, err);
-    if (!status) status = text_run_choose(s, a.row, &a.layer, &a.head, err);
+    if (!status) status = text_run_view(p, &p->picture, s, err);
+    if (!status) status = text_run_choose(p->picture, s, &a.layer, &a.head, &a.row, err);
     if (status) return status;
     a.keys = page_take(p, (size_t)s->T, sizeof *a.keys);
     a.z = page_take(p, (size_t)s->F, sizeof *a.z);
@@ -200,7 +128,7 @@ qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
     p->head = a.head;
     p->token = a.row;
     p->special = seen_special(s, a.row);
-    return make_view(p, &a, err);
+    return QKV_OK;
 }
 
 // ---- which heads attend to a given word --------------------------------------------------------

@@ -100,12 +100,13 @@ qkv_status explain_norm(struct page *p, int argc, char **argv, qkv_error *err)
     }
     p->across = 2;
     page_title(p, "Why does a Transformer normalise each token separately?");
+    const double moved = others(y[LAYER], y[LAYER_SCALED], rows, width);
     page_say(p,
              "Layer norm subtracts the mean of a row and divides by its standard deviation; batch "
-             "norm does so with each column. With the last token times 100, the other tokens "
-             "change by at most %.2f under layer norm and by up to %.2f under batch norm: there a "
-             "token depends on the other tokens.",
-             others(y[LAYER], y[LAYER_SCALED], rows, width),
+             "norm does so with each column. With the last token times 100, the other tokens %s "
+             "under layer norm and change by up to %.2f under batch norm: there a token depends "
+             "on the other tokens.",
+             moved > 0 ? page_text(p, "change by at most %.0e", moved) : "do not change",
              others(y[BATCH], y[BATCH_SCALED], rows, width));
     return QKV_OK;
 }

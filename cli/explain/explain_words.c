@@ -98,21 +98,19 @@ static int64_t different_keys(struct page *p, const float *both, int64_t n, int6
 qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *err)
 {
     struct text_run *s;
-    int64_t layer, head, token = 0;
+    qkv_view *v = NULL;
+    int64_t layer, head, token;
     qkv_status status = text_run_start(p, &s, argc ? argv[0] : NULL, EXPLAIN_ANIMAL, err);
-    if (!argc && !explain_options.tokens.ids && !explain_options.token)
-        explain_options.token = "it";
-    if (!status && explain_options.token)
-        status = text_run_find(s, explain_options.token, &token, err);
-    else if (!status)
-        token = s->T / 2;
-    if (!status) status = text_run_choose(s, token, &layer, &head, err);
     if (status) return status;
     const int64_t n = s->T, E = s->E, D = s->D;
     if (n > 200)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--geometry: text too long, expected at most 200 tokens, found %lld",
                          (long long)n);
+    status = text_run_view(p, &v, s, err);
+    if (!status) status = text_run_choose(v, s, &layer, &head, &token, err);
+    qkv_view_free(v);
+    if (status) return status;
     float *learned = page_take(p, (size_t)(2 * n * E), sizeof *learned),
           *drawn = page_take(p, (size_t)(2 * n * E), sizeof *drawn),
           *w = page_take(p, (size_t)(E * D), sizeof *w);

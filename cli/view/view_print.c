@@ -100,7 +100,10 @@ void print_view_report(const char *path, const struct qkv_view_report *r)
                (long long)r->top, 100 * r->kept);
     else
         printf("stores all %lld weights", (long long)r->weights);
-    printf(", error %s %s\n", most, qkv_weight_text(error, ceil(r->error * 1e4) / 1e4, 4));
+    if (r->error <= 0)
+        puts(", exact");
+    else
+        printf(", error %s %s\n", most, qkv_weight_text(error, ceil(r->error * 1e4) / 1e4, 4));
     if (r->top)
         cmd_note("the text is too long to store all its weights within the budget; --layers stores "
                  "some layers in full, --budget 64M allows a larger file");

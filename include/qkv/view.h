@@ -297,7 +297,9 @@ struct qkv_view_chosen {
     int64_t layer, token; /**< token -1: no marked token */
     int64_t heads[64], head_count;
 };
-/** Computes which layer, token and heads a picture with these options shows first.
+/** Computes which layer, token and heads a picture with these options shows first.  The views
+ *  "neuron" and "steps" show one query: with them the token is never -1, and head_count is 1 unless
+ *  the options name heads.
  *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack, layer, head, token or view; a layer has not been
  *           added); QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_choose(const qkv_view *v,

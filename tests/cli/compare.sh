@@ -12,6 +12,16 @@ for part in 'One layer: formulas' 'n^2 d' 'k n d^2' 'n / k' 'Time, d = 32' \
 done
 check test "$(wc -L <"$out")" -le 110
 
+title 'only letters of formulas that are shown are explained'
+runs 0 compare -n 16 -d 32 --seconds 0.001 -k attention,elman
+sed -n '/^n tokens/,/^$/p' "$out" >letters.txt
+check [ "$(sed -n 1p letters.txt)" = 'n tokens of d numbers' ]
+check [ "$(grep -c -e '--causal' -e 'log_k' letters.txt)" = 0 ]
+runs 0 compare -n 16 -d 32 -r 8 --seconds 0.001 -k window,linear
+prints_part 'n tokens of d numbers; r = 8 keys per query; heads of e = 64 numbers'
+prints_part 'a layer moves r/2 tokens,'
+check [ "$(grep -c 'log_k' "$out")" = 0 ]
+
 title 'as JSON: operations, steps and paths follow the formulas'
 runs 0 compare $small --json -r 8
 python3 - "$out" <<'PY' || failed 'the JSON of compare'

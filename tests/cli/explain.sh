@@ -46,6 +46,21 @@ END
 runs 0 explain --layer 2 --head 1 --token 3 "In the beginning God created" -o steps.html
 check grep -q 'doctype html' steps.html
 
+title 'what no option names, explain chooses as view does: the token, the layer, the head'
+for given in '' '--token heaven' '--token God --layer 1' '--layer 3'; do
+    runs 0 explain $given "In the beginning God created the heaven and the earth"
+    sed -n '/^How does/,/^2 Score/p' "$out" >steps.txt
+    runs 0 view --view steps --terminal $given "In the beginning God created the heaven and the earth"
+    sed -n '/^How does/,/^2 Score/p' "$out" >view.txt
+    check [ -s steps.txt ]
+    check cmp steps.txt view.txt
+done
+runs 0 explain --head 1 --layer 2 "In the beginning God created the heaven" -o steps.svg --force
+runs 0 view --view steps --layer 2 --heads 1 "In the beginning God created the heaven" -o view.svg --force
+check cmp steps.svg view.svg
+runs 0 explain --head 0 " . . " # no link between words: a row is shown all the same
+prints_part 'How does'
+
 title 'the scale: a hundred times the scores saturate, and the naive exponential is not a number'
 runs 0 explain --scaling --json
 check python3 - "$out" <<'END'
@@ -144,7 +159,7 @@ import json, sys
 r = json.load(open(sys.argv[1]))
 once, turned, alone = [p["values"] for p in r["panels"]]
 assert len(once) == 9 and len(once[0]) == 5 and once == turned == alone
-assert all(row[1:] == ["0.0e+00", "the same"] for row in r["table"][1:]), r["table"]
+assert all(row[1:] == ["0", "the same"] for row in r["table"][1:]), r["table"]
 END
 
 title 'the diagonal: X X^T of the embeddings of the file, its softmax with and without the scale, nothing hidden'

@@ -10,7 +10,7 @@ silent
 prints_part 'all-MiniLM-L6-v2  6 layers × 12 heads × 32  10 tokens, 3 special hidden'
 prints_part 'also: “'
 prints_part 'view.html: '
-prints_part 'all 12168 weights, error ≤ .0000'
+prints_part 'stores all 12168 weights, exact'
 check test -s view.html
 cp view.html first.html
 

@@ -109,6 +109,7 @@
         }
         return out;
     }
+    const NAMES_KEY = /\b(keys? [A-Z?]\b|press|click|drag)/i;
     // Returns the faults: { text, at, why }, each reason once per place.
     globalThis.faultsOfBoxes = () => {
         const all = textBoxes(), wide = document.documentElement.clientWidth, faults = [];
@@ -118,6 +119,8 @@
         for (const t of all) {
             if (t.why) fault(t, t.why);
             if (t.x < -1.5 || t.r > wide + 1.5) fault(t, "leaves the window");
+            // paper has no keys to press
+            if (document.documentElement.dataset.sheet && NAMES_KEY.test(t.text)) fault(t, "names a key on paper");
         }
         const fixed = n => !!n.closest("#note, #finder, dialog");
         all.sort((p, q) => p.y - q.y);

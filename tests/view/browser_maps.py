@@ -323,7 +323,11 @@ class Maps:
         self.open("map", "#w=matrix&l=1&h=2&t=4")
         check(self.text("#sentence") == "Layer 1, head 2: “arrow” (token 4) attends most to “an” (token 3): .762, 9.1× uniform.",
               self.text("#sentence"))
-        check("goes to [CLS], [SEP], which are not shown" in self.text(".view.matrix > .note"))
+        note = "document.querySelector('.view.matrix > .note').innerText"
+        check("goes to [CLS], [SEP], which are not shown. Key S shows them." in self.c.js(note), self.c.js(note))
+        self.c.js("dispatchEvent(new Event('beforeprint'))")  # paper has no keys
+        check(self.c.js(note).endswith("which are not shown."), self.c.js(note))
+        self.c.js("dispatchEvent(new Event('afterprint'))")
         self.c.key("s", "KeyS")
         check(self.text(".view.matrix > .note") == "")
 

@@ -235,6 +235,37 @@ qkv_status view_select(struct view_selection *st, const struct view_stack *v,
     return QKV_OK;
 }
 
+int64_t view_pair_shown(int64_t *head, const struct view_stack *v, const struct view_selection *st,
+                        int64_t key, float *row)
+{
+    const int64_t given = key;
+    float most = -1;
+    *head = st->selected ? st->head[0] : 0;
+    for (int64_t j = 0; j < v->shape.keys && key < 0; j++)
+        if (view_key_shown(v, st, j)) key = j;
+    for (int64_t i = 0; i < st->selected; i++) {
+        view_row(row, v, st->layer, st->head[i], st->token);
+        for (int64_t j = 0; j < v->shape.keys; j++)
+            if ((given < 0 ? view_key_shown(v, st, j) : j == given) && row[j] > most) {
+                most = row[j];
+                key = j;
+                *head = st->head[i];
+            }
+    }
+    return key < 0 ? 0 : key;
+}
+
+// Reduces a selection that no option names to the head that the views of one query show.
+static qkv_status select_one(struct view_selection *st, const struct view_stack *v, qkv_error *err)
+{
+    float *row = qkv_alloc((size_t)v->shape.keys, sizeof *row);
+    if (!row) return qkv_fail_memory(err, NULL);
+    (void)view_pair_shown(&st->head[0], v, st, -1, row);
+    st->selected = 1;
+    qkv_free(row);
+    return QKV_OK;
+}
+
 qkv_status qkv_view_choose(const qkv_view *v, const struct qkv_view_options *o,
                            struct qkv_view_chosen *out, qkv_error *err)
 {
@@ -244,8 +275,10 @@ qkv_status qkv_view_choose(const qkv_view *v, const struct qkv_view_options *o,
         return qkv_fail(
             err, QKV_ERR_USAGE, NULL,
             "qkv_view_choose: expected a view and a pointer for the choice, found NULL");
+    const bool one = o && o->view && (!strcmp(o->view, "steps") || !strcmp(o->view, "neuron"));
     qkv_status status = view_select_stack(&k, v, o, err);
-    if (!status) status = view_select(&st, k, o, false, err);
+    if (!status) status = view_select(&st, k, o, one, err);
+    if (!status && one && !names_heads(o)) status = select_one(&st, k, err);
     if (status) return status;
     *out = (struct qkv_view_chosen){ st.layer, st.token, { 0 }, st.selected };
     memcpy(out->heads, st.head, sizeof out->heads);

@@ -25,6 +25,11 @@ qkv_status view_select(struct view_selection *st, const struct view_stack *v,
 // view. Returns QKV_ERR_USAGE if there is no such stack.
 qkv_status view_select_stack(const struct view_stack **out, const qkv_view *v,
                              const struct qkv_view_options *o, qkv_error *err);
+// Returns the key that a view of one query ("neuron", "steps") shows: `key` or, if it is -1, the
+// shown key with the largest weight. *head becomes the selected head with the largest weight on it.
+// row[S] is scratch.
+int64_t view_pair_shown(int64_t *head, const struct view_stack *v, const struct view_selection *st,
+                        int64_t key, float *row);
 bool view_shown(const struct view_stack *v, const struct view_selection *st, int64_t token);
 bool view_key_shown(const struct view_stack *v, const struct view_selection *st, int64_t key);
 // Returns how many of `padding` tokens are shown: all of them or none.

@@ -77,7 +77,7 @@ static void fill_policy(struct view_text *t, const struct page *p)
 }
 
 // Writes how many weights of the first stack are stored, and with which error, such as "all 12,168
-// weights kept · error ≤ .004".
+// weights stored · exact" or "... · error ≤ .0040".
 static void fill_kept(struct view_text *t, const struct page *p)
 {
     const struct view_kept *kept = &p->plan.stack[p->o->stack];
@@ -97,8 +97,12 @@ static void fill_kept(struct view_text *t, const struct page *p)
                                           : " weights stored as %d-bit queries and keys",
                  kept->code == VIEW_QK16 ? 16 : 8);
     }
-    view_say(t, " · error ≤ ");
-    view_weight(t, ceil(kept->loss.error * 1e4) / 1e4, 4);
+    if (kept->loss.error <= 0) {
+        view_say(t, " · exact");
+    } else {
+        view_say(t, " · error ≤ ");
+        view_weight(t, ceil(kept->loss.error * 1e4) / 1e4, 4);
+    }
     for (int64_t s = 0; s < p->v->shape.stacks; s++)
         view_count_invalid_rows(&p->v->stack[s], &not_numbers, &not_one);
     if (not_numbers) {

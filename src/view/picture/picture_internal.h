@@ -63,9 +63,6 @@ static inline double picture_wide(const struct picture *p, double free)
 // Writes a line about the padding tokens, which are masked and not drawn. Returns the y coordinate
 // below it; without padding tokens, y.
 double picture_padding(struct picture *p, double x, double y);
-// Returns the key that is drawn together with the marked query. *head becomes the selected head
-// with the largest weight on this key.
-int64_t picture_pair(struct picture *p, int64_t *head);
 // ---- the six steps (picture_steps.c, picture_scale.c) -------------------------------------------
 enum { PICTURE_SIDE = 324 }; // width of the panel that explains the scale
 struct picture_columns;      // picture_steps.c

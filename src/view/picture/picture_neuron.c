@@ -419,7 +419,7 @@ qkv_status picture_neuron(struct picture *p, qkv_error *err)
     struct neuron g = { .p = p };
     int64_t head;
     set_columns(&g);
-    g.key = picture_pair(p, &head);
+    g.key = view_pair_shown(&head, p->v, &p->st, p->key, p->row);
     const qkv_status status = score_of(&g.s, p->v, p->st.layer, head, p->st.token, err);
     if (status) return status;
     g.order = qkv_alloc((size_t)g.s.E, sizeof *g.order);

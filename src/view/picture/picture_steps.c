@@ -305,24 +305,6 @@ static void draw_sum(struct picture_score *g, double y)
 }
 
 // ---- the picture --------------------------------------------------------------------------------
-int64_t picture_pair(struct picture *p, int64_t *head)
-{
-    int64_t key = p->key;
-    float most = -1;
-    *head = p->st.selected ? p->st.head[0] : 0;
-    // find the selected head with the largest weight on the key
-    for (int64_t i = 0; i < p->st.selected; i++) {
-        view_row(p->row, p->v, p->st.layer, p->st.head[i], p->st.token);
-        for (int64_t j = 0; j < p->v->shape.keys; j++)
-            if ((p->key < 0 ? view_key_shown(p->v, &p->st, j) : j == p->key) && p->row[j] > most) {
-                most = p->row[j];
-                key = j;
-                *head = p->st.head[i];
-            }
-    }
-    return key < 0 ? 0 : key;
-}
-
 static void begin(struct picture_score *g)
 {
     const struct picture *p = g->p;
@@ -424,7 +406,7 @@ qkv_status picture_steps(struct picture *p, qkv_error *err)
     struct picture_score g = { .p = p, .left = p->margin, .full = picture_wide(p, FULL) };
     int64_t head;
     g.at = p->column ? &column_columns : p->wide > 0 ? &page_columns : &free_columns;
-    g.key = picture_pair(p, &head);
+    g.key = view_pair_shown(&head, p->v, &p->st, p->key, p->row);
     const qkv_status status = score_of(&g.s, p->v, p->st.layer, head, p->st.token, err);
     if (status) return status;
     const int64_t most = qkv_max64(qkv_max64(g.s.E, g.s.F), p->v->shape.width);

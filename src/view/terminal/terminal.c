@@ -375,23 +375,6 @@ static void zip(struct text_canvas *s, struct view_text *out, const char *a, con
     }
 }
 
-int64_t terminal_strongest(struct text_canvas *s, int64_t *key)
-{
-    int64_t head = s->st.selected ? s->st.head[0] : 0;
-    float most = -1;
-    *key = s->key_count ? s->keys[0] : 0;
-    for (int64_t i = 0; i < s->st.selected; i++) {
-        view_row(s->row, s->v, s->st.layer, s->st.head[i], s->st.token);
-        for (int64_t k = 0; k < s->key_count; k++)
-            if (s->row[s->keys[k]] > most) {
-                most = s->row[s->keys[k]];
-                *key = s->keys[k];
-                head = s->st.head[i];
-            }
-    }
-    return head;
-}
-
 // Writes which heads the alignment is the mean of.
 static void name_alignment(const struct text_canvas *s, struct view_text *t)
 {
@@ -443,8 +426,8 @@ static void draw_alignment(struct text_canvas *s)
 static void draw_heads(struct text_canvas *s)
 {
     const int all = s->columns;
-    int64_t key;
-    const int64_t head = terminal_strongest(s, &key);
+    int64_t head;
+    (void)view_pair_shown(&head, s->v, &s->st, -1, s->row);
     if (all < SIDE_BY_SIDE) {
         terminal_header(s);
         if (!s->asked) draw_finding(s);

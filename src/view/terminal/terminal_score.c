@@ -62,7 +62,8 @@ qkv_status terminal_pair(struct text_canvas *s, struct score *k, int64_t *key, c
                          const char *between, qkv_error *err)
 {
     struct view_text t = { 0 };
-    const int64_t head = terminal_strongest(s, key);
+    int64_t head;
+    *key = view_pair_shown(&head, s->v, &s->st, -1, s->row);
     const qkv_status status = score_of(k, s->v, s->st.layer, head, s->st.token, err);
     if (status) return status;
     terminal_header(s);

@@ -16,9 +16,6 @@
 void terminal_header(struct text_canvas *s);
 // Returns the glyph of a kind of head, in ASCII if the terminal lacks UTF-8.
 const char *terminal_glyph(const struct text_canvas *s, enum view_kind kind);
-// Returns the selected head with the largest weight in the marked row. *key becomes the key of that
-// weight.
-int64_t terminal_strongest(struct text_canvas *s, int64_t *key);
 bool terminal_is_selected(const struct text_canvas *s, int64_t head);
 void terminal_head_overview(struct text_canvas *s);
 void terminal_effects(struct text_canvas *s); // writes nothing if no ablation effects were measured

@@ -4,6 +4,7 @@
 #include "view/data/stories.h"
 #include "view/made.h"
 #include <float.h>
+#include <string.h>
 
 enum { T = 8, H = 4 };
 static float weights[H * T * T];
@@ -144,6 +145,44 @@ TEST(an_empty_list_of_heads_selects_by_story)
     qkv_view_free(v);
 }
 
+// The views "steps" and "neuron" show one query of one head, also if no link is a story.
+TEST(a_view_of_one_query_has_a_row_and_one_head)
+{
+    static const char *const views[] = { "steps", "neuron" };
+    static const int64_t heads[] = { 1, 2 };
+    words();
+    give(1, 2, 7, .5f);
+    for (int i = 0; i < 2; i++) {
+        qkv_view *v = view_new();
+        struct qkv_view_options o = { .heads = heads, .head_count = 2 };
+        struct qkv_view_chosen c;
+        CHECK_EQ(qkv_view_choose(v, &o, &c, NULL), QKV_OK);
+        CHECK(c.token == -1 && c.head_count == 2);
+        o.view = views[i];
+        CHECK_EQ(qkv_view_choose(v, &o, &c, NULL), QKV_OK);
+        CHECK(c.token == 2 && c.head_count == 2);
+        o.heads = NULL;
+        CHECK_EQ(qkv_view_choose(v, &o, &c, NULL), QKV_OK);
+        CHECK(c.token == 2 && c.head_count == 1 && c.heads[0] == 1);
+        qkv_view_free(v);
+    }
+    words();
+    for (int r = 0; r < T; r++) { // two kinds of head, and no link that is worth a look
+        memset(name[r], '.', (size_t)r + 1);
+        name[r][r + 1] = 0;
+        give(0, r, r, .45f);
+        give(1, r, 3, .6f);
+    }
+    qkv_view *v = view_new();
+    const struct qkv_view_options plain = { 0 }, o = { .view = "steps" };
+    struct qkv_view_chosen c;
+    CHECK_EQ(qkv_view_choose(v, &plain, &c, NULL), QKV_OK);
+    CHECK(c.head_count > 1);
+    CHECK_EQ(qkv_view_choose(v, &o, &c, NULL), QKV_OK);
+    CHECK(c.head_count == 1 && c.token >= 0);
+    qkv_view_free(v);
+}
+
 TEST(unknown_views_are_refused_everywhere)
 {
     words();
@@ -179,6 +218,7 @@ int main(void)
         CASE(neighbours_parts_of_a_word_marks_and_special_tokens_are_last),
         CASE(offered_stories_are_of_other_heads_and_words),
         CASE(an_empty_list_of_heads_selects_by_story),
+        CASE(a_view_of_one_query_has_a_row_and_one_head),
         CASE(unknown_views_are_refused_everywhere),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -133,7 +133,7 @@ addView({
         m.modes.mark(m.mode);
         m.specials?.mark();
         m.scaleBox.hidden = false;
-        m.note.textContent = matrixNote();
+        m.note.replaceChildren(...matrixNote());
     },
     answer: () => answerMatrix(),
     get group() { return matrix.box; },

@@ -254,7 +254,7 @@ export function drawRowPanel() {
     if (i < 0 || !m.field) {
         for (const b of m.bars) { b.bar.style.width = "0"; b.share.textContent = ""; }
         m.contentsNote.hidden = true;
-        return m.rowPanel.replaceChildren(el("p", { class: "note" }, say("markHint")));
+        return m.rowPanel.replaceChildren(el("p", { class: "note act" }, say("markHint")));
     }
     const row = rowSummary(i), shares = m.bars.map(b => row.sum(b.s.from, b.s.to));
     m.contentsNote.hidden = false;

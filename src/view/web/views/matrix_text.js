@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // matrix_text.js: describes the matrix in words and numbers: one row, the sentence, the table, the saved picture.
+import { el } from "../base/dom.js";
 import { ceil, floor, max, min, round } from "../base/math.js";
 import { count, escaped, plain, quotedWord, say, share, starred, weight } from "../base/messages.js";
 import { selectedHeads, page, quote, state } from "../base/state.js";
@@ -157,22 +158,24 @@ export function answerMatrix() {
             : [...starred(described), `; ${describeWindow()}.`]
     };
 }
+// Returns the pieces of the note under the matrix. What names a key to press is left out on paper (class "act").
 export function matrixNote() {
     const m = matrix, field = m.field, coarse = field && coarseOf(field), out = [];
-    if (!field) return "";
+    if (!field) return out;
     if (leavesOut())
         out.push(
             say(
                 "leftOut",
                 share(field.heads.reduce((s, h) => s + page.stats[state.layer][h].shares[4], 0) / field.heads.length),
                 page.specials.slice(0, 3).join(", ")
-            )
+            ),
+            el("span", { class: "act" }, " " + say("showThem"))
         );
-    if (!field.sparse) return out.join(" ");
+    if (!field.sparse) return out;
     const kept = share(page.stack.about.kept ?? 1);
-    if (!coarse) out.push(say("onlyKeptAll", kept));
-    else if (levelAt(m.px) > coarse.n) out.push(say("onlyKept", count(round(longest() / coarse.n)), kept));
-    return out.join(" ");
+    if (!coarse) out.push(" " + say("onlyKeptAll", kept));
+    else if (levelAt(m.px) > coarse.n) out.push(" " + say("onlyKept", count(round(longest() / coarse.n)), kept));
+    return out;
 }
 // Returns the table of the view: the keys of the marked row, largest weights first; if no row is marked, the strongest
 // points in view.
