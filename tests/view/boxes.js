@@ -109,7 +109,7 @@
         }
         return out;
     }
-    const NAMES_KEY = /\b(keys? [A-Z?]\b|press|click|drag)/i;
+    const NAMES_KEY = /\b([Kk]eys? [A-Z]\b|[Pp]ress|[Cc]lick|[Dd]rag)/;
     // Returns the faults: { text, at, why }, each reason once per place.
     globalThis.faultsOfBoxes = () => {
         const all = textBoxes(), wide = document.documentElement.clientWidth, faults = [];
