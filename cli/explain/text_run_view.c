@@ -34,8 +34,8 @@ qkv_status text_run_view(struct page *p, qkv_view **out, const struct text_run *
     struct qkv_view_stack *stack = page_take(p, 1, sizeof *stack);
     for (int64_t i = 0; i < s->T; i++) {
         const char *raw = s->tokenizer ? qkv_tokenizer_token(s->tokenizer, s->tokens.ids[i]) : NULL;
-        token[i] = (struct qkv_view_token){ .raw = raw ? raw : s->word[i],
-                                            .special = seen_special(s, i) };
+        token[i] =
+            (struct qkv_view_token){ .raw = raw ? raw : s->word[i], .special = seen_special(s, i) };
         if (!s->text || e->text[i] > 1) continue;
         token[i].begin = e->begin[i];
         token[i].end = e->end[i];

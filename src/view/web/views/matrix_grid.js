@@ -160,7 +160,8 @@ export function layMatrix() {
         const h = floor(min(space - above, w * shape));
         return { left, above, w, h, fit: min(w / keysShown(), h / rowsShown()) };
     };
-    const plainArea = area(false), whole = !m.px || m.px <= (m.fit ?? 0) * 1.001;
+    // px is below 0 after a layout while the view had no width
+    const plainArea = area(false), whole = !(m.px > 0) || m.px <= (m.fit ?? 0) * 1.001;
     m.labelled = (whole ? plainArea.fit : m.px) >= LABELLED;
     Object.assign(m, area(m.labelled), { d, wide });
     if (whole || m.px < m.fit) m.px = m.fit;
