@@ -125,22 +125,37 @@ static void on_alarm(int number)
     _exit(QKV_ERR_LIMIT);
 }
 
+// A rank and its error as one number, of which the largest is that of the first rank with an error;
+// 0: no error.
+enum { CODES = 256 };
+static int64_t cause_of(const qkv_error *own)
+{
+    return own->status ? (ranks.size - ranks.rank) * CODES + own->status : 0;
+}
+static int64_t rank_of(int64_t cause)
+{
+    return cause ? ranks.size - cause / CODES : 0;
+}
+static qkv_status status_of(int64_t cause)
+{
+    return (qkv_status)(cause % CODES);
+}
+
 // Ends the command after an error of the connection, of which own says more if this rank is the
 // cause: all ranks end with the code of the first cause, whose rank prints it.
 static _Noreturn void end_lost(qkv_status status, const qkv_error *own)
 {
-    enum { CODES = 256, SECONDS = 20 };
+    enum { SECONDS = 20 };
     qkv_error err = { 0 };
-    // larger the earlier the rank is
-    int64_t first = own->status ? (ranks.size - ranks.rank) * CODES + own->status : 0;
+    int64_t first = cause_of(own);
     const bool cause = own->status != QKV_OK;
     int64_t none = 0;
     signal(SIGTERM, SIG_IGN); // the launcher ends the ranks after the first one
     signal(SIGALRM, on_alarm);
     alarm(SECONDS);
     const bool all = qkv_ranks_last(&ranks, &first);
-    if (first % CODES) status = (qkv_status)(first % CODES);
-    const int64_t reporter = first ? ranks.size - first / CODES : 0;
+    if (first) status = status_of(first);
+    const int64_t reporter = rank_of(first);
     if (all ? ranks.rank == reporter : cause || ranks.rank == 0) {
         if (cause && ranks.rank)
             cmd_error(&err, own->status, own->path[0] ? own->path : NULL, "rank %lld: %s",
@@ -231,20 +246,19 @@ void ranks_refuse(const char *command, const char *instead)
 void ranks_agree(const qkv_error *err)
 {
     if (ranks.size == 1) return;
-    // the first rank with an error speaks; its number is larger the earlier it is
-    int64_t x[2] = { err->status, err->status ? ranks.size - ranks.rank : 0 };
-    const qkv_status status = ranks.reduce(ranks.ctx, x, 2);
+    // the message and the code are those that the first rank with an error has
+    int64_t first = cause_of(err);
+    const qkv_status status = ranks.reduce(ranks.ctx, &first, 1);
     qkv_error lost = { 0 };
     if (status) end_lost(status, err);
-    if (!x[0]) return;
-    const int64_t first = ranks.size - x[1];
-    if (first == ranks.rank) {
+    if (!first) return;
+    if (rank_of(first) == ranks.rank) {
         if (ranks.rank)
             cmd_error(&lost, err->status, err->path[0] ? err->path : NULL, "rank %lld: %s",
                       (long long)ranks.rank, err->text);
         cmd_fail(ranks.rank ? &lost : err);
     }
-    end((qkv_status)x[0]);
+    end(status_of(first));
 }
 
 void ranks_close(void)

@@ -17,6 +17,19 @@ for launcher in $launchers; do
     [ "$(grep -c '"version"' "$out")" -eq 2 ] || failed "info of each process: $launcher"
 done
 
+title 'message and exit code are from the first rank that fails'
+mkdir rank0 rank1
+cp q.npy rank0
+printf broken >rank0/k.npy # malformed, code 3; on rank 1 it is missing, code 6
+cp q.npy rank1
+for launcher in $launchers; do
+    timeout 120 "$launcher" -n 2 sh -c 'cd "rank${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && exec "$QKV_BIN" attn -q q.npy -k k.npy -v q.npy' \
+        >"$out" 2>"$err" </dev/null
+    code=$?
+    [ $code -eq 3 ] || failed "exit code $code of ranks with the codes 3 and 6, expected 3: $launcher"
+    [ "$(grep -c '^qkv: k.npy' "$err")" -eq 1 ] || failed "one message: $launcher"
+done
+
 title 'a process that inherits the variables of a launcher is alone'
 runs 0 attn -q q.npy -k q.npy -v q.npy -o one.npy
 PMI_SIZE=2 PMI_RANK=1 runs 0 attn -q q.npy -k q.npy -v q.npy -o two.npy
