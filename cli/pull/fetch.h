@@ -5,13 +5,16 @@
 
 #include <stddef.h>
 
+enum { FETCH_RATE = 1000 };
 struct fetch_request {
     const char *url;            // http:// or https://
     int head;                   // 1: the request is HEAD, without a body
     const char *const *headers; // lines such as "Accept: text/html"; the list ends with NULL
     const char *certificates;   // file with the certificates to trust; NULL: the system's
     long connect_seconds;       // time to connect
-    long idle_seconds;          // time without a byte, after which the request fails
+    long idle_seconds;          // time with fewer than FETCH_RATE bytes per second, after which
+                                // the request fails
+    long total_seconds;         // time of the whole request; 0: no limit
     void *context;              // of the callbacks
     // A response begins (name NULL, value is the status line), or has this header.  Both end with
     // NUL.  Not 0: the request ends.

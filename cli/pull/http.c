@@ -160,6 +160,8 @@ static qkv_status send_one(struct http *h, const struct http_call *c, struct htt
                                            .certificates = h->certificates,
                                            .connect_seconds = CONNECT_SECONDS,
                                            .idle_seconds = h->idle_seconds,
+                                           .total_seconds =
+                                               c->head || c->brief ? 10 * h->idle_seconds : 0,
                                            .context = &receive,
                                            .header = on_header,
                                            .body = on_body,
@@ -248,7 +250,7 @@ qkv_status http_text(struct http *h, const char *address, const char *accept, si
 {
     struct text t = { .most = most, .address = address };
     const struct http_call call = {
-        .address = address, .accept = accept, .body = add_text, .context = &t
+        .address = address, .brief = true, .accept = accept, .body = add_text, .context = &t
     };
     *text = NULL;
     *bytes = 0;

@@ -25,6 +25,7 @@ struct http_headers {
 struct http_call {
     const char *address;
     bool head;
+    bool brief;     // the body is a list or a page: the request has a limit of its total time
     bool only_home; // a redirect to another host is not followed but returned, with its location
     const char *accept; // value of the header Accept; NULL: any
     int64_t range_from; // > 0: asks for the bytes from here on

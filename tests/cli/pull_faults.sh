@@ -16,6 +16,15 @@ fresh '/revision/ status=400'
 runs 6 pull org/verse
 [ "$(requests /revision/)" -eq 1 ] || failed 'a refused request was repeated'
 
+title 'a server that sends a few bytes per second is asked again'
+fresh
+runs 0 pull org/verse
+whole=$(requests 'GET /org/verse')
+fresh '/resolve/ slow=2 2' # it would need 32 seconds
+HF_HUB_DOWNLOAD_TIMEOUT=1 runs 0 pull org/verse
+complete
+[ "$(requests 'GET /org/verse')" -gt "$whole" ] || failed 'not one more request'
+
 title 'a download continues where the connection broke'
 fresh '/cdn/ cut=1000000 3'
 runs 0 pull org/verse

@@ -105,8 +105,9 @@ static void run_request(void *connections, const struct fetch_request *r, struct
     curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
     curl_easy_setopt(curl, CURLOPT_NOBODY, (long)r->head);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, r->connect_seconds);
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, (long)FETCH_RATE);
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, r->idle_seconds);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT, r->total_seconds);
     curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
     curl_easy_setopt(curl, CURLOPT_HEADERDATA, &run);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
