@@ -13,7 +13,7 @@ static struct {
 // clang-format off
 static const struct opt opts[] = {
     OPT_INPUT('r', "reference", &o.reference, "FILE", "file with the output of the reference (default: golden.safetensors in DIR)"),
-    OPT_REAL(0, "tolerance", &o.tolerance, "X", "largest error allowed for hidden states and logits, relative to their largest value (if that is below 1, absolute); a tenth of it for attention weights (default: 1e-4; required unless --precision is f32, f32-strict or f32-fast)"),
+    OPT_REAL(0, "tolerance", &o.tolerance, "X", "largest error allowed for hidden states and logits, relative to their largest value (if that is below 1, absolute); a tenth of it for attention weights (default: 1e-4; required unless --precision is f32 or f32-strict)"),
     OPT_END
 };
 // clang-format on

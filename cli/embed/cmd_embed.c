@@ -203,29 +203,17 @@ static qkv_status check_length(const qkv_embedder *e, qkv_error *err)
         (long long)most, (long long)o.max_length);
 }
 
-// Joins parts; refuses what belongs to a run that embeds texts.
+// Joins parts; refuses every option of a run that embeds texts.
 static int run_join(int argc)
 {
+    static const char *const allowed[] = { "join", "force", "json", "quiet", NULL };
+    const char *other = cmd_option_besides(allowed);
     qkv_error err = { 0 };
-    const struct {
-        const char *name;
-        bool given;
-    } others[] = { { "a text", argc > 0 },
-                   { "-f", o.file },
-                   { "-o", o.output },
-                   { "--ids", o.ids },
-                   { "--shard", o.shard },
-                   { "--pool", o.pool >= 0 },
-                   { "--prompt", o.prompt },
-                   { "--no-normalize", o.no_normalize },
-                   { "--max-length", o.max_length },
-                   { "--no-special", o.no_special },
-                   { "--model", common.model } };
-    for (size_t i = 0; i < sizeof others / sizeof *others && !err.status; i++)
-        if (others[i].given)
-            cmd_error(&err, QKV_ERR_USAGE, NULL,
-                      "--join reads parts only, expected no text, input or model, found %s",
-                      others[i].name);
+    if (argc || other)
+        cmd_error(&err, QKV_ERR_USAGE, NULL,
+                  "--join reads parts only, expected no text and no option but --force, --json and "
+                  "--quiet, found %s%s",
+                  other ? "--" : "a text", other ? other : "");
     if (!err.status) embed_join(o.join, &err);
     return err.status ? cmd_fail(&err) : QKV_OK;
 }

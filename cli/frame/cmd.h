@@ -163,6 +163,9 @@ extern const struct cmd *const cmd_table[]; // all commands; the list ends with 
 // Parses argv[argc]: stores the values of options, and moves the operands to the front of argv.
 // Sets *operands to their number.
 qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands, qkv_error *err);
+// Returns the name of the first option that is given and has none of these names; NULL: there is
+// none.  The list ends with NULL.
+const char *cmd_option_besides(const char *const *names);
 // Returns the name that is most similar to `word`; NULL: no name is similar. The list names[] ends
 // with NULL.
 const char *cmd_nearest(const char *word, const char *const *names);

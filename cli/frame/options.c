@@ -395,12 +395,23 @@ static qkv_status add_files(const struct cmd *c, const struct opt *opts, const b
     return status;
 }
 
+static struct opt all[OPTS_MAX]; // the options of the command
+static bool given[OPTS_MAX];     // which of them are given
+
+const char *cmd_option_besides(const char *const *names)
+{
+    for (int i = 0; i < OPTS_MAX; i++) {
+        bool named = !given[i];
+        for (int k = 0; names[k] && !named; k++) named = !strcmp(all[i].name, names[k]);
+        if (!named) return all[i].name;
+    }
+    return NULL;
+}
+
 qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands, qkv_error *err)
 {
-    struct opt opts[OPTS_MAX];
-    bool seen[OPTS_MAX] = { false };
     int n = 0;
-    cmd_all_options(c, opts);
+    cmd_all_options(c, all);
     for (int i = 0; i < argc; i++) {
         const char *arg = argv[i];
         const bool word =
@@ -410,7 +421,7 @@ qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands
         } else if (!strcmp(arg, "--")) {
             while (++i < argc) argv[n++] = argv[i];
         } else {
-            const qkv_status status = parse_option(c, opts, seen, argc, argv, &i, err);
+            const qkv_status status = parse_option(c, all, given, argc, argv, &i, err);
             if (status) return status;
         }
     }
@@ -424,6 +435,6 @@ qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "%s: unexpected operand '%.100s', expected 'qkv %s %.*s'", c->name,
                          argv[c->max_args], c->name, usage, c->usage);
-    const qkv_status status = add_files(c, opts, seen, n, argv, err);
+    const qkv_status status = add_files(c, all, given, n, argv, err);
     return status ? status : apply_common(err);
 }

@@ -54,6 +54,10 @@ title '--tolerance sets the tolerances, which coarser precisions need'
 runs 2 check "$golden/bert" --precision bf16
 says 'qkv: --precision bf16 requires --tolerance, since the reference has a higher precision'
 runs 0 check "$golden/bert" --precision bf16 --tolerance 0.5
+runs 2 check "$golden/bert" --precision f32-fast
+says_part '--precision f32-fast requires --tolerance'
+"$QKV_BIN" check --help | tr -s ' \n' ' ' >"$out"
+prints_part 'required unless --precision is f32 or f32-strict)'
 runs 1 check "$golden/bert" --tolerance 1e-9
 runs 2 check "$golden/bert" --tolerance -1
 

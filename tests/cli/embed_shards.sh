@@ -149,6 +149,10 @@ runs 6 embed --join p10.npy --force
 says 'qkv: p10.npy: 5 of 10 parts are missing: 3, 5 to 7, 9 (counted from 0)'
 runs 6 embed --join nothing.npy
 says 'qkv: nothing.npy: no part of this output is there, expected files such as nothing.part-00000-of-00001.npy'
+for option in --truncate --pad --strict '--batch-tokens 64' '--precision bf16' '--ablate L0.H0' '-m model' '-f lines'; do
+    runs 2 embed --join p10.npy $option
+    says_part 'qkv: --join reads parts only'
+done
 rm p3.npy
 runs 0 embed -f lines -o p3.npy --shard 1/3 --force --precision bf16
 runs 2 embed --join p3.npy
@@ -269,7 +273,7 @@ says 'qkv: pipe: the input of a shard is read twice, expected a regular file, fo
 runs 6 embed -f missing --shard 0/2 -o a.npy
 runs 6 embed -f six --shard 0/2 -o nowhere/a.npy
 runs 2 embed --join a.npy -f six
-says 'qkv: --join reads parts only, expected no text, input or model, found -f'
+says 'qkv: --join reads parts only, expected no text and no option but --force, --json and --quiet, found --file'
 runs 2 embed --join a.npy text
 runs 2 embed --join a.txt
 cp six b.part-00000-of-00002.npy
