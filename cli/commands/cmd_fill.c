@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cmd_fill.c: implements `qkv fill "Paris is the [MASK] of France"`: prints the most probable
 // tokens for each mask.
-#include "frame/cmd.h"
+#include "frame/tokens.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,20 +23,12 @@ struct filled {
     int64_t masks;
 };
 
-// Writes the text of one token to out.
-static void words(char out[256], const struct filled *f, int32_t id)
-{
-    qkv_error err = { 0 };
-    if (qkv_tokenizer_decode(f->tokenizer, out, 256, NULL, &id, 1, false, &err))
-        snprintf(out, 256, "%d", id);
-}
-
 static void print_table(const struct filled *f)
 {
     char text[256];
     int width = 8;
     for (int64_t i = 0; i < f->masks * o.count; i++) {
-        words(text, f, f->tokens[i].id);
+        tokens_spell(text, sizeof text, f->tokenizer, f->tokens[i].id, false);
         const int w = cmd_width(text, strlen(text));
         if (w > width) width = w < 40 ? w : 40;
     }
@@ -46,7 +38,7 @@ static void print_table(const struct filled *f)
                    (long long)f->at[m]);
         for (int64_t i = 0; i < o.count; i++) {
             const struct qkv_token_value *t = &f->tokens[m * o.count + i];
-            words(text, f, t->id);
+            tokens_spell(text, sizeof text, f->tokenizer, t->id, false);
             printf("%4lld  ", (long long)i + 1);
             cmd_print_cell(stdout, text, strlen(text), width, 40);
             printf("  %.4f\n", (double)t->value);
@@ -66,7 +58,7 @@ static void print_json(const struct filled *f)
         printf("%s{\"at\":%lld,\"tokens\":[", m ? "," : "", (long long)f->at[m]);
         for (int64_t i = 0; i < o.count; i++) {
             const struct qkv_token_value *t = &f->tokens[m * o.count + i];
-            words(text, f, t->id);
+            tokens_spell(text, sizeof text, f->tokenizer, t->id, false);
             printf("%s{\"id\":%d,\"text\":", i ? "," : "", t->id);
             cmd_json_text(stdout, text, strlen(text));
             fputs(",\"probability\":", stdout);

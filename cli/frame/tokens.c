@@ -284,3 +284,19 @@ void tokens_free(struct tokens *t)
     free(t->own);
     *t = (struct tokens){ 0 };
 }
+
+void tokens_spell(char *out, size_t size, const qkv_tokenizer *t, int32_t id, bool inside)
+{
+    const char *raw = t ? qkv_tokenizer_token(t, id) : NULL;
+    size_t need = 0;
+    snprintf(out, size, "#%ld", (long)id);
+    if (!raw) return;
+    const qkv_status status = inside
+                                  ? qkv_tokenizer_token_bytes(t, out, size, &need, id, NULL)
+                                  : qkv_tokenizer_decode(t, out, size, &need, &id, 1, false, NULL);
+    bool valid = !status && strlen(out) == (need < size ? need : strlen(out));
+    for (size_t n, i = 0; out[i] && valid; i += n)
+        valid =
+            (n = cmd_utf8_bytes(out + i, strlen(out + i))) && strncmp(out + i, "\xef\xbf\xbd", 3);
+    if (!valid) snprintf(out, size, "%s", raw);
+}

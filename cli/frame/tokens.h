@@ -60,6 +60,11 @@ qkv_status tokens_written(struct tokens *t, const struct token_options *o, const
                           const qkv_model *m, const char *text, qkv_error *err);
 void tokens_free(struct tokens *t);
 
+// Writes the text of one token to out[size], size >= 16: as it is decoded alone or, with `inside`,
+// as it continues a text, with a space before it.  A part of a character is spelled as in the
+// vocabulary, and an id without a tokenizer or a token as "#101".
+void tokens_spell(char *out, size_t size, const qkv_tokenizer *t, int32_t id, bool inside);
+
 // Lists of token ids. A sequence is an operand such as "101,2051,102", or a line of a file ("-":
 // standard input) with ids separated by spaces or commas.
 struct id_lists {

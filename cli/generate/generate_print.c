@@ -33,9 +33,7 @@ static double now(void)
 static void print_token(const struct generate_call *s, int32_t id)
 {
     char text[256];
-    qkv_error err = { 0 };
-    if (qkv_tokenizer_decode(s->tokenizer, text, sizeof text, NULL, &id, 1, false, &err))
-        snprintf(text, sizeof text, "%d", id);
+    tokens_spell(text, sizeof text, s->tokenizer, id, true);
     putchar('"');
     cmd_print_cell(stdout, text, strlen(text), 0, 30);
     putchar('"');

@@ -19,7 +19,8 @@ static struct {
 static const struct opt opts[] = {
     OPT_WORDS('m', "model", &o.models, "DIR|NAME=DIR",
               "model folder, may be repeated; NAME is its name in requests (default: the name of "
-              "the folder). The first model answers requests that name none"),
+              "the folder, or org/name of a pulled model). The first model answers requests that "
+              "name none"),
     OPT_TEXT(0, "host", &o.host, "HOST", "address to listen on (default: 127.0.0.1)"),
     OPT_INT(0, "port", &o.port, 0, 65535, "N",
             "port (default: 8080); 0: a free port, which is printed"),

@@ -60,22 +60,26 @@ static void print_usage(FILE *to, const struct generate_job *j)
             (long long)(j->prompt_tokens + j->completion_tokens));
 }
 
-// Prints a token as text, with its bytes.
+// Prints a token as text, in which U+FFFD is a byte that is no character on its own, and as bytes.
 static void print_token(FILE *to, const struct generate_job *j, int32_t id, float logprob)
 {
-    char text[256];
+    const qkv_tokenizer *tokenizer = j->job.model->tokenizer;
+    char buffer[256], *text = buffer;
     size_t need = 0;
-    if (qkv_tokenizer_decode(j->job.model->tokenizer, text, sizeof text, &need, &id, 1, false,
-                             NULL))
-        *text = 0;
+    if (qkv_tokenizer_token_bytes(tokenizer, buffer, sizeof buffer, &need, id, NULL)) need = 0;
+    if (need >= sizeof buffer &&
+        (!(text = malloc(need + 1)) ||
+         qkv_tokenizer_token_bytes(tokenizer, text, need + 1, &need, id, NULL)))
+        need = 0;
     fputs("{\"token\":", to);
-    cmd_json_text(to, text, strlen(text));
+    cmd_json_text(to, text, need);
     fputs(",\"logprob\":", to);
     cmd_json_float(to, logprob);
     fputs(",\"bytes\":[", to);
-    for (size_t i = 0; text[i]; i++)
+    for (size_t i = 0; i < need; i++)
         fprintf(to, i ? ",%u" : "%u", (unsigned)(unsigned char)text[i]);
     putc(']', to);
+    if (text != buffer) free(text);
 }
 
 static void print_logprob(FILE *to, const struct generate_job *j,
@@ -352,6 +356,7 @@ static void begin_output(struct generate_job *j)
     struct qkv_generate_options o = j->o;
     o.user = x;
     o.n_best = 1;
+    o.no_template = j->chat; // the chat template has put all special tokens into the prompt
     o.first = j->begun % j->o.n_best; // the random numbers of an output that begins with the others
     x->job = j;
     service_begin(&j->job);

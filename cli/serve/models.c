@@ -3,8 +3,25 @@
 #include "serve/service.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-// Opens a model that is given as DIR or NAME=DIR.
+// Returns the name in requests of a model that is given as `word`, and found in dir: the part
+// before '=', the name of the Hub without its revision, or the name of the folder.  *bytes: its
+// length.
+static const char *name_of(const char *word, const char *equal, const char *dir, size_t *bytes)
+{
+    struct qkv_hub_name name;
+    const char *last = strrchr(dir, '/');
+    const char *from = last ? last + 1 : dir;
+    *bytes = strlen(from);
+    if (equal || (word && access(word, F_OK) != 0 && qkv_hub_name_parse(&name, word))) {
+        from = word;
+        *bytes = equal ? (size_t)(equal - word) : strlen(name.repo);
+    }
+    return from;
+}
+
+// Opens a model that is given as DIR, as a name of the Hub, or as NAME=DIR.
 static qkv_status open_model(const char *word, qkv_error *err)
 {
     struct serve_model *m = &serve_models[serve_model_count++];
@@ -17,8 +34,8 @@ static qkv_status open_model(const char *word, qkv_error *err)
     if (status) return status;
     size_t n = strlen(dir);
     while (n > 1 && dir[n - 1] == '/') dir[--n] = 0;
-    const char *last = strrchr(dir, '/'), *from = named ? word : last ? last + 1 : dir;
-    const size_t bytes = named ? (size_t)(equal - word) : strlen(from);
+    size_t bytes;
+    const char *from = name_of(word, named ? equal : NULL, dir, &bytes);
     char *name = cmd_alloc(bytes + 1, 1);
     memcpy(name, from, bytes);
     name[bytes] = 0;

@@ -84,6 +84,24 @@ static enum qkv_pool pool_of(const char *dir)
     return pool;
 }
 
+// Returns the tokens as text, without spaces around them.
+static char (*spell(const struct effects *e, const struct tokens *t))[64]
+{
+    char(*word)[64] = cmd_alloc((size_t)t->count + 1, sizeof *word);
+    for (int64_t i = 0; i < t->count; i++) {
+        char text[64];
+        tokens_spell(text, sizeof text, e->tokenizer, t->ids[i], false);
+        const char *from = text + strspn(text, " ");
+        size_t n = strlen(from);
+        while (n && from[n - 1] == ' ') n--;
+        snprintf(word[i], sizeof word[i], "%.*s", (int)n, from);
+        if (n) continue;
+        const char *raw = qkv_tokenizer_token(e->tokenizer, t->ids[i]);
+        snprintf(word[i], sizeof word[i], "%s", raw ? raw : "");
+    }
+    return word;
+}
+
 qkv_status effects_open(struct effects *e, const char *model, const struct token_options *o,
                         const char *const *texts, qkv_error *err)
 {
@@ -105,6 +123,8 @@ qkv_status effects_open(struct effects *e, const char *model, const struct token
     if (status) return status;
     if (two && texts[1]) end_text(e);
     if (e->info.kind == QKV_KIND_ENCODER) e->pool = pool_of(e->dir);
+    e->read_word = spell(e, &e->read);
+    e->written_word = spell(e, &e->written);
     place_input(e, two);
     return QKV_OK;
 }
@@ -112,6 +132,8 @@ qkv_status effects_open(struct effects *e, const char *model, const struct token
 void effects_close(struct effects *e)
 {
     qkv_effects_free(&e->of);
+    free(e->read_word);
+    free(e->written_word);
     tokens_free(&e->read);
     tokens_free(&e->written);
     qkv_tokenizer_close(e->tokenizer);
@@ -200,28 +222,16 @@ const char *effects_token(const struct effects *e, int64_t stack, int64_t token,
     return raw ? raw : number;
 }
 
-// Returns a token as the text spells it, without spaces around it. word[64] is a buffer.
-static const char *spelled(const struct effects *e, int64_t stack, int64_t token, char word[64])
-{
-    const int32_t id = id_of(e, stack, token);
-    qkv_error none = { 0 };
-    if (e->tokenizer && !qkv_tokenizer_decode(e->tokenizer, word, 64, NULL, &id, 1, false, &none)) {
-        char *end = word + strlen(word);
-        while (end > word && end[-1] == ' ') *--end = 0;
-        if (word[strspn(word, " ")]) return word + strspn(word, " ");
-    }
-    return effects_token(e, stack, token, word);
-}
-
 const char *effects_word(const struct effects *e, int64_t stack, int64_t token,
                          char out[EFFECTS_WORD])
 {
     const struct tokens *of = tokens_of(e, stack);
-    char own[64], other[64], place[CMD_SUBSCRIPT];
-    const char *const word = spelled(e, stack, token, own);
+    char(*const words)[64] = of == &e->written ? e->written_word : e->read_word;
+    char place[CMD_SUBSCRIPT];
+    const char *const word = words[token];
     bool repeated = false;
     for (int64_t i = 0; i < of->count && !repeated; i++)
-        repeated = i != token && !strcmp(spelled(e, stack, i, other), word);
+        repeated = i != token && !strcmp(words[i], word);
     if (repeated && !cmd_utf8())
         snprintf(out, EFFECTS_WORD, "%.60s_%lld", word, (long long)token);
     else

@@ -16,7 +16,8 @@ struct effects {
     struct tokens read, written;
     int64_t offsets[2], written_offsets[2];
     struct qkv_model_input in, source;
-    enum qkv_pool pool; // how the hidden states of an encoder are pooled
+    char (*read_word)[64], (*written_word)[64]; // the tokens as text, without spaces around them
+    enum qkv_pool pool;                         // how the hidden states of an encoder are pooled
     enum qkv_ablation_kind kind;
     struct qkv_effects of;
 };

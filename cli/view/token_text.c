@@ -25,17 +25,17 @@ static bool decode(char *out, size_t size, const qkv_tokenizer *k, int32_t id)
 
 char *token_text(const qkv_tokenizer *k, int32_t id)
 {
-    static const char *const spaces[] = { "\xc4\xa0", "\xe2\x96\x81" }; // of byte-level and Unigram
     const char *raw = k ? qkv_tokenizer_token(k, id) : NULL;
-    char number[16], text[512] = "";
+    char number[16], text[512] = "", first[2] = "";
     snprintf(number, sizeof number, "#%ld", (long)id);
     if (!raw) raw = number;
-    const bool plain =
-        !k || raw == number || qkv_tokenizer_special(k, id) || !strncmp(raw, "##", 2);
-    if (!plain && !decode(text, sizeof text, k, id)) return NULL;
+    const bool plain = !k || raw == number || qkv_tokenizer_special(k, id);
+    if (!plain && (!decode(text, sizeof text, k, id) ||
+                   qkv_tokenizer_token_bytes(k, first, sizeof first, NULL, id, NULL)))
+        return NULL;
     const size_t skip = *text == ' ';
-    bool space = skip;
-    for (size_t i = 0; i < 2; i++) space |= !strncmp(raw, spaces[i], strlen(spaces[i]));
+    // a token that is spelled as its text marks no space, even if the decoder puts one before it
+    const bool space = skip || (*first == ' ' && strcmp(text, raw) != 0);
     // bytes that are no character on their own keep the spelling of the vocabulary
     const bool shown = *text && (text[skip] || space) && !strstr(text, "\xef\xbf\xbd");
     const char *word = shown ? text + skip : raw;

@@ -182,6 +182,9 @@ struct qkv_generate_options {
     bool strict;
     /** add no special token, and treat text that spells a special token as plain text */
     bool no_special;
+    /** add no special token, but recognize those that the prompt spells: for a prompt that a chat
+     *  template made; ignored by qkv_translate, as no_special is */
+    bool no_template;
     bool alignment; /**< qkv_translate: compute the alignment (struct qkv_generated) */
     /** layer whose cross-attention, as the mean over its heads, is the alignment, counted from 0;
      *  NULL: the last layer */

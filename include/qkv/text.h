@@ -78,6 +78,9 @@ struct qkv_encode_options {
     /** add no special tokens such as [CLS], and treat text that spells a special token as plain
      *  text */
     bool no_special;
+    /** add no special tokens, but recognize those that the text spells, as add_special_tokens=False
+     *  of transformers */
+    bool no_template;
     /** true: invalid UTF-8 and characters that would be left out (qkv_encoding.dropped) are
      *  QKV_ERR_FORMAT with their byte offset; false: invalid UTF-8 becomes U+FFFD */
     bool strict;
@@ -103,6 +106,16 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, c
                                                        size_t size, size_t *need,
                                                        const int32_t *ids, int64_t n,
                                                        bool skip_special, qkv_error *err);
+
+/** Writes the bytes that the token `id` adds to a text in which other tokens precede it: " Hello"
+ *  for "▁Hello" and for "ĠHello", "ing" for "##ing", the byte 0xC3 for "<0xC3>" and for the
+ *  "Ã" of a byte-level vocabulary.  They need be no valid UTF-8, and may contain NUL.
+ *  Out: out[size], NUL-terminated; bytes that are too many are truncated, before a byte that may
+ *       begin a character; *need (may be NULL): number of all bytes, 0 if there is no such id.
+ *  Returns: QKV_OK (also for truncated bytes); QKV_ERR_USAGE; QKV_ERR_LIMIT. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_token_bytes(const qkv_tokenizer *t, char *out,
+                                                            size_t size, size_t *need, int32_t id,
+                                                            qkv_error *err);
 
 /** Decodes ids one at a time during generation.  Each call returns only complete characters that no
  *  later id can change; their concatenation equals qkv_tokenizer_decode of the same ids.  The

@@ -166,6 +166,14 @@ class Tokenizer(Handle):
         found = lib.tokenizer_token(self._at, integer(id, "id", -2**31, 2**31 - 1))
         return None if found is None else found.decode("utf-8", "replace")
 
+    def token_bytes(self, id: int) -> bytes:
+        """Returns the bytes that a token adds to a text that it continues: b" Hello", a part of a character; b"": there is no such id."""
+        size, i = ctypes.c_size_t(), integer(id, "id", -2**31, 2**31 - 1)
+        call(lib.tokenizer_token_bytes, self._at, None, 0, ctypes.byref(size), i)
+        out = ctypes.create_string_buffer(size.value + 1)
+        call(lib.tokenizer_token_bytes, self._at, out, len(out), None, i)
+        return out.raw[:size.value]
+
     def token_to_id(self, token: str) -> Optional[int]:
         """Returns the id of a token; None: there is no such token."""
         raw = utf8(token, "token")

@@ -120,4 +120,5 @@ def named(tokenizer, i):
     if isinstance(tokenizer, Tokenizer):
         return name_of(tokenizer, i)
     raw = tokenizer.convert_ids_to_tokens([i])[0]
-    return token_name(raw, i in tokenizer.all_special_ids, lambda: tokenizer.decode([i], clean_up_tokenization_spaces=False)) or f"#{i}"
+    return token_name(raw, i in tokenizer.all_special_ids, lambda: tokenizer.decode([i], clean_up_tokenization_spaces=False),
+                      lambda: raw.startswith(("\u0120", "\u2581"))) or f"#{i}"

@@ -11,18 +11,19 @@ from ._errors import UnsupportedError, UsageError
 from ._library import call, lib
 
 TOP, TOP_LABELS, ENTRIES_MOST, OPERATIONS_MOST = 5, 10, 8192, 1e11
-SPACES = ("\u0120", "\u2581")  # of byte-level and Unigram vocabularies
 POOLS = {c.POOL_MEAN: b"mean", c.POOL_CLS: b"cls", c.POOL_MAX: b"max", c.POOL_LAST: b"last", c.POOL_MEAN_SQRT: b"mean-sqrt",
          c.POOL_WEIGHTED: b"weighted"}
 
 
-def token_name(raw, special, decoded):
-    """Returns a predicted token for people; raw: its spelling in the vocabulary, None: none; decoded(): its text alone."""
-    if raw is None or special or raw.startswith("##"):
+def token_name(raw, special, decoded, spaced):
+    """Returns a predicted token for people; raw: its spelling in the vocabulary, None: none; decoded(): its text alone; spaced(): whether
+    it adds a space before itself to a text."""
+    if raw is None or special:
         return raw
     text = decoded()
     skip = text.startswith(" ")
-    space = skip or raw.startswith(SPACES)
+    # a token that is spelled as its text marks no space, even if the decoder puts one before it
+    space = skip or text != raw and spaced()
     # bytes that are no character on their own keep the spelling of the vocabulary
     shown = text and (text[skip:] or space) and "\ufffd" not in text
     return ("\u2423" if space else "") + text[skip:] if shown else raw
@@ -30,7 +31,8 @@ def token_name(raw, special, decoded):
 
 def name_of(tokenizer, i):
     """Returns the name of a token of a qkv.Tokenizer."""
-    return token_name(tokenizer.id_to_token(i), tokenizer.is_special(i), lambda: "".join(tokenizer.decode_stream([i]))) or f"#{i}"
+    return token_name(tokenizer.id_to_token(i), tokenizer.is_special(i), lambda: "".join(tokenizer.decode_stream([i])),
+                      lambda: tokenizer.token_bytes(i).startswith(b" ")) or f"#{i}"
 
 
 def choose(masks, rows, last, most, token):

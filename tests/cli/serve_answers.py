@@ -149,15 +149,15 @@ def forms(server):
 
 
 TEMPLATES = (
-    ("{% for message in messages %}{{ '<' + message['role'] + '> ' + message.content | trim + '\\n' }}{% endfor %}"
-     "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}", "<system> be kind\n<user> hello\n<assistant>"),
+    ("{{ bos_token }}{% for message in messages %}{{ '<' + message['role'] + '> ' + message.content | trim + '\\n' }}{% endfor %}"
+     "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}", "<|endoftext|><system> be kind\n<user> hello\n<assistant>"),
     ("{{ bos_token }}{%- if messages[0].role == 'system' %}\n  {%- set rest = messages[1:] %}\n[{{ messages[0].content.strip() }}]\n"
      "{%- else %}{% set rest = messages %}{% endif %}\n{%- for m in rest -%}\n {{ loop.index0 }}:{{ m.content.upper() }}{{ '' if loop.last else ',' }}"
      "{% endfor %} {# a comment #}\n{%- set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{% endfor %} n={{ ns.n }}",
      "<|endoftext|>[be kind]0:HELLO  n=2"),
-    ("{% if tools is defined and tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}\n    {% if m.role not in ['user', 'system'] %}"
+    ("{{- bos_token }}{% if tools is defined and tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}\n    {% if m.role not in ['user', 'system'] %}"
      "{{ raise_exception('role') }}{% endif %}\n{{ m['role'] ~ ':' ~ m['content'].split('l')[-1] }}{% endfor %}",
-     "system:be kind user:o"))
+     "<|endoftext|>system:be kind user:o"))
 
 
 def chats():
@@ -175,6 +175,19 @@ def chats():
         check("temperature 0", text("sampled", temperature=0) == text(name, temperature=0), text("sampled", temperature=0))
         status, answer = server.post("/v1/completions", {"model": name, "prompt": "And", "temperature": 1, "min_p": -.5})
         check("a min_p between -1 and 0", status == 400 and "min_p" in answer["error"]["message"], answer)
+    commit = "0123456789abcdef0123456789abcdef01234567"  # a model that `qkv pull` stored
+    shutil.copytree(VERSE, f"hub/models--org--verse/snapshots/{commit}")
+    os.mkdir("hub/models--org--verse/refs")
+    with open("hub/models--org--verse/refs/main", "w", encoding="utf-8") as f:
+        f.write(commit)
+    os.environ["HF_HUB_CACHE"] = os.path.abspath("hub")
+    with Server("-q", models=["org/verse@main"]) as server:
+        ids = [t["id"] for t in server.post("/tokenize", {"inputs": "\u00e9", "add_special_tokens": False})[1][0]]
+        how = {"model": "org/verse", "prompt": "And", "max_tokens": 1, "temperature": 0, "logprobs": 1, "logit_bias": {ids[0]: 100}}
+        status, answer = server.post("/v1/completions", how)
+        check("the name of a pulled model", status == 200, answer)
+        first = answer["choices"][0]["logprobs"]["content"][0]
+        check("the bytes of a part of a character", len(ids) == 2 and (first["bytes"], first["token"]) == ([0xc3], "\ufffd"), (ids, first))
     messages = [{"role": "system", "content": "be kind "}, {"role": "user", "content": "hello"}]
     for i, (template, prompt) in enumerate(TEMPLATES):
         folder = f"chat{i}"
@@ -186,15 +199,23 @@ def chats():
     shutil.copytree("chat0", "chat3")
     with open("chat3/chat_template.jinja", "w", encoding="utf-8") as f:
         f.write("{% macro f(x) %}{{ x }}{% endmacro %}")
-    with Server("-q", models=["chat0", "chat1", "chat2", "chat3"]) as server:
+    shutil.copytree("chat0", "chat4")
+    with open("chat4/chat_template.jinja", "w", encoding="utf-8") as f:
+        f.write("[{{ messages[0].content }}]")
+    with Server("-q", models=["chat0", "chat1", "chat2", "chat3", "chat4"]) as server:
         for i, (_, prompt) in enumerate(TEMPLATES):
             how = {"model": f"chat{i}", "temperature": 0, "max_tokens": 8}
-            # the tokenizer of verse puts <|endoftext|> before a text itself
+            # the tokenizer of verse puts <|endoftext|> before the text of a completion itself
             status, want = server.post("/v1/completions", {"prompt": prompt.removeprefix("<|endoftext|>"), "logprobs": 1, **how})
             status, found = server.post("/v1/chat/completions", {"messages": messages, "logprobs": True, "top_logprobs": 1, **how})
             check(f"chat template {i}", status == 200 and found["usage"] == want["usage"] and
                   found["choices"][0]["logprobs"] == want["choices"][0]["logprobs"] and
                   found["choices"][0]["message"]["content"] == want["choices"][0]["text"], (found, want))
+        # a prompt without bos_token gets none, as with add_special_tokens=False of transformers
+        chat = {"messages": [{"role": "user", "content": "hello"}], "model": "chat4", "max_tokens": 1}
+        count = len(server.post("/tokenize", {"inputs": "[hello]", "add_special_tokens": False})[1][0])
+        status, answer = server.post("/v1/chat/completions", chat)
+        check("a chat has the special tokens of its template only", status == 200 and answer["usage"]["prompt_tokens"] == count, answer)
         status, answer = server.post("/v1/chat/completions", {"messages": [{"role": "tool", "content": "x"}], "model": "chat2"})
         check("a template refuses messages", status == 400 and "refuses the messages: role" in answer["error"]["message"], answer)
         status, answer = server.post("/v1/chat/completions", {"messages": messages, "model": "chat3"})

@@ -87,18 +87,6 @@ static qkv_status check_messages(const qkv_json *messages, qkv_error *err)
     return QKV_OK;
 }
 
-// Returns true if the tokenizer itself puts the token before a text.
-static bool adds_token(const struct serve_model *m, const char *token)
-{
-    qkv_encoding e = { 0 };
-    const int32_t id = qkv_tokenizer_id(m->tokenizer, token);
-    const bool adds = id >= 0 &&
-                      !qkv_tokenizer_encode(m->tokenizer, &e, "", 0, NULL, 0, NULL, NULL) &&
-                      e.count && e.ids[0] == id;
-    qkv_encoding_free(&e);
-    return adds;
-}
-
 qkv_status chat_render(char **out, const struct serve_model *m, const qkv_json *messages,
                        qkv_error *err)
 {
@@ -108,8 +96,5 @@ qkv_status chat_render(char **out, const struct serve_model *m, const qkv_json *
     qkv_status status = check_messages(messages, err);
     const struct template_input in = { messages, m->chat->bos, m->chat->eos };
     if (!status) status = template_render(out, m->chat->source, strlen(m->chat->source), &in, err);
-    const size_t n = strlen(m->chat->bos);
-    if (!status && n && strncmp(*out, m->chat->bos, n) == 0 && adds_token(m, m->chat->bos))
-        memmove(*out, *out + n, strlen(*out) - n + 1); // the tokenizer would add it once more
     return status;
 }

@@ -50,7 +50,8 @@ static qkv_status encode_prompt(struct qkv_prompt_tokens *p, const struct qkv_ge
     const char *text = g->prompts[prompt];
     const size_t bytes = g->bytes ? g->bytes[prompt] : strlen(text);
     struct qkv_encode_options how = { .strict = g->options.strict,
-                                      .no_special = g->options.no_special && !g->translates };
+                                      .no_special = g->options.no_special && !g->translates,
+                                      .no_template = g->options.no_template && !g->translates };
     qkv_encoding *e = &p->encoding;
     qkv_status status = QKV_OK;
     if (!g->options.truncate && most < INT64_MAX / (4 * BYTES_PER_TOKEN))

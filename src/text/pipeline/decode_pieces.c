@@ -40,6 +40,7 @@ static bool put_pieces(struct qkv_decoding *d, int64_t step, const char *text, i
     const int64_t mark = s->from_bytes;
     const int byte = s->bytes ? qkv_spelled_byte(text, n) : -1;
     (void)ends;
+    if (byte >= 0 && d->raw) return qkv_decode_feed(d, step + 1, &(char){ (char)byte }, 1, false);
     if (byte >= 0) {
         qkv_text_append(&st->pending, &(char){ (char)byte }, 1);
         return !st->pending.failed && pass_bytes(d, step, false);
@@ -49,7 +50,8 @@ static bool put_pieces(struct qkv_decoding *d, int64_t step, const char *text, i
         st->inside = st->inside || s->to_bytes;
         return qkv_decode_feed(d, step + 1, s->to, s->to_bytes, false);
     }
-    if (s->start && !st->inside && n >= mark && memcmp(text, s->from, (size_t)mark) == 0) {
+    if (s->start && !st->inside && !d->raw && n >= mark &&
+        memcmp(text, s->from, (size_t)mark) == 0) {
         st->inside = !s->cleanup;
         text += mark;
         n -= mark;

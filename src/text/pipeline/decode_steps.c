@@ -102,7 +102,7 @@ static bool put_metaspace(struct qkv_decoding *d, int64_t step, const char *text
                           bool ends)
 {
     struct qkv_decode_state *st = &d->states[step];
-    const bool gone = st->items == 0 && d->t->decoder.steps[step].prefixed;
+    const bool gone = st->items == 0 && !d->raw && d->t->decoder.steps[step].prefixed;
     if (ends) st->items++;
     return replace(d, step, text, n, ends, " ", !gone);
 }
@@ -113,6 +113,7 @@ static bool put_bpe(struct qkv_decoding *d, int64_t step, const char *text, int6
 {
     struct qkv_decode_state *st = &d->states[step];
     (void)ends;
+    if (d->raw) return replace(d, step, text, n, true, " ", 1);
     if (st->begun && !replace(d, step, st->work.bytes, st->work.count, true, " ", 1)) return false;
     st->begun = true;
     st->work.count = 0;
@@ -171,7 +172,7 @@ static bool put_wordpiece(struct qkv_decoding *d, int64_t step, const char *text
     const int64_t prefix = s->from_bytes;
     (void)ends;
     st->work.count = 0;
-    if (st->items++) {
+    if (st->items++ || d->raw) {
         const bool inside = n >= prefix && memcmp(text, s->from, (size_t)prefix) == 0;
         if (!inside && !store(&st->work, " ", 1)) return false;
         if (inside) text += prefix;
@@ -266,12 +267,13 @@ static bool put_byte_level(struct qkv_decoding *d, int64_t step, const char *tex
         b->count = from;
         if (!store(b, text, n)) return false;
     }
+    if (d->raw) return pass_on(d, step, b->bytes ? b->bytes : "", b->count, true);
     return put_valid(d, step, false);
 }
 
 static bool end_byte_level(struct qkv_decoding *d, int64_t step)
 {
-    return put_valid(d, step, true);
+    return d->raw || put_valid(d, step, true);
 }
 
 // ---- byte tokens -------------------------------------------------------------------------------
@@ -311,6 +313,7 @@ static bool put_byte_fallback(struct qkv_decoding *d, int64_t step, const char *
 {
     const int byte = qkv_spelled_byte(text, n);
     (void)ends;
+    if (byte >= 0 && d->raw) return pass_on(d, step, &(char){ (char)byte }, 1, true);
     if (byte >= 0) return store(&d->states[step].pending, &(char){ (char)byte }, 1);
     return end_byte_fallback(d, step) && pass_on(d, step, text, n, true);
 }
@@ -324,6 +327,7 @@ static bool put_strip(struct qkv_decoding *d, int64_t step, const char *text, in
     struct qkv_decode_state *st = &d->states[step];
     const int64_t size = s->from_bytes;
     int64_t i = 0;
+    if (d->raw) return pass_on(d, step, text, n, ends);
     for (; !st->inside && i < n; i += size) {
         st->inside = st->cut >= s->start || n - i < size || memcmp(text + i, s->from, (size_t)size);
         if (st->inside) break;

@@ -123,6 +123,27 @@ static bool decoding_end(struct qkv_decoding *d)
     return true;
 }
 
+// Decodes ids[n] to out[size] by d, which has begun if ok is true, and frees it.
+static qkv_status decode_ids(struct qkv_decoding *d, bool ok, char *out, size_t size, size_t *need,
+                             const int32_t *ids, int64_t n, qkv_error *err)
+{
+    d->effort = qkv_effort_for(n, err);
+    for (int64_t i = 0; i < n && ok; i++) ok = decoding_put(d, ids[i]);
+    ok = ok && decoding_end(d);
+    if (ok) {
+        size_t fit = (size_t)d->out.count;
+        if (need) *need = fit;
+        if (size && fit > size - 1) {
+            fit = size - 1;
+            while (fit && (d->out.bytes[fit] & 0xC0) == 0x80) fit--; // at the start of a character
+        }
+        if (size && fit) memcpy(out, d->out.bytes, fit);
+        if (size) out[fit] = 0;
+    }
+    decoding_free(d);
+    return ok ? QKV_OK : qkv_fail_memory(err, NULL);
+}
+
 qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, char *out, size_t size, size_t *need,
                                 const int32_t *ids, int64_t n, bool skip_special, qkv_error *err)
 {
@@ -133,22 +154,23 @@ qkv_status qkv_tokenizer_decode(const qkv_tokenizer *t, char *out, size_t size, 
                         "qkv_tokenizer_decode: expected a tokenizer, ids and a buffer for the "
                         "text, found NULL or a count below 0");
     struct qkv_decoding d;
-    bool ok = decoding_begin(&d, t, skip_special);
-    d.effort = qkv_effort_for(n, err);
-    for (int64_t i = 0; i < n && ok; i++) ok = decoding_put(&d, ids[i]);
-    ok = ok && decoding_end(&d);
-    if (ok) {
-        size_t fit = (size_t)d.out.count;
-        if (need) *need = fit;
-        if (size && fit > size - 1) {
-            fit = size - 1;
-            while (fit && (d.out.bytes[fit] & 0xC0) == 0x80) fit--; // at the start of a character
-        }
-        if (size && fit) memcpy(out, d.out.bytes, fit);
-        if (size) out[fit] = 0;
-    }
-    decoding_free(&d);
-    return ok ? QKV_OK : qkv_fail_memory(err, NULL);
+    const bool ok = decoding_begin(&d, t, skip_special);
+    return decode_ids(&d, ok, out, size, need, ids, n, err);
+}
+
+qkv_status qkv_tokenizer_token_bytes(const qkv_tokenizer *t, char *out, size_t size, size_t *need,
+                                     int32_t id, qkv_error *err)
+{
+    if (need) *need = 0;
+    if (out && size) out[0] = 0;
+    if (!t || (!out && size))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_tokenizer_token_bytes: expected a tokenizer and a buffer for the "
+                        "bytes, found NULL");
+    struct qkv_decoding d;
+    const bool ok = decoding_begin(&d, t, false);
+    d.raw = d.any = true;
+    return decode_ids(&d, ok, out, size, need, &id, 1, err);
 }
 
 qkv_status qkv_tokenizer_join(const qkv_tokenizer *t, char **out, size_t *size,

@@ -47,6 +47,7 @@ struct qkv_decoding {
     int64_t fed;              // bytes of all tokens
     struct qkv_effort effort; // budget of regular expressions
     bool skip_special, any;
+    bool raw; // one token as it adds to a text: nothing depends on other tokens, bytes pass as such
 };
 // Passes a part of an item to step `step`; what leaves the last step is appended to d->out.
 bool qkv_decode_feed(struct qkv_decoding *d, int64_t step, const char *text, int64_t n, bool ends);

@@ -565,7 +565,7 @@ qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const c
                          .err = err };
     const struct qkv_template *p = pair ? &t->post.two : &t->post.one;
     struct qkv_template_layout l;
-    qkv_template_layout_init(&l, p, o->no_special);
+    qkv_template_layout_init(&l, p, o->no_special || o->no_template);
     qkv_status status = QKV_OK;
     for (int i = 0; i < l.texts && !status; i++) {
         const int64_t from = e->count + l.specials[i];

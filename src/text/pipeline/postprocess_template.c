@@ -378,7 +378,7 @@ qkv_status qkv_template_apply(const qkv_tokenizer *t, qkv_encoding *e, const str
             if (t->post.trims)
                 qkv_trim_offsets(t, e, at, keep[text], l->text[text], l->bytes[text]);
             at += keep[text++];
-        } else if (!o.no_special) {
+        } else if (!o.no_special && !o.no_template) {
             for (int64_t k = 0; k < x->count; k++)
                 put_token(e, at++, t->post.ids[x->ids + k], x->type, 2);
         }

@@ -445,6 +445,103 @@ TEST(both_ways_to_read_a_vocabulary_agree)
     free(tree);
 }
 
+// Checks the bytes of a token of a tokenizer with this decoder and vocabulary.
+static void check_bytes(const char *decoder, const char *token, const char *expected, size_t bytes)
+{
+    char json[1024], out[64];
+    size_t need = 99;
+    qkv_error err = { 0 };
+    qkv_tokenizer *t;
+    snprintf(json, sizeof json,
+             "{\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true}],\"decoder\":%s,"
+             "\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"<s>\":1,"
+             "\"%s\":2}}}",
+             decoder, token);
+    if (qkv_tokenizer_parse(&t, json, strlen(json), "f", &err)) fail_msg("%s: %s", json, err.text);
+    CHECK(!qkv_tokenizer_token_bytes(t, out, sizeof out, &need, 2, NULL));
+    if (need != bytes || memcmp(out, expected, bytes) || out[need])
+        fail_msg("%s of %s: expected %s, found %s", token, decoder, expected, out);
+    CHECK(!qkv_tokenizer_token_bytes(t, NULL, 0, &need, 2, NULL));
+    CHECK_EQ(need, bytes);
+    CHECK(!qkv_tokenizer_token_bytes(t, out, 2, &need, 2, NULL));
+    CHECK_EQ(need, bytes);
+    CHECK(strlen(out) <= 1);
+    CHECK(!qkv_tokenizer_token_bytes(t, out, sizeof out, &need, 77, NULL));
+    CHECK_EQ(need, 0);
+    qkv_tokenizer_close(t);
+}
+
+TEST(a_token_has_the_bytes_that_it_adds_to_a_text)
+{
+    static const char level[] = "{\"type\":\"ByteLevel\"}",
+                      meta[] = "{\"type\":\"Metaspace\",\"replacement\":\"\u2581\","
+                               "\"prepend_scheme\":\"always\"}",
+                      pieces[] = "{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}",
+                      bpe[] = "{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"}",
+                      llama[] = "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\","
+                                "\"pattern\":{\"String\":\"\u2581\"},\"content\":\" \"},"
+                                "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},"
+                                "{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}",
+                      ctc[] = "{\"type\":\"CTC\",\"pad_token\":\"<pad>\","
+                              "\"word_delimiter_token\":\"|\",\"cleanup\":true}";
+    check_bytes(level, "\u00c3", "\xc3", 1); // the first byte of é
+    check_bytes(level, "\u0120a", " a", 2);
+    check_bytes(level, "\u0100", "\0", 1);
+    check_bytes(level, "\u20ac", "\xe2\x82\xac", 3); // no character of a byte: itself
+    check_bytes(meta, "\u2581a", " a", 2);
+    check_bytes(meta, "a", "a", 1);
+    check_bytes(pieces, "a", " a", 2);
+    check_bytes(pieces, "##a", "a", 1);
+    check_bytes(bpe, "a</w>", "a ", 2);
+    check_bytes(llama, "\u2581\u2581a", "  a", 3);
+    check_bytes(llama, "<0xC3>", "\xc3", 1);
+    check_bytes(ctc, "|", " ", 1);
+    check_bytes(ctc, "<pad>", "", 0);
+    check_bytes("null", "a", " a", 2);
+}
+
+// SentencePiece: the bytes of all tokens but the first are the rest of the text.
+TEST(bytes_of_pieces_follow_each_other)
+{
+    const char *text = "Hello  world, \xc3\xa9\xe2\x98\x83 naive";
+    qkv_encoding e = { 0 };
+    qkv_tokenizer *t;
+    qkv_error err = { 0 };
+    if (qkv_tokenizer_open(&t, "tests/golden/text/formats/bpe.model", &err))
+        fail_msg("%s", err.text);
+    CHECK(!qkv_tokenizer_encode(t, &e, text, strlen(text), NULL, 0, NULL, NULL));
+    char all[256], rest[256] = "";
+    size_t at = 0, need;
+    for (int64_t i = 0; i < e.count; i++) {
+        CHECK(!qkv_tokenizer_token_bytes(t, rest + at, sizeof rest - at, &need, e.ids[i], NULL));
+        at += need;
+    }
+    CHECK(!qkv_tokenizer_decode(t, all, sizeof all, &need, e.ids, e.count, false, NULL));
+    CHECK(at > 10);
+    CHECK_TEXT(rest + (at > need && rest[0] == ' '), all);
+    qkv_encoding_free(&e);
+    qkv_tokenizer_close(t);
+}
+
+// no_template: the tokens that a text spells, without those that the template adds.
+TEST(special_tokens_of_the_text_alone)
+{
+    const struct qkv_encode_options alone = { .no_template = true }, plain = { .no_special = true };
+    qkv_tokenizer *t = tiny_open(tiny_bert);
+    qkv_encoding e = { 0 };
+    const int32_t cls = qkv_tokenizer_id(t, "[CLS]");
+    CHECK(!qkv_tokenizer_encode(t, &e, "[CLS] a", 7, NULL, 0, &alone, NULL));
+    CHECK_EQ(e.count, 2);
+    CHECK_EQ(e.ids[0], cls);
+    CHECK_EQ(e.ids[1], qkv_tokenizer_id(t, "a"));
+    CHECK(!qkv_tokenizer_encode(t, &e, "[CLS] a", 7, NULL, 0, &plain, NULL));
+    CHECK(e.count > 2 && e.ids[0] != cls);
+    CHECK(!qkv_tokenizer_encode(t, &e, "[CLS] a", 7, NULL, 0, NULL, NULL));
+    CHECK(e.count > 2 && e.ids[0] == cls && e.ids[1] == cls);
+    qkv_encoding_free(&e);
+    qkv_tokenizer_close(t);
+}
+
 TEST(null_arguments_are_answered)
 {
     qkv_encoding e = { 0 };
@@ -474,4 +571,7 @@ CHECK_MAIN(CASE(a_pair_has_types_and_offsets_in_its_own_texts),
            CASE(decoding_joins_cleans_and_cuts_at_a_character), CASE(threads_may_share_a_tokenizer),
            CASE(long_texts_are_their_words_in_a_row),
            CASE(cutting_a_text_into_stretches_changes_nothing),
-           CASE(both_ways_to_read_a_vocabulary_agree), CASE(null_arguments_are_answered))
+           CASE(both_ways_to_read_a_vocabulary_agree),
+           CASE(a_token_has_the_bytes_that_it_adds_to_a_text),
+           CASE(bytes_of_pieces_follow_each_other), CASE(special_tokens_of_the_text_alone),
+           CASE(null_arguments_are_answered))
