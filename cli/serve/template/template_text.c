@@ -88,8 +88,11 @@ struct value text_strip(struct template *t, const struct value *v, const struct 
 {
     const char *a = v->text, *b = v->text + v->bytes;
     for (size_t n; left && a < b && is_stripped(t, a, n = bytes_of(a), what); a += n) continue;
-    for (size_t n; right && b > a && is_stripped(t, b - (n = bytes_before(b)), n, what); b -= n)
-        continue;
+    while (right && b > a) {
+        const size_t n = bytes_before(b);
+        if (!is_stripped(t, b - n, n, what)) break;
+        b -= n;
+    }
     return value_text(t, a, (size_t)(b - a));
 }
 
