@@ -52,6 +52,9 @@ GOALS = [
     ("Python, process to first vector", "*", "*", 1),
     ("Python, attention *", "*", "*", .97),
     ("Python, observe, *", "*", "*", 1 / 2.2),
+    ("server, *", "*a request", "*", .9),
+    ("server, *", "*a request", "*", ("sentence-transformers", 2)),
+    ("server, *", "*a request", "*", ("ONNX Runtime *", 2)),
 ]
 
 # The rows of the first table of docs/performance.md: (title, part, section, row, programs).

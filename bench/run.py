@@ -69,6 +69,7 @@ PARTS = {  # name: (script and argument, threads)
     "cold": (["process.py", "cold"], 1),
     "view": (["process.py", "view"], 1),
     "python": (["python_package.py"], 1),
+    "server": (["server.py"], 1),
 }
 
 

@@ -255,4 +255,5 @@ def main():
               limit="limit")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -368,6 +368,9 @@ struct qkv_kernels {
     void (*additive_row_backward)(real *du, real *dw, real *dp, int64_t lddp, const real *ds,
                                   const real *u, const real *w, const real *p, int64_t ld,
                                   int64_t n, int64_t d);
+    // Computes a weighted sum of rows: y[j] = sum_e x[e] rows[e][j], added in ascending order of e;
+    // rows are ld elements apart. The bits of y[j] do not depend on n.
+    void (*weigh_rows)(real *y, const real *x, const real *rows, int64_t ld, int64_t n, int64_t d);
     // Computes dot products: y[j] = x[d] . rows[j][d]; rows are ld elements apart.
     void (*dots)(real *y, const real *x, const real *rows, int64_t ld, int64_t n, int64_t d);
     // ---- search (body/stored_dots.h) -----------------------------------------------------------

@@ -153,6 +153,30 @@ TEST(gates_follow_their_formula_forward_and_back)
     }
 }
 
+// Widths around the four vectors whose sums stay in registers.
+TEST(weighted_sums_of_rows_follow_the_formula)
+{
+    static const int64_t counts[] = { 1, 5, 16, 31, 32, 33, 63, 64, 67, 131 };
+    EACH_ISA(k) EACH(d, widths) EACH(n, counts)
+    {
+        const int64_t ld = *n + 3;
+        real *x = random_reals(*d, 1), *rows = random_reals((*d - 1) * ld + *n, 1);
+        real *y = random_reals(*n, 1), alone;
+        k->weigh_rows(y, x, rows, ld, *n, *d);
+        for (int64_t j = 0; j < *n; j++) {
+            double want = 0, size = 0;
+            for (int64_t e = 0; e < *d; e++) {
+                want += (double)x[e] * (double)rows[e * ld + j];
+                size += fabs((double)x[e] * (double)rows[e * ld + j]);
+            }
+            CHECK_NEAR((double)y[j], want, U * size * (double)(*d + 1));
+            k->weigh_rows(&alone, x, rows + j, ld, 1, *d); // the bits do not depend on n
+            CHECK_BITS(&alone, &y[j], sizeof alone);
+        }
+        fence_free();
+    }
+}
+
 TEST(additive_scores_and_their_gradients_follow_the_formula)
 {
     EACH_ISA(k) EACH(d, widths)
@@ -204,4 +228,5 @@ CHECK_MAIN(CASE(terms_are_powers_of_what_lies_below_the_largest_of_a_column),
            CASE(columns_with_nothing_have_no_terms_and_a_nan_shows),
            CASE(slopes_are_terms_times_a_factor_of_their_column),
            CASE(gates_follow_their_formula_forward_and_back),
+           CASE(weighted_sums_of_rows_follow_the_formula),
            CASE(additive_scores_and_their_gradients_follow_the_formula))

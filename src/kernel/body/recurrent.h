@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// recurrent.h: computes the gates of recurrent units, and additive scores of one query, with the
-// vector functions. Requires activation.h and typed.h.
+// recurrent.h: computes the gates of recurrent units, and additive scores of one query, and sums
+// of rows, with the vector functions. Requires activation.h and typed.h.
 
 static inline vf recurrent_gate(vf x)
 {
@@ -84,6 +84,36 @@ static void additive_row_backward(real *du, real *dw, real *dp, int64_t lddp, co
         }
         RECURRENT_STORE(du, sum_u);
         RECURRENT_STORE(dw, sum_w);
+    }
+}
+
+// Four vectors of sums stay in registers.
+static void weigh_rows(real *y, const real *x, const real *rows, int64_t ld, int64_t count,
+                       int64_t d)
+{
+    enum { WIDE = 4 * VW };
+    int64_t i = 0;
+    for (; i + WIDE <= count; i += WIDE) {
+        vf s0 = vf_zero(), s1 = s0, s2 = s0, s3 = s0;
+        for (int64_t e = 0; e < d; e++) {
+            const vf by = vf_set1(x[e]);
+            const real *row = rows + e * ld + i;
+            s0 = vf_fma(by, vf_load(row), s0);
+            s1 = vf_fma(by, vf_load(row + VW), s1);
+            s2 = vf_fma(by, vf_load(row + 2 * VW), s2);
+            s3 = vf_fma(by, vf_load(row + 3 * VW), s3);
+        }
+        vf_store(y + i, s0);
+        vf_store(y + i + VW, s1);
+        vf_store(y + i + 2 * VW, s2);
+        vf_store(y + i + 3 * VW, s3);
+    }
+    for (int64_t n; i < count; i += VW) {
+        n = count - i;
+        vf sum = vf_zero();
+        for (int64_t e = 0; e < d; e++)
+            sum = vf_fma(vf_set1(x[e]), RECURRENT_LOAD(rows + e * ld), sum);
+        RECURRENT_STORE(y, sum);
     }
 }
 

@@ -16,9 +16,9 @@ enum { LABEL_TOKENS = 8, INDUCTION_ROWS = 3 };
 
 int64_t view_measure_scratch(const struct view_stack *v)
 {
-    // number of floats of scratch: a row of weights, the weight that each key receives, and counts
-    // per key (head_stats_top.c, stories.c)
-    return 4 * v->shape.keys + 16;
+    // number of floats of scratch: a row of weights, the weight that each key receives, counts per
+    // key (head_stats_top.c, stories.c), logarithms, and a byte of flags per key
+    return 5 * v->shape.keys + 16;
 }
 
 bool view_is_sink(const struct view_stack *v, int64_t key)
@@ -32,28 +32,48 @@ void view_keep_larger(struct view_pair *p, int64_t from, int64_t to, float w)
     if (p->from < 0 || w > p->weight) *p = (struct view_pair){ from, to, w };
 }
 
+// Flags of a key, which are asked for every weight of every head.
+enum { SPECIAL = 1, SINK = 2, LATER_PART = 4 };
+static void set_flags(uint8_t *flag, const struct view_stack *v)
+{
+    for (int64_t j = 0; j < v->shape.keys; j++)
+        flag[j] =
+            (uint8_t)((v->shape.key[j].special ? SPECIAL : 0) | (view_is_sink(v, j) ? SINK : 0) |
+                      (v->shape.key[j].part ? LATER_PART : 0));
+}
+
+// A row of a head: its weights, their logarithms, the flags of the keys, and the keys that it may
+// attend to.
+struct row {
+    const float *w, *logs;
+    const uint8_t *flag;
+    int64_t i;
+    struct view_span at;
+};
+
 // Adds a row of weights to the sums for entropy, distance and shares of the weight.
 static void walk_whole(struct view_sums *k, struct view_stats *out, const struct view_stack *v,
-                       const float *w, int64_t i, struct view_span at)
+                       const struct row *r)
 {
-    double entropy = 0, distance = 0;
+    double entropy = 0, distance = 0, share[3] = { 0 };
     const bool across = view_across(v);
-    double *share = k->share[v->shape.token[i].part != 0];
-    for (int64_t j = at.from; j < at.to; j++) {
-        const struct qkv_view_token *key = &v->shape.key[j];
-        if (w[j] > 0) entropy -= w[j] * logf(w[j]);
+    const float *w = r->w;
+    const int64_t i = r->i, from = r->at.from, to = r->at.to;
+    for (int64_t j = from; j < to; j++) {
+        if (w[j] > 0) entropy -= (double)w[j] * r->logs[j];
         if (!across) distance += w[j] * (double)(i > j ? i - j : j - i);
-        share[key->special ? 2 : key->part != 0] += w[j];
-        k->sink += key->special || j == 0 ? w[j] : 0;
-        if ((i == j && !across) || key->special) continue;
+        share[r->flag[j] & SPECIAL ? 2 : r->flag[j] & LATER_PART ? 1 : 0] += w[j];
+        if ((i == j && !across) || r->flag[j] & SPECIAL) continue;
         view_keep_larger(&out->best, i, j, w[j]);
         if (v->word[i] == v->key_word[j]) view_keep_larger(&out->same, i, j, w[j]);
     }
+    for (int a = 0; a < 3; a++) k->share[v->shape.token[i].part != 0][a] += share[a];
+    k->sink += share[2] + (from == 0 && to > 0 && !(r->flag[0] & SPECIAL) ? w[0] : 0);
     k->rows++;
     k->keys += exp(entropy);
     k->distance += distance;
-    if (at.to - at.from > 1) {
-        k->focus += 1 - entropy / log((double)(at.to - at.from));
+    if (to - from > 1) {
+        k->focus += 1 - entropy / log((double)(to - from));
         k->focus_rows++;
     }
 }
@@ -76,31 +96,34 @@ static void add(struct view_sums *k, enum view_kind kind, double x)
 
 // Adds a row to the sums that determine the kind of the head. Special tokens are left out, and the
 // other weights are scaled to the sum 1.
-static void walk_rest(struct view_sums *k, float *got, const struct view_stack *v, const float *w,
-                      int64_t i, struct view_span at)
+static void walk_rest(struct view_sums *k, float *got, const struct view_stack *v,
+                      const struct row *r)
 {
-    double rest = 0, entropy = 0, same = 0, after = 0;
+    double rest = 0, minus_entropy = 0, same = 0, after = 0;
     int64_t left = 0, copies = 0, followers = 0;
     const bool across = view_across(v);
-    for (int64_t j = at.from; j < at.to; j++)
-        if (!view_is_sink(v, j)) rest += w[j], left++;
-    if (rest < 1e-6 || left < 2) return; // the row has no weight except on special tokens
-    for (int64_t j = at.from; j < at.to; j++) {
-        if (view_is_sink(v, j)) continue;
-        const double r = w[j] / rest;
-        if (r > 0) entropy -= r * log(r);
-        got[j] += (float)r;
-        if ((j != i || across) && v->key_word[j] == v->word[i]) same += r, copies++;
-        if (j > 0 && j - 1 < i && j != i && v->key_word[j - 1] == v->word[i])
-            after += r, followers++;
+    const float *w = r->w;
+    const int64_t i = r->i, from = r->at.from, to = r->at.to, word = v->word[i];
+    for (int64_t j = from; j < to; j++) {
+        if (r->flag[j] & SINK) continue;
+        rest += w[j];
+        left++;
+        if (w[j] > 0) minus_entropy += (double)w[j] * r->logs[j];
+        if (v->key_word[j] == word && (j != i || across)) same += w[j], copies++;
+        if (j > 0 && v->key_word[j - 1] == word && j - 1 < i && j != i) after += w[j], followers++;
     }
-    if (copies) add(k, VIEW_SAME, same);
-    add(k, VIEW_DIFFUSE, entropy / log((double)left));
+    if (rest < 1e-6 || left < 2) return; // the row has no weight except on special tokens
+    const double by = 1 / rest;
+    for (int64_t j = from; j < to; j++)
+        if (!(r->flag[j] & SINK)) got[j] += (float)(w[j] * by);
+    if (copies) add(k, VIEW_SAME, same * by);
+    // sum of r log r, r = w / rest, is (sum of w log w) / rest - log rest
+    add(k, VIEW_DIFFUSE, (log(rest) - minus_entropy * by) / log((double)left));
     if (across) return; // a position in one text has no meaning in the other text
-    if (i > at.from && !view_is_sink(v, i - 1)) add(k, VIEW_PREVIOUS, w[i - 1] / rest);
-    if (i + 1 < at.to && !view_is_sink(v, i + 1)) add(k, VIEW_NEXT, w[i + 1] / rest);
-    if (!view_is_sink(v, i)) add(k, VIEW_ITSELF, w[i] / rest);
-    if (followers) add(k, VIEW_INDUCTION, after);
+    if (i > from && !view_is_sink(v, i - 1)) add(k, VIEW_PREVIOUS, w[i - 1] * by);
+    if (i + 1 < to && !view_is_sink(v, i + 1)) add(k, VIEW_NEXT, w[i + 1] * by);
+    if (!view_is_sink(v, i)) add(k, VIEW_ITSELF, w[i] * by);
+    if (followers) add(k, VIEW_INDUCTION, after * by);
 }
 
 // Sets the kind of the head: the kind with the largest measure, if that is above the threshold of
@@ -155,18 +178,19 @@ void view_measure_head(struct view_stats *out, const struct view_stack *v, int64
                        int64_t head, float *scratch)
 {
     const int64_t T = v->shape.tokens, S = v->shape.keys;
-    float *w = scratch, *got = scratch + S;
+    float *w = scratch, *got = scratch + S, *logs = scratch + 3 * S;
+    uint8_t *flag = (uint8_t *)(scratch + 4 * S);
     struct view_sums k = { 0 };
     *out = (struct view_stats){
         .kind = VIEW_KINDS, .word = -1, .best = { -1, -1, 0 }, .same = { -1, -1, 0 }
     };
     memset(got, 0, (size_t)S * sizeof *got);
+    set_flags(flag, v);
     view_stories_begin(&k.story, v, layer, head, scratch + 2 * S);
     for (int64_t i = 0; i < T; i++) {
-        const struct view_span at = view_span(v, layer, i);
-        view_row(w, v, layer, head, i);
-        double sum = 0;
-        for (int64_t j = 0; j < S; j++) sum += w[j];
+        const struct row r = { w, logs, flag, i, view_span(v, layer, i) };
+        view_logs(w, logs, v, layer, head, i);
+        const double sum = view_sum(w, S);
         if (!isfinite(sum)) {
             out->not_numbers++;
             continue;
@@ -174,8 +198,8 @@ void view_measure_head(struct view_stats *out, const struct view_stack *v, int64
         if (v->layer[layer].weights && fabs(sum - 1) > 1e-3) out->not_one++;
         // rows of special tokens are not counted, unless all tokens are special
         if (v->shape.token[i].special && v->visible) continue;
-        walk_whole(&k, out, v, w, i, at);
-        walk_rest(&k, got, v, w, i, at);
+        walk_whole(&k, out, v, &r);
+        walk_rest(&k, got, v, &r);
         view_stories_add(&k.story, v, layer, i, NULL, w, 0);
     }
     view_finish_stats(out, v, layer, &k, got);

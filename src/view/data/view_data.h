@@ -164,10 +164,16 @@ void view_scores(float *s, const float *q, const float *kt, int64_t n, int64_t E
 // Turns the products s[S] into scores: applies scale, soft cap and biases. Keys that the row may
 // not attend to stay unchanged.
 void view_bias(float *s, const struct view_stack *v, int64_t layer, int64_t head, int64_t row);
-// Computes a row of weights w[S] = exp(score - lse) from its query q[E] and the keys kt[E][S]. The
-// weight of a masked key is 0.
-void view_weights(float *w, const struct view_stack *v, const float *q, const float *kt, float lse,
-                  int64_t layer, int64_t head, int64_t row);
+// Returns the sum of x[n]; NaN if a number is NaN.
+double view_sum(const float *x, int64_t n);
+// Returns the largest of x[n], without NaN; -INFINITY if there is none.
+float view_largest(const float *x, int64_t n);
+// Computes w[j] = exp(s[j] - from), for j = 0 .. n - 1; w and s may be the same array.
+void view_exp(float *w, const float *s, float from, int64_t n);
+// Computes one row of weights, w[S], and the natural logarithms of those that are above 0, logs[S];
+// its layer has all weights (view_whole).
+void view_logs(float *w, float *logs, const struct view_stack *v, int64_t layer, int64_t head,
+               int64_t row);
 // Computes one row of weights, w[S], from the arrays that the layer has. The layer must
 // have been added to the view.
 void view_row(float *w, const struct view_stack *v, int64_t layer, int64_t head, int64_t row);

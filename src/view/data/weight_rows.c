@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // weight_rows.c: computes one row of weights from the arrays of its layer.
+#include "kernel/kernel.h"
 #include "view/data/view_data.h"
 #include <math.h>
 #include <string.h>
@@ -31,21 +32,7 @@ struct view_span view_span(const struct view_stack *v, int64_t layer, int64_t ro
 
 void view_scores(float *s, const float *q, const float *kt, int64_t n, int64_t E, int64_t ld)
 {
-    enum { BLOCK = 32 }; // number of keys whose sums stay in registers
-    int64_t j = 0;
-    for (; j + BLOCK <= n; j += BLOCK) {
-        float sum[BLOCK] = { 0 };
-        for (int64_t e = 0; e < E; e++) {
-            const float x = q[e], *k = kt + e * ld + j;
-            for (int64_t i = 0; i < BLOCK; i++) sum[i] += x * k[i];
-        }
-        memcpy(s + j, sum, sizeof sum);
-    }
-    for (; j < n; j++) {
-        float sum = 0;
-        for (int64_t e = 0; e < E; e++) sum += q[e] * kt[e * ld + j];
-        s[j] = sum;
-    }
+    qkv_kernel()->weigh_rows(s, q, kt, ld, n, E);
 }
 
 void view_bias(float *s, const struct view_stack *v, int64_t layer, int64_t head, int64_t row)
@@ -65,24 +52,68 @@ void view_bias(float *s, const struct view_stack *v, int64_t layer, int64_t head
             s[j] -= l->alibi[head] * (float)(j > row ? j - row : row - j);
 }
 
-void view_weights(float *w, const struct view_stack *v, const float *q, const float *kt, float lse,
-                  int64_t layer, int64_t head, int64_t row)
+// Loops that wait for one sum take several times as long as loops with LANES sums.
+enum { LANES = 8 };
+double view_sum(const float *x, int64_t n)
 {
-    const int64_t S = v->shape.keys;
+    double sum[LANES] = { 0 };
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) sum[k] += x[i + k];
+    for (; i < n; i++) sum[0] += x[i];
+    return ((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7]));
+}
+float view_largest(const float *x, int64_t n)
+{
+    float top[LANES];
+    int64_t i = 0;
+    for (int k = 0; k < LANES; k++) top[k] = -INFINITY;
+    for (; i + LANES <= n; i += LANES)
+        for (int k = 0; k < LANES; k++) top[k] = x[i + k] > top[k] ? x[i + k] : top[k];
+    for (; i < n; i++) top[0] = x[i] > top[0] ? x[i] : top[0];
+    for (int k = 1; k < LANES; k++) top[0] = top[k] > top[0] ? top[k] : top[0];
+    return top[0];
+}
+
+void view_exp(float *w, const float *s, float from, int64_t n)
+{
+    for (int64_t j = 0; j < n; j++) w[j] = s[j] - from;
+    qkv_kernel()->exp(w, w, n);
+}
+
+// Computes a row of weights w[S] = exp(score - lse) from q and k, and the logarithms score - lse in
+// logs[S]; a key with the weight 0 may have any number there. The weight of a masked key is 0. logs
+// and w may be the same array: it then receives the weights.
+static void weights_and_logs(float *w, float *logs, const struct view_stack *v, int64_t layer,
+                             int64_t head, int64_t row)
+{
+    const int64_t S = v->shape.keys, E = v->shape.head_width;
+    const float lse = v->layer[layer].lse[head * v->shape.tokens + row];
     const struct view_span at = view_span(v, layer, row);
+    if (isinf(lse)) { // every key of the row is masked, or a score is +Inf: the weights are no
+                      // numbers, as in the operator
+        for (int64_t j = 0; j < S; j++) w[j] = lse > 0 && j >= at.from && j < at.to ? NAN : 0;
+        return;
+    }
+    view_scores(logs + at.from, view_q(v, layer, head) + row * E, view_kt(v, layer, head) + at.from,
+                at.to - at.from, E, S);
+    view_bias(logs, v, layer, head, row);
+    for (int64_t j = at.from; j < at.to; j++) logs[j] -= lse;
+    qkv_kernel()->exp(w + at.from, logs + at.from, at.to - at.from);
     for (int64_t j = 0; j < at.from; j++) w[j] = 0;
     for (int64_t j = at.to; j < S; j++) w[j] = 0;
-    if (lse == -INFINITY) { // every key of the row is masked
-        for (int64_t j = at.from; j < at.to; j++) w[j] = 0;
+}
+
+void view_logs(float *w, float *logs, const struct view_stack *v, int64_t layer, int64_t head,
+               int64_t row)
+{
+    const struct view_layer *l = &v->layer[layer];
+    if (l->q && !l->weights) {
+        weights_and_logs(w, logs, v, layer, head, row);
         return;
     }
-    if (lse == INFINITY) { // a score is +Inf: the weights are no numbers, as in the operator
-        for (int64_t j = at.from; j < at.to; j++) w[j] = NAN;
-        return;
-    }
-    view_scores(w + at.from, q, kt + at.from, at.to - at.from, v->shape.head_width, S);
-    view_bias(w, v, layer, head, row);
-    for (int64_t j = at.from; j < at.to; j++) w[j] = expf(w[j] - lse);
+    view_row(w, v, layer, head, row);
+    for (int64_t j = 0; j < v->shape.keys; j++) logs[j] = w[j] > 0 ? logf(w[j]) : 0;
 }
 
 bool view_whole(const struct view_stack *v, int64_t layer)
@@ -99,8 +130,7 @@ void view_row(float *w, const struct view_stack *v, int64_t layer, int64_t head,
         return;
     }
     if (l->q) {
-        view_weights(w, v, view_q(v, layer, head) + row * v->shape.head_width,
-                     view_kt(v, layer, head), l->lse[at], layer, head, row);
+        weights_and_logs(w, w, v, layer, head, row);
         return;
     }
     const struct view_probe *p = &l->probe;

@@ -193,17 +193,16 @@ struct job {
 
 // Compares a row of weights as the page decodes it with the exact row, and updates the error of the
 // head.
-static void compare(struct view_loss *of, const float *shown, const float *truth, int64_t S)
+// off[S] is scratch; it may be `shown`.
+static void compare(struct view_loss *of, float *off, const float *shown, const float *truth,
+                    int64_t S)
 {
-    for (int64_t j = 0; j < S; j++) {
-        const double d = fabs((double)shown[j] - (double)truth[j]);
-        if (d > of->error) of->error = d;
-    }
+    for (int64_t j = 0; j < S; j++) off[j] = fabsf(shown[j] - truth[j]);
+    of->error = fmax(of->error, (double)view_largest(off, S));
 }
 static bool finite_row(const float *w, int64_t S, double *sum)
 {
-    *sum = 0;
-    for (int64_t j = 0; j < S; j++) *sum += w[j];
+    *sum = view_sum(w, S);
     return isfinite(*sum);
 }
 
@@ -239,8 +238,7 @@ static void encode_dense(void *ctx, int64_t head, int thread)
             j->of[head].not_numbers++;
             continue;
         }
-        float largest = 1;
-        for (int64_t k = 0; k < S; k++) largest = truth[k] > largest ? truth[k] : largest;
+        const float largest = fmaxf(1, view_largest(truth, S));
         int64_t squares = 0;
         for (int64_t k = 0; k < S; k++) {
             c[k] = (uint8_t)(254 * sqrtf(truth[k] > 0 ? truth[k] / largest : 0) + 0.5f);
@@ -250,7 +248,7 @@ static void encode_dense(void *ctx, int64_t head, int thread)
         if (j->sum) view_put_float(j->sum + head * T + i, v->shape.heads * T, (float)sum);
         for (int64_t k = 0; k < S; k++)
             shown[k] = squares ? (float)(whole * (c[k] * c[k]) / (double)squares) : 0;
-        compare(&j->of[head], shown, truth, S);
+        compare(&j->of[head], shown, shown, truth, S);
     }
 }
 
@@ -264,14 +262,12 @@ static void encode_keys(void *ctx, int64_t g, int thread)
     put_head(j->k, j->coding_k, g, j->v->shape.kv_heads, S, E, kt, 1, S);
 }
 
-// Returns the logarithm of sum_i exp(s[i]) over n scores.
-static double log_sum(const float *s, int64_t n)
+// Returns the logarithm of sum_i exp(s[i]) over n scores; terms[n] is scratch.
+static double log_sum(float *terms, const float *s, int64_t n)
 {
-    float top = -INFINITY;
-    for (int64_t i = 0; i < n; i++) top = s[i] > top ? s[i] : top;
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += expf(s[i] - top);
-    return top + log(sum);
+    const float top = view_largest(s, n);
+    view_exp(terms, s, top, n);
+    return top + log(view_sum(terms, n));
 }
 
 static void encode_queries(void *ctx, int64_t head, int thread)
@@ -280,7 +276,8 @@ static void encode_queries(void *ctx, int64_t head, int thread)
     const struct view_stack *v = j->v;
     const int64_t T = v->shape.tokens, S = v->shape.keys, E = v->shape.head_width,
                   H = v->shape.heads;
-    float *truth = j->scratch + thread * j->capacity, *shown = truth + S, *q = shown + S;
+    float *truth = j->scratch + thread * j->capacity, *shown = truth + S, *terms = shown + S,
+          *q = terms + S;
     memcpy(q, view_q(v, j->layer, head), (size_t)(T * E) * sizeof *q);
     const float *kt = j->kt + head / (H / v->shape.kv_heads) * E * S;
     put_head(j->q, j->coding_q, head, H, T, E, q, E, 1);
@@ -303,10 +300,11 @@ static void encode_queries(void *ctx, int64_t head, int thread)
             view_scores(shown + at.from, j->floats ? exact : q, (j->floats ? keys : kt) + at.from,
                         at.to - at.from, E, S);
             view_bias(shown, v, j->layer, head, i);
-            lse = (float)(log_sum(shown + at.from, at.to - at.from) - log(sum));
+            lse = (float)(log_sum(terms, shown + at.from, at.to - at.from) - log(sum));
+            // without weights in the file the page computes exp(score - lse); other keys have 0
             if (!j->with_qk) {
-                view_weights(shown, v, q, kt, lse, j->layer, head, i);
-                compare(&j->of[head], shown, truth, S);
+                view_exp(shown + at.from, shown + at.from, lse, at.to - at.from);
+                compare(&j->of[head], terms, shown + at.from, truth + at.from, at.to - at.from);
             }
         }
         view_put_float(j->lse + head * T + i, H * T, lse);
@@ -429,7 +427,7 @@ static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
                           (how->code == VIEW_QK16 || how->code == VIEW_QK8 || how->with_qk);
     struct job j = { .v = v,
                      .layer = layer,
-                     .capacity = 2 * S + (products ? T * E : 0) + 16,
+                     .capacity = 3 * S + (products ? T * E : 0) + 16,
                      .with_qk = how->with_qk,
                      .dense = dense,
                      .floats = how->floats };

@@ -61,6 +61,15 @@ static void additive_row_backward(real *du, real *dw, real *dp, int64_t lddp, co
         }
 }
 
+static void weigh_rows(real *y, const real *x, const real *rows, int64_t ld, int64_t n, int64_t d)
+{
+    for (int64_t j = 0; j < n; j++) {
+        real sum = 0;
+        for (int64_t e = 0; e < d; e++) sum += x[e] * rows[e * ld + j];
+        y[j] = sum;
+    }
+}
+
 static void dots(real *y, const real *x, const real *rows, int64_t ld, int64_t n, int64_t d)
 {
     for (int64_t j = 0; j < n; j++) {
