@@ -7,10 +7,11 @@ foreach(name test_picture_files test_chart)
   endif()
 endforeach()
 # Pages in a real browser: needs Python 3 and a Chromium or Chrome; skipped where one is missing.
+list(TRANSFORM needs_view PREPEND qkv_ OUTPUT_VARIABLE below_view)
 foreach(maker make_pages make_maps make_odd make_pictures)
   add_executable(${maker} view/${maker}.c)
   target_include_directories(${maker} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
-  target_link_libraries(${maker} PRIVATE qkv_view qkv_base)
+  target_link_libraries(${maker} PRIVATE qkv_view ${below_view})
 endforeach()
 # The types of the page's script; skipped where TypeScript is not installed.
 add_test(NAME view/types COMMAND tools/typecheck.sh WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
