@@ -179,7 +179,7 @@ def main():
 
 
 def in_bulk(path, cores):
-    """Returns the seconds of `qkv embed -f` without those of its start."""
+    """Returns the seconds of `qkv embed -f`, without the seconds of its start."""
     took = []
     for given in (["-f", path], ["one"]):
         begin = time.perf_counter()

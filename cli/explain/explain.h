@@ -13,6 +13,8 @@
 #ifndef QKV_EXPLAIN_H
 #define QKV_EXPLAIN_H
 
+#include <math.h>
+
 #include "frame/charts.h"
 #include "frame/tokens.h"
 
@@ -133,6 +135,11 @@ struct seen_key {
     double dot, scaled, bias, score, weight;
     bool masked;
 };
+// Returns the weight of a score, exp(score - lse): at most 1, also if lse is a rounded float.
+static inline double seen_weight(double score, double lse)
+{
+    return fmin(1, exp(score - lse));
+}
 // Computes the scores of query i, out[T]. Returns lse, the log of the sum of exp(score).
 double seen_row(const struct text_run *s, int64_t layer, int64_t head, int64_t i,
                 struct seen_key *out);

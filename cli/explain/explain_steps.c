@@ -22,7 +22,7 @@ static double apart(const struct place *a)
     const float *kernel = s->layer[a->layer].weights;
     double most = 0;
     for (int64_t j = 0; j < s->T; j++) {
-        const double w = a->keys[j].masked ? 0 : exp(a->keys[j].score - a->lse);
+        const double w = a->keys[j].masked ? 0 : seen_weight(a->keys[j].score, a->lse);
         const double k =
             kernel ? (double)kernel[(a->head * s->T + a->row) * s->T + j] : a->keys[j].weight;
         most = fmax(most, fabs(w - k));
@@ -64,7 +64,7 @@ static void numbers_of(struct page *p, const struct place *a)
         dot[j] = x->dot;
         score[j] = x->masked ? -INFINITY : x->score;
         e[j] = exp(score[j] - a->top);
-        w[j] = exp(score[j] - a->lse);
+        w[j] = seen_weight(score[j], a->lse);
         bare[j] = score[j] * own;
     }
     explain_softmax(bare, bare, s->T, 1);
@@ -88,7 +88,7 @@ static void weigh(struct place *a)
     double best = -1;
     a->top = -INFINITY;
     for (int64_t j = 0; j < s->T; j++) {
-        const double w = exp(a->keys[j].score - a->lse);
+        const double w = seen_weight(a->keys[j].score, a->lse);
         a->top = fmax(a->top, a->keys[j].score);
         for (int64_t f = 0; f < s->F; f++)
             a->z[f] += w * (double)seen_v(s, a->layer, a->head, j)[f];
@@ -120,7 +120,7 @@ qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
     page_title(p, "How does “%s” attend to “%s”?", s->name[a.row], s->name[a.key]);
     page_say(p, "Layer %lld, head %lld of %s: the weight of “%s” on “%s” is %s.",
              (long long)a.layer, (long long)a.head, s->info.name, s->name[a.row], s->name[a.key],
-             page_weight(p, exp(a.keys[a.key].score - a.lse), 3));
+             page_weight(p, seen_weight(a.keys[a.key].score, a.lse), 3));
     page_after(p, "\nThe weights of this row in the kernel differ from these by at most %.1e.\n",
                apart(&a));
     numbers_of(p, &a);

@@ -192,7 +192,7 @@ double seen_row(const struct text_run *s, int64_t layer, int64_t head, int64_t i
             x->bias = (double)l->relative[head * (2 * l->reach + 1) + l->reach + far];
         }
         x->score = x->masked ? -INFINITY : x->scaled + x->bias;
-        x->weight = x->masked || lse == -INFINITY ? 0 : exp(x->score - lse);
+        x->weight = x->masked || lse == -INFINITY ? 0 : seen_weight(x->score, lse);
         top = fmax(top, x->score);
     }
     for (int64_t j = 0; j < s->T; j++)

@@ -60,17 +60,26 @@ static void print_usage(FILE *to, const struct generate_job *j)
             (long long)(j->prompt_tokens + j->completion_tokens));
 }
 
+// Fails the job because memory is exhausted.
+static void fail_memory(struct generate_job *j)
+{
+    if (!j->err.status) cmd_error(&j->err, QKV_ERR_LIMIT, NULL, "out of memory");
+}
+
 // Prints a token as text, in which U+FFFD is a byte that is no character on its own, and as bytes.
-static void print_token(FILE *to, const struct generate_job *j, int32_t id, float logprob)
+static void print_token(FILE *to, struct generate_job *j, int32_t id, float logprob)
 {
     const qkv_tokenizer *tokenizer = j->job.model->tokenizer;
     char buffer[256], *text = buffer;
     size_t need = 0;
-    if (qkv_tokenizer_token_bytes(tokenizer, buffer, sizeof buffer, &need, id, NULL)) need = 0;
-    if (need >= sizeof buffer &&
-        (!(text = malloc(need + 1)) ||
-         qkv_tokenizer_token_bytes(tokenizer, text, need + 1, &need, id, NULL)))
+    bool ok = !qkv_tokenizer_token_bytes(tokenizer, buffer, sizeof buffer, &need, id, NULL);
+    if (ok && need >= sizeof buffer)
+        ok = (text = malloc(need + 1)) &&
+             !qkv_tokenizer_token_bytes(tokenizer, text, need + 1, &need, id, NULL);
+    if (!ok) {
+        fail_memory(j);
         need = 0;
+    }
     fputs("{\"token\":", to);
     cmd_json_text(to, text, need);
     fputs(",\"logprob\":", to);
@@ -82,8 +91,7 @@ static void print_token(FILE *to, const struct generate_job *j, int32_t id, floa
     if (text != buffer) free(text);
 }
 
-static void print_logprob(FILE *to, const struct generate_job *j,
-                          const struct qkv_generated_token *t)
+static void print_logprob(FILE *to, struct generate_job *j, const struct qkv_generated_token *t)
 {
     print_token(to, j, t->id, t->logprob);
     fputs(",\"top_logprobs\":[", to);
@@ -120,12 +128,6 @@ static void print_choice(FILE *to, const struct generate_job *j, int64_t index, 
         fprintf(to, ",\"finish_reason\":\"%s\"}", reason);
     else
         fputs(",\"finish_reason\":null}", to);
-}
-
-// Fails the job because memory is exhausted.
-static void fail_memory(struct generate_job *j)
-{
-    if (!j->err.status) cmd_error(&j->err, QKV_ERR_LIMIT, NULL, "out of memory");
 }
 
 // Closes a stream of memory.  Returns false and fails the job if memory was exhausted.

@@ -51,7 +51,7 @@ struct qkv_entities {
     int64_t cut; /**< number of tokens removed by truncation */
     int64_t capacity;
 };
-QKV_API void qkv_entities_free(struct qkv_entities *e);
+QKV_API void qkv_entities_free(struct qkv_entities *e); /**< NULL is fine */
 
 /** Options of qkv_entities_find; zero is the default. */
 struct qkv_entities_options {

@@ -56,6 +56,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_sampling_check(const struct qkv_sampling *
 /** A sampler for a decoding loop that the caller writes (decode.h).  Each thread needs its own
  *  sampler. */
 typedef struct qkv_sampler qkv_sampler;
+/** Makes a sampler for V tokens; s NULL: the defaults.  s and its biases are copied.
+ *  Returns: QKV_OK; errors of qkv_sampling_check; QKV_ERR_LIMIT.  After an error *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_sampler_new(qkv_sampler **out, int64_t V,
                                                   const struct qkv_sampling *s, qkv_error *err);
 QKV_API void qkv_sampler_free(qkv_sampler *s); /**< NULL is fine */

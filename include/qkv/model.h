@@ -273,7 +273,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding(const qkv_model *m, float 
 /** Finds the model folder: dir if it is not NULL, otherwise QKV_MODEL if it is set (each a path or,
  *  if nothing has this path, a name for qkv_hub_find or, without a revision, a name whose last part
  *  is in one of the folders below); otherwise the first folder all-MiniLM-L6-v2 or verse in the
- *  folders $QKV_MODELS (default: ./models), $XDG_DATA_HOME/qkv/models, share/qkv/models.
+ *  folders $QKV_MODELS (default: ./models), $XDG_DATA_HOME/qkv/models or ~/.local/share/qkv/models,
+ *  share/qkv/models of the installation.
  *  Out: out[size] the folder, why[why_size] the reason of the choice.  Returns: QKV_OK;
  *  QKV_ERR_USAGE: no folder was found, err lists the searched ones; errors of qkv_hub_find. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_find(char *out, size_t size, char *why, size_t why_size,

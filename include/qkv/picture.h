@@ -14,7 +14,7 @@
 QKV_BEGIN_DECLS
 
 /** Returns the i-th view name that qkv_view_picture accepts in o->view: "heads", "model", "neuron",
- *  "steps", "residual", "matrix", "compare"; NULL if i is past the last. */
+ *  "steps", "residual", "matrix", "compare", "output"; NULL if i is past the last. */
 QKV_API const char *qkv_view_picture_name(int i);
 
 /** Writes the view o->view (NULL: "heads") completely or not at all, in the format given by the

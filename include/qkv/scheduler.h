@@ -3,7 +3,8 @@
  *  step decodes one token of every running prompt, and a prompt may be added or cancelled between
  *  two steps.
  *
- *      qkv_scheduler_new(&s, generator, NULL, &err);
+ *      const struct qkv_scheduler_options o = { .failed = failed }; // the caller's function
+ *      qkv_scheduler_new(&s, generator, &o, &err);
  *      qkv_scheduler_add(s, &id, prompt, bytes, &options, &err);
  *      while (qkv_scheduler_prompts(s) && !qkv_scheduler_step(s, &err)) continue;
  */

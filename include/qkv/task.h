@@ -62,7 +62,7 @@ typedef struct qkv_embedder qkv_embedder;
 QKV_API QKV_MUST_CHECK qkv_status qkv_embedder_open(qkv_embedder **out, const char *dir,
                                                     const struct qkv_embedder_options *o,
                                                     qkv_error *err);
-QKV_API void qkv_embedder_close(qkv_embedder *e);
+QKV_API void qkv_embedder_close(qkv_embedder *e); /**< NULL is fine */
 /** Returns the number of dimensions of a vector: the width of the model or, with several poolings
  *  or a Dense module, the width of their result; or truncate_dim of
  *  config_sentence_transformers.json if that is smaller. */

@@ -48,7 +48,7 @@ typedef struct qkv_encoding {
     int64_t dropped_at; /**< byte offset of the first word with such a character */
     int64_t capacity;
 } qkv_encoding;
-QKV_API void qkv_encoding_free(qkv_encoding *e);
+QKV_API void qkv_encoding_free(qkv_encoding *e); /**< NULL is fine */
 
 /** The text of a pair that truncation shortens. */
 enum qkv_cut {

@@ -49,7 +49,7 @@ struct qkv_train_options {
     const char *arch; /**< architecture: "gpt", "vaswani", ... (net.def) */
     int64_t layers, decoder_layers, heads, kv_heads, width, d_k, d_v, inner;
     const char *norm;       /**< position of the norms: "pre", "post", "both" */
-    const char *activation; /**< activation: "relu", "gelu", "gelu-tanh", "silu" */
+    const char *activation; /**< activation: "relu", "gelu", "gelu-tanh", "silu", "tanh" */
     int64_t context;        /**< the most tokens of a sequence */
     /** path of a tokenizer.json or its folder, or kind of a tokenizer to train on the text:
      *  "bytes", "characters", "bpe", "wordpiece", "unigram" */

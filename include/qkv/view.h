@@ -78,7 +78,7 @@ typedef struct qkv_view qkv_view;
  *           causal between two texts); QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_new(qkv_view **out, const struct qkv_view_shape *s,
                                                qkv_error *err);
-QKV_API void qkv_view_free(qkv_view *v);
+QKV_API void qkv_view_free(qkv_view *v); /**< NULL is fine */
 
 /** The data of one layer of a stack with T rows and S keys; qkv_view_layer copies the arrays.  The
  *  caller sets one of these three:
@@ -328,7 +328,7 @@ struct qkv_view_report {
     int64_t not_one;
     int64_t values_left; /**< number of layers whose v did not fit into the budget */
 };
-/** Writes the HTML file as NAME.tmp.PID and renames it; equal input gives equal bytes.  o and
+/** Writes the HTML file as NAME.tmp.PID.N and renames it; equal input gives equal bytes.  o and
  *  report may be NULL.
  *  Returns: QKV_OK; QKV_ERR_USAGE (the file exists and force is false; no such stack, layer,
  *           head, token or view; server is no object); QKV_ERR_FORMAT (server is no JSON);
@@ -338,8 +338,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_html(const qkv_view *v, const char *p
                                                 const struct qkv_view_options *o,
                                                 struct qkv_view_report *report, qkv_error *err);
 /** Renders the picture for the terminal; the caller frees *out with qkv_view_text_free.  o may be
- *  NULL.  o->view selects the view "model", "neuron", "steps", "residual" or "output"; NULL and the other
- *  views select the heads view with the matrix of one head.
+ *  NULL.  o->view selects the view "model", "neuron", "steps", "residual" or "output"; NULL and the
+ *  other views select the heads view with the matrix of one head.
  *  Returns: as qkv_view_choose; also QKV_ERR_UNSUPPORTED (views "neuron" and "steps" of a layer
  *           without q and k, "residual" of a layer without residual stream, "output" without an
  *           output); QKV_ERR_LIMIT.  After
@@ -347,7 +347,7 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_html(const qkv_view *v, const char *p
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_terminal(const qkv_view *v, char **out,
                                                     const struct qkv_view_options *o,
                                                     qkv_error *err);
-QKV_API void qkv_view_text_free(char *text);
+QKV_API void qkv_view_text_free(char *text); /**< NULL is fine */
 
 QKV_END_DECLS
 #endif
