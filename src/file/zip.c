@@ -92,7 +92,7 @@ qkv_status qkv_zip_open(qkv_zip **out, const char *path, qkv_error *err)
     qkv_status status = qkv_map_open(&z->map, path, false, err);
     if (!status) {
         const size_t end = find_end(z);
-        const uint8_t *const p = z->map.data + (end == SIZE_MAX ? 0 : end);
+        const uint8_t *const p = end == SIZE_MAX ? NULL : z->map.data + end;
         if (end == SIZE_MAX)
             status = malformed(z, 0, "expected the end of a directory in the last 64 KiB", err);
         else if (read2(p + 4) || read2(p + 6) || read2(p + 8) != read2(p + 10) ||

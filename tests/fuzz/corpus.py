@@ -7,6 +7,7 @@ usage: corpus.py FOLDER               FOLDER/<target>/<n> and FOLDER/<target>.di
 """
 import glob
 import hashlib
+import io
 import json
 import lzma
 import os
@@ -14,6 +15,7 @@ import re
 import random
 import struct
 import sys
+import zipfile
 
 PER_TARGET = 500
 
@@ -303,6 +305,36 @@ WORDS = [b"", b"0", b"-1", b"1.5", b"18446744073709551615", b"922337203685477580
          b"[", b"]", b",", b":", b'"', b"\\", b"\\u0000", b"\\ud800", b"\xff", b"\xc3", b"\x00", b"'", b"(", b")"]
 
 
+def zipped(members, comment=b"", method=zipfile.ZIP_DEFLATED):
+    to = io.BytesIO()
+    with zipfile.ZipFile(to, "w", method) as z:
+        for name, data in members:
+            z.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), data, method)
+        z.comment = comment
+    return to.getvalue()
+
+
+ZIP = [zipped([]), zipped([("a/config.json", b"{}"), ("a/model.safetensors", bytes(600))]), zipped([("a", b"b" * 900)], b"comment"),
+       zipped([("../a", b"x"), ("/b", b"y"), ("c/", b"")], b"", zipfile.ZIP_STORED), zipped([("a", b"")]), b"PK\x05\x06" + bytes(18), b"PK"]
+FILE = {"type": "file", "oid": "0123456789abcdef0123456789abcdef01234567", "size": 3}
+LISTING = [json.dumps(x).encode() for x in (
+    [], [{**FILE, "path": "config.json"}, {**FILE, "path": "model.safetensors", "lfs": {"oid": "ab" * 32, "size": 3}, "xetHash": "cd" * 32}],
+    [{"type": "directory", "oid": "x", "path": "1_Pooling"}, {**FILE, "path": "1_Pooling/config.json"}, {**FILE, "path": "model-00001.safetensors"}],
+    [{**FILE, "path": "../a"}], [{**FILE, "path": "a/./b"}], [{**FILE, "path": "a\\b"}], [{**FILE, "path": "a"}, {**FILE, "path": "a/b"}],
+    [{**FILE, "path": "pytorch_model.bin"}], [{**FILE, "path": "a", "size": 2 ** 41}], {},
+    {"format_version": 1, "files": {"config.json": {"size": 3, "blob_id": FILE["oid"]}, "model.safetensors": {
+        "size": 4, "blob_id": FILE["oid"], "lfs_sha256": "ab" * 32, "lfs_size": 4, "xet_hash": "cd" * 32}}},
+    {"format_version": 1, "files": {"/config.json": {"size": 3, "blob_id": FILE["oid"]}}})]
+
+
+def templates():
+    """The templates that are compared with Jinja2, with their messages."""
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "golden", "templates.json"), encoding="ascii") as f:
+        golden = json.load(f)
+    return [case["template"].encode() + b"\0" + json.dumps(golden["messages"]).encode() for case in golden["cases"]]
+
+
+TEMPLATE = templates()
 HTTP = [
     b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n" * 3, b"GET http://a/b?c=d HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
     b"POST /embed HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",

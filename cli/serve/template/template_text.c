@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // template_text.c: the texts of a chat template: their characters, white space and letter case, as
 // in Python.
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE // memmem
+#endif
 #include "serve/template/template_value.h"
 #include <string.h>
 

@@ -29,8 +29,12 @@ struct variable {
     struct value value;
 };
 enum { SPACE_MEMBERS = 16, VARIABLES = 64, TEMPLATE_DEPTH = 32, TEMPLATE_OUT = 4 << 20 };
-enum { TEMPLATE_BYTES = 1 << 20, TEMPLATE_MEMORY = 64 << 20 };
-enum { TEMPLATE_WORK = 1 << 26 }; // steps and bytes of a rendering: a second, about
+enum { TEMPLATE_BYTES = 1 << 20 };
+#ifdef QKV_FUZZ
+enum { TEMPLATE_MEMORY = 4 << 20, TEMPLATE_WORK = 1 << 20 };
+#else
+enum { TEMPLATE_MEMORY = 64 << 20, TEMPLATE_WORK = 1 << 26 }; // a second, about
+#endif
 struct space {
     struct variable member[SPACE_MEMBERS];
     int count;
