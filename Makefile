@@ -49,8 +49,8 @@ model:
 
 # Without a network: models/verse, which is part of the tree.
 demo: setup-demo all
-	@echo "make demo: 3 of 4: fetching a model, 90 MB the first time"
-	@tools/model.sh || echo "qkv: going on with models/verse"
+	@echo "make demo: 3 of 4: fetching a model, 84 MB the first time"
+	@tools/model.sh || echo "qkv: continuing with models/verse"
 	@echo "make demo: 4 of 4: drawing what 'it' attends to in two sentences, to build/demo.html"
 	@$(BUILD)/bin/qkv view --force --terminal -o build/demo.html $(DEMO)
 

@@ -460,7 +460,7 @@ const struct cmd cmd_similar = {
              "With --why, the cosine of two texts is split exactly into terms of pairs of their "
              "tokens: the vector of a text is the mean over its tokens, so the cosine is a sum of "
              "their products. Blue cells make the texts more alike, orange cells less. A model "
-             "whose vectors are no sums over tokens (another pooling, a layer with a bias or an "
+             "whose vectors are not sums over tokens (another pooling, a layer with a bias or an "
              "activation after it) is an error.\n"
              "\n"
              "With --query, the texts are compared with one text only: the cosine, the number and "

@@ -68,8 +68,13 @@ static qkv_status add_entry(const struct walk *w, const struct folder *dir, cons
     struct stat st;
     if (!join(path, dir->name, name))
         return cmd_error(err, QKV_ERR_IO, dir->name, "the path of a file is too long");
-    // links are followed only in the folder of a model
-    if ((w->real ? lstat : stat)(path, &st) != 0)
+    int found = lstat(path, &st);
+    if (!found && S_ISLNK(st.st_mode)) { // followed to files, and only in the folder of a model
+        if (w->real) return QKV_OK;
+        found = stat(path, &st);
+        if (!found && !S_ISREG(st.st_mode)) return QKV_OK;
+    }
+    if (found)
         return errno == ENOENT || errno == ELOOP // removed meanwhile, or a link to nothing
                    ? QKV_OK
                    : cmd_error(err, cmd_io_status(errno), path, "cannot read: %s", strerror(errno));

@@ -138,8 +138,9 @@ qkv_status index_graph_open(struct index_graph *g, const struct index *x, const 
     if (!g->engine || index_graph_path(path, x->path, err) || graph_vectors(&v, x, err))
         return err->status;
     if (stat(path, &st) != 0 && errno == ENOENT)
-        return cmd_error(err, QKV_ERR_IO, path,
-                         "the index has no graph; qkv index --update --hnsw makes it");
+        return cmd_error(
+            err, QKV_ERR_IO, path,
+            "the index has no graph; 'qkv index FILE... -o NAME --update --hnsw' builds it");
     if (!cmd_read_file(&data, &bytes, path, err) && !check_header(x, path, data, bytes, err))
         index_graph_error(g->engine->read(&g->graph, &v, data + sizeof(struct header),
                                           bytes - sizeof(struct header), &why),

@@ -226,8 +226,7 @@ void serve_fail(struct serve_call *c, int status, const char *param, const char 
 // Returns true if memory was exhausted, which may not happen again.
 static bool is_memory(const qkv_error *err)
 {
-    static const char memory[] = "out of memory";
-    return !*err->text || strncmp(err->text, memory, sizeof memory - 1) == 0;
+    return !*err->text || strstr(err->text, "memory");
 }
 
 void serve_fail_with(struct serve_call *c, const qkv_error *err, const char *param)

@@ -90,9 +90,7 @@ static int run(int argc, char **argv)
                                    .most_connections = o.requests * 2,
                                    .most_requests = o.requests,
                                    .log = !common.quiet };
-    if (!service_models_open(&o.models, &err) && !services_start(&err) &&
-        !server_print_addresses(&s, &err))
-        server_run(&s, &err);
+    if (!service_models_open(&o.models, &err) && !services_start(&err)) server_run(&s, &err);
     services_stop();
 done:
     service_models_close();

@@ -28,6 +28,9 @@ struct connection *connection_new(struct server *s, int fd, const char *peer)
         return NULL;
     }
     k->fd = fd;
+    // bytes that are sent are bytes that the client has read, but for those of this buffer
+    const int buffer = SERVER_WRITE_BYTES / 2;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
     snprintf(k->peer, sizeof k->peer, "%s", peer);
     http_request_init(&k->request, SERVER_BODY);
     k->deadline = server_now() + SERVER_HEAD_MS;
@@ -138,11 +141,10 @@ void connection_free(struct server *s, struct connection *k)
 // Returns true if there are bytes to send; continues with the body after the other bytes.
 static bool pending(struct connection *k)
 {
-    if (k->out_used == k->out.count && k->rest.count) {
-        const bool failed = k->out.failed;
+    // without its head a body is not sent
+    if (k->out_used == k->out.count && k->rest.count && !k->out.failed) {
         serve_bytes_free(&k->out);
         k->out = k->rest;
-        k->out.failed = failed;
         k->rest = (struct serve_bytes){ 0 };
         k->out_used = 0;
     }
@@ -272,6 +274,7 @@ static void refuse(struct server *s, struct connection *k, int status, const cha
     s->count[0].requests++;
     s->count[0].errors += status >= 400;
     k->state = CONNECTION_ANSWERING;
+    if (!pending(k)) k->unread_from = server_now();
     answer_directly(k, status, message, extra);
     begin_window(k);
     send_out(s, k);
@@ -339,6 +342,7 @@ static void parse(struct server *s, struct connection *k, const char *bytes, siz
         } else if (r->state == HTTP_STATE_BODY && !k->admitted) {
             static const char go[] = "HTTP/1.1 100 Continue\r\n\r\n";
             if (admit(s, k) && r->expects_continue && !n) {
+                if (!pending(k)) k->unread_from = server_now();
                 serve_bytes_add(&k->out, go, sizeof go - 1);
                 const int64_t deadline = k->deadline;
                 send_out(s, k);

@@ -78,11 +78,11 @@ struct serve_call {
     char type[64];
     bool streaming, http10, head_only, closing;
     // Guarded by server.lock: bytes that the connection has not taken yet; whether the call is in
-    // the list of calls with news; whether the answer is complete; the next call of that list; the
-    // virtual time at which its job ends.
+    // the list of calls with news; whether the answer is complete; the next call of that list.
     struct serve_bytes out, rest; // rest: the body of a complete answer, after `out`
     bool queued, ended;
     struct serve_call *next;
+    // The virtual time at which its job ends, which the sockets read after the call has ended.
     double finish;
     const struct serve_model *model; // the model that computes it; NULL: none
     struct serve_call *other;        // the next of server.calls
@@ -185,6 +185,10 @@ struct serve_job {
 // Returns the model that the request names in its member "model", or the first model if it names
 // none; answers with 404 and returns NULL if there is no such model.
 struct serve_model *serve_model_of(struct serve_call *c, const char *name);
+// The same, but without a name the first model that `can` do what is asked; the first model if none
+// can.
+struct serve_model *serve_model_that(struct serve_call *c, const char *name,
+                                     bool (*can)(const struct serve_model *m));
 // Queues a job, whose first member is a struct serve_job with `run`, `free`, `cost` and whose
 // memory is from calloc().  If the queue is full, answers with 429.
 void serve_queue(struct serve_call *c, struct serve_model *m, void *job);

@@ -244,6 +244,8 @@ qkv_status server_run(struct server *s, qkv_error *err)
     s->poll = calloc(most + SERVER_LISTENERS + 1, sizeof *s->poll);
     if (!status && (!s->connection || !s->poll))
         status = cmd_error(err, QKV_ERR_LIMIT, NULL, "no memory for %zu connections", most);
+    // after the signals are handled: a program that reads the address may end the server at once
+    if (!status) status = server_print_addresses(s, err);
     if (!status && !*s->o.ticket) log_event("ready", "");
     while (!status) {
         if (stops) begin_drain(s);

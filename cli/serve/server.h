@@ -100,7 +100,8 @@ qkv_status server_listen(struct server *s, const char *host, int64_t port, bool 
 // Prints the addresses to stdout, with the ticket of s->o if there is one.  The models are open: a
 // reader of the line may send requests.
 qkv_status server_print_addresses(const struct server *s, qkv_error *err);
-// Runs until SIGTERM or SIGINT and then until the running requests end.
+// Handles signals, prints the addresses, runs until SIGTERM or SIGINT and then until the running
+// requests end.
 qkv_status server_run(struct server *s, qkv_error *err);
 void server_free(struct server *s);
 // Returns the number of calls that wait or run and come from the address of c.

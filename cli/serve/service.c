@@ -159,6 +159,14 @@ struct serve_model *serve_model_of(struct serve_call *c, const char *name)
     return NULL;
 }
 
+struct serve_model *serve_model_that(struct serve_call *c, const char *name,
+                                     bool (*can)(const struct serve_model *m))
+{
+    for (int64_t i = 0; !name && i < serve_model_count; i++)
+        if (can(&serve_models[i])) return &serve_models[i];
+    return serve_model_of(c, name);
+}
+
 // ---- the thread of a model ----------------------------------------------------------------------
 static bool wait_for_work(struct service *s)
 {

@@ -95,7 +95,7 @@ class Array:
                              "whose attention autograd differentiates")
         self.dtype = _torch_types().get(x.dtype) or str(x.dtype)
         if x.is_neg():  # types of complex numbers are refused
-            x = x.resolve_neg()
+            x, self.readonly = x.resolve_neg(), True  # a copy
         # The tensor may become another one (x.data = ..., x.set_()): a tensor of our own keeps its memory.
         self.origin = x = x.detach()
         try:

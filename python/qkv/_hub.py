@@ -81,9 +81,13 @@ def in_cache(name, cache):
 
 def is_complete(folder):
     """Returns whether a folder has all files of weights; another program may have downloaded only its configuration."""
-    shards = read_json(folder, "model.safetensors.index.json").get("weight_map")
-    files = set(shards.values()) if isinstance(shards, dict) else {"model.safetensors"}
-    return all(os.path.exists(os.path.join(folder, str(f))) for f in files)
+    # sentence-transformers may have the weights in the folder of the first module: 0_Transformer, 0_StaticEmbedding
+    for part in ("", *sorted(x for x in os.listdir(folder) if x.startswith("0_"))):
+        shards = read_json(folder, part, "model.safetensors.index.json").get("weight_map")
+        files = set(shards.values()) if isinstance(shards, dict) else {"model.safetensors"}
+        if all(os.path.exists(os.path.join(folder, part, str(f))) for f in files):
+            return True
+    return False
 
 
 def pull(name, cache, token):

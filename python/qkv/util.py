@@ -224,10 +224,20 @@ def semantic_search(query_embeddings: ArrayLike, corpus_embeddings: ArrayLike, q
             scores = vectors(score_function(given(a), given(b)), "score_function")
             if scores.shape != (len(a), len(b)):
                 raise UsageError(f"score_function: expected an array of shape {(len(a), len(b))}, found {scores.shape}")
-            best = numpy.argsort(-scores, axis=1, kind="stable")[:, :top_k]
-            for i, ids in enumerate(best, begin):
-                found[i] += [{"corpus_id": int(j) + first, "score": float(scores[i - begin, j])} for j in ids]
+            for i, row in enumerate(scores, begin):
+                found[i] += [{"corpus_id": int(j) + first, "score": float(row[j])} for j in largest(row, top_k)]
     return [sorted(hits, key=lambda hit: -hit["score"])[:top_k] for hits in found]
+
+
+def largest(row, n):
+    """Returns the indices of the n largest numbers, the largest first, of equal ones the smallest index first."""
+    numpy = _numpy()
+    if n < len(row):
+        least = numpy.partition(row, len(row) - n)[len(row) - n]
+        chosen = numpy.nonzero(row >= least)[0]
+        if len(chosen) >= n:  # NaN is neither above nor below
+            return chosen[numpy.argsort(-row[chosen], kind="stable")[:n]]
+    return numpy.argsort(-row, kind="stable")[:n]
 
 
 def paraphrase_mining(model: Any, sentences: Texts, show_progress_bar: bool = False, batch_size: int = 32, query_chunk_size: int = 5000,

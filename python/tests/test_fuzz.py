@@ -120,7 +120,8 @@ def random_tokens(draw, odd):
         lambda: t.encode(pick(text), pick(None, text), max_length=pick(None, 3, 1), truncation=pick(False, True, "only_first"),
                          padding=pick(False, True), strict=pick(False, True)),
         lambda: t.decode(pick([1, 2, 3], [2**31 - 1, -1])), lambda: list(t.decode_stream(pick([1, 2], [300]))),
-        lambda: t.id_to_token(pick(1, -1)), lambda: t.token_to_id(pick(text)), lambda: t.is_special(pick(0, 10**9)),
+        lambda: t.id_to_token(pick(1, -1)), lambda: t.token_bytes(pick(1, -1, 10**9)),
+        lambda: t.token_to_id(pick(text)), lambda: t.is_special(pick(0, 10**9)),
         lambda: qkv.Tokenizer(odd())])()
 
 

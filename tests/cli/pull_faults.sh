@@ -20,8 +20,8 @@ title 'a server that sends a few bytes per second is asked again'
 fresh
 runs 0 pull org/verse
 whole=$(requests 'GET /org/verse')
-fresh '/resolve/ slow=2 2' # it would need 32 seconds
-HF_HUB_DOWNLOAD_TIMEOUT=1 runs 0 pull org/verse
+fresh '/resolve/ slow=5 2' # it would need minutes
+HF_HUB_DOWNLOAD_TIMEOUT=3 runs 0 pull org/verse
 complete
 [ "$(requests 'GET /org/verse')" -gt "$whole" ] || failed 'not one more request'
 

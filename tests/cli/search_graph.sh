@@ -76,7 +76,7 @@ check cmp u.qkvi.hnsw new.qkvi.hnsw
 runs 0 index u -o u.qkvi --split lines --force
 check test ! -e u.qkvi.hnsw
 runs 6 search u.qkvi a --hnsw
-says_part 'the index has no graph; qkv index --update --hnsw makes it'
+says_part "the index has no graph; 'qkv index FILE... -o NAME --update --hnsw' builds it"
 
 title 'options that do not belong together'
 runs 2 search f32.qkvi a --ef 5

@@ -110,6 +110,10 @@ def forms(server):
     status, answer = server.post("/embed", {"inputs": ["hello", "a b"], "model": "bert"})
     _, same = server.post("/v1/embeddings", {"input": ["hello", "a b"], "model": "bert"})
     check("/embed has the vectors of /v1/embeddings", status == 200 and answer == [x["embedding"] for x in same["data"]])
+    for path, body in (("/v1/completions", {"prompt": "In the beginning", "max_tokens": 4}), ("/predict", {"inputs": "good"}),
+                       ("/rerank", {"query": "water", "texts": ["king", "water"]})):
+        status, answer = server.post(path, body)
+        check(f"{path} without a name: the first model that can answer does", status == 200, answer)
     _, tokens = server.post("/tokenize", {"inputs": "hello", "model": "bert"})
     ids = [t["id"] for t in tokens[0]]
     _, by_ids = server.post("/v1/embeddings", {"input": ids, "model": "bert"})

@@ -106,14 +106,30 @@ static bool classify(struct rank_job *j)
     return !j->job.again;
 }
 
-static struct serve_model *find_labels(struct serve_call *c, const char *name, bool ranks)
+static int64_t labels_of(const struct serve_model *m)
 {
-    struct serve_model *m = serve_model_of(c, name);
-    if (!m || (m->info.can & QKV_CAN_LABELS && m->info.labels && (!ranks || m->info.labels == 1)))
-        return m;
-    serve_fail(c, 422, "$.model", "model %s has not %s", m->name,
-               ranks ? "one label, as a cross-encoder for ranking has"
-                     : "an output head for labels");
+    return m->info.can & QKV_CAN_LABELS ? m->info.labels : 0;
+}
+static bool predicts(const struct serve_model *m)
+{
+    return labels_of(m) > 0;
+}
+static bool ranks(const struct serve_model *m)
+{
+    return labels_of(m) == 1;
+}
+
+// Finds a model for a ranking or, with `rank` false, for a prediction.
+static struct serve_model *find_labels(struct serve_call *c, const char *name, bool rank)
+{
+    struct serve_model *m = serve_model_that(c, name, rank ? ranks : predicts);
+    if (!m || (rank ? ranks(m) : predicts(m))) return m;
+    if (rank)
+        serve_fail(c, 422, "$.model",
+                   "model %s is not a cross-encoder for ranking, expected 1 label, found %lld",
+                   m->name, (long long)labels_of(m));
+    else
+        serve_fail(c, 422, "$.model", "model %s has no output head for labels", m->name);
     return NULL;
 }
 

@@ -120,10 +120,15 @@ static bool read_rest(struct serve_call *c, struct generate_job *j, const struct
 }
 
 // ---- the model ----------------------------------------------------------------------------------
+static bool generates(const struct serve_model *m)
+{
+    return m->generator;
+}
+
 static struct serve_model *find_generator(struct serve_call *c, const char *name)
 {
-    struct serve_model *m = serve_model_of(c, name);
-    if (!m || m->generator) return m;
+    struct serve_model *m = serve_model_that(c, name, generates);
+    if (!m || generates(m)) return m;
     serve_fail(c, 422, "$.model", "model %s generates no text: expected a decoder", m->name);
     return NULL;
 }

@@ -92,7 +92,10 @@ qkv_status chat_render(char **out, const struct serve_model *m, const qkv_json *
 {
     *out = NULL;
     if (!m->chat || !m->chat->source)
-        return cmd_error(err, QKV_ERR_UNSUPPORTED, NULL, "model %s has no chat template", m->name);
+        return cmd_error(err, QKV_ERR_UNSUPPORTED, NULL,
+                         "model %s has no chat template, expected chat_template.jinja in its "
+                         "folder; /v1/completions needs none",
+                         m->name);
     qkv_status status = check_messages(messages, err);
     const struct template_input in = { messages, m->chat->bos, m->chat->eos };
     if (!status) status = template_render(out, m->chat->source, strlen(m->chat->source), &in, err);

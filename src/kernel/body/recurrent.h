@@ -91,9 +91,8 @@ static void additive_row_backward(real *du, real *dw, real *dp, int64_t lddp, co
 static void weigh_rows(real *y, const real *x, const real *rows, int64_t ld, int64_t count,
                        int64_t d)
 {
-    enum { WIDE = 4 * VW };
     int64_t i = 0;
-    for (; i + WIDE <= count; i += WIDE) {
+    for (; i + 4 * VW <= count; i += 4 * VW) {
         vf s0 = vf_zero(), s1 = s0, s2 = s0, s3 = s0;
         for (int64_t e = 0; e < d; e++) {
             const vf by = vf_set1(x[e]);
