@@ -197,4 +197,5 @@ CHECK_MAIN(CASE(names_have_one_form), CASE(a_commit_has_forty_digits),
            CASE(the_variables_of_the_cache_are_read_in_order),
            CASE(a_name_means_the_snapshot_of_its_revision),
            CASE(what_is_not_in_the_cache_is_an_error_of_files),
-           CASE(a_broken_revision_is_malformed), CASE(a_folder_precedes_a_name))
+           CASE(a_broken_revision_is_malformed), CASE(a_folder_precedes_a_name),
+           CASE(another_cache_has_its_own_models))

@@ -14,11 +14,12 @@ enum { APPLICATION = 0x716b7669, VERSION = 2 };
 // generated column of a foreign file is ever computed.
 static const char *const schema[] = {
     "CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE file (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, bytes INTEGER NOT NULL, "
-    "sha256 TEXT NOT NULL, first INTEGER NOT NULL, passages INTEGER NOT NULL, folder INTEGER NOT "
-    "NULL)",
-    "CREATE TABLE passage (id INTEGER PRIMARY KEY, file INTEGER NOT NULL, line INTEGER NOT NULL, "
-    "text TEXT NOT NULL, key TEXT, metadata TEXT)",
+    ("CREATE TABLE file (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, bytes INTEGER NOT "
+     "NULL, "
+     "sha256 TEXT NOT NULL, first INTEGER NOT NULL, passages INTEGER NOT NULL, folder INTEGER NOT "
+     "NULL)"),
+    ("CREATE TABLE passage (id INTEGER PRIMARY KEY, file INTEGER NOT NULL, line INTEGER NOT NULL, "
+     "text TEXT NOT NULL, key TEXT, metadata TEXT)"),
 };
 enum { TABLES = sizeof schema / sizeof *schema };
 
