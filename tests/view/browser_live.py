@@ -110,7 +110,7 @@ def encoder(b):
     live.shots("off")
     b.js("location.hash = 'l=4&h=0.1.2.3&t=2'")
     b.frames(3)
-    live.answered(b.key, ".")
+    live.answered(b.key, "x")
     assert b.js("document.querySelectorAll('#chips [data-off]').length") == 4
     four = float(re.search(r"vector (\S+)", live.said())[1])
     assert four != one, four
@@ -172,9 +172,9 @@ def decoder(b):
     live.shots("decoder")
     b.js("location.hash = 'l=1&h=0.1.2'")
     b.frames(3)
-    live.answered(b.key, ".")
+    live.answered(b.key, "x")
     assert "(unchanged " in live.said(), live.said()
-    live.answered(b.key, ".")
+    live.answered(b.key, "x")
     live.answered(live.slide, "Temperature", .5)
     sharp = b.js("[...document.querySelectorAll('#live output span')].map(x => x.textContent)")
     now, drawn = map(float, re.search(r" (\S+) → (\S+)$", sharp[0]).groups())
