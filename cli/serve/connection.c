@@ -28,7 +28,7 @@ struct connection *connection_new(struct server *s, int fd, const char *peer)
         return NULL;
     }
     k->fd = fd;
-    // bytes that are sent are bytes that the client has read, but for those of this buffer
+    // bytes that are sent are bytes that the client has read, except the bytes in this buffer
     const int buffer = SERVER_WRITE_BYTES / 2;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
     snprintf(k->peer, sizeof k->peer, "%s", peer);

@@ -31,6 +31,12 @@ def metric(server, name):
     return int(re.search(rf"^qkv_{name} (\d+)$", server.ask("GET", "/metrics")[2].decode(), re.M)[1])
 
 
+def bounded(server, most):
+    """Checks the peak of the memory in MiB; a sanitizer keeps what was freed."""
+    peak = server.status_kb("VmHWM")
+    check("the memory is bounded", peak < most << 10 or os.environ.get("QKV_SLOW", "OFF") not in ("", "OFF"), peak)
+
+
 def other(server, path, body):
     """Makes a request from another address; returns the status."""
     c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60, source_address=("127.0.0.2", 0))
@@ -64,7 +70,7 @@ def unread():
         check("unread answers are counted", worst > bytes_of_one / 2, worst)
         check("unread answers are bounded", worst <= 64 * MIB, worst)
         check("slow connections end", metric(server, "connections_slow_total") > 0)
-        check("the memory is bounded", server.status_kb("VmHWM") < 500 << 10, server.status_kb("VmHWM"))
+        bounded(server, 500)
         check("another address is served", other(server, "/v1/completions", {"prompt": "a", "max_tokens": 2}) == 200)
         status, _, data = server.ask("POST", "/tokenize", LARGE)
         check("an answer that is read is complete", status == 200 and len(data) == bytes_of_one, (status, len(data)))
@@ -83,7 +89,7 @@ def long_answers():
         status, answer = server.post("/v1/completions", {**hog, "logprobs": 20})
         check("an answer with too many logprobs", status == 413 and "at most 16 MiB" in answer["error"]["message"], answer)
         refused(server, "/tokenize", {"inputs": "a b " * 200000}, 413, "$.inputs")
-        check("the memory is bounded", server.status_kb("VmHWM") < 400 << 10, server.status_kb("VmHWM"))
+        bounded(server, 400)
 
 
 def values():
@@ -92,7 +98,7 @@ def values():
     with Server("-q", models=[VERSE]) as server:
         for body in (b'{"prompt":"a","user":[' + b"{}," * 1300000 + b"{}]}", b'{"messages":[' + b"[]," * 1300000 + b"[]]}"):
             refused(server, "/v1/completions", body, 413, "$")
-        check("the memory is bounded", server.status_kb("VmHWM") < 200 << 10, server.status_kb("VmHWM"))
+        bounded(server, 200)
         first = server.connect()
         first.sendall(request("/v1/completions", {**hog, "user": [{}] * 120000}))
         check("a request with many values runs", wait_jobs(server, 1) == 1)
