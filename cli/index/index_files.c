@@ -15,15 +15,6 @@ struct walk {
     const char *name;
     const char *real; // NULL: the folder of a model
 };
-// A folder that is read, and the folders above it.
-struct folder {
-    const char *name;
-    const struct folder *above;
-    dev_t device;
-    ino_t file;
-    int depth; // number of levels that may follow
-};
-
 static void add(const struct walk *w, const char *name, bool folder)
 {
     struct index_files *f = w->files;
@@ -50,24 +41,17 @@ static bool join(char path[CMD_PATH], const char *dir, const char *name)
     return n >= 0 && n < CMD_PATH;
 }
 
-// Returns true if a folder is one of those above, which a link in it leads to.
-static bool is_above(const struct folder *above, const struct stat *st)
-{
-    for (; above; above = above->above)
-        if (above->device == st->st_dev && above->file == st->st_ino) return true;
-    return false;
-}
-
-static qkv_status add_folder(const struct walk *w, const struct folder *dir, qkv_error *err);
+// Adds the files of a folder, with at most `depth` levels of folders below it.
+static qkv_status add_folder(const struct walk *w, const char *dir, int depth, qkv_error *err);
 
 // Adds a file of a folder, or the files of a folder in it.
-static qkv_status add_entry(const struct walk *w, const struct folder *dir, const char *name,
+static qkv_status add_entry(const struct walk *w, const char *dir, int depth, const char *name,
                             qkv_error *err)
 {
     char path[CMD_PATH];
     struct stat st;
-    if (!join(path, dir->name, name))
-        return cmd_error(err, QKV_ERR_IO, dir->name, "the path of a file is too long");
+    if (!join(path, dir, name))
+        return cmd_error(err, QKV_ERR_IO, dir, "the path of a file is too long");
     int found = lstat(path, &st);
     if (!found && S_ISLNK(st.st_mode)) { // followed to files, and only in the folder of a model
         if (w->real) return QKV_OK;
@@ -79,24 +63,21 @@ static qkv_status add_entry(const struct walk *w, const struct folder *dir, cons
                    ? QKV_OK
                    : cmd_error(err, cmd_io_status(errno), path, "cannot read: %s", strerror(errno));
     if (S_ISREG(st.st_mode)) add(w, path, true);
-    if (!S_ISDIR(st.st_mode) || is_above(dir, &st)) return QKV_OK;
-    if (!dir->depth) return cmd_error(err, QKV_ERR_LIMIT, path, "folders are nested too deeply");
-    const struct folder below = { path, dir, st.st_dev, st.st_ino, dir->depth - 1 };
-    return add_folder(w, &below, err);
+    if (!S_ISDIR(st.st_mode)) return QKV_OK;
+    if (!depth) return cmd_error(err, QKV_ERR_LIMIT, path, "folders are nested too deeply");
+    return add_folder(w, path, depth - 1, err);
 }
 
-static qkv_status add_folder(const struct walk *w, const struct folder *dir, qkv_error *err)
+static qkv_status add_folder(const struct walk *w, const char *dir, int depth, qkv_error *err)
 {
-    DIR *d = opendir(dir->name);
-    if (!d)
-        return cmd_error(err, cmd_io_status(errno), dir->name, "cannot open: %s", strerror(errno));
+    DIR *d = opendir(dir);
+    if (!d) return cmd_error(err, cmd_io_status(errno), dir, "cannot open: %s", strerror(errno));
     qkv_status status = QKV_OK;
     const struct dirent *e;
     while (!status && (errno = 0, e = readdir(d)) != NULL)
-        if (e->d_name[0] != '.') status = add_entry(w, dir, e->d_name, err);
+        if (e->d_name[0] != '.') status = add_entry(w, dir, depth, e->d_name, err);
     if (!status && errno)
-        status =
-            cmd_error(err, cmd_io_status(errno), dir->name, "cannot read: %s", strerror(errno));
+        status = cmd_error(err, cmd_io_status(errno), dir, "cannot read: %s", strerror(errno));
     closedir(d);
     return status;
 }
@@ -126,8 +107,7 @@ qkv_status index_files_model(struct index_files *f, const char *dir, qkv_error *
     if (stat(dir, &st) != 0)
         return cmd_error(err, cmd_io_status(errno), dir, "cannot open: %s", strerror(errno));
     const struct walk w = { f, dir, NULL };
-    const struct folder top = { dir, NULL, st.st_dev, st.st_ino, MODEL_DEPTH };
-    const qkv_status status = add_folder(&w, &top, err);
+    const qkv_status status = add_folder(&w, dir, MODEL_DEPTH, err);
     sort(f, by_name);
     return status;
 }
@@ -155,9 +135,8 @@ static qkv_status add_operand(struct index_files *f, const char *name, qkv_error
         return cmd_error(err, cmd_io_status(errno), name, "cannot open: %s", strerror(errno));
     qkv_status status = QKV_OK;
     const struct walk w = { f, name, real };
-    const struct folder top = { name, NULL, st.st_dev, st.st_ino, DEPTH };
     if (S_ISDIR(st.st_mode))
-        status = add_folder(&w, &top, err);
+        status = add_folder(&w, name, DEPTH, err);
     else if (S_ISREG(st.st_mode))
         add(&w, name, false);
     else
