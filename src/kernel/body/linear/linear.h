@@ -139,6 +139,47 @@ linear_tail_of(void *y, const float *sum, const float *scales, float row_scale, 
     }
 }
 
+// Returns whether linear_tail_rows computes the tail of a form without scales.
+static inline bool linear_tail_simple(const struct qkv_linear_tail *tail)
+{
+    return tail->scale == 1 && !tail->before && (tail->y == QKV_F32 || tail->y == QKV_BF16) &&
+           (tail->act == QKV_ACT_NONE || tail->act == QKV_ACT_GELU);
+}
+// Stores rows r .. r+rows-1 of the sums of a whole panel, which begins at column c, with bias, GELU
+// and residual as the tail has them. Most layers have this tail; without the other cases a row
+// takes a few instructions.
+static inline __attribute__((always_inline)) void
+linear_tail_rows_of(char *y, int64_t ldy, const float *sum, int64_t r, int64_t rows, int64_t c,
+                    const struct qkv_linear_tail *tail, const qkv_dtype type)
+{
+    const size_t size = type == QKV_BF16 ? 2 : 4;
+    const float *const b = tail->b ? tail->b + c : NULL;
+    const float *residual = tail->residual ? tail->residual + r * tail->residual_ld + c : NULL;
+    for (int64_t i = 0; i < rows; i++, y += (size_t)ldy * size, sum += PANEL) {
+        vf s[LINEAR_NR];
+        _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++)
+        {
+            s[j] = vf_load(sum + j * VW);
+            if (b) s[j] = vf_add(s[j], vf_load(b + j * VW));
+        }
+        if (tail->act) act_vectors(s, LINEAR_NR, QKV_ACT_GELU, type == QKV_BF16);
+        _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++)
+        {
+            if (residual) s[j] = vf_add(s[j], vf_load(residual + j * VW));
+            typed_store(y, type, j * VW, s[j], VW);
+        }
+        if (residual) residual += tail->residual_ld;
+    }
+}
+static inline void linear_tail_rows(void *y, int64_t ldy, const float *sum, int64_t r, int64_t rows,
+                                    int64_t c, const struct qkv_linear_tail *tail)
+{
+    if (tail->y == QKV_BF16)
+        linear_tail_rows_of(y, ldy, sum, r, rows, c, tail, QKV_BF16);
+    else
+        linear_tail_rows_of(y, ldy, sum, r, rows, c, tail, QKV_F32);
+}
+
 static inline void linear_tail(void *y, const float *sum, const float *scales, float row_scale,
                                int64_t r, int64_t c, int64_t n, const struct qkv_linear_tail *tail)
 {
@@ -161,6 +202,7 @@ static inline void linear_run(const struct linear_form *form, void *y, int64_t l
     const size_t panel_size =
         qkv_round_up(head + (size_t)qkv_round_up((size_t)K, (size_t)form->group) * form->deep, 64);
     const bool direct = form->direct == tail->x && K % form->group == 0;
+    const bool simple = !form->scale && linear_tail_simple(tail);
     const int64_t tiles = qkv_ceil_div(rows, LINEAR_MR); // number of tiles, of about equal height
     for (int64_t t = 0; t < tiles; t++) {
         const int64_t r = t * rows / tiles, high = (t + 1) * rows / tiles - r;
@@ -196,6 +238,11 @@ static inline void linear_run(const struct linear_form *form, void *y, int64_t l
                 form->tile(&s, high, several);
                 k += s.deep;
             } while (k < K);
+            if (simple && !several && n + PANEL <= N) {
+                linear_tail_rows((char *)y + (size_t)(r * ldy + n) * y_size, ldy, sum, r, high, n,
+                                 tail);
+                continue;
+            }
             for (int64_t i = 0; i < high; i++)
                 for (int64_t c = 0; c < step && n + c < N; c += PANEL) {
                     const char *scales = panel + (size_t)(c / PANEL) * panel_size;
