@@ -88,25 +88,26 @@ static void additive_row_backward(real *du, real *dw, real *dp, int64_t lddp, co
 }
 
 // Four vectors of sums stay in registers.
+// Computes `vectors` vectors of sums: each adds its numbers one after another, so that several sums
+// are under way.
+static inline __attribute__((always_inline)) void
+weigh_columns(real *y, const real *x, const real *rows, int64_t ld, int64_t d, const int vectors)
+{
+    vf sum[8];
+    _Pragma("GCC unroll 8") for (int j = 0; j < vectors; j++) sum[j] = vf_zero();
+    for (int64_t e = 0; e < d; e++, rows += ld) {
+        const vf by = vf_set1(x[e]);
+        _Pragma("GCC unroll 8") for (int j = 0; j < vectors; j++) sum[j] =
+            vf_fma(by, vf_load(rows + j * VW), sum[j]);
+    }
+    _Pragma("GCC unroll 8") for (int j = 0; j < vectors; j++) vf_store(y + j * VW, sum[j]);
+}
 static void weigh_rows(real *y, const real *x, const real *rows, int64_t ld, int64_t count,
                        int64_t d)
 {
     int64_t i = 0;
-    for (; i + 4 * VW <= count; i += 4 * VW) {
-        vf s0 = vf_zero(), s1 = s0, s2 = s0, s3 = s0;
-        for (int64_t e = 0; e < d; e++) {
-            const vf by = vf_set1(x[e]);
-            const real *row = rows + e * ld + i;
-            s0 = vf_fma(by, vf_load(row), s0);
-            s1 = vf_fma(by, vf_load(row + VW), s1);
-            s2 = vf_fma(by, vf_load(row + 2 * VW), s2);
-            s3 = vf_fma(by, vf_load(row + 3 * VW), s3);
-        }
-        vf_store(y + i, s0);
-        vf_store(y + i + VW, s1);
-        vf_store(y + i + 2 * VW, s2);
-        vf_store(y + i + 3 * VW, s3);
-    }
+    for (; i + 8 * VW <= count; i += 8 * VW) weigh_columns(y + i, x, rows + i, ld, d, 8);
+    for (; i + 2 * VW <= count; i += 2 * VW) weigh_columns(y + i, x, rows + i, ld, d, 2);
     for (int64_t n; i < count; i += VW) {
         n = count - i;
         vf sum = vf_zero();
