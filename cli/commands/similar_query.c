@@ -59,9 +59,11 @@ static qkv_status open_vectors(struct query *q, const char *path, int64_t width,
     return QKV_OK;
 }
 
+// Prints the matches. Texts are counted from 1, as lines are, rows of an array from 0.
 static void print(const struct cmd_texts *t, const char *query, const struct qkv_match *m,
                   int64_t n)
 {
+    const int first = t->count ? 1 : 0;
     if (common.json) {
         printf("{\"precision\":\"%s\"", qkv_precision_name(common.precision));
         cmd_json_ablated(stdout);
@@ -69,7 +71,8 @@ static void print(const struct cmd_texts *t, const char *query, const struct qkv
         cmd_json_text(stdout, query, strlen(query));
         fputs(",\"nearest\":[", stdout);
         for (int64_t i = 0; i < n; i++) {
-            printf("%s{\"row\":%lld,\"cosine\":", i ? "," : "", (long long)m[i].row + 1);
+            printf("%s{\"%s\":%lld,\"cosine\":", i ? "," : "", t->count ? "number" : "row",
+                   (long long)m[i].row + first);
             cmd_json_float(stdout, m[i].score);
             if (t->count) fputs(",\"text\":", stdout);
             if (t->count) cmd_json_text(stdout, t->text[m[i].row], t->bytes[m[i].row]);
@@ -79,7 +82,7 @@ static void print(const struct cmd_texts *t, const char *query, const struct qkv
         return;
     }
     for (int64_t i = 0; i < n; i++) {
-        printf("%6.3f %7lld", (double)m[i].score, (long long)m[i].row + 1);
+        printf("%6.3f %7lld", (double)m[i].score, (long long)m[i].row + first);
         if (t->count) {
             fputs("  ", stdout);
             cmd_print_cell(stdout, t->text[m[i].row], t->bytes[m[i].row], 0, cmd_columns() - 17);

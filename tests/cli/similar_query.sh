@@ -13,7 +13,7 @@ import json, sys
 near = json.load(open(sys.argv[1]))["nearest"]
 table = json.load(open(sys.argv[2]))
 want = sorted(((c, -i) for i, c in enumerate(table["cosine"][0][1:])), reverse=True)[:3]
-assert [(n["row"] - 1, n["text"]) for n in near] == [(-i, table["texts"][1 - i]) for _, i in want], near
+assert [(n["number"] - 1, n["text"]) for n in near] == [(-i, table["texts"][1 - i]) for _, i in want], near
 assert all(abs(n["cosine"] - c) < 1e-6 for n, (c, _) in zip(near, want)), (near, want)
 PY
 runs 0 similar --query 'young dogs' -f lines.txt -k 1
@@ -27,10 +27,13 @@ runs 0 similar --query 'young dogs' -f v.npy -k 3 --json
 python3 -S -E - query.json "$out" <<'PY' || failed 'rows of vectors'
 import json, sys
 a, b = (json.load(open(p))["nearest"] for p in sys.argv[1:])
-assert [(n["row"], n["cosine"]) for n in a] == [(n["row"], n["cosine"]) for n in b] or \
-    all(x["row"] == y["row"] and abs(x["cosine"] - y["cosine"]) < 1e-6 for x, y in zip(a, b)), (a, b)
+assert len(a) == len(b) == 3, (a, b)
+# lines are counted from 1, rows of an array from 0
+assert all(x["number"] - 1 == y["row"] and abs(x["cosine"] - y["cosine"]) < 1e-6 for x, y in zip(a, b)), (a, b)
 PY
 cp "$out" unit.json
+runs 0 similar --query 'young dogs' -f v.npy -k 1
+check grep -qE '^ 0\.[0-9]{3}       [02]$' "$out"
 python3 -S -E - <<'PY'
 import array
 data = open("v.npy", "rb").read()
