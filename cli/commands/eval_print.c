@@ -144,6 +144,18 @@ static const char *shade(double w)
     return cmd_utf8() ? blocks[i] : ascii[i];
 }
 
+// Prints what the tables of alignments show, before the first of them.
+static void print_legend(void)
+{
+    static bool printed;
+    if (printed) return;
+    printed = true;
+    puts("rows: written tokens; columns: source tokens; <: the largest weight of a row");
+    printf("weight: %s%s below .05, %s%s below .15, %s%s below .30, %s%s below .50, %s%s more\n",
+           shade(0), shade(0), shade(.1), shade(.1), shade(.2), shade(.2), shade(.4), shade(.4),
+           shade(1), shade(1));
+}
+
 // Prints an alignment as a table: a row for each output token, a column for each source token.  If
 // it is wider than the terminal, it is split into several tables.
 void eval_print_alignment(const float *weights, const char *const *out, int64_t outs,
@@ -151,6 +163,7 @@ void eval_print_alignment(const float *weights, const char *const *out, int64_t 
 {
     enum { LEFT = 12, NARROW = 3, WIDE = 8 };
     char text[64];
+    print_legend();
     int name_width = NARROW; // width of the column of output tokens; at least NARROW, and limited
     for (int64_t s = 0; s < sources; s++) {
         const char *t = plain(source[s], text);

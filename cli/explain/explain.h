@@ -162,7 +162,8 @@ qkv_status seen_embeddings(float *out, const struct text_run *s, qkv_error *err)
 bool seen_special(const struct text_run *s, int64_t i);
 // Finds a token by its text, ignoring case, or by its index.  Returns QKV_ERR_USAGE if there is no
 // such token.
-qkv_status text_run_find(const struct text_run *s, const char *word, int64_t *out, qkv_error *err);
+qkv_status text_run_find(const struct text_run *s, const char *option, const char *word,
+                         int64_t *out, qkv_error *err);
 // Checks that the model has the layer and head of --layer and --head.
 qkv_status text_run_check(const struct text_run *s, qkv_error *err);
 // Makes a view of the run (text_run_view.c). The caller frees *out, also after an error; the page

@@ -163,9 +163,9 @@ qkv_status explain_reads(struct page *p, int argc, char **argv, qkv_error *err)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--reads: expected at most %d words, found %lld",
                          EXPLAIN_PANELS, (long long)words);
     status = text_run_start(p, &s, argv[0], NULL, err);
-    if (!status) status = text_run_find(s, explain_options.token, &row, err);
+    if (!status) status = text_run_find(s, "--token", explain_options.token, &row, err);
     for (int64_t w = 0; w < words && !status; w++)
-        status = text_run_find(s, argv[1 + w], &key[w], err);
+        status = text_run_find(s, "--reads", argv[1 + w], &key[w], err);
     if (status) return status;
     struct seen_key *keys = page_take(p, (size_t)s->T, sizeof *keys);
     struct read *all = page_take(p, (size_t)(s->L * s->H), sizeof *all);

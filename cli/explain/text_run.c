@@ -222,12 +222,13 @@ bool seen_special(const struct text_run *s, int64_t i)
     return s->tokenizer && qkv_tokenizer_special(s->tokenizer, s->tokens.ids[i]);
 }
 
-qkv_status text_run_find(const struct text_run *s, const char *word, int64_t *out, qkv_error *err)
+qkv_status text_run_find(const struct text_run *s, const char *option, const char *word,
+                         int64_t *out, qkv_error *err)
 {
     struct token_name *names = cmd_alloc((size_t)s->T, sizeof *names);
     for (int64_t i = 0; i < s->T; i++)
         names[i] = (struct token_name){ s->word[i], strlen(s->word[i]) };
-    const qkv_status status = token_find(out, names, s->T, 1, NULL, word, err);
+    const qkv_status status = token_find(out, names, s->T, 1, option, word, err);
     free(names);
     return status;
 }

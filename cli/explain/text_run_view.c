@@ -83,7 +83,7 @@ qkv_status text_run_choose(const qkv_view *v, const struct text_run *s, int64_t 
     const struct explain_options *o = &explain_options;
     struct qkv_view_options how = { .view = "steps" };
     struct qkv_view_chosen first;
-    qkv_status status = o->token ? text_run_find(s, o->token, token, err) : QKV_OK;
+    qkv_status status = o->token ? text_run_find(s, "--token", o->token, token, err) : QKV_OK;
     if (!status) status = text_run_check(s, err);
     if (status) return status;
     if (o->token) how.token = token, how.special = seen_special(s, *token);

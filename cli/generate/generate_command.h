@@ -105,6 +105,7 @@ struct generate_call {
     const qkv_model *model;
     const qkv_tokenizer *tokenizer;
     bool streaming, echo, alignment;
+    bool scored; // the head of the column of scores has been printed
     qkv_error *err;
     struct token_log *log; // [texts of the chunk][draws] tokens of each output, for --logprobs
     int64_t draws;

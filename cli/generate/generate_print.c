@@ -183,6 +183,15 @@ static void print_alignment(const struct generate_call *s, const struct qkv_gene
     free(source);
 }
 
+// Prints the score of an output; before the first, the head of the column with the unit.
+static void print_score(struct generate_call *s, double score)
+{
+    if (!s->scored)
+        puts("    score  output (score: log-probability in nats / length^X, X: --length-penalty)");
+    s->scored = true;
+    printf("%9.4f  ", score);
+}
+
 static int on_output(void *user, const struct qkv_generated *g)
 {
     struct generate_call *s = user;
@@ -215,7 +224,7 @@ static int on_output(void *user, const struct qkv_generated *g)
         } else {
             if (s->echo)
                 cmd_print_text(stdout, s->texts.text[g->prompt], s->texts.bytes[g->prompt]);
-            if (s->how.n_best > 1 && isfinite(g->score)) printf("%9.4f  ", g->score);
+            if (s->how.n_best > 1 && isfinite(g->score)) print_score(s, g->score);
             cmd_print_text(stdout, g->text, g->bytes);
         }
         putchar('\n');

@@ -39,7 +39,7 @@ assert max(rows) == (T - 1, S - 1), (max(rows), T, S)
 worst = max(abs(rows[t, s] / len(heads) - want[t][s]) for t in range(T) for s in range(S))
 assert worst < 1e-5, worst
 # the rows are named by the tokens of the output, of which the first is written from the start token
-table = [line[:12].strip() for line in open(name + '.table', encoding='utf-8')][2:2 + T]
+table = [line[:12].strip() for line in open(name + '.table', encoding='utf-8')][4:4 + T]
 assert [names[t].strip() or '\u00b7' for t in range(T)] == table, (names, table)
 if last:
     shown = json.loads([l for l in open(name + '.eval') if '"alignment"' in l][0])

@@ -251,7 +251,9 @@ says_part 'cannot be combined with another topic'
 runs 2 explain --mask x
 says_part '--mask: expected at most 0 operands, found 1'
 runs 2 explain --token zebra "In the beginning"
-says_part "expected a token of the text or its index from 0 to"
+says "qkv: --token: expected a token of the text or its index from 0 to 4, found 'zebra'"
+runs 2 explain --reads "In the beginning" zebra --token the
+says "qkv: --reads: expected a token of the text or its index from 0 to 4, found 'zebra'"
 runs 2 explain --layer 4 "In the beginning"
 says 'qkv: --layer: number out of range, expected 0 to 3, found 4'
 runs 2 explain --context bear "I love cats" "I love dogs"

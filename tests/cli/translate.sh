@@ -51,7 +51,8 @@ done
 
 title 'an alignment is a row of weights for each token of the output'
 runs 0 translate '12 Jan 2031' --alignment
-[ "$(wc -l <"$out")" -eq 13 ] || failed 'the text, the head, ten tokens and the end'
+[ "$(wc -l <"$out")" -eq 15 ] || failed 'the text, the legend, the head, ten tokens and the end'
+prints_part 'rows: written tokens; columns: source tokens; <: the largest weight of a row'
 runs 0 translate '12 Jan 2031' --alignment --layer 0 --json
 python3 - "$out" <<'PY' || failed 'alignment'
 import json, sys
@@ -77,7 +78,8 @@ PY
 
 title 'the best of a beam search, or samples'
 runs 0 translate '12 Jan 2031' --beam 4 --n-best 3
-[ "$(wc -l <"$out")" -eq 3 ] || failed 'three outputs'
+[ "$(wc -l <"$out")" -eq 4 ] || failed 'the head and three outputs'
+prints_part '    score  output (score: log-probability in nats / length^X, X: --length-penalty)'
 runs 0 translate '12 Jan 2031' -t 1 --seed 2
 runs 0 translate '12 Jan 2031' --prefix 203
 prints 2031-01-12
