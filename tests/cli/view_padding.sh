@@ -90,6 +90,19 @@ assert texts[0] == texts[1] and len(texts[0]) > 10, set(texts[0]) ^ set(texts[1]
 PY
 done
 
+title 'a model whose padding token is [PAD]: its rows and columns are masked'
+for how in alone padded; do
+    runs 0 view 'a b c' -m "$here/../golden/bert" --layer 0 --heads 0 --special --terminal $([ $how = alone ] || echo --pad --max-length 9)
+    cp "$out" bert-$how.txt
+done
+python3 - <<'PY' || failed 'the rows of [PAD]'
+alone, padded = (open(f"bert-{f}.txt", encoding="utf-8").read() for f in ("alone", "padded"))
+assert "[PAD]" not in alone and "padding" not in alone and "4 padding" in padded
+rows = [line.split() for line in padded.split("\n") if "[PAD]" in line.split()[:2]]
+assert [r[0] for r in rows] == ["5", "6", "7", "8"], rows
+assert all(set(r[2:]) == {"×"} and len(r) == 2 + 9 for r in rows), rows
+PY
+
 title 'without --special the padding is left out'
 runs 0 view --ids 5,8,9,12 -m "$models/verse" --layer 1 --heads 0 --pad --max-length 7 --terminal
 cmp -s "$out" alone.txt || failed 'rows of padding'

@@ -327,6 +327,10 @@ class Pairs:
             check(root.find(SVG + "title").text == self.text("#question"))
             check(root.find(SVG + "desc").text == self.text("#sentence"))
             check("prefers-color-scheme" in text and "var(" not in text and not list(root.iter(SVG + "script")))
+            if view == "training":  # a saved picture names its axes, and the layer of its lines
+                named = {"".join(t.itertext()) for t in root.iter(SVG + "text")}
+                layer = self.state()["layer"]
+                check({"step", "loss", "effective keys of the heads of layer %d" % layer} <= named, named)
             with open(self.path("saved-%s.svg" % view), "w", encoding="utf-8") as f:
                 f.write(text)
         self.c.open(self.path("saved-steps.svg"))

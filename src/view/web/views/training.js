@@ -16,9 +16,8 @@ import { walkRows } from "./compare.js";
 addTexts({
     learned: "How did the heads learn to attend?",
     noRun: "This file has no training run: “qkv view --training RUN” adds one.",
-    stepOf: "step {0}", lossOf: "loss {0}", step: "Step of the run",
-    overSteps: "Effective keys over the steps, one line per head of layer {0}",
-    lossOver: "Loss", keysAxis: "effective keys",
+    stepOf: "step {0}", lossOf: "loss {0}", step: "Step of the run", stepAxis: "step",
+    lossOver: "loss", keysAxis: "effective keys of the heads of layer {0}",
     began: "From step {0} to {1}, layer {2}, head {3} went from {4} to {5} effective keys per row",
     nowAttends: "; at step {0}, {1} attends most to {2}: {3}.",
     topKeysNow: "What head {0} attends to at step {1}, and in the first frame",
@@ -57,7 +56,6 @@ function buildTraining() {
     training.pick = pickers();
     training.pick.all.key.parentNode.remove();
     training.table = el("div");
-    training.legend = el("p", { class: "note" });
     onClick(training.figure.node, e => {
         const line = e.target.closest("[data-head]");
         const r = training.figure.node.getBoundingClientRect();
@@ -68,7 +66,7 @@ function buildTraining() {
     return {
         mid: [
             el("div", { class: "controls" }, training.pick.node),
-            el("div", { class: "slider scrub" }, training.range, training.name), training.box, training.legend
+            el("div", { class: "slider scrub" }, training.range, training.name), training.box
         ],
         right: [training.table, el("p", { class: "note" }, say("frameNote"))]
     };
@@ -124,7 +122,6 @@ function drawTraining() {
     if (losses.length > 1) y = drawLoss(all, losses, xs, y, w, parts);
     drawLines(now, n, xs, y, w, parts);
     drawTopKeys(f, n, now);
-    training.legend.textContent = say("overSteps", state.layer);
 }
 function drawLoss(all, losses, xs, y, w, parts) {
     const low = min(...losses);
@@ -150,7 +147,7 @@ function drawLines(now, n, xs, y, w, parts) {
     const most = Math.log2(max(2, page.S));
     const series = Array.from({ length: H }, (_, h) => frames().map((_, k) => frameStack(k).stats[layer][h].keys));
     const at = keys => y + 24 + (1 - Math.log2(max(1, keys)) / most) * tall, focusHead = focused()?.head;
-    parts.push(textAt(0, y + 10, say("keysAxis"), "note"));
+    parts.push(textAt(0, y + 10, say("keysAxis", layer), "note"));
     for (let k = 1; k <= page.S; k *= 2)
         parts.push(hair(LEFT, at(k), w - 34, at(k)), textAt(LEFT - 6, at(k) + 4, k, "tiny", "end"));
     const ends = [];
@@ -181,6 +178,7 @@ function drawLines(now, n, xs, y, w, parts) {
     const last = xs.length - 1, name = k => count(frames()[k].step), half = name(n).length * BOLD_DIGIT / 2 + 6;
     const clear = xs[n] - xs[0] > name(0).length * DIGIT + half && xs[last] - xs[n] > name(last).length * DIGIT + half;
     const mark = (k, anchor, kind) => parts.push(textAt(xs[k], bottom, name(k), kind, anchor));
+    parts.push(textAt(0, bottom, say("stepAxis"), "tiny"));
     mark(0, "start", n ? "tiny" : "strong");
     if (clear) mark(n, "middle", "strong");
     if (last) mark(last, "end", n === last ? "strong" : "tiny");
