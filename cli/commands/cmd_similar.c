@@ -21,8 +21,8 @@ static const struct opt opts[] = {
         "file with more texts, one per line; '-' is standard input; with --query also vectors "
         "of qkv embed, FILE.npy"),
     OPT_TEXT('q', "query", &o.query, "TEXT",
-             "print the texts, counted from 1, or the rows of FILE.npy, counted from 0, that are nearest "
-             "to this text"),
+             "print the texts, counted from 1, or the rows of FILE.npy, counted from 0, that are "
+             "nearest to this text"),
     OPT_INT('k', "count", &o.count, 1, 1000000, "N",
             "with --query: how many texts to print (default: 10)"),
     OPT_TEXT('t', "token", &o.word, "WORD",
