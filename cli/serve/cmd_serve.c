@@ -28,7 +28,7 @@ static const struct opt opts[] = {
               "file whose first line is the token that clients must send (Authorization: Bearer "
               "TOKEN); required unless --host is an address of this machine only"),
     OPT_WORDS(0, "allow-host", &o.hosts, "NAME",
-              "name of this server in the Host field, if it is not localhost; may be repeated"),
+              "name of this server in the Host header, if it is not localhost; may be repeated"),
     OPT_GROUP("Limits"),
     OPT_INT(0, "max-batch-tokens", &o.batch_tokens, 1, 1 << 24, "N",
             "tokens that are computed together (default: 16384)"),

@@ -22,14 +22,15 @@ enum { LEAVES = 0 };
 struct connection *connection_new(struct server *s, int fd, const char *peer)
 {
     struct connection *k = calloc(1, sizeof *k);
-    if (!k || !(k->finish = calloc((size_t)serve_model_count + 1, sizeof *k->finish))) {
+    if (!k || !(k->finish =
+                    calloc((size_t)(serve_model_count + 1) * SERVICE_QUEUES, sizeof *k->finish))) {
         free(k);
         close(fd);
         return NULL;
     }
     k->fd = fd;
     // bytes that are sent are bytes that the client has read, except the bytes in this buffer
-    const int buffer = SERVER_WRITE_BYTES / 2;
+    const int buffer = LIMIT_READ_BYTES / 2;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
     snprintf(k->peer, sizeof k->peer, "%s", peer);
     http_request_init(&k->request, SERVER_BODY);
@@ -151,11 +152,12 @@ static bool pending(struct connection *k)
     return k->out_used < k->out.count;
 }
 
-// The client has SERVER_WRITE_MS to read SERVER_WRITE_BYTES, or all there is.
+// The client has LIMIT_READ_MS to read LIMIT_READ_BYTES, or all there is.
 static void begin_window(struct connection *k)
 {
     k->window_sent = 0;
-    k->deadline = server_now() + SERVER_WRITE_MS;
+    k->window_from = server_now();
+    k->deadline = k->window_from + LIMIT_READ_MS;
 }
 
 // Frees bytes that were sent, when they are as many as the others: each byte is moved once, about.
@@ -414,7 +416,8 @@ void connection_ready(struct server *s, struct connection *k, short events)
 void connection_expired(struct server *s, struct connection *k)
 {
     k->deadline = INT64_MAX;
-    if (k->state == CONNECTION_ANSWERING && k->window_sent >= SERVER_WRITE_BYTES)
+    if (k->state == CONNECTION_ANSWERING &&
+        reads_fast_enough(k->window_sent, server_now() - k->window_from))
         begin_window(k);
     else if (k->state != CONNECTION_READING || http_request_empty(&k->request))
         k->broken = true;
@@ -445,7 +448,7 @@ void connection_news(struct server *s, struct serve_call *c, struct serve_bytes 
     if (k && ended) {
         k->call = NULL;
         k->closing = k->closing || c->closing;
-        if (c->model) k->finish[c->model - serve_models] = c->finish;
+        if (c->finish_of) *c->finish_of = c->finish;
         hold(s, k, 0);
     }
     if (ended) end_call(s, c); // frees the values of the request

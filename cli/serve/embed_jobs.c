@@ -197,6 +197,7 @@ struct part {
 struct batch {
     struct part part[JOBS];
     int64_t parts, texts, tokens;
+    int64_t most; // tokens, unless a text has more
 };
 
 // Adds texts of a job, as many as fit. Returns false if none fits.
@@ -205,7 +206,7 @@ static bool add_job(struct batch *b, struct embed_job *j)
     struct part p = { .j = j };
     for (int64_t i = j->done; i < j->texts.count; i++) {
         const int64_t tokens = b->tokens + p.tokens + j->tokens[i];
-        if (tokens > service_options.batch_tokens && b->texts + p.texts) break;
+        if (tokens > b->most && b->texts + p.texts) break;
         p.tokens += j->tokens[i];
         p.texts++;
     }
@@ -243,15 +244,16 @@ struct qkv_progress embed_progress(struct serve_model *m)
 // Fills the batch with the jobs that wait and have the embedder of the first.
 static void fill(struct serve_model *m, struct batch *b, const struct embed_job *first)
 {
-    struct serve_job *left = NULL, *job;
-    while (b->parts < JOBS && b->tokens < service_options.batch_tokens &&
+    struct serve_job *left = NULL, **end = &left, *job;
+    while (b->parts < JOBS && b->tokens < b->most &&
            (job = service_take(m, 1u << JOB_EMBED, (double)INFINITY))) {
         struct embed_job *j = (struct embed_job *)job;
         if (end_gone(job)) continue;
         if (prepare(m, j) &&
             (j->embedder != first->embedder || j->by_ids != first->by_ids || !add_job(b, j))) {
-            job->next = left;
-            left = job;
+            job->next = NULL;
+            *end = job;
+            end = &job->next;
             if (j->embedder == first->embedder && j->by_ids == first->by_ids) break; // full
         }
     }
@@ -354,7 +356,7 @@ static void deliver(struct batch *b, const float *v, int64_t width, qkv_status s
     }
 }
 
-void embed_batch(struct serve_model *m, struct serve_job *first)
+void embed_batch(struct serve_model *m, struct serve_job *first, double tokens)
 {
     struct embed_job *j = (struct embed_job *)first;
     if (end_gone(first) || !prepare(m, j)) return;
@@ -369,6 +371,8 @@ void embed_batch(struct serve_model *m, struct serve_job *first)
     const qkv_embedder *e = j->embedder;
     const int64_t width = qkv_embedder_width(e);
     const bool by_ids = j->by_ids;
+    b->most = service_options.batch_tokens;
+    if (tokens < (double)b->most) b->most = (int64_t)tokens;
     add_job(b, j);
     fill(m, b, j);
     v = malloc(((size_t)(b->texts * width) + 1) * sizeof *v);

@@ -27,8 +27,9 @@ struct embed_job {
 
 struct embed_job *embed_job_new(void); // NULL: out of memory
 // Computes texts of a job, together with texts of other jobs that wait; answers the jobs that are
-// complete and returns the others to the queue.
-void embed_batch(struct serve_model *m, struct serve_job *first);
+// complete and returns the others to the queue.  Computes at most `tokens` tokens, but one text at
+// least.
+void embed_batch(struct serve_model *m, struct serve_job *first, double tokens);
 // Returns the progress of an embedder of the model, which stops when all clients of the batch have
 // left.
 struct qkv_progress embed_progress(struct serve_model *m);

@@ -2,15 +2,14 @@
 // generate_jobs.c: generates the outputs of all jobs of a model with one scheduler, and writes the
 // answers in the form of OpenAI: complete, or one event per token.
 #include "serve/generate_jobs.h"
+#include "serve/limits.h"
 #include "serve/server.h"
 #include "serve/template/chat_template.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// The most bytes that answers keep until they are complete: of one job, of the jobs of one address,
-// of all jobs of a model.
-enum { KEPT = 16 << 20, KEPT_OF_ONE = 64 << 20, KEPT_OF_ALL = 256 << 20, KEPT_STEP = 1 << 16 };
+enum { KEPT_STEP = 1 << 16 }; // an answer that has grown by so many bytes is checked
 
 static void free_job(struct serve_job *job)
 {
@@ -205,21 +204,34 @@ static void answer(struct generate_job *j)
 }
 
 // ---- tokens and outputs -------------------------------------------------------------------------
-// Fails the job if it, or the jobs of its address, or all jobs keep too many bytes together.
+// Fails a job if this job, or the jobs of its address, or all jobs keep too many bytes.
 static void limit_kept(struct generate_job *j)
 {
-    size_t of_one = 0, of_all = 0;
-    for (const struct generate_job *x = j->job.model->service->generating; x; x = x->after) {
-        of_all += x->kept;
-        if (strcmp(x->job.call->peer, j->job.call->peer) == 0) of_one += x->kept;
+    struct generate_job *const first = j->job.model->service->generating, *x;
+    int64_t n = 0, grown = 0;
+    for (x = first; x; x = x->after) n++;
+    struct kept_bytes *kept = calloc((size_t)n + 1, sizeof *kept);
+    if (!kept) {
+        fail_memory(j);
+        return;
     }
-    if (j->kept > KEPT)
-        cmd_error(&j->err, QKV_ERR_LIMIT, NULL,
+    n = 0;
+    for (x = first; x; x = x->after) {
+        if (x->err.status) continue; // it ends after this step
+        if (x == j) grown = n;
+        kept[n++] = (struct kept_bytes){ x->job.call->peer, x->kept, x };
+    }
+    x = kept_too_much(kept, n, grown);
+    free(kept);
+    if (x && x->kept > LIMIT_KEPT)
+        cmd_error(&x->err, QKV_ERR_LIMIT, NULL,
                   "the answer is too long, expected at most %d MiB: ask for fewer outputs, tokens "
                   "or logprobs, or for a stream",
-                  KEPT >> 20);
-    else if (of_one > KEPT_OF_ONE || of_all > KEPT_OF_ALL)
-        cmd_error(&j->err, QKV_ERR_LIMIT, NULL, "out of memory for answers that are not complete");
+                  LIMIT_KEPT >> 20);
+    else if (x)
+        cmd_error(&x->err, QKV_ERR_LIMIT, NULL,
+                  "out of memory for answers that are not complete, of which this is the largest "
+                  "of its address");
 }
 
 // Keeps bytes of an answer that is not streamed.
@@ -301,14 +313,6 @@ bool decoding_busy(const struct serve_model *m)
     return m->service->generating != NULL;
 }
 
-double decoding_tag(const struct serve_model *m)
-{
-    double least = (double)INFINITY;
-    for (const struct generate_job *j = m->service->generating; j; j = j->after)
-        if (j->begun > j->ended && j->job.tag < least) least = j->job.tag;
-    return least;
-}
-
 // Cancels the outputs of a job that are in the scheduler.
 static void cancel(struct generate_job *j)
 {
@@ -366,7 +370,7 @@ static void begin_output(struct generate_job *j)
                           j->prompts.bytes[prompt], &o, &j->err))
         return;
     j->begun++;
-    service_used(&j->job, (double)j->prompts.bytes[prompt] / 4);
+    service_used(&j->job, 1 + (double)j->prompts.bytes[prompt] / 4);
 }
 
 // Returns the job with the smallest tag whose next output can begin; NULL: there is none.

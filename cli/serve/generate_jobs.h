@@ -47,8 +47,6 @@ void decoding_step(struct serve_model *m);
 // Answers all jobs with an error, because the server stops.
 void decoding_stop(struct serve_model *m);
 bool decoding_busy(const struct serve_model *m);
-// Returns the smallest tag of the jobs of which an output runs; INFINITY: none runs.
-double decoding_tag(const struct serve_model *m);
 qkv_status decoding_open(struct serve_model *m, qkv_error *err);
 void decoding_close(struct serve_model *m);
 #endif

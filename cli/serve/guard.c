@@ -62,7 +62,7 @@ static bool token_given(const struct server *s, const struct http_request *r)
     return guard_equal(value, s->o.token);
 }
 
-// Returns true if the field Cookie has the secret of the page. The name of the cookie contains the
+// Returns true if the header Cookie has the secret of the page. The name of the cookie contains the
 // port, since browsers send a cookie to every port of a host.
 static bool cookie_given(const struct server *s, const struct http_request *r)
 {
@@ -152,13 +152,13 @@ const struct endpoint *guard_check(struct server *s, const struct http_request *
     *why = (struct guard_refusal){ 0 };
     if (!s->o.any_host && !(r->minor == 0 && !*r->host) && !host_known(s, r->host)) {
         why->status = 403;
-        why->message = "the Host field names another server (qkv serve --allow-host)";
+        why->message = "the Host header names another server (qkv serve --allow-host)";
     } else if (!origin_own(r)) {
         why->status = 403;
         why->message = "the request comes from a page of another site";
     } else if (s->o.token && !(e && strcmp(e->path, "/health") == 0) && !token_given(s, r)) {
         why->status = 401;
-        why->message = "expected the field Authorization: Bearer TOKEN";
+        why->message = "expected the header Authorization: Bearer TOKEN";
         snprintf(why->extra, sizeof why->extra, "WWW-Authenticate: Bearer\r\n");
     } else if (refuse_stranger(s, r, why)) {
         return NULL;
@@ -174,7 +174,7 @@ const struct endpoint *guard_check(struct server *s, const struct http_request *
         why->message = why->text;
     } else if (strcmp(e->method, "POST") == 0 && !type_json(r)) {
         why->status = 415;
-        why->message = "expected the field Content-Type: application/json";
+        why->message = "expected the header Content-Type: application/json";
     }
     return why->status ? NULL : e;
 }

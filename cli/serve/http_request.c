@@ -64,12 +64,12 @@ static bool is_letter(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
-// A character of a method or of the name of a field.
+// A character of a method or of the name of a header.
 static bool is_token(char c)
 {
     return is_digit(c) || is_letter(c) || (c && strchr("!#$%&'*+-.^_`|~", c));
 }
-// A character of the value of a field: visible, a space or tab, or a byte of UTF-8.
+// A character of the value of a header: visible, a space or tab, or a byte of UTF-8.
 static bool is_value(char c)
 {
     const unsigned char u = (unsigned char)c;
@@ -87,7 +87,7 @@ static bool equal_words(const char *a, const char *b)
 
 // ---- the request line ---------------------------------------------------------------------------
 // Splits the target into path and query.  The absolute form, which a client sends to a proxy,
-// replaces the Host field.
+// replaces the Host header.
 static bool parse_target(struct http_request *r, char *target)
 {
     for (const char *p = target; *p; p++)
@@ -136,21 +136,21 @@ static void parse_line(struct http_request *r, char *line)
         refuse(r, 400, "the target of the request is not a path");
 }
 
-// ---- fields -------------------------------------------------------------------------------------
+// ---- headers ------------------------------------------------------------------------------------
 static void parse_field(struct http_request *r, char *line)
 {
     char *end = line + strlen(line), *colon = line;
     if (*line == ' ' || *line == '\t') {
-        refuse(r, 400, "a field is continued on a second line");
+        refuse(r, 400, "a header is continued on a second line");
         return;
     }
     for (; is_token(*colon); colon++) *colon = lower(*colon);
     if (colon == line || *colon != ':') {
-        refuse(r, 400, "a line is no field");
+        refuse(r, 400, "a line is no header");
         return;
     }
     if (r->fields == HTTP_FIELDS) {
-        refuse(r, 431, "too many fields");
+        refuse(r, 431, "too many headers");
         return;
     }
     *colon++ = 0;
@@ -174,7 +174,7 @@ const char *http_request_field(const struct http_request *r, const char *name)
     return NULL;
 }
 
-// Returns true if a field that is a list of words, such as Connection, contains a word.
+// Returns true if a header that is a list of words, such as Connection, contains a word.
 static bool lists_word(const struct http_request *r, const char *name, const char *word)
 {
     const size_t n = strlen(word);
@@ -241,7 +241,7 @@ static void parse_fields(struct http_request *r)
     parse_framing(r);
     if (r->state == HTTP_STATE_FAILED) return;
     if (hosts > 1 || (r->minor && !hosts)) {
-        refuse(r, 400, "expected one Host field");
+        refuse(r, 400, "expected one Host header");
         return;
     }
     if (hosts && !*r->host) r->host = http_request_field(r, "host");
@@ -288,7 +288,7 @@ static void head_byte(struct http_request *r, char c)
     } else if (!r->line_done && r->head_bytes == HTTP_LINE) {
         refuse(r, 414, "the request line is too long");
     } else if (r->head_bytes == HTTP_HEAD) {
-        refuse(r, 431, "the fields are too long");
+        refuse(r, 431, "the headers are too long");
     } else {
         r->head[r->head_bytes++] = c;
     }

@@ -7,7 +7,7 @@
 //        line, no Host or two, two Content-Length, Content-Length with Transfer-Encoding, a length
 //        that is no number, a malformed chunk, trailers
 //   413  a body above the limit, before it is read       414  a request line above the limit
-//   417  another expectation than 100-continue           431  fields above the limit
+//   417  another expectation than 100-continue           431  headers above the limit
 //   501  another Transfer-Encoding than chunked          505  another version than 1.0 and 1.1
 #ifndef QKV_CLI_HTTP_REQUEST_H
 #define QKV_CLI_HTTP_REQUEST_H
@@ -18,8 +18,8 @@
 
 enum {
     HTTP_LINE = 8192,      // bytes of the request line
-    HTTP_HEAD = 32768,     // bytes of request line and fields
-    HTTP_FIELDS = 100,     // number of fields
+    HTTP_HEAD = 32768,     // bytes of request line and headers
+    HTTP_FIELDS = 100,     // number of headers
     HTTP_EXTENSIONS = 4096 // bytes of all extensions of chunks
 };
 
@@ -28,7 +28,7 @@ struct http_field {
 };
 
 enum http_state {
-    HTTP_STATE_HEAD,   // reads the request line and the fields
+    HTTP_STATE_HEAD,   // reads the request line and the headers
     HTTP_STATE_BODY,   // the head is complete and valid; reads the body
     HTTP_STATE_DONE,   // the request is complete
     HTTP_STATE_FAILED, // the request is refused
@@ -70,7 +70,7 @@ void http_request_reset(struct http_request *r);
 // of bytes used.  The state HTTP_STATE_BODY is returned once without having used a byte of the
 // body, so that the caller can refuse the request before it reads the body.
 size_t http_request_parse(struct http_request *r, const char *bytes, size_t n);
-// Returns the value of a field, whose name is in lower case; NULL: there is none, or several.
+// Returns the value of a header, whose name is in lower case; NULL: there is none, or several.
 const char *http_request_field(const struct http_request *r, const char *name);
 // Returns true if no byte of a request has arrived.
 bool http_request_empty(const struct http_request *r);

@@ -82,10 +82,10 @@ struct serve_call {
     struct serve_bytes out, rest; // rest: the body of a complete answer, after `out`
     bool queued, ended;
     struct serve_call *next;
-    // The virtual time at which its job ends, which the sockets read after the call has ended.
-    double finish;
-    const struct serve_model *model; // the model that computes it; NULL: none
-    struct serve_call *other;        // the next of server.calls
+    // The virtual time at which its job ends, and where the connection stores it when the call has
+    // ended; NULL: no model computes it.
+    double finish, *finish_of;
+    struct serve_call *other; // the next of server.calls
     size_t held; // bytes of the body of a client that has left, which count in server.held
     struct connection *connection; // NULL: the client has left
     struct server *server;

@@ -4,6 +4,7 @@
 #ifndef QKV_CLI_SERVER_H
 #define QKV_CLI_SERVER_H
 
+#include "serve/limits.h"
 #include "serve/serve.h"
 #include <sys/socket.h>
 
@@ -11,16 +12,14 @@ enum {
     SERVER_LISTENERS = 8,
     SERVER_BODY = 4 << 20, // most bytes of a body
     // Time limits in milliseconds: from the first byte of a request, or from the connection, to the
-    // last field; from there to the end of the body; between two requests of a connection; for a
-    // client to read SERVER_WRITE_BYTES of its answer, or the rest; for a client to read the answer
-    // after which it is disconnected; for running requests after SIGTERM.
+    // last header; from there to the end of the body; between two requests of a connection; for a
+    // client to read the answer after which it is disconnected; for running requests after SIGTERM.
+    // limits.h has the time to read an answer.
     SERVER_HEAD_MS = 10000,
     SERVER_BODY_MS = 30000,
     SERVER_IDLE_MS = 60000,
-    SERVER_WRITE_MS = 30000,
     SERVER_LINGER_MS = 2000,
     SERVER_DRAIN_MS = 30000,
-    SERVER_WRITE_BYTES = 512 << 10,
     // The most bytes of answers that are not read: of all clients together, of one address.
     SERVER_UNREAD = 256 << 20,
     SERVER_UNREAD_OF_ONE = 64 << 20,
@@ -41,14 +40,16 @@ struct connection {
     size_t out_used;
     size_t unread;           // bytes of `out` and `rest` that count in server.unread
     int64_t unread_from;     // time in milliseconds since which the client has not read all bytes
-    size_t window_sent;      // bytes that it has read since the deadline was set
     struct serve_call *call; // the request that is being answered
     bool closing;            // the connection ends after this answer
     bool used;               // a request was answered
     bool broken;             // to be closed
+    size_t window_sent;      // bytes that it has read since window_from
+    int64_t window_from;     // time in milliseconds
     int64_t deadline;        // in milliseconds; INT64_MAX: none
     size_t held;             // bytes of its body, and of its values, that count in server.held
-    double *finish; // [serve_model_count] virtual time at which its last job ended (service.c)
+    // [serve_model_count][SERVICE_QUEUES] virtual times at which its last jobs ended (service.c)
+    double *finish;
 };
 
 struct server_options {
@@ -133,7 +134,7 @@ void answer_directly(struct connection *k, int status, const char *message, cons
 
 // ---- guard.c ------------------------------------------------------------------------------------
 // Checks the head of a request. Returns its endpoint, or NULL with the status, message and further
-// fields of the answer.
+// headers of the answer.
 struct guard_refusal {
     int status;
     const char *message;

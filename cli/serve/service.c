@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-// service.c: the threads of the models.  A queue is fair between connections by start times (start-
-// time fair queueing: Goyal, Vin, Cheng 1996): a job begins at the virtual time at which the
-// previous job of its connection ended, or now; the job with the smallest start is next.  Virtual
-// time grows by the tokens that are computed, divided by the connections that have a job (as in
-// weighted fair queueing: Parekh, Gallager 1993), so that new connections without end, which all
-// begin now, cannot keep a connection waiting that was served before.
+// service.c: the threads of the models, each with two queues: of the jobs that generate, which
+// compete for the slots of the decoder, and of the other jobs.  A step computes other jobs, at most
+// their share if outputs are generated (fair_queue.h), begins outputs in free slots, and decodes
+// one token of each output that runs.
 #include "serve/service.h"
 #include "serve/embed_jobs.h"
 #include "serve/generate_jobs.h"
@@ -18,58 +16,49 @@ struct service_options service_options;
 struct serve_model *serve_models;
 int64_t serve_model_count;
 
-// ---- the queue ----------------------------------------------------------------------------------
-// Returns the link to the job with the smallest tag; NULL: there is none.
-static struct serve_job **find_best(struct service *s, unsigned kinds)
+// ---- the queues ---------------------------------------------------------------------------------
+static struct fair_queue *queue_of(const struct serve_job *j)
 {
-    struct serve_job **best = NULL;
-    for (struct serve_job **p = &s->first; *p; p = &(*p)->next)
-        if (kinds & 1u << (*p)->kind && (!best || (*p)->tag < (*best)->tag)) best = p;
-    return best;
+    return &j->model->service->queue[j->kind == JOB_GENERATE];
 }
 
 struct serve_job *service_take(struct serve_model *m, unsigned kinds, double most)
 {
     struct service *s = m->service;
+    struct serve_job *j = NULL;
     pthread_mutex_lock(&s->lock);
-    struct serve_job **best = find_best(s, kinds), *j = best ? *best : NULL;
-    if (j && j->tag <= most)
-        *best = j->next;
-    else
-        j = NULL;
+    for (int i = 0; i < SERVICE_QUEUES && !j; i++) j = fair_take(&s->queue[i], kinds, most);
     pthread_mutex_unlock(&s->lock);
     return j;
 }
 
-void service_begin(const struct serve_job *j)
+void service_begin(struct serve_job *j)
 {
     struct service *s = j->model->service;
     pthread_mutex_lock(&s->lock);
-    if (j->tag > s->now) s->now = j->tag;
+    fair_begin(queue_of(j), j);
     pthread_mutex_unlock(&s->lock);
 }
 
 void service_used(struct serve_job *j, double tokens)
 {
     struct service *s = j->model->service;
-    const double jobs = (double)atomic_load(&s->jobs); // a connection has one job at a time
     pthread_mutex_lock(&s->lock);
-    j->tag += tokens;
+    fair_use(queue_of(j), j, tokens);
     j->call->finish = j->tag;
-    s->now += tokens / (jobs > 1 ? jobs : 1);
     pthread_mutex_unlock(&s->lock);
+    if (j->kind != JOB_GENERATE) s->share.left -= tokens;
 }
 
 void service_return(struct serve_job *j)
 {
     struct service *s = j->model->service;
     pthread_mutex_lock(&s->lock);
-    j->next = s->first;
-    s->first = j;
+    fair_return(queue_of(j), j);
     pthread_mutex_unlock(&s->lock);
 }
 
-void service_done(struct serve_job *j)
+static void free_job(struct serve_job *j)
 {
     atomic_fetch_sub(&j->model->service->jobs, 1);
     if (j->free)
@@ -78,13 +67,20 @@ void service_done(struct serve_job *j)
         free(j);
 }
 
+void service_done(struct serve_job *j)
+{
+    struct service *s = j->model->service;
+    pthread_mutex_lock(&s->lock);
+    fair_done(queue_of(j));
+    pthread_mutex_unlock(&s->lock);
+    free_job(j);
+}
+
 static struct serve_job *remove_job_of(struct service *s, const struct serve_call *c)
 {
+    struct serve_job *j = NULL;
     pthread_mutex_lock(&s->lock);
-    struct serve_job **at = &s->first;
-    while (*at && (*at)->call != c) at = &(*at)->next;
-    struct serve_job *j = *at;
-    if (j) *at = j->next;
+    for (int i = 0; i < SERVICE_QUEUES && !j; i++) j = fair_remove(&s->queue[i], c);
     pthread_mutex_unlock(&s->lock);
     return j;
 }
@@ -121,17 +117,14 @@ void serve_queue(struct serve_call *c, struct serve_model *m, void *job)
     if (all_jobs() > most || server_calls_of(c->server, c) > share) {
         serve_fail(c, 429, NULL, "the queue is full, expected at most %lld requests",
                    (long long)most);
-        service_done(j);
+        free_job(j);
         return;
     }
-    const double finish = c->connection->finish[m - serve_models];
+    c->finish_of =
+        &c->connection->finish[(m - serve_models) * SERVICE_QUEUES + (queue_of(j) - s->queue)];
     pthread_mutex_lock(&s->lock);
-    j->tag = c->finish = finish > s->now ? finish : s->now;
-    c->model = m;
-    j->next = NULL;
-    struct serve_job **end = &s->first;
-    while (*end) end = &(*end)->next;
-    *end = j;
+    fair_add(queue_of(j), j, *c->finish_of);
+    c->finish = j->tag;
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
@@ -171,7 +164,8 @@ struct serve_model *serve_model_that(struct serve_call *c, const char *name,
 static bool wait_for_work(struct service *s)
 {
     pthread_mutex_lock(&s->lock);
-    while (!s->stop && !s->first && !s->generating) pthread_cond_wait(&s->changed, &s->lock);
+    while (!s->stop && !s->queue[0].first && !s->queue[1].first && !s->generating)
+        pthread_cond_wait(&s->changed, &s->lock);
     const bool stop = s->stop;
     pthread_mutex_unlock(&s->lock);
     return !stop;
@@ -193,16 +187,29 @@ static void run_job(struct serve_job *j)
         service_done(j);
 }
 
+// Computes jobs that do not generate: a batch, or, if outputs are generated, the share of a step.
+static void run_others(struct serve_model *m)
+{
+    struct service *s = m->service;
+    struct serve_job *j;
+    const bool generating = decoding_busy(m);
+    fair_share_step(&s->share, generating);
+    while (s->share.left > 0 && (j = service_take(m, ~(1u << JOB_GENERATE), (double)INFINITY))) {
+        s->share.left -= 1; // a job that is refused takes time too
+        if (j->kind == JOB_EMBED)
+            embed_batch(m, j, s->share.left);
+        else
+            run_job(j);
+        if (!generating) return;
+    }
+}
+
 static void *work(void *model)
 {
     struct serve_model *m = model;
     struct serve_job *j;
     while (wait_for_work(m->service)) {
-        j = service_take(m, ~(1u << JOB_GENERATE), decoding_tag(m));
-        if (j && j->kind == JOB_EMBED)
-            embed_batch(m, j);
-        else if (j)
-            run_job(j);
+        run_others(m);
         if (m->service->scheduler) decoding_fill(m);
         if (decoding_busy(m)) decoding_step(m);
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// service.h: declares the thread of a model: it takes jobs from a queue that is fair between
+// service.h: declares the thread of a model: it takes jobs from queues that are fair between
 // connections, and computes the texts of several requests together.
 #ifndef QKV_CLI_SERVICE_H
 #define QKV_CLI_SERVICE_H
 
-#include "serve/serve.h"
+#include "serve/fair_queue.h"
 #include <qkv/scheduler.h>
 
 #define SERVICE_PAGE_TEXT "The animal did not cross the street because it was too tired"
@@ -17,14 +17,16 @@ struct service_options {
 };
 extern struct service_options service_options;
 
+// A queue for jobs that do not generate, and one for jobs that do.
+enum { SERVICE_QUEUES = 2 };
 struct service {
     pthread_t thread;
     bool running, stop, locked; // locked: lock and changed were initialized
-    pthread_mutex_t lock;       // of the queue, `now` and `stop`
+    pthread_mutex_t lock;       // of the queues and `stop`
     pthread_cond_t changed;     // a job was queued, or the thread shall stop
-    struct serve_job *first;
-    double now;        // virtual time, in tokens per connection that has a job
-    atomic_llong jobs; // jobs that wait or run
+    struct fair_queue queue[SERVICE_QUEUES];
+    struct fair_share share; // of the jobs that do not generate
+    atomic_llong jobs;       // jobs that wait or run
     struct embed_variant *variants;
     const struct batch *batch;       // texts that are computed (embed_jobs.c); NULL: none
     qkv_scheduler *scheduler;        // NULL: the model does not generate
@@ -34,8 +36,8 @@ struct service {
 // Takes the next job of some kinds (bits 1 << JOB_...) whose tag is at most `most`; NULL: there is
 // none.
 struct serve_job *service_take(struct serve_model *m, unsigned kinds, double most);
-// A job that was taken begins or continues: virtual time is at least its tag.
-void service_begin(const struct serve_job *j);
+// A part of a job that was taken begins (fair_begin()).
+void service_begin(struct serve_job *j);
 // Charges a job that has begun for tokens that it computes.  Must not be called after its answer.
 void service_used(struct serve_job *j, double tokens);
 void service_return(struct serve_job *j); // puts a job back, with its tag

@@ -22,7 +22,7 @@ typedef struct qkv_scheduler qkv_scheduler;
 struct qkv_scheduler_options {
     int64_t items; /**< the most outputs that are decoded at once, at most 4096; 0: 8 */
     /** the most tokens of prompts that a step reads, so that a long prompt does not hold up the
-     *  others; it affects no bit of an output; 0: 512 */
+     *  others; prompts share them equally; it affects no bit of an output; 0: 512 */
     int64_t step_tokens;
     /** called by qkv_scheduler_step when a prompt ends with an error, as qkv_generate returns it;
      *  the prompt is then removed, and the others are unchanged */
@@ -61,8 +61,10 @@ QKV_API int64_t qkv_scheduler_prompts(const qkv_scheduler *s);
 /** Returns the number of outputs that could begin at once. */
 QKV_API int64_t qkv_scheduler_idle(const qkv_scheduler *s);
 
-/** Begins prompts that wait, as far as there is space, and decodes one token of every output that
- *  runs.  Nothing happens if there is no prompt.
+/** Begins prompts that wait, in the order in which they were added, as far as there is space, and
+ *  decodes one token of every output whose prompt was read.  A prompt of n tokens that is read
+ *  together with k others is read in at most ceil(n / floor(step_tokens / (k + 1))) steps.  Nothing
+ *  happens if there is no prompt.
  *  Returns:  QKV_OK; QKV_ERR_USAGE; QKV_ERR_LIMIT: no output has changed */
 QKV_API QKV_MUST_CHECK qkv_status qkv_scheduler_step(qkv_scheduler *s, qkv_error *err);
 

@@ -321,6 +321,6 @@ void endpoint_attention(struct serve_call *c)
         answer_page(c, m, j, &own);
     else if (read)
         serve_fail(c, 400, own.against ? "$.against" : "$.live",
-                   "against and live are members of a page, expected the field Accept: text/html");
+                   "against and live are members of a page, expected the header Accept: text/html");
     free_job(&j->job);
 }

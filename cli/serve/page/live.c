@@ -8,7 +8,7 @@
 // first use. Browsers send a cookie to every port of a host, so its name contains the port; another
 // server on this machine that the browser visits can still read it. SameSite=Strict would refuse
 // the first page to a browser that comes from a link on another page; requests of other sites are
-// refused by their field Origin.
+// refused by their header Origin.
 #include "serve/page/live.h"
 #include "serve/server.h"
 #include "serve/service.h"

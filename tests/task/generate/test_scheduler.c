@@ -188,6 +188,101 @@ TEST(an_invalid_prompt_is_refused_or_reported)
     qkv_generator_close(g);
 }
 
+// ---- steps --------------------------------------------------------------------------------------
+// Tokens of an output, and the steps of its first and last token.
+struct progress {
+    int tokens, first, last;
+};
+static int step_now;
+
+static int count(void *user, const struct qkv_generated_token *t)
+{
+    struct progress *p = user;
+    if (t->id < 0) return 0;
+    if (!p->tokens++) p->first = step_now;
+    CHECK(p->tokens == 1 || step_now == p->last + 1); // one token per step, without a gap
+    p->last = step_now;
+    return 0;
+}
+
+static void add_counted(qkv_scheduler *s, struct progress *p, const char *prompt, int64_t tokens)
+{
+    int64_t id;
+    const struct qkv_generate_options o = {
+        .max_tokens = tokens, .ignore_end = true, .token = count, .user = p
+    };
+    CHECK_EQ(qkv_scheduler_add(s, &id, prompt, strlen(prompt), &o, NULL), QKV_OK);
+}
+
+static void run_step(qkv_scheduler *s)
+{
+    step_now++;
+    CHECK_EQ(qkv_scheduler_step(s, NULL), QKV_OK);
+}
+
+TEST(a_prompt_joins_at_the_next_step_or_when_the_first_output_ends)
+{
+    // step before which a prompt arrives, its tokens, step of its first token; there are two places
+    static const struct {
+        int arrives, tokens, first;
+    } script[] = {
+        { 1, 12, 1 }, { 4, 3, 4 }, { 5, 5, 7 }, { 5, 2, 12 }, { 6, 4, 13 }, { 20, 1, 20 }
+    };
+    enum { N = sizeof script / sizeof *script };
+    struct progress p[N] = { { 0 } };
+    qkv_generator *g = open_verse();
+    qkv_scheduler *s = scheduler(g, 2, 0);
+    step_now = 0;
+    for (int next = 0; next < N || qkv_scheduler_prompts(s);) {
+        for (; next < N && script[next].arrives == step_now + 1; next++)
+            add_counted(s, &p[next], prompts[next], script[next].tokens);
+        run_step(s);
+    }
+    for (int i = 0; i < N; i++) {
+        CHECK_EQ(p[i].tokens, script[i].tokens);
+        CHECK_EQ(p[i].first, script[i].first);
+    }
+    qkv_scheduler_free(s);
+    qkv_generator_close(g);
+}
+
+TEST(a_short_prompt_does_not_wait_for_long_ones)
+{
+    enum { LONG = 3, STEP = 32 };
+    const char *const psalm =
+        "The LORD is my shepherd; I shall not want. He maketh me to lie down in "
+        "green pastures. He restoreth my soul: he leadeth me in the paths of "
+        "righteousness for his name's sake. Surely goodness shall follow me.";
+    struct progress large[LONG] = { { 0 } }, small[2] = { { 0 } };
+    qkv_generator *g = open_verse();
+    qkv_scheduler *s = scheduler(g, LONG + 2, STEP);
+    qkv_encoding e = { 0 };
+    CHECK_EQ(qkv_tokenizer_encode(qkv_generator_tokenizer(g), &e, psalm, strlen(psalm), NULL, 0,
+                                  NULL, NULL),
+             QKV_OK);
+    const int64_t n = e.count;
+    qkv_encoding_free(&e);
+    CHECK(n > STEP); // longer than a step
+    step_now = 0;
+    for (int i = 0; i < LONG; i++) add_counted(s, &large[i], psalm, 4);
+    run_step(s);
+    add_counted(s, &small[0], "a", 8);
+    run_step(s);
+    CHECK(small[0].first == 2 && !large[0].tokens && !large[1].tokens && !large[2].tokens);
+    add_counted(s, &small[1], "Now", 8);
+    while (qkv_scheduler_prompts(s) && step_now < 1000) run_step(s);
+    CHECK_EQ(small[1].first, 3);
+    for (int i = 0; i < LONG; i++) {
+        CHECK_EQ(large[i].tokens, 4);
+        // the share of LONG + 2 prompts, which is STEP / (LONG + 2) tokens at least
+        CHECK(large[i].first <= 1 + n / (STEP / (LONG + 2)));
+    }
+    qkv_scheduler_free(s);
+    qkv_generator_close(g);
+}
+
 CHECK_MAIN(CASE(an_output_does_not_depend_on_when_others_join),
            CASE(a_prompt_that_ends_early_leaves_the_others_unchanged),
-           CASE(an_invalid_prompt_is_refused_or_reported))
+           CASE(an_invalid_prompt_is_refused_or_reported),
+           CASE(a_prompt_joins_at_the_next_step_or_when_the_first_output_ends),
+           CASE(a_short_prompt_does_not_wait_for_long_ones))

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // scheduler.c: decodes prompts that arrive while others run.  Each prompt has settings of its own
 // (struct qkv_generation) and, for each of its outputs, a place with a slot and an item of the
-// decoder.  A long prompt is read in pieces, over several steps.
+// decoder.  A long prompt is read in pieces, over several steps; prompts that are read together
+// share the tokens of a step, so that a short one is not held up by long ones.
 #include "task/generate/generate_slot.h"
 #include <qkv/scheduler.h>
 #include <string.h>
@@ -22,7 +23,8 @@ struct entry {
 struct place {
     struct entry *of; // NULL: the place is free
     struct qkv_slot slot;
-    int64_t fed; // tokens of the prompt that were read
+    int64_t fed;   // tokens of the prompt that were read
+    int64_t reads; // tokens of the prompt that this step reads
 };
 
 // Tokens of one place that are fed in this step.
@@ -42,6 +44,7 @@ struct qkv_scheduler {
     int64_t entries, last_id;
     struct place *place; // [items]
     int64_t items, step_tokens;
+    int64_t turn;         // the place that gets the first share of a step
     struct feed_row *row; // [items]
     int64_t rows;
     float *logits;           // [items][V]
@@ -246,10 +249,38 @@ static void begin_waiting(qkv_scheduler *s)
     }
 }
 
+// Returns the number of tokens of its prompt that a place has not read yet, nor reads in this step.
+static int64_t unread(const struct place *p)
+{
+    return p->of && p->slot.active && !p->slot.started ? p->slot.tokens.count - p->fed - p->reads
+                                                       : 0;
+}
+
+// Divides the tokens of this step among the places that read their prompts: each gets the same
+// number, and what it does not need is divided among the others.  The remainder goes to other
+// places in each step.
+static void share_tokens(qkv_scheduler *s)
+{
+    int64_t budget = s->step_tokens, readers = 1;
+    for (int64_t i = 0; i < s->items; i++) s->place[i].reads = 0;
+    while (budget && readers) {
+        readers = 0;
+        for (int64_t i = 0; i < s->items; i++) readers += unread(&s->place[i]) > 0;
+        const int64_t share = readers && readers < budget ? budget / readers : 1;
+        for (int64_t i = 0; i < s->items; i++) {
+            struct place *p = &s->place[(s->turn + i) % s->items];
+            const int64_t n = qkv_min64(qkv_min64(unread(p), share), budget);
+            p->reads += n;
+            budget -= n;
+        }
+    }
+    s->turn = (s->turn + 1) % s->items;
+}
+
 // Collects the tokens of this step.
 static bool gather(qkv_scheduler *s)
 {
-    int64_t budget = s->step_tokens;
+    share_tokens(s);
     s->rows = 0;
     s->offsets[0] = 0;
     for (int64_t i = 0; i < s->items; i++) {
@@ -260,8 +291,7 @@ static bool gather(qkv_scheduler *s)
         const bool reads = !p->slot.started;
         if (reads) {
             ids += p->fed;
-            n = qkv_min64(n - p->fed, budget);
-            budget -= n;
+            n = p->reads;
         }
         if (!n) continue;
         const int64_t at = s->offsets[s->rows];
