@@ -74,14 +74,29 @@
          p < p##_end; p++)
 // Slow builds (sanitizers, small tiles: QKV_FEW) leave out the sets between the weakest and the
 // strongest. With QKV_STRONGEST in the environment only the strongest set is tested: the tests on
-// emulated tiles, whose other sets the same test without tiles covers.
+// emulated tiles, whose other sets the same test without tiles covers. With QKV_ISA only the set of
+// this name is tested.
 #ifndef QKV_FEW
 #define QKV_FEW 0
 #endif
 static inline bool check_leaves_out(int isa)
 {
+    const char *only = getenv("QKV_ISA");
+    if (only && *only) return strcmp(only, qkv_kernel_isa(isa)->isa) != 0;
     return qkv_kernel_isa(isa + 1) && ((QKV_FEW && isa) || getenv("QKV_STRONGEST"));
 }
+// Slow builds test the weakest set in one precision, unless it is the only set: the tests of module
+// kernel test its kernels of all precisions.
+static inline bool check_leaves_out_precision(int precision)
+{
+    return QKV_FEW && precision && qkv_kernel_isa(1) && qkv_kernel() == qkv_kernel_isa(0);
+}
+// Loops over an array. Slow builds test one element for each value of `turn`, in turn.
+#define EACH_IN_TURN(p, array, turn)                                                               \
+    for (__typeof__((array)[0]) *p = (array) + (QKV_FEW ? (turn) % CHECK_COUNT(array) : 0),        \
+                                *p##_end = QKV_FEW ? p + 1 : (array) + CHECK_COUNT(array);         \
+         p < p##_end; p++)
+#define CHECK_COUNT(array) ((int64_t)(sizeof(array) / sizeof(array)[0]))
 #define EACH_ISA(k)                                                                                \
     for (int k##_n = 0; qkv_kernel_isa(k##_n); k##_n++, qkv_kernel_use(NULL))                      \
         if (check_leaves_out(k##_n))                                                               \

@@ -7,11 +7,12 @@
 //   faults_walk(flow, ctx, true)  runs flow with allocation 1, 2, 3... failing, each number once
 //       alone and once with all later ones, until a run meets no fault.  A run that met one must
 //       return QKV_ERR_LIMIT with err filled and leak nothing.  false: it may also return QKV_OK
-//       (it could do without).  Returns the number of fault points.
+//       (it could do without).  Returns the number of fault points.  Slow builds (QKV_FEW) leave out
+//       two of three points after the first 30.
 //   faults_sample(flow, ctx, most)  the same for about `most` allocations at equal distances (all
 //       of them if there are fewer).  A run that met one failure may return QKV_OK (there was
 //       another way), a run that met all later ones too may not.  The first run meets none and may
-//       fill a cache.
+//       fill a cache.  Slow builds take at most 100 of each kind.
 //
 // or by hand
 //
@@ -130,7 +131,7 @@ static inline bool faults_point(faults_flow flow, void *ctx, int64_t n, bool for
 }
 static inline int64_t faults_walk(faults_flow flow, void *ctx, bool must_fail)
 {
-    for (int64_t n = 1;; n++)
+    for (int64_t n = 1;; n += QKV_FEW && n > 30 ? 3 : 1)
         for (int for_ever = 0; for_ever < 2; for_ever++)
             if (!faults_point(flow, ctx, n, for_ever != 0, must_fail)) return n - 1;
 }
@@ -140,6 +141,7 @@ static inline int64_t faults_sample(faults_flow flow, void *ctx, int64_t most)
     qkv_error err = { 0 };
     faults_begin(0, false);
     CHECK_EQ(flow(ctx, &err), QKV_OK);
+    if (QKV_FEW && most > 100) most = 100;
     const int64_t all = atomic_load(&faults_asked), step = all / most + 1;
     faults_end(NULL);
     for (int for_ever = 0; for_ever < 2; for_ever++)

@@ -71,7 +71,7 @@ static inline bool case_new_here(void)
 #define EACH_PRECISION                                                                             \
     for (int precision_n = 0; case_precision = case_precisions[precision_n % 4], precision_n < 4;  \
          precision_n++)                                                                            \
-        if (!case_new_here())                                                                      \
+        if (!case_new_here() || check_leaves_out_precision(precision_n))                           \
             continue;                                                                              \
         else
 

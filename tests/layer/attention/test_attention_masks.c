@@ -45,7 +45,8 @@ TEST(poison_behind_any_mask_is_never_seen)
                                   LENGTHS | NO_SOFTMAX,
                                   MASK | BROADCAST | NO_SOFTMAX,
                                   MASK | BROADCAST | SOFTCAP | ALIBI };
-    EACH_ISA(isa) EACH_PRECISION EACH(f, features) EACH(x, poison)
+    EACH_ISA(isa)
+    EACH_PRECISION EACH(f, features) EACH_IN_TURN(x, poison, f - features + precision_n)
     {
         check_seed = 31;
         struct problem p = case_new(
@@ -85,8 +86,8 @@ TEST(poison_in_a_partly_masked_tile_reaches_only_the_rows_that_attend)
 {
     const int64_t places[] = { 0, 3, 17, 63, 64, QKV_CHUNK - 1, QKV_CHUNK, QKV_CHUNK + 9 };
     EACH_ISA(isa)
-    EACH_PRECISION EACH(bad, places)
-        EACH(x, poison) for (int in_value = 0; in_value < 2; in_value++)
+    EACH_PRECISION EACH(bad, places) EACH_IN_TURN(
+        x, poison, bad - places + precision_n) for (int in_value = 0; in_value < 2; in_value++)
     {
         enum { N = QKV_CHUNK + 20 };
         check_seed = 41;
@@ -259,7 +260,8 @@ TEST(the_plan_counts_the_tiles_that_run)
         0,       CAUSAL, CAUSAL | BOTTOM_RIGHT,     WINDOW,
         LENGTHS, PACKED, PACKED | LENGTHS | CAUSAL, WINDOW | CAUSAL | LENGTHS | BOTTOM_RIGHT
     };
-    EACH_ISA(isa) EACH_PRECISION EACH(f, features) for (int draw = 0; draw < 6; draw++)
+    EACH_ISA(isa)
+    EACH_PRECISION EACH(f, features) for (int draw = 0; draw < (QKV_FEW ? 2 : 6); draw++)
     {
         check_seed = (uint64_t)draw + 77;
         const struct problem p = case_new(

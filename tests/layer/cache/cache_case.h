@@ -23,7 +23,7 @@ static inline bool own(int p)
 }
 #define EACH_PRECISION(p)                                                                          \
     for (int p = 0; p < QKV_PRECISIONS; p++)                                                       \
-        if (own(p))
+        if (own(p) && !check_leaves_out_precision(p))
 
 struct pair {
     struct qkv_attention a; // the request for qkv_attention_forward

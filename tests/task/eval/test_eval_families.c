@@ -408,6 +408,8 @@ TEST(every_family_is_evaluated_by_what_it_is_made_for_also_without_heads)
     EACH_TINY(name) strcpy(names[count++], *name);
     strcpy(names[count++], "gru-attention"); // its results are stored elsewhere
     for (int i = 0; i < count; i++) {
+        if (QKV_FEW && i % 3 && i != count - 1)
+            continue; // slow builds: a third, and the recurrent one
         if (access(tiny_path(names[i], "config.json"), R_OK) != 0) continue;
         struct opened o = open_golden(names[i]);
         for (int k = 0; k < QKV_OBJECTIVES; k++) {
@@ -431,7 +433,7 @@ TEST(every_family_is_evaluated_by_what_it_is_made_for_also_without_heads)
         close_golden(&o);
     }
     printf("%d evaluated, %d of them by a trainable model too\n", evaluated, trained);
-    CHECK(evaluated >= 60 && trained >= 30);
+    CHECK(evaluated >= (QKV_FEW ? 20 : 60) && trained >= (QKV_FEW ? 10 : 30));
 }
 
 int main(void)

@@ -221,12 +221,13 @@ TEST(an_output_does_not_depend_on_what_runs_beside_it)
         { .max_tokens = 9, .beams = 3, .n_best = 2 },
         { .max_tokens = 12, .logprobs = 3, .sampling.repetition = 1.2 },
     };
-    static const int64_t places[] = { 1, 2, 3, 16 };
+    static const int64_t places[] = { 2, 16, 1, 3 };
     EACH(o, ways)
     {
         bool first = true;
         EACH(items, places)
         {
+            if (QKV_FEW && items - places > 1) break;
             qkv_generator *g = generator(*items);
             generated(g, prompts, PROMPTS, *o, first ? &kept : &other);
             CHECK_EQ(kept.n, PROMPTS * (o->n_best ? o->n_best : 1));
@@ -312,7 +313,7 @@ TEST(a_stop_string_ends_an_output_and_is_never_shown)
     generated(g, prompts, 1, o, &kept);
     const char *text = kept.at[0].text;
     CHECK(strlen(text) > 20);
-    for (size_t at = 3; at < 20; at += 4) { // wherever token borders are
+    for (size_t at = 3; at < 20; at += QKV_FEW ? 8 : 4) { // wherever token borders are
         char stop[6] = "";
         memcpy(stop, text + at, 5);
         const size_t want = (size_t)(strstr(text, stop) - text);

@@ -48,9 +48,11 @@ static int stream(void *user, const struct qkv_generated_token *t)
 
 static struct qkv_generate_options options(int i, struct result *r)
 {
-    struct qkv_generate_options o = {
-        .max_tokens = 5 + 7 * i, .token = stream, .output = keep, .user = r, .logprobs = i % 3
-    };
+    struct qkv_generate_options o = { .max_tokens = QKV_FEW ? 5 + 2 * i : 5 + 7 * i,
+                                      .token = stream,
+                                      .output = keep,
+                                      .user = r,
+                                      .logprobs = i % 3 };
     o.sampling.seed = (uint64_t)i;
     o.sampling.temperature = i % 2 ? .9 : 0;
     o.sampling.top_p = i % 4 == 1 ? .8 : 0;
