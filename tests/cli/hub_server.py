@@ -7,6 +7,7 @@ stores large files: /resolve/ redirects to /cdn/SHA256 of a second port, which r
 gets "HUB CDN", the ports.  FOLDER/log gets one line per request: method, path, "token" or "-", the range, the status.
 FOLDER/faults has lines "PATTERN FAULT [COUNT]": a request whose path contains PATTERN meets FAULT, COUNT times.
 """
+import functools
 import hashlib
 import http.server
 import json
@@ -22,8 +23,20 @@ CDN_PORT = 0
 LOCK = threading.Lock()
 
 
+@functools.lru_cache(None)
+def contents_of(path, changed, size):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+@functools.lru_cache(None)
 def git_sha1(data):
     return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+@functools.lru_cache(None)
+def sha256_of(data):
+    return hashlib.sha256(data).hexdigest()
 
 
 def files_of(repo, revision):
@@ -41,8 +54,8 @@ def files_of(repo, revision):
     for folder, _, names in os.walk(top):
         for name in names:
             path = os.path.join(folder, name)
-            with open(path, "rb") as f:
-                found[os.path.relpath(path, top)] = f.read()
+            at = os.stat(path)
+            found[os.path.relpath(path, top)] = contents_of(path, at.st_mtime_ns, at.st_size)
     digest = hashlib.sha1()
     for path in sorted(found):
         digest.update(path.encode() + b"\0" + git_sha1(found[path]).encode())
@@ -53,10 +66,11 @@ def commit_of(repo, revision):
     return files_of(repo, revision)[1] if os.path.isdir(os.path.join(ROOT, repo, revision)) else None
 
 
+@functools.lru_cache(None)
 def entry(path, data):
     """The entry of a file in the list of files."""
     if path.endswith(".safetensors"):
-        sha256 = hashlib.sha256(data).hexdigest()
+        sha256 = sha256_of(data)
         pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n" % (sha256.encode(), len(data))
         return {"type": "file", "oid": git_sha1(pointer), "size": len(data), "path": path,
                 "lfs": {"oid": sha256, "size": len(data), "pointerSize": len(pointer)}}
@@ -232,7 +246,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
             if data is None:
                 return self.answer(404, b"", [("X-Error-Code", "EntryNotFound"), *headers])
             if m[3].endswith(".safetensors"):
-                sha256 = hashlib.sha256(data).hexdigest()
+                sha256 = sha256_of(data)
                 CDN.blobs[sha256] = data
                 headers += [("X-Linked-Etag", f'"{sha256}"'), ("X-Linked-Size", str(len(data))), ("ETag", '"other"')]
                 if fault:

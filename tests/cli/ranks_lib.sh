@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # ranks_lib.sh: what tests of commands on several ranks share. Ends a test where no MPI can start processes.
 export QKV_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_mpi_yield_when_idle=1 # more ranks than cores
 export OMPI_MCA_btl_vader_single_copy_mechanism=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 launchers=
 for kind in openmpi mpich; do

@@ -3,7 +3,6 @@
 # rank ends, with code 5 or 6 and one message of all.
 . tests/cli/lib.sh
 . "$here/ranks_lib.sh"
-export OMPI_MCA_mpi_yield_when_idle=1
 python random q.npy f4 1x3000x2x64 1
 cat "$here"/../../docs/notes/01*.md >text.txt
 train='train text.txt --tokenizer bytes --arch gpt --layers 2 --heads 2 --width 16 --steps 3 --eval-every 2 --accumulate 2'

@@ -2,8 +2,8 @@
 """run_for.py ACTION WHEN COMMAND...: starts the command, acts at WHEN, exits with the command's code.
 
   WHEN: a number of seconds, or a pattern such as 'out.tmp.*': as soon as a path matches it
-  ACTION: the name of a signal (INT, TERM), several in order (INT,INT), or cut=FILE: truncates the file to 0 bytes
-  while the command runs.
+  ACTION: the name of a signal (INT, TERM), several in order (INT,INT) with pauses of seconds (STOP,20,CONT), or
+  cut=FILE: truncates the file to 0 bytes while the command runs.
 Death by signal N is exit code 128 + N.  If the command ends before the action, the exit code is 99.
 """
 import glob
@@ -26,6 +26,9 @@ if action.startswith("cut="):
     open(action[4:], "wb").close()
 else:
     for name in action.split(","):
+        if name.isdigit():
+            time.sleep(int(name))
+            continue
         child.send_signal(getattr(signal, "SIG" + name))
         time.sleep(0.3)
 try:

@@ -20,11 +20,12 @@ with open('labels.tsv', 'w') as f:
         n = random.randrange(10)
         f.write(f'{digits[n]} {digits[n]}\t{"odd" if n % 2 else "even"}\n')
 PY
-batch=512
-[ -z "${QKV_SLOW:-}" ] || batch=192 # a sanitizer takes its time for each token
+batch=512 steps=60 more=80
+[ -z "${QKV_SLOW:-}" ] || batch=192 steps=8 more=8 # with a sanitizer each way is run, and does not learn
 small="--layers 1 --heads 2 --width 32 --batch-tokens $batch --rate 0.01 --warmup 5 --json"
 # Checks the first and the last loss of a run: the last is smaller by at least a third.
 learns() {
+    [ -z "${QKV_SLOW:-}" ] || return
     python3 - "$1/log.jsonl" <<'PY' || failed "$1 does not learn"
 import json, sys
 loss = [json.loads(line)["loss"] for line in open(sys.argv[1]) if '"loss"' in line]
@@ -35,12 +36,12 @@ value() { sed -n "s/.*\"$1\":\([-0-9.e+]*\).*/\1/p" "$out"; }
 
 title 'decoders'
 for arch in gpt llama; do
-    runs 0 train text.txt --out $arch --arch $arch --tokenizer bytes --context 64 --steps 60 $small
+    runs 0 train text.txt --out $arch --arch $arch --tokenizer bytes --context 64 --steps $steps $small
     silent
     learns $arch
     runs 0 eval $arch --json
     prints_part '"objective":"causal"'
-    [ "$(value bits_per_byte | cut -d. -f1)" -lt 4 ] || failed 'bits per byte'
+    [ -n "${QKV_SLOW:-}" ] || [ "$(value bits_per_byte | cut -d. -f1)" -lt 4 ] || failed 'bits per byte'
     whole=$(value loss)
     runs 0 eval $arch --ablate 'L0.H*=mean' --json
     [ -n "$(value loss)" ] && [ "$(value loss)" != "$whole" ] || failed 'a run without heads'
@@ -49,11 +50,11 @@ for arch in gpt llama; do
 done
 
 title 'encoders for masked tokens, for labels and for pairs'
-runs 0 train text.txt --out bert --arch bert --tokenizer wordpiece --vocab 60 --context 32 --steps 60 $small
+runs 0 train text.txt --out bert --arch bert --tokenizer wordpiece --vocab 60 --context 32 --steps $steps $small
 learns bert
 runs 0 eval bert --json
 prints_part '"objective":"masked"'
-runs 0 train labels.tsv --out labels --objective classify --from bert/model --valid-share 0.2 --steps 60 --batch-tokens 512 --rate 0.01 --json
+runs 0 train labels.tsv --out labels --objective classify --from bert/model --valid-share 0.2 --steps $steps --batch-tokens 512 --rate 0.01 --json
 runs 0 eval labels --json
 prints_part '"objective":"classify"'
 runs 0 eval labels labels.tsv --json
@@ -65,7 +66,7 @@ case $(value retrieval) in '' | null) failed 'retrieval' ;; esac
 
 title 'encoder-decoders: loss, exact outputs, alignment'
 for arch in vaswani bare-transformer gru-attention; do
-    runs 0 train pairs.tsv --out $arch --arch $arch --tokenizer characters --context 32 --dropout 0 --smoothing 0 --schedule cosine --steps 80 $small
+    runs 0 train pairs.tsv --out $arch --arch $arch --tokenizer characters --context 32 --dropout 0 --smoothing 0 --schedule cosine --steps $more $small
     learns $arch
     runs 0 eval $arch --json --show 2 --alignment --beam 2
     [ "$(grep -c '"alignment":\[\[' "$out")" -eq 2 ] || failed 'two alignments'
@@ -93,7 +94,7 @@ check cmp t1/log.jsonl t3/log.jsonl
 title 'recomputed activations change no bit; 16-bit precisions learn too'
 runs 0 train text.txt --out again --tokenizer bytes --context 32 --steps 12 --accumulate 2 --dropout 0.1 --recompute $small
 check cmp t1/model/model.safetensors again/model/model.safetensors
-runs 0 train text.txt --out half --tokenizer bytes --context 32 --steps 60 --precision bf16 $small
+runs 0 train text.txt --out half --tokenizer bytes --context 32 --steps $steps --precision bf16 $small
 learns half
 
 title 'every option is stored: the same command continues, and needs only the folder'

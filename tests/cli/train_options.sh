@@ -84,9 +84,10 @@ for way in '' --recompute; do
 done
 check cmp -s gru/model/model.safetensors gru--recompute/model/model.safetensors
 
-if [ -z "${QKV_SLOW:-}" ]; then # 24 s of a core, once
+if [ -z "${QKV_SLOW:-}" ]; then
     title 'without a terminal, a line about the progress appears every 20 seconds'
-    python3 "$here/run_for.py" INT 24 "$QKV_BIN" train text.txt --out log $sizes --steps 1000000000 >"$out" 2>"$err"
+    # the command is stopped for most of them, and then has time for a step
+    python3 "$here/run_for.py" STOP,20,CONT,4,INT 1 "$QKV_BIN" train text.txt --out log $sizes --steps 1000000000 >"$out" 2>"$err"
     [ $? -eq 130 ] || failed 'exit code'
     says_part 'qkv: note: step '
     says_part '/1000000000 '
