@@ -7,8 +7,8 @@
 //   faults_walk(flow, ctx, true)  runs flow with allocation 1, 2, 3... failing, each number once
 //       alone and once with all later ones, until a run meets no fault.  A run that met one must
 //       return QKV_ERR_LIMIT with err filled and leak nothing.  false: it may also return QKV_OK
-//       (it could do without).  Returns the number of fault points.  Slow builds (QKV_FEW) leave out
-//       two of three points after the first 30.
+//       (it could do without).  Returns the number of fault points.  Slow builds (QKV_FEW)
+//       leave out two of three points after the first 30.
 //   faults_sample(flow, ctx, most)  the same for about `most` allocations at equal distances (all
 //       of them if there are fewer).  A run that met one failure may return QKV_OK (there was
 //       another way), a run that met all later ones too may not.  The first run meets none and may
