@@ -67,8 +67,7 @@ static void panel_saturation(struct page *p, const double *score)
     }
     struct qkv_chart_panel *curve = page_panel(p, "the largest weight, and the softmax gradient");
     page_line(p, curve, "largest weight", factors, top, FACTORS)->style = QKV_CHART_STRONG;
-    page_line(p, curve, "gradient, sum w (1 - w)", factors, left, FACTORS)->style =
-        QKV_CHART_STRONG;
+    page_line(p, curve, "gradient", factors, left, FACTORS)->style = QKV_CHART_STRONG;
     curve->x = (struct qkv_chart_axis){ .name = "scores times", .log = true };
     curve->y = (struct qkv_chart_axis){ .zero = true };
     page_say(p,

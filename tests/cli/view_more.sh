@@ -44,6 +44,15 @@ prints_part 'Heads that changed most, Jensen-Shannon divergence in bits'
 runs 0 view 'to be or not' -m "$verse" --against "$verse" -o models.html --json
 prints_part '"bits":0}'
 
+title 'a picture of two models names them, one of two texts shows the texts'
+cp -r "$verse" twin
+runs 0 view 'to be or not' -m "$verse" --against twin --view compare -o models.svg
+check grep -q '>verse</text>' models.svg
+check grep -q '>twin</text>' models.svg
+runs 0 view 'to be or not' -m "$verse" --against 'to be and not' --view compare -o texts.svg
+! grep -q '>verse</text>' texts.svg || failed 'the name of a model between texts'
+[ "$(grep -cE '>to be (or|and) not</text>' texts.svg)" -eq 2 ] || failed 'the texts'
+
 title 'the displayed numbers as files'
 runs 0 view 'to be or not' -m "$verse" --layer 1 --heads 0,2 -o shown.npy --terminal
 runs 0 view 'to be or not' -m "$verse" --layer 1 -o opened.npy --terminal

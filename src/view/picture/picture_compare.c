@@ -71,19 +71,33 @@ static bool find_keys(struct panel *g)
     return true;
 }
 
-// Writes the text of the panel as its title.
-static void draw_panel_title(struct panel *g, double y)
+static void say_panel_text(struct view_text *t, const struct panel *g)
 {
-    struct canvas *s = &g->p->canvas;
-    struct view_text t = { 0 };
     const struct qkv_view_token *token = g->v->shape.key;
     int64_t end = 0;
     for (int64_t j = 0; j < g->v->shape.keys; j++) {
         if (token[j].special) continue;
-        if (t.used && (token[j].begin != end || token[j].begin == token[j].end)) view_say(&t, " ");
+        // a token that begins with a space is written without it
+        const bool spaced = token[j].text && token[j].text_bytes > 1 && token[j].text[0] == ' ';
+        if (t->used && (spaced || token[j].begin != end || token[j].begin == token[j].end))
+            view_say(t, " ");
         end = token[j].end;
-        view_token_text(&t, &token[j], false);
+        view_token_text(t, &token[j], false);
     }
+}
+
+// Writes the title of the panel: the name of its model if the two models have different names,
+// otherwise its text.
+static void draw_panel_title(struct panel *g, double y)
+{
+    struct canvas *s = &g->p->canvas;
+    struct view_text t = { 0 };
+    const char *first = g->p->v->shape.model, *model = g->v->shape.model;
+    const char *second = g->p->view->against->shape.model;
+    if (first && second && model && strcmp(first, second) != 0)
+        view_say(&t, "%s", model);
+    else
+        say_panel_text(&t, g);
     s->failed |= t.failed;
     canvas_line(s, g->left, y - 22, g->left + g->at.panel, y - 22, PALETTE_RULE, 1);
     // If the text is too long, its start is cut, because the two texts usually differ at the end.
@@ -111,7 +125,8 @@ static void draw_panel(struct panel *g)
                         picture_link_color(g->p, 0), (w - tau) / (1 - tau), false);
     }
     picture_token(s, &g->v->shape.token[g->row], g->left + g->at.query, y0 + base, TEXT_SIZE,
-                  CANVAS_END | CANVAS_BOLD, PALETTE_TEXT, g->at.query);
+                  CANVAS_END | CANVAS_BOLD, PALETTE_TEXT,
+                  g->at.query + fmin(16, g->p->margin - 4)); // it may begin in the margin
     for (int64_t i = 0; i < g->keys; i++) {
         const int64_t j = g->key[i];
         const double w = (double)g->w[j], y = g->top + ((double)i + .5) * g->pitch;
@@ -226,7 +241,7 @@ qkv_status picture_compare(struct picture *p, qkv_error *err)
         p->canvas.failed |= title.failed;
         const double y = canvas_head(&p->canvas, p->margin) + 24;
         const double high = a.pitch * (double)a.keys,
-                     below = p->column ? high + 58 : 0; // in a column one panel is below the other
+                     below = p->column ? high + 66 : 0; // in a column one panel is below the other
         a.left = p->margin;
         b.left = p->column ? p->margin : p->margin + at.panel + GUTTER;
         a.top = y + 14;

@@ -109,7 +109,9 @@ static double draw_grid(const struct output *g, double y)
     if (target) {
         struct view_text t = { 0 };
         const char *name = o->name[o->target[g->place]];
+        view_say(&t, "“");
         view_plain_text(&t, name, strlen(name), 160);
+        view_say(&t, "”");
         draw_text(s, end + 60, y, CANVAS_END, PALETTE_TEXT2, &t, 56);
         canvas_format(s, end + 118, y, 11, CANVAS_END, PALETTE_TEXT2, "place");
     }

@@ -66,6 +66,7 @@ const TEXT = {
     weight: "weight",
     receivedHere: "weight received from these rows",
     received: "attention received",
+    receivedShort: "received",
     oneBar: "weight per head",
     headsOf: "The {0} heads of layer {1}", headOf: "The head of layer {1}",
     keysNote: "Effective keys: 2 to the entropy of a row (its perplexity), mean over the rows. " +

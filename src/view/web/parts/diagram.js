@@ -114,14 +114,14 @@ export function layout() {
         s.style[right ? "right" : "left"] = (right ? w - x : x) + "px";
         return s;
     };
-    stage.margin = el("span", {}, say("received"));
+    stage.margin = el("span", {}, say(wide ? "received" : "receivedShort"));
     stage.margin.style.left = geometry.bars + "px";
     const cross = page.stack.about.name === "cross";
     stage.heading.replaceChildren(
         ...(geometry.sums ? [head("effectiveKeys", 0)] : []),
         head(cross ? "queryHeadingCross" : "queryHeading", geometry.q, true),
         head(cross ? "keyHeadingCross" : "keyHeading", geometry.k),
-        ...(geometry.bars && wide ? [stage.margin] : [])
+        ...(geometry.bars ? [stage.margin] : [])
     );
 }
 // Computes the positions of the keys (if they are other tokens than the rows) and of the folds between them.
@@ -387,8 +387,10 @@ function markTokens(l) {
             !geometry.bars ? "foldShort" : fold.n === 1 ? "foldOne" : "fold", count(fold.n),
             weight(foldWeight(fold, rows), 3)
         );
+    const short = !geometry.sums; // the margins are narrow
     stage.margin.textContent = say(
-        l.row >= 0 ? drawn()[0] < 0 ? "weight" : "oneBar" : windowed() ? "receivedHere" : "received"
+        l.row >= 0 ? short || drawn()[0] < 0 ? "weight" : "oneBar"
+            : short ? "receivedShort" : windowed() ? "receivedHere" : "received"
     );
 }
 export function reveal(i) {

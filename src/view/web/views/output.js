@@ -110,7 +110,7 @@ function drawEntries(o, cell, shown, wide, x, y, parts) {
     }
 }
 function drawLens(o, place, lens) {
-    const parts = [], w = output.box.clientWidth, names = min(124, max(94, floor(w * .2)));
+    const parts = [], w = output.box.clientWidth, names = min(124, max(104, floor(w * .2)));
     const target = lens && o.targets[place] >= 0 && w >= 560, space = w - names - (target ? TARGET : 0);
     const shown = max(1, min(o.top, floor(space / CELL_LEAST))), wide = tenth(min(CELL_MOST, space / shown));
     const rows = lens ? o.rows : min(MOST_ROWS, o.at.length), end = names + shown * wide;
@@ -120,7 +120,7 @@ function drawLens(o, place, lens) {
     );
     if (target)
         parts.push(
-            textAt(end + 60, 12, fitted(o.names[o.targets[place]], 56, 11), "tiny", "end"),
+            textAt(end + 60, 12, fitted(`“${o.names[o.targets[place]]}”`, 56, 11), "tiny", "end"),
             textAt(end + 116, 12, say("outputPlace"), "tiny", "end")
         );
     for (let i = 0; i < rows; i++) {

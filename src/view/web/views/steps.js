@@ -254,13 +254,17 @@ function projectionRow({ f, of, c, most }, y, w, name, vector) {
         const from = f.layer ? say("inputX", x.length, f.layer - 1) : say("inputFirst", x.length);
         bars.append(shape("title", {}, from));
     }
+    const full = say(note, quoted), space = w - c.note - 4;
+    // what follows the colon is left out if it does not fit in one of the three rows
+    const fits = t => fitted(t, space, 12) === t;
+    const told = fits(full) && fits(say("projectQ", quote(f.i))) ? full : full.slice(0, full.lastIndexOf(": "));
     return [
         ...(query ? [rectAt(0, y, w, PROJECT, "mark")] : []),
         textAt(c.name, mid + 5, fitted(shownToken(tokens[j]), c.name - 4, 14), "strong", "end"),
         barsOf(vector, c.k[0], mid, c.k[1], PROJECT - 6, name === "V" ? most.v : most.k, at),
         text(c.equals, "=", "note", "middle"), bars, text(c.times, "×", "note", "middle"), frame,
         text(c.matrix[0] + c.matrix[1] / 2, fitted(matrix, c.matrix[1] - 6, 12), "note", "middle"),
-        text(c.note, fitted(say(note, quoted), w - c.note - 4, 12), "note")
+        text(c.note, fitted(told, space, 12), "note")
     ];
 }
 function projectionRows(seen, w) {
