@@ -384,7 +384,7 @@ function markTokens(l) {
     }
     for (const fold of geometry.folds)
         fold.node.firstChild.textContent = say(
-            !geometry.bars ? "foldShort" : fold.n === 1 ? "foldOne" : "fold", count(fold.n),
+            !geometry.sums ? "foldShort" : fold.n === 1 ? "foldOne" : "fold", count(fold.n),
             weight(foldWeight(fold, rows), 3)
         );
     const short = !geometry.sums; // the margins are narrow
