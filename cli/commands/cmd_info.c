@@ -3,6 +3,7 @@
 // this machine and the default model.
 #include "frame/arrays.h"
 #include "frame/charts.h"
+#include "index/index.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -428,6 +429,8 @@ static int run_info(int argc, char **argv)
             model(path, &err);
         else
             file(path, &err);
+    } else if (cmd_ends_with(path, ".qkvi")) {
+        index_describe(path, &err);
     } else {
         const char *name = strrchr(path, '/');
         if (!strcmp(name ? name + 1 : path, "tokenizer.json") || is_tokenizer(path))
@@ -442,7 +445,7 @@ const struct cmd cmd_info = {
     .name = "info",
     .brief = "describe a file, a model or this machine",
     .usage = "[FILE|DIR]\n[DIR] --diagram NAME -o FILE",
-    .about = "Prints for a .safetensors, .npy or index file: its tensors. For a model folder: family, sizes, parameters, work per token and tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by default, and why. --diagram draws what the model consists of: scaled dot-product attention, multi-head attention, one layer, or the whole model.",
+    .about = "Prints for a .safetensors or .npy file or the index of a sharded model: its tensors. For an index of texts (.qkvi): its passages, vectors and model. For a model folder: family, sizes, parameters, work per token and tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by default, and why. --diagram draws what the model consists of: scaled dot-product attention, multi-head attention, one layer, or the whole model.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_PROCESSES,
     .max_args = 1,
@@ -450,6 +453,7 @@ const struct cmd cmd_info = {
         { "qkv info", "CPU, kernels, threads, default model" },
         { "qkv info models/all-MiniLM-L6-v2", "layers, heads and parameters of a model" },
         { "qkv info models/dates --diagram model -o dates.svg", "encoder, decoder and their parts" },
+        { "qkv info docs.qkvi", "passages, vectors and model of an index" },
         { "qkv info --json x.npy", "dtype and shape of an array, as JSON" },
     },
     .run = run_info,

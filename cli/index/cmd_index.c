@@ -3,6 +3,7 @@
 // to one file, which `qkv search` reads.
 #include "frame/tokens.h"
 #include "index/index.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -76,7 +77,17 @@ static qkv_status check_options(qkv_error *err)
     if (o.hnsw &&
         (!index_graph_engine("qkv index --hnsw", err) || cmd_output_check(graph_path, err)))
         return err->status;
+    if (!common.force && stat(o.output, &st) == 0 && S_ISREG(st.st_mode))
+        return cmd_error(err, QKV_ERR_USAGE, o.output,
+                         "the index exists already, expected a new name, --update to embed what "
+                         "changed, or --force to replace it");
     return cmd_output_check(o.output, err);
+}
+
+static qkv_status fail_busy(qkv_error *err)
+{
+    return cmd_error(err, QKV_ERR_IO, o.output,
+                     "another qkv index writes this index; run this command after it");
 }
 
 // Locks the index that will be replaced until the process ends, so that two commands do not both
@@ -94,8 +105,42 @@ static qkv_status lock_old(bool *there, qkv_error *err)
         now.st_ino == locked.st_ino && now.st_dev == locked.st_dev)
         return QKV_OK; // fd stays open with the lock
     close(fd);
-    return cmd_error(err, QKV_ERR_IO, o.output,
-                     "another qkv index writes this index; run this command after it");
+    return fail_busy(err);
+}
+
+// Returns true if a process has locked a file.
+static bool is_locked(int folder, const char *name)
+{
+    const int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (fd >= 0) close(fd);
+    return locked;
+}
+
+// Locks the folder of the output, and fails if another command writes an index of this name for the
+// first time: its temporary file is locked.  The caller closes *folder after its own temporary file
+// was made.  A file system without locks has none.
+static qkv_status lock_new(DIR **folder, qkv_error *err)
+{
+    char above[CMD_PATH];
+    const char *slash = strrchr(o.output, '/'), *base = slash ? slash + 1 : o.output;
+    const size_t n = strlen(base);
+    snprintf(above, sizeof above, "%.*s", slash ? (int)(slash - o.output) + 1 : 1,
+             slash ? o.output : ".");
+    *folder = opendir(above);
+    if (!*folder)
+        return cmd_error(err, cmd_io_status(errno), o.output, "cannot open its folder: %s",
+                         strerror(errno));
+    (void)flock(dirfd(*folder), LOCK_EX);
+    errno = 0;
+    for (const struct dirent *e; (e = readdir(*folder)) != NULL; errno = 0)
+        if (!strncmp(e->d_name, base, n) && !strncmp(e->d_name + n, ".tmp.", 5) &&
+            is_locked(dirfd(*folder), e->d_name))
+            return fail_busy(err);
+    if (errno)
+        return cmd_error(err, cmd_io_status(errno), o.output, "cannot read its folder: %s",
+                         strerror(errno));
+    return QKV_OK;
 }
 
 // Describes what passages and vectors depend on.
@@ -208,10 +253,16 @@ static void print_result(const struct index_build *b, int64_t files, const struc
                (long long)b->count.unchanged, (long long)b->count.removed, (long long)b->embedded);
 }
 
-static qkv_status build(struct index_build *b, const struct index_files *files, qkv_error *err)
+// there: lock_old() has locked an index.
+static qkv_status build(struct index_build *b, const struct index_files *files, bool there,
+                        qkv_error *err)
 {
     qkv_writer *w = NULL;
-    qkv_status status = qkv_writer_open(&w, o.output, common.force, err);
+    DIR *folder = NULL;
+    qkv_status status = lock_new(&folder, err);
+    if (!status && !there) status = lock_old(&there, err); // it may have come into being
+    if (!status) status = qkv_writer_open(&w, o.output, common.force, err);
+    if (folder) closedir(folder);
     if (status) return status;
     b->fd = qkv_writer_descriptor(w);
     // A second descriptor stays open with the lock until the process ends: after the commit, the
@@ -269,7 +320,7 @@ static int run_index(int argc, char **argv)
     b.embedder = e;
     b.old = old.engine ? &old : NULL;
     if (b.old && index_settings_same(&old.settings, &settings, o.output, &err)) goto done;
-    if (!build(&b, &files, &err)) {
+    if (!build(&b, &files, there, &err)) {
         struct graph_result graph = { .kept = false };
         cmd_progress_end();
         print_notes(&b);

@@ -68,6 +68,9 @@ void index_close(struct index *x); // a zeroed struct is allowed
 qkv_status index_passage(const struct index *x, int64_t n, struct store_passage *p,
                          struct store_file *file, qkv_error *err);
 
+// Prints what an index is (index_info.c).
+qkv_status index_describe(const char *path, qkv_error *err);
+
 // ---- the graph of an index, a file next to it (index_graph.c) ----------------------------------
 struct index_graph {
     const struct graph_engine *engine;

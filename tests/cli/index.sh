@@ -27,6 +27,23 @@ has 'SELECT id, line, text FROM passage' '1|1|a happy dog
 has 'SELECT name, bytes, passages FROM file' 'lines.txt|42|3'
 [ "$(select 'SELECT sha256 FROM file')" = "$(sha256sum <lines.txt | cut -d' ' -f1)" ] || failed 'SHA-256'
 
+title 'qkv info says what an index is'
+runs 0 info i.qkvi
+prints_part 'index of 3 passages of 1 file, 35 x f32'
+prints_part 'graph      none'
+runs 0 info i.qkvi --json
+python3 -S -E - "$out" "$QKV_MODEL" <<'PY' || failed 'JSON of qkv info'
+import json, os, sys
+with open(sys.argv[1]) as f: found = json.load(f)
+assert found["index"] == "i.qkvi" and found["passages"] == 3 and found["files"] == 1, found
+assert found["vectors"] == "f32" and found["width"] == 35 and found["bytes"] == os.path.getsize("i.qkvi"), found
+assert os.path.realpath(found["model"]) == os.path.realpath(sys.argv[2]) and found["graph"] is None, found
+PY
+runs 6 info none.qkvi
+printf 'no index' >no.qkvi
+runs 3 info no.qkvi
+says_part 'no.qkvi: no index, or a malformed one'
+
 title 'the vectors are the ones of qkv embed, in each type'
 printf 'a happy dog\ntax law\nthe last line\n' >plain.txt
 runs 0 embed -f plain.txt -o v.npy
@@ -143,7 +160,7 @@ check cmp u.qkvi scratch.qkvi
 runs 0 index u -o fresh.qkvi --update
 check cmp fresh.qkvi scratch.qkvi
 runs 2 index u -o u.qkvi
-says_part 'exists already'
+says_part 'the index exists already, expected a new name, --update to embed what changed, or --force to replace it'
 runs 2 index u -o u.qkvi --update --chunk 64
 says_part "--chunk differs from that of the index, expected '128', found '64'"
 runs 2 index u -o u.qkvi --update --vectors int8
@@ -233,6 +250,28 @@ for args in [], ["--update"]:
 PY
 runs 0 index u -o held.qkvi --update
 check cmp held.qkvi scratch.qkvi
+python3 -S -E - "$QKV_BIN" <<'PY' || failed 'lock of the first run'
+# the temporary file of another command that writes this index for the first time
+import fcntl, os, subprocess, sys
+def run(name):
+    return subprocess.run([sys.argv[1], "index", "u", "-o", name], capture_output=True, text=True)
+with open("begins.qkvi.tmp.1.1", "w") as f, open("begins.qkvi.tmp.x", "w") as other:
+    fcntl.flock(f, fcntl.LOCK_EX)
+    p = run("./begins.qkvi")
+    assert p.returncode == 6 and "another qkv index writes this index" in p.stderr, p
+    assert not os.path.exists("begins.qkvi") and run("another.qkvi").returncode == 0
+p = run("begins.qkvi")
+assert p.returncode == 0 and not os.path.exists("begins.qkvi.tmp.1.1"), p
+os.unlink("begins.qkvi.tmp.x")
+# of many commands that begin together, one writes the index
+all = [subprocess.Popen([sys.argv[1], "index", "u", "-o", "once.qkvi"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+       for _ in range(8)]
+ends = [(p.communicate()[1], p.returncode) for p in all]
+assert sum(code == 0 for _, code in ends) == 1, ends
+assert min(code == 0 or "writes this index" in said or "exists already" in said for said, code in ends), ends
+PY
+check cmp once.qkvi scratch.qkvi
+check cmp begins.qkvi scratch.qkvi
 
 title 'invalid UTF-8 is replaced with a note, or refused; a byte 0 in a line is an error'
 printf 'good\nbad \377 byte\n' >bad.txt

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""serve_resident.py: the resident memory of `qkv serve` does not grow with the number of requests.
+
+    serve_resident.py MODEL VERSE
+
+QKV_SERVE_REQUESTS is the number of requests (4,000); prints the resident memory after 1 %, 10 %, 50 % and all of them.
+"""
+import http.client
+import json
+import os
+import sys
+import threading
+
+from serve_client import Server, check, finish
+
+MODEL, VERSE = sys.argv[1:]
+REQUESTS = int(os.environ.get("QKV_SERVE_REQUESTS") or 4000)
+CLIENTS = 8
+KEPT_OPEN = 100  # requests of a connection
+MIXED = [
+    ("/v1/embeddings", {"input": "hello", "model": "bert"}, 200),
+    ("/v1/embeddings", {"input": ["a b", "hello", "b"], "encoding_format": "base64", "model": "bert"}, 200),
+    ("/tokenize", {"inputs": "the king", "model": "bert"}, 200),
+    ("/v1/attention", {"input": "hello", "model": "bert", "rows": [0]}, 200),
+    ("/v1/completions", {"prompt": "In the", "max_tokens": 2, "temperature": 0, "logprobs": 1, "model": "verse"}, 200),
+    ("/v1/completions", {"prompt": "In the", "max_tokens": 2, "n": 2, "stream": True, "model": "verse"}, 200),
+    ("/v1/embeddings", {"input": 5}, 400),
+]
+
+
+def client(server, number, count, wrong):
+    """Makes some mixed requests on connections that it keeps open for a while."""
+    c = None
+    for i in range(count):
+        path, body, want = MIXED[(number + i) % len(MIXED)]
+        if i % KEPT_OPEN == 0:
+            if c:
+                c.close()
+            c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+        c.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        r = c.getresponse()
+        r.read()
+        if r.status != want:
+            wrong.append((path, r.status))
+    c.close()
+
+
+def main():
+    wrong, resident, done = [], [], 0
+    with Server("-q", models=[f"bert={MODEL}", f"verse={VERSE}"]) as server:
+        for part in (.01, .1, .5, 1):
+            each = max(1, round(REQUESTS * part - done) // CLIENTS)
+            threads = [threading.Thread(target=client, args=(server, i, each, wrong)) for i in range(CLIENTS)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            done += each * CLIENTS
+            resident.append((done, server.status_kb("VmRSS")))
+    check("every request is answered", not wrong, wrong[:5])
+    for n, kb in resident:
+        print(f"{n} requests: {kb} kB resident")
+    # after the first tenth every buffer has its size; 4 MiB are less than 50 bytes per request of 100,000
+    grown = resident[-1][1] - resident[1][1]
+    check("the resident memory stays", grown < 4096 or os.environ.get("QKV_SLOW", "OFF") not in ("", "OFF"), resident)
+    finish()
+
+
+main()
