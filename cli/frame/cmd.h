@@ -208,6 +208,7 @@ qkv_status cmd_io_status(int code);
 // `status`.
 qkv_status cmd_error(qkv_error *err, qkv_status status, const char *file, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+qkv_status cmd_no_memory(qkv_error *err); // QKV_ERR_LIMIT: "out of memory"
 // Returns QKV_ERR_INTERNAL if one of the numbers x[n] is NaN or infinite: "NAME is not finite, ...".
 qkv_status cmd_check_finite(const float *x, int64_t n, const char *name, qkv_error *err);
 // Prints an error as "qkv: FILE: ..." or, with --json, as a JSON object.  Returns the exit code.
@@ -243,6 +244,7 @@ bool cmd_progress_due(void);
 bool cmd_progress_log_due(void);
 // Prints the text as a progress line, cut to the width of the terminal.
 void cmd_progress_line(const char *text);
+double cmd_seconds(void); // of a clock that is never set
 // Writes a duration such as "1 h 02 min", "3 min 20 s" or "12 s".
 void cmd_duration(char *out, size_t size, double seconds);
 void cmd_progress_clear(void); // removes the progress line; call it before printing other output

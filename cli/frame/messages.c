@@ -29,6 +29,11 @@ qkv_status cmd_error(qkv_error *err, qkv_status status, const char *file, const 
     return status;
 }
 
+qkv_status cmd_no_memory(qkv_error *err)
+{
+    return cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+}
+
 qkv_status cmd_check_finite(const float *x, int64_t n, const char *name, qkv_error *err)
 {
     for (int64_t i = 0; i < n; i++)

@@ -22,7 +22,7 @@ static struct {
     double start, last;
 } progress;
 
-static double now(void)
+double cmd_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -42,7 +42,7 @@ void cmd_duration(char *out, size_t size, double seconds)
 
 bool cmd_progress_due(void)
 {
-    const double t = now();
+    const double t = cmd_seconds();
     if (!progress.shown || t - progress.last < 0.1 || t - progress.start < 0.3) return false;
     progress.last = t;
     return true;
@@ -50,7 +50,7 @@ bool cmd_progress_due(void)
 
 bool cmd_progress_log_due(void)
 {
-    const double t = now();
+    const double t = cmd_seconds();
     if (progress.shown || common.json || t - progress.last < LOG_SECONDS) return false;
     progress.last = t;
     return true;
@@ -96,7 +96,7 @@ struct qkv_progress cmd_progress_begin(const char *unit)
     progress.pieces = false;
     progress.shown =
         !common.json && !common.quiet && isatty(2) && term && strcmp(term, "dumb") != 0;
-    progress.start = progress.last = now();
+    progress.start = progress.last = cmd_seconds();
     cmd_signals_graceful(true);
     return (struct qkv_progress){ step, NULL };
 }

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 // The tokens of one output and their log-probabilities, for --logprobs.
@@ -20,13 +19,6 @@ struct token_log {
     } * at;
     int64_t n;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 // ---- text ---------------------------------------------------------------------------------------
 // Prints a token, without line breaks.
@@ -236,7 +228,7 @@ static int on_output(void *user, const struct qkv_generated *g)
 
 void generate_set_callbacks(struct generate_call *s)
 {
-    s->begun = now();
+    s->begun = cmd_seconds();
     s->how.user = s;
     s->how.token = s->streaming || s->how.logprobs ? on_token : NULL;
     s->how.output = on_output;
@@ -275,7 +267,7 @@ void generate_free(struct generate_call *s)
 
 static void print_notes(const struct generate_call *s)
 {
-    const double seconds = now() - s->begun;
+    const double seconds = cmd_seconds() - s->begun;
     const int64_t texts = s->source.before;
     if (s->cut_texts)
         cmd_note("%lld of %lld texts were cut to the number of the model's positions: %lld tokens "

@@ -4,7 +4,6 @@
 #include "index/search_parts.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static int by_row(const void *a, const void *b)
 {
@@ -71,13 +70,6 @@ qkv_status search_graph(struct qkv_match *matches, int64_t *found, const struct 
 }
 
 // ---- --check -----------------------------------------------------------------------------------
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 // Reads a stored vector as floats.
 static void read_vector(float *to, const struct qkv_vectors *v, int64_t row)
 {
@@ -121,11 +113,11 @@ static qkv_status compare(struct comparison *c, const struct index *x, const str
         const int64_t row = i * count / c->queries;
         int64_t n[2] = { 0, 0 };
         read_vector(query, &x->vectors, row);
-        const double t = now();
+        const double t = cmd_seconds();
         if (qkv_search(exact, n, &x->vectors, query, 1, k + 1, err)) break;
-        const double middle = now();
+        const double middle = cmd_seconds();
         if (search_graph(near, n + 1, x, g, query, 1, k + 1, ef, err)) break;
-        c->graph += now() - middle;
+        c->graph += cmd_seconds() - middle;
         c->exact += middle - t;
         n[0] = without(exact, n[0], k, row);
         n[1] = without(near, n[1], k, row);
@@ -143,9 +135,9 @@ qkv_status search_check(const struct index *x, int64_t sample, int64_t k, int64_
                         qkv_error *err)
 {
     struct index_graph g = { NULL, NULL };
-    struct comparison c = { .open = -now() };
+    struct comparison c = { .open = -cmd_seconds() };
     if (!index_graph_open(&g, x, "qkv search --check", err)) {
-        c.open += now();
+        c.open += cmd_seconds();
         compare(&c, x, &g, sample, k, ef, err);
     }
     index_graph_close(&g);

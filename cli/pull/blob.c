@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 #include "pull/pull.h"
 
@@ -24,13 +23,6 @@ struct arriving {
     struct qkv_digest digest;
 };
 
-double pull_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static qkv_status failed(qkv_error *err, const char *path, const char *what)
 {
     return cmd_error(err, cmd_io_status(errno), path, "%s: %s", what, strerror(errno));
@@ -42,7 +34,7 @@ static void show(void *context)
     const struct pull_progress *const p = a->progress;
     char line[400], left[40] = "";
     if (!cmd_progress_due()) return;
-    const double seconds = pull_now() - p->start, done = (double)(p->done + a->bytes),
+    const double seconds = cmd_seconds() - p->start, done = (double)(p->done + a->bytes),
                  rate = seconds > 0 ? (double)p->received / seconds : 0;
     if (rate > 0 && p->total > 0) {
         char time[32];

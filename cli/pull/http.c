@@ -30,7 +30,7 @@ qkv_status http_open(struct http *h, qkv_error *err)
     h->engine = engine_open(&curl, err);
     if (!h->engine) return err->status;
     h->connections = h->engine->open();
-    return h->connections ? QKV_OK : cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+    return h->connections ? QKV_OK : cmd_no_memory(err);
 }
 
 void http_close(struct http *h)
@@ -168,7 +168,7 @@ static qkv_status send_one(struct http *h, const struct http_call *c, struct htt
                                            .tick = on_tick };
     h->engine->run(h->connections, &request, &answer);
     if (err->status) return err->status;
-    if (answer.outcome == FETCH_MEMORY) return cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (answer.outcome == FETCH_MEMORY) return cmd_no_memory(err);
     if (answer.outcome == FETCH_REFUSED)
         return cmd_error(err, QKV_ERR_IO, NULL, "%s: %s", address_show(shown, r->address),
                          answer.text);

@@ -310,7 +310,7 @@ static qkv_status pull_files(struct hub *h, struct pull_report *r, qkv_error *er
                               "# For information about cache directory tags, see:\n"
                               "#\thttps://bford.info/cachedir/\n";
     struct pull_model *const m = &h->model;
-    struct pull_progress p = { .start = pull_now() };
+    struct pull_progress p = { .start = cmd_seconds() };
     struct pull_listing kept;
     char path[CMD_PATH];
     struct stat st;

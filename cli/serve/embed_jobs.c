@@ -57,7 +57,7 @@ static qkv_status find_embedder(struct serve_model *m, struct embed_job *j, qkv_
     struct embed_variant *v = calloc(1, sizeof *v);
     if (v && j->prompt) v->prompt = strdup(j->prompt);
     qkv_status status = !v || (j->prompt && !v->prompt)
-                            ? cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory")
+                            ? cmd_no_memory(err)
                             : qkv_embedder_open(&v->embedder, m->dir, &how, err);
     if (status) {
         if (v) free(v->prompt);
@@ -104,7 +104,7 @@ static qkv_status too_long(int64_t i, int64_t most, int64_t found, qkv_error *er
 static qkv_status add_tokens(struct embed_job *j, int64_t i, const qkv_encoding *e, qkv_error *err)
 {
     int32_t *ids = realloc(j->ids, ((size_t)(j->total + e->count) + 1) * sizeof *ids);
-    if (!ids) return cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (!ids) return cmd_no_memory(err);
     if (e->count) memcpy(ids + j->total, e->ids, (size_t)e->count * sizeof *ids);
     for (int64_t k = 0; k < e->count; k++) j->by_ids = j->by_ids && !e->types[k];
     j->ids = ids;
@@ -128,7 +128,7 @@ static qkv_status encode_texts(struct embed_job *j, qkv_error *err)
         size_t bytes = j->texts.bytes[i];
         char *joined = before ? malloc(before + bytes + 1) : NULL;
         if (before && !joined) {
-            status = cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+            status = cmd_no_memory(err);
             break;
         }
         if (joined) {
@@ -175,8 +175,7 @@ static bool prepare(struct serve_model *m, struct embed_job *j)
     const int64_t width = status ? 1 : qkv_embedder_width(j->embedder);
     j->tokens = calloc(n + 1, sizeof *j->tokens);
     j->vectors = calloc(n * (size_t)width + 1, sizeof *j->vectors);
-    if (!status && (!j->tokens || !j->vectors))
-        status = cmd_error(&err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (!status && (!j->tokens || !j->vectors)) status = cmd_no_memory(&err);
     if (!status && j->dimensions > width)
         status =
             cmd_error(&err, QKV_ERR_USAGE, NULL, "dimensions: expected at most %lld, found %lld",
@@ -270,7 +269,7 @@ static qkv_status compute_ids(const struct batch *b, float *v, const qkv_embedde
     int32_t *ids = malloc(((size_t)b->tokens + 1) * sizeof *ids);
     int64_t *offsets = malloc(((size_t)b->texts + 1) * sizeof *offsets), n = 0;
     qkv_status status = QKV_OK;
-    if (!ids || !offsets) status = cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (!ids || !offsets) status = cmd_no_memory(err);
     if (offsets) offsets[0] = 0;
     for (int64_t p = 0; p < b->parts && !status; p++) {
         const struct embed_job *j = b->part[p].j;
@@ -295,7 +294,7 @@ static qkv_status compute_texts(const struct batch *b, float *v, const qkv_embed
     size_t *bytes = malloc(((size_t)b->texts + 1) * sizeof *bytes);
     int64_t n = 0;
     qkv_status status = QKV_OK;
-    if (!text || !bytes) status = cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (!text || !bytes) status = cmd_no_memory(err);
     for (int64_t p = 0; p < b->parts && !status; p++) {
         const struct embed_job *j = b->part[p].j;
         for (int64_t i = j->done; i < j->done + b->part[p].texts; i++, n++) {
@@ -376,7 +375,7 @@ void embed_batch(struct serve_model *m, struct serve_job *first, double tokens)
     add_job(b, j);
     fill(m, b, j);
     v = malloc(((size_t)(b->texts * width) + 1) * sizeof *v);
-    qkv_status status = v ? QKV_OK : cmd_error(&err, QKV_ERR_LIMIT, NULL, "out of memory");
+    qkv_status status = v ? QKV_OK : cmd_no_memory(&err);
     m->service->batch = b;
     if (!status) status = by_ids ? compute_ids(b, v, e, &err) : compute_texts(b, v, e, &err);
     m->service->batch = NULL;

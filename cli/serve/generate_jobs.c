@@ -62,7 +62,7 @@ static void print_usage(FILE *to, const struct generate_job *j)
 // Fails the job because memory is exhausted.
 static void fail_memory(struct generate_job *j)
 {
-    if (!j->err.status) cmd_error(&j->err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (!j->err.status) cmd_no_memory(&j->err);
 }
 
 // Prints a token as text, in which U+FFFD is a byte that is no character on its own, and as bytes.
@@ -326,8 +326,7 @@ static qkv_status render(struct generate_job *j)
 {
     j->prompts.text = calloc(1, sizeof *j->prompts.text);
     j->prompts.bytes = calloc(1, sizeof *j->prompts.bytes);
-    if (!j->prompts.text || !j->prompts.bytes)
-        return cmd_error(&j->err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (!j->prompts.text || !j->prompts.bytes) return cmd_no_memory(&j->err);
     const qkv_status status = chat_render(&j->rendered, j->job.model, j->messages, &j->err);
     if (status) return status;
     j->prompts.text[0] = j->rendered;
@@ -348,7 +347,7 @@ static void prepare(struct serve_job *job)
     }
     j->outputs = j->prompts.count * j->o.n_best;
     j->output = calloc((size_t)j->outputs + 1, sizeof *j->output);
-    if (!j->output) cmd_error(&j->err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (!j->output) cmd_no_memory(&j->err);
     j->o.token = on_token;
     j->o.output = on_output;
     j->after = s->generating;

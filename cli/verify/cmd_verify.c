@@ -3,7 +3,6 @@
 // formula, computed in double.
 #include "verify/verify.h"
 #include <string.h>
-#include <time.h>
 
 static struct {
     const char *isa, *precision;
@@ -23,13 +22,6 @@ static const struct opt opts[] = {
     OPT_INT(0, "seed", &o.seed, 0, INT64_MAX, "N", "seed of the random numbers (default: 1)"),
     OPT_END
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static qkv_status check_options(struct verify_options *v, qkv_error *err)
 {
@@ -65,11 +57,11 @@ static int run_verify(int argc, char **argv)
     struct verify_options v = {
         .quick = o.quick, .cases = o.cases, .isa = o.isa, .precision = -1, .seed = (uint64_t)o.seed
     };
-    const double begin = now();
+    const double begin = cmd_seconds();
     if (check_options(&v, &err) || verify_convert(&v, &err) || verify_linear(&v, &err) ||
         verify_dense(&v) || verify_attention(&v, &err) || verify_backward(&v, &err))
         return cmd_fail(&err);
-    if (verify_report(&v, now() - begin)) return QKV_OK;
+    if (verify_report(&v, cmd_seconds() - begin)) return QKV_OK;
     cmd_error(&err, QKV_ERR_INTERNAL, NULL,
               "a check failed: an error exceeds its limit; the failed cases are listed above");
     return cmd_fail(&err);

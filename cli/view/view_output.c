@@ -54,7 +54,7 @@ static qkv_status lens_fill(struct source_output *o, const struct source *s, int
         if (name)
             name_add(o, name);
         else
-            status = cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+            status = cmd_no_memory(err);
     }
     o->entry = cmd_alloc((size_t)cells, sizeof *o->entry);
     o->value = cmd_alloc((size_t)cells, sizeof *o->value);

@@ -67,6 +67,9 @@ qkv_status qkv_fail_memory(qkv_error *err, const char *file);
 // directory".
 qkv_status qkv_fail_errno(qkv_error *err, const char *file, const char *what, int code);
 
+// ---- time (clock.c) ----------------------------------------------------------------------------
+double qkv_seconds(void); // of a clock that is never set
+
 // ---- libraries that are opened when needed (library.c) -----------------------------------------
 struct qkv_library {
     const char *name; // file name

@@ -76,7 +76,7 @@ static qkv_status compute(struct rank_job *j, int64_t n, qkv_error *err)
     const char **text = j->texts.text + j->done, *query[PART];
     const size_t *bytes = j->texts.bytes + j->done;
     if (!j->scores) j->scores = calloc((size_t)(all * labels) * 2 + 1, sizeof *j->scores);
-    if (!j->scores) return cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (!j->scores) return cmd_no_memory(err);
     float *scores = j->scores + j->done * labels, *p = scores + all * labels;
     for (int64_t i = 0; i < n; i++) query[i] = j->query;
     const qkv_status status = j->query ? qkv_classify(m->model, m->tokenizer, scores, p, query,

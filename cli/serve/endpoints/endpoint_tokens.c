@@ -75,8 +75,7 @@ static qkv_status print_decoded(FILE *to, struct token_job *j, int64_t i, qkv_er
     char *text = NULL;
     size_t need = 0;
     qkv_status status = qkv_tokenizer_decode(tokenizer, NULL, 0, &need, ids, n, j->no_special, err);
-    if (!status && !(text = malloc(need + 1)))
-        status = cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (!status && !(text = malloc(need + 1))) status = cmd_no_memory(err);
     if (!status)
         status = qkv_tokenizer_decode(tokenizer, text, need + 1, NULL, ids, n, j->no_special, err);
     if (!status) cmd_json_text(to, text, need);

@@ -4,11 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static qkv_status no_memory(qkv_error *err)
-{
-    return cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
-}
-
 static void describe_tokens(struct attention_view *a, const struct serve_model *m, const char *text,
                             size_t bytes)
 {
@@ -113,7 +108,7 @@ qkv_status attention_view_make(struct attention_view *a, const struct serve_mode
     if (status) return status;
     a->token = calloc((size_t)n, sizeof *a->token);
     a->x = calloc((size_t)n * (size_t)m->info.width, sizeof *a->x);
-    if (!a->token || !a->x) return no_memory(err);
+    if (!a->token || !a->x) return cmd_no_memory(err);
     describe_tokens(a, m, text, bytes);
     describe_stack(a, m);
     status = qkv_view_new(&a->view, &a->shape, err);
@@ -141,7 +136,7 @@ qkv_status attention_page(char **html, size_t *size, const struct attention_view
     qkv_status status = qkv_view_html(a->view, path, true, &how, NULL, err);
     const long n = !status && fseek(f, 0, SEEK_END) == 0 ? ftell(f) : -1;
     if (!status && n < 0) status = cmd_error(err, QKV_ERR_IO, NULL, "the page cannot be read");
-    if (!status && !(*html = malloc((size_t)n + 1))) status = no_memory(err);
+    if (!status && !(*html = malloc((size_t)n + 1))) status = cmd_no_memory(err);
     if (!status) {
         rewind(f);
         *size = fread(*html, 1, (size_t)n, f);

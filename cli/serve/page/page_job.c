@@ -24,11 +24,6 @@ static void free_job(struct serve_job *job)
     free(job);
 }
 
-static qkv_status no_memory(qkv_error *err)
-{
-    return cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
-}
-
 // ---- the change of the output -------------------------------------------------------------------
 // Writes p[V], the softmax of the logits p[V].
 static void softmax(float *p, int64_t V)
@@ -45,7 +40,7 @@ static qkv_status print_vector(FILE *to, const struct serve_model *m, const floa
 {
     const int64_t W = qkv_embedder_width(m->embedder);
     float *v = calloc((size_t)W * 2, sizeof *v);
-    qkv_status status = v ? QKV_OK : no_memory(err);
+    qkv_status status = v ? QKV_OK : cmd_no_memory(err);
     for (int i = 0; i < 2 && !status; i++)
         status = qkv_embed_hidden(m->embedder, v + i * W, hidden[i], n, err);
     if (!status) {
@@ -76,7 +71,7 @@ static qkv_status print_next(FILE *to, const struct serve_model *m, const float 
 {
     const int64_t V = m->info.vocab, D = m->info.width, last = (e->count - 1) * D;
     float *p = calloc((size_t)V, 3 * sizeof *p);
-    qkv_status status = p ? QKV_OK : no_memory(err);
+    qkv_status status = p ? QKV_OK : cmd_no_memory(err);
     for (int i = 0; i < 3 && !status; i++) {
         status = qkv_model_logits(m->model, p + i * V, hidden[i == 1] + last, 1, err);
         if (!status && i == 2) status = sample(p + i * V, V, e, r, err);
@@ -89,7 +84,7 @@ static qkv_status print_next(FILE *to, const struct serve_model *m, const float 
             if (p[v] > p[best]) best = v;
         char *text = token_text(m->tokenizer, (int32_t)best);
         if (!text) {
-            status = no_memory(err);
+            status = cmd_no_memory(err);
             break;
         }
         fputs(k ? ",[" : "[", to);
@@ -126,7 +121,7 @@ static qkv_status print_change(FILE *to, const struct serve_model *m,
     if (!next && (!m->embedder || same)) return QKV_OK;
     if (!same) {
         plain = calloc((size_t)n * (size_t)m->info.width, sizeof *plain);
-        status = plain ? qkv_model_run(m->model, plain, &in, NULL, err) : no_memory(err);
+        status = plain ? qkv_model_run(m->model, plain, &in, NULL, err) : cmd_no_memory(err);
     }
     const float *const hidden[] = { a->x, same ? a->x : plain };
     if (!status)
@@ -144,7 +139,7 @@ static qkv_status describe(char **json, const struct serve_model *m, const struc
     char name[48];
     *json = NULL;
     FILE *to = open_memstream(json, &bytes);
-    if (!to) return no_memory(err);
+    if (!to) return cmd_no_memory(err);
     fputs("{\"model\":", to);
     cmd_json_text(to, m->name, strlen(m->name));
     fputs(",\"text\":", to);
@@ -162,7 +157,7 @@ static qkv_status describe(char **json, const struct serve_model *m, const struc
     cmd_json_float(to, r->options.score_scale > 0 ? r->options.score_scale : 1);
     qkv_status status = print_change(to, m, a, r, err);
     putc('}', to);
-    return fclose(to) && !status ? no_memory(err) : status;
+    return fclose(to) && !status ? cmd_no_memory(err) : status;
 }
 
 // ---- the view output ---------------------------------------------------------------------------
@@ -186,12 +181,12 @@ static qkv_status add_next(struct attention_view *a, const struct serve_model *m
     char **name = calloc((size_t)cells, sizeof *name);
     int32_t *entry = calloc((size_t)cells, sizeof *entry);
     float *value = calloc((size_t)cells, sizeof *value);
-    if (!name || !entry || !value) status = no_memory(err);
+    if (!name || !entry || !value) status = cmd_no_memory(err);
     for (int64_t i = 0; i < cells && !status; i++) {
         name[i] = token_text(m->tokenizer, x.tokens[i].id);
         entry[i] = (int32_t)i;
         value[i] = x.tokens[i].value;
-        if (!name[i]) status = no_memory(err);
+        if (!name[i]) status = cmd_no_memory(err);
     }
     const struct qkv_view_output output = { .kind = QKV_VIEW_OUTPUT_NEXT,
                                             .positions = 1,

@@ -50,10 +50,9 @@ qkv_status chat_open(struct serve_model *m, qkv_error *err)
         if (access(file, F_OK) == 0)
             status = cmd_read_file(&chat->source, &bytes, file, err);
         else if (source && !(chat->source = strdup(source)))
-            status = cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+            status = cmd_no_memory(err);
     }
-    if (!status && (!chat || !chat->bos || !chat->eos))
-        status = cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (!status && (!chat || !chat->bos || !chat->eos)) status = cmd_no_memory(err);
     qkv_json_free(root);
     return status;
 }

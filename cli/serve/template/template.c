@@ -264,7 +264,7 @@ qkv_status template_render(char **out, const char *source, size_t bytes,
 {
     struct template *t = calloc(1, sizeof *t);
     *out = NULL;
-    if (!t) return cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (!t) return cmd_no_memory(err);
     t->err = err;
     read_source(t, source, bytes);
     set(t, "messages", value_json(t, in->messages));
@@ -274,7 +274,7 @@ qkv_status template_render(char **out, const char *source, size_t bytes,
     if (!err->status && statements(t, true) != END_SOURCE)
         template_fail(t, "the end of a statement that has no beginning");
     serve_bytes_add(&t->out, "", 1);
-    if (t->out.failed && !err->status) cmd_error(err, QKV_ERR_LIMIT, NULL, "out of memory");
+    if (t->out.failed && !err->status) cmd_no_memory(err);
     if (err->status)
         serve_bytes_free(&t->out);
     else

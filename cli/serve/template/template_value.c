@@ -38,7 +38,7 @@ void *template_alloc(struct template *t, size_t bytes)
     }
     struct block *b = t->err->status ? NULL : calloc(1, need);
     if (!b) {
-        if (!t->err->status) cmd_error(t->err, QKV_ERR_LIMIT, NULL, "out of memory");
+        if (!t->err->status) cmd_no_memory(t->err);
         return NULL;
     }
     t->memory += need;

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 qkv_status eval_progress(const struct eval *e, const char *what, int64_t done, int64_t total,
@@ -226,17 +225,10 @@ static qkv_status draws(struct eval *e, qkv_error *err)
     return train_draw(&e->draw, &o, e->objective, &e->ids, e->tokenizer, e->info.vocab, err);
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 qkv_status qkv_evaluate(const struct qkv_eval_options *o, const struct qkv_eval_observer *observer,
                         struct qkv_eval_result *result, qkv_error *err)
 {
-    const double begun = now(), unknown = (double)NAN;
+    const double begun = qkv_seconds(), unknown = (double)NAN;
     char temp[QKV_PATH] = "";
     if (!o || !result || !o->dir)
         return qkv_fail(
@@ -261,7 +253,7 @@ qkv_status qkv_evaluate(const struct qkv_eval_options *o, const struct qkv_eval_
     if (!status) status = open_data(e, temp, err);
     if (!status) status = draws(e, err);
     if (!status) status = measure(e, err);
-    result->seconds = now() - begun;
+    result->seconds = qkv_seconds() - begun;
     qkv_data_close(e->data);
     qkv_data_close(e->trained);
     qkv_translator_close(e->translator);

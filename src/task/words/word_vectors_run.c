@@ -2,20 +2,12 @@
 // word_vectors_run.c: implements the public function that trains word vectors from files.
 #define _GNU_SOURCE
 #include "task/train/train_internal.h"
-#include <time.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 qkv_status qkv_train_words(const char *dir, const struct qkv_text_source *texts,
                            const struct qkv_word_options *o, struct qkv_word_result *result,
                            qkv_error *err)
 {
-    const double begun = now();
+    const double begun = qkv_seconds();
     struct qkv_words_report report = { 0 };
     qkv_corpus *corpus = NULL;
     if (!dir || !texts || !texts->n || !o)
@@ -40,6 +32,6 @@ qkv_status qkv_train_words(const char *dir, const struct qkv_text_source *texts,
         *result = (struct qkv_word_result){ .words = report.words,
                                             .vocab = report.vocab,
                                             .loss = report.loss,
-                                            .seconds = now() - begun };
+                                            .seconds = qkv_seconds() - begun };
     return status;
 }
