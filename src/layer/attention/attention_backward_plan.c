@@ -61,9 +61,10 @@ static void cut_units(struct qkv_attention_back *b, const struct qkv_attention_t
     const bool tables = qkv_tables_of_rows(g), columns = qkv_bias_of_columns(b, g);
     b->slices = items;
     b->shares = a->G;
-    // All rows add to the same numbers of a bias without an axis of rows. No unit then has several
-    // batch items or heads that do, so that its sums run over rows in ascending order.
-    if ((b->bias_items || tables) && (!columns || a->sequences))
+    // Each rank may have some rows of every batch item. So a unit that sums over all rows has one batch
+    // item, and for a bias without an axis of rows one head: its sums run over rows in ascending order.
+    // Copies of a bias with an axis of rows, which batch items share, are too large for that.
+    if (a->sequences ? b->bias_items || tables : b->bias_items && !columns)
         b->slices = qkv_min64(items, qkv_max64(1, UNITS / (b->bias_heads && !columns ? 1 : a->G)));
     if (b->bias_heads && !columns)
         b->shares = qkv_min64(a->G, qkv_max64(1, UNITS / qkv_max64(1, b->slices)));
@@ -107,7 +108,8 @@ static bool count_scratch(struct qkv_attention_back *b, const struct qkv_attenti
     if (!place_bias(b)) return false;
     line += g->relative ? (size_t)(2 * a->relative.reach + 1) : 0;
     line += (g->alibi ? 1 : 0) + (g->sinks ? 1 : 0);
-    if (!qkv_mul_size(&b->tables, line, (size_t)(b->slices * b->cuts * a->H) * sizeof(real)))
+    if (!qkv_mul_size(&b->tables, line, (size_t)a->H * sizeof(real)) ||
+        !qkv_mul_size(&b->tables, b->tables, (size_t)(b->slices * b->cuts)))
         return false;
     // padding: six arrays, and the end of scratch, are at multiples of 64 bytes
     enum { EDGES = 7 * 64 };

@@ -61,9 +61,9 @@ static qkv_status check(const struct qkv_ranks_back *x, const struct qkv_attenti
     if (x->c.comm->size == 1) return QKV_OK;
     if (!qkv_attention_back_passes(b, g))
         return qkv_attention_refuse(say, QKV_ERR_UNSUPPORTED,
-                                    "gradients of relative, alibi and sinks of more than %lld "
-                                    "batch items are not supported "
-                                    "over ranks, expected packed sequences",
+                                    "gradients of relative, alibi and sinks with the gradient of "
+                                    "a bias that more than %lld batch items share are not "
+                                    "supported over ranks, expected two calls or packed sequences",
                                     (long long)b->slices);
     return QKV_OK;
 }
