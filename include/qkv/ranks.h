@@ -23,10 +23,11 @@ QKV_BEGIN_DECLS
 /** The ranks that compute together, as one of them sees them, and how it reaches the others.  The
  *  functions return QKV_OK, QKV_ERR_LIMIT if memory is exhausted, or QKV_ERR_IO if a rank cannot be
  *  reached.  qkv_ranks_open fills it for MPI; a program with another transport fills it itself.
- *  After one of them has returned an error on one rank, they return an error on all ranks, also
- *  those that wait: so no rank waits for one that has failed.  Messages from one rank to another
- *  arrive in the order in which they were sent.  A rank calls the functions from one thread at a
- *  time. */
+ *  After one of them has returned an error on a rank, qkv calls fail there, so no rank waits for
+ *  one that has failed.  All calls of all ranks then return an error, except a call that was
+ *  complete on its rank when the connection failed: it returns QKV_OK and has its results.
+ *  Messages from one rank to another arrive in the order in which they were sent.  A rank calls
+ *  the functions from one thread at a time. */
 struct qkv_comm {
     int64_t rank; /**< number of this process, 0 .. size - 1 */
     int64_t size; /**< number of processes P, at least 1 */
@@ -45,7 +46,9 @@ struct qkv_comm {
     /** Waits for all ranks. */
     qkv_status (*barrier)(void *ctx);
     /** Tells all ranks that this one has failed and will not send or receive what they expect:
-     *  their functions return status (not QKV_OK) from now on.  NULL: they may wait for ever. */
+     *  their functions return status (not QKV_OK) from now on, also those that wait.  It may be
+     *  called again, and on a rank that was told so.  NULL: the transport itself returns an error
+     *  on all ranks after it has returned one on any; or else they may wait for ever. */
     void (*fail)(void *ctx, qkv_status status);
     /** Bytes of keys and values that qkv_ranks_forward and qkv_ranks_backward may collect on a
      *  rank, equal on all ranks.  If all keys and values of a call have more bytes, they travel in

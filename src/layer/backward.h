@@ -14,7 +14,7 @@
 #ifndef QKV_LAYER_BACKWARD_H
 #define QKV_LAYER_BACKWARD_H
 
-// ---- groups of ranks (ranks_group.c) -----------------------------------------------------------
+// ---- ranks (ranks_group.c, ranks_errors.c) -----------------------------------------------------
 // `size` consecutive ranks of all, to which this rank belongs; size divides the number of all.
 struct qkv_ranks_group {
     const struct qkv_comm *all;
@@ -26,6 +26,13 @@ struct qkv_comm qkv_ranks_group(struct qkv_ranks_group *g, const struct qkv_comm
 // Tells the other ranks that this one has failed (fail of struct qkv_comm), unless status is
 // QKV_OK; returns status.
 qkv_status qkv_ranks_give_up(const struct qkv_comm *comm, qkv_status status);
+// Call the functions of struct qkv_comm; gather and reduce with one rank do nothing. If one of them
+// fails on this rank alone, the others are told, so that they do not wait for it.
+qkv_status qkv_ranks_send(const struct qkv_comm *comm, int64_t to, const void *data, size_t n);
+qkv_status qkv_ranks_receive(const struct qkv_comm *comm, int64_t from, void *data, size_t n);
+qkv_status qkv_ranks_gather(const struct qkv_comm *comm, void *all, const size_t *at,
+                            const size_t *n);
+qkv_status qkv_ranks_reduce(const struct qkv_comm *comm, int64_t *x, size_t n);
 // Describes an error that a function of struct qkv_comm returned, unless err has a message already;
 // returns status, also QKV_OK.
 qkv_status qkv_ranks_lost(qkv_status status, qkv_error *err);

@@ -229,7 +229,7 @@ static qkv_status send_keys(const struct qkv_ranks_back *x, const struct batch *
     const size_t n = copy_keys(
         x, at, comm->rank,
         &(struct copy){ .message = x->message, .k = x->k, .v = x->v, .to_message = true });
-    return n ? comm->send(comm->ctx, x->first, x->message, n) : QKV_OK;
+    return n ? qkv_ranks_send(comm, x->first, x->message, n) : QKV_OK;
 }
 
 // Receives the block of a stage: the first run from the ranks of the keys.
@@ -239,7 +239,7 @@ static qkv_status receive_keys(const struct qkv_ranks_back *x, const struct qkv_
     const struct qkv_comm *comm = x->c.comm;
     const size_t block = block_bytes(x, at);
     qkv_status status = QKV_OK;
-    if (s->before) return block ? comm->receive(comm->ctx, s->from, s->keys, block) : QKV_OK;
+    if (s->before) return block ? qkv_ranks_receive(comm, s->from, s->keys, block) : QKV_OK;
     for (int64_t r = 0; r < comm->size && !status; r++) {
         struct copy c = { .message = x->message, .k = x->k, .v = x->v, .to_message = true };
         const size_t n = count_keys(x, at, r);
@@ -247,7 +247,7 @@ static qkv_status receive_keys(const struct qkv_ranks_back *x, const struct qkv_
         if (r == comm->rank)
             copy_keys(x, at, r, &c);
         else
-            status = comm->receive(comm->ctx, r, x->message, n);
+            status = qkv_ranks_receive(comm, r, x->message, n);
         c.block = s->keys;
         c.to_message = false;
         if (!status) copy_keys(x, at, r, &c);
@@ -274,7 +274,7 @@ static qkv_status send_gradients(const struct qkv_ranks_back *x, const struct qk
         if (n && r == comm->rank)
             store_gradients(x, at);
         else if (n)
-            status = comm->send(comm->ctx, r, x->message, n);
+            status = qkv_ranks_send(comm, r, x->message, n);
     }
     return status;
 }
@@ -284,7 +284,7 @@ static qkv_status receive_gradients(const struct qkv_ranks_back *x, const struct
     const struct qkv_comm *comm = x->c.comm;
     const size_t n = x->last == comm->rank ? 0 : count_keys(x, at, comm->rank);
     if (!n) return QKV_OK;
-    const qkv_status status = comm->receive(comm->ctx, x->last, x->message, n);
+    const qkv_status status = qkv_ranks_receive(comm, x->last, x->message, n);
     if (!status) store_gradients(x, at);
     return status;
 }
@@ -326,7 +326,7 @@ static qkv_status receive_all(const struct qkv_ranks_back *x, const struct step 
     for (int i = 0; i < x->stages && !status; i++) {
         const struct qkv_ranks_stage *s = &x->stage[i];
         const size_t bytes = t->runs[i] && s->before ? sums_bytes(x, &t->stage[i]) : 0;
-        if (bytes) status = comm->receive(comm->ctx, s->from, s->in, bytes);
+        if (bytes) status = qkv_ranks_receive(comm, s->from, s->in, bytes);
     }
     return status || !gradients ? status : receive_gradients(x, &t->gradients);
 }
@@ -339,14 +339,14 @@ static qkv_status compute_all(struct qkv_ranks_back *x, const struct step *t)
     for (int i = 0; i < x->stages && !status; i++) {
         const struct qkv_ranks_stage *s = &x->stage[i];
         const size_t block = t->runs[i] && s->after ? block_bytes(x, &t->stage[i]) : 0;
-        if (block) status = comm->send(comm->ctx, s->to, s->keys, block);
+        if (block) status = qkv_ranks_send(comm, s->to, s->keys, block);
     }
     for (int i = 0; i < x->stages && !status; i++) {
         struct qkv_ranks_stage *s = &x->stage[i];
         if (!t->runs[i]) continue;
         compute(x, s, &t->stage[i]);
         const size_t bytes = s->after ? sums_bytes(x, &t->stage[i]) : 0;
-        if (bytes) status = comm->send(comm->ctx, s->to, x->out, bytes);
+        if (bytes) status = qkv_ranks_send(comm, s->to, x->out, bytes);
         if (!s->after) status = send_gradients(x, s, &t->stage[i]);
     }
     return status;

@@ -232,10 +232,10 @@ static qkv_status run_batch(struct qkv_ranks_back *x, struct qkv_ranks_stage *s,
                                                      .out = s->after ? x->out + bytes : NULL };
         bytes += sums_bytes(x, s, i);
     }
-    if (s->before) status = comm->receive(comm->ctx, s->from, x->in, bytes);
+    if (s->before) status = qkv_ranks_receive(comm, s->from, x->in, bytes);
     if (status) return status;
     qkv_attention_back_units(&s->call, end - first, x->sums);
-    return s->after ? comm->send(comm->ctx, s->to, x->out, bytes) : QKV_OK;
+    return s->after ? qkv_ranks_send(comm, s->to, x->out, bytes) : QKV_OK;
 }
 
 static qkv_status run_units(struct qkv_ranks_back *x)
@@ -271,8 +271,8 @@ static qkv_status hand_out(const struct qkv_ranks_back *x, char *own, const char
                 if (r == comm->rank && gives)
                     memcpy(to, from, bytes);
                 else
-                    status = gives ? comm->send(comm->ctx, r, from, bytes)
-                                   : comm->receive(comm->ctx, x->last, to, bytes);
+                    status = gives ? qkv_ranks_send(comm, r, from, bytes)
+                                   : qkv_ranks_receive(comm, x->last, to, bytes);
             }
     }
     return status;
@@ -285,9 +285,9 @@ static qkv_status spread(const struct qkv_ranks_back *x, float *at, size_t n)
     const size_t bytes = n * sizeof *at;
     qkv_status status = QKV_OK;
     if (!n) return QKV_OK;
-    if (comm->rank != x->last) return comm->receive(comm->ctx, x->last, at, bytes);
+    if (comm->rank != x->last) return qkv_ranks_receive(comm, x->last, at, bytes);
     for (int64_t r = 0; r < comm->size && !status; r++)
-        if (r != comm->rank) status = comm->send(comm->ctx, r, at, bytes);
+        if (r != comm->rank) status = qkv_ranks_send(comm, r, at, bytes);
     return status;
 }
 
@@ -376,7 +376,7 @@ static qkv_status same_units(const struct qkv_ranks_back *x)
         most[i] = own[i];
         most[N + i] = -own[i];
     }
-    qkv_status status = comm->size > 1 ? comm->reduce(comm->ctx, most, 2 * N) : QKV_OK;
+    qkv_status status = qkv_ranks_reduce(comm, most, 2 * N);
     for (int i = 0; i < N && !status; i++)
         if (most[i] + most[N + i]) status = QKV_ERR_USAGE;
     return status;

@@ -6,7 +6,6 @@
 // sums of all parts, sends them back along a binomial tree, and each rank writes all results. A
 // message begins with the status of its sender, so that all ranks end with the same status without
 // another round.
-#include "layer/layer_internal.h"
 #include "layer/cache/cache_work.h"
 #include "layer/ranks/ranks_work.h"
 #include <string.h>
@@ -153,8 +152,8 @@ static void send_sums(struct sharing *x, int64_t to, const char *sums)
     struct head head = x->head;
     head.status = x->status;
     if (x->status) head.bytes = 0;
-    qkv_status status = c->send(c->ctx, to, &head, sizeof head);
-    if (!status && head.bytes) status = c->send(c->ctx, to, sums, (size_t)head.bytes);
+    qkv_status status = qkv_ranks_send(c, to, &head, sizeof head);
+    if (!status && head.bytes) status = qkv_ranks_send(c, to, sums, (size_t)head.bytes);
     note(x, status);
 }
 
@@ -165,7 +164,7 @@ static void receive_sums(struct sharing *x, int64_t from, char *to)
     const struct qkv_comm *c = x->comm;
     struct head head = { 0 };
     char *drop = NULL;
-    qkv_status status = c->receive(c->ctx, from, &head, sizeof head);
+    qkv_status status = qkv_ranks_receive(c, from, &head, sizeof head);
     if (status) {
         note(x, status);
         return;
@@ -179,7 +178,7 @@ static void receive_sums(struct sharing *x, int64_t from, char *to)
             return;
         }
     }
-    if (head.bytes) status = c->receive(c->ctx, from, to, (size_t)head.bytes);
+    if (head.bytes) status = qkv_ranks_receive(c, from, to, (size_t)head.bytes);
     qkv_free(drop);
     note(x, status ? status : (qkv_status)head.status);
 }

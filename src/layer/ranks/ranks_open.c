@@ -190,10 +190,10 @@ QKV_API qkv_status qkv_ranks_same(const struct qkv_comm *c, const char *name, co
     qkv_sha256(digest[0], data, n);
     memcpy(digest[1], digest[0], sizeof digest[0]);
     for (int64_t r = 1; c->rank == 0 && r < c->size && !status; r++)
-        status = c->send(c->ctx, r, digest[0], sizeof digest[0]);
-    if (c->rank) status = c->receive(c->ctx, 0, digest[1], sizeof digest[1]);
+        status = qkv_ranks_send(c, r, digest[0], sizeof digest[0]);
+    if (c->rank) status = qkv_ranks_receive(c, 0, digest[1], sizeof digest[1]);
     other = !status && memcmp(digest[0], digest[1], sizeof digest[0]) ? c->size - c->rank : 0;
-    if (!status) status = c->reduce(c->ctx, &other, 1);
+    if (!status) status = qkv_ranks_reduce(c, &other, 1);
     if (status) return qkv_ranks_lost(status, err);
     if (!other) return QKV_OK;
     return qkv_fail(err, QKV_ERR_USAGE, NULL, "rank %lld has another %s than rank 0",

@@ -109,11 +109,11 @@ static qkv_status send_block(const struct qkv_ranks_pipeline *x, int64_t n,
         if (!m.n || m.rank != comm->rank) continue;
         for (int64_t r = 0; r < comm->size && !status; r++) {
             if (r == comm->rank) continue;
-            status = comm->send(comm->ctx, r, (const char *)p->k + (size_t)m.own * key,
-                                (size_t)m.n * key);
+            status = qkv_ranks_send(comm, r, (const char *)p->k + (size_t)m.own * key,
+                                    (size_t)m.n * key);
             if (!status)
-                status = comm->send(comm->ctx, r, (const char *)p->v + (size_t)m.own * value,
-                                    (size_t)m.n * value);
+                status = qkv_ranks_send(comm, r, (const char *)p->v + (size_t)m.own * value,
+                                        (size_t)m.n * value);
         }
     }
     return status;
@@ -137,8 +137,8 @@ static qkv_status receive_block(const struct qkv_ranks_pipeline *x, int64_t n,
             memcpy(x->v + at * value, (const char *)p->v + (size_t)m.own * value, many * value);
             continue;
         }
-        status = comm->receive(comm->ctx, m.rank, x->k + at * key, many * key);
-        if (!status) status = comm->receive(comm->ctx, m.rank, x->v + at * value, many * value);
+        status = qkv_ranks_receive(comm, m.rank, x->k + at * key, many * key);
+        if (!status) status = qkv_ranks_receive(comm, m.rank, x->v + at * value, many * value);
     }
     return status;
 }

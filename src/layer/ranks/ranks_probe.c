@@ -17,7 +17,7 @@ static qkv_status collect(const struct qkv_comm *comm, void *array, int64_t n, i
         at[r] = (size_t)(from * n) * sizeof(float);
         at[P + r] = (size_t)((end - from) * n) * sizeof(float);
     }
-    return comm->gather(comm->ctx, array, at, at + P);
+    return qkv_ranks_gather(comm, array, at, at + P);
 }
 
 static qkv_status collect_all(const struct qkv_probe_work *x, const struct qkv_comm *comm,
@@ -58,7 +58,7 @@ QKV_API qkv_status qkv_ranks_probe(const struct qkv_probe *p, const void *q, con
     if (!status) {
         const int64_t pairs = x.w.a.B * x.w.a.H, P = comm->size, r = comm->rank;
         qkv_probe_run_pairs(&x, q, k, lse, scratch, r * pairs / P, (r + 1) * pairs / P);
-        if (P > 1) status = collect_all(&x, comm, at);
+        status = collect_all(&x, comm, at);
     }
     qkv_free(at);
     return qkv_ranks_agree(comm, status);

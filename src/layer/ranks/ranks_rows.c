@@ -164,7 +164,7 @@ qkv_status qkv_ranks_collect(const struct qkv_ranks_call *c, char *all, const vo
     size_t *at = qkv_alloc((size_t)comm->size * 2, sizeof *at), *n = at + comm->size;
     qkv_status status = at ? QKV_OK : QKV_ERR_LIMIT;
     const int runs = c->key_runs.runs > c->key_runs.ranks ? 2 : 1;
-    if (comm->size > 1) status = qkv_ranks_agree(comm, status);
+    status = qkv_ranks_agree(comm, status);
     for (int i = 0; i < runs && !status; i++) {
         for (int64_t r = 0; r < comm->size; r++) {
             const struct qkv_rank_rows x = qkv_runs_rows(&c->key_runs, r);
@@ -177,7 +177,7 @@ qkv_status qkv_ranks_collect(const struct qkv_ranks_call *c, char *all, const vo
             if (n[comm->rank])
                 memcpy(part + at[comm->rank], (const char *)own + (size_t)mine * row,
                        n[comm->rank]);
-            if (comm->size > 1) status = comm->gather(comm->ctx, part, at, n);
+            status = qkv_ranks_gather(comm, part, at, n);
         }
     }
     qkv_free(at);
@@ -187,8 +187,7 @@ qkv_status qkv_ranks_collect(const struct qkv_ranks_call *c, char *all, const vo
 qkv_status qkv_ranks_agree(const struct qkv_comm *comm, qkv_status mine)
 {
     int64_t worst = mine;
-    if (comm->size == 1) return mine;
-    const qkv_status status = comm->reduce(comm->ctx, &worst, 1);
+    const qkv_status status = qkv_ranks_reduce(comm, &worst, 1);
     return status ? status : (qkv_status)worst;
 }
 
@@ -197,8 +196,7 @@ qkv_status qkv_ranks_agree_limit(const struct qkv_comm *comm, qkv_status mine)
     const size_t most = INT64_MAX;
     const int64_t limit = (int64_t)(comm->collect_limit < most ? comm->collect_limit : most);
     int64_t all[] = { mine, limit, -limit };
-    if (comm->size == 1) return mine;
-    const qkv_status status = comm->reduce(comm->ctx, all, sizeof all / sizeof *all);
+    const qkv_status status = qkv_ranks_reduce(comm, all, sizeof all / sizeof *all);
     if (status || all[0]) return status ? status : (qkv_status)all[0];
     return all[1] == -all[2] ? QKV_OK : QKV_ERR_USAGE;
 }

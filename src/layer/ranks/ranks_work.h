@@ -6,6 +6,7 @@
 #define QKV_LAYER_RANKS_WORK_H
 
 #include "layer/attention/attention_back_work.h"
+#include "layer/layer_internal.h"
 #include <qkv/ranks.h>
 
 // How the rows of a call are divided: run c has rows edge(c) .. edge(c + 1) - 1.

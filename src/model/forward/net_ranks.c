@@ -193,7 +193,7 @@ static qkv_status gather(const struct qkv_net_share *x, void *all, size_t size, 
             at[r] = (size_t)edge[run] * size;
             n[r] = (size_t)(edge[run + 1] - edge[run]) * size;
         }
-        status = c->gather(c->ctx, all, at, n);
+        status = qkv_ranks_gather(c, all, at, n);
     }
     return status;
 }
@@ -229,7 +229,7 @@ qkv_status qkv_net_share_agree(const struct qkv_net_share *x, qkv_status mine)
 {
     int64_t worst = mine;
     if (!x->comm) return mine;
-    const qkv_status status = x->comm->reduce(x->comm->ctx, &worst, 1);
+    const qkv_status status = qkv_ranks_reduce(x->comm, &worst, 1);
     return mine ? mine : status ? status : (qkv_status)worst;
 }
 
@@ -270,7 +270,7 @@ static qkv_status add_nodes(const struct qkv_net_share *x, int64_t from, int64_t
         if (node->rank == c->rank)
             memcpy(to, sum_of(&x->sums, node->index) + from, bytes);
         else
-            status = c->receive(c->ctx, node->rank, to, bytes);
+            status = qkv_ranks_receive(c, node->rank, to, bytes);
         if (status) return status;
         qkv_tree_push(&nodes, x->leaves, node->is.from, node->is.end);
         for (int k = slot; k >= nodes.n; k--)
@@ -293,12 +293,12 @@ qkv_status qkv_net_share_complete(struct qkv_net_share *x)
             at[r] = (size_t)from * sizeof(real);
             bytes[r] = (size_t)(end - from) * sizeof(real);
             for (int i = 0; i < x->sums.nodes.n && r != c->rank && bytes[r] && !status; i++)
-                status = c->send(c->ctx, r, sum_of(&x->sums, i) + first + from, bytes[r]);
+                status = qkv_ranks_send(c, r, sum_of(&x->sums, i) + first + from, bytes[r]);
         }
         const int64_t own = (int64_t)(bytes[c->rank] / sizeof(real));
         if (!status && own)
             status = add_nodes(x, first + (int64_t)(at[c->rank] / sizeof(real)), own);
-        if (!status) status = c->gather(c->ctx, x->sums.gradients + first, at, bytes);
+        if (!status) status = qkv_ranks_gather(c, x->sums.gradients + first, at, bytes);
     }
     return status;
 }

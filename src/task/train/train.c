@@ -13,14 +13,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t); // unaffected when the clock is set
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void train_note(const struct train *t, const char *format, ...)
 {
@@ -59,6 +51,13 @@ struct stepped {
     int64_t bad; // index of the first parameter with a nonfinite gradient; -1: all are finite
     bool finite;
 };
+
+// Returns the status of a part of the run in which the ranks of a group wait for each other. After an
+// error of this rank they wait no longer.
+static qkv_status leave_group(const struct train *t, qkv_status status)
+{
+    return t->ranks.share.size > 1 ? qkv_ranks_give_up(&t->comm, status) : status;
+}
 
 static qkv_status gradients(struct train *t, struct stepped *d, struct feed *f,
                             struct qkv_prefetch *a, qkv_error *err)
@@ -222,7 +221,7 @@ static qkv_status after_step(struct train *t, qkv_error *err)
     qkv_status status = QKV_OK;
     if (train_leads(t) && o->probe_every && n % o->probe_every == 0) status = train_probe(t, err);
     check_line(t, &t->probes);
-    if (!status && (last || n % o->eval_every == 0)) status = evaluate(t, err);
+    if (!status && (last || n % o->eval_every == 0)) status = leave_group(t, evaluate(t, err));
     status = train_agree(t, status, err);
     if (status) return status;
     const bool best = o->patience > 0 && t->state.best_step == n;
@@ -241,7 +240,7 @@ struct clock {
 
 static int tell(const struct train *t, const struct stepped *d, struct clock *c)
 {
-    const double at = now(), took = at - c->last;
+    const double at = qkv_seconds(), took = at - c->last;
     const int64_t done = t->state.step - c->first;
     // if the clock did not advance, the speed is unknown: use the previous one
     const double one = took > 0 ? (double)d->rows / took : c->rate;
@@ -268,9 +267,7 @@ static qkv_status one_step(struct train *t, struct feed *f, struct qkv_prefetch 
     const struct train_state before = t->state;
     struct stepped d = { .bad = -1 };
     qkv_status status = gradients(t, &d, f, a, err);
-    // the ranks of a group wait for each other within gradients()
-    if (t->ranks.share.size > 1) qkv_ranks_give_up(&t->comm, status);
-    status = train_agree(t, status, err);
+    status = train_agree(t, leave_group(t, status), err);
     if (!status) status = add_up(t, &d, err);
     if (!status) status = update(t, &d, err);
     if (status) return status;
@@ -293,7 +290,7 @@ static qkv_status one_step(struct train *t, struct feed *f, struct qkv_prefetch 
 static qkv_status loop(struct train *t, qkv_error *err)
 {
     struct qkv_prefetch ahead;
-    struct clock clock = { .begin = now(), .first = t->state.step };
+    struct clock clock = { .begin = qkv_seconds(), .first = t->state.step };
     qkv_status status = QKV_OK;
     clock.last = clock.begin;
     if (t->state.step >= t->o->steps || stopped_early(t)) return QKV_OK;
@@ -399,7 +396,7 @@ static void report(const struct train *t, double begun, struct qkv_train_result 
     r->best_step = t->state.best_step;
     r->tokens = t->state.targets;
     r->bad_steps = t->state.bad_steps;
-    r->seconds = now() - begun;
+    r->seconds = qkv_seconds() - begun;
     r->stopped_early = stopped_early(t);
     if (t->saved_step >= 0)
         snprintf(r->model, sizeof r->model, "%s/checkpoint-%08" PRId64, t->o->run, t->saved_step);
@@ -433,7 +430,7 @@ static qkv_status finish(struct train *t, qkv_error *err)
 qkv_status qkv_train(const struct qkv_train_options *o, const struct qkv_train_observer *observer,
                      struct qkv_train_result *result, qkv_error *err)
 {
-    const double begun = now();
+    const double begun = qkv_seconds();
     qkv_error own = { 0 };
     if (!o) return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_train: expected options, found NULL");
     if (!err) err = &own; // functions that save checkpoints need a struct for their errors

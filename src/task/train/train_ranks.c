@@ -183,7 +183,7 @@ static qkv_status send_parts(const struct train *t)
     for (int64_t r = c->rank % x->share.size; r < c->size && own; r += x->share.size) {
         const int64_t from = first_weight(t, r), n = first_weight(t, r + 1) - from;
         for (int j = 0; j < x->nodes.n && n && r != c->rank && !status; j++)
-            status = c->send(c->ctx, r, sum_of(t, j) + from, (size_t)n * sizeof(real));
+            status = qkv_ranks_send(c, r, sum_of(t, j) + from, (size_t)n * sizeof(real));
     }
     return status;
 }
@@ -206,7 +206,7 @@ qkv_status train_sum_ranks(struct train *t, qkv_error *err)
             if (r == c->rank)
                 memcpy(x->part[slot], sum_of(t, j) + from, (size_t)n * sizeof(real));
             else
-                status = c->receive(c->ctx, r, x->part[slot], (size_t)n * sizeof(real));
+                status = qkv_ranks_receive(c, r, x->part[slot], (size_t)n * sizeof(real));
             qkv_tree_push(&all, t->o->accumulate, its.node[j].from, its.node[j].end);
             for (int k = slot; k >= all.n; k--) qkv_add_numbers(x->part[k - 1], x->part[k], n);
         }
@@ -222,12 +222,11 @@ static qkv_status collect(const struct train *t, void *all, size_t size,
 {
     const struct qkv_comm *c = &t->comm;
     size_t *at = t->ranks.at, *n = at + c->size;
-    if (c->size == 1) return QKV_OK;
     for (int64_t r = 0; r < c->size; r++) {
         at[r] = (size_t)first(t, r) * size;
         n[r] = (size_t)(first(t, r + 1) - first(t, r)) * size;
     }
-    const qkv_status status = c->gather(c->ctx, all, at, n);
+    const qkv_status status = qkv_ranks_gather(c, all, at, n);
     return qkv_ranks_lost(status, err);
 }
 
@@ -253,15 +252,15 @@ qkv_status train_agree(struct train *t, qkv_status status, qkv_error *err)
     // a rank without one only waited for a rank that failed
     int64_t first = status ? (err->status ? c->size : 0) + c->size - c->rank : 0;
     if (c->size == 1) return status;
-    qkv_status lost = c->reduce(c->ctx, &first, 1);
+    qkv_status lost = qkv_ranks_reduce(c, &first, 1);
     if (!lost && !first) return QKV_OK;
     const int64_t rank = (first > c->size ? 2 : 1) * c->size - first;
     struct qkv_error its = { 0 };
     if (rank == c->rank) its = *err;
     if (rank == c->rank && !its.status) its.status = status;
     for (int64_t r = 0; r < c->size && !lost && rank == c->rank; r++)
-        if (r != rank) lost = c->send(c->ctx, r, &its, sizeof its);
-    if (!lost && rank != c->rank) lost = c->receive(c->ctx, rank, &its, sizeof its);
+        if (r != rank) lost = qkv_ranks_send(c, r, &its, sizeof its);
+    if (!lost && rank != c->rank) lost = qkv_ranks_receive(c, rank, &its, sizeof its);
     if (lost) return qkv_ranks_lost(lost, err);
     *err = its;
     if (rank)
@@ -273,7 +272,7 @@ qkv_status train_agree(struct train *t, qkv_status status, qkv_error *err)
 qkv_status train_any(struct train *t, bool *any, qkv_error *err)
 {
     int64_t x = *any;
-    const qkv_status status = t->comm.size > 1 ? t->comm.reduce(t->comm.ctx, &x, 1) : QKV_OK;
+    const qkv_status status = qkv_ranks_reduce(&t->comm, &x, 1);
     *any = x != 0;
     return qkv_ranks_lost(status, err);
 }

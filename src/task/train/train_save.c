@@ -127,13 +127,13 @@ static const real *moments_collect(const struct train *t, int64_t k, qkv_status 
     const struct qkv_weights own = train_rank_weights(t, k % t->n, c->rank);
     if (c->size == 1) return moment_at(t, k);
     if (c->rank && own.n && !*status)
-        *status = c->send(c->ctx, 0, moment_at(t, k), (size_t)own.n * sizeof(real));
+        *status = qkv_ranks_send(c, 0, moment_at(t, k), (size_t)own.n * sizeof(real));
     if (c->rank) return NULL;
     memcpy(t->ranks.array + own.first, moment_at(t, k), (size_t)own.n * sizeof(real));
     for (int64_t r = 1; r < c->size && !*status; r++) {
         const struct qkv_weights w = train_rank_weights(t, k % t->n, r);
         if (w.n)
-            *status = c->receive(c->ctx, r, t->ranks.array + w.first, (size_t)w.n * sizeof(real));
+            *status = qkv_ranks_receive(c, r, t->ranks.array + w.first, (size_t)w.n * sizeof(real));
     }
     return t->ranks.array;
 }

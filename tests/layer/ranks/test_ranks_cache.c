@@ -186,6 +186,36 @@ TEST(an_error_of_one_rank_is_the_error_of_all)
     }
 }
 
+// The results of four ranks without an error.
+static struct job whole[4];
+
+static void check_broken(int64_t rank, void *const *user)
+{
+    for (int64_t r = 0; r < 4; r++) {
+        const struct job *j = user[r];
+        CHECK(j->status || r != rank);
+        if (j->status) continue;
+        CHECK_BITS(j->out, whole[r].out, out_bytes(&j->p->a));
+        CHECK_BITS(j->lse, whole[r].lse, lse_bytes(&j->p->a));
+    }
+}
+
+// The transport returns an error on one rank alone, at any of its messages.
+TEST(no_rank_waits_for_a_broken_one)
+{
+    struct pair p =
+        pair_new((struct qkv_attention){ .B = 1, .T = 3, .S = S, .H = 2, .G = 1, .E = 4, .F = 4 });
+    struct job job[4];
+    void *user[4];
+    p.parts = 7;
+    run_jobs(&p, 4, whole, NULL);
+    EACH(j, whole) CHECK_EQ(j->status, QKV_OK);
+    run_jobs(&p, 4, job, NULL);
+    for (int64_t r = 0; r < 4; r++) user[r] = &job[r];
+    break_each(4, 1, body, user, check_broken);
+    fence_free();
+}
+
 static void new_cache(const struct qkv_comm *comm, void *ctx)
 {
     struct qkv_cache_shape *s = ctx;
@@ -228,5 +258,5 @@ TEST(a_plan_names_what_it_refuses)
 }
 
 CHECK_MAIN(CASE(decoding_over_ranks_has_the_bits_of_one_process),
-           CASE(an_error_of_one_rank_is_the_error_of_all),
+           CASE(an_error_of_one_rank_is_the_error_of_all), CASE(no_rank_waits_for_a_broken_one),
            CASE(caches_of_ranks_are_made_by_all_or_none), CASE(a_plan_names_what_it_refuses))

@@ -114,5 +114,37 @@ TEST(an_error_of_one_rank_is_the_error_of_all)
     fence_free();
 }
 
+// The statistics of three ranks without an error.
+static const struct arrays *whole;
+
+static void check_broken(int64_t rank, void *const *user)
+{
+    for (int64_t r = 0; r < 3; r++) {
+        const struct job *j = user[r];
+        CHECK(j->status || r != rank);
+        if (!j->status) CHECK_BITS(j->to, whole, sizeof *whole);
+    }
+}
+
+// The transport returns an error on one rank alone, at any of its messages.
+TEST(no_rank_waits_for_a_broken_one)
+{
+    struct pair p =
+        pair_new((struct qkv_attention){ .B = B, .T = T, .S = S, .H = H, .E = 4, .F = 4 });
+    float *lse = fenced_random(B * H * T);
+    struct job job[3];
+    void *user[3];
+    for (int r = 0; r < 3; r++) {
+        struct arrays *to = memset(fenced(sizeof *to), 0, sizeof *to);
+        job[r] = (struct job){ .p = &p, .a = p.a, .lse = lse, .to = to };
+        user[r] = &job[r];
+    }
+    run_ranks(3, body, user, NULL);
+    EACH(j, job) CHECK_EQ(j->status, QKV_OK);
+    whole = memcpy(fenced(sizeof *whole), job[0].to, sizeof *whole);
+    break_each(3, 1, body, user, check_broken);
+    fence_free();
+}
+
 CHECK_MAIN(CASE(statistics_have_the_bits_of_one_process),
-           CASE(an_error_of_one_rank_is_the_error_of_all))
+           CASE(an_error_of_one_rank_is_the_error_of_all), CASE(no_rank_waits_for_a_broken_one))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // thread_ranks.h: ranks that are threads of the test, with mailboxes in memory. It also counts the
-// bytes that each rank sends to others, and lets messages fail for want of memory.
+// bytes that each rank sends to others, and lets messages fail: for want of memory, or since the
+// connection of one rank breaks.
 #ifndef QKV_THREAD_RANKS_H
 #define QKV_THREAD_RANKS_H
 #include "check.h"
@@ -22,8 +23,12 @@ struct world {
 };
 // The message of each rank, counted from 1, for which it has no memory; 0: none.
 static int64_t no_memory_for[RANKS_MOST];
+// The message of each rank, sent or received and counted from 1, that returns an error on this rank,
+// of which the transport tells the others nothing; 0: none. broke: whether there was one.
+static int64_t breaks_at[RANKS_MOST];
+static bool broke[RANKS_MOST];
 struct thread_rank {
-    int64_t messages; // that this rank has sent
+    int64_t messages, moved; // that this rank has sent; and received
     struct world *world;
     struct qkv_comm comm;
     void (*body)(const struct qkv_comm *comm, void *ctx);
@@ -39,10 +44,17 @@ static void thread_fail(void *ctx, qkv_status status)
     pthread_mutex_unlock(&w->lock);
 }
 
+static bool breaks(struct thread_rank *r)
+{
+    if (++r->moved != breaks_at[r->comm.rank]) return false;
+    return broke[r->comm.rank] = true;
+}
+
 static qkv_status thread_send(void *ctx, int64_t to, const void *data, size_t n)
 {
     struct thread_rank *r = ctx;
     struct world *w = r->world;
+    if (breaks(r)) return QKV_ERR_IO;
     const bool fails = ++r->messages == no_memory_for[r->comm.rank];
     struct letter *x = fails ? NULL : malloc(sizeof *x + n), **end;
     if (!x) {
@@ -65,9 +77,10 @@ static qkv_status thread_send(void *ctx, int64_t to, const void *data, size_t n)
 
 static qkv_status thread_receive(void *ctx, int64_t from, void *data, size_t n)
 {
-    const struct thread_rank *r = ctx;
+    struct thread_rank *r = ctx;
     struct world *w = r->world;
     struct letter **box = &w->first[r->comm.rank][from];
+    if (breaks(r)) return QKV_ERR_IO;
     pthread_mutex_lock(&w->lock);
     while (!*box && !w->failed) pthread_cond_wait(&w->changed, &w->lock);
     const qkv_status failed = w->failed;
@@ -159,5 +172,23 @@ static void run_ranks(int64_t size, void (*body)(const struct qkv_comm *comm, vo
             }
         }
     if (sent) memcpy(sent, w.sent, (size_t)size * sizeof *sent);
+}
+
+// Runs the ranks once for each message of each rank, or for one of `every` (in slow builds for fewer),
+// which breaks the connection of this rank. check(rank, user) checks the results of each run.
+static inline void break_each(int64_t size, int64_t every,
+                              void (*body)(const struct qkv_comm *comm, void *ctx),
+                              void *const *user, void (*check)(int64_t rank, void *const *user))
+{
+    for (int64_t rank = 0; rank < size; rank++)
+        for (int64_t n = 1;; n += QKV_FEW ? 7 * every : every) {
+            breaks_at[rank] = n;
+            broke[rank] = false;
+            run_ranks(size, body, user, NULL);
+            breaks_at[rank] = 0;
+            CHECK(broke[rank] || n > 1);
+            if (!broke[rank]) break;
+            check(rank, user);
+        }
 }
 #endif

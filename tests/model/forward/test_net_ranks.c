@@ -27,6 +27,7 @@ static struct qkv_net_batch make_batch(int64_t V)
 struct job {
     qkv_net *n;
     const struct qkv_net_batch *batch;
+    size_t limit; // collect_limit
     struct qkv_loss loss, valid;
     qkv_status status;
 };
@@ -35,8 +36,11 @@ struct job {
 static void body(const struct qkv_comm *comm, void *ctx)
 {
     struct job *j = ctx;
+    struct qkv_comm limited = *comm;
     qkv_error err = { 0 };
-    j->status = qkv_net_share(j->n, comm, &err);
+    limited.collect_limit = j->limit;
+    j->loss = j->valid = (struct qkv_loss){ 0 };
+    j->status = qkv_net_share(j->n, &limited, &err);
     if (!j->status) j->status = qkv_net_run(j->n, &j->loss, j->batch, true, 1, 3, 4, &err);
     if (!j->status) j->status = qkv_net_run(j->n, &j->valid, j->batch, false, 1, 3, 4, &err);
     qkv_net_share(j->n, NULL, NULL);
@@ -51,12 +55,12 @@ static void same_loss(const char *name, int64_t P, const struct qkv_loss *a,
 
 // Compares P ranks, each with a model of its own, with the model one->n.
 static void compare(const char *name, const struct job *one, qkv_net *(*open)(const void *),
-                    const void *how, int64_t P)
+                    const void *how, int64_t P, size_t limit)
 {
     struct job job[RANKS_MOST] = { 0 };
     void *user[RANKS_MOST];
     for (int64_t r = 0; r < P; r++) {
-        job[r] = (struct job){ .n = open(how), .batch = one->batch };
+        job[r] = (struct job){ .n = open(how), .batch = one->batch, .limit = limit };
         user[r] = &job[r];
     }
     run_ranks(P, body, user, NULL);
@@ -84,7 +88,8 @@ static void check_ranks(const char *name, qkv_net *(*open)(const void *), const 
     body(&alone, &one);
     if (one.status) fail_msg("%s: %s", name, qkv_status_name(one.status));
     CHECK(one.loss.rows > 0 && one.n->grad[0] != 0);
-    for (; *sizes; sizes++) compare(name, &one, open, how, *sizes);
+    compare(name, &one, open, how, *sizes, 1); // in blocks
+    for (; *sizes; sizes++) compare(name, &one, open, how, *sizes, 0);
     qkv_net_free(one.n);
 }
 
@@ -160,6 +165,39 @@ TEST(ranks_have_the_gradients_of_one_process_for_every_option)
             check_ranks(made[i].arch, make, &made[i], i || few() ? three : all);
 }
 
+static struct qkv_loss whole; // of ranks without an error
+
+static void check_broken(int64_t rank, void *const *user)
+{
+    for (int64_t r = 0; r < 2; r++) {
+        const struct job *j = user[r];
+        CHECK(j->status || r != rank);
+        if (!j->status) same_loss("gpt", 2, &j->valid, &whole);
+    }
+}
+
+// The transport returns an error on one rank alone, at any of its messages.
+TEST(no_rank_waits_for_a_broken_one)
+{
+    const struct made made = { "gpt", { .row_blocks = true } };
+    const struct qkv_net_batch batch = make_batch(130);
+    const size_t limits[] = { 0, 1 };
+    EACH(limit, limits)
+    {
+        struct job job[2];
+        void *user[2];
+        for (int r = 0; r < 2; r++) {
+            job[r] = (struct job){ .n = make(&made), .batch = &batch, .limit = *limit };
+            user[r] = &job[r];
+        }
+        run_ranks(2, body, user, NULL);
+        EACH(j, job) CHECK_EQ(j->status, QKV_OK);
+        whole = job[0].valid;
+        break_each(2, 23, body, user, check_broken);
+        EACH(j, job) qkv_net_free(j->n);
+    }
+}
+
 TEST(models_that_ranks_cannot_share_are_refused)
 {
     static const char *const folders[] = { "bert", "t5", "gru-attention" };
@@ -177,4 +215,4 @@ TEST(models_that_ranks_cannot_share_are_refused)
 
 CHECK_MAIN(CASE(ranks_have_the_gradients_of_one_process_for_every_family),
            CASE(ranks_have_the_gradients_of_one_process_for_every_option),
-           CASE(models_that_ranks_cannot_share_are_refused))
+           CASE(no_rank_waits_for_a_broken_one), CASE(models_that_ranks_cannot_share_are_refused))
