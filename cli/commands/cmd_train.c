@@ -29,7 +29,7 @@ static const char *const types[] = { "f32", "bf16", "f16", NULL };
 static struct {
     const char *out, *resume, *valid, *probe, *keep;
     int objective, arch, norm, activation, optimizer, schedule, precision, format, on_nan, type;
-    int64_t warmup;
+    int64_t warmup, collect_limit;
     double decay, clip, dropout, smoothing, last, momentum;
 } c = { .objective = -1,
         .arch = -1,
@@ -129,6 +129,7 @@ static const struct opt opts[] = {
     OPT_FLAG(0, "recompute", &o.recompute, "recompute activations in the backward pass: needs less memory and more time"),
     OPT_INT(0, "seed", &o.seed, 0, INT64_MAX, "N", "seed of the initial weights, the order of the text, the masks and dropout (default: 0)"),
     OPT_INT(0, "context-ranks", &o.context_ranks, 1, MOST, "C", "number of ranks (mpirun -n P) that share the rows of each batch, for a context that needs more memory than one rank has; divides P (default: 1)"),
+    OPT_INT(0, "collect-limit", &c.collect_limit, 1, INT64_MAX, "BYTES", "with --context-ranks: collect the keys and values of a layer on each rank only if they have at most so many bytes, or else receive them in blocks (default: no limit)"),
     OPT_GROUP("Word vectors (--objective words)"),
     OPT_FLAG(0, "cbow", &vectors.cbow, "train a continuous bag of words (default: skip-gram)"),
     OPT_INT(0, "window", &vectors.window, 1, 1000, "N", "maximum number of context words on each side (default: 5)"),
@@ -276,6 +277,7 @@ static qkv_status only_words(qkv_error *err)
         { "--batch-sequences", o.batch_sequences != 0 },
         { "--accumulate", o.accumulate != 0 },
         { "--context-ranks", o.context_ranks != 0 },
+        { "--collect-limit", c.collect_limit != 0 },
         { "--warmup", o.warmup != 0 },
         { "--schedule", o.schedule },
         { "--last-rate", o.last != 0 },
@@ -323,6 +325,8 @@ static qkv_status only_models(qkv_error *err)
                          "--cbow, --window, --negative and --least require --objective words");
     if (o.export_type && !o.export_dir)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--export-type requires --export");
+    if (c.collect_limit && !o.context_ranks)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--collect-limit requires --context-ranks");
     return QKV_OK;
 }
 
@@ -424,6 +428,7 @@ static int run_train(int argc, char **argv)
         ranks_agree(&err);
     if (err.status) return cmd_fail(&err);
     o.ranks = &ranks;
+    ranks.collect_limit = (size_t)c.collect_limit;
     o.export_force = common.force;
     if (c.objective == WORDS) {
         if (ranks.size > 1)

@@ -98,7 +98,8 @@ struct qkv_train_options {
      *  divisor of the number of ranks: groups of as many consecutive ranks train in parallel.
      *  0: 1.  QKV_ERR_USAGE or QKV_ERR_UNSUPPORTED: more than 1 with a context of at most 768
      *  tokens, with probe_every, or with a model that is no decoder, has relative positions, or
-     *  has layers that share their weights */
+     *  has layers that share their weights.  collect_limit of `ranks` limits the keys and values of
+     *  a layer that a rank collects; it changes no bit */
     int64_t context_ranks;
 };
 

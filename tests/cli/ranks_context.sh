@@ -34,6 +34,20 @@ done <<'ROWS'
 3x3,4x2 --arch llama --heads 4 --kv-heads 2 --width 32 --context 3000 --batch-tokens 3000 --precision bf16 --recompute --steps 2
 ROWS
 
+title 'keys and values that travel in blocks change no bit'
+runs 0 train short.txt $small --arch llama --heads 4 --kv-heads 2 --width 32 --context 3000 --batch-tokens 3000 --dropout 0.1 \
+    --steps 2 --out collected
+for launcher in $launchers; do
+    for ranks in 1 2 3; do
+        rm -rf many
+        ranked "$launcher" $ranks 0 train short.txt $small --arch llama --heads 4 --kv-heads 2 --width 32 --context 3000 \
+            --batch-tokens 3000 --dropout 0.1 --steps 2 --context-ranks $ranks --collect-limit 100000 --out many
+        same collected many
+    done
+done
+runs 2 train short.txt --collect-limit 100000 --out bad
+says_part '--collect-limit requires --context-ranks'
+
 title 'a run continues with other ranks'
 set -- $launchers
 run='--arch gpt --heads 2 --width 16 --context 1600 --batch-tokens 3200 --accumulate 2'
