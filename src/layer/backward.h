@@ -26,8 +26,8 @@ struct qkv_comm qkv_ranks_group(struct qkv_ranks_group *g, const struct qkv_comm
 // Tells the other ranks that this one has failed (fail of struct qkv_comm), unless status is
 // QKV_OK; returns status.
 qkv_status qkv_ranks_give_up(const struct qkv_comm *comm, qkv_status status);
-// Call the functions of struct qkv_comm; gather and reduce with one rank do nothing. If one of them
-// fails on this rank alone, the others are told, so that they do not wait for it.
+// Call the functions of struct qkv_comm; gather and reduce with one rank do nothing. After an error
+// of one of them, they call fail, so that the other ranks do not wait for this one.
 qkv_status qkv_ranks_send(const struct qkv_comm *comm, int64_t to, const void *data, size_t n);
 qkv_status qkv_ranks_receive(const struct qkv_comm *comm, int64_t from, void *data, size_t n);
 qkv_status qkv_ranks_gather(const struct qkv_comm *comm, void *all, const size_t *at,

@@ -52,8 +52,8 @@ struct stepped {
     bool finite;
 };
 
-// Returns the status of a part of the run in which the ranks of a group wait for each other. After an
-// error of this rank they wait no longer.
+// Returns the status of a part of the run in which the ranks of a group wait for each other. After
+// an error of this rank they wait no longer.
 static qkv_status leave_group(const struct train *t, qkv_status status)
 {
     return t->ranks.share.size > 1 ? qkv_ranks_give_up(&t->comm, status) : status;

@@ -23,8 +23,8 @@ struct world {
 };
 // The message of each rank, counted from 1, for which it has no memory; 0: none.
 static int64_t no_memory_for[RANKS_MOST];
-// The message of each rank, sent or received and counted from 1, that returns an error on this rank,
-// of which the transport tells the others nothing; 0: none. broke: whether there was one.
+// The message of each rank, sent or received and counted from 1, that returns an error on this
+// rank, of which the transport tells the others nothing; 0: none. broke: whether there was one.
 static int64_t breaks_at[RANKS_MOST];
 static bool broke[RANKS_MOST];
 struct thread_rank {
@@ -174,8 +174,8 @@ static void run_ranks(int64_t size, void (*body)(const struct qkv_comm *comm, vo
     if (sent) memcpy(sent, w.sent, (size_t)size * sizeof *sent);
 }
 
-// Runs the ranks once for each message of each rank, or for one of `every` (in slow builds for fewer),
-// which breaks the connection of this rank. check(rank, user) checks the results of each run.
+// Runs the ranks once for each message of each rank, or for one of `every` (in slow builds for
+// fewer), which breaks the connection of this rank. check(rank, user) checks the results.
 static inline void break_each(int64_t size, int64_t every,
                               void (*body)(const struct qkv_comm *comm, void *ctx),
                               void *const *user, void (*check)(int64_t rank, void *const *user))
