@@ -107,7 +107,10 @@ class Array:
 
     def _read_buffer(self, x):
         view = _Buffer()
-        _get_buffer(x, ctypes.byref(view), _RECORDS_RO)
+        try:
+            _get_buffer(x, ctypes.byref(view), _RECORDS_RO)
+        except BufferError as error:  # its rows are reached by pointers
+            raise DtypeError(f"{self.name}: expected a buffer with strides: {error}") from None
         self._view = view
         form = (view.format or b"B").decode()
         code, size = form.lstrip("@=<|"), max(view.itemsize, 1)  # numpy has types of 0 bytes
@@ -285,7 +288,7 @@ def make(like, shape, dtype, zero=False):
 def _make(kind, shape, dtype, zero, count):
     if kind == "torch":
         torch = sys.modules["torch"]
-        return (torch.zeros if zero else torch.empty)(shape, dtype=getattr(torch, TORCH[dtype]))
+        return (torch.zeros if zero else torch.empty)(shape, dtype=getattr(torch, TORCH[dtype]), device="cpu")
     if kind == "buffer" or not _numpy():
         code: Any = {"f32": "f", "f64": "d", "i32": "i", "i64": "q", "u8": "B", "bool": "?"}.get(dtype, "H")
         if 0 in shape:  # memoryview has no empty axes

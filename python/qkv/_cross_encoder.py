@@ -7,13 +7,13 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 from . import _layout as c
 from ._array import Array, _numpy
 from ._errors import UnsupportedError, UsageError
-from ._hub import read_json
-from ._library import PRECISIONS, call, choice, integer, lib, list_of, listed, text
+from ._hub import member, read_json
+from ._library import PRECISIONS, call, choice, function_or_none, integer, lib, list_of, listed, shown, text
 from ._progress import Bar
 from ._text_model import TextModel, check_run, find_folder, model_options, options_of, renamed
 from ._tokenizer import Encoding, Tokenizer
 from ._types import Pair, Path, Pool, Token
-from .util import as_array, need_numpy
+from .util import as_array, need_numpy, need_torch
 
 
 class CrossEncoder(TextModel):
@@ -56,11 +56,12 @@ class CrossEncoder(TextModel):
         self.max_seq_length = self._positions if max_length is None else max_length
         saved = read_json(self._folder, "config_sentence_transformers.json")
         self._read_prompts(saved, prompts, default_prompt_name, {})
-        self.activation_fn = activation_fn or self._default_activation(saved)
+        self.activation_fn = function_or_none(activation_fn, "activation_fn") or self._default_activation(saved)
 
     def _default_activation(self, saved):
         config = read_json(self._folder, "config.json")
-        named = saved.get("activation_fn") or (config.get("sentence_transformers") or {}).get("activation_fn") or \
+        own = member(config, "sentence_transformers", dict, self._folder, "config.json") or {}
+        named = saved.get("activation_fn") or own.get("activation_fn") or \
             config.get("sbert_ce_default_activation_function") or ""
         known = {"Sigmoid": sigmoid, "Identity": identity}
         return known.get(str(named).rsplit(".", 1)[-1], sigmoid if self.num_labels == 1 else identity)
@@ -91,12 +92,15 @@ class CrossEncoder(TextModel):
                 chunk_size: Optional[int] = None, **options) -> Any:
         """Scores pairs of texts: [n] for a model with one label, otherwise [n][labels]; one pair gives one score.
 
-        activation_fn receives and returns the array of all logits; None: as the model folder says, otherwise the
-        logistic function for one label and no function for several.  A prompt is put before the first text of a pair.
+        activation_fn receives and returns all logits [n][labels], a tensor if torch is imported, otherwise a numpy array; None: as
+        the model folder says, otherwise the logistic function for one label and no function for several.  A prompt is put before the first text of a pair.
         batch_size, pool, chunk_size and a list of devices have no effect.
         """
         check_run("predict", batch_size, device, pool, chunk_size, options)
         numpy = need_numpy("predict")
+        if convert_to_tensor or not convert_to_numpy:
+            need_torch("convert_to_tensor" if convert_to_tensor else "convert_to_numpy")
+        function = function_or_none(activation_fn, "activation_fn") or self.activation_fn
         single = self.is_singular_input(inputs)
         pairs: List[Any] = list_of(inputs, "sentences")
         pairs = [pairs] if single else [tuple(list_of(p, f"sentences[{i}]")) for i, p in enumerate(pairs)]
@@ -106,11 +110,11 @@ class CrossEncoder(TextModel):
         logits = numpy.zeros((len(pairs), self.num_labels), "float32")
         with Bar(show_progress_bar, "pairs") as bar:
             self._score(pairs, logits, bar)
-        scores = self._activate(logits, activation_fn or self.activation_fn)
-        if apply_softmax and self.num_labels > 1:
+        scores = self._activate(logits, function)
+        if apply_softmax and self.num_labels > 1 and scores.ndim == 2:
             scores = numpy.exp(scores - scores.max(1, keepdims=True))
             scores /= scores.sum(1, keepdims=True)
-        if self.num_labels == 1:
+        if self.num_labels == 1 and scores.ndim == 2:
             scores = scores[:, 0]
         if convert_to_tensor or not convert_to_numpy:
             scores = as_array(scores, True)
@@ -125,9 +129,22 @@ class CrossEncoder(TextModel):
     @staticmethod
     def _activate(logits, function):
         torch = sys.modules.get("torch")
-        if torch is not None and isinstance(function, torch.nn.Module):
-            return function(torch.from_numpy(logits)).numpy()
-        return function(logits)
+        if function in (identity, sigmoid):
+            return function(logits)
+        if torch is None:
+            found = function(logits)
+        else:
+            with torch.no_grad():
+                found = function(torch.from_numpy(logits))
+            found = found.detach().float().numpy() if isinstance(found, torch.Tensor) else found
+        numpy = need_numpy("activation_fn")
+        try:
+            scores = numpy.asarray(found, "float32")
+        except (TypeError, ValueError):
+            scores = None
+        if scores is None or not 1 <= scores.ndim <= 2 or len(scores) != len(logits):
+            raise UsageError(f"activation_fn: expected a function that returns {len(logits)} scores or rows of them, it returned {shown(found)}")
+        return scores
 
     def _score(self, pairs, logits, bar):
         """Writes the logits of all pairs, 32 of them at a time in one packed run."""

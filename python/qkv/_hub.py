@@ -5,7 +5,7 @@ import json
 import os
 
 from . import _layout as c
-from ._errors import MissingFileError, UsageError
+from ._errors import FormatError, MissingFileError, UsageError
 from ._library import call, lib, shown, text
 
 # The files that `qkv pull` downloads (cli/pull/listing.c), as patterns for huggingface_hub.
@@ -83,9 +83,11 @@ def is_complete(folder):
     """Returns whether a folder has all files of weights; another program may have downloaded only its configuration."""
     # sentence-transformers may have the weights in the folder of the first module: 0_Transformer, 0_StaticEmbedding
     for part in ("", *sorted(x for x in os.listdir(folder) if x.startswith("0_"))):
-        shards = read_json(folder, part, "model.safetensors.index.json").get("weight_map")
-        files = set(shards.values()) if isinstance(shards, dict) else {"model.safetensors"}
-        if all(os.path.exists(os.path.join(folder, part, str(f))) for f in files):
+        index = read_json(folder, part, "model.safetensors.index.json")
+        shards = member(index, "weight_map", dict, folder, part, "model.safetensors.index.json")
+        files = {"model.safetensors"} if shards is None else \
+            {member(shards, tensor, str, folder, part, "model.safetensors.index.json") or "" for tensor in shards}
+        if all(os.path.exists(os.path.join(folder, part, f)) for f in files):
             return True
     return False
 
@@ -152,3 +154,12 @@ def read_json(folder, *names):
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def member(found, name, kind, folder, *names):
+    """Returns a member of the object in a JSON file of a model folder, None if it is missing or null."""
+    value, file = found.get(name), os.path.join(folder, *names)
+    if value is None or isinstance(value, kind):
+        return value
+    why = f"{name}: expected {'an object' if kind is dict else 'a text'}, found {shown(value)}"
+    raise FormatError(f"{file}: {why}", file=file, text=why)

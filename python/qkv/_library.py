@@ -136,7 +136,7 @@ def integer(value, name, least=0, most=2**62):
     """Returns an integer in a range; True and 1.0 are no integers."""
     try:
         number = value.__index__()
-    except (AttributeError, TypeError, ValueError):
+    except Exception:  # a foreign method may raise anything
         number = None
     if number is None or isinstance(value, bool) or not least <= number <= most:
         raise UsageError(f"{name}: expected an integer of at least {least}"
@@ -148,7 +148,7 @@ def number(value, name):
     """Returns a finite number as float."""
     try:
         x = None if isinstance(value, (str, bytes)) else float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # a foreign method may raise anything
         x = None
     if x is None or x != x or abs(x) > 3.4e38:
         raise UsageError(f"{name}: expected a finite number, found {shown(value)}")

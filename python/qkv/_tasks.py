@@ -117,6 +117,7 @@ class Generator(Handle):
         single = isinstance(prompts, str)
         prompts = [prompts] if isinstance(prompts, str) else list_of(prompts, "prompts")
         if stream:
+            check_stream(details)
             if not single:
                 raise UsageError("stream: expected one prompt")
             return self._stream(prompts, options)
@@ -219,9 +220,15 @@ def with_open(cls, prompts, model, stream, details, options):
     if isinstance(model, cls):
         return model(prompts, stream=stream, details=details, **options)
     if stream:
+        check_stream(details)
         return stream_and_close(cls(model), prompts, options)
     with cls(model) as opened:
         return opened(prompts, details=details, **options)
+
+
+def check_stream(details):
+    if details:
+        raise UsageError("stream, details: expected one of them, since a stream yields texts")
 
 
 def stream_and_close(opened, prompts, options):

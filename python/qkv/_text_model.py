@@ -5,7 +5,7 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, TypeVar
 
 from ._errors import DeviceError, UnsupportedError, UsageError
-from ._hub import find_model
+from ._hub import find_model, member
 from ._library import Handle, choice, integer, list_of, shown
 from ._tokenizer import Encoding, Tokenizer
 from ._types import Pool
@@ -119,13 +119,17 @@ class TextModel(Handle):
 
     def _read_prompts(self, config, prompts, default_prompt_name, names):
         """Sets the prompts: of the caller, otherwise of the folder, otherwise the empty ones of `names`."""
-        saved = config.get("prompts")
-        self.prompts = {**names, **(saved if isinstance(saved, dict) else {}), **options_of(prompts, "prompts")}
+        file = self._folder, "config_sentence_transformers.json"
+        saved = member(config, "prompts", dict, *file) or {}
+        for name in saved:
+            member(saved, name, str, *file)
+        self.prompts = {**names, **saved, **options_of(prompts, "prompts")}
         for name, prompt in self.prompts.items():
             if not isinstance(name, str) or not isinstance(prompt, str):
                 raise UsageError(f"prompts: expected texts, found {shown(name)}: {shown(prompt)}")
-        self.default_prompt_name = default_prompt_name or config.get("default_prompt_name")
-        if self.default_prompt_name is not None and self.default_prompt_name not in self.prompts:
+        name = default_prompt_name or member(config, "default_prompt_name", str, *file)
+        self.default_prompt_name = name
+        if name is not None and (not isinstance(name, str) or name not in self.prompts):
             raise UsageError(f"default_prompt_name: no prompt {shown(self.default_prompt_name)}; there are {sorted(self.prompts)}")
 
     def _prompt(self, name, prompt):

@@ -9,13 +9,13 @@ from typing import Any, Dict, Iterator, List, Optional
 from . import _layout as c
 from ._array import _numpy, make
 from ._errors import UnsupportedError, UsageError
-from ._hub import read_json
+from ._hub import member, read_json
 from ._library import PRECISIONS, Callbacks, call, choice, integer, lib, list_of, shown, text
 from ._progress import Bar
 from ._text_model import TextModel, check_run, find_folder, model_options, renamed
 from ._tokenizer import Encoding, Tokenizer, string_array
 from ._types import ArrayLike, Path, Pool, Texts, Token
-from .util import PRECISIONS as QUANTISED, as_array, name_of, need_numpy, quantize_embeddings, similarity_of
+from .util import PRECISIONS as QUANTISED, as_array, name_of, need_numpy, need_torch, quantize_embeddings, similarity_of
 
 
 class SentenceTransformer(TextModel):
@@ -60,7 +60,8 @@ class SentenceTransformer(TextModel):
         self._pointer = self._open("", 0)
         config = read_json(self._folder, "config_sentence_transformers.json")
         self._read_prompts(config, prompts, default_prompt_name, {"query": "", "document": ""})
-        self.similarity_fn_name = similarity_fn_name or config.get("similarity_fn_name") or "cosine"
+        saved = member(config, "similarity_fn_name", str, self._folder, "config_sentence_transformers.json")
+        self.similarity_fn_name = similarity_fn_name or saved or "cosine"
         self.truncate_dim = None if truncate_dim is None else integer(truncate_dim, "truncate_dim", 1)
         self._folder_prompts = config["prompts"] if isinstance(config.get("prompts"), dict) else {}
         self._pools_prompt = bool(lib.embedder_pools_prompt(self._pointer))
@@ -176,6 +177,8 @@ class SentenceTransformer(TextModel):
         choice(precision or "float32", "precision", QUANTISED)
         if output_value not in ("sentence_embedding", "token_embeddings", None):
             raise UnsupportedError(f"output_value: expected 'sentence_embedding', 'token_embeddings' or None, found {shown(output_value)}")
+        if convert_to_tensor or not convert_to_numpy or output_value != "sentence_embedding":
+            need_torch("convert_to_tensor" if convert_to_tensor else "convert_to_numpy" if not convert_to_numpy else "output_value")
         single = self.is_singular_input(inputs)
         sentences: List[str] = [inputs] if isinstance(inputs, str) else list_of(inputs, "sentences")
         for i, s in enumerate(sentences):
@@ -199,6 +202,8 @@ class SentenceTransformer(TextModel):
         if convert_to_tensor or not convert_to_numpy:
             out = as_array(out, True)
             out = out if convert_to_tensor else list(out)
+        elif single and isinstance(out, memoryview):  # it has no rows
+            return out.cast("B").cast("f")
         return out[0] if single else out
 
     def _embed(self, embedder, sentences, width, show):
@@ -274,7 +279,8 @@ class SentenceTransformer(TextModel):
         return self.encode(sentences, pool=pool, **options)
 
     def similarity(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> Any:
-        """Returns the matrix [n1][n2] of the similarity of each pair of vectors: a tensor for tensors, otherwise a numpy array."""
+        """Returns the matrix [n1][n2] of the similarity of each pair of vectors: a tensor for tensors, otherwise a numpy array
+        (without numpy a memoryview)."""
         return similarity_of(self._similarity_name, False)(embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: ArrayLike, embeddings2: ArrayLike) -> Any:

@@ -74,7 +74,10 @@ class Tokenizer(Handle):
         return lib.tokenizer_size(self._at)
 
     def __repr__(self):
-        return f"Tokenizer({self.kind}, {len(self)} tokens)" if self._pointer else "Tokenizer(closed)"
+        try:
+            return f"Tokenizer({self.kind}, {len(self)} tokens)"
+        except UsageError:
+            return "Tokenizer(closed)"
 
     @property
     def kind(self) -> str:

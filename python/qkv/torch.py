@@ -61,7 +61,7 @@ def _backward(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: T
               mask: Optional[Tensor], sinks: Optional[Tensor], seed: Optional[Tensor], causal: bool, left: int, right: int,
               scale: Optional[float], softcap: float, dropout: float, of_bias: bool,
               of_sinks: bool) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    bias = None if bias is None else bias.contiguous()
+    bias = bias.contiguous() if bias is not None and of_bias else bias
     call = _call(q, k, v, bias, mask, sinks, causal, left, right, scale, softcap, dropout, seed)
     wanted = [name for name, flag in (("bias", of_bias), ("sinks", of_sinks)) if flag]
     g = run_backward(call, dout.detach(), out.detach(), lse.detach(), wanted)
@@ -133,6 +133,9 @@ def _broadcast(mask, shape):
     mask = mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
     if any(n not in (1, w) for n, w in zip(mask.shape, shape)):
         raise UsageError(f"attn_mask: expected a shape that broadcasts to {tuple(shape)}, found {tuple(mask.shape)}")
+    if not (mask.requires_grad and torch.is_grad_enabled()):  # the operator repeats what expand() has repeated
+        for axis in range(3):
+            mask = mask.narrow(axis, 0, 1) if mask.stride(axis) == 0 and mask.shape[axis] > 1 else mask
     if mask.shape[3] != shape[3]:
         mask = mask.expand(*mask.shape[:3], shape[3])
     if mask.stride(3) != 1 or any(s == 0 and n > 1 for s, n in zip(mask.stride(), mask.shape)):
@@ -165,9 +168,19 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
     return _attention(query, key, value, attn_mask, dropout_p, is_causal, left, right, scale, softcap, sinks)
 
 
+def _autocast(*tensors):
+    """Returns tensors in the type of torch.autocast, which torch uses for its own attention, a float mask included."""
+    if not torch.is_autocast_enabled("cpu"):
+        return tensors
+    dtype = torch.get_autocast_dtype("cpu")
+    cast = lambda x: isinstance(x, Tensor) and x.device.type == "cpu" and x.is_floating_point() and x.dtype != torch.float64
+    return tuple(x.to(dtype) if cast(x) else x for x in tensors)
+
+
 def _attention(query, key, value, attn_mask, dropout_p, is_causal, left, right, scale, softcap, sinks):
+    query, key, value, attn_mask = _autocast(query, key, value, attn_mask)
     bias, mask = _broadcast(attn_mask, (query.shape[0], query.shape[1], query.shape[2], key.shape[2]))
-    seed = torch.randint(2**62, (1,)) if dropout_p else None
+    seed = torch.randint(2**62, (1,), device=query.device) if dropout_p else None
     return _forward(query, key, value, bias, mask, None if sinks is None else sinks.float(), seed, bool(is_causal), left, right,
                     scale, float(softcap), float(dropout_p))
 

@@ -5,15 +5,17 @@
     util.semantic_search(model.encode(queries), model.encode(texts), top_k=5)
 
 Vectors are arrays [n][width] of numpy or torch, or lists of them; results are tensors if an argument is a tensor, otherwise
-numpy arrays.
+numpy arrays.  Without numpy the similarities are memoryviews and the other functions raise UnsupportedError.
 """
 import enum
+import math
+import operator
 import sys
 from typing import Any, Callable, Dict, List, Optional
 
-from ._array import _numpy
+from ._array import _numpy, make
 from ._errors import UnsupportedError, UsageError
-from ._library import choice, integer, shown
+from ._library import choice, integer, listed, number, shown
 from ._types import ArrayLike, Texts
 
 Score = Callable[[Any, Any], Any]
@@ -59,10 +61,20 @@ def is_tensor(x):
 
 def as_array(values, tensor):
     """Returns an array of floats as numpy array, or as torch tensor; without numpy as memoryview."""
-    if tensor:
+    if not tensor:
+        return values
+    torch = need_torch("convert_to_tensor")
+    if isinstance(values, memoryview):
+        return torch.frombuffer(values.cast("B"), dtype=torch.float32).reshape(values.shape)
+    return torch.as_tensor(values, device="cpu")
+
+
+def need_torch(name):
+    try:
         import torch
-        return torch.as_tensor(values)
-    return values
+    except ImportError:
+        raise UnsupportedError(f"{name}: torch is not installed") from None
+    return torch
 
 
 def need_numpy(name):
@@ -84,6 +96,38 @@ def vectors(x, name):
     if not 1 <= x.ndim <= 2:
         raise UsageError(f"{name}: expected arrays of vectors, found shape {x.shape}")
     return x
+
+
+def plain_vectors(x, name):
+    """As vectors(), without numpy: a list of lists of floats."""
+    rows = [listed(row, name) for row in x] if isinstance(x, (list, tuple)) else listed(x, name)
+    rows = [rows] if isinstance(rows, list) and not any(isinstance(row, (list, tuple)) for row in rows) else rows
+    if not isinstance(rows, list) or not all(isinstance(row, (list, tuple)) and len(row) == len(rows[0]) for row in rows):
+        raise UsageError(f"{name}: expected arrays of vectors, found {shown(x)}")
+    return [[number(value, name) for value in row] for row in rows]
+
+
+def plain_similarity(name, a, b):
+    """Returns the similarity of two vectors, without numpy."""
+    if name in ("cosine", "dot"):
+        length = lambda x: max(math.sqrt(sum(map(operator.mul, x, x))), 1e-12)
+        return sum(map(operator.mul, a, b)) / (length(a) * length(b) if name == "cosine" else 1)
+    differences = [abs(x - y) for x, y in zip(a, b)]
+    return -math.sqrt(sum(d * d for d in differences)) if name == "euclidean" else -sum(differences)
+
+
+def plain_similarities(name, a, b, pairwise):
+    """Returns the similarities of lists of vectors as a memoryview, without numpy."""
+    if pairwise:  # the vector of a list of one goes with all others
+        shape = (max(len(a), len(b)),)
+        found = [plain_similarity(name, a[i % len(a)], b[i % len(b)]) for i in range(*shape)]
+    else:
+        found, shape = [plain_similarity(name, x, y) for x in a for y in b], (len(a), len(b))
+    made, _ = make(None, shape, "f32")
+    flat = made.cast("B").cast("f")
+    for i, value in enumerate(found):
+        flat[i] = value
+    return made
 
 
 def unit(x):
@@ -114,10 +158,12 @@ SIMILARITIES = {"cosine": cosine, "dot": dot, "euclidean": distance(2), "manhatt
 def similarity_of(name, pairwise):
     """Returns the similarity of a name as a function of two arrays of vectors."""
     def similarity(a: ArrayLike, b: ArrayLike) -> Any:
-        x, y = (_numpy().atleast_2d(vectors(v, "similarity")) for v in (a, b))
-        if x.shape[1] != y.shape[1] or pairwise and len(x) != len(y) and 1 not in (len(x), len(y)):
-            raise UsageError(f"similarity: expected vectors of equal width, found shapes {x.shape} and {y.shape}")
-        return as_array(SIMILARITIES[name](x, y, pairwise), is_tensor(a) or is_tensor(b))
+        numpy, tensor = _numpy(), is_tensor(a) or is_tensor(b)
+        x, y = (numpy.atleast_2d(vectors(v, "similarity")) if numpy else plain_vectors(v, "similarity") for v in (a, b))
+        shapes = [v.shape if numpy else (len(v), len(v[0])) for v in (x, y)]
+        if shapes[0][1] != shapes[1][1] or pairwise and len(x) != len(y) and 1 not in (len(x), len(y)):
+            raise UsageError(f"similarity: expected vectors of equal width, found shapes {shapes[0]} and {shapes[1]}")
+        return as_array(SIMILARITIES[name](x, y, pairwise) if numpy else plain_similarities(name, x, y, pairwise), tensor)
     return similarity
 
 
@@ -172,7 +218,11 @@ def normalize_embeddings(embeddings: ArrayLike) -> Any:
 
 def truncate_embeddings(embeddings: ArrayLike, truncate_dim: Optional[int]) -> Any:
     """Returns the first truncate_dim numbers of each vector; None: all."""
-    return embeddings[..., :None if truncate_dim is None else integer(truncate_dim, "truncate_dim", 1)]
+    keep = None if truncate_dim is None else integer(truncate_dim, "truncate_dim", 1)
+    try:
+        return embeddings[..., :keep]
+    except Exception as error:  # a foreign method may raise anything
+        raise UsageError(f"embeddings: expected an array of vectors, found {shown(embeddings)}: {error}") from None
 
 
 PRECISIONS = dict.fromkeys(("float32", "int8", "uint8", "binary", "ubinary"))
@@ -198,9 +248,10 @@ def quantize_embeddings(embeddings: ArrayLike, precision: str, ranges: Optional[
             raise UsageError(f"precision: the ranges of {precision} need several vectors: call util.quantize_embeddings with ranges or "
                              "calibration_embeddings")
         ranges = numpy.stack([known.min(0), known.max(0)]) if len(known) else numpy.zeros((2, x.shape[-1]), "f")
-    low, high = vectors(ranges, "ranges")[:2] if len(ranges) >= 2 else (None, None)
-    if low is None or numpy.shape(low) != x.shape[-1:]:
-        raise UsageError(f"ranges: expected shape (2, {x.shape[-1]}), found {numpy.shape(ranges)}")
+    ranges = vectors(ranges, "ranges")
+    if ranges.ndim != 2 or len(ranges) < 2 or ranges.shape[1:] != x.shape[-1:]:
+        raise UsageError(f"ranges: expected shape (2, {x.shape[-1]}), found {ranges.shape}")
+    low, high = ranges[:2]
     steps = numpy.where(high == low, numpy.float32(1), (high - low) / 255)
     level = numpy.clip(numpy.floor((x - low) / steps), 0, 255)
     return level.astype(numpy.uint8) if precision == "uint8" else (level - 128).astype(numpy.int8)
@@ -245,6 +296,8 @@ def paraphrase_mining(model: Any, sentences: Texts, show_progress_bar: bool = Fa
                       truncate_dim: Optional[int] = None, prompt_name: Optional[str] = None,
                       prompt: Optional[str] = None) -> List[List[Any]]:
     """Finds the most similar pairs of texts: a list of [score, i, j], best first, of the top_k neighbours of each text."""
+    if not callable(getattr(model, "encode", None)):
+        raise UsageError(f"model: expected a SentenceTransformer, found {shown(model)}")
     found = model.encode(sentences, show_progress_bar=show_progress_bar, batch_size=batch_size, prompt_name=prompt_name, prompt=prompt,
                          truncate_dim=truncate_dim)
     return paraphrase_mining_embeddings(found, query_chunk_size, corpus_chunk_size, max_pairs, top_k, score_function)

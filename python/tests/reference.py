@@ -3,6 +3,8 @@
 import array
 import math
 import random
+import threading
+import time
 
 EPS = 2.0**-24  # half the distance of 1 to the next float
 
@@ -67,3 +69,25 @@ def largest_difference(a, b):
     pairs = list(zip(flat(a), flat(b)))
     assert len(pairs) == len(list(flat(a))) == len(list(flat(b)))
     return max((0.0 if x == y else abs(x - y) for x, y in pairs), default=0.0)
+
+
+def ticks(function):
+    """Returns how often a thread of Python that sleeps 1 ms wakes up while function() runs: never if it holds the interpreter."""
+    count, ended, begun = 0, threading.Event(), threading.Event()
+
+    def work():
+        nonlocal count
+        while not ended.is_set():
+            time.sleep(.001)
+            count += 1
+            begun.set()
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    try:
+        before = count
+        function()
+        return count - before
+    finally:
+        ended.set()
+        thread.join()

@@ -126,6 +126,15 @@ class Formula(unittest.TestCase):
         thread.join()
         self.assertIsNot(found[0], larger)
 
+    def test_other_threads_of_python_run_during_a_call(self):
+        """3,000 tokens of 8 heads are 18 GFLOP.  Before and after the call the thread may wake up once."""
+        x, threads = memoryview(bytearray(4 * 3000 * 8 * 64)).cast("f", [3000, 8, 64]), qkv.threads()
+        qkv.set_threads(1)
+        try:
+            self.assertGreaterEqual(ref.ticks(lambda: qkv.attention(x, x, x)), 3)
+        finally:
+            qkv.set_threads(threads)
+
     def test_plan(self):
         plan = qkv.attention(*arrays(), plan=True).plan
         self.assertEqual((plan.kernel, plan.isa), ("fused", plan.isa))
@@ -335,8 +344,18 @@ class Torch(unittest.TestCase):
             g = r.backward(torch.ones_like(r.out))
             self.assertEqual([x.dtype for x in g[:3]], [dtype] * 3)
 
+    def test_a_default_device_of_torch(self):
+        q, k, v = (torch.tensor(x.tolist()) for x in arrays())
+        wanted = qkv.attention(q, k, v)
+        with torch.device("meta"):
+            self.assertTrue(torch.equal(qkv.attention(q, k, v), wanted))
+            self.assertEqual(qkv.util.as_array([1.0], True).device.type, "cpu")
+
     def test_errors(self):
         q, k, v = (torch.tensor(x.tolist()) for x in arrays())
+        for name in ("softcap", "probe", "seed", "scale"):
+            with self.assertRaisesRegex(qkv.UsageError, name):
+                qkv.attention(q, k, v, **{name: torch.empty((), device="meta")})
         with self.assertRaisesRegex(qkv.UsageError, "q: the tensor requires a gradient"):
             qkv.attention(q.requires_grad_(), k, v)
         with self.assertRaisesRegex(qkv.DeviceError, "k: expected an array of the CPU, found device meta"):
@@ -382,6 +401,11 @@ class Errors(unittest.TestCase):
         self.raises(qkv.UsageError, "precision: expected 'f32'", precision="f31")
         self.raises(qkv.UsageError, "causal: expected True or False", causal=2)
         self.raises(qkv.UsageError, "scale", scale=0.0)
+        try:
+            from _testbuffer import ND_PIL, ndarray
+        except ImportError:  # an installation without the tests of Python
+            return
+        self.raises(qkv.DtypeError, "q: expected a buffer with strides", ndarray([1.0] * 4, shape=[2, 2], format="f", flags=ND_PIL), k, v)
         self.raises(qkv.UsageError, "probe.top_k", probe=S + 1)
         self.raises(qkv.UsageError, "q_offsets", q_offsets=[0, 5])
 

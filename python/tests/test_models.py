@@ -9,6 +9,7 @@ import tempfile
 import unittest
 
 import qkv
+from qkv import _hub
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -31,6 +32,39 @@ class Prompts(unittest.TestCase):
             f.write(text.replace("1_Pooling", "pool"))
         with open(os.path.join(golden, "prompt", "vectors.json"), encoding="utf-8") as f:
             self.wanted = json.load(f)
+
+    def test_members_of_other_types_are_errors_of_the_file(self):
+        for name, text, open_model in (
+                ("config_sentence_transformers.json", {"default_prompt_name": ["a"]}, qkv.SentenceTransformer),
+                ("config_sentence_transformers.json", {"prompts": {"a": 3}}, qkv.SentenceTransformer),
+                ("config_sentence_transformers.json", {"similarity_fn_name": {}}, qkv.SentenceTransformer),
+                ("model.safetensors.index.json", {"weight_map": {"a": []}}, _hub.is_complete),
+                ("model.safetensors.index.json", {"weight_map": 3}, _hub.is_complete)):
+            file = os.path.join(self.folder, name)
+            with open(file, "w", encoding="utf-8") as f:
+                json.dump(text, f)
+            with self.assertRaises(qkv.FormatError, msg=str(text)) as found:
+                open_model(self.folder)
+            self.assertEqual(found.exception.file, file)
+            self.assertIn(": expected ", str(found.exception))
+            os.remove(file)
+        golden = os.path.join(TOP, "tests", "golden", "bert-labels")
+        for name in ("config.json", "model.safetensors"):
+            shutil.copyfile(os.path.join(golden, name), os.path.join(self.folder, name))
+        file = os.path.join(self.folder, "config.json")
+        with open(file, encoding="utf-8") as f:
+            config = {**json.load(f), "sentence_transformers": "x"}
+        with open(file, "w", encoding="utf-8") as f:
+            json.dump(config, f)
+        with self.assertRaisesRegex(qkv.FormatError, "sentence_transformers: expected an object") as found:
+            qkv.CrossEncoder(self.folder)
+        self.assertEqual(found.exception.file, file)
+
+    def test_the_text_of_a_closed_tokenizer(self):
+        m = qkv.SentenceTransformer(self.folder)
+        self.assertRegex(repr(m.tokenizer), r"Tokenizer\(\w+, \d+ tokens\)")
+        m.close()
+        self.assertEqual(repr(m.tokenizer), "Tokenizer(closed)")
 
     def test_the_pooling_that_modules_json_names(self):
         import numpy as np

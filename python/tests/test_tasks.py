@@ -365,6 +365,9 @@ class Texts(unittest.TestCase):
                     g("a", **wrong)
             with self.assertRaises(qkv.UsageError):
                 list(g("a", stream=True, colour=1))
+            for model in (g, VERSE):
+                with self.assertRaisesRegex(qkv.UsageError, "stream, details"):
+                    qkv.generate("a", model, stream=True, details=True)
         with self.assertRaises(qkv.UsageError):
             g("a")
         with self.assertRaises(qkv.UnsupportedError):

@@ -183,15 +183,13 @@ class Vectors(unittest.TestCase):
                 self.m.encode("a", **wrong)
         with self.assertRaisesRegex(qkv.UsageError, r"sentences\[1\]"):
             self.m.encode(["a", 3])
-        with self.assertRaises(qkv.UsageError):
-            self.m.encode(3)
+        self.assertRaises(qkv.UsageError, self.m.encode, 3)
         for wrong in ({"output_value": "other"}, {"processing_kwargs": {"text": {"max_length": 3}}}):
             with self.assertRaises(qkv.UnsupportedError, msg=str(wrong)):
                 self.m.encode("a", **wrong)
         with self.assertRaisesRegex(qkv.UsageError, "several vectors"):
             self.m.encode("a", precision="int8")
-        with self.assertRaises(qkv.UnsupportedError):
-            qkv.CrossEncoder(MINILM)
+        self.assertRaises(qkv.UnsupportedError, qkv.CrossEncoder, MINILM)
 
     def test_arguments_of_the_constructor(self):
         for error, wrong in ((qkv.UnsupportedError, {"backend": "onnx"}), (qkv.UnsupportedError, {"backend": "openvino"}),
@@ -250,7 +248,9 @@ class Vectors(unittest.TestCase):
         self.assertEqual(len(best), 3)
         self.assertAlmostEqual(best[0][0], scores.max(), delta=1e-6)
         for error in (lambda: util.cos_sim(x, x[:, :5]), lambda: util.cos_sim("a", x), lambda: util.semantic_search(x, x, score_function=3),
-                      lambda: util.quantize_embeddings(x, "int8", ranges=x[:1]), lambda: util.quantize_embeddings(x, "int4")):
+                      lambda: util.quantize_embeddings(x, "int8", ranges=x[:1]), lambda: util.quantize_embeddings(x, "int4"),
+                      lambda: util.quantize_embeddings(x, "int8", ranges=3), lambda: util.quantize_embeddings(x, "int8", ranges=iter([1])),
+                      lambda: util.truncate_embeddings(3, 2), lambda: util.paraphrase_mining(3, ["a"])):
             self.assertRaises(qkv.UsageError, error)
 
     def test_threads_of_python_share_a_model(self):
@@ -519,7 +519,6 @@ sizes = model.max_seq_length, model.get_embedding_dimension(), model.similarity_
             self.assertAlmostEqual(value, found[1][name], delta=1e-4)
 
     def test_cross_encoder(self):
-        import shutil
         import torch
         import transformers
         import sentence_transformers
@@ -537,10 +536,13 @@ sizes = model.max_seq_length, model.get_embedding_dimension(), model.similarity_
                     shutil.copy(os.path.join(MINILM, name), folder)
                 rival = sentence_transformers.CrossEncoder(folder, device="cpu", max_length=64)
                 ours = qkv.CrossEncoder(folder, max_length=64)
-                for options in ({}, {"apply_softmax": True}, {"activation_fn": torch.nn.Identity()}, {"prompt": "query: "}):
+                for options in ({}, {"apply_softmax": True}, {"activation_fn": torch.nn.Identity()}, {"prompt": "query: "}, {"activation_fn": torch.sigmoid},
+                                {"activation_fn": lambda x: x.sigmoid()}, {"activation_fn": torch.nn.Linear(labels, labels)}):
                     a, b = rival.predict(pairs, **options), ours.predict(pairs, **options)
                     self.assertEqual(a.shape, b.shape)
                     self.assertLess(abs(a - b).max(), 1e-4)
+                for wrong in (3, lambda x: None, lambda x: "a", lambda x: x[:3]):
+                    self.assertRaises(qkv.UsageError, ours.predict, pairs, activation_fn=wrong)
                 if labels == 1:
                     a, b = (m.rank(pairs[0][0], [p[1] for p in pairs], top_k=5, return_documents=True) for m in (rival, ours))
                     self.assertEqual([(x["corpus_id"], x["text"]) for x in a], [(x["corpus_id"], x["text"]) for x in b])

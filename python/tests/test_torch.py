@@ -13,6 +13,8 @@ except ImportError:
     print("skipped: torch is not installed")
     sys.exit(77)
 
+import reference as ref
+
 import qkv
 import qkv.torch
 
@@ -70,6 +72,17 @@ class Parity(unittest.TestCase):
             self.check(*arrays(), torch.randn(shape, requires_grad=True))
         self.check(*arrays(), torch.randn(2, 4, T, 1))  # the same for all keys: its gradient is 0
 
+    def test_expanded_masks_are_not_copied(self):
+        q, k, v = arrays()
+        for mask in (torch.rand(33, 33) > .3, torch.randn(33, 33), torch.randn(2, 1, 1, 33)):
+            whole = mask.expand(2, 4, 33, 33)
+            found = [x for x in qkv.torch._broadcast(whole, whole.shape) if x is not None]
+            self.assertEqual([(tuple(x.shape), x.data_ptr()) for x in found], [((1,) * (4 - mask.dim()) + tuple(mask.shape), mask.data_ptr())])
+            self.check(q, k, v, whole)
+        self.check(q, k, v, torch.randn(33, 33).expand(2, 4, 33, 33).requires_grad_())
+        with self.assertRaisesRegex(qkv.UsageError, "attn_mask: expected a shape"):
+            sdpa(q, k, v, torch.randn(33, 33).expand(3, 4, 33, 33))
+
     def test_other_axes_and_layouts(self):
         q, k, v = arrays()
         self.check(*(x.detach()[0].requires_grad_() for x in (q, k, v)))
@@ -113,6 +126,27 @@ class Parity(unittest.TestCase):
 
 
 class Behaviour(unittest.TestCase):
+    def test_autocast(self):
+        """Output and gradients have the types that torch gives them, and the same bits as the call with cast tensors."""
+        float_mask, flags = torch.randn(33, 33), torch.rand(33, 33) > .3
+        for dtype in (torch.bfloat16, torch.float16):
+            for kinds in ((torch.float32,) * 3, (torch.float32, torch.float32, dtype)):
+                q, k, v = (x.detach().to(kind).requires_grad_() for x, kind in zip(arrays(), kinds))
+                for mask in (None, flags, float_mask, float_mask.to(dtype)):
+                    with torch.autocast("cpu", dtype):
+                        ours, theirs = (f(q, k, v, mask) for f in (sdpa, F.scaled_dot_product_attention))
+                    self.assertEqual((ours.dtype, theirs.dtype), (dtype, dtype))
+                    cast = lambda x: x.detach().to(dtype) if x is not None and x.dtype != torch.bool else x
+                    self.assertTrue(torch.equal(ours, sdpa(*map(cast, (q, k, v, mask)))))
+                    for x, gradient in zip((q, k, v), torch.autograd.grad(ours.float().sum(), (q, k, v))):
+                        self.assertEqual(gradient.dtype, x.dtype)
+        with torch.autocast("cpu", torch.bfloat16), self.assertRaises(qkv.DtypeError):
+            sdpa(*(x.double() for x in arrays()))  # torch does not cast float64 either
+        compiled = torch.compile(sdpa, backend="aot_eager", fullgraph=True)
+        x = [y.detach() for y in arrays()]
+        with torch.autocast("cpu", torch.bfloat16):
+            self.assertTrue(torch.equal(compiled(*x), sdpa(*x)))
+
     def test_opcheck(self):
         q, k, v = arrays()
         torch.library.opcheck(torch.ops.qkv.attention.default,
@@ -218,6 +252,14 @@ class Behaviour(unittest.TestCase):
         [t.start() for t in threads]
         [t.join() for t in threads]
         self.assertTrue(all(torch.equal(x, wanted) for x in found))
+
+    def test_other_threads_of_python_run_during_a_call(self):
+        x, threads = torch.zeros(1, 8, 3000, 64), qkv.threads()
+        qkv.set_threads(1)
+        try:
+            self.assertGreaterEqual(ref.ticks(lambda: sdpa(x, x, x)), 3)  # as in test_attention.py
+        finally:
+            qkv.set_threads(threads)
 
 
 ORDER = """

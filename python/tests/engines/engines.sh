@@ -4,7 +4,7 @@
 # venv, and compares every vector with qkv embed.  An engine that cannot be installed is skipped; without any, the test is.
 set -u
 python=$1 venv=$2 qkv=$3
-examples=$PWD/examples/machines model=$PWD/tests/golden/bert compare=$PWD/python/tests/engines.py
+examples=$PWD/examples/machines model=$PWD/tests/golden/bert compare=$PWD/python/tests/engines/engines.py
 log=$venv.log
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv" || { echo "skipped: no venv"; exit 77; }
 py=$venv/bin/python
