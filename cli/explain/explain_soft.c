@@ -100,7 +100,7 @@ static qkv_status embed(float **v, int64_t *width, const char *const *text, int6
     for (int64_t t = 0; t <= n; t++) bytes[t] = strlen(text[t]);
     status = qkv_embed(e, *v, text, bytes, n + 1, NULL, err);
     qkv_embedder_close(e);
-    return status;
+    return status ? status : cmd_check_finite(*v, (n + 1) * *width, "vector of a text", err);
 }
 
 qkv_status explain_lookup(struct page *p, int argc, char **argv, qkv_error *err)

@@ -203,6 +203,9 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
         if (status) return status;
     }
     const int64_t L = first->L, D = first->D;
+    const qkv_status finite =
+        cmd_check_finite(v, (L + 2) * texts * D, "hidden state of the word", err);
+    if (finite) return finite;
     const float *last = v + (L + 1) * texts * D;
     float *fixed = page_grid(p, "cosines of the static embeddings", texts, texts, label, NULL,
                              QKV_CHART_LINEAR);

@@ -61,6 +61,10 @@ for number in nan inf; do
     fails 'score of a label is' classify -m tokens ab --tokens
     fails 'score of a label is' classify -m tokens ab --aggregate simple
     fails 'effect of a head is' ablate -m encoder --ids 5,6
+    fails 'vector of a text is' similar -m encoder ab cd
+    fails 'vector of a text is' similar -m encoder ab cd --json
+    fails 'hidden state of the word is' explain -m encoder --context a 'a b' 'b a'
+    fails 'vector of a text is' explain -m encoder --lookup a 'a b' 'b a'
     poisoned "$golden/bert" words $number word_embeddings
     cp encoder/tokenizer.json words
     fails 'sum of the words is' analogy -m words a + b
