@@ -162,9 +162,9 @@ class Generator(Handle):
             except BaseException as error:
                 put_last(error)
         thread = threading.Thread(target=work, daemon=True)
-        thread.start()
-        self._streams[thread] = ended
         try:
+            thread.start()
+            self._streams[thread] = ended
             while True:
                 if os.getpid() != process:
                     raise UsageError("stream: its thread belongs to the process that began it, which has forked")
@@ -178,9 +178,9 @@ class Generator(Handle):
                 yield item
         finally:
             ended.set()
-            if thread is not threading.current_thread():  # a callback of the stream may close the iterator
+            if thread.ident is not None and thread is not threading.current_thread():  # a callback may close the iterator
                 thread.join()
-            del self._streams[thread]
+            self._streams.pop(thread, None)
 
 
 class Translator(Generator):

@@ -17,7 +17,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from ._attention import Probe, Statistics, check_plan, make_probe
 from ._errors import UnsupportedError, UsageError
 from ._library import lib, raise_status, scratch, shown
-from .torch import _broadcast, _call, attention
+from .torch import _autocast, _broadcast, _call, attention
 
 _observers: List["observe"] = []  # the observers in use, of all models
 
@@ -43,6 +43,7 @@ def attention_forward(module, query, key, value, attention_mask, dropout=0.0, sc
         else:
             attention_mask = position_bias if attention_mask is None else position_bias + attention_mask
     key, value = key.to(query.dtype), value.to(query.dtype)
+    query, key, value, attention_mask = _autocast(query, key, value, attention_mask)  # the observers read these
     out, lse = attention(query, key, value, attention_mask, dropout_p=dropout, is_causal=causal, scale=scaling,
                          softcap=softcap or 0.0, sinks=s_aux)
     for observer in _observers:

@@ -10,7 +10,7 @@ import weakref
 import reference as ref
 
 import qkv
-from qkv import _library
+from qkv import _array, _library
 
 try:
     import numpy as np
@@ -204,6 +204,13 @@ class Numpy(unittest.TestCase):
         self.q, self.k, self.v = (np.array(x) for x in arrays())
         self.wanted = np.array(ref.attention(*[x.tolist() for x in (self.q, self.k, self.v)])[0])
 
+    def test_no_input_is_copied(self):
+        for x in (self.q, self.q[1:, :, 1:], self.q.swapaxes(0, 2), np.broadcast_to(self.q[:1], self.q.shape), self.q.astype("f2")):
+            read = _array.Array(x, "q")
+            self.assertEqual((read.at, [s * x.itemsize for s in read.strides]), (x.ctypes.data, list(x.strides)))
+            if hasattr(x, "__dlpack__") and x.flags.writeable:
+                self.assertEqual(_array.Array(Foreign(x), "q").at, x.ctypes.data)
+
     def test_strided_views_are_read_in_place(self):
         big = np.zeros((B, T, 3 * H, E), "f")
         big[:, :, H:2 * H] = self.q
@@ -343,6 +350,9 @@ class Torch(unittest.TestCase):
             self.assertLess((r.out - wanted).abs().max().item(), unit)
             g = r.backward(torch.ones_like(r.out))
             self.assertEqual([x.dtype for x in g[:3]], [dtype] * 3)
+            exact = qkv.attention(q.float(), k.float(), v.float(), causal=True, lse=True).backward(torch.ones(B, T, H, F))
+            for name, a, b in zip("qkv", g, exact):  # relative to the largest, as in test_torch.py; dS is a difference
+                self.assertLess((a.float() - b).abs().max().item(), 8 * unit * b.abs().max().item(), f"{dtype} {name}")
 
     def test_a_default_device_of_torch(self):
         q, k, v = (torch.tensor(x.tolist()) for x in arrays())

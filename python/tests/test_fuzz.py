@@ -125,6 +125,10 @@ def random_tokens(draw, odd):
         lambda: qkv.Tokenizer(odd())])()
 
 
+CONSTRUCTOR = ["device", "prompts", "default_prompt_name", "cache_folder", "revision", "local_files_only", "token", "model_kwargs",
+               "processor_kwargs", "config_kwargs", "backend", "precision"]
+
+
 def random_texts(draw, odd):
     """Vectors and scores, of a small model whose tokenizer may have more tokens than the model."""
     if np is None:
@@ -133,7 +137,8 @@ def random_texts(draw, odd):
     pick = lambda *fit: odd() if draw.random() < .08 else draw.choice(fit)
     text = "".join(draw.choice(["a", " ", "é", "\0", "你", "the "]) for _ in range(draw.randrange(40)))
     texts = pick(text, [text], [text, "a", ""], [], [text] * 40)
-    options = {name: odd() for name in draw.sample(["prompt_name", "prompt", "batch_size", "output_value", "device", "x"], draw.randrange(2))}
+    options = {name: odd() for name in draw.sample(["prompt_name", "prompt", "batch_size", "output_value", "device", "convert_to_tensor",
+               "convert_to_numpy", "x"], draw.randrange(3))}
     x = np.asarray(floats(draw, 3, 4))
     if "x" in options:  # an unknown argument is Python's own TypeError
         options.clear()
@@ -148,14 +153,17 @@ def random_texts(draw, odd):
         lambda: m.truncate_embeddings(pick(None, 3)).__enter__(), lambda: m.truncate_sentence_embeddings(pick(2)).__enter__(),
         lambda: (m.set_pooling_include_prompt(pick(True)), m.is_singular_input(odd()), scorer.is_singular_input(odd()), m.supports(odd())),
         lambda: qkv.SentenceTransformer.load(odd() or "x"), lambda: scorer.get_default_activation_fn(),
-        lambda: random_util(draw, pick, x),
-        lambda: scorer.predict(pick([("a", text)], ["a", text], [], [["a"]]), show_progress_bar=False, apply_softmax=pick(True, False)),
+        lambda: type(draw.choice([m, scorer]))(draw.choice([m, scorer])._folder, **{draw.choice(CONSTRUCTOR): odd()}),
+        lambda: scorer.predict(pick([("a", text)], ["a", text], [], [["a"]]), show_progress_bar=False, apply_softmax=pick(True, False),
+                               activation_fn=draw.choice([None, None, lambda z: z * 2, lambda z: odd(), 3])),
         lambda: scorer.rank(pick("a", text), pick([text], []), top_k=pick(None, 1), show_progress_bar=False)])()
 
 
-def random_util(draw, pick, x):
+def random_util(draw, odd):
     """qkv.util and the names of it in qkv."""
-    u = qkv.util
+    u, x = qkv.util, floats(draw, 3, 4)
+    x = x if np is None else np.asarray(x)
+    pick = lambda *fit: odd() if draw.random() < .08 else draw.choice(fit)
     draw.choice([
         lambda: qkv.quantize_embeddings(pick(x, x[0]), pick(*u.PRECISIONS), pick(None, x[:2]), pick(None, x)),
         lambda: u.semantic_search(pick(x, x[0]), pick(x), pick(1, 100), pick(1, 2), pick(1, 5),
@@ -244,7 +252,8 @@ def random_torch(draw, odd):
         raise qkv.UsageError("of torch: " + type(error).__name__) from error
 
 
-KINDS = [random_attention] * 12 + [random_tokens] * 5 + [random_texts] * 3 + [random_task] * 2 + [random_view] * 2
+KINDS = [random_attention] * 12 + [random_tokens] * 5 + [random_texts] * 3 + [random_util] * 3 + [random_task] * 2 + [random_view] * 2
+DRAWN: dict = {}  # the calls of each kind
 
 
 def one(seed):
@@ -252,7 +261,9 @@ def one(seed):
     draw = random.Random(seed)
     odd = lambda: Odd(draw) if draw.random() < .05 else draw.choice(ODD)
     try:
-        draw.choice(KINDS)(draw, odd)
+        kind = draw.choice(KINDS)
+        DRAWN[kind.__name__] = DRAWN.get(kind.__name__, 0) + 1
+        kind(draw, odd)
     except qkv.Error as error:
         assert str(error) and not isinstance(error, qkv.InternalError), error
         return type(error).__name__
@@ -268,7 +279,8 @@ class Fuzz(unittest.TestCase):
             except Exception as error:
                 raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}") from error
             found[name] = found.get(name, 0) + 1
-        print(f"{CALLS} calls from seed {SEED}: {found}")
+        print(f"{CALLS} calls from seed {SEED}: {found}; {DRAWN}")
+        self.assertEqual(len(DRAWN), len(set(KINDS)))
         self.assertGreater(found.get(None, 0), CALLS // 5)
         self.assertGreater(found.get("UsageError", 0), CALLS // 5)
 
@@ -294,4 +306,6 @@ if __name__ == "__main__":
         if CALLS >= 5000:
             import transformers  # noqa: F401
             KINDS += [random_torch] * 2
+        else:
+            sys.modules.setdefault("torch", None)  # None: convert_to_tensor does not import it
     unittest.main(argv=sys.argv[:1])

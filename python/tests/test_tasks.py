@@ -354,6 +354,29 @@ class Texts(unittest.TestCase):
         g.close()
         self.assertEqual((g._uses, g._closed), (0, []), kept)
 
+    def test_ctrl_c(self):
+        """A real SIGINT during a call, and while a stream is read: both end, and the model stays usable."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            with qkv.Generator(VERSE) as g:
+                wanted = g("And", max_tokens=5)
+                for stream in (False, True):
+                    steps: list = []
+
+                    def progress(*_):
+                        steps.append(1)
+                        if len(steps) == 1:
+                            os.kill(os.getpid(), signal.SIGINT)
+                    with self.assertRaises(KeyboardInterrupt):
+                        list(g("to be", max_tokens=200, ignore_end=True, stream=stream, progress=progress))
+                    self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
+                    if not stream:
+                        self.assertEqual(len(steps), 1)
+                    self.assertEqual((threading.active_count(), g._streams, g._uses), (1, {}, 0))
+                    self.assertEqual(g("And", max_tokens=5), wanted)
+        finally:
+            signal.signal(signal.SIGINT, before)
+
     def test_translate(self):
         self.assertEqual(qkv.translate("12 March 2001", DATES), "2001-03-12")
 
@@ -382,6 +405,20 @@ class Texts(unittest.TestCase):
         self.assertTrue(0 <= token < len(e.tokens) and 0 <= before <= 1 and 0 <= after <= 1)
         with self.assertRaises(qkv.Interrupted):
             qkv.ablate(TEXT, model=VERSE, progress=lambda *_: True)
+        with self.assertRaises(qkv.UnsupportedError):
+            qkv.ablate("12 March 2001", model=DATES)
+
+    def test_ablate_equals_the_command(self):
+        command = os.path.join(os.environ.get("QKV_BUILD", ""), "bin", "qkv")
+        if not os.path.exists(command):
+            self.skipTest("the command is not built")
+        for kind in ("zero", "mean"):
+            said = json.loads(subprocess.run([command, "ablate", TEXT, "-m", VERSE, "--kind", kind, "--json"], capture_output=True, check=True).stdout)
+            e, stack = qkv.ablate(TEXT, model=VERSE, kind=kind), said["stacks"][0]
+            self.assertEqual((e.unit, len(e.effect), len(e.effect[0])), (said["unit"], stack["layers"], stack["heads"]))
+            self.assertAlmostEqual(e.loss, said["loss"], delta=1e-6)  # the JSON has 8 digits of numbers below 4
+            for a, b in zip(ref.flat(e.effect), ref.flat(stack["effect"])):
+                self.assertAlmostEqual(a, b, delta=1e-6)
 
 
 class Training(unittest.TestCase):

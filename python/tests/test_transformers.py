@@ -2,6 +2,7 @@
 """Models of transformers with the attention "qkv" against eager attention in double: architectures that libqkv itself
 does not know, small and random."""
 import os
+import subprocess
 import sys
 import unittest
 
@@ -141,7 +142,34 @@ class Models(unittest.TestCase):
             build("vit", "qkv", torch.float32)(**image(), output_attentions=True)
 
 
+MEMORY = """
+import resource, torch, transformers as hf, qkv.transformers
+torch.set_num_threads(1)
+model = hf.GPTNeoXModel(hf.GPTNeoXConfig(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+                                         max_position_embeddings=4096)).eval()
+def peak(n):
+    with qkv.observe(model, top_k=16) as seen, torch.no_grad():
+        model(input_ids=torch.arange(n)[None] % 64)
+    assert [tuple(s.top_key.shape) for s in seen] == [(1, 4, n, 16)] * 2
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(-peak(256) + peak(4096))
+"""
+
+
 class Observe(unittest.TestCase):
+    def test_memory_does_not_grow_with_the_square_of_the_tokens(self):
+        """Of 4,096 tokens the weights of one layer alone, 4 x 4,096^2, would be 256 MiB."""
+        found = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+        self.assertLess(int(found.stdout), 64 * 1024, "KiB")
+
+    def test_autocast(self):
+        """Statistics are computed from the tensors that attention has read."""
+        model = build("gpt_neox, rotary on a part", "eager", torch.float32)
+        with qkv.observe(model, top_k=1, received=True) as seen, torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            model(**text())
+        for layer in seen:  # 13 rows per head sum to 1; a sum of 13 weights of up to 13 terms each
+            self.assertLess((layer.received.sum(-1) - 13).abs().max().item(), 13 * 2**-12)
+
     def test_statistics_equal_those_of_eager_weights(self):
         for name in MODELS:
             with self.subTest(name):
