@@ -162,7 +162,7 @@ def random_texts(draw, odd):
 def random_util(draw, odd):
     """qkv.util and the names of it in qkv."""
     u, x = qkv.util, floats(draw, 3, 4)
-    x = x if np is None else np.asarray(x)
+    x = x.tolist() if np is None else np.asarray(x)
     pick = lambda *fit: odd() if draw.random() < .08 else draw.choice(fit)
     draw.choice([
         lambda: qkv.quantize_embeddings(pick(x, x[0]), pick(*u.PRECISIONS), pick(None, x[:2]), pick(None, x)),
