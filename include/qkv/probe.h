@@ -3,8 +3,7 @@
  *  pass over the scores.
  *
  *  P are the attention weights of attention.h before dropout: P[t][s] = exp(score(t, s) - lse[t]),
- *  and 0 for masked keys.  With an attention sink a row of P sums to less than 1.  A weight in
- *  top_weight, row_weights or tile_max is at most 1; sums contain weights with their rounding.
+ *  and 0 for masked keys.  With an attention sink a row of P sums to less than 1.
  *  Source: Clark et al. 2019 (arXiv 1906.04341) for entropy; Vig and Belinkov 2019 (arXiv
  *  1906.04284) for distance
  */

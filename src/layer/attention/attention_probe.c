@@ -56,13 +56,6 @@ static uint64_t entry_of(float x, int64_t key)
     return (uint64_t)bits << 32 | (UINT32_MAX - (uint32_t)key);
 }
 
-// Returns a weight that is at most 1: of a row with nearly all of its weight on one key, the lse
-// is rounded, so that exp(score - lse) can exceed 1 by its error.
-static float at_most_one(real weight)
-{
-    return weight > 1 ? 1 : (float)weight;
-}
-
 // Inserts x, a weight with its key as entry_of encodes them, into the list of the k largest, which
 // is in descending order. A short list is updated in one pass without branches, so that the CPU
 // overlaps consecutive insertions.
@@ -143,7 +136,7 @@ static void give_largest(const struct unit *u, int64_t row, bool known)
     const int64_t k = want->top_k, at = qkv_rows_index(&u->r, row) * k;
     for (int64_t i = 0; i < k; i++) {
         const uint64_t entry = known ? u->m.top[row * k + i] : 0;
-        want->top_weight[at + i] = known ? at_most_one((real)weight_of(entry)) : NAN;
+        want->top_weight[at + i] = known ? weight_of(entry) : NAN;
         want->top_key[at + i] = entry ? (int32_t)(UINT32_MAX - (uint32_t)entry) : -1;
     }
 }
@@ -160,7 +153,7 @@ static void add_tiles(const struct unit *u, int64_t chunk)
         real most = 0;
         if (next <= j) continue;
         for (int32_t i = j; u->to.tile_max && i < next; i++)
-            if (u->m.most[i] > most) most = (real)at_most_one(u->m.most[i]);
+            if (u->m.most[i] > most) most = u->m.most[i];
         if (u->to.tile_max && most > u->to.tile_max[u->line * side + at])
             u->to.tile_max[u->line * side + at] = most;
         if (u->to.tile_sum)
@@ -226,7 +219,7 @@ static void observe_row(const struct unit *u, const struct qkv_rows_group *p, in
         if (lo >= hi) continue;
         if (want->distance) u->m.distance[row] += u->row->moment(s, lo, hi, distance);
         if (u->to.offsets) u->row->add(u->m.diagonal + lo + u->r.rows - 1 - row, s + lo, hi - lo);
-        for (int32_t j = lo; full && j < hi; j++) full[p->chunk + j] = at_most_one(s[j]);
+        for (int32_t j = lo; full && j < hi; j++) full[p->chunk + j] = (float)s[j];
     }
 }
 
