@@ -116,7 +116,7 @@ stage_isa() {
     fi
     unset 'list[-1]'
     # the release stage ran the loops of these tests over all sets
-    local looped='|layer/test_(attention(_backward)?(_laws)?|attention_(golden|masks|parts)|ranks(_cache|_probe)?|cache(_parts)?)$'
+    local looped='|layer/test_(attention(_backward)?(_laws)?|attention_(golden|masks|parts)|ranks(_cache|_probe)?)$'
     for isa in "${list[@]}"; do
         skip=(-E "minilm$looped")
         [ "$isa" = scalar ] && skip=(-E "minilm|task/test_(generate|run|word_vectors|data|embedder|sentence_modules)|test_lanes$looped")

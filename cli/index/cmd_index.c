@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char *const splits[] = { "lines", "sentences", NULL };
@@ -119,7 +120,8 @@ static bool is_locked(int folder, const char *name)
 
 // Locks the folder of the output, and fails if another command writes an index of this name for the
 // first time: its temporary file is locked.  The caller closes *folder after its own temporary file
-// was made.  A file system without locks has none.
+// was made.  Continues without a lock if the folder cannot be read, if its file system has none, or
+// if another program keeps one for more than a second.
 static qkv_status lock_new(DIR **folder, qkv_error *err)
 {
     char above[CMD_PATH];
@@ -128,10 +130,14 @@ static qkv_status lock_new(DIR **folder, qkv_error *err)
     snprintf(above, sizeof above, "%.*s", slash ? (int)(slash - o.output) + 1 : 1,
              slash ? o.output : ".");
     *folder = opendir(above);
+    if (!*folder && errno == EACCES) return QKV_OK;
     if (!*folder)
         return cmd_error(err, cmd_io_status(errno), o.output, "cannot open its folder: %s",
                          strerror(errno));
-    (void)flock(dirfd(*folder), LOCK_EX);
+    for (int i = 0; i < 50; i++) {
+        if (flock(dirfd(*folder), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) break;
+        nanosleep(&(struct timespec){ 0, 20000000 }, NULL);
+    }
     errno = 0;
     for (const struct dirent *e; (e = readdir(*folder)) != NULL; errno = 0)
         if (!strncmp(e->d_name, base, n) && !strncmp(e->d_name + n, ".tmp.", 5) &&
@@ -260,18 +266,18 @@ static qkv_status build(struct index_build *b, const struct index_files *files, 
     qkv_writer *w = NULL;
     DIR *folder = NULL;
     qkv_status status = lock_new(&folder, err);
-    if (!status && !there) status = lock_old(&there, err); // it may have come into being
+    if (!status && !there) { // it may have come into being, with other settings
+        status = lock_old(&there, err);
+        if (!status && there) status = fail_busy(err);
+    }
     if (!status) status = qkv_writer_open(&w, o.output, common.force, err);
     if (folder) closedir(folder);
     if (status) return status;
     b->fd = qkv_writer_descriptor(w);
-    // A second descriptor stays open with the lock until the process ends: after the commit, the
-    // graph of the index is built.  A file system without locks has none.
-    const int locked = fcntl(b->fd, F_DUPFD_CLOEXEC, 0);
-    if (locked < 0)
+    // A second descriptor keeps the lock of the file until the process ends: after the commit, the
+    // graph of the index is built.
+    if (fcntl(b->fd, F_DUPFD_CLOEXEC, 0) < 0)
         status = cmd_error(err, cmd_io_status(errno), o.output, "%s", strerror(errno));
-    else
-        (void)flock(locked, LOCK_EX | LOCK_NB);
     if (!status) status = index_build(b, files, err);
     if (status)
         qkv_writer_abort(w);

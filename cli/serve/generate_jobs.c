@@ -378,7 +378,7 @@ static struct generate_job *find_waiting(const struct service *s)
     struct generate_job *best = NULL;
     for (struct generate_job *j = s->generating; j; j = j->after)
         if (j->begun < j->outputs && !j->err.status && !atomic_load(&j->job.call->gone) &&
-            (!best || j->job.tag < best->job.tag))
+            (!best || j->job.tag <= best->job.tag))
             best = j;
     return best;
 }

@@ -87,7 +87,6 @@ static void additive_row_backward(real *du, real *dw, real *dp, int64_t lddp, co
     }
 }
 
-// Four vectors of sums stay in registers.
 // Computes `vectors` vectors of sums: each adds its numbers one after another, so that several sums
 // are under way.
 static inline __attribute__((always_inline)) void
