@@ -11,13 +11,15 @@ A page contains blocks ```sh of shell commands, each followed by a block ```text
     text last      its last paragraph
     text formulas  the lines before the first line with "Measured"
     text measured  all of it; numbers, units and the text after a ";" depend on the machine
-After ```sh quiet no output follows: the commands only have to succeed, and pictures are compared as if measured.  The
-commands of a page run in order in one empty folder that contains some folders of the tree (FOLDERS), so a block can
-read what an earlier block wrote.  "..." marks omitted lines.  Words must be equal; numbers may differ by two units of
+After ```sh quiet no output follows: the commands only have to succeed, and pictures are compared; the numbers of a
+picture may differ only if its block trains a model or reads one that the page trained (--out).  The commands of a page
+run in order in one empty folder that contains some folders of the tree (FOLDERS), so a block can read what an earlier
+block wrote.  "..." marks omitted lines.  Words and names of heads must be equal; numbers may differ by two units of
 their last digit or half a percent, or both be smaller than 1e-4, since instruction sets round differently.  Pictures
 (-o NAME.svg, kept as pictures/NAME.svg) are drawn again and compared with the page's: the same words in the same
-order, by the same rule.  A block of output has at most 25 lines, and a page names each page and picture of the
-folder.  --write writes the new output and pictures into the folder instead.  Exit 77: a model is missing.
+order, by the same rule; those of a --diagram, which consist of sizes, exactly.  A block of output has at most 25 lines, a page names each page and picture of the folder, and
+each term in bold, without a full stop, has a row in glossary.md.  --write writes the new output and pictures into the
+folder instead.  Exit 77: a model is missing.
 
 Each command between `` in a row of a table of README.md has to succeed too, after the first block of that page.
 Not run: ctest, and the commands of LONG, which other tests or other pages run.
@@ -38,7 +40,8 @@ MOST_LINES = 25
 FOLDERS = ("models", "examples", "docs", "tests")
 ROW = re.compile(r"^\| .*", re.M)
 LONG = ("qkv gradcheck", "qkv verify", "qkv train aircraft/train.tsv --from", "python3 examples/train/weight_change.py")
-NUMBER = re.compile(r"[-+\u2212]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+\u2212]?\d+)?")
+ANY = r"[-+\u2212]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+\u2212]?\d+)?"
+NUMBER = re.compile(r"(?<![A-Za-z\d])" + ANY)  # the numbers of a name, such as L5.H9, are no quantities
 MEASURED = re.compile(r"\s*(?:[KMG]iB|[mu\u00b5n]?s\b|x\b|%)?")
 
 
@@ -58,7 +61,7 @@ def same(a, b, measured=False):
     """Returns whether two lines have the same words and close numbers."""
     words = lambda t: " ".join(NUMBER.sub("#", t).split())
     if measured:
-        strip = lambda t: " ".join(re.sub(r"#" + MEASURED.pattern, "#", NUMBER.sub("#", t.split(";")[0])).split())
+        strip = lambda t: " ".join(re.sub(r"#" + MEASURED.pattern, "#", re.sub(ANY, "#", t.split(";")[0])).split())
         return strip(a) == strip(b)
     if a == b:
         return True
@@ -115,7 +118,7 @@ def texts(path):
     return ["".join(e.itertext()).strip() for e in xml.parse(path).iter() if e.tag.endswith(("}text", "}desc"))]
 
 
-def compare_picture(page, name, drawn, measured):
+def compare_picture(page, name, drawn, measured, exact):
     kept = os.path.join(PICTURES, name)
     if not os.path.exists(kept):
         return f"{page}: {name} is not there"
@@ -123,7 +126,7 @@ def compare_picture(page, name, drawn, measured):
     if len(a) != len(b):
         return f"{page}: {name}: {len(a)} words, {len(b)} when drawn again"
     for x, y in zip(a, b):
-        if not same(x, y, measured):
+        if x != y if exact else not same(x, y, measured):
             return f"{page}: {name}\n  picture: {x}\n  again:   {y}"
     return None
 
@@ -152,6 +155,8 @@ def check(qkv, page, write, folder):
             if (n := block.count("\n")) > MOST_LINES and not write]
     if text.count("$$") % 2:
         bad.append(f"{page}: an odd number of $$")
+    trained = "|".join(map(re.escape, re.findall(r"--out (\S+)", text)))
+    trains = re.compile(rf"qkv train|\s(?:{trained})(?![\w.-])" if trained else "qkv train")
 
     def one(m):
         quiet, command, kind, shown = m.groups()
@@ -167,7 +172,8 @@ def check(qkv, page, write, folder):
             if write:
                 shutil.move(drawn, os.path.join(PICTURES, name))
             else:
-                bad.append(compare_picture(page, name, drawn, quiet or kind == "measured"))
+                measured = kind == "measured" or quiet and trains.search(command)
+                bad.append(compare_picture(page, name, drawn, measured, "--diagram" in command))
         differs = None if quiet else compare(page, command, kind, shown, found)
         if not write:
             bad.append(differs)
@@ -207,6 +213,22 @@ def unlisted():
     return [f"{name}: no page names it" for name in sorted(kept) if f"({name}" not in text]
 
 
+def unexplained():
+    """Returns the complaints about words in bold that no row of the glossary names, plural or inflected."""
+    stems = lambda text: {word.lower()[:4] for word in re.findall(r"\w+", text)}
+    with open(os.path.join(NOTES, "glossary.md"), encoding="utf-8") as f:
+        rows_of_words = [stems(row.split("|")[1]) for row in ROW.findall(f.read())]
+    bad = []
+    for name in sorted(os.listdir(NOTES)):
+        if name.endswith(".md") and name[0].isdigit():
+            with open(os.path.join(NOTES, name), encoding="utf-8") as f:
+                words = re.findall(r"\*\*([^*]+)\*\*", BLOCK.sub("", f.read()))
+            bad += [f"{name}: {word}: glossary.md has no row" for word in words
+                    if word != "After this page you can say" and not word.endswith(".")
+                    and not any(stems(word) <= row for row in rows_of_words)]
+    return bad
+
+
 def main():
     names = [a for a in sys.argv[1:] if not a.startswith("--")]
     if not names:
@@ -217,7 +239,7 @@ def main():
         return 77
     pages = [os.path.basename(n) for n in names[1:]] or sorted(n for n in os.listdir(NOTES) if n.endswith(".md"))
     os.environ.pop("QKV_MODEL", None)
-    bad = unlisted()
+    bad = unlisted() + unexplained()
     for page in pages:
         with tempfile.TemporaryDirectory() as folder:
             for name in FOLDERS:
