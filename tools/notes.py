@@ -17,7 +17,7 @@ run in order in one empty folder that contains some folders of the tree (FOLDERS
 block wrote.  "..." marks omitted lines.  Words and names of heads must be equal; numbers may differ by two units of
 their last digit or half a percent, or both be smaller than 1e-4, since instruction sets round differently.  Pictures
 (-o NAME.svg, kept as pictures/NAME.svg) are drawn again and compared with the page's: the same words in the same
-order, by the same rule; those of a --diagram, which consist of sizes, exactly.  A block of output has at most 25
+order, by the same rule; the numbers of a --diagram, which are sizes, must be equal.  A block of output has at most 25
 lines, a page names each page and picture of the folder, and each term in bold, without a full stop, has a row in
 glossary.md.  --write writes the new output and pictures into the folder instead.  Exit 77: a model is missing.
 

@@ -18,7 +18,7 @@ assert abs(sum(panels[3]["lines"][0]["y"]) - 1) < 1e-4
 for grid in panels[5], panels[7]:
     assert abs(sum(map(sum, grid["values"])) - 1) < 1e-4, grid["name"]
 # on new data the trained heads find the places of the form: 3 of 113 windows, 2 of 324 patches, 1 of 64 patches in each
-# of 5 frames; their shares of the weight are .64, .94 and .79, those of uniform weights .03, .01 and .02
+# of 5 frames; their shares of the weight are .64, .94 and .79, the shares of uniform weights .03, .01 and .02
 shares = dict(re.findall(r"(series|image|video) (\d*\.\d+)", r["sentence"]))
 weights = panels[3]["lines"][0]["y"], sum(panels[5]["values"], []), sum(panels[7]["values"], [])
 for name, least, places, w in zip(("series", "image", "video"), (.5, .8, .6), (3, 2, 5), weights):
