@@ -18,7 +18,7 @@ runs 6 serve -m nothing --port 0
 check [ ! -s "$out" ] # no address of a server that does not answer
 
 title 'malformed and hostile requests (H1 to H18)'
-check python3 -E "$here/serve_http.py" "$small"
+check python3 -E "$here/serve_http.py" "$small" "$here/../../models/verse"
 
 title 'answers: the bits of the command under load, streams, chats, rankings, the end of the server'
 mkdir labels ranks

@@ -12,14 +12,13 @@ import json
 import os
 import random
 import shutil
-import socket
 import struct
 import subprocess
 import sys
 import threading
 import time
 
-from serve_client import BIN, Server, check, finish, wait_jobs
+from serve_client import BIN, ENDLESS, Server, check, finish, leave, wait_jobs
 
 BERT, VERSE, LABELS, RANKS = sys.argv[1:5]
 SECONDS = float(sys.argv[6]) if len(sys.argv) > 6 else 0
@@ -230,32 +229,12 @@ def chats():
         check("tools are refused by name", status == 400 and "$.tools" in answer["error"]["message"], answer)
 
 
-def wait_idle(server, seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if server.ask("GET", "/metrics")[2].count(b"} 0\n") >= 4:
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def leaves(server):
-    """H15: a generation ends when its client leaves; others go to their end."""
-    body = json.dumps({"prompt": "In the beginning", "max_tokens": 100000, "stream": True, "model": "verse", "ignore_eos": True,
-                       "n": 8}).encode()
+    """H15: a generation ends when the client of its stream leaves."""
+    body = json.dumps({**ENDLESS, "stream": True, "model": "verse"}).encode()
     data = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
     for how in ("close", "reset", "half"):
-        s = server.connect()
-        s.sendall(data + body)
-        s.recv(1000)
-        if how == "half":
-            s.shutdown(socket.SHUT_WR)
-        if how == "reset":
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        if how != "half":
-            s.close()
-        check(f"H15 a client that leaves ({how}) frees its places", wait_idle(server, 10))
-        s.close()
+        leave(server, how, data + body, True)
 
 
 def official(server):

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -74,9 +75,13 @@ class Server:
             return int(re.search(rf"{key}:\s*(\d+)", f.read())[1])
 
     def cpu_seconds(self):
-        with open(f"/proc/{self.process.pid}/stat", encoding="ascii") as f:
-            fields = f.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Returns the time on a processor of all threads: /proc/PID/stat has ticks of 10 ms, schedstat has nanoseconds."""
+        threads = f"/proc/{self.process.pid}/task"
+        total = 0
+        for thread in os.listdir(threads):
+            with open(f"{threads}/{thread}/schedstat", encoding="ascii") as f:
+                total += int(f.read().split()[0])
+        return total / 1e9
 
     def connect(self, timeout=30):
         return socket.create_connection(("127.0.0.1", self.port), timeout)
@@ -121,6 +126,24 @@ def wait_jobs(server, want, seconds=15):
         time.sleep(0.02)
         found = jobs(server)
     return found
+
+
+# Work that outlasts a test: 4096 outputs of 200 tokens.
+ENDLESS = {"prompt": ["In the beginning"] * 32, "n": 128, "max_tokens": 200, "ignore_eos": True}
+
+
+def leave(server, how, data, stream=False):
+    """Sends a request that does not end, and leaves when it runs; checks that its job ends."""
+    with server.connect() as s:
+        s.sendall(data)
+        check(f"H15 a request runs ({how})", wait_jobs(server, 1) == 1 and (not stream or statuses(s.recv(1000)) == [200]), jobs(server))
+        if how == "half":
+            s.shutdown(socket.SHUT_WR)
+        else:
+            if how == "reset":
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            s.close()
+        check(f"H15 the job of a client that leaves ends ({how})", wait_jobs(server, 0, 10) == 0, jobs(server))
 
 
 def read_all(s):

@@ -9,7 +9,7 @@ import resource
 import sys
 import time
 
-from serve_client import Server, check, finish, jobs, read_all, statuses, wait_jobs
+from serve_client import ENDLESS, Server, check, finish, jobs, read_all, statuses, wait_jobs
 
 MODEL, VERSE, CHAT = sys.argv[1:]
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -34,15 +34,12 @@ def other(server, method, path, body=None):
     return r.status, data
 
 
-HOG = {"prompt": ["In the beginning"] * 32, "n": 128, "max_tokens": 200, "ignore_eos": True}
-
-
 def full():
     """Above the share of one address, three quarters of the limit, its requests get the status 429."""
     with Server("--max-concurrent-requests", "4", "-q", models=[VERSE]) as server:
         held = [server.connect() for _ in range(3)]
         for s in held:
-            s.sendall(request(b"/v1/completions", HOG))
+            s.sendall(request(b"/v1/completions", ENDLESS))
         check("three requests hold the places of one address", wait_jobs(server, 3) == 3)
         status, fields, _ = server.ask("POST", "/v1/completions", {"prompt": "a", "max_tokens": 2})
         check("429 with Retry-After", status == 429 and fields.get("retry-after") == "1", status)
@@ -55,7 +52,7 @@ def queue():
     small = {"prompt": "a", "max_tokens": 2}
     with Server("--max-concurrent-requests", "8", "-q", models=[VERSE]) as server:
         first = server.connect()
-        first.sendall(request(b"/v1/completions", HOG))
+        first.sendall(request(b"/v1/completions", ENDLESS))
         check("a large request runs", wait_jobs(server, 1) == 1)
         left = [server.connect() for _ in range(5)]
         for s in left:

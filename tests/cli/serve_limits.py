@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-from serve_client import Server, check, finish, wait_jobs
+from serve_client import ENDLESS, Server, check, finish, wait_jobs
 
 MODEL, VERSE, CHAT, RANKS, ODD = sys.argv[1:]
 MIB = 1 << 20
@@ -84,9 +84,8 @@ def unread():
 
 def long_answers():
     """Answers that would become too long are refused before they take the memory."""
-    hog = {"prompt": ["In the beginning"] * 32, "n": 128, "max_tokens": 200, "ignore_eos": True}
     with Server("-q", models=[VERSE]) as server:
-        status, answer = server.post("/v1/completions", {**hog, "logprobs": 20})
+        status, answer = server.post("/v1/completions", {**ENDLESS, "logprobs": 20})
         check("an answer with too many logprobs", status == 413 and "at most 16 MiB" in answer["error"]["message"], answer)
         refused(server, "/tokenize", {"inputs": "a b " * 200000}, 413, "$.inputs")
         bounded(server, 400)
@@ -94,13 +93,12 @@ def long_answers():
 
 def values():
     """The values of a body count: an object of two bytes takes hundreds."""
-    hog = {"prompt": ["In the beginning"] * 32, "n": 128, "max_tokens": 200, "ignore_eos": True}
     with Server("-q", models=[VERSE]) as server:
         for body in (b'{"prompt":"a","user":[' + b"{}," * 1300000 + b"{}]}", b'{"messages":[' + b"[]," * 1300000 + b"[]]}"):
             refused(server, "/v1/completions", body, 413, "$")
         bounded(server, 200)
         first = server.connect()
-        first.sendall(request("/v1/completions", {**hog, "user": [{}] * 120000}))
+        first.sendall(request("/v1/completions", {**ENDLESS, "user": [{}] * 120000}))
         check("a request with many values runs", wait_jobs(server, 1) == 1)
         check("its values count", metric(server, "body_bytes") > 120000 * 200, metric(server, "body_bytes"))
         status, answer = server.post("/v1/completions", {"prompt": "a", "user": [{}] * 120000})
