@@ -105,6 +105,104 @@ def load(server, vectors, outputs):
               f"p99 {counts[len(counts) * 99 // 100]:.3f} s, resident {server.status_kb('VmRSS')} kB")
 
 
+def members(server):
+    """Each member of docs/serve.md has its effect: predicates of the status and the answer of a request."""
+    beginning = {"prompt": "In the beginning", "max_tokens": 20, "temperature": 0, "model": "verse"}
+    ends = {**beginning, "logit_bias": {"0": 100}}  # <|endoftext|>, the end of a text, is the most probable token
+    short = {"inputs": "hello a b", "model": "prompted"}
+    ranking = {"query": "w a t", "model": "ranks"}
+    texts = ["a b", "king", "the a"]
+
+    def generated(*options):
+        """Is the text equal to the output of the command with these options, and different without them?"""
+        text = lambda *how: json.loads(command("generate", "In the beginning", "-m", VERSE, "-n", "20", "--json", "-t", "0", *how)
+                                       .decode().splitlines()[-1])["text"]
+        return lambda status, answer: status == 200 and answer["choices"][0]["text"] == text(*options) != text()
+
+    def ended(text, reason, tokens):
+        return lambda status, answer: status == 200 and (answer["choices"][0]["text"], answer["choices"][0]["finish_reason"],
+                                                         answer["usage"]["completion_tokens"]) == (text, reason, tokens)
+
+    def vectors(*args):
+        """Are these the vectors of the command, and others without the options that follow the text?"""
+        vector = lambda *how: bits(json.loads(command("embed", "-m", "prompted", "--json", *how))["vector"])
+        want, other = vector(*args), vector(args[0])
+        return lambda status, answer: status == 200 and bits(answer["data"][0]["embedding"] if "data" in answer else answer[0]) == want != other
+
+    for path, body, good in (
+            ("/embed", {**short, "normalize": False}, vectors("hello a b", "--no-normalize")),
+            ("/embed", {**short, "prompt_name": "query"}, vectors("hello a b", "--prompt", "query")),
+            ("/v1/embeddings", {"input": "hello a b", "prompt_name": "query", "model": "prompted"}, vectors("hello a b", "--prompt", "query")),
+            ("/embed", {**short, "prompt_name": "other"}, lambda status, a: status == 400 and "other" in a["error"]["message"]),
+            ("/embed", {"inputs": "a b c d e f g h i j k l m n o p", "model": "bert", "truncate": True, "truncation_direction": "Right"},
+             lambda status, a: status == 200 and a == server.post("/embed", {"inputs": "a b c d e f g h i j k", "model": "bert"})[1]),
+            ("/embed", {**short, "truncation_direction": "Left"},
+             lambda status, a: status == 400 and a["error"]["param"] == "$.truncation_direction"),
+            ("/predict", {"inputs": "good", "model": "labels", "raw_scores": True},
+             lambda status, a: status == 200 and {x["label"]: x["score"] for x in a} == {
+                 x["label"]: x["score"] for x in json.loads(command("classify", "-m", LABELS, "good", "--json"))["labels"]}),
+            ("/rerank", {**ranking, "texts": texts, "return_text": True},
+             lambda status, a: status == 200 and [x.get("text") for x in a] == [texts[x["index"]] for x in a]),
+            ("/rerank", {**ranking, "texts": texts}, lambda status, a: status == 200 and not any("text" in x for x in a)),
+            ("/v2/rerank", {**ranking, "documents": texts, "return_documents": True},
+             lambda status, a: status == 200 and [x.get("document") for x in a["results"]] == [{"text": texts[x["index"]]} for x in a["results"]]),
+            ("/v1/completions", {**beginning, "presence_penalty": -1}, generated("--presence", "-1")),
+            ("/v1/completions", {**beginning, "frequency_penalty": -1}, generated("--frequency", "-1")),
+            ("/v1/completions", {**beginning, "repetition_penalty": 2}, generated("--repetition", "2")),
+            ("/v1/completions", ends, ended("", "stop", 1)),
+            ("/v1/completions", {**ends, "min_tokens": 5}, ended(" of the LORD, that", "stop", 6)),
+            ("/v1/completions", {**beginning, "stop": ["covenant", "LORD, and"]}, ended(" of the LORD, that is the ", "stop", 10))):
+        status, answer = server.post(path, body)
+        check(f"{path} {body}", good(status, answer), (status, answer))
+    for options, want in (({}, []), ({"stream_options": {"include_usage": True}}, [(5, 20, 25)])):
+        _, _, data = server.ask("POST", "/v1/completions", {**beginning, "stream": True, **options})
+        events = [json.loads(e[6:]) for e in data.decode().split("\n\n") if e.startswith("data: {")]
+        usage = [e["usage"] for e in events if e.get("usage")]
+        check(f"a stream with {options}", [(u["prompt_tokens"], u["completion_tokens"], u["total_tokens"]) for u in usage] == want and
+              (not want or (events[-1]["choices"] == [] and events[-1]["usage"] == usage[0])), (usage, events[-1]))
+
+
+def safetensors(path):
+    """Returns the numbers of the float and int32 tensors of a file, flat."""
+    with open(path, "rb") as f:
+        data = f.read()
+    n = struct.unpack("<Q", data[:8])[0]
+    found = {}
+    for name, t in json.loads(data[8:8 + n]).items():
+        if t.get("dtype") in ("F32", "I32"):
+            begin, end = (8 + n + x for x in t["data_offsets"])
+            found[name] = struct.unpack(f"<{(end - begin) // 4}{'f' if t['dtype'] == 'F32' else 'i'}", data[begin:end])
+    return found
+
+
+def flat(x):
+    return [v for y in x for v in flat(y)] if isinstance(x, list) else [x]
+
+
+def equal_command(server):
+    """Rankings and statistics of attention equal the output of the command."""
+    texts = ["a b", "king", "the a"]
+    with open("pairs.txt", "w", encoding="utf-8") as f:
+        f.writelines(f"w a t\t{t}\n" for t in texts)
+    lines = command("classify", "-m", RANKS, "--pairs", "-f", "pairs.txt", "--json").decode().splitlines()
+    want = [json.loads(line)["labels"][0] for line in lines]
+    for raw, key in ((True, "score"), (False, "probability")):
+        status, answer = server.post("/rerank", {"query": "w a t", "texts": texts, "raw_scores": raw, "model": "ranks"})
+        found = {x["index"]: x["score"] for x in answer}
+        check(f"/rerank has the {key} of qkv classify", status == 200 and found == {i: w[key] for i, w in enumerate(want)} and
+              len(set(found.values())) == len(texts), (answer, want))
+        order = sorted(found, key=found.get, reverse=True)
+        check("/rerank sorts by it", [x["index"] for x in answer] == order != list(range(len(texts))), answer)
+    command("trace", "hello a b", "-m", BERT, "--what", "probe", "--probe", "top=3,rows=1+4,entropy,received,distance,offsets=2,tiles=2",
+            "-o", "probes.safetensors")
+    status, answer = server.post("/v1/attention", {"input": "hello a b", "model": "bert", "top_k": 3, "rows": [1, 4], "entropy": True,
+                                                   "received": True, "distance": True, "reach": 2, "tiles": 2})
+    found = {f"probes.{x['layer']}.{name}": v for x in answer["layers"] for name, v in x.items() if name != "layer"}
+    want = {name: v for name, v in safetensors("probes.safetensors").items() if name.startswith("probes.")}
+    wrong = [name for name in want if name not in found or bits(flat(found[name])) != bits(want[name])]
+    check("/v1/attention has the statistics of qkv trace", status == 200 and len(want) == 2 * 9 and set(found) == set(want) and not wrong, wrong)
+
+
 def forms(server):
     status, answer = server.post("/embed", {"inputs": ["hello", "a b"], "model": "bert"})
     _, same = server.post("/v1/embeddings", {"input": ["hello", "a b"], "model": "bert"})
@@ -131,8 +229,8 @@ def forms(server):
     want = [json.loads(line) for line in command("classify", "-m", LABELS, "-f", "two.txt", "--json").decode().splitlines()]
     check("/predict is qkv classify", [{x["label"]: x["score"] for x in a} for a in answer] ==
           [{x["label"]: x["probability"] for x in w["labels"]} for w in want], (answer, want))
-    status, tei = server.post("/rerank", {"query": "water", "texts": ["king", "water", "day"], "model": "ranks"})
-    status2, cohere = server.post("/v2/rerank", {"query": "water", "documents": ["king", "water", "day"], "top_n": 2, "model": "ranks"})
+    status, tei = server.post("/rerank", {"query": "water", "texts": ["king", "the a", "a b"], "model": "ranks"})
+    status2, cohere = server.post("/v2/rerank", {"query": "water", "documents": ["king", "the a", "a b"], "top_n": 2, "model": "ranks"})
     scores = [x["score"] for x in tei] if status == 200 else []
     check("/rerank is sorted", status == 200 and scores == sorted(scores, reverse=True) and len(scores) == 3, tei)
     check("/rerank of Cohere has the same scores", status2 == 200 and
@@ -253,7 +351,7 @@ assert len(v) == 2 and len(v[0].embedding) > 8
 t = c.completions.create(model="verse", prompt="In the beginning", max_tokens=8, temperature=0)
 s = c.completions.create(model="verse", prompt="In the beginning", max_tokens=8, temperature=0, stream=True)
 assert "".join(x.choices[0].text for x in s) == t.choices[0].text and t.usage.completion_tokens == 8
-assert [m.id for m in c.models.list().data] == ["bert", "verse", "labels", "ranks"]
+assert [m.id for m in c.models.list().data] == ["bert", "verse", "labels", "ranks", "prompted"]
 try:
     c.embeddings.create(input="a", model="none")
     raise SystemExit("no error")
@@ -301,18 +399,23 @@ def secret():
 def main():
     with open("two.txt", "w", encoding="utf-8") as f:
         f.write("good\nbad\n")
+    shutil.copytree(BERT, "prompted")
+    with open("prompted/config_sentence_transformers.json", "w", encoding="utf-8") as f:
+        json.dump({"prompts": {"query": "a c "}}, f)
     vectors, outputs = expected()
-    with Server("-q", models=[f"bert={BERT}", f"verse={VERSE}", f"labels={LABELS}", f"ranks={RANKS}"]) as server:
+    with Server("-q", models=[f"bert={BERT}", f"verse={VERSE}", f"labels={LABELS}", f"ranks={RANKS}", "prompted"]) as server:
         forms(server)
+        members(server)
+        equal_command(server)
         load(server, vectors, outputs)
         official(server)
         leaves(server)
-        used = []
-        for _ in range(3):  # a job that has just ended may still count in the first
+        used, most = [], 0.01 if os.environ.get("QKV_SLOW") == "thread" else 0.001  # ThreadSanitizer has a thread of its own
+        while len(used) < 5 and min(used, default=1) >= most:  # a job that has just ended may still count in the first
             before = server.cpu_seconds()
-            time.sleep(0.5)
+            time.sleep(2)
             used.append(server.cpu_seconds() - before)
-        check("an idle server uses no CPU", min(used) < 0.005, used)
+        check("an idle server uses no CPU", min(used) < most, used)
     if not SECONDS:
         chats()
         ends()
