@@ -18,8 +18,9 @@ block wrote.  "..." marks omitted lines.  Words and names of heads must be equal
 their last digit or half a percent, or both be smaller than 1e-4, since instruction sets round differently.  Pictures
 (-o NAME.svg, kept as pictures/NAME.svg) are drawn again and compared with the page's: the same words in the same
 order, by the same rule; the numbers of a --diagram, which are sizes, must be equal.  A block of output has at most 25
-lines, a page names each page and picture of the folder, and each term in bold, without a full stop, has a row in
-glossary.md.  --write writes the new output and pictures into the folder instead.  Exit 77: a model is missing.
+lines, a page names each page and picture of the folder, each term in bold, without a full stop, has a row in
+glossary.md, and each decimal of the text is in a block or a picture of its page, except computations by hand.
+--write writes the new output and pictures into the folder instead.  Exit 77: a model is missing.
 
 Each command between `` in a row of a table of README.md has to succeed too, after the first block of that page.
 Not run: ctest, and the commands of LONG, which other tests or other pages run.
@@ -42,6 +43,10 @@ ROW = re.compile(r"^\| .*", re.M)
 LONG = ("qkv gradcheck", "qkv verify", "qkv train aircraft/train.tsv --from", "python3 examples/train/weight_change.py")
 ANY = r"[-+\u2212]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+\u2212]?\d+)?"
 NUMBER = re.compile(r"(?<![A-Za-z\d])" + ANY)  # the numbers of a name, such as L5.H9, are no quantities
+# decimals of the text that are computed by hand, constants of a method, bounds of a picture, or hundredths in a block
+BY_HAND = {"02-tokens.md": "22.7", "06-scaling-softmax.md": "2.72", "09-multi-head.md": ".02 .34 .85",
+           "10-heads.md": ".82", "11-positions.md": "30.9 1.0039", "14-learning.md": "1.0986", "15-generation.md": ".910 .731",
+           "17-cost.md": "0.8 1.2 2.4 4.7"}
 MEASURED = re.compile(r"\s*(?:[KMG]iB|[mu\u00b5n]?s\b|x\b|%)?")
 
 
@@ -229,6 +234,31 @@ def unexplained():
     return bad
 
 
+def unshown():
+    """Returns the complaints about decimals of the text that no block and no picture of their page contains, rounded.
+
+    Exempt are formulas, computations by hand (the section of that name, the exercise) and BY_HAND.
+    """
+    bad = []
+    for name in sorted(os.listdir(NOTES)):
+        if name.endswith(".md") and name[0].isdigit():
+            with open(os.path.join(NOTES, name), encoding="utf-8") as f:
+                text = f.read()
+            shown = "".join(m.group(0) for m in BLOCK.finditer(text))
+            for picture in re.findall(r"\(pictures/(.+?)\)", text):
+                shown += "\n" + "\n".join(texts(os.path.join(PICTURES, picture)))
+            known = [abs(value(n)) for n in re.findall(ANY, shown)]
+            for part in ("By hand", "Exercise", "Read on"):
+                text = re.sub(rf"\n## {part}\n.*?(?=\n## |\Z)", "", text, flags=re.S)
+            text = re.sub(r"```.*?```|\$\$.*?\$\$|\*\*By hand\.\*\*.*?\n\n", "", text, flags=re.S)
+            for n in re.findall(r"(?<![\w.])\d*\.\d+(?![\w.])", text):
+                if n not in BY_HAND.get(name, "").split():
+                    half = .51 * 10 ** -len(n.split(".")[1])
+                    if not any(abs(k - value(n)) <= half for k in known):
+                        bad.append(f"{name}: {n}: no output and no picture of the page has this number")
+    return bad
+
+
 def main():
     names = [a for a in sys.argv[1:] if not a.startswith("--")]
     if not names:
@@ -239,7 +269,7 @@ def main():
         return 77
     pages = [os.path.basename(n) for n in names[1:]] or sorted(n for n in os.listdir(NOTES) if n.endswith(".md"))
     os.environ.pop("QKV_MODEL", None)
-    bad = unlisted() + unexplained()
+    bad = unlisted() + unexplained() + unshown()
     for page in pages:
         with tempfile.TemporaryDirectory() as folder:
             for name in FOLDERS:
