@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALL = ~0u, JOBS = 64 };
+enum { JOBS = 64 };
+static const unsigned ALL = ~0u; // every kind of job
 
 // A job of some parts, of `part` tokens each.
 struct script {
@@ -23,7 +24,7 @@ static int64_t turn; // parts that were computed
 
 static void reset(void)
 {
-    queue = (struct fair_queue){ NULL };
+    queue = (struct fair_queue){ 0 };
     turn = 0;
 }
 
