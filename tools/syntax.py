@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""syntax.py BUILD: compiles each source of BUILD/compile_commands.json whose object a full build would make, without
-writing code, for its warnings. JOBS at a time (default: one per CPU). Ninja knows which objects these are; in a build
-by make all sources are compiled.
+"""syntax.py BUILD: compiles each source of BUILD/compile_commands.json that has no object, or one older than a file that it
+was compiled from, for its warnings, without writing code. JOBS at a time (default: one per CPU). Ninja knows the files; in a
+build by make all sources are compiled.
 """
 import concurrent.futures
 import json
@@ -12,20 +12,37 @@ import subprocess
 import sys
 
 
+def dependencies(build):
+    """Returns the files that each object was compiled from, as ninja knows them; a build by make has none."""
+    found = {}
+    if os.path.exists(os.path.join(build, "build.ninja")):
+        lines = subprocess.run(["ninja", "-C", build, "-t", "deps"], check=True, capture_output=True, text=True).stdout
+        for part in lines.split("\n\n"):
+            head, *files = part.strip().split("\n")
+            found[head.split(":")[0]] = [f.strip() for f in files]
+    return found
+
+
+def is_new(folder, name, files):
+    """Returns whether an object is newer than all files that it was compiled from."""
+    try:
+        made = os.stat(os.path.join(folder, name)).st_mtime
+        return bool(files) and all(os.stat(os.path.join(folder, f)).st_mtime <= made for f in files)
+    except OSError:
+        return False
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     with open(os.path.join(sys.argv[1], "compile_commands.json"), encoding="utf-8") as f:
         rows = json.load(f)
-    ninja = os.path.exists(os.path.join(sys.argv[1], "build.ninja"))
-    plan = subprocess.run(["ninja", "-C", sys.argv[1], "-n", "-v", "all"], check=True, capture_output=True,
-                          text=True).stdout.split() if ninja else []
-    missing = {word for word in plan if word.endswith(".o")}
     commands = []
+    known = dependencies(sys.argv[1])
     for row in rows:
         words = shlex.split(row["command"])
         at = words.index("-o")
-        if not ninja or words[at + 1] in missing:
+        if not is_new(row["directory"], words[at + 1], known.get(words[at + 1])):
             commands.append((row["directory"], [*words[:at], *words[at + 2:], "-fsyntax-only"]))
 
     def run(command):
