@@ -92,11 +92,16 @@ static inline int linear_wide(int64_t rows)
 
 // ---- the tail ----------------------------------------------------------------------------------
 // Stores row r, columns c .. c+n-1 of the sums of a panel (all columns if `full`), multiplied by
-// the scales of the columns and of the row (scales NULL: not multiplied).
+// the scales of the columns and of the row (scales NULL: not multiplied). simple: the tail is one
+// of linear_tail_simple, with results of `type`; it then has a few instructions. Otherwise `type`
+// is ignored.
 static inline __attribute__((always_inline)) void
 linear_tail_of(void *y, const float *sum, const float *scales, float row_scale, int64_t r,
-               int64_t c, int64_t n, const struct qkv_linear_tail *tail, const bool full)
+               int64_t c, int64_t n, const struct qkv_linear_tail *tail, const bool full,
+               const bool simple, const qkv_dtype type)
 {
+    const qkv_dtype to = simple ? type : tail->y;
+    const enum qkv_activation act = simple && tail->act ? QKV_ACT_GELU : tail->act;
     vf s[LINEAR_NR];
     const int count = full ? LINEAR_NR : (int)qkv_ceil_div(n, VW);
 #define LINEAR_EACH(j) _Pragma("GCC unroll 4") for (int j = 0; j < count; j++)
@@ -109,7 +114,7 @@ linear_tail_of(void *y, const float *sum, const float *scales, float row_scale, 
         _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++) s[j] =
             vf_scaled_sum(s[j], vf_mul(by, vf_load(scales + j * VW)));
     }
-    if (tail->scale != 1) {
+    if (!simple && tail->scale != 1) {
         const vf by = vf_set1(tail->scale);
         LINEAR_EACH(j) s[j] = vf_mul(s[j], by);
     }
@@ -117,22 +122,22 @@ linear_tail_of(void *y, const float *sum, const float *scales, float row_scale, 
         LINEAR_EACH(j)
         s[j] = vf_add(s[j], typed_load(tail->b + c, QKV_F32, j * VW, LINEAR_LEFT(j)));
     }
-    if (tail->before) {
+    if (!simple && tail->before) {
         float *before = tail->before + r * tail->before_ld + c;
         LINEAR_EACH(j) typed_store(before, QKV_F32, j * VW, s[j], LINEAR_LEFT(j));
     }
     if (full)
-        act_vectors(s, LINEAR_NR, tail->act, tail->y == QKV_BF16);
+        act_vectors(s, LINEAR_NR, act, to == QKV_BF16);
     else
-        LINEAR_EACH(j) act_vectors(s + j, 1, tail->act, tail->y == QKV_BF16);
+        LINEAR_EACH(j) act_vectors(s + j, 1, act, to == QKV_BF16);
     if (tail->residual) {
         const float *residual = tail->residual + r * tail->residual_ld + c;
         LINEAR_EACH(j)
         s[j] = vf_add(s[j], typed_load(residual, QKV_F32, j * VW, LINEAR_LEFT(j)));
     }
-    if (tail->y == QKV_BF16) {
+    if (to == QKV_BF16) {
         LINEAR_EACH(j) typed_store(y, QKV_BF16, j * VW, s[j], LINEAR_LEFT(j));
-    } else if (tail->y == QKV_F16) {
+    } else if (to == QKV_F16) {
         LINEAR_EACH(j) typed_store(y, QKV_F16, j * VW, s[j], LINEAR_LEFT(j));
     } else {
         LINEAR_EACH(j) typed_store(y, QKV_F32, j * VW, s[j], LINEAR_LEFT(j));
@@ -145,48 +150,29 @@ static inline bool linear_tail_simple(const struct qkv_linear_tail *tail)
     return tail->scale == 1 && !tail->before && (tail->y == QKV_F32 || tail->y == QKV_BF16) &&
            (tail->act == QKV_ACT_NONE || tail->act == QKV_ACT_GELU);
 }
-// Stores rows r .. r+rows-1 of the sums of a whole panel, which begins at column c, with bias, GELU
-// and residual as the tail has them. Most layers have this tail; without the other cases a row
-// takes a few instructions.
-static inline __attribute__((always_inline)) void
-linear_tail_rows_of(char *y, int64_t ldy, const float *sum, int64_t r, int64_t rows, int64_t c,
-                    const struct qkv_linear_tail *tail, const qkv_dtype type)
-{
-    const size_t size = type == QKV_BF16 ? 2 : 4;
-    const float *const b = tail->b ? tail->b + c : NULL;
-    const float *residual = tail->residual ? tail->residual + r * tail->residual_ld + c : NULL;
-    for (int64_t i = 0; i < rows; i++, y += (size_t)ldy * size, sum += PANEL) {
-        vf s[LINEAR_NR];
-        _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++)
-        {
-            s[j] = vf_load(sum + j * VW);
-            if (b) s[j] = vf_add(s[j], vf_load(b + j * VW));
-        }
-        if (tail->act) act_vectors(s, LINEAR_NR, QKV_ACT_GELU, type == QKV_BF16);
-        _Pragma("GCC unroll 4") for (int j = 0; j < LINEAR_NR; j++)
-        {
-            if (residual) s[j] = vf_add(s[j], vf_load(residual + j * VW));
-            typed_store(y, type, j * VW, s[j], VW);
-        }
-        if (residual) residual += tail->residual_ld;
-    }
-}
-static inline void linear_tail_rows(void *y, int64_t ldy, const float *sum, int64_t r, int64_t rows,
+// Stores rows r .. r+rows-1 of the sums of a whole panel, which begins at column c. Most layers
+// have this tail.
+static inline void linear_tail_rows(char *y, int64_t ldy, const float *sum, int64_t r, int64_t rows,
                                     int64_t c, const struct qkv_linear_tail *tail)
 {
-    if (tail->y == QKV_BF16)
-        linear_tail_rows_of(y, ldy, sum, r, rows, c, tail, QKV_BF16);
-    else
-        linear_tail_rows_of(y, ldy, sum, r, rows, c, tail, QKV_F32);
+    if (tail->y == QKV_BF16) {
+        for (int64_t i = 0; i < rows; i++)
+            linear_tail_of(y + i * ldy * 2, sum + i * PANEL, NULL, 1, r + i, c, PANEL, tail, true,
+                           true, QKV_BF16);
+    } else {
+        for (int64_t i = 0; i < rows; i++)
+            linear_tail_of(y + i * ldy * 4, sum + i * PANEL, NULL, 1, r + i, c, PANEL, tail, true,
+                           true, QKV_F32);
+    }
 }
 
 static inline void linear_tail(void *y, const float *sum, const float *scales, float row_scale,
                                int64_t r, int64_t c, int64_t n, const struct qkv_linear_tail *tail)
 {
     if (n >= PANEL)
-        linear_tail_of(y, sum, scales, row_scale, r, c, n, tail, true);
+        linear_tail_of(y, sum, scales, row_scale, r, c, n, tail, true, false, QKV_F32);
     else
-        linear_tail_of(y, sum, scales, row_scale, r, c, n, tail, false);
+        linear_tail_of(y, sum, scales, row_scale, r, c, n, tail, false, false, QKV_F32);
 }
 
 // ---- the driver --------------------------------------------------------------------------------
