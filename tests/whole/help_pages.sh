@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # help_pages.sh QKV BUILD: checks that every command of command.def has help, examples, a man page and a completion,
-# and that the pages of the build, where it has them (a build with a sanitizer has none), are those of the command.
+# and that the pages of the build, where it has them (a build with a sanitizer has none), equal what the command prints.
 set -eu
 qkv=$1 built=$2/cli/docs
 dir=$(mktemp -d)
