@@ -211,7 +211,8 @@ qkv_status cmd_error(qkv_error *err, qkv_status status, const char *file, const 
 qkv_status cmd_no_memory(qkv_error *err); // QKV_ERR_LIMIT: "out of memory"
 // Returns QKV_ERR_INTERNAL if one of the numbers x[n] is NaN or infinite: "NAME is not finite, ...".
 qkv_status cmd_check_finite(const float *x, int64_t n, const char *name, qkv_error *err);
-// Prints an error as "qkv: FILE: ..." or, with --json, as a JSON object.  Returns the exit code.
+// Prints an error as "qkv: FILE: ..." or, with --json, as a JSON object; nothing if the reader of
+// standard output has closed it.  Returns the exit code.
 int cmd_fail(const qkv_error *err);
 // Checks that all output to `to` was written. Returns QKV_ERR_IO if not (the disk is full, or the
 // pipe is closed). A command calls it after each section of a long output, and stops after an

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // main.c: finds the command, parses its options, runs it, and checks that its output was written.
 #include "frame/cmd.h"
-#include <errno.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,13 +63,11 @@ static qkv_status check_stack(qkv_error *err)
 }
 
 // Checks that the output was written. A full disk or a closed pipe is an error of the command.
-// If the command failed after it had written an output file, a note names the file. For the help,
-// whose reader often needs only its first lines, a closed pipe is an error without a message.
-static int finish(int code, bool help)
+// If the command failed after it had written an output file, a note names the file.
+static int finish(int code)
 {
     qkv_error err = { 0 };
-    if (cmd_written(stdout, "standard output", &err) && code == QKV_OK)
-        code = help && errno == EPIPE ? (int)err.status : cmd_fail(&err);
+    if (cmd_written(stdout, "standard output", &err) && code == QKV_OK) code = cmd_fail(&err);
     // after an error of usage, a file that exists is not of this command
     if (code != QKV_OK && code != QKV_ERR_USAGE) cmd_outputs_note();
     return code;
@@ -93,7 +90,7 @@ int main(int argc, char **argv)
             return cmd_fail(&err);
         }
         printf("qkv %s\n", qkv_version());
-        return finish(QKV_OK, false);
+        return finish(QKV_OK);
     }
     if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = "help";
     const struct cmd *c = find_command(name);
@@ -115,11 +112,11 @@ int main(int argc, char **argv)
     if (err.status) return cmd_fail(&err);
     if (common.help) {
         cmd_help_one(stdout, c);
-        return finish(QKV_OK, true);
+        return finish(QKV_OK);
     }
     if (check_stack(&err) || ((c->uses & USES_COMPUTE) && check_environment(&err))) {
         ranks_agree(&err);
         return cmd_fail(&err);
     }
-    return finish(c->run(operands, argv + 2), c == &cmd_help);
+    return finish(c->run(operands, argv + 2));
 }

@@ -59,9 +59,20 @@ qkv_status cmd_written(FILE *to, const char *name, qkv_error *err)
                      errno ? strerror(errno) : "");
 }
 
+// Returns true if the reader of standard output has closed it, as `head` does when it has its
+// lines.
+static bool reader_is_gone(const qkv_error *err)
+{
+    const char *const why = strerror(EPIPE);
+    const size_t n = strlen(err->text), m = strlen(why);
+    return err->status == QKV_ERR_IO && n >= m && !strcmp(err->text + n - m, why) &&
+           (!strcmp(err->file, "standard output") || cmd_is_stdout(err->file));
+}
+
 int cmd_fail(const qkv_error *err)
 {
     cmd_progress_clear();
+    if (reader_is_gone(err)) return (int)err->status;
     if (common.json) {
         fprintf(stderr, "{\"status\":\"%s\",\"code\":%d", qkv_status_name(err->status),
                 (int)err->status);
