@@ -14,7 +14,8 @@ static const struct opt opts[] = {
     GENERATE_RUN_OPTIONS,
     OPT_FLAG(0, "stream", &o.stream, "print each token as soon as it is generated (default on a terminal)"),
     OPT_FLAG(0, "no-stream", &o.whole, "print each output when it is complete"),
-    OPT_FLAG(0, "echo", &o.echo, "print each text before its continuation"),
+    OPT_FLAG(0, "echo", &o.echo, "print each text before its continuation (default while tokens are printed on a "
+             "terminal with colors, where it is dim)"),
     OPT_END
 };
 // clang-format on
@@ -30,7 +31,9 @@ static qkv_status choose_streaming(struct generate_call *s, qkv_error *err)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "--stream cannot be combined with --beam or --n-best");
     s->streaming = o.stream || (can && !o.whole && !common.json && isatty(1));
-    s->echo = o.echo;
+    // on a terminal with colors a color separates the prompt from what the model adds
+    s->dim = cmd_color(stdout);
+    s->echo = o.echo || (s->streaming && s->dim);
     if (s->streaming) s->open.items = 1;
     return QKV_OK;
 }
@@ -69,7 +72,8 @@ const struct cmd cmd_generate = {
     .brief = "continue texts with a decoder",
     .usage = "[TEXT] [-f FILE] [options]",
     .about = "Continues each text with a decoder. The next token is the most probable one, or is sampled "
-             "with --temperature or if generation_config.json of the model has do_sample; with "
+             "with --temperature or if generation_config.json of the model has do_sample, which qkv "
+             "train writes for a decoder trained from scratch; with "
              "--beam a beam search finds the best sequence of tokens. The texts of a file are decoded together; the output for a text is "
              "bit-identical alone, in a batch, and with any number of threads. Without --model, "
              "the first installed model that supports the command is used. A text with more tokens "

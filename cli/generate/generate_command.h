@@ -29,8 +29,10 @@ extern const char *const generate_early[], *const generate_caches[];
         OPT_TEXT(0, "prefix", &generate_o.prefix, "TEXT", "begin each output with TEXT"),          \
         OPT_FLAG(0, "ignore-end", &generate_o.ignore_end,                                          \
                  "do not end an output at the token that ends a text"),                            \
-        OPT_INT(0, "logprobs", &generate_o.logprobs, 1, 1000, "N",                                 \
-                "print the log-probability of each token, and of the N most probable tokens"),     \
+        OPT_INT(                                                                                   \
+            0, "logprobs", &generate_o.logprobs, 1, 1000, "N",                                     \
+            "print the log-probability of each token, and at its position the N most probable "    \
+            "tokens with their probabilities"),                                                    \
         OPT_GROUP("Search"),                                                                       \
         OPT_INT(                                                                                   \
             0, "beam", &generate_o.beams, 1, 1024, "N",                                            \
@@ -105,6 +107,7 @@ struct generate_call {
     const qkv_model *model;
     const qkv_tokenizer *tokenizer;
     bool streaming, echo, alignment;
+    bool dim;    // the prompts of --echo are printed in a dim color
     bool scored; // the head of the column of scores has been printed
     qkv_error *err;
     struct token_log *log; // [texts of the chunk][draws] tokens of each output, for --logprobs

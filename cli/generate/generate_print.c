@@ -130,12 +130,19 @@ static void log_token(struct token_log *l, const struct qkv_generated_token *t)
     memcpy(to->top, t->top, (size_t)t->tops * sizeof *to->top);
 }
 
+static void print_prompt(const struct generate_call *s, int64_t prompt)
+{
+    if (s->dim) fputs("\033[2m", stdout);
+    cmd_print_text(stdout, s->texts.text[prompt], s->texts.bytes[prompt]);
+    if (s->dim) fputs("\033[0m", stdout);
+}
+
 // With --echo, prints the text before its first output, unless that is done.
 static void echo(struct generate_call *s, int64_t prompt)
 {
     if (!s->echo || common.json || s->echoed > s->source.before + prompt) return;
     s->echoed = s->source.before + prompt + 1;
-    cmd_print_text(stdout, s->texts.text[prompt], s->texts.bytes[prompt]);
+    print_prompt(s, prompt);
 }
 
 static int on_token(void *user, const struct qkv_generated_token *t)
@@ -214,8 +221,7 @@ static int on_output(void *user, const struct qkv_generated *g)
         if (s->streaming) {
             echo(s, g->prompt);
         } else {
-            if (s->echo)
-                cmd_print_text(stdout, s->texts.text[g->prompt], s->texts.bytes[g->prompt]);
+            if (s->echo) print_prompt(s, g->prompt);
             if (s->how.n_best > 1 && isfinite(g->score)) print_score(s, g->score);
             cmd_print_text(stdout, g->text, g->bytes);
         }

@@ -79,6 +79,20 @@ rows = [json.loads(line) for line in open(sys.argv[1])]
 assert ''.join(r['piece'] for r in rows[:-1]) == rows[-1]['text'] == open(sys.argv[2]).read()[:-1]
 PY
 
+title 'on a terminal with colors the prompt is dim before its continuation, in a pipe it is absent'
+terminal() { python3 -S -E "$here/on_terminal.py" "$QKV_BIN" generate "$@" | tr -d '\r' >"$out"; }
+esc=$(printf '\033')
+TERM=xterm terminal 'In the beginning' -n 6
+[ "$(cat "$out")" = "$esc[2mIn the beginning$esc[0m$(cat greedy)" ] || failed 'a dim prompt'
+printf 'In the beginning\nIn the beginning\n' >twice
+TERM=xterm terminal -f twice -n 6
+[ "$(cat "$out")" = "$(for _ in 1 2; do printf '%s\n' "$esc[2mIn the beginning$esc[0m$(cat greedy)"; done)" ] ||
+    failed 'a dim prompt for each text'
+NO_COLOR=1 TERM=xterm terminal 'In the beginning' -n 6
+check cmp -s "$out" greedy
+TERM=xterm terminal 'In the beginning' -n 6 --no-stream
+check cmp -s "$out" greedy
+
 title 'samples are reproducible by seed, for any threads and batch'
 printf 'And he said\nBlessed\n\nNow these are the names\n' >prompts
 runs 0 generate -f prompts -n 12 -t 0.9 --top-p 0.9 --seed 3 --json

@@ -104,6 +104,23 @@ assert [masked[k + '_token'] for k in ('cls', 'sep', 'mask', 'pad', 'unk')] == [
 assert described('run-config/model').get('eos_token') == '<end>' and 'bos_token' not in described('run-config/model')
 PY
 
+title 'a decoder from scratch samples by default, another model does not'
+check python3 - <<'PY'
+import json, os
+for folder in 'letters/model', 'shown':
+    with open(folder + '/generation_config.json') as f:
+        assert json.load(f) == {'do_sample': True, 'temperature': .8, 'top_p': .95, 'top_k': 0, 'bos_token_id': 1,
+                                'eos_token_id': 2}, folder
+for folder in 'masked', 'run-silent', 'run-config': # an encoder; a model that began with a folder with and without it
+    there = os.path.exists(folder + '/model/generation_config.json')
+    assert there == (folder == 'run-config'), folder
+PY
+runs 0 generate -m letters/model w1 -n 12
+says_part 'the tokens are sampled with temperature 0.8, as generation_config.json of the model says'
+cp "$out" usual
+runs 0 generate -m letters/model w1 -n 12 -t 0.8 --top-p 0.95 --top-k 0 --seed 0
+check cmp usual "$out"
+
 title 'a folder keeps the files of the tokenizer and of generation of the model that training began with'
 cp -r generation described
 printf '{"tokenizer_class": "LlamaTokenizer", "model_max_length": 9}' >described/tokenizer_config.json

@@ -125,11 +125,38 @@ static json_t *describe_tokenizer(const struct train *t)
     return NULL;
 }
 
+// ---- generation_config.json ---------------------------------------------------------------------
+// The most probable continuations of a small model repeat themselves, so a decoder that is trained
+// from scratch names a temperature and a top_p.
+static json_t *describe_generation(const struct train *t)
+{
+    const struct qkv_net_shape *s = qkv_net_shape(t->net);
+    json_t *root =
+        json_pack("{sb sf sf si}", "do_sample", 1, "temperature", .8, "top_p", .95, "top_k", 0);
+    if (root && (s->bos < 0 || !json_object_set_new(root, "bos_token_id", json_integer(s->bos))) &&
+        (s->eos < 0 || !json_object_set_new(root, "eos_token_id", json_integer(s->eos))))
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
+static qkv_status write_described(const char *dir, const char *name, json_t *root, qkv_error *err)
+{
+    char path[QKV_PATH];
+    qkv_status status = qkv_path_join(path, dir, name, err);
+    if (!status) status = root ? qkv_json_write(path, root, true, err) : qkv_fail_memory(err, path);
+    json_decref(root);
+    return status;
+}
+
 qkv_status train_files_write(const struct train *t, const char *dir, qkv_error *err)
 {
     char path[QKV_PATH];
     const char *run = t->o->run;
-    qkv_status status = copy_named(run, dir, generation_file, err);
+    // a model that continues another one keeps the settings of that model, or has none
+    const bool samples = t->objective == QKV_OBJECTIVE_CAUSAL && !t->o->from;
+    qkv_status status = samples ? write_described(dir, generation_file, describe_generation(t), err)
+                                : copy_named(run, dir, generation_file, err);
     for (int i = 0; !status && i < TOKENIZER_FILES; i++)
         status = copy_named(run, dir, tokenizer_files[i], err);
     struct stat st;
@@ -137,8 +164,5 @@ qkv_status train_files_write(const struct train *t, const char *dir, qkv_error *
     if (status || stat(path, &st) == 0) return status;
     if (errno != ENOENT) return qkv_fail_errno(err, path, "cannot stat", errno);
     if (!has_file(run, "tokenizer.json")) return QKV_OK;
-    json_t *root = describe_tokenizer(t);
-    status = root ? qkv_json_write(path, root, true, err) : qkv_fail_memory(err, path);
-    json_decref(root);
-    return status;
+    return write_described(dir, description_file, describe_tokenizer(t), err);
 }

@@ -83,7 +83,8 @@ qkv_status train_copy(const char *from, const char *to, bool force, qkv_error *e
 // to the run, after checking that it is valid; from o->from also generation_config.json.
 qkv_status train_files_gather(const struct qkv_train_options *o, qkv_error *err);
 // Copies these files from the run to a model folder. If the run has tokenizer.json and no
-// tokenizer_config.json, writes one, so that transformers opens tokenizer.json as it is.
+// tokenizer_config.json, writes one, so that transformers opens tokenizer.json as it is.  A decoder
+// that is trained from scratch gets a generation_config.json that samples.
 qkv_status train_files_write(const struct train *t, const char *dir, qkv_error *err);
 // Removes these files from a run.
 void train_files_remove(const char *run);
