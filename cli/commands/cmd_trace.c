@@ -6,6 +6,7 @@
 #include "frame/tokens.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { EMBEDDINGS = 1, HIDDEN = 2, Q = 4, K = 8, V = 16, ATTENTION = 32, ALL = 63, PROBE = 64 };
 // the kinds of arrays whose size is linear in the number of tokens
@@ -166,6 +167,27 @@ static void list_make(struct list *l, const qkv_model *m, int what,
     list_stack(l, i, what, request, QKV_PART_DECODER, i->decoder_layers, T, S);
 }
 
+// Checks that the weights of one layer, which a run has in memory at once, fit into the memory of
+// this machine.
+static qkv_status check_weights(const struct list *l, qkv_error *err)
+{
+    const double have = .7 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double need = 0;
+    int64_t tokens = 0;
+    for (int64_t i = 0; i < l->count; i++) {
+        if (!strstr(l->names[i], "attentions.") || (double)l->t[i].bytes <= need) continue;
+        need = (double)l->t[i].bytes;
+        tokens = l->t[i].shape[3];
+    }
+    if (need <= have || have <= 0) return QKV_OK;
+    return cmd_error(err, QKV_ERR_LIMIT, NULL,
+                     "--what attention: the weights of a layer for %lld tokens require %.3g GB, "
+                     "expected at most %.3g GB (seven tenths of this machine's memory); --what "
+                     "probe writes statistics of any number of tokens, and --max-length N cuts the "
+                     "text",
+                     (long long)tokens, 1e-9 * need, 1e-9 * have);
+}
+
 // ---- the run -----------------------------------------------------------------------------------
 struct job {
     qkv_safetensors_writer *writer;
@@ -303,8 +325,10 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t,
                                            .probe = *request,
                                            .skip_qkv = !(what & (Q | K | V)) };
     j.progress = cmd_progress_begin("layers");
-    qkv_status status =
-        qkv_safetensors_create(&j.writer, o.output, l.t, l.count, metadata, common.force, &j.err);
+    qkv_status status = what & ATTENTION ? check_weights(&l, err) : QKV_OK;
+    if (!status)
+        status = qkv_safetensors_create(&j.writer, o.output, l.t, l.count, metadata, common.force,
+                                        &j.err);
     if (!status) status = put_inputs(&j, t, written);
     if (!status) status = cmd_model_run(m, hidden, &in, &observer, err);
     cmd_progress_end();
