@@ -10,7 +10,7 @@ static struct {
     const char *n, *d, *kinds, *output;
     int64_t keys, width;
     double seconds;
-    bool memory, causal;
+    bool memory, causal, count;
 } o = { .width = 3, .seconds = 0.03 };
 
 static const struct opt opts[] = {
@@ -27,6 +27,8 @@ static const struct opt opts[] = {
     OPT_INT(0, "width", &o.width, 2, 1 << 10, "K",
             "width of the convolution, in tokens (default: 3)"),
     OPT_FLAG(0, "causal", &o.causal, "let no token attend to later tokens"),
+    OPT_FLAG(0, "count", &o.count,
+             "count operations, steps and path without measuring time and memory"),
     OPT_FLAG(
         0, "memory", &o.memory,
         "compare the memory of dense attention, which stores n x n scores, with fused attention"),
@@ -139,7 +141,7 @@ static qkv_status compare(const struct compare_job *job, const char *text, qkv_e
     if (!status) {
         r.inputs = inputs;
         if (text) r.model = &model->errors;
-        if (o.output) status = compare_chart(o.output, &r, err);
+        if (o.output) status = (o.count ? compare_chart_counts : compare_chart)(o.output, &r, err);
         if (!status) (common.json ? compare_json : compare_print)(&r);
         if (!status) status = cmd_written(stdout, "standard output", err);
     }
@@ -164,17 +166,20 @@ static int run_compare(int argc, char **argv)
     int64_t *n = NULL, *d = NULL;
     const char *const all_n = o.memory ? "1024,2048,4096,8192,16384,32768" : "128,512,2048,4096";
     const char *const all_d = o.memory ? "64" : "128,512";
-    struct compare_job job = {
-        .keys = o.keys ? o.keys : 256, .width = o.width, .causal = o.causal, .seconds = o.seconds
-    };
+    struct compare_job job = { .keys = o.keys ? o.keys : 256,
+                               .width = o.width,
+                               .causal = o.causal,
+                               .counted = o.count,
+                               .seconds = o.seconds };
     if (!(o.seconds > 0 && o.seconds <= 3600))
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "--seconds: expected a number above 0, at most 3600, found %g", o.seconds);
-    if (o.memory && (o.kinds || o.causal || argc))
+    if (o.memory && (o.kinds || o.causal || o.count || argc))
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "--memory compares dense with fused attention, and cannot be combined with %s",
                   o.kinds    ? "--kinds"
                   : o.causal ? "--causal"
+                  : o.count  ? "--count"
                              : "text");
     if (err.status || parse_kinds(job.wanted, &err) ||
         sizes("--n", o.n ? o.n : all_n, 1 << 24, &n, &job.n_count, &err) ||
@@ -229,6 +234,9 @@ const struct cmd cmd_compare = {
              "query: as a window, as eight blocks of an eighth each, as random features or "
              "projected rows, or, for Nystrom, as a quarter as many landmarks.\n"
              "\n"
+             "--count omits the measurements: the numbers that are left, and the chart of them, do not "
+             "depend on the machine, but for rounding.\n"
+             "\n"
              "--memory compares softmax(q k^T) v with a stored matrix of scores with the fused "
              "operator, for all n that fit into memory.",
     .opts = opts,
@@ -238,6 +246,8 @@ const struct cmd cmd_compare = {
         { "qkv compare", "all kinds of layers, 128 to 4096 tokens" },
         { "qkv compare -k attention,convolution,elman -n 64,256 -d 64,256 --json",
           "three kinds of layers at two sizes, as JSON" },
+        { "qkv compare --count -k attention,elman -n 64,512,4096 -o count.svg",
+          "numbers of operations, and a chart of them" },
         { "qkv compare \"The animal didn't cross the street because it was too tired.\"",
           "also the errors on the activations of a model" },
         { "qkv compare --memory -o memory.svg", "dense attention compared with fused attention, and a chart" },

@@ -89,6 +89,7 @@ struct compare_job {
     bool wanted[COMPARE_KINDS];
     int64_t keys, width;
     bool causal;
+    bool counted;   // operations, steps and path are counted, and nothing is measured
     double seconds; // how long one point is measured, in seconds
 };
 // Checks that the arrays of the largest layer fit into the memory of this machine. Returns
@@ -178,6 +179,8 @@ void compare_json_memory(const struct compare_job *job, const struct compare_poi
 
 // ---- charts (compare_chart.c): FILE.svg, .png or .html ------------------------------------------
 qkv_status compare_chart(const char *path, const struct compare_report *r, qkv_error *err);
+// Draws the operations over n, for each d and, if there are any, the errors on a model.
+qkv_status compare_chart_counts(const char *path, const struct compare_report *r, qkv_error *err);
 qkv_status compare_chart_memory(const char *path, const struct compare_job *job,
                                 const struct compare_point *fused,
                                 const struct compare_point *dense, qkv_error *err);

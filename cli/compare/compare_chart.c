@@ -1,36 +1,46 @@
 // SPDX-License-Identifier: MIT
-// compare_chart.c: draws the measured time and memory over n as lines. The title of the chart is a
-// question, its sentence is the answer.
+// compare_chart.c: draws the measured time and memory over n as lines, or the counted operations.
+// The title of the chart is a question, its sentence is the answer.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "compare/compare.h"
 #include <qkv/chart.h>
 
-enum { PANELS = 2 * COMPARE_SIZES };
+enum { PANELS = 2 * COMPARE_SIZES, BARS = COMPARE_KINDS + 2 };
+enum quantity { TIME, MEMORY, OPERATIONS };
 
 // A panel of the chart, and the arrays that it points to.
 struct panel {
     double x[COMPARE_SIZES], y[COMPARE_KINDS][COMPARE_SIZES];
     struct qkv_chart_line line[COMPARE_KINDS];
+    struct qkv_chart_mark mark; // where n = d
     char name[64];
 };
 
-// Adds one line per kind of layer to a panel: its time or its memory over n, at one d.
-static void fill(struct panel *p, struct qkv_chart_panel *to, const struct compare_report *r,
-                 int64_t d, bool memory)
+static double quantity_of(const struct compare_point *p, enum quantity what)
 {
+    if (!p) return NAN;
+    return what == TIME     ? 1e3 * p->best
+           : what == MEMORY ? p->grown / (1 << 20)
+                            : 1e-6 * p->operations;
+}
+
+// Adds one line per kind of layer to a panel: its time, memory or operations over n, at one d.
+static void fill(struct panel *p, struct qkv_chart_panel *to, const struct compare_report *r,
+                 int64_t d, enum quantity what)
+{
+    static const char *const names[] = { "Time", "Memory", "Operations" }, *const units[] = {
+        "ms", "MiB", "millions"
+    };
     const struct compare_job *job = r->job;
     int64_t lines = 0;
-    snprintf(p->name, sizeof p->name, "%s, d = %lld", memory ? "Memory" : "Time",
-             (long long)job->d[d]);
+    snprintf(p->name, sizeof p->name, "%s, d = %lld", names[what], (long long)job->d[d]);
     for (int64_t n = 0; n < job->n_count; n++) p->x[n] = (double)job->n[n];
     for (int kind = 0; kind < COMPARE_KINDS; kind++) {
         if (!job->wanted[kind]) continue;
-        for (int64_t n = 0; n < job->n_count; n++) {
-            const struct compare_point *point = compare_at(r->points, job, kind, d, n);
-            p->y[kind][n] = !point ? NAN : memory ? point->grown / (1 << 20) : 1e3 * point->best;
-        }
+        for (int64_t n = 0; n < job->n_count; n++)
+            p->y[kind][n] = quantity_of(compare_at(r->points, job, kind, d, n), what);
         p->line[lines++] =
             (struct qkv_chart_line){ .name = compare_baselines[kind].name,
                                      .x = p->x,
@@ -41,7 +51,7 @@ static void fill(struct panel *p, struct qkv_chart_panel *to, const struct compa
     }
     *to = (struct qkv_chart_panel){ .name = p->name,
                                     .x = { .name = "tokens", .log = true },
-                                    .y = { .name = memory ? "MiB" : "ms", .log = true },
+                                    .y = { .name = units[what], .log = true },
                                     .line = p->line,
                                     .lines = lines };
 }
@@ -90,7 +100,8 @@ qkv_status compare_chart(const char *path, const struct compare_report *r, qkv_e
     struct panel *own = cmd_alloc((size_t)(2 * sizes), sizeof *own);
     struct qkv_chart_panel panel[PANELS];
     char found[512];
-    for (int64_t i = 0; i < 2 * sizes; i++) fill(&own[i], &panel[i], r, i / 2, i % 2);
+    for (int64_t i = 0; i < 2 * sizes; i++)
+        fill(&own[i], &panel[i], r, i / 2, i % 2 ? MEMORY : TIME);
     finding(found, sizeof found, r);
     const struct qkv_chart c = { .title = "How does the cost of a layer grow with the text?",
                                  .sentence = found,
@@ -103,6 +114,123 @@ qkv_status compare_chart(const char *path, const struct compare_report *r, qkv_e
     return status;
 }
 
+// ---- operations --------------------------------------------------------------------------------
+// Marks n = d, if a formula of a kind that is shown has a d^2: there the squares are equal.
+static void mark_equal(struct panel *p, struct qkv_chart_panel *to, const struct compare_job *job,
+                       int64_t d)
+{
+    const int64_t size = job->d[d];
+    bool squares = false;
+    for (int kind = 0; kind < COMPARE_KINDS; kind++)
+        squares |= job->wanted[kind] && strstr(compare_baselines[kind].complexity, "d^2");
+    if (!squares || size <= job->n[0] || size >= job->n[job->n_count - 1]) return;
+    p->mark = (struct qkv_chart_mark){ .x = (double)size, .y = NAN, .text = "n = d" };
+    to->mark = &p->mark;
+    to->marks = 1;
+}
+
+// Writes a number of operations in millions, with at least three digits.
+static const char *millions(char out[32], double operations)
+{
+    snprintf(out, 32, operations < 999.5e6 ? "%.3g million" : "%.0f million", 1e-6 * operations);
+    return out;
+}
+
+// Writes the sentence: at the largest size, the operations of exact attention and of the kind with
+// the fewest.
+static void finding_counts(char *out, size_t size, const struct compare_report *r)
+{
+    const struct compare_job *job = r->job;
+    const int64_t n = job->n_count - 1, d = job->d_count - 1;
+    const struct compare_point *exact = compare_at(r->points, job, 0, d, n), *few = exact;
+    int fewer = 0, others = 0;
+    char number[32];
+    for (int kind = 1; kind < COMPARE_KINDS; kind++) {
+        const struct compare_point *p = compare_at(r->points, job, kind, d, n);
+        if (!p) continue;
+        others++;
+        fewer += exact && p->operations < exact->operations;
+        if (!few || p->operations < few->operations) few = p;
+    }
+    size_t used = (size_t)snprintf(out, size, "At %lld tokens of width %lld, ",
+                                   (long long)job->n[n], (long long)job->d[d]);
+    if (!few)
+        snprintf(out + used, size - used, "no layer can run.");
+    else if (!exact)
+        snprintf(out + used, size - used, "%s takes the fewest operations of these layers: %s.",
+                 compare_baselines[few->kind].name, millions(number, few->operations));
+    else if (!fewer)
+        snprintf(out + used, size - used, "exact attention takes %s operations, no more than %s.",
+                 millions(number, exact->operations),
+                 others ? "any other of these layers" : "its formula says");
+    else
+        snprintf(out + used, size - used,
+                 "exact attention takes %s operations; %d of %d other layers take fewer, and "
+                 "%s, with the fewest, %.2g %% of them.",
+                 millions(number, exact->operations), fewer, others,
+                 compare_baselines[few->kind].name, 100 * few->operations / exact->operations);
+}
+
+// The bars of the errors on a model, and the arrays that they point to.
+struct bars {
+    double y[BARS];
+    const char *label[BARS];
+    struct qkv_chart_line line;
+    char name[2 * CMD_PATH];
+};
+
+// Adds a panel with the mean errors on a model, of an output of 0 and of the mean of the values
+// too. Returns false if no kind has an error.
+static bool fill_errors(struct bars *b, struct qkv_chart_panel *to, const struct compare_report *r)
+{
+    int64_t n = 0;
+    if (!r->model) return false;
+    b->label[n] = "output 0";
+    b->y[n++] = 1;
+    b->label[n] = "mean of v";
+    b->y[n++] = r->model->average.mean;
+    for (int kind = 0; kind < COMPARE_KINDS; kind++) {
+        if (!r->model->kind[kind].count) continue;
+        b->label[n] = compare_baselines[kind].name;
+        b->y[n++] = r->model->kind[kind].mean;
+    }
+    if (n == 2) return false;
+    snprintf(b->name, sizeof b->name, "Error on q, k and v of %s, %lld tokens", r->text->model,
+             (long long)r->text->tokens);
+    b->line = (struct qkv_chart_line){ .y = b->y, .n = n, .hue = 1, .style = QKV_CHART_BARS };
+    *to = (struct qkv_chart_panel){ .name = b->name,
+                                    .x = { .label = b->label, .labels = n },
+                                    .y = { .name = "|out - exact| / |exact|", .zero = true },
+                                    .line = &b->line,
+                                    .lines = 1 };
+    return true;
+}
+
+qkv_status compare_chart_counts(const char *path, const struct compare_report *r, qkv_error *err)
+{
+    const int64_t sizes = r->job->d_count;
+    struct panel *own = cmd_alloc((size_t)sizes, sizeof *own);
+    struct bars *bars = cmd_alloc(1, sizeof *bars);
+    struct qkv_chart_panel panel[PANELS];
+    char found[512];
+    for (int64_t i = 0; i < sizes; i++) {
+        fill(&own[i], &panel[i], r, i, OPERATIONS);
+        mark_equal(&own[i], &panel[i], r->job, i);
+    }
+    finding_counts(found, sizeof found, r);
+    const struct qkv_chart c = { .title = "How many operations does a layer take?",
+                                 .sentence = found,
+                                 .panel = panel,
+                                 .panels = sizes + fill_errors(bars, &panel[sizes], r),
+                                 .across = 2,
+                                 .view = "Compare" };
+    const qkv_status status = qkv_chart_file(&c, path, common.force, NULL, err);
+    free(bars);
+    free(own);
+    return status;
+}
+
+// ---- dense and fused attention ------------------------------------------------------------------
 qkv_status compare_chart_memory(const char *path, const struct compare_job *job,
                                 const struct compare_point *fused,
                                 const struct compare_point *dense, qkv_error *err)

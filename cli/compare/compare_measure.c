@@ -84,7 +84,7 @@ static void measure(void *answer, void *ctx)
     p->operations = r.l.operations;
     p->steps = r.kind->step_count(&s);
     p->path = r.kind->path_length(&s);
-    rounds(p, run_layer, &r, job->seconds);
+    if (!job->counted) rounds(p, run_layer, &r, job->seconds);
 }
 
 static double memory_bytes(void) // returns the memory of this machine in bytes

@@ -220,6 +220,10 @@ static void errors(const struct compare_report *r)
 void compare_print(const struct compare_report *r)
 {
     formulas(r);
+    if (r->job->counted) {
+        errors(r);
+        return;
+    }
     printf("\nMeasured: shortest of several rounds, %s time; ",
            qkv_threads() == 1 ? "processor" : "wall clock");
     machine();
@@ -285,7 +289,10 @@ static void json_points(const struct compare_report *r)
             printf("%s{\"kind\":\"%s\",\"n\":%" PRId64 ",\"d\":%" PRId64
                    ",\"steps\":%.0f,\"path\":%.0f,",
                    first ? "" : ",", compare_baselines[kind].name, p->n, p->d, p->steps, p->path);
-            json_measured(p);
+            if (job->counted)
+                printf("\"operations\":%.9g}", p->operations);
+            else
+                json_measured(p);
             first = false;
         }
     putchar(']');
@@ -338,7 +345,7 @@ void compare_json(const struct compare_report *r)
     }
     putchar(']');
     json_points(r);
-    json_crossings(r);
+    if (!job->counted) json_crossings(r);
     if (r->inputs) {
         printf(",\"inputs\":{\"n\":%" PRId64 ",\"d\":%" PRId64 ",\"cases\":[", r->inputs_n,
                r->inputs_d);

@@ -59,6 +59,24 @@ for case in d["inputs"]["cases"]:
     assert 0 < case["mean_of_values"]["mean"] < 2, case
 PY
 
+title 'counted: operations, steps and paths, nothing measured, in every format'
+runs 0 compare $small --count
+check [ "$(grep -c -e Measured -e 'Time' -e faster "$out")" = 0 ]
+prints_part 'One layer: formulas'
+prints_part 'Error relative to exact attention'
+runs 0 compare -n 16,64 -d 32 --count -k attention,elman --json -o count.svg
+check python3 - "$out" count.svg <<'PY'
+import json, re, sys
+d = json.load(open(sys.argv[1]))
+assert [(r["kind"], r["n"], r["operations"]) for r in d["results"]] == [
+    ("attention", 16, 32768), ("attention", 64, 524288), ("elman", 16, 65536), ("elman", 64, 262144)], d["results"]
+assert not any("seconds" in r or "memory" in r for r in d["results"]) and "crossings" not in d
+text = " ".join(re.findall(">([^<>]+)<", open(sys.argv[2], encoding="utf-8").read()))
+assert "exact attention takes 0.524 million operations" in " ".join(text.split()) and "n = d" in text, text
+PY
+runs 2 compare --memory --count
+says_part '--memory compares dense with fused attention, and cannot be combined with --count'
+
 title 'each approximation is good on inputs with its structure, and better there than the mean of the values'
 runs 0 compare -n 1024 -d 64 --seconds 0.001 --json -k attention,window,performer,linformer,nystrom
 python3 - "$out" <<'PY' || failed 'errors by structure'
