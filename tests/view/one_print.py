@@ -1,22 +1,29 @@
 # SPDX-License-Identifier: MIT
-# one_print.py: every weight of a row is printed with the same digits by explain, the terminal, the SVG and the page,
-# and has the same bits in a page with padding.
+# one_print.py: every weight of a row is printed with the same digits by explain, the terminal, the SVG and the page, for
+# a decoder, an encoder and cross-attention, and has the same bits in a page with padding.
 #   one_print.py QKV FOLDER
 # Exit 77: Chromium is not installed; the other prints are compared all the same.
-import decimal, json, os, re, subprocess, sys
+import collections, decimal, json, os, re, struct, subprocess, sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chrome
 from said import check
 
 TEXT = "In the beginning God created the heaven and the earth"
 MODEL = "models/verse"
-ROWS = [(0, 0, 9), (1, 1, 5), (2, 1, 9), (2, 2, 7)]  # layer, head, query
+# the model, its texts, the special tokens among the keys, whether a query attends to earlier tokens only
+Case = collections.namedtuple("Case", "model texts special causal cross", defaults=(False,))
+VERSE = Case(MODEL, (TEXT,), {0}, True)
+FACTS = Case("models/facts", ("paris is the capital of france",), {0, 7}, False)
+DATES = Case("models/dates", ("the 3rd of March 1987", "1987-03-03"), {21}, False, True)
+ROWS = [(VERSE, 0, 0, 9), (VERSE, 1, 1, 5), (VERSE, 2, 1, 9), (VERSE, 2, 2, 7),  # case, layer, head, query
+        (FACTS, 0, 1, 3), (FACTS, 1, 1, 6), (FACTS, 1, 3, 5), (DATES, 0, 0, 1), (DATES, 1, 1, 6), (DATES, 1, 2, 3)]
+WRITTEN = {1: "9", 3: "7", 6: "3"}  # a word that is a number is a word before it is an index
 qkv, folder = sys.argv[1:3]
 os.makedirs(folder, exist_ok=True)
 
 
-def run(*args):
-    env = {**os.environ, "QKV_MODEL": MODEL, "COLUMNS": "120", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
+def run(*args, model=MODEL):
+    env = {**os.environ, "QKV_MODEL": model, "COLUMNS": "120", "LC_ALL": "C.UTF-8", "NO_COLOR": "1"}
     return subprocess.run([qkv, *args], env=env, capture_output=True, text=True, check=True).stdout
 
 
@@ -34,40 +41,73 @@ def column(lines, n):
     return [r[-1] for r in rows]
 
 
-def weights(layer, head, query):
-    where = "--layer", str(layer), "--token", str(query), TEXT
-    exact = json.loads(run("explain", "--json", "--head", str(head), *where))
-    w, key = [float(x) for x in exact["weights"]], exact["key"]
-    seen = [j for j in range(len(w)) if j <= query]  # verse is a decoder
-    three = [printed(w[j], 3) for j in seen]
-    explain = run("explain", "--head", str(head), *where)
-    view = run("view", "--view", "steps", "--heads", str(head), *where)
-    for name, text in ("explain", explain), ("view", view):
-        found = column(text.splitlines(), query + 1)
-        check(found == three, name, layer, head, query, found, three)
-        check(f"= {printed(w[key], 3)}" in text, name, "the softmax step", printed(w[key], 3))
-    bars = run("view", "--view", "heads", "--heads", str(head), *where, "--terminal").split("attends to\n")[1]
+def traced(case, layer, head, query):
+    """The weights of a row of cross-attention, from trace."""
+    path = os.path.join(folder, "cross.safetensors")
+    run("trace", *case.texts, "--what", "attention", "-o", path, "--force", model=case.model)
+    with open(path, "rb") as f:
+        b = f.read()
+    n = struct.unpack("<Q", b[:8])[0]
+    t = json.loads(b[8:8 + n])["cross_attentions.%d" % layer]
+    T, S = t["shape"][-2:]
+    at = 8 + n + t["data_offsets"][0] + 4 * S * (head * T + query)
+    return struct.unpack("<%df" % S, b[at:at + 4 * S])
+
+
+class Row:
+    """One row of weights: where it is, its exact numbers, and the pictures of it."""
+
+    def __init__(self, case, layer, head, query):
+        self.case, self.layer, self.head, self.query = case, layer, head, query
+        token = WRITTEN[query] if case.cross else str(query)
+        self.where = "--layer", str(layer), "--token", token, *case.texts
+        if case.cross:
+            self.w = [float(x) for x in traced(case, layer, head, query)]
+            self.key = max(set(range(len(self.w))) - case.special, key=lambda j: self.w[j])
+        else:
+            exact = self.exact()
+            self.w, self.key = [float(x) for x in exact["weights"]], exact["key"]
+        self.seen = [j for j in range(len(self.w)) if not case.causal or j <= query]
+        self.three = [printed(self.w[j], 3) for j in self.seen]
+        self.path = os.path.join(folder, "%s%d%d%d" % (os.path.basename(case.model), layer, head, query))
+
+    def exact(self):
+        return json.loads(run("explain", "--json", "--head", str(self.head), *self.where, model=self.case.model))
+
+    def view(self, view, *more):
+        return run("view", "--view", view, "--heads", str(self.head), *self.where, *more, model=self.case.model)
+
+
+def weights(row):
+    texts = {"view": row.view("steps")}
+    if not row.case.cross:  # explain has the encoder of two stacks
+        texts["explain"] = run("explain", "--head", str(row.head), *row.where, model=row.case.model)
+    for name, text in texts.items():
+        found = column(text.splitlines(), len(row.seen))
+        check(found == row.three, name, row.path, found, row.three)
+        check(f"= {printed(row.w[row.key], 3)}" in text, name, "the softmax step", printed(row.w[row.key], 3))
+    bars = row.view("heads", "--terminal").split("attends to\n")[1]
     found = re.findall(r"^\S+ +(\d?\.\d+)", bars.split("\nspecial")[0], re.M)
-    two = [printed(w[j], 2) for j in seen if j]  # the first token is special
-    check(found[:len(two)] == two, "bars", layer, head, query, found, two)
-    path = os.path.join(folder, f"{layer}{head}{query}.svg")
-    run("view", "--view", "steps", "--heads", str(head), *where, "-o", path, "--force")
-    svg = re.findall(r">([.\d]+)<", open(path, encoding="utf-8").read())
-    check(not set(three) - set(svg), "SVG", set(three) - set(svg))
-    path = os.path.join(folder, f"{layer}{head}{query}.html")
-    run("view", "--view", "steps", "--heads", str(head), *where, "-o", path, "--force")
-    return path, w, three, seen, key
+    two = [printed(row.w[j], 2) for j in row.seen if j not in row.case.special]
+    check(found[:len(two)] == two, "bars", row.path, found, two)
+    row.view("steps", "-o", row.path + ".svg", "--force")
+    with open(row.path + ".svg", encoding="utf-8") as f:
+        svg = re.findall(r">([.\d]+)<", f.read())
+    check(not set(row.three) - set(svg), "SVG", row.path, set(row.three) - set(svg))
+    row.view("steps", "-o", row.path + ".html", "--force")
 
 
-def page(browser, path, w, three, seen, key):
+def page(browser, row):
+    w, seen, key, path = row.w, row.seen, row.key, row.path + ".html"
     browser.open(path)
     browser.wait("!!globalThis.qkv && !!qkv.timing")
     browser.frames(3)
-    row = browser.js("[qkv.state.layer, qkv.state.selected[0], qkv.state.row]")
-    stored = browser.js("[...qkv.row(%d, %d, %d)]" % tuple(row))
+    at = browser.js("[qkv.state.layer, qkv.state.selected[0], qkv.state.row]")
+    check(at == [row.layer, row.head, row.query], path, at)
+    stored = browser.js("[...qkv.row(%d, %d, %d)]" % tuple(at))
     check(len(stored) == len(w) and max(abs(a - b) for a, b in zip(stored, w)) < 1e-6, "page", stored, w)
     texts = browser.js("[...document.querySelectorAll('.steps svg text')].map(t => t.textContent)")
-    check(not set(three) - set(texts), path, set(three) - set(texts), texts)
+    check(not set(row.three) - set(texts), path, set(row.three) - set(texts), texts)
     check(printed(w[key], 3) in browser.js("document.querySelector('#sentence').textContent"), path)
     table = browser.js("qkv.table()")
     four = [printed(w[j], 4) for j in seen]
@@ -76,35 +116,35 @@ def page(browser, path, w, three, seen, key):
     browser.js("qkv.view('heads')")
     browser.wait("qkv.state.view === 'heads'")
     browser.frames(3)
-    dots = browser.js("[...Array(%d).keys()].map(j => qkv.page.weights.score(%d, %d, %d, j).dot)" % (len(seen), *row))
-    exact = json.loads(run("explain", "--json", "--head", str(row[1]), "--layer", str(row[0]), "--token", str(row[2]), TEXT))
-    # the page has the weights as floats: its scores differ from a sum of 64 floats by their order at most
-    bound = 64 * 2 ** -24 * 4
-    for j, (a, b) in enumerate(zip(dots, exact["scores"])):
-        check(abs(a - b) <= bound * max(20, abs(b)), "score", row, j, a, b)
     share = browser.js("document.querySelector('#sentence').textContent")
     check(" " + printed(w[key], 2) in share, path, share, printed(w[key], 2))
+    if row.case.cross:
+        return
+    dots = browser.js("[...Array(%d).keys()].map(j => qkv.page.weights.score(%d, %d, %d, j).dot)" % (len(seen), *at))
+    # the page has the weights as floats: its scores differ from a sum of 64 floats by their order at most
+    bound = 64 * 2 ** -24 * 4
+    for j, (a, b) in enumerate(zip(dots, row.exact()["scores"])):
+        check(abs(a - b) <= bound * max(20, abs(b)), "score", path, j, a, b)
+    vectors(browser, row)
 
 
-def vectors(browser, path, key):
+def vectors(browser, row):
     """Every number of the table of products is the print of the exact number, with as many decimals."""
-    row = browser.js("[qkv.state.layer, qkv.state.selected[0], qkv.state.row]")
-    exact = json.loads(run("explain", "--json", "--head", str(row[1]), "--layer", str(row[0]), "--token",
-                           str(row[2]), TEXT))
+    exact = row.exact()
     browser.js("qkv.view('neuron')")
     browser.frames(3)
     head, *rows = browser.js("qkv.table()")
     q, k, v = exact["q"], exact["k"], exact["v"]
-    check(exact["key"] == key and len(rows) == len(q), exact["key"], key, len(rows))
+    check(len(rows) == len(q), row.path, len(rows))
     sums, decimals = 0, {name: [] for name in head[1:]}
     for line in rows:
         at = int(line[0])
         sums += q[at] * k[at]
-        w = float(exact["weights"][key])
+        w = float(exact["weights"][row.key])
         for name, text, x in zip(head[1:], line[1:], (q[at], k[at], q[at] * k[at], sums, v[at], w * v[at])):
             d = len(text.partition(".")[2])
             one = re.sub(r"^(-?)\.", r"\g<1>0.", printed(x, d)).replace("-", "−")
-            check(text.replace("−0." + "0" * d, "0." + "0" * d) == re.sub(r"^−(0\.?0*)$", r"\1", one), path, name, at, text, x)
+            check(text.replace("−0." + "0" * d, "0." + "0" * d) == re.sub(r"^−(0\.?0*)$", r"\1", one), row.path, name, at, text, x)
             decimals[name].append(d)
     check(set(decimals["q"] + decimals["k"]) == {4} and set(decimals["v"]) == {3}, decimals)
     # the page knows 2 decimals of nearly every product
@@ -149,16 +189,17 @@ def effects(browser):
     check(all(one(x) in cells for x in ranked), "page", table[:3], ranked)
 
 
-made = [weights(*r) for r in ROWS]
+made = [Row(*r) for r in ROWS]
+for made_row in made:
+    weights(made_row)
 program = chrome.find()
 if not program:
     print("skipped: no Chromium")
     sys.exit(77)
 browser = chrome.Chrome(program)
 try:
-    for m in made:
-        page(browser, *m)
-        vectors(browser, m[0], m[4])
+    for made_row in made:
+        page(browser, made_row)
     padded_page(browser)
     effects(browser)
     check(not browser.errors, browser.errors)
