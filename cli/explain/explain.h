@@ -164,6 +164,9 @@ bool seen_special(const struct text_run *s, int64_t i);
 // such token.
 qkv_status text_run_find(const struct text_run *s, const char *option, const char *word,
                          int64_t *out, qkv_error *err);
+// Returns QKV_ERR_USAGE if the run has more tokens than a topic, such as "--dense", accepts.
+qkv_status text_run_limit(const struct text_run *s, const char *topic, int64_t most,
+                          qkv_error *err);
 // Checks that the model has the layer and head of --layer and --head.
 qkv_status text_run_check(const struct text_run *s, qkv_error *err);
 // Makes a view of the run (text_run_view.c). The caller frees *out, also after an error; the page

@@ -88,8 +88,7 @@ struct matrix {
 
 static void show(struct page *p, struct matrix *m, int64_t count, const struct text_run *s)
 {
-    static const char *const head[] = { "matrix", "diagonal, least", "mean", "largest",
-                                        "rows with nothing larger" };
+    static const char *const head[] = { "matrix", "least", "mean", "largest", "largest of row" };
     const int64_t n = s->T;
     page_table(p, "the diagonals", count + 1, 5);
     for (int64_t c = 0; c < 5; c++) page_cell(p, 0, c, "%s", head[c]);
@@ -116,10 +115,7 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
     qkv_status status = text_run_start(p, &s, argc ? argv[0] : NULL, EXPLAIN_ANIMAL, err);
     if (status) return status;
     const int64_t n = s->T;
-    if (n > 64)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--diagonal: text too long, expected at most 64 tokens, found %lld",
-                         (long long)n);
+    if ((status = text_run_limit(s, "--diagonal", 64, err))) return status;
     if ((status = text_run_check(s, err))) return status;
     float *x = page_take(p, (size_t)(n * s->D), sizeof *x), *w[MATRICES];
     for (int i = 0; i < MATRICES; i++) w[i] = page_take(p, (size_t)(n * n), sizeof *w[i]);
@@ -139,7 +135,7 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
                   .value = w[RAW],
                   .ramp = QKV_CHART_SIGNED,
                   .score = true },
-        [COSINE] = { .name = "X X^T, rows of X normalised", .value = w[COSINE], .score = true },
+        [COSINE] = { .name = "X X^T, normalised rows", .value = w[COSINE], .score = true },
         [PLAIN] = { .name = "softmax(X X^T)",
                     .panel = "softmax(X X^T)",
                     .value = w[PLAIN],
@@ -148,8 +144,8 @@ qkv_status explain_diagonal(struct page *p, int argc, char **argv, qkv_error *er
                      .panel = page_text(p, "softmax(X X^T / sqrt(d)), d = %lld", (long long)s->D),
                      .value = w[SCALED],
                      .ramp = QKV_CHART_WEIGHTS },
-        [COSINE_PLAIN] = { .name = "softmax(X X^T), rows normalised", .value = w[COSINE_PLAIN] },
-        [COSINE_SCALED] = { .name = "softmax(X X^T / sqrt(d)), rows normalised",
+        [COSINE_PLAIN] = { .name = "softmax(X X^T), normalised", .value = w[COSINE_PLAIN] },
+        [COSINE_SCALED] = { .name = "softmax(X X^T / sqrt(d)), normalised",
                             .value = w[COSINE_SCALED] },
         [HEAD] = { .name = where,
                    .panel = page_text(p, "weights of %s", where),

@@ -62,6 +62,7 @@ qkv_status explain_independence(struct page *p, int argc, char **argv, qkv_error
     enum { ONCE, PERMUTED, ALONE, WAYS };
     static const char *const names[WAYS] = { "all queries at once", "in another order, put back",
                                              "one call for each query" };
+    static const char *const states[] = { "with the others", "without them" };
     int64_t size[2] = { 6, 8 };
     qkv_status status = explain_sizes(size, 2, "N,D", err);
     if (status) return status;
@@ -95,7 +96,11 @@ qkv_status explain_independence(struct page *p, int argc, char **argv, qkv_error
     }
     if ((status = recur(whole, &x, w, 0, err)) || (status = recur(alone, &x, w, n - 1, err)))
         return status;
-    p->across = 3;
+    float *last = page_grid(p, "a recurrence: the state of the last token", 2, d, states, NULL,
+                            QKV_CHART_SIGNED);
+    memcpy(last, whole, (size_t)d * sizeof *last);
+    memcpy(last + d, alone, (size_t)d * sizeof *last);
+    p->across = 2;
     page_title(p, "Does a token wait for the others?");
     page_say(p,
              "In attention it does not: the %lld outputs have %s bits if all queries are computed "

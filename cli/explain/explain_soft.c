@@ -222,10 +222,7 @@ qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)
         text_run_start(p, &s, argc ? argv[0] : NULL, "time flies like an arrow", err);
     if (status) return status;
     const int64_t n = s->T, D = s->D;
-    if (n > 64)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--dense: text too long, expected at most 64 tokens, found %lld",
-                         (long long)n);
+    if ((status = text_run_limit(s, "--dense", 64, err))) return status;
     float *x = page_take(p, (size_t)(2 * n * D), sizeof *x), *reversed_x = x + n * D;
     float *out = page_take(p, (size_t)(4 * n * D), sizeof *out), *back = out + n * D,
           *fixed_out = back + n * D, *fixed_back = fixed_out + n * D;

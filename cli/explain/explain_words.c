@@ -103,10 +103,7 @@ qkv_status explain_geometry(struct page *p, int argc, char **argv, qkv_error *er
     qkv_status status = text_run_start(p, &s, argc ? argv[0] : NULL, EXPLAIN_ANIMAL, err);
     if (status) return status;
     const int64_t n = s->T, E = s->E, D = s->D;
-    if (n > 200)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "--geometry: text too long, expected at most 200 tokens, found %lld",
-                         (long long)n);
+    if ((status = text_run_limit(s, "--geometry", 200, err))) return status;
     status = text_run_view(p, &v, s, err);
     if (!status) status = text_run_choose(v, s, &layer, &head, &token, err);
     qkv_view_free(v);

@@ -121,8 +121,8 @@ qkv_status text_run_open(struct text_run *s, const char *dir, const char *text, 
     if (!s->T) return cmd_error(err, QKV_ERR_USAGE, NULL, "the text has no tokens, expected words");
     if (s->T > 4096)
         return cmd_error(err, QKV_ERR_LIMIT, NULL,
-                         "the text is too long, expected at most 4096 tokens, found %lld ('qkv "
-                         "view' accepts any length)",
+                         "the text is too long, expected at most 4096 tokens, found %lld "
+                         "(--max-length 4096 cuts it, and 'qkv view' accepts any length)",
                          (long long)s->T);
     s->layer = cmd_alloc((size_t)s->L, sizeof *s->layer);
     memset(s->layer, 0, (size_t)s->L * sizeof *s->layer);
@@ -214,6 +214,15 @@ qkv_status seen_embeddings(float *out, const struct text_run *s, qkv_error *err)
     for (int64_t i = 0; i < s->T && !status; i++)
         status = seen_embedding(s, out + i * s->D, i, err);
     return status;
+}
+
+qkv_status text_run_limit(const struct text_run *s, const char *topic, int64_t most, qkv_error *err)
+{
+    return s->T <= most ? QKV_OK
+                        : cmd_error(err, QKV_ERR_USAGE, NULL,
+                                    "%s: text too long, expected at most %lld tokens, found %lld "
+                                    "(--max-length %lld cuts it)",
+                                    topic, (long long)most, (long long)s->T, (long long)most);
 }
 
 bool seen_special(const struct text_run *s, int64_t i)

@@ -157,10 +157,40 @@ runs 0 explain --independence --json --sizes 9,5
 check python3 - "$out" <<'END'
 import json, sys
 r = json.load(open(sys.argv[1]))
-once, turned, alone = [p["values"] for p in r["panels"]]
+once, turned, alone, states = [p["values"] for p in r["panels"]]
 assert len(once) == 9 and len(once[0]) == 5 and once == turned == alone
 assert all(row[1:] == ["0", "the same"] for row in r["table"][1:]), r["table"]
+off = max(abs(a - b) for a, b in zip(*states))  # the state of a recurrence changes without the tokens before it
+assert len(states) == 2 and f"changes by up to {off:.2f} if" in r["sentence"], (states, r["sentence"])
 END
+
+title 'the embedding: the ids of the tokenizer select rows of E in the file'
+runs 0 tokenize --ids "The bears were unbearably tired"
+cp "$out" ids
+runs 0 explain --embedding --json
+check python3 - "$out" "$QKV_MODEL/model.safetensors" ids <<'END'
+import json, struct, sys
+r = json.load(open(sys.argv[1]))
+ids = [int(i) for i in open(sys.argv[3]).read().split()]
+b = open(sys.argv[2], "rb").read()
+n = struct.unpack("<Q", b[:8])[0]
+t = json.loads(b[8:8 + n])["transformer.wte.weight"]
+D, at = t["shape"][1], 8 + n + t["data_offsets"][0]
+assert t["dtype"] == "BF16" and [int(row[2]) for row in r["table"][1:]] == ids, r["table"]
+rows = r["panels"][0]["values"]
+assert len(rows) == len(ids) and len(rows[0]) == 16
+for i, row in zip(ids, rows):
+    half = struct.unpack("<16H", b[at + 2 * D * i:][:32])
+    exact = struct.unpack("<16f", struct.pack("<16I", *(h << 16 for h in half)))
+    assert max(abs(a - b) for a, b in zip(exact, row)) < 1e-8, (i, row)
+spelled = [row[1] for row in r["table"][1:] if row[3] and 15 < int(row[3].split("..")[1]) <= 25]
+assert f"5 words and {len(ids)} tokens" in r["sentence"] and len(spelled) > 1, r["sentence"]
+assert f"“unbearably” is split into {len(spelled)}: {' '.join(spelled)}. " in r["sentence"], (spelled, r["sentence"])
+END
+runs 0 explain --embedding --ids 5,8,9
+prints_part 'input X, 3 × 192.'
+runs 2 explain --embedding "$(seq 200)" --truncate
+says_part '--embedding: text too long, expected at most 48 tokens, found '
 
 title 'the diagonal: X X^T of the embeddings of the file, its softmax with and without the scale, nothing hidden'
 runs 0 tokenize --ids "the light and the lights of God"

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// explain_embedding.c: implements a topic of `qkv explain`: the tokens of a text, their ids, and
+// the rows of the embedding matrix that these ids select.
+#include "explain/explain.h"
+#include <string.h>
+
+enum { MOST = 48, COLUMNS = 16 };
+
+static bool space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+// Returns where the characters of token i begin in the text, without the spaces before them; -1:
+// the token is no part of the text.
+static int64_t begin_of(const struct text_run *s, int64_t i)
+{
+    const qkv_encoding *e = &s->tokens.encoding;
+    if (!s->text || e->text[i] != 0 || e->end[i] <= e->begin[i]) return -1;
+    int64_t at = e->begin[i];
+    while (at < e->end[i] && space(s->text[at])) at++;
+    return at < e->end[i] ? at : -1;
+}
+
+// The words of a text, separated by spaces, and the word of which the tokenizer makes the most
+// tokens.
+struct words {
+    int64_t count, special;
+    int64_t first, pieces; // the first token of that word, and their number; 0: no word has two
+};
+
+static struct words count_words(const struct text_run *s)
+{
+    struct words w = { 0 };
+    int64_t first = 0, pieces = 0;
+    for (int64_t i = 0; i < s->T; i++) {
+        const int64_t at = begin_of(s, i);
+        w.special += seen_special(s, i);
+        if (at < 0) continue;
+        if (!at || space(s->text[at - 1])) {
+            w.count++;
+            first = i;
+            pieces = 0;
+        }
+        pieces++;
+        if (pieces < 2 || pieces <= w.pieces) continue;
+        w.first = first;
+        w.pieces = pieces;
+    }
+    return w;
+}
+
+// Returns a token as the vocabulary has it, with its marks.
+static const char *token_of(struct page *p, const struct text_run *s, int64_t i)
+{
+    const char *raw = s->tokenizer ? qkv_tokenizer_token(s->tokenizer, s->tokens.ids[i]) : NULL;
+    return raw ? page_text(p, "%.40s", raw) : page_text(p, "#%ld", (long)s->tokens.ids[i]);
+}
+
+static void table(struct page *p, const struct text_run *s, const char *const *token)
+{
+    static const char *const head[] = { "row of X", "token", "id = row of E", "bytes of the text" };
+    const qkv_encoding *e = &s->tokens.encoding;
+    page_table(p, "tokens", s->T + 1, 4);
+    for (int64_t c = 0; c < 4; c++) page_cell(p, 0, c, "%s", head[c]);
+    for (int64_t i = 0; i < s->T; i++) {
+        page_cell(p, i + 1, 0, "%lld", (long long)i);
+        page_cell(p, i + 1, 1, "%s", token[i]);
+        page_cell(p, i + 1, 2, "%ld", (long)s->tokens.ids[i]);
+        if (begin_of(s, i) >= 0)
+            page_cell(p, i + 1, 3, "%lld..%lld", (long long)e->begin[i], (long long)e->end[i]);
+    }
+}
+
+static void say_words(struct page *p, const struct text_run *s, const char *const *token)
+{
+    const struct words w = count_words(s);
+    char pieces[400] = "", word[100];
+    if (!s->text) return;
+    page_say(p, "The text has %lld word%s and %lld token%s, of which %lld %s special. ",
+             (long long)w.count, w.count == 1 ? "" : "s", (long long)s->T, s->T == 1 ? "" : "s",
+             (long long)w.special, w.special == 1 ? "is" : "are");
+    if (!w.pieces) return;
+    for (int64_t i = w.first; i < w.first + w.pieces; i++) {
+        const size_t used = strlen(pieces);
+        snprintf(pieces + used, sizeof pieces - used, " %s", token[i]);
+    }
+    const int64_t begin = begin_of(s, w.first),
+                  end = s->tokens.encoding.end[w.first + w.pieces - 1];
+    snprintf(word, sizeof word, "%.*s", (int)(end - begin < 60 ? end - begin : 60),
+             s->text + begin);
+    page_say(p, "“%s” is split into %lld:%s. ", word, (long long)w.pieces, pieces);
+}
+
+qkv_status explain_embedding(struct page *p, int argc, char **argv, qkv_error *err)
+{
+    struct text_run *s;
+    qkv_status status =
+        text_run_start(p, &s, argc ? argv[0] : NULL, "The bears were unbearably tired", err);
+    if (status) return status;
+    const int64_t n = s->T, D = s->D, columns = D < COLUMNS ? D : COLUMNS;
+    if ((status = text_run_limit(s, "--embedding", MOST, err))) return status;
+    float *x = page_take(p, (size_t)(n * D), sizeof *x);
+    if ((status = seen_embeddings(x, s, err))) return status;
+    const char **token = page_take(p, (size_t)n, sizeof *token),
+               **label = page_take(p, (size_t)n, sizeof *label);
+    for (int64_t i = 0; i < n; i++) {
+        token[i] = token_of(p, s, i);
+        label[i] = page_text(p, "%s  %ld", token[i], (long)s->tokens.ids[i]);
+    }
+    float *grid = page_grid(p,
+                            page_text(p, "X: one row of E per token, the first %lld of %lld columns",
+                                      (long long)columns, (long long)D),
+                            n, columns, label, NULL, QKV_CHART_SIGNED);
+    for (int64_t i = 0; i < n; i++)
+        memcpy(grid + i * columns, x + i * D, (size_t)columns * sizeof *grid);
+    p->panel[0].x.name = "dimension";
+    p->panel[0].y.name = "token and id";
+    table(p, s, token);
+    page_title(p, "How does a text become numbers?");
+    say_words(p, s, token);
+    page_say(p,
+             "The id of a token is the index of a row of the embedding matrix E, %lld × %lld; these "
+             "rows are the input X, %lld × %lld.",
+             (long long)s->info.vocab, (long long)D, (long long)n, (long long)D);
+    return QKV_OK;
+}
