@@ -108,10 +108,11 @@ qkv_status explain_embedding(struct page *p, int argc, char **argv, qkv_error *e
         token[i] = token_of(p, s, i);
         label[i] = page_text(p, "%s  %ld", token[i], (long)s->tokens.ids[i]);
     }
-    float *grid = page_grid(p,
-                            page_text(p, "X: one row of E per token, the first %lld of %lld columns",
-                                      (long long)columns, (long long)D),
-                            n, columns, label, NULL, QKV_CHART_SIGNED);
+    float *grid =
+        page_grid(p,
+                  page_text(p, "X: one row of E per token, the first %lld of %lld columns",
+                            (long long)columns, (long long)D),
+                  n, columns, label, NULL, QKV_CHART_SIGNED);
     for (int64_t i = 0; i < n; i++)
         memcpy(grid + i * columns, x + i * D, (size_t)columns * sizeof *grid);
     p->panel[0].x.name = "dimension";
@@ -119,9 +120,10 @@ qkv_status explain_embedding(struct page *p, int argc, char **argv, qkv_error *e
     table(p, s, token);
     page_title(p, "How does a text become numbers?");
     say_words(p, s, token);
-    page_say(p,
-             "The id of a token is the index of a row of the embedding matrix E, %lld × %lld; these "
-             "rows are the input X, %lld × %lld.",
-             (long long)s->info.vocab, (long long)D, (long long)n, (long long)D);
+    page_say(
+        p,
+        "The id of a token is the index of a row of the embedding matrix E, %lld × %lld; these "
+        "rows are the input X, %lld × %lld.",
+        (long long)s->info.vocab, (long long)D, (long long)n, (long long)D);
     return QKV_OK;
 }
