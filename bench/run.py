@@ -39,7 +39,7 @@ CPUS = {"zen2": ("AMD Zen 2", "AuthenticAMD", 23, range(0x30, 0x100)),
 # torch first: its CPU build fixes the versions of the others
 PACKAGES = (["torch==2.13.0"], ["onnxruntime", "openvino", "transformers", "sentence-transformers",
                                 "tokenizers", "onnx", "onnxscript", "bertviz", "ipython", "gguf",
-                                "ctranslate2", "kjarni", "deprecated"], ["--no-deps", "zentorch==2.13.0.2"],
+                                "ctranslate2", "kjarni", "deprecated", "faiss-cpu"], ["--no-deps", "zentorch==2.13.0.2"],
             *([["llama-cpp-python"]] if os.environ.get("QKV_LLAMA") == "1" else []))
 PARTS = {  # name: (script and argument, threads)
     "attention-bf16": (["attention.py", "bf16"], 1),
@@ -69,6 +69,8 @@ PARTS = {  # name: (script and argument, threads)
     "cold": (["process.py", "cold"], 1),
     "view": (["process.py", "view"], 1),
     "python": (["python_package.py"], 1),
+    "python-torch": (["python_torch.py"], 2),
+    "search": (["search.py"], 1),
     "server": (["server.py"], 1),
 }
 

@@ -15,7 +15,6 @@ import qkv_ctypes as qkv
 from common import MODEL, QUICK, THREADS, WORK, note, plain, row, sentences, turns
 
 torch.set_num_threads(THREADS)
-torch.set_grad_enabled(False)
 
 
 def pooled(hidden, mask):
@@ -189,6 +188,7 @@ AWAY = {"f32": 1e-6, "bf16": 1e-4}
 
 
 def main():
+    torch.set_grad_enabled(False)
     qkv.threads(THREADS)
     precision = sys.argv[1]
     texts = sentences(96 if QUICK else 1024)

@@ -61,6 +61,12 @@ def cold_start():
             memory[name] = min(memory.get(name, mb), mb)
     row("cold start", 'embed "hello", whole process', "ms", 1, seconds)
     plain("cold start", 'embed "hello", peak memory', "MB", memory)
+    static = os.path.join(os.path.dirname(QKV), "static/qkv")
+    if not os.path.exists(static):
+        return note("  the static command is not measured: this build has none")
+    alone = [process([static, "embed", "-m", MODEL, "hello"])[0] for _ in range(3 if QUICK else 15)]
+    row("cold start", 'embed "hello", static command', "ms", 1, {"qkv": alone, "limit": [0.1]},
+        limit="limit")
 
 
 def view():

@@ -6,10 +6,11 @@ import os
 import sys
 import time
 
+import numpy as np
 import torch
 
 import qkv_ctypes
-from common import MODEL, QUICK, THREADS, note, row, sentences, turns
+from common import MODEL, QUICK, THREADS, WORK, note, row, sentences, turns
 from process import SENTENCE_HELLO, process
 
 PACKAGE = os.path.join(os.path.dirname(os.environ["QKV_LIBRARY"]), "python")
@@ -25,6 +26,31 @@ print(qkv.SentenceTransformer(sys.argv[1]).encode("hello")[:3])
 """
 
 
+def onnxruntime_encode():
+    """Returns a function from texts to vectors by the tokenizer of Hugging Face and ONNX Runtime: sorted by length, in
+    batches of 32, as sentence-transformers does it; None without them."""
+    try:
+        from tokenizers import Tokenizer
+
+        import embed
+        path = os.path.join(WORK, "minilm.onnx")
+        if not os.path.exists(path):
+            embed.export(path)
+        run, tokenizer = embed.with_onnxruntime(path), Tokenizer.from_file(os.path.join(MODEL, "tokenizer.json"))
+    except Exception as e:  # an import, the export, the session
+        return note(f"  ONNX Runtime is not measured: {e}")
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(256)
+
+    def encode(texts):
+        ids = [e.ids for e in tokenizer.encode_batch(texts)]
+        out = np.empty((len(texts), 384), np.float32)
+        for place, x, mask in embed.batches(ids):
+            out[place] = run(x, mask)
+        return out
+    return encode
+
+
 def encode(rounds):
     """Measures `encode` of 1,000 sentences, from text to vector, in f32."""
     from sentence_transformers import SentenceTransformer
@@ -34,7 +60,14 @@ def encode(rounds):
     cosine = torch.nn.functional.cosine_similarity(a, b).min().item()
     if cosine < 0.99999:
         raise SystemExit(f"encode differs from sentence-transformers: smallest cosine {cosine}")
-    seconds = turns({"qkv": lambda: ours.encode(texts), "sentence-transformers": lambda: theirs.encode(texts)}, rounds)
+    calls = {"qkv": lambda: ours.encode(texts), "sentence-transformers": lambda: theirs.encode(texts)}
+    onnx = onnxruntime_encode()
+    if onnx:
+        away = np.abs(onnx(texts) - a.numpy()).max()
+        if away > 1e-4:
+            raise SystemExit(f"encode differs from ONNX Runtime by {away}")
+        calls["ONNX Runtime, tokenizers"] = lambda: onnx(texts)
+    seconds = turns(calls, rounds)
     row("Python, encode, MiniLM f32", f"{len(texts)} sentences", "sentences/s", len(texts), seconds,
         cosine=cosine)
 
