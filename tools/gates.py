@@ -405,6 +405,15 @@ def writers(files):
             yield path, 1, f"no row of tests/faults/writers.py writes with qkv {command}"
 
 
+def pictures(files):
+    """Commands write picture files by cli/frame/pictures.c, which paints PNG in a child process."""
+    for path in files:
+        if path.startswith("cli/") and path.endswith(".c") and path != "cli/frame/pictures.c":
+            for number, line in enumerate(lines(path), 1):
+                if re.search(r"\bqkv_(chart_file|plot_file|view_picture|diagram_file)\(", line):
+                    yield path, number, "writes a picture file without cli/frame/pictures.c"
+
+
 def layouts(files):
     """src/base/layout/struct_members.def has the structures and members of the public headers."""
     path = "src/base/layout/struct_members.def"
@@ -418,7 +427,7 @@ def layouts(files):
         yield path, len(wanted), "has rows of structures that the headers do not have"
 
 
-GATES = (includes, silent, intrinsics, spdx, length, functions, folders, faces, words, retired, duplicates, symbols, scripts, writers, layouts)
+GATES = (includes, silent, intrinsics, spdx, length, functions, folders, faces, words, retired, duplicates, symbols, scripts, writers, pictures, layouts)
 
 
 def main():

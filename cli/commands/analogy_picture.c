@@ -259,7 +259,7 @@ static qkv_status draw(struct drawing *g, const struct analogy *a, const struct 
                                  .subject = qkv_model_info(a->model).name };
     const struct qkv_chart_options how = { .theme = (enum qkv_view_theme)to->theme };
     if (!common.json) return chart_print(&c, to, err);
-    return to->path ? qkv_chart_file(&c, to->path, common.force, &how, err) : QKV_OK;
+    return to->path ? cmd_chart_file(&c, to->path, &how, err) : QKV_OK;
 }
 
 qkv_status analogy_picture(const struct analogy *a, const struct chart_output *to, qkv_error *err)

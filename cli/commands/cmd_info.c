@@ -395,7 +395,7 @@ static void diagram(const char *dir, qkv_error *err)
         return;
     }
     if (cmd_output_stdout(&o.output, err) || qkv_structure_read(&m, dir, err)) return;
-    if (qkv_diagram_file(&m, diagrams[o.diagram], o.output, common.force,
+    if (cmd_diagram_file(&m, diagrams[o.diagram], o.output,
                          o.theme < 0 ? QKV_THEME_AUTO : (enum qkv_view_theme)o.theme, err) ||
         cmd_is_stdout(o.output))
         return;

@@ -66,7 +66,7 @@ static int run_plot(int argc, char **argv)
     if (chart_output_check(&o.picture, &err)) goto done;
     const char *const path = o.picture.path;
     if (qkv_plot_open(&plot, (const char *const *)argv, argc, o.probes, &err)) goto done;
-    if (path && qkv_plot_file(plot, path, common.force, &how, &err)) goto done;
+    if (path && cmd_plot_file(plot, path, &how, &err)) goto done;
     if (chart_takes_stdout(&o.picture)) goto done;
     if (common.json) {
         print_json(plot, argc);

@@ -128,7 +128,7 @@ static qkv_status draw(struct similar_terms *y, const struct chart_output *to, c
     // With --json, this file prints the terms, so the chart must not print its numbers.
     const struct qkv_chart_options how = { .theme = (enum qkv_view_theme)to->theme };
     if (!common.json) return chart_print(&c, to, err);
-    return to->path ? qkv_chart_file(&c, to->path, common.force, &how, err) : QKV_OK;
+    return to->path ? cmd_chart_file(&c, to->path, &how, err) : QKV_OK;
 }
 
 // ---- JSON --------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "compare/compare.h"
-#include <qkv/chart.h>
+#include "frame/charts.h"
 
 enum { PANELS = 2 * COMPARE_SIZES, BARS = COMPARE_KINDS + 2 };
 enum quantity { TIME, MEMORY, OPERATIONS };
@@ -109,7 +109,7 @@ qkv_status compare_chart(const char *path, const struct compare_report *r, qkv_e
                                  .panels = 2 * sizes,
                                  .across = 2,
                                  .view = "Compare" };
-    const qkv_status status = qkv_chart_file(&c, path, common.force, NULL, err);
+    const qkv_status status = cmd_chart_file(&c, path, NULL, err);
     free(own);
     return status;
 }
@@ -224,7 +224,7 @@ qkv_status compare_chart_counts(const char *path, const struct compare_report *r
                                  .panels = sizes + fill_errors(bars, &panel[sizes], r),
                                  .across = 2,
                                  .view = "Compare" };
-    const qkv_status status = qkv_chart_file(&c, path, common.force, NULL, err);
+    const qkv_status status = cmd_chart_file(&c, path, NULL, err);
     free(bars);
     free(own);
     return status;
@@ -261,5 +261,5 @@ qkv_status compare_chart_memory(const char *path, const struct compare_job *job,
                                  .panel = &panel,
                                  .panels = 1,
                                  .view = "Compare" };
-    return qkv_chart_file(&c, path, common.force, NULL, err);
+    return cmd_chart_file(&c, path, NULL, err);
 }

@@ -61,7 +61,7 @@ qkv_status page_print_picture(const struct page *p, const struct chart_output *t
     if (page)
         status = qkv_view_html(p->picture, to->path, common.force, &o, NULL, err);
     else if (to->path)
-        status = qkv_view_picture(p->picture, to->path, common.force, &o, NULL, err);
+        status = cmd_view_picture(p->picture, to->path, &o, err);
     if (status || chart_takes_stdout(to)) return status;
     if (common.json) {
         print_json(p, to->path);

@@ -172,7 +172,7 @@ qkv_status chart_print(const struct qkv_chart *c, const struct chart_output *to,
 {
     const struct qkv_chart_options how = { .theme = (enum qkv_view_theme)to->theme };
     qkv_status status = QKV_OK;
-    if (to->path) status = qkv_chart_file(c, to->path, common.force, &how, err);
+    if (to->path) status = cmd_chart_file(c, to->path, &how, err);
     if (status || chart_takes_stdout(to)) return status;
     if (common.json) {
         print_json(c, to->path);

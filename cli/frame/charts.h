@@ -41,4 +41,20 @@ void chart_print_path(const char *path);
 // Writes the chart to its file, if it has one. Also prints it as a picture or, with --json, its
 // numbers.
 qkv_status chart_print(const struct qkv_chart *c, const struct chart_output *to, qkv_error *err);
+
+// ---- picture files (pictures.c) ----------------------------------------------------------------
+// A PNG file is written by a child process: cairo and fontconfig, which paint it, may end their
+// process when memory runs out, and that must be an error of the command like any other.
+//
+// These functions call the function of the library of the same name, with common.force. For PNG
+// they return QKV_ERR_LIMIT, which names the file, if the child process was ended by a signal or
+// by a library.
+qkv_status cmd_chart_file(const struct qkv_chart *c, const char *path,
+                          const struct qkv_chart_options *o, qkv_error *err);
+qkv_status cmd_plot_file(const qkv_plot *p, const char *path, const struct qkv_chart_options *o,
+                         qkv_error *err);
+qkv_status cmd_view_picture(const qkv_view *v, const char *path, const struct qkv_view_options *o,
+                            qkv_error *err);
+qkv_status cmd_diagram_file(const struct qkv_structure *m, const char *name, const char *path,
+                            enum qkv_view_theme theme, qkv_error *err);
 #endif

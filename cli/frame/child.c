@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,12 +23,26 @@ double child_peak_memory(void)
 #endif
 }
 
-// Runs the work in a child process. If the child ends without sending a result, it was killed.
-qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void *ctx), void *ctx,
-                     const char *name, qkv_error *err)
+enum { UNSENT = 100 }; // exit code of a child that could not send its result
+
+// Makes the child process end when its parent does, however the parent is ended.
+static void end_with(pid_t parent)
+{
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(QKV_ERR_INTERRUPTED);
+#else
+    (void)parent;
+#endif
+}
+
+qkv_status child_try(void *answer, size_t size, void (*work)(void *answer, void *ctx), void *ctx,
+                     const char *name, int *ended, qkv_error *err)
 {
     int ends[2], status = 0;
+    const pid_t self = getpid();
     memset(answer, 0, size);
+    *ended = 0;
     fflush(NULL);
     if (pipe(ends) != 0)
         return cmd_error(err, cmd_io_status(errno), NULL,
@@ -40,9 +57,10 @@ qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void 
     if (child == 0) {
         close(ends[0]);
         cmd_signals_child(); // Ctrl-C must end the child; the parent reports it
+        end_with(self);
         work(answer, ctx);
         const bool sent = write(ends[1], answer, size) == (ssize_t)size;
-        _exit(sent ? 0 : QKV_ERR_IO);
+        _exit(sent ? 0 : UNSENT);
     }
     close(ends[1]);
     size_t got = 0; // a long result arrives in parts
@@ -62,13 +80,24 @@ qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void 
         return cmd_error(err, cmd_io_status(code), NULL,
                          "%s: cannot read the result of the child process: %s", name,
                          strerror(code));
-    // the child process has already printed the error
-    if (WIFEXITED(status) && WEXITSTATUS(status) == QKV_ERR_LIMIT)
-        return err->status = QKV_ERR_LIMIT;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == QKV_ERR_IO)
+    // the child process has already printed the error: a limit, or a file that was truncated
+    if (WIFEXITED(status) &&
+        (WEXITSTATUS(status) == QKV_ERR_LIMIT || WEXITSTATUS(status) == QKV_ERR_IO))
+        return err->status = (qkv_status)WEXITSTATUS(status);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == UNSENT)
         return cmd_error(err, QKV_ERR_IO, NULL, "%s: the child process cannot send its result",
                          name);
+    *ended = status;
+    return QKV_ERR_INTERNAL;
+}
+
+qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void *ctx), void *ctx,
+                     const char *name, qkv_error *err)
+{
+    int ended;
+    const qkv_status status = child_try(answer, size, work, ctx, name, &ended, err);
+    if (!ended) return status;
     return cmd_error(err, QKV_ERR_INTERNAL, NULL,
                      "%s: the child process ended without a result, with wait status %d", name,
-                     status);
+                     ended);
 }

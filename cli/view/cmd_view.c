@@ -302,7 +302,7 @@ static qkv_status show(struct source *s, struct qkv_view_options p, const char *
     if (numbers) p.token = token >= 0 ? &token : NULL; // all rows, unless --token names one
     if (!status) status = add_output(s, &p, token, page, err);
     if (!status && numbers) status = export_view(s, &p, path, err);
-    if (!status && drawn) status = qkv_view_picture(s->view, path, common.force, &p, NULL, err);
+    if (!status && drawn) status = cmd_view_picture(s->view, path, &p, err);
     if (!status && page) status = qkv_view_html(s->view, path, common.force, &p, &report, err);
     if (status) goto done;
     if (common.json) {

@@ -143,6 +143,8 @@ struct qkv_chart_options {
 /** Writes one file, completely or not at all, in the format given by the ending of path: .svg, .png
  *  (2 pixels per unit; text in the system's fonts), .html or .htm; the format of /dev/stdout is
  *  SVG.  Equal charts give equal bytes (PNG: with the same fonts).  o may be NULL.
+ *  PNG is painted in the calling process by libraries that may end it if memory runs out: see
+ *  <qkv/picture.h>.
  *  Returns: QKV_OK; QKV_ERR_USAGE (unknown ending; the file exists and force is false; no panel; a
  *           size < 0; a NULL array whose count is above 0); QKV_ERR_LIMIT (memory; a PNG over
  *           32,767 pixels); QKV_ERR_IO. */

@@ -4,6 +4,11 @@
  *
  *  Views, geometry and colours are the same as in the page that qkv_view_html writes.  The
  *  description of the picture in the file is the sentence of that page.
+ *
+ *  PNG is painted by cairo and fontconfig in the calling process, in a library that the first PNG
+ *  opens.  Where malloc fails inside them, they may end the process: `qkv` therefore writes PNG in
+ *  a child process, and a program that must survive does the same or writes SVG, which needs
+ *  neither.
  */
 #ifndef QKV_PICTURE_H
 #define QKV_PICTURE_H

@@ -296,6 +296,17 @@ static bool redirect_to_pipe(bool closed)
     return fcntl(ends[0], F_DUPFD, ANSWERS) >= 0 && close(ends[0]) == 0;
 }
 
+// A library that never ends without memory is ended after QKV_FAULTS_SECONDS of processor time.
+static bool limit_time(void)
+{
+    const char *seconds = getenv("QKV_FAULTS_SECONDS");
+    struct rlimit limit;
+    if (!seconds) return true;
+    if (getrlimit(RLIMIT_CPU, &limit) != 0) return false;
+    limit.rlim_cur = (rlim_t)atoi(seconds);
+    return setrlimit(RLIMIT_CPU, &limit) == 0;
+}
+
 static void begin_child(const struct request *r)
 {
     close(REQUESTS);
@@ -305,7 +316,8 @@ static void begin_child(const struct request *r)
         (r->record && !redirect(SHIM_RECORD, "QKV_FAULTS_RECORD")) ||
         (r->standard_output != TO_FILE &&
          !redirect_to_pipe(r->standard_output == TO_CLOSED_PIPE)) ||
-        (r->file_size && setrlimit(RLIMIT_FSIZE, &limit) != 0) || !catch_system_calls())
+        (r->file_size && setrlimit(RLIMIT_FSIZE, &limit) != 0) || !limit_time() ||
+        !catch_system_calls())
         _exit(99);
     unsetenv("LD_PRELOAD");
     now = *r;

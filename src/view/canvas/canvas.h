@@ -202,10 +202,11 @@ static inline int canvas_small(const struct canvas *s, int size)
 {
     return s->mm > 0 && size < 11 ? 11 : size;
 }
-// Writes a canvas as a PNG file, which also contains the title and the sentence as text. Returns
-// QKV_ERR_LIMIT if memory is exhausted or a side has more than 32,767 pixels.
-qkv_status canvas_png(struct view_text *t, const struct canvas *s, enum qkv_view_theme theme,
-                      qkv_error *err);
+// Writes a canvas as a PNG file, which also contains the title and the sentence as text. path: its
+// name, for messages. Returns QKV_ERR_LIMIT if memory is exhausted, cairo cannot paint, or a side
+// has more than 32,767 pixels.
+qkv_status canvas_png(struct view_text *t, const struct canvas *s, const char *path,
+                      enum qkv_view_theme theme, qkv_error *err);
 // Returns true if a file name ends with .svg or .png, or means standard output, where SVG is
 // written.
 bool canvas_is_picture_name(const char *path);

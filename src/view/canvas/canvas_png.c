@@ -132,20 +132,26 @@ static bool store(void *ctx, const void *data, size_t n)
     return !to->t->failed;
 }
 
-qkv_status canvas_png(struct view_text *t, const struct canvas *s, enum qkv_view_theme theme,
-                      qkv_error *err)
+qkv_status canvas_png(struct view_text *t, const struct canvas *s, const char *path,
+                      enum qkv_view_theme theme, qkv_error *err)
 {
     const double w = ceil(s->width) * canvas_scale(s), h = ceil(s->height) * canvas_scale(s);
     const qkv_status status = canvas_failed(s) ? QKV_OK : need_painter(err);
     if (status) return status;
-    if (canvas_failed(s) || !s->fonts) return qkv_fail_memory(err, NULL);
+    if (canvas_failed(s)) return qkv_fail_memory(err, path);
+    if (!s->fonts)
+        return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = path },
+                        "the library %s could not be read when the picture began", QKV_PNG_LIBRARY);
     if (!(w >= 1 && h >= 1 && w <= SIDE_MOST && h <= SIDE_MOST))
         return qkv_fail(err, QKV_ERR_LIMIT, NULL,
                         "picture too large for PNG, expected at most %d pixels a side, found %.0f "
                         "x %.0f (.svg has no such limit)",
                         SIDE_MOST, w, h);
     struct stream to = { t, s, 0 };
-    if (!png.painter->paint(s, theme == QKV_THEME_DARK, store, &to))
-        return qkv_fail_memory(err, NULL);
-    return QKV_OK;
+    const char *why = png.painter->paint(s, theme == QKV_THEME_DARK, store, &to);
+    if (!why) return QKV_OK;
+    if (t->failed) return qkv_fail_memory(err, path);
+    // cairo also says that memory is exhausted if it cannot read a font
+    return qkv_fail(err, QKV_ERR_LIMIT, &(struct qkv_location){ .file = path },
+                    "cairo cannot paint the picture with the fonts of this machine: %s", why);
 }

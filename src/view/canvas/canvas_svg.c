@@ -398,7 +398,7 @@ qkv_status canvas_file(const struct canvas *s, const char *path, bool force,
     struct qkv_output out = { .fd = -1 };
     qkv_status status = QKV_OK;
     if (qkv_ends_with(path, ".png"))
-        status = canvas_png(&t, s, theme, err);
+        status = canvas_png(&t, s, path, theme, err);
     else
         canvas_svg(&t, s, theme);
     if (!status && t.failed) status = qkv_fail_memory(err, path);

@@ -174,7 +174,7 @@ static cairo_status_t take(void *ctx, const unsigned char *data, unsigned n)
     return s->store(s->to, data, n) ? CAIRO_STATUS_SUCCESS : CAIRO_STATUS_NO_MEMORY;
 }
 
-static bool paint(const struct canvas *s, bool dark, png_store *store, void *to)
+static const char *paint(const struct canvas *s, bool dark, png_store *store, void *to)
 {
     struct stream stream = { store, to };
     cairo_surface_t *surface =
@@ -182,13 +182,13 @@ static bool paint(const struct canvas *s, bool dark, png_store *store, void *to)
                                    (int)ceil(s->height) * canvas_scale(s));
     struct paint p = { .cr = cairo_create(surface), .s = s, .dark = dark };
     if (cairo_status(p.cr) == CAIRO_STATUS_SUCCESS) paint_all(&p);
-    const bool painted = cairo_status(p.cr) == CAIRO_STATUS_SUCCESS;
+    cairo_status_t status = cairo_status(p.cr);
     cairo_surface_flush(surface);
-    const bool written = painted && cairo_surface_write_to_png_stream(surface, take, &stream) ==
-                                        CAIRO_STATUS_SUCCESS;
+    if (status == CAIRO_STATUS_SUCCESS)
+        status = cairo_surface_write_to_png_stream(surface, take, &stream);
     cairo_destroy(p.cr);
     cairo_surface_destroy(surface);
-    return written;
+    return status == CAIRO_STATUS_SUCCESS ? NULL : cairo_status_to_string(status);
 }
 
 __attribute__((visibility("default"))) png_painter_function qkv_png_painter;

@@ -25,8 +25,8 @@ struct png_painter {
     double (*fonts_width)(struct canvas_fonts *f, const char *text, size_t n, int size,
                           unsigned how);
     // Paints a canvas that has fonts, canvas_scale() pixels per unit, and stores the bytes of the
-    // PNG file. Returns false if memory is exhausted.
-    bool (*paint)(const struct canvas *s, bool dark, png_store *store, void *to);
+    // PNG file. Returns NULL or, if cairo cannot paint or store() fails, cairo's name of the error.
+    const char *(*paint)(const struct canvas *s, bool dark, png_store *store, void *to);
 };
 
 // The one function that libqkv_png exports. Returns NULL if the painter was built for another
