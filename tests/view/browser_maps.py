@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # browser_maps.py: cases of browser.py for the views model and matrix, also on pages of make_maps.c.
 import json, os, re, subprocess, xml.etree.ElementTree as xml
+import book_text
 from said import check
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -8,12 +9,11 @@ MAP = "Of 12 heads, 6 attend to a neighbour, 3 to one token and 3 to all tokens 
 
 
 def make_book(command, folder):
-    """Makes the page of 20,000 tokens, each with one of 36 ids: relative positions have no last one."""
-    ids = os.path.join(folder, "book.ids")
-    with open(ids, "w", encoding="utf-8") as f:
-        f.write(",".join(str(3 + i * i // 7 % 36) for i in range(20000)))
-    subprocess.run([command, "view", "-q", "--force", "-m", "tests/golden/t5-encoder", "--ids", ids,
-                    "-o", os.path.join(folder, "book.html")], check=True)
+    """Makes the page of a text of 200 kB, 20,000 tokens, which the command reads from a file."""
+    model, text = os.path.join(folder, "book"), os.path.join(folder, "book.txt")
+    book_text.make(".", model, text)
+    subprocess.run([command, "view", "-q", "--force", "-m", model, "-f", text, "-o", os.path.join(folder, "book.html")],
+                   check=True)
 
 
 class Maps:
