@@ -64,6 +64,7 @@ static void on_end_of_rank(int number)
     int64_t lost = -1;
     (void)number;
     cmd_temps_remove();
+    if (!peers.size) _exit(QKV_ERR_IO); // not connected yet: the rank that failed may have printed
     for (int64_t r = 0; r < peers.size && lost < 0; r++) {
         const char state = peers.pid[r] && r != ranks.rank ? state_of(peers.pid[r]) : 'R';
         if (state == 0 || state == 'Z' || state == 'X') lost = r;
@@ -103,11 +104,16 @@ static qkv_status find_peers(void)
         peers.pid[r] = strcmp(all[r].host, all[ranks.rank].host) ? 0 : all[r].pid;
     free(all);
     free(at);
+    if (!status) peers.size = (sig_atomic_t)ranks.size;
+    return status;
+}
+
+// Begins to handle SIGTERM, by which Open MPI ends the ranks after one has ended.
+static void catch_end_of_rank(void)
+{
     struct sigaction a = { .sa_handler = on_end_of_rank };
     sigemptyset(&a.sa_mask);
-    if (!status) peers.size = (sig_atomic_t)ranks.size;
-    if (!status) sigaction(SIGTERM, &a, NULL);
-    return status;
+    sigaction(SIGTERM, &a, NULL);
 }
 
 // ---- the connection -----------------------------------------------------------------------------
@@ -197,6 +203,7 @@ void ranks_open(int argc, char **argv)
 {
     qkv_error err = { 0 };
     size_t bytes = 1;
+    if (qkv_ranks_started(NULL) > 1) catch_end_of_rank();
     const qkv_status opened = qkv_ranks_open(&ranks, &err);
     if (opened) {
         if (ranks.size == 1) end_alone(&err);
