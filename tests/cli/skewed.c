@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // skewed.c: a library that is preloaded before libqkv and changes its results: one number of a
-// result is slightly wrong, which `qkv verify` must detect; or tiles are refused, which `qkv info`
-// must report.  QKV_SKEW lists the changes, separated by commas.
+// result is slightly wrong, which `qkv verify` must detect; tiles are refused, which `qkv info`
+// must report; or the version is another one, which other ranks must refuse.  QKV_SKEW lists the
+// changes, separated by commas.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <qkv/qkv.h>
@@ -70,4 +71,11 @@ const char *qkv_cpu_amx(void)
     find(&ours, "qkv_cpu_amx");
     return skews("amx") ? "present, but the operating system refuses it (Permission denied)"
                         : ours();
+}
+
+const char *qkv_version(void)
+{
+    const char *(*ours)(void);
+    find(&ours, "qkv_version");
+    return skews("version") ? "0.0.0" : ours();
 }

@@ -269,6 +269,10 @@ static qkv_status setup_data(struct train *t, struct texts *x, qkv_error *err)
     if (!status) status = open_data(t, dir, err);
     if (!status && there) status = text_changed(t, x, &changed, err);
     if (status) return status;
+    if (changed && !train_leads(t)) // rank 0 has made the dataset in this call or accepted its text
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "this rank has another text than rank 0, expected the same files on all "
+                        "ranks");
     if (changed && !t->o->allow_data_change) return fail_changed(t, "the text", err);
     if (changed) status = renew_data(t, dir, x, err);
     if (status) return status;
