@@ -151,4 +151,14 @@ for launcher in $launchers; do
     says_part 'rank 1 has another command line than rank 0'
 done
 
+title 'a test of ranks is skipped where no MPI is, and fails with QKV_NEED_MPI=1'
+for need in '' 1; do
+    (
+        QKV_NEED_MPI=$need QKV_BIN=$temp/none/bin/qkv
+        . "$here/ranks_lib.sh"
+    ) >"$out"
+    code=$?
+    [ $code -eq "${need:-77}" ] || failed "exit code $code with QKV_NEED_MPI=$need"
+done
+
 finish

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # ranks.sh LIBRARIES SIZES PROGRAM ARGUMENTS...: runs a program on so many ranks of this machine ("2 3 4"), under each MPI
 # that is installed and built, with the exit code $QKV_CODE (default 0). If LIBRARIES has a library that counts the bytes of
-# MPI, it is loaded.
+# MPI, it is loaded. QKV_NEED_MPI=1: it is an error if Open MPI or MPICH is missing.
 export QKV_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_btl_vader_single_copy_mechanism=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 export OMPI_MCA_mpi_yield_when_idle=1
@@ -12,7 +12,10 @@ for kind in openmpi mpich; do
     set -- "$libraries/libqkv_mpi-$kind.so"* "$@"
     there=$1
     shift
-    [ -e "$there" ] && timeout 60 mpirun.$kind -n 2 true >/dev/null 2>&1 || continue
+    [ -e "$there" ] && timeout 60 mpirun.$kind -n 2 true >/dev/null 2>&1 || {
+        [ -z "${QKV_NEED_MPI:-}" ] || { echo "ranks: QKV_NEED_MPI, and $kind is not built or starts no processes"; exit 1; }
+        continue
+    }
     ran=1
     export QKV_LIBRARY="$there"
     counts=$libraries/tests/libcount_bytes-$kind.so
