@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// test_optim.c: compares optimizers with torch; checks schedules, and gradient norms that do not
-// depend on threads.
+// test_optim.c: compares optimizers with torch; checks schedules, gradient norms that do not depend
+// on threads, and the memory of the moments of each rank.
 #include "base/faults.h"
 #include "check.h"
-#include "task/train/optim.h"
+#include "task/train/train_internal.h"
 #include <float.h>
 
 enum { N = 5, STEPS = 10 };
@@ -188,8 +188,57 @@ TEST(every_failed_allocation_is_survived)
     CHECK(faults_walk(init_and_free, p, true) == 8);
 }
 
+// Returns the weights whose moments a rank has, after the check that it allocates no others.
+static int64_t moments_of_rank(struct qkv_parameter *p, int64_t n, int64_t rank, int64_t size)
+{
+    enum { OVERHEAD = 128 }; // of an allocation: its header, the alignment, a parameter of no rank
+    static struct train t;
+    const struct qkv_train_options o = { .accumulate = 1 };
+    int64_t own = 0;
+    t = (struct train){ .o = &o, .comm = { .rank = rank, .size = size }, .p = p, .n = n };
+    t.ranks.share.size = 1;
+    CHECK_EQ(train_ranks_begin(&t, NULL), QKV_OK);
+    t.optimizer.kind = QKV_ADAMW;
+    for (int64_t i = 0; i < n; i++) own += train_rank_weights(&t, i, rank).n;
+    faults_begin(0, false);
+    CHECK_EQ(qkv_optimizer_init(&t.optimizer, p, n, NULL), QKV_OK);
+    const int64_t bytes = atomic_load(&faults_bytes);
+    faults_end(NULL);
+    const int64_t moments = 2 * own * (int64_t)sizeof(real);
+    CHECK(bytes >= moments);
+    CHECK(bytes <= moments + (2 * n + 2) * (OVERHEAD + n * (int64_t)sizeof(real *)));
+    qkv_optimizer_free(&t.optimizer);
+    train_ranks_end(&t);
+    return own;
+}
+
+TEST(a_rank_has_the_moments_of_its_share_of_the_weights)
+{
+    enum { PARAMETERS = 5, RANKS = 8, BLOCK = 1 << 14 };
+    static const int64_t counts[PARAMETERS] = { 40 * BLOCK + 7, 64, 700000, BLOCK - 1, 3 };
+    struct qkv_parameter p[PARAMETERS];
+    int64_t weights = 0;
+    for (int i = 0; i < PARAMETERS; i++) weights += counts[i];
+    real *grad = qkv_alloc((size_t)weights, sizeof *grad), *at = grad;
+    CHECK(grad != NULL);
+    for (int i = 0; i < PARAMETERS; at += counts[i++]) p[i] = parameter(at, at, counts[i], true);
+    for (int64_t size = 1; size <= RANKS; size++) {
+        int64_t all = 0;
+        for (int64_t rank = 0; rank < size; rank++) {
+            const int64_t own = moments_of_rank(p, PARAMETERS, rank, size);
+            // ranks have equal numbers of blocks, of which one of each parameter is not full
+            CHECK(own <= weights / size + PARAMETERS * BLOCK / size + BLOCK);
+            CHECK(own >= weights / size - (PARAMETERS + 1) * BLOCK);
+            all += own;
+        }
+        CHECK_EQ(all, weights);
+    }
+    qkv_free(grad);
+}
+
 CHECK_MAIN(CASE(adamw_is_torchs), CASE(sgd_is_torchs_with_and_without_momentum),
            CASE(decay_shrinks_only_what_decays),
            CASE(the_norm_has_the_same_bits_for_any_number_of_threads),
            CASE(a_step_has_the_same_bits_for_any_number_of_threads),
-           CASE(schedules_rise_and_fall_as_they_say), CASE(every_failed_allocation_is_survived))
+           CASE(schedules_rise_and_fall_as_they_say), CASE(every_failed_allocation_is_survived),
+           CASE(a_rank_has_the_moments_of_its_share_of_the_weights))
