@@ -167,11 +167,12 @@ static bool check_steps(const struct expected *e, int64_t accumulate, qkv_error 
     }
     const long long expected = step_bytes(e, accumulate);
     if (comm.rank == 0 && !status)
-        printf("%lld ranks, %lld batches a step, %lld weights: %lld bytes a step, %.3f times (P - 1) "
-               "8 bytes a weight\n",
-               (long long)comm.size, (long long)accumulate, (long long)e->weights, expected,
-               comm.size > 1 ? (double)expected / (8.0 * (double)((comm.size - 1) * e->weights))
-                             : 0.0);
+        printf(
+            "%lld ranks, %lld batches a step, %lld weights: %lld bytes a step, %.3f times (P - 1) "
+            "8 bytes a weight\n",
+            (long long)comm.size, (long long)accumulate, (long long)e->weights, expected,
+            comm.size > 1 ? (double)expected / (8.0 * (double)((comm.size - 1) * e->weights))
+                          : 0.0);
     return !status && equal("step", accumulate, (MANY - FEW) * expected, all[1] - all[0]);
 }
 
