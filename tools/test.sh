@@ -140,6 +140,7 @@ stage_long() {
     QKV_CONTEXT=32768 tests context build/release -R '^cli/ranks_context$'
     QKV_KILLS=200 tests kills build/release -R '^cli/(train|ranks)_kill$'
     QKV_SERVE_SECONDS=120 tests serve build/release -R '^cli/serve$'
+    long_clients
     stage_faults 1
     stage_power 1
     stage_fuzz "${QKV_FUZZ_SECONDS:-600}"
@@ -150,6 +151,15 @@ stage_long() {
     long_interface
     stage_aarch64 "tests_text tests_file tests_layer"
     tests "aarch64 long" build/aarch64 -L '^(kernel|text|file|layer)$' -E 'minilm'
+}
+# The official clients of OpenAI and Cohere on the server.  Without QKV_PEERS_VENV they are installed from PyPI, once; the test
+# is skipped where that fails.
+long_clients() {
+    local venv=build/clients-venv
+    if [ -z "${QKV_PEERS_VENV:-}" ] && ! [ -x $venv/bin/python ]; then
+        { python3 -m venv $venv && $venv/bin/python -m pip install -q openai cohere; } >$logs/clients-venv.log 2>&1 || rm -rf $venv
+    fi
+    tests clients build/release -R '^cli/serve_official$'
 }
 # Attention and its gradients on 10,000 random mixtures of features per instruction set and precision, drawn by the commit.
 long_mixtures() {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""serve_answers.py: answers of `qkv serve`: the bits of the command under mixed load, streams, chats, rankings, official
-clients, clients that leave, the end of the server.
+"""serve_answers.py: answers of `qkv serve`: the bits of the command under mixed load, streams, chats, rankings,
+clients that leave, the end of the server.
 
     serve_answers.py BERT VERSE LABELS RANKS [--seconds S]
 
@@ -335,39 +335,6 @@ def leaves(server):
         leave(server, how, data + body, True)
 
 
-def official(server):
-    """The clients of OpenAI and Cohere, if they are installed."""
-    venv = os.environ.get("QKV_PEERS_VENV")
-    python = f"{venv}/bin/python" if venv else sys.executable
-    code = f"""
-import sys
-try:
-    import openai, cohere
-except ImportError:
-    sys.exit(77)
-c = openai.OpenAI(base_url="http://127.0.0.1:{server.port}/v1", api_key="none")
-v = c.embeddings.create(input=["hello", "a b"], model="bert").data
-assert len(v) == 2 and len(v[0].embedding) > 8
-t = c.completions.create(model="verse", prompt="In the beginning", max_tokens=8, temperature=0)
-s = c.completions.create(model="verse", prompt="In the beginning", max_tokens=8, temperature=0, stream=True)
-assert "".join(x.choices[0].text for x in s) == t.choices[0].text and t.usage.completion_tokens == 8
-assert [m.id for m in c.models.list().data] == ["bert", "verse", "labels", "ranks", "prompted"]
-try:
-    c.embeddings.create(input="a", model="none")
-    raise SystemExit("no error")
-except openai.NotFoundError as e:
-    assert "none" in str(e)
-r = cohere.ClientV2(api_key="none", base_url="http://127.0.0.1:{server.port}").rerank(
-    model="ranks", query="water", documents=["king", "water"], top_n=1)
-assert len(r.results) == 1 and r.results[0].relevance_score > 0
-"""
-    r = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
-    if r.returncode == 77:
-        print("openai and cohere are not installed: their clients are not tested")
-    else:
-        check("the clients of OpenAI and Cohere", r.returncode == 0, r.stderr[-600:])
-
-
 def ends():
     """SIGTERM lets the running requests end, and refuses others."""
     server = Server("-q", models=[f"verse={VERSE}"])
@@ -408,7 +375,6 @@ def main():
         members(server)
         equal_command(server)
         load(server, vectors, outputs)
-        official(server)
         leaves(server)
         used, most = [], 0.01 if os.environ.get("QKV_SLOW") == "thread" else 0.001  # ThreadSanitizer has a thread of its own
         while len(used) < 5 and min(used, default=1) >= most:  # a job that has just ended may still count in the first
