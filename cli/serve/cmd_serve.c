@@ -5,16 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_SECONDS = 86400 };
 static struct {
     const char *host, *token_file;
-    int64_t port, batch_tokens, sequences, requests, client_batch;
+    int64_t port, batch_tokens, sequences, requests, client_batch, head, body, idle;
     struct cmd_words models, hosts;
 } o = { .host = "127.0.0.1",
         .port = 8080,
         .batch_tokens = 16384,
         .sequences = 16,
         .requests = 512,
-        .client_batch = 32 };
+        .client_batch = 32,
+        .head = SERVER_HEAD_SECONDS,
+        .body = SERVER_BODY_SECONDS,
+        .idle = SERVER_IDLE_SECONDS };
 
 static const struct opt opts[] = {
     OPT_WORDS('m', "model", &o.models, "DIR|NAME=DIR",
@@ -38,6 +42,14 @@ static const struct opt opts[] = {
             "requests that wait or run; further ones are answered with 429 (default: 512)"),
     OPT_INT(0, "max-client-batch-size", &o.client_batch, 1, 65536, "N",
             "texts of one request (default: 32)"),
+    OPT_INT(0, "head-timeout", &o.head, 1, MOST_SECONDS, "SECONDS",
+            "time from the first byte of a request to its last header; then it is answered with "
+            "408 (default: 10)"),
+    OPT_INT(0, "body-timeout", &o.body, 1, MOST_SECONDS, "SECONDS",
+            "time from the last header of a request to the end of its body; then it is answered "
+            "with 408 (default: 30)"),
+    OPT_INT(0, "idle-timeout", &o.idle, 1, MOST_SECONDS, "SECONDS",
+            "time between two requests of a connection, which then ends (default: 60)"),
     OPT_END
 };
 
@@ -80,7 +92,8 @@ static int run(int argc, char **argv)
     if (read_token(&token, &err) || server_listen(&s, o.host, o.port, &loopback, &err)) goto done;
     if (!loopback && !token) {
         cmd_error(&err, QKV_ERR_USAGE, NULL,
-                  "--host %s is reached from other machines, expected --token-file FILE", o.host);
+                  "%s%s is reached from other machines, expected --token-file FILE",
+                  s.passed ? "a socket of systemd" : "--host ", s.passed ? "" : o.host);
         goto done;
     }
     s.o = (struct server_options){ .token = token,
@@ -89,6 +102,9 @@ static int run(int argc, char **argv)
                                    .any_host = !loopback && !o.hosts.count,
                                    .most_connections = o.requests * 2,
                                    .most_requests = o.requests,
+                                   .head_seconds = o.head,
+                                   .body_seconds = o.body,
+                                   .idle_seconds = o.idle,
                                    .log = !common.quiet };
     if (!service_models_open(&o.models, &err) && !services_start(&err)) server_run(&s, &err);
     services_stop();

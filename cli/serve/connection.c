@@ -19,6 +19,12 @@ enum { LEAVES = POLLRDHUP }; // the client has closed its side, also with bytes 
 enum { LEAVES = 0 };
 #endif
 
+// Returns the time, in milliseconds, after some seconds from now.
+static int64_t after(int64_t seconds)
+{
+    return server_now() + seconds * 1000;
+}
+
 struct connection *connection_new(struct server *s, int fd, const char *peer)
 {
     struct connection *k = calloc(1, sizeof *k);
@@ -34,8 +40,7 @@ struct connection *connection_new(struct server *s, int fd, const char *peer)
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
     snprintf(k->peer, sizeof k->peer, "%s", peer);
     http_request_init(&k->request, SERVER_BODY);
-    k->deadline = server_now() + SERVER_HEAD_MS;
-    (void)s;
+    k->deadline = after(s->o.head_seconds);
     return k;
 }
 
@@ -235,7 +240,7 @@ static void next_request(struct server *s, struct connection *k)
     k->state = CONNECTION_READING;
     k->admitted = k->more = false;
     k->used = true;
-    k->deadline = server_now() + SERVER_IDLE_MS;
+    k->deadline = after(s->o.idle_seconds);
 }
 
 // Sends what it can; after the whole answer, continues with the next request or ends.
@@ -305,7 +310,7 @@ static bool admit(struct server *s, struct connection *k)
         refuse(s, k, why.status, why.message, why.extra);
         return false;
     }
-    k->deadline = server_now() + SERVER_BODY_MS;
+    k->deadline = after(s->o.body_seconds);
     return true;
 }
 
@@ -330,7 +335,7 @@ static void parse(struct server *s, struct connection *k, const char *bytes, siz
 {
     struct http_request *r = &k->request;
     while (n && k->state == CONNECTION_READING && !k->broken) {
-        if (http_request_empty(r)) k->deadline = server_now() + SERVER_HEAD_MS;
+        if (http_request_empty(r)) k->deadline = after(s->o.head_seconds);
         const size_t used = http_request_parse(r, bytes, n);
         bytes += used;
         n -= used;
@@ -413,6 +418,14 @@ void connection_ready(struct server *s, struct connection *k, short events)
     if (!k->broken) resume(s, k);
 }
 
+static void refuse_late(struct server *s, struct connection *k, const char *what, int64_t seconds)
+{
+    char message[96];
+    snprintf(message, sizeof message, "the %s of the request took longer than %lld second%s", what,
+             (long long)seconds, seconds == 1 ? "" : "s");
+    refuse(s, k, 408, message, "");
+}
+
 void connection_expired(struct server *s, struct connection *k)
 {
     k->deadline = INT64_MAX;
@@ -422,9 +435,9 @@ void connection_expired(struct server *s, struct connection *k)
     else if (k->state != CONNECTION_READING || http_request_empty(&k->request))
         k->broken = true;
     else if (k->request.state == HTTP_STATE_HEAD)
-        refuse(s, k, 408, "the head of the request took longer than 10 seconds", "");
+        refuse_late(s, k, "head", s->o.head_seconds);
     else
-        refuse(s, k, 408, "the body of the request took longer than 30 seconds", "");
+        refuse_late(s, k, "body", s->o.body_seconds);
 }
 
 void connection_news(struct server *s, struct serve_call *c, struct serve_bytes out,

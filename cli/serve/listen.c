@@ -108,6 +108,7 @@ qkv_status server_listen(struct server *s, const char *host, int64_t port, bool 
     struct addrinfo *list = NULL;
     *loopback = true;
     const int taken = passed(s, loopback, err);
+    s->passed = taken > 0;
     if (taken) return taken < 0 ? err->status : QKV_OK;
     snprintf(service, sizeof service, "%lld", (long long)port);
     const int code = getaddrinfo(host, service, &hints, &list);

@@ -11,13 +11,13 @@
 enum {
     SERVER_LISTENERS = 8,
     SERVER_BODY = 4 << 20, // most bytes of a body
-    // Time limits in milliseconds: from the first byte of a request, or from the connection, to the
-    // last header; from there to the end of the body; between two requests of a connection; for a
-    // client to read the answer after which it is disconnected; for running requests after SIGTERM.
-    // limits.h has the time to read an answer.
-    SERVER_HEAD_MS = 10000,
-    SERVER_BODY_MS = 30000,
-    SERVER_IDLE_MS = 60000,
+    // Default time limits in seconds: from the first byte of a request, or from the connection, to
+    // the last header; from there to the end of the body; between two requests of a connection.
+    SERVER_HEAD_SECONDS = 10,
+    SERVER_BODY_SECONDS = 30,
+    SERVER_IDLE_SECONDS = 60,
+    // Time limits in milliseconds: for a client to read the answer after which it is disconnected;
+    // for running requests after SIGTERM.  limits.h has the time to read an answer.
     SERVER_LINGER_MS = 2000,
     SERVER_DRAIN_MS = 30000,
     // The most bytes of answers that are not read: of all clients together, of one address.
@@ -58,7 +58,8 @@ struct server_options {
     int64_t host_count;
     bool any_host; // do not check Host
     int64_t most_connections, most_requests;
-    bool log; // log requests
+    int64_t head_seconds, body_seconds, idle_seconds; // time limits of a connection
+    bool log;                                         // log requests
     // The page of `qkv view --live`: "" or the secret of the only browser that the server answers.
     // GET /?token=TICKET is redirected to / once, with the secret as a cookie.
     char ticket[SERVER_SECRET], cookie[SERVER_SECRET], cookie_name[24];
@@ -71,6 +72,7 @@ struct server_count {
 struct server {
     struct server_options o;
     int listener[SERVER_LISTENERS], listeners;
+    bool passed; // systemd has opened the listeners
     int wake[2];
     pthread_t thread;
     struct connection **connection; // [connections]

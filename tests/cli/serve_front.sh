@@ -21,6 +21,93 @@ assert p.wait(30) == 0
 END
 check python3 -E pass.py "$small"
 
+title 'several sockets, also of the file system; variables for another process; a socket for other machines'
+cat >sockets.py <<'END'
+import http.client, json, os, socket, subprocess, sys
+model = sys.argv[1]
+
+def start(sockets, pid="$$", count=None, **more):
+    """Starts the server as systemd does: with the sockets as descriptors from 3 on."""
+    moves = " ".join(f"{3 + i}<&{s.fileno()}" for i, s in enumerate(sockets))
+    code = f'exec {moves}; LISTEN_PID={pid} LISTEN_FDS={count or len(sockets)} exec "$QKV_BIN" serve -q --port 0 -m "$1"'
+    return subprocess.Popen(["bash", "-c", code, "bash", model], pass_fds=[s.fileno() for s in sockets], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+def high(s):  # a descriptor that the moves do not overwrite
+    import fcntl
+    return socket.socket(fileno=fcntl.fcntl(s.detach(), fcntl.F_DUPFD, 20))
+
+tcp, unix = socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)
+unix.bind("named")
+unix.listen()
+tcp, unix = high(tcp), high(unix)
+port = tcp.getsockname()[1]
+p = start([tcp, unix])
+assert p.stdout.readline() == f"listening on http://127.0.0.1:{port}\n"
+assert p.stdout.readline() == "listening on a socket of this machine\n"
+for family, address in (socket.AF_INET, ("127.0.0.1", port)), (socket.AF_UNIX, "named"):
+    s = socket.socket(family)
+    s.settimeout(30)
+    s.connect(address)
+    body = b'{"input":"hello"}'
+    s.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
+              b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    answer = b"".join(iter(lambda: s.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 200 ") and b'"embedding"' in answer, answer
+p.terminate()
+assert p.wait(30) == 0
+
+p = start([tcp], pid="1")  # the variables are for another process: the server opens a port of its own
+line = p.stdout.readline()
+assert line.startswith("listening on http://127.0.0.1:") and line != f"listening on http://127.0.0.1:{port}\n", line
+p.terminate()
+assert p.wait(30) == 0
+
+wide = high(socket.create_server(("0.0.0.0", 0)))
+p = start([wide])
+out, err = p.communicate(timeout=60)
+assert (p.returncode, out) == (2, "") and err == "qkv: a socket of systemd is reached from other machines, expected --token-file FILE\n", err
+p = start([tcp], count=2)  # the second descriptor is no socket
+out, err = p.communicate(timeout=60)
+assert p.returncode == 6 and "descriptor 4 is no usable socket" in err, (p.returncode, err)
+END
+check python3 -E sockets.py "$small"
+
+if command -v systemd-socket-activate >/dev/null; then
+    title 'systemd-socket-activate starts the server at the first connection'
+    cat >activate.py <<'END'
+import http.client, os, socket, subprocess, sys, time
+with socket.create_server(("127.0.0.1", 0)) as s:
+    port = s.getsockname()[1]
+p = subprocess.Popen(["systemd-socket-activate", "-l", f"127.0.0.1:{port}", os.environ["QKV_BIN"], "serve", "-q", "-m", sys.argv[1]],
+                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+for _ in range(200):
+    try:
+        c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        c.request("GET", "/health")
+        assert c.getresponse().status == 200
+        break
+    except ConnectionRefusedError:  # it does not listen yet
+        time.sleep(.05)
+assert p.stdout.readline() == f"listening on http://127.0.0.1:{port}\n"
+c.close()
+p.terminate()
+assert p.wait(30) == 0
+END
+    check python3 -E activate.py "$small"
+fi
+
+title 'the units: one port for systemd and nginx, and options that the command has'
+units=$here/../../examples/serve
+port=$(sed -n 's/^ListenStream=//p' "$units/qkv.socket")
+[ -n "$port" ] && grep -qF "server $port;" "$units/nginx.conf" || failed 'nginx.conf has another port than qkv.socket'
+if command -v systemd-analyze >/dev/null; then
+    mkdir units
+    sed "s|/usr/local/bin/qkv|$QKV_BIN|" "$units/qkv.service" >units/qkv.service
+    cp "$units/qkv.socket" units
+    check systemd-analyze verify --man=no units/qkv.socket units/qkv.service
+fi
+
 title 'the recipe of nginx: TLS, a stream, the token'
 if command -v nginx >/dev/null && command -v openssl >/dev/null; then
     cat >front.py <<'END'

@@ -38,13 +38,16 @@ qkv_status live_run(const char *text, qkv_error *err)
                                                 .client_batch = 32,
                                                 .slots = 1,
                                                 .page_text = text ? text : SERVICE_PAGE_TEXT };
-    s.o = (struct server_options){ .most_connections = 128, .most_requests = 64 };
+    s.o = (struct server_options){ .most_connections = 128,
+                                   .most_requests = 64,
+                                   .head_seconds = SERVER_HEAD_SECONDS,
+                                   .body_seconds = SERVER_BODY_SECONDS,
+                                   .idle_seconds = SERVER_IDLE_SECONDS };
     qkv_status status = make_secret(s.o.ticket, err);
     if (!status) status = make_secret(s.o.cookie, err);
     if (!status) status = service_models_open(&none, err);
     if (!status) status = server_listen(&s, "127.0.0.1", 0, &loopback, err);
     if (!status) status = services_start(err);
-    if (!status) status = server_print_addresses(&s, err);
     if (!status) status = server_run(&s, err);
     services_stop();
     service_models_close();
