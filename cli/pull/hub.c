@@ -329,7 +329,13 @@ static qkv_status pull_files(struct hub *h, struct pull_report *r, qkv_error *er
         if (f->wanted && !cache_has(m, f)) (void)pull_file(h, f, &p, err);
     }
     r->received = p.received;
-    return err->status ? err->status : cache_set_commit(m, err);
+    // A name must not become durable before the files to which it leads.
+    for (int64_t i = 0; i < h->list.count && !err->status; i++)
+        if (h->list.file[i].wanted &&
+            !cache_path(path, err, "snapshots/%s/%s", m->commit, h->list.file[i].path))
+            (void)cache_sync(m, path, err);
+    if (err->status || cache_sync(m, "blobs/", err)) return err->status;
+    return cache_set_commit(m, err);
 }
 
 // Reads from the cache what is known without network.  Returns true if the snapshot is complete.

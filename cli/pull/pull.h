@@ -53,11 +53,13 @@ qkv_status cache_make_folder(const char *path, qkv_error *err);
 qkv_status cache_make_above(const char *path, qkv_error *err);
 // Writes a small file, completely or not at all, with the folders above it.
 qkv_status cache_write(const char *path, const char *text, qkv_error *err);
-// Links snapshots/COMMIT/PATH to a blob.
+// Links snapshots/COMMIT/PATH to a blob, whose lock the caller has.
 qkv_status cache_link(const struct pull_model *m, const char *path, const char *blob,
                       qkv_error *err);
 // Returns true if the snapshot has the file, with the size that the list states.
 bool cache_has(const struct pull_model *m, const struct pull_file *f);
+// Makes the names of a file below the folder of the model, and of its folders, durable.
+qkv_status cache_sync(const struct pull_model *m, const char *path, qkv_error *err);
 // Stores that the revision is this commit.
 qkv_status cache_set_commit(const struct pull_model *m, qkv_error *err);
 // Waits until no other process holds the lock file at `path`, and takes it.  *lock is then a

@@ -30,16 +30,39 @@ qkv_status cache_path(char out[CMD_PATH], qkv_error *err, const char *format, ..
                      CMD_PATH - 1);
 }
 
+// Makes the names in a folder durable.
+static bool sync_folder(const char *folder)
+{
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    // EINVAL: this file system needs no sync
+    const bool good = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+    const int code = errno;
+    if (fd >= 0) close(fd);
+    errno = code;
+    return good;
+}
+
+// Makes a folder and its name durable.
+static bool make_one(const char *path)
+{
+    char above[CMD_PATH];
+    const char *const slash = strrchr(path, '/');
+    if (mkdir(path, 0777) != 0) return false;
+    snprintf(above, sizeof above, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    (void)!sync_folder(*above ? above : "/"); // a folder that cannot be read is not synced
+    return true;
+}
+
 qkv_status cache_make_folder(const char *path, qkv_error *err)
 {
     char part[CMD_PATH];
-    if (mkdir(path, 0777) == 0) return QKV_OK;
+    if (make_one(path)) return QKV_OK;
     if (errno == ENOENT && cache_path(part, err, "%s", path) == QKV_OK) {
         for (char *p = part + 1; (p = strchr(p, '/')) != NULL; *p++ = '/') {
             *p = 0;
-            if (mkdir(part, 0777) != 0 && errno != EEXIST) break;
+            if (!make_one(part) && errno != EEXIST) break;
         }
-        if (mkdir(path, 0777) == 0) return QKV_OK;
+        if (make_one(path)) return QKV_OK;
     }
     struct stat st;
     if (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return QKV_OK;
@@ -71,17 +94,19 @@ qkv_status cache_link(const struct pull_model *m, const char *path, const char *
                       qkv_error *err)
 {
     char link[CMD_PATH], temp[CMD_PATH], target[CMD_PATH], old[CMD_PATH], up[CMD_PATH] = "";
+    const char *const slash = strrchr(path, '/');
     for (const char *p = path; (p = strchr(p, '/')) != NULL; p++)
         snprintf(up + strlen(up), sizeof up - strlen(up), "../");
     if (cache_path(link, err, "%s/snapshots/%s/%s", m->folder, m->commit, path) ||
         cache_path(target, err, "%s../../blobs/%s", up, blob) ||
-        cache_path(temp, err, "%s/snapshots/%s/.%s.%ld", m->folder, m->commit, blob,
-                   (long)getpid()) ||
+        cache_path(temp, err, "%s/snapshots/%s/%.*s.%s.incomplete", m->folder, m->commit,
+                   slash ? (int)(slash + 1 - path) : 0, path, blob) ||
         cache_make_above(link, err))
         return err->status;
     const ssize_t n = readlink(link, old, sizeof old - 1);
     if (n == (ssize_t)strlen(target) && !memcmp(old, target, (size_t)n)) return QKV_OK;
-    // A new link replaces an old one at once: no reader finds the name missing.
+    // A new link replaces an old one at once: no reader finds the name missing.  The caller has the
+    // lock of the blob, so that a link of this name is what a killed process left.
     (void)unlink(temp);
     if (symlink(target, temp) != 0) return failed(err, link, "cannot make the link");
     if (rename(temp, link) == 0) return QKV_OK;
@@ -97,6 +122,18 @@ bool cache_has(const struct pull_model *m, const struct pull_file *f)
     qkv_error ignored = { 0 };
     return !cache_path(path, &ignored, "%s/snapshots/%s/%s", m->folder, m->commit, f->path) &&
            stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == f->size;
+}
+
+qkv_status cache_sync(const struct pull_model *m, const char *path, qkv_error *err)
+{
+    char folder[CMD_PATH];
+    const size_t top = strlen(m->folder);
+    if (cache_path(folder, err, "%s/%s", m->folder, path)) return err->status;
+    for (char *slash; (slash = strrchr(folder, '/')) >= folder + top;) {
+        *slash = 0;
+        if (!sync_folder(folder)) return failed(err, folder, "cannot sync");
+    }
+    return QKV_OK;
 }
 
 qkv_status cache_set_commit(const struct pull_model *m, qkv_error *err)

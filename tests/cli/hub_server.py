@@ -98,6 +98,7 @@ def fault_of(path):
 
 class Hub(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # the body follows its headers at once
 
     def log_message(self, *_):
         pass

@@ -4,6 +4,7 @@
 endings.py ends each writer by signals, limits and broken pipes; power.py lets the power fail.  The gate `writers` of
 tools/gates.py refuses an output option that no row names.
 """
+import atexit
 import concurrent.futures
 import hashlib
 import json
@@ -11,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -97,6 +99,18 @@ def forced(w):
 
 UPDATE = ["index", "-m", "bert", "pairs.tsv", "lines.txt", "-o", "i.qkvi", "--update", "--truncate"]
 WRITERS = PLAIN + [forced(w) for w in PLAIN if w.out and not w.run]
+
+
+class Pull(Writer):
+    """qkv pull from the hub of prepare(), whose cache is the folder "hub": files arrive one by one, and a name, a file in
+    refs/, leads to a whole model at any time."""
+
+    def __init__(self, name, *more, old=()):
+        super().__init__(name, ["pull", "org/tiny", *more], [], ["hub"], old, again=["pull", "org/tiny", *more])
+        self.env["HF_HUB_CACHE"] = "hub"
+
+
+WRITERS += [Pull("pull"), Pull("pull-update", "--update", old=["hub"])]
 WRITERS.append(Writer("index-update", UPDATE, ["bert", "pairs.tsv", "lines.txt"], ["i.qkvi"], ["i.qkvi"], again=UPDATE))
 
 
@@ -104,7 +118,8 @@ def old_folder(writer, inputs, work):
     """Makes the outputs that exist before the command: files, runs, and model folders."""
     for name in writer.old:
         path = os.path.join(work, name)
-        if "--update" in writer.args and name == "i.qkvi": shutil.copy2(os.path.join(inputs, "old.qkvi"), path)
+        if name == "hub": shutil.copytree(os.path.join(inputs, "old-hub"), path, symlinks=True)
+        elif "--update" in writer.args and name == "i.qkvi": shutil.copy2(os.path.join(inputs, "old.qkvi"), path)
         elif name in ("OUT", "EX", "W"): shutil.copytree(os.path.join(inputs, "old-words" if name == "W" else "labels"), path)
         elif writer.run: shutil.copytree(os.path.join(inputs, name), path, symlinks=True)
         else:
@@ -118,6 +133,28 @@ def prepare(qkv, folder):
     shutil.copy2(os.path.join(golden, "model.bin"), os.path.join(folder, "llama2c.bin"))
     other = [{"W": "old-words", "4": "3"}.get(word, word) for word in WORDS]
     subprocess.run([qkv, *other], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    if walk.engine(qkv, "curl"): start_hub(qkv, folder)
+
+
+def start_hub(qkv, folder):
+    """Starts a hub on loopback (tests/cli/hub_server.py), which ends with this process, and pulls the first commit of
+    org/tiny to old-hub; the flows pull the second.  Files are so small that each arrives in one piece, in every run."""
+    model, port = os.path.join(folder, "hub/org/tiny/main"), os.path.join(folder, "port")
+    os.makedirs(os.path.join(model, "1_Pooling"))
+    for name, size in ("model.safetensors", 5000), ("tokenizer.json", 700), ("config.json", 300), ("1_Pooling/config.json", 90):
+        with open(os.path.join(model, name), "wb") as f: f.write(hashlib.shake_128(name.encode()).digest(size))
+    server = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli/hub_server.py")
+    process = subprocess.Popen([sys.executable, "-S", "-E", server, os.path.join(folder, "hub"), port], stderr=subprocess.DEVNULL)
+    atexit.register(process.kill)
+    while not (os.path.exists(port) and os.path.getsize(port)):
+        if process.poll() is not None: raise SystemExit("the hub does not start")
+        time.sleep(.02)
+    with open(port) as f: address = f"http://127.0.0.1:{f.read().split()[0]}"
+    for w in WRITERS:
+        if isinstance(w, Pull): w.env["HF_ENDPOINT"] = address
+    env = {**os.environ, "HF_ENDPOINT": address, "HF_HUB_CACHE": "old-hub", "no_proxy": "127.0.0.1"}
+    subprocess.run([qkv, "pull", "org/tiny"], cwd=folder, env=env, check=True, stdout=subprocess.DEVNULL)
+    with open(os.path.join(model, "config.json"), "wb") as f: f.write(b"{}" * 200)
 
 
 def tree(folder):
@@ -232,6 +269,24 @@ def judge_checkpoints(found, out):
             yield f"{out}/{name} leads to no whole checkpoint"
 
 
+def judge_cache(bench, found, out, temporaries):
+    """Yields what is wrong with the cache of pulled models after an ending: each file is one of before or of a whole
+    run, a name of a commit leads to all its files, and only downloads that did not end are left."""
+    good = lambda p: [x[p] for x in (bench.before, bench.whole) if p in x]
+    for p, v in below(found, out).items():
+        if v is None or p.endswith(".incomplete"): continue
+        if not good(p):
+            if not (temporaries and TEMPORARY.match(p)): yield "leaves " + re.sub(r"[0-9a-f]{40,}|[.]\d+[.]\d+$", "*", p)
+        elif v not in good(p): yield f"{p} is neither the old one nor the new one"
+        elif "/refs/" in p:
+            files = f"/snapshots/{v.decode()}/"
+            listed = {q for x in (bench.before, bench.whole) for q in x if files in q and x[q] is not None}
+            for q in sorted(listed):
+                link = found.get(q)
+                if link is None or os.path.normpath(os.path.join(os.path.dirname(q), link[1])) not in found:
+                    yield f"{p} leads to a commit without {q.split(files)[1]}"
+
+
 def judge_state(bench, found, temporaries, finished=False, interrupted=False):
     """Yields what is wrong with the folder after an ending.  temporaries: temporary files may be left; finished: the
     command ended with 0; interrupted: it did, after a run that was interrupted."""
@@ -243,6 +298,10 @@ def judge_state(bench, found, temporaries, finished=False, interrupted=False):
             differing = differences(state, below(whole, o), interrupted) if finished else []
             if temporaries: differing = [p for p in differing if p in whole]  # the next run removes the others
             if differing: yield f"differs from a run that was never stopped: {' '.join(differing)}"
+        elif isinstance(w, Pull):
+            yield from judge_cache(bench, found, o, temporaries)
+            differing = [p for p in differences(state, below(whole, o), False) if "/.locks" not in p] if finished else []
+            if differing: yield f"{o} is not the new one after exit 0: {' '.join(differing)}"
         elif finished:
             if not same(w, state, below(whole, o)): yield f"{o} is not the new one after exit 0"
         elif state not in (below(before, o), below(whole, o)) and not (
