@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 # alone.sh QKV STATIC LIB PAINTER: the library needs no graphics; without the painter of PNG files, which is found next to
-# it, the command names what is missing; the static command STATIC is one file below 10 MB with the same results.
+# it, the command names what is missing; without the libraries of curl, SQLite and hnswlib, as in a build where these are
+# not installed, pull, index and search name the package, and serve runs; the static command STATIC is one file below
+# 10 MB with the same results.
 set -eu
 qkv=$1 static=$2 lib=$3 painter=$4
+bert=$(cd "$(dirname "$0")/../golden/bert" && pwd)
 temp=$(mktemp -d)
 trap 'rm -rf "$temp"' EXIT
 fail() { echo "$*"; exit 1; }
@@ -34,7 +37,40 @@ if [ -e "$painter" ]; then
     head -c 8 "$temp/x.png" | cmp -s - <(printf '\211PNG\r\n\032\n') || fail "x.png is no PNG file"
     rm "$temp/x.png"
 fi
+
+# refused WORDS COMMAND ARGS...: exit 4, the words in the message, nothing written
+refused() {
+    rc=0
+    (cd "$temp" && "${@:2}") >/dev/null 2>"$temp/said" || rc=$?
+    [ $rc -eq 4 ] && grep -qF -- "$1" "$temp/said" || fail "${*:2}: exit $rc, $(cat "$temp/said")"
+    [ ! -e "$temp/x.qkvi" ] && [ ! -e "$temp/hub" ] || fail "${*:2} wrote something"
+}
+export HF_HUB_CACHE=$temp/hub HF_ENDPOINT=http://127.0.0.1:1 QKV_MODELS=$temp/none
+unset HF_HUB_OFFLINE TRANSFORMERS_OFFLINE
+echo hello >"$temp/lines.txt"
+touch "$temp/y.qkvi"
+index=("$temp/qkv" index lines.txt -m "$bert" -o x.qkvi)
+refused 'apt-get install libcurl4-openssl-dev, then build qkv again' "$temp/qkv" pull org/name
+refused 'apt-get install libcurl4-openssl-dev, then build qkv again' "$temp/qkv" pull --from-pypi
+refused 'apt-get install libsqlite3-dev, then build qkv again' "${index[@]}"
+refused 'apt-get install libsqlite3-dev, then build qkv again' "$temp/qkv" search y.qkvi hello
+sqlite=$(dirname "$painter")/$(basename "$painter" | sed s/png/sqlite/)
+if [ -e "$sqlite" ]; then
+    cp "$sqlite" "$temp/lib"
+    refused 'apt-get install libhnswlib-dev g++, then build qkv again' "${index[@]}" --hnsw
+    (cd "$temp" && "${index[@]}" --quiet && "$temp/qkv" search x.qkvi hello >/dev/null) || fail "index or search needs more than SQLite"
+    rm "$temp/x.qkvi"
+fi
+"$temp/qkv" serve -q -m "$bert" --port 0 >"$temp/address" &
+server=$!
+for _ in $(seq 600); do [ -s "$temp/address" ] || sleep .05; done
+kill $server
+wait $server || fail "serve without the libraries: exit $?"
+grep -q '^listening on http://127.0.0.1:' "$temp/address" || fail "serve does not run without the libraries"
+
 if [ -x "$static" ]; then
+    refused 'which a qkv of one file cannot open' "$static" pull org/name
+    refused 'which a qkv of one file cannot open' "$static" index lines.txt -m "$bert" -o x.qkvi
     ! readelf -l "$static" | grep -q INTERP || fail "$static needs a loader"
     [ "$(stat -c %s "$static")" -lt 10000000 ] || fail "$static is larger than 10 MB"
     missing "$static" 'a command without shared libraries writes no PNG' # also where the painter could be opened
