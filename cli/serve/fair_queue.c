@@ -9,10 +9,21 @@
 
 void fair_return(struct fair_queue *q, struct serve_job *j)
 {
-    struct serve_job **end = &q->first;
-    while (*end) end = &(*end)->next;
-    *end = j;
     j->next = NULL;
+    if (q->first)
+        q->last->next = j;
+    else
+        q->first = j;
+    q->last = j;
+}
+
+// Removes the job after `before`; NULL: the first.
+static struct serve_job *unlink_after(struct fair_queue *q, struct serve_job *before)
+{
+    struct serve_job **at = before ? &before->next : &q->first, *j = *at;
+    *at = j->next;
+    if (q->last == j) q->last = before;
+    return j;
 }
 
 void fair_add(struct fair_queue *q, struct serve_job *j, double finish)
@@ -24,22 +35,20 @@ void fair_add(struct fair_queue *q, struct serve_job *j, double finish)
 
 struct serve_job *fair_take(struct fair_queue *q, unsigned kinds, double most)
 {
-    struct serve_job **best = NULL;
-    for (struct serve_job **p = &q->first; *p; p = &(*p)->next)
-        if (kinds & 1u << (*p)->kind && (!best || (*p)->tag < (*best)->tag)) best = p;
-    struct serve_job *j = best ? *best : NULL;
-    if (!j || j->tag > most) return NULL;
-    *best = j->next;
-    return j;
+    struct serve_job *best = NULL, *before_best = NULL, *before = NULL;
+    for (struct serve_job *j = q->first; j; before = j, j = j->next) {
+        if (!(kinds & 1u << j->kind) || (best && j->tag >= best->tag)) continue;
+        best = j;
+        before_best = before;
+    }
+    return best && best->tag <= most ? unlink_after(q, before_best) : NULL;
 }
 
 struct serve_job *fair_remove(struct fair_queue *q, const struct serve_call *c)
 {
-    struct serve_job **at = &q->first;
-    while (*at && (*at)->call != c) at = &(*at)->next;
-    struct serve_job *j = *at;
-    if (j) *at = j->next;
-    return j;
+    struct serve_job *before = NULL, *j = q->first;
+    for (; j && j->call != c; j = j->next) before = j;
+    return j ? unlink_after(q, before) : NULL;
 }
 
 void fair_begin(struct fair_queue *q, struct serve_job *j)

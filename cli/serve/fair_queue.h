@@ -9,9 +9,9 @@
 // Jobs that compete for the same thing.  Each of them belongs to another connection, since a
 // connection has one job at a time.
 struct fair_queue {
-    struct serve_job *first; // jobs that wait
-    double now;              // virtual time, in tokens per job
-    int64_t jobs;            // jobs that wait or run
+    struct serve_job *first, *last; // jobs that wait; last: undefined if there are none
+    double now;                     // virtual time, in tokens per job
+    int64_t jobs;                   // jobs that wait or run
 };
 
 // Adds a job.  finish: the virtual time at which the previous job of its connection ended.  The job

@@ -22,12 +22,16 @@ static struct fair_queue *queue_of(const struct serve_job *j)
     return &j->model->service->queue[j->kind == JOB_GENERATE];
 }
 
+// The kinds of jobs of each queue: one of them is searched for jobs of one kind.
+static const unsigned kinds_of[SERVICE_QUEUES] = { ~(1u << JOB_GENERATE), 1u << JOB_GENERATE };
+
 struct serve_job *service_take(struct serve_model *m, unsigned kinds, double most)
 {
     struct service *s = m->service;
     struct serve_job *j = NULL;
     pthread_mutex_lock(&s->lock);
-    for (int i = 0; i < SERVICE_QUEUES && !j; i++) j = fair_take(&s->queue[i], kinds, most);
+    for (int i = 0; i < SERVICE_QUEUES && !j; i++)
+        if (kinds & kinds_of[i]) j = fair_take(&s->queue[i], kinds, most);
     pthread_mutex_unlock(&s->lock);
     return j;
 }

@@ -114,6 +114,65 @@ TEST(jobs_of_other_kinds_are_left_in_the_queue)
     CHECK(next_part() == &b && !next_part());
 }
 
+TEST(a_queue_keeps_its_order_when_jobs_leave_it_anywhere)
+{
+    struct script a, b, c, d;
+    struct serve_call call[4];
+    struct script *const all[] = { &a, &b, &c, &d };
+    memset(call, 0, sizeof call);
+    for (int gone = 0; gone < 4; gone++) { // the first, one between others, the last
+        reset();
+        for (int i = 0; i < 4; i++) {
+            arrive(all[i], 1, 1, 0);
+            all[i]->job.call = &call[i];
+        }
+        CHECK(fair_remove(&queue, &call[gone]) == &all[gone]->job);
+        fair_return(&queue, &all[gone]->job); // equal tags: now the last
+        for (int i = 0; i < 4; i++)
+            if (i != gone) CHECK(fair_take(&queue, ALL, 9) == &all[i]->job);
+        CHECK(fair_take(&queue, ALL, 9) == &all[gone]->job && !fair_take(&queue, ALL, 9));
+        fair_return(&queue, &b.job); // a queue that was empty
+        CHECK(fair_remove(&queue, &call[1]) == &b.job && !queue.first);
+    }
+}
+
+// Jobs by a plain rule: of the smallest tags the one that was added first.
+TEST(random_arrivals_leave_in_the_order_of_their_tags)
+{
+    struct script jobs[JOBS];
+    struct script *waits[JOBS];
+    unsigned seed = 1;
+    for (int round = 0; round < 200; round++) {
+        int n = 0, free = 0;
+        reset();
+        for (int step = 0; step < 300; step++) {
+            seed = seed * 1664525 + 1013904223;
+            const unsigned draw = seed >> 16;
+            if (n < JOBS / 2 && draw % 3) {
+                struct script *s = &jobs[free++ % JOBS];
+                bool used = false;
+                for (int i = 0; i < n; i++) used = used || waits[i] == s;
+                if (used) continue;
+                arrive(s, 1, 1, draw / 3 % 4); // few tags: many are equal
+                waits[n++] = s;
+            } else if (n) {
+                int best = 0;
+                for (int i = 1; i < n; i++)
+                    if (waits[i]->job.tag < waits[best]->job.tag) best = i;
+                struct script *const s = waits[best];
+                memmove(&waits[best], &waits[best + 1], (size_t)(n - best - 1) * sizeof *waits);
+                n--;
+                CHECK(fair_take(&queue, ALL, (double)INFINITY) == &s->job);
+                if (draw % 5) continue;
+                fair_return(&queue, &s->job);
+                waits[n++] = s;
+            }
+        }
+        while (n--) CHECK(fair_take(&queue, ALL, (double)INFINITY) != NULL);
+        CHECK(!queue.first);
+    }
+}
+
 // One step of a model that generates: other jobs get their share.  Returns their tokens.
 static double generating_step(struct fair_share *share)
 {
@@ -237,6 +296,8 @@ CHECK_MAIN(CASE(a_job_starts_now_whatever_others_have_used),
            CASE(a_new_job_waits_for_one_part_of_each_that_came_before),
            CASE(new_connections_without_end_do_not_keep_a_served_one_waiting),
            CASE(jobs_of_other_kinds_are_left_in_the_queue),
+           CASE(a_queue_keeps_its_order_when_jobs_leave_it_anywhere),
+           CASE(random_arrivals_leave_in_the_order_of_their_tags),
            CASE(while_outputs_are_generated_other_jobs_get_a_share_of_each_step),
            CASE(a_request_waits_a_bounded_number_of_steps_for_a_generation),
            CASE(a_client_reads_512_KiB_in_30_seconds),
