@@ -195,7 +195,15 @@ says_part '--embedding: text too long, expected at most 48 tokens, found '
 title 'the diagonal: X X^T of the embeddings of the file, its softmax with and without the scale, nothing hidden'
 runs 0 tokenize --ids "the light and the lights of God"
 ids=$(tr ' ' ',' <"$out")
+COLUMNS=80 runs 0 explain --diagonal "the light and the lights of God"
+cp "$out" narrow
 runs 0 explain --diagonal --json "the light and the lights of God"
+check python3 - "$out" narrow <<'END'
+import json, sys
+lines = open(sys.argv[2], encoding="utf-8").read().splitlines()
+for row in json.load(open(sys.argv[1]))["table"]:  # at 80 columns no cell of the table is cut
+    assert any(" ".join(line.split()) == " ".join(row) for line in lines), row
+END
 check python3 - "$out" "$QKV_MODEL/model.safetensors" "$ids" <<'END'
 import json, math, struct, sys
 r = json.load(open(sys.argv[1]))
