@@ -126,10 +126,11 @@ struct bench_topic {
 };
 extern const struct bench_topic bench_attention, bench_attention_backward, bench_linear,
     bench_encoder, bench_decode, bench_memory, bench_probe, bench_search, bench_machines;
-// Values of the options --probe, --output and --predict, which only one topic has.
+// Values of the options that only one topic has.
 struct bench_given {
     const char *probe, *output;
-    double rate; // --predict: GFLOP/s of a rank; 0: not given
+    double rate;           // --predict: GFLOP/s of a rank; 0: not given
+    int64_t collect_limit; // --collect-limit: bytes; 0: not given
 };
 extern struct bench_given bench_given;
 

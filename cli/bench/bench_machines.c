@@ -8,52 +8,6 @@
 
 enum { PINGS = 200, LINK_BYTES = 4 << 20, LINK_ROUNDS = 4, ROUNDS_MOST = 16 };
 
-// The functions of the ranks, timed: the seconds that this rank spends in messages and in waiting.
-static struct {
-    struct qkv_comm comm;
-    double seconds;
-} timed;
-
-static qkv_status timed_end(double begin, qkv_status status)
-{
-    timed.seconds += bench_now() - begin;
-    return status;
-}
-static qkv_status timed_send(void *ctx, int64_t to, const void *data, size_t n)
-{
-    (void)ctx;
-    const double begin = bench_now();
-    return timed_end(begin, ranks.send(ranks.ctx, to, data, n));
-}
-static qkv_status timed_receive(void *ctx, int64_t from, void *data, size_t n)
-{
-    (void)ctx;
-    const double begin = bench_now();
-    return timed_end(begin, ranks.receive(ranks.ctx, from, data, n));
-}
-static qkv_status timed_gather(void *ctx, void *all, const size_t *at, const size_t *n)
-{
-    (void)ctx;
-    const double begin = bench_now();
-    return timed_end(begin, ranks.gather(ranks.ctx, all, at, n));
-}
-static qkv_status timed_reduce(void *ctx, int64_t *x, size_t n)
-{
-    (void)ctx;
-    const double begin = bench_now();
-    return timed_end(begin, ranks.reduce(ranks.ctx, x, n));
-}
-
-static void timed_open(void)
-{
-    timed.comm = ranks;
-    timed.comm.ctx = NULL;
-    timed.comm.send = timed_send;
-    timed.comm.receive = timed_receive;
-    timed.comm.gather = timed_gather;
-    timed.comm.reduce = timed_reduce;
-}
-
 // ---- links --------------------------------------------------------------------------------------
 // Replaces each time by the longest of all ranks.
 static qkv_status slowest(double *seconds, size_t n)
@@ -182,23 +136,45 @@ static qkv_status pass(const struct job *j, const struct qkv_comm *c, bool backw
                               &j->a, c, j->scratch);
 }
 
+// What is measured of a pass. Seconds: of the best round; of messages and waiting in this round; of
+// the arithmetic without messages; of the messages without arithmetic. Each of the slowest rank.
+struct times {
+    double all, messages, compute, transfer;
+};
+
+// Returns the part of the time of the messages that is hidden behind arithmetic, 0 to 1.
+static double overlap_of(const struct times *t)
+{
+    const double hidden = t->compute + t->transfer - t->all;
+    if (!(hidden > 0 && t->transfer > 0)) return 0;
+    return hidden < t->transfer ? hidden / t->transfer : 1;
+}
+
+// One round of a pass on the ranks that run it: took[0] seconds, took[1] in messages.
+static qkv_status round_of(double took[2], const struct job *j, const struct qkv_comm *c,
+                           bool backward, enum machines_mode mode)
+{
+    const bool runs = c->size > 1 || ranks.rank == 0;
+    qkv_status status = ranks.size > 1 ? ranks.barrier(ranks.ctx) : QKV_OK;
+    machines_messages_begin(mode);
+    const double begin = bench_now();
+    if (!status && runs) status = pass(j, c, backward);
+    took[0] = runs ? bench_now() - begin : 0;
+    took[1] = machines_messages_seconds();
+    return status ? status : slowest(took, 2);
+}
+
 // Times a pass: seconds[0] of the best round, seconds[1] that its slowest rank spent in messages
 // and in waiting. With `alone`, rank 0 runs it and the others wait.
 static qkv_status time_pass(double seconds[2], const struct job *j, const struct qkv_comm *c,
-                            bool backward, double most)
+                            bool backward, enum machines_mode mode, double most)
 {
-    const bool runs = c->size > 1 || ranks.rank == 0;
     int64_t rounds = 1;
-    double total = 0;
-    qkv_status status = runs ? pass(j, c, backward) : QKV_OK; // the first touches of memory
+    double total = 0, took[2];
+    qkv_status status = round_of(took, j, c, backward, mode); // the first touches of memory
     seconds[0] = 1e30;
     for (int64_t i = 0; i < rounds && !status; i++) {
-        if (ranks.size > 1) status = ranks.barrier(ranks.ctx);
-        timed.seconds = 0;
-        const double begin = bench_now();
-        if (!status && runs) status = pass(j, c, backward);
-        double took[2] = { runs ? bench_now() - begin : 0, timed.seconds };
-        if (!status) status = slowest(took, 2);
+        status = round_of(took, j, c, backward, mode);
         if (took[0] < seconds[0]) memcpy(seconds, took, sizeof took);
         total += took[0];
         if (!i) rounds = (int64_t)(most / (total + 1e-9));
@@ -207,25 +183,68 @@ static qkv_status time_pass(double seconds[2], const struct job *j, const struct
     return status;
 }
 
-// ---- the table ----------------------------------------------------------------------------------
-static void print_row(const struct bench_shape *shape, bool first, int i, const double one[2],
-                      const double many[2], const struct machines_time *model)
+// Times a pass of all ranks, its arithmetic and its messages.
+static qkv_status time_parts(struct times *t, const struct job *j, const struct qkv_comm *c,
+                             bool backward, double most)
 {
-    const double P = (double)ranks.size, efficiency = one[0] / (P * many[0]);
-    const char *const name = i ? "backward" : "forward";
+    double took[2], best[2];
+    qkv_status status = time_pass(best, j, c, backward, MACHINES_TIMED, most);
+    t->all = best[0];
+    t->messages = best[1];
+    if (!status) status = round_of(took, j, c, backward, MACHINES_RECORDED);
+    if (!status) status = time_pass(best, j, c, backward, MACHINES_LEFT_OUT, most);
+    t->compute = best[0];
+    t->transfer = 1e30;
+    for (int i = 0; i < LINK_ROUNDS && !status; i++) {
+        status = machines_messages_repeat(took);
+        if (!status) status = slowest(took, 1);
+        if (took[0] < t->transfer) t->transfer = took[0];
+    }
+    machines_messages_free();
+    return status;
+}
+
+// ---- the table ----------------------------------------------------------------------------------
+// A pass on one rank and on all, and the model of its time; sent: bytes of the rank that sends most.
+struct row {
+    const char *shape, *pass;
+    enum qkv_ranks_mode mode;
+    double one, sent;
+    struct times many;
+    const struct machines_time *model;
+};
+
+static void print_json(const struct row *r, bool first)
+{
+    fputs(first ? "{\"shape\":" : ",{\"shape\":", stdout);
+    cmd_json_text(stdout, r->shape, strlen(r->shape));
+    printf(",\"pass\":\"%s\",\"mode\":\"%s\",\"one\":%.6g,\"many\":%.6g,\"messages\":%.6g,"
+           "\"compute\":%.6g,\"transfer\":%.6g,\"overlap\":%.4f,\"sent\":%.0f,"
+           "\"efficiency\":%.4f,\"model\":",
+           r->pass, r->mode == QKV_RANKS_PIPELINE ? "pipeline" : "collect", r->one, r->many.all,
+           r->many.messages, r->many.compute, r->many.transfer, overlap_of(&r->many), r->sent,
+           r->one / ((double)ranks.size * r->many.all));
+    if (r->mode == QKV_RANKS_PIPELINE)
+        fputs("null}", stdout);
+    else
+        printf("{\"many\":%.6g,\"messages\":%.6g,\"efficiency\":%.4f,\"steps\":%lld}}",
+               r->model->many, r->model->link, r->model->efficiency, (long long)r->model->steps);
+}
+
+static void print_row(const struct row *r, bool first)
+{
+    const double efficiency = r->one / ((double)ranks.size * r->many.all);
     if (common.json) {
-        fputs(first ? "{\"shape\":" : ",{\"shape\":", stdout);
-        cmd_json_text(stdout, shape->name, strlen(shape->name));
-        printf(",\"pass\":\"%s\",\"one\":%.6g,\"many\":%.6g,\"messages\":%.6g,\"sent\":%.0f,"
-               "\"efficiency\":%.4f,\"model\":{\"many\":%.6g,\"messages\":%.6g,\"efficiency\":%.4f,"
-               "\"steps\":%lld}}",
-               name, one[0], many[0], many[1], model->bytes, efficiency, model->many, model->link,
-               model->efficiency, (long long)model->steps);
+        print_json(r, first);
         return;
     }
-    printf("%-24.24s %-8s %9.1f %9.1f %9.1f %8.1f %6.1f%% %9.1f %6.1f%%\n", shape->name, name,
-           one[0] * 1e3, many[0] * 1e3, many[1] * 1e3, model->bytes * 1e-6, 100 * efficiency,
-           model->many * 1e3, 100 * model->efficiency);
+    printf("%-24.24s %-8s %9.1f %9.1f %9.1f %8.1f %6.0f%% %6.1f%%", r->shape, r->pass, r->one * 1e3,
+           r->many.all * 1e3, r->many.messages * 1e3, r->sent * 1e-6, 100 * overlap_of(&r->many),
+           100 * efficiency);
+    if (r->mode == QKV_RANKS_PIPELINE)
+        puts("         -       -");
+    else
+        printf(" %9.1f %6.1f%%\n", r->model->many * 1e3, 100 * r->model->efficiency);
     fflush(stdout);
 }
 
@@ -247,8 +266,8 @@ static void print_head(const struct machines_rates *r)
     printf(
         "links: %.1f us a message, %.2f GB/s a rank while all send; memory: %.1f GB/s a rank\n\n",
         r->latency * 1e6, r->bandwidth * 1e-9, r->memory * 1e-9);
-    printf("%-24s %-8s %9s %9s %9s %8s %7s %9s %7s\n", "shape", "pass", "1 rank ms", "ranks ms",
-           "messages", "sent MB", "effic.", "model ms", "effic.");
+    printf("%-24s %-8s %9s %9s %9s %8s %7s %7s %9s %7s\n", "shape", "pass", "1 rank ms", "ranks ms",
+           "messages", "sent MB", "overlap", "effic.", "model ms", "effic.");
 }
 
 static qkv_status measure_machines(const struct bench_shape *shape, bool first, double seconds,
@@ -256,25 +275,37 @@ static qkv_status measure_machines(const struct bench_shape *shape, bool first, 
 {
     struct job j = { .offsets = NULL };
     struct machines_time model[2];
+    struct times many[2] = { { .all = 0 }, { .all = 0 } };
     const struct qkv_comm alone = { .size = 1 };
-    double one[2][2], many[2][2];
+    const struct qkv_comm all = machines_comm((size_t)bench_given.collect_limit);
+    double one[2][2], sent[2] = { 0, 0 };
     qkv_status status = bench_attention_of(&j.a, &j.offsets, shape, err);
     if (!status && ranks.rank == 0) status = allocate(&j, &alone, shape->name, err);
     ranks_agree(err);
     const double flops[2] = { j.plan[0].all, j.plan[1].all };
-    for (int i = 0; i < 2 && !status; i++) status = time_pass(one[i], &j, &alone, i, seconds);
+    for (int i = 0; i < 2 && !status; i++)
+        status = time_pass(one[i], &j, &alone, i, MACHINES_TIMED, seconds);
     job_free(&j);
     if (status && !err->status) cmd_error(err, status, NULL, "%s: it cannot run", shape->name);
     ranks_agree(err);
-    status = allocate(&j, &timed.comm, shape->name, err);
+    status = allocate(&j, &all, shape->name, err);
     ranks_agree(err);
     for (int i = 0; i < 2 && !status; i++) {
-        status = time_pass(many[i], &j, &timed.comm, i, seconds);
+        status = time_parts(&many[i], &j, &all, i, seconds);
         r->flops[i] = flops[i] / one[i][0];
+        sent[i] = (double)j.plan[i].sent * 1e-9; // slowest() returns the largest, also of bytes
     }
+    if (!status) status = slowest(sent, 2);
     if (!status && ranks.rank == 0) status = machines_model(model, &j.a, ranks.size, r, err);
     for (int i = 0; i < 2 && !status && ranks.rank == 0; i++)
-        print_row(shape, first && !i, i, one[i], many[i], &model[i]);
+        print_row(&(struct row){ .shape = shape->name,
+                                 .pass = i ? "backward" : "forward",
+                                 .mode = j.plan[i].mode,
+                                 .one = one[i][0],
+                                 .sent = sent[i] * 1e9,
+                                 .many = many[i],
+                                 .model = &model[i] },
+                  first && !i);
     job_free(&j);
     free(j.offsets);
     if (status && !err->status) cmd_error(err, status, NULL, "%s: it cannot run", shape->name);
@@ -290,7 +321,6 @@ static qkv_status run_machines(const struct bench_shape *shapes, int count, doub
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "bench machines measures several ranks, expected mpirun -n 2 qkv bench "
                          "machines, or --predict GFLOPS");
-    timed_open();
     qkv_status status = measure_links(&r);
     if (!status) status = measure_memory(&r);
     if (status) cmd_error(err, status, NULL, "a rank cannot be reached");
@@ -303,7 +333,8 @@ static qkv_status run_machines(const struct bench_shape *shapes, int count, doub
         puts("]}");
     else
         puts("\none rank runs alone while the others wait; messages: time in messages and in "
-             "waiting, of\nthe slowest rank; model: docs/machines.md, from the rates above");
+             "waiting, of\nthe slowest rank; overlap: part of the time of the messages alone that "
+             "is hidden behind\narithmetic; model: docs/machines.md, from the rates above");
     return status;
 }
 

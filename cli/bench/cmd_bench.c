@@ -30,6 +30,9 @@ static const struct opt opts[] = {
     OPT_REAL(0, "predict", &bench_given.rate, "GFLOPS",
              "bench machines: compute the efficiency of 2 to 64 ranks that compute so many GFLOP/s "
              "each, and measure nothing"),
+    OPT_INT(0, "collect-limit", &bench_given.collect_limit, 1, INT64_MAX, "BYTES",
+            "bench machines: collect the keys and values on each rank only if they have at most so "
+            "many bytes, or else receive them in blocks (default: no limit)"),
     OPT_END
 };
 
@@ -146,7 +149,12 @@ const struct cmd cmd_bench = {
              "f32, bf16 or int8. The peak is a plain read of as many bytes.\n"
              "\n"
              "machines: attention over the ranks of mpirun, compared with one rank and with a model "
-             "of its time; --predict computes that model for 2 to 64 ranks.",
+             "of its time (of collected keys); --predict computes that model for 2 to 64 ranks. "
+             "Each pass runs three times: whole, without its messages, and its messages alone. "
+             "overlap is the part of the time of the messages alone that is hidden behind "
+             "arithmetic: (without messages + messages alone - whole) / messages alone, from 0 to "
+             "100 %. Keys that are collected are not hidden in the forward pass; those that travel "
+             "in blocks (--collect-limit) can be.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_RANKS,
     .min_args = 1,

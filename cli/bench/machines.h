@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // machines.h: declares the model of the time of attention over ranks (machines_model.c), which
-// `qkv bench machines` compares with what it measures.
+// `qkv bench machines` compares with what it measures, and the messages of the ranks
+// (machines_messages.c).
 #ifndef QKV_CLI_BENCH_MACHINES_H
 #define QKV_CLI_BENCH_MACHINES_H
 
@@ -28,4 +29,21 @@ qkv_status machines_model(struct machines_time of[2], const struct qkv_attention
 // Prints the efficiency of 2 to 64 ranks on links of 10, 100 and 400 Gbit/s.
 qkv_status machines_predict(const struct bench_shape *shapes, int count, double gflops,
                             qkv_error *err);
+
+// ---- messages -----------------------------------------------------------------------------------
+enum machines_mode {
+    MACHINES_TIMED,
+    MACHINES_RECORDED, // and timed
+    MACHINES_LEFT_OUT  // a function of the ranks does nothing: what is received stays as it was
+};
+// Returns the ranks of the command with functions that do what the mode says.
+struct qkv_comm machines_comm(size_t collect_limit);
+// Sets the mode, and the seconds to 0; MACHINES_RECORDED begins a new list of messages.
+void machines_messages_begin(enum machines_mode mode);
+// Returns the seconds that this rank has spent in messages and in waiting.
+double machines_messages_seconds(void);
+// Sends and receives the messages of the list again, in their order, with no arithmetic between
+// them, and measures the time. All ranks call it.
+qkv_status machines_messages_repeat(double *seconds);
+void machines_messages_free(void);
 #endif

@@ -85,18 +85,31 @@ for launcher in $launchers; do
     check cmp "$out" sum
 done
 
-title 'bench machines compares ranks with one rank and with the model'
+title 'bench machines compares ranks with one rank and with the model, and separates messages from arithmetic'
 for launcher in $launchers; do
-    ranked "$launcher" 3 0 bench machines --json --seconds 0.01 -s 'N600,H2,E16;B2,N300,H4,G2,E8,causal'
-    python3 - "$out" <<'PY' || failed "figures: $launcher"
+    for limit in '' 20000; do
+        ranked "$launcher" 3 0 bench machines --json --seconds 0.01 -s 'N600,H2,E16;B2,N300,H4,G2,E8,causal' \
+            ${limit:+--collect-limit $limit}
+        python3 - "$out" $limit <<'PY' || failed "figures: $launcher $limit"
 import json, sys
 d = json.load(open(sys.argv[1]))
 assert d["ranks"] == 3 and d["bandwidth"] > 0 and d["latency"] > 0, d
 assert [r["pass"] for r in d["results"]] == ["forward", "backward"] * 2, d
 for r in d["results"]:
     assert 0 < r["efficiency"] and 0 <= r["messages"] <= r["many"] and r["sent"] > 0, r
-    assert 0 < r["model"]["efficiency"] <= 1.01 and r["model"]["steps"] >= 0, r
+    assert r["compute"] > 0 and r["transfer"] > 0 and 0 <= r["overlap"] <= 1, r
+    hidden = (r["compute"] + r["transfer"] - r["many"]) / r["transfer"]
+    assert abs(r["overlap"] - min(max(hidden, 0), 1)) < 1e-3, (hidden, r)
+    if len(sys.argv) > 2:  # the model is of collected keys
+        assert r["mode"] == "pipeline" and r["model"] is None, r
+    else:
+        assert r["mode"] == "collect", r
+        assert 0 < r["model"]["efficiency"] <= 1.01 and r["model"]["steps"] >= 0, r
+# forward: 2/3 of the keys and values, 4 bytes, to 2 others
+sent = [r["sent"] for r in d["results"] if r["pass"] == "forward"]
+assert abs(sent[0] - 2 * 600 * 2 * 32 * 4 / 3) <= 64 * 2 * 32 * 4 * 2, sent
 PY
+    done
     ranked "$launcher" 2 4 bench linear -s 1x2x3
     [ "$(grep -c 'bench linear is not supported over ranks' "$err")" -eq 1 ] || failed 'one message'
 done
