@@ -142,7 +142,7 @@ struct times {
     double all, messages, compute, transfer;
 };
 
-// Returns the part of the time of the messages that is hidden behind arithmetic, 0 to 1.
+// Returns the part of the time of the messages that is hidden by arithmetic, 0 to 1.
 static double overlap_of(const struct times *t)
 {
     const double hidden = t->compute + t->transfer - t->all;
@@ -205,7 +205,8 @@ static qkv_status time_parts(struct times *t, const struct job *j, const struct 
 }
 
 // ---- the table ----------------------------------------------------------------------------------
-// A pass on one rank and on all, and the model of its time; sent: bytes of the rank that sends most.
+// A pass on one rank and on all, and the model of its time; sent: bytes of the rank that sends
+// most.
 struct row {
     const char *shape, *pass;
     enum qkv_ranks_mode mode;
@@ -334,7 +335,7 @@ static qkv_status run_machines(const struct bench_shape *shapes, int count, doub
     else
         puts("\none rank runs alone while the others wait; messages: time in messages and in "
              "waiting, of\nthe slowest rank; overlap: part of the time of the messages alone that "
-             "is hidden behind\narithmetic; model: docs/machines.md, from the rates above");
+             "is hidden by\narithmetic; model: docs/machines.md, from the rates above");
     return status;
 }
 

@@ -151,7 +151,7 @@ const struct cmd cmd_bench = {
              "machines: attention over the ranks of mpirun, compared with one rank and with a model "
              "of its time (of collected keys); --predict computes that model for 2 to 64 ranks. "
              "Each pass runs three times: whole, without its messages, and its messages alone. "
-             "overlap is the part of the time of the messages alone that is hidden behind "
+             "overlap is the part of the time of the messages alone that is hidden by "
              "arithmetic: (without messages + messages alone - whole) / messages alone, from 0 to "
              "100 %. Keys that are collected are not hidden in the forward pass; those that travel "
              "in blocks (--collect-limit) can be.",
