@@ -120,7 +120,8 @@ enum { QKV_THREADS_MAX = 256 };
  *  planning: plan again after a change, because more threads would write past the end of
  *  scratch. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_threads_set(int n);
-QKV_API int qkv_threads(void); /**< Returns the current number of threads. */
+/** Returns the current number of threads; 1 in work that the library runs on one of several. */
+QKV_API int qkv_threads(void);
 
 /** Runs parallel work on the thread pool of the host program; qkv_host_pool_set(NULL) restores the
  *  workers of qkv.  The function run must call work(ctx, i) once for each i in 0..n-1, on at

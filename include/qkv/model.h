@@ -208,7 +208,9 @@ QKV_API char *qkv_model_states_name(char *out, size_t size, const qkv_model *m,
  *  Padding rows are not computed: they contain 0, and their ids are ignored.
  *  A model without token types ignores in->types.
  *  Memory: each run allocates one block, linear in R, which the model keeps for later runs (up to
- *  64 MiB per concurrent run); the first run packs the weights, which the model stores.
+ *  64 MiB per concurrent run); the first run packs the weights, which the model stores.  With
+ *  several threads and at least as many sequences of about equal length, each thread may run some
+ *  of the sequences, with a block of its own.
  *  Returns: QKV_OK; QKV_ERR_USAGE (id outside the vocabulary, sequence longer than the positions,
  *  offsets that decrease, options out of range); QKV_ERR_LIMIT; QKV_ERR_INTERRUPTED (by the
  *  observer): hidden is undefined.

@@ -60,6 +60,7 @@ qkv_status qkv_threads_set(int n)
 
 int qkv_threads(void)
 {
+    if (inside) return 1;
     pthread_once(&once, find_default);
     const int n = atomic_load(&threads_wanted);
     return n ? n : threads_default;
@@ -78,7 +79,7 @@ void qkv_host_pool_set(const struct qkv_host_pool *p)
 
 bool qkv_threads_second(void)
 {
-    return qkv_threads() > 1 && !pool.run && !inside;
+    return qkv_threads() > 1 && !pool.run;
 }
 
 enum { STACK_BYTES = 2 << 20 }; // of a thread, whatever limit the stack of the main thread has

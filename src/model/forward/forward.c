@@ -357,7 +357,7 @@ qkv_status qkv_model_run(const qkv_model *m, float *hidden, const struct qkv_mod
         u.side[i].stack = i;
         u.side[i].in = u.sides > 1 && i == 0 ? in->source : in;
     }
-    status = run_sides(&u, err);
+    if (!qkv_run_parts(&status, &u, in, err)) status = run_sides(&u, err);
     qkv_free(u.ablated);
     return status;
 }

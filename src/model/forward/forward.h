@@ -83,4 +83,10 @@ qkv_status qkv_observed_probe_begin(struct qkv_run *u, qkv_error *err);
 const struct qkv_probe *qkv_observed_probe_output(struct qkv_observed_probe *p,
                                                   const struct qkv_side *s,
                                                   const struct qkv_side *keys);
+
+// Runs the sequences of `in` in parts, each on one thread, and sets *status. Returns false, without
+// an effect, if the run is better not divided: few or uneven sequences, one thread, an observer,
+// options, two stacks (run_parts.c).
+bool qkv_run_parts(qkv_status *status, const struct qkv_run *u, const struct qkv_model_input *in,
+                   qkv_error *err);
 #endif

@@ -7,7 +7,7 @@
 
 // A batch has 512 tokens per thread, but at least 1024 and at most 8192: larger batches need more
 // memory and are not faster.
-enum { BATCH_THREAD = 512, BATCH_LEAST = 1024, BATCH_MOST = 8192 };
+enum { BATCH_THREAD = 1024, BATCH_LEAST = 1024, BATCH_MOST = 8192 };
 
 struct qkv_embedder {
     struct qkv_embedder_options o;

@@ -125,6 +125,7 @@ TEST(memory_is_linear_in_the_tokens)
     int64_t peak[2];
     qkv_model *m = NULL;
     qkv_error err = { 0 };
+    CHECK_EQ(qkv_threads_set(1), QKV_OK); // several threads divide the sequences
     CHECK_EQ(qkv_model_open(&m, GOLDEN "bert", NULL, &err), QKV_OK);
     for (int64_t i = 0; i < MANY; i++) many[i] = 2 + (int32_t)(i % 37);
     CHECK_EQ(qkv_model_run(m, hidden, &packed, NULL, &err), QKV_OK); // packs the weights
@@ -144,6 +145,7 @@ TEST(memory_is_linear_in_the_tokens)
     printf("%d tokens: %lld bytes, %d tokens: %lld bytes\n", MANY / 4, (long long)peak[0], MANY,
            (long long)peak[1]);
     CHECK(peak[1] <= 4 * peak[0] + 4096);
+    CHECK_EQ(qkv_threads_set(0), QKV_OK);
     qkv_model_close(m);
 }
 
