@@ -24,7 +24,8 @@ static qkv_error err;
 static const struct qkv_attention last = { .T = 1, .H = 2 };
 static const struct qkv_attention small = { .B = 1, .T = 4, .S = 4, .H = 2, .E = 4 };
 static const int64_t falling[] = { 0, 3, 2, 4 }, past[] = { 0, 2, 9 }, negative[] = { -1 },
-                     sixteen[] = { 16 };
+                     sixteen[] = { 16 }, even[] = { 0, 2, 4 }, least[] = { 0, INT64_MIN, 4 },
+                     begins_least[] = { INT64_MIN, 2, 4 };
 
 static struct qkv_attention with(void (*change)(struct qkv_attention *))
 {
@@ -144,6 +145,18 @@ static void offsets_falling(struct qkv_attention *a)
 static void offsets_past(struct qkv_attention *a)
 {
     a->sequences = 2, a->q_offsets = past;
+}
+static void offsets_least(struct qkv_attention *a)
+{
+    a->sequences = 2, a->q_offsets = least;
+}
+static void key_offsets_least(struct qkv_attention *a)
+{
+    a->sequences = 2, a->q_offsets = even, a->k_offsets = least;
+}
+static void offsets_begin_least(struct qkv_attention *a)
+{
+    a->sequences = 2, a->q_offsets = begins_least;
 }
 static void sequences_minus(struct qkv_attention *a)
 {

@@ -189,6 +189,7 @@ fi
 title '--strict refuses invalid UTF-8 with its byte, --no-special treats special tokens as text'
 printf 'good\nab\355\240\200c\n' >bad
 runs 3 embed -f bad --strict
+says_part 'qkv: bad: '
 says_part 'at byte 2 (line 2): '
 runs 0 embed '[SEP]'
 cp "$out" special
