@@ -19,22 +19,33 @@ static const struct {
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
-// Writes how a model of a type that is not read can be read as a model of another family; "" if it
-// cannot.
-static void alias_hint(char *out, size_t size, const char *type)
+// Writes what is known of a model of a type that is not read: the family that reads it under another
+// name, or what it is and what would be needed; "" if nothing is known.
+static void unread_hint(char *out, size_t size, const char *type)
 {
     static const struct {
         const char *model_type, *family, *when;
-    } rows[] = {
+    } aliases[] = {
 #define QKV_ALIAS(type, family, when) { type, family, when },
 #include "model/family/alias.def"
 #undef QKV_ALIAS
     };
+    static const struct {
+        const char *model_type, *is, *needs;
+    } unread[] = {
+#define QKV_UNREAD(type, is, needs) { type, is, needs },
+#include "model/family/unread.def"
+#undef QKV_UNREAD
+    };
     out[0] = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(rows[i].model_type, type) == 0)
-            snprintf(out, size, "; it is read with model_type \"%s\"%s%s", rows[i].family,
-                     rows[i].when[0] ? " if " : "", rows[i].when);
+    for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++)
+        if (strcmp(aliases[i].model_type, type) == 0)
+            snprintf(out, size, "; it is read with model_type \"%s\"%s%s", aliases[i].family,
+                     aliases[i].when[0] ? " if " : "", aliases[i].when);
+    for (size_t i = 0; i < sizeof unread / sizeof unread[0]; i++)
+        if (strcmp(unread[i].model_type, type) == 0)
+            snprintf(out, size, "; it is %s %s that needs %s", unread[i].is[0] == 'e' ? "an" : "a",
+                     unread[i].is, unread[i].needs);
 }
 
 const struct qkv_family *qkv_family_find(const char *model_type, const char **row)
@@ -89,7 +100,7 @@ qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_famil
     if (type) *family = qkv_family_find(type, model_type);
     if (type && !*family) {
         char hint[192];
-        alias_hint(hint, sizeof hint, type);
+        unread_hint(hint, sizeof hint, type);
         qkv_config_refuse(&c, QKV_ERR_UNSUPPORTED, "model_type",
                           "unsupported model family, expected one of %s, found \"%.64s\"%s", known,
                           type, hint);

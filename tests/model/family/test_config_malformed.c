@@ -134,8 +134,8 @@ TEST(each_value_is_checked) // C7 - C15
           "required member is missing, expected one of {families}, found none" },
         { "model_type", "7", QKV_ERR_FORMAT,
           "value of the wrong type, expected a text, found an integer" },
-        { "model_type", "\"mamba\"", QKV_ERR_UNSUPPORTED,
-          "unsupported model family, expected one of {families}, found \"mamba\"" },
+        { "model_type", "\"mambo\"", QKV_ERR_UNSUPPORTED,
+          "unsupported model family, expected one of {families}, found \"mambo\"" },
         { "hidden_size", NULL, QKV_ERR_FORMAT,
           "required member is missing, expected a value, found none" },
         { "hidden_size", "null", QKV_ERR_FORMAT,
@@ -226,6 +226,38 @@ TEST(a_name_of_another_family_is_told_the_family_that_reads_it)
                  "unsupported model family, expected one of %s, found \"%s\"; it is read with "
                  "model_type \"%s\"%s%s",
                  families + 2, r->type, r->family, r->when[0] ? " if " : "", r->when);
+        check_refused(r->type, QKV_ERR_UNSUPPORTED, "$.model_type", says);
+    }
+}
+
+TEST(a_name_that_is_not_read_is_told_what_would_be_needed)
+{
+    static const struct {
+        const char *type, *is, *needs;
+    } rows[] = {
+#define QKV_UNREAD(type, is, needs) { type, is, needs },
+#include "model/family/unread.def"
+#undef QKV_UNREAD
+#define QKV_ALIAS(type, family, when) { type, NULL, NULL },
+#include "model/family/alias.def"
+#undef QKV_ALIAS
+    };
+    EACH(r, rows)
+    {
+        char value[64], says[1024], all[1024];
+        snprintf(value, sizeof value, ", %s,", r->type);
+        snprintf(all, sizeof all, "%s,", families);
+        CHECK(!strstr(all, value)); // a family that is read is refused by no name
+        for (int64_t i = 0; i < (int64_t)(sizeof rows / sizeof rows[0]); i++)
+            CHECK(&rows[i] == r || strcmp(rows[i].type, r->type) != 0);
+        if (!r->is) continue;
+        fresh();
+        snprintf(value, sizeof value, "\"%s\"", r->type);
+        folder_text("config.json", config_with("model_type", value));
+        snprintf(says, sizeof says,
+                 "unsupported model family, expected one of %s, found \"%s\"; it is %s %s that "
+                 "needs %s",
+                 families + 2, r->type, strchr("aeiou", r->is[0]) ? "an" : "a", r->is, r->needs);
         check_refused(r->type, QKV_ERR_UNSUPPORTED, "$.model_type", says);
     }
 }
@@ -343,6 +375,7 @@ TEST(every_truncation_and_every_flipped_bit_loads_or_is_refused)
 CHECK_MAIN(CASE(the_valid_one_loads), CASE(no_file_and_a_folder_are_io_errors),
            CASE(what_is_no_json_object_is_refused_at_its_place), CASE(each_value_is_checked),
            CASE(a_name_of_another_family_is_told_the_family_that_reads_it),
+           CASE(a_name_that_is_not_read_is_told_what_would_be_needed),
            CASE(a_value_too_large_for_a_number_is_refused), CASE(key_heads_divide_the_heads),
            CASE(roberta_needs_positions_behind_the_padding_token),
            CASE(depth_digits_and_size_are_bounded),
