@@ -414,6 +414,25 @@ def pictures(files):
                     yield path, number, "writes a picture file without cli/frame/pictures.c"
 
 
+def figures(files):
+    """docs/testing.md has the numbers of flows, writers, fuzz targets and rows of the tables that it describes."""
+    sys.path.insert(0, "tests/faults")
+    import walk
+    import writers as table
+    under_valgrind = sum(not (f.program or f.request or f.args[0] == "pull") for f in walk.FLOWS) + 6  # and six precisions
+    targets = sum(f.startswith("tests/fuzz/targets/") for f in files)
+    cost = sum(line.startswith("COST_ROW(") for line in lines("tests/cost/cost.def"))
+    path = "docs/testing.md"
+    text = "\n".join(lines(path))
+    for pattern, count in ((r"whole commands \((\d+) flows", len(walk.FLOWS)), (r"\| (\d+) commands that write", len(table.WRITERS)),
+                           (r"write files: (\d+) rows", len(table.WRITERS)), (r"lists (\d+) that are known", len(walk.KNOWN)),
+                           (r"\| (\d+) inputs at three sizes", cost), (r"\| (\d+) targets,", targets),
+                           (r"seconds for (\d+) targets\)", targets), (r"valgrind on (\d+) commands", under_valgrind)):
+        found = re.findall(pattern, text)
+        if found != [str(count)]:
+            yield path, 1, f"{pattern}: expected {count} once, found {' '.join(found) or 'nothing'}"
+
+
 def layouts(files):
     """src/base/layout/struct_members.def has the structures and members of the public headers."""
     path = "src/base/layout/struct_members.def"
@@ -427,7 +446,7 @@ def layouts(files):
         yield path, len(wanted), "has rows of structures that the headers do not have"
 
 
-GATES = (includes, silent, intrinsics, spdx, length, functions, folders, faces, words, retired, duplicates, symbols, scripts, writers, pictures, layouts)
+GATES = (includes, silent, intrinsics, spdx, length, functions, folders, faces, words, retired, duplicates, symbols, scripts, writers, pictures, figures, layouts)
 
 
 def main():

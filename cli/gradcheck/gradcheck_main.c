@@ -68,5 +68,9 @@ int main(int argc, char **argv)
     if (!list)
         printf("%d checks, %d failed (limit of the relative error: %.0e)\n", ran, failed,
                GRADCHECK_LIMIT);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fputs("qkv-gradcheck: standard output: cannot write\n", stderr);
+        return QKV_ERR_IO;
+    }
     return failed ? QKV_ERR_INTERNAL : QKV_OK;
 }

@@ -60,7 +60,10 @@ static qkv_status prepare(struct server *s, qkv_error *err)
     while (endpoint_table[endpoints].path) endpoints++;
     s->count = calloc((size_t)endpoints + 1, sizeof *s->count);
     s->sink = fopen("/dev/null", "w");
-    if (!s->count || !s->sink || pipe(s->wake) < 0)
+    if (!s->sink)
+        return cmd_error(err, cmd_io_status(errno), "/dev/null", "cannot open: %s",
+                         strerror(errno));
+    if (!s->count || pipe(s->wake) < 0)
         return cmd_error(err, QKV_ERR_LIMIT, NULL, "no memory or descriptors to serve");
     for (int i = 0; i < 2; i++)
         if (fcntl(s->wake[i], F_SETFL, O_NONBLOCK) < 0 ||
