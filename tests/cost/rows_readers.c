@@ -278,8 +278,9 @@ static void read_modules(const struct cost_text *list, const struct cost_text *p
 void cost_modules(int64_t n)
 {
     struct cost_text list = { 0 }, prompts = { 0 };
-    cost_printf(&list, "[{\"path\":\"\",\"type\":\"sentence_transformers.models.Transformer\"},"
-                       "{\"path\":\"1_Pooling\",\"type\":\"sentence_transformers.models.Pooling\"}");
+    cost_printf(&list,
+                "[{\"path\":\"\",\"type\":\"sentence_transformers.models.Transformer\"},"
+                "{\"path\":\"1_Pooling\",\"type\":\"sentence_transformers.models.Pooling\"}");
     for (int64_t i = 0; i < n; i++)
         cost_printf(&list, ",{\"path\":\"\",\"type\":\"sentence_transformers.models.Normalize\"}");
     cost_printf(&list, "]");
@@ -292,8 +293,9 @@ void cost_modules(int64_t n)
 void cost_prompts(int64_t n)
 {
     struct cost_text list = { 0 }, prompts = { 0 };
-    cost_printf(&list, "[{\"path\":\"\",\"type\":\"sentence_transformers.models.Transformer\"},"
-                       "{\"path\":\"1_Pooling\",\"type\":\"sentence_transformers.models.Pooling\"}]");
+    cost_printf(&list,
+                "[{\"path\":\"\",\"type\":\"sentence_transformers.models.Transformer\"},"
+                "{\"path\":\"1_Pooling\",\"type\":\"sentence_transformers.models.Pooling\"}]");
     cost_printf(&prompts, "{\"prompts\":{\"\":\"\"");
     for (int64_t i = 0; i < n; i++) cost_printf(&prompts, ",\"p%lld\":\"x: \"", (long long)i);
     cost_printf(&prompts, "},\"default_prompt_name\":\"p%lld\"}", (long long)n - 1);
@@ -465,8 +467,7 @@ void cost_listing(int64_t n)
     for (int64_t i = 0; i < n; i++) {
         snprintf(name, sizeof name, "a/%llu.json",
                  (unsigned long long)((uint64_t)i * 0x9E3779B97F4A7C15u));
-        cost_printf(&json,
-                    "%s{\"type\":\"file\",\"oid\":\"%040d\",\"size\":3,\"path\":\"%s\"}",
+        cost_printf(&json, "%s{\"type\":\"file\",\"oid\":\"%040d\",\"size\":3,\"path\":\"%s\"}",
                     i ? "," : "", 0, i < 2 ? first[i] : name);
     }
     cost_printf(&json, "]");
