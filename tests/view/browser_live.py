@@ -108,10 +108,19 @@ def encoder(b):
     assert found and 0 < float(found[1]) < 1, live.said()
     one = float(found[1])
     live.shots("off")
+    version = b.js("qkv.page.version")
+    b.key("x")  # the key of the matrix view switches no head
+    b.frames(3)
+    assert b.js("qkv.state.view") == "matrix" and b.js("qkv.page.version") == version, b.js("qkv.state")
+    b.key("h")
     b.js("location.hash = 'l=4&h=0.1.2.3&t=2'")
     b.frames(3)
-    live.answered(b.key, "x")
+    live.answered(b.key, "Delete")
     assert b.js("document.querySelectorAll('#chips [data-off]').length") == 4
+    b.key("?")
+    rows = b.js("[...document.querySelectorAll('dialog[open] kbd')].map(k => k.textContent)")
+    assert rows.count("Del") == 1 and len(rows) == len(set(rows)), rows  # each key once
+    b.key("Escape")
     four = float(re.search(r"vector (\S+)", live.said())[1])
     assert four != one, four
     live.answered(live.press, "L3.H1")
@@ -174,7 +183,7 @@ def decoder(b):
     b.frames(3)
     live.answered(b.key, "x")
     assert "(unchanged " in live.said(), live.said()
-    live.answered(b.key, "x")
+    live.answered(b.key, "Delete")
     live.answered(live.slide, "Temperature", .5)
     sharp = b.js("[...document.querySelectorAll('#live output span')].map(x => x.textContent)")
     now, drawn = map(float, re.search(r" (\S+) → (\S+)$", sharp[0]).groups())

@@ -156,7 +156,7 @@ class Chrome:
                   features=[{"name": k.replace("_", "-"), "value": v} for k, v in features.items()])
 
     def key(self, key, code=None, shift=False):
-        codes = {"ArrowUp": 38, "ArrowDown": 40, "ArrowLeft": 37, "ArrowRight": 39, "Enter": 13, "Escape": 27, "Tab": 9}
+        codes = {"ArrowUp": 38, "ArrowDown": 40, "ArrowLeft": 37, "ArrowRight": 39, "Enter": 13, "Escape": 27, "Tab": 9, "Delete": 46}
         p = {"key": key, "code": code or key, "modifiers": 8 if shift else 0,
              "windowsVirtualKeyCode": codes.get(key, ord(key[0].upper()) if len(key) == 1 else 0)}
         if len(key) == 1 or key == "Enter":

@@ -150,7 +150,7 @@ function buildFrame() {
     buildTools();
     if (isLive()) {
         buildLive();
-        addKeys([["X", "switch the heads off or on", "x", () => toggleHeads(), 1]]);
+        addKeys([["Del", "switch the heads off or on", e => e.key === "Delete", () => toggleHeads(), 1]]);
     }
     const drawBars = () => { drawTools(); drawLive(); };
     Object.assign(page, { drawHints, drawTools: drawBars, note: el("p", { id: "note", hidden: "" }) });
