@@ -136,7 +136,7 @@ static qkv_status pass(const struct job *j, const struct qkv_comm *c, bool backw
                               &j->a, c, j->scratch);
 }
 
-// What is measured of a pass. Seconds: of the best round; of messages and waiting in this round; of
+// The measurements of a pass. Seconds: of the best round; of messages and waiting in this round; of
 // the arithmetic without messages; of the messages without arithmetic. Each of the slowest rank.
 struct times {
     double all, messages, compute, transfer;

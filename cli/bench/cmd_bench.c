@@ -93,6 +93,9 @@ static int run_bench(int argc, char **argv)
     if (topic != &bench_machines && ranks.size > 1)
         cmd_error(&err, QKV_ERR_UNSUPPORTED, NULL,
                   "bench %s is not supported over ranks, expected bench machines", topic->name);
+    if (topic != &bench_machines && bench_given.collect_limit)
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "--collect-limit: expected bench machines, found %s",
+                  topic->name);
     ranks_agree(&err);
     if (!bench_shapes(shapes, &count, o.shape ? o.shape : topic->shapes, &topic->grammar, &err))
         topic->run(shapes, count, o.seconds, &err);

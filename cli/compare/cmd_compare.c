@@ -28,7 +28,7 @@ static const struct opt opts[] = {
             "width of the convolution, in tokens (default: 3)"),
     OPT_FLAG(0, "causal", &o.causal, "let no token attend to later tokens"),
     OPT_FLAG(0, "count", &o.count,
-             "count operations, steps and path without measuring time and memory"),
+             "count operations, steps and path, without measuring (--seconds has no effect)"),
     OPT_FLAG(
         0, "memory", &o.memory,
         "compare the memory of dense attention, which stores n x n scores, with fused attention"),
@@ -207,8 +207,6 @@ static int run_compare(int argc, char **argv)
 done:
     free(n);
     free(d);
-    // the child process has already printed the error
-    if (err.status && !err.text[0]) return err.status;
     return err.status ? cmd_fail(&err) : QKV_OK;
 }
 

@@ -235,10 +235,13 @@ void compare_print(const struct compare_report *r)
 }
 
 // ---- JSON --------------------------------------------------------------------------------------
-static void json_open(const char *what)
+// Counts are the same on every machine: they are printed without it.
+static void json_open(const char *what, bool counted)
 {
     const char *const cpu = qkv_cpu_name();
-    printf("{\"compare\":\"%s\",\"version\":\"%s\",\"cpu\":", what, qkv_version());
+    printf("{\"compare\":\"%s\",\"version\":\"%s\"", what, qkv_version());
+    if (counted) return;
+    fputs(",\"cpu\":", stdout);
     cmd_json_text(stdout, cpu, strlen(cpu));
     printf(",\"isa\":\"%s\",\"threads\":%d,\"clock\":\"%s\"", qkv_isa(), qkv_threads(),
            qkv_threads() == 1 ? "processor" : "wall");
@@ -332,7 +335,7 @@ void compare_json(const struct compare_report *r)
 {
     const struct compare_job *job = r->job;
     bool first = true;
-    json_open("kinds");
+    json_open("kinds", job->counted);
     printf(",\"keys\":%" PRId64 ",\"width\":%" PRId64 ",\"causal\":%s,\"kinds\":[", job->keys,
            job->width, job->causal ? "true" : "false");
     for (int kind = 0; kind < COMPARE_KINDS; kind++) {
@@ -395,7 +398,7 @@ void compare_print_memory(const struct compare_job *job, const struct compare_po
 void compare_json_memory(const struct compare_job *job, const struct compare_point *fused,
                          const struct compare_point *dense)
 {
-    json_open("memory");
+    json_open("memory", false);
     printf(",\"d\":%" PRId64 ",\"results\":[", job->d[0]);
     for (int64_t i = 0; i < job->n_count; i++) {
         printf("%s{\"n\":%" PRId64 ",\"fused\":{", i ? "," : "", job->n[i]);

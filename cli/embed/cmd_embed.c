@@ -33,9 +33,10 @@ static const struct opt opts[] = {
         "put this prompt of the model's sentence-transformers settings before each text (default: "
         "their default_prompt_name)"),
     OPT_FLAG(0, "no-normalize", &o.no_normalize, "do not scale vectors to length 1"),
-    OPT_INT(0, "batch-tokens", &o.batch_tokens, 1, 1 << 24, "N",
-            "maximum number of tokens in a batch (default: 512 per thread, 1024 to 8192); does not "
-            "change results"),
+    OPT_INT(
+        0, "batch-tokens", &o.batch_tokens, 1, 1 << 24, "N",
+        "maximum number of tokens in a batch (default: 1024 per thread, at most 8192); does not "
+        "change results"),
     OPT_INT(0, "max-length", &o.max_length, 1, 1 << 24, "N",
             "truncate texts to N tokens, including special tokens; a note on stderr says how many "
             "were truncated"),

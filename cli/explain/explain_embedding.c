@@ -32,16 +32,18 @@ struct words {
 static struct words count_words(const struct text_run *s)
 {
     struct words w = { 0 };
-    int64_t first = 0, pieces = 0;
+    int64_t first = 0, pieces = 0, before = -1;
     for (int64_t i = 0; i < s->T; i++) {
         const int64_t at = begin_of(s, i);
         w.special += seen_special(s, i);
         if (at < 0) continue;
-        if (!at || space(s->text[at - 1])) {
+        // several tokens of one character begin at the same byte
+        if (at != before && (!at || space(s->text[at - 1]))) {
             w.count++;
             first = i;
             pieces = 0;
         }
+        before = at;
         pieces++;
         if (pieces < 2 || pieces <= w.pieces) continue;
         w.first = first;
@@ -50,11 +52,20 @@ static struct words count_words(const struct text_run *s)
     return w;
 }
 
+// Returns text[n], or its first `most` bytes, less a part of a character at the end, and "...".
+static const char *cut(struct page *p, const char *text, int64_t n, int64_t most)
+{
+    if (n <= most) return page_text(p, "%.*s", (int)n, text);
+    while (most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80) most--;
+    return page_text(p, "%.*s...", (int)most, text);
+}
+
 // Returns a token as the vocabulary has it, with its marks.
 static const char *token_of(struct page *p, const struct text_run *s, int64_t i)
 {
     const char *raw = s->tokenizer ? qkv_tokenizer_token(s->tokenizer, s->tokens.ids[i]) : NULL;
-    return raw ? page_text(p, "%.40s", raw) : page_text(p, "#%ld", (long)s->tokens.ids[i]);
+    return raw ? cut(p, raw, (int64_t)strlen(raw), 40)
+               : page_text(p, "#%ld", (long)s->tokens.ids[i]);
 }
 
 static void table(struct page *p, const struct text_run *s, const char *const *token)
@@ -75,21 +86,18 @@ static void table(struct page *p, const struct text_run *s, const char *const *t
 static void say_words(struct page *p, const struct text_run *s, const char *const *token)
 {
     const struct words w = count_words(s);
-    char pieces[400] = "", word[100];
+    const char *pieces = "";
     if (!s->text) return;
     page_say(p, "The text has %lld word%s and %lld token%s, of which %lld %s special. ",
              (long long)w.count, w.count == 1 ? "" : "s", (long long)s->T, s->T == 1 ? "" : "s",
              (long long)w.special, w.special == 1 ? "is" : "are");
     if (!w.pieces) return;
-    for (int64_t i = w.first; i < w.first + w.pieces; i++) {
-        const size_t used = strlen(pieces);
-        snprintf(pieces + used, sizeof pieces - used, " %s", token[i]);
-    }
+    for (int64_t i = w.first; i < w.first + w.pieces; i++)
+        pieces = page_text(p, "%s %s", pieces, token[i]);
     const int64_t begin = begin_of(s, w.first),
                   end = s->tokens.encoding.end[w.first + w.pieces - 1];
-    snprintf(word, sizeof word, "%.*s", (int)(end - begin < 60 ? end - begin : 60),
-             s->text + begin);
-    page_say(p, "“%s” is split into %lld:%s. ", word, (long long)w.pieces, pieces);
+    page_say(p, "“%s” is split into %lld:%s. ", cut(p, s->text + begin, end - begin, 60),
+             (long long)w.pieces, pieces);
 }
 
 qkv_status explain_embedding(struct page *p, int argc, char **argv, qkv_error *err)
@@ -120,6 +128,7 @@ qkv_status explain_embedding(struct page *p, int argc, char **argv, qkv_error *e
     table(p, s, token);
     page_title(p, "How does a text become numbers?");
     say_words(p, s, token);
+    // where a model stores narrower rows, as ALBERT does, E is the matrix after their projection
     page_say(
         p,
         "The id of a token is the index of a row of the embedding matrix E, %lld × %lld; these "

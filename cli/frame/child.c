@@ -29,7 +29,7 @@ enum { UNSENT = 100 }; // exit code of a child that could not send its result
 static void end_with(pid_t parent)
 {
 #ifdef __linux__
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    prctl(PR_SET_PDEATHSIG, CMD_PARENT_ENDED);
     if (getppid() != parent) _exit(QKV_ERR_INTERRUPTED);
 #else
     (void)parent;
@@ -37,12 +37,12 @@ static void end_with(pid_t parent)
 }
 
 qkv_status child_try(void *answer, size_t size, void (*work)(void *answer, void *ctx), void *ctx,
-                     const char *name, int *ended, qkv_error *err)
+                     const char *name, struct child_end *end, qkv_error *err)
 {
     int ends[2], status = 0;
     const pid_t self = getpid();
     memset(answer, 0, size);
-    *ended = 0;
+    *end = (struct child_end){ 0 };
     fflush(NULL);
     if (pipe(ends) != 0)
         return cmd_error(err, cmd_io_status(errno), NULL,
@@ -72,6 +72,7 @@ qkv_status child_try(void *answer, size_t size, void (*work)(void *answer, void 
         if (n < 1) break;
     }
     close(ends[0]);
+    // it fails if the caller of this process ignores SIGCHLD: then status is 0
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
     if (got == size) return QKV_OK;
     if (cmd_interrupted() || (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT))
@@ -80,24 +81,25 @@ qkv_status child_try(void *answer, size_t size, void (*work)(void *answer, void 
         return cmd_error(err, cmd_io_status(code), NULL,
                          "%s: cannot read the result of the child process: %s", name,
                          strerror(code));
-    // the child process has already printed the error: a limit, or a file that was truncated
-    if (WIFEXITED(status) &&
-        (WEXITSTATUS(status) == QKV_ERR_LIMIT || WEXITSTATUS(status) == QKV_ERR_IO))
-        return err->status = (qkv_status)WEXITSTATUS(status);
     if (WIFEXITED(status) && WEXITSTATUS(status) == UNSENT)
         return cmd_error(err, QKV_ERR_IO, NULL, "%s: the child process cannot send its result",
                          name);
-    *ended = status;
+    *end = (struct child_end){ true, status };
+    // the child process has already printed that a mapped file was truncated
+    if (WIFEXITED(status) && WEXITSTATUS(status) == QKV_ERR_IO) return err->status = QKV_ERR_IO;
     return QKV_ERR_INTERNAL;
 }
 
 qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void *ctx), void *ctx,
                      const char *name, qkv_error *err)
 {
-    int ended;
-    const qkv_status status = child_try(answer, size, work, ctx, name, &ended, err);
-    if (!ended) return status;
+    struct child_end end;
+    const qkv_status status = child_try(answer, size, work, ctx, name, &end, err);
+    if (!end.ended || status == QKV_ERR_IO) return status;
+    // the child process has already printed this error
+    if (WIFEXITED(end.status) && WEXITSTATUS(end.status) == QKV_ERR_LIMIT)
+        return err->status = QKV_ERR_LIMIT;
     return cmd_error(err, QKV_ERR_INTERNAL, NULL,
                      "%s: the child process ended without a result, with wait status %d", name,
-                     ended);
+                     end.status);
 }

@@ -12,9 +12,16 @@
 // QKV_ERR_IO without a message if the child has already printed the error.
 qkv_status child_run(void *answer, size_t size, void (*work)(void *answer, void *ctx), void *ctx,
                      const char *name, qkv_error *err);
-// Like child_run, but if the child was killed, *ended is its wait status and err is unchanged;
-// otherwise *ended is 0.
+// How a child process ended without a result. `status` is the one of waitpid, or 0 if it is not
+// known, because the process that started the command ignores SIGCHLD.
+struct child_end {
+    bool ended;
+    int status;
+};
+// Like child_run, but if the child process ended without a result, sets *end and returns
+// QKV_ERR_INTERNAL with err unchanged, or QKV_ERR_IO without a message if the child has printed
+// that a mapped file was truncated.
 qkv_status child_try(void *answer, size_t size, void (*work)(void *answer, void *ctx), void *ctx,
-                     const char *name, int *ended, qkv_error *err);
+                     const char *name, struct child_end *end, qkv_error *err);
 double child_peak_memory(void); // returns the peak memory of this process in bytes
 #endif

@@ -72,6 +72,7 @@ static bool reader_is_gone(const qkv_error *err)
 int cmd_fail(const qkv_error *err)
 {
     cmd_progress_clear();
+    if (!err->text[0]) return (int)err->status; // a child process has already printed the error
     if (reader_is_gone(err)) return (int)err->status;
     if (common.json) {
         fprintf(stderr, "{\"status\":\"%s\",\"code\":%d", qkv_status_name(err->status),

@@ -2,6 +2,7 @@
 // pictures.c: writes picture files; PNG files in a child process.
 #include "frame/charts.h"
 #include "frame/child.h"
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -35,24 +36,33 @@ static void write_in_child(void *answer, void *ctx)
     a->status = p->write(p, &a->err);
 }
 
-// Reports that a library ended the child process.
-static qkv_status report_end(const char *path, int ended, qkv_error *err)
+// Reports that a library, or a limit, ended the child process.
+static qkv_status report_end(const char *path, int status, qkv_error *err)
 {
-    const bool killed = WIFSIGNALED(ended);
+    const bool killed = WIFSIGNALED(status);
+    if (!status)
+        return cmd_error(err, QKV_ERR_LIMIT, path,
+                         "the process that paints the PNG file has ended without a result, as "
+                         "without memory; SVG needs no painting");
+    if (killed && WTERMSIG(status) == SIGXCPU)
+        return cmd_error(err, QKV_ERR_LIMIT, path,
+                         "the process that paints the PNG file needs more processor time than its "
+                         "limit, %d seconds or that of the shell; SVG needs no painting",
+                         PAINT_SECONDS);
     return cmd_error(err, QKV_ERR_LIMIT, path,
                      "the process that paints the PNG file was ended by %s %d, as cairo and "
                      "fontconfig do without memory; SVG needs neither",
                      killed ? "signal" : "exit code",
-                     killed ? WTERMSIG(ended) : WEXITSTATUS(ended));
+                     killed ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 static qkv_status write_picture(struct picture *p, qkv_error *err)
 {
     struct answer a;
-    int ended;
+    struct child_end end;
     if (!cmd_ends_with(p->path, ".png")) return p->write(p, err);
-    const qkv_status status = child_try(&a, sizeof a, write_in_child, p, p->path, &ended, err);
-    if (ended) return report_end(p->path, ended, err);
+    const qkv_status status = child_try(&a, sizeof a, write_in_child, p, p->path, &end, err);
+    if (end.ended && status != QKV_ERR_IO) return report_end(p->path, end.status, err);
     if (status || !a.status) return status;
     if (!err->status) *err = a.err;
     return a.status;

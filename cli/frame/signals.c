@@ -57,8 +57,8 @@ static void on_interrupt(int number)
     _exit(QKV_ERR_INTERRUPTED);
 }
 
-// Handles the signals of end_signals and, in a child process, SIGINT: removes temporary files, then
-// lets the signal end the process.
+// Handles the signals of end_signals and, in a child process, SIGINT and CMD_PARENT_ENDED: removes
+// temporary files, then lets the signal end the process.
 static void on_end(int number)
 {
     cmd_temps_remove();
@@ -109,9 +109,16 @@ void cmd_signals_graceful(bool on)
 
 void cmd_signals_child(void)
 {
-    struct sigaction a = { .sa_handler = on_end };
+    struct sigaction a = { .sa_handler = on_end }, old;
+    sigset_t ended;
+    temp_count = 0; // the temporary files of the parent stay
     sigemptyset(&a.sa_mask);
-    sigaction(SIGINT, &a, NULL);
+    if (sigaction(SIGINT, NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &a, NULL);
+    sigaction(CMD_PARENT_ENDED, &a, NULL);
+    sigemptyset(&ended);
+    sigaddset(&ended, CMD_PARENT_ENDED);
+    sigprocmask(SIG_UNBLOCK, &ended, NULL);
 }
 
 // Ctrl-\, a limit of CPU time and a timer end a process too.

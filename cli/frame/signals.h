@@ -3,6 +3,7 @@
 #ifndef QKV_SIGNALS_H
 #define QKV_SIGNALS_H
 
+#include <signal.h>
 #include <stdbool.h>
 
 // Installs handlers for Ctrl-C (exit code 130) and for a mapped file that is truncated (exit code
@@ -12,7 +13,11 @@ void cmd_signals_init(void);
 // on true: the first Ctrl-C only sets a flag, which cmd_interrupted() returns; the second ends the
 // command. on false: the first Ctrl-C ends the command.
 void cmd_signals_graceful(bool on);
-// In a child process: lets SIGINT end it, after the removal of its temporary files.
+// The signal by which the system tells a child process that its parent has ended; no caller ignores
+// it by default.
+enum { CMD_PARENT_ENDED = SIGUSR1 };
+// In a child process: lets SIGINT, unless it is ignored, and CMD_PARENT_ENDED end it, after the
+// removal of its own temporary files.
 void cmd_signals_child(void);
 // Registers a temporary file of the command, which is then removed if a signal ends the command.
 void cmd_temps_add(const char *temp);

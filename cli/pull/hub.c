@@ -329,11 +329,19 @@ static qkv_status pull_files(struct hub *h, struct pull_report *r, qkv_error *er
         if (f->wanted && !cache_has(m, f)) (void)pull_file(h, f, &p, err);
     }
     r->received = p.received;
-    // A name must not become durable before the files to which it leads.
-    for (int64_t i = 0; i < h->list.count && !err->status; i++)
-        if (h->list.file[i].wanted &&
-            !cache_path(path, err, "snapshots/%s/%s", m->commit, h->list.file[i].path))
+    // A name must not become durable before the files to which it leads; each folder once.
+    const char *last = NULL;
+    for (int64_t i = 0; i < h->list.count && !err->status; i++) {
+        const char *const name = h->list.file[i].path, *const slash = strrchr(name, '/');
+        const size_t folder = slash ? (size_t)(slash - name) + 1 : 0;
+        if (!h->list.file[i].wanted) continue;
+        const char *const before = last ? strrchr(last, '/') : NULL;
+        const bool same = last && folder == (before ? (size_t)(before - last) + 1 : 0) &&
+                          !memcmp(last, name, folder);
+        last = name;
+        if (!same && !cache_path(path, err, "snapshots/%s/%s", m->commit, name))
             (void)cache_sync(m, path, err);
+    }
     if (err->status || cache_sync(m, "blobs/", err)) return err->status;
     return cache_set_commit(m, err);
 }

@@ -30,16 +30,17 @@ qkv_status cache_path(char out[CMD_PATH], qkv_error *err, const char *format, ..
                      CMD_PATH - 1);
 }
 
-// Makes the names in a folder durable.
+// Makes the names in a folder durable. A folder that may not be read is not synced.
 static bool sync_folder(const char *folder)
 {
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    // EINVAL: this file system needs no sync
-    const bool good = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+    int rc;
+    if (fd < 0) return errno == EACCES;
+    while ((rc = fsync(fd)) != 0 && errno == EINTR) continue;
     const int code = errno;
-    if (fd >= 0) close(fd);
+    close(fd);
     errno = code;
-    return good;
+    return rc == 0 || code == EINVAL; // EINVAL: this file system needs no sync
 }
 
 // Makes a folder and its name durable.
@@ -49,7 +50,7 @@ static bool make_one(const char *path)
     const char *const slash = strrchr(path, '/');
     if (mkdir(path, 0777) != 0) return false;
     snprintf(above, sizeof above, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-    (void)!sync_folder(*above ? above : "/"); // a folder that cannot be read is not synced
+    (void)!sync_folder(*above ? above : "/"); // the folder exists all the same
     return true;
 }
 

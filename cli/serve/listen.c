@@ -117,7 +117,8 @@ qkv_status server_listen(struct server *s, const char *host, int64_t port, bool 
                          code == EAI_MEMORY   ? QKV_ERR_LIMIT
                          : code == EAI_SYSTEM ? cmd_io_status(errno)
                                               : QKV_ERR_USAGE,
-                         NULL, "--host: %s: %s", host, gai_strerror(code));
+                         NULL, "--host: %s: %s", host,
+                         code == EAI_SYSTEM ? strerror(errno) : gai_strerror(code));
     qkv_status status = QKV_OK;
     for (const struct addrinfo *a = list; a && !status; a = a->ai_next) {
         const int fd = open_socket(a);

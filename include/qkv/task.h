@@ -26,8 +26,8 @@ struct qkv_embedder_options {
     /** true: do not normalise the vectors at the end; false: normalise them to length 1 if
      *  modules.json says so or does not exist */
     bool no_normalize;
-    /** tokens per batch, which affects speed but no bit of the vectors; 0: 512 per thread, but at
-     *  least 1024 and at most 8192 */
+    /** tokens per batch, which affects speed but no bit of the vectors; 0: 1024 per thread, at
+     *  most 8192 */
     int64_t batch_tokens;
     /** the most tokens of a text; 0: the limit in sentence_bert_config.json or, without that file,
      *  the positions of the model */

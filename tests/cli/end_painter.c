@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // end_painter.c: a library for LD_PRELOAD, with which cairo does not paint.  QKV_PAINTER_END=N: the
-// process ends by signal N; 0: by exit code 3; "loop": it never ends; "wait": it writes its number
-// to the file painter.pid and waits for a signal.
+// process ends by signal N; 0: by exit code 3; "exitN": by exit code N; "loop": it never ends;
+// "wait": it writes its number to the file painter.pid and waits for a signal.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +18,7 @@ void *cairo_create(void *surface)
         signal(number, SIG_DFL);
         raise(number);
     }
+    if (end && *end == 'e') exit(atoi(end + 4));
     if (end && *end == 'l')
         for (volatile int i = 0;;) i = !i;
     if (end && *end == 'w') {

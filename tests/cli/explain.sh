@@ -164,6 +164,10 @@ off = max(abs(a - b) for a, b in zip(*states))  # the state of a recurrence chan
 assert len(states) == 2 and f"changes by up to {off:.2f} if" in r["sentence"], (states, r["sentence"])
 END
 
+title 'the embedding: words are counted once, also of characters that are several tokens'
+runs 0 explain --embedding "日本 über naïve"
+prints_part 'The text has 3 words'
+
 title 'the embedding: the ids of the tokenizer select rows of E in the file'
 runs 0 tokenize --ids "The bears were unbearably tired"
 cp "$out" ids

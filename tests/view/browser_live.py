@@ -181,7 +181,7 @@ def decoder(b):
     live.shots("decoder")
     b.js("location.hash = 'l=1&h=0.1.2'")
     b.frames(3)
-    live.answered(b.key, "x")
+    live.answered(b.key, "Delete")
     assert "(unchanged " in live.said(), live.said()
     live.answered(b.key, "Delete")
     live.answered(live.slide, "Temperature", .5)

@@ -19,7 +19,7 @@ static const struct {
 };
 enum { FAMILIES = sizeof families / sizeof families[0] };
 
-// Writes what is known of a model of a type that is not read: the family that reads it under another
+// Writes the facts about a model of a type that is not read: the family that reads it under another
 // name, or what it is and what would be needed; "" if nothing is known.
 static void unread_hint(char *out, size_t size, const char *type)
 {

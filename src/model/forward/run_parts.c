@@ -5,7 +5,6 @@
 // inside the layers end with such a wait after each product. No row depends on other sequences, so
 // the parts change no bit.
 #include "model/forward/forward.h"
-#include <string.h>
 
 enum {
     PART_ROWS = 512,  // of a part, if there are enough rows
@@ -103,7 +102,7 @@ bool qkv_run_parts(qkv_status *status, const struct qkv_run *u, const struct qkv
                 if (err) *err = p.part[i].err;
             }
     } else
-        p.n = 1; // without memory the whole run may still succeed
+        p.n = 1; // without memory for parts the whole run may still succeed
     qkv_free(offsets);
     qkv_free(p.part);
     return p.n > 1;

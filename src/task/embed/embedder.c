@@ -5,9 +5,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-// A batch has 512 tokens per thread, but at least 1024 and at most 8192: larger batches need more
-// memory and are not faster.
-enum { BATCH_THREAD = 1024, BATCH_LEAST = 1024, BATCH_MOST = 8192 };
+// A batch has 1024 tokens per thread, but at most 8192: larger batches need more memory and are not
+// faster.
+enum { BATCH_THREAD = 1024, BATCH_MOST = 8192 };
 
 struct qkv_embedder {
     struct qkv_embedder_options o;
@@ -306,7 +306,7 @@ static qkv_status step(const qkv_embedder *e, int64_t done, int64_t total, qkv_e
 static int64_t batch_tokens(const qkv_embedder *e)
 {
     if (e->o.batch_tokens) return e->o.batch_tokens;
-    return qkv_min64(qkv_max64(BATCH_LEAST, (int64_t)qkv_threads() * BATCH_THREAD), BATCH_MOST);
+    return qkv_min64((int64_t)qkv_threads() * BATCH_THREAD, BATCH_MOST);
 }
 
 static qkv_status give(qkv_error *err, const struct qkv_batch *b)

@@ -230,7 +230,7 @@ TEST(a_name_of_another_family_is_told_the_family_that_reads_it)
     }
 }
 
-TEST(a_name_that_is_not_read_is_told_what_would_be_needed)
+TEST(a_refusal_names_the_missing_part)
 {
     static const struct {
         const char *type, *is, *needs;
@@ -375,8 +375,7 @@ TEST(every_truncation_and_every_flipped_bit_loads_or_is_refused)
 CHECK_MAIN(CASE(the_valid_one_loads), CASE(no_file_and_a_folder_are_io_errors),
            CASE(what_is_no_json_object_is_refused_at_its_place), CASE(each_value_is_checked),
            CASE(a_name_of_another_family_is_told_the_family_that_reads_it),
-           CASE(a_name_that_is_not_read_is_told_what_would_be_needed),
-           CASE(a_value_too_large_for_a_number_is_refused), CASE(key_heads_divide_the_heads),
-           CASE(roberta_needs_positions_behind_the_padding_token),
+           CASE(a_refusal_names_the_missing_part), CASE(a_value_too_large_for_a_number_is_refused),
+           CASE(key_heads_divide_the_heads), CASE(roberta_needs_positions_behind_the_padding_token),
            CASE(depth_digits_and_size_are_bounded),
            CASE(every_truncation_and_every_flipped_bit_loads_or_is_refused))
