@@ -199,10 +199,71 @@ static _Noreturn void end_alone(const qkv_error *err)
     _exit(err->status);
 }
 
+// ---- the command line ---------------------------------------------------------------------------
+// Returns the words of the command line, each with its final NUL, and their bytes in *n.
+static char *line_of(int argc, char **argv, size_t *n)
+{
+    *n = 0;
+    for (int i = 0; i < argc; i++) *n += strlen(argv[i]) + 1;
+    char *line = cmd_alloc(*n + 1, 1), *to = line;
+    for (int i = 0; i < argc; i++) {
+        put(&to, argv[i]);
+        *to++ = 0;
+    }
+    return line;
+}
+
+// Writes to err the first word in which the line b differs from line a of rank 0.
+static void compare_words(const char *a, size_t a_bytes, const char *b, size_t b_bytes,
+                          int64_t rank, qkv_error *err)
+{
+    const char *const a_end = a + a_bytes, *const b_end = b + b_bytes;
+    int64_t word = 0; // the name of the command that runs is word 0
+    for (; a < a_end && b < b_end && !strcmp(a, b); word++) {
+        a += strlen(a) + 1;
+        b += strlen(b) + 1;
+    }
+    memset(err, 0, sizeof *err);
+    cmd_error(err, QKV_ERR_USAGE, NULL,
+              "rank %lld has another command line than rank 0: expected %s%.200s%s as word %lld, "
+              "found %s%.200s%s",
+              (long long)rank, a < a_end ? "'" : "", a < a_end ? a : "the end",
+              a < a_end ? "'" : "", (long long)word, b < b_end ? "'" : "",
+              b < b_end ? b : "the end", b < b_end ? "'" : "");
+}
+
+// Collects the command lines, of which one differs, and names in err the first word that does.
+// Returns QKV_ERR_USAGE, or another error if the connection fails.
+static qkv_status differing_word(const char *line, size_t bytes, qkv_error *err)
+{
+    const size_t size = (size_t)ranks.size, rank = (size_t)ranks.rank;
+    size_t *at = cmd_alloc(size * 3, sizeof *at), *n = at + size, *all = n + size, total = 0;
+    for (size_t r = 0; r < size; r++) {
+        at[r] = r * sizeof *all;
+        n[r] = sizeof *all;
+    }
+    all[rank] = bytes;
+    qkv_status status = ranks.gather(ranks.ctx, all, at, n);
+    for (size_t r = 0; r < size && !status; r++) {
+        at[r] = total;
+        total += all[r];
+    }
+    char *lines = cmd_alloc(total + 1, 1);
+    memcpy(lines + (status ? 0 : at[rank]), line, status ? 0 : bytes);
+    if (!status) status = ranks.gather(ranks.ctx, lines, at, all);
+    size_t r = 1;
+    while (!status && r + 1 < size && all[r] == all[0] && !memcmp(lines + at[r], lines, all[0]))
+        r++;
+    if (!status) compare_words(lines, all[0], lines + at[r], all[r], (int64_t)r, err);
+    free(lines);
+    free(at);
+    return status ? status : QKV_ERR_USAGE;
+}
+
 void ranks_open(int argc, char **argv)
 {
     qkv_error err = { 0 };
-    size_t bytes = 1;
+    size_t bytes;
     if (qkv_ranks_started(NULL) > 1) catch_end_of_rank();
     const qkv_status opened = qkv_ranks_open(&ranks, &err);
     if (opened) {
@@ -213,13 +274,9 @@ void ranks_open(int argc, char **argv)
     }
     if (ranks.size == 1) return;
     cmd_memory_hook = out_of_memory;
-    for (int i = 0; i < argc; i++) bytes += strlen(argv[i]) + 1;
-    char *line = cmd_alloc(bytes, 1), *to = line;
-    for (int i = 0; i < argc; i++) {
-        put(&to, argv[i]);
-        *to++ = 0;
-    }
-    qkv_status status = qkv_ranks_same(&ranks, "command line", line, (size_t)(to - line), &err);
+    char *line = line_of(argc, argv, &bytes);
+    qkv_status status = qkv_ranks_same(&ranks, "command line", line, bytes, &err);
+    if (status == QKV_ERR_USAGE) status = differing_word(line, bytes, &err);
     free(line);
     if (!status) {
         const qkv_status lost = find_peers();

@@ -50,7 +50,18 @@ for launcher in $launchers; do
     timeout 120 "$launcher" -n 1 "$QKV_BIN" train rank0/text.txt $new --out run : \
         -n 1 "$QKV_BIN" train rank0/text.txt $new --out run --clip 2 >"$out" 2>"$err" </dev/null
     [ $? -eq 2 ] || failed "exit code of other options: $launcher"
-    says_part 'rank 1 has another command line than rank 0'
+    says_part "qkv: rank 1 has another command line than rank 0: expected the end as word 23, found '--clip'"
+    idle
+    timeout 120 "$launcher" -n 1 "$QKV_BIN" train rank0/text.txt $new --out run --clip 2 : \
+        -n 1 "$QKV_BIN" train rank0/text.txt $new --out run --clip 2 : \
+        -n 1 "$QKV_BIN" train rank0/text.txt $new --out "$(printf 'r\033n')" --clip 2 >"$out" 2>"$err" </dev/null
+    [ $? -eq 2 ] || failed "exit code of other options: $launcher"
+    says_part "rank 2 has another command line than rank 0: expected 'run' as word 22, found 'r\\x1bn'"
+    [ "$(grep -c '^qkv: ' "$err")" -eq 1 ] || failed "one message: $launcher"
+    timeout 120 "$launcher" -n 1 "$QKV_BIN" train rank0/text.txt $new --out run --clip 2 : \
+        -n 1 "$QKV_BIN" train rank0/text.txt $new --out run >"$out" 2>"$err" </dev/null
+    [ $? -eq 2 ] || failed "exit code of other options: $launcher"
+    says_part "rank 1 has another command line than rank 0: expected '--clip' as word 23, found the end"
     idle
 done
 
