@@ -65,6 +65,7 @@ if [ "$what" = long ]; then # without these the stage leaves out what needs them
     command_here valgrind || optional+=(valgrind)
     command_here abidiff || optional+=(abigail-tools)
     command_here gcovr || optional+=(gcovr)
+    command_here srun || optional+=(slurmctld slurmd slurm-client)
 fi
 if [ "$what" = test ] || [ "$what" = long ]; then
     command_here g++ || lacks "a C++ compiler (g++)" g++

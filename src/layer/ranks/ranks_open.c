@@ -14,8 +14,8 @@ static const struct mpi_ranks *mpi; // NULL: this process is alone
 
 // The environment variables by which a launcher tells a process how many ranks there are and which
 // one it is, and the library of the MPI that it belongs to. srun sets the variables of the MPI that
-// --mpi names. server: variables of the connection to the launcher, of which one is set; without
-// them the others were set by hand.
+// --mpi names; with --mpi=pmix the number of ranks is in a variable of Slurm. server: variables of
+// the connection to the launcher, of which one is set; without them the others were set by hand.
 static const struct launcher {
     const char *size, *rank, *library, *server[2];
 } launchers[] = {
@@ -28,7 +28,12 @@ static const struct launcher {
       "PMIX_RANK",
       "libqkv_mpi-openmpi.so." QKV_SOVERSION,
       { "PMIX_NAMESPACE", "PMIX_NAMESPACE" } },
+    { "SLURM_STEP_NUM_TASKS",
+      "PMIX_RANK",
+      "libqkv_mpi-openmpi.so." QKV_SOVERSION,
+      { "PMIX_NAMESPACE", "PMIX_NAMESPACE" } },
 };
+enum { HYDRA = 1, SLURM = 3 }; // rows: mpiexec of MPICH; srun --mpi=pmix
 
 static int64_t number(const char *variable)
 {
@@ -112,11 +117,20 @@ static bool connected(const struct launcher *x)
            (S_ISSOCK(s.st_mode) || S_ISFIFO(s.st_mode));
 }
 
+// Returns whether srun --mpi=pmix has started this process. A launcher that srun has started sets a
+// namespace of its own, or the variables of MPICH.
+static bool by_slurm(void)
+{
+    const char *space = getenv("PMIX_NAMESPACE");
+    if (!space || strncmp(space, "slurm.", 6) != 0 || !getenv("PMIX_RANK")) return false;
+    return !getenv(launchers[HYDRA].size) || !connected(&launchers[HYDRA]);
+}
+
 // Returns the launcher of more than one process, or NULL.
 static const struct launcher *find_launcher(void)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++)
-        if (number(launchers[i].size) > 1 && connected(&launchers[i]))
+        if (number(launchers[i].size) > 1 && connected(&launchers[i]) && (i != SLURM || by_slurm()))
             return child_of_rank(launchers[i].rank) ? NULL : &launchers[i];
     return NULL;
 }
