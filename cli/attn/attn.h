@@ -37,6 +37,7 @@ struct attn_job {
     struct qkv_probe_request request; // the statistics that --probe requests
     int64_t *rows;
     struct qkv_probe probe; // the arrays of these statistics; a.probe points to it
+    bool limit_given;       // --collect-limit is given
 };
 
 // Reads the arrays and sets the sizes of j->a, and of j->m if q, k and v are projected from inputs.

@@ -108,19 +108,21 @@ void attn_ranks_plan_print(const struct attn_job *j)
     if (ranks.size == 1) return;
     struct qkv_ranks_plan p = plan_of(j, 0);
     const bool pipeline = p.mode == QKV_RANKS_PIPELINE;
+    const char *const origin =
+        j->limit_given ? "" : ", half of the memory available to the rank with the least";
     size_t all = 0;
     for (int64_t r = 0; r < ranks.size; r++) all += plan_of(j, r).sent / (size_t)(ranks.size - 1);
     if (common.json)
-        printf(",\"ranks\":{\"size\":%lld,\"mode\":\"%s\",\"reason\":\"%s\",\"blocks\":%lld,"
+        printf(",\"ranks\":{\"size\":%lld,\"mode\":\"%s\",\"reason\":\"%s%s\",\"blocks\":%lld,"
                "\"block\":%zu,\"rank\":[",
-               (long long)ranks.size, pipeline ? "pipeline" : "collect", p.reason,
+               (long long)ranks.size, pipeline ? "pipeline" : "collect", p.reason, origin,
                (long long)p.blocks, p.block);
     else if (pipeline)
-        printf("ranks    %lld, keys and values in %lld blocks of at most %zu bytes, since %s\n",
-               (long long)ranks.size, (long long)p.blocks, p.block, p.reason);
+        printf("ranks    %lld, keys and values in %lld blocks of at most %zu bytes, since %s%s\n",
+               (long long)ranks.size, (long long)p.blocks, p.block, p.reason, origin);
     else
-        printf("ranks    %lld, each collects all keys and values, since %s\n",
-               (long long)ranks.size, p.reason);
+        printf("ranks    %lld, each collects all keys and values, since %s%s\n",
+               (long long)ranks.size, p.reason, origin);
     for (int64_t r = 0; r < ranks.size; r++) {
         p = plan_of(j, r);
         const struct qkv_ranks_plan next = plan_of(j, r + 1);

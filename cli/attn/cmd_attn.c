@@ -110,7 +110,8 @@ static const struct opt opts[] = {
              "fail if this CPU cannot compute in --precision, instead of converting to float"),
     OPT_INT(0, "collect-limit", &o.collect_limit, 1, INT64_MAX, "BYTES",
             "on several ranks: collect all keys and values on each only if they have at most so "
-            "many bytes, or else receive them in blocks (default: no limit)"),
+            "many bytes, or else receive them in blocks (default: half of the memory that is "
+            "available to the rank with the least)"),
     OPT_GROUP("Results"),
     OPT_OUTPUT('o', "output", &o.results[OUT], "FILE.npy",
                "output file (default: print the output); '-': as .npy on standard output"),
@@ -533,7 +534,8 @@ static int run_attn(int argc, char **argv)
     struct attn_job j = { .layout = o.layout };
     struct masks m = { .slopes = NULL };
     struct array r[RESULTS] = { 0 };
-    ranks.collect_limit = (size_t)o.collect_limit;
+    ranks.collect_limit = ranks_collect_limit(o.collect_limit, 2); // half: q, out and the rest
+    j.limit_given = o.collect_limit != 0;
     if (check_outputs(&err) ||
         attn_inputs(&j, &o.f, o.w_layout, o.score, o.heads, o.kv_heads, &err) ||
         masks_read(&j, &m, &err) || attn_probe_new(&j, o.probe, &err) || check_ranks(&j, &err)) {

@@ -325,6 +325,22 @@ void ranks_agree(const qkv_error *err)
     end(status_of(first));
 }
 
+int64_t ranks_on_host(void)
+{
+    int64_t n = 0;
+    for (int64_t r = 0; r < peers.size; r++) n += peers.pid[r] != 0;
+    return n ? n : 1;
+}
+
+int64_t ranks_least(int64_t x)
+{
+    int64_t most = -x;
+    if (ranks.size == 1) return x;
+    const qkv_status status = ranks.reduce(ranks.ctx, &most, 1);
+    if (status) end_lost(status, &(qkv_error){ 0 });
+    return -most;
+}
+
 void ranks_close(void)
 {
     peers.size = 0;

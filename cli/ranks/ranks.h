@@ -18,6 +18,13 @@ void ranks_refuse(const char *command, const char *instead);
 // Returns QKV_OK if no rank has an error. If one has, its message is printed, with the number of
 // the rank, and all ranks end with its code.
 void ranks_agree(const qkv_error *err);
+// Returns the number of ranks on the host of this one.
+int64_t ranks_on_host(void);
+// Returns the minimum of x over all ranks.
+int64_t ranks_least(int64_t x);
+// Returns the bytes of keys and values that ranks collect: given (--collect-limit) or, if it is 0,
+// the memory available to a rank, divided by parts: the minimum over all ranks. One rank: given.
+size_t ranks_collect_limit(int64_t given, int parts);
 void ranks_close(void);
 
 #endif

@@ -76,6 +76,40 @@ PY
     done
 done
 
+title 'without a limit, ranks collect half of the memory that is available to the rank with the least'
+# 2 rows of q, 64 MB of keys and values. The address space of rank 1 is limited to $LIMIT kB.
+python random few.npy f4 1x2x1x64 3
+python random some.npy f4 1x1000x1x64 4
+python3 - <<'PY'
+import struct
+numbers = open("some.npy", "rb").read()[-256000:]
+header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 125000, 1, 64), }"
+header += b" " * (-(len(header) + 11) % 64) + b"\n"
+open("many.npy", "wb").write(b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header + numbers * 125)
+PY
+cat >space.sh <<'SH'
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}
+[ "$rank" -ne 1 ] || ulimit -v "$LIMIT"
+exec "$QKV_BIN" "$@"
+SH
+export QKV_BIN
+limit_of() { sed -n 's/.*"mode":"'"$1"'".* the limit of \([0-9]*\) bytes, half of the memory .*/\1/p' "$out"; }
+arrays='-q few.npy -k many.npy -v many.npy'
+runs 0 attn $arrays -o one.npy --force
+for launcher in $launchers; do
+    # with 1 GB more than a rank needs all is collected, and the plan shows what it needs
+    LIMIT=2000000 timeout 60 "$launcher" -n 2 sh space.sh attn $arrays --plan --json >"$out" 2>"$err" || failed "$launcher"
+    found=$(limit_of collect)
+    [ "${found:-0}" -gt 64000000 ] && [ "${found:-0}" -lt 1000000000 ] || failed "the limit $found: $launcher"
+    less=$((2000000 - 2 * ${found:-0} / 1024 + 112500)) # 57.6 MB can be collected
+    LIMIT=$less timeout 60 "$launcher" -n 2 sh space.sh attn $arrays --plan --json >"$out" 2>"$err" || failed "$launcher"
+    found=$(limit_of pipeline)
+    [ "${found:-0}" -gt 50000000 ] && [ "${found:-0}" -lt 64000000 ] || failed "the limit $found: $launcher"
+    LIMIT=$less timeout 60 "$launcher" -n 2 sh space.sh attn $arrays -o two.npy --force >"$out" 2>"$err" || failed "$launcher"
+    check cmp one.npy two.npy
+done
+rm many.npy
+
 # Rank $VICTIM can write no more than $BYTES to a file, once the file $AFTER exists. MPI itself writes some files of a few MB
 # before.
 cat >full.sh <<'SH'
