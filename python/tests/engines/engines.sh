@@ -17,13 +17,14 @@ for n in $(seq 40); do echo "owl $n"; done >"$temp/lines.txt"
 "$qkv" embed -m "$model" -f "$temp/lines.txt" --no-normalize -o "$temp/one.npy" || exit 1
 
 ran=0
-# engine NAME OUTPUT MODULES PACKAGES...: installs what is missing, runs NAME_embed.py and compares its output
+# engine NAME COMMAND OUTPUT MODULES PACKAGES...: installs what is missing, runs NAME_embed.py by a command of the venv and
+# compares its output
 engine() {
-    name=$1 output=$temp/$2 modules=$3
-    shift 3
+    name=$1 command=$venv/bin/$2 output=$temp/$3 modules=$4
+    shift 4
     "$py" -c "import $modules" 2>/dev/null || timeout 900 "$py" -m pip install --quiet --disable-pip-version-check "$@" >"$log" 2>&1
     "$py" -c "import $modules" 2>/dev/null || { echo "$name: skipped, pip cannot install $*"; return; }
-    if ! timeout 300 "$py" "$examples/${name}_embed.py" "$model" "$temp/lines.txt" "$output" >"$log" 2>&1; then
+    if ! timeout 300 "$command" "$examples/${name}_embed.py" "$model" "$temp/lines.txt" "$output" >"$log" 2>&1; then
         tail -n 20 "$log"
         echo "$name: ${name}_embed.py failed"
         exit 1
@@ -31,10 +32,10 @@ engine() {
     "$py" "$compare" "$name" "$temp/lines.txt" "$temp/one.npy" "$output" || exit 1
     ran=$((ran + 1))
 }
-engine dask dask.npy dask.bag,distributed,numpy dask distributed numpy
-engine ray ray.parquet ray.data,numpy,pandas 'ray[data]' numpy pandas
+engine dask python dask.npy dask.bag,distributed,numpy dask distributed numpy
+engine ray python ray.parquet ray.data,numpy,pandas 'ray[data]' numpy pandas
 if command -v java >/dev/null; then
-    engine spark spark.parquet pyspark,pandas,pyarrow pyspark pandas pyarrow
+    engine spark spark-submit spark.parquet pyspark,pandas,pyarrow pyspark pandas pyarrow
 else
     echo "spark: skipped, java is not installed"
 fi
