@@ -11,7 +11,7 @@ export PATH="$PATH:/usr/sbin:/sbin"
 temp=$(mktemp -d) daemons=
 stop() {
     # shellcheck disable=SC2086
-    [ -z "$daemons" ] || { kill $daemons; wait; } 2>/dev/null
+    [ -z "$daemons" ] || { timeout 10 scancel -u "$(id -un)"; kill $daemons; wait; } 2>/dev/null
     rm -rf "$temp"
 }
 trap stop EXIT
