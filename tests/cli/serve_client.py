@@ -97,7 +97,7 @@ class Server:
 
     def ask(self, method, path, body=None, headers=None):
         """Makes one request on a connection of its own; returns status, fields and body."""
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=280)  # a sanitizer on a busy machine is slow
         try:
             fields = {"Content-Type": "application/json"} if body is not None else {}
             fields.update(headers or {})
