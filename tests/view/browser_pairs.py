@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # browser_pairs.py: cases of browser.py for the views neuron, steps, compare and training.
-import json, os, subprocess, xml.etree.ElementTree as xml
+import glob, json, os, subprocess, xml.etree.ElementTree as xml
 import boxes
 import pictures
 from said import check
@@ -54,6 +54,31 @@ class Pairs:
             check(c.js("document.documentElement.scrollWidth <= innerWidth"), width)
         c.js(help + ".close()")
         c.size(1440, 900)
+
+    def terms_are_defined_where_they_appear_and_in_the_help(self):
+        self.open("pair", "#l=1&h=1.8.9")
+        described = "Object.fromEntries([...document.querySelectorAll('[aria-description]')].map(" \
+                    "n => [n.textContent, [n.title, n.ariaDescription]]))"
+        self.c.wait("document.querySelector('#table th[title]') !== null")
+        found = self.c.js(described)
+        check({"head", "strength", "effective keys", "distance", "query token", "key token", "attention received",
+               "Special tokens"} <= set(found), found)
+        check(all(title == text != "" for title, text in found.values()), found)
+        self.c.js("location.hash = '#l=1&h=1&t=3'")  # of a marked row the margin has its weights
+        self.c.wait("!document.querySelector('#table th[title]')")
+        check(self.c.js(described).get("weight per head", [""])[0].startswith("softmax of a score"),
+              self.c.js(described))
+        self.c.key("?")
+        lists = self.c.js("[...document.querySelectorAll('dialog.help[open] section')].filter(s => /^[0-9]/.test("
+                          "s.firstChild.textContent)).map(s => [s.firstChild.textContent, "
+                          "[...s.querySelectorAll('dt, dd')].map(d => d.textContent)])")
+        courses = [open(path, encoding="utf-8").readline().strip("# \n") for path in glob.glob("docs/notes/[01]*.md")]
+        check(lists and all(course in courses for course, _ in lists), [course for course, _ in lists])
+        listed = {term: text for _, words in lists for term, text in zip(words[::2], words[1::2])}
+        check(len(listed) >= 15 + 9 and all(listed.values()), listed)
+        check(listed["distance"] == found["distance"][0] and "entropy" in listed and "softmax gradient" in listed)
+        check(any(name.endswith("induction") for name in listed), listed)  # the kinds, with the rule that measures them
+        self.c.js("document.querySelector('dialog[open]').close()")
 
     def the_header_fits_every_width(self):
         self.open("pair")

@@ -69,7 +69,7 @@ const TEXT = {
     receivedShort: "received",
     oneBar: "weight per head",
     headsOf: "The {0} heads of layer {1}", headOf: "The head of layer {1}",
-    keysNote: "Effective keys: 2 to the entropy of a row (its perplexity), mean over the rows. " +
+    keysNote: "Effective keys: e to the entropy of a row (its perplexity), mean over the rows. " +
         "Distance: tokens between query and key.",
     rowOf: "{0} in layer {1}, all weights",
     columnOf: "{0} in layer {1}, weight from each query",

@@ -272,6 +272,7 @@
  * @property {HTMLElement} live the element that screen readers read
  * @property {HTMLElement} finder
  * @property {HTMLElement} keyLists
+ * @property {HTMLElement} terms
  * @property {HTMLDialogElement} help
  * @property {HTMLDialogElement} saver
  * @property {HTMLElement} animated the button that saves an animated picture

@@ -6,6 +6,7 @@
 import { abs, max, min, round } from "../base/math.js";
 import { count, say, weight } from "../base/messages.js";
 import { $, el, onClick, windowWidth } from "../base/dom.js";
+import { defined } from "../base/terms.js";
 import {
     geometry, keyPasses, currentTarget, page, partOf, rowPasses, span, stage, state, threshold
 } from "../base/state.js";
@@ -110,7 +111,7 @@ export function layout() {
     stage.dpr = dpr;
     layTokens(split, gap);
     const head = (key, x, right) => {
-        const s = el("span", {}, say(key));
+        const s = el("span", defined(say(key)), say(key));
         s.style[right ? "right" : "left"] = (right ? w - x : x) + "px";
         return s;
     };
@@ -392,6 +393,8 @@ function markTokens(l) {
         l.row >= 0 ? short || drawn()[0] < 0 ? "weight" : "oneBar"
             : short ? "receivedShort" : windowed() ? "receivedHere" : "received"
     );
+    const of = defined(l.row >= 0 ? "weight" : "attention received");
+    for (const name in of) stage.margin.setAttribute(name, of[name]);
 }
 export function reveal(i) {
     if (windowed() && showRow(i)) return void requestAnimationFrame(() => requestAnimationFrame(() => reveal(i)));

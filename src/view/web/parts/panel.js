@@ -4,6 +4,7 @@
 import { abs, ceil, max, min, round, strongestOf, sumOf } from "../base/math.js";
 import { NUMBERS, count, say, share, stackTitle, weight } from "../base/messages.js";
 import { cells, el, onClick, roving } from "../base/dom.js";
+import { defined } from "../base/terms.js";
 import {
     FILTERS, allHeads, geometry, keyPasses, isShown, selectedHeads, page, quote, quoteKey, rowPasses, span, stage,
     state, toggled, topKey
@@ -137,7 +138,7 @@ export function buildFilters() {
         panel.goes = el("span");
         out.push(
             el(
-                "div", {}, el("h2", {}, say("specials")), panel.switch,
+                "div", {}, el("h2", defined("special tokens"), say("specials")), panel.switch,
                 el("p", { class: "note" }, panel.goes, el("br"), say("never"))
             )
         );
@@ -305,7 +306,9 @@ function headTable() {
             "thead", {},
             el(
                 "tr", {},
-                ...["head", "", "strength", "effective keys", "distance"].map(t => el("th", { scope: "col" }, t))
+                ...[["head"], ["kind", ""], ["strength"], ["effective keys"], ["distance"]].map(([t, shown = t]) =>
+                    el("th", { scope: "col", ...defined(t) }, shown)
+                )
             )
         ),
         el("tbody", {}, ...body));

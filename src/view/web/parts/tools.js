@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tools.js: builds the toolbar next to the question, the buttons of the footer, and the help dialog.
 import { $, el, onClick } from "../base/dom.js";
+import { termList } from "../base/terms.js";
 import { addTexts, say } from "../base/messages.js";
 import { page, state } from "../base/state.js";
 import { tell } from "../base/drawing.js";
@@ -13,7 +14,9 @@ addTexts({
     linkCopied: "The address of this view is copied.",
     linkInBar: "The address bar has the link of this view.",
     touch: "On a touch screen",
-    help: "Keys"
+    help: "Keys",
+    terms: "Terms",
+    termsNote: "Read on in the pages of the course, docs/notes of qkv."
 });
 const GESTURES = [
     ["tap a token", "mark its row or its key; tap it again to clear"],
@@ -101,9 +104,11 @@ export function buildHelp() {
     const close = el("button", {}, say("close"));
     onClick(close, () => page.help.close());
     page.keyLists = el("div", { class: "columns" });
+    page.terms = el("div", { class: "columns" });
     page.help = el(
         "dialog", { class: "help", "aria-label": say("help") },
-        el("div", { class: "buttons" }, close), el("h2", { tabindex: "-1", autofocus: "" }, say("help")), page.keyLists
+        el("div", { class: "buttons" }, close), el("h2", { tabindex: "-1", autofocus: "" }, say("help")), page.keyLists,
+        el("h2", {}, say("terms")), el("p", { class: "note" }, say("termsNote")), page.terms
     );
     document.body.append(page.help);
 }
@@ -118,6 +123,7 @@ export function openHelp(viewKeys) {
         ...page.view?.keys ? [list(page.view.name, page.view.keys)] : [],
         list(say("everywhere"), [...KEYS, ...viewKeys])
     );
+    page.terms.replaceChildren(...termList());
     page.help.showModal();
     page.help.scrollTop = 0;
 }

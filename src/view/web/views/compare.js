@@ -4,6 +4,7 @@
 import { abs, ceil, floor, max, min } from "../base/math.js";
 import { addTexts, count, say, signed, weight } from "../base/messages.js";
 import { cells, el, onClick } from "../base/dom.js";
+import { defined } from "../base/terms.js";
 import { headName, page, quote, state, threshold } from "../base/state.js";
 import { css, hue, opacity, rampAt, thickness } from "../base/palette.js";
 import { requestDraw } from "../base/drawing.js";
@@ -101,7 +102,7 @@ function buildCompare() {
             set(p.row === state.row && p.key === state.key ? { row: -1, key: -1 } : { row: p.row, key: p.key });
     });
     return {
-        left: [el("div", {}, el("h2", {}, say("changedMost")), compare.list)],
+        left: [el("div", {}, el("h2", defined("Jensen-Shannon divergence"), say("changedMost")), compare.list)],
         mid: [el("div", { class: "controls" }, compare.pick.node, compare.how.node), compare.box, compare.note],
         right: [compare.table]
     };

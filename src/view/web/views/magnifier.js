@@ -4,6 +4,7 @@
 import { abs, ceil, floor, max, min, round } from "../base/math.js";
 import { addTexts, count, escaped, plain, say, weight } from "../base/messages.js";
 import { el, onClick } from "../base/dom.js";
+import { defined } from "../base/terms.js";
 import { page, quote, quoteKey, state } from "../base/state.js";
 import { css, hue, kindColour, textOn, rampAt } from "../base/palette.js";
 import { requestDraw } from "../base/drawing.js";
@@ -61,7 +62,7 @@ export function buildMagnifier() {
     });
     const choice = (title, list, now, act) => {
         const buttons = list.map(name => {
-            const b = el("button", {}, say(name));
+            const b = el("button", defined(say(name)), say(name));
             if (/Effect$/.test(name) && !page.effects) Object.assign(b, { disabled: true, title: say("noEffects") });
             onClick(b, () => act(name));
             return b;
@@ -187,7 +188,7 @@ function fact(name, value, bar) {
     const dd = el("dd", {});
     if (bar) dd.append(bar);
     dd.append(el("b", {}, value));
-    return [el("dt", {}, name), dd];
+    return [el("dt", defined(name), name), dd];
 }
 function drawFacts(grid, p) {
     const { layer, head } = shownHead();

@@ -5,6 +5,7 @@
 import { abs, floor, max, min } from "../base/math.js";
 import { addTexts, count, quoted, say } from "../base/messages.js";
 import { el, onClick } from "../base/dom.js";
+import { defined } from "../base/terms.js";
 import { page, state } from "../base/state.js";
 import { addView, set } from "../base/frame.js";
 import {
@@ -174,6 +175,7 @@ function drawOutput() {
         notes.push(say("outputDrawn", MOST_ROWS, count(o.values.length)));
     if (o.at.length < o.all && !isList(o)) notes.push(say("outputSome", count(o.at.length), count(o.all)));
     output.note.textContent = notes.join(" ");
+    output.note.title = isLens(o) && o.rows > 1 ? defined("logit lens").title : "";
     if (output.places) output.places.value = place;
 }
 

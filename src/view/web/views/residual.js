@@ -5,6 +5,7 @@
 import { abs, ceil, floor, max, min, sqrt } from "../base/math.js";
 import { addTexts, capital, count, quoted, say, signed } from "../base/messages.js";
 import { cells, el, onClick } from "../base/dom.js";
+import { defined } from "../base/terms.js";
 import { page, state } from "../base/state.js";
 import { hue } from "../base/palette.js";
 import { addView, set } from "../base/frame.js";
@@ -274,7 +275,8 @@ function drawPanel() {
     });
     residual.table.replaceChildren(
         el(
-            "table", { class: "row" }, el("caption", {}, say("residualTable", nameOfRows(rows))),
+            "table", { class: "row" },
+            el("caption", defined("residual stream"), say("residualTable", nameOfRows(rows))),
             el("thead", {}, el("tr", {}, ...head.map(t => el("th", { scope: "col" }, t)))), el("tbody", {}, ...body)
         ),
         el("p", { class: "note" }, say("residualNote"))

@@ -4,6 +4,7 @@
 import { abs, ceil, max, min, sqrt } from "../base/math.js";
 import { count, certain, say, signed, weight } from "../base/messages.js";
 import { cells, el } from "../base/dom.js";
+import { defined } from "../base/terms.js";
 import { page, quote } from "../base/state.js";
 import {
     MOST_CURVES, fitted, hair, isOwnDivisor, weightFill, keyName, rectAt, redraw, rootName, shape, shownToken,
@@ -72,11 +73,12 @@ function drawScaleTable(of, j) {
     const hundred = weightsAt(of, of.own / 100);
     const open = hundred.w.indexOf(max(...hundred.w));
     const th = (text, kind) => el("th", { scope: "col", class: kind }, text);
-    const row = (name, value) => cells(el("td", { class: "text" }, name), ...ws.map(value));
+    const row = (name, value, term = name) =>
+        cells(el("td", { class: "text", ...defined(term) }, name), ...ws.map(value));
     steps.table.replaceChildren(el("table", { class: "scales" },
         el("thead", {}, el("tr", {}, th(say("divideBy"), ""), th("1", ""), th(rootName(of), "hot"), th(of.E, ""))),
         el(
-            "tbody", {}, row(say("weightOf", keyName(j)), x => weight(x.w[j], 3)),
+            "tbody", {}, row(say("weightOf", keyName(j)), x => weight(x.w[j], 3), "weight"),
             row(say("effectiveKeysHere"), x => x.keys.toFixed(1)),
             row(say("softmaxGradient"), x => weight(x.gradient, 3))
         )));
