@@ -33,7 +33,7 @@ static const struct opt opts[] = {
     OPT_INT(0, "head", &explain_options.head, 0, 100000, "H", "head (default: the head that qkv view opens on)"),
     OPT_TEXT('t', "token", &explain_options.token, "WORD", "the query: a word of the text, or the index of a token (default: the token that qkv view opens on)"),
     OPT_INT(0, "d", &explain_options.width, 2, 4096, "D", "number of dimensions for --positions (default: 64)"),
-    OPT_TEXT(0, "sizes", &explain_options.sizes, "N,...", "sizes for --shapes (tokens,d,d_k,d_v), --mask (tokens,d_k) and --norm (tokens,d; 3 tokens or more), each from 2 to 32"),
+    OPT_TEXT(0, "sizes", &explain_options.sizes, "N,...", "sizes for --shapes (tokens,d,d_k,d_v), --mask (tokens,d_k), --norm (tokens,d; 3 tokens or more), --independence (tokens,d) and --paths (tokens, odd width of the convolution), each from 2 to 32"),
     OPT_INT(0, "seed", &explain_options.seed, 0, INT64_MAX, "N", "seed of the random numbers (default: 1)"),
     CHART_OPTIONS(output),
     TOKEN_OPTIONS(explain_options.tokens),
@@ -139,7 +139,7 @@ done:
 const struct cmd cmd_explain = {
     .name = "explain",
     .brief = "explain self-attention with real numbers",
-    .usage = "[TEXT] [options]\n--reads TEXT WORD... --token WORD [options]\n--scaling | --positions | --norm | --shapes | --mask\n--selection | --scores | --independence\n--diagonal | --geometry | --dense [TEXT]\n"
+    .usage = "[TEXT] [options]\n--reads TEXT WORD... --token WORD [options]\n--scaling | --positions | --norm | --shapes | --mask\n--selection | --scores | --independence | --paths\n--diagonal | --geometry | --dense [TEXT]\n"
              "--context WORD TEXT...\n--lookup [QUERY TEXT...]",
     .about = "Without a topic, shows the six steps from one token to the output of a head, with "
              "the numbers of a model: project (q, k and v), score, scale and mask, softmax, weigh "

@@ -168,6 +168,22 @@ title 'the embedding: words are counted once, also of characters that are severa
 runs 0 explain --embedding "日本 über naïve"
 prints_part 'The text has 3 words'
 
+title 'paths: a convolution needs n / (k / 2) layers, a recurrence n steps, attention one layer'
+for sizes in 8,3 9,5 2,3 32,3 3,31; do
+    runs 0 explain --paths --json --sizes $sizes
+    check python3 - "$out" $sizes <<'END'
+import json, sys
+n, k = (int(x) for x in sys.argv[2].split(","))
+r = json.load(open(sys.argv[1]))
+far = k // 2
+near = sum(abs(t - j) <= far for t in range(n) for j in range(n))
+assert [row[1:] for row in r["table"][1:]] == [[str(near), "1", str(-(-(n - 1) // far))],
+       [str(2 * n - 1), str(n), str(n)], [str(n * n), "1", "1"]], r["table"]
+END
+done
+runs 2 explain --paths --sizes 8,4
+says 'qkv: --paths: expected an odd width of the convolution, found 4'
+
 title 'the embedding: the ids of the tokenizer select rows of E in the file'
 runs 0 tokenize --ids "The bears were unbearably tired"
 cp "$out" ids
@@ -309,7 +325,7 @@ says_part "expected a name that ends with .svg, .png or .html"
 
 title 'a topic refuses the options of other topics'
 runs 2 explain --scaling --sizes 3
-says 'qkv: --sizes cannot be combined with --scaling, expected one of --norm, --shapes, --mask, --independence'
+says 'qkv: --sizes cannot be combined with --scaling, expected one of --norm, --shapes, --mask, --independence, --paths'
 runs 2 explain --scores --head 3
 says_part '--head cannot be combined with --scores, expected one of --steps, --positions, --diagonal, --geometry'
 runs 2 explain --positions --seed 1
