@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char *const diagrams[] = { "scaled", "heads", "layer", "model", NULL };
+static const char *const diagrams[] = { "scaled", "heads", "layer", "model", "bare", NULL };
 static struct {
     int diagram;
     int theme; // -1: the option is not given
@@ -20,7 +20,7 @@ static const struct opt opts[] = {
     OPT_CHOICE(
         0, "diagram", &o.diagram, diagrams, "NAME",
         "draw a block diagram from config.json, with the parts and sizes of the model: scaled "
-        "(dot-product attention), heads, layer or model"),
+        "(dot-product attention), heads, layer, model, or bare (X X^T X next to scaled)"),
     OPT_OUTPUT('o', "output", &o.output, "FILE",
                "file of the diagram: .svg or .png; '-' is standard output, which gets the SVG"),
     OPT_CHOICE(0, "theme", &o.theme, chart_themes, "NAME",
@@ -445,7 +445,7 @@ const struct cmd cmd_info = {
     .name = "info",
     .brief = "describe a file, a model or this machine",
     .usage = "[FILE|DIR]\n[DIR] --diagram NAME -o FILE",
-    .about = "Prints for a .safetensors or .npy file or the index of a sharded model: its tensors. For an index of texts (.qkvi): its passages, vectors and model. For a model folder: family, sizes, parameters, work per token and tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by default, and why. --diagram draws what the model consists of: scaled dot-product attention, multi-head attention, one layer, or the whole model.",
+    .about = "Prints for a .safetensors or .npy file or the index of a sharded model: its tensors. For an index of texts (.qkvi): its passages, vectors and model. For a model folder: family, sizes, parameters, work per token and tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by default, and why. --diagram draws what the model consists of: scaled dot-product attention, multi-head attention, one layer, the whole model, or bare attention next to a head.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_PROCESSES,
     .max_args = 1,

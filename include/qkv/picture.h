@@ -43,7 +43,8 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_view_picture(const qkv_view *v, const char
 /** Returns the i-th name of a block diagram; NULL if i is past the last.  Diagrams are figures 1
  *  and 2 of Vaswani et al. 2017 (arXiv 1706.03762) with the parts and sizes of a given Transformer:
  *  "scaled" (scaled dot-product attention), "heads" (multi-head attention), "layer" (one layer; of
- *  an encoder-decoder, one of each stack), "model" (the whole model). */
+ *  an encoder-decoder, one of each stack), "model" (the whole model), "bare" (X X^T X, without
+ *  projections, next to "scaled"). */
 QKV_API const char *qkv_diagram_name(int i);
 
 /** Draws the diagram `name` completely or not at all, in the format given by the ending of path:

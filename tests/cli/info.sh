@@ -146,7 +146,8 @@ for config in sorted(glob.glob(top + "/tests/golden/*/config.json"))[::every]:
     assert not said.returncode, (folder, said.stderr)
     d, folders = json.loads(said.stdout), folders + 1
     cross = "decoder_layers" in d
-    want = {"scaled": ["Multiply: q · k", "Scale", "Mask", "Softmax", "%d numbers per head" % d["head_width"]],
+    want = {"bare": ["Multiply: x · x", "Multiply: scores · x", "%d numbers each" % d["width"], "Softmax"],
+            "scaled": ["Multiply: q · k", "Scale", "Mask", "Softmax", "%d numbers per head" % d["head_width"]],
             "heads": ["Linear W_Q", "Linear W_K", "Linear W_V", "Linear W_O", "Concatenate",
                       "%d → %d × %d" % (d["width"], d["heads"], d["head_width"])],
             "layer": ["self-attention", "norm"] + ["Multi-head cross-attention"] * cross,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// diagram.c: draws scaled dot-product attention, multi-head attention, a layer and a whole model as
-// block diagrams, from the bottom to the top as in Vaswani et al. 2017.
+// diagram.c: draws bare and scaled dot-product attention, multi-head attention, a layer and a whole
+// model as block diagrams, from the bottom to the top as in Vaswani et al. 2017.
 #include "view/diagram/diagram_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -73,6 +73,17 @@ static void draw_column(struct canvas *s, struct diagram_column *c, const char *
     diagram_place(c, s->width / 2, bottom);
     diagram_draw(c);
     s->height = bottom + DIAGRAM_MARGIN;
+}
+
+// Adds attention before anything is added to it, X X^T X: neither projections nor scale, mask or
+// softmax.
+static void add_bare(struct diagram_column *c, const struct qkv_structure *m)
+{
+    char text[96];
+    diagram_text(c, say(text, "tokens x, %" PRId64 " numbers each", m->width));
+    diagram_box(c, DIAGRAM_ATTENTION, "Multiply: x · x", "one score per pair of tokens");
+    diagram_box(c, DIAGRAM_ATTENTION, "Multiply: scores · x", "the sum of all tokens, weighted");
+    diagram_text(c, say(text, "output, %" PRId64 " numbers per token", m->width));
 }
 
 static void draw_scaled(struct canvas *s, const struct qkv_structure *m)
@@ -283,6 +294,19 @@ static void describe(char out[300], const struct qkv_structure *m)
              m->width, m->norm[0] == 'l' ? "Layer norm" : "RMS norm", place);
 }
 
+static void draw_bare(struct canvas *s, const struct qkv_structure *m)
+{
+    struct diagram_column c[2] = { { .s = s, .side = -1 }, { .s = s, .side = 1 } };
+    char text[96];
+    add_bare(&c[0], m);
+    diagram_text(&c[1], say(text, "tokens x, %" PRId64 " numbers each", m->width));
+    diagram_box(&c[1], DIAGRAM_PLAIN, "Project", "learned matrices W_Q, W_K and W_V");
+    add_scaled(&c[1], m);
+    draw_columns(s, c, 2, -1, "What does a head add to X Xᵀ X?",
+                 "Left: bare attention. Right: a head, with projections to q, k and v, a scale, "
+                 "a mask and a softmax.");
+}
+
 static void draw_layer(struct canvas *s, const struct qkv_structure *m)
 {
     struct diagram_column c[2] = { { .s = s, .side = -1 }, { .s = s, .side = 1 } };
@@ -327,7 +351,8 @@ static const struct {
 } diagrams[] = { { "scaled", draw_scaled },
                  { "heads", draw_heads },
                  { "layer", draw_layer },
-                 { "model", draw_model } };
+                 { "model", draw_model },
+                 { "bare", draw_bare } };
 enum { DIAGRAMS = sizeof diagrams / sizeof *diagrams };
 
 const char *qkv_diagram_name(int i)
@@ -345,7 +370,8 @@ qkv_status qkv_diagram_file(const struct qkv_structure *m, const char *name, con
     while (i < DIAGRAMS && strcmp(diagrams[i].name, name) != 0) i++;
     if (i == DIAGRAMS)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "unknown diagram, expected scaled, heads, layer or model, found '%s'",
+                        "unknown diagram, expected scaled, heads, layer, model or bare, found "
+                        "'%s'",
                         name);
     if (!canvas_is_picture_name(path))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,

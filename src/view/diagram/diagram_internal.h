@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // diagram_internal.h: declares the columns of boxes of which diagrams consist.
 //
-//   diagram.c         the four diagrams
+//   diagram.c         the five diagrams
 //   diagram_column.c  a column of boxes from bottom to top, with arrows and residual connections
 #ifndef QKV_VIEW_DIAGRAM_INTERNAL_H
 #define QKV_VIEW_DIAGRAM_INTERNAL_H
