@@ -63,7 +63,9 @@ export function buildMagnifier() {
     const choice = (title, list, now, act) => {
         const buttons = list.map(name => {
             const b = el("button", defined(say(name)), say(name));
-            if (/Effect$/.test(name) && !page.effects) Object.assign(b, { disabled: true, title: say("noEffects") });
+            const why = say("noEffects");
+            if (/Effect$/.test(name) && !page.effects)
+                Object.assign(b, { disabled: true, title: why, ariaDescription: why });
             onClick(b, () => act(name));
             return b;
         });
