@@ -170,12 +170,16 @@ qkv_status cache_lock(int *lock, const char *path, qkv_error *err)
             }
             nanosleep(&(struct timespec){ 0, 50000000 }, NULL);
         }
-        // The process that held the lock may have removed the file: then another file has the name.
-        if (fstat(fd, &mine) == 0 && stat(path, &named) == 0 && mine.st_ino == named.st_ino) {
+        // The process that held the lock may have removed the file: then no file has the name, or
+        // another one, and the lock is taken again.
+        const bool known = fstat(fd, &mine) == 0 && stat(path, &named) == 0;
+        if (known && mine.st_ino == named.st_ino) {
             *lock = fd;
             return QKV_OK;
         }
+        if (!known && errno != ENOENT) failed(err, path, "cannot examine the lock");
         close(fd);
+        if (err->status) return err->status;
     }
 }
 

@@ -59,7 +59,7 @@ PLAIN = [
            ["bert", "lines.txt", "labels.tsv"], ["i.qkvi"], cut=MODEL),
     of_walk("view-html", MODEL),
     of_walk("view-svg", MODEL),
-    of_walk("view-png"),
+    of_walk("view-png", parent=True),
     Writer("view-csv", ["view", "-m", "bert", walk.TEXT, "-o", "p.csv"], ["bert"], ["p.csv"], cut=MODEL),
     Writer("view-npy", ["view", "-m", "bert", walk.TEXT, "-o", "p.npy"], ["bert"], ["p.npy"], cut=MODEL),
     of_walk("trace", MODEL),
@@ -151,8 +151,8 @@ def start_hub(qkv, folder):
         time.sleep(.02)
     with open(port) as f: address = f"http://127.0.0.1:{f.read().split()[0]}"
     for w in WRITERS:
-        if isinstance(w, Pull): w.env["HF_ENDPOINT"] = address
-    env = {**os.environ, "HF_ENDPOINT": address, "HF_HUB_CACHE": "old-hub", "no_proxy": "127.0.0.1"}
+        if isinstance(w, Pull): w.env |= {"HF_ENDPOINT": address, "HF_HUB_OFFLINE": "0"}
+    env = {**os.environ, "HF_ENDPOINT": address, "HF_HUB_CACHE": "old-hub", "HF_HUB_OFFLINE": "0", "no_proxy": "127.0.0.1"}
     subprocess.run([qkv, "pull", "org/tiny"], cwd=folder, env=env, check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(model, "config.json"), "wb") as f: f.write(b"{}" * 200)
 
