@@ -146,7 +146,7 @@ FLOWS = [
     Flow("fill", ["fill", "-m", "masked", "the [MASK]"], ["masked"]),
     Flow("analogy", ["analogy", "-m", BERT, "a", "+", "b"], [BERT]),
     Flow("bench", ["bench", "attention", "-s", "N16,H1,E8", "--seconds", ".001", "--json"], [], free=True),
-    Flow("verify", ["verify", "--quick", "--isa", "scalar", "--precision", "f32"], [], most=10),
+    Flow("verify", ["verify", "--quick", "--isa", "scalar", "--precision", "f32"], [], free=True, most=10),
     Flow("gradcheck", ["--quick", "--only", "layer/linear"], [], program="qkv-gradcheck"),
     Flow("pull", ["pull", "org/small"], [], ["cache"], env={"HF_HUB_CACHE": "cache"}, most=1000),
     Flow("pull-offline", ["pull", "org/small", "--json"], ["cache"], env={"HF_HUB_CACHE": "cache", "HF_HUB_OFFLINE": "1"}),
