@@ -100,8 +100,6 @@ static int run_bench(int argc, char **argv)
     if (!bench_shapes(shapes, &count, o.shape ? o.shape : topic->shapes, &topic->grammar, &err))
         topic->run(shapes, count, o.seconds, &err);
     ranks_close();
-    // the child process has already printed the error
-    if (err.status && !err.text[0]) return err.status;
     return err.status ? cmd_fail(&err) : QKV_OK;
 }
 

@@ -303,6 +303,13 @@ static int64_t missing(const struct hub *h, int64_t *bytes)
     return n;
 }
 
+// Returns the bytes of a path up to the name of its file.
+static size_t folder_bytes(const char *path)
+{
+    const char *const slash = strrchr(path, '/');
+    return slash ? (size_t)(slash - path) + 1 : 0;
+}
+
 static qkv_status pull_files(struct hub *h, struct pull_report *r, qkv_error *err)
 {
     static const char tag[] = "Signature: 8a477f597d28d172789f06886806bc55\n"
@@ -332,12 +339,10 @@ static qkv_status pull_files(struct hub *h, struct pull_report *r, qkv_error *er
     // A name must not become durable before the files to which it leads; each folder once.
     const char *last = NULL;
     for (int64_t i = 0; i < h->list.count && !err->status; i++) {
-        const char *const name = h->list.file[i].path, *const slash = strrchr(name, '/');
-        const size_t folder = slash ? (size_t)(slash - name) + 1 : 0;
+        const char *const name = h->list.file[i].path;
+        const size_t n = folder_bytes(name);
         if (!h->list.file[i].wanted) continue;
-        const char *const before = last ? strrchr(last, '/') : NULL;
-        const bool same = last && folder == (before ? (size_t)(before - last) + 1 : 0) &&
-                          !memcmp(last, name, folder);
+        const bool same = last && folder_bytes(last) == n && !memcmp(last, name, n);
         last = name;
         if (!same && !cache_path(path, err, "snapshots/%s/%s", m->commit, name))
             (void)cache_sync(m, path, err);
