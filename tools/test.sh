@@ -203,7 +203,7 @@ sanitizer_options() {
 stage_asan() {
     sanitizer_options
     export QKV_FAILURES=10
-    build asan && tests asan build/asan -E "view/(browser_|boxes_|pictures$|types|one_print)|whole/(book|links|two_machines)|cli/serve_(official|resident)$|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words|ranks)|run_killed|layer/test_attention(_laws)?$|explain_trained|python/fuzz_20000"
+    build asan && tests asan build/asan -E "view/(browser_|boxes_|pictures$|types|one_print)|whole/(book|links|slurm|two_machines)|cli/serve_(official|resident)$|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words|ranks)|run_killed|layer/test_attention(_laws)?$|explain_trained|python/fuzz_20000"
 }
 stage_tsan() {
     sanitizer_options

@@ -76,8 +76,7 @@ static int64_t layers_between(const bool *feeds, int64_t n)
 {
     bool *now = cmd_alloc((size_t)(2 * n), sizeof *now), *next = now + n;
     int64_t layers = 0;
-    memset(now, 0, (size_t)n * sizeof *now);
-    now[0] = true;
+    for (int64_t t = 0; t < n; t++) now[t] = t == 0;
     for (; !now[n - 1] && layers <= n; layers++) {
         for (int64_t t = 0; t < n; t++) {
             next[t] = false;
