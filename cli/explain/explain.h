@@ -65,6 +65,9 @@ const char *page_text(struct page *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 // Returns the text of a weight, as every page and picture prints it (qkv_weight_text).
 const char *page_weight(struct page *p, double w, int digits);
+// Returns "less than 1e-06" for a difference x below this bound, otherwise x. Rounding errors depend
+// on the instruction set; a bound far above them prints the same text on every machine.
+const char *page_bound(struct page *p, double x, double bound);
 void page_title(struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void page_say(struct page *p, const char *format, ...) // appends to the sentence of the page
     __attribute__((format(printf, 2, 3)));

@@ -2,6 +2,7 @@
 // explain_embedding.c: implements a topic of `qkv explain`: the tokens of a text, their ids, and
 // the rows of the embedding matrix that these ids select.
 #include "explain/explain.h"
+#include <math.h>
 #include <string.h>
 
 enum { MOST = 48, COLUMNS = 16 };
@@ -70,7 +71,7 @@ static const char *token_of(struct page *p, const struct text_run *s, int64_t i)
 
 static void table(struct page *p, const struct text_run *s, const char *const *token)
 {
-    static const char *const head[] = { "row of X", "token", "id = row of E", "bytes of the text" };
+    static const char *const head[] = { "row", "token", "id = row of E", "bytes of the text" };
     const qkv_encoding *e = &s->tokens.encoding;
     page_table(p, "tokens", s->T + 1, 4);
     for (int64_t c = 0; c < 4; c++) page_cell(p, 0, c, "%s", head[c]);
@@ -100,6 +101,33 @@ static void say_words(struct page *p, const struct text_run *s, const char *cons
              (long long)w.pieces, pieces);
 }
 
+static double mean_norm(const float *x, int64_t n, int64_t D)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double squares = 0;
+        for (int64_t e = 0; e < D; e++) squares += (double)x[i * D + e] * (double)x[i * D + e];
+        sum += sqrt(squares);
+    }
+    return sum / (double)n;
+}
+
+// Says whether the rows x[T][D] of E are the input of layer 0 or the model computes it from them.
+static void say_input(struct page *p, const struct text_run *s, const float *x)
+{
+    const float *input = s->layer[0].x;
+    if (!memcmp(x, input, (size_t)(s->T * s->D) * sizeof *x))
+        page_say(p, "These rows are the input of layer 0, X, %lld × %lld.", (long long)s->T,
+                 (long long)s->D);
+    else
+        page_say(p,
+                 "From these rows the model computes the input of layer 0, X, %lld × %lld: it adds "
+                 "positions, for example, or applies a norm. The mean norm of a row is %.2f in E "
+                 "and %.2f in X.",
+                 (long long)s->T, (long long)s->D, mean_norm(x, s->T, s->D),
+                 mean_norm(input, s->T, s->D));
+}
+
 qkv_status explain_embedding(struct page *p, int argc, char **argv, qkv_error *err)
 {
     struct text_run *s;
@@ -116,11 +144,10 @@ qkv_status explain_embedding(struct page *p, int argc, char **argv, qkv_error *e
         token[i] = token_of(p, s, i);
         label[i] = page_text(p, "%s  %ld", token[i], (long)s->tokens.ids[i]);
     }
-    float *grid =
-        page_grid(p,
-                  page_text(p, "X: one row of E per token, the first %lld of %lld columns",
-                            (long long)columns, (long long)D),
-                  n, columns, label, NULL, QKV_CHART_SIGNED);
+    float *grid = page_grid(p,
+                            page_text(p, "one row of E per token, the first %lld of %lld columns",
+                                      (long long)columns, (long long)D),
+                            n, columns, label, NULL, QKV_CHART_SIGNED);
     for (int64_t i = 0; i < n; i++)
         memcpy(grid + i * columns, x + i * D, (size_t)columns * sizeof *grid);
     p->panel[0].x.name = "dimension";
@@ -129,10 +156,8 @@ qkv_status explain_embedding(struct page *p, int argc, char **argv, qkv_error *e
     page_title(p, "How does a text become numbers?");
     say_words(p, s, token);
     // where a model stores narrower rows, as ALBERT does, E is the matrix after their projection
-    page_say(
-        p,
-        "The id of a token is the index of a row of the embedding matrix E, %lld × %lld; these "
-        "rows are the input X, %lld × %lld.",
-        (long long)s->info.vocab, (long long)D, (long long)n, (long long)D);
+    page_say(p, "The id of a token is the index of a row of the embedding matrix E, %lld × %lld. ",
+             (long long)s->info.vocab, (long long)D);
+    say_input(p, s, x);
     return QKV_OK;
 }

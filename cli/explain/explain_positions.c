@@ -72,7 +72,7 @@ static qkv_status add_rotation(struct page *p, int64_t D, qkv_error *err)
         page_panel(p, "rotary positions: cosine of q = (1, ..., 1) and k = q, both rotated");
     page_line(p, turn, "rotated", x, y, FAR + 1);
     name_axes(turn, "cosine",
-              "pair i of q and k at position t turns by the angle t / 10000^(2i/d)");
+              "pair k of a query or key at position t turns by the angle t / 10000^(2k/d)");
     return QKV_OK;
 }
 
@@ -194,7 +194,7 @@ qkv_status explain_positions(struct page *p, int argc, char **argv, qkv_error *e
                          (long long)D);
     page_title(p, "How does a sinusoid encode a position?");
     add_table(p, "sinusoids", table, COUNT, D,
-              "p_(t, 2i) = sin(t / 10000^(2i/d)), p_(t, 2i+1) = cos(t / 10000^(2i/d))");
+              "p_(t, 2k) = sin(t / 10000^(2k/d)), p_(t, 2k+1) = cos(t / 10000^(2k/d))");
     for (int f = 0; f < STARTS; f++)
         for (int64_t far = starts[f] < FAR ? -starts[f] : -FAR; far <= FAR; far++)
             worst = fmax(worst, fabs(cosine(table, starts[f], starts[f] + far, D) -
@@ -212,8 +212,8 @@ qkv_status explain_positions(struct page *p, int argc, char **argv, qkv_error *e
     page_say(p,
              "The similarity of two sinusoidal positions depends only on their distance: %.3f at "
              "distance 1, %.3f at distance 16; from positions 0, 10, 100 and 500 the curves differ "
-             "by at most %.0e. The first dimensions oscillate fast, the last ones slowly.",
-             cosine(table, 0, 1, D), cosine(table, 0, 16, D), worst);
+             "by %s. The first dimensions oscillate fast, the last ones slowly.",
+             cosine(table, 0, 1, D), cosine(table, 0, 16, D), page_bound(p, worst, 1e-6));
     p->across = 2;
     return common.model ? add_model(p, err) : QKV_OK;
 }

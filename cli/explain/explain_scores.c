@@ -132,8 +132,9 @@ qkv_status explain_scores(struct page *p, int argc, char **argv, qkv_error *err)
              "an odd function, which gives (-q, -k) the negative of the score of (q, k), although "
              "both pairs are equally alike; a constant is a bias within the tanh. "
              "The bilinear score with W_s = W_Q W_K^T / sqrt(d_k) and no projections gives the "
-             "weights of the trained dot product, within %.0e: two projections are one matrix.",
+             "weights of the trained dot product (the difference is %s): two projections are one "
+             "matrix.",
              s[0].after, s[1].after, s[2].after, s[0].before, s[1].before, s[2].before, s[3].after,
-             most);
+             page_bound(p, most, 1e-4));
     return QKV_OK;
 }

@@ -254,11 +254,13 @@ qkv_status explain_dense(struct page *p, int argc, char **argv, qkv_error *err)
     apply_weights(fixed_back, fixed, reversed_x, n, D);
     page_title(p, "Where do the weights come from?");
     page_say(p,
-             "With the words reversed, attention computes the same vector for each word, within "
-             "%.0e of its norm: its weights depend on the words, not on their positions. A dense "
-             "layer uses the same matrix for all inputs: the vector of a word changes by up to "
-             "%.0f %% of its norm. X are the embeddings, without positions and projections; the "
+             "With the words reversed, attention computes the same vector for each word, with a "
+             "difference of %s of its norm: its weights depend on the words, not on their "
+             "positions. A dense layer uses the same matrix for all inputs: the vector of a word "
+             "changes by up to %.0f %% of its norm. X are the embeddings, without positions and "
+             "projections; the "
              "factor c = %.2f makes a token's score with itself 3 on the mean.",
-             farthest(out, back, n, D), 100 * farthest(fixed_out, fixed_back, n, D), factor);
+             page_bound(p, farthest(out, back, n, D), 1e-5),
+             100 * farthest(fixed_out, fixed_back, n, D), factor);
     return QKV_OK;
 }

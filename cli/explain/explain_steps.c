@@ -121,8 +121,8 @@ qkv_status explain_steps(struct page *p, int argc, char **argv, qkv_error *err)
     page_say(p, "Layer %lld, head %lld of %s: the weight of “%s” on “%s” is %s.",
              (long long)a.layer, (long long)a.head, s->info.name, s->name[a.row], s->name[a.key],
              page_weight(p, seen_weight(a.keys[a.key].score, a.lse), 3));
-    page_after(p, "\nThe weights of this row in the kernel differ from these by at most %.1e.\n",
-               apart(&a));
+    page_after(p, "\nThe weights of this row in the kernel differ from these by %s.\n",
+               page_bound(p, apart(&a), 1e-5));
     numbers_of(p, &a);
     p->layer = a.layer;
     p->head = a.head;

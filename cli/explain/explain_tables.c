@@ -243,7 +243,8 @@ qkv_status explain_mask(struct page *p, int argc, char **argv, qkv_error *err)
              "A token attends to itself and to the tokens before it: of %lld scores %lld are "
              "-INFINITY before the softmax, and their weights are 0. With queries as rows the "
              "softmax runs along a row, with queries as columns along a column: the weights are "
-             "the same, and differ from the weights of the kernel by %.0e and %.0e.",
-             (long long)(n * n), (long long)(n * (n - 1) / 2), rows, columns);
+             "the same, and differ from the weights of the kernel by %s.",
+             (long long)(n * n), (long long)(n * (n - 1) / 2),
+             page_bound(p, fmax(rows, columns), 1e-6));
     return QKV_OK;
 }

@@ -55,6 +55,11 @@ const char *page_weight(struct page *p, double w, int digits)
     return qkv_weight_text(page_take(p, QKV_WEIGHT_BYTES, 1), w, digits);
 }
 
+const char *page_bound(struct page *p, double x, double bound)
+{
+    return x < bound ? page_text(p, "less than %.0e", bound) : page_text(p, "%.1e", x);
+}
+
 void page_title(struct page *p, const char *format, ...)
 {
     va_list list;

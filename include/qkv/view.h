@@ -131,7 +131,7 @@ QKV_API void qkv_view_row(const qkv_view *v, float *out, int64_t stack, int64_t 
 /** Adds the residual stream of a layer, which the view "residual" shows.  before[T][width] are the
  *  input rows of the layer.  after[] are the rows after attention, after cross-attention and after
  *  the feed-forward network (qkv_layer_output.stream); an entry is NULL if the layer lacks that
- *  sublayer.  The view stores norms and cosines of each row, not the rows.
+ *  sublayer.  The view stores norms and cosines of the change by each sublayer, not the rows.
  *  Returns: QKV_OK; QKV_ERR_USAGE (no such stack or layer; the width of the stack is 0);
  *           QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_view_residual(qkv_view *v, int64_t stack, int64_t layer,

@@ -33,7 +33,7 @@ assert len(r["z"]) == len(r["v"]) == 64 and len(r["x"]) == 192
 END
 runs 0 explain --token 3 "In the beginning God created"
 prints_part '1 Project q = x W_Q, k = x W_K, v = x W_V'
-prints_part "The weights of this row in the kernel differ from these by at most"
+prints_part "The weights of this row in the kernel differ from these by less than 1e-05."
 runs 0 explain --layer 2 --head 1 --token 3 "In the beginning God created" -o steps.svg
 runs 0 view --view steps --layer 2 --heads 1 --token 3 "In the beginning God created" -o view.svg
 check cmp steps.svg view.svg
@@ -206,9 +206,21 @@ for i, row in zip(ids, rows):
 spelled = [row[1] for row in r["table"][1:] if row[3] and 15 < int(row[3].split("..")[1]) <= 25]
 assert f"5 words and {len(ids)} tokens" in r["sentence"] and len(spelled) > 1, r["sentence"]
 assert f"“unbearably” is split into {len(spelled)}: {' '.join(spelled)}. " in r["sentence"], (spelled, r["sentence"])
+
+def tensor(name):
+    t = json.loads(b[8:8 + n])[name]
+    half = struct.unpack(f"<{t['shape'][0] * D}H", b[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
+    return lambda i: struct.unpack(f"<{D}f", struct.pack(f"<{D}I", *(h << 16 for h in half[i * D:(i + 1) * D])))
+words, places = tensor("transformer.wte.weight"), tensor("transformer.wpe.weight")
+norm = lambda row: sum(x * x for x in row) ** .5
+own = sum(norm(words(i)) for i in ids) / len(ids)
+both = sum(norm([x + y for x, y in zip(words(i), places(t))]) for t, i in enumerate(ids)) / len(ids)
+assert f"The mean norm of a row is {own:.2f} in E and {both:.2f} in X." in r["sentence"], (own, both, r["sentence"])
 END
-runs 0 explain --embedding --ids 5,8,9
-prints_part 'input X, 3 × 192.'
+runs 0 explain --embedding --json --ids 5,8,9
+prints_part 'From these rows the model computes the input of layer 0, X, 3 × 192'
+runs 0 explain --embedding --json --ids 5,8,9 -m "$top/tests/golden/llama"
+prints_part 'These rows are the input of layer 0, X, 3 × '
 runs 2 explain --embedding "$(seq 200)" --truncate
 says_part '--embedding: text too long, expected at most 48 tokens, found '
 

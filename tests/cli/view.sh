@@ -59,7 +59,10 @@ check grep -q '<svg [^>]*width="174mm"' page.svg
 runs 2 view "$animal" --size wide -o wide.svg
 runs 0 view "$animal" --view residual --token it -o residual.svg --terminal
 prints_part 'The residual stream of “it” goes from norm'
+prints_part 'In a post-norm model the change includes the layer norm.'
 check grep -q '<desc id="finding">The residual stream of “it” goes from norm' residual.svg
+check grep -q 'change by feed-forward<' residual.svg
+check [ -z "$(grep ' adds<' residual.svg)" ]
 check grep -q '<desc id="finding">Layer 3, head 1, 32 dimensions per vector' steps.svg
 runs 0 view "$animal" --view model -o model.png
 check sh -c "head -c 4 model.png | grep -q PNG"

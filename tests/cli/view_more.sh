@@ -21,7 +21,7 @@ prints_part '"stack":"encoder"'
 runs 0 view 'the third of may 1998' -m "$dates" --view residual --terminal --json
 prints_part '"stack":"decoder"'
 runs 0 view 'the third of may 1998' -m "$dates" --stack decoder --view residual --terminal
-prints_part '+ cross'
+prints_part '   cross    cos'
 runs 4 view 'the third of may 1998' -m "$dates" --stack cross --view residual --terminal
 says_part 'residual stream of layer 0 of "cross"'
 runs 2 view 'the third of may 1998' -m "$dates" --stack middle --terminal

@@ -154,7 +154,7 @@ class Pairs:
                       "is masked" in self.text("#sentence"), view, hash, self.text("#sentence"))
 
     def the_residual_stream_has_the_numbers_of_c(self):
-        names = ("size before", "added", "cosine", "size after")
+        names = ("size before", "change", "cosine", "size after")
         for name in ("pair", "causal", "odd"):
             want = self.expected(name)["residual"]
             largest = [max(abs(w[3 + n]) for w in want) for n in range(4)]
@@ -171,7 +171,7 @@ class Pairs:
             own = [w for w in want if w[0] == token]
             most = max(own, key=lambda w: w[4])
             text = self.text("#sentence")
-            said = "%s of layer %d adds the vector with the largest norm: %.2f" % (most[2], most[1], float(self.text("#sentence b")))
+            said = "the largest change, by %s in layer %d, has the norm %.2f" % (most[2], most[1], float(self.text("#sentence b")))
             check(said in text, text)
             check(abs(float(self.text("#sentence b")) - most[4]) < .0101, text, most)
             check(len(self.table()) == len(own), name)

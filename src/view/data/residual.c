@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// residual.c: computes, for each token, the norm of the residual stream and what each sublayer adds
-// to it:
+// residual.c: computes, for each token, the norm of the residual stream and its change by each
+// sublayer:
 //   d = after - before;   added = |d|;   cosine = d . before / (|d| |before|)
 //   |after|^2 = |before|^2 + 2 cosine |d| |before| + |d|^2
-// `before` and `after` are the stream before and after the sublayer. Only the norms before each
-// layer and after the last layer are stored; the norms between sublayers follow from the formula.
+// `before` and `after` are the stream before and after the sublayer; in a post-norm model `after`
+// is the output of the norm, so d is not the output of the sublayer alone. Only the norms before
+// each layer and after the last layer are stored; the norms between sublayers follow from the
+// formula.
 #include "view/data/residual.h"
 #include <inttypes.h>
 #include <math.h>
@@ -196,7 +198,7 @@ void view_residual_sentence(struct view_text *t, const struct view_stack *v, con
     view_number(t, first.before, 2);
     view_say(t, " to ");
     view_number(t, last.after, 2);
-    view_say(t, "; %s of layer %" PRId64 " adds the vector with the largest norm: ",
+    view_say(t, "; the largest change, by %s in layer %" PRId64 ", has the norm ",
              view_sublayer_names[what], layer);
     view_number(t, most.added, 2);
     view_say(t, " (cosine ");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // residual.h: declares the numbers of the residual stream: for each token, the norm of the stream
-// before and after each sublayer, and what the sublayer adds to the stream.
+// before and after each sublayer, and the change between them, which in a post-norm model includes
+// the layer norm.
 #ifndef QKV_VIEW_RESIDUAL_H
 #define QKV_VIEW_RESIDUAL_H
 
@@ -18,7 +19,7 @@ struct view_added {
 // The numbers of one layer. The view owns the arrays; NULL: the view does not have the array.
 struct view_residual {
     const float *before, *after; // [T] sizes
-    // [T][2] norm of the addition, and its cosine with the stream
+    // [T][2] norm of the change, and its cosine with the stream
     const float *sublayer[VIEW_SUBLAYERS];
     int last; // index of the last sublayer of this layer
 };
@@ -30,7 +31,7 @@ struct view_added view_residual_token(const struct view_residual *r, int sublaye
 // Computes the means of one sublayer over the tokens rows[n].
 struct view_added view_residual_mean(const struct view_residual *r, int sublayer,
                                      const int64_t *rows, int64_t n);
-// Returns the norm of the addition divided by the norm of the stream, with the sign of the cosine.
+// Returns the norm of the change divided by the norm of the stream, with the sign of the cosine.
 double view_residual_share(const struct view_added *a);
 // Returns the darkness of a share (see view_residual_share), with its sign: |share|^0.7.
 double view_residual_tone(double share);

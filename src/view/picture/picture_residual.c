@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // picture_residual.c: draws the residual stream in the same way as web/views/residual.js. The upper
-// part shows the norm of the stream over the layers, with a bar for the addition of each sublayer.
-// The lower part shows, token by token, how large the addition of each sublayer is compared with
-// the stream.
+// part shows the norm of the stream over the layers, with a bar for the change by each sublayer.
+// The lower part shows, token by token, how large the change by each sublayer is compared with the
+// stream.
 #include "view/data/residual.h"
 #include "view/picture/picture_internal.h"
 #include <inttypes.h>
@@ -125,7 +125,7 @@ static void draw_axis(struct residual *g, double y)
 // Returns the y coordinate of its last line.
 static double draw_legend(struct residual *g, double y)
 {
-    enum { EACH = 140 };
+    enum { EACH = 176 };
     struct canvas *s = &g->p->canvas;
     double x = g->left + g->names;
     canvas_line(s, x, y - 4, x + 18, y - 4, PALETTE_TEXT, 1.75);
@@ -135,7 +135,7 @@ static double draw_legend(struct residual *g, double y)
         const char *name = view_sublayer_names[g->sublayer[c]];
         if (x + EACH > s->width - g->left) x = g->left + g->names, y += 18;
         canvas_box(s, x, y - 9, 10, 10, sublayer_color[g->sublayer[c]]);
-        canvas_format(s, x + 16, y, 11, 0, PALETTE_TEXT2, "%s adds", name);
+        canvas_format(s, x + 16, y, 11, 0, PALETTE_TEXT2, "change by %s", name);
         x += EACH;
     }
     return y;
@@ -206,8 +206,9 @@ static void draw_scale(struct residual *g, double y)
     canvas_cells(s, x, y, 6, 10, 0, color, 1, STEPS);
     struct view_text t = { 0 };
     y = canvas_fold(s, x, y + 24, s->width - g->left - x, 11, 0, PALETTE_TEXT3,
-                    "full colour: the addition is as long as the stream before it; left: against "
-                    "the stream (cosine below 0), right: along the stream",
+                    "full colour: the change is as long as the stream before it; left: against "
+                    "the stream (cosine below 0), right: along the stream; in a post-norm model "
+                    "the change includes the layer norm",
                     16);
     if (g->each > 1)
         view_say(&t, "a row is the mean of %" PRId64 " tokens, of which the first is named",

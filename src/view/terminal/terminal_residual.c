@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // terminal_residual.c: draws the residual stream as lines of text. First, a line per layer has the
-// norm of the stream and the addition of each sublayer. Then, a line per token has a cell for each
+// norm of the stream and the change by each sublayer. Then, a line per token has a cell for each
 // sublayer.
 #include "view/data/residual.h"
 #include "view/terminal/terminal_views.h"
@@ -49,9 +49,7 @@ static void put_heads(struct residual *g)
     text_canvas_dim(s);
     text_canvas_text(s, "layer", LAYER, false);
     for (int c = 0; c < g->sublayers; c++) {
-        char name[16];
-        snprintf(name, sizeof name, "+ %s", brief[g->sublayer[c]]);
-        text_canvas_text(s, name, number_columns(g), true);
+        text_canvas_text(s, brief[g->sublayer[c]], number_columns(g), true);
         if (cosine) text_canvas_text(s, "cos", cosine, true);
     }
     text_canvas_text(s, "size", number_columns(g), true);
@@ -213,6 +211,7 @@ qkv_status terminal_residual(struct text_canvas *s, qkv_error *err)
     put_tokens(&g);
     put_words(
         &g,
-        "A cell is the norm of what a sublayer adds, divided by the norm of the stream before it.");
+        "A cell is the norm of the change by a sublayer, divided by the norm of the stream before "
+        "it. In a post-norm model the change includes the layer norm.");
     return QKV_OK;
 }

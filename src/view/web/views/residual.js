@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// residual.js: the view "What does each layer add to a token?". The upper part shows the norm of the residual stream
-// over the layers, with a bar for the addition of each sublayer. The lower part shows, token by token, how large the
-// addition of each sublayer is compared with the stream.
+// residual.js: the view "How does each layer change a token?". The upper part shows the norm of the residual stream
+// over the layers, with a bar for the change by each sublayer. The lower part shows, token by token, how large the
+// change by each sublayer is compared with the stream.
 import { abs, ceil, floor, max, min, sqrt } from "../base/math.js";
 import { addTexts, capital, count, quoted, say, signed } from "../base/messages.js";
 import { cells, el, onClick } from "../base/dom.js";
@@ -15,22 +15,23 @@ import {
 import { walkRows } from "./compare.js";
 
 addTexts({
-    residual: "What does each layer add to a token?",
+    residual: "How does each layer change a token?",
     noResidual: "This file contains no residual stream of this stack. Files of a model’s encoder or decoder contain " +
         "it as far as their budget allows.",
     residualOf: "The residual stream of {0}",
     residualMean: "On average over {0} tokens the residual stream",
-    residualGoes: "{0} goes from norm {1} to {2}; {3} of layer {4} adds the vector with the largest norm: ",
+    residualGoes: "{0} goes from norm {1} to {2}; the largest change, by {3} in layer {4}, has the norm ",
     residualEnd: " (cosine {0}).",
     residualTokens: "the mean of {0} tokens",
     residualSize: "norm of the stream",
-    residualAdds: "{0} adds",
-    residualScale: "full colour: the addition is as long as the stream before it; {0}: along the stream, {1}: " +
+    residualChange: "change by {0}",
+    residualScale: "full colour: the change is as long as the stream before it; {0}: along the stream, {1}: " +
         "against the stream (cosine below 0)",
     residualBand: "a row is the mean of {0} tokens, of which the first is named",
     residualTable: "Layer by layer, {0}",
-    residualNote: "Size: the norm of the residual stream. A sublayer adds the stream after it minus the stream " +
-        "before it; in a post-norm model this includes the layer norm. Cosine: between addition and stream before it.",
+    residualNote: "Size: the norm of the residual stream. Each sublayer: the norm of the stream after it minus the " +
+        "stream before it; in a post-norm model this change includes the layer norm. Cosine: between change and " +
+        "stream before it.",
     residualToken: "Token", residualAll: "mean of all",
     residualBlue: "blue", residualOrange: "orange"
 });
@@ -50,16 +51,16 @@ const residual = {
 
 // ---- numbers ---------------------------------------------------------------------------------------
 /**
- * What a sublayer adds to a token, or its mean over several tokens.
+ * The change of a token by a sublayer, or its mean over several tokens.
  * @typedef {object} Added
  * @property {number} before norm of the stream before the sublayer
- * @property {number} added norm of the addition
- * @property {number} cosine between the addition and the stream before it
+ * @property {number} added norm of the change
+ * @property {number} cosine between the change and the stream before it
  * @property {number} after norm of the stream after the sublayer
  */
 /**
  * The numbers of a layer: the norm of the stream before and after the layer and, for each sublayer, the norm of its
- * addition and the cosine; null: the layer has no such sublayer.
+ * change and the cosine; null: the layer has no such sublayer.
  * @typedef {{ before: Float32Array, after: ?Float32Array, sublayers: ?Float32Array[], last: number }} LayerNumbers
  */
 /** @returns {?LayerNumbers} */
@@ -95,7 +96,7 @@ function meanAdded(numbers, sublayer, rows) {
     }
     return mean;
 }
-// Returns the norm of the addition divided by the norm of the stream, with the sign of the cosine.
+// Returns the norm of the change divided by the norm of the stream, with the sign of the cosine.
 const shareOf = a => (a.cosine < 0 ? -1 : 1) * (a.before > 0 ? a.added / a.before : 0);
 // Returns the sublayers that at least one layer has.
 function sublayersOf() {
@@ -184,7 +185,7 @@ function drawLegend(g, parts) {
         const mark = (x, y) => shape(
             "path", { class: `k${n}`, stroke: hue.heads[n], "stroke-width": 10, d: `M${x + 4} ${y - 4}h10` }
         );
-        entry(mark, say("residualAdds", NAMES[k]));
+        entry(mark, say("residualChange", NAMES[k]));
     }
     return y;
 }
@@ -265,7 +266,7 @@ function answerResidual() {
 function drawPanel() {
     if (!hasNumbers()) return residual.table.replaceChildren();
     const rows = rowsOf(), all = sublayerSteps(rows), sublayers = sublayersOf();
-    const head = ["layer", ...sublayers.flatMap(k => [`+ ${BRIEF[k]}`, "cos"]), "size"];
+    const head = ["layer", ...sublayers.flatMap(k => [BRIEF[k], "cos"]), "size"];
     const body = Array.from({ length: page.L }, (_, l) => {
         const own = all.filter(s => s.layer === l), of = k => own.find(s => s.k === k);
         return cells(
@@ -284,7 +285,7 @@ function drawPanel() {
 }
 function residualRows() {
     if (!hasNumbers()) return [];
-    const head = ["token", "layer", "sublayer", "size before", "added", "cosine", "size after"];
+    const head = ["token", "layer", "sublayer", "size before", "change", "cosine", "size after"];
     const of = i => sublayerSteps([i]).map(s => [
         page.tokens[i].named, s.layer, NAMES[s.k], s.before.toFixed(4), s.added.toFixed(4), s.cosine.toFixed(4),
         s.after.toFixed(4)
