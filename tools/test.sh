@@ -185,7 +185,8 @@ long_grid() {
     sanitizer_options
     TARGETS="qkv_cli qkv_python" build asan && single "grid asan" tests/whole/grid.sh build/asan/bin/qkv &&
         tests "python asan" build/asan -R '^python/fuzz_20000$'
-    TARGETS=qkv_cli build tsan && single "grid tsan" tests/whole/grid.sh build/tsan/bin/qkv
+    TARGETS=qkv_cli build tsan && single "grid tsan" tests/whole/grid.sh build/tsan/bin/qkv &&
+        QKV_SERVE_SECONDS=120 tests "serve tsan" build/tsan -R '^cli/serve_load$'
 }
 # The binary interface, compared with that of the last version; skipped without abidiff or the commit of that version.
 long_interface() {
@@ -207,7 +208,7 @@ stage_asan() {
 }
 stage_tsan() {
     sanitizer_options
-    TARGETS="tests_base tests_layer tests_model tests_task" build tsan &&
+    TARGETS="qkv_cli tests_base tests_layer tests_model tests_task" build tsan &&
         QKV_THREADS=3 tests tsan build/tsan -L threads -E "minilm|layer/test_attention$|attention_(laws|masks)|run_killed|test_net_gru|test_famil|test_eval_families|test_word_vectors|test_data|test_embedder|test_sentence_modules|test_probe_run|test_ablate|test_net$|test_lanes"
 }
 stage_double() {

@@ -382,7 +382,7 @@ static enum store_status parse(struct store *s, const char *line, size_t bytes, 
     if (!memory && (code & 0xff) == SQLITE_ERROR) return bad_line(why, sqlite3_errmsg(s->db));
     if (code != SQLITE_ROW) return fail(s, code, why);
     if (!sqlite3_column_int(q, 0)) return bad_line(why, "expected a JSON object, found other text");
-    struct store_text type, *const types[] = { &type };
+    struct store_text type = { 0 }, *const types[] = { &type };
     enum store_status status = read_texts(s, q, 1, types, 1, why);
     if (status) return status;
     if (!type.at || strcmp(type.at, "text") != 0) {
