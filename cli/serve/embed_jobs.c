@@ -119,9 +119,12 @@ static qkv_status encode_texts(struct embed_job *j, qkv_error *err)
     const int64_t most = qkv_embedder_max_length(j->embedder);
     const char *prompt = qkv_embedder_prompt(j->embedder);
     const size_t before = strlen(prompt);
-    const struct qkv_encode_options how = { .max_length = most, .truncate = true };
+    const struct qkv_encode_options how = { .max_length = most,
+                                            .truncate = true,
+                                            .cut_left = j->left };
     qkv_encoding e = { 0 };
     qkv_status status = QKV_OK;
+    bool cut = false;
     j->by_ids = !before;
     for (int64_t i = 0; i < j->texts.count && !status; i++) {
         const char *text = j->texts.text[i];
@@ -140,9 +143,14 @@ static qkv_status encode_texts(struct embed_job *j, qkv_error *err)
         status = qkv_tokenizer_encode(tokenizer, &e, text, bytes, NULL, 0, &how, err);
         free(joined);
         if (!status && e.cut && !j->truncate) status = too_long(i, most, e.count + e.cut, err);
+        cut = cut || e.cut;
         if (!status) status = add_tokens(j, i, &e, err);
     }
     qkv_encoding_free(&e);
+    if (!status && cut && j->left && !j->by_ids) // qkv_embed() cuts at the end
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "a text with a prompt or with token types is cut at its end only, "
+                         "expected \"truncation_direction\": \"Right\"");
     return status;
 }
 

@@ -11,6 +11,7 @@ struct embed_job {
     const char *prompt; // name of a prompt; NULL: the default prompt of the model
     bool raw;           // do not scale the vectors to length 1
     bool truncate;      // truncate texts that are too long; false: refuse them
+    bool left;          // truncation removes tokens at the start
     int64_t dimensions; // the first numbers of each vector, scaled to length 1 unless raw; 0: all
     bool base64;
     const char *model; // name of the model, for the answer

@@ -244,6 +244,19 @@ static void keep(struct generate_job *j, struct serve_bytes *to, const char *byt
     if (before / KEPT_STEP != j->kept / KEPT_STEP && !j->err.status) limit_kept(j);
 }
 
+// Begins an output with its prompt, if the request says so.
+static void echo(struct generate_output *x)
+{
+    struct generate_job *j = x->job;
+    const int64_t index = x - j->output, prompt = index / j->o.n_best;
+    if (!j->echo || x->echoed || j->err.status) return;
+    x->echoed = true;
+    if (j->stream)
+        stream_choice(j, index, j->prompts.text[prompt], j->prompts.bytes[prompt], NULL, 0, NULL);
+    else
+        keep(j, &x->text, j->prompts.text[prompt], j->prompts.bytes[prompt]);
+}
+
 static int on_token(void *user, const struct qkv_generated_token *t)
 {
     struct generate_output *x = user;
@@ -251,6 +264,7 @@ static int on_token(void *user, const struct qkv_generated_token *t)
     char *logprob = NULL;
     size_t bytes = 0;
     if (t->id >= 0) service_used(&j->job, 1);
+    echo(x);
     if (j->o.logprobs && t->id >= 0) {
         FILE *to = open_memstream(&logprob, &bytes);
         if (to) print_logprob(to, j, t);
@@ -274,6 +288,7 @@ static int on_output(void *user, const struct qkv_generated *g)
     x->tokens = g->tokens + (g->ending == QKV_END_TOKEN);
     j->completion_tokens += x->tokens;
     if ((x - j->output) % j->o.n_best == 0) j->prompt_tokens += g->prompt_tokens;
+    echo(x);
     if (j->stream)
         stream_choice(j, x - j->output, "", 0, NULL, 0, x->reason);
     else

@@ -16,10 +16,12 @@ struct generate_output {
     const char *reason;
     int64_t tokens;
     bool streamed; // the first event of a stream has the role
+    bool echoed;   // it begins with its prompt
 };
 struct generate_job {
     struct serve_job job;
     bool chat, stream, usage; // usage: a stream ends with the number of tokens
+    bool echo;                // the text of an output begins with its prompt
     const char *model;
     char id[40]; // name of the answer
     int64_t created;

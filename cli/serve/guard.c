@@ -27,8 +27,7 @@ static bool is_host(const char *host, const char *name)
     const size_t n = strlen(name);
     if (strncasecmp(host, name, n) != 0) return false;
     host += n;
-    return !*host ||
-           (*host == ':' && host[1] && strspn(host + 1, "0123456789") == strlen(host + 1));
+    return !*host || (*host == ':' && strspn(host + 1, "0123456789") == strlen(host + 1));
 }
 
 static bool host_known(const struct server *s, const char *host)
@@ -123,16 +122,41 @@ static bool type_json(const struct http_request *r)
     return !*type || *type == ';' || *type == ' ';
 }
 
+// Returns true if the body is compressed, or coded otherwise.
+static bool is_coded(const struct http_request *r)
+{
+    for (int i = 0; i < r->fields; i++)
+        if (strcmp(r->field[i].name, "content-encoding") == 0 &&
+            strcasecmp(r->field[i].value, "identity") != 0)
+            return true;
+    return false;
+}
+
+// Returns true if the method is one of RFC 9110 or 5789.
+static bool is_method(const char *method)
+{
+    static const char *const known[] = { "GET",     "HEAD",    "POST",  "PUT",  "DELETE",
+                                         "CONNECT", "OPTIONS", "TRACE", "PATCH" };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(method, known[i]) == 0) return true;
+    return false;
+}
+
+// Returns the endpoint for a request; NULL: there is none, *allow lists the methods of the path,
+// or of all paths for the target '*'.
 static const struct endpoint *find(const struct http_request *r, char *allow, size_t size)
 {
     const char *method = strcmp(r->method, "HEAD") == 0 ? "GET" : r->method;
+    bool get = strcmp(r->path, "*") == 0, post = get;
     *allow = 0;
     for (const struct endpoint *e = endpoint_table; e->path; e++) {
         if (strcmp(e->path, r->path) != 0) continue;
         if (strcmp(e->method, method) == 0) return e;
-        const size_t n = strlen(allow);
-        snprintf(allow + n, size - n, "%s%s", n ? ", " : "", e->method);
+        get = get || strcmp(e->method, "GET") == 0;
+        post = post || strcmp(e->method, "POST") == 0;
     }
+    snprintf(allow, size, "%s%s%s", get ? "GET, HEAD" : "", get && post ? ", " : "",
+             post ? "POST" : "");
     return NULL;
 }
 
@@ -162,6 +186,9 @@ const struct endpoint *guard_check(struct server *s, const struct http_request *
         snprintf(why->extra, sizeof why->extra, "WWW-Authenticate: Bearer\r\n");
     } else if (refuse_stranger(s, r, why)) {
         return NULL;
+    } else if (!is_method(r->method)) {
+        why->status = 501;
+        why->message = "unknown method";
     } else if (!e && *allow) {
         why->status = 405;
         snprintf(why->text, sizeof why->text, "%s does not accept this method, expected %s",
@@ -175,6 +202,10 @@ const struct endpoint *guard_check(struct server *s, const struct http_request *
     } else if (strcmp(e->method, "POST") == 0 && !type_json(r)) {
         why->status = 415;
         why->message = "expected the header Content-Type: application/json";
+    } else if (is_coded(r)) {
+        why->status = 415;
+        why->message = "Content-Encoding is not supported, expected a body without it";
+        snprintf(why->extra, sizeof why->extra, "Accept-Encoding: identity\r\n");
     }
     return why->status ? NULL : e;
 }

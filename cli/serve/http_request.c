@@ -79,6 +79,10 @@ static char lower(char c)
 {
     return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c;
 }
+static int hex(char c)
+{
+    return is_digit(c) ? c - '0' : lower(c) >= 'a' && lower(c) <= 'f' ? lower(c) - 'a' + 10 : -1;
+}
 static bool equal_words(const char *a, const char *b)
 {
     while (*a && lower(*a) == lower(*b)) a++, b++;
@@ -86,26 +90,57 @@ static bool equal_words(const char *a, const char *b)
 }
 
 // ---- the request line ---------------------------------------------------------------------------
-// Splits the target into path and query.  The absolute form, which a client sends to a proxy,
-// replaces the Host header.
+// Returns true if text[n] is a host, with or without a port, as RFC 3986 writes them; the name of a
+// user is refused.
+static bool is_authority(const char *text, size_t n)
+{
+    size_t i = 0;
+    if (n && *text == '[') { // an IPv6 address
+        for (i = 1; i < n && (hex(text[i]) >= 0 || text[i] == ':' || text[i] == '.');) i++;
+        if (i == n || text[i++] != ']') return false;
+    } else {
+        while (i < n && (is_digit(text[i]) || is_letter(text[i]) ||
+                         (text[i] && strchr("-._~%!$&'()*+,;=", text[i]))))
+            i++;
+    }
+    if (i == n) return true;
+    if (text[i++] != ':') return false;
+    while (i < n && is_digit(text[i])) i++;
+    return i == n;
+}
+
+static bool is_absolute(const char *target)
+{
+    static const char scheme[] = "http://";
+    size_t i = 0;
+    while (scheme[i] && lower(target[i]) == scheme[i]) i++;
+    return !scheme[i];
+}
+
+// Splits the target into path and query.  The host of the absolute form, which a client sends to a
+// proxy, replaces the Host header.
 static bool parse_target(struct http_request *r, char *target)
 {
     for (const char *p = target; *p; p++)
         if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f) return false;
-    if (strncmp(target, "http://", 7) == 0) {
-        char *path = strchr(target + 7, '/');
-        if (!path || path == target + 7) return false;
-        memmove(target, target + 7, (size_t)(path - target) - 7);
-        path[-7] = 0;
+    char *path = target;
+    if (is_absolute(target)) {
+        const char *host = target + 7;
+        const size_t n = strcspn(host, "/?#");
+        if (!n || !is_authority(host, n)) return false;
+        path = target + 7 + n;
+        memmove(target, host, n);
+        target[n] = 0;
         r->host = target;
-        target = path;
+    } else if (*path != '/' && (strcmp(path, "*") != 0 || strcmp(r->method, "OPTIONS") != 0)) {
+        return false;
     }
-    if (*target != '/' && strcmp(target, "*") != 0) return false;
-    char *query = strchr(target, '?');
+    if (strchr(path, '#')) return false;
+    char *query = strchr(path, '?');
     if (query) *query++ = 0;
-    r->path = target;
+    r->path = *path ? path : "/";
     r->query = query ? query : "";
-    return !strchr(target, '#') && !strchr(r->query, '#');
+    return true;
 }
 
 static void parse_line(struct http_request *r, char *line)
@@ -129,8 +164,8 @@ static void parse_line(struct http_request *r, char *line)
         refuse(r, 400, "the request line has no version");
         return;
     }
-    r->minor = version[7] - '0';
-    if (version[5] != '1' || r->minor > 1)
+    r->minor = version[7] != '0'; // RFC 9110, 2.5: a higher minor version is read as HTTP/1.1
+    if (version[5] != '1')
         refuse(r, 505, "expected HTTP/1.0 or HTTP/1.1");
     else if (!parse_target(r, target))
         refuse(r, 400, "the target of the request is not a path");
@@ -236,15 +271,20 @@ static void parse_framing(struct http_request *r)
 static void parse_fields(struct http_request *r)
 {
     const int hosts = count_fields(r, "host"), expects = count_fields(r, "expect");
-    r->keep_alive = r->minor ? !lists_word(r, "connection", "close")
-                             : lists_word(r, "connection", "keep-alive");
+    r->keep_alive = !lists_word(r, "connection", "close") &&
+                    (r->minor || lists_word(r, "connection", "keep-alive"));
     parse_framing(r);
     if (r->state == HTTP_STATE_FAILED) return;
     if (hosts > 1 || (r->minor && !hosts)) {
         refuse(r, 400, "expected one Host header");
         return;
     }
-    if (hosts && !*r->host) r->host = http_request_field(r, "host");
+    const char *host = hosts ? http_request_field(r, "host") : "";
+    if (!is_authority(host, strlen(host))) {
+        refuse(r, 400, "the Host header is no host");
+        return;
+    }
+    if (!*r->host) r->host = host;
     if (expects && r->minor) {
         const char *value = http_request_field(r, "expect");
         r->expects_continue = value && equal_words(value, "100-continue");
@@ -337,11 +377,6 @@ static size_t body_part(struct http_request *r, const char *bytes, size_t n)
     if (!part || !append(r, bytes, part)) return part;
     r->length -= part;
     return part;
-}
-
-static int hex(char c)
-{
-    return is_digit(c) ? c - '0' : lower(c) >= 'a' && lower(c) <= 'f' ? lower(c) - 'a' + 10 : -1;
 }
 
 static void chunk_size(struct http_request *r, char c)

@@ -4,11 +4,11 @@
 //
 // Refused, with the status of the answer (after which the connection is closed):
 //   400  a bare CR or LF, NUL and other control characters, a space before a colon, a continued
-//        line, no Host or two, two Content-Length, Content-Length with Transfer-Encoding, a length
-//        that is no number, a malformed chunk, trailers
+//        line, no Host, two or an invalid one, two Content-Length, Content-Length with
+//        Transfer-Encoding, a length that is no number, a malformed chunk, trailers
 //   413  a body above the limit, before it is read       414  a request line above the limit
 //   417  another expectation than 100-continue           431  headers above the limit
-//   501  another Transfer-Encoding than chunked          505  another version than 1.0 and 1.1
+//   501  another Transfer-Encoding than chunked          505  another version than 1.x
 #ifndef QKV_CLI_HTTP_REQUEST_H
 #define QKV_CLI_HTTP_REQUEST_H
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 // The most values of a body; the memory of an object, an array and any other value, about.
 enum { VALUES = 1 << 18, OBJECT_BYTES = 256, ARRAY_BYTES = 128, VALUE_BYTES = 64 };
@@ -129,6 +130,19 @@ bool serve_body(struct serve_call *c, const struct serve_field *fields)
         return false;
     }
     return serve_members(c, c->body, "$", fields);
+}
+
+bool serve_direction(struct serve_call *c, const char *direction, bool *left)
+{
+    if (!direction || strcasecmp(direction, "right") == 0) return true;
+    if (left && strcasecmp(direction, "left") == 0) {
+        *left = true;
+        return true;
+    }
+    serve_fail(c, 400, "$.truncation_direction",
+               "$.truncation_direction: expected \"Right\"%s, found \"%s\"",
+               left ? " or \"Left\"" : "", direction);
+    return false;
 }
 
 // ---- texts and token ids ------------------------------------------------------------------------

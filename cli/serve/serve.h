@@ -133,6 +133,8 @@ bool serve_body(struct serve_call *c, const struct serve_field *fields);
 // Stores the members of an object inside the body; path is its path, such as "$.options".
 bool serve_members(struct serve_call *c, const qkv_json *object, const char *path,
                    const struct serve_field *fields);
+// Reads truncation_direction, "Right" (as without it) or "Left"; left NULL: "Left" is refused.
+bool serve_direction(struct serve_call *c, const char *direction, bool *left);
 // Reads the texts of a member: a text or an array of texts. The caller frees *texts and *bytes.
 struct serve_texts {
     const char **text; // [count], in memory of the call's body

@@ -136,8 +136,6 @@ def members(server):
             ("/embed", {**short, "prompt_name": "other"}, lambda status, a: status == 400 and "other" in a["error"]["message"]),
             ("/embed", {"inputs": "a b c d e f g h i j k l m n o p", "model": "bert", "truncate": True, "truncation_direction": "Right"},
              lambda status, a: status == 200 and a == server.post("/embed", {"inputs": "a b c d e f g h i j k", "model": "bert"})[1]),
-            ("/embed", {**short, "truncation_direction": "Left"},
-             lambda status, a: status == 400 and a["error"]["param"] == "$.truncation_direction"),
             ("/predict", {"inputs": "good", "model": "labels", "raw_scores": True},
              lambda status, a: status == 200 and {x["label"]: x["score"] for x in a} == {
                  x["label"]: x["score"] for x in json.loads(command("classify", "-m", LABELS, "good", "--json"))["labels"]}),
@@ -225,7 +223,7 @@ def forms(server):
     check("or truncated", status == 200, status)
     status, answer = server.post("/v1/embeddings", {"input": "a", "model": "none"})
     check("an unknown model is named", status == 404 and "none" in answer["error"]["message"], answer)
-    status, answer = server.post("/predict", {"inputs": ["good", "bad"], "model": "labels"})
+    status, answer = server.post("/predict", {"inputs": [["good"], ["bad"]], "model": "labels"})
     want = [json.loads(line) for line in command("classify", "-m", LABELS, "-f", "two.txt", "--json").decode().splitlines()]
     check("/predict is qkv classify", [{x["label"]: x["score"] for x in a} for a in answer] ==
           [{x["label"]: x["probability"] for x in w["labels"]} for w in want], (answer, want))
@@ -244,9 +242,63 @@ def forms(server):
     status, fields, page = server.ask("POST", "/v1/attention", {"input": "hello world", "model": "bert"}, {"Accept": "text/html"})
     check("/v1/attention as a page", status == 200 and fields["content-type"].startswith("text/html") and
           page.startswith(b"<!doctype html>") and page.rstrip().endswith(b"</html>"), page[:100])
-    for name in ("echo", "suffix", "best_of"):
-        status, answer = server.post("/v1/completions", {"prompt": "a", "model": "verse", name: 5})
-        check(f"{name} is refused by name", status == 400 and name in answer["error"]["message"], answer)
+    parameters(server)
+
+
+def parameters(server):
+    """Parameters of the servers whose forms these are: each one is honoured, or refused by its name."""
+    for path, body, refused in (
+            ("/v1/completions", {"prompt": "a", "model": "verse"},
+             {"suffix": "b", "best_of": 5, "stream_options": {"include_usage": True}, "logprobs": True, "other": 1}),
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "model": "verse"},
+             {"tools": [], "tool_choice": "auto", "functions": [], "function_call": "auto", "response_format": {"type": "json_object"},
+              "modalities": ["text", "audio"], "reasoning_effort": "low", "verbosity": "low", "audio": {}, "web_search_options": {},
+              "top_logprobs": 2, "stream_options": {}, "other": 1}),
+            ("/embed", {"inputs": "a", "model": "bert"}, {"truncation_direction": "Middle", "dimensions": 0, "other": 1}),
+            ("/predict", {"inputs": "a", "model": "labels"}, {"truncation_direction": "Left", "other": 1}),
+            ("/rerank", {"query": "a", "texts": ["b"], "model": "ranks"},
+             {"truncation_direction": "Left", "documents": ["c"], "rank_fields": ["a"], "max_chunks_per_doc": 2, "max_tokens_per_doc": 0, "other": 1}),
+            ("/tokenize", {"inputs": "a", "model": "bert"}, {"prompt_name": "query", "other": 1})):
+        for name, value in refused.items():
+            status, answer = server.post(path, {**body, name: value})
+            check(f"{path}: {name} is refused by name", status == 400 and name in answer["error"]["message"] and
+                  answer["error"]["param"] == f"$.{name}", answer)
+    how = {"prompt": ["In the", "And"], "max_tokens": 4, "temperature": 0, "n": 2, "model": "verse"}
+    plain = server.post("/v1/completions", how)[1]["choices"]
+    status, answer = server.post("/v1/completions", {**how, "echo": True})
+    want = [how["prompt"][i // 2] + x["text"] for i, x in enumerate(plain)]
+    check("echo", status == 200 and [x["text"] for x in answer["choices"]] == want, (answer, want))
+    _, _, data = server.ask("POST", "/v1/completions", {**how, "echo": True, "stream": True})
+    found = [""] * 4
+    for event in data.decode().split("\n\n")[:-2]:
+        choice = json.loads(event[6:])["choices"][0]
+        found[choice["index"]] += choice["text"]
+    check("echo in a stream", found == want, (found, want))
+    status, answer = server.post("/v1/completions", {**how, "echo": True, "logprobs": 1})
+    check("echo with logprobs is refused", status == 400 and answer["error"]["param"] == "$.echo", answer)
+    vector = lambda text, **more: server.post("/embed", {"inputs": text, "truncate": True, "model": "bert", **more})[1][0]
+    long, most = "a b " * 3000 + "hello", server.ask("GET", "/info")
+    most = next(m["max_input_length"] for m in json.loads(most[2])["models"] if m["id"] == "bert")
+    ids = [t["id"] for t in server.post("/tokenize", {"inputs": long, "model": "bert"})[1][0]]
+    for direction, want in (("Right", ids[:most - 1] + ids[-1:]), ("left", ids[:1] + ids[1 - most:])):
+        check(f"truncation_direction {direction}", vector(long, truncation_direction=direction) == vector(want), direction)
+    status, answer = server.post("/embed", {"inputs": long, "truncate": True, "truncation_direction": "Left", "prompt_name": "query",
+                                            "model": "prompted"})
+    check("a prompt is not cut off", status == 400 and "Right" in answer["error"]["message"], answer)
+    one, other = (server.post("/predict", {"inputs": x, "model": "labels"})[1] for x in ("good", "bad"))
+    pair = [{"label": x["label"], "score": x["probability"]} for x in json.loads(command("classify", "-m", LABELS, "good", "bad", "--json"))["labels"]]
+    for inputs, want in ((["good"], one), (["good", "bad"], pair), ([["good", "bad"], ["bad"], ["good"]], [pair, other, one])):
+        status, answer = server.post("/predict", {"inputs": inputs, "model": "labels"})
+        check(f"/predict {inputs}", status == 200 and answer == want, (answer, want))
+    for inputs in ([], ["a", "b", "c"], [["a"], "b"], [["a", 5]], [[]], 5, [["a"], ["a", "b", "c"]]):
+        status, answer = server.post("/predict", {"inputs": inputs, "model": "labels"})
+        check(f"/predict {inputs}", status == 400 and answer["error"]["param"].startswith("$.inputs"), answer)
+    query = {"query": "w a t", "model": "ranks"}
+    score = lambda documents, **more: {x["index"]: x["relevance_score"] for x in server.post("/v2/rerank", {**query, "documents": documents, **more})[1]["results"]}
+    check("max_tokens_per_doc", score(["a b a b", "a b"], max_tokens_per_doc=2) == score(["a b", "a b"]) != score(["a b a b", "a b"]))
+    status, answer = server.post("/v2/rerank", {**query, "documents": ["a b a b"], "max_tokens_per_doc": 2, "return_documents": True})
+    check("the document is returned whole", status == 200 and answer["results"][0]["document"] == {"text": "a b a b"}, answer)
+    check("/decode", server.post("/decode", {"ids": ids[1:4], "model": "bert"}) == server.post("/detokenize", {"ids": ids[1:4], "model": "bert"}))
 
 
 TEMPLATES = (

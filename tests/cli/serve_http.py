@@ -120,10 +120,16 @@ def heads(server):
     one(server, "H12 101 fields", head(b"GET /health HTTP/1.1", b"X: a\r\n" * 101) + b"\r\n", 431)
     one(server, "H13 no Host", b"GET /health HTTP/1.1\r\n\r\n", 400)
     one(server, "H13 two Hosts", b"GET /health HTTP/1.1\r\n" + HOST + HOST + b"\r\n", 400)
+    for host in (b"a b", b"a/b", b"me@localhost", b"[::1", b"[localhost]", b"localhost:%dx" % 80, b"localhost\xff"):
+        one(server, f"H13 the Host {host}", b"GET /health HTTP/1.1\r\nHost: " + host + b"\r\n\r\n", 400)
     one(server, "H13 HTTP/9.9", b"GET /health HTTP/9.9\r\n" + HOST + b"\r\n", 505)
     one(server, "H13 HTTP/2 preface", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505)
     one(server, "H13 TLS", bytes.fromhex("160301007a010000760303") + b"a" * 60, None)
     one(server, "H13 no version", b"GET /health\r\n\r\n", 400)
+    for target in (b"http:///health", b"http://me@localhost/health", b"http://localhost#/health", b"http://[::1/health", b"https://localhost/health",
+                   b"localhost:%d" % 80, b"*", b"health", b"/health#a", b"/he\xc3\xa9"):
+        one(server, f"H5 the target {target}", b"GET " + target + b" HTTP/1.1\r\n" + HOST + b"\r\n", 400)
+    one(server, "H5 an unknown method", head(b"get /health HTTP/1.1", b"") + b"\r\n", 501)
     one(server, "H17 another expectation", head(fields=JSON + b"Expect: 200-ok\r\n") + b"Content-Length: 2\r\n\r\n{}", 417)
 
 
@@ -146,6 +152,12 @@ def meaning(server):
         check(f"H4 {body}", status == 400 and "UTF-8" in answer["error"]["message"], (status, answer))
     status, _, _ = server.ask("POST", "/v1/embeddings", BODY, {"Content-Type": "text/plain"})
     check("H5 another type of the body", status == 415, status)
+    for coding, want in (("gzip", 415), ("identity, br", 415), ("identity", 200)):
+        status, _, _ = server.ask("POST", "/v1/embeddings", BODY, {"Content-Encoding": coding})
+        check(f"H5 Content-Encoding: {coding}", status == want, status)
+    for method, path, allow in (("PUT", "/health", "GET, HEAD"), ("OPTIONS", "*", "GET, HEAD, POST"), ("HEAD", "/embed", "POST")):
+        status, fields, _ = server.ask(method, path)
+        check(f"H5 {method} {path}", status == 405 and fields.get("allow") == allow, (status, fields))
     status, fields, data = server.ask("GET", "/v1/embeddings")
     check("H5 another method", status == 405 and fields.get("allow") == "POST" and b"expected POST" in data, (status, fields, data))
     status, _, _ = server.ask("OPTIONS", "/v1/embeddings", None, {"Host": "localhost", "Origin": "http://localhost"})
@@ -164,7 +176,7 @@ def meaning(server):
 def origins(server):
     for name, fields, want in (
             ("another Host", {"Host": "evil.example"}, 403), ("a Host that begins like ours", {"Host": "localhost.evil.example"}, 403),
-            ("our Host with a port", {"Host": "localhost:%d" % server.port}, 200), ("IPv6", {"Host": "[::1]:80"}, 200),
+            ("our Host with a port", {"Host": "localhost:%d" % server.port}, 200), ("an empty port", {"Host": "localhost:"}, 200), ("IPv6", {"Host": "[::1]:80"}, 200),
             ("another Origin", {"Origin": "http://evil.example"}, 403), ("Origin null", {"Origin": "null"}, 403),
             ("our Origin", {"Host": f"localhost:{7}", "Origin": f"http://localhost:{7}"}, 200),
             ("the Origin of another port", {"Host": f"localhost:{7}", "Origin": f"http://localhost:{8}"}, 403)):
@@ -184,8 +196,14 @@ def protocol(server):
     check("H17 HTTP/1.0 closes", statuses(answer) == [200] and b"Connection: close" in answer, answer)
     answer = server.raw(b"\r\n" + last)
     check("H17 one empty line before a request", statuses(answer) == [200], answer)
-    answer = server.raw(b"GET http://localhost/health HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
-    check("H17 the absolute form", statuses(answer) == [200], answer)
+    for line, words, count in ((b"HTTP/1.0", b"keep-alive", 2), (b"HTTP/1.0", b"keep-alive, close", 1), (b"HTTP/1.0", b"x", 1),
+                               (b"HTTP/1.1", b"x, Close", 1), (b"HTTP/1.1", b"closed", 2), (b"HTTP/1.2", b"x", 2)):
+        answer = server.raw(head(b"GET /health " + line, b"Connection: " + words + b"\r\n") + b"\r\n" + last)
+        check(f"H17 {line}, Connection: {words}", statuses(answer) == [200] * count, answer)
+    for target, health in ((b"http://localhost/health", True), (b"HTTP://LOCALHOST:80/health?a", True),
+                           (b"http://localhost", False), (b"http://localhost?/health", False)):
+        answer = server.raw(b"GET " + target + b" HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
+        check(f"H17 the absolute form {target}", statuses(answer) == [200] and (b'{"status":"ok"}' in answer) == health, answer)
     with server.connect() as s:
         s.settimeout(5)
         s.sendall(head() + b"Expect: 100-continue\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(BODY))

@@ -85,7 +85,7 @@ class Load:
 
     def predict(self, r):
         chosen = r.sample(TEXTS, 2)
-        status, answer = self.server.post("/predict", {"inputs": chosen, "model": "labels"})
+        status, answer = self.server.post("/predict", {"inputs": [[t] for t in chosen], "model": "labels"})
         return status == 200 and [{x["label"]: x["score"] for x in a} for a in answer] == [self.labels[t] for t in chosen]
 
     def tokens(self, r):

@@ -22,7 +22,7 @@ REQUESTS = [
     ("/v1/completions", {"prompt": "In the", "max_tokens": 4, "n": 2, "temperature": 0, "stop": "zz", "model": "chat"}),
     ("/v1/chat/completions", {"messages": MESSAGES, "max_tokens": 4, "temperature": 0,
                               "stream": True, "stream_options": {"include_usage": True}, "model": "chat"}),
-    ("/predict", {"inputs": ["good", "bad"], "model": "labels"}),
+    ("/predict", {"inputs": [["good"], ["good", "bad"]], "model": "labels"}),
     ("/tokenize", {"inputs": "the king", "model": "bert"}),
     ("/v1/attention", {"input": "hello", "model": "bert", "rows": [0]}),
 ]

@@ -4,7 +4,6 @@
 #include "serve/embed_jobs.h"
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 // Prints the bytes of floats, little-endian, in base64.
 static void print_base64(FILE *to, const float *x, int64_t n)
@@ -133,15 +132,11 @@ void endpoint_embed(struct serve_call *c)
         { .name = "truncation_direction", .kind = FIELD_TEXT, .to = &direction },
         { .name = NULL }
     };
-    const bool read = serve_body(c, fields);
+    const bool read = serve_body(c, fields) && serve_direction(c, direction, &j->left);
     j->raw = !normalize;
     j->answer = answer_tei;
-    if (read && (!direction || strcasecmp(direction, "right") == 0)) {
-        queue(c, j, model, input, "$.inputs");
-        return;
-    }
-    j->job.free(&j->job);
     if (read)
-        serve_fail(c, 400, "$.truncation_direction",
-                   "$.truncation_direction: expected \"Right\", found \"%s\"", direction);
+        queue(c, j, model, input, "$.inputs");
+    else
+        j->job.free(&j->job);
 }

@@ -12,8 +12,11 @@ enum { DOCUMENTS = 1000, PART = 32, QUERY_BYTES = 64 };
 struct rank_job {
     struct serve_job job;
     struct serve_texts texts; // texts of a prediction, or documents of a ranking
+    const char **second;      // [count] the second texts of pairs, NULL: none; NULL: no pairs
+    size_t *second_bytes;     // [count]
     const char *query;        // of a ranking
     int64_t top;              // results of a ranking; 0: all
+    int64_t document_tokens;  // a document is cut to so many tokens; 0: not cut
     bool raw, truncate, documents, cohere;
     float *scores; // [count][labels], then as many probabilities
     int64_t done;  // texts that have scores
@@ -23,6 +26,8 @@ static void free_job(struct serve_job *job)
 {
     struct rank_job *j = (struct rank_job *)job;
     serve_texts_free(&j->texts);
+    free(j->second);
+    free(j->second_bytes);
     free(j->scores);
     free(j);
 }
@@ -45,7 +50,8 @@ static int64_t cost_of(const struct rank_job *j, int64_t from, int64_t count)
     const int64_t query = j->query ? (int64_t)strlen(j->query) / 4 : 0;
     int64_t cost = 0;
     for (int64_t i = from; i < j->texts.count && i < from + count; i++)
-        cost += serve_text_cost(&j->texts, i) + query;
+        cost += serve_text_cost(&j->texts, i) + query +
+                (j->second ? (int64_t)j->second_bytes[i] / 4 : 0);
     return cost;
 }
 
@@ -67,22 +73,56 @@ static int stops(void *job, const char *what, int64_t done, int64_t total)
     return atomic_load(&((const struct rank_job *)job)->job.call->gone);
 }
 
+// Cuts documents to their first tokens: stores the bytes that remain of text[n].
+static qkv_status cut_documents(const struct rank_job *j, size_t *out, const char *const *text,
+                                const size_t *bytes, int64_t n, qkv_error *err)
+{
+    const struct qkv_encode_options how = { .max_length = j->document_tokens,
+                                            .truncate = true,
+                                            .no_special = true };
+    qkv_encoding e = { 0 };
+    qkv_status status = QKV_OK;
+    for (int64_t i = 0; i < n && !status; i++) {
+        status = qkv_tokenizer_encode(j->job.model->tokenizer, &e, text[i], bytes[i], NULL, 0, &how,
+                                      err);
+        out[i] = !status && e.cut ? (size_t)e.end[e.count - 1] : bytes[i];
+        // a token may end within a character
+        while (out[i] < bytes[i] && ((unsigned char)text[i][out[i]] & 0xc0) == 0x80) out[i]--;
+    }
+    qkv_encoding_free(&e);
+    return status;
+}
+
+static qkv_status score_documents(struct rank_job *j, float *scores, float *p, int64_t n,
+                                  const struct qkv_classify_options *how, qkv_error *err)
+{
+    const struct serve_model *m = j->job.model;
+    const char **text = j->texts.text + j->done, *query[PART];
+    const size_t *bytes = j->texts.bytes + j->done;
+    size_t cut[PART];
+    for (int64_t i = 0; i < n; i++) query[i] = j->query;
+    if (j->document_tokens) {
+        const qkv_status status = cut_documents(j, cut, text, bytes, n, err);
+        if (status) return status;
+        bytes = cut;
+    }
+    return qkv_classify(m->model, m->tokenizer, scores, p, query, NULL, text, bytes, n, how, err);
+}
+
 // Computes the scores and probabilities of texts[n], texts of the job from j->done on.
 static qkv_status compute(struct rank_job *j, int64_t n, qkv_error *err)
 {
     const struct serve_model *m = j->job.model;
-    const int64_t labels = m->info.labels, all = j->texts.count;
+    const int64_t labels = m->info.labels, all = j->texts.count, done = j->done;
     const struct qkv_classify_options how = { .truncate = j->truncate, .progress = { stops, j } };
-    const char **text = j->texts.text + j->done, *query[PART];
-    const size_t *bytes = j->texts.bytes + j->done;
     if (!j->scores) j->scores = calloc((size_t)(all * labels) * 2 + 1, sizeof *j->scores);
     if (!j->scores) return cmd_no_memory(err);
-    float *scores = j->scores + j->done * labels, *p = scores + all * labels;
-    for (int64_t i = 0; i < n; i++) query[i] = j->query;
-    const qkv_status status = j->query ? qkv_classify(m->model, m->tokenizer, scores, p, query,
-                                                      NULL, text, bytes, n, &how, err)
-                                       : qkv_classify(m->model, m->tokenizer, scores, p, text,
-                                                      bytes, NULL, NULL, n, &how, err);
+    float *scores = j->scores + done * labels, *p = scores + all * labels;
+    const qkv_status status =
+        j->query ? score_documents(j, scores, p, n, &how, err)
+                 : qkv_classify(m->model, m->tokenizer, scores, p, j->texts.text + done,
+                                j->texts.bytes + done, j->second ? j->second + done : NULL,
+                                j->second ? j->second_bytes + done : NULL, n, &how, err);
     for (int64_t i = 0; i < n * labels && !status; i++)
         if (!isfinite(scores[i]))
             return cmd_error(err, QKV_ERR_INTERNAL, NULL,
@@ -176,9 +216,58 @@ static void run_predict(struct serve_job *job)
     serve_send(job->call);
 }
 
+// Reads one input: a text, or an array of one text or of a pair.
+static bool read_input(struct serve_call *c, struct rank_job *j, const qkv_json *v,
+                       const char *path)
+{
+    const int64_t i = j->texts.count, n = qkv_json_length(v);
+    const bool list = qkv_json_kind_of(v) == QKV_JSON_ARRAY;
+    j->texts.text[i] = qkv_json_get_string(list ? qkv_json_element(v, 0) : v, &j->texts.bytes[i]);
+    if (list && n == 2)
+        j->second[i] = qkv_json_get_string(qkv_json_element(v, 1), &j->second_bytes[i]);
+    if (j->texts.text[i] && (list ? n == 1 || (n == 2 && j->second[i]) : j->texts.single)) {
+        j->texts.count++;
+        return true;
+    }
+    serve_fail(c, 400, path,
+               "%s: expected a text, or an array of one text or two (a pair); several inputs are "
+               "an array of such arrays",
+               path);
+    return false;
+}
+
+// Reads the inputs of a prediction as text-embeddings-inference: one, or an array of arrays.
+static bool read_inputs(struct serve_call *c, struct rank_job *j, const qkv_json *v)
+{
+    const bool several = qkv_json_kind_of(qkv_json_element(v, 0)) == QKV_JSON_ARRAY;
+    const int64_t n = several ? qkv_json_length(v) : 1;
+    struct serve_texts *t = &j->texts;
+    t->single = !several;
+    if (n > service_options.client_batch) {
+        serve_fail(c, 413, "$.inputs",
+                   "$.inputs: too many texts, expected at most %lld, found %lld",
+                   (long long)service_options.client_batch, (long long)n);
+        return false;
+    }
+    t->text = calloc((size_t)n, sizeof *t->text);
+    t->bytes = calloc((size_t)n, sizeof *t->bytes);
+    j->second = calloc((size_t)n, sizeof *j->second);
+    j->second_bytes = calloc((size_t)n, sizeof *j->second_bytes);
+    if (!t->text || !t->bytes || !j->second || !j->second_bytes) {
+        serve_fail(c, 503, NULL, "out of memory");
+        return false;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        char path[64] = "$.inputs";
+        if (several) snprintf(path, sizeof path, "$.inputs[%lld]", (long long)i);
+        if (!read_input(c, j, several ? qkv_json_element(v, i) : v, path)) return false;
+    }
+    return true;
+}
+
 void endpoint_predict(struct serve_call *c)
 {
-    const char *model = NULL;
+    const char *model = NULL, *direction = NULL;
     const qkv_json *inputs = NULL;
     struct rank_job *j = new_job(c, run_predict);
     if (!j) return;
@@ -187,10 +276,11 @@ void endpoint_predict(struct serve_call *c)
         { .name = "model", .kind = FIELD_TEXT, .to = &model },
         { .name = "raw_scores", .kind = FIELD_BOOLEAN, .to = &j->raw },
         { .name = "truncate", .kind = FIELD_BOOLEAN, .to = &j->truncate },
+        { .name = "truncation_direction", .kind = FIELD_TEXT, .to = &direction },
         { .name = NULL }
     };
-    const bool read = serve_body(c, fields) && serve_texts_read(c, &j->texts, inputs, "$.inputs",
-                                                                service_options.client_batch, 0);
+    const bool read =
+        serve_body(c, fields) && serve_direction(c, direction, NULL) && read_inputs(c, j, inputs);
     queue(c, j, read ? find_labels(c, model, false) : NULL);
 }
 
@@ -233,7 +323,7 @@ static void run_rerank(struct serve_job *job)
 // The member "texts" is the form of text-embeddings-inference, "documents" that of Cohere.
 void endpoint_rerank(struct serve_call *c)
 {
-    const char *model = NULL;
+    const char *model = NULL, *direction = NULL;
     const qkv_json *texts = NULL, *documents = NULL;
     struct rank_job *j = new_job(c, run_rerank);
     if (!j) return;
@@ -247,14 +337,25 @@ void endpoint_rerank(struct serve_call *c)
         { .name = "return_text", .kind = FIELD_BOOLEAN, .to = &j->documents },
         { .name = "return_documents", .kind = FIELD_BOOLEAN, .to = &j->documents },
         { .name = "truncate", .kind = FIELD_BOOLEAN, .to = &j->truncate },
-        { .name = "max_tokens_per_doc", .kind = FIELD_REFUSED },
+        { .name = "truncation_direction", .kind = FIELD_TEXT, .to = &direction },
+        { .name = "max_tokens_per_doc",
+          .kind = FIELD_INTEGER,
+          .to = &j->document_tokens,
+          .min = 1,
+          .max = 1 << 24 },
+        { .name = "max_chunks_per_doc", .kind = FIELD_REFUSED },
+        { .name = "rank_fields", .kind = FIELD_REFUSED },
+        { .name = "priority", .kind = FIELD_IGNORED },
         { .name = NULL }
     };
-    bool read = serve_body(c, fields);
+    bool read = serve_body(c, fields) && serve_direction(c, direction, NULL);
     j->cohere = documents != NULL;
     if (j->cohere) j->truncate = true; // Cohere truncates documents that are too long
     if (read && !j->query) {
         serve_fail(c, 400, "$.query", "$.query: required member is missing");
+        read = false;
+    } else if (read && texts && documents) {
+        serve_fail(c, 400, "$.documents", "$.documents: expected texts or documents, found both");
         read = false;
     }
     read = read && serve_texts_read(c, &j->texts, j->cohere ? documents : texts,

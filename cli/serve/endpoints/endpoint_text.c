@@ -11,6 +11,7 @@
 struct text_request {
     const char *model;
     const qkv_json *prompt, *messages, *stop, *bias, *stream_options, *logprobs;
+    const qkv_json *format, *modalities; // only texts are generated
     int64_t max_tokens, top_logprobs, seed, n, best_of, top_k;
     double temperature, top_p, min_p;
 };
@@ -74,6 +75,11 @@ static bool read_usage(struct serve_call *c, struct generate_job *j, const qkv_j
         { .name = "include_obfuscation", .kind = FIELD_IGNORED },
         { .name = NULL }
     };
+    if (v && !j->stream) {
+        serve_fail(c, 400, "$.stream_options",
+                   "$.stream_options: expected \"stream\": true with it");
+        return false;
+    }
     return !v || serve_members(c, v, "$.stream_options", fields);
 }
 
@@ -103,11 +109,38 @@ static bool read_logprobs(struct serve_call *c, struct generate_job *j,
     return true;
 }
 
+static bool is_text(const qkv_json *v)
+{
+    const char *text = qkv_json_get_string(v, NULL);
+    return text && strcmp(text, "text") == 0;
+}
+
+// Refuses a form of the answer that is no text.
+static bool read_form(struct serve_call *c, const struct text_request *r)
+{
+    if (r->format && !is_text(qkv_json_lookup(r->format, "type"))) {
+        serve_fail(c, 400, "$.response_format",
+                   "$.response_format is not supported by qkv serve unless its type is \"text\"");
+        return false;
+    }
+    if (r->modalities &&
+        (qkv_json_length(r->modalities) != 1 || !is_text(qkv_json_element(r->modalities, 0)))) {
+        serve_fail(c, 400, "$.modalities",
+                   "$.modalities is not supported by qkv serve unless it is [\"text\"]");
+        return false;
+    }
+    return true;
+}
+
 static bool read_rest(struct serve_call *c, struct generate_job *j, const struct text_request *r)
 {
     if (!read_stops(c, j, r->stop) || !read_bias(c, j, r->bias) ||
-        !read_usage(c, j, r->stream_options) || !read_logprobs(c, j, r))
+        !read_usage(c, j, r->stream_options) || !read_logprobs(c, j, r) || !read_form(c, r))
         return false;
+    if (j->echo && j->o.logprobs) {
+        serve_fail(c, 400, "$.echo", "$.echo with logprobs is not supported by qkv serve");
+        return false;
+    }
     if (r->best_of && r->best_of != r->n) {
         serve_fail(c, 400, "$.best_of", "$.best_of is not supported by qkv serve unless it is n");
         return false;
@@ -211,7 +244,7 @@ void endpoint_completions(struct serve_call *c)
         TEXT_FIELDS(j, r),
         { .name = "prompt", .kind = FIELD_ANY, .to = &r.prompt },
         { .name = "best_of", .kind = FIELD_INTEGER, .to = &r.best_of, .min = 1, .max = 128 },
-        { .name = "echo", .kind = FIELD_REFUSED },
+        { .name = "echo", .kind = FIELD_BOOLEAN, .to = &j->echo },
         { .name = "suffix", .kind = FIELD_REFUSED },
         { .name = NULL }
     };
@@ -243,10 +276,25 @@ void endpoint_chat(struct serve_call *c)
           .min = 1,
           .max = 1 << 24 },
         { .name = "top_logprobs", .kind = FIELD_INTEGER, .to = &r.top_logprobs, .max = 20 },
+        { .name = "response_format", .kind = FIELD_ANY, .to = &r.format },
+        { .name = "modalities", .kind = FIELD_ANY, .to = &r.modalities },
         { .name = "tools", .kind = FIELD_REFUSED },
         { .name = "tool_choice", .kind = FIELD_REFUSED },
         { .name = "functions", .kind = FIELD_REFUSED },
-        { .name = "response_format", .kind = FIELD_REFUSED },
+        { .name = "function_call", .kind = FIELD_REFUSED },
+        { .name = "reasoning_effort", .kind = FIELD_REFUSED },
+        { .name = "verbosity", .kind = FIELD_REFUSED },
+        { .name = "audio", .kind = FIELD_REFUSED },
+        { .name = "web_search_options", .kind = FIELD_REFUSED },
+        // no other tokens with them
+        { .name = "parallel_tool_calls", .kind = FIELD_IGNORED },
+        { .name = "prediction", .kind = FIELD_IGNORED },
+        { .name = "metadata", .kind = FIELD_IGNORED },
+        { .name = "store", .kind = FIELD_IGNORED },
+        { .name = "service_tier", .kind = FIELD_IGNORED },
+        { .name = "safety_identifier", .kind = FIELD_IGNORED },
+        { .name = "prompt_cache_key", .kind = FIELD_IGNORED },
+        { .name = "prompt_cache_retention", .kind = FIELD_IGNORED },
         { .name = NULL }
     };
     struct serve_model *m = NULL;
