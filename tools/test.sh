@@ -136,7 +136,7 @@ stage_isa() {
 }
 stage_long() {
     build release -DQKV_TESTS=ON || return
-    QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|layer/long_ranks|whole/(links|slurm)|view/(browser|boxes)_.*|amx/.*|python/(wheel|parity|engines)|cost/time)$'
+    QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|layer/long_ranks|whole/(links|slurm)|view/((browser|boxes)_.*|pictures)|amx/.*|python/(wheel|parity|engines)|cost/time)$'
     QKV_CONTEXT=32768 tests context build/release -R '^cli/ranks_context$'
     QKV_KILLS=200 tests kills build/release -R '^cli/(train|ranks)_kill$'
     QKV_SERVE_SECONDS=120 tests serve build/release -R '^cli/serve$'

@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: MIT
 # ranks.sh: tests commands on several ranks, under each MPI that is installed and built: the bits of one process, one
-# message and one exit code for an error, the end of a rank.
+# message and one exit code for an error, the end of a rank. A build with small tiles (QKV_TILES=1) runs the comparisons of
+# bits alone, each under one MPI in turn: what follows them does not depend on tiles.
 . tests/cli/lib.sh
 . "$here/ranks_lib.sh"
+i=0
+# in_turn: sets some to the launchers of the next comparison
+in_turn() {
+    some=$launchers turn=$((${turn:-0} + 1))
+    [ -z "${QKV_TILES:-}" ] || some=$(echo $launchers | cut -d ' ' -f $((turn % $(echo $launchers | wc -w) + 1)))
+}
 
 title 'attention has the bits of one process, with any masks, on 1 to 4 ranks'
 python random q.npy f4 2x133x4x24 1
@@ -10,14 +17,14 @@ python random k.npy f4 2x133x2x24 2
 python random v.npy f4 2x133x2x17 3
 python random bias.npy f4 4x133x133 4
 python random long.npy f4 1x300x2x8 5
-i=0
 while read -r files options; do
     case $files in
     all) files='-q q.npy -k k.npy -v v.npy' ;;
     long) files='-q long.npy -k long.npy -v long.npy' ;;
     esac
     runs 0 attn $files $options -o one.npy --lse one_lse.npy --force
-    for launcher in $launchers; do
+    in_turn
+    for launcher in $some; do
         i=$((i + 1)) size=$((i % 3 + 2))
         ranked "$launcher" $size 0 attn $files $options -o many.npy --lse many_lse.npy --force
         silent
@@ -43,7 +50,8 @@ while read -r files options; do
     runs 0 attn $files $options -o one.npy --weights one_weights.npy --force
     runs 0 attn $files $options --weights -
     mv "$out" text
-    for launcher in $launchers; do
+    in_turn
+    for launcher in $some; do
         i=$((i + 1)) size=$((i % 3 + 2))
         ranked "$launcher" $size 0 attn $files $options -o many.npy --weights many_weights.npy --force
         check cmp one.npy many.npy
@@ -65,7 +73,8 @@ while read -r files options; do
     esac
     probes='--probe top=3,rows=0+5-7+90,received,entropy,distance,offsets=9,tiles=4'
     runs 0 attn $files $options $probes --probes one.safetensors -o one.npy --force
-    for launcher in $launchers; do
+    in_turn
+    for launcher in $some; do
         i=$((i + 1)) size=$((i % 3 + 2))
         ranked "$launcher" $size 0 attn $files $options $probes --probes many.safetensors -o many.npy --force
         check cmp one.npy many.npy
@@ -76,6 +85,8 @@ all --causal
 all --bias bias.npy --alibi --precision bf16
 long --offsets 0,7,150,151,290 --causal --window 20,0
 ROWS
+
+[ -z "${QKV_TILES:-}" ] || finish
 
 title 'rank 0 alone prints'
 runs 0 attn -q q.npy -k k.npy -v v.npy --sum

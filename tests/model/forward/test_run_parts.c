@@ -60,7 +60,7 @@ static void divides(const struct tiny *t, const struct many *given, float *hidde
 TEST(threads_that_divide_the_sequences_change_no_bit)
 {
     static const int counts[] = { 2, 3, 7 };
-    int64_t models = 0, divided = 0;
+    int64_t models = 0, divided = 0, turn = 0;
     EACH_TINY_PRECISION(name, p)
     {
         if (p != QKV_PRECISION_F32 && p != QKV_PRECISION_BF16 && p != QKV_PRECISION_INT8) continue;
@@ -74,7 +74,7 @@ TEST(threads_that_divide_the_sequences_change_no_bit)
         for (int padded = 0; padded < 2; padded++) {
             many.in.lengths = padded ? many.lengths : NULL;
             run(&t, &many, 1, one);
-            EACH(c, counts)
+            EACH_IN_TURN(c, counts, turn++)
             {
                 memset(several, 0xff, sizeof several);
                 run(&t, &many, *c, several);
