@@ -152,14 +152,14 @@ stage_long() {
     stage_aarch64 "tests_text tests_file tests_layer"
     tests "aarch64 long" build/aarch64 -L '^(kernel|text|file|layer)$' -E 'minilm'
 }
-# The official clients of OpenAI and Cohere on the server.  Without QKV_PEERS_VENV they are installed from PyPI, once; the test
+# The official clients of OpenAI and Cohere on the server, and h11 (which they need) against its parser.  Without QKV_PEERS_VENV they are installed from PyPI, once; the test
 # is skipped where that fails.
 long_clients() {
     local venv=build/clients-venv
     if [ -z "${QKV_PEERS_VENV:-}" ] && ! [ -x $venv/bin/python ]; then
         { python3 -m venv $venv && $venv/bin/python -m pip install -q openai cohere; } >$logs/clients-venv.log 2>&1 || rm -rf $venv
     fi
-    tests clients build/release -R '^cli/serve_official$'
+    tests clients build/release -R '^cli/serve_(official|requests)$'
 }
 # Attention and its gradients on 10,000 random mixtures of features per instruction set and precision, drawn by the commit.
 long_mixtures() {
@@ -204,7 +204,7 @@ sanitizer_options() {
 stage_asan() {
     sanitizer_options
     export QKV_FAILURES=10
-    build asan && tests asan build/asan -E "view/(browser_|boxes_|pictures$|types|one_print)|whole/(book|links|slurm|two_machines)|cli/serve_(official|resident)$|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words|ranks)|run_killed|layer/test_attention(_laws)?$|explain_trained|python/fuzz_20000"
+    build asan && tests asan build/asan -E "view/(browser_|boxes_|pictures$|types|one_print)|whole/(book|links|slurm|two_machines)|cli/serve_(official|resident|requests)$|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words|ranks)|run_killed|layer/test_attention(_laws)?$|explain_trained|python/fuzz_20000"
 }
 stage_tsan() {
     sanitizer_options

@@ -139,7 +139,7 @@ class Load:
 def main():
     server = Server("--max-sequences", "3", models=[f"bert={BERT}", f"verse={VERSE}", f"labels={LABELS}"])
     load = Load(server)
-    threads = [threading.Thread(target=load.client, args=(i,)) for i in range(CLIENTS)]
+    threads = [threading.Thread(target=load.client, args=(i,), daemon=True) for i in range(CLIENTS)]
     for t in threads:
         t.start()
     began = time.monotonic()
@@ -148,6 +148,12 @@ def main():
         if server.process.poll() is not None:
             break
     check("the server runs", server.process.poll() is None)
+    if server.process.poll() is not None:  # its log has the report of a sanitizer
+        load.stopping = True
+        server.stop()
+        with open(server.log.name, encoding="utf-8", errors="replace") as f:
+            print("".join(line for line in f if not line.startswith('{"'))[:8000], flush=True)
+        finish()
     check("all kinds of requests", len(load.done) == 9, load.done)
     held = server.connect()  # a request that runs when SIGTERM comes
     body = json.dumps({"prompt": "a", "max_tokens": 20, "ignore_eos": True, "model": "verse"}).encode()
