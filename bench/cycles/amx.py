@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 """amx.py [OBJECT...]: cycles of the AMX kernels on one core of Sapphire Rapids, computed by a static model.
 
-The instructions are those of the compiled object (isa_amx.c.o of the release build), in the order in which calls of
-the kernels execute them (trace.py); core.py turns them into cycles.  Nothing is measured.  With several objects, one
+The instructions come from the compiled object (isa_amx.c.o of the release build), in the order in which calls of the
+kernels execute them (trace.py); core.py turns them into cycles.  Nothing is measured.  With several objects, one
 column each: the same build before and after a change.
 """
 import argparse

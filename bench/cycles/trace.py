@@ -3,7 +3,7 @@
 
 It needs no CPU with AVX-512 or AMX: registers and memory are bytes in Python.  Of vector instructions only moves,
 broadcasts and zeroing have results; all other results are 0, so that a branch that depends on computed numbers goes
-as for zeros.  Instructions are those of objdump.
+as for zeros.  Objdump disassembles.
 """
 import re
 import struct

@@ -107,6 +107,20 @@ struct qkv_score_modifiers {
     real masked;           // score of a masked key: -INFINITY, or 0 for attention without softmax
 };
 
+// A group of rows and a chunk of keys, for the kernel `group`. Members as the kernels of struct
+// qkv_attention_kernels describe them.
+struct qkv_attention_group {
+    real *o, *top, *sum, *now, *s;
+    bool begun; // o contains an earlier sum
+    const void *const *q;
+    const void *keys, *values;
+    int64_t capacity, E, F;
+    const int32_t *lo, *hi;
+    int rows;
+    struct qkv_columns span; // columns that at least one row sees
+    real c;
+};
+
 // The attention kernels of one precision. They form a table with packed layouts of its own, so an
 // ISA replaces the whole table or nothing. The caller's arrays (q, k, v, out) are of `type`;
 // intermediate arrays (s, sums, o) are real.
@@ -180,6 +194,10 @@ struct qkv_attention_kernels {
     void (*values)(real *o, const real *old, const real *now, const real *s, int rows,
                    const void *values, int64_t capacity, int64_t F, const struct qkv_columns *spans,
                    int n);
+    // Computes `scores`, `softmax`, `merge` and `values` of a group in one pass, with bit-identical
+    // results (a NaN may have other bits), also in s. Returns false, and does nothing, if it does
+    // not support the group's sizes. NULL: the table has no such kernel.
+    bool (*group)(const struct qkv_attention_group *g);
     // Adds earlier sums of `values`: o[i] = old[i] o[i] + now[i] o1[i]. This is the last step of
     // `values`, for sums o1 that `values` computed earlier with now = 1. The result is
     // bit-identical to one call of `values`. If old is NULL, the previous o is not read and counts

@@ -149,6 +149,36 @@ static void drop_probabilities(const struct qkv_rows *u, const struct qkv_rows_g
         }
 }
 
+// Processes a group whose scores need no modification, merged into *sums, in one pass; returns false
+// if the kernels do not support that.
+static bool run_group(const struct qkv_rows *u, const struct qkv_rows_group *p,
+                      const struct qkv_rows_packed *from, const struct qkv_rows_sums *sums,
+                      real *now)
+{
+    const struct qkv_attention_work *w = u->call->w;
+    const struct qkv_attention_kernels *k = w->kernel;
+    if (!k->group || u->call->shaped || w->a.mask.at || u->call->weights || w->a.no_softmax ||
+        w->a.dropout.p > 0 || p->n != 1 || p->spans[0].from != p->from || p->spans[0].to != p->to)
+        return false;
+    return k->group(&(struct qkv_attention_group){ .o = sums->o + p->first * k->width(w->a.F),
+                                                   .top = sums->top + p->first,
+                                                   .sum = sums->sum + p->first,
+                                                   .now = now,
+                                                   .s = u->s,
+                                                   .begun = sums->begun[p->g],
+                                                   .q = from->q,
+                                                   .keys = from->keys,
+                                                   .values = from->values,
+                                                   .capacity = w->chunk,
+                                                   .E = w->a.E,
+                                                   .F = w->a.F,
+                                                   .lo = p->lo,
+                                                   .hi = p->hi,
+                                                   .rows = p->rows,
+                                                   .span = p->spans[0],
+                                                   .c = u->call->c });
+}
+
 void qkv_rows_run(const struct qkv_rows *u, struct qkv_rows_group *p,
                   const struct qkv_rows_packed *from, const struct qkv_rows_sums *sums, bool merge,
                   real *now)
@@ -157,6 +187,10 @@ void qkv_rows_run(const struct qkv_rows *u, struct qkv_rows_group *p,
     const struct qkv_attention_kernels *k = w->kernel;
     const real c = u->call->c;
     real top[QKV_TILE_ROWS_MAX], sum[QKV_TILE_ROWS_MAX], old[QKV_TILE_ROWS_MAX];
+    if (merge && run_group(u, p, from, sums, now)) {
+        sums->begun[p->g] = 1;
+        return;
+    }
     for (int i = 0; i < p->rows; i++) old[i] = now[i] = 1;
     qkv_rows_scores(u, p, from);
     if (u->call->weights) keep_scores(u, p);

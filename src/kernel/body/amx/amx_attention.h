@@ -109,7 +109,7 @@ TILE_ALWAYS void amx_scores(real *s, const void *const *q, int rows, const void 
         if (next > span.to) next = span.to;
         f.b = amx_key((void *)packed, j, E, parts).tiles;
         const struct tile_shape shape = { rows > HALF, next - j > HALF };
-        tile_product(s + j, QKV_CHUNK, &f, deep(E) / BLOCK, parts, shape);
+        tile_product(s + j, QKV_CHUNK, &f, deep(E) / BLOCK, parts, shape, NULL);
     }
     TILE_RELEASE();
     if (parts == 1) return;
@@ -300,7 +300,7 @@ TILE_ALWAYS void amx_values(real *o, const real *old, const real *now, const rea
             blocks[b] = masked[b];
         }
         const struct tile_shape shape = { rows > HALF, columns > HALF };
-        tile_product(sum[0], HIGH, &factors, a.blocks, parts, shape);
+        tile_product(sum[0], HIGH, &factors, a.blocks, parts, shape, NULL);
         if (parts > 1 && a.odd)
             amx_values_odd(sum, &a, s, rows, packed, capacity, f, columns, parts);
         for (int i = 0; i < rows; i++)
@@ -395,8 +395,10 @@ TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const
                                                        .divide = NAME##_divide,                    \
                                                        .weights = weights,                         \
                                                        __VA_ARGS__ }
+#include "kernel/body/amx/amx_group.h"
 AMX_ATTENTION(attention_bf16, 1, QKV_BF16, "bf16 tiles", .softmax = softmax_pairs,
-              .clear = clear_pairs, .drop = drop_pairs, .probability = probability_pairs);
+              .group = attention_bf16_group, .clear = clear_pairs, .drop = drop_pairs,
+              .probability = probability_pairs);
 AMX_ATTENTION(attention_three, 2, QKV_F32, "three bf16 products", .softmax = softmax,
               .clear = clear, .drop = drop);
 AMX_ATTENTION(attention_six, 3, QKV_F32, "six bf16 products", .softmax = softmax, .clear = clear,

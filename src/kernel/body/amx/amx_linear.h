@@ -266,6 +266,45 @@ TILE_ALWAYS void linear_tail(void *y, qkv_dtype type, const float *sum, const fl
         vf_store_n(y, s, n);
 }
 
+// Applies a tail without residual to rows of a whole panel, with the operations of linear_tail, and
+// stores them in y, whose rows are ldy elements apart. b: bias of the panel.
+TILE_ALWAYS void linear_tail_whole(char *y, int64_t ldy, const float (*sum)[PANEL], int64_t rows,
+                                   const float *b, float factor, const qkv_dtype type,
+                                   const enum qkv_activation act)
+{
+    const vf scale = vf_set1(factor);
+    const vf bias[2] = { b ? vf_load(b) : vf_zero(), b ? vf_load(b + VW) : vf_zero() };
+    for (; rows > 0; rows--, sum++, y += ldy * (type == QKV_BF16 ? 2 : 4))
+        for (int j = 0; j < 2; j++) {
+            vf s = vf_mul(vf_load(*sum + j * VW), scale);
+            if (b) s = vf_add(s, bias[j]);
+            s = act_vector(s, act);
+            if (type == QKV_BF16)
+                vf_store_bf16((uint16_t *)(void *)y + j * VW, s);
+            else
+                vf_store((float *)(void *)y + j * VW, s);
+        }
+}
+// Does what linear_tail_rows does, if the panel is whole and the tail is one of the frequent ones;
+// returns false otherwise.
+static bool linear_tail_frequent(char *y, int64_t ldy, const float (*sum)[PANEL], int64_t rows,
+                                 const float *b, const struct qkv_linear_tail *tail)
+{
+    const bool half = tail->y == QKV_BF16, gelu = tail->act == QKV_ACT_GELU;
+    const float scale = tail->scale;
+    if (tail->residual || tail->before || tail->y == QKV_F16) return false;
+    if (!gelu && tail->act != QKV_ACT_NONE) return false;
+    if (half && gelu)
+        linear_tail_whole(y, ldy, sum, rows, b, scale, QKV_BF16, QKV_ACT_GELU);
+    else if (half)
+        linear_tail_whole(y, ldy, sum, rows, b, scale, QKV_BF16, QKV_ACT_NONE);
+    else if (gelu)
+        linear_tail_whole(y, ldy, sum, rows, b, scale, QKV_F32, QKV_ACT_GELU);
+    else
+        linear_tail_whole(y, ldy, sum, rows, b, scale, QKV_F32, QKV_ACT_NONE);
+    return true;
+}
+
 // Applies the tail to all rows of the panel that begins at column n of y; row0 is the index in y of
 // the first row.
 static void linear_tail_rows(char *y, int64_t ldy, const float (*sum)[PANEL], int64_t row0,
@@ -273,6 +312,9 @@ static void linear_tail_rows(char *y, int64_t ldy, const float (*sum)[PANEL], in
                              const struct qkv_linear_tail *tail)
 {
     const int64_t size = (int64_t)qkv_dtype_size(tail->y);
+    if (columns == PANEL && linear_tail_frequent(y + (row0 * ldy + n) * size, ldy, sum, rows,
+                                                 tail->b ? tail->b + n : NULL, tail))
+        return;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j += VW) {
             const int64_t row = row0 + i, c = n + j;
@@ -283,6 +325,30 @@ static void linear_tail_rows(char *y, int64_t ldy, const float (*sum)[PANEL], in
         }
 }
 
+// Multiplies n blocks of the rows' tiles, from block `from` on, by one panel. Processes the rows of
+// *w meanwhile.
+TILE_ALWAYS void linear_product(float *to, const struct linear_side *s, const char *panel,
+                                int64_t from, int64_t n, int64_t columns, const int parts,
+                                struct tile_work *w)
+{
+    const struct tile_factors f = { .a = s->tiles,
+                                    .b = panel + from * parts * 2 * TILE,
+                                    .a_row = 64,
+                                    .a_block = parts * 2 * TILE,
+                                    .a_part = 2 * TILE,
+                                    .a_half = TILE };
+    tile_product(to, PANEL, &f, n, parts, (struct tile_shape){ s->rows > HALF, columns > HALF }, w);
+}
+
+// Adds rows from .. to-1 of the products `one` to the sums.
+static void linear_add(float (*sum)[PANEL], const float (*one)[PANEL], int64_t from, int64_t to,
+                       int64_t columns)
+{
+    for (int64_t r = from; r < to; r++)
+        for (int64_t j = 0; j < columns; j += VW)
+            vf_store(sum[r] + j, vf_add(vf_load(sum[r] + j), vf_load(one[r] + j)));
+}
+
 // Multiplies n blocks of the rows' tiles, from block `from` on, by the panels. If `from` is 0, the
 // products are stored in sum[panels][32][32]; otherwise they are added to it.
 TILE_ALWAYS void linear_panels(float (*sum)[HIGH][PANEL], const struct linear_side *s,
@@ -291,18 +357,56 @@ TILE_ALWAYS void linear_panels(float (*sum)[HIGH][PANEL], const struct linear_si
 {
     _Alignas(64) float one[HIGH][PANEL];
     for (int64_t c = 0; c < columns; c += PANEL, sum++, panels += linear_bytes(s->K, parts)) {
-        const struct tile_factors f = { .a = s->tiles,
-                                        .b = panels + from * parts * 2 * TILE,
-                                        .a_row = 64,
-                                        .a_block = parts * 2 * TILE,
-                                        .a_part = 2 * TILE,
-                                        .a_half = TILE };
-        const struct tile_shape shape = { s->rows > HALF, columns - c > HALF };
-        tile_product(from ? one[0] : sum[0][0], PANEL, &f, n, parts, shape);
-        for (int64_t r = 0; from && r < s->rows; r++)
-            for (int64_t j = 0; j < PANEL && c + j < columns; j += VW)
-                vf_store(sum[0][r] + j, vf_add(vf_load(sum[0][r] + j), vf_load(one[r] + j)));
+        const int64_t wide = qkv_min64(columns - c, PANEL);
+        linear_product(from ? one[0] : sum[0][0], s, panels, from, n, wide, parts, NULL);
+        if (from) linear_add(*sum, (const float(*)[PANEL])one, 0, s->rows, wide);
     }
+}
+
+// The panel whose rows receive their tail while the tiles multiply the next one.
+struct linear_end {
+    char *y;
+    int64_t ldy;
+    float (*sum)[PANEL];       // sums of all chunks before the last one, or of all chunks
+    const float (*one)[PANEL]; // products of the last chunk; NULL: `sum` contains them
+    int64_t row0, n, columns;  // index in y of the first row; first column and number of columns
+    const struct qkv_linear_tail *tail;
+};
+static __attribute__((noinline)) void linear_end_rows(void *of, int64_t from, int64_t to)
+{
+    const struct linear_end *e = of;
+    if (e->one) linear_add(e->sum, e->one, from, to, e->columns);
+    linear_tail_rows(e->y, e->ldy, (const float(*)[PANEL])e->sum + from, e->row0 + from, to - from,
+                     e->n, e->columns, e->tail);
+}
+
+// Multiplies the last n blocks of the rows' tiles, from block `from` on, by the panels, and applies
+// the tail to all sums: to the sums of a panel while the tiles multiply the next panel. *e
+// describes y; e->n is the first column of the panels.
+TILE_ALWAYS void linear_last(float (*sum)[HIGH][PANEL], const struct linear_side *s,
+                             const char *panels, int64_t from, int64_t n, int64_t columns,
+                             struct linear_end *e, const int parts)
+{
+    _Alignas(64) float one[2][HIGH][PANEL];
+    struct tile_work work = { .run = linear_end_rows, .of = e };
+    const int64_t first = e->n;
+    for (int64_t c = 0, odd = 0; c < columns; c += PANEL, odd ^= 1, sum++) {
+        const int64_t wide = qkv_min64(columns - c, PANEL);
+        linear_product(one[odd][0], s, panels, from, n, wide, parts, &work);
+        tile_work_finish(&work);
+        e->sum = from ? *sum : one[odd];
+        e->one = from ? (const float(*)[PANEL])one[odd] : NULL;
+        e->n = first + c;
+        e->columns = wide;
+        if (parts > 1) {
+            if (from) linear_add(*sum, e->one, 0, s->rows, wide);
+            e->one = NULL;
+            linear_again(e->sum, s, panels, wide, parts);
+        }
+        tile_work_plan(&work, s->rows, n, parts);
+        panels += linear_bytes(s->K, parts);
+    }
+    tile_work_finish(&work);
 }
 
 TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t ldx,
@@ -319,19 +423,14 @@ TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t 
         for (int64_t n = 0; n < N; n += TOGETHER * PANEL) {
             const int64_t columns = qkv_min64(N - n, TOGETHER * PANEL);
             const char *panels = (const char *)packed + n / PANEL * (int64_t)linear_bytes(K, parts);
+            struct linear_end end = { .y = y, .ldy = ldy, .row0 = r, .n = n, .tail = tail };
             int64_t b = 0;
-            do {
-                const int64_t some = qkv_min64(blocks - b, deep);
-                if (n == 0 || blocks > deep) linear_fill(&s, b, some, parts);
-                linear_panels(sum, &s, panels, b, some, columns, parts);
-                b += some;
-            } while (b < blocks);
-            for (int64_t c = 0; c < columns; c += PANEL, panels += linear_bytes(K, parts)) {
-                float(*const one)[PANEL] = sum[c / PANEL];
-                const int64_t wide = qkv_min64(columns - c, PANEL);
-                if (parts > 1) linear_again(one, &s, panels, wide, parts);
-                linear_tail_rows(y, ldy, (const float(*)[PANEL])one, r, s.rows, n + c, wide, tail);
+            for (; blocks - b > deep; b += deep) {
+                linear_fill(&s, b, deep, parts);
+                linear_panels(sum, &s, panels, b, deep, columns, parts);
             }
+            if (n == 0 || blocks > deep) linear_fill(&s, b, blocks - b, parts);
+            linear_last(sum, &s, panels, b, blocks - b, columns, &end, parts);
         }
     }
     TILE_RELEASE();
