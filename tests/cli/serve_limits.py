@@ -86,8 +86,9 @@ def unread():
 def long_answers():
     """Answers that would become too long are refused before they take the memory."""
     with Server("-q", models=[VERSE]) as server:
-        status, answer = server.post("/v1/completions", {**ENDLESS, "logprobs": 20})
-        check("an answer with too many logprobs", status == 413 and "at most 16 MiB" in answer["error"]["message"], answer)
+        if not SLOW:  # 16 MiB of logprobs take more than 46 s of CPU time with a sanitizer
+            status, answer = server.post("/v1/completions", {**ENDLESS, "logprobs": 20})
+            check("an answer with too many logprobs", status == 413 and "at most 16 MiB" in answer["error"]["message"], answer)
         refused(server, "/tokenize", {"inputs": "a b " * 200000}, 413, "$.inputs")
         bounded(server, 400)
 
