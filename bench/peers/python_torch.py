@@ -59,29 +59,36 @@ def child(order):
         print(json.dumps(work * done / end), flush=True)
 
 
-def main():
-    who = {name: subprocess.Popen([sys.executable, __file__, *order], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-           for name, order in ORDERS.items()}
+def start():
+    return {name: subprocess.Popen([sys.executable, __file__, *order], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            for name, order in ORDERS.items()}
 
-    def rate(name, job):
-        who[name].stdin.write(job + "\n")
-        who[name].stdin.flush()
-        return json.loads(who[name].stdout.readline())
+
+def rate(process, job):
+    process.stdin.write(job + "\n")
+    process.stdin.flush()
+    return json.loads(process.stdout.readline())
+
+
+def main():
     import torch
-    for job in jobs(torch):
-        rates = {name: [] for name in who}
-        for i in range(4 if QUICK else 16):
-            for name in list(who)[::1 if i % 2 else -1]:
-                r = rate(name, job)
-                if i:  # the first round warms up
-                    rates[name].append(r)
+    rates = {job: {name: [] for name in ORDERS} for job in jobs(torch)}
+    for _ in range(1 if QUICK else 6):  # where arrays lie differs between processes, and with it the rate of small products
+        who = start()
+        for job, of_job in rates.items():
+            for i in range(4):
+                for name in list(who)[::1 if i % 2 else -1]:
+                    r = rate(who[name], job)
+                    if i:  # the first round warms up
+                        of_job[name].append(r)
+        for p in who.values():
+            p.stdin.close()
+            p.wait()
+    for job, of_job in rates.items():
         for name in ("PyTorch before qkv", "PyTorch after qkv"):
             row("Python, PyTorch in one process with qkv", f"{job}, {name[8:]}", "GFLOP/s", 1e-9,
-                {"qkv": [1 / x for x in rates[name]], "PyTorch alone": [1 / x for x in rates["PyTorch alone"]]},
+                {"qkv": [1 / x for x in of_job[name]], "PyTorch alone": [1 / x for x in of_job["PyTorch alone"]]},
                 limit="PyTorch alone")
-    for p in who.values():
-        p.stdin.close()
-        p.wait()
 
 
 if __name__ == "__main__":
