@@ -339,6 +339,36 @@ static qkv_status parse_free(void *ctx, qkv_error *err)
     return status;
 }
 
+TEST(reals_are_written_with_the_fewest_digits_that_read_back)
+{
+    static const struct {
+        const char *text;
+        double x;
+    } numbers[] = { { "0.8", .8 },
+                    { "1e-12", 1e-12 },
+                    { "10000.0", 1e4 },
+                    { "0.3333333333333333", 1. / 3 },
+                    { "0.30000000000000004", .1 + .2 },
+                    { "0.10000000149011612", (double).1f } };
+    char path[] = "/tmp/qkv-json-XXXXXX";
+    qkv_error err = { 0 };
+    close(mkstemp(path));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        json_t *root = json_pack("{s[f]}", "list", numbers[i].x), *back = NULL;
+        CHECK_EQ(qkv_json_write(path, root, true, &err), QKV_OK);
+        char text[64] = "";
+        FILE *f = fopen(path, "r");
+        CHECK(fread(text, 1, sizeof text - 1, f) > 0);
+        fclose(f);
+        if (!strstr(text, numbers[i].text)) fail_msg("%s, expected %s", text, numbers[i].text);
+        CHECK_EQ(qkv_json_file(&back, path, 1000, &err), QKV_OK);
+        CHECK(json_equal(root, back));
+        json_decref(root);
+        json_decref(back);
+    }
+    unlink(path);
+}
+
 TEST(every_failed_allocation_is_survived)
 {
     char text[] =
@@ -358,4 +388,5 @@ CHECK_MAIN(CASE(a_text_becomes_its_tree),
            CASE(locations_in_files_are_line_and_column),
            CASE(members_have_the_type_they_are_asked_for), CASE(a_list_file_contains_an_array),
            CASE(a_huge_file_is_refused_before_it_is_read),
+           CASE(reals_are_written_with_the_fewest_digits_that_read_back),
            CASE(every_failed_allocation_is_survived))

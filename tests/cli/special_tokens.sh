@@ -109,8 +109,10 @@ check python3 - <<'PY'
 import json, os
 for folder in 'letters/model', 'shown':
     with open(folder + '/generation_config.json') as f:
-        assert json.load(f) == {'do_sample': True, 'temperature': .8, 'top_p': .95, 'top_k': 0, 'bos_token_id': 1,
+        text = f.read()
+    assert json.loads(text) == {'do_sample': True, 'temperature': .8, 'top_p': .95, 'top_k': 0, 'bos_token_id': 1,
                                 'eos_token_id': 2}, folder
+    assert '"temperature": 0.8,' in text and '"top_p": 0.95,' in text, text  # not 0.80000000000000004
 for folder in 'masked', 'run-silent', 'run-config': # an encoder; a model that began with a folder with and without it
     there = os.path.exists(folder + '/model/generation_config.json')
     assert there == (folder == 'run-config'), folder
