@@ -128,36 +128,72 @@ static void say_input(struct page *p, const struct text_run *s, const float *x)
                  mean_norm(input, s->T, s->D));
 }
 
+// Adds a grid with the first columns of a matrix with one row per token.
+static void rows_panel(struct page *p, const char *name, const float *x, int64_t n, int64_t width,
+                       const char *const *label)
+{
+    const int64_t columns = width < COLUMNS ? width : COLUMNS;
+    float *grid = page_grid(p,
+                            page_text(p, "%s, the first %lld of %lld columns", name,
+                                      (long long)columns, (long long)width),
+                            n, columns, label, NULL, QKV_CHART_SIGNED);
+    for (int64_t i = 0; i < n; i++)
+        memcpy(grid + i * columns, x + i * width, (size_t)columns * sizeof *grid);
+    struct qkv_chart_panel *panel = &p->panel[p->panels - 1];
+    panel->x.name = "dimension";
+    panel->y.name = "token and id";
+}
+
+// Writes the rows of the embedding table, without a projection, to out[T][embed_width].
+static qkv_status table_rows(float *out, const struct text_run *s, qkv_error *err)
+{
+    for (int64_t i = 0; i < s->T; i++) {
+        const qkv_status status =
+            qkv_model_embedding_row(s->model, out + i * s->info.embed_width, s->tokens.ids[i]);
+        if (status)
+            return cmd_error(err, status, NULL, "token id %ld has no row in the embedding matrix",
+                             (long)s->tokens.ids[i]);
+    }
+    return QKV_OK;
+}
+
 qkv_status explain_embedding(struct page *p, int argc, char **argv, qkv_error *err)
 {
     struct text_run *s;
     qkv_status status =
         text_run_start(p, &s, argc ? argv[0] : NULL, "The bears were unbearably tired", err);
     if (status) return status;
-    const int64_t n = s->T, D = s->D, columns = D < COLUMNS ? D : COLUMNS;
+    const int64_t n = s->T, D = s->D, E = s->info.embed_width;
     if ((status = text_run_limit(s, "--embedding", MOST, err))) return status;
-    float *x = page_take(p, (size_t)(n * D), sizeof *x);
-    if ((status = seen_embeddings(x, s, err))) return status;
+    float *x = page_take(p, (size_t)(n * D), sizeof *x),
+          *row = page_take(p, (size_t)(n * E), sizeof *row);
+    if ((status = seen_embeddings(x, s, err)) || (status = table_rows(row, s, err))) return status;
+    // ALBERT and small ELECTRA models store narrow rows, and project them to the model's width
+    const bool projected = E != D || memcmp(row, x, (size_t)(n * D) * sizeof *x) != 0;
     const char **token = page_take(p, (size_t)n, sizeof *token),
                **label = page_take(p, (size_t)n, sizeof *label);
     for (int64_t i = 0; i < n; i++) {
         token[i] = token_of(p, s, i);
         label[i] = page_text(p, "%s  %ld", token[i], (long)s->tokens.ids[i]);
     }
-    float *grid = page_grid(p,
-                            page_text(p, "one row of E per token, the first %lld of %lld columns",
-                                      (long long)columns, (long long)D),
-                            n, columns, label, NULL, QKV_CHART_SIGNED);
-    for (int64_t i = 0; i < n; i++)
-        memcpy(grid + i * columns, x + i * D, (size_t)columns * sizeof *grid);
-    p->panel[0].x.name = "dimension";
-    p->panel[0].y.name = "token and id";
+    rows_panel(p, projected ? "rows of E, one per token" : "one row of E per token", row, n, E,
+               label);
+    if (projected) rows_panel(p, "these rows times P, plus a bias", x, n, D, label);
     table(p, s, token);
     page_title(p, "How does a text become numbers?");
     say_words(p, s, token);
-    // where a model stores narrower rows, as ALBERT does, E is the matrix after their projection
     page_say(p, "The id of a token is the index of a row of the embedding matrix E, %lld × %lld. ",
-             (long long)s->info.vocab, (long long)D);
-    say_input(p, s, x);
+             (long long)s->info.source_vocab, (long long)E);
+    if (projected)
+        page_say(p,
+                 "A projection P, %lld × %lld, makes the rows as wide as the model; the input of "
+                 "layer 0 is X, %lld × %lld, with positions and a norm before P. E and P have %.2g "
+                 "%% of the numbers of a matrix %lld × %lld.",
+                 (long long)E, (long long)D, (long long)n, (long long)D,
+                 100 * ((double)s->info.source_vocab + (double)D) * (double)E /
+                     ((double)s->info.source_vocab * (double)D),
+                 (long long)s->info.source_vocab, (long long)D);
+    else
+        say_input(p, s, x);
     return QKV_OK;
 }

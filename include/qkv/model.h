@@ -71,6 +71,9 @@ struct qkv_model_info {
     int64_t labels;
     /** width of a value head; head_width is the width of a query or key head */
     int64_t value_width;
+    /** width of the rows of the input embedding table; if it is another one than `width`, a linear
+     *  layer projects the embeddings (ALBERT) */
+    int64_t embed_width;
     int64_t positions;  /**< the most tokens of a sequence */
     int64_t parameters; /**< elements of all weights in the file, used or not */
     /** number of tensors in the file; number of tensors that the family does not use */
@@ -271,6 +274,10 @@ QKV_API char *qkv_ablation_name(char *out, size_t size, const struct qkv_ablatio
  *  If the rows have another width than the model (ALBERT), projects the row to the model's width.
  *  Returns: QKV_OK; QKV_ERR_USAGE: no such id; QKV_ERR_LIMIT. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id);
+/** Copies row `id` of the input embedding table to out[embed_width], without a projection.
+ *  Returns: QKV_OK; QKV_ERR_USAGE: no such id. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_model_embedding_row(const qkv_model *m, float *out,
+                                                          int32_t id);
 
 /** Finds the model folder: dir if it is not NULL, otherwise QKV_MODEL if it is set (each a path or,
  *  if nothing has this path, a name for qkv_hub_find or, without a revision, a name whose last part

@@ -260,6 +260,7 @@ struct qkv_model_info qkv_model_info(const qkv_model *m)
         .width = size->width,
         .head_width = qkv_head_keys(&m->is),
         .value_width = qkv_head_values(&m->is),
+        .embed_width = qkv_described_embed_width(&m->is),
         .inner = size->inner,
         .vocab = qkv_described_vocab(&m->is),
         .source_vocab = size->vocab,
@@ -275,24 +276,23 @@ struct qkv_model_info qkv_model_info(const qkv_model *m)
     return info;
 }
 
-qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id)
+qkv_status qkv_model_embedding_row(const qkv_model *m, float *out, int32_t id)
 {
     if (!m || !out || !m->stack[0].word.tensor) return QKV_ERR_USAGE;
     if (id < 0 || id >= m->is.size.vocab) return QKV_ERR_USAGE;
-    const struct qkv_stack *s = &m->stack[0];
-    const int64_t width = m->is.embed_width;
-    if (!width) {
-        qkv_table_row(out, &s->word, id, m->is.size.width);
-        return QKV_OK;
-    }
-    float *row = qkv_alloc((size_t)width, sizeof *row);
+    qkv_table_row(out, &m->stack[0].word, id, qkv_described_embed_width(&m->is));
+    return QKV_OK;
+}
+
+qkv_status qkv_model_embedding(const qkv_model *m, float *out, int32_t id)
+{
+    if (!m || !out || !m->is.embed_width) return qkv_model_embedding_row(m, out, id);
+    float *row = qkv_alloc((size_t)m->is.embed_width, sizeof *row);
     const bool ready = row && !qkv_model_pack((struct qkv_model *)m, QKV_PACK_BODY);
-    if (ready) {
-        qkv_table_row(row, &s->word, id, width);
-        qkv_linear_forward((void *[]){ out }, NULL, row, 1, &s->embed_in, NULL);
-    }
+    const qkv_status status = ready ? qkv_model_embedding_row(m, row, id) : QKV_ERR_LIMIT;
+    if (!status) qkv_linear_forward((void *[]){ out }, NULL, row, 1, &m->stack[0].embed_in, NULL);
     qkv_free(row);
-    return ready ? QKV_OK : QKV_ERR_LIMIT;
+    return status;
 }
 
 const char *qkv_model_label(const qkv_model *m, int64_t label)

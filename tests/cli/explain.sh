@@ -217,6 +217,27 @@ own = sum(norm(words(i)) for i in ids) / len(ids)
 both = sum(norm([x + y for x, y in zip(words(i), places(t))]) for t, i in enumerate(ids)) / len(ids)
 assert f"The mean norm of a row is {own:.2f} in E and {both:.2f} in X." in r["sentence"], (own, both, r["sentence"])
 END
+runs 0 explain --embedding --ids 5,8,9 -m "$top/tests/golden/albert" --json # E of 61 x 10, and its projection to 24
+check python3 - "$out" "$top/tests/golden/albert/model.safetensors" <<'END'
+import json, struct, sys
+r = json.load(open(sys.argv[1]))
+b = open(sys.argv[2], "rb").read()
+n = struct.unpack("<Q", b[:8])[0]
+head = json.loads(b[8:8 + n])
+def tensor(end):
+    t = next(v for k, v in head.items() if k.endswith(end))
+    assert t["dtype"] == "F16", t
+    return struct.unpack(f"<{(t['data_offsets'][1] - t['data_offsets'][0]) // 2}e", b[8 + n + t["data_offsets"][0]:][:t["data_offsets"][1] - t["data_offsets"][0]])
+E, P, c = (tensor(end) for end in ("word_embeddings.weight", "embedding_hidden_mapping_in.weight", "embedding_hidden_mapping_in.bias"))
+rows, x = (p["values"] for p in r["panels"])
+assert (len(rows), len(rows[0]), len(x), len(x[0])) == (3, 10, 3, 16), r["panels"]
+for i, row, got in zip((5, 8, 9), rows, x):
+    exact = E[10 * i:10 * i + 10]
+    assert max(abs(a - b) for a, b in zip(exact, row)) < 1e-6, (exact, row)
+    for d in range(16):
+        assert abs(got[d] - c[d] - sum(a * w for a, w in zip(exact, P[10 * d:10 * d + 10]))) < 1e-5, (i, d)
+assert "embedding matrix E, 61 × 10. A projection P, 10 × 24," in r["sentence"], r["sentence"]
+END
 runs 0 explain --embedding --json --ids 5,8,9
 prints_part 'From these rows the model computes the input of layer 0, X, 3 × 192'
 runs 0 explain --embedding --json --ids 5,8,9 -m "$top/tests/golden/llama"
