@@ -45,9 +45,6 @@ struct attn_job {
 qkv_status attn_inputs(struct attn_job *j, const struct attn_files *f, int w_layout, int score,
                        int64_t heads, int64_t kv_heads, qkv_error *err);
 void attn_inputs_free(struct attn_job *j);
-// Fills err with "A does not fit B: REASON, found SHAPE". Returns QKV_ERR_USAGE.
-qkv_status attn_misfit(qkv_error *err, const struct array *a, const char *expected,
-                       const struct array *b);
 
 // Parses `list`, the value of --probe, and allocates the arrays of statistics (attn_probe.c). list
 // NULL: --probe is not given. The sizes of j->a must be set.

@@ -4,36 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-qkv_status attn_misfit(qkv_error *err, const struct array *a, const char *expected,
-                       const struct array *b)
-{
-    char found[SHAPE_TEXT], other[SHAPE_TEXT];
-    array_shape(found, a->rank, a->shape);
-    if (!b)
-        return cmd_error(err, QKV_ERR_USAGE, a->source, "%s: expected %s, found %s", a->what,
-                         expected, found);
-    return cmd_error(err, QKV_ERR_USAGE, a->source, "%s does not fit %s %s: expected %s, found %s",
-                     a->what, b->what, array_shape(other, b->rank, b->shape), expected, found);
-}
-
-struct sizes {
-    int64_t b, t, h, e;
-};
-// Reads the sizes from an array: it has 2 axes (tokens, width), 3 axes (batch, tokens, width) or 4
-// axes (with heads).
-static struct sizes sizes_of(const struct array *a, int layout)
-{
-    const int64_t *s = a->shape;
-    if (a->rank == 2) return (struct sizes){ 1, s[0], 1, s[1] };
-    if (a->rank == 3) return (struct sizes){ s[0], s[1], 1, s[2] };
-    if (layout == LAYOUT_BHTE) return (struct sizes){ s[0], s[2], s[1], s[3] };
-    return (struct sizes){ s[0], s[1], s[2], s[3] };
-}
-
-static struct qkv_strides strides_of(const struct sizes *s, int64_t width, int layout)
+static struct qkv_strides strides_of(int64_t tokens, int64_t heads, int64_t width, int layout)
 {
     if (layout != LAYOUT_BHTE) return (struct qkv_strides){ 0, 0, 0 };
-    return (struct qkv_strides){ s->h * s->t * width, width, s->t * width };
+    return (struct qkv_strides){ heads * tokens * width, width, tokens * width };
 }
 
 static qkv_status given(struct attn_job *j, const struct attn_files *f, qkv_error *err)
@@ -44,43 +18,31 @@ static qkv_status given(struct attn_job *j, const struct attn_files *f, qkv_erro
         (status = array_find(&j->v, "v", f->v, j->all, j->all_path, err)))
         return status;
     const struct array *all[] = { &j->q, &j->k, &j->v };
-    for (int i = 0; i < 3; i++) {
+    struct array_sizes s;
+    for (int i = 0; i < 3; i++)
         if (!all[i]->tensor)
             return cmd_error(err, QKV_ERR_USAGE, j->all_path,
                              "%s is missing, expected -q, -k and -v (or -i with all three, or -x)",
                              all[i]->what);
-        if (all[i]->rank < 2 || all[i]->rank > 4)
-            return attn_misfit(err, all[i], "2, 3 or 4 axes", NULL);
-        if (all[i]->rank != j->q.rank)
-            return attn_misfit(err, all[i], "the same number of axes", &j->q);
-    }
     if (j->layout >= 0 && j->q.rank != 4)
-        return attn_misfit(err, &j->q, "4 axes, whose order --layout describes", NULL);
-    const struct sizes q = sizes_of(&j->q, j->layout), k = sizes_of(&j->k, j->layout),
-                       v = sizes_of(&j->v, j->layout);
-    if (k.b != q.b) return attn_misfit(err, &j->k, "the same batch size", &j->q);
-    if (k.e != q.e) return attn_misfit(err, &j->k, "the same head width", &j->q);
-    if (v.b != k.b) return attn_misfit(err, &j->v, "the same batch size", &j->k);
-    if (v.t != k.t) return attn_misfit(err, &j->v, "the same number of tokens", &j->k);
-    if (v.h != k.h) return attn_misfit(err, &j->v, "the same number of heads", &j->k);
-    if (!k.h || q.h % k.h)
-        return attn_misfit(err, &j->k, "a number of heads that divides the number of query heads",
-                           &j->q);
+        return array_misfit(err, &j->q, "4 axes, whose order --layout describes", NULL);
+    status = array_sizes_of(&s, &j->q, &j->k, &j->v, j->layout == LAYOUT_BHTE, err);
+    if (status) return status;
     if ((status = array_load(&j->q, err)) || (status = array_load(&j->k, err)) ||
         (status = array_load(&j->v, err)))
         return status;
-    j->a.B = q.b;
-    j->a.T = q.t;
-    j->a.S = k.t;
-    j->a.H = q.h;
-    j->a.G = k.h;
-    j->a.E = q.e;
-    j->a.F = v.e;
+    j->a.B = s.B;
+    j->a.T = s.T;
+    j->a.S = s.S;
+    j->a.H = s.H;
+    j->a.G = s.G;
+    j->a.E = s.E;
+    j->a.F = s.F;
     if (j->q.rank == 4) {
-        j->a.q_strides = strides_of(&q, q.e, j->layout);
-        j->a.k_strides = strides_of(&k, k.e, j->layout);
-        j->a.v_strides = strides_of(&v, v.e, j->layout);
-        j->a.out_strides = strides_of(&q, v.e, j->layout);
+        j->a.q_strides = strides_of(s.T, s.H, s.E, j->layout);
+        j->a.k_strides = strides_of(s.S, s.G, s.E, j->layout);
+        j->a.v_strides = strides_of(s.S, s.G, s.F, j->layout);
+        j->a.out_strides = strides_of(s.T, s.H, s.F, j->layout);
     }
     j->has_b = j->q.rank > 2;
     j->has_h = j->q.rank > 3;
@@ -128,26 +90,26 @@ static qkv_status projection(struct attn_job *j, struct array *w, const char *na
             char text[96];
             snprintf(text, sizeof text, "a width that can be divided by the %lld heads (or %s)",
                      (long long)*heads, name);
-            return attn_misfit(err, input, text, NULL);
+            return array_misfit(err, input, text, NULL);
         }
         *width = d / *heads;
         return QKV_OK;
     }
     if (w->rank != 2 && w->rank != 3)
-        return attn_misfit(err, w, "2 axes, or 3 axes with the head first", NULL);
+        return array_misfit(err, w, "2 axes, or 3 axes with the head first", NULL);
     if (w_layout == W_IN_OUT) swap_axes(w);
     if (w->shape[w->rank - 1] != d) {
         char text[96];
         snprintf(text, sizeof text, "a matrix with %lld inputs (--w-layout %s)", (long long)d,
                  w_layout == W_IN_OUT ? "in,out" : "out,in");
-        return attn_misfit(err, w, text, input);
+        return array_misfit(err, w, text, input);
     }
     if (w->rank == 3) {
         if (*heads && *heads != w->shape[0]) {
             char text[64];
             snprintf(text, sizeof text, "a matrix with %lld heads in its first axis",
                      (long long)*heads);
-            return attn_misfit(err, w, text, NULL);
+            return array_misfit(err, w, text, NULL);
         }
         *heads = w->shape[0];
     }
@@ -157,7 +119,7 @@ static qkv_status projection(struct attn_job *j, struct array *w, const char *na
         char text[64];
         snprintf(text, sizeof text, "a number of outputs that can be divided by the %lld heads",
                  (long long)*heads);
-        return attn_misfit(err, w, text, NULL);
+        return array_misfit(err, w, text, NULL);
     }
     *width = out / *heads;
     return load_projection(w, w_layout, err);
@@ -187,7 +149,7 @@ static qkv_status score_weight(struct attn_job *j, struct array *w, const char *
                  (long long)H, (long long)cols);
     if ((first != 0 && first != 1) || (first && w->shape[0] != H) ||
         (*rows >= 0 && w->shape[first] != *rows) || (cols >= 0 && w->shape[first + 1] != cols))
-        return attn_misfit(err, w, text, NULL);
+        return array_misfit(err, w, text, NULL);
     *rows = w->shape[first];
     status = array_load(w, err);
     if (status || first || H == 1) return status;
@@ -233,12 +195,12 @@ static qkv_status read_inputs(struct attn_job *j, const struct attn_files *f, qk
         (status = array_find(&j->c, "context", f->context, j->all, j->all_path, err)))
         return status;
     if (j->x.rank != 2 && j->x.rank != 3)
-        return attn_misfit(err, &j->x, "2 axes (tokens, width), or 3 axes with the batch first",
-                           NULL);
+        return array_misfit(err, &j->x, "2 axes (tokens, width), or 3 axes with the batch first",
+                            NULL);
     if (!j->c.tensor) return QKV_OK;
-    if (j->c.rank != j->x.rank) return attn_misfit(err, &j->c, "the same number of axes", &j->x);
+    if (j->c.rank != j->x.rank) return array_misfit(err, &j->c, "the same number of axes", &j->x);
     if (j->x.rank == 3 && j->c.shape[0] != j->x.shape[0])
-        return attn_misfit(err, &j->c, "the same batch size", &j->x);
+        return array_misfit(err, &j->c, "the same batch size", &j->x);
     return QKV_OK;
 }
 
@@ -259,7 +221,7 @@ static qkv_status from_inputs(struct attn_job *j, const struct attn_files *f, in
     if (d_k != d_k2) {
         char text[96];
         snprintf(text, sizeof text, "keys with the same head width, %lld", (long long)d_k);
-        return attn_misfit(err, j->wk.tensor ? &j->wk : c, text, j->wq.tensor ? &j->wq : &j->x);
+        return array_misfit(err, j->wk.tensor ? &j->wk : c, text, j->wq.tensor ? &j->wq : &j->x);
     }
     if (G < 1 || heads % G)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
@@ -278,13 +240,13 @@ static qkv_status from_inputs(struct attn_job *j, const struct attn_files *f, in
     m->d_out = m->H * m->d_v;
     if ((status = array_find(&j->wo, "wo", f->wo, j->all, j->all_path, err))) return status;
     if (j->wo.tensor) {
-        if (j->wo.rank != 2) return attn_misfit(err, &j->wo, "2 axes", NULL);
+        if (j->wo.rank != 2) return array_misfit(err, &j->wo, "2 axes", NULL);
         if (w_layout == W_IN_OUT) swap_axes(&j->wo);
         if (j->wo.shape[1] != m->H * m->d_v) {
             char text[96];
             snprintf(text, sizeof text, "a matrix with %lld inputs (%lld heads of width %lld)",
                      (long long)(m->H * m->d_v), (long long)m->H, (long long)m->d_v);
-            return attn_misfit(err, &j->wo, text, NULL);
+            return array_misfit(err, &j->wo, text, NULL);
         }
         if ((status = load_projection(&j->wo, w_layout, err))) return status;
         m->w_o = j->wo.at;

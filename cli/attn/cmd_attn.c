@@ -177,12 +177,12 @@ static qkv_status broadcast(const struct attn_job *j, const struct array *x, int
     snprintf(expected, sizeof expected,
              "a shape that NumPy broadcasts to %s, with %lld numbers in the last axis (keys)",
              array_shape(text, n, sizes), (long long)j->a.S);
-    if (x->rank < 1 || x->rank > n) return attn_misfit(err, x, expected, NULL);
+    if (x->rank < 1 || x->rank > n) return array_misfit(err, x, expected, NULL);
     int64_t step = 1;
     *b = *h = *t = 0;
     for (int i = 1; i <= x->rank; i++) {
         const int64_t have = x->shape[x->rank - i], want = sizes[n - i];
-        if (have != want && (have != 1 || i == 1)) return attn_misfit(err, x, expected, NULL);
+        if (have != want && (have != 1 || i == 1)) return array_misfit(err, x, expected, NULL);
         *strides[n - i] = have == 1 ? 0 : step;
         step *= have;
     }
@@ -251,9 +251,9 @@ static qkv_status packed(struct attn_job *j, struct masks *m, qkv_error *err)
         return of_keys ? cmd_error(err, QKV_ERR_USAGE, NULL, "--k-offsets requires --offsets")
                        : QKV_OK;
     if (m->offsets.rank != 1 || m->offsets.count < 2)
-        return attn_misfit(err, &m->offsets, "(sequences + 1,)", NULL);
+        return array_misfit(err, &m->offsets, "(sequences + 1,)", NULL);
     if (of_keys && (m->k_offsets.rank != 1 || m->k_offsets.count != m->offsets.count))
-        return attn_misfit(err, &m->k_offsets, "as many numbers", &m->offsets);
+        return array_misfit(err, &m->k_offsets, "as many numbers", &m->offsets);
     status = array_load_ints(&m->offsets, &m->offset, err);
     if (!status) status = array_load_ints(&m->k_offsets, &m->k_offset, err);
     j->a.sequences = m->offsets.count - 1;
@@ -290,7 +290,7 @@ static qkv_status masks_read(struct attn_job *j, struct masks *m, qkv_error *err
         char text[64];
         snprintf(text, sizeof text, "(%lld,), one length per sequence", (long long)items);
         if (m->lengths.rank != 1 || m->lengths.count != items)
-            return attn_misfit(err, &m->lengths, text, NULL);
+            return array_misfit(err, &m->lengths, text, NULL);
         if ((status = array_load_ints(&m->lengths, &m->length, err))) return status;
         for (int64_t i = 0; i < items; i++)
             if (m->length[i] < 0 || m->length[i] > j->a.S)
@@ -303,7 +303,7 @@ static qkv_status masks_read(struct attn_job *j, struct masks *m, qkv_error *err
         char text[64];
         snprintf(text, sizeof text, "(%lld,), one logit per head", (long long)j->a.H);
         if ((m->sinks.rank != 1 && !m->sinks.typed) || m->sinks.count != j->a.H) // typed: one row
-            return attn_misfit(err, &m->sinks, text, NULL);
+            return array_misfit(err, &m->sinks, text, NULL);
         if ((status = array_load(&m->sinks, err))) return status;
         j->a.sinks = m->sinks.at;
     }

@@ -6,8 +6,10 @@
 #include "frame/child.h"
 #include "compare/compare.h"
 
+enum { QUERIES, KEYS, VALUES };
+
 static struct {
-    const char *n, *d, *kinds, *output;
+    const char *n, *d, *kinds, *output, *arrays[3];
     int64_t keys, width;
     double seconds;
     bool memory, causal, count;
@@ -19,11 +21,19 @@ static const struct opt opts[] = {
     OPT_TEXT('d', "d", &o.d, "D,D",
              "widths of a token (default: 128,512; with --memory one head of width 64)"),
     OPT_TEXT(
-        'k', "kinds", &o.kinds, "LIST",
+        0, "kinds", &o.kinds, "LIST",
         "kinds of layers, separated by commas: attention, multi-head, convolution, elman, gru, "
-        "window, block-sparse, linear, performer, linformer, nystrom (default: all)"),
+        "window, block-sparse, linear, performer, linformer, nystrom (default: all, or with -q "
+        "attention and the approximations of it, which begin with window)"),
     OPT_INT('r', "keys", &o.keys, 1, 1 << 20, "R",
-            "number of keys that each query of an approximation may use (default: 256)"),
+            "number of keys that each query of an approximation may use (default: 256, or with -q "
+            "a quarter of the keys if these are fewer)"),
+    OPT_INPUT('q', "query", &o.arrays[QUERIES], "FILE",
+              "queries, as 'qkv attn' reads them: an array (T, E), (B, T, E) or (B, T, H, E)"),
+    OPT_INPUT('k', "key", &o.arrays[KEYS], "FILE",
+              "keys: an array (S, E), (B, S, E) or (B, S, G, E); G divides H"),
+    OPT_INPUT('v', "value", &o.arrays[VALUES], "FILE",
+              "values: an array (S, F), (B, S, F) or (B, S, G, F)"),
     OPT_INT(0, "width", &o.width, 2, 1 << 10, "K",
             "width of the convolution, in tokens (default: 3)"),
     OPT_FLAG(0, "causal", &o.causal, "let no token attend to later tokens"),
@@ -66,15 +76,27 @@ static qkv_status sizes(const char *option, const char *text, int64_t most, int6
     return QKV_OK;
 }
 
+// Returns true if a kind of layer consists of q, k and v, and has no weights.
+static bool reads_arrays(int kind)
+{
+    return !kind || compare_baselines[kind].scalable;
+}
+
 static qkv_status parse_kinds(bool wanted[COMPARE_KINDS], qkv_error *err)
 {
-    for (int i = 0; i < COMPARE_KINDS; i++) wanted[i] = !o.kinds;
+    const bool arrays = o.arrays[QUERIES];
+    for (int i = 0; i < COMPARE_KINDS; i++) wanted[i] = !o.kinds && (!arrays || reads_arrays(i));
     for (const char *p = o.kinds; p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
         const size_t bytes = strcspn(p, ",");
         int i = 0;
         while (i < COMPARE_KINDS && (strlen(compare_baselines[i].name) != bytes ||
                                      memcmp(compare_baselines[i].name, p, bytes) != 0))
             i++;
+        if (i < COMPARE_KINDS && arrays && !reads_arrays(i))
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "--kinds: '%s' has weights, expected with -q attention or its "
+                             "approximations, from window on",
+                             compare_baselines[i].name);
         if (i < COMPARE_KINDS) {
             wanted[i] = true;
             continue;
@@ -90,14 +112,6 @@ static qkv_status parse_kinds(bool wanted[COMPARE_KINDS], qkv_error *err)
                          near ? near : "", near ? "'?" : "");
     }
     return QKV_OK;
-}
-
-// Returns the number of tokens n at which errors are measured. At this n every kind of layer is
-// fast, and every approximation differs from exact attention.
-static int64_t error_tokens(const struct compare_job *job)
-{
-    const int64_t most = job->n[job->n_count - 1];
-    return most < 2048 ? most : 2048;
 }
 
 // The comparison of errors on a model. It runs first, so that errors in the model or the text are
@@ -135,7 +149,7 @@ static qkv_status compare(const struct compare_job *job, const char *text, qkv_e
     }
     if (!status) status = compare_measure(points, job, err);
     r.points = points;
-    r.inputs_n = error_tokens(job);
+    r.inputs_n = compare_error_tokens(job);
     r.inputs_d = job->d[job->d_count - 1];
     if (!status) status = compare_on_inputs(inputs, job, r.inputs_n, r.inputs_d, err);
     if (!status) {
@@ -147,6 +161,66 @@ static qkv_status compare(const struct compare_job *job, const char *text, qkv_e
     }
     free(points);
     free(model);
+    return status;
+}
+
+// The errors on the arrays of the caller, in a child process for the same reasons.
+struct arrays_part {
+    qkv_error err;
+    struct compare_errors errors;
+};
+static void arrays_work(void *answer, void *ctx)
+{
+    struct arrays_part *a = answer;
+    compare_on_arrays(&a->errors, ctx, &a->err);
+}
+
+// Compares on the arrays of the caller.
+static qkv_status on_arrays(struct compare_job *job, qkv_error *err)
+{
+    struct arrays_part part;
+    struct compare_point points[COMPARE_KINDS];
+    struct compare_report r = { .job = job, .points = points, .arrays = &part.errors };
+    qkv_status status = child_run(&part, sizeof part, arrays_work, job, "the arrays", err);
+    if (!status && (status = part.err.status)) *err = part.err;
+    if (!status) status = compare_measure(points, job, err);
+    if (!status && o.output) status = compare_chart_arrays(o.output, &r, err);
+    if (status) return status;
+    (common.json ? compare_json_arrays : compare_print_arrays)(&r);
+    return cmd_written(stdout, "standard output", err);
+}
+
+// Reads the arrays of the caller, and compares on them.
+static qkv_status arrays(struct compare_job *job, const char *text, qkv_error *err)
+{
+    static const char *const options[] = { "-q", "-k", "-v" };
+    struct compare_arrays a = { 0 };
+    const char *const other = text       ? "text"
+                              : o.memory ? "--memory"
+                              : o.n      ? "-n, since the arrays have a size"
+                              : o.d      ? "-d, since the arrays have a width"
+                                         : NULL;
+    for (int i = 0; i < 3; i++)
+        if (!o.arrays[i])
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "%s FILE is missing, expected -q, -k and -v (and --kinds LIST for "
+                             "kinds of layers)",
+                             options[i]);
+    if (other) return cmd_error(err, QKV_ERR_USAGE, NULL, "-q cannot be combined with %s", other);
+    if (o.output && cmd_output_check(o.output, err)) return err->status;
+    qkv_status status = compare_arrays_read(&a, o.arrays, err);
+    const int64_t n = a.s.T, S = a.s.S, d = a.s.H * a.s.E;
+    job->arrays = &a;
+    job->n = &n;
+    job->d = &d;
+    job->n_count = job->d_count = 1;
+    job->keys = o.keys ? o.keys < S ? o.keys : S : compare_few_keys(S);
+    if (!status && o.keys > S)
+        cmd_note("--keys %lld is limited to the %lld keys of the arrays", (long long)o.keys,
+                 (long long)S);
+    if (!status) status = compare_fits(job, err);
+    if (!status) status = on_arrays(job, err);
+    compare_arrays_free(&a);
     return status;
 }
 
@@ -181,8 +255,12 @@ static int run_compare(int argc, char **argv)
                   : o.causal ? "--causal"
                   : o.count  ? "--count"
                              : "text");
-    if (err.status || parse_kinds(job.wanted, &err) ||
-        sizes("--n", o.n ? o.n : all_n, 1 << 24, &n, &job.n_count, &err) ||
+    if (err.status || parse_kinds(job.wanted, &err)) goto done;
+    if (o.arrays[QUERIES] || o.arrays[KEYS] || o.arrays[VALUES]) {
+        arrays(&job, argc ? argv[0] : NULL, &err);
+        goto done;
+    }
+    if (sizes("--n", o.n ? o.n : all_n, 1 << 24, &n, &job.n_count, &err) ||
         sizes("--d", o.d ? o.d : all_d, 1 << 16, &d, &job.d_count, &err))
         goto done;
     if (o.output && cmd_output_check(o.output, &err)) goto done;
@@ -213,7 +291,7 @@ done:
 const struct cmd cmd_compare = {
     .name = "compare",
     .brief = "compare attention with convolution, recurrence and efficient attention",
-    .usage = "[TEXT] [options]\n--memory [options]",
+    .usage = "[TEXT] [options]\n-q FILE -k FILE -v FILE [options]\n--memory [options]",
     .about = "Compares one layer of each kind. First the number of operations, the sequential "
              "steps and the longest path between two tokens, as formulas and numbers. Then the "
              "measured time and memory over n tokens of width d, and from which n a kind is faster "
@@ -232,6 +310,14 @@ const struct cmd cmd_compare = {
              "query: as a window, as eight blocks of an eighth each, as random features or "
              "projected rows, or, for Nystrom, as a quarter as many landmarks.\n"
              "\n"
+             "With -q, -k and -v, exact attention and each approximation run on your own arrays "
+             "(.npy, .safetensors, '-', or typed numbers such as '[1 0; 0 1]'). Their operations, "
+             "time, memory and errors are printed, the errors as the mean and the largest over the heads of "
+             "all sequences, with the same baselines: an output of 0, and the mean of the values. "
+             "The arrays have the sizes that 'qkv attn' accepts, without empty ones and with finite "
+             "numbers. If they have not as many queries as keys, block-sparse is omitted and, with "
+             "--causal, linear and performer.\n"
+             "\n"
              "--count omits the measurements: the numbers that are left, and the chart of them, do not "
              "depend on the machine, but for rounding.\n"
              "\n"
@@ -242,12 +328,14 @@ const struct cmd cmd_compare = {
     .max_args = 1,
     .examples = {
         { "qkv compare", "all kinds of layers, 128 to 4096 tokens" },
-        { "qkv compare -k attention,convolution,elman -n 64,256 -d 64,256 --json",
+        { "qkv compare --kinds attention,convolution,elman -n 64,256 -d 64,256 --json",
           "three kinds of layers at two sizes, as JSON" },
-        { "qkv compare --count -k attention,elman -n 64,512,4096 -o count.svg",
+        { "qkv compare --count --kinds attention,elman -n 64,512,4096 -o count.svg",
           "numbers of operations, and a chart of them" },
         { "qkv compare \"The animal didn't cross the street because it was too tired.\"",
           "also the errors on the activations of a model" },
+        { "qkv compare -q q.npy -k k.npy -v v.npy --keys 64",
+          "exact attention and approximations that may use 64 keys, on your own arrays" },
         { "qkv compare --memory -o memory.svg", "dense attention compared with fused attention, and a chart" },
     },
     .run = run_compare,

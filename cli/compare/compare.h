@@ -4,12 +4,13 @@
 #ifndef QKV_CLI_COMPARE_H
 #define QKV_CLI_COMPARE_H
 
-#include "frame/cmd.h"
+#include "frame/arrays.h"
 
 // Sizes of one layer: n tokens of width d = H heads of width E; G key heads (G < H if query heads
 // share key heads).
 struct compare_shape {
     int64_t n, d, H, G, E, F;
+    int64_t S;     // number of keys: n, except on arrays of the caller
     int64_t keys;  // for approximations of attention: number of keys that a query may use
     int64_t width; // number of tokens that the convolution combines
     bool causal;
@@ -19,6 +20,7 @@ struct compare_shape {
 // One layer with its inputs and memory, ready to run.
 struct compare_layer {
     struct compare_shape s;
+    bool counted;               // operations are counted, and no array is allocated
     const float *x, *q, *k, *v; // [n][d] inputs, queries, keys, values
     float *out;
     float *own[4]; // arrays that the layer owns, such as weights or random features
@@ -62,10 +64,16 @@ enum { COMPARE_KINDS = 11, COMPARE_SIZES = 16 };
 // head of width d.
 struct compare_shape compare_shape_of(int64_t n, int64_t d, int64_t keys, int64_t width,
                                       bool causal);
-// Prepares a layer and allocates its scratch.  qkv: arrays q, k and v, which the caller owns; x is
-// q too. Returns another status than QKV_OK if the layer cannot run.
+// Returns the number of keys that a query may use on S keys if no option says it: 256, or a quarter
+// of the keys of a short text. If it could use all, no approximation would have an error.
+int64_t compare_few_keys(int64_t S);
+// Prepares a layer: its plan, its weights and the array of its output.  qkv: arrays q, k and v,
+// which the caller owns; x is q too. NULL: the plan only. Returns another status than QKV_OK if the
+// layer cannot run.
 qkv_status compare_open(struct compare_layer *l, const struct compare_kind *kind,
                         const struct compare_shape *s, const float *const qkv[3]);
+// Points the layer to the q, k and v of one item of a batch.
+void compare_select(struct compare_layer *l, const float *const qkv[3], int64_t item);
 void compare_close(struct compare_layer *l);
 // Allocates n normally distributed numbers with standard deviation `deviation`. The caller frees
 // them with free().
@@ -84,6 +92,7 @@ struct compare_point {
     double operations, steps, path;
 };
 struct compare_job {
+    const struct compare_arrays *arrays; // q, k and v of the caller; NULL: random numbers
     const int64_t *n, *d;
     int64_t n_count, d_count;
     bool wanted[COMPARE_KINDS];
@@ -92,11 +101,13 @@ struct compare_job {
     bool counted;   // operations, steps and path are counted, and nothing is measured
     double seconds; // how long one point is measured, in seconds
 };
-// Checks that the arrays of the largest layer fit into the memory of this machine. Returns
+// Returns the sizes of the layers at n tokens of width d, or on the arrays of the job.
+struct compare_shape compare_job_shape(const struct compare_job *job, int64_t n, int64_t d);
+// Checks that arrays of the largest layer that runs fit into the memory of this machine. Returns
 // QKV_ERR_LIMIT if not.
 qkv_status compare_fits(const struct compare_job *job, qkv_error *err);
-// Measures all kinds of layers, each in a child process, one after the other. Fills
-// points[kinds][d][n].
+// Measures all kinds of layers, each in a child process, one after the other; or counts their
+// operations in this process. Fills points[kinds][d][n].
 qkv_status compare_measure(struct compare_point *points, const struct compare_job *job,
                            qkv_error *err);
 // Returns the measurement of a kind at sizes d and n; NULL: the layer was not measured or cannot
@@ -124,6 +135,17 @@ struct compare_crossing compare_cross(const struct compare_point *points,
 qkv_status compare_memory(struct compare_point *fused, struct compare_point *dense,
                           const struct compare_job *job, qkv_error *err);
 
+// ---- arrays of the caller (compare_arrays.c) ----------------------------------------------------
+struct compare_arrays {
+    struct array q, k, v;
+    struct array_sizes s;
+};
+// Reads q, k and v as `qkv attn` does, and checks that their sizes agree and their numbers are
+// finite. The caller zeroes *a before, and frees it also after an error.
+qkv_status compare_arrays_read(struct compare_arrays *a, const char *const paths[3],
+                               qkv_error *err);
+void compare_arrays_free(struct compare_arrays *a);
+
 // ---- inputs of the errors (compare_inputs.c) ----------------------------------------------------
 // Queries, keys and values with one kind of structure.
 struct compare_input {
@@ -147,6 +169,13 @@ struct compare_errors {
     // the error of the mean of the values that a query may attend to; an output of 0 has error 1
     struct compare_error average;
 };
+// Returns the number of tokens at which errors are measured. At this n every kind of layer
+// is fast, and every approximation differs from exact attention.
+int64_t compare_error_tokens(const struct compare_job *job);
+// Measures the errors of all kinds on the arrays of the job: over the heads of all items. Returns
+// QKV_ERR_FORMAT if exact attention overflows.
+qkv_status compare_on_arrays(struct compare_errors *errors, const struct compare_job *job,
+                             qkv_error *err);
 // Measures the errors of all kinds on each of the inputs (n tokens, width d).
 qkv_status compare_on_inputs(struct compare_errors errors[COMPARE_INPUTS],
                              const struct compare_job *job, int64_t n, int64_t d, qkv_error *err);
@@ -169,9 +198,12 @@ struct compare_report {
     int64_t inputs_n, inputs_d;
     const struct compare_errors *model; // errors on the q, k and v of a model; NULL: not measured
     const struct compare_text *text;
+    const struct compare_errors *arrays; // errors on the arrays of the job; NULL: not measured
 };
 void compare_print(const struct compare_report *r);
 void compare_json(const struct compare_report *r);
+void compare_print_arrays(const struct compare_report *r);
+void compare_json_arrays(const struct compare_report *r);
 void compare_print_memory(const struct compare_job *job, const struct compare_point *fused,
                           const struct compare_point *dense);
 void compare_json_memory(const struct compare_job *job, const struct compare_point *fused,
@@ -181,6 +213,8 @@ void compare_json_memory(const struct compare_job *job, const struct compare_poi
 qkv_status compare_chart(const char *path, const struct compare_report *r, qkv_error *err);
 // Draws the operations over n, for each d and, if there are any, the errors on a model.
 qkv_status compare_chart_counts(const char *path, const struct compare_report *r, qkv_error *err);
+// Draws the errors on the arrays of the job, and the times or, if counted, the operations.
+qkv_status compare_chart_arrays(const char *path, const struct compare_report *r, qkv_error *err);
 qkv_status compare_chart_memory(const char *path, const struct compare_job *job,
                                 const struct compare_point *fused,
                                 const struct compare_point *dense, qkv_error *err);

@@ -58,7 +58,7 @@ static struct qkv_attention exact_of(const struct compare_shape *s)
 {
     return (struct qkv_attention){ .B = 1,
                                    .T = s->n,
-                                   .S = s->n,
+                                   .S = s->S,
                                    .H = s->H,
                                    .G = s->G,
                                    .E = s->E,
@@ -87,17 +87,30 @@ static qkv_status attention_run(struct compare_layer *l)
                                  l->scratch);
 }
 
-// Allocates the random weights of a linear layer with `in` inputs. They are scaled so that outputs
-// have the same standard deviation as inputs.
-static float *weights(int64_t rows, int64_t in, uint64_t seed)
+// A plan checks that a weight is given, and reads none: this number takes the place of weights that
+// are not allocated.
+static float unread;
+
+// Allocates an array of the layer.
+static float *own(struct compare_layer *l, int64_t rows, int64_t columns)
 {
-    return compare_normal(rows * in, 1 / sqrt((double)in), seed);
+    return l->counted ? &unread
+                      : (l->own[0] = cmd_alloc((size_t)(rows * columns), sizeof *l->own[0]));
+}
+
+// Allocates the i-th random weights, of a linear layer with `in` inputs. They are scaled so that
+// outputs have the same standard deviation as inputs.
+static float *weights(struct compare_layer *l, int i, int64_t rows, int64_t in, uint64_t seed)
+{
+    return l->counted ? &unread
+                      : (l->own[i] = compare_normal(rows * in, 1 / sqrt((double)in), seed));
 }
 
 static qkv_status heads_make(struct compare_layer *l)
 {
     const int64_t d = l->s.d;
-    for (int i = 0; i < 4; i++) l->own[i] = weights(d, d, 11 + (uint64_t)i);
+    const float *w[4];
+    for (int i = 0; i < 4; i++) w[i] = weights(l, i, d, d, 11 + (uint64_t)i);
     l->of.heads.a = exact_of(&l->s);
     l->of.heads.m = (struct qkv_multi_head){ .H = l->s.H,
                                              .G = l->s.G,
@@ -105,10 +118,10 @@ static qkv_status heads_make(struct compare_layer *l)
                                              .d_k = l->s.E,
                                              .d_v = l->s.F,
                                              .d_out = d,
-                                             .w_q = l->own[0],
-                                             .w_k = l->own[1],
-                                             .w_v = l->own[2],
-                                             .w_o = l->own[3] };
+                                             .w_q = w[0],
+                                             .w_k = w[1],
+                                             .w_v = w[2],
+                                             .w_o = w[3] };
     const struct qkv_attention_plan p = qkv_multi_head_plan(&l->of.heads.m, &l->of.heads.a);
     return planned(l, p.status, p.scratch, p.flops);
 }
@@ -121,14 +134,13 @@ static qkv_status heads_run(struct compare_layer *l)
 static qkv_status convolution_make(struct compare_layer *l)
 {
     const int64_t d = l->s.d, in = d * l->s.width;
-    l->own[0] = weights(d, in, 21);
     l->of.convolution = (struct qkv_convolution){ .B = 1,
                                                   .T = l->s.n,
                                                   .D_in = d,
                                                   .D_out = d,
                                                   .width = l->s.width,
                                                   .causal = l->s.causal,
-                                                  .w = l->own[0] };
+                                                  .w = weights(l, 0, d, in, 21) };
     return kind_planned(l, qkv_convolution_plan(&l->of.convolution));
 }
 static qkv_status convolution_run(struct compare_layer *l)
@@ -139,11 +151,13 @@ static qkv_status convolution_run(struct compare_layer *l)
 static qkv_status recurrence_make(struct compare_layer *l, enum qkv_cell cell)
 {
     const int64_t d = l->s.d, rows = cell == QKV_CELL_GRU ? 3 * d : d;
-    l->own[0] = weights(rows, d, 31);
-    l->own[1] = weights(rows, d, 32);
-    l->of.recurrence = (struct qkv_recurrence){
-        .B = 1, .T = l->s.n, .D_in = d, .D = d, .cell = cell, .w_i = l->own[0], .w_h = l->own[1]
-    };
+    l->of.recurrence = (struct qkv_recurrence){ .B = 1,
+                                                .T = l->s.n,
+                                                .D_in = d,
+                                                .D = d,
+                                                .cell = cell,
+                                                .w_i = weights(l, 0, rows, d, 31),
+                                                .w_h = weights(l, 1, rows, d, 32) };
     return kind_planned(l, qkv_recurrence_plan(&l->of.recurrence));
 }
 static qkv_status elman_make(struct compare_layer *l)
@@ -164,6 +178,7 @@ static qkv_status recurrence_run(struct compare_layer *l)
 // global block, and random blocks.
 static qkv_status sparse_make(struct compare_layer *l)
 {
+    if (l->s.S != l->s.n) return QKV_ERR_UNSUPPORTED;
     const int64_t block = l->s.keys < 8 ? 1 : l->s.keys / 8;
     l->of.sparse = (struct qkv_block_sparse){ .B = 1,
                                               .T = l->s.n,
@@ -188,7 +203,7 @@ static struct qkv_linear_attention linear_of(const struct compare_shape *s)
 {
     return (struct qkv_linear_attention){ .B = 1,
                                           .T = s->n,
-                                          .S = s->n,
+                                          .S = s->S,
                                           .H = s->H,
                                           .G = s->G,
                                           .E = s->E,
@@ -197,17 +212,19 @@ static struct qkv_linear_attention linear_of(const struct compare_shape *s)
 }
 static qkv_status linear_make(struct compare_layer *l)
 {
+    if (l->s.causal && l->s.S != l->s.n) return QKV_ERR_UNSUPPORTED;
     l->of.linear = linear_of(&l->s);
     return kind_planned(l, qkv_linear_attention_plan(&l->of.linear));
 }
 static qkv_status performer_make(struct compare_layer *l)
 {
-    l->own[0] = cmd_alloc((size_t)(l->s.keys * l->s.E), sizeof(float));
-    qkv_random_features(l->own[0], l->s.keys, l->s.E, 1);
+    if (l->s.causal && l->s.S != l->s.n) return QKV_ERR_UNSUPPORTED;
+    float *random = own(l, l->s.keys, l->s.E);
+    if (!l->counted) qkv_random_features(random, l->s.keys, l->s.E, 1);
     l->of.linear = linear_of(&l->s);
     l->of.linear.map = QKV_MAP_RANDOM;
     l->of.linear.features = l->s.keys;
-    l->of.linear.random = l->own[0];
+    l->of.linear.random = random;
     l->of.linear.scale = l->s.scale;
     return kind_planned(l, qkv_linear_attention_plan(&l->of.linear));
 }
@@ -219,18 +236,18 @@ static qkv_status linear_run(struct compare_layer *l)
 static qkv_status linformer_make(struct compare_layer *l)
 {
     if (l->s.causal) return QKV_ERR_UNSUPPORTED;
-    l->own[0] = cmd_alloc((size_t)(l->s.keys * l->s.n), sizeof(float));
-    qkv_segment_means(l->own[0], l->s.keys, l->s.n);
+    float *means = own(l, l->s.keys, l->s.S);
+    if (!l->counted) qkv_segment_means(means, l->s.keys, l->s.S);
     l->of.linformer = (struct qkv_linformer){ .B = 1,
                                               .T = l->s.n,
-                                              .S = l->s.n,
+                                              .S = l->s.S,
                                               .H = l->s.H,
                                               .G = l->s.G,
                                               .E = l->s.E,
                                               .F = l->s.F,
                                               .rank = l->s.keys,
                                               .scale = l->s.scale,
-                                              .p_k = l->own[0] };
+                                              .p_k = means };
     return kind_planned(l, qkv_linformer_plan(&l->of.linformer));
 }
 static qkv_status linformer_run(struct compare_layer *l)
@@ -243,14 +260,15 @@ static qkv_status linformer_run(struct compare_layer *l)
 static qkv_status nystrom_make(struct compare_layer *l)
 {
     if (l->s.causal) return QKV_ERR_UNSUPPORTED;
+    const int64_t landmarks = l->s.keys < 4 ? 1 : l->s.keys / 4;
     l->of.nystrom = (struct qkv_nystrom){ .B = 1,
                                           .T = l->s.n,
-                                          .S = l->s.n,
+                                          .S = l->s.S,
                                           .H = l->s.H,
                                           .G = l->s.G,
                                           .E = l->s.E,
                                           .F = l->s.F,
-                                          .landmarks = l->s.keys < 4 ? 1 : l->s.keys / 4,
+                                          .landmarks = landmarks < l->s.n ? landmarks : l->s.n,
                                           .scale = l->s.scale };
     return kind_planned(l, qkv_nystrom_plan(&l->of.nystrom));
 }

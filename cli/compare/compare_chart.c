@@ -179,24 +179,21 @@ struct bars {
     char name[2 * CMD_PATH];
 };
 
-// Adds a panel with the mean errors on a model, of an output of 0 and of the mean of the values
-// too. Returns false if no kind has an error.
-static bool fill_errors(struct bars *b, struct qkv_chart_panel *to, const struct compare_report *r)
+// Adds a panel with the mean errors on some q, k and v, of an output of 0 and of the mean of the
+// values too; its name is in b->name. Returns false if no kind has an error.
+static bool fill_errors(struct bars *b, struct qkv_chart_panel *to, const struct compare_errors *e)
 {
     int64_t n = 0;
-    if (!r->model) return false;
     b->label[n] = "output 0";
     b->y[n++] = 1;
     b->label[n] = "mean of v";
-    b->y[n++] = r->model->average.mean;
+    b->y[n++] = e->average.mean;
     for (int kind = 0; kind < COMPARE_KINDS; kind++) {
-        if (!r->model->kind[kind].count) continue;
+        if (!e->kind[kind].count) continue;
         b->label[n] = compare_baselines[kind].name;
-        b->y[n++] = r->model->kind[kind].mean;
+        b->y[n++] = e->kind[kind].mean;
     }
     if (n == 2) return false;
-    snprintf(b->name, sizeof b->name, "Error on q, k and v of %s, %lld tokens", r->text->model,
-             (long long)r->text->tokens);
     b->line = (struct qkv_chart_line){ .y = b->y, .n = n, .hue = 1, .style = QKV_CHART_BARS };
     *to = (struct qkv_chart_panel){ .name = b->name,
                                     .x = { .label = b->label, .labels = n },
@@ -218,16 +215,82 @@ qkv_status compare_chart_counts(const char *path, const struct compare_report *r
         mark_equal(&own[i], &panel[i], r->job, i);
     }
     finding_counts(found, sizeof found, r);
+    if (r->model)
+        snprintf(bars->name, sizeof bars->name, "Error on q, k and v of %s, %lld tokens",
+                 r->text->model, (long long)r->text->tokens);
     const struct qkv_chart c = { .title = "How many operations does a layer take?",
                                  .sentence = found,
                                  .panel = panel,
-                                 .panels = sizes + fill_errors(bars, &panel[sizes], r),
+                                 .panels = sizes +
+                                           (r->model && fill_errors(bars, &panel[sizes], r->model)),
                                  .across = 2,
                                  .view = "Compare" };
     const qkv_status status = cmd_chart_file(&c, path, NULL, err);
     free(bars);
     free(own);
     return status;
+}
+
+// ---- arrays of the caller ----------------------------------------------------------------------
+// Writes the sentence: the approximation with the smallest error, and its cost.
+static void finding_arrays(char *out, size_t size, const struct compare_report *r)
+{
+    const struct compare_job *job = r->job;
+    const struct compare_point *exact = compare_at(r->points, job, 0, 0, 0);
+    int best = 0, count = 0;
+    for (int kind = 1; kind < COMPARE_KINDS; kind++) {
+        const struct compare_error *e = &r->arrays->kind[kind];
+        if (!e->count) continue;
+        count++;
+        if (!best || e->mean < r->arrays->kind[best].mean) best = kind;
+    }
+    if (!best) {
+        snprintf(out, size, "No approximation can run on these arrays.");
+        return;
+    }
+    const struct compare_point *p = compare_at(r->points, job, best, 0, 0);
+    size_t used = (size_t)snprintf(
+        out, size,
+        "With %lld keys per query, %s has the smallest error of %d approximation%s, %.2g",
+        (long long)job->keys, compare_baselines[best].name, count, count == 1 ? "" : "s",
+        r->arrays->kind[best].mean);
+    if (p && exact)
+        used += (size_t)snprintf(
+            out + used, size - used, ", for %.2g times the %s of exact attention",
+            job->counted ? p->operations / exact->operations : p->best / exact->best,
+            job->counted ? "operations" : "time");
+    snprintf(out + used, size - used, "; the mean of the values has %.2g.",
+             r->arrays->average.mean);
+}
+
+qkv_status compare_chart_arrays(const char *path, const struct compare_report *r, qkv_error *err)
+{
+    const bool counted = r->job->counted;
+    struct bars errors, cost;
+    struct qkv_chart_panel panel[2];
+    char found[512];
+    int64_t n = 0;
+    snprintf(errors.name, sizeof errors.name, "Error on your q, k and v");
+    for (int kind = 0; kind < COMPARE_KINDS; kind++) {
+        const struct compare_point *p = compare_at(r->points, r->job, kind, 0, 0);
+        if (!p) continue;
+        cost.label[n] = compare_baselines[kind].name;
+        cost.y[n++] = quantity_of(p, counted ? OPERATIONS : TIME);
+    }
+    cost.line = (struct qkv_chart_line){ .y = cost.y, .n = n, .hue = 2, .style = QKV_CHART_BARS };
+    panel[0] = (struct qkv_chart_panel){ .name = counted ? "Operations" : "Time",
+                                         .x = { .label = cost.label, .labels = n },
+                                         .y = { .name = counted ? "millions" : "ms", .zero = true },
+                                         .line = &cost.line,
+                                         .lines = 1 };
+    finding_arrays(found, sizeof found, r);
+    const struct qkv_chart c = { .title = "What does an approximation of attention cost?",
+                                 .sentence = found,
+                                 .panel = panel,
+                                 .panels = 1 + fill_errors(&errors, &panel[1], r->arrays),
+                                 .across = 2,
+                                 .view = "Compare" };
+    return cmd_chart_file(&c, path, NULL, err);
 }
 
 // ---- dense and fused attention ------------------------------------------------------------------

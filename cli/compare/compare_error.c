@@ -22,13 +22,13 @@ static double head_error(const float *out, const float *want, const struct compa
             off += x * x;
             size += (double)want[i] * (double)want[i];
         }
-    return size > 0 ? sqrt(off / size) : 0;
+    return off == 0 ? 0 : sqrt(off / size);
 }
 
 static void add(struct compare_error *e, double x)
 {
     e->mean = (e->mean * e->count + x) / (e->count + 1);
-    if (!(x <= e->worst)) e->worst = x;
+    if (!(x <= e->worst) && !isnan(e->worst)) e->worst = x;
     e->count++;
 }
 
@@ -42,20 +42,21 @@ static qkv_status run_kind(struct compare_layer *l, int kind, const struct compa
 }
 
 // Computes the mean of the values that each query may attend to: of all values or, if causal, of
-// the values up to the token of the query.
+// the values up to the position of the query.
 static void average(float *out, const float *v, const struct compare_shape *s)
 {
     double *sum = cmd_alloc((size_t)(s->G * s->F), sizeof *sum);
     memset(sum, 0, (size_t)(s->G * s->F) * sizeof *sum);
-    for (int64_t t = 0; t < s->n && !s->causal; t++)
+    for (int64_t t = 0; t < s->S && !s->causal; t++)
         for (int64_t i = 0; i < s->G * s->F; i++) sum[i] += (double)v[t * s->G * s->F + i];
     for (int64_t t = 0; t < s->n; t++) {
-        for (int64_t i = 0; i < s->G * s->F && s->causal; i++)
+        const int64_t seen = s->causal && t < s->S ? t + 1 : s->S;
+        for (int64_t i = 0; i < s->G * s->F && s->causal && t < s->S; i++)
             sum[i] += (double)v[t * s->G * s->F + i];
         for (int64_t h = 0; h < s->H; h++)
             for (int64_t f = 0; f < s->F; f++)
                 out[(t * s->H + h) * s->F + f] =
-                    (float)(sum[h / (s->H / s->G) * s->F + f] / (double)(s->causal ? t + 1 : s->n));
+                    (float)(sum[h / (s->H / s->G) * s->F + f] / (double)seen);
     }
     free(sum);
 }
@@ -84,6 +85,32 @@ static qkv_status add_layer(struct compare_errors *errors, const struct compare_
     return status;
 }
 
+int64_t compare_error_tokens(const struct compare_job *job)
+{
+    const int64_t most = job->n[job->n_count - 1];
+    return most < 2048 || job->arrays ? most : 2048;
+}
+
+qkv_status compare_on_arrays(struct compare_errors *errors, const struct compare_job *job,
+                             qkv_error *err)
+{
+    const struct compare_arrays *a = job->arrays;
+    const struct compare_shape s = compare_job_shape(job, job->n[0], job->d[0]);
+    const float *const all[3] = { a->q.at, a->k.at, a->v.at };
+    qkv_status status = QKV_OK;
+    memset(errors, 0, sizeof *errors);
+    for (int64_t b = 0; b < a->s.B && !status; b++) {
+        struct compare_layer item = { .s = s };
+        compare_select(&item, all, b);
+        status = add_layer(errors, job, &s, (const float *const[3]){ item.q, item.k, item.v });
+    }
+    if (status) return cmd_error(err, status, NULL, "a layer cannot run on these arrays");
+    if (!isnan(errors->average.mean)) return QKV_OK;
+    return cmd_error(err, QKV_ERR_FORMAT, a->q.source,
+                     "exact attention overflows: expected numbers whose scores and outputs are "
+                     "finite floats");
+}
+
 qkv_status compare_on_inputs(struct compare_errors errors[COMPARE_INPUTS],
                              const struct compare_job *job, int64_t n, int64_t d, qkv_error *err)
 {
@@ -110,8 +137,7 @@ struct observed {
     qkv_status status;
 };
 
-// Observer of the model run: measures the errors on one layer.  In a short text, a query may use at
-// most a quarter of the keys; if it could use all, no approximation would have an error.
+// Observer of the model run: measures the errors on one layer.
 static int layer(void *user, const struct qkv_layer_output *seen)
 {
     struct observed *w = user;
@@ -120,13 +146,14 @@ static int layer(void *user, const struct qkv_layer_output *seen)
         w->status = QKV_ERR_UNSUPPORTED;
         return 1;
     }
-    const int64_t few = seen->R < 8 ? 2 : seen->R / 4;
+    const int64_t few = compare_few_keys(seen->R);
     const struct compare_shape s = { .n = seen->R,
                                      .d = seen->H * seen->E,
                                      .H = seen->H,
                                      .G = seen->G,
                                      .E = seen->E,
                                      .F = seen->F,
+                                     .S = seen->R,
                                      .keys = few < w->job->keys ? few : w->job->keys,
                                      .width = w->job->width,
                                      .causal = seen->causal,

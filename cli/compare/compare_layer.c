@@ -39,21 +39,37 @@ struct compare_shape compare_shape_of(int64_t n, int64_t d, int64_t keys, int64_
                                    .G = d / E,
                                    .E = E,
                                    .F = E,
+                                   .S = n,
                                    .keys = keys < n ? keys : n,
                                    .width = width,
                                    .causal = causal };
 }
 
+int64_t compare_few_keys(int64_t S)
+{
+    const int64_t few = S < 8 ? 2 : S / 4;
+    return few > 256 ? 256 : few < S ? few : S;
+}
+
+void compare_select(struct compare_layer *l, const float *const qkv[3], int64_t item)
+{
+    const struct compare_shape *s = &l->s;
+    l->x = l->q = qkv[0] + item * s->n * s->H * s->E;
+    l->k = qkv[1] + item * s->S * s->G * s->E;
+    l->v = qkv[2] + item * s->S * s->G * s->F;
+}
+
 qkv_status compare_open(struct compare_layer *l, const struct compare_kind *kind,
                         const struct compare_shape *s, const float *const qkv[3])
 {
-    *l = (struct compare_layer){ .s = *s, .x = qkv[0], .q = qkv[0], .k = qkv[1], .v = qkv[2] };
+    *l = (struct compare_layer){ .s = *s, .counted = !qkv };
+    if (qkv) compare_select(l, qkv, 0);
     const qkv_status status = kind->make(l);
     if (status) {
         compare_close(l);
         return status;
     }
-    l->out = cmd_alloc((size_t)(s->n * s->H * s->F), sizeof *l->out);
+    if (qkv) l->out = cmd_alloc((size_t)(s->n * s->H * s->F), sizeof *l->out);
     return QKV_OK;
 }
 

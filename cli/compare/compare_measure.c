@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // compare_measure.c: measures the time and the memory of one layer of each kind, in a child
-// process.
+// process; or counts its operations, without running it.
 //
 // First the inputs and the weights of the layer are allocated. The memory of the layer is what
 // scratch and the first run then add to the peak memory of the process. The time is the shortest of
@@ -54,14 +54,37 @@ struct task {
 struct layer_run {
     struct compare_layer l;
     const struct compare_kind *kind;
+    const float *qkv[3];
+    int64_t items; // of a batch, which run one after the other
 };
 // Runs a layer. The first run allocates its scratch, so that the pages of scratch count as memory
 // of the layer.
 static qkv_status run_layer(void *ctx)
 {
     struct layer_run *r = ctx;
+    qkv_status status = QKV_OK;
     if (!r->l.scratch) r->l.scratch = cmd_alloc(r->l.bytes, 1);
-    return r->kind->run(&r->l);
+    for (int64_t b = 0; b < r->items && !status; b++) {
+        compare_select(&r->l, r->qkv, b);
+        status = r->kind->run(&r->l);
+    }
+    return status;
+}
+
+struct compare_shape compare_job_shape(const struct compare_job *job, int64_t n, int64_t d)
+{
+    if (!job->arrays) return compare_shape_of(n, d, job->keys, job->width, job->causal);
+    const struct array_sizes *a = &job->arrays->s;
+    return (struct compare_shape){ .n = a->T,
+                                   .d = d,
+                                   .H = a->H,
+                                   .G = a->G,
+                                   .E = a->E,
+                                   .F = a->F,
+                                   .S = a->S,
+                                   .keys = job->keys,
+                                   .width = job->width,
+                                   .causal = job->causal };
 }
 
 static void measure(void *answer, void *ctx)
@@ -69,22 +92,28 @@ static void measure(void *answer, void *ctx)
     struct compare_point *p = answer;
     const struct task *t = ctx;
     const struct compare_job *job = t->job;
-    struct compare_shape s = compare_shape_of(t->n, t->d, job->keys, job->width, job->causal);
+    const struct compare_arrays *a = job->arrays;
+    struct compare_shape s = compare_job_shape(job, t->n, t->d);
     if (t->one_head) {
         s.H = s.G = 1;
         s.E = s.F = t->d;
     }
-    const float *qkv[3];
-    for (int i = 0; i < 3; i++) qkv[i] = compare_normal(t->n * t->d, 1, 1 + (uint64_t)i);
-    struct layer_run r = { .kind = &compare_baselines[t->kind] };
+    struct layer_run r = { .kind = &compare_baselines[t->kind], .items = a ? a->s.B : 1 };
+    for (int i = 0; i < 3 && !job->counted; i++)
+        r.qkv[i] = a ? (const struct array *[]){ &a->q, &a->k, &a->v }[i]->at
+                     : compare_normal(t->n * t->d, 1, 1 + (uint64_t)i);
     *p = (struct compare_point){ .kind = t->kind, .n = t->n, .d = t->d };
-    p->status = compare_open(&r.l, r.kind, &s, qkv);
+    p->status = compare_open(&r.l, r.kind, &s, job->counted ? NULL : r.qkv);
     if (p->status) return;
-    memset(r.l.out, 0, (size_t)(t->n * t->d) * sizeof(float));
-    p->operations = r.l.operations;
+    p->operations = (double)r.items * r.l.operations;
     p->steps = r.kind->step_count(&s);
     p->path = r.kind->path_length(&s);
-    if (!job->counted) rounds(p, run_layer, &r, job->seconds);
+    if (job->counted) {
+        compare_close(&r.l);
+        return;
+    }
+    memset(r.l.out, 0, (size_t)(s.n * s.H * s.F) * sizeof(float));
+    rounds(p, run_layer, &r, job->seconds);
 }
 
 static double memory_bytes(void) // returns the memory of this machine in bytes
@@ -103,7 +132,9 @@ static double numbers(const struct compare_job *job, double n, double d)
 
 qkv_status compare_fits(const struct compare_job *job, qkv_error *err)
 {
-    const int64_t n = job->n[job->n_count - 1], d = job->d[job->d_count - 1];
+    // counted layers have no arrays: only the errors need memory
+    const int64_t n = job->counted ? compare_error_tokens(job) : job->n[job->n_count - 1];
+    const int64_t d = job->d[job->d_count - 1];
     const double need = 4 * numbers(job, (double)n, (double)d), have = 0.7 * memory_bytes();
     return need <= have || have <= 0
                ? QKV_OK
@@ -140,10 +171,13 @@ qkv_status compare_measure(struct compare_point *points, const struct compare_jo
         const int64_t size = i / COMPARE_KINDS, d = size / job->n_count, n = size % job->n_count;
         struct task t = { job, kind, job->n[n], job->d[d], false };
         if (!job->wanted[kind]) continue;
-        status = progress.step(progress.user, "measure", i, all * COMPARE_KINDS)
-                     ? cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted")
-                     : child_run(place(points, job, kind, d, n), sizeof *points, measure, &t,
-                                 compare_baselines[kind].name, err);
+        struct compare_point *p = place(points, job, kind, d, n);
+        if (progress.step(progress.user, "measure", i, all * COMPARE_KINDS))
+            status = cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
+        else if (job->counted)
+            measure(p, &t);
+        else
+            status = child_run(p, sizeof *points, measure, &t, compare_baselines[kind].name, err);
     }
     cmd_progress_end();
     return status;

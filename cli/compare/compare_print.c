@@ -5,7 +5,7 @@
 #include <string.h>
 #include "compare/compare.h"
 
-enum { NAME = 13, CELL = 10 };
+enum { NAME = 13, CELL = 10, LINEAR = 7 }; // LINEAR: the row of compare_baselines
 
 static const char *time_of(char out[16], double seconds)
 {
@@ -163,12 +163,15 @@ static bool any(const struct compare_errors *e)
 // Prints an error in 9 columns, with two or three digits.
 static void error_cell(double x)
 {
-    printf(x == 0     ? "%9.0f"
-           : x < .001 ? "%9.0e"
-           : x < .1   ? "%9.3f"
-           : x < 99.5 ? "%9.2f"
-                      : "%9.1e",
-           x);
+    if (isfinite(x))
+        printf(x == 0     ? "%9.0f"
+               : x < .001 ? "%9.0e"
+               : x < .1   ? "%9.3f"
+               : x < 99.5 ? "%9.2f"
+                          : "%9.1e",
+               x);
+    else
+        printf("%9s", "overflow");
 }
 
 // Prints one line of a table of errors: of the mean of the values (kind -1) or of a kind. The
@@ -232,6 +235,58 @@ void compare_print(const struct compare_report *r)
     for (int64_t d = 0; d < r->job->d_count; d++) table(r, d, true);
     crossings(r);
     errors(r);
+}
+
+// ---- arrays of the caller ----------------------------------------------------------------------
+static void arrays_line(const struct compare_report *r, const char *name,
+                        const struct compare_point *p, const struct compare_error *e)
+{
+    char text[3][16];
+    printf("%-*s%*s", NAME, name, CELL + 2, p ? count_of(text[0], p->operations) : "-");
+    if (!r->job->counted)
+        printf("%*s%*s", CELL, p ? time_of(text[1], p->best) : "-", CELL,
+               p ? bytes_of(text[2], p->grown) : "-");
+    if (e) {
+        error_cell(e->mean);
+        error_cell(e->worst);
+        putchar('\n');
+    } else
+        printf("%9s%9s\n", "-", "-");
+}
+
+void compare_print_arrays(const struct compare_report *r)
+{
+    static const struct compare_error zero = { .mean = 1, .worst = 1 }, none = { 0 };
+    const struct compare_job *job = r->job;
+    const struct array *const all[] = { &job->arrays->q, &job->arrays->k, &job->arrays->v };
+    char text[SHAPE_TEXT];
+    for (int i = 0; i < 3; i++)
+        printf("%s%s %s", i ? ", " : "", all[i]->what,
+               array_shape(text, all[i]->rank, all[i]->shape));
+    printf("%s; approximations may use r = %" PRId64 " keys per query\n\n",
+           job->causal ? ", causal" : "", job->keys);
+    printf("%-*s%*s", NAME, "kind", CELL + 2, "operations");
+    if (!job->counted) printf("%*s%*s", CELL, "time", CELL, "memory");
+    printf("%9s%9s\n", "error", "worst");
+    arrays_line(r, "output 0", NULL, &zero);
+    arrays_line(r, "mean of v", NULL, &r->arrays->average);
+    for (int kind = 0; kind < COMPARE_KINDS; kind++) {
+        const struct compare_point *p = compare_at(r->points, job, kind, 0, 0);
+        const struct compare_error *e = kind ? &r->arrays->kind[kind] : &none;
+        if (job->wanted[kind])
+            arrays_line(r, compare_baselines[kind].name, p, p && (!kind || e->count) ? e : NULL);
+    }
+    printf("\nerror   |out - exact| / |exact|, the mean and the largest of %d head%s\n",
+           r->arrays->average.count, r->arrays->average.count == 1 ? "" : "s");
+    if (!job->counted) {
+        printf("time    shortest of several rounds, %s time; ",
+               qkv_threads() == 1 ? "processor" : "wall clock");
+        machine();
+        puts("\nmemory  in addition to inputs and outputs");
+    }
+    if (job->wanted[LINEAR])
+        puts("linear attention with elu(x) + 1 approximates no softmax: a model is trained with "
+             "it");
 }
 
 // ---- JSON --------------------------------------------------------------------------------------
@@ -331,11 +386,9 @@ static void json_crossings(const struct compare_report *r)
     putchar(']');
 }
 
-void compare_json(const struct compare_report *r)
+static void json_kinds(const struct compare_job *job)
 {
-    const struct compare_job *job = r->job;
     bool first = true;
-    json_open("kinds", job->counted);
     printf(",\"keys\":%" PRId64 ",\"width\":%" PRId64 ",\"causal\":%s,\"kinds\":[", job->keys,
            job->width, job->causal ? "true" : "false");
     for (int kind = 0; kind < COMPARE_KINDS; kind++) {
@@ -347,6 +400,31 @@ void compare_json(const struct compare_report *r)
         first = false;
     }
     putchar(']');
+}
+
+void compare_json_arrays(const struct compare_report *r)
+{
+    const struct compare_arrays *a = r->job->arrays;
+    const struct array *const all[] = { &a->q, &a->k, &a->v };
+    json_open("arrays", r->job->counted);
+    for (int i = 0; i < 3; i++) {
+        printf(",\"%s\":[", all[i]->what);
+        for (int axis = 0; axis < all[i]->rank; axis++)
+            printf("%s%" PRId64, axis ? "," : "", all[i]->shape[axis]);
+        putchar(']');
+    }
+    json_kinds(r->job);
+    json_points(r);
+    printf(",\"heads\":%d,", r->arrays->average.count);
+    json_errors(r->arrays);
+    puts("}");
+}
+
+void compare_json(const struct compare_report *r)
+{
+    const struct compare_job *job = r->job;
+    json_open("kinds", job->counted);
+    json_kinds(job);
     json_points(r);
     if (!job->counted) json_crossings(r);
     if (r->inputs) {

@@ -49,6 +49,54 @@ void array_free(struct array *a)
     *a = (struct array){ 0 };
 }
 
+qkv_status array_misfit(qkv_error *err, const struct array *a, const char *expected,
+                        const struct array *b)
+{
+    char found[SHAPE_TEXT], other[SHAPE_TEXT];
+    array_shape(found, a->rank, a->shape);
+    if (!b)
+        return cmd_error(err, QKV_ERR_USAGE, a->source, "%s: expected %s, found %s", a->what,
+                         expected, found);
+    return cmd_error(err, QKV_ERR_USAGE, a->source, "%s does not fit %s %s: expected %s, found %s",
+                     a->what, b->what, array_shape(other, b->rank, b->shape), expected, found);
+}
+
+struct axes {
+    int64_t b, t, h, e;
+};
+static struct axes axes_of(const struct array *a, bool heads_first)
+{
+    const int64_t *s = a->shape;
+    if (a->rank == 2) return (struct axes){ 1, s[0], 1, s[1] };
+    if (a->rank == 3) return (struct axes){ s[0], s[1], 1, s[2] };
+    if (heads_first) return (struct axes){ s[0], s[2], s[1], s[3] };
+    return (struct axes){ s[0], s[1], s[2], s[3] };
+}
+
+qkv_status array_sizes_of(struct array_sizes *out, const struct array *q, const struct array *k,
+                          const struct array *v, bool heads_first, qkv_error *err)
+{
+    const struct array *const all[] = { q, k, v };
+    for (int i = 0; i < 3; i++) {
+        if (all[i]->rank < 2 || all[i]->rank > 4)
+            return array_misfit(err, all[i], "2, 3 or 4 axes", NULL);
+        if (all[i]->rank != q->rank) return array_misfit(err, all[i], "the same number of axes", q);
+    }
+    const struct axes a = axes_of(q, heads_first), b = axes_of(k, heads_first),
+                      c = axes_of(v, heads_first);
+    if (b.b != a.b) return array_misfit(err, k, "the same batch size", q);
+    if (b.e != a.e) return array_misfit(err, k, "the same head width", q);
+    if (c.b != b.b) return array_misfit(err, v, "the same batch size", k);
+    if (c.t != b.t) return array_misfit(err, v, "the same number of tokens", k);
+    if (c.h != b.h) return array_misfit(err, v, "the same number of heads", k);
+    if (!b.h || a.h % b.h)
+        return array_misfit(err, k, "a number of heads that divides the number of query heads", q);
+    *out = (struct array_sizes){
+        .B = a.b, .T = a.t, .S = b.t, .H = a.h, .G = b.h, .E = a.e, .F = c.e
+    };
+    return QKV_OK;
+}
+
 // Copies standard input to a temporary file, because a pipe cannot be mapped. The name of the file
 // is removed as soon as it is open.
 static qkv_status open_stdin(qkv_tensors **out, const struct qkv_tensors_options *how,

@@ -46,6 +46,20 @@ qkv_status array_open(qkv_tensors **out, const char *path, bool shapes_only, qkv
 // ends with exit code 5.
 void array_new(struct array *a, const char *what, int rank, const int64_t *shape);
 void array_free(struct array *a);
+// Fills err with "A does not fit B and its shape: expected EXPECTED, found SHAPE" or, if b is NULL,
+// with "A: expected EXPECTED, found SHAPE". Returns QKV_ERR_USAGE.
+qkv_status array_misfit(qkv_error *err, const struct array *a, const char *expected,
+                        const struct array *b);
+// Sizes of queries, keys and values: B items of T queries and S keys; H heads of queries, G of keys
+// and values; widths E and F.
+struct array_sizes {
+    int64_t B, T, S, H, G, E, F;
+};
+// Reads the sizes from the shapes of q, k and v, which array_find() has found: each has 2 axes
+// (tokens, width), 3 (batch, tokens, width) or 4 (batch, tokens, heads, width; heads_first: batch,
+// heads, tokens, width). Returns QKV_ERR_USAGE if they do not agree.
+qkv_status array_sizes_of(struct array_sizes *out, const struct array *q, const struct array *k,
+                          const struct array *v, bool heads_first, qkv_error *err);
 
 // Writes a shape such as "(5, 20)" to out and returns out.
 char *array_shape(char out[SHAPE_TEXT], int rank, const int64_t *shape);

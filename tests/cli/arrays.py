@@ -216,7 +216,8 @@ def main(word, *args):
         sys.exit(f"unknown word {word}")
 
 
-try:
-    main(*sys.argv[1:])
-except AssertionError as e:
-    sys.exit(f"{e}")
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except AssertionError as e:
+        sys.exit(f"{e}")

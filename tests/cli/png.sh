@@ -56,7 +56,7 @@ ended 'signal 11' analogy -m "$small" a
 ended 'signal 11' analogy -m "$small" a --json
 ended 'signal 11' info "$small" --diagram model
 ended 'signal 11' explain -m "$small" abc
-ended 'signal 11' compare -k attention -n 32 -d 16
+ended 'signal 11' compare --kinds attention -n 32 -d 16
 mkdir run
 for i in 1 2 3; do echo "{\"step\":$i,\"loss\":$i,\"rate\":0.001,\"norm\":1.5}"; done >run/log.jsonl
 ended 'signal 11' plot run

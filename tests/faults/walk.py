@@ -135,7 +135,7 @@ FLOWS = [
     Flow("plot", ["plot", "run"], ["run"], free=True),
     Flow("plot-svg", ["plot", "run", "-o", "c.svg"], ["run"], ["c.svg"], free=True),
     Flow("plot-html", ["plot", "run", "-o", "c.html"], ["run"], ["c.html"], free=True),
-    Flow("compare", ["compare", "-k", "attention", "-n", "32", "-d", "16", "--json"], [], free=True),
+    Flow("compare", ["compare", "--kinds", "attention", "-n", "32", "-d", "16", "--json"], [], free=True),
     Flow("train", training("NEW"), ["text.txt"], ["NEW"], free=True),
     Flow("train-pairs", ["train", "pairs.tsv", "--out", "NEW", "--arch", "vaswani", "--tokenizer", "bytes", "--steps", "4",
                          *small()], ["pairs.tsv"], ["NEW"], free=True, kinds=["files"]),

@@ -71,7 +71,7 @@ PLAIN = [
     of_walk("why", MODEL),
     Writer("info-svg", ["info", "bert", "--diagram", "model", "-o", "d.svg"], ["bert"], ["d.svg"]),
     Writer("explain-svg", ["explain", "--norm", "-o", "e.svg"], [], ["e.svg"]),
-    Writer("compare-svg", ["compare", "-k", "attention", "-n", "32", "-d", "16", "-o", "c.svg"], [], ["c.svg"], free=True),
+    Writer("compare-svg", ["compare", "--kinds", "attention", "-n", "32", "-d", "16", "-o", "c.svg"], [], ["c.svg"], free=True),
     Writer("bench-probe", ["bench", "probe", "--shape", "L1,H1,N16,E8,stream", "-o", "b.safetensors"], [],
            ["b.safetensors"], parent=True),
     of_walk("convert", "gpt/model.safetensors"),
