@@ -2,10 +2,11 @@
 // config_attention.c: reads the keys of config.json for rotary positions, their scaling, windows,
 // and the layers that have a window.
 //
-//   rope_theta                  is at the top level, or inside rope_parameters
+//   rope_theta                  is at the top level, or inside one of the next two, which then wins
 //   rope_parameters { rope_type, rope_theta, factor, ... }        is the current form
 //   rope_scaling    { rope_type or type, factor, ... } or null    is the older form; if both forms
-//                                                                 exist, the older one is used
+//                                                                 exist, the older one is used,
+//                                                                 with its rope_theta; {}: absent
 //
 // Su et al. 2021 (arXiv 2104.09864); linear: Chen et al. 2023 (arXiv 2306.15595); yarn: Peng et al.
 // 2023 (arXiv 2309.00071); llama3: Dubey et al. 2024 (arXiv 2407.21783); longrope: Ding et al. 2024
@@ -195,6 +196,18 @@ static bool object_at(struct qkv_json_at *out, const struct qkv_config *c, const
     return true;
 }
 
+// Sets *out to the object with the keys of rotary positions: rope_scaling, unless it is absent, null
+// or empty, else rope_parameters.
+static bool rope_object(struct qkv_json_at *out, const struct qkv_config *c)
+{
+    struct qkv_json_at once;
+    if (!object_at(out, c, "rope_parameters") || !object_at(&once, c, "rope_scaling")) return false;
+    const bool older = json_object_size(once.object) > 0;
+    if (older) *out = once;
+    out->path = older ? "$.rope_scaling" : "$.rope_parameters";
+    return true;
+}
+
 // Checks that a head can be rotated: its dimensions are pairs.
 static bool even_heads(const struct qkv_description *d, const struct qkv_config *c)
 {
@@ -222,10 +235,8 @@ static bool read_partial(double *part, const struct qkv_config *c)
 {
     struct qkv_json_at now;
     *part = 1;
-    if (!qkv_config_real(c, "partial_rotary_factor", false, part, 1e-6, 1) ||
-        !object_at(&now, c, "rope_parameters"))
+    if (!qkv_config_real(c, "partial_rotary_factor", false, part, 1e-6, 1) || !rope_object(&now, c))
         return false;
-    now.path = "$.rope_parameters";
     return !now.object || number(&now, "partial_rotary_factor", false, part, 1e-6, 1);
 }
 
@@ -258,18 +269,14 @@ static bool check_partial(const struct qkv_description *d, const struct qkv_conf
 
 bool qkv_describe_rotation(struct qkv_description *d, const struct qkv_config *c)
 {
-    struct qkv_json_at now, once;
+    struct qkv_json_at how;
     if (!d->theta) d->theta = 10000;
-    if (!qkv_config_real(c, "rope_theta", false, &d->theta, 1e-3, 1e12) ||
-        !object_at(&now, c, "rope_parameters") || !object_at(&once, c, "rope_scaling"))
+    if (!qkv_config_real(c, "rope_theta", false, &d->theta, 1e-3, 1e12) || !rope_object(&how, c))
         return false;
-    now.path = "$.rope_parameters";
-    once.path = "$.rope_scaling";
-    if (now.object && !number(&now, "rope_theta", false, &d->theta, 1e-3, 1e12)) return false;
-    const struct qkv_json_at *how = once.object ? &once : &now;
+    if (how.object && !number(&how, "rope_theta", false, &d->theta, 1e-3, 1e12)) return false;
     double part = 1;
     if (d->rotated > 0 && !read_partial(&part, c)) return false;
-    if (how->object && !scaling(d, c, how, (int64_t)((double)qkv_head_keys(d) * part) / 2))
+    if (how.object && !scaling(d, c, &how, (int64_t)((double)qkv_head_keys(d) * part) / 2))
         return false;
     return check_partial(d, c) && even_heads(d, c);
 }

@@ -30,8 +30,10 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
     d->norm_q = d->norm_k = true;
     d->theta = 1e6;
     d->theta_local = 1e4;
-    return qkv_describe_gemma_caps(d, c) && windows(d, c) &&
-           qkv_describe_rotations(d, c, bases, true);
+    d->label_pool = QKV_LABEL_LAST; // in an encoder too
+    if (!qkv_describe_gemma_caps(d, c)) return false;
+    d->softcap = 0; // the reference reads attn_logit_softcapping and does not use it
+    return windows(d, c) && qkv_describe_rotations(d, c, bases, true);
 }
 
 static const struct qkv_end_names ends = {

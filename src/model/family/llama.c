@@ -30,7 +30,7 @@ bool qkv_describe_llama(struct qkv_description *d, const struct qkv_config *c)
     d->act = QKV_ACT_SILU;
     d->gated = d->final_norm = true;
     d->position = QKV_POSITION_ROTARY;
-    d->size.eps = 1e-6;
+    if (!d->size.eps) d->size.eps = 1e-6; // a family may have set another default
     if (!qkv_config_sizes(c, &qkv_llama_keys, &d->size) ||
         !qkv_describe_activation(d, c, "hidden_act") ||
         !qkv_config_flag(c, "tie_word_embeddings", false, &tied) ||

@@ -11,7 +11,7 @@
 static bool rename_scaling(json_t *root)
 {
     json_t *at = json_object_get(root, "rope_scaling");
-    if (!json_is_object(at)) at = json_object_get(root, "rope_parameters");
+    if (!json_object_size(at)) at = json_object_get(root, "rope_parameters");
     const char *key = json_object_get(at, "rope_type") ? "rope_type" : "type";
     const char *type = json_string_value(json_object_get(at, key));
     if (!type || (strcmp(type, "su") != 0 && strcmp(type, "yarn") != 0)) return true;

@@ -396,6 +396,62 @@ TEST(each_rule_of_a_family_is_kept)
     }
 }
 
+// Keys that are absent, empty, or in several places mean what they mean in the reference.
+TEST(defaults_and_forms_of_keys_are_those_of_the_reference)
+{
+    static const struct {
+        const char *folder, *edit[3][2]; // places and values; NULL value: remove the key
+        double eps, theta, factor;       // factor 0: positions are not scaled
+        enum qkv_label_pool pool;
+    } rows[] = {
+        { "llama", { { "rms_norm_eps", NULL } }, 1e-6, 10000, 0, QKV_LABEL_LAST },
+        { "phi3", { { "rms_norm_eps", NULL } }, 1e-5, 10000, 0, QKV_LABEL_LAST },
+        { "olmo2", { { "rms_norm_eps", NULL } }, 1e-5, 10000, 0, QKV_LABEL_LAST },
+        { "eurobert", { { "rms_norm_eps", NULL } }, 1e-5, 10000, 0, QKV_LABEL_LATE },
+        { "ministral3", { { "rms_norm_eps", NULL } }, 1e-5, 10000, 2, QKV_LABEL_LAST },
+        { "llama-linear",
+          { { "rope_scaling.rope_theta", "500.0" } },
+          1e-5,
+          500,
+          2.5,
+          QKV_LABEL_LAST },
+        { "llama-linear",
+          { { "rope_parameters", "{\"rope_type\": \"default\", \"rope_theta\": 300.0}" },
+            { "rope_theta", "700.0" } },
+          1e-5,
+          700,
+          2.5,
+          QKV_LABEL_LAST },
+        { "llama",
+          { { "rope_parameters", "{\"type\": \"linear\", \"factor\": 3, \"rope_theta\": 300.0}" },
+            { "rope_scaling", "{}" } },
+          1e-5,
+          300,
+          3,
+          QKV_LABEL_LAST },
+        { "gemma3_text", { { "attn_logit_softcapping", "2.0" } }, 1e-5, 1e6, 4, QKV_LABEL_LAST },
+        { "gemma3_text-encoder", { { "pad_token_id", "0" } }, 1e-5, 0, -1, QKV_LABEL_LAST },
+    };
+    EACH(r, rows)
+    {
+        qkv_model *m = NULL;
+        qkv_error err = { 0 };
+        json_t *config = config_of(r->folder);
+        EACH(e, r->edit)
+        if ((*e)[0]) put(config, (*e)[0], (*e)[1]);
+        folder_with(r->folder, config);
+        if (qkv_model_open(&m, folder_path, NULL, &err))
+            fail_msg("%s, %s: %s", r->folder, r->edit[0][0], err.text);
+        const struct qkv_description *d = &m->is;
+        const double factor = d->rope.kind ? d->rope.factor : 0;
+        if (d->size.eps != r->eps || d->label_pool != r->pool || d->softcap != 0 ||
+            (r->theta > 0 && d->theta != r->theta) || (r->factor >= 0 && factor != r->factor))
+            fail_msg("%s, %s: eps %g, theta %g, factor %g, cap %g, pool %d", r->folder,
+                     r->edit[0][0], d->size.eps, d->theta, factor, d->softcap, (int)d->label_pool);
+        qkv_model_close(m);
+    }
+}
+
 // Values that are not JSON, and numbers that are infinite after parsing.
 TEST(no_factor_is_a_number_that_is_none)
 {
@@ -462,4 +518,5 @@ TEST(the_class_in_config_json_tells_the_head)
 CHECK_MAIN(CASE(a_size_that_is_one_off_is_refused_with_both_shapes),
            CASE(a_tensor_that_is_missing_is_named),
            CASE(an_output_projection_of_its_own_must_be_there), CASE(each_rule_of_a_family_is_kept),
+           CASE(defaults_and_forms_of_keys_are_those_of_the_reference),
            CASE(no_factor_is_a_number_that_is_none), CASE(the_class_in_config_json_tells_the_head))
