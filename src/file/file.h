@@ -87,6 +87,13 @@ typedef bool qkv_folder_wanted(const void *user, const char *path, int64_t bytes
 qkv_status qkv_folder_copy(const struct qkv_folder *f, const char *from, qkv_folder_wanted *wanted,
                            const void *user, int depth, int64_t *left_out, int64_t *links,
                            qkv_error *err);
+// Checks that the file at path, which is in the model folder dir, is not a link to a file outside
+// of dir (in the cache of the Hugging Face hub: outside of dir and its blobs).  Every file that is
+// written to a folder for others has to pass this check.  A file that does not exist is accepted.
+// Returns QKV_OK; QKV_ERR_FORMAT; QKV_ERR_IO.
+qkv_status qkv_folder_has(const char *dir, const char *path, qkv_error *err);
+// Does so for every file of the weights, which the caller has opened from dir.
+qkv_status qkv_folder_has_weights(const char *dir, const qkv_tensors *weights, qkv_error *err);
 // Renames the new folder to its final path; on error a folder that existed at that path is
 // unchanged.
 qkv_status qkv_folder_commit(struct qkv_folder *f, qkv_error *err);

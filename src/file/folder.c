@@ -110,7 +110,11 @@ void qkv_folder_abort(struct qkv_folder *f)
 {
     const int saved = errno;
     if (f->open) {
-        qkv_disk_remove_tree(f->dir);
+        if (!qkv_disk_remove_tree(f->dir) && f->lock >= 0) {
+            close(f->lock); // the process may have no other descriptor for the folder
+            f->lock = -1;
+            qkv_disk_remove_tree(f->dir);
+        }
         let_go(f);
     }
     errno = saved;
@@ -131,13 +135,17 @@ static qkv_status copy_file(const char *to, const char *from, qkv_error *err)
     return status;
 }
 
+// The places of the files of a model folder.
+struct bounds {
+    char root[PATH_MAX];  // the folder, with its links resolved
+    char blobs[PATH_MAX]; // the files of a model cache, of which root is a snapshot; "": no cache
+};
 struct copying {
     qkv_folder_wanted *wanted;
     const void *user;  // for wanted
     size_t from_bytes; // length of the path of the folder that is copied, as given
     int64_t *left_out, *links;
-    char root[PATH_MAX];  // the folder that is copied, with its links resolved
-    char blobs[PATH_MAX]; // the files of a model cache, of which root is a snapshot; "": no cache
+    struct bounds bounds;
     qkv_error *err;
 };
 
@@ -147,18 +155,24 @@ static bool is_inside(const char *path, const char *folder)
     return n && strncmp(path, folder, n) == 0 && (path[n] == '/' || folder[n - 1] == '/');
 }
 
-// Resolves the folder that is copied.  In the cache of the Hugging Face hub it is
-// NAME/snapshots/REVISION, and its files are links to NAME/blobs.
-static qkv_status find_root(struct copying *c, const char *from)
+// Resolves a model folder.  In the cache of the Hugging Face hub it is NAME/snapshots/REVISION, and
+// its files are links to NAME/blobs.
+static qkv_status find_bounds(struct bounds *b, const char *dir, qkv_error *err)
 {
-    if (!realpath(from, c->root)) return qkv_fail_errno(c->err, from, "cannot open", errno);
-    char *last = strrchr(c->root, '/');
+    b->blobs[0] = 0;
+    if (!realpath(dir, b->root)) return qkv_fail_errno(err, dir, "cannot open", errno);
+    char *last = strrchr(b->root, '/');
     *last = 0;
-    char *above = strrchr(c->root, '/');
+    char *above = strrchr(b->root, '/');
     if (above && strcmp(above, "/snapshots") == 0)
-        snprintf(c->blobs, sizeof c->blobs, "%.*s/blobs", (int)(above - c->root), c->root);
+        snprintf(b->blobs, sizeof b->blobs, "%.*s/blobs", (int)(above - b->root), b->root);
     *last = '/';
     return QKV_OK;
+}
+
+static bool is_within(const struct bounds *b, const char *real)
+{
+    return is_inside(real, b->root) || is_inside(real, b->blobs);
 }
 
 // Writes to source[PATH_MAX] the file to which a link leads.  Returns false if that is a folder or
@@ -169,9 +183,30 @@ static bool follow_link(const struct copying *c, char source[PATH_MAX])
     char real[PATH_MAX];
     struct stat st;
     if (!realpath(source, real) || stat(real, &st) != 0 || S_ISDIR(st.st_mode)) return false;
-    if (!is_inside(real, c->root) && !is_inside(real, c->blobs)) return false;
+    if (!is_within(&c->bounds, real)) return false;
     memcpy(source, real, strlen(real) + 1);
     return true;
+}
+
+qkv_status qkv_folder_has(const char *dir, const char *path, qkv_error *err)
+{
+    struct bounds b;
+    char real[PATH_MAX];
+    const int saved = errno;
+    qkv_status status = find_bounds(&b, dir, err);
+    if (!status && realpath(path, real) && !is_within(&b, real))
+        status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = path },
+                          "link leads out of the folder, expected a file inside of %s", dir);
+    errno = saved;
+    return status;
+}
+
+qkv_status qkv_folder_has_weights(const char *dir, const qkv_tensors *weights, qkv_error *err)
+{
+    qkv_status status = QKV_OK;
+    for (int64_t i = 0; i < weights->n_sources && !status; i++)
+        status = qkv_folder_has(dir, weights->sources[i].map.path, err);
+    return status;
 }
 
 static qkv_status copy_tree(const struct copying *c, const char *to, const char *from, int depth);
@@ -230,7 +265,7 @@ qkv_status qkv_folder_copy(const struct qkv_folder *f, const char *from, qkv_fol
                          .left_out = left_out,
                          .links = links,
                          .err = err };
-    const qkv_status status = find_root(&c, from);
+    const qkv_status status = find_bounds(&c.bounds, from, err);
     return status ? status : copy_tree(&c, f->dir, from, depth);
 }
 

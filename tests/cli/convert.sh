@@ -103,6 +103,29 @@ says_part 'qkv: note: 4 links of links not copied: only links to files inside th
 [ "$(ls linked | tr '\n' ' ')" = 'config.json copy.json model.safetensors tokenizer.json ' ] ||
     failed "files: $(ls linked)"
 
+title 'settings and weights that are links out of the folder are refused; a cache of the hub is converted'
+for file in config.json model.safetensors; do
+    rm -rf outside linked
+    cp -r "$golden/bert" outside
+    mv "outside/$file" "private-$file"
+    ln -s "../private-$file" "outside/$file"
+    runs 3 convert outside linked --precision bf16
+    says "qkv: outside/$file: link leads out of the folder, expected a file inside of outside"
+    [ ! -e linked ] || failed "a folder from a link: $file"
+done
+rm -rf outside linked
+mkdir -p cache/blobs cache/snapshots/1
+for file in config.json model.safetensors tokenizer.json; do
+    cp "$golden/bert/$file" cache/blobs/b-$file
+    ln -s ../../blobs/b-$file cache/snapshots/1/$file
+done
+runs 0 convert cache/snapshots/1 linked --precision f32
+check cmp -s "$golden/bert/tokenizer.json" linked/tokenizer.json
+cp -r "$golden/bert" untyped
+echo '{"auths":{}}' >untyped/config.json
+runs 3 convert untyped new --precision bf16
+says 'qkv: untyped/config.json: at $.model_type: required member is missing, expected the family of the model, found none'
+
 title 'a checkpoint of llama2.c becomes a folder'
 cp -r "$golden/llama2c-v0" ckpt
 echo x | tee ckpt/tokenizer.bin ckpt/other.txt >/dev/null
@@ -131,6 +154,13 @@ for name in from ./from/ from/../from; do
     runs 2 convert from "$name" --precision f32 --force
     says "qkv: $name: folder is input and output at once, expected another name for the output"
 done
+cp -r from parent
+cp -r "$golden/distilbert" parent/0_Transformer
+for name in parent ./parent/; do
+    runs 2 convert parent/0_Transformer "$name" --precision bf16 --force
+    says "qkv: $name: old folder is inside the new one, expected a folder outside of $name"
+done
+check cmp -s "$golden/distilbert/model.safetensors" parent/0_Transformer/model.safetensors
 runs 2 convert from from/deep --precision f32
 says 'qkv: from/deep: new folder is inside the old one, expected a folder outside of from'
 
@@ -163,6 +193,11 @@ runs 0 convert huge fine --precision bf16
 )
 [ "$(cat code)" -eq 6 ] || failed 'a full disk'
 says_part 'cannot write: File too large'
+for files in 4 5 6 7; do # with too few files the temporary folder is removed too
+    rm -rf few
+    (ulimit -n $files && "$QKV_BIN" convert from few --precision int8) >"$out" 2>"$err"
+    ! ls | grep -q 'few.tmp' || failed "a temporary folder with $files files"
+done
 if [ "$(id -u)" -eq 0 ] && setpriv --reuid=65534 --clear-groups "$QKV_BIN" help >/dev/null 2>&1; then
     chmod 755 "$temp"
     setpriv --reuid=65534 --clear-groups "$QKV_BIN" convert from new --precision f32 >"$out" 2>"$err"

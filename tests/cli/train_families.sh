@@ -52,6 +52,17 @@ done
 train encoder-plain pairs.tsv --objective contrastive --batch-sequences 8
 train gru-attention pairs.tsv
 
+title 'a link out of the folder is not copied to the run'
+cp -r "$root/tests/golden/bert" linked
+echo '{"auths":{}}' >private
+for file in generation_config.json tokenizer_config.json; do
+    rm -f linked/generation_config.json linked/tokenizer_config.json
+    ln -s ../private linked/$file
+    runs 3 train text.txt --from linked --out never --context 12 --steps 1
+    says_part "linked/$file: link leads out of the folder, expected a file inside of linked"
+    [ ! -e "never/$file" ] || failed "$file in the run"
+done
+
 [ -z "${QKV_SLOW:-}" ] || finish
 title 'every family was trained, except two that have no model in tests/golden'
 for family in $(sed -n 's/^QKV_MODEL([^"]*"\([^"]*\)".*/\1/p' "$root/src/model/family/model.def"); do

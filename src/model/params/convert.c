@@ -418,7 +418,14 @@ static void folder_of(char folder[QKV_PATH], const struct job *j, bool *file)
              *file && !slash ? "." : j->dir);
 }
 
-// Checks that the new folder is neither the old folder nor inside the old folder.
+// Returns true if path is inside folder; both are without links.
+static bool is_below(const char *path, const char *folder)
+{
+    const size_t k = strlen(folder);
+    return strncmp(path, folder, k) == 0 && (k == 1 || path[k] == '/');
+}
+
+// Checks that the new folder is not the old folder, and that neither is inside the other.
 static qkv_status check_apart(const struct job *j, const char *out)
 {
     char from[PATH_MAX], to[PATH_MAX], above[QKV_PATH], folder[QKV_PATH];
@@ -431,6 +438,9 @@ static qkv_status check_apart(const struct job *j, const char *out)
     if (realpath(out, to) && strcmp(from, to) == 0)
         return qkv_fail(j->err, QKV_ERR_USAGE, &at,
                         "folder is input and output at once, expected another name for the output");
+    if (realpath(out, to) && is_below(from, to))
+        return qkv_fail(j->err, QKV_ERR_USAGE, &at,
+                        "old folder is inside the new one, expected a folder outside of %s", out);
     memcpy(above, out, n + 1);
     char *end = above + n;
     while (end > above + 1 && end[-1] == '/') *--end = 0;
@@ -438,17 +448,34 @@ static qkv_status check_apart(const struct job *j, const char *out)
     if (slash) slash[slash == above] = 0;
     if (!realpath(slash ? above : ".", to))
         return qkv_fail_errno(j->err, out, "cannot make", errno);
-    const size_t k = strlen(from);
-    if (file || strncmp(to, from, k) != 0 || (to[k] && to[k] != '/' && k > 1)) return QKV_OK;
+    if (file || (strcmp(to, from) != 0 && !is_below(to, from))) return QKV_OK;
     return qkv_fail(j->err, QKV_ERR_USAGE, &at,
                     "new folder is inside the old one, expected a folder outside of %s", j->dir);
 }
 
 // ---- a whole conversion ------------------------------------------------------------------------
+// Checks that the settings and the weights, which the new folder contains, are files of the old
+// folder, and that the settings name a family.
+static qkv_status check_files(const struct job *j)
+{
+    char folder[QKV_PATH], path[QKV_PATH];
+    bool file;
+    folder_of(folder, j, &file);
+    if (file) return QKV_OK; // the caller named the file
+    qkv_status status = qkv_path_join(path, folder, "config.json", j->err);
+    if (!status) status = qkv_folder_has(folder, path, j->err);
+    if (!status) status = qkv_folder_has_weights(folder, j->own, j->err);
+    if (status || json_is_string(json_object_get(j->config.root, "model_type"))) return status;
+    return qkv_fail(j->err, QKV_ERR_FORMAT,
+                    &(struct qkv_location){ .file = path, .path = "$.model_type" },
+                    "required member is missing, expected the family of the model, found none");
+}
+
 static qkv_status open_all(struct job *j)
 {
     qkv_status status = qkv_config_open(&j->config, j->dir, j->err);
     if (!status) status = qkv_tensors_open(&j->own, j->dir, NULL, j->err);
+    if (!status) status = check_files(j);
     if (!status) status = qkv_checkpoint_check(j->dir, j->own, j->err);
     if (status) return status;
     j->file = j->own;

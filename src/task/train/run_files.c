@@ -47,13 +47,15 @@ static bool has_file(const char *dir, const char *name)
     return !qkv_path_join(path, dir, name, NULL) && qkv_path_may_exist(path);
 }
 
-// Copies dir/name to the folder `to`, if dir has this file.
+// Copies dir/name to the folder `to`, if dir has this file.  A link out of dir is an error: the
+// folders that training writes are passed on.
 static qkv_status copy_named(const char *dir, const char *to, const char *name, qkv_error *err)
 {
     char from[QKV_PATH], path[QKV_PATH];
     if (!has_file(dir, name)) return QKV_OK;
     qkv_status status = qkv_path_join(from, dir, name, err);
     if (!status) status = qkv_path_join(path, to, name, err);
+    if (!status) status = qkv_folder_has(dir, from, err);
     return status ? status : train_copy(from, path, true, err);
 }
 
