@@ -399,7 +399,7 @@ export function keyLines(of, w, chosen) {
     }
     return out;
 }
-export const keyName = j => page.keys[j].special ? page.keys[j].text : `“${page.keys[j].text}”`;
+export const keyName = j => page.keys[j].special ? page.keys[j].text : `“${page.keys[j].named}”`;
 export const shownToken = t => state.raw ? t.raw : t.text;
 
 // ---- controls --------------------------------------------------------------------------------------

@@ -93,6 +93,7 @@ function startsInTokens(tokens) {
 // Returns true if token i begins where the token before it ends.
 function isGlued(tokens, i, places) {
     if (!i) return true;
+    if (tokens[i - 1].special) return false;
     if (/^[Ġ▁]./.test(tokens[i].raw)) return false; // its place in the source begins with the space
     if (places && tokens[i - 1].part === tokens[i].part && places[2 * i + 1] > places[2 * i])
         return places[2 * i] <= places[2 * i - 1];

@@ -259,15 +259,9 @@ function orderedHeads() {
     }[model.order];
     return list.sort((a, b) => by(a, b) || byBuilt(a, b));
 }
-function labelOf(s) {
-    if (s.kind < 0) return "";
-    const name = page.about.kindTable[s.kind].name;
-    const described = name === "vertical" ? page.keys[s.word].named : name.replace(" word", "");
-    return name === "other" ? described : `${described} ${weight(s.strength)}`;
-}
-const strengthOf = s => kindOf(s) === "other"
-    ? ""
-    : (kindOf(s) === "vertical" ? page.keys[s.word].named + " " : "") + weight(s.strength);
+const describedOf = s => kindOf(s) === "vertical" ? page.keys[s.word].named : kindOf(s).replace(" word", "");
+const strengthOf = s => s.kind < 0 || kindOf(s) === "other" ? "" : weight(s.strength);
+const labelOf = s => [describedOf(s), strengthOf(s)].filter(x => x).join(" ");
 export function nameOfThumb(l, h) {
     const s = statsOf(l, h), e = page.effects ? `, ablation effect ${effectText(effectOf(l, h))}` : "";
     return `layer ${l}, head ${h}${s.kind < 0 ? "" : ", " + labelOf(s)}, ${s.keys.toFixed(1)} effective keys${e}`;
@@ -277,11 +271,10 @@ function buildThumb({ l, h, s }) {
     const what = el("span", { class: "what" });
     const small = model.side < 60;
     if (model.order !== "asBuilt") what.append(el("b", {}, `${l}.${h} `));
-    if (s.kind >= 0)
-        what.append(
-            el("i", {}, page.about.kindTable[s.kind].glyph), " ",
-            el("bdi", {}, small || model.order !== "asBuilt" ? strengthOf(s) : labelOf(s))
-        );
+    if (s.kind >= 0) what.append(el("i", {}, page.about.kindTable[s.kind].glyph));
+    if (s.kind >= 0 && (kindOf(s) === "vertical" || !small && model.order === "asBuilt"))
+        what.append(" ", el("bdi", {}, describedOf(s)));
+    if (strengthOf(s)) what.append(" ", el("bdi", { class: "number" }, strengthOf(s)));
     const b = el(
         "button", { class: "thumb", "data-rove": "", tabindex: -1, "aria-label": nameOfThumb(l, h), title: tip(l, h) },
         canvas, what
