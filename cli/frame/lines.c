@@ -22,6 +22,14 @@ static bool endless(int fd, const struct stat *st)
     return S_ISCHR(st->st_mode) && !isatty(fd) && read(fd, &byte, 1) > 0;
 }
 
+// Returns true if the file is also standard output: its lines would be read again and again.
+static bool is_stdout(const struct stat *st)
+{
+    struct stat out;
+    return S_ISREG(st->st_mode) && fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == st->st_dev &&
+           out.st_ino == st->st_ino;
+}
+
 qkv_status cmd_lines_open(struct cmd_lines *l, const char *path, qkv_error *err)
 {
     const bool standard = !strcmp(path, "-");
@@ -40,6 +48,7 @@ qkv_status cmd_lines_open(struct cmd_lines *l, const char *path, qkv_error *err)
         if (S_ISDIR(st.st_mode)) wrong = "the input is a directory, expected a text file";
         if (endless(l->fd, &st))
             wrong = "the input is a device without an end of file, expected a text file";
+        if (is_stdout(&st)) wrong = "the input is also standard output, expected different files";
         if (S_ISREG(st.st_mode) && !standard) l->size = st.st_size;
     }
     if (!wrong && isatty(l->fd)) cmd_note("reading lines from the terminal until Ctrl-D");

@@ -68,6 +68,7 @@ static struct {
     const char *path;
     bool checked; // cmd_output_check() has accepted it
     bool there;   // the file existed before the command
+    char *place;  // the path without links, or NULL
     dev_t device; // of the file that existed
     ino_t file;
 } outputs[OUTPUTS];
@@ -79,32 +80,66 @@ static bool same_file(const struct stat *a, const char *path)
     return stat(path, &b) == 0 && a->st_dev == b.st_dev && a->st_ino == b.st_ino;
 }
 
-// Returns true if a file of this name in a model folder is read with the model.
-static bool is_of_model(const char *name)
+// Returns true if a file of this name in a model folder is read with the model.  all: every
+// safetensors file is.
+static bool is_of_model(const char *name, bool all)
 {
     static const char *const endings[] = { ".json", ".txt", ".model", ".spm", ".bin" };
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         if (cmd_ends_with(name, endings[i])) return true;
-    return !strncmp(name, "model", 5) && cmd_ends_with(name, ".safetensors");
+    return (all || !strncmp(name, "model", 5)) && cmd_ends_with(name, ".safetensors");
+}
+
+// Returns true if a folder contains the index of shards, or the manifest of a checkpoint: these
+// name safetensors files, and their names are free.
+static bool names_files(const char *dir)
+{
+    bool found = false;
+    DIR *d = opendir(dir);
+    for (const struct dirent *e; d && !found && (e = readdir(d)) != NULL;)
+        found = cmd_ends_with(e->d_name, ".safetensors.index.json") ||
+                !strcmp(e->d_name, "manifest.json");
+    if (d) closedir(d);
+    return found;
 }
 
 // Returns true if the file is one of the files of a model in the folder `dir` or in its folders.
-static bool is_in_folder(const struct stat *st, const char *dir, int depth)
+// all: the folder above names safetensors files.
+static bool is_in_folder(const struct stat *st, const char *dir, int depth, bool all)
 {
     char path[CMD_PATH];
     bool found = false;
+    all = all || names_files(dir);
     DIR *d = opendir(dir);
     for (const struct dirent *e; d && !found && (e = readdir(d)) != NULL;) {
         struct stat at;
         const int n = snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
         if (e->d_name[0] == '.' || n < 0 || n >= CMD_PATH || stat(path, &at) != 0) continue;
         if (S_ISDIR(at.st_mode))
-            found = depth > 0 && is_in_folder(st, path, depth - 1);
+            found = depth > 0 && is_in_folder(st, path, depth - 1, all);
         else
-            found = is_of_model(e->d_name) && same_file(st, path);
+            found = is_of_model(e->d_name, all) && same_file(st, path);
     }
     if (d) closedir(d);
     return found;
+}
+
+// Returns true if the input is FILE.bin of llama2.c and the file is a tokenizer in its folder, of
+// the names that qkv_tokenizer_open() reads.
+static bool is_sibling(const struct stat *st, const char *input)
+{
+    static const char *const names[] = { "tokenizer.json", "source.spm", "tokenizer.model",
+                                         "spiece.model",   "spm.model",  "sentencepiece.bpe.model",
+                                         "vocab.json",     "vocab.txt",  "tokenizer.bin" };
+    char path[CMD_PATH];
+    const char *slash = strrchr(input, '/');
+    const int above = slash ? (int)(slash - input) + 1 : 0;
+    if (!cmd_ends_with(input, ".bin")) return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const int n = snprintf(path, sizeof path, "%.*s%s", above, input, names[i]);
+        if (n > 0 && n < CMD_PATH && same_file(st, path)) return true;
+    }
+    return false;
 }
 
 // Returns true if the input is in the folder `dir`.
@@ -131,7 +166,8 @@ static qkv_status check_apart(const char *output, const char *input, qkv_error *
         return cmd_error(err, QKV_ERR_USAGE, output,
                          "this %s is an input and an output at once, expected another output %s",
                          folder ? "folder" : "file", folder ? "folder" : "file");
-    if (S_ISREG(out.st_mode) && S_ISDIR(in.st_mode) && is_in_folder(&out, input, 2))
+    if (S_ISREG(out.st_mode) &&
+        (S_ISDIR(in.st_mode) ? is_in_folder(&out, input, 2, false) : is_sibling(&out, input)))
         return cmd_error(err, QKV_ERR_USAGE, output,
                          "this file is an input and an output at once, because it is one of %s, "
                          "expected another output file",
@@ -169,6 +205,48 @@ qkv_status cmd_output_add(const char *path, qkv_error *err)
     return status;
 }
 
+// Returns the path of an output without links, which the caller frees: the file that is replaced,
+// or the name of a new file in its folder.  NULL: there is no such folder.
+static char *place_of(const char *path)
+{
+    char above[CMD_PATH], place[CMD_PATH];
+    char *real = realpath(path, NULL);
+    if (real) return real;
+    const char *slash = strrchr(path, '/');
+    const int n = snprintf(above, sizeof above, "%.*s", slash ? (int)(slash - path) + 1 : 1,
+                           slash ? path : ".");
+    if (n >= CMD_PATH || (real = realpath(above, NULL)) == NULL) return NULL;
+    const int m = snprintf(place, sizeof place, "%s/%s", real, slash ? slash + 1 : path);
+    free(real);
+    return m < CMD_PATH ? strcpy(cmd_alloc((size_t)m + 1, 1), place) : NULL;
+}
+
+// Returns true if two places are one: the same name in the same folder, by device and inode.
+static bool same_place(const char *a, const char *b)
+{
+    char above[CMD_PATH], other[CMD_PATH];
+    struct stat st;
+    const char *x = strrchr(a, '/'), *y = strrchr(b, '/');
+    if (strcmp(x, y) != 0) return false;
+    snprintf(above, sizeof above, "%.*s", (int)(x - a) + 1, a);
+    snprintf(other, sizeof other, "%.*s", (int)(y - b) + 1, b);
+    return stat(above, &st) == 0 && same_file(&st, other);
+}
+
+// Fails if another output, which cmd_output_check() has accepted, is the same file.
+static qkv_status check_places(int n, qkv_error *err)
+{
+    const char *path = outputs[n].path;
+    if (!outputs[n].place) outputs[n].place = place_of(path);
+    for (int i = 0; i < output_count && outputs[n].place; i++)
+        if (i != n && outputs[i].checked && outputs[i].place &&
+            same_place(outputs[i].place, outputs[n].place))
+            return cmd_error(err, QKV_ERR_USAGE, path,
+                             "this file and %s are one file, expected different outputs",
+                             outputs[i].path);
+    return QKV_OK;
+}
+
 qkv_status cmd_output_check(const char *path, qkv_error *err)
 {
     struct stat st;
@@ -187,12 +265,14 @@ qkv_status cmd_output_check(const char *path, qkv_error *err)
         outputs[n].file = st.st_ino;
         outputs[n].checked = cmd_output_direct(path);
         if (outputs[n].checked) return QKV_OK; // it is written directly, without a temporary file
-        if (!common.force)
-            return cmd_error(
-                err, QKV_ERR_USAGE, path,
-                "the output file exists already, expected a new name, or --force to replace it");
     }
     if (cmd_output_direct(path)) return QKV_OK;
+    if (lstat(path, &st) == 0 && !common.force) // also a link to nothing
+        return cmd_error(
+            err, QKV_ERR_USAGE, path,
+            "the output file exists already, expected a new name, or --force to replace it");
+    status = check_places(n, err);
+    if (status) return status;
     // Create the file to find out whether the folder is writable: its permissions do not tell if
     // the file system is mounted read-only.
     status = qkv_writer_open(&trial, path, true, err);

@@ -68,12 +68,14 @@ static qkv_status open_once(struct index *x, bool *moved, qkv_error *err)
     struct store_reason why;
     struct stat st, now;
     *moved = false;
-    x->fd = open(x->path, O_RDONLY | O_CLOEXEC);
+    x->fd = open(x->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (x->fd < 0 || fstat(x->fd, &st) != 0)
         return cmd_error(err, cmd_io_status(errno), x->path, "cannot open: %s", strerror(errno));
     if (!S_ISREG(st.st_mode))
         return cmd_error(err, QKV_ERR_IO, x->path, "expected an index, found %s",
-                         S_ISDIR(st.st_mode) ? "a folder" : "a device");
+                         S_ISDIR(st.st_mode)    ? "a folder"
+                         : S_ISFIFO(st.st_mode) ? "a FIFO"
+                                                : "a device");
     const enum store_status status = x->engine->open(&x->store, x->fd, 0, &why);
     if (status) return index_store_error(status, &why, x->path, err);
     if (index_settings_read(&x->settings, x->engine, x->store, x->path, err)) return err->status;

@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct checkpoint {
     int64_t step;
@@ -18,14 +20,19 @@ static int by_step(const void *a, const void *b)
     return x->step < y->step ? -1 : x->step > y->step;
 }
 
+// Returns true if the file can be read without waiting for a writer.
+static bool is_readable(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, R_OK) == 0;
+}
+
 // Returns true if a checkpoint is complete; an incomplete one has no manifest.
 static bool is_whole(const char *dir)
 {
     char manifest[CMD_PATH + 40];
     snprintf(manifest, sizeof manifest, "%s/manifest.json", dir);
-    FILE *f = fopen(manifest, "rb");
-    if (f) fclose(f);
-    return f != NULL;
+    return is_readable(manifest);
 }
 
 // Lists the folders RUN/checkpoint-N of complete checkpoints, in ascending order of N.
@@ -90,7 +97,7 @@ static void read_losses(double *loss, const struct checkpoint *all, int64_t coun
     int64_t bytes = 0;
     for (int64_t c = 0; c < count; c++) loss[c] = NAN;
     snprintf(path, sizeof path, "%s/log.jsonl", run);
-    if (cmd_lines_open(&l, path, &none)) return;
+    if (!is_readable(path) || cmd_lines_open(&l, path, &none)) return;
     while (!cmd_lines_next(&l, &bytes, &none) && bytes >= 0) {
         const double step = number_of(l.line, "step"), x = number_of(l.line, "loss");
         for (int64_t c = 0; c < count && x == x; c++)

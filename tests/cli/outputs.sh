@@ -109,6 +109,58 @@ says 'qkv: model: this folder is an input and an output at once, expected anothe
 runs 2 train model/config.json --out run --export model --force --steps 1
 [ ! -e run ] || failed 'a run was begun'
 
+title 'files of a model with free names, and the tokenizer of a file of llama2.c, are no outputs'
+"$QKV_BIN" convert model shards --precision f32 --shard-size 40KB >"$out" 2>"$err" || failed 'shards'
+first=$(ls shards | grep -m 1 'model-.*safetensors$')
+mv "shards/$first" shards/part1.safetensors
+sed "s/$first/part1.safetensors/g" shards/model.safetensors.index.json >index.json
+mv index.json shards/model.safetensors.index.json
+cp shards/part1.safetensors weights
+runs 2 trace -m shards --ids 5,6 -o shards/part1.safetensors --force
+says_part 'because it is one of shards'
+check cmp -s shards/part1.safetensors weights
+cp -r model checkpoint
+echo '{}' | tee checkpoint/manifest.json >checkpoint/optimizer.safetensors
+runs 2 trace -m checkpoint --ids 5,6 -o checkpoint/optimizer.safetensors --force
+[ "$(cat checkpoint/optimizer.safetensors)" = '{}' ] || failed 'the state of the optimizer was replaced'
+cp -r "$here/../golden/llama2c-v0" llama2c
+echo '{}' >llama2c/tokenizer.json
+runs 2 trace -m llama2c/model.bin --ids 5,6 -o llama2c/tokenizer.json --force
+says_part 'because it is one of llama2c/model.bin'
+[ "$(cat llama2c/tokenizer.json)" = '{}' ] || failed 'the tokenizer was replaced'
+
+title 'two outputs that are one file are refused before the work'
+mkdir two
+ln -s two same
+ln -s one.npy two/link.npy # to a file that does not exist
+for other in "$PWD/two/one.npy" ./two/one.npy same/one.npy; do
+    for force in '' --force; do
+        runs 2 attn -x x.npy -o two/one.npy --weights "$other" $force
+        says "qkv: $other: this file and two/one.npy are one file, expected different outputs"
+    done
+done
+[ ! -e two/one.npy ] || failed 'an output was written'
+runs 0 attn -x x.npy -o two/one.npy --weights same/two.npy
+runs 2 attn -x x.npy -o two/link.npy --weights two/one.npy --force
+says 'qkv: two/one.npy: this file and two/link.npy are one file, expected different outputs'
+
+title 'a link to nothing is an output that exists'
+ln -s nothing.npy dangling.npy
+runs 2 attn -x missing.npy -o dangling.npy
+says 'qkv: dangling.npy: the output file exists already, expected a new name, or --force to replace it'
+runs 0 attn -x x.npy -o dangling.npy --force
+
+title 'a text that is also standard output is refused'
+printf '1 2\n3 4\n' >grows.txt
+cp grows.txt kept.txt
+for command in 'tokenize -f grows.txt' 'tokenize -f -'; do
+    # shellcheck disable=SC2086
+    timeout 20 "$QKV_BIN" $command --tokenizer "$here/../golden/bert" <grows.txt >>grows.txt 2>"$err"
+    [ $? -eq 6 ] || failed "exit code of $command"
+    says_part 'the input is also standard output, expected different files'
+    check cmp -s grows.txt kept.txt
+done
+
 title 'a missing or read-only folder is refused before the input is read'
 runs 6 attn -x missing.npy -o nowhere/out.npy
 says 'qkv: nowhere/out.npy: cannot create: No such file or directory'

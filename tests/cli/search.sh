@@ -12,6 +12,12 @@ TEXT
 "$QKV_BIN" index lines.txt -o i.qkvi >"$out" 2>"$err"
 [ $? -ne 4 ] || { cat "$err"; echo 'skipped: qkv was built without libsqlite3'; exit 77; }
 
+title 'a FIFO is no index, and is refused without waiting'
+mkfifo fifo
+timeout 20 "$QKV_BIN" search fifo hi >"$out" 2>"$err"
+[ $? -eq 6 ] || failed 'exit code of a FIFO'
+says 'qkv: fifo: expected an index, found a FIFO'
+
 title 'the order and the scores are the cosines of the vectors of qkv embed'
 question='b a c'
 runs 0 embed "$question" -o q.npy

@@ -197,6 +197,13 @@ says_part 'file differs from the manifest of its checkpoint in tensor "'
 says_part 'to continue from the checkpoint before it, checkpoint-00000006, remove this one'
 rm -r c/checkpoint-00000007
 runs 0 train --resume c --steps 8
+mv c/log.jsonl log.jsonl
+mkfifo c/log.jsonl
+timeout 60 "$QKV_BIN" train --resume c --steps 9 >"$out" 2>"$err" # without waiting for a reader
+[ $? -eq 6 ] || failed 'exit code of a FIFO'
+says_part 'c/log.jsonl: cannot write'
+rm c/log.jsonl
+mv log.jsonl c
 sed -i 's/"version": 1/"version": 2/' c/checkpoint-00000008/manifest.json
 runs 4 train --resume c --steps 9
 says_part 'checkpoint format is too new'

@@ -158,6 +158,10 @@ runs 3 view 'to be or not' --training run -o none.html
 cp whole/model.safetensors run/checkpoint-00000004
 runs 0 view 'to be or not' --training run -o last.html
 says_part 'qkv: note: the checkpoint of step 2 is left out: run/checkpoint-00000002: folder without weights'
+mkdir run/checkpoint-00000003
+rm run/log.jsonl
+mkfifo run/checkpoint-00000003/manifest.json run/log.jsonl # a FIFO is no manifest and no log
+timeout 60 "$QKV_BIN" view 'to be or not' --training run -o fifo.html >"$out" 2>"$err" || failed 'a FIFO in a run'
 runs 3 view 'to be or not' --training . --terminal
 says_part 'folder without checkpoints, expected the folder of a training run, with folders checkpoint-N'
 title 'weights in Fortran order: the same numbers, and no copy before the shapes are checked'

@@ -238,7 +238,8 @@ qkv_status train_log_open(struct train_log *l, const char *run, const char *name
     memset(l, 0, sizeof *l);
     qkv_status status = qkv_path_join(l->path, run, name, err);
     if (status) return status;
-    l->fd = qkv_disk_open(l->path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0666);
+    const int how = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+    l->fd = qkv_disk_open(l->path, how, 0666);
     if (l->fd < 0 || fstat(l->fd, &st) != 0 ||
         (st.st_size > bytes && qkv_disk_truncate(l->fd, l->path, bytes) != 0)) {
         status = qkv_fail_errno(err, l->path, "cannot write", errno);
@@ -246,7 +247,10 @@ qkv_status train_log_open(struct train_log *l, const char *run, const char *name
         return status;
     }
     l->bytes = qkv_min64(st.st_size, bytes);
-    return QKV_OK;
+    if (S_ISREG(st.st_mode)) return QKV_OK;
+    train_log_close(l);
+    return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = l->path },
+                    "cannot write, expected a regular file");
 }
 
 // Appends a line. If only a part of the line can be written, removes that part again.
