@@ -116,7 +116,8 @@ qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_er
     if ((status = check_real(&p->temperature, "temperature", o->temperature, 0, 100, false, err)) ||
         (status = check_real(&p->top_p, "top-p", o->top_p, 0, 1, true, err)) ||
         (o->min_p != -1 && (status = check_real(&p->min_p, "min-p", o->min_p, 0, 1, false, err))) ||
-        (status = check_real(&p->repetition, "repetition", o->repetition, 0, 100, true, err)) ||
+        (status =
+             check_real(&p->repetition, "repetition", o->repetition, 1e-30, 100, false, err)) ||
         (status = check_real(&p->presence, "presence", o->presence, -100, 100, false, err)) ||
         (status = check_real(&p->frequency, "frequency", o->frequency, -100, 100, false, err)) ||
         (status = check_real(&penalty, "length-penalty", o->length_penalty, 0, 100, false, err)) ||

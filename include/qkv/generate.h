@@ -39,7 +39,7 @@ struct qkv_sampling {
      *  0: keep all tokens */
     double top_p;
     double min_p;      /**< keep tokens of at least min_p times the largest probability, 0 .. 1 */
-    double repetition; /**< repetition penalty, above 0, at most 100; 0 means 1: no penalty */
+    double repetition; /**< repetition penalty, 1e-30 .. 100; 0 means 1: no penalty */
     double presence;   /**< presence penalty, -100 .. 100 */
     double frequency;  /**< frequency penalty, -100 .. 100 */
     int64_t no_repeat_ngram; /**< length of token sequences that must not repeat; 0: no limit */

@@ -145,9 +145,12 @@ says 'qkv: --top-p: expected a number above 0 up to 1, found 2'
 runs 2 generate x --temperature -1
 says 'qkv: --temperature: expected a number from 0 to 100, found -1'
 runs 2 generate x --repetition 1e-46
-says 'qkv: --repetition: number too small, expected at least 1e-45, found 1e-46'
+says 'qkv: --repetition: expected a number from 1e-30 to 100, found 1e-46'
+runs 2 generate x --repetition 1e-40
+says 'qkv: --repetition: expected a number from 1e-30 to 100, found 1e-40'
+runs 0 generate 'In the beginning' --repetition 1e-30 -n 3
 runs 2 generate x --repetition 0
-says 'qkv: --repetition: expected a number above 0 up to 100, found 0'
+says 'qkv: --repetition: expected a number from 1e-30 to 100, found 0'
 runs 2 generate x --top-k 5
 says 'qkv: --top-k requires --temperature above 0'
 runs 2 generate x --beam 2 -t 1

@@ -62,6 +62,34 @@ void cost_unigram_long(int64_t n)
     open_and_encode(&json, &text);
 }
 
+// Opens a vocabulary of as many suffixes of one text as n bytes contain, which is refused, and
+// encodes a text of n bytes with as many suffixes as allowed.
+void cost_unigram_suffixes(int64_t n)
+{
+    for (int refused = 1; refused >= 0; refused--) {
+        struct cost_text json = { 0 }, text = { 0 };
+        qkv_tokenizer *t = NULL;
+        const int64_t most = refused ? INT64_MAX : QKV_SHORT_TOKEN + QKV_LONG_ENDS;
+        cost_printf(&json, "{\"version\":\"1.0\",\"model\":{\"type\":\"Unigram\",\"unk_id\":0,"
+                           "\"vocab\":[[\"?\",0]");
+        for (int64_t i = 1, used = 0; i <= most && used + i <= n; used += i++) {
+            cost_printf(&json, ",[\"");
+            cost_repeat(&json, "a", i);
+            cost_printf(&json, "\",-1]");
+        }
+        cost_printf(&json, "]}}");
+        cost_repeat(&text, "a", n);
+        cost_begin();
+        const qkv_status status = qkv_tokenizer_parse(&t, json.at, json.bytes, "cost", NULL);
+        cost_end();
+        if (!status) encode(t, &text);
+        if (!refused && status) fail_msg("suffixes: refused");
+        qkv_tokenizer_close(t);
+        free(json.at);
+        free(text.at);
+    }
+}
+
 void cost_unigram_unknown(int64_t n)
 {
     struct cost_text json = { 0 }, text = { 0 };

@@ -37,9 +37,9 @@ qkv_status qkv_sampling_check(const struct qkv_sampling *s, int64_t V, qkv_error
         return out_of_range(err, "top_p", "a probability above 0, up to 1", s->top_p);
     if (!(s->min_p >= 0 && s->min_p <= 1))
         return out_of_range(err, "min_p", "a probability of 0 to 1", s->min_p);
-    if (!(s->repetition >= 0 && s->repetition <= 100) ||
-        (s->repetition > 0 && (float)s->repetition == 0))
-        return out_of_range(err, "repetition", "a number above 0, up to 100", s->repetition);
+    // a logit divided by a smaller number could overflow
+    if (!(s->repetition == 0 || (s->repetition >= 1e-30 && s->repetition <= 100)))
+        return out_of_range(err, "repetition", "1e-30 to 100", s->repetition);
     if (!(fabs(s->presence) <= 100))
         return out_of_range(err, "presence", "-100 to 100", s->presence);
     if (!(fabs(s->frequency) <= 100))

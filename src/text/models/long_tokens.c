@@ -4,8 +4,8 @@
 //
 // A walk through a trie from every character of a text takes text x longest token steps.  Models
 // that do so walk QKV_SHORT_TOKEN bytes at most and use this automaton for longer tokens.  It takes
-// one step per byte of the text, amortized, and one per long token found.  Tokens that end at one
-// byte differ in length, so a vocabulary of n bytes has at most sqrt(2 n) of them.
+// one step per byte of the text, amortized, and one per long token found.  A vocabulary in which
+// more than QKV_LONG_ENDS of them can end at one byte is refused.
 #include "text/text_internal.h"
 #include <math.h>
 #include <string.h>
@@ -66,6 +66,18 @@ bool qkv_long_tokens_init(struct qkv_long_tokens *l, const struct qkv_vocab *v,
     if (ok) link_nodes(l, paths, n);
     qkv_free(paths);
     return ok;
+}
+
+int32_t qkv_long_tokens_crowded(const struct qkv_long_tokens *l)
+{
+    if (!l->any) return -1;
+    for (uint32_t node = QKV_TRIE_ROOT; node < l->trie.nodes; node++) {
+        int count = 0;
+        if (l->trie.value[node] < 0) continue;
+        for (uint32_t k = node; k && count <= QKV_LONG_ENDS; k = l->found[l->shorter[k]]) count++;
+        if (count > QKV_LONG_ENDS) return l->trie.value[node];
+    }
+    return -1;
 }
 
 void qkv_long_tokens_free(struct qkv_long_tokens *l)

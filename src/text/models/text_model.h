@@ -21,6 +21,7 @@ static inline uint32_t qkv_trie_step(const struct qkv_trie *t, uint32_t node, ui
 
 // ---- long_tokens.c: the long tokens that end at a byte of a text -------------------------------
 enum { QKV_SHORT_TOKEN = 64 }; // bytes; longer tokens are long
+enum { QKV_LONG_ENDS = 64 };   // maximum number of long tokens that end at one byte of a text
 struct qkv_vocab;
 struct qkv_long_tokens {
     bool any;             // false: the vocabulary has no long token, and all else is empty
@@ -33,6 +34,8 @@ struct qkv_long_tokens {
 // exhausted.
 bool qkv_long_tokens_init(struct qkv_long_tokens *l, const struct qkv_vocab *v,
                           const double *scores);
+// Returns the id of a token at whose end more than QKV_LONG_ENDS long tokens end, or -1.
+int32_t qkv_long_tokens_crowded(const struct qkv_long_tokens *l);
 void qkv_long_tokens_free(struct qkv_long_tokens *l);
 // Returns the node after `byte`, from `node` after the preceding bytes; the first is QKV_TRIE_ROOT.
 uint32_t qkv_long_tokens_step(const struct qkv_long_tokens *l, uint32_t node, uint8_t byte);

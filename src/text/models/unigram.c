@@ -136,6 +136,18 @@ static bool read_vocab(qkv_tokenizer *t, const struct qkv_json_at *at)
     return true;
 }
 
+static bool check_ends(const struct qkv_long_tokens *longs, const struct qkv_json_at *at)
+{
+    const int32_t id = qkv_long_tokens_crowded(longs);
+    char key[48];
+    if (id < 0) return true;
+    snprintf(key, sizeof key, "vocab[%" PRId32 "]", id);
+    return qkv_text_fail(at, key, QKV_ERR_LIMIT,
+                         "too many tokens are suffixes of this token, expected at most %d of more "
+                         "than %d bytes, itself included",
+                         QKV_LONG_ENDS, QKV_SHORT_TOKEN);
+}
+
 static bool open_unigram(qkv_tokenizer *t, const struct qkv_json_at *at)
 {
     struct unigram *m = qkv_alloc_zero(1, sizeof *m);
@@ -158,6 +170,7 @@ static bool open_unigram(qkv_tokenizer *t, const struct qkv_json_at *at)
         qkv_fail_memory(at->err, at->file);
         return false;
     }
+    if (!check_ends(&m->longs, at)) return false;
     if (unknown >= 0) return true;
     return qkv_text_fail(at, "unk_id", QKV_ERR_UNSUPPORTED,
                          "vocabulary has no unknown token, expected the id of one, since a text "

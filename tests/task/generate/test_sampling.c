@@ -263,10 +263,10 @@ TEST(a_temperature_that_floats_do_not_bear_draws_of_the_likeliest)
 TEST(values_out_of_range_are_refused_by_name)
 {
     const struct qkv_token_value outside = { 9, 1 }, endless = { 1, INFINITY }, none = { 1, NAN };
-    static const char *const names[] = { "top_p",    "top_p",     "temperature", "temperature",
-                                         "top_k",    "min_p",     "repetition",  "repetition",
-                                         "presence", "frequency", "no_repeat",   "bias",
-                                         "bias",     "bias" };
+    static const char *const names[] = { "top_p",      "top_p",    "temperature", "temperature",
+                                         "top_k",      "min_p",    "repetition",  "repetition",
+                                         "repetition", "presence", "frequency",   "no_repeat",
+                                         "bias",       "bias",     "bias" };
     const struct qkv_sampling bad[] = {
         { .top_p = 2 },
         { .top_p = NAN },
@@ -276,6 +276,7 @@ TEST(values_out_of_range_are_refused_by_name)
         { .min_p = 1.5 },
         { .repetition = -2 },
         { .repetition = 1e-46 },
+        { .repetition = 1e-38 },
         { .presence = 1e6 },
         { .frequency = -INFINITY },
         { .no_repeat_ngram = -1 },

@@ -123,6 +123,38 @@ TEST(segments_with_long_tokens_are_those_of_a_plain_search)
     }
 }
 
+// Writes a tokenizer with `count` tokens of 65 bytes and more, each a suffix of the next.
+static char *suffixes_json(int count)
+{
+    const size_t size = (size_t)count * 400 + 200;
+    char *json = malloc(size);
+    size_t at = (size_t)snprintf(
+        json, size,
+        "{\"version\":\"1.0\",\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"?\",0]");
+    for (int i = 1; i <= count; i++) {
+        at += (size_t)snprintf(json + at, size - at, ",[\"");
+        memset(json + at, 'a', (size_t)(QKV_SHORT_TOKEN + i));
+        at += (size_t)(QKV_SHORT_TOKEN + i);
+        at += (size_t)snprintf(json + at, size - at, "\",-1]");
+    }
+    snprintf(json + at, size - at, "]}}");
+    return json;
+}
+
+TEST(more_long_tokens_that_end_at_one_byte_than_allowed_are_refused)
+{
+    char *most = suffixes_json(QKV_LONG_ENDS), *more = suffixes_json(QKV_LONG_ENDS + 1);
+    qkv_error err = { 0 };
+    qkv_tokenizer *t = tiny_open(most);
+    qkv_tokenizer_close(t);
+    t = NULL;
+    CHECK_EQ(qkv_tokenizer_parse(&t, more, strlen(more), "more", &err), QKV_ERR_LIMIT);
+    CHECK(!t);
+    CHECK(strstr(err.text, "too many tokens are suffixes of this token"));
+    free(most);
+    free(more);
+}
+
 // ---- Replace ------------------------------------------------------------------------------------
 // Writes the text with each `from`, from left to right and without overlaps, replaced by "<>".
 static void plain_replace(char *out, const char *text, const char *from)
@@ -178,4 +210,5 @@ TEST(replaced_texts_are_those_of_a_plain_search)
 }
 
 CHECK_MAIN(CASE(segments_with_long_tokens_are_those_of_a_plain_search),
+           CASE(more_long_tokens_that_end_at_one_byte_than_allowed_are_refused),
            CASE(replaced_texts_are_those_of_a_plain_search))
