@@ -496,6 +496,10 @@ def encoder_decoders():
     yield "marian-two-tables", t.MarianMTModel, t.MarianConfig(**as_bart(
         vocab_size=77, decoder_vocab_size=71, share_encoder_decoder_embeddings=False, decoder_layers=1,
         **marian)), right
+    # three tables of token embeddings, of which the shared one is not used
+    own = as_bart(decoder_layers=1, encoder_layers=1, tie_word_embeddings=False)
+    yield "untied/bart", t.BartForConditionalGeneration, t.BartConfig(**own), right
+    yield "untied/marian", t.MarianMTModel, t.MarianConfig(**own | marian), right
     yield "bart", t.BartForConditionalGeneration, t.BartConfig(**as_bart(decoder_layers=3, encoder_layers=1)), right
     yield "mbart", t.MBartForConditionalGeneration, t.MBartConfig(**as_bart(scale_embedding=True)), right
     yield "t5", t.T5ForConditionalGeneration, t.T5Config(

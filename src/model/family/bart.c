@@ -97,6 +97,7 @@ static const struct qkv_names decoder = {
 
 const struct qkv_names qkv_bart_names = {
     .word = "shared.weight",
+    .own_word = "encoder.embed_tokens.weight", // of a model whose tables are not tied
     .position = "encoder.embed_positions.weight",
     .embedding_norm = "encoder.layernorm_embedding",
     .final_norm = "encoder.layer_norm",

@@ -10,6 +10,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
     bool found = false;
     if (!qkv_describe_llama(d, c) || !qkv_describe_layer_types(d, c, &found)) return false;
+    d->biases = 0; // the reference has no biases, whatever attention_bias and mlp_bias are
     if (json_is_null(json_object_get(c->root, "sliding_window"))) {
         memset(d->local, 0, sizeof d->local);
         return true;

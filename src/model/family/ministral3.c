@@ -16,6 +16,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
         return qkv_config_refuse(c, QKV_ERR_FORMAT, "rope_parameters",
                                  "required member is missing, expected an object, found none");
     if (!qkv_describe_llama(d, c) || !qkv_describe_window_of_all(d, c)) return false;
+    d->biases = 0; // the reference has no biases, whatever attention_bias and mlp_bias are
     if (json_number_value(json_object_get(rope, "llama_4_scaling_beta")) != 0 && d->rope.kind)
         d->size.positions = qkv_min64(d->size.positions, d->rope.original);
     return true;

@@ -8,6 +8,7 @@
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
     if (!qkv_describe_llama(d, c)) return false;
+    d->biases = 0; // the reference has no biases, whatever attention_bias and mlp_bias are
     if (!json_is_null(json_object_get(c->root, "sliding_window"))) qkv_describe_local(d, 0, 0, 0);
     return qkv_describe_window(d, c, 4096); // 4096: default of the reference
 }

@@ -9,6 +9,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
     d->size.eps = 1e-5; // default of the reference
     if (!qkv_describe_llama(d, c)) return false;
+    d->biases &= ~(unsigned)QKV_BIAS_MLP; // the reference does not read mlp_bias
     d->norm = QKV_NORM_INSIDE;
     d->norm_q = d->norm_k = d->norm_whole = true;
     return true;

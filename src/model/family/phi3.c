@@ -31,6 +31,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
     ok = ok && qkv_describe_llama(d, &own) && qkv_describe_partial(d, &own) &&
          qkv_describe_window_of_all(d, &own);
     json_decref(own.root);
+    d->biases = 0; // the reference has no biases, whatever attention_bias and mlp_bias are
     return ok;
 }
 

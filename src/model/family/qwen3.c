@@ -8,6 +8,7 @@ static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
     d->d_k = 128; // default of the reference, for any width
     if (!qkv_describe_llama(d, c)) return false;
+    d->biases &= ~(unsigned)QKV_BIAS_MLP; // the reference does not read mlp_bias
     d->norm_q = d->norm_k = true;
     return qkv_describe_qwen_window(d, c);
 }

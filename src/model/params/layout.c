@@ -329,6 +329,22 @@ int64_t qkv_count_labels(const qkv_tensors *file, const struct qkv_description *
     return t && t->rank == 2 && t->shape[0] >= 1 ? t->shape[0] : 0;
 }
 
+void qkv_find_own_words(struct qkv_description *d, const qkv_tensors *file, const char *prefix,
+                        const struct qkv_family *family)
+{
+    const struct qkv_names *first = family->names;
+    if (d->kind != QKV_NET_ENCODER_DECODER || !d->untied || d->decoder_vocab) return;
+    if (!first || !first->own_word || !first->decoder->own_word) return;
+    const char *const words[] = { first->own_word, first->decoder->own_word };
+    for (int i = 0; i < 2; i++) {
+        const struct qkv_parameter_row row = { .pattern = words[i],
+                                               .suffix = "",
+                                               .prefixed = true };
+        if (!qkv_row_find(file, prefix, &row)) return;
+    }
+    d->decoder_vocab = d->size.vocab;
+}
+
 static void add_labels(struct builder *b, const struct qkv_end_names *name)
 {
     const bool each = b->d->label_pool == QKV_LABEL_EACH;

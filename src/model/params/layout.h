@@ -89,6 +89,11 @@ const char *qkv_labels_name(const struct qkv_description *d, const struct qkv_fa
 int64_t qkv_count_labels(const qkv_tensors *file, const struct qkv_description *d,
                          const struct qkv_family *family);
 
+// Sets d->decoder_vocab if the file of an untied model has a table of token embeddings for each stack,
+// besides the shared one, which the model then does not use.
+void qkv_find_own_words(struct qkv_description *d, const qkv_tensors *file, const char *prefix,
+                        const struct qkv_family *family);
+
 // Returns how many of the adjacent rows row[0 .. count-1] are parts of the same tensor as row[0].
 int64_t qkv_tensor_rows(const struct qkv_parameter_row *row, int64_t count);
 // Returns how many of the adjacent rows row[0 .. count-1] belong to the same layer as row[0] (same

@@ -430,6 +430,26 @@ TEST(defaults_and_forms_of_keys_are_those_of_the_reference)
           3,
           QKV_LABEL_LAST },
         { "gemma3_text", { { "attn_logit_softcapping", "2.0" } }, 1e-5, 1e6, 4, QKV_LABEL_LAST },
+        { "mistral",
+          { { "attention_bias", "true" }, { "mlp_bias", "true" } },
+          1e-5,
+          0,
+          -1,
+          QKV_LABEL_LAST },
+        { "ministral",
+          { { "attention_bias", "true" }, { "mlp_bias", "true" } },
+          1e-5,
+          0,
+          -1,
+          QKV_LABEL_LAST },
+        { "phi3",
+          { { "attention_bias", "true" }, { "mlp_bias", "true" } },
+          1e-5,
+          0,
+          -1,
+          QKV_LABEL_LAST },
+        { "olmo2", { { "mlp_bias", "true" } }, 1e-5, 0, -1, QKV_LABEL_LAST },
+        { "qwen3", { { "mlp_bias", "true" } }, 0, 0, -1, QKV_LABEL_LAST },
         { "gemma3_text-encoder", { { "pad_token_id", "0" } }, 1e-5, 0, -1, QKV_LABEL_LAST },
     };
     EACH(r, rows)
@@ -444,7 +464,7 @@ TEST(defaults_and_forms_of_keys_are_those_of_the_reference)
             fail_msg("%s, %s: %s", r->folder, r->edit[0][0], err.text);
         const struct qkv_description *d = &m->is;
         const double factor = d->rope.kind ? d->rope.factor : 0;
-        if (d->size.eps != r->eps || d->label_pool != r->pool || d->softcap != 0 ||
+        if ((r->eps > 0 && d->size.eps != r->eps) || d->label_pool != r->pool || d->softcap != 0 ||
             (r->theta > 0 && d->theta != r->theta) || (r->factor >= 0 && factor != r->factor))
             fail_msg("%s, %s: eps %g, theta %g, factor %g, cap %g, pool %d", r->folder,
                      r->edit[0][0], d->size.eps, d->theta, factor, d->softcap, (int)d->label_pool);
