@@ -35,6 +35,7 @@ class Call(NamedTuple):
     v: torch.Tensor        #: [1][G][S][F]
     mask: Optional[torch.Tensor]
     causal: bool
+    window: Optional[Tuple[int, int]]
     scale: float
     softcap: float
     sinks: Optional[torch.Tensor]
@@ -47,7 +48,8 @@ class Call(NamedTuple):
     def prepared(self):
         """Returns the call as the operator runs it."""
         bias, mask = _broadcast(self.mask, (1, *self.shape))
-        return _call(self.q, self.k, self.v, bias, mask, self.sinks, self.causal, -1, -1, self.scale, self.softcap, 0.0, None)
+        window = self.window or (-1, -1)
+        return _call(self.q, self.k, self.v, bias, mask, self.sinks, self.causal, *window, self.scale, self.softcap, 0.0, None)
 
 
 class Calls(observe):
@@ -59,13 +61,14 @@ class Calls(observe):
         self.progress = progress
         self.total = getattr(model.config.get_text_config(), "num_hidden_layers", None) if hasattr(model, "config") else None
 
-    def _collect(self, module, query, key, value, attention_mask, causal, scale, softcap, sinks, lse):
+    def _collect(self, module, query, key, value, attention_mask, causal, window, scale, softcap, sinks, lse):
         name = self._names.get(id(module))
         if name is None:
             return
         keep = lambda x: None if x is None else x.detach().float().contiguous()
         scale = query.shape[3]**-.5 if scale is None else scale
-        self.arguments.append(Call(name, keep(query), keep(key), keep(value), attention_mask, causal, scale, softcap, keep(sinks), keep(lse)))
+        self.arguments.append(Call(name, keep(query), keep(key), keep(value), attention_mask, causal, window, scale, softcap,
+                                   keep(sinks), keep(lse)))
         if self.progress and self.progress("layers", len(self.arguments), self.total):
             raise Interrupted("a callback stopped the run")
 

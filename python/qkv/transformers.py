@@ -12,7 +12,7 @@ from typing import Any, List, NamedTuple, Optional, Tuple
 
 import torch
 from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
+from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_mask
 
 from ._attention import Probe, Statistics, check_plan, make_probe
 from ._errors import UnsupportedError, UsageError
@@ -20,23 +20,34 @@ from ._library import lib, raise_status, scratch, shown
 from .torch import _autocast, _broadcast, _call, attention
 
 _observers: List["observe"] = []  # the observers in use, of all models
+# Keywords of an attention function that change its result and that this one does not compute.
+_UNSUPPORTED = ("block_indices", "sinks", "head_mask", "alibi", "score_mod", "block_mask")
 
 
 def attention_forward(module, query, key, value, attention_mask, dropout=0.0, scaling=None, is_causal=None,
-                      position_bias=None, softcap=None, s_aux=None, **kwargs):
+                      position_bias=None, softcap=None, s_aux=None, indices=None, **kwargs):
     """The function "qkv" of transformers' AttentionInterface: query [B][H][T][E], key and value [B][G][S][E].
 
-    s_aux are attention sinks [H]; a sliding window is in the mask.  Returns (out [B][T][H][F], None).
+    s_aux are attention sinks [H]; a sliding window is in the mask; indices [B][T][k] are the keys that each query may
+    attend to.  Returns (out [B][T][H][F], None).
     """
     if kwargs.get("cache") is not None:
         raise UnsupportedError("attention: the paged cache of continuous batching")
+    for name in _UNSUPPORTED:
+        if kwargs.get(name) is not None:
+            raise UnsupportedError(f"attention: the argument {name} of {shown(type(module))}")
     if kwargs.get("output_attentions"):
         raise UnsupportedError("output_attentions: qkv does not store the weights; qkv.observe collects statistics, and "
                                'set_attn_implementation("eager") has the weights')
     causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
     causal = bool(causal) and attention_mask is None and query.shape[2] > 1
+    window = None
+    if causal and query.shape[2] != key.shape[2]:  # the last rows of a causal call: the last query is at the last key
+        causal, window = False, (-1, 0)
     if attention_mask is not None and attention_mask.shape[-1] > key.shape[2]:
         attention_mask = attention_mask[..., :key.shape[2]]
+    if indices is not None:
+        attention_mask = _only(indices, attention_mask, query.shape[0], query.shape[2], key.shape[2])
     if position_bias is not None:
         if attention_mask is not None and attention_mask.dtype == torch.bool:
             attention_mask = torch.where(attention_mask, position_bias, -torch.inf)
@@ -44,15 +55,47 @@ def attention_forward(module, query, key, value, attention_mask, dropout=0.0, sc
             attention_mask = position_bias if attention_mask is None else position_bias + attention_mask
     key, value = key.to(query.dtype), value.to(query.dtype)
     query, key, value, attention_mask = _autocast(query, key, value, attention_mask)  # the observers read these
-    out, lse = attention(query, key, value, attention_mask, dropout_p=dropout, is_causal=causal, scale=scaling,
+    out, lse = attention(query, key, value, attention_mask, dropout_p=dropout, is_causal=causal, window=window, scale=scaling,
                          softcap=softcap or 0.0, sinks=s_aux)
     for observer in _observers:
-        observer._collect(module, query, key, value, attention_mask, causal, scaling, softcap or 0.0, s_aux, lse)
+        observer._collect(module, query, key, value, attention_mask, causal, window, scaling, softcap or 0.0, s_aux, lse)
     return out.transpose(1, 2).contiguous(), None
 
 
+def _only(indices, mask, texts, queries, keys):
+    """Returns a mask that also masks the keys which are not in indices [B][T][k]."""
+    chosen = torch.zeros(texts, 1, queries, keys, dtype=torch.bool, device=indices.device)
+    chosen = chosen.scatter(-1, indices.long()[:, None], True)
+    if mask is None:
+        return chosen
+    return mask & chosen if mask.dtype == torch.bool else mask.masked_fill(~chosen, -torch.inf)
+
+
+def _supports_sdpa(kind):
+    """Returns whether the models of a class of configurations are written for an attention function without weights."""
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+    try:
+        found = MODEL_MAPPING[kind]
+    except KeyError:
+        return False
+    return all(x._supports_sdpa for x in (found if isinstance(found, (tuple, list)) else (found,)))
+
+
+def attention_mask(batch_size, q_length, kv_length, *args, allow_is_causal_skip=True, config=None, **kwargs):
+    """The function "qkv" of transformers' AttentionMaskInterface.
+
+    A model without SDPA may have modules that do not say whether they are causal, or that add the mask themselves: it
+    receives the float mask of eager attention, always.  Other models receive no mask where the flag is_causal has it.
+    """
+    if config is None or not _supports_sdpa(type(config)):
+        kwargs.pop("allow_is_bidirectional_skip", None)
+        return eager_mask(batch_size, q_length, kv_length, *args, config=config, **kwargs)
+    return sdpa_mask(batch_size, q_length, kv_length, *args, config=config,
+                     allow_is_causal_skip=allow_is_causal_skip and q_length == kv_length, **kwargs)
+
+
 AttentionInterface.register("qkv", attention_forward)
-AttentionMaskInterface.register("qkv", sdpa_mask)
+AttentionMaskInterface.register("qkv", attention_mask)
 
 
 class Observation(NamedTuple):
@@ -116,14 +159,15 @@ class observe:
     def __getitem__(self, i):
         return self.calls[i]
 
-    def _collect(self, module, query, key, value, attention_mask, causal, scale, softcap, sinks, lse):
+    def _collect(self, module, query, key, value, attention_mask, causal, window, scale, softcap, sinks, lse):
         name = self._names.get(id(module))
         if name is None:
             return
         shape = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
         with torch.no_grad():
             bias, mask = _broadcast(attention_mask, shape)
-            call = _call(query, key, value, bias, mask, None if sinks is None else sinks.float(), causal, -1, -1, scale, softcap, 0.0, None)
+            sinks = None if sinks is None else sinks.float()
+            call = _call(query, key, value, bias, mask, sinks, causal, *(window or (-1, -1)), scale, softcap, 0.0, None)
             wanted = self._wanted
             if wanted.top_k > shape[3]:
                 wanted = Probe(**{**wanted.__dict__, "top_k": shape[3]})

@@ -156,6 +156,109 @@ print(-peak(256) + peak(4096))
 """
 
 
+# Models without SDPA, whose attention modules do not always say whether they are causal, or add the mask themselves.
+SEQ2SEQ = dict(vocab_size=64, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
+               encoder_ffn_dim=48, decoder_ffn_dim=48, init_std=.3, max_position_embeddings=64, pad_token_id=0, bos_token_id=1,
+               eos_token_id=2, decoder_start_token_id=1)
+SPARSE = dict(vocab_size=64, hidden_size=32, intermediate_size=48, moe_intermediate_size=16, num_hidden_layers=2, num_attention_heads=4,
+              num_key_value_heads=4, n_routed_experts=4, num_experts_per_tok=2, n_group=1, topk_group=1, kv_lora_rank=8,
+              q_lora_rank=16, qk_rope_head_dim=8, qk_nope_head_dim=8, v_head_dim=8, index_topk=4, index_head_dim=16,
+              index_n_heads=2, max_position_embeddings=64, initializer_range=.2, pad_token_id=0, first_k_dense_replace=2)
+
+
+def encoder(cls, config):
+    return lambda: (getattr(hf, cls)(getattr(hf, config)(**TEXT)), dict(input_ids=ids()))
+
+
+def seq2seq(cls, config, **more):
+    def make():
+        return getattr(hf, cls)(getattr(hf, config)(**SEQ2SEQ, **more)), dict(input_ids=ids(), decoder_input_ids=ids())
+    return make
+
+
+def git():
+    vision = dict(hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=48, image_size=16, patch_size=8)
+    return hf.GitModel(hf.GitConfig(**TEXT, vision_config=vision)), dict(input_ids=ids())
+
+
+WITHOUT_SDPA = {
+    "splinter": encoder("SplinterModel", "SplinterConfig"),
+    "clap text": encoder("ClapTextModel", "ClapTextConfig"),
+    "align text": encoder("AlignTextModel", "AlignTextConfig"),
+    "bigbird_pegasus": seq2seq("BigBirdPegasusModel", "BigBirdPegasusConfig"),
+    "pegasus_x": seq2seq("PegasusXModel", "PegasusXConfig"),
+    "nllb_moe": seq2seq("NllbMoeModel", "NllbMoeConfig", num_experts=4),
+    "git": git,
+}
+
+
+class Masks(unittest.TestCase):
+    def difference(self, model, inputs, **more):
+        """Returns the largest difference between eager and qkv, relative to the largest output."""
+        model, found = model.eval(), []
+        for kind in ("eager", "qkv"):
+            model.set_attn_implementation(kind)
+            with torch.no_grad():
+                found.append(output(model, dict(inputs, **more)))
+        return ((found[0] - found[1]).abs().max() / found[0].abs().max()).item()
+
+    def test_models_without_sdpa(self):
+        """Causal attention where the module does not say so, and none where it says so wrongly."""
+        for name, make in WITHOUT_SDPA.items():
+            with self.subTest(name):
+                torch.manual_seed(3)
+                self.assertLess(self.difference(*make()), 1e-4)
+
+    def test_no_token_attends_to_the_future(self):
+        torch.manual_seed(3)
+        model = hf.BigBirdPegasusForCausalLM(hf.BigBirdPegasusConfig(**SEQ2SEQ)).eval()
+        model.set_attn_implementation("qkv")
+        a = ids()[:1]
+        b = a.clone()
+        b[0, -1] = 3 if b[0, -1] != 3 else 4
+        with torch.no_grad():
+            x, y = model(input_ids=a).logits[0], model(input_ids=b).logits[0]
+        self.assertLess((x[:-1] - y[:-1]).abs().max().item(), 1e-5)
+        self.assertGreater((x[-1] - y[-1]).abs().max().item(), 1e-2)
+
+    @unittest.skipUnless(hasattr(hf, "DeepseekV32Config"), "this version of transformers has no DeepseekV32")
+    def test_sparse_attention(self):
+        """4 keys of each query, which the model selects, out of 13."""
+        torch.manual_seed(3)
+        model = hf.DeepseekV32ForCausalLM(hf.DeepseekV32Config(**SPARSE))
+        self.assertLess(self.difference(model, dict(input_ids=ids())), 1e-4)
+
+    def test_unknown_patterns_are_refused(self):
+        x = torch.randn(1, 2, 3, 8)
+        for name in ("block_indices", "sinks"):
+            with self.assertRaisesRegex(qkv.UnsupportedError, name):
+                qkv.transformers.attention_forward(torch.nn.Module(), x, x, x, None, **{name: torch.zeros(1, 3, 1)})
+
+    def test_fewer_queries_than_keys(self):
+        """The last 4 of 13 queries of a causal model, without a mask: as the last 4 rows of all."""
+        module = torch.nn.Module()
+        module.is_causal = True
+        torch.manual_seed(3)
+        q, k, v = torch.randn(3, 1, 2, 13, 8)
+        whole = qkv.transformers.attention_forward(module, q, k, v, None)[0]
+        last = qkv.transformers.attention_forward(module, q[:, :, -4:], k, v, None)[0]
+        self.assertLess((whole[:, -4:] - last).abs().max().item(), 1e-6)
+
+    @unittest.skipUnless(hasattr(hf, "Gemma4TextConfig"), "this version of transformers has no Gemma4")
+    def test_logits_to_keep(self):
+        torch.manual_seed(3)
+        model = hf.Gemma4ForCausalLM(hf.Gemma4TextConfig(**dict(
+            GROUPED, num_hidden_layers=4, head_dim=8, global_head_dim=8, num_kv_shared_layers=2, sliding_window=64,
+            layer_types=["sliding_attention", "full_attention"] * 2, vocab_size_per_layer_input=64,
+            hidden_size_per_layer_input=8))).eval()
+        self.assertLess(self.difference(model, dict(input_ids=ids()), logits_to_keep=4), 1e-4)
+        with qkv.observe(model, top_k=1, received=True) as seen, torch.no_grad():
+            model(input_ids=ids(), logits_to_keep=4)
+        self.assertTrue(any(x.top_key.shape[2] == 4 for x in seen))
+        for x in seen:  # the weights of each row sum to 1, over the keys that it may attend to
+            self.assertLess((x.received.sum(-1) - x.top_key.shape[2]).abs().max().item(), 1e-4, x.name)
+
+
 class Observe(unittest.TestCase):
     def test_memory_does_not_grow_with_the_square_of_the_tokens(self):
         """Of 4,096 tokens the weights of one layer alone, 4 x 4,096^2, would be 256 MiB."""
