@@ -42,7 +42,20 @@ settings '{"eos_token_id": 1, "decoder_start_token_id": 3, "do_sample": true, "t
 runs 0 translate -m told '12 Jan 2031'
 prints 2031-01-12
 says 'qkv: note: generation_config.json of the model has settings that are not applied: do_sample, temperature, diversity_penalty'
-for bad in '"early_stopping": 3' '"repetition_penalty": 0' '"max_length": -1' '"bad_words_ids": [[1, 99999]]' '"length_penalty": "x"'; do
+for penalty in 0 -1.0; do
+    settings "{\"eos_token_id\": 1, \"decoder_start_token_id\": 3, \"length_penalty\": $penalty, \"forced_eos_token_id\": [1]}"
+    runs 0 translate -m told '12 Jan 2031' --json
+    cp "$out" "score$penalty"
+done
+python3 - <<'PY' || failed 'a negative length_penalty multiplies by a power of the length'
+import json
+none, negative = (json.loads(open(f).read())['score'] for f in ('score0', 'score-1.0'))
+assert 9.99 < negative / none < 12.01, (none, negative)
+PY
+settings '{"eos_token_id": 1, "decoder_start_token_id": 3, "forced_eos_token_id": [1, 2]}'
+runs 4 translate -m told x
+says_part 'generation_config.json: at $.forced_eos_token_id'
+for bad in '"repetition_penalty": 1e-46' '"length_penalty": -11' '"early_stopping": 3' '"repetition_penalty": 0' '"max_length": -1' '"bad_words_ids": [[1, 99999]]' '"length_penalty": "x"'; do
     settings "{$bad}"
     runs 3 translate -m told x
     key=${bad#\"}

@@ -2,6 +2,7 @@
 // generation_config.c: reads generation settings from a model folder: the tokens that begin
 // outputs, the tokens that end them, the tokens that are never chosen, and defaults of options.
 #include "task/generate/generation_config.h"
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -89,6 +90,25 @@ static qkv_status read_id(const struct qkv_json_at *at, const char *key, int64_t
     return QKV_OK;
 }
 
+// Reads forced_eos_token_id: one id or a list of one id.
+static qkv_status read_forced_last(struct qkv_generation_config *c, const struct qkv_json_at *at,
+                                   int64_t V)
+{
+    int32_t *list = NULL;
+    int64_t n = 0;
+    if (!json_is_array(json_object_get(at->object, "forced_eos_token_id")))
+        return read_id(at, "forced_eos_token_id", V, &c->forced_last);
+    qkv_status status = read_ids(at, "forced_eos_token_id", V, &list, &n);
+    if (!status && n > 1)
+        status =
+            qkv_fail(at->err, QKV_ERR_UNSUPPORTED,
+                     &(struct qkv_location){ .file = at->file, .path = "$.forced_eos_token_id" },
+                     "several forced tokens, expected one token, found %" PRId64, n);
+    if (!status && n) c->forced_last = list[0];
+    qkv_free(list);
+    return status;
+}
+
 // Reads the sequences of bad_words_ids that have two or more tokens.
 static qkv_status read_banned(struct qkv_generation_config *c, const struct qkv_json_at *at,
                               int64_t V)
@@ -158,9 +178,10 @@ static qkv_status read_defaults(struct qkv_generation_config *c, const struct qk
         if (!qkv_json_limited(at, rows[i].key, false, rows[i].out, rows[i].least, rows[i].most))
             return at->err->status;
     if (c->max_length == USUAL_LENGTH) c->max_length = 0;
-    qkv_status status = read_real(at, "repetition_penalty", &c->repetition, 0, 100);
-    if (!status) status = read_real(at, "length_penalty", &length, -1e-9, 100);
-    c->length_penalty = length > 0 ? length : -1;
+    qkv_status status = read_real(at, "repetition_penalty", &c->repetition, 1e-30, 100);
+    if (!status) status = read_real(at, "length_penalty", &length, -10, 100);
+    c->length_penalty = length == 0 ? -1 : length > 0 ? length : 0;
+    c->length_reward = length < 0 ? length : 0;
     if (json_is_boolean(early))
         c->early = json_is_true(early) ? QKV_EARLY_FULL : QKV_EARLY_LIKELY;
     else if (json_is_string(early) && !strcmp(json_string_value(early), "never"))
@@ -183,9 +204,12 @@ static qkv_status read_sampling(struct qkv_sampling *s, const struct qkv_json_at
     *s = (struct qkv_sampling){ .temperature = 1, .top_k = json_is_null(top_k) ? 0 : USUAL_TOP_K };
     if (!qkv_json_limited(at, "top_k", false, &s->top_k, 0, INT32_MAX)) return at->err->status;
     qkv_status status = read_real(at, "temperature", &s->temperature, 0, 100);
-    if (!status) status = read_real(at, "top_p", &s->top_p, 0, 1);
+    if (!status) status = read_real(at, "top_p", &s->top_p, -1e-9, 1);
     if (!status) status = read_real(at, "min_p", &s->min_p, -1e-9, 1);
-    if (s->top_p == 1) s->top_p = 0; // no limit
+    if (s->top_p == 1)
+        s->top_p = 0; // no limit
+    else if (json_is_number(json_object_get(at->object, "top_p")))
+        s->top_p = fmax(s->top_p, (double)FLT_MIN); // 0: the most probable token only
     return status;
 }
 
@@ -208,6 +232,9 @@ static void list_ignored(struct qkv_generation_config *c, const json_t *root, bo
                  { "typical_p", 1, SAMPLING },
                  { "epsilon_cutoff", 0, SAMPLING },
                  { "eta_cutoff", 0, SAMPLING },
+                 { "top_h", -1, SAMPLING }, // every number has an effect
+                 { "max_time", -1, 0 },
+                 { "token_healing", 0, 0 },
                  { "penalty_alpha", 0, 0 },
                  { "num_beam_groups", 1, 0 },
                  { "diversity_penalty", 0, 0 },
@@ -258,7 +285,7 @@ qkv_status qkv_generation_file_read(struct qkv_generation_config *c, const char 
     if (!status) status = read_id(&at, "bos_token_id", V, &c->bos);
     if (!status) status = read_id(&at, "decoder_start_token_id", V, &c->start);
     if (!status) status = read_id(&at, "forced_bos_token_id", V, &c->forced_first);
-    if (!status) status = read_id(&at, "forced_eos_token_id", V, &c->forced_last);
+    if (!status) status = read_forced_last(c, &at, V);
     if (!status) status = read_banned(c, &at, V);
     if (!status) status = read_defaults(c, &at);
     if (!status && decoder) status = read_sampling(&c->sampling, &at);

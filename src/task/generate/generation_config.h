@@ -19,6 +19,7 @@ struct qkv_generation_config {
     // the prompt (or the start token) and the prefix, a limit of new tokens the forced first token.
     int64_t beams, max_length, max_new, min_length, min_new, no_repeat_ngram;
     double repetition, length_penalty; // length_penalty: -1: no penalty
+    double length_reward; // a negative length_penalty of the file, which favors short outputs; or 0
     // temperature, top_k, top_p, min_p of a decoder with do_sample; otherwise all are 0
     struct qkv_sampling sampling;
     enum qkv_early early;

@@ -290,7 +290,10 @@ static qkv_status resolve_options(const struct generator *g, struct qkv_generate
                         o->length_penalty);
     if ((int)o->early < 0 || o->early > QKV_EARLY_NEVER)
         return fail_range(err, "early", 0, QKV_EARLY_NEVER, (int64_t)o->early);
-    o->length_penalty = o->length_penalty == 0 ? 1 : o->length_penalty < 0 ? 0 : o->length_penalty;
+    if (o->length_penalty == 0)
+        o->length_penalty = g->config.length_reward < 0 ? g->config.length_reward : 1;
+    else if (o->length_penalty < 0)
+        o->length_penalty = 0;
     if (!o->alignment) return QKV_OK;
     if (!g->translates) return qkv_unfit(g->model, "an encoder-decoder with cross-attention", err);
     if (o->alignment_layer && (*o->alignment_layer < 0 || *o->alignment_layer >= layers))

@@ -34,4 +34,30 @@ TEST(a_long_list_is_read_in_time_and_each_id_counts_once)
     rmdir(dir);
 }
 
-CHECK_MAIN(CASE(a_long_list_is_read_in_time_and_each_id_counts_once))
+TEST(legal_values_of_the_reference_are_read_and_keys_not_applied_are_named)
+{
+    char dir[] = "/tmp/qkv_generation_XXXXXX", path[64];
+    CHECK(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/generation_config.json", dir);
+    FILE *f = fopen(path, "w");
+    CHECK(f);
+    fputs("{\"do_sample\":true,\"top_p\":0,\"length_penalty\":-1.5,\"forced_eos_token_id\":[2],"
+          "\"top_h\":0.5,\"max_time\":1.0,\"token_healing\":true}",
+          f);
+    fclose(f);
+    struct qkv_generation_config c = { .forced_last = -1 };
+    qkv_error err = { 0 };
+    const qkv_status status = qkv_generation_file_read(&c, dir, 10, true, &err);
+    if (status) fail_msg("%s", err.text);
+    CHECK(c.sampling.top_p > 0 && c.sampling.top_p < 1e-30);
+    CHECK_NEAR(c.length_reward, -1.5, 0);
+    CHECK_NEAR(c.length_penalty, 0, 0);
+    CHECK_EQ(c.forced_last, 2);
+    CHECK_TEXT(c.ignored, "top_h, max_time, token_healing");
+    qkv_generation_config_free(&c);
+    remove(path);
+    rmdir(dir);
+}
+
+CHECK_MAIN(CASE(legal_values_of_the_reference_are_read_and_keys_not_applied_are_named),
+           CASE(a_long_list_is_read_in_time_and_each_id_counts_once))
