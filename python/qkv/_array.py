@@ -63,7 +63,9 @@ class Array:
     def __init__(self, value, name):
         self.name, self.origin, self.readonly = name, value, False
         self._view: Any = None
-        torch = sys.modules.get("torch")
+        torch, masked = sys.modules.get("torch"), sys.modules.get("numpy.ma")
+        if masked is not None and isinstance(value, getattr(masked, "MaskedArray", ())):
+            raise DtypeError(f"{name}: expected an array without a mask of its own, found a masked array; filled() returns one")
         if torch is not None and isinstance(value, getattr(torch, "Tensor", ())):
             self._read_torch(value)
         elif type(value).__module__ == "numpy" and getattr(value, "dtype", None) is not None \

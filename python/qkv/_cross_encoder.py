@@ -153,8 +153,8 @@ class CrossEncoder(TextModel):
             types: List[int] = []
             offsets = [0]
             for i, pair in enumerate(pairs[begin:begin + 32], begin):
-                if len(pair) != 2:
-                    raise UsageError(f"sentences[{i}]: expected two texts, found {len(pair)}")
+                if len(pair) != 2 or not all(isinstance(s, str) for s in pair):
+                    raise UsageError(f"sentences[{i}]: expected two texts, found {shown(pair) if len(pair) == 2 else len(pair)}")
                 e = self._encoding(*pair)
                 ids += e.ids
                 types += e.type_ids

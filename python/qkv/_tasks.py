@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Union
 
 from . import _layout as c
-from ._errors import Interrupted, UsageError
+from ._errors import Interrupted, UnsupportedError, UsageError
 from ._hub import find_model
 from ._library import PRECISIONS, Callbacks, Handle, call, choice, function_or_none, integer, lib, list_of, number, shown, text
 from ._progress import Bar
@@ -117,7 +117,7 @@ class Generator(Handle):
         single = isinstance(prompts, str)
         prompts = [prompts] if isinstance(prompts, str) else list_of(prompts, "prompts")
         if stream:
-            check_stream(details)
+            check_stream(type(self), details, options)
             if not single:
                 raise UsageError("stream: expected one prompt")
             return self._stream(prompts, options)
@@ -198,7 +198,7 @@ def generate(prompts: Texts, model: Union[Path, Generator, None] = None, *, stre
     """Continues a prompt with a decoder: a str for a str, a list for a list.
 
     model                a folder, a name, or a Generator, which stays open for more calls
-    stream               True: an iterator over the text of each token as it is generated (of one prompt)
+    stream               True: an iterator over the text of each token as it is generated (of one prompt, without num_beams)
     details              True: Generated tuples instead of texts
     max_tokens           the most tokens of an output; 0: as the model folder says, otherwise 256
     temperature, top_k, top_p, min_p, seed   sampling; temperature 0: the most likely token; without them as the model
@@ -212,23 +212,28 @@ def generate(prompts: Texts, model: Union[Path, Generator, None] = None, *, stre
 
 
 def translate(sources: Texts, model: Union[Path, Translator, None] = None, *, details: bool = False, **options) -> Any:
-    """Translates a text or a list of texts with an encoder-decoder; the options are the same as of generate."""
-    return with_open(Translator, sources, model, False, details, options)
+    """Translates a text or a list of texts with an encoder-decoder; the options are the same as of generate, without `stream`."""
+    return with_open(Translator, sources, model, options.pop("stream", False), details, options)
 
 
 def with_open(cls, prompts, model, stream, details, options):
     if isinstance(model, cls):
         return model(prompts, stream=stream, details=details, **options)
     if stream:
-        check_stream(details)
+        check_stream(cls, details, options)
         return stream_and_close(cls(model), prompts, options)
     with cls(model) as opened:
         return opened(prompts, details=details, **options)
 
 
-def check_stream(details):
+def check_stream(cls, details, options):
+    if issubclass(cls, Translator):
+        raise UnsupportedError("stream: a translator has its output at the end of its search; a stream needs a decoder")
     if details:
         raise UsageError("stream, details: expected one of them, since a stream yields texts")
+    for name in ("num_beams", "num_return_sequences"):
+        if integer(options.get(name, 0), name, 0, 10**6) > 1:
+            raise UsageError(f"stream, {name}: a stream yields the tokens of one output, found {options[name]}")
 
 
 def stream_and_close(opened, prompts, options):

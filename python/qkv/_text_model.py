@@ -41,7 +41,7 @@ def renamed(**names: str) -> Callable[[F], F]:
 
 def check_device(device):
     name = str(device) if isinstance(device, str) or type(device).__name__ == "device" else None  # torch.device
-    if device is not None and name != "cpu":
+    if device is not None and name not in ("cpu", "cpu:0"):
         raise DeviceError(f"device: qkv computes on the CPU, found {shown(device)}")
 
 

@@ -177,6 +177,8 @@ class SentenceTransformer(TextModel):
         choice(precision or "float32", "precision", QUANTISED)
         if output_value not in ("sentence_embedding", "token_embeddings", None):
             raise UnsupportedError(f"output_value: expected 'sentence_embedding', 'token_embeddings' or None, found {shown(output_value)}")
+        if output_value != "sentence_embedding" and precision not in ("float32", None):
+            raise UnsupportedError(f"output_value, precision: quantized are vectors of texts only, found {shown(output_value)} with {shown(precision)}")
         if convert_to_tensor or not convert_to_numpy or output_value != "sentence_embedding":
             need_torch("convert_to_tensor" if convert_to_tensor else "convert_to_numpy" if not convert_to_numpy else "output_value")
         single = self.is_singular_input(inputs)

@@ -4,12 +4,12 @@ import ctypes
 import html
 import os
 import tempfile
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple, Union
 
 from . import _layout as c
 from ._array import Array, _numpy, make
 from ._errors import DtypeError, LimitError, UnsupportedError, UsageError
-from ._library import Handle, call, choice, function_or_none, integer, lib, shown, text
+from ._library import Handle, call, choice, function_or_none, integer, lib, list_of, shown, text
 from ._tokenizer import utf8
 from ._types import ArrayLike, Path, Progress
 
@@ -103,14 +103,18 @@ class View(Handle):
 
     def head(self, layer: int, head: int, stack: int = 0) -> dict:
         """Returns the statistics of a head: kind, strength, word, effective_keys, distance, focus, special."""
-        h = lib.view_head(self._at, integer(stack, "stack"), integer(layer, "layer"), integer(head, "head"))
+        h = lib.view_head(self._at, *self._place(stack, layer, head))
         return {name: getattr(h, name) if name != "kind" else (h.kind or b"").decode() for name, _ in h._fields_}
+
+    def _place(self, stack, layer, head):
+        stack = integer(stack, "stack", 0, len(self.stacks) - 1)
+        _, _, _, layers, heads = self.stacks[stack]
+        return stack, integer(layer, "layer", 0, layers - 1), integer(head, "head", 0, heads - 1)
 
     def weights(self, layer: int, head: int, stack: int = 0) -> Any:
         """Returns the weights [rows][keys] of a head; of a long text only the largest of each row, the others as 0."""
-        stack = integer(stack, "stack", 0, len(self.stacks) - 1)
-        _, rows, keys, layers, heads = self.stacks[stack]
-        layer, head = integer(layer, "layer", 0, layers - 1), integer(head, "head", 0, heads - 1)
+        stack, layer, head = self._place(stack, layer, head)
+        _, rows, keys, _, _ = self.stacks[stack]
         found, array = make(None, (rows, keys), "f32")
         for row in range(rows):
             lib.view_row(self._at, array.at + 4 * keys * row, stack, layer, head, row)
@@ -165,14 +169,17 @@ def new_view(model, texts, stacks):
     return made
 
 
-def view(text: Optional[str] = None, pair: Optional[str] = None, *, model: Any = None, tokenizer: Any = None,
+def view(text: Union[str, Sequence[ArrayLike], None] = None, pair: Union[str, Sequence[str], None] = None, *, model: Any = None, tokenizer: Any = None,
          attentions: Optional[Sequence[ArrayLike]] = None, tokens: Optional[Sequence[str]] = None, key_tokens: Optional[Sequence[str]] = None,
          encoder_attentions: Optional[Sequence[ArrayLike]] = None, decoder_attentions: Optional[Sequence[ArrayLike]] = None,
          cross_attentions: Optional[Sequence[ArrayLike]] = None, encoder_tokens: Optional[Sequence[str]] = None,
          decoder_tokens: Optional[Sequence[str]] = None, sentence_b_start: Optional[int] = None, prettify_tokens: bool = True,
          stack: Optional[int] = None, layer: Optional[int] = None, heads: Optional[Sequence[int]] = None, token: Optional[int] = None,
          view: Optional[str] = None, special: bool = False, theme: str = "auto", budget: int = BUDGET, height: int = 640,
-         progress: Progress = None) -> View:
+         progress: Progress = None, attention: Optional[Sequence[ArrayLike]] = None,
+         encoder_attention: Optional[Sequence[ArrayLike]] = None, decoder_attention: Optional[Sequence[ArrayLike]] = None,
+         cross_attention: Optional[Sequence[ArrayLike]] = None, include_layers: Optional[Sequence[int]] = None,
+         html_action: str = "view") -> View:
     """Shows attention as a picture: of a model on a text, or of weights from any source.
 
         qkv.view("time flies like an arrow", "fruit flies like a banana", model="models/all-MiniLM-L6-v2")
@@ -192,7 +199,24 @@ def view(text: Optional[str] = None, pair: Optional[str] = None, *, model: Any =
     stack, layer, heads, token, view, special, theme   what is shown first; stacks are "encoder", "decoder", "cross"
     budget       maximum bytes of the page in a notebook
     progress     function(what, done, total); True as its result stops the run
+    attention, encoder_attention, decoder_attention, cross_attention
+                 as BertViz names the arrays; a list of arrays as `text`, and tokens as `pair`, are as its first arguments
+    include_layers   the first of them is shown first; the page has every layer
+    html_action  no effect: "view" and "return" return the View
     """
+    if text is not None and not isinstance(text, str):
+        if isinstance(text, bytes) or not hasattr(text, "__iter__"):
+            raise UsageError(f"text: expected a str, or a list of arrays, found {shown(text)}")
+        attentions, text = one_of("attentions", attentions, text), None
+        tokens, pair = one_of("tokens", tokens, pair), None
+    attentions = one_of("attentions", attentions, attention)
+    encoder_attentions = one_of("encoder_attentions", encoder_attentions, encoder_attention)
+    decoder_attentions = one_of("decoder_attentions", decoder_attentions, decoder_attention)
+    cross_attentions = one_of("cross_attentions", cross_attentions, cross_attention)
+    choice(html_action, "html_action", dict.fromkeys(("view", "return")))
+    if include_layers is not None:
+        included = [integer(n, "include_layers") for n in list_of(include_layers, "include_layers")]
+        layer = included[0] if layer is None and included else layer
     several = [x for x in (encoder_attentions, decoder_attentions, cross_attentions) if x is not None]
     if (text is not None) + (attentions is not None) + bool(several) != 1:
         raise UsageError("view: expected a text, or attentions with tokens")
@@ -213,6 +237,13 @@ def view(text: Optional[str] = None, pair: Optional[str] = None, *, model: Any =
     made.budget, made.height = integer(budget, "budget", 1), integer(height, "height", 50, 10000)
     call(lib.view_choose, made._at, ctypes.byref(made._options()), ctypes.byref(c.ViewChosen()))
     return made
+
+
+def one_of(name, value, other):
+    """Returns the value of an argument that has two names."""
+    if value is not None and other is not None:
+        raise UsageError(f"{name}: expected once, found two values")
+    return other if value is None else value
 
 
 def read_weights(attentions, name):

@@ -61,6 +61,9 @@ class Calls(observe):
         self.progress = progress
         self.total = getattr(model.config.get_text_config(), "num_hidden_layers", None) if hasattr(model, "config") else None
 
+    def __len__(self):
+        return len(self.arguments)
+
     def _collect(self, module, query, key, value, attention_mask, causal, window, scale, softcap, sinks, lse):
         name = self._names.get(id(module))
         if name is None:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from ._attention import Call, backward as run_backward, run
+from ._attention import Call, backward as run_backward, flag, run
 from ._errors import DeviceError, DtypeError, UnsupportedError, UsageError
-from ._library import integer, shown
+from ._library import integer, number, shown
 
 __all__ = ["scaled_dot_product_attention", "attention"]
 
@@ -118,10 +118,24 @@ def _check_tensors(**tensors):
             raise UnsupportedError(f"{name}: forward-mode derivatives (jvp), expected backward()")
 
 
-def _check_numbers(**numbers):
-    for name, x in numbers.items():
-        if isinstance(x, (str, bytes)):
-            raise UsageError(f"{name}: expected a number, found {shown(x)}")
+def _number(x, name):
+    """Returns a number, or a number of torch.compile as it is."""
+    if isinstance(x, (float, torch.SymFloat, torch.SymInt)):
+        return x
+    if isinstance(x, Tensor) and x.requires_grad:
+        raise UnsupportedError(f"{name}: a tensor that requires a gradient; expected a number")
+    return number(x, name)
+
+
+def _probability(x):
+    x = _number(x, "dropout_p")
+    if not 0 <= x < 1:
+        raise UsageError(f"dropout_p: expected a probability of at least 0 and below 1, found {shown(x)}")
+    return x
+
+
+def _flag(x, name):
+    return bool(x) if isinstance(x, torch.SymBool) else flag(x, name)
 
 
 def _broadcast(mask, shape):
@@ -131,7 +145,7 @@ def _broadcast(mask, shape):
     if not isinstance(mask, Tensor) or mask.dim() > 4:
         raise UsageError(f"attn_mask: expected a tensor of at most 4 axes, found {shown(mask)}")
     mask = mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
-    if any(n not in (1, w) for n, w in zip(mask.shape, shape)):
+    if any(n != 1 and n != w for n, w in zip(mask.shape, shape)):
         raise UsageError(f"attn_mask: expected a shape that broadcasts to {tuple(shape)}, found {tuple(mask.shape)}")
     if not (mask.requires_grad and torch.is_grad_enabled()):  # the operator repeats what expand() has repeated
         for axis in range(3):
@@ -164,7 +178,8 @@ def attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Ten
     if window is not None and (not isinstance(window, (tuple, list)) or len(window) != 2):
         raise UsageError(f"window: expected (left, right), found {shown(window)}")
     left, right = (-1, -1) if window is None else (integer(n, "window", -1) for n in window)
-    _check_numbers(scale=scale, softcap=softcap, dropout_p=dropout_p)
+    scale, softcap = None if scale is None else _number(scale, "scale"), _number(softcap, "softcap")
+    dropout_p, is_causal = _probability(dropout_p), _flag(is_causal, "is_causal")
     return _attention(query, key, value, attn_mask, dropout_p, is_causal, left, right, scale, softcap, sinks)
 
 
@@ -181,8 +196,28 @@ def _attention(query, key, value, attn_mask, dropout_p, is_causal, left, right, 
     query, key, value, attn_mask = _autocast(query, key, value, attn_mask)
     bias, mask = _broadcast(attn_mask, (query.shape[0], query.shape[1], query.shape[2], key.shape[2]))
     seed = torch.randint(2**62, (1,), device=query.device) if dropout_p else None
-    return _forward(query, key, value, bias, mask, None if sinks is None else sinks.float(), seed, bool(is_causal), left, right,
+    return _forward(query, key, value, bias, mask, None if sinks is None else sinks.float(), seed, is_causal, left, right,
                     scale, float(softcap), float(dropout_p))
+
+
+def _leading(query, key, value, enable_gqa):
+    """Broadcasts the leading axes of tensors of as many axes; heads of key and value, if 1, need no copy."""
+    tensors, last = (query, key, value), -2 if query.dim() == 2 else -3
+    if all(x.shape[:-2] == query.shape[:-2] for x in (key, value)):
+        return tensors
+    try:
+        lead = torch.broadcast_shapes(*(x.shape[:last] for x in tensors))
+    except RuntimeError:
+        raise UsageError("query, key, value: expected leading axes that broadcast, found shapes "
+                         f"{', '.join(str(tuple(x.shape)) for x in tensors)}") from None
+    heads = [x.shape[-3] if query.dim() > 2 else 1 for x in tensors]
+    if not enable_gqa:
+        most = next((n for n in heads if n != 1), 1)
+        if any(n != 1 and n != most for n in heads):
+            raise UsageError("key, value: expected the heads of query; enable_gqa allows fewer")
+        heads = [most, *(heads[1:] if heads[1] == heads[2] else (most, most))]
+    wanted = [(*lead, n, *x.shape[-2:]) if query.dim() > 2 else tuple(x.shape) for x, n in zip(tensors, heads)]
+    return [x if tuple(x.shape) == shape else x.expand(shape) for x, shape in zip(tensors, wanted)]
 
 
 def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None,
@@ -190,19 +225,20 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
                                  enable_gqa: bool = False) -> Tensor:
     """As torch.nn.functional.scaled_dot_product_attention, for tensors of the CPU.
 
-    query [...][T][E], key [...][S][E], value [...][S][F] -> [...][T][F].  Different from torch: attn_mask and is_causal
-    may be combined, a row whose keys are all masked gives 0, and dropout has random numbers of its own.
+    query [...][T][E], key [...][S][E], value [...][S][F] -> [...][T][F]; leading axes are broadcast.  Different from torch:
+    attn_mask and is_causal may be combined, a row whose keys are all masked gives 0, dropout has random numbers of its own,
+    and dropout_p is below 1.
     """
     _check_tensors(query=query, key=key, value=value, attn_mask=attn_mask)
-    _check_numbers(scale=scale, dropout_p=dropout_p)
+    scale = None if scale is None else _number(scale, "scale")
+    dropout_p, is_causal, enable_gqa = _probability(dropout_p), _flag(is_causal, "is_causal"), _flag(enable_gqa, "enable_gqa")
     for x, name in ((query, "query"), (key, "key"), (value, "value")):
         if x.dim() < 2:
             raise UsageError(f"{name}: expected at least 2 axes, found shape {tuple(x.shape)}")
-        if x.dim() != query.dim() or x.shape[:-3] != query.shape[:-3]:
-            raise UsageError(f"{name}: expected the leading axes of query {tuple(query.shape)}, found {tuple(x.shape)}")
+        if x.dim() != query.dim():
+            raise UsageError(f"{name}: expected the axes of query {tuple(query.shape)}, found {tuple(x.shape)}")
+    query, key, value = _leading(query, key, value, enable_gqa)
     lead = query.shape[:-2]
-    if query.dim() > 2 and not enable_gqa and not query.shape[-3] == key.shape[-3] == value.shape[-3]:
-        raise UsageError("key, value: expected the heads of query; enable_gqa allows fewer")
     if query.dim() > 4 and attn_mask is not None:
         attn_mask = attn_mask.reshape((1,) * (2 - attn_mask.dim()) + tuple(attn_mask.shape))
         try:

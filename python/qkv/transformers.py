@@ -128,6 +128,9 @@ class observe:
 
     model   a model of transformers; inside `with` its attention implementation is "qkv", afterwards the one before
     top_k, rows, received, entropy, distance, reach, side   as in Probe; without any: top_k 16, received and entropy
+
+    A model whose attention does not use the interface of transformers is an UnsupportedError.  Gradient checkpointing runs
+    a layer again during backward(): inside `with` its call is then in the list twice.
     """
 
     def __init__(self, model, **statistics):
@@ -140,18 +143,35 @@ class observe:
         self._model = model
         self._before: List[Tuple[Any, Any]] = []  # (configuration, its attention implementation)
         self._names = {id(m): name for name, m in model.named_modules()}
+        self._runs = 0  # of the whole model, inside `with`
         self.calls: List[Observation] = []
 
     def __enter__(self):
         self._before = [(x, x._attn_implementation) for x in configurations(self._model)]
         self._model.set_attn_implementation("qkv")
+        if not any(x._attn_implementation == "qkv" for x, _ in self._before):
+            self._restore()
+            self._refuse()
+        self._runs, self._hook = 0, self._model.register_forward_hook(self._count)
         _observers.append(self)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind, *_):
         _observers.remove(self)
+        self._hook.remove()
+        self._restore()
+        if kind is None and self._runs and not len(self):
+            self._refuse()
+
+    def _count(self, *_):
+        self._runs += 1
+
+    def _restore(self):
         for config, before in self._before:
             config._attn_implementation = before
+
+    def _refuse(self):
+        raise UnsupportedError(f"model: the attention of {type(self._model).__name__} does not use the interface of transformers")
 
     def __len__(self):
         return len(self.calls)

@@ -317,6 +317,13 @@ class Numpy(unittest.TestCase):
             pass
         self.assertIs(type(qkv.attention(self.q.view(Other), self.k, self.v)), np.ndarray)
 
+    def test_masked_arrays_are_refused(self):
+        for i in range(3):
+            x = [self.q, self.k, self.v]
+            x[i] = np.ma.masked_array(x[i], mask=x[i] > 0)
+            with self.assertRaisesRegex(qkv.DtypeError, "masked array"):
+                qkv.attention(*x)
+
     def test_other_byte_order_and_gaps(self):
         with self.assertRaises(qkv.DtypeError):
             qkv.attention(self.q.astype(">f4"), self.k, self.v)

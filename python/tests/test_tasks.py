@@ -205,6 +205,31 @@ class Views(unittest.TestCase):
         with self.assertRaises(qkv.FileError):
             qkv.view("a", model="no/such/folder")
 
+    def test_the_names_of_bertviz(self):
+        x, tokens = weights(2, 2, 3, 3), ["a", "b", "c"]
+        wanted = qkv.view(attentions=x, tokens=tokens).terminal()
+        for v in (qkv.view(x, tokens), qkv.view(tuple(x), tokens), qkv.view(attention=x, tokens=tokens, html_action="return")):
+            self.assertEqual(v.terminal(), wanted)
+        self.assertEqual(qkv.view(x, tokens, include_layers=[1, 0]).terminal(), qkv.view(x, tokens, layer=1).terminal())
+        named = dict(encoder_tokens=tokens, decoder_tokens=["d", "e"])
+        one = qkv.view(encoder_attention=x, decoder_attention=weights(1, 2, 2, 2), cross_attention=weights(1, 2, 2, 3), **named)
+        self.assertEqual(one.stacks, [("encoder", 3, 3, 2, 2), ("decoder", 2, 2, 1, 2), ("cross", 2, 3, 1, 2)])
+        for wrong in (dict(text=x, attention=x, tokens=tokens), dict(attentions=x, attention=x, tokens=tokens), dict(text=x, pair=tokens, tokens=tokens),
+                      dict(text=x, pair=tokens, html_action="print"), dict(text=x, pair=tokens, include_layers=3),
+                      dict(text=x, pair=tokens, include_layers=[2]), dict(text=b"a"), dict(text=["a", "b"])):
+            with self.assertRaises(qkv.UsageError, msg=str(wrong)):
+                qkv.view(**wrong)
+        with self.assertRaisesRegex(qkv.UsageError, "text: expected a str"):
+            qkv.view(3, model="no/such/folder")
+
+    def test_a_head_that_does_not_exist(self):
+        v = qkv.view(weights(2, 3, 4, 4), ["a", "b", "c", "d"])
+        self.assertGreater(v.head(1, 2)["effective_keys"], 0)
+        for layer, head, stack in ((2, 0, 0), (0, 3, 0), (0, 0, 1), (99, 99, 0)):
+            for function in (v.head, v.weights):
+                with self.assertRaises(qkv.UsageError):
+                    function(layer, head, stack)
+
     def test_no_heads_are_all_heads(self):
         tokens = [f"w{i}" for i in range(9)]
         x = weights(2, 4, 9, 9)
@@ -379,6 +404,12 @@ class Texts(unittest.TestCase):
 
     def test_translate(self):
         self.assertEqual(qkv.translate("12 March 2001", DATES), "2001-03-12")
+        with qkv.Translator(DATES) as t:
+            for run in (lambda: t("12 March 2001", stream=True), lambda: qkv.translate("12 March 2001", t, stream=True),
+                        lambda: qkv.translate("12 March 2001", DATES, stream=True)):
+                with self.assertRaisesRegex(qkv.UnsupportedError, "stream"):
+                    run()
+            self.assertEqual(t("12 March 2001"), "2001-03-12")
 
     def test_errors(self):
         with qkv.Generator(VERSE) as g:
@@ -391,6 +422,9 @@ class Texts(unittest.TestCase):
             for model in (g, VERSE):
                 with self.assertRaisesRegex(qkv.UsageError, "stream, details"):
                     qkv.generate("a", model, stream=True, details=True)
+                for name in ("num_beams", "num_return_sequences"):
+                    with self.assertRaisesRegex(qkv.UsageError, f"stream, {name}"):
+                        list(qkv.generate("a", model, stream=True, **{name: 2}))
         with self.assertRaises(qkv.UsageError):
             g("a")
         with self.assertRaises(qkv.UnsupportedError):

@@ -184,7 +184,8 @@ class Vectors(unittest.TestCase):
         with self.assertRaisesRegex(qkv.UsageError, r"sentences\[1\]"):
             self.m.encode(["a", 3])
         self.assertRaises(qkv.UsageError, self.m.encode, 3)
-        for wrong in ({"output_value": "other"}, {"processing_kwargs": {"text": {"max_length": 3}}}):
+        for wrong in ({"output_value": "other"}, {"processing_kwargs": {"text": {"max_length": 3}}}, {"output_value": None, "precision": "int8"},
+                      {"output_value": "token_embeddings", "precision": "int8"}):
             with self.assertRaises(qkv.UnsupportedError, msg=str(wrong)):
                 self.m.encode("a", **wrong)
         with self.assertRaisesRegex(qkv.UsageError, "several vectors"):
@@ -213,7 +214,7 @@ class Vectors(unittest.TestCase):
         lines = some_lines(5)
         pool = self.m.start_multi_process_pool(["cpu", "cpu"])
         wanted = self.m.encode(lines)
-        for found in (self.m.encode(lines, pool=pool), self.m.encode(lines, device=["cpu"] * 2, chunk_size=2), self.m.encode_multi_process(lines, pool),
+        for found in (self.m.encode(lines, pool=pool), self.m.encode(lines, device=["cpu", "cpu:0"], chunk_size=2), self.m.encode_multi_process(lines, pool),
                       self.m.to("cpu").eval().cpu().encode(sentences=lines)):
             self.assertTrue((found == wanted).all())
         self.m.stop_multi_process_pool(pool)
@@ -528,8 +529,7 @@ sizes = model.max_seq_length, model.get_embedding_dimension(), model.similarity_
         for labels in (1, 3):
             torch.manual_seed(labels)
             config = transformers.BertConfig(vocab_size=30522, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
-                                             intermediate_size=64, max_position_embeddings=128, num_labels=labels,
-                                             initializer_range=.3)
+                                             intermediate_size=64, max_position_embeddings=128, num_labels=labels, initializer_range=.3)
             with tempfile.TemporaryDirectory() as folder:
                 transformers.BertForSequenceClassification(config).save_pretrained(folder)
                 for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
@@ -544,6 +544,7 @@ sizes = model.max_seq_length, model.get_embedding_dimension(), model.similarity_
                 for wrong in (3, lambda x: None, lambda x: "a", lambda x: x[:3]):
                     self.assertRaises(qkv.UsageError, ours.predict, pairs, activation_fn=wrong)
                 if labels == 1:
+                    self.assertRaisesRegex(qkv.UsageError, r"sentences\[1\]: expected two texts", ours.rank, "a", ["b", None])
                     a, b = (m.rank(pairs[0][0], [p[1] for p in pairs], top_k=5, return_documents=True) for m in (rival, ours))
                     self.assertEqual([(x["corpus_id"], x["text"]) for x in a], [(x["corpus_id"], x["text"]) for x in b])
                 self.assertEqual(ours.predict(list(pairs[0])).shape, () if labels == 1 else (3,))

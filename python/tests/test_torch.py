@@ -93,6 +93,20 @@ class Parity(unittest.TestCase):
         self.check(*(x.detach()[..., ::2].requires_grad_() for x in (q, k, v)))
         self.check(q, k.detach()[:, :1].expand(2, 4, 33, 16).requires_grad_(), v)
 
+    def test_leading_axes_are_broadcast(self):
+        """As torch does, gradients included: they are summed over the broadcast axes."""
+        cut = lambda x, *at: x.detach()[at].requires_grad_()
+        first, head = slice(0, 1), (slice(None), slice(0, 1))
+        q, k, v = arrays()
+        for x in ((cut(q, first), k, v), (q, cut(k, first), cut(v, first)), (q, k, cut(v, first)), (q, cut(k, *head), cut(v, *head)),
+                  (q, cut(k, *head), v), (cut(q, *head), k, v)):
+            self.check(*x)
+            self.check(*x, torch.randn(4, 33, 33))
+        self.check(*(cut(x, 0) for x in (q, k, v)))
+        self.check(cut(q, 0), *(cut(x, 0, first) for x in (k, v)))
+        five = [x.detach().reshape(2, 1, 4, 33, 16) for x in (q, k, v)]
+        self.check(five[0].requires_grad_(), *(x[:1].requires_grad_() for x in five[1:]))
+
     def test_half_precisions(self):
         # Results are stored in 11 or 8 bits; so are dq, dk, dv, and the products that backward reads.
         self.check(*arrays(dtype=torch.float16), bound=2**-9)
@@ -151,6 +165,21 @@ class Behaviour(unittest.TestCase):
         q, k, v = arrays()
         torch.library.opcheck(torch.ops.qkv.attention.default,
                               (q, k, v, torch.randn(1, 4, 33, 33, requires_grad=True), None, None, None, True, -1, -1, None, 0.0, 0.0))
+
+    def test_compile_with_other_sizes(self):
+        """The size of a mask and that of the tokens are different symbols of equal value."""
+        def f(q):
+            return sdpa(q, q, q, torch.zeros(1, 4, q.shape[2], q.shape[2])) + sdpa(q, q, q, q.new_ones(q.shape[2], q.shape[2]).tril() > 0)
+        torch._dynamo.reset()
+        compiled = torch.compile(f, backend="aot_eager", dynamic=True, fullgraph=True)
+        for n in (5, 9):
+            q = torch.randn(2, 4, n, 8)
+            self.assertTrue(torch.equal(f(q), compiled(q)))
+        g = lambda q: sdpa(q, q[:1], q[:1], scale=1 / q.shape[2], is_causal=True)
+        compiled = torch.compile(g, backend="aot_eager", dynamic=True, fullgraph=True)
+        for n in (5, 9):
+            q = torch.randn(2, 4, n, 8)
+            self.assertTrue(torch.equal(g(q), compiled(q)))
 
     def test_compile(self):
         f = lambda q, k, v: sdpa(q * 2, k, v, is_causal=True).sin()
@@ -211,13 +240,19 @@ class Behaviour(unittest.TestCase):
         q, k, v = arrays()
         for wrong, cls in (((q.double(), k.double(), v.double()), qkv.DtypeError), ((q, k.half(), v), qkv.DtypeError),
                            ((q, k, v, torch.zeros(5)), qkv.UsageError), ((q, k, v, torch.zeros(33, dtype=torch.int32)), qkv.DtypeError),
-                           ((q, k[:1], v), qkv.UsageError), ((q, k, 3), qkv.UsageError), ((q, k[..., :5], v), qkv.UsageError),
-                           ((q, k, v, None, 1.5), qkv.UsageError)):
+                           ((q, torch.cat([k, k[:1]]), v), qkv.UsageError), ((q, k, 3), qkv.UsageError), ((q, k[..., :5], v), qkv.UsageError),
+                           ((q, k, v, None, 1.5), qkv.UsageError), ((q, k, v, None, 1.0), qkv.UsageError),
+                           ((q, k, v, None, None), qkv.UsageError), ((q, k, v, None, 0.0, "no"), qkv.UsageError),
+                           ((q, k, v, None, 0.0, False, [1]), qkv.UsageError), ((q, k, v, None, 0.0, False, None, "no"), qkv.UsageError),
+                           ((q, k, v, None, 0.0, False, torch.ones((), requires_grad=True)), qkv.UnsupportedError)):
             with self.assertRaises(cls):
                 sdpa(*wrong)
         five = [x.detach().reshape(1, 2, 4, 33, 16) for x in (q, k, v)]
         with self.assertRaisesRegex(qkv.UsageError, "attn_mask: expected leading axes"):
             sdpa(*five, torch.zeros(3, 33, 33))
+        for wrong in (dict(softcap=None), dict(softcap=[1]), dict(dropout_p=None), dict(is_causal="no")):
+            with self.assertRaises(qkv.UsageError, msg=str(wrong)):
+                qkv.torch.attention(q, k, v, **wrong)
         with self.assertRaisesRegex(qkv.UsageError, "key: expected 4 axes"):
             qkv.torch.attention(q, k[0], v)
 

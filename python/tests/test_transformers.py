@@ -317,6 +317,27 @@ class Observe(unittest.TestCase):
         with self.assertRaises(qkv.UsageError):
             qkv.observe(build("vit", "qkv", torch.float32), colour=1)
 
+    def test_models_without_the_interface_are_refused(self):
+        model = hf.BloomForCausalLM(hf.BloomConfig(vocab_size=64, hidden_size=32, n_layer=2, n_head=4))
+        with self.assertRaisesRegex(qkv.UnsupportedError, "BloomForCausalLM does not use the interface"):
+            with qkv.observe(model):
+                model(input_ids=ids())
+        self.assertEqual(qkv.transformers._observers, [])
+
+    def test_a_run_without_a_call_is_an_error(self):
+        model = build("vit", "eager", torch.float32)
+        with self.assertRaisesRegex(qkv.UnsupportedError, "ViTModel does not use the interface"):
+            with qkv.observe(model), torch.no_grad():
+                model.config._attn_implementation = "eager"
+                model(**image())
+        self.assertEqual(model.config._attn_implementation, "eager")
+        with qkv.observe(model) as seen:  # no run
+            pass
+        self.assertEqual(len(seen), 0)
+        with self.assertRaises(ZeroDivisionError), qkv.observe(model):
+            1 / 0
+        self.assertEqual((qkv.transformers._observers, len(model._forward_hooks)), ([], 0))
+
 
 if __name__ == "__main__":
     unittest.main()
