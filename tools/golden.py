@@ -372,7 +372,11 @@ def reference(folder, out, texts):
     else:
         ids = [r.integers(3, vocab, n).tolist() for n in (7, 1, 13)]
     sources = ids if twofold else None
-    if twofold: ids = [[start] + r.integers(3, vocab, n).tolist() for n in (6, 0, 12, *[9] * len(ids))[:len(ids)]]
+    if twofold and "ForSequenceClassification" in cls.__name__:  # the decoder reads the text, which has an end
+        sources = [t if t[-1] == config.eos_token_id else [*t, config.eos_token_id] for t in ids]
+        ids = [[start, *t[:-1]] for t in sources]
+    elif twofold:
+        ids = [[start] + r.integers(3, vocab, n).tolist() for n in (6, 0, 12, *[9] * len(ids))[:len(ids)]]
     kept = []
     loaded = cls.from_pretrained(folder, dtype=torch.float32)
     with doubles():  # made again, so that rotations and tables are doubles, too
@@ -392,9 +396,10 @@ def reference(folder, out, texts):
             else:
                 one["hidden"], one["attention"] = seen(found, "hidden_states", "attentions", last)
             if hasattr(found, "logits"):
-                one["logits" if found.logits.dim() == 3 else "scores"] = found.logits[0].numpy()
+                name = "token_scores" if "ForTokenClassification" in cls.__name__ else "logits"
+                one[name if found.logits.dim() == 3 else "scores"] = found.logits[0].numpy()
             kept.append(one)
-    axis = {"hidden": 1, "attention": 2, "source.hidden": 1, "source.attention": 2, "cross": 2, "logits": 0}
+    axis = {"hidden": 1, "attention": 2, "source.hidden": 1, "source.attention": 2, "cross": 2, "logits": 0, "token_scores": 0}
     result = {}
     for name in kept[0]:
         rows = [k[name] for k in kept]

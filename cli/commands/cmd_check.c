@@ -31,7 +31,7 @@ struct check {
     qkv_model *model;
     struct qkv_model_info info;
     struct expected own, source, cross;
-    const struct qkv_tensor *logits, *scores;
+    const struct qkv_tensor *logits, *scores, *token_scores;
     struct qkv_model_input in, from;
     double tolerance;
     bool differs; // true: the first difference is already printed
@@ -127,6 +127,7 @@ static qkv_status read_reference(struct check *c)
     c->own.attention = tensor(c, "attention", (int64_t[]){ layers, H, R, S, 0 }, &status);
     c->logits = tensor(c, "logits", (int64_t[]){ R, c->info.vocab, 0 }, &status);
     c->scores = tensor(c, "scores", (int64_t[]){ c->in.sequences, c->info.labels, 0 }, &status);
+    c->token_scores = tensor(c, "token_scores", (int64_t[]){ R, c->info.labels, 0 }, &status);
     if (!two || status) return status;
     const int64_t L = c->info.layers, Q = c->from.offsets[c->from.sequences],
                   from = longest(&c->from);
@@ -252,27 +253,38 @@ static void compare_end(struct check *c, const char *what, const struct qkv_tens
     compare(c, &b);
 }
 
+// Compares the scores of labels, which a head computes from the text. The text of a model with two
+// stacks is the source.
+static qkv_status compare_labels(struct check *c)
+{
+    const struct qkv_model_input *text = c->in.source ? c->in.source : &c->in;
+    const struct qkv_tensor *const all[] = { c->scores, c->token_scores };
+    qkv_status status = QKV_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        if (!all[i]) continue;
+        float *got = cmd_alloc((size_t)qkv_tensor_count(all[i]) + 1, sizeof *got);
+        status = i ? qkv_model_classify_tokens(c->model, got, text, c->err)
+                   : qkv_model_classify(c->model, got, text, c->err);
+        if (!status) compare_end(c, i ? "token_scores" : "scores", all[i], got);
+        free(got);
+    }
+    return status;
+}
+
 static qkv_status run_model(struct check *c)
 {
     const int64_t R = c->in.offsets[c->in.sequences];
     const struct qkv_observer observer = { .layer = seen, .user = c, .weights = true };
-    float *hidden = cmd_alloc((size_t)(R * c->info.width) + 1, sizeof *hidden), *ends = NULL;
+    float *hidden = cmd_alloc((size_t)(R * c->info.width) + 1, sizeof *hidden), *logits = NULL;
     qkv_status status = qkv_model_run(c->model, hidden, &c->in, &observer, c->err);
     if (!status && c->logits) {
-        ends = cmd_alloc((size_t)qkv_tensor_count(c->logits) + 1, sizeof *ends);
-        status = qkv_model_logits(c->model, ends, hidden, R, c->err);
-        if (!status) compare_end(c, "logits", c->logits, ends);
+        logits = cmd_alloc((size_t)qkv_tensor_count(c->logits) + 1, sizeof *logits);
+        status = qkv_model_logits(c->model, logits, hidden, R, c->err);
+        if (!status) compare_end(c, "logits", c->logits, logits);
     }
-    free(ends);
-    ends = NULL;
-    if (!status && c->scores) {
-        ends = cmd_alloc((size_t)qkv_tensor_count(c->scores) + 1, sizeof *ends);
-        status = qkv_model_classify(c->model, ends, &c->in, c->err);
-        if (!status) compare_end(c, "scores", c->scores, ends);
-    }
-    free(ends);
+    free(logits);
     free(hidden);
-    return status;
+    return status ? status : compare_labels(c);
 }
 
 // ---- the command -------------------------------------------------------------------------------
@@ -318,7 +330,8 @@ static int run_check(int argc, char **argv)
     if (!status && !c.compared)
         status = cmd_error(
             &err, QKV_ERR_FORMAT, c.path,
-            "reference has no tensor to compare, expected hidden, attention, logits or scores");
+            "reference has no tensor to compare, expected hidden, attention, logits, scores or "
+            "token_scores");
     if (!status && c.differs)
         cmd_error(&err, QKV_ERR_INTERNAL, c.dir, "%s", c.first);
     else if (!status && !common.json)

@@ -14,6 +14,14 @@ for name in bart marian; do # a table of token embeddings for each stack, and a 
     runs 0 check "$golden/untied/$name"
     prints_part 'equal within the tolerance: 8 comparisons'
 done
+for file in "$golden"/*/golden.safetensors; do # also models of labels, of texts and of tokens
+    runs 0 check "${file%/*}"
+    prints_part 'equal within the tolerance: '
+done
+runs 0 check "$golden/bart-labels"
+prints_part 'end                scores     error '
+runs 0 check "$golden/bert-token-labels"
+prints_part 'end                token_scores error '
 runs 0 check --json "$golden/bert"
 python3 - "$out" <<'PY' || failed 'the JSON'
 import json, sys
@@ -91,7 +99,7 @@ PY
 runs 3 check "$golden/bert" -r far.safetensors
 runs 3 check "$golden/bert" -r fall.safetensors
 runs 3 check "$golden/bert" -r none.safetensors
-says 'qkv: none.safetensors: reference has no tensor to compare, expected hidden, attention, logits or scores'
+says 'qkv: none.safetensors: reference has no tensor to compare, expected hidden, attention, logits, scores or token_scores'
 runs 2 check "$golden/bert" -r id.safetensors
 
 finish
