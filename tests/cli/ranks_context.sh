@@ -91,20 +91,22 @@ title 'a context that does not fit the memory of one rank'
 # One global layer.  The inner rows of feed-forward are the largest arrays: four of them need 16 x inner bytes a token.
 context=${QKV_CONTEXT:-8192}
 inner=$((8192 * 4096 / context))
+# One document, so that the first batch is a window of the whole context, whatever the texts are.
+tr -s '\n' ' ' <text.txt | head -c $((8 * context + 1)) >whole.txt
 long="--arch gpt --tokenizer bytes --layers 1 --heads 2 --width 32 --inner $inner --context $context
-    --batch-tokens $context --steps 1"
+    --batch-tokens $context --steps 1 --valid short.txt"
 cat >limited.sh <<'SH'
 ulimit -v "$LIMIT" && exec "$QKV_BIN" "$@"
 SH
 LIMIT=560000 # kB: one rank needs 600,000 to 610,000, each of four 480,000 to 520,000
 export LIMIT
-runs 0 train text.txt $long --out free
+runs 0 train whole.txt $long --out free
 for launcher in $launchers; do
-    timeout 1200 "$launcher" -n 1 sh limited.sh train text.txt $long --out full >"$out" 2>"$err" </dev/null
+    timeout 1200 "$launcher" -n 1 sh limited.sh train whole.txt $long --out full >"$out" 2>"$err" </dev/null
     [ $? -eq 5 ] || failed "exit code of one rank: $launcher"
     says_part 'out of memory'
     rm -rf full many
-    timeout 1200 "$launcher" -n 4 sh limited.sh train text.txt $long --context-ranks 4 --out many \
+    timeout 1200 "$launcher" -n 4 sh limited.sh train whole.txt $long --context-ranks 4 --out many \
         >"$out" 2>"$err" </dev/null
     [ $? -eq 0 ] || failed "exit code of four ranks: $launcher"
     same free many
