@@ -6,7 +6,7 @@
 title 'selection: attention weights are the softmax over the keys, the weights of lasso are the same for every sample'
 runs 0 explain --selection --json
 check python3 - "$out" <<'END'
-import json, sys
+import json, re, sys
 r = json.load(open(sys.argv[1]))
 lasso, pooling, random, trained = [[float(x) for x in row[1:]] for row in r["table"][1:]]
 # the target has variance 1: a method that knows nothing has an error of 1 or more
