@@ -5,8 +5,8 @@ measures nothing.
 Every cycle the core retires up to 8 uops in order, starts on each port the oldest uop that is ready, and allocates up
 to 6 uops, as long as the reorder buffer (512) and the schedulers have room.  Sources: Intel 64 and IA-32 Architectures
 Optimization Reference Manual, chapter "Intel AMX" (throughput and latency of the tile instructions);
-llvm/lib/Target/X86/X86SchedSapphireRapids.td (ports, latencies, sizes of buffers); uops.info (uops of AVX-512, mostly from memory of its tables
-instructions).  costs.py has the table.
+llvm/lib/Target/X86/X86SchedSapphireRapids.td (ports, latencies, sizes of buffers); uops.info (uops of AVX-512
+instructions, most of them from memory of its tables and not looked up again).  costs.py has the table.
 
 The model assumes: every access hits the first-level cache; every branch is predicted; instructions arrive as fast as
 they are allocated; registers of vectors and tiles are renamed without limit; the clock does not change.

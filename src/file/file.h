@@ -87,6 +87,8 @@ typedef bool qkv_folder_wanted(const void *user, const char *path, int64_t bytes
 qkv_status qkv_folder_copy(const struct qkv_folder *f, const char *from, qkv_folder_wanted *wanted,
                            const void *user, int depth, int64_t *left_out, int64_t *links,
                            qkv_error *err);
+// Returns true if path is inside folder; both are as realpath() writes them. Nothing is inside "".
+bool qkv_path_is_inside(const char *path, const char *folder);
 // Checks that the file at path, which is in the model folder dir, is not a link to a file outside
 // of dir (in the cache of the Hugging Face hub: outside of dir and its blobs).  Every file that is
 // written to a folder for others has to pass this check.  A file that does not exist is accepted.

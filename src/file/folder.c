@@ -149,7 +149,7 @@ struct copying {
     qkv_error *err;
 };
 
-static bool is_inside(const char *path, const char *folder)
+bool qkv_path_is_inside(const char *path, const char *folder)
 {
     const size_t n = strlen(folder);
     return n && strncmp(path, folder, n) == 0 && (path[n] == '/' || folder[n - 1] == '/');
@@ -172,7 +172,7 @@ static qkv_status find_bounds(struct bounds *b, const char *dir, qkv_error *err)
 
 static bool is_within(const struct bounds *b, const char *real)
 {
-    return is_inside(real, b->root) || is_inside(real, b->blobs);
+    return qkv_path_is_inside(real, b->root) || qkv_path_is_inside(real, b->blobs);
 }
 
 // Writes to source[PATH_MAX] the file to which a link leads.  Returns false if that is a folder or

@@ -418,13 +418,6 @@ static void folder_of(char folder[QKV_PATH], const struct job *j, bool *file)
              *file && !slash ? "." : j->dir);
 }
 
-// Returns true if path is inside folder; both are without links.
-static bool is_below(const char *path, const char *folder)
-{
-    const size_t k = strlen(folder);
-    return strncmp(path, folder, k) == 0 && (k == 1 || path[k] == '/');
-}
-
 // Checks that the new folder is not the old folder, and that neither is inside the other.
 static qkv_status check_apart(const struct job *j, const char *out)
 {
@@ -438,7 +431,7 @@ static qkv_status check_apart(const struct job *j, const char *out)
     if (realpath(out, to) && strcmp(from, to) == 0)
         return qkv_fail(j->err, QKV_ERR_USAGE, &at,
                         "folder is input and output at once, expected another name for the output");
-    if (realpath(out, to) && is_below(from, to))
+    if (realpath(out, to) && qkv_path_is_inside(from, to))
         return qkv_fail(j->err, QKV_ERR_USAGE, &at,
                         "old folder is inside the new one, expected a folder outside of %s", out);
     memcpy(above, out, n + 1);
@@ -448,7 +441,7 @@ static qkv_status check_apart(const struct job *j, const char *out)
     if (slash) slash[slash == above] = 0;
     if (!realpath(slash ? above : ".", to))
         return qkv_fail_errno(j->err, out, "cannot make", errno);
-    if (file || (strcmp(to, from) != 0 && !is_below(to, from))) return QKV_OK;
+    if (file || (strcmp(to, from) != 0 && !qkv_path_is_inside(to, from))) return QKV_OK;
     return qkv_fail(j->err, QKV_ERR_USAGE, &at,
                     "new folder is inside the old one, expected a folder outside of %s", j->dir);
 }
