@@ -398,8 +398,8 @@ qkv_status qkv_json_file(json_t **out, const char *path, size_t max_bytes, qkv_e
 qkv_status qkv_json_wide_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
 // Reads and parses a file whose root is an array, with the limit and the errors of qkv_json_file.
 qkv_status qkv_json_list_file(json_t **out, const char *path, size_t max_bytes, qkv_error *err);
-// Writes root to a file (json_write.c), indented and with the fewest digits with which all its
-// reals parse to the same values: .8 is 0.8.  A NULL root is reported as out of memory.
+// Writes root to a file (json_write.c), indented, each real with the fewest digits that parse to
+// the same value: .8 is 0.8.  A NULL root is reported as out of memory.
 qkv_status qkv_json_write(const char *path, json_t *root, bool force, qkv_error *err);
 
 // The object of a JSON file from which qkv_json_int, _real, _bool and _text read members.  path is

@@ -369,6 +369,41 @@ TEST(reals_are_written_with_the_fewest_digits_that_read_back)
     unlink(path);
 }
 
+// The text of jansson, except that each real has its own number of digits.
+TEST(a_long_real_does_not_lengthen_the_others)
+{
+    static const char text[] = "{\n"
+                               "  \"none\": [],\n"
+                               "  \"list\": [\n"
+                               "    0.1,\n"
+                               "    0.30000000000000004,\n"
+                               "    {\n"
+                               "      \"a \\\"key\\\"\": 1e-12,\n"
+                               "      \"empty\": {}\n"
+                               "    },\n"
+                               "    null,\n"
+                               "    [\n"
+                               "      true,\n"
+                               "      -7\n"
+                               "    ]\n"
+                               "  ],\n"
+                               "  \"0.8\": 0.8\n"
+                               "}\n";
+    char path[] = "/tmp/qkv-json-XXXXXX", got[512] = "";
+    json_error_t wrong;
+    qkv_error err = { 0 };
+    close(mkstemp(path));
+    json_t *root = json_loads(text, 0, &wrong);
+    CHECK(root != NULL);
+    CHECK_EQ(qkv_json_write(path, root, true, &err), QKV_OK);
+    FILE *f = fopen(path, "r");
+    CHECK(fread(got, 1, sizeof got - 1, f) > 0);
+    fclose(f);
+    CHECK_TEXT(got, text);
+    json_decref(root);
+    unlink(path);
+}
+
 TEST(every_failed_allocation_is_survived)
 {
     char text[] =
@@ -389,4 +424,5 @@ CHECK_MAIN(CASE(a_text_becomes_its_tree),
            CASE(members_have_the_type_they_are_asked_for), CASE(a_list_file_contains_an_array),
            CASE(a_huge_file_is_refused_before_it_is_read),
            CASE(reals_are_written_with_the_fewest_digits_that_read_back),
+           CASE(a_long_real_does_not_lengthen_the_others),
            CASE(every_failed_allocation_is_survived))
