@@ -190,22 +190,24 @@ def encoder_decoder(r, family):
     return getattr(t, family + "Config")(**a)
 
 
-LABELS, TOKENS = "ForSequenceClassification", "ForTokenClassification"
+LABELS, TOKENS, QUESTIONS = "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"
 GROUPS = [
     (decoder, {
-        **{f: ["ForCausalLM", LABELS, TOKENS, "Model"] for f in
-           ("Llama", "Mistral", "Ministral", "Ministral3", "Qwen2", "Qwen3", "Phi3", "SmolLM3", "Gemma", "Gemma2")},
-        "GPT2": ["LMHeadModel", LABELS, TOKENS, "Model"], "Olmo2": ["ForCausalLM", LABELS, "Model"],
-        "Granite": ["ForCausalLM", "Model"], "OPT": ["ForCausalLM", LABELS, "Model"],
+        **{f: ["ForCausalLM", LABELS, TOKENS, QUESTIONS, "Model"] for f in
+           ("Llama", "Mistral", "Ministral", "Ministral3", "Qwen2", "Qwen3", "SmolLM3")},
+        **{f: ["ForCausalLM", LABELS, TOKENS, "Model"] for f in ("Phi3", "Gemma", "Gemma2")},
+        "GPT2": ["LMHeadModel", LABELS, TOKENS, QUESTIONS, "Model"], "Olmo2": ["ForCausalLM", LABELS, "Model"],
+        "Granite": ["ForCausalLM", "Model"], "OPT": ["ForCausalLM", LABELS, QUESTIONS, "Model"],
         "Gemma3Text": ["ForCausalLM", LABELS, "Model"], "EuroBert": ["ForMaskedLM", LABELS, TOKENS, "Model"]}),
-    (encoder, {f: ["ForMaskedLM", LABELS, TOKENS, "Model"] for f in
-               ("Bert", "Roberta", "XLMRoberta", "Camembert", "DistilBert", "Electra", "Albert", "MPNet", "ModernBert",
-                "NomicBert")}),
-    (encoder_decoder, {"Bart": ["ForConditionalGeneration", "ForCausalLM", LABELS],
-                       "MBart": ["ForConditionalGeneration", "ForCausalLM", LABELS],
+    (encoder, {**{f: ["ForMaskedLM", LABELS, TOKENS, QUESTIONS, "Model"] for f in
+                  ("Bert", "Roberta", "XLMRoberta", "Camembert", "DistilBert", "Electra", "Albert", "MPNet",
+                   "ModernBert")},
+               "NomicBert": ["ForMaskedLM", LABELS, TOKENS, "Model"]}),
+    (encoder_decoder, {"Bart": ["ForConditionalGeneration", "ForCausalLM", LABELS, QUESTIONS],
+                       "MBart": ["ForConditionalGeneration", "ForCausalLM", LABELS, QUESTIONS],
                        "Marian": ["MTModel", "ForCausalLM"],
-                       "T5": ["ForConditionalGeneration", "EncoderModel", LABELS, TOKENS],
-                       "MT5": ["ForConditionalGeneration", "EncoderModel", LABELS, TOKENS]})]
+                       "T5": ["ForConditionalGeneration", "EncoderModel", LABELS, TOKENS, QUESTIONS],
+                       "MT5": ["ForConditionalGeneration", "EncoderModel", LABELS, TOKENS, QUESTIONS]})]
 
 
 def models():

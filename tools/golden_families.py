@@ -365,6 +365,11 @@ def decoders():
         if "Gemma" in cls or name in ("ministral", "qwen3"): more = more | {"head_dim": 8}
         yield name + "-labels", getattr(t, cls + "ForSequenceClassification"), getattr(t, cls + "Config")(
             **as_llama(**tiny, **more)), head
+    for name, cls, more in (("llama", "Llama", {}), ("ministral", "Ministral", {"head_dim": 8}),
+                            ("qwen2", "Qwen2", {}), ("qwen3", "Qwen3", {"head_dim": 8}),
+                            ("smollm3", "SmolLM3", {})):
+        yield name + "-questions", getattr(t, cls + "ForQuestionAnswering"), getattr(t, cls + "Config")(
+            **as_llama(**tiny, **more)), {}
     yield "opt-labels", t.OPTForSequenceClassification, t.OPTConfig(
         vocab_size=41, hidden_size=16, ffn_dim=20, num_hidden_layers=1, num_attention_heads=2,
         max_position_embeddings=40, word_embed_proj_dim=16, **two), head
@@ -480,9 +485,13 @@ def as_bart(**more):
                 bos_token_id=0, eos_token_id=2, decoder_start_token_id=2, forced_eos_token_id=None) | more
 
 
-def untie(model):
-    model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
+def unscale(model):
     model.config.scale_decoder_outputs = False
+
+
+def untie(model):
+    unscale(model)
+    model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
 
 
 def encoder_decoders():
@@ -507,8 +516,9 @@ def encoder_decoders():
     yield "flan-t5", t.T5ForConditionalGeneration, t.T5Config(
         **as_t5, num_decoder_layers=1, feed_forward_proj="gated-gelu", tie_word_embeddings=False), {
             "size": 0.3, "change": untie, "old": {"tie_word_embeddings": False, "scale_decoder_outputs": None}}
-
-
+    # tied, and yet not scaled
+    yield "t5-unscaled", t.T5ForConditionalGeneration, t.T5Config(**as_t5 | {"num_layers": 1}), {
+        "size": 0.3, "change": unscale, "body": False}
     yield "mt5", t.MT5ForConditionalGeneration, t.MT5Config(
         **as_t5, relative_attention_num_buckets=8, relative_attention_max_distance=16), {"size": 0.2}
     for name, cls, config, more in (("bart", t.BartForCausalLM, t.BartConfig, {}),
@@ -531,6 +541,7 @@ def encoder_decoders():
         yield name + "-token-labels", getattr(t, name.upper() + "ForTokenClassification"), config(**t5, **two), \
             right | head
         yield name + "-encoder", getattr(t, name.upper() + "EncoderModel"), config(**t5), right
+    yield "t5-questions", t.T5ForQuestionAnswering, t.T5Config(**t5), right
 
 
 def main(out, names):

@@ -281,6 +281,27 @@ bool qkv_describe_rotation(struct qkv_description *d, const struct qkv_config *c
     return check_partial(d, c) && even_heads(d, c);
 }
 
+// Returns the keys of one kind of layers: the object `one` of rope_parameters, or the default, with
+// the members of rope_scaling over it, as in the reference; the caller calls json_decref. NULL: memory
+// is exhausted.
+static json_t *merge_keys(const json_t *one, const json_t *once)
+{
+    json_t *all = json_object();
+    const bool ok = all && (one ? json_object_update(all, (json_t *)one) == 0
+                                : qkv_put_text(all, "rope_type", "default"));
+    if (ok && (!once || json_object_update(all, (json_t *)once) == 0)) return all;
+    json_decref(all);
+    return NULL;
+}
+
+// Reads the base and the scaling of one kind of layers. scaled: positions may be scaled.
+static bool describe_kind(struct qkv_description *d, const struct qkv_config *c,
+                          const struct qkv_json_at *at, double *theta, bool scaled)
+{
+    if (!number(at, "rope_theta", false, theta, 1e-3, 1e12)) return false;
+    return scaled ? scaling(d, c, at, qkv_head_keys(d) / 2) : check_plain(at);
+}
+
 bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *c,
                             const char *const keys[2], bool scaled)
 {
@@ -292,29 +313,29 @@ bool qkv_describe_rotations(struct qkv_description *d, const struct qkv_config *
     struct qkv_json_at both, once;
     if (!object_at(&both, c, "rope_parameters") || !object_at(&once, c, "rope_scaling"))
         return false;
-    once.path = "$.rope_scaling";
+    both.path = "$.rope_parameters";
     d->rope_local_plain = scaled;
-    const int64_t pairs = qkv_head_keys(d) / 2;
-    if (once.object && !(scaled ? scaling(d, c, &once, pairs) : check_plain(&once))) return false;
     for (int i = 0; i < 2; i++) {
-        struct qkv_json_at one = { .object = both.object
-                                                 ? json_object_get(both.object, rows[i].kind)
-                                                 : NULL,
-                                   .file = c->file,
-                                   .path = rows[i].path,
-                                   .err = c->err };
+        const json_t *one = json_object_get(both.object, rows[i].kind);
+        // rope_scaling is of the layers whose positions may be scaled; if none may, of all layers
+        const json_t *over = i == 0 || !scaled ? once.object : NULL;
         if (!qkv_config_real(c, keys[i], false, out[i], 1e-3, 1e12)) return false;
-        if (!one.object || json_is_null(one.object)) continue;
-        if (!json_is_object(one.object)) {
-            both.path = "$.rope_parameters";
+        if (one && !json_is_null(one) && !json_is_object(one))
             return refuse(&both, QKV_ERR_FORMAT, rows[i].kind,
                           "value of the wrong type, expected an object");
+        json_t *all = merge_keys(json_is_object(one) ? one : NULL, over);
+        if (!all) {
+            qkv_fail_memory(c->err, c->file);
+            return false;
         }
-        struct qkv_rope_scaling how = { 0 };
-        if (!number(&one, "rope_theta", false, out[i], 1e-3, 1e12) || !scaling_kind(&how, &one))
-            return false;
-        if (how.kind && !(scaled && i == 0 ? scaling(d, c, &one, pairs) : check_plain(&one)))
-            return false;
+        const struct qkv_json_at at = { .object = all,
+                                        .file = c->file,
+                                        .path = json_object_size(over) > 0 ? "$.rope_scaling"
+                                                                           : rows[i].path,
+                                        .err = c->err };
+        const bool ok = describe_kind(d, c, &at, out[i], scaled && i == 0);
+        json_decref(all);
+        if (!ok) return false;
     }
     if (d->rope.kind == QKV_ROPE_LONG)
         return qkv_config_refuse(

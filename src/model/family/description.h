@@ -74,9 +74,16 @@ enum qkv_label_pool {
 // The output head of the class that config.json names in "architectures", by the end of its name.
 // NOTHING: config.json names no class, or a class with another end, and the tensors of the file tell
 // the head. TEXTS: labels of texts (ForSequenceClassification); TOKENS: labels of tokens
-// (ForTokenClassification); OTHER: no head (EncoderModel, of T5) or a head that is not supported
-// (ForQuestionAnswering, ForMultipleChoice, ForNextSentencePrediction), of which no tensor is used.
-enum qkv_told_head { QKV_TOLD_NOTHING = 0, QKV_TOLD_TEXTS, QKV_TOLD_TOKENS, QKV_TOLD_OTHER };
+// (ForTokenClassification); QUESTIONS: begins and ends of answers (ForQuestionAnswering); OTHER: no
+// head (EncoderModel, of T5) or another one (ForMultipleChoice, ForNextSentencePrediction). Heads of
+// QUESTIONS and OTHER are not supported: none of their tensors is used.
+enum qkv_told_head {
+    QKV_TOLD_NOTHING = 0,
+    QKV_TOLD_TEXTS,
+    QKV_TOLD_TOKENS,
+    QKV_TOLD_QUESTIONS,
+    QKV_TOLD_OTHER
+};
 enum { QKV_CLASS_NAME = 64 };
 
 enum { QKV_STOPS_MAX = 16 };
@@ -202,8 +209,9 @@ struct qkv_end_names {
     const char *masked_dense, *masked_norm; // norm(act(dense x)) before the output projection
     // layers of a classification head, out(norm(act(dense x))); NULL: the head lacks the layer
     const char *classify_dense, *classify_norm, *classify_out;
-    // prefix of all names in files of models with labels; NULL: the prefix of the family
-    const char *labels_prefix;
+    // prefix of all names in files of some classes (T5: labels of tokens; Llama: questions); NULL:
+    // the prefix of the family
+    const char *other_prefix;
     bool classify_prefixed; // classify_dense has the prefix
     bool classify_unbiased; // classify_out has no bias
     const char *each_out;   // last layer of a head for labels of tokens; NULL: without such heads

@@ -69,7 +69,7 @@ static void read_class(struct qkv_description *d, const struct qkv_config *c)
                  { "EncoderModel", QKV_TOLD_OTHER },
                  { "ForMultipleChoice", QKV_TOLD_OTHER },
                  { "ForNextSentencePrediction", QKV_TOLD_OTHER },
-                 { "ForQuestionAnswering", QKV_TOLD_OTHER } };
+                 { "ForQuestionAnswering", QKV_TOLD_QUESTIONS } };
     const json_t *names = json_object_get(c->root, "architectures");
     const char *name = json_string_value(json_array_get(names, 0));
     const size_t n = name ? strlen(name) : 0;
@@ -210,7 +210,7 @@ static bool any_prefixed(const qkv_tensors *file, const char *prefix)
 const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *family)
 {
     const char *const words[] = { family->names->word, family->names->own_word };
-    const char *labels = family->ends ? family->ends->labels_prefix : NULL;
+    const char *other = family->ends ? family->ends->other_prefix : NULL;
     char with[QKV_TENSOR_NAME];
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (!words[i]) continue;
@@ -218,8 +218,8 @@ const char *qkv_tensor_prefix(const qkv_tensors *file, const struct qkv_family *
         if (qkv_tensors_find(file, words[i])) return "";
         if (qkv_tensors_find(file, with)) return family->prefix;
     }
-    // A model with labels, or a file without the token embeddings: returns the prefix that any
-    // tensor has.
-    if (labels && any_prefixed(file, labels)) return labels;
+    // A class with the other prefix, or a file without the token embeddings: returns the prefix that
+    // any tensor has.
+    if (other && any_prefixed(file, other)) return other;
     return any_prefixed(file, family->prefix) ? family->prefix : "";
 }

@@ -93,6 +93,7 @@ static const struct qkv_end_names ends = {
     .classify_out = "score",
     .classify_unbiased = true,
     .each_out = "score",
+    .other_prefix = "transformer.",
     .class_plain = "LlamaModel",
     .class_tokens = "LlamaForCausalLM",
     .class_labels = "LlamaForSequenceClassification",

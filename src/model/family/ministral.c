@@ -24,6 +24,7 @@ static const struct qkv_end_names ends = {
     .classify_out = "score",
     .classify_unbiased = true,
     .each_out = "score",
+    .other_prefix = "transformer.",
     .class_plain = "MinistralModel",
     .class_tokens = "MinistralForCausalLM",
     .class_labels = "MinistralForSequenceClassification",

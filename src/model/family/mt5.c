@@ -7,18 +7,15 @@
 
 static bool describe(struct qkv_description *d, const struct qkv_config *c)
 {
-    bool tied = true;
     d->gated = true; // default of the reference
-    if (!qkv_describe_t5(d, c) || !qkv_config_flag(c, "tie_word_embeddings", false, &tied))
-        return false;
-    d->untied = !tied;
+    if (!qkv_describe_t5(d, c)) return false;
     d->logit_scale = 0; // tied or not, the input of the output projection is not scaled
     return true;
 }
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
-    .labels_prefix = "transformer.",
+    .other_prefix = "transformer.",
     .classify_dense = "classification_head.dense",
     .classify_out = "classification_head.out_proj",
     .each_out = "classifier",

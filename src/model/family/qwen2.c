@@ -29,6 +29,7 @@ static const struct qkv_end_names ends = {
     .classify_out = "score",
     .classify_unbiased = true,
     .each_out = "score",
+    .other_prefix = "transformer.",
     .class_plain = "Qwen2Model",
     .class_tokens = "Qwen2ForCausalLM",
     .class_labels = "Qwen2ForSequenceClassification",

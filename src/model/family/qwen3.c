@@ -18,6 +18,7 @@ static const struct qkv_end_names ends = {
     .classify_out = "score",
     .classify_unbiased = true,
     .each_out = "score",
+    .other_prefix = "transformer.",
     .class_plain = "Qwen3Model",
     .class_tokens = "Qwen3ForCausalLM",
     .class_labels = "Qwen3ForSequenceClassification",

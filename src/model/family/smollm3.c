@@ -53,6 +53,7 @@ static const struct qkv_end_names ends = {
     .classify_out = "score",
     .classify_unbiased = true,
     .each_out = "score",
+    .other_prefix = "transformer.",
     .class_plain = "SmolLM3Model",
     .class_tokens = "SmolLM3ForCausalLM",
     .class_labels = "SmolLM3ForSequenceClassification",

@@ -50,7 +50,7 @@ bool qkv_describe_t5(struct qkv_description *d, const struct qkv_config *c)
     };
     bool tied = true, scaled = true;
     // T5EncoderModel and T5ForTokenClassification consist of the encoder only.
-    const bool whole = d->told == QKV_TOLD_NOTHING || d->told == QKV_TOLD_TEXTS;
+    const bool whole = d->told != QKV_TOLD_TOKENS && d->told != QKV_TOLD_OTHER;
     d->kind = whole ? QKV_NET_ENCODER_DECODER : QKV_NET_ENCODER;
     d->classify_act = QKV_ACT_TANH;
     d->biases = QKV_BIAS_ENDS;
@@ -86,7 +86,8 @@ bool qkv_describe_t5(struct qkv_description *d, const struct qkv_config *c)
         !qkv_config_flag(c, "scale_decoder_outputs", false, &scaled))
         return false;
     d->d_v = d->d_k;
-    d->untied = !tied || !scaled;
+    // The output projection is tied, whatever tie_word_embeddings is, unless the file has weights for
+    // it (qkv_find_own_logits).
     if (scaled) d->logit_scale = 1 / sqrt((double)d->size.width);
     return qkv_describe_tokens(d, c);
 }
@@ -140,7 +141,7 @@ const struct qkv_names qkv_t5_names = {
 
 static const struct qkv_end_names ends = {
     .logits = "lm_head.weight",
-    .labels_prefix = "transformer.",
+    .other_prefix = "transformer.",
     .classify_dense = "classification_head.dense",
     .classify_out = "classification_head.out_proj",
     .each_out = "classifier",

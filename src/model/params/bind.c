@@ -306,6 +306,7 @@ qkv_status qkv_model_bind(struct qkv_model *m, qkv_error *err)
     m->prefix = qkv_tensor_prefix(m->file, m->family);
     m->is.labels = qkv_count_labels(m->file, &m->is, m->family);
     qkv_find_own_words(&m->is, m->file, m->prefix, m->family);
+    qkv_find_own_logits(&m->is, m->file, m->prefix, m->family);
     qkv_status status = qkv_layout(&b.row, &b.rows, &m->is, m->family, err);
     if (!status) status = size_model(&b);
     if (!status) status = bind_rows(&b);

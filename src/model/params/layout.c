@@ -316,7 +316,7 @@ static void add_tokens(struct builder *b, const struct qkv_end_names *name)
 
 const char *qkv_labels_name(const struct qkv_description *d, const struct qkv_family *family)
 {
-    if (!family->ends || d->told == QKV_TOLD_OTHER) return NULL;
+    if (!family->ends || d->told >= QKV_TOLD_QUESTIONS) return NULL;
     return d->label_pool == QKV_LABEL_EACH ? family->ends->each_out : family->ends->classify_out;
 }
 
@@ -343,6 +343,25 @@ void qkv_find_own_words(struct qkv_description *d, const qkv_tensors *file, cons
         if (!qkv_row_find(file, prefix, &row)) return;
     }
     d->decoder_vocab = d->size.vocab;
+}
+
+void qkv_find_own_logits(struct qkv_description *d, const qkv_tensors *file, const char *prefix,
+                         const struct qkv_family *family)
+{
+    const struct qkv_names *first = family->names;
+    if (!first || !family->ends || !family->ends->logits) return;
+    const struct qkv_names *last = d->kind == QKV_NET_ENCODER_DECODER ? first->decoder : first;
+    const char *const words[] = { last->own_word, first->word };
+    const struct qkv_tensor *out = qkv_tensors_find(file, family->ends->logits), *word = NULL;
+    for (int i = 0; i < 2 && !word; i++) {
+        const struct qkv_parameter_row row = { .pattern = words[i],
+                                               .suffix = "",
+                                               .prefixed = true };
+        if (words[i]) word = qkv_row_find(file, prefix, &row);
+    }
+    if (d->untied || !out || !word) return;
+    d->untied = out->dtype != word->dtype || out->bytes != word->bytes ||
+                memcmp(out->data, word->data, out->bytes) != 0;
 }
 
 static void add_labels(struct builder *b, const struct qkv_end_names *name)

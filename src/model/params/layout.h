@@ -94,6 +94,11 @@ int64_t qkv_count_labels(const qkv_tensors *file, const struct qkv_description *
 void qkv_find_own_words(struct qkv_description *d, const qkv_tensors *file, const char *prefix,
                         const struct qkv_family *family);
 
+// Sets d->untied if the file of a model that config.json calls tied has an output projection other
+// than its table of token embeddings: like the reference, qkv then uses both.
+void qkv_find_own_logits(struct qkv_description *d, const qkv_tensors *file, const char *prefix,
+                         const struct qkv_family *family);
+
 // Returns how many of the adjacent rows row[0 .. count-1] are parts of the same tensor as row[0].
 int64_t qkv_tensor_rows(const struct qkv_parameter_row *row, int64_t count);
 // Returns how many of the adjacent rows row[0 .. count-1] belong to the same layer as row[0] (same

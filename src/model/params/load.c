@@ -195,6 +195,7 @@ static qkv_status load_folder(const struct loading *l, int labels)
     n->folder.prefix = n->family->names ? qkv_tensor_prefix(l->file, n->family) : "";
     n->folder.dir = l->dir;
     qkv_find_own_words(&n->is, l->file, n->folder.prefix, n->family);
+    qkv_find_own_logits(&n->is, l->file, n->folder.prefix, n->family);
     qkv_status status = choose_head(l, labels);
     if (!status) status = qkv_net_build(n, l->err);
     if (!status) status = qkv_net_allocate(n, l->err);

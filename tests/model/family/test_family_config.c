@@ -2,33 +2,7 @@
 // test_family_config.c: checks that a config.json that does not fit the tensors is refused, for
 // every family: each size changed by one, each tensor missing, each rule of a key broken; the
 // message names the key, or the tensor and both shapes.
-#include "model/folder.h"
-#include "model/model_internal.h"
-#include "model/tiny.h"
-
-static json_t *config_of(const char *name)
-{
-    json_error_t err;
-    json_t *root = json_load_file(tiny_path(name, "config.json"), 0, &err);
-    if (!root) fail_msg("%s: %s", name, err.text);
-    return root;
-}
-// Makes a folder with the tensors of `name` and this config, whose reference it takes over.
-static void folder_with(const char *name, json_t *config)
-{
-    char *text = json_dumps(config, 0);
-    CHECK(text != NULL);
-    folder_new();
-    folder_link("model.safetensors", tiny_path(name, "model.safetensors"));
-    folder_text("config.json", text);
-    free(text);
-    json_decref(config);
-}
-
-// All folders that have a config.
-#define EACH_CONFIG(name)                                                                          \
-    EACH_TINY(name)                                                                                \
-    if (access(tiny_path(*name, "config.json"), R_OK) == 0)
+#include "model/family/config_edit.h"
 
 // Opens the folder and runs what the reference has results for.
 static qkv_status use(const struct tiny *t, qkv_error *err)
@@ -165,10 +139,12 @@ TEST(a_tensor_that_is_missing_is_named)
             folder_write("model.safetensors", file, bytes);
             *at = kept;
             const struct qkv_end_names *ends = t.model->family->ends;
-            const char *free_one = ends->logits_bias_fixed ? ends->logits_bias
-                                   : t.model->is.untied    ? ends->untied_bias
-                                                           : NULL;
-            // the family does not use the tensor, or replaces it by zeros or by the tied bias
+            const char *free_one = ends->logits_bias_fixed  ? ends->logits_bias
+                                   : config_always_tied(&t) ? ends->logits
+                                   : t.model->is.untied     ? ends->untied_bias
+                                                            : NULL;
+            // the family does not use the tensor, or replaces it by zeros, by the tied bias or by
+            // the token embeddings
             if (!use(&t, &err))
                 spared += !free_one || strcmp(tensor, free_one) != 0;
             else if (strcmp(err.path, tensor) != 0 || !strstr(err.text, "found none"))
@@ -190,9 +166,8 @@ TEST(an_output_projection_of_its_own_must_be_there)
         const struct qkv_end_names *ends = t.model->family->ends;
         json_t *config = config_of(*name);
         const bool tied = !json_is_false(json_object_get(config, "tie_word_embeddings"));
-        if (tiny_has(&t, "logits") && tied) {
+        if (tiny_has(&t, "logits") && tied && !config_always_tied(&t)) {
             qkv_error err;
-            json_object_del(config, "scale_decoder_outputs");
             json_object_set_new(config, "tie_word_embeddings", json_false());
             folder_with(*name, config);
             if (!use(&t, &err) || strcmp(err.path, ends->logits) != 0)
@@ -202,25 +177,6 @@ TEST(an_output_projection_of_its_own_must_be_there)
         }
         close_tiny(&t);
     }
-}
-
-// Sets a value by its path, such as "rope_scaling.factor".
-static void put(json_t *config, const char *place, const char *value)
-{
-    char head[64];
-    json_error_t err;
-    const char *dot = strchr(place, '.');
-    if (dot) {
-        snprintf(head, sizeof head, "%.*s", (int)(dot - place), place);
-        put(json_object_get(config, head), dot + 1, value);
-        return;
-    }
-    json_t *parsed = value ? json_loads(value, JSON_DECODE_ANY, &err) : NULL;
-    if (value && !parsed) fail_msg("%s: %s", value, err.text);
-    if (parsed)
-        json_object_set_new(config, place, parsed);
-    else
-        json_object_del(config, place);
 }
 
 TEST(each_rule_of_a_family_is_kept)
@@ -279,7 +235,7 @@ TEST(each_rule_of_a_family_is_kept)
         { "phi3-long", "rope_parameters.long_factor", "[1, 0, 2]", QKV_ERR_FORMAT,
           "$.rope_parameters.long_factor",
           "factor out of range, expected numbers of 1e-06 .. 1e+06" },
-        { "gemma3_text", "rope_scaling", "{\"type\": \"longrope\"}", QKV_ERR_FORMAT,
+        { "gemma3_text", "rope_scaling", "{\"rope_type\": \"longrope\"}", QKV_ERR_FORMAT,
           "$.rope_scaling.short_factor",
           "wrong number of factors, expected a list of 6, one per rotated pair of a head, found "
           "0" },
@@ -316,8 +272,8 @@ TEST(each_rule_of_a_family_is_kept)
         { "modernbert", "rope_parameters.full_attention.rope_type", "\"linear\"",
           QKV_ERR_UNSUPPORTED, "$.rope_parameters.full_attention.rope_type",
           "unsupported rotary positions for this family, expected \"default\", found \"linear\"" },
-        { "modernbert", "rope_scaling", "{\"type\":\"yarn\",\"factor\":4}", QKV_ERR_UNSUPPORTED,
-          "$.rope_scaling.type",
+        { "modernbert", "rope_scaling", "{\"rope_type\":\"yarn\",\"factor\":4}",
+          QKV_ERR_UNSUPPORTED, "$.rope_scaling.rope_type",
           "unsupported rotary positions for this family, expected \"default\", found \"yarn\"" },
         { "modernbert", "rope_scaling", "{\"rope_type\":\"dynamic\"}", QKV_ERR_UNSUPPORTED,
           "$.rope_scaling.rope_type",
@@ -353,8 +309,6 @@ TEST(each_rule_of_a_family_is_kept)
           "list is too short, expected 3 numbers, one per layer, found 2" },
         { "smollm3", "no_rope_layers", "[1, 0, 2.5]", QKV_ERR_FORMAT, "$.no_rope_layers",
           "value of the wrong type, expected 0 or 1 for layer 2, found another value" },
-        { "ministral3", "rope_parameters", NULL, QKV_ERR_FORMAT, "$.rope_parameters",
-          "required member is missing, expected an object, found none" },
         { "phi3", "rope_parameters.partial_rotary_factor", "0.4", QKV_ERR_FORMAT,
           "$.partial_rotary_factor",
           "rotary positions require pairs of dimensions, expected an even number of a head's 8 "
@@ -430,6 +384,39 @@ TEST(defaults_and_forms_of_keys_are_those_of_the_reference)
           3,
           QKV_LABEL_LAST },
         { "gemma3_text", { { "attn_logit_softcapping", "2.0" } }, 1e-5, 1e6, 4, QKV_LABEL_LAST },
+        { "ministral3",
+          { { "rope_parameters", NULL }, { "rope_theta", "33.0" } },
+          1e-5,
+          1e6,
+          16,
+          QKV_LABEL_LAST },
+        // rope_scaling overwrites keys of full_attention, whose rope_type comes before `type`
+        { "gemma3_text",
+          { { "rope_scaling", "{\"rope_theta\": 555.0}" }, { "rope_theta", "777.0" } },
+          1e-5,
+          555,
+          4,
+          QKV_LABEL_LAST },
+        { "gemma3_text",
+          { { "rope_scaling", "{\"type\": \"default\", \"factor\": 8}" } },
+          1e-5,
+          1e6,
+          8,
+          QKV_LABEL_LAST },
+        { "gemma3_text",
+          { { "rope_parameters", NULL },
+            { "rope_theta", "777.0" },
+            { "rope_scaling", "{\"type\": \"linear\", \"factor\": 8}" } },
+          1e-5,
+          777,
+          0,
+          QKV_LABEL_LAST },
+        { "modernbert",
+          { { "rope_scaling", "{\"rope_theta\": 555.0}" } },
+          1e-5,
+          555,
+          0,
+          QKV_LABEL_FIRST },
         { "mistral",
           { { "attention_bias", "true" }, { "mlp_bias", "true" } },
           1e-5,
