@@ -489,7 +489,7 @@ static bool make_line(struct run *r, const char *dir, qkv_precision p)
 }
 
 // ---- all models ---------------------------------------------------------------------------------
-enum { FOLDERS = 128 };
+enum { FOLDERS = 256 };
 static char *folders[FOLDERS];
 static int folder_count;
 

@@ -34,7 +34,8 @@ TEST(an_output_projection_of_its_own_counts_if_config_json_says_that_it_is_tied)
     {
         struct tiny t = open_tiny(*name, QKV_PRECISION_F32);
         json_t *config = config_of(*name);
-        if (tiny_has(&t, "logits") && json_is_false(json_object_get(config, "tie_word_embeddings")) &&
+        if (tiny_has(&t, "logits") &&
+            json_is_false(json_object_get(config, "tie_word_embeddings")) &&
             !config_always_tied(&t)) {
             put(config, "tie_word_embeddings", "true");
             check_logits(*name, &t, config, 1);
