@@ -142,12 +142,13 @@ static bool is_sibling(const struct stat *st, const char *input)
     return false;
 }
 
-// Returns true if the input is in the folder `dir`.
+// Returns true if the input is in the folder `dir`, which may be the root.
 static bool is_below(const char *input, const char *dir)
 {
     char *real = realpath(input, NULL), *above = realpath(dir, NULL);
     const size_t n = above ? strlen(above) : 0;
-    const bool below = real && above && !strncmp(real, above, n) && real[n] == '/';
+    const bool below =
+        real && above && n && !strncmp(real, above, n) && (real[n] == '/' || above[n - 1] == '/');
     free(real);
     free(above);
     return below;

@@ -107,6 +107,8 @@ runs 0 trace -m model --ids 5,6 -o model/trace.safetensors --force # not a file 
 runs 2 train tokens.html --from model --out run --export model --force --steps 1
 says 'qkv: model: this folder is an input and an output at once, expected another output folder'
 runs 2 train model/config.json --out run --export model --force --steps 1
+runs 2 train tokens.html --from model --out run --export / --force --steps 1
+says 'qkv: /: this folder is an input and an output at once, expected another output folder'
 [ ! -e run ] || failed 'a run was begun'
 
 title 'files of a model with free names, and the tokenizer of a file of llama2.c, are no outputs'
