@@ -17,6 +17,7 @@ from transformers.masking_utils import AttentionMaskInterface, eager_mask, sdpa_
 from ._attention import Probe, Statistics, check_plan, make_probe
 from ._errors import UnsupportedError, UsageError
 from ._library import lib, raise_status, scratch, shown
+from ._masks import LinearMask, linear_mask, padding_of
 from .torch import _autocast, _broadcast, _call, attention
 
 _observers: List["observe"] = []  # the observers in use, of all models
@@ -39,10 +40,19 @@ def attention_forward(module, query, key, value, attention_mask, dropout=0.0, sc
     if kwargs.get("output_attentions"):
         raise UnsupportedError("output_attentions: qkv does not store the weights; qkv.observe collects statistics, and "
                                'set_attn_implementation("eager") has the weights')
-    causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
-    causal = bool(causal) and attention_mask is None and query.shape[2] > 1
-    window = None
-    if causal and query.shape[2] != key.shape[2]:  # the last rows of a causal call: the last query is at the last key
+    rule = None
+    if isinstance(attention_mask, LinearMask):
+        if attention_mask.shape[2:] == (query.shape[2], key.shape[2]) and indices is None and position_bias is None:
+            rule = attention_mask.rule
+        if rule is None:
+            attention_mask = attention_mask.to_dense_mask()
+    if rule is not None:
+        causal, window, attention_mask = rule
+    else:
+        causal = is_causal if is_causal is not None else getattr(module, "is_causal", True)
+        causal = bool(causal) and attention_mask is None and query.shape[2] > 1
+        window = None
+    if causal and rule is None and query.shape[2] != key.shape[2]:  # the last rows of a causal call: the last query is at the last key
         causal, window = False, (-1, 0)
     if attention_mask is not None and attention_mask.shape[-1] > key.shape[2]:
         attention_mask = attention_mask[..., :key.shape[2]]
@@ -86,12 +96,36 @@ def attention_mask(batch_size, q_length, kv_length, *args, allow_is_causal_skip=
 
     A model without SDPA may have modules that do not say whether they are causal, or that add the mask themselves: it
     receives the float mask of eager attention, always.  Other models receive no mask where the flag is_causal has it.
+    A mask that is a causal order, a window and the padding of the texts is a LinearMask, except where a graph is traced.
     """
+    options = dict(kwargs, batch_size=batch_size, q_length=q_length, kv_length=kv_length, config=config)
     if config is None or not _supports_sdpa(type(config)):
-        kwargs.pop("allow_is_bidirectional_skip", None)
-        return eager_mask(batch_size, q_length, kv_length, *args, config=config, **kwargs)
-    return sdpa_mask(batch_size, q_length, kv_length, *args, config=config,
-                     allow_is_causal_skip=allow_is_causal_skip and q_length == kv_length, **kwargs)
+        options.pop("allow_is_bidirectional_skip", None)
+        make, dtype = eager_mask, options.get("dtype", torch.float32)
+    else:
+        options["allow_is_causal_skip"] = allow_is_causal_skip and q_length == kv_length
+        make, dtype = sdpa_mask, torch.bool
+    if args or options.get("use_vmap") or q_length == 1 or _traced(options.get("attention_mask"), options.get("q_offset")):
+        return make(*args, **options)
+    if make is sdpa_mask and _skip(**options):
+        return None
+    options["allow_is_causal_skip"] = options["allow_is_bidirectional_skip"] = False
+    dense = lambda: make(**options)
+    found = linear_mask(dense, dtype, **dict(dict(device="cpu"), **{k: v for k, v in options.items() if k != "dtype"}))
+    return dense() if found is None else found
+
+
+def _skip(kv_length, allow_is_causal_skip, attention_mask=None, local_size=None, allow_is_bidirectional_skip=False, kv_offset=0, **_unused):
+    """Returns whether a model needs no mask: the flag is_causal has the causal order, and no key is masked otherwise."""
+    if not (allow_is_causal_skip or allow_is_bidirectional_skip) or local_size is not None and kv_length >= local_size:
+        return False
+    return padding_of(attention_mask, kv_length, kv_offset) is None
+
+
+def _traced(*values):
+    """Returns whether a graph is made, in which values cannot decide what is computed."""
+    plain = lambda x: not isinstance(x, torch.Tensor) or type(x) is torch.Tensor
+    return torch.compiler.is_compiling() or torch.jit.is_tracing() or not all(plain(x) for x in values)
 
 
 AttentionInterface.register("qkv", attention_forward)

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Models of transformers with the attention "qkv" against eager attention in double: architectures that libqkv itself
 does not know, small and random."""
+import copy
+import itertools
 import os
+import pickle
 import subprocess
 import sys
 import unittest
+import unittest.mock
 
 try:
     import torch
@@ -14,7 +18,8 @@ except ImportError:
     sys.exit(77)
 
 import qkv
-import qkv.transformers  # noqa: F401  (registers "qkv")
+import qkv.transformers  # registers "qkv"
+from qkv._masks import LinearMask
 
 hf.logging.set_verbosity_error()
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -156,6 +161,25 @@ print(-peak(256) + peak(4096))
 """
 
 
+MASKED_MEMORY = """
+import resource, torch, transformers as hf, qkv.transformers
+torch.set_num_threads(1)
+SIZES = dict(vocab_size=64, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, max_position_embeddings=4096)
+models = (hf.GPTNeoXModel(hf.GPTNeoXConfig(**SIZES)), hf.BertModel(hf.BertConfig(**SIZES)),
+          hf.Starcoder2Model(hf.Starcoder2Config(**SIZES, num_key_value_heads=2, sliding_window=64)),
+          hf.Gemma2Model(hf.Gemma2Config(**SIZES, num_key_value_heads=2, head_dim=8, sliding_window=64)))
+def peak(n):
+    mask = torch.ones(2, n, dtype=torch.long)
+    mask[1, n // 2:] = 0
+    for model in models:
+        model.set_attn_implementation("qkv")
+        with torch.no_grad():
+            model.eval()(input_ids=torch.arange(2 * n).view(2, n) % 64, attention_mask=mask)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(-peak(256) + peak(4096))
+"""
+
+
 # Models without SDPA, whose attention modules do not always say whether they are causal, or add the mask themselves.
 SEQ2SEQ = dict(vocab_size=64, d_model=32, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4, decoder_attention_heads=4,
                encoder_ffn_dim=48, decoder_ffn_dim=48, init_std=.3, max_position_embeddings=64, pad_token_id=0, bos_token_id=1,
@@ -257,6 +281,106 @@ class Masks(unittest.TestCase):
         self.assertTrue(any(x.top_key.shape[2] == 4 for x in seen))
         for x in seen:  # the weights of each row sum to 1, over the keys that it may attend to
             self.assertLess((x.received.sum(-1) - x.top_key.shape[2]).abs().max().item(), 1e-4, x.name)
+
+
+class LinearMasks(unittest.TestCase):
+    def test_memory_with_padding_and_windows(self):
+        """A mask of 2 x 4,096^2 bytes would be 32 MiB, its computation more than twice that, and of floats four times."""
+        found = subprocess.run([sys.executable, "-c", MASKED_MEMORY], capture_output=True, text=True, check=True)
+        self.assertLess(int(found.stdout), 64 * 1024, "KiB")
+
+    def test_no_family_makes_the_numbers_of_its_mask(self):
+        with unittest.mock.patch.object(LinearMask, "to_dense_mask", side_effect=AssertionError("dense")):
+            for name, (_, _, inputs) in MODELS.items():
+                with self.subTest(name), torch.no_grad():
+                    build(name, "qkv", torch.float32)(**(text(padded=True) if inputs is text else inputs()))
+
+    def test_the_rule_is_the_mask(self):
+        """Attention by the rule and by the tensor, for every order, window, cache and padding."""
+        masks, config, module = hf.masking_utils, MODELS["gpt_neox, rotary on a part"][1], torch.nn.Module()
+        module.is_causal = False
+        torch.manual_seed(3)
+        functions = {"causal": masks.causal_mask_function, "window": masks.sliding_window_causal_mask_function(4),
+                     "wide": masks.sliding_window_causal_mask_function(40), "both": masks.bidirectional_mask_function,
+                     "band": masks.sliding_window_bidirectional_mask_function(3)}
+        right, left = torch.ones(2, 2, 30, dtype=torch.bool)
+        right[1, 9:], left[1, :4] = False, False
+        rules = 0
+        for (name, function), (queries, keys, first, start), padding in itertools.product(
+                functions.items(), ((12, 12, 0, 0), (5, 12, 7, 0), (6, 12, 0, 0), (5, 12, 14, 7), (3, 12, 4, 0)), (None, right, left)):
+            with self.subTest(name, sizes=(queries, keys, first, start)):
+                options = dict(batch_size=2, q_length=queries, kv_length=keys, q_offset=first, kv_offset=start, dtype=torch.float32,
+                               mask_function=function, attention_mask=padding, allow_is_causal_skip=False)
+                dense = masks.sdpa_mask(**options)
+                q, k, v = torch.randn(2, 4, queries, 8), torch.randn(2, 4, keys, 8), torch.randn(2, 4, keys, 8)
+                call = lambda mask: qkv.transformers.attention_forward(module, q, k, v, mask)[0]
+                for kind in (config, None):  # with SDPA, and without
+                    mask = qkv.transformers.attention_mask(config=kind, **options)
+                    self.assertEqual((tuple(mask.shape), mask.dtype), (tuple(dense.shape), torch.bool if kind else torch.float32))
+                    rules += isinstance(mask, LinearMask)
+                    found = call(mask)
+                    self.assertTrue(not isinstance(mask, LinearMask) or mask.rule is not None)
+                    self.assertLess((found - call(dense)).abs()[dense.any(3).expand(2, 1, queries)[:, 0]].max().item(), 1e-6)
+                    self.assertTrue(torch.equal(mask == (True if kind else 0.), dense))
+        self.assertGreater(rules, 100)
+
+    def test_other_masks_are_tensors(self):
+        masks, config = hf.masking_utils, MODELS["gpt_neox, rotary on a part"][1]
+        part = torch.zeros(1, 9, dtype=torch.long)
+        mine = lambda b, h, i, j: j <= i
+        for function in (masks.chunked_causal_mask_function(4, torch.zeros(1, dtype=torch.long)), masks.packed_sequence_mask_function(part),
+                         masks.or_masks(masks.causal_mask_function, masks.blockwise_overlay(part)), masks.and_masks(masks.causal_mask_function, mine),
+                         mine, masks.sliding_window_overlay(torch.tensor(4))):
+            options = dict(batch_size=1, q_length=9, kv_length=9, mask_function=function, allow_is_causal_skip=False)
+            found = qkv.transformers.attention_mask(config=config, **options)
+            self.assertIs(type(found), torch.Tensor)
+            self.assertTrue(torch.equal(found, masks.sdpa_mask(**options)))
+
+    def test_a_function_that_changed_its_meaning_is_not_trusted(self):
+        """A later transformers may give another meaning to a function of the same name."""
+        def sliding_window_overlay(sliding_window):
+            return lambda b, h, i, j: j > i - sliding_window - 1 + 0 * sliding_window
+        function = sliding_window_overlay(4)
+        function.__module__, function.__qualname__ = hf.masking_utils.__name__, "sliding_window_overlay.<locals>.inner_mask"
+        for names in (function, hf.masking_utils.sliding_window_overlay(4)):
+            rule = qkv._masks.make_rule(1, 12, 12, 0, 0, names, None)
+            self.assertEqual(rule is None, names is function)
+
+    def test_operations_see_the_numbers(self):
+        wanted = torch.ones(1, 1, 3, 3, dtype=torch.bool).tril()
+        make = lambda: qkv._masks.linear_mask(wanted.clone, torch.bool, "cpu", 1, 3, 3)
+        for read in (lambda m: m & True, lambda m: m.clone(), copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m)), lambda m: m.expand(1, 1, 3, 3),
+                     lambda m: torch.from_numpy(m.numpy()), lambda m: torch.tensor(m.tolist()), torch.from_dlpack, lambda m: m[:, :, :, :3] & True):
+            mask = make()
+            self.assertTrue(torch.equal(read(mask), wanted))
+            self.assertIsNone(mask.rule)
+        mask = make()
+        whole = mask[:, :, :, :3]  # many models cut the keys: here nothing is cut
+        self.assertTrue(whole.rule and mask.rule)
+        whole[0, 0, 2, 0] = False
+        self.assertIsNone(mask.rule)
+        self.assertFalse(mask.tolist()[0][0][2][0])
+
+    def test_compiled_layers(self):
+        """Each call has another mask: a compiled layer does not keep the first."""
+        name, inputs = "starcoder2, sliding window", text(padded=True)
+        eager, model = build(name, "eager", torch.float32), build(name, "qkv", torch.float32)
+        for layer in model.model.layers:
+            layer.compile(backend="eager")
+        for mask in (inputs["attention_mask"], inputs["attention_mask"].flip(0), inputs["attention_mask"]):
+            with torch.no_grad():
+                a, b = (x(input_ids=ids(), attention_mask=mask).logits for x in (eager, model))
+            self.assertLess((a - b)[mask.bool()].abs().max().item(), 1e-4 * a.abs().max().item())
+
+    def test_a_text_in_two_calls(self):
+        for name in ("gpt_neox, rotary on a part", "starcoder2, sliding window", "gpt_oss, attention sinks"):
+            with self.subTest(name), torch.no_grad():
+                model, inputs = build(name, "qkv", torch.float32), text(padded=True)
+                mask = inputs["attention_mask"].flip(1)  # padding on the left
+                whole = model(input_ids=ids(), attention_mask=mask).logits
+                first = model(input_ids=ids()[:, :8], attention_mask=mask[:, :8], use_cache=True)
+                last = model(input_ids=ids()[:, 8:], attention_mask=mask, past_key_values=first.past_key_values).logits
+                self.assertLess((whole[:, 8:] - last).abs().max().item(), 1e-4 * whole.abs().max().item())
 
 
 class Observe(unittest.TestCase):
