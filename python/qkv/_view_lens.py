@@ -111,8 +111,8 @@ def mask_of(tokenizer):
     if isinstance(tokenizer, Tokenizer):
         found = [tokenizer.token_to_id(name) for name in ("[MASK]", "<mask>")]
         return next((i for i in found if i is not None), -1)
-    found = getattr(tokenizer, "mask_token_id", None)
-    return -1 if found is None else found
+    own = getattr(tokenizer, "mask_token_id", None)
+    return -1 if own is None else own
 
 
 def named(tokenizer, i):

@@ -197,12 +197,12 @@ def view_of_pair(source, target, model, tokenizer, budget, progress, view, token
     # A step of the decoder reads a token and writes the next one.
     read, written = of_ids(tokenizer, ids[:-1]), of_ids(tokenizer, ids[1:])
     encoder = {id(m) for m in model.get_encoder().modules()}
-    names = {name for name, m in model.named_modules() if id(m) in encoder}
+    of_encoder = {name for name, m in model.named_modules() if id(m) in encoder}
     inputs["decoder_input_ids"] = torch.tensor([ids[:-1]])
     with Streams(model) as streams:
         calls, ran = collect(model, inputs, progress)
-    inside = [x for x in calls if x.name in names]
-    rest = [x for x in calls if x.name not in names]
+    inside = [x for x in calls if x.name in of_encoder]
+    rest = [x for x in calls if x.name not in of_encoder]
     own, cross = rest[0::2], rest[1::2]  # each layer of the decoder: its own tokens, then the tokens of the encoder
     T, S = len(read.ids), len(tokens.ids)
     if len(own) != len(cross) or any(x.shape[1:] != (T, T) for x in own) or any(x.shape[1:] != (T, S) for x in cross):

@@ -61,8 +61,8 @@ class Streams:
     def of(self, names):
         """Returns the Stream of the layer of each attention, or [] unless every layer has one and one attention."""
         layers = [layer_name(name) for name in names]
-        found = [self.found.get(layer) for layer in layers]
-        return found if all(found) and len(set(layers)) == len(layers) and len({s.before.shape for s in found}) == 1 else []
+        found = [s for s in map(self.found.get, layers) if s is not None]
+        return found if len(found) == len(layers) == len(set(layers)) and len({s.before.shape for s in found}) == 1 else []
 
     def rows(self, names):
         """Returns the rows before the first of these layers and after each of them; [] if they were not run once, in this order."""

@@ -221,7 +221,8 @@ class observe:
         with torch.no_grad():
             bias, mask = _broadcast(attention_mask, shape)
             sinks = None if sinks is None else sinks.float()
-            call = _call(query, key, value, bias, mask, sinks, causal, *(window or (-1, -1)), scale, softcap, 0.0, None)
+            left, right = window or (-1, -1)
+            call = _call(query, key, value, bias, mask, sinks, causal, left, right, scale, softcap, 0.0, None)
             wanted = self._wanted
             if wanted.top_k > shape[3]:
                 wanted = Probe(**{**wanted.__dict__, "top_k": shape[3]})

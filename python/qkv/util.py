@@ -5,7 +5,7 @@
     util.semantic_search(model.encode(queries), model.encode(texts), top_k=5)
 
 Vectors are arrays [n][width] of numpy or torch, or lists of them; results are tensors if an argument is a tensor, otherwise
-numpy arrays.  Without numpy the similarities are memoryviews and the other functions raise UnsupportedError.
+numpy arrays, in float64 if an argument is.  Without numpy the similarities are memoryviews and the other functions raise UnsupportedError.
 """
 import enum
 import math
@@ -84,13 +84,20 @@ def need_numpy(name):
     return numpy
 
 
-def vectors(x, name):
-    """Returns an array of vectors [n][width], or one vector, as a numpy array of floats."""
-    numpy = need_numpy(name)
+def is_double(x):
+    """Returns whether x is an array of float64, or a list of them."""
+    x = x[0] if isinstance(x, list) and x else x
+    return str(getattr(x, "dtype", "")).endswith("float64")
+
+
+def vectors(x, name, dtype=None):
+    """Returns an array of vectors [n][width], or one vector, as a numpy array of a type; None: float64 if it is, else float32."""
+    numpy, dtype = need_numpy(name), dtype or ("float64" if is_double(x) else "float32")
     try:
-        x = x.detach().float().resolve_neg() if is_tensor(x) and not isinstance(x, list) else x  # numpy has no bfloat16
+        if is_tensor(x) and not isinstance(x, list):  # numpy has no bfloat16
+            x = (x.detach() if is_double(x) else x.detach().float()).resolve_neg()
         with numpy.errstate(over="ignore"):  # a number of double that is none of float is infinite
-            x = numpy.asarray(x, dtype="float32")
+            x = numpy.asarray(x, dtype=dtype)
     except (TypeError, ValueError, RuntimeError) as error:  # of torch: a tensor that is quantized or has no memory
         raise UsageError(f"{name}: expected arrays of vectors: {error}") from None
     if not 1 <= x.ndim <= 2:
@@ -119,10 +126,10 @@ def plain_similarity(name, a, b):
 def plain_similarities(name, a, b, pairwise):
     """Returns the similarities of lists of vectors as a memoryview, without numpy."""
     if pairwise:  # the vector of a list of one goes with all others
-        shape = (max(len(a), len(b)),)
+        shape = [max(len(a), len(b))]
         found = [plain_similarity(name, a[i % len(a)], b[i % len(b)]) for i in range(*shape)]
     else:
-        found, shape = [plain_similarity(name, x, y) for x in a for y in b], (len(a), len(b))
+        found, shape = [plain_similarity(name, x, y) for x in a for y in b], [len(a), len(b)]
     made, _ = make(None, shape, "f32")
     flat = made.cast("B").cast("f")
     for i, value in enumerate(found):
@@ -235,7 +242,7 @@ def quantize_embeddings(embeddings: ArrayLike, precision: str, ranges: Optional[
     ranges [2][width]: the least and the largest value of each number; None: computed from
     calibration_embeddings or, without it, from the vectors, of which there must then be two.
     """
-    numpy, x = need_numpy("precision"), vectors(embeddings, "embeddings")
+    numpy, x = need_numpy("precision"), vectors(embeddings, "embeddings", "float32")
     choice(precision, "precision", PRECISIONS)
     if precision == "float32":
         return x
@@ -243,12 +250,12 @@ def quantize_embeddings(embeddings: ArrayLike, precision: str, ranges: Optional[
         bits = numpy.packbits(x > 0, axis=-1)
         return bits if precision == "ubinary" else (bits - 128).astype(numpy.int8)
     if ranges is None:
-        known = x if calibration_embeddings is None else vectors(calibration_embeddings, "calibration_embeddings")
+        known = x if calibration_embeddings is None else vectors(calibration_embeddings, "calibration_embeddings", "float32")
         if calibration_embeddings is None and (x.ndim == 1 or len(x) == 1):
             raise UsageError(f"precision: the ranges of {precision} need several vectors: call util.quantize_embeddings with ranges or "
                              "calibration_embeddings")
         ranges = numpy.stack([known.min(0), known.max(0)]) if len(known) else numpy.zeros((2, x.shape[-1]), "f")
-    ranges = vectors(ranges, "ranges")
+    ranges = vectors(ranges, "ranges", "float32")
     if ranges.ndim != 2 or len(ranges) < 2 or ranges.shape[1:] != x.shape[-1:]:
         raise UsageError(f"ranges: expected shape (2, {x.shape[-1]}), found {ranges.shape}")
     low, high = ranges[:2]

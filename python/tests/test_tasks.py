@@ -501,7 +501,8 @@ class Training(unittest.TestCase):
             qkv.train(self.run_at("d"), "no/such/file", steps=1, **self.options)
 
     def test_ctrl_c_saves_the_run(self):
-        code = ("import sys, qkv\n"
+        code = ("import signal, qkv\n"
+                "signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background\n"
                 f"try: qkv.train({self.run_at('e')!r}, {self.book!r}, steps=10**6, save_every=10**6,\n"
                 f"               step=lambda s: print(s.step, flush=True), **{self.options!r})\n"
                 "except KeyboardInterrupt: print('stopped', flush=True)\n")
