@@ -17,11 +17,12 @@ import sys
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 NOTES = os.path.join(TOP, "docs/notes")
+QUAD = '<mspace width="2.0em">'  # \qquad, which separates the formulas of a line
 STYLE = """
 :root { color-scheme: light dark; --page: #fbfaf6; --text: #1b1c20; --soft: #565860; --line: #dfdcd3; --code: #f1efe8;
-  --link: #2b5f9e; }
+  --link: #2b5f9e; --shade: #0004; }
 @media (prefers-color-scheme: dark) { :root { --page: #101319; --text: #e9e7e1; --soft: #a6a9b1; --line: #2a2f39;
-  --code: #191e27; --link: #8bbce9; } }
+  --code: #191e27; --link: #8bbce9; --shade: #fff5; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--page); color: var(--text); font: 17px/1.55 Georgia, "DejaVu Serif", serif; }
 a { color: var(--link); text-decoration: none; }
@@ -35,13 +36,23 @@ section { max-width: 780px; margin: 0 auto; padding: 30px 0 40px; border-bottom:
 h1, h2 { line-height: 1.2; font-weight: normal; }
 h1 { font-size: 34px; }
 h2 { font-size: 22px; margin-top: 34px; }
-pre { background: var(--code); padding: 10px 14px; overflow-x: auto; font-size: 13px; line-height: 1.35; }
+pre { padding: 10px 14px; overflow-x: auto; font-size: 13px; line-height: 1.35; }
 pre.command { border-left: 3px solid var(--link); margin-bottom: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
 pre.command + pre { margin-top: 0; }
 p { overflow-wrap: anywhere; overflow-x: auto; overflow-y: hidden; }
+math { overflow-wrap: normal; }
+.whole { white-space: nowrap; }
 code { font-family: "DejaVu Sans Mono", Consolas, monospace; font-size: .85em; }
 pre code { font-size: inherit; }
 .table, .formula { display: block; overflow-x: auto; overflow-y: hidden; }
+.formula { display: flex; flex-wrap: wrap; justify-content: safe center; column-gap: 36px; }
+/* A shadow at an edge: there is more to scroll to. */
+.table, .formula, pre { background: linear-gradient(to right, var(--under) 40%, transparent) left / 40px 100% local,
+  linear-gradient(to left, var(--under) 40%, transparent) right / 40px 100% local,
+  radial-gradient(farthest-side at 0 50%, var(--shade), transparent) left / 14px 100%,
+  radial-gradient(farthest-side at 100% 50%, var(--shade), transparent) right / 14px 100%, var(--under);
+  background-repeat: no-repeat; --under: var(--page); }
+pre { --under: var(--code); }
 table { border-collapse: collapse; font-size: 15px; margin: 14px 0; }
 th, td { border-bottom: 1px solid var(--line); padding: 5px 14px 5px 0; text-align: left; vertical-align: top; }
 img { display: block; max-width: 100%; height: auto; margin: 18px auto; }
@@ -55,6 +66,7 @@ mtd[columnalign=right] { text-align: right; }
   nav { position: static; width: auto; border-right: 0; border-bottom: 1px solid var(--line); }
   main { margin: 0; padding: 0 16px 40px; }
 }
+@media (max-width: 480px) { table { font-size: 14px; } th, td { padding-right: 8px; } }
 @media print { nav, .turn { display: none; } main { margin: 0; } section { break-before: page; border: 0; }
   pre { white-space: pre-wrap; } }
 """
@@ -89,6 +101,36 @@ def link(page, known, match):
     return f"<code>{path}</code>" if os.path.basename(path) in text else f"{text} (<code>{path}</code>)"
 
 
+def set_formulas(body):
+    """Corrects the MathML of pandoc, and lets a line with several formulas break between them."""
+    # an upright name of several letters is one identifier: as an operator it gets the spaces of a relation
+    body = re.sub(r'<mstyle mathvariant="normal">((?:<mi>\w</mi>){2,})</mstyle>',
+                  lambda m: "<mi>" + re.sub("</?mi>", "", m.group(1)) + "</mi>", body)
+    functions = "arg|cos|exp|ln|log|max|min|sin|tanh"
+    body = re.sub(rf"(?<!<msub>)(?<!<munder>)(<mo>(?:{functions})</mo>)(?!<mrow><mo [^>]*>\(|</mrow>)",
+                  r'\1<mspace width="0.167em"></mspace>', body)
+    body = re.sub(r"<mo>([A-Za-z]{2,})</mo>", r"<mi>\1</mi>", body)
+    # punctuation stays with the formula before it
+    body = re.sub(r'(<math display="inline"(?:(?!</math>).)*</math>)([.,;:!?)\]]+)', r'<span class="whole">\1\2</span>', body,
+                  flags=re.S)
+
+    def display(match):
+        formula = match.group(0)
+        whole = re.fullmatch(r"(<math [^>]*><semantics><mrow>)(.*)(</mrow></semantics></math>)", formula, re.S)
+        if whole and "<mtable" not in formula:
+            begin, inner, end = whole.groups()
+            depth, starts = 0, [0]
+            for tag in re.finditer(r"<(/?)m[^>]*>", inner):
+                if not depth and tag.group(0) == QUAD:
+                    starts.append(tag.start())
+                depth += -1 if tag.group(1) else 1
+            parts = [inner[i:j].removeprefix(QUAD + "</mspace>") for i, j in zip(starts, [*starts[1:], len(inner)])]
+            formula = "".join(begin + part + end for part in parts)
+        return f'<span class="formula">{formula}</span>'
+
+    return re.sub(r'<math display="block".*?</math>', display, body, flags=re.S)
+
+
 def convert(page, known):
     with open(os.path.join(NOTES, page), encoding="utf-8") as f:
         text = f.read()
@@ -104,7 +146,7 @@ def convert(page, known):
     body = body.replace('<pre class="sh">', '<pre class="command">').replace('<pre class="text">', "<pre>")
     body = body.replace("<table>", '<div class="table"><table>').replace("</table>", "</table></div>")
     body = re.sub(r'<annotation encoding="application/x-tex">.*?</annotation>', "", body, flags=re.S)
-    body = re.sub(r'<math display="block".*?</math>', r'<span class="formula">\g<0></span>', body, flags=re.S)
+    body = set_formulas(body)
     body = re.sub(r'src="([^"]+)"', lambda m: picture(page, m), body)
     return re.sub(r'<a href="([^"]+)">(.*?)</a>', lambda m: link(page, known, m), body, flags=re.S)
 

@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: MIT
 # boxes.py: takes the box of every visible text of every view of a page: none leaves its container, its canvas or the
-# window where there is no scroller, and none meets another.
-#   boxes.py FOLDER sample|all [PAGE...]
-# FOLDER has the pages of make_pages and make_maps. all: 320 to 2,560 pixels in steps of 20, three families of fonts,
-# both themes, and print (QKV_STEP: other steps); sample: some of them. Exit 77: Chromium is not installed.
+# window where there is no scroller, and none meets another. The same of the course as one page and of the pages of
+# charts, which have no views.
+#   boxes.py FOLDER sample|all [QKV | PAGE...]
+# FOLDER has the pages of make_pages and make_maps; with QKV, the command, FOLDER/plain gets the course (if pandoc is
+# installed) and charts. PAGE: the name of a page, plain/NAME for one without views. all: 320 to 2,560 pixels in steps
+# of 20, three families of fonts, both themes, and print (QKV_STEP: other steps); sample: some of them. Exit 77: Chromium
+# is not installed.
 import glob, json, os, sys, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chrome
+import plain_pages
 
 FONTS = {"DejaVu": ("DejaVu Sans", "DejaVu Serif"), "Liberation": ("Liberation Sans", "Liberation Serif"),
          "Noto": ("Noto Sans", "Noto Serif")}
 SAMPLE = {"pair": (340, 760, 1180), "against": (820, 1280), "causal": (320, 1000), "run": (900,), "stacks": (600,),
           "map": (760, 1440), "long": (1280,), "kept": (1180,), "book": (480, 780)}
+SAMPLE_PLAIN = (340, 820, 1280)
 PRINTED = (688, 1017)  # the width of A4 less its margins, upright and across
 
 
@@ -73,6 +78,31 @@ class Pages:
                 self.c.js("dispatchEvent(new Event('afterprint'))")
 
 
+    def plain(self, page, widths, fonts, printed):
+        """Walks a page without views: a style sheet sets its fonts, and the reader has a theme."""
+        self.c.size(1280, 900)
+        self.c.open(os.path.join(self.folder, page + ".html"))
+        name = os.path.basename(page)
+        for font in fonts:
+            self.c.js("(([sans, serif]) => { const s = new CSSStyleSheet(); s.replaceSync(`:root { --sans: ${sans}; --serif:"
+                      " ${serif} } body, h1, h2 { font-family: ${document.querySelector('nav') ? serif : sans} }"
+                      " svg text { font-family: ${sans} !important }`); document.adoptedStyleSheets = [s]; })(%s)"
+                      % json.dumps([json.dumps(f) for f in FONTS[font]]))
+            for width in widths:
+                self.c.size(width, 900)
+                self.look(page, name, width, font)
+        self.c.media(prefers_color_scheme="dark")
+        for width in widths[::8]:
+            self.c.size(width, 900)
+            self.look(page, name, width, fonts[-1], " dark")
+        self.c.media(prefers_color_scheme="light")
+        for width in printed:
+            self.c.size(width, 900)
+            self.c.call("Emulation.setEmulatedMedia", media="print")
+            self.look(page, name, width, fonts[-1], " printed")
+            self.c.call("Emulation.setEmulatedMedia", media="")
+
+
 def main():
     if len(sys.argv) < 3 or sys.argv[2] not in ("sample", "all"):
         print("usage: boxes.py FOLDER sample|all [PAGE...]")
@@ -82,17 +112,27 @@ def main():
         print("skipped: no Chromium or Chrome that runs (QKV_CHROME names one)")
         return 77
     folder, whole = sys.argv[1], sys.argv[2] == "all"
-    has_book = os.path.exists(os.path.join(folder, "book.html"))  # the command makes it, if the build has one
-    names = sys.argv[3:] or (sorted(os.path.basename(p)[:-5] for p in glob.glob(os.path.join(folder, "*.html")))
-                             if whole else [n for n in SAMPLE if n != "book" or has_book])
     step = int(os.environ.get("QKV_STEP", "20"))
+    given = sys.argv[3:]
+    plain = [n for n in given if n.startswith("plain/")]
+    if given and os.access(given[0], os.X_OK):
+        plain = ["plain/" + n for n in plain_pages.make(given.pop(0), os.path.join(folder, "plain"))]
+    has_book = os.path.exists(os.path.join(folder, "book.html"))  # the command makes it, if the build has one
+    names = [n for n in given if n not in plain]
+    if not given and whole:
+        names = sorted(os.path.basename(p)[:-5] for p in glob.glob(os.path.join(folder, "*.html")))
+    elif not given:
+        names = [n for n in SAMPLE if n != "book" or has_book]
+    grid = list(range(320, 2561, step))
     browser = chrome.Chrome(path)
     pages = Pages(browser, folder)
     try:
-        for page in names:
+        for page in plain + names:
             begin = time.monotonic()
-            if whole:
-                pages.walk(page, list(range(320, 2561, step)), list(FONTS), PRINTED)
+            if page in plain:
+                pages.plain(page, *((grid, list(FONTS), PRINTED) if whole else (SAMPLE_PLAIN, ["DejaVu"], PRINTED[:1])))
+            elif whole:
+                pages.walk(page, grid, list(FONTS), PRINTED)
             else:
                 pages.walk(page, SAMPLE[page], ["DejaVu"], PRINTED[:1])
             print("%s: %.0f s, %d texts, %d faults so far" % (page, time.monotonic() - begin, pages.texts, len(pages.faults)),

@@ -34,9 +34,9 @@ if(Python3_FOUND)
   # The box of every text: some widths, and all of them.
   foreach(grid sample all)
     add_test(NAME view/boxes_${grid} COMMAND ${Python3_EXECUTABLE}
-      ${CMAKE_CURRENT_SOURCE_DIR}/view/boxes.py ${CMAKE_BINARY_DIR}/browser ${grid}
+      ${CMAKE_CURRENT_SOURCE_DIR}/view/boxes.py ${CMAKE_BINARY_DIR}/browser ${grid} ${qkv_command}
       WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-    set_tests_properties(view/boxes_${grid} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600 COST 2000
+    set_tests_properties(view/boxes_${grid} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900 COST 2000
       LABELS view FIXTURES_REQUIRED pages)
   endforeach()
   set_tests_properties(view/boxes_all PROPERTIES LABELS "view;long" TIMEOUT 14400)
