@@ -66,8 +66,8 @@ static void panel_plane(struct page *p, const char *name, const struct text_run 
     panel->note =
         page_text(p,
                   "first two principal components, which have %.0f %% of the variance; the "
-                  "black dot is the origin, a "
-                  "line leads from a query to the key with the largest product",
+                  "uncoloured dot is the origin, a line leads from a query to the key with the "
+                  "largest product",
                   100 * share);
 }
 

@@ -45,8 +45,11 @@ static void draw_cell(struct canvas *t, const struct qkv_plot *p, const struct t
     struct view_text last = { 0 };
     view_number(&last, s->at[s->n - 1].value, 1);
     t->failed |= last.failed;
+    // the number is in the half of the cell where the curve does not end
+    const bool high = s->at[s->n - 1].value > most / 2;
     if (last.at)
-        canvas_text(t, x + width, y + 8, 11, CANVAS_END, PALETTE_TEXT3, last.at, (size_t)last.used);
+        canvas_text(t, x + width, y + (high ? height - 4 : 8), 11, CANVAS_END, PALETTE_TEXT3,
+                    last.at, (size_t)last.used);
     view_text_free(&last);
 }
 

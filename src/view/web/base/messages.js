@@ -46,7 +46,7 @@ const TEXT = {
     all: "All",
     specials: "Special tokens",
     hide: "Hide {0}",
-    goes: "Special tokens receive the other {0} of the weight.",
+    goes: "Special tokens, which are hidden, receive {0} of the weight.",
     stays: "Special tokens receive {0} of the weight.",
     never: "The other weights are not renormalised.",
     above: "Show links above",

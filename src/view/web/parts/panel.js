@@ -346,6 +346,7 @@ export function rowTable(l, most) {
     }
     for (const of of shown) for (let j = 0; j < n; j++) if (of[j] > peak[j]) peak[j] = of[j];
     const few = isSparse(state.layer) && heads[0] >= 0;
+    if (list.length === most + 1) most++; // the row "and 1 more" would need as much space
     const keys = strongestOf(few && row ? list.filter(j => !(peak[j] <= 0)) : list, peak, most);
     const sums = which => ({ w: shown.map(of => sumOf(which, of)), mean: sumOf(which, mean) });
     const plus = (a, b, sign) => ({ w: a.w.map((w, m) => w + sign * b.w[m]), mean: a.mean + sign * b.mean });
@@ -371,6 +372,7 @@ export function rowTable(l, most) {
 }
 function markedTable(l) {
     const { heads, rows } = rowTable(l, max(page.T, page.S) > 64 ? 14 : 20), alone = l.row < 0;
+    const averaged = !alone && page.H > 1;
     const names = heads.map(h => {
         if (h < 0) return el("th", { scope: "col" }, say(h === MEAN ? "mean" : "rollout"));
         const swatch = el("i", { class: "swatch" });
@@ -389,7 +391,7 @@ function markedTable(l) {
     const body = rows.map(r => {
         const tr = cells(
             el("td", { class: "text", title: r.name }, el("bdi", {}, r.name)), ...r.w.map(w => number(w, r.total)),
-            ...(alone ? [] : [number(r.mean, r.total)])
+            ...(averaged ? [number(r.mean, r.total)] : [])
         );
         if (r.total) tr.className = "total";
         return tr;
@@ -401,7 +403,7 @@ function markedTable(l) {
             "thead", {},
             el(
                 "tr", {}, el("th", { scope: "col" }, alone ? "token" : "key"), ...names,
-                ...(alone ? [] : [el("th", { scope: "col" }, `all ${page.H}`)])
+                ...(averaged ? [el("th", { scope: "col" }, `all ${page.H}`)] : [])
             )
         ),
         el("tbody", {}, ...body)

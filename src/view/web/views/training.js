@@ -66,7 +66,7 @@ function buildTraining() {
     return {
         mid: [
             el("div", { class: "controls" }, training.pick.node),
-            el("div", { class: "slider scrub" }, training.range, training.name), training.box
+            el("div", { class: "slider scrub" }, training.name, training.range), training.box
         ],
         right: [training.table, el("p", { class: "note" }, say("frameNote"))]
     };
@@ -146,10 +146,13 @@ function drawLines(now, n, xs, y, w, parts) {
     const tall = max(200, min(320, innerHeight - 480));
     const most = Math.log2(max(2, page.S));
     const series = Array.from({ length: H }, (_, h) => frames().map((_, k) => frameStack(k).stats[layer][h].keys));
-    const at = keys => y + 24 + (1 - Math.log2(max(1, keys)) / most) * tall, focusHead = focused()?.head;
+    const least = max(0, Math.floor(Math.log2(max(1, min(...series.flat())))) - 1); // the axis begins one tick below
+    const at = keys => y + 24 + (most - Math.log2(max(1, keys))) / max(1, most - least) * tall;
+    const focusHead = focused()?.head;
     parts.push(textAt(0, y + 10, say("keysAxis", layer), "note"));
-    for (let k = 1; k <= page.S; k *= 2)
-        parts.push(hair(LEFT, at(k), w - 34, at(k)), textAt(LEFT - 6, at(k) + 4, k, "tiny", "end"));
+    const tick = k => parts.push(hair(LEFT, at(k), w - 34, at(k)), textAt(LEFT - 6, at(k) + 4, k, "tiny", "end"));
+    for (let k = 2 ** least; k <= page.S; k *= 2) tick(k);
+    if (at(2 ** Math.floor(most)) - at(page.S) > LABEL) tick(page.S);
     const ends = [];
     const order = Array.from({ length: H }, (_, h) => h).sort((a, b) =>
         +(a === focusHead) - +(b === focusHead) || +state.selected.includes(a) - +state.selected.includes(b));
@@ -170,8 +173,7 @@ function drawLines(now, n, xs, y, w, parts) {
         );
         ends.push({ h, y: at(series[h][series[h].length - 1]), on });
     }
-    ends.sort((a, b) => a.y - b.y); // labels must not overlap, so they are moved apart from top to bottom
-    for (let k = 1; k < ends.length; k++) ends[k].y = max(ends[k].y, ends[k - 1].y + LABEL);
+    moveApart(ends);
     for (const e of ends) parts.push(textAt(w - 28, e.y + 4, e.h, e.on ? "strong" : "tiny"));
     const bottom = max(y + 24 + tall, (ends[ends.length - 1]?.y ?? 0)) + 20;
     parts.push(hair(xs[n], 4, xs[n], bottom - 16, "hotline"));
@@ -183,6 +185,22 @@ function drawLines(now, n, xs, y, w, parts) {
     if (clear) mark(n, "middle", "strong");
     if (last) mark(last, "end", n === last ? "strong" : "tiny");
     redraw(training.figure, w, bottom + 8, ...parts);
+}
+// Moves labels apart that overlap: they become groups, each in the middle of the places of its labels.
+function moveApart(ends) {
+    const groups = [];
+    ends.sort((a, b) => a.y - b.y);
+    for (const e of ends) {
+        let g = { y: e.y, list: [e] };
+        for (let last = groups[groups.length - 1]; last; last = groups[groups.length - 1]) {
+            const n = g.list.length + last.list.length;
+            if (g.y - last.y >= n / 2 * LABEL) break;
+            g = { y: (g.y * g.list.length + last.y * last.list.length) / n, list: [...last.list, ...g.list] };
+            groups.pop();
+        }
+        groups.push(g);
+    }
+    for (const g of groups) g.list.forEach((e, k) => { e.y = g.y + (k - (g.list.length - 1) / 2) * LABEL; });
 }
 const topOf = (stack, f, i) => f ? topKey(stack.weights.row(f.layer, f.head, i), -1, -1) : { to: -1, w: 0 };
 function drawTopKeys(f, n, now) {
