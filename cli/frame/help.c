@@ -6,6 +6,18 @@
 
 const char *const cmd_shells[] = { "bash", "zsh", "fish", NULL };
 
+// The rows of command.def: the title of a group, or a command of it.
+static const struct {
+    const char *group;
+    const struct cmd *command;
+} listed[] = {
+#define GROUP(title)  { title, NULL },
+#define COMMAND(name) { NULL, &cmd_##name },
+#include "command.def"
+#undef COMMAND
+};
+enum { LISTED = sizeof listed / sizeof *listed };
+
 static const struct {
     int code;
     const char *what;
@@ -173,9 +185,13 @@ void cmd_help_all(FILE *to)
         const int n = (int)strlen(cmd_table[i]->name) + 1;
         if (n > wide) wide = n;
     }
-    for (int i = 0; cmd_table[i]; i++) {
-        fprintf(to, "  %-*s", wide, cmd_table[i]->name);
-        wrap(&p, cmd_table[i]->brief, 2 + wide, 2 + wide);
+    for (int i = 0; i < LISTED; i++) {
+        if (listed[i].group) {
+            fprintf(to, "%s  %s\n", i ? "\n" : "", listed[i].group);
+            continue;
+        }
+        fprintf(to, "    %-*s", wide, listed[i].command->name);
+        wrap(&p, listed[i].command->brief, 4 + wide, 4 + wide);
     }
     heading(&p, "Everywhere");
     fputs("  The FILE '-' is standard input; '--' ends the options; --json prints output for\n  "
@@ -288,9 +304,13 @@ void cmd_help_man(FILE *to, const struct cmd *c)
           ".SH SYNOPSIS\n.B qkv\n.I COMMAND\n[operands] [options]\n.br\n"
           ".B qkv\n\\-\\-version\n.SH COMMANDS\n",
           to);
-    for (int i = 0; cmd_table[i]; i++) {
-        fprintf(to, ".TP\n.BR qkv\\-%s (1)\n", cmd_table[i]->name);
-        roff_line(to, "", cmd_table[i]->brief);
+    for (int i = 0; i < LISTED; i++) {
+        if (listed[i].group) {
+            roff_line(to, ".SS ", listed[i].group);
+            continue;
+        }
+        fprintf(to, ".TP\n.BR qkv\\-%s (1)\n", listed[i].command->name);
+        roff_line(to, "", listed[i].command->brief);
     }
     fputs(".SH ENVIRONMENT\n", to);
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {

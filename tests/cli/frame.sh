@@ -13,6 +13,8 @@ for word in help --help -h; do
     runs 0 $word
     silent
     prints_part 'Commands'
+    prints_part '  Vectors and search'
+    [ "$(grep -c '^    [a-z]' "$out")" -eq "$(echo "$commands" | wc -l)" ] || failed 'each command has a line in its group'
 done
 runs 0 --version
 prints "qkv $(sed -n 's/#define QKV_VERSION_[A-Z]* //p' "$here/../../include/qkv/base.h" | paste -sd.)"
