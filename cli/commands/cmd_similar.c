@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cmd_similar.c: implements `qkv similar`: prints the cosine of every two texts; with --token, the
 // cosine of every two occurrences of a word in the texts.
+#include "commands/similar_nearest.h"
 #include "commands/similar_query.h"
 #include "commands/similar_terms.h"
 #include "frame/tokens.h"
@@ -10,7 +11,7 @@
 
 static struct {
     const char *file, *word, *with, *query;
-    int64_t count;
+    int64_t count, nearest;
     bool truncate, why;
     struct chart_output picture;
 } o = { 0 };
@@ -31,6 +32,10 @@ static const struct opt opts[] = {
              "neither is skipped with a note"),
     OPT_TEXT(0, "with", &o.with, "WORD,WORD",
              "with --token: also compare with these words, each as a text of its own"),
+    OPT_INT(
+        0, "nearest", &o.nearest, 1, 1000, "N",
+        "with --token: also print the N words of the vocabulary whose vectors are nearest, each "
+        "as a text of its own (runs the model on every word: seconds to minutes)"),
     OPT_FLAG(
         0, "why", &o.why,
         "for two texts: print the cosine as a sum over pairs of their tokens, drawn as a matrix"),
@@ -46,7 +51,8 @@ struct row {
     size_t begin, end; // the word is bytes begin .. end - 1 of the text; 0, 0: the whole text
 };
 
-// Prints the text of a row, with the word in [brackets].
+// Prints the text of a row, with the word in [brackets], in at most `most` columns: a long text
+// is cut at its end, and also at its start if the word would be cut off.
 static void print_label(const struct cmd_texts *t, const struct row *r, int most)
 {
     const char *text = t->text[r->text];
@@ -59,7 +65,17 @@ static void print_label(const struct cmd_texts *t, const struct row *r, int most
     const int n = snprintf(marked, bytes + 3, "%.*s[%.*s]", (int)r->begin, text,
                            (int)(r->end - r->begin), text + r->begin);
     memcpy(marked + n, text + r->end, bytes - r->end + 1);
-    cmd_print_cell(stdout, marked, bytes + 2, 0, most);
+    size_t start = 0;
+    const int after = cmd_width(text + r->end, bytes - r->end);
+    if (cmd_width(marked, bytes + 2) > most)
+        while (start < r->begin &&
+               (start ? 3 : 0) + cmd_width(marked + start, (size_t)n - start) + (after ? 3 : 0) >
+                   most) {
+            start++;
+            while (start < r->begin && ((unsigned char)marked[start] & 0xC0) == 0x80) start++;
+        }
+    if (start) fputs("...", stdout);
+    cmd_print_cell(stdout, marked + start, bytes + 2 - start, 0, most - (start ? 3 : 0));
     free(marked);
 }
 
@@ -255,6 +271,7 @@ struct word_job {
     // [count][width] for each occurrence, the mean hidden state and the mean embedding of its
     // tokens
     float *context, *fixed;
+    struct near_words near; // of context, with --nearest
     qkv_encoding e;
 };
 
@@ -334,6 +351,40 @@ static qkv_status run_texts(struct word_job *j, const qkv_model *m, const qkv_to
     return status;
 }
 
+static void print_near_json(const struct near_words *w)
+{
+    fputs(",\"nearest\":[", stdout);
+    for (int64_t r = 0; r < w->rows; r++) {
+        fputs(r ? ",[" : "[", stdout);
+        for (int64_t i = 0; i < w->count; i++) {
+            const struct near_word *one = &w->word[r * w->count + i];
+            fputs(i ? ",{\"word\":" : "{\"word\":", stdout);
+            cmd_json_text(stdout, one->text, strlen(one->text));
+            fputs(",\"cosine\":", stdout);
+            cmd_json_float(stdout, one->cosine);
+            putchar('}');
+        }
+        putchar(']');
+    }
+    putchar(']');
+}
+
+static void print_near(const struct word_job *j)
+{
+    const struct near_words *w = &j->near;
+    printf("\nnearest of %lld words of the vocabulary, each as a text of its own\n",
+           (long long)w->tried);
+    for (int64_t r = 0; r < w->rows; r++) {
+        printf("%5lld  ", (long long)r + 1);
+        print_label(j->t, &j->rows[r], cmd_columns() - 9);
+        fputs("\n      ", stdout);
+        for (int64_t i = 0; i < w->count; i++)
+            printf(" %s %.3f", w->word[r * w->count + i].text,
+                   (double)w->word[r * w->count + i].cosine);
+        putchar('\n');
+    }
+}
+
 static void print_words(const struct word_job *j)
 {
     if (common.json) {
@@ -347,6 +398,7 @@ static void print_words(const struct word_job *j)
         putchar(']');
         print_matrix_json("context", j->count, j->context, j->width);
         print_matrix_json("static", j->count, j->fixed, j->width);
+        if (o.nearest) print_near_json(&j->near);
         puts("}");
         return;
     }
@@ -354,6 +406,7 @@ static void print_words(const struct word_job *j)
     print_table(j->t, j->rows, j->count, j->context, j->width);
     fputs("\nstatic (input embedding, the same in every sentence)\n", stdout);
     print_table(j->t, j->rows, j->count, j->fixed, j->width);
+    if (o.nearest) print_near(j);
 }
 
 static qkv_status words(struct cmd_texts *t, const char *dir, qkv_error *err)
@@ -373,8 +426,12 @@ static qkv_status words(struct cmd_texts *t, const char *dir, qkv_error *err)
     j.width = qkv_model_info(m).width;
     j.context = cmd_alloc(array_count(2, (int64_t[]){ j.count, j.width }), sizeof *j.context);
     j.fixed = cmd_alloc(array_count(2, (int64_t[]){ j.count, j.width }), sizeof *j.fixed);
-    if (!(status = run_texts(&j, m, tokenizer, err))) print_words(&j);
+    status = run_texts(&j, m, tokenizer, err);
+    if (!status && o.nearest)
+        status = near_words_find(&j.near, m, tokenizer, j.context, j.count, o.nearest, o.word, err);
+    if (!status) print_words(&j);
 done:
+    near_words_free(&j.near);
     qkv_encoding_free(&j.e);
     free(j.context);
     free(j.fixed);
@@ -394,7 +451,9 @@ static qkv_status check_options(qkv_error *err)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "--query cannot be combined with %s",
                          o.why ? "--why" : "--token");
     if (o.count && !o.query) return cmd_error(err, QKV_ERR_USAGE, NULL, "--count requires --query");
-    if (o.with && !o.word) return cmd_error(err, QKV_ERR_USAGE, NULL, "--with requires --token");
+    if ((o.with || o.nearest) && !o.word)
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "%s requires --token",
+                         o.with ? "--with" : "--nearest");
     if ((o.picture.path || o.picture.theme || o.picture.width) && !o.why)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "%s requires --why",
                          o.picture.path    ? "-o"
@@ -456,7 +515,8 @@ const struct cmd cmd_similar = {
              "sentence to sentence, then its static input embedding (the mean over its tokens, if "
              "it has several). Every occurrence of the word is a row: WORD in upper or lower case "
              "or, in a text without it, words that begin with it (bear: bears, bearing). A text "
-             "with neither is skipped, with a note on stderr.\n"
+             "with neither is skipped, with a note on stderr. --nearest lists the nearest words of "
+             "the vocabulary: those that are one token, with two or more letters.\n"
              "\n"
              "With --why, the cosine of two texts is split exactly into terms of pairs of their "
              "tokens: the vector of a text is the mean over its tokens, so the cosine is a sum of "

@@ -27,7 +27,8 @@ static const struct opt opts[] = {
         "attention and the approximations of it, which begin with window)"),
     OPT_INT('r', "keys", &o.keys, 1, 1 << 20, "R",
             "number of keys that each query of an approximation may use (default: 256, or with -q "
-            "a quarter of the keys if these are fewer)"),
+            "a quarter of the keys if these are fewer). With at most R tokens they may use every "
+            "key, so window and Linformer are exact there"),
     OPT_INPUT('q', "query", &o.arrays[QUERIES], "FILE",
               "queries, as 'qkv attn' reads them: an array (T, E), (B, T, E) or (B, T, H, E)"),
     OPT_INPUT('k', "key", &o.arrays[KEYS], "FILE",

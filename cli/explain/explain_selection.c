@@ -445,7 +445,7 @@ static qkv_status select_in(struct page *p, const struct scene *s, struct explai
                   page_weight(p, most, 3), (long long)at, (long long)test.items);
     if (s == scenes)
         page_say(p, " On new data, heads that are trained on examples have these shares of their "
-                    "weight on the places with the form of the query:");
+                    "weight on the parts with the form of the query:");
     page_say(p, "%s %s %s", s == scenes ? "" : ",", s->name, page_weight(p, on[1], 2));
     return QKV_OK;
 }

@@ -54,6 +54,27 @@ runs 0 similar --token insect 'insect' --with insect --json # the word alone is 
 python3 -c "import json, sys; assert abs(json.load(open(sys.argv[1]))['context'][0][1] - 1) < 1e-6" "$out" || failed 'itself'
 runs 2 similar 'a' 'b' --with insect
 says 'qkv: --with requires --token'
+
+title 'a label that is too long keeps the word in brackets'
+COLUMNS=60 "$QKV_BIN" similar --token bear 'The hiking trail led us through bear country' 'I cannot bear it' >"$out"
+prints_part ' [bear]...'
+"$QKV_BIN" explain --context bear 'The hiking trail led us through bear country' 'I cannot bear it' >"$out"
+prints_part ' [bear]…  1.00'
+
+title '--nearest lists the nearest words of the vocabulary: those of an insect in one text only'
+runs 2 similar 'a' 'b' --nearest 3
+says 'qkv: --nearest requires --token'
+runs 0 similar --token flies 'time flies like an arrow' 'fruit flies like a banana' --with insect --nearest 8 --json
+python3 - "$out" <<'PY' || failed 'nearest'
+import json, sys
+d = json.load(open(sys.argv[1]))
+lists = [{w['word']: w['cosine'] for w in row} for row in d['nearest']]
+assert [len(w) for w in lists] == [8, 8, 8]
+assert all(list(w.values()) == sorted(w.values(), reverse=True) for w in lists)
+assert 'insect' in lists[1] and 'mosquito' in lists[1] and 'insect' not in lists[0] and 'flies' not in lists[0]
+assert abs(lists[1]['insect'] - d['context'][1][2]) < 1e-6, 'a word alone has the vector that --with has'
+assert abs(lists[2]['insect'] - 1) < 1e-6
+PY
 runs 2 similar --token a 'a b' --with a,,b
 says_part '--with: expected words separated by commas'
 runs 2 similar --token a 'a b' --with 'a, '

@@ -150,13 +150,34 @@ void text_canvas_pad(struct text_canvas *s, int n)
     for (int i = 0; i < n; i++) view_put(&s->t, " ", 1);
 }
 
+// Returns the offset at which a text that is too long begins, so that a word of it in [brackets]
+// is shown: 0 if the beginning shows it, or if there is none.
+static size_t cell_start(const struct text_canvas *s, const char *text, size_t n, int columns)
+{
+    const char *open = memchr(text, '[', n);
+    const char *close = open ? memchr(open, ']', n - (size_t)(open - text)) : NULL;
+    const size_t word = open ? (size_t)(open - text) : 0;
+    if (!close || !word) return 0;
+    const size_t end = (size_t)(close - text) + 1;
+    size_t start = 0;
+    while (start < word &&
+           (start > 0) + text_canvas_width(s, text + start, end - start) + (end < n) > columns)
+        for (start++; start < word && ((unsigned char)text[start] & 0xC0) == 0x80;) start++;
+    return start;
+}
+
 void text_canvas_cell(struct text_canvas *s, const char *text, size_t n, int columns, bool right)
 {
-    const int whole = text_canvas_width(s, text, n),
-              capacity = whole > columns ? columns - 1 : columns;
-    int used = 0;
+    int whole = text_canvas_width(s, text, n), used = 0;
     if (right && whole < columns) text_canvas_pad(s, columns - whole);
-    for (size_t i = 0; i < n;) {
+    const size_t start = whole > columns && columns > 0 ? cell_start(s, text, n, columns) : 0;
+    if (start) {
+        view_say(&s->t, s->utf8 ? "…" : ".");
+        used = 1;
+        whole = 1 + text_canvas_width(s, text + start, n - start);
+    }
+    const int capacity = whole > columns ? columns - 1 : columns;
+    for (size_t i = start; i < n;) {
         const char *out;
         size_t bytes;
         int w;
@@ -170,7 +191,7 @@ void text_canvas_cell(struct text_canvas *s, const char *text, size_t n, int col
         view_say(&s->t, s->utf8 ? "…" : ".");
         used++;
     }
-    if (!right || whole > columns) text_canvas_pad(s, columns - used);
+    if (!right || start || whole > columns) text_canvas_pad(s, columns - used);
 }
 void text_canvas_text(struct text_canvas *s, const char *text, int columns, bool right)
 {
