@@ -2,7 +2,7 @@
 // similar_nearest.c: finds the words of the vocabulary that are nearest to the vectors of a word.
 #include "commands/similar_nearest.h"
 #include "frame/arrays.h"
-#include "qkv/task.h"
+#include <qkv/task.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ struct batch {
     int32_t *ids, *types;
 };
 
-// Writes the text of token id, as it stands after a space, to out. Returns false if it is no word
+// Writes the text of token id, as it is after a space, to out. Returns false if it is no word
 // of two or more letters. Every character that is not ASCII counts as a letter.
 static bool word_of_token(char out[WORD], const qkv_tokenizer *tokenizer, int32_t id)
 {
