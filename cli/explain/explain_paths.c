@@ -101,10 +101,10 @@ static void stroke(struct strokes *s, double x1, double y1, double x2, double y2
     s->n += gap ? 3 : 2;
 }
 
-static void add(struct page *p, struct qkv_chart_panel *to, const struct strokes *s, int hue,
-                enum qkv_chart_style style)
+static void add(struct page *p, struct qkv_chart_panel *to, const char *name,
+                const struct strokes *s, int hue, enum qkv_chart_style style)
 {
-    struct qkv_chart_line *line = page_line(p, to, NULL, s->x, s->y, s->n);
+    struct qkv_chart_line *line = page_line(p, to, name, s->x, s->y, s->n);
     line->hue = hue;
     line->style = style;
 }
@@ -147,9 +147,9 @@ static void draw(struct page *p, struct qkv_chart_panel *to, int kind, const str
             dots.x[dots.n] = (double)t;
             dots.y[dots.n++] = (double)i;
         }
-    add(p, to, &all, QKV_CHART_QUIET, QKV_CHART_THIN);
-    if (n <= 16) add(p, to, &dots, QKV_CHART_QUIET, QKV_CHART_POINTS); // they would touch
-    add(p, to, &path, QKV_CHART_RED, QKV_CHART_ARROW);
+    add(p, to, NULL, &all, QKV_CHART_QUIET, QKV_CHART_THIN);
+    if (n <= 16) add(p, to, NULL, &dots, QKV_CHART_QUIET, QKV_CHART_POINTS); // they would touch
+    add(p, to, "path", &path, QKV_CHART_RED, QKV_CHART_ARROW);
 }
 
 // Names the tokens on the x axis and the rows on the y axis: the input, and at most ten layers.

@@ -181,6 +181,9 @@ assert [row[1:] for row in r["table"][1:]] == [[str(near), "1", str(-(-(n - 1) /
        [str(2 * n - 1), str(n), str(n)], [str(n * n), "1", "1"]], r["table"]
 END
 done
+runs 0 explain --paths
+check [ "$(grep -c '^ *c path *$' "$out")" = 3 ]
+grep -q '│.*[ab]' "$out" && failed 'a letter without a legend'
 runs 2 explain --paths --sizes 8,4
 says 'qkv: --paths: expected an odd width of the convolution, found 4'
 

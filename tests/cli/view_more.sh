@@ -53,6 +53,13 @@ runs 0 view 'to be or not' -m "$verse" --against 'to be and not' --view compare 
 ! grep -q '>verse</text>' texts.svg || failed 'the name of a model between texts'
 [ "$(grep -cE '>to be (or|and) not</text>' texts.svg)" -eq 2 ] || failed 'the texts'
 
+title 'the axes of a picture name repeated words with their places'
+for view in matrix heads; do
+    runs 0 view 'to be or not to be' -m "$verse" --view $view -o axes.svg --force
+    check grep -q '>be₂</text>' axes.svg
+    check grep -q '>or</text>' axes.svg
+done
+
 title 'the displayed numbers as files'
 runs 0 view 'to be or not' -m "$verse" --layer 1 --heads 0,2 -o shown.npy --terminal
 runs 0 view 'to be or not' -m "$verse" --layer 1 -o opened.npy --terminal

@@ -189,6 +189,46 @@ def effects(browser):
     check(all(one(x) in cells for x in ranked), "page", table[:3], ranked)
 
 
+def hundredths(browser):
+    """A cell in hundredths shows a weight that rounds to 1.00 as 100 or, if it is narrow, as 1."""
+    path = os.path.join(folder, "dates.html")
+    run("view", DATES.texts[0], "-o", path, "--force", model=DATES.model)
+    browser.open(path)
+    browser.wait("!!globalThis.qkv && !!qkv.timing")
+    browser.frames(5)
+    pair = "[...document.querySelectorAll('#pairs span:not(.label)')].map(s => s.textContent).filter(t => t)"
+    at = browser.js("[qkv.state.layer, qkv.state.selected[0], qkv.state.row]")
+    row = browser.js("[...qkv.row(%d, %d, %d)].map((w, j) => qkv.page.keys[j].special ? -1 : w)" % tuple(at))
+    weights = browser.js("(p => [...Array(p.L).keys()].flatMap(l => [...Array(p.H).keys()].map(h =>"
+                         " p.weights.pair(l, h, %d, %d))))(qkv.page)" % (at[2], row.index(max(row))))
+    want = [str(int(100 * w + .5)) for w in weights if w >= .095]
+    check("100" in want and browser.js(pair) == want, "hundredths", browser.js(pair), want)
+    browser.js("document.querySelector('#pairs').parentNode.style.width = '90px'")
+    for key in "ArrowDown", "ArrowUp":
+        browser.key(key)
+        browser.frames(5)
+    narrow = [w if w != "100" else "1." for w in want]
+    check(browser.js(pair) == narrow, "hundredths", browser.js(pair), narrow)
+    svg = os.path.join(folder, "dates.svg")
+    run("view", DATES.texts[0], "--view", "matrix", "-o", svg, "--force", model=DATES.model)
+    with open(svg, encoding="utf-8") as f:
+        check(">100<" in f.read(), svg)
+
+
+def output(browser):
+    """Without --token the view output opens on the last position of a decoder, in the page as in the terminal."""
+    path = os.path.join(folder, "output.html")
+    for extra in [], ["--token", "God"]:
+        said = run("view", TEXT, "--view", "output", "--terminal", *extra).splitlines()
+        said = " ".join(said[said.index("What comes out?") + 1:]).partition("  ")[0]
+        run("view", TEXT, "--view", "output", "-o", path, "--force", *extra)
+        browser.open(path)
+        browser.wait("!!globalThis.qkv && !!qkv.timing")
+        browser.frames(3)
+        page_says = browser.js("document.querySelector('#sentence').textContent")
+        check(("“God”" in page_says) == bool(extra) and page_says.split(" is ")[0] in said, extra, page_says, said)
+
+
 made = [Row(*r) for r in ROWS]
 for made_row in made:
     weights(made_row)
@@ -202,6 +242,8 @@ try:
         page(browser, made_row)
     padded_page(browser)
     effects(browser)
+    hundredths(browser)
+    output(browser)
     check(not browser.errors, browser.errors)
 finally:
     browser.close()

@@ -85,12 +85,18 @@ static char letter(int64_t line)
     return (char)('a' + line % 26);
 }
 
+// Returns true if the line is marked by its letter: there are others, and the legend names it.
+static bool has_letter(const struct qkv_chart_panel *p, int64_t line)
+{
+    return p->lines > 1 && p->line[line].name;
+}
+
 static void draw_line(const struct text_canvas *s, struct dot_field *c,
                       const struct qkv_chart_panel *p, int64_t k)
 {
     const struct qkv_chart_line *l = &p->line[k];
     const int color = chart_color(l->hue, k);
-    const char name[2] = { letter(k), 0 };
+    const char name[2] = { letter(k), 0 }, *mark = has_letter(p, k) ? name : s->utf8 ? "●" : "o";
     int x0 = -1, y0 = 0;
     for (int64_t i = 0; i < l->n; i++) {
         if (!chart_is_on_axis(&c->x, chart_x(l, i)) || !chart_is_on_axis(&c->y, l->y[i])) {
@@ -102,25 +108,25 @@ static void draw_line(const struct text_canvas *s, struct dot_field *c,
             draw_stroke(c, x, y, x, y_dot(c, c->y.log ? c->y.low : fmax(0, c->y.low)), color,
                         false);
         else if (l->style == QKV_CHART_POINTS)
-            set_mark(c, x, y, color, p->lines > 1 ? name : s->utf8 ? "●" : "o");
+            set_mark(c, x, y, color, mark);
         else
             draw_stroke(c, x0 < 0 ? x : x0, x0 < 0 ? y : y0, x, y, color,
                         l->style == QKV_CHART_DASHED);
-        if (l->style == QKV_CHART_STRONG && l->n <= 60)
-            set_mark(c, x, y, color, p->lines > 1 ? name : s->utf8 ? "●" : "o");
+        if (l->style == QKV_CHART_STRONG && l->n <= 60) set_mark(c, x, y, color, mark);
         x0 = x, y0 = y;
     }
 }
 
-// If there are several lines, writes the letter of each line along it. Called after all lines are
-// drawn, so that no line covers a letter.
+// If there are several lines, writes the letter of each line that has a name along it. Called after
+// all lines are drawn, so that no line covers a letter.
 static void draw_letters(struct dot_field *c, const struct qkv_chart_panel *p)
 {
     for (int64_t k = 0; k < p->lines && p->lines > 1; k++) {
         const struct qkv_chart_line *l = &p->line[k];
         const char name[2] = { letter(k), 0 };
         int last = -LETTER_EVERY * 2 + (int)(k % LETTER_EVERY) * 4;
-        if (l->style == QKV_CHART_POINTS || l->style == QKV_CHART_BARS) continue;
+        if (!has_letter(p, k) || l->style == QKV_CHART_POINTS || l->style == QKV_CHART_BARS)
+            continue;
         for (int64_t i = 0; i < l->n; i++) {
             if (!chart_is_on_axis(&c->x, chart_x(l, i)) || !chart_is_on_axis(&c->y, l->y[i]))
                 continue;
@@ -298,7 +304,7 @@ static void put_legend(struct text_canvas *s, const struct qkv_chart_panel *p)
         if (!l->name) continue;
         text_canvas_pad(s, AXIS);
         text_canvas_color(s, chart_color(l->hue, k));
-        if (p->lines > 1) {
+        if (has_letter(p, k)) {
             text_canvas_sgr(s, "1");
             view_say(&s->t, "%c ", letter(k));
         }
@@ -343,7 +349,7 @@ static void put_sparks(struct text_canvas *s, const struct qkv_chart *c,
             return;
         }
         for (int64_t i = 0; i < l->n; i++) at[i] = chart_x(l, i);
-        const char name[2] = { p->lines > 1 ? letter(k) : ' ', 0 };
+        const char name[2] = { has_letter(p, k) ? letter(k) : ' ', 0 };
         text_canvas_text(s, name, AXIS - 1, true);
         text_canvas_pad(s, 1);
         text_canvas_color(s, chart_color(l->hue, k));

@@ -301,16 +301,20 @@ static qkv_status write_page(struct qkv_output *out, struct page *p, qkv_error *
     return status;
 }
 
-// Chooses what is selected first in every stack. The options apply to stack o->stack.
+// Chooses what is selected first in every stack. The options apply to stack o->stack. The view
+// output shows its own position, such as the last of a decoder, unless an option names the token.
 static qkv_status choose(struct page *p, qkv_error *err)
 {
     const struct qkv_view_options plain = { .special = p->o->special };
     qkv_status status = QKV_OK;
     p->st = qkv_alloc_zero((size_t)p->v->shape.stacks, sizeof *p->st);
     if (!p->st) return qkv_fail_memory(err, NULL);
-    for (int64_t s = 0; s < p->v->shape.stacks && !status; s++)
+    const bool output = p->o->view && strcmp(p->o->view, "output") == 0;
+    for (int64_t s = 0; s < p->v->shape.stacks && !status; s++) {
         status =
             view_select(&p->st[s], &p->v->stack[s], s == p->o->stack ? p->o : &plain, false, err);
+        if (!status && output && p->st[s].offered) p->st[s].token = -1;
+    }
     return status;
 }
 

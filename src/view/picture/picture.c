@@ -39,6 +39,16 @@ void picture_token(struct canvas *s, const struct qkv_view_token *k, double x, d
     view_text_free(&t);
 }
 
+void picture_name(struct canvas *s, const struct view_stack *v, int64_t index, bool key, double x,
+                  double y, int size, unsigned how, int color, double width)
+{
+    struct view_text t = { 0 };
+    (key ? view_name_key : view_name_row)(&t, v, index);
+    s->failed |= t.failed;
+    if (t.at) canvas_cut(s, x, y, size, how, color, t.at, (size_t)t.used, width);
+    view_text_free(&t);
+}
+
 void picture_weight(struct canvas *s, double x, double y, int size, unsigned how, int color,
                     double w, int digits)
 {

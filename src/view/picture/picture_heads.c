@@ -215,11 +215,10 @@ static void draw_links(struct stage *g)
 }
 
 // ---- columns and margins ------------------------------------------------------------------------
-static void draw_mark(struct stage *g, const struct qkv_view_token *k, double x, double y,
-                      double high, bool query)
+static void draw_mark(struct stage *g, int64_t index, double x, double y, double high, bool query)
 {
     struct view_text t = { 0 };
-    view_token_text(&t, k, k->special);
+    (query ? view_name_row : view_name_key)(&t, g->p->v, index);
     g->p->canvas.failed |= t.failed;
     const double most =
         query ? g->at.query_end - g->at.effective_keys - 10 : g->at.bars - g->at.key - 8;
@@ -258,17 +257,17 @@ static void draw_tokens(struct stage *g)
     struct canvas *s = &p->canvas;
     const double high = g->row > 30 ? g->row - 6 : g->row, base = g->size * .35;
     for (int64_t i = 0; i < g->queries; i++) {
-        const struct qkv_view_token *k = &p->v->shape.token[g->query[i].token];
-        const bool mark = p->marked && g->query[i].token == p->st.token;
+        const int64_t row = g->query[i].token;
+        const bool mark = p->marked && row == p->st.token;
         const double y = g->query[i].y;
-        if (mark) draw_mark(g, k, g->left + g->at.query_end, y, fmin(high, 30), true);
+        if (mark) draw_mark(g, row, g->left + g->at.query_end, y, fmin(high, 30), true);
         if (part_begins(g, p->v->shape.token, g->query, i))
             canvas_line(s, g->left, y - (g->row + PART_GAP) / 2, g->left + g->at.stage,
                         y - (g->row + PART_GAP) / 2, PALETTE_RULE, 1);
-        picture_token(s, k, g->left + g->at.query_end, y + base, g->size,
-                      CANVAS_END | (mark ? CANVAS_BOLD : 0),
-                      g->query[i].token < p->v->shape.tokens ? PALETTE_TEXT : PALETTE_TEXT3,
-                      g->at.query_end - g->at.effective_keys - 10);
+        picture_name(s, p->v, row, false, g->left + g->at.query_end, y + base, g->size,
+                     CANVAS_END | (mark ? CANVAS_BOLD : 0),
+                     row < p->v->shape.tokens ? PALETTE_TEXT : PALETTE_TEXT3,
+                     g->at.query_end - g->at.effective_keys - 10);
     }
     for (int64_t j = 0; j < g->keys; j++) {
         const struct line *l = &g->key[j];
@@ -277,11 +276,10 @@ static void draw_tokens(struct stage *g)
             continue;
         }
         if (l->token == p->key)
-            draw_mark(g, &p->v->shape.key[l->token], g->left + g->at.key, l->y, fmin(high, 30),
-                      false);
-        picture_token(s, &p->v->shape.key[l->token], g->left + g->at.key, l->y + base, g->size, 0,
-                      l->token < p->v->shape.keys ? PALETTE_TEXT : PALETTE_TEXT3,
-                      g->at.bars - g->at.key - 8);
+            draw_mark(g, l->token, g->left + g->at.key, l->y, fmin(high, 30), false);
+        picture_name(s, p->v, l->token, true, g->left + g->at.key, l->y + base, g->size, 0,
+                     l->token < p->v->shape.keys ? PALETTE_TEXT : PALETTE_TEXT3,
+                     g->at.bars - g->at.key - 8);
     }
 }
 

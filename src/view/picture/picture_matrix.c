@@ -122,15 +122,14 @@ static void draw_cells(struct field *f)
 static void draw_names(struct field *f)
 {
     struct picture *p = f->p;
-    const struct view_shape *k = &p->v->shape;
     for (int64_t r = 0; r < f->n; r++)
-        picture_token(&p->canvas, &k->token[p->rows[r]], f->left - 8,
-                      f->top + f->cell_h * ((double)r + .5) + 4.5, 13,
-                      CANVAS_END | (p->marked && p->rows[r] == p->st.token ? CANVAS_BOLD : 0),
-                      PALETTE_TEXT, f->name - 10);
+        picture_name(&p->canvas, p->v, p->rows[r], false, f->left - 8,
+                     f->top + f->cell_h * ((double)r + .5) + 4.5, 13,
+                     CANVAS_END | (p->marked && p->rows[r] == p->st.token ? CANVAS_BOLD : 0),
+                     PALETTE_TEXT, f->name - 10);
     for (int64_t c = 0; c < f->m; c++)
-        picture_token(&p->canvas, &k->key[p->keys[c]], f->left + f->cell_w * ((double)c + .5) + 4,
-                      f->top - 7, 13, CANVAS_TILT, PALETTE_TEXT, TILT);
+        picture_name(&p->canvas, p->v, p->keys[c], true, f->left + f->cell_w * ((double)c + .5) + 4,
+                     f->top - 7, 13, CANVAS_TILT, PALETTE_TEXT, TILT);
     for (int64_t i = 0; i < f->n * f->m && f->cell_w >= 18; i++) {
         const double w = (double)f->w[i];
         if (!(w >= .095 && w < 10)) continue;

@@ -163,6 +163,13 @@ export function certain(x, error, digits = 2, format = signed) {
     return x === x ? `≈${format(x, 0)}` : "!";
 }
 export const share = w => round(100 * w) + "%";
+// Writes a weight in hundredths, as the terminal does: a weight that rounds to 1.00 is "100" or, in a cell that is
+// too narrow for three digits at 11 pixels, "1."; NaN is "!".
+const THREE_DIGITS = 22;
+export function hundredths(w, wide = THREE_DIGITS) {
+    const n = round(100 * w);
+    return w !== w ? "!" : n >= 100 && wide < THREE_DIGITS ? "1." : String(n);
+}
 export const NUMBERS = [
     "no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
     "fourteen", "fifteen", "sixteen"

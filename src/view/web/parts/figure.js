@@ -134,7 +134,6 @@ export function weightText(x, y, w, text) {
         text
     );
 }
-export const hundredths = w => w > .995 ? "1" : round(100 * w);
 
 // Draws values as bars that rise (positive) or fall (negative) from a line. If there are more values than pixels, a bar
 // shows the largest of a group of values.

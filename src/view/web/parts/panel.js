@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // panel.js: builds the panels around the diagram: overview of heads, filters, names of the selected heads, tables, and
 // the small matrix.
-import { abs, ceil, max, min, round, strongestOf, sumOf } from "../base/math.js";
-import { NUMBERS, count, say, share, stackTitle, weight } from "../base/messages.js";
+import { abs, ceil, max, min, strongestOf, sumOf } from "../base/math.js";
+import { NUMBERS, count, hundredths, say, share, stackTitle, weight } from "../base/messages.js";
 import { cells, el, onClick, roving } from "../base/dom.js";
 import { defined } from "../base/terms.js";
 import {
@@ -445,10 +445,10 @@ function drawPairs(l) {
         }
     }
     if (key < 0) return panel.small.replaceChildren();
-    const space = panel.small.clientWidth >= 16 * page.H + 24;
+    const wide = (panel.small.clientWidth - 20) / page.H - 2;
     panel.pairCells.forEach((row, layer) => row.forEach((s, h) => {
         const w = page.weights.pair(layer, h, l.row, key), c = cell(w);
-        s.textContent = !space && w === w ? "" : w >= .095 ? w > .995 ? "1" : round(100 * w) : w === w ? "" : "!";
+        s.textContent = w < .095 || (wide < 14 && w === w) ? "" : hundredths(w, wide);
         s.style.background = hue.forced ? "" : css(c);
         s.style.color = hue.forced ? "" : textOn(c);
     }));

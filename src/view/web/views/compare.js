@@ -2,7 +2,7 @@
 // compare.js: the view "What changed?": shows the same head in two models, at two checkpoints, or on two texts, side by
 // side with a common cursor, or as their difference. Heads are ordered by the divergence that the command computed.
 import { abs, ceil, floor, max, min } from "../base/math.js";
-import { addTexts, count, say, signed, weight } from "../base/messages.js";
+import { addTexts, count, hundredths, say, signed, weight } from "../base/messages.js";
 import { cells, el, onClick } from "../base/dom.js";
 import { defined } from "../base/terms.js";
 import { headName, page, quote, state, threshold } from "../base/state.js";
@@ -10,7 +10,7 @@ import { css, hue, opacity, rampAt, thickness } from "../base/palette.js";
 import { requestDraw } from "../base/drawing.js";
 import { addView, headOfKey, set, stacksOf, stepLayerBy, writeAddress } from "../base/frame.js";
 import {
-    LEVELS, choices, figuresSvg, fitted, focused, hundredths, weightText, keyName, levelOf, newFigure, pickers,
+    LEVELS, choices, figuresSvg, fitted, focused, weightText, keyName, levelOf, newFigure, pickers,
     rectAt, redraw, shape, shownToken, tenth, textAt
 } from "../parts/figure.js";
 import { SHADES } from "./neuron.js";

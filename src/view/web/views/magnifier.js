@@ -2,7 +2,7 @@
 // magnifier.js: shows a head of the view model enlarged, with its tokens, its weights in hundredths, the keys to which
 // it attends, and its ablation effect. Also makes the controls for the order of the heads and the content of cells.
 import { abs, ceil, floor, max, min, round } from "../base/math.js";
-import { addTexts, count, escaped, plain, say, weight } from "../base/messages.js";
+import { addTexts, count, escaped, hundredths, plain, say, weight } from "../base/messages.js";
 import { el, onClick } from "../base/dom.js";
 import { defined } from "../base/terms.js";
 import { page, quote, quoteKey, state } from "../base/state.js";
@@ -180,8 +180,7 @@ function drawMagnifierNumbers(c, g, grid) {
             if (w < .095) continue;
             c.fillStyle = w === w ? textOn(rampAt(darkness(w, grid.scale))) : hue.paper;
             c.fillText(
-                w > .995 ? "1" : w === w ? round(100 * w) : "!", g.left + (k + .5) * g.size,
-                g.top + (r + .5) * g.tall + .5
+                hundredths(w, g.size), g.left + (k + .5) * g.size, g.top + (r + .5) * g.tall + .5
             );
         }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // matrix_draw.js: draws the matrix: points, masks, lines between sections, labels and numbers.
 import { ceil, floor, max, min, round } from "../base/math.js";
+import { hundredths } from "../base/messages.js";
 import { page, state } from "../base/state.js";
 import { hue, textOn, rampAt } from "../base/palette.js";
 import { sectionsOf } from "../parts/sections.js";
@@ -163,7 +164,7 @@ export function drawNumbers(c, field) {
             const w = p.values[p.first + j - v.c0];
             if (w < .095) continue;
             c.fillStyle = w === w ? textOn(rampAt(darkness(w, s))) : hue.paper;
-            c.fillText(w > .995 ? "1" : w === w ? round(100 * w) : "!", xOf(j + .5), yOf(i + .5) + .5);
+            c.fillText(hundredths(w, m.px), xOf(j + .5), yOf(i + .5) + .5);
         }
     }
 }
