@@ -134,36 +134,29 @@ static const char *plain(const char *token, char out[64])
     return p;
 }
 
-// Returns a character that shows a weight from 0 to 1 as a shade.
-static const char *shade(double w)
-{
-    static const char *const blocks[] = { "\xC2\xB7", "\xE2\x96\x91", "\xE2\x96\x92",
-                                          "\xE2\x96\x93", "\xE2\x96\x88" };
-    static const char *const ascii[] = { ".", "-", "+", "*", "#" };
-    const int i = w < .05 ? 0 : w < .15 ? 1 : w < .30 ? 2 : w < .50 ? 3 : 4;
-    return cmd_utf8() ? blocks[i] : ascii[i];
-}
-
 // Prints what the tables of alignments show, before the first of them.
-static void print_legend(void)
+static void print_legend(int64_t layer, int64_t heads)
 {
     static bool printed;
     if (printed) return;
     printed = true;
+    layer < 0 ? (void)fputs("last layer", stdout) : (void)printf("layer %lld", (long long)layer);
+    if (heads < 0)
+        fputs(", mean of its heads", stdout);
+    else if (heads > 1)
+        printf(", mean of %lld heads", (long long)heads);
+    puts("; weights in hundredths, \".\": below 5");
     puts("rows: written tokens; columns: source tokens; <: the largest weight of a row");
-    printf("weight: %s%s below .05, %s%s below .15, %s%s below .30, %s%s below .50, %s%s more\n",
-           shade(0), shade(0), shade(.1), shade(.1), shade(.2), shade(.2), shade(.4), shade(.4),
-           shade(1), shade(1));
 }
 
 // Prints an alignment as a table: a row for each output token, a column for each source token.  If
 // it is wider than the terminal, it is split into several tables.
 void eval_print_alignment(const float *weights, const char *const *out, int64_t outs,
-                          const char *const *source, int64_t sources)
+                          const char *const *source, int64_t sources, int64_t layer, int64_t heads)
 {
     enum { LEFT = 12, NARROW = 3, WIDE = 8 };
     char text[64];
-    print_legend();
+    print_legend(layer, heads);
     int name_width = NARROW; // width of the column of output tokens; at least NARROW, and limited
     for (int64_t s = 0; s < sources; s++) {
         const char *t = plain(source[s], text);
@@ -189,8 +182,9 @@ void eval_print_alignment(const float *weights, const char *const *out, int64_t 
             cmd_print_cell(stdout, name, strlen(name), LEFT - 1, LEFT - 1);
             putchar(' ');
             for (int64_t s = from; s < to; s++) {
-                const char *one = shade((double)w[s]);
-                printf("%s%s%s%*s", one, one, s == best ? "<" : " ", cell - 3, "");
+                char number[8] = ".";
+                if (w[s] >= .05F) snprintf(number, sizeof number, "%d", (int)(100 * w[s] + .5F));
+                printf("%3s%s%*s", number, s == best ? "<" : " ", cell - 4, "");
             }
             putchar('\n');
         }
@@ -215,6 +209,6 @@ void eval_print_example(const struct qkv_eval_example *e)
     putchar('\n');
     if (e->alignment)
         eval_print_alignment(e->alignment, e->out_token, e->out_tokens, e->source_token,
-                             e->source_tokens);
+                             e->source_tokens, -1, -1);
     puts("");
 }

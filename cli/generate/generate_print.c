@@ -4,6 +4,7 @@
 #include "generate/generate_command.h"
 #include "commands/eval_print.h"
 #include "frame/tokens.h"
+#include "view/model_run.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,7 +178,12 @@ static void print_alignment(const struct generate_call *s, const struct qkv_gene
     for (int64_t i = 0; i < rows; i++)
         out[i] = qkv_tokenizer_token(s->tokenizer, i < g->tokens ? g->ids[i] : g->end);
     for (int64_t i = 0; i < n; i++) source[i] = qkv_tokenizer_token(s->tokenizer, g->source_ids[i]);
-    eval_print_alignment(g->alignment, out, rows, source, n);
+    const struct qkv_model_info info = qkv_model_info(s->model);
+    const bool one = cmd_is_recurrent(&info); // its only attention has one head
+    const int64_t layer = s->how.alignment_layer ? *s->how.alignment_layer
+                          : one                  ? 0
+                                                 : info.decoder_layers - 1;
+    eval_print_alignment(g->alignment, out, rows, source, n, layer, one ? 1 : info.heads);
     free(out);
     free(source);
 }

@@ -297,7 +297,8 @@ static qkv_status show(struct source *s, struct qkv_view_options p, const char *
         p.token = &token;
         if (!status && s->shown[s->stack[p.stack].rows].token[token].special) p.special = true;
     }
-    if (!status && show_moved(s, &p) && page && !p.view) p.view = "compare";
+    const bool moved = !status && show_moved(s, &p);
+    if (o.against && !p.view && (page ? moved : !path)) p.view = "compare";
     if (page && o.training && !p.view) p.view = "training";
     if (numbers) p.token = token >= 0 ? &token : NULL; // all rows, unless --token names one
     if (!status) status = add_output(s, &p, token, page, err);

@@ -74,8 +74,10 @@ void print_view_json(const struct source *s, const struct qkv_view_options *p, c
     const struct qkv_view_divergence *m = qkv_view_divergence(s->view, &count);
     if (count) fputs(",\"moved\":[", stdout);
     for (int64_t i = 0; i < count; i++) {
-        printf("%s{\"stack\":\"%s\",\"layer\":%lld,\"head\":%lld,\"bits\":", i ? "," : "",
-               s->stack[m[i].stack].name, (long long)m[i].layer, (long long)m[i].head);
+        printf(
+            "%s{\"stack\":\"%s\",\"layer\":%lld,\"head\":%lld,\"rows\":%lld,\"row\":%lld,\"bits\":",
+            i ? "," : "", s->stack[m[i].stack].name, (long long)m[i].layer, (long long)m[i].head,
+            (long long)m[i].rows, (long long)m[i].row);
         cmd_json_float(stdout, m[i].rows ? (float)m[i].bits : NAN);
         fputs("}", stdout);
     }
@@ -118,8 +120,9 @@ void print_view_moved(const struct source *s, int64_t most)
     int64_t count;
     const struct qkv_view_divergence *m = qkv_view_divergence(s->view, &count);
     if (!count) return;
-    puts("\nHeads that changed most, Jensen-Shannon divergence in bits (0: equal weights, 1: no "
-         "key in\ncommon)");
+    printf("\nHeads that changed most, Jensen-Shannon divergence in bits (0: equal weights, 1: no "
+           "key in\ncommon), mean of %lld rows: those whose token is the same in both texts\n",
+           (long long)m[0].rows);
     for (int64_t i = 0; i < count && i < most; i++) {
         char name[64];
         const bool one = s->shape.stacks == 1;

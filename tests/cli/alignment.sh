@@ -52,6 +52,11 @@ PY
 aligned dates 'the 3rd of March 1987' 1 1 0,1,2,3
 tr '\n' ' ' <dates.lines | grep -q 'Alignment by heads 0, 1, 2, 3: .*, 9 [^ ]* 9 .*, 8 [^ ]* 8 .*, 7 [^ ]* 7 ' ||
     failed 'the digits of the year'
+# view also says the mean that the table of translate prints: the digits of the year
+runs 0 view 'the 3rd of March 1987' -m "$top/models/dates" --layer 1 --terminal
+tr '\n' ' ' <"$out" | grep -q 'Alignment, layer 1, mean of 4 heads: .*9 [^ ]* 9 1.00, 8 [^ ]* 8 .99, 7 [^ ]* 7 .98' ||
+    failed 'the mean of the heads'
+for digit in '9 .* 100<' '8 .* 99<' '7 .* 98<'; do grep -q "^$digit" dates.table || failed "$digit"; done
 aligned dates '12 Jan 2031' 0 1 0,1,2,3
 aligned spell 'phone' 2 2 0,1,2,3
 aligned dates-gru 'the 3rd of March 1987' 0 0 0

@@ -65,6 +65,7 @@ done
 title 'an alignment is a row of weights for each token of the output'
 runs 0 translate '12 Jan 2031' --alignment
 [ "$(wc -l <"$out")" -eq 15 ] || failed 'the text, the legend, the head, ten tokens and the end'
+prints_part 'layer 1, mean of 4 heads; weights in hundredths'
 prints_part 'rows: written tokens; columns: source tokens; <: the largest weight of a row'
 runs 0 translate '12 Jan 2031' --alignment --layer 0 --json
 python3 - "$out" <<'PY' || failed 'alignment'

@@ -41,6 +41,17 @@ prints_part '"bits":0}'
 check grep -q '"against":{"model"' same.html
 runs 0 view 'to be or not' -m "$verse" --against 'to be and not' --terminal
 prints_part 'Heads that changed most, Jensen-Shannon divergence in bits'
+prints_part 'mean of 4 rows: those whose token is the same in both texts'
+check grep -qE '^key +A +B +change$' "$out"
+check grep -qE '^to +\.35 +\.26 +−\.09$' "$out"
+sentence='“not” in L3.H0: “to” .35 → .26, “not” .17 → .13.'
+prints_part "$sentence"
+runs 0 view 'to be or not' -m "$verse" --against 'to be and not' --terminal --json
+prints_part "\"sentence\":\"$sentence\""
+runs 0 view 'to be or not' -m "$verse" --against 'to be and not' --view compare -o changed.svg
+check grep -qF "$sentence" changed.svg
+runs 0 view 'to be or not' -m "$verse" --against 'to be and not' --token or --terminal
+prints_part '“or” has no counterpart in B.'
 runs 0 view 'to be or not' -m "$verse" --against "$verse" -o models.html --json
 prints_part '"bits":0}'
 

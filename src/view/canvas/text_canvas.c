@@ -115,8 +115,8 @@ size_t text_canvas_next(const struct text_canvas *s, const char *text, size_t n,
         static const struct {
             int32_t from;
             const char *to;
-        } ascii[] = { { 0x2026, "." }, { 0x2212, "-" }, { 0x00d7, "x" },
-                      { 0x00f7, "/" }, { 0x00b7, "." }, { 0x2218, "*" } };
+        } ascii[] = { { 0x2026, "." }, { 0x2212, "-" }, { 0x00d7, "x" }, { 0x00f7, "/" },
+                      { 0x00b7, "." }, { 0x2218, "*" }, { 0x2192, ">" } };
         static const char digits[] = "0123456789"; // for subscript digits
         *out = opens ? "\"" : c >= 0x2080 && c <= 0x2089 ? digits + (c - 0x2080) : "?";
         for (size_t i = 0; i < sizeof ascii / sizeof *ascii; i++)

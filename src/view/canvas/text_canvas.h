@@ -10,7 +10,8 @@
 
 struct text_canvas {
     const char *question; // the question of the view, from view.def
-    const struct view_stack *v;
+    const qkv_view *view;
+    const struct view_stack *v; // the stack of `view` that is drawn
     struct view_selection st;
     struct view_text t;
     bool color, truecolor, utf8, dark, all;

@@ -6,6 +6,7 @@
 // the same way; tests compare the two.
 #include "view/data/initial_selection.h"
 #include "view/data/stories.h"
+#include "view/data/row_changes.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -479,8 +480,13 @@ char *qkv_view_sentence(const qkv_view *v, const struct qkv_view_options *o, cha
     const struct view_stack *k;
     if (!out || !size) return out;
     out[0] = 0;
-    if (!view_select_stack(&k, v, o, NULL) && !view_select(&st, k, o, false, NULL))
-        view_sentence(&t, k, &st);
+    const bool compare = v && v->against && o && o->view && strcmp(o->view, "compare") == 0;
+    if (!view_select_stack(&k, v, o, NULL) && !view_select(&st, k, o, compare, NULL)) {
+        if (compare)
+            view_compare_sentence(&t, v, k, &st);
+        else
+            view_sentence(&t, k, &st);
+    }
     view_text_copy(out, size, &t);
     view_text_free(&t);
     return out;

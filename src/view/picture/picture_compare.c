@@ -2,6 +2,7 @@
 // picture_compare.c: draws one query of one head in two views side by side: the keys to which it
 // attends in this view, and in the view that this one is compared with.
 #include "view/picture/picture_internal.h"
+#include "view/data/row_changes.h"
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -153,49 +154,6 @@ static void draw_panel(struct panel *g)
     view_text_free(&t);
 }
 
-// Writes the change of one key, such as “animal” .64 → .27
-static void say_change(struct view_text *t, const struct panel *a, const struct panel *b,
-                       int64_t key, int64_t other)
-{
-    view_quote_key(t, a->v, key);
-    view_say(t, " ");
-    view_weight(t, (double)a->w[key], 2);
-    view_say(t, " → ");
-    view_weight(t, (double)b->w[other], 2);
-}
-
-// Writes the sentence of the picture: the two keys whose weights changed most, such as “it” in
-// L3.H1: “animal” .64 → .27, “street” .05 → .13.
-static void describe_change(struct view_text *t, const struct panel *a, const struct panel *b,
-                            const int64_t *align_keys)
-{
-    enum { TOLD = 2 };
-    const double faint = .005; // a smaller change would be printed as two equal numbers
-    int64_t told[TOLD] = { -1, -1 };
-    double most[TOLD] = { -1, -1 };
-    for (int64_t i = 0; i < a->keys; i++) {
-        const int64_t j = a->key[i];
-        if (align_keys[j] < 0) continue;
-        const double change = fabs((double)a->w[j] - (double)b->w[align_keys[j]]);
-        const int at = change > most[0] ? 0 : change > most[1] ? 1 : TOLD;
-        if (at == 0) most[1] = most[0], told[1] = told[0];
-        if (at < TOLD) most[at] = change, told[at] = j;
-    }
-    view_quote_row(t, a->v, a->row);
-    view_say(t, " in ");
-    view_say_head(t, a->v, a->p->st.layer, a->p->st.head[0]);
-    view_say(t, ": ");
-    if (told[0] < 0) {
-        view_say(t, "no key is in both texts.");
-        return;
-    }
-    for (int n = 0; n < TOLD && told[n] >= 0 && (!n || most[n] >= faint); n++) {
-        if (n) view_say(t, ", ");
-        say_change(t, a, b, told[n], align_keys[told[n]]);
-    }
-    view_say(t, ".");
-}
-
 // Inverts an alignment: to[j] becomes the key of view a that is aligned with key j of view b, or
 // -1.
 static void invert_alignment(int64_t *to, int64_t keys, const int64_t *align, int64_t n)
@@ -235,7 +193,7 @@ qkv_status picture_compare(struct picture *p, qkv_error *err)
     } else {
         invert_alignment(back, other->shape.keys, keys, p->v->shape.keys);
         b.other = back;
-        describe_change(&title, &a, &b, keys);
+        view_compare_sentence(&title, view, p->v, &p->st);
         canvas_new(&p->canvas, 2 * p->margin + picture_wide(p, 2 * at.panel + GUTTER), p->question,
                    title.at ? title.at : "");
         p->canvas.failed |= title.failed;

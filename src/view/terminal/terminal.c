@@ -375,9 +375,14 @@ static void zip(struct text_canvas *s, struct view_text *out, const char *a, con
     }
 }
 
-// Writes which heads the alignment is the mean of.
-static void name_alignment(const struct text_canvas *s, struct view_text *t)
+// Writes which heads the alignment is the mean of: the selected ones, or all of the layer.
+static void name_alignment(const struct text_canvas *s, struct view_text *t, bool all)
 {
+    if (all) {
+        view_say(t, "Alignment, layer %" PRId64 ", mean of %" PRId64 " heads: ", s->st.layer,
+                 s->v->shape.heads);
+        return;
+    }
     view_say(t, "Alignment by head%s ", s->st.selected > 1 ? "s" : "");
     for (int64_t h = 0; h < s->st.selected; h++)
         view_say(t, "%s%" PRId64, h ? ", " : "", s->st.head[h]);
@@ -385,13 +390,14 @@ static void name_alignment(const struct text_canvas *s, struct view_text *t)
 }
 
 // Writes the alignment of two texts: for each row, the key with the largest weight in the mean of
-// the selected heads. Rows whose largest weight is below twice the uniform weight are left out.
-static void draw_alignment(struct text_canvas *s)
+// the selected heads, or of all. Rows whose largest weight is below twice the uniform weight are
+// left out.
+static void put_alignment(struct text_canvas *s, bool all)
 {
-    const int64_t S = s->v->shape.keys;
+    const int64_t S = s->v->shape.keys, heads = all ? s->v->shape.heads : s->st.selected;
     struct view_text t = { 0 };
     double *mean = qkv_alloc((size_t)S, sizeof *mean);
-    if (!mean || !s->st.selected) {
+    if (!mean || !heads) {
         s->t.failed |= !mean;
         qkv_free(mean);
         return;
@@ -399,9 +405,9 @@ static void draw_alignment(struct text_canvas *s)
     for (int64_t k = 0; k < s->shown_count; k++) {
         int64_t best = -1;
         for (int64_t j = 0; j < S; j++) mean[j] = 0;
-        for (int64_t h = 0; h < s->st.selected; h++) {
-            view_row(s->row, s->v, s->st.layer, s->st.head[h], s->shown[k]);
-            for (int64_t j = 0; j < S; j++) mean[j] += (double)s->row[j] / (double)s->st.selected;
+        for (int64_t h = 0; h < heads; h++) {
+            view_row(s->row, s->v, s->st.layer, all ? h : s->st.head[h], s->shown[k]);
+            for (int64_t j = 0; j < S; j++) mean[j] += (double)s->row[j] / (double)heads;
         }
         for (int64_t c = 0; c < s->key_count; c++)
             if (best < 0 || mean[s->keys[c]] > mean[best]) best = s->keys[c];
@@ -409,7 +415,7 @@ static void draw_alignment(struct text_canvas *s)
         if (t.used)
             view_say(&t, ", ");
         else
-            name_alignment(s, &t);
+            name_alignment(s, &t, all);
         view_name_row(&t, s->v, s->shown[k]);
         view_say(&t, s->utf8 ? " → " : " -> ");
         view_name_key(&t, s->v, best);
@@ -421,6 +427,13 @@ static void draw_alignment(struct text_canvas *s)
     if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
     view_text_free(&t);
     qkv_free(mean);
+}
+
+// Writes the alignment of the selected heads and that of all heads, which `qkv translate` prints.
+static void draw_alignment(struct text_canvas *s)
+{
+    put_alignment(s, false);
+    if (s->st.selected < s->v->shape.heads) put_alignment(s, true);
 }
 
 static void draw_heads(struct text_canvas *s)
@@ -526,7 +539,8 @@ qkv_status qkv_view_terminal(const qkv_view *v, char **out, const struct qkv_vie
     const struct view_stack *k = NULL;
     qkv_status status = view_select_stack(&k, v, o, err);
     if (status) return status;
-    struct text_canvas s = { .v = k,
+    struct text_canvas s = { .view = v,
+                             .v = k,
                              .color = o->color,
                              .truecolor = o->truecolor,
                              .utf8 = o->utf8,

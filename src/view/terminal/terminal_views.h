@@ -5,6 +5,7 @@
 //   terminal_model.c          all heads as small matrices
 //   terminal_head_overview.c  a table of all heads, ablation effects
 //   terminal_residual.c       the residual stream
+//   terminal_compare.c        one query in two views: its weights and their changes
 //   terminal_score.c          the view "neuron": the score of one query and one key
 //   terminal_steps.c          the view "steps": the scores of one query and all keys
 #ifndef QKV_VIEW_TERMINAL_VIEWS_H
