@@ -45,11 +45,14 @@ static void write_stderr(const char *text)
     }
 }
 
+void (*cmd_interrupt_hook)(void);
+
 static void on_interrupt(int number)
 {
     (void)number;
     interrupts = interrupts + 1;
     if (graceful && interrupts < 2) return;
+    if (cmd_interrupt_hook) cmd_interrupt_hook();
     cmd_temps_remove();
     write_stderr(common.json
                      ? "{\"status\":\"interrupted\",\"code\":130,\"text\":\"interrupted\"}\n"

@@ -13,6 +13,8 @@ void cmd_signals_init(void);
 // on true: the first Ctrl-C only sets a flag, which cmd_interrupted() returns; the second ends the
 // command. on false: the first Ctrl-C ends the command.
 void cmd_signals_graceful(bool on);
+// Called in the signal handler when Ctrl-C ends the command; NULL: nothing is called.
+extern void (*cmd_interrupt_hook)(void);
 // The signal by which the system tells a child process that its parent has ended; no caller ignores
 // it by default.
 enum { CMD_PARENT_ENDED = SIGUSR1 };

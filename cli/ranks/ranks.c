@@ -2,6 +2,7 @@
 // ranks.c: runs a command on several ranks.
 #include "ranks/ranks.h"
 #include "frame/signals.h"
+#include "ranks/ranks_guard.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -36,25 +37,6 @@ static void put_number(char **to, int64_t n)
     put(to, at);
 }
 
-// Returns the state of a process, as /proc shows it: 'Z' if it has ended and its parent has not
-// asked for its exit code; 0 if there is none.
-static char state_of(int64_t pid)
-{
-    char path[48], *end = path, text[512];
-    put(&end, "/proc/");
-    put_number(&end, pid);
-    put(&end, "/stat");
-    *end = 0;
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return 0;
-    const ssize_t n = read(file, text, sizeof text - 1);
-    close(file);
-    if (n <= 0) return 0;
-    text[n] = 0;
-    const char *name = strrchr(text, ')'); // the name of the program may contain anything
-    return name && name[1] ? name[2] : 0;
-}
-
 // The launcher ends all ranks by SIGTERM when one has ended. Prints which one, if it was on this
 // host, and ends with the code of an error of input and output. Only async-signal-safe calls are
 // allowed here.
@@ -66,8 +48,9 @@ static void on_end_of_rank(int number)
     cmd_temps_remove();
     if (!peers.size) _exit(QKV_ERR_IO); // not connected yet: the rank that failed may have printed
     for (int64_t r = 0; r < peers.size && lost < 0; r++) {
-        const char state = peers.pid[r] && r != ranks.rank ? state_of(peers.pid[r]) : 'R';
-        if (state == 0 || state == 'Z' || state == 'X') lost = r;
+        struct process p;
+        if (!peers.pid[r] || r == ranks.rank) continue;
+        if (!ranks_process(peers.pid[r], &p) || p.state == 'Z' || p.state == 'X') lost = r;
     }
     put(&end, common.json ? "{\"status\":\"io\",\"code\":6,\"text\":\"" : "qkv: ");
     put(&end, lost < 0 ? "the launcher ended this rank" : "rank ");
@@ -88,11 +71,13 @@ static qkv_status find_peers(void)
 {
     struct peer {
         char host[64];
-        int64_t pid;
+        int64_t pid, start;
     } *all = cmd_alloc((size_t)ranks.size, sizeof *all);
     size_t *at = cmd_alloc((size_t)ranks.size * 2, sizeof *at), *n = at + ranks.size;
     memset(all, 0, (size_t)ranks.size * sizeof *all);
     if (gethostname(all[ranks.rank].host, sizeof all->host - 1) != 0) *all[ranks.rank].host = 0;
+    struct process own = { 0 };
+    if (ranks_process(getpid(), &own)) all[ranks.rank].start = own.start;
     all[ranks.rank].pid = getpid();
     for (int64_t r = 0; r < ranks.size; r++) {
         at[r] = (size_t)r * sizeof *all;
@@ -102,6 +87,8 @@ static qkv_status find_peers(void)
     peers.pid = cmd_alloc((size_t)ranks.size, sizeof *peers.pid);
     for (int64_t r = 0; r < ranks.size; r++)
         peers.pid[r] = strcmp(all[r].host, all[ranks.rank].host) ? 0 : all[r].pid;
+    for (int64_t r = 0; r < ranks.size && !status; r++)
+        if (peers.pid[r]) ranks_guard_peer(r, ranks.rank, all[r].pid, all[r].start);
     free(all);
     free(at);
     if (!status) peers.size = (sig_atomic_t)ranks.size;
@@ -128,6 +115,7 @@ static void end(qkv_status code)
 static void on_alarm(int number)
 {
     (void)number;
+    ranks_guard_end();
     _exit(QKV_ERR_LIMIT);
 }
 
@@ -173,6 +161,7 @@ static _Noreturn void end_lost(qkv_status status, const qkv_error *own)
         cmd_fail(cause && !ranks.rank ? own : &err);
     }
     if (all) qkv_ranks_last(&ranks, &none); // no rank ends before the message is printed
+    ranks_guard_end();
     qkv_ranks_close(&ranks);
     cmd_temps_remove();
     _exit(status);
@@ -264,7 +253,10 @@ void ranks_open(int argc, char **argv)
 {
     qkv_error err = { 0 };
     size_t bytes;
-    if (qkv_ranks_started(NULL) > 1) catch_end_of_rank();
+    if (qkv_ranks_started(NULL) > 1) {
+        catch_end_of_rank();
+        ranks_guard();
+    }
     const qkv_status opened = qkv_ranks_open(&ranks, &err);
     if (opened) {
         if (ranks.size == 1) end_alone(&err);
@@ -345,5 +337,6 @@ void ranks_close(void)
 {
     peers.size = 0;
     signal(SIGTERM, SIG_DFL);
+    ranks_guard_end();
     qkv_ranks_close(&ranks);
 }
