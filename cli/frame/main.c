@@ -114,6 +114,7 @@ int main(int argc, char **argv)
         cmd_help_one(stdout, c);
         return finish(QKV_OK);
     }
+    if (c->uses & USES_RANKS) ranks_note_alone();
     if (check_stack(&err) || ((c->uses & USES_COMPUTE) && check_environment(&err))) {
         ranks_agree(&err);
         return cmd_fail(&err);

@@ -59,9 +59,12 @@ static void on_end_of_rank(int number)
         put(&end, " has ended before the others");
     }
     put(&end, common.json ? "\"}\n" : "\n");
-    // The first rank that is left prints. All stay a moment, so that the others see them alive.
+    // The first rank of this host that is left prints, or rank 0 if none of this host has ended.
+    // All stay a moment, so that the others see them alive.
     const struct timespec moment = { .tv_nsec = 300000000 };
-    const bool prints = ranks.rank == (lost == 0 ? 1 : 0);
+    int64_t first = 0;
+    while (lost >= 0 && (first == lost || !peers.pid[first])) first++;
+    const bool prints = ranks.rank == first;
     if (!prints || write(2, text, (size_t)(end - text)) > 0) nanosleep(&moment, NULL);
     _exit(QKV_ERR_IO);
 }
@@ -315,6 +318,19 @@ void ranks_agree(const qkv_error *err)
         cmd_fail(ranks.rank ? &lost : err);
     }
     end(status_of(first));
+}
+
+void ranks_note_alone(void)
+{
+    static const char *const connected[] = { "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK" };
+    const char *tasks = getenv("SLURM_STEP_NUM_TASKS"), *task = getenv("SLURM_PROCID");
+    if (ranks.size > 1 || !tasks || !task || strtol(tasks, NULL, 10) < 2 || strcmp(task, "0") != 0)
+        return;
+    for (size_t i = 0; i < sizeof connected / sizeof *connected; i++)
+        if (getenv(connected[i])) return;
+    cmd_note("srun started %.20s tasks without MPI, so each runs this command alone; srun "
+             "--mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH) connects them as ranks",
+             tasks);
 }
 
 int64_t ranks_on_host(void)

@@ -18,6 +18,8 @@ void ranks_refuse(const char *command, const char *instead);
 // Returns QKV_OK if no rank has an error. If one has, its message is printed, with the number of
 // the rank, and all ranks end with its code.
 void ranks_agree(const qkv_error *err);
+// Prints a note if srun started several tasks without connecting them (--mpi=none): task 0 does.
+void ranks_note_alone(void);
 // Returns the number of ranks on the host of this one.
 int64_t ranks_on_host(void);
 // Returns the minimum of x over all ranks.

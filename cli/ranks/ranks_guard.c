@@ -128,10 +128,9 @@ static void tell_peers(int64_t own)
         follows = follows || code == QKV_ERR_IO << 8 || (peers[i].told && !still && !by_signal);
     }
     if (!follows) return;
-    const int n =
-        snprintf(line, sizeof line, "%srank %lld has ended before the others%s",
-                 common.json ? "{\"status\":\"io\",\"code\":6,\"text\":\"" : "qkv: ",
-                 (long long)own, common.json ? "\"}\n" : "\n");
+    const int n = snprintf(line, sizeof line, "%srank %lld has ended before the others%s",
+                           common.json ? "{\"status\":\"io\",\"code\":6,\"text\":\"" : "qkv: ",
+                           (long long)own, common.json ? "\"}\n" : "\n");
     if (write(2, line, (size_t)n) < 0) return;
 }
 
@@ -158,7 +157,7 @@ static _Noreturn void guard(int from, pid_t rank)
     if (follows) {
         wait_for_peers();
         sleep_ms(LATER);
-    } else if (!there || (p.code & 0x7f)) { // not there: its parent, a script, has asked for its code
+    } else if (!there || (p.code & 0x7f)) { // not there: its parent, a script, has its code
         tell_peers(own);
     }
     _exit(0);

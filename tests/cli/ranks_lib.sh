@@ -26,7 +26,7 @@ fi
 ranked() {
     launcher=$1 size=$2 want=$3
     shift 3
-    timeout 120 "$launcher" -n "$size" "$QKV_BIN" "$@" >"$out" 2>"$err" </dev/null
+    timeout 300 "$launcher" -n "$size" "$QKV_BIN" "$@" >"$out" 2>"$err" </dev/null
     code=$?
     [ $code -eq "$want" ] || failed "exit code $code, expected $want: $launcher -n $size qkv $*"
 }

@@ -81,10 +81,10 @@ python3 -S -E "$here/tests/cli/arrays.py" random k.npy f4 1x700x2x32 2
 python3 -S -E "$here/tests/cli/arrays.py" random huge.npy f4 1x30000x2x64 3
 qkv attn -q q.npy -k k.npy -v k.npy --causal -o one.npy || fails 'one process'
 qkv attn -q q.npy -k k.npy -v k.npy --causal --sum >sum || fails 'one process'
-# Ends rank 1 when it has been connected for a second.
+# Ends rank 1 when it has opened its arrays, after the ranks are connected.
 cat >die.sh <<'SH'
 if [ "$SLURM_PROCID" -eq 1 ]; then
-    { until grep -q /libmpi "/proc/$$/maps"; do sleep 0.05; done; sleep 1; kill -9 $$; } &
+    { until grep -q huge.npy "/proc/$$/maps"; do sleep 0.05; done; sleep 0.5; kill -9 $$; } &
 fi
 exec qkv "$@"
 SH
@@ -118,6 +118,14 @@ for mpi in $kinds; do
 done
 [ -n "$tried" ] || echo 'srun: no MPI that Slurm and qkv both have'
 
+# Without MPI each task runs alone, which task 0 says. A script with other files for each task is a use of that.
+timeout 120 srun --mpi=none -n 3 sh -c 'qkv attn -q q.npy -k k.npy -v k.npy --causal -o alone$SLURM_PROCID.npy' >stdout 2>stderr ||
+    fails 'srun --mpi=none'
+for n in 0 1 2; do same one.npy alone$n.npy 'srun --mpi=none'; done
+[ "$(grep -c '^qkv: note: srun started 3 tasks without MPI' stderr)" -eq 1 ] || fails 'the note of srun --mpi=none'
+timeout 120 srun --mpi=none -n 1 qkv attn -q q.npy -k k.npy -v k.npy --causal --sum >stdout 2>stderr || fails 'one task'
+[ ! -s stderr ] || fails 'a note for one task'
+
 # A batch script is no rank, whatever number of tasks its job has; mpirun in it has its own number of ranks.
 cat >batch.sh <<'SH'
 #!/bin/sh
@@ -125,6 +133,7 @@ qkv attn -q q.npy -k k.npy -v k.npy --causal -o alone.npy
 SH
 timeout 120 sbatch --wait --ntasks 4 -o batch.log batch.sh >stdout 2>stderr || fails "sbatch: $(cat batch.log)"
 same one.npy alone.npy 'a batch script of 4 tasks'
+! grep -q 'without MPI' batch.log || fails 'a note in a batch script'
 
 # ---- the array of the page ----
 for n in $(seq 25); do echo "owl $((n * n % 17))"; done >lines.txt

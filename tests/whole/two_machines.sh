@@ -62,3 +62,42 @@ done
 [ $sent -gt 100000 ] || fails "only $sent bytes went over the cable"
 [ "$(grep -c "$host_b" "$temp/connections")" -ge 6 ] || fails 'connections to the second host'
 echo "two hosts: the files of one process; $sent bytes from the first over the cable"
+
+# A rank of the second host is killed: of the first host rank 0, which works with it.
+cat >rank.sh <<'SH'
+"$1/qkv" attn -q big.npy -k big.npy -v big.npy -o killed.npy --force &
+pid=$!
+rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+trap : TERM USR1
+if [ "$rank" -eq 3 ]; then
+    until grep -q big.npy "/proc/$pid/maps"; do sleep 0.05; done
+    sleep 1
+    date +%s >"$2/killed"
+    kill -9 $pid
+fi
+while kill -0 $pid 2>/dev/null; do
+    wait $pid
+    code=$?
+done
+echo $code >"$2/code.$rank"
+exit $code
+SH
+python3 -S -E "$here/tests/cli/arrays.py" random big.npy f4 1x20000x2x64 1
+printf '%s slots=2\n' $host_a $host_b >hosts
+printf '%s:2\n' $host_a $host_b >hosts.mpich
+# killed EXPECTED COMMAND...: runs the ranks; the codes of ranks 0, 1 and 2 are expected
+export OMPI_MCA_odls_base_sigkill_timeout=5 # seconds between SIGTERM and SIGKILL, which are 1: cores may be busy
+killed() {
+    expected=$1
+    shift
+    rm -f code.* killed
+    on_host $host_a timeout 120 "$@" sh rank.sh "$hosts_bin" "$temp/work" >"$temp/log" 2>&1 </dev/null && fails "exit code 0: $1"
+    [ $(($(date +%s) - $(cat killed))) -le 30 ] || fails "the others continued for more than 30 s: $*"
+    codes=$(cat code.0 code.1 code.2 2>&1 | tr '\n' ' ')
+    [ "$codes" = "$expected" ] || fails "codes $codes: $*"
+    [ "$(grep -c '^qkv: rank 3 has ended before the others' "$temp/log")" -eq 1 ] || fails "one line with the rank: $*"
+    [ ! -e killed.npy ] || fails "an output: $*"
+}
+killed '6 6 6 ' mpirun --hostfile hosts --mca btl_tcp_if_include "${host_a%.*}.0/24" --map-by node:OVERSUBSCRIBE -n 4
+killed '6 6 6 ' mpirun.mpich -disable-auto-cleanup -f hosts.mpich -n 4
+echo 'two hosts: the others end with 6 and one line after a rank was killed'
