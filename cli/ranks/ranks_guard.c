@@ -178,6 +178,16 @@ static void on_follow(int number)
     _exit(QKV_ERR_IO);
 }
 
+// Handles SIGABRT, by which UCX under MPICH ends a rank that reads the memory of a killed one.
+static void on_abort(int number)
+{
+    struct process p;
+    for (int i = 0; i < peer_count; i++)
+        if (!ranks_process(peers[i].pid, &p) || p.ends) on_follow(number);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
 void ranks_guard_end(void)
 {
     tell(&(struct note){ .kind = ENDS });
@@ -186,6 +196,7 @@ void ranks_guard_end(void)
 void ranks_guard_peer(int64_t rank, int64_t own_rank, int64_t pid, int64_t start)
 {
     tell(&(struct note){ .kind = PEER, .rank = rank, .own = own_rank, .pid = pid, .start = start });
+    if (peer_count < PEERS) peers[peer_count++] = (struct peer){ rank, pid, start, false };
 }
 
 void ranks_guard(void)
@@ -213,6 +224,11 @@ void ranks_guard(void)
     to_guard = ends[1];
     fcntl(to_guard, F_SETFD, FD_CLOEXEC);
     sigaction(FOLLOW_SIGNAL, &a, NULL);
+    a.sa_handler = on_abort;
+    sigaction(SIGABRT, &a, NULL);
+    // what UCX prints of a killed rank would let mpiexec end the others before they are told
+    setenv("UCX_LOG_LEVEL", "fatal", 0);
+    setenv("UCX_HANDLE_ERRORS", "none", 0);
     cmd_interrupt_hook = ranks_guard_end;
     atexit(ranks_guard_end);
 }
