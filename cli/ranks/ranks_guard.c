@@ -19,9 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-// FOLLOW_SIGNAL: mpiexec -disable-auto-cleanup sends it, too. PEERS: ranks of a host that are told.
-// SECONDS: how long a guard waits for ranks that end. MOMENT, in ms: until scripts in which ranks
-// run have ended, too; LATER: until the line is printed.
+// FOLLOW_SIGNAL: mpiexec -disable-auto-cleanup sends it, too. PEERS: ranks of a host that a guard
+// signals. SECONDS: how long a guard waits for ranks that end. MOMENT, in ms: until scripts in
+// which ranks run have ended, too; LATER: until the line is printed.
 enum { FOLLOW_SIGNAL = SIGUSR1, PEERS = 1024, SECONDS = 10, MOMENT = 1000, LATER = 500 };
 
 // What a rank tells its guard. ENDS: it ends by itself. FOLLOWS: it ends since another was
@@ -226,7 +226,7 @@ void ranks_guard(void)
     sigaction(FOLLOW_SIGNAL, &a, NULL);
     a.sa_handler = on_abort;
     sigaction(SIGABRT, &a, NULL);
-    // what UCX prints of a killed rank would let mpiexec end the others before they are told
+    // what UCX prints of a killed rank would let mpiexec end the others before their guards do
     setenv("UCX_LOG_LEVEL", "fatal", 0);
     setenv("UCX_HANDLE_ERRORS", "none", 0);
     cmd_interrupt_hook = ranks_guard_end;
