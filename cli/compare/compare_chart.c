@@ -129,10 +129,14 @@ static void mark_equal(struct panel *p, struct qkv_chart_panel *to, const struct
     to->marks = 1;
 }
 
-// Writes a number of operations in millions, with at least three digits.
+// Writes a number of operations in millions, from 1e9 in billions, with at least three digits.
 static const char *millions(char out[32], double operations)
 {
-    snprintf(out, 32, operations < 999.5e6 ? "%.3g million" : "%.0f million", 1e-6 * operations);
+    if (operations < 999.5e6)
+        snprintf(out, 32, "%.3g million", 1e-6 * operations);
+    else
+        snprintf(out, 32, operations < 999.5e9 ? "%.3g billion" : "%.0f billion",
+                 1e-9 * operations);
     return out;
 }
 

@@ -54,7 +54,7 @@ qkv_status qkv_structure_read(struct qkv_structure *out, const char *dir, qkv_er
     if (status) return status;
     if (d.kind == QKV_NET_GRU_ATTENTION || d.size.layers < 1)
         return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = dir },
-                        "a structure requires a Transformer, found %s", type);
+                        "only a Transformer has this structure; the model is %s", type);
     *out = (struct qkv_structure){
         .kind = kinds[d.kind],
         .layers = d.size.layers,

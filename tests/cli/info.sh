@@ -193,7 +193,7 @@ PY
 mkdir vectors
 printf '{"model_type":"qkv-words","vocab_size":100,"hidden_size":5}' >vectors/config.json
 runs 4 info vectors --diagram model -o vectors.svg
-says 'qkv: vectors: a structure requires a Transformer, found qkv-words'
+says 'qkv: vectors: only a Transformer has this structure; the model is qkv-words'
 runs 2 info x.npy --diagram model -o file.svg
 says 'qkv: x.npy: --diagram: expected a model folder, found a file'
 runs 0 info "$top/models/dates" --diagram layer -o layer.svg
