@@ -16,7 +16,7 @@ static void free_job(struct serve_job *job)
     struct generate_job *j = (struct generate_job *)job;
     for (int64_t i = 0; j->output && i < j->outputs; i++) {
         serve_bytes_free(&j->output[i].text);
-        serve_bytes_free(&j->output[i].logprobs);
+        for (int a = 0; a < LOG_ARRAYS; a++) serve_bytes_free(&j->output[i].logprobs[a]);
     }
     serve_texts_free(&j->prompts);
     free(j->rendered);
@@ -65,29 +65,55 @@ static void fail_memory(struct generate_job *j)
     if (!j->err.status) cmd_no_memory(&j->err);
 }
 
+// Closes a stream of memory.  Returns false and fails the job if memory was exhausted.
+static bool close_memory(struct generate_job *j, FILE *to)
+{
+    const bool bad = !to || ferror(to);
+    if ((!to || !fclose(to)) && !bad) return true;
+    fail_memory(j);
+    return false;
+}
+
+struct token_bytes {
+    char buffer[256], *at;
+    size_t count;
+};
+
+static void read_token(struct token_bytes *b, struct generate_job *j, int32_t id)
+{
+    const qkv_tokenizer *tokenizer = j->job.model->tokenizer;
+    b->at = b->buffer;
+    bool ok =
+        !qkv_tokenizer_token_bytes(tokenizer, b->buffer, sizeof b->buffer, &b->count, id, NULL);
+    if (ok && b->count >= sizeof b->buffer) {
+        b->at = malloc(b->count + 1);
+        ok = b->at &&
+             !qkv_tokenizer_token_bytes(tokenizer, b->at, b->count + 1, &b->count, id, NULL);
+    }
+    if (ok) return;
+    fail_memory(j);
+    b->count = 0;
+}
+
+static void free_token(struct token_bytes *b)
+{
+    if (b->at != b->buffer) free(b->at);
+}
+
 // Prints a token as text, in which U+FFFD is a byte that is no character on its own, and as bytes.
 static void print_token(FILE *to, struct generate_job *j, int32_t id, float logprob)
 {
-    const qkv_tokenizer *tokenizer = j->job.model->tokenizer;
-    char buffer[256], *text = buffer;
-    size_t need = 0;
-    bool ok = !qkv_tokenizer_token_bytes(tokenizer, buffer, sizeof buffer, &need, id, NULL);
-    if (ok && need >= sizeof buffer)
-        ok = (text = malloc(need + 1)) &&
-             !qkv_tokenizer_token_bytes(tokenizer, text, need + 1, &need, id, NULL);
-    if (!ok) {
-        fail_memory(j);
-        need = 0;
-    }
+    struct token_bytes b;
+    read_token(&b, j, id);
     fputs("{\"token\":", to);
-    cmd_json_text(to, text, need);
+    cmd_json_text(to, b.at, b.count);
     fputs(",\"logprob\":", to);
     cmd_json_float(to, logprob);
     fputs(",\"bytes\":[", to);
-    for (size_t i = 0; i < need; i++)
-        fprintf(to, i ? ",%u" : "%u", (unsigned)(unsigned char)text[i]);
+    for (size_t i = 0; i < b.count; i++)
+        fprintf(to, i ? ",%u" : "%u", (unsigned)(unsigned char)b.at[i]);
     putc(']', to);
-    if (text != buffer) free(text);
+    free_token(&b);
 }
 
 static void print_logprob(FILE *to, struct generate_job *j, const struct qkv_generated_token *t)
@@ -102,10 +128,104 @@ static void print_logprob(FILE *to, struct generate_job *j, const struct qkv_gen
     fputs("]}", to);
 }
 
-// Prints one choice.  logprobs: elements of an array; NULL: none.  reason NULL: not complete.
+// Prints a token as the text of a completion's logprobs: "bytes:\xe2\x80" if it is no valid UTF-8.
+static void print_name(FILE *to, const struct token_bytes *b)
+{
+    size_t valid = 0;
+    for (size_t n = 1; n && valid < b->count; valid += n)
+        n = cmd_utf8_bytes(b->at + valid, b->count - valid);
+    if (valid == b->count) {
+        cmd_json_text(to, b->at, b->count);
+        return;
+    }
+    fputs("\"bytes:", to);
+    for (size_t i = 0; i < b->count; i++) {
+        const unsigned char c = (unsigned char)b->at[i];
+        fprintf(to, c < ' ' || c > '~' || c == '"' || c == '\\' ? "\\\\x%02x" : "%c", c);
+    }
+    putc('"', to);
+}
+
+// Prints the most likely tokens of a completion as an object, and the token itself.
+static void print_tops(FILE *to, struct generate_job *j, const struct qkv_generated_token *t)
+{
+    struct token_bytes seen[TOPS_MOST + 1];
+    int64_t n = 0, k;
+    putc('{', to);
+    for (int64_t i = 0; i <= j->tops; i++) {
+        struct token_bytes *b = &seen[n];
+        const bool top = i < j->tops && i < t->tops;
+        read_token(b, j, top ? t->top[i].id : t->id);
+        for (k = 0; k < n; k++)
+            if (seen[k].count == b->count && !memcmp(seen[k].at, b->at, b->count)) break;
+        if (k < n) { // a name occurs once, with the larger probability
+            free_token(b);
+            continue;
+        }
+        if (n++) putc(',', to);
+        print_name(to, b);
+        putc(':', to);
+        cmd_json_float(to, top ? t->top[i].value : t->logprob);
+    }
+    while (n > 0) free_token(&seen[--n]);
+    putc('}', to);
+}
+
+// Elements of the arrays with logprobs; all at[] NULL: there are none.
+struct logged {
+    const char *at[LOG_ARRAYS];
+    size_t bytes[LOG_ARRAYS];
+};
+
+// Prints the logprobs of a token.  Returns them with memory that *text owns.
+static struct logged log_token(char **text, struct generate_output *x,
+                               const struct qkv_generated_token *t)
+{
+    struct generate_job *j = x->job;
+    struct logged l = { 0 };
+    struct token_bytes name;
+    size_t size = 0, begin[LOG_ARRAYS + 1] = { 0 };
+    FILE *to = open_memstream(text, &size);
+    for (int a = 0; to && a < LOG_ARRAYS; a++) {
+        if (j->chat) {
+            if (a == 0) print_logprob(to, j, t);
+        } else if (a == LOG_TOKENS) {
+            read_token(&name, j, t->id);
+            print_name(to, &name);
+            free_token(&name);
+        } else if (a == LOG_VALUES) {
+            cmd_json_float(to, t->logprob);
+        } else if (a == LOG_TOPS) {
+            print_tops(to, j, t);
+        } else {
+            fprintf(to, "%lld", (long long)(x->prompt_characters + t->offset));
+        }
+        if (fflush(to)) fail_memory(j);
+        begin[a + 1] = size;
+    }
+    if (!close_memory(j, to)) return l;
+    for (int a = 0; a < LOG_ARRAYS; a++) {
+        l.at[a] = *text + begin[a];
+        l.bytes[a] = begin[a + 1] - begin[a];
+    }
+    return l;
+}
+
+static void print_logged(FILE *to, const struct generate_job *j, const struct logged *l)
+{
+    static const char *const names[] = { "tokens", "token_logprobs", "top_logprobs",
+                                         "text_offset" };
+    for (int a = 0; a < (j->chat ? 1 : LOG_ARRAYS); a++) {
+        fprintf(to, "%c\"%s\":[", a ? ',' : '{', j->chat ? "content" : names[a]);
+        fwrite(l->at[a], 1, l->bytes[a], to);
+        putc(']', to);
+    }
+    putc('}', to);
+}
+
+// Prints one choice.  reason NULL: not complete.
 static void print_choice(FILE *to, const struct generate_job *j, int64_t index, const char *text,
-                         size_t bytes, const char *logprobs, size_t logprob_bytes,
-                         const char *reason)
+                         size_t bytes, const struct logged *logged, const char *reason)
 {
     fprintf(to, "{\"index\":%lld,", (long long)index);
     if (j->chat) {
@@ -119,8 +239,8 @@ static void print_choice(FILE *to, const struct generate_job *j, int64_t index, 
         cmd_json_text(to, text, bytes);
     }
     fputs(",\"logprobs\":", to);
-    if (logprobs)
-        fprintf(to, "{\"content\":[%.*s]}", (int)logprob_bytes, logprobs);
+    if (logged->at[0])
+        print_logged(to, j, logged);
     else
         fputs("null", to);
     if (reason)
@@ -129,19 +249,10 @@ static void print_choice(FILE *to, const struct generate_job *j, int64_t index, 
         fputs(",\"finish_reason\":null}", to);
 }
 
-// Closes a stream of memory.  Returns false and fails the job if memory was exhausted.
-static bool close_memory(struct generate_job *j, FILE *to)
-{
-    const bool bad = !to || ferror(to);
-    if ((!to || !fclose(to)) && !bad) return true;
-    fail_memory(j);
-    return false;
-}
-
 // Sends a choice as an event.  The first one begins the stream, so that an error before it has a
 // status.
 static void stream_choice(struct generate_job *j, int64_t index, const char *text, size_t bytes,
-                          const char *logprobs, size_t logprob_bytes, const char *reason)
+                          const struct logged *logged, const char *reason)
 {
     char *event = NULL;
     size_t size = 0;
@@ -149,7 +260,7 @@ static void stream_choice(struct generate_job *j, int64_t index, const char *tex
     if (to) {
         print_begin(to, j);
         fputs(",\"choices\":[", to);
-        print_choice(to, j, index, text, bytes, logprobs, logprob_bytes, reason);
+        print_choice(to, j, index, text, bytes, logged, reason);
         fputs(j->usage ? "],\"usage\":null}" : "]}", to);
     }
     if (close_memory(j, to)) {
@@ -193,9 +304,12 @@ static void answer(struct generate_job *j)
     for (int64_t i = 0; i < j->outputs; i++) {
         const struct generate_output *x = &j->output[i];
         if (i) putc(',', to);
-        print_choice(to, j, i, x->text.at ? x->text.at : "", x->text.count,
-                     j->o.logprobs ? x->logprobs.at ? x->logprobs.at : "" : NULL, x->logprobs.count,
-                     x->reason);
+        struct logged logged = { 0 };
+        for (int a = 0; j->o.logprobs && a < LOG_ARRAYS; a++) {
+            logged.at[a] = x->logprobs[a].at ? x->logprobs[a].at : "";
+            logged.bytes[a] = x->logprobs[a].count;
+        }
+        print_choice(to, j, i, x->text.at ? x->text.at : "", x->text.count, &logged, x->reason);
     }
     putc(']', to);
     print_usage(to, j);
@@ -252,7 +366,8 @@ static void echo(struct generate_output *x)
     if (!j->echo || x->echoed || j->err.status) return;
     x->echoed = true;
     if (j->stream)
-        stream_choice(j, index, j->prompts.text[prompt], j->prompts.bytes[prompt], NULL, 0, NULL);
+        stream_choice(j, index, j->prompts.text[prompt], j->prompts.bytes[prompt],
+                      &(struct logged){ 0 }, NULL);
     else
         keep(j, &x->text, j->prompts.text[prompt], j->prompts.bytes[prompt]);
 }
@@ -261,22 +376,18 @@ static int on_token(void *user, const struct qkv_generated_token *t)
 {
     struct generate_output *x = user;
     struct generate_job *j = x->job;
-    char *logprob = NULL;
-    size_t bytes = 0;
+    struct logged logged = { 0 };
+    char *text = NULL;
     if (t->id >= 0) service_used(&j->job, 1);
     echo(x);
-    if (j->o.logprobs && t->id >= 0) {
-        FILE *to = open_memstream(&logprob, &bytes);
-        if (to) print_logprob(to, j, t);
-        close_memory(j, to);
+    if (j->o.logprobs && t->id >= 0) logged = log_token(&text, x, t);
+    if (j->stream && !j->err.status && (t->bytes || logged.at[0]))
+        stream_choice(j, x - j->output, t->text, t->bytes, &logged, NULL);
+    for (int a = 0; a < LOG_ARRAYS && !j->stream && logged.at[0] && !j->err.status; a++) {
+        if (x->logprobs[a].count) keep(j, &x->logprobs[a], ",", 1);
+        keep(j, &x->logprobs[a], logged.at[a], logged.bytes[a]);
     }
-    if (j->stream && !j->err.status && (t->bytes || logprob)) {
-        stream_choice(j, x - j->output, t->text, t->bytes, logprob, bytes, NULL);
-    } else if (logprob && !j->stream && !j->err.status) {
-        if (x->logprobs.count) keep(j, &x->logprobs, ",", 1);
-        keep(j, &x->logprobs, logprob, bytes);
-    }
-    free(logprob);
+    free(text);
     return j->err.status != QKV_OK;
 }
 
@@ -290,7 +401,7 @@ static int on_output(void *user, const struct qkv_generated *g)
     if ((x - j->output) % j->o.n_best == 0) j->prompt_tokens += g->prompt_tokens;
     echo(x);
     if (j->stream)
-        stream_choice(j, x - j->output, "", 0, NULL, 0, x->reason);
+        stream_choice(j, x - j->output, "", 0, &(struct logged){ 0 }, x->reason);
     else
         keep(j, &x->text, g->text, g->bytes);
     x->id = 0;
@@ -379,6 +490,8 @@ static void begin_output(struct generate_job *j)
     o.no_template = j->chat; // the chat template has put all special tokens into the prompt
     o.first = j->begun % j->o.n_best; // the random numbers of an output that begins with the others
     x->job = j;
+    for (size_t i = 0; i < j->prompts.bytes[prompt]; i++)
+        x->prompt_characters += (j->prompts.text[prompt][i] & 0xC0) != 0x80;
     service_begin(&j->job);
     if (qkv_scheduler_add(j->job.model->service->scheduler, &x->id, j->prompts.text[prompt],
                           j->prompts.bytes[prompt], &o, &j->err))

@@ -8,11 +8,21 @@
 #include <qkv/scheduler.h>
 
 struct generate_job;
+enum {
+    TOPS_MOST = 20, // the most alternatives of a token with logprobs
+    // The elements of arrays with logprobs: of a completion four, of a chat one.
+    LOG_TOKENS = 0,
+    LOG_VALUES,
+    LOG_TOPS,
+    LOG_OFFSETS,
+    LOG_ARRAYS
+};
 // One output.  Its text and logprobs are kept if the answer is not streamed.
 struct generate_output {
     struct generate_job *job;
-    int64_t id;                        // id in the scheduler; 0: not begun, or ended
-    struct serve_bytes text, logprobs; // logprobs: elements of a JSON array
+    int64_t id; // id in the scheduler; 0: not begun, or ended
+    struct serve_bytes text, logprobs[LOG_ARRAYS];
+    int64_t prompt_characters;
     const char *reason;
     int64_t tokens;
     bool streamed; // the first event of a stream has the role

@@ -86,6 +86,9 @@ struct qkv_generated_token {
     int64_t tops;
     const char *text; /**< text that the token adds: whole characters of UTF-8, or "" */
     size_t bytes;
+    /** number of characters (code points) of the output's text before the token, whether `text` of
+     *  this call or a later one has them; 0 if id is -1 */
+    int64_t offset;
 };
 
 /** The reason why an output ended. */

@@ -275,6 +275,7 @@ def parameters(server):
         found[choice["index"]] += choice["text"]
     check("echo in a stream", found == want, (found, want))
     status, answer = server.post("/v1/completions", {**how, "echo": True, "logprobs": 1})
+    logprobs(server)
     check("echo with logprobs is refused", status == 400 and answer["error"]["param"] == "$.echo", answer)
     vector = lambda text, **more: server.post("/embed", {"inputs": text, "truncate": True, "model": "bert", **more})[1][0]
     long, most = "a b " * 3000 + "hello", server.ask("GET", "/info")
@@ -299,6 +300,41 @@ def parameters(server):
     status, answer = server.post("/v2/rerank", {**query, "documents": ["a b a b"], "max_tokens_per_doc": 2, "return_documents": True})
     check("the document is returned whole", status == 200 and answer["results"][0]["document"] == {"text": "a b a b"}, answer)
     check("/decode", server.post("/decode", {"ids": ids[1:4], "model": "bert"}) == server.post("/detokenize", {"ids": ids[1:4], "model": "bert"}))
+
+
+def same_logprobs(chat, completion):
+    """Whether a chat, whose tokens are valid UTF-8, and a completion have the same log-probabilities."""
+    names, values, tops = ([f(t) for t in chat] for f in (
+        lambda t: t["token"], lambda t: t["logprob"], lambda t: {x["token"]: x["logprob"] for x in (t, *t["top_logprobs"])}))
+    return (names, values, tops) == (completion["tokens"], completion["token_logprobs"], completion["top_logprobs"])
+
+
+def logprobs(server):
+    """Completions have the log-probabilities of the command in the arrays of OpenAI."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]  # bytes that a byte-level vocabulary writes as themselves
+    of = {chr(b): b for b in shown} | {chr(256 + i): b for i, b in enumerate(b for b in range(256) if b not in shown)}
+    word = lambda token: bytes(of[c] for c in token).decode()
+    for prompt, sampling, options in (("Caf\u00e9 in the", {"temperature": 0}, ["-t", "0"]),
+                                      ("And", {"temperature": 1.5, "seed": 8}, ["-t", "1.5", "--seed", "8"])):
+        want = json.loads(command("generate", prompt, "-m", VERSE, "-n", "24", "--logprobs", "3", "--json", *options))
+        body = {"prompt": prompt, "model": "verse", "max_tokens": 24, "logprobs": 3, **sampling}
+        status, answer = server.post("/v1/completions", body)
+        found = answer["choices"][0]["logprobs"]
+        check("the members of logprobs", list(found) == ["tokens", "token_logprobs", "top_logprobs", "text_offset"], found)
+        check("logprobs of the command", found["token_logprobs"] == [t["logprob"] for t in want["logprobs"]] and
+              found["tokens"] == [word(t["token"]) for t in want["logprobs"]], (found, want))
+        tops = [{word(x["token"]): x["logprob"] for x in (*t["top"], t)} for t in want["logprobs"]]
+        check("the most likely tokens, and the token", found["top_logprobs"] == tops and
+              (sampling["temperature"] == 0 or any(len(t) == 4 for t in tops)), (found["top_logprobs"], tops))
+        whole, at = prompt + answer["choices"][0]["text"], [*found["text_offset"], None]
+        check("text_offset counts the characters of prompt and text", len(found["tokens"]) == 24 and
+              [whole[a:b] for a, b in zip(at, at[1:])] == found["tokens"], found)
+        _, _, data = server.ask("POST", "/v1/completions", {**body, "stream": True})
+        parts = [json.loads(e[6:])["choices"][0]["logprobs"] for e in data.decode().split("\n\n")[:-2]]
+        check("logprobs in a stream", {name: [x for p in parts if p for x in p[name]] for name in found} == found, parts)
+    both = {"prompt": "In the", "model": "verse", "max_tokens": 6, "temperature": 0, "logprobs": 2, "n": 2}
+    status, answer = server.post("/v1/completions", {**both, "prompt": ["In the", "\u00e9"]})
+    check("each prompt counts its own characters", [x["logprobs"]["text_offset"][0] for x in answer["choices"]] == [6, 6, 1, 1], answer)
 
 
 TEMPLATES = (
@@ -339,8 +375,8 @@ def chats():
         how = {"model": "org/verse", "prompt": "And", "max_tokens": 1, "temperature": 0, "logprobs": 1, "logit_bias": {ids[0]: 100}}
         status, answer = server.post("/v1/completions", how)
         check("the name of a pulled model", status == 200, answer)
-        first = answer["choices"][0]["logprobs"]["content"][0]
-        check("the bytes of a part of a character", len(ids) == 2 and (first["bytes"], first["token"]) == ([0xc3], "\ufffd"), (ids, first))
+        first = answer["choices"][0]["logprobs"]["tokens"]
+        check("a token that is part of a character", len(ids) == 2 and first == ["bytes:\\xc3"], (ids, first))
     messages = [{"role": "system", "content": "be kind "}, {"role": "user", "content": "hello"}]
     for i, (template, prompt) in enumerate(TEMPLATES):
         folder = f"chat{i}"
@@ -362,7 +398,7 @@ def chats():
             status, want = server.post("/v1/completions", {"prompt": prompt.removeprefix("<|endoftext|>"), "logprobs": 1, **how})
             status, found = server.post("/v1/chat/completions", {"messages": messages, "logprobs": True, "top_logprobs": 1, **how})
             check(f"chat template {i}", status == 200 and found["usage"] == want["usage"] and
-                  found["choices"][0]["logprobs"] == want["choices"][0]["logprobs"] and
+                  same_logprobs(found["choices"][0]["logprobs"]["content"], want["choices"][0]["logprobs"]) and
                   found["choices"][0]["message"]["content"] == want["choices"][0]["text"], (found, want))
         # a prompt without bos_token gets none, as with add_special_tokens=False of transformers
         chat = {"messages": [{"role": "user", "content": "hello"}], "model": "chat4", "max_tokens": 1}

@@ -208,8 +208,9 @@ def texts():
         messages = [{"role": "user", "content": "And the"}]
         refused(server, "/v1/chat/completions", {"messages": messages, "top_logprobs": 2}, 400, "$.top_logprobs")
         _, answer = server.post("/v1/completions", {"prompt": "a", "max_tokens": 3, "logprobs": 0, "ignore_eos": True})
-        tokens = answer["choices"][0]["logprobs"]["content"]
-        check("logprobs 0 has no alternatives", len(tokens) == 3 and all(t["top_logprobs"] == [] for t in tokens), tokens)
+        found = answer["choices"][0]["logprobs"]
+        check("logprobs 0 has no alternatives", len(found["tokens"]) == 3 and
+              found["top_logprobs"] == [{t: x} for t, x in zip(found["tokens"], found["token_logprobs"])], found)
         _, answer = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 2, "logprobs": True, "top_logprobs": 2})
         tokens = answer["choices"][0]["logprobs"]["content"]
         check("top_logprobs 2", all(len(t["top_logprobs"]) == 2 for t in tokens), tokens)

@@ -72,6 +72,9 @@ def completions(c):
         got = c.completions.create(**body)
         check(f"openai: completions {how}", got.choices[0].text == want and len(want) > 8 and
               got.choices[0].finish_reason == "length" and got.usage.completion_tokens == tokens, (got, want))
+        logged = c.completions.create(**body, logprobs=2).choices[0].logprobs
+        check("openai: logprobs of completions", "".join(logged.tokens) == want and len(logged.token_logprobs) == tokens and
+              logged.text_offset[0] == len(PROMPT) and all(t in top for t, top in zip(logged.tokens, logged.top_logprobs)), logged)
         text, reasons, usage = streamed(c.completions.create(**body, stream=True, stream_options={"include_usage": True}), lambda x: x.text)
         check(f"openai: completions as a stream {how}", (text, reasons) == (want, ["length"]) and
               usage.completion_tokens == tokens, (text, reasons, usage))

@@ -100,8 +100,9 @@ static bool read_logprobs(struct serve_call *c, struct generate_job *j,
         return false;
     }
     if (!wanted) return true;
-    if (n < 0 || n > 20) {
-        serve_fail(c, 400, "$.logprobs", "$.logprobs: expected 0 to 20, found %lld", (long long)n);
+    if (n < 0 || n > TOPS_MOST) {
+        serve_fail(c, 400, "$.logprobs", "$.logprobs: expected 0 to %d, found %lld", TOPS_MOST,
+                   (long long)n);
         return false;
     }
     j->tops = n;
@@ -275,7 +276,7 @@ void endpoint_chat(struct serve_call *c)
           .to = &most,
           .min = 1,
           .max = 1 << 24 },
-        { .name = "top_logprobs", .kind = FIELD_INTEGER, .to = &r.top_logprobs, .max = 20 },
+        { .name = "top_logprobs", .kind = FIELD_INTEGER, .to = &r.top_logprobs, .max = TOPS_MOST },
         { .name = "response_format", .kind = FIELD_ANY, .to = &r.format },
         { .name = "modalities", .kind = FIELD_ANY, .to = &r.modalities },
         { .name = "tools", .kind = FIELD_REFUSED },

@@ -51,7 +51,8 @@ static qkv_status emit_token(struct qkv_slot *s, int64_t position, int32_t id, f
                                         .id = id,
                                         .logprob = logprob,
                                         .top = top,
-                                        .tops = top ? o->logprobs : 0 };
+                                        .tops = top ? o->logprobs : 0,
+                                        .offset = id >= 0 ? s->output.characters : 0 };
     seen.bytes = qkv_output_emit(&s->output, &seen.text);
     if (o->token && (id >= 0 || seen.bytes) && o->token(o->user, &seen))
         return qkv_generation_interrupted(s->g, err);

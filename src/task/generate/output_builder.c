@@ -21,6 +21,7 @@ qkv_status qkv_output_begin(struct qkv_output_builder *b, const struct qkv_gener
     size_t bytes;
     b->count = 0;
     b->skip = 0;
+    b->counted = b->characters = 0;
     b->keep_logprobs = g->options.logprobs > 0;
     qkv_decode_stream_free(b->stream);
     b->stream = NULL;
@@ -79,6 +80,8 @@ qkv_status qkv_output_add(struct qkv_output_builder *b, const struct qkv_output_
 {
     const char *text;
     size_t bytes;
+    for (; b->counted < b->text.n; b->counted++)
+        b->characters += ((uint8_t)b->text.at[b->counted] & 0xC0) != 0x80;
     if (!append_token(b, t->id, t->logprob)) return qkv_fail_memory(err, NULL);
     const qkv_status status = qkv_decode_stream_put(b->stream, t->id, &text, &bytes, err);
     if (status) return status;

@@ -15,6 +15,7 @@ struct qkv_output_builder {
     // bytes of the prompt's text that the stream still has to return; they are skipped
     size_t skip;
     struct qkv_output_text text;
+    int64_t counted, characters; // bytes of text before the last token, and their characters
     bool keep_logprobs;
 };
 
