@@ -66,6 +66,8 @@ GOALS = [
     ("server, *", "*a request", "*", .9),
     ("server, *", "*a request", "*", ("sentence-transformers", 2)),
     ("server, *", "*a request", "*", ("ONNX Runtime *", 2)),
+    ("server, *", "*a request", "*", ("fastembed", 2)),
+    ("server, *", "*a request", "*", ("infinity", 2)),
 ]
 
 # The rows of the first table of docs/performance.md: (title, part, section, row, programs).

@@ -3,7 +3,10 @@
 
 `qkv serve` is compared with minimal servers around other programs.  These collect the requests that wait, at most 32, and
 compute them as one batch, as the servers that people install do.  Servers have the cores of the comparison; the clients
-have another core if there is one.
+have another core if there is one.  Two programs need Python environments of their own:
+
+    QKV_FASTEMBED_VENV=DIR            with fastembed, in the minimal server, on the model of ONNX Runtime
+    QKV_INFINITY_VENV=DIR             with infinity-emb[torch,server], in its own server
 
     server.py                         the comparison
     server.py --serve PROGRAM         a minimal server on a free port, which it prints
@@ -12,6 +15,8 @@ import http.client
 import json
 import os
 import queue
+import shutil
+import socket
 import socketserver
 import statistics
 import subprocess
@@ -28,8 +33,43 @@ MOST = 32  # texts of a batch
 PROGRAMS = ("sentence-transformers", "ONNX Runtime f32 optimised")
 
 
+def onnx_model():
+    import embed
+    path = os.path.join(WORK, "minilm.onnx")
+    if not os.path.exists(path):
+        embed.export(path)
+    return embed.optimised(path)
+
+
+def fastembed_folder():
+    """Makes the folder that fastembed reads: the optimised model of ONNX Runtime, with its names of the inputs, and the tokenizer."""
+    import onnx
+    folder, model = os.path.join(WORK, "fastembed"), onnx.load(onnx_model())
+    names = {"ids": "input_ids", "mask": "attention_mask"}
+    for x in model.graph.input:
+        x.name = names[x.name]
+    for node in model.graph.node:
+        node.input[:] = [names.get(x, x) for x in node.input]
+    os.makedirs(folder, exist_ok=True)
+    onnx.save(model, os.path.join(folder, "model.onnx"))
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        shutil.copy(os.path.join(MODEL, name), folder)
+    return os.path.abspath(folder)
+
+
+def with_fastembed(folder):
+    from fastembed import TextEmbedding
+    from fastembed.common.model_description import ModelSource, PoolingType
+    TextEmbedding.add_custom_model("minilm", pooling=PoolingType.MEAN, normalization=True, sources=ModelSource(hf="local/minilm"),
+                                   dim=384, model_file="model.onnx")
+    model = TextEmbedding("minilm", specific_model_path=folder, threads=THREADS)
+    return lambda texts: list(model.embed(texts, batch_size=MOST))
+
+
 def encoder(program):
     """Returns a function from texts to vectors."""
+    if program.startswith("fastembed "):
+        return with_fastembed(program.split(" ", 1)[1])
     import torch
     torch.set_num_threads(THREADS)
     if program == "sentence-transformers":
@@ -39,10 +79,7 @@ def encoder(program):
     from tokenizers import Tokenizer
 
     import embed
-    path = os.path.join(WORK, "minilm.onnx")
-    if not os.path.exists(path):
-        embed.export(path)
-    tokenizer, run = Tokenizer.from_file(os.path.join(MODEL, "tokenizer.json")), embed.with_onnxruntime(embed.optimised(path))
+    tokenizer, run = Tokenizer.from_file(os.path.join(MODEL, "tokenizer.json")), embed.with_onnxruntime(onnx_model())
     tokenizer.enable_padding()
     tokenizer.enable_truncation(256)
 
@@ -96,22 +133,39 @@ def serve(program):
 
 
 class Started:
-    """A server as a process of its own."""
+    """A server as a process of its own.  It prints its address, or has the given port when it answers."""
 
-    def __init__(self, command):
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=os.path.dirname(__file__) or ".")
+    def __init__(self, command, port=None):
+        self.port, self.latency = port, []  # latency: per round the median and the 99th of 100
+        out = subprocess.DEVNULL if port else subprocess.PIPE
+        self.process = subprocess.Popen(command, stdout=out, stderr=out if port else None, text=True, cwd=os.path.dirname(__file__) or ".")
+        if port:
+            self.wait()
+            return
         line = self.process.stdout.readline()
         if not line.startswith("listening on "):
             raise RuntimeError(f"it did not start: {line}")
         self.port = int(line.rsplit(":", 1)[1])
-        self.latency = []  # per round: the median and the 99th of 100
+
+    def wait(self):
+        """Waits until the server accepts connections."""
+        end = time.monotonic() + 300
+        while self.process.poll() is None and time.monotonic() < end:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                time.sleep(.2)
+        self.process.kill()
+        raise RuntimeError(f"it did not start (exit {self.process.wait()})")
 
     def one(self, texts, vectors, took):
         """A client: sends its texts one after another."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         for i in texts:
             begin = time.perf_counter()
-            connection.request("POST", "/v1/embeddings", json.dumps({"input": self.texts[i]}), {"Content-Type": "application/json"})
+            connection.request("POST", "/v1/embeddings", json.dumps({"input": self.texts[i], "model": "minilm"}),
+                               {"Content-Type": "application/json"})
             answer = connection.getresponse()
             data = answer.read()
             took.append(time.perf_counter() - begin)
@@ -139,12 +193,22 @@ class Started:
 
 def main():
     texts = sentences(96 if QUICK else 256)
-    commands = {"qkv": [COMMAND, "serve", "-q", "--port", "0", "--threads", str(THREADS), "-m", os.path.abspath(MODEL)]}
+    commands = {"qkv": [COMMAND, "serve", "-q", "--port", "0", "--threads", str(THREADS), "-m", "minilm=" + os.path.abspath(MODEL)]}
     commands |= {p: [sys.executable, os.path.abspath(__file__), "--serve", p] for p in PROGRAMS}
+    ports = {}
+    if venv := os.environ.get("QKV_FASTEMBED_VENV"):
+        commands["fastembed"] = [os.path.join(venv, "bin/python"), os.path.abspath(__file__), "--serve", "fastembed " + fastembed_folder()]
+    if venv := os.environ.get("QKV_INFINITY_VENV"):
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            ports["infinity"] = s.getsockname()[1]
+        commands["infinity"] = [os.path.join(venv, "bin/infinity_emb"), "v2", "--model-id", os.path.abspath(MODEL), "--served-model-name",
+                                "minilm", "--device", "cpu", "--engine", "torch", "--no-bettertransformer", "--dtype", "float32",
+                                "--no-model-warmup", "--batch-size", str(MOST), "--host", "127.0.0.1", "--url-prefix", "/v1",
+                                "--port", str(ports["infinity"])]
     servers = {}
     for name, command in commands.items():
         try:
-            servers[name] = Started(command)
+            servers[name] = Started(command, ports.get(name))
         except RuntimeError as e:
             note(f"  {name} is not measured: {e}")
     mine = os.sched_getaffinity(0)
