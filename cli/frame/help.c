@@ -6,17 +6,14 @@
 
 const char *const cmd_shells[] = { "bash", "zsh", "fish", NULL };
 
-// The rows of command.def: the title of a group, or a command of it.
-static const struct {
-    const char *group;
-    const struct cmd *command;
-} listed[] = {
-#define GROUP(title)  { title, NULL },
-#define COMMAND(name) { NULL, &cmd_##name },
+// The rows of command.def: the title of a group, or NULL for the next command of cmd_table.
+static const char *const rows[] = {
+#define GROUP(title)  title,
+#define COMMAND(name) NULL,
 #include "command.def"
 #undef COMMAND
 };
-enum { LISTED = sizeof listed / sizeof *listed };
+enum { ROWS = sizeof rows / sizeof *rows };
 
 static const struct {
     int code;
@@ -185,13 +182,14 @@ void cmd_help_all(FILE *to)
         const int n = (int)strlen(cmd_table[i]->name) + 1;
         if (n > wide) wide = n;
     }
-    for (int i = 0; i < LISTED; i++) {
-        if (listed[i].group) {
-            fprintf(to, "%s  %s\n", i ? "\n" : "", listed[i].group);
+    for (int i = 0, next = 0; i < ROWS && cmd_table[next]; i++) {
+        if (rows[i]) {
+            fprintf(to, "%s  %s\n", i ? "\n" : "", rows[i]);
             continue;
         }
-        fprintf(to, "    %-*s", wide, listed[i].command->name);
-        wrap(&p, listed[i].command->brief, 4 + wide, 4 + wide);
+        const struct cmd *c = cmd_table[next++];
+        fprintf(to, "    %-*s", wide, c->name);
+        wrap(&p, c->brief, 4 + wide, 4 + wide);
     }
     heading(&p, "Everywhere");
     fputs("  The FILE '-' is standard input; '--' ends the options; --json prints output for\n  "
@@ -304,13 +302,14 @@ void cmd_help_man(FILE *to, const struct cmd *c)
           ".SH SYNOPSIS\n.B qkv\n.I COMMAND\n[operands] [options]\n.br\n"
           ".B qkv\n\\-\\-version\n.SH COMMANDS\n",
           to);
-    for (int i = 0; i < LISTED; i++) {
-        if (listed[i].group) {
-            roff_line(to, ".SS ", listed[i].group);
+    for (int i = 0, next = 0; i < ROWS && cmd_table[next]; i++) {
+        if (rows[i]) {
+            roff_line(to, ".SS ", rows[i]);
             continue;
         }
-        fprintf(to, ".TP\n.BR qkv\\-%s (1)\n", listed[i].command->name);
-        roff_line(to, "", listed[i].command->brief);
+        const struct cmd *c = cmd_table[next++];
+        fprintf(to, ".TP\n.BR qkv\\-%s (1)\n", c->name);
+        roff_line(to, "", c->brief);
     }
     fputs(".SH ENVIRONMENT\n", to);
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {

@@ -4,7 +4,8 @@
 // Training proceeds in rounds of up to some hundred examples: all gradients of a round are computed
 // in parallel from the vectors before the round, then added in the order of the text, in parallel
 // over slices of the dimensions. Neither step depends on the number of threads. A round is short
-// enough that the updates of its most frequent word do not overshoot.
+// enough that the updates of its most frequent word do not overshoot; it ends early where a text
+// repeats one word.
 #include "task/words/word_vectors_internal.h"
 #include <inttypes.h>
 #include <math.h>
@@ -42,8 +43,10 @@ struct learner {
     struct unit *unit; // [ROUND] examples of the current round
     int32_t *inputs;   // [ROUND * 2 * window] context words of all examples of the round
     int64_t round, units, input_count;
-    float *h, *e; // h: [ROUND][D] hidden vector of each example; e: gradient with respect to h
-    double *loss; // [ROUND] loss of each example
+    int32_t *updates; // [vocab + 1] updates of a word's vectors in the current round
+    int32_t most;     // the most updates of one word in a round
+    float *h, *e;     // h: [ROUND][D] hidden vector of each example; e: gradient with respect to h
+    double *loss;     // [ROUND] loss of each example
     float rate;
     double loss_sum;
     int64_t asked;
@@ -194,7 +197,12 @@ static void round_end(struct learner *l)
     if (!l->units) return;
     qkv_parallel_for(l->units, form, l);
     qkv_parallel_for(qkv_ceil_div(l->D, SLICE), apply, l);
-    for (int64_t i = 0; i < l->units; i++) l->loss_sum += l->loss[i];
+    for (int64_t i = 0; i < l->units; i++) {
+        const struct unit *u = &l->unit[i];
+        l->loss_sum += l->loss[i];
+        for (int64_t k = 0; k <= l->o.negative; k++) l->updates[u->outputs[k]] = 0;
+        for (int32_t k = 0; k < u->count; k++) l->updates[l->inputs[u->inputs + k]] = 0;
+    }
     l->asked += l->units;
     l->units = l->input_count = 0;
 }
@@ -211,7 +219,10 @@ static void add_unit(struct learner *l, const int32_t *inputs, int32_t count, in
     l->input_count += count;
     u->outputs[0] = word;
     for (int64_t k = 1; k <= l->o.negative; k++) u->outputs[k] = draw_noise(l, s);
-    if (l->units == l->round) round_end(l);
+    bool full = l->units == l->round;
+    for (int64_t k = 0; k <= l->o.negative; k++) full |= ++l->updates[u->outputs[k]] >= l->most;
+    for (int32_t k = 0; k < count; k++) full |= ++l->updates[inputs[k]] >= l->most;
+    if (full) round_end(l);
 }
 
 // ---- the text ----------------------------------------------------------------------------------
@@ -295,8 +306,9 @@ static qkv_status learn(struct learner *l, double *loss, qkv_error *err)
 }
 
 // Limits the updates of one word in a round: (learning rate) * (number of updates of its vector) is
-// at most this. Larger steps could overshoot: the curvature of the logistic loss is at most |h|^2 /
-// 4, and |h| is about 1.
+// at most this on the mean, for the most frequent word of the text, and at most twice this where a
+// word is repeated. Larger steps could overshoot: the curvature of the logistic loss is at most
+// |h|^2 / 4, and |h| is about 1.
 #define STEPS 1.6
 
 static int64_t round_of(const struct learner *l)
@@ -326,6 +338,7 @@ static void learner_free(struct learner *l)
     qkv_free(l->other);
     qkv_free(l->unit);
     qkv_free(l->inputs);
+    qkv_free(l->updates);
     qkv_free(l->h);
     qkv_free(l->e);
     qkv_free(l->loss);
@@ -348,11 +361,12 @@ static qkv_status learner_begin(struct learner *l, qkv_error *err)
     l->other = qkv_alloc((size_t)l->w->vocab, sizeof *l->other);
     l->unit = qkv_alloc(ROUND, sizeof *l->unit);
     l->inputs = qkv_alloc(ROUND * 2 * (size_t)l->o.window, sizeof *l->inputs);
+    l->updates = qkv_alloc_zero((size_t)l->rows, sizeof *l->updates);
     l->h = qkv_alloc(ROUND * D, sizeof *l->h);
     l->e = qkv_alloc(ROUND * D, sizeof *l->e);
     l->loss = qkv_alloc(ROUND, sizeof *l->loss);
-    if (!l->in || !l->out || !l->keep || !l->cut || !l->other || !l->unit || !l->inputs || !l->h ||
-        !l->e || !l->loss)
+    if (!l->in || !l->out || !l->keep || !l->cut || !l->other || !l->unit || !l->inputs ||
+        !l->updates || !l->h || !l->e || !l->loss)
         return qkv_fail_memory(err, NULL);
     // Initialize as word2vec does: input vectors uniform within +- 1 / (2 D), output vectors 0. Row
     // 0, which belongs to [UNK], stays 0.
@@ -364,6 +378,7 @@ static qkv_status learner_begin(struct learner *l, qkv_error *err)
     }
     make_keep(l);
     l->round = round_of(l);
+    l->most = (int32_t)fmin(fmax(2 * STEPS / l->o.rate, 1), INT32_MAX / 2);
     return make_noise(l, err);
 }
 

@@ -2,18 +2,24 @@
 // stories.c: finds the links that are worth showing first, by weight, distance and rarity.
 //
 // While a head is measured, each row proposes its largest weight. The 16 proposals with the largest
-// weight x distance are then compared with the head's mean row, so that a head in which every row
-// attends to the same key has no story.
+// weight x distance x meaning are then compared with the head's mean row, so that a head in which
+// every row attends to the same key has no story.
 #include "view/data/stories.h"
 #include <math.h>
 #include <string.h>
 
 static const float least_score = 1e-4f;
 
+static const char *text_of(const struct qkv_view_token *k, size_t *n)
+{
+    *n = k->text_bytes ? k->text_bytes : k->raw ? strlen(k->raw) : 0;
+    return k->text_bytes ? k->text : k->raw;
+}
+
 static bool has_letter(const struct qkv_view_token *k)
 {
-    const char *text = k->text_bytes ? k->text : k->raw;
-    const size_t n = k->text_bytes ? k->text_bytes : k->raw ? strlen(k->raw) : 0;
+    size_t n;
+    const char *text = text_of(k, &n);
     for (size_t i = 0; i < n; i++) {
         const unsigned char c = (unsigned char)text[i];
         if (c >= 0x80 || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z'))
@@ -44,6 +50,46 @@ float view_story_distance(const struct view_stack *v, int64_t row, int64_t key)
                       : near         ? .02f
                                      : fminf(1, log2f((float)d + 1) / 5);
     return has_letter(&v->shape.token[row]) && has_letter(&v->shape.key[key]) ? far : .1f * far;
+}
+
+// Returns true if both tokens have the same text, ignoring the case of ASCII letters.
+static bool same_word(const struct qkv_view_token *a, const struct qkv_view_token *b)
+{
+    size_t n, m;
+    const char *x = text_of(a, &n), *y = text_of(b, &m);
+    if (n != m) return false;
+    for (size_t i = 0; i < n; i++) {
+        const bool letter = (x[i] | 32) >= 'a' && (x[i] | 32) <= 'z';
+        if (x[i] != y[i] && !(letter && (x[i] | 32) == (y[i] | 32))) return false;
+    }
+    return true;
+}
+
+// Returns true if token i of list[n] continues the word of the token before it.
+static bool continues_word(const struct qkv_view_token *list, int64_t i)
+{
+    if (i < 1) return false;
+    const struct qkv_view_token *x = &list[i - 1], *y = &list[i];
+    return !x->special && !y->special && x->part == y->part && x->end > x->begin &&
+           x->end == y->begin && !(y->text_bytes && (unsigned char)*y->text <= ' ') &&
+           has_letter(x) && has_letter(y);
+}
+
+// Returns the factor of a link for what it says to a reader: less for two equal words, and for a
+// token that is a part of a word.
+static float meaning(const struct view_stack *v, int64_t row, int64_t key)
+{
+    if (view_across(v)) return 1;
+    const float factor = same_word(&v->shape.token[row], &v->shape.key[key]) ? .3f : 1;
+    const bool part = continues_word(v->shape.token, row) || continues_word(v->shape.key, key) ||
+                      (row + 1 < v->shape.tokens && continues_word(v->shape.token, row + 1)) ||
+                      (key + 1 < v->shape.keys && continues_word(v->shape.key, key + 1));
+    return part ? .3f * factor : factor;
+}
+
+static float link_worth(const struct view_stack *v, int64_t row, int64_t key, float weight)
+{
+    return weight * view_story_distance(v, row, key) * meaning(v, row, key);
 }
 
 void view_stories_begin(struct view_candidates *c, const struct view_stack *v, int64_t layer,
@@ -84,7 +130,7 @@ void view_stories_add(struct view_candidates *c, const struct view_stack *v, int
     }
     c->seen[at.from]++; // the number of rows that may attend to a key is a running sum
     if (at.to < v->shape.keys) c->seen[at.to]--;
-    if (best.from >= 0) propose(c, best, best.weight * view_story_distance(v, best.from, best.to));
+    if (best.from >= 0) propose(c, best, link_worth(v, best.from, best.to, best.weight));
 }
 
 static float rarity(const struct view_stack *v, int64_t layer, int64_t head, const float *row)
@@ -129,8 +175,7 @@ struct view_story view_story_of_row(const struct view_stack *v, int64_t layer, i
     for (int64_t j = 0; j < v->shape.keys; j++)
         if (!v->shape.key[j].special && row[j] > s.weight)
             s.row = token, s.key = j, s.weight = row[j];
-    if (s.row >= 0)
-        s.score = s.weight * view_story_distance(v, token, s.key) * rarity(v, layer, head, row);
+    if (s.row >= 0) s.score = link_worth(v, token, s.key, s.weight) * rarity(v, layer, head, row);
     return s;
 }
 

@@ -70,6 +70,26 @@ TEST(a_long_document_can_be_stopped_inside)
     CHECK(access(folder_name("long/config.json"), F_OK) != 0);
 }
 
+// A text that is varied for a while and then repeats two words: in a round of it they would be
+// updated many times more often than the text as a whole says.
+TEST(a_text_that_repeats_words_does_not_diverge)
+{
+    for (int skip = 0; skip < 2; skip++) {
+        folder_new();
+        FILE *f = fopen(folder_name("burst.txt"), "w");
+        if (!f) fail_msg("no file");
+        for (int i = 0; i < 40000; i++) fprintf(f, "%c%c ", 'a' + i % 23, 'a' + i % 19);
+        for (int i = 0; i < 2000; i++) fprintf(f, "left right ");
+        fclose(f);
+        struct qkv_words_options o = small;
+        struct qkv_words_report report;
+        qkv_error err = { 0 };
+        o.skip_gram = skip != 0;
+        if (train(case_dir("burst"), "burst.txt", o, &report, &err)) fail_msg("%s", err.text);
+        CHECK(report.loss < 6 * log(2)); // that of vectors that know nothing
+    }
+}
+
 TEST(words_that_are_used_alike_lie_together)
 {
     for (int skip = 0; skip < 2; skip++) {
@@ -223,6 +243,7 @@ TEST(failed_allocations_are_survived)
 }
 
 CHECK_MAIN(CASE(a_long_document_can_be_stopped_inside),
+           CASE(a_text_that_repeats_words_does_not_diverge),
            CASE(words_that_are_used_alike_lie_together),
            CASE(any_number_of_threads_learns_the_same_bits),
            CASE(a_word_without_a_vector_is_unknown),

@@ -45,6 +45,37 @@ static void give(int h, int i, int j, float w)
     for (int k = 0; k < T; k++) row(h, i)[k] = k == j ? w : (1 - w) / (T - 1);
 }
 
+// Returns the key of the story of a head in which row 1 has .8 on key 6, and row 2 a little less on key 7.
+static int64_t key_of_story(void)
+{
+    give(0, 1, 6, .8f);
+    give(0, 2, 7, .7f);
+    qkv_view *v = view_new();
+    const int64_t key = view_story_of_head(&v->stack[0], 0, 0).key;
+    qkv_view_free(v);
+    return key;
+}
+
+TEST(equal_words_and_parts_of_words_come_later)
+{
+    words();
+    CHECK_EQ(key_of_story(), 6);
+    snprintf(name[1], sizeof name[1], "Word");
+    snprintf(name[6], sizeof name[6], "word");
+    CHECK_EQ(key_of_story(), 7); // the same word but for its case
+    words();
+    for (int i = 0; i < T; i++) token[i].begin = 4 * i, token[i].end = 4 * i + 3;
+    CHECK_EQ(key_of_story(), 6);
+    token[6].begin = token[5].end; // 5 and 6 are one word
+    CHECK_EQ(key_of_story(), 7);
+    token[5].special = true; // nothing continues a special token
+    CHECK_EQ(key_of_story(), 6);
+    words();
+    for (int i = 0; i < T; i++) token[i].begin = 4 * i, token[i].end = 4 * i + 3;
+    token[2].begin = token[1].end; // 1 and 2 are one word: both links lose
+    CHECK_EQ(key_of_story(), 6);
+}
+
 TEST(score_is_weight_times_distance_times_rarity)
 {
     words();
@@ -213,6 +244,7 @@ TEST(unknown_views_are_refused_everywhere)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
+        CASE(equal_words_and_parts_of_words_come_later),
         CASE(score_is_weight_times_distance_times_rarity),
         CASE(a_head_in_which_every_row_attends_to_one_key_has_no_story),
         CASE(neighbours_parts_of_a_word_marks_and_special_tokens_are_last),
