@@ -45,7 +45,8 @@ static void give(int h, int i, int j, float w)
     for (int k = 0; k < T; k++) row(h, i)[k] = k == j ? w : (1 - w) / (T - 1);
 }
 
-// Returns the key of the story of a head in which row 1 has .8 on key 6, and row 2 a little less on key 7.
+// Returns the key of the story of a head in which row 1 has .8 on key 6, and row 2 a little less on
+// key 7.
 static int64_t key_of_story(void)
 {
     give(0, 1, 6, .8f);
