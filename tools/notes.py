@@ -23,7 +23,8 @@ glossary.md, and each decimal of the text is in a block or a picture of its page
 --write writes the new output and pictures into the folder instead.  Exit 77: a model is missing.
 
 Each command between `` in a row of a table of README.md has to succeed too, after the first block of that page.
-Not run: ctest, and the commands of LONG, which other tests or other pages run.
+Not run: ctest, and the commands of LONG, which other tests or other pages run.  Blocks with an option of SLOW run with
+QKV_SLOW=1 (make long), or if pages are named.
 """
 import os
 import re
@@ -41,6 +42,7 @@ MOST_LINES = 25
 FOLDERS = ("models", "examples", "docs", "tests")
 ROW = re.compile(r"^\| .*", re.M)
 LONG = ("qkv gradcheck", "qkv verify", "qkv train aircraft/train.tsv --from", "python3 examples/train/weight_change.py")
+SLOW = ("--nearest",)  # runs a model on every word of its vocabulary
 ANY = r"[-+\u2212]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+\u2212]?\d+)?"
 NUMBER = re.compile(r"(?<![A-Za-z\d])" + ANY)  # the numbers of a name, such as L5.H9, are no quantities
 # decimals of the text that are computed by hand, constants of a method, bounds of a picture, hundredths in a block, or results
@@ -152,7 +154,7 @@ def run(qkv, commands, folder):
     return text, None
 
 
-def check(qkv, page, write, folder):
+def check(qkv, page, write, folder, slow):
     path, bad = os.path.join(NOTES, page), []
     with open(path, encoding="utf-8") as f:
         text = f.read()
@@ -166,6 +168,8 @@ def check(qkv, page, write, folder):
 
     def one(m):
         quiet, command, kind, shown = m.groups()
+        if not slow and any(option in command for option in SLOW):
+            return m.group(0)
         if (shown is None) != bool(quiet):
             bad.append(f"{page}: expected a block of output after ```sh, and none after ```sh quiet: {command}")
             return m.group(0)
@@ -275,7 +279,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             for name in FOLDERS:
                 os.symlink(os.path.join(TOP, name), os.path.join(folder, name))
-            bad += check(qkv, page, write, folder)
+            bad += check(qkv, page, write, folder, bool(names[1:] or os.environ.get("QKV_SLOW")))
     bad = unlisted() + unexplained() + unshown() + bad  # last, since --write adds pictures
     print("\n".join(bad) or f"{len(pages)} pages, each command prints what its page says")
     return 1 if bad else 0

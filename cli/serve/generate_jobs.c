@@ -92,6 +92,7 @@ static void read_token(struct token_bytes *b, struct generate_job *j, int32_t id
     }
     if (ok) return;
     fail_memory(j);
+    if (!b->at) b->at = b->buffer;
     b->count = 0;
 }
 

@@ -16,7 +16,7 @@ FONTS = {"DejaVu": ("DejaVu Sans", "DejaVu Serif"), "Liberation": ("Liberation S
          "Noto": ("Noto Sans", "Noto Serif")}
 SAMPLE = {"pair": (340, 760, 1180), "against": (820, 1280), "causal": (320, 1000), "run": (900,), "stacks": (600,),
           "map": (760, 1440), "long": (1280,), "kept": (1180,), "book": (480, 780)}
-SAMPLE_PLAIN = (340, 820, 1280)
+SAMPLE_PLAIN = (340, 1280)
 PRINTED = (688, 1017)  # the width of A4 less its margins, upright and across
 
 

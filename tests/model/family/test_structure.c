@@ -88,7 +88,7 @@ TEST(word_vectors_have_no_structure)
     folder_text("config.json",
                 "{\"model_type\":\"qkv-words\",\"vocab_size\":100,\"hidden_size\":5}");
     CHECK_EQ(qkv_structure_read(&s, dir, &err), QKV_ERR_UNSUPPORTED);
-    CHECK(strstr(err.text, "Transformer, found qkv-words") && !s.width);
+    CHECK(strstr(err.text, "the model is qkv-words") && !s.width);
 }
 
 TEST(a_recurrent_model_has_no_structure)
