@@ -307,9 +307,8 @@ void cmd_help_man(FILE *to, const struct cmd *c)
             roff_line(to, ".SS ", rows[i]);
             continue;
         }
-        const struct cmd *c = cmd_table[next++];
-        fprintf(to, ".TP\n.BR qkv\\-%s (1)\n", c->name);
-        roff_line(to, "", c->brief);
+        fprintf(to, ".TP\n.BR qkv\\-%s (1)\n", cmd_table[next]->name);
+        roff_line(to, "", cmd_table[next++]->brief);
     }
     fputs(".SH ENVIRONMENT\n", to);
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
