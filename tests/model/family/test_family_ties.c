@@ -4,7 +4,7 @@
 #include "model/family/config_edit.h"
 
 // Checks the logits of a folder whose config.json is changed: `factor` times the golden logits.
-static void check_logits(const char *name, const struct tiny *t, json_t *config, double factor)
+static void check_logits(const char *name, struct tiny *t, json_t *config, double factor)
 {
     const int64_t V = t->info.vocab, D = t->info.width;
     const float *want = golden_get(t->golden, NULL, "logits", QKV_F32, t->R * V);
