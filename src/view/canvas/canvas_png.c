@@ -50,8 +50,9 @@ static qkv_status need_painter(qkv_error *err)
 
 struct canvas_fonts *canvas_fonts_new(bool *missing)
 {
-    *missing = need_painter(NULL) != QKV_OK;
-    return *missing ? NULL : png.painter->fonts_new();
+    const qkv_status status = need_painter(NULL);
+    *missing = status && status != QKV_ERR_LIMIT;
+    return status ? NULL : png.painter->fonts_new();
 }
 
 void canvas_fonts_free(struct canvas_fonts *f)
