@@ -5,6 +5,7 @@
 #include <qkv/task.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum {
     WORD = 256, // bytes of the longest word
@@ -107,15 +108,6 @@ static qkv_status run_batch(struct near_words *out, struct batch *b, const qkv_m
     return status;
 }
 
-static bool equals_ignoring_case(const char *a, const char *b)
-{
-    for (; *a && *b; a++, b++) {
-        const bool letter = (*a | 32) >= 'a' && (*a | 32) <= 'z';
-        if (*a != *b && !(letter && (*a | 32) == (*b | 32))) return false;
-    }
-    return *a == *b;
-}
-
 qkv_status near_words_find(struct near_words *out, const qkv_model *m,
                            const qkv_tokenizer *tokenizer, const float *v, int64_t rows,
                            int64_t most, const char *except, qkv_error *err)
@@ -134,7 +126,7 @@ qkv_status near_words_find(struct near_words *out, const qkv_model *m,
     b->offsets[0] = 0;
     b->ids = b->types = NULL;
     for (int64_t id = 0; !status && id < ids; id++) {
-        if (word_of_token(word, tokenizer, (int32_t)id) && !equals_ignoring_case(word, except))
+        if (word_of_token(word, tokenizer, (int32_t)id) && strcasecmp(word, except))
             status = add_word(b, word, tokenizer, &e, err);
         if (!status && b->count && (b->count == BATCH || id == ids - 1)) {
             status = run_batch(out, b, m, v, most, &kept, err);

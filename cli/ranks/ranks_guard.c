@@ -67,12 +67,6 @@ bool ranks_process(int64_t pid, struct process *p)
     return true;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 static void sleep_ms(long ms)
 {
     const struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
@@ -100,10 +94,10 @@ static bool runs(const struct peer *x, int *code)
 // Waits, at most SECONDS, until all ranks of the host have ended, then a moment.
 static void wait_for_peers(void)
 {
-    const double end = now() + SECONDS;
+    const double end = cmd_seconds() + SECONDS;
     int code;
     for (int i = 0; i < peer_count; i++)
-        while (runs(&peers[i], &code) && now() < end) sleep_ms(5);
+        while (runs(&peers[i], &code) && cmd_seconds() < end) sleep_ms(5);
     sleep_ms(MOMENT);
 }
 
@@ -149,10 +143,11 @@ static _Noreturn void guard(int from, pid_t rank)
     }
     if (ends || !peer_count) _exit(0);
     // its descriptors are closed before it has ended
-    const double end = now() + SECONDS;
+    const double end = cmd_seconds() + SECONDS;
     struct process p;
     bool there;
-    while ((there = ranks_process(rank, &p)) && p.state != 'Z' && p.state != 'X' && now() < end)
+    while ((there = ranks_process(rank, &p)) && p.state != 'Z' && p.state != 'X' &&
+           cmd_seconds() < end)
         sleep_ms(1);
     if (follows) {
         wait_for_peers();

@@ -219,9 +219,7 @@ void canvas_format(struct canvas *s, double x, double y, int size, unsigned how,
                     (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-// Finds the part of text[n] that a word in brackets, as in "The [bear] market fell", marks. Without
-// one, the part is empty and at the beginning of the text.
-static void find_marked(size_t *from, size_t *to, const char *text, size_t n)
+void canvas_marked(size_t *from, size_t *to, const char *text, size_t n)
 {
     const char *open = memchr(text, '[', n);
     const char *close = open ? memchr(open, ']', n - (size_t)(open - text)) : NULL;
@@ -243,7 +241,7 @@ void canvas_shorten(struct view_text *t, const struct canvas *s, int size, unsig
         view_put(t, text, n);
         return;
     }
-    find_marked(&from, &to, text, n);
+    canvas_marked(&from, &to, text, n);
     // extend the part by a character, first to the right and then to the left, while it fits
     for (bool right = true, stuck = false;; right = !right) {
         size_t a = from, b = to;

@@ -165,6 +165,8 @@ void canvas_text(struct canvas *s, double x, double y, int size, unsigned how, i
                  const char *text, size_t n);
 void canvas_format(struct canvas *s, double x, double y, int size, unsigned how, int color,
                    const char *format, ...) __attribute__((format(printf, 7, 8)));
+// Finds the first word in brackets: bytes from .. to - 1 of text[n], with the brackets; 0, 0: none.
+void canvas_marked(size_t *from, size_t *to, const char *text, size_t n);
 // Writes text[n], or as much of it as fits in `width`, with "…" for what is left out. A word in
 // brackets, as in "The [bear] market fell", stays.
 void canvas_shorten(struct view_text *t, const struct canvas *s, int size, unsigned how,

@@ -154,12 +154,8 @@ void text_canvas_pad(struct text_canvas *s, int n)
 // is shown: 0 if the beginning shows it, or if there is none.
 static size_t cell_start(const struct text_canvas *s, const char *text, size_t n, int columns)
 {
-    const char *open = memchr(text, '[', n);
-    const char *close = open ? memchr(open, ']', n - (size_t)(open - text)) : NULL;
-    const size_t word = open ? (size_t)(open - text) : 0;
-    if (!close || !word) return 0;
-    const size_t end = (size_t)(close - text) + 1;
-    size_t start = 0;
+    size_t word, end, start = 0;
+    canvas_marked(&word, &end, text, n);
     while (start < word &&
            (start > 0) + text_canvas_width(s, text + start, end - start) + (end < n) > columns)
         for (start++; start < word && ((unsigned char)text[start] & 0xC0) == 0x80;) start++;

@@ -28,15 +28,18 @@ static bool has_letter(const struct qkv_view_token *k)
     return false;
 }
 
+// Returns true if no space is between two tokens that follow each other.
+static bool joined(const struct qkv_view_token *x, const struct qkv_view_token *y)
+{
+    return !x->special && !y->special && x->part == y->part && x->end > x->begin &&
+           x->end == y->begin && !(y->text_bytes && (unsigned char)*y->text <= ' ');
+}
+
 // Returns true if tokens a < b are parts of one word: at most 3 apart, with no space between.
 static bool one_word(const struct view_stack *v, int64_t a, int64_t b)
 {
-    for (int64_t i = a; i < b; i++) {
-        const struct qkv_view_token *x = &v->shape.token[i], *y = x + 1;
-        if (x->special || y->special || x->part != y->part || x->end <= x->begin ||
-            x->end != y->begin || (y->text_bytes && (unsigned char)*y->text <= ' '))
-            return false;
-    }
+    for (int64_t i = a; i < b; i++)
+        if (!joined(&v->shape.token[i], &v->shape.token[i + 1])) return false;
     return b - a <= 3;
 }
 
@@ -68,11 +71,8 @@ static bool same_word(const struct qkv_view_token *a, const struct qkv_view_toke
 // Returns true if token i of list[n] continues the word of the token before it.
 static bool continues_word(const struct qkv_view_token *list, int64_t i)
 {
-    if (i < 1) return false;
-    const struct qkv_view_token *x = &list[i - 1], *y = &list[i];
-    return !x->special && !y->special && x->part == y->part && x->end > x->begin &&
-           x->end == y->begin && !(y->text_bytes && (unsigned char)*y->text <= ' ') &&
-           has_letter(x) && has_letter(y);
+    return i > 0 && joined(&list[i - 1], &list[i]) && has_letter(&list[i - 1]) &&
+           has_letter(&list[i]);
 }
 
 // Returns the factor of a link for what it says to a reader: less for two equal words, and for a
