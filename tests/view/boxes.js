@@ -74,7 +74,8 @@
                 const seen = clipped(box, up, false);
                 if (!seen) continue;
                 const { cut } = seen, at = up.id || up.getAttribute("class") || up.tagName;
-                const issue = { text, at, ...seen, up, why: "" };
+                const turned = up instanceof SVGGraphicsElement && Math.abs(up.getScreenCTM().b) > .01;
+                const issue = { text, turned, at, ...seen, up, why: "" };
                 if (cut) issue.why = "cut by " + cut;
                 else if (up instanceof SVGElement) {
                     const c = up.ownerSVGElement.getBoundingClientRect();

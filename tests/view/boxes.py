@@ -14,8 +14,8 @@ import plain_pages
 
 FONTS = {"DejaVu": ("DejaVu Sans", "DejaVu Serif"), "Liberation": ("Liberation Sans", "Liberation Serif"),
          "Noto": ("Noto Sans", "Noto Serif")}
-SAMPLE = {"pair": (340, 760, 1180), "against": (820, 1280), "causal": (320, 1000), "run": (900,), "stacks": (600,),
-          "map": (760, 1440), "long": (1280,), "kept": (1180,), "book": (480, 780)}
+SAMPLE = {"pair": (340, 760, 1180), "against": (320, 820, 1280), "causal": (320, 1000), "run": (900,), "stacks": (600,),
+          "map": (760, 1440), "long": (1280,), "kept": (1180,), "book": (320, 480, 780)}
 SAMPLE_PLAIN = (340, 1280)
 PRINTED = (688, 1017)  # the width of A4 less its margins, upright and across
 
@@ -55,6 +55,22 @@ class Pages:
         for fault in got["faults"]:
             self.faults.setdefault((view, fault), []).append("%s %d %s%s" % (page, width, font, more))
 
+    def modes(self, page, view, widths, font, height):
+        """Looks at the other drawings that a view offers as buttons, such as links or matrices."""
+        buttons = "[...document.querySelectorAll('#mid > .view:not([hidden]) .choices button')]"
+        self.font(font)
+        was = self.c.js(buttons + ".map(b => b.getAttribute('aria-pressed') === 'true')")
+        for n, on in enumerate(was):
+            if on:
+                continue
+            self.c.js("%s[%d].click()" % (buttons, n))
+            for width in widths:
+                self.c.size(width, height)
+                self.look(page, view, width, font, " " + self.c.js("%s[%d].textContent" % (buttons, n)))
+        for n, on in enumerate(was):
+            if on:
+                self.c.js("%s[%d].click()" % (buttons, n))
+
     def walk(self, page, widths, fonts, printed, height=900):
         self.c.size(1280, height)
         for n in self.open(page):
@@ -64,6 +80,8 @@ class Pages:
                     self.c.size(width, height)
                     self.font(font)
                     self.look(page, view, width, font)
+            self.modes(page, view, widths[::4], fonts[0], height)
+            self.font(fonts[-1])
             self.theme("dark")
             for width in widths[::4]:
                 self.c.size(width, height)

@@ -69,6 +69,18 @@ export function fitted(text, width, size = 13) {
     }
     return letters.slice(0, low).join("") + (low < letters.length || text.length > 200 ? "…" : "");
 }
+const SIZES = { tiny: 11, note: 12, under: 12 }; // of figure.css; 13: the size of the page
+/**
+ * Writes a text that is cut so that it is at most `width` pixels wide at the font size of its class.
+ * @param {number} x
+ * @param {number} y
+ * @param {string} text
+ * @param {number} width
+ * @param {string} kind class
+ * @param {string} anchor
+ */
+export const fittedAt = (x, y, text, width, kind = "", anchor = "start") =>
+    textAt(x, y, fitted(text, width, SIZES[kind] ?? 13), kind, anchor);
 // Splits a text of a saved picture into lines of at most `width` pixels, measured with the widest of the usual fonts;
 // where that is not installed, the reader's may be a little wider.
 function linesOf(text, width, size) {

@@ -10,7 +10,7 @@ import { css, hue, opacity, rampAt, thickness } from "../base/palette.js";
 import { requestDraw } from "../base/drawing.js";
 import { addView, headOfKey, set, stacksOf, stepLayerBy, writeAddress } from "../base/frame.js";
 import {
-    LEVELS, choices, figuresSvg, fitted, focused, weightText, keyName, levelOf, newFigure, pickers,
+    LEVELS, choices, figuresSvg, fitted, fittedAt, focused, weightText, keyName, levelOf, newFigure, pickers,
     rectAt, redraw, shape, shownToken, tenth, textAt
 } from "../parts/figure.js";
 import { SHADES } from "./neuron.js";
@@ -206,7 +206,6 @@ function drawLinksOf(seen, s, x, y, wide, parts) {
     const rows = around(s.rows, row);
     const cols = around(s.cols, row >= 0 && s.tokens === s.keys ? row : key);
     const tall = max(18, min(40, 560 / max(rows.length, cols.length)));
-    const size = tall < 24 ? 12 : 14;
     const side = min(110, .25 * wide);
     const keySide = min(130, .34 * wide); // with the weights
     const x0 = x + side + 8;
@@ -216,8 +215,8 @@ function drawLinksOf(seen, s, x, y, wide, parts) {
     rows.forEach((i, n) => {
         const mid = y + (n + .5) * tall, ws = s.row(i), on = row < 0 || i === row;
         parts.push(
-            textAt(
-                x + side, mid + 4.5, fitted(shownToken(s.tokens[i]), side, size),
+            fittedAt(
+                x + side, mid + 4.5, shownToken(s.tokens[i]), side,
                 i === row ? "strong" : row >= 0 ? "pale" : "", "end"
             )
         );
@@ -241,8 +240,8 @@ function drawLinksOf(seen, s, x, y, wide, parts) {
     });
     const ws = row >= 0 ? s.row(row) : null;
     cols.forEach((j, n) => {
-        const mid = y + (n + .5) * tall, name = fitted(shownToken(s.keys[j]), keySide - (ws ? 34 : 0), size);
-        parts.push(textAt(x + wide - keySide, mid + 4.5, name, j === key ? "strong" : ws && ws[j] < .05 ? "pale" : ""));
+        const mid = y + (n + .5) * tall, kind = j === key ? "strong" : ws && ws[j] < .05 ? "pale" : "";
+        parts.push(fittedAt(x + wide - keySide, mid + 4.5, shownToken(s.keys[j]), keySide - (ws ? 34 : 0), kind));
         if (ws && ws[j] >= .01)
             parts.push(textAt(x + wide, mid + 4, weight(ws[j]), ws[j] >= .05 ? "under" : "tiny", "end"));
         seen.places.push({ x: x + wide / 2, w: wide / 2, y: mid - tall / 2, h: tall, row: c.row, key: s.backKey(j) });
@@ -259,12 +258,16 @@ function blocksOf(list) {
 }
 function labelsFor(tokens, rows, cols, keys, x, y, size, parts) {
     const letters = min(13, max(9.5, size - 3));
-    rows.forEach(([i], n) =>
-        parts.push(textAt(x - 8, y + (n + .5) * size + 4, fitted(shownToken(tokens[i]), 70, letters), "", "end")));
-    cols.forEach(([j], n) => {
-        const node = textAt(0, 0, fitted(shownToken(keys[j]), 58, letters));
-        node.setAttribute("transform", `translate(${tenth(x + (n + .6) * size)} ${tenth(y - 6)}) rotate(-52)`);
+    const label = (x, y, token, width, anchor) => {
+        const node = textAt(x, y, fitted(shownToken(token), width, letters), "", anchor);
+        node.setAttribute("font-size", letters);
         parts.push(node);
+        return node;
+    };
+    rows.forEach(([i], n) => label(x - 8, y + (n + .5) * size + 4, tokens[i], 70, "end"));
+    cols.forEach(([j], n) => {
+        const node = label(0, 0, keys[j], 58, "start");
+        node.setAttribute("transform", `translate(${tenth(x + (n + .6) * size)} ${tenth(y - 6)}) rotate(-52)`);
     });
 }
 // Marks the row and the cell of the cursor on one side.
@@ -275,11 +278,13 @@ function ringsOf({ side: s, x, y, size, rows, cols }) {
     if (n >= 0 && m >= 0) out.push(rectAt(x + m * size - 1, y + n * size - 1, size + 2, size + 2, "ring thick"));
     return out;
 }
+// Returns true if the labels of a matrix of n rows are at least as far apart as their letters are tall.
+const hasLabelSpace = (wide, n) => wide - 108 >= 11 * n;
 function drawCellsOf(seen, s, x, y, wide, parts) {
     const rows = blocksOf(s.rows);
     const cols = blocksOf(s.cols);
     const n = max(rows.length, cols.length);
-    const named = n <= 28;
+    const named = n <= 28 && hasLabelSpace(wide, n);
     const left = named ? 78 : 0;
     const top = named ? 58 : 0;
     const size = (wide - left - (named ? 30 : 0)) / max(1, n);
@@ -322,7 +327,7 @@ function drawDifference(seen, parts) {
     const rows = blocksOf(a.rows.filter(i => p.align[i] >= 0));
     const cols = blocksOf(a.cols.filter(j => p.key[j] >= 0));
     const n = max(rows.length, cols.length);
-    const named = n <= 32;
+    const named = n <= 32 && hasLabelSpace(w, n);
     const left = named ? 78 : 0;
     const top = named ? 58 : 0;
     const size = min(52, (w - left - (named ? 30 : 0)) / max(1, n));

@@ -10,7 +10,7 @@ import { page, state } from "../base/state.js";
 import { hue } from "../base/palette.js";
 import { addView, set } from "../base/frame.js";
 import {
-    figuresSvg, fitted, hair, newFigure, rectAt, redraw, shape, shownToken, tenth, textAt, titled
+    figuresSvg, fittedAt, hair, newFigure, rectAt, redraw, shape, shownToken, tenth, textAt, titled
 } from "../parts/figure.js";
 import { walkRows } from "./compare.js";
 
@@ -207,9 +207,7 @@ function drawGrid(g, y, parts) {
         parts.push(shape(
             "g", { class: "row", "data-row": band.first },
             rectAt(0, top, g.names - 2, ROW, on ? "mark" : "none"), rectAt(0, top, g.w, ROW, "none"),
-            textAt(
-                g.names - 8, top + 12.5, fitted(shownToken(token), g.names - 10, 12), on ? "strong" : "", "end"
-            )
+            fittedAt(g.names - 8, top + 12.5, shownToken(token), g.names - 10, on ? "strong" : "", "end")
         ));
         band.shares.forEach((shares, l) => shares.forEach((share, c) => {
             if (share === null || share !== share) return;

@@ -7,7 +7,7 @@ import { cells, el } from "../base/dom.js";
 import { defined } from "../base/terms.js";
 import { page, quote } from "../base/state.js";
 import {
-    MOST_CURVES, fitted, hair, isOwnDivisor, weightFill, keyName, rectAt, redraw, rootName, shape, shownToken,
+    MOST_CURVES, fitted, fittedAt, hair, isOwnDivisor, weightFill, keyName, rectAt, redraw, rootName, shape, shownToken,
     tenth, textAt, weightsAt
 } from "../parts/figure.js";
 
@@ -124,7 +124,7 @@ export function drawRaw(seen) {
     const parts = [];
     keys.forEach((j, n) => {
         const y = n * 22 + 12, on = j === f.i;
-        parts.push(textAt(name - 8, y + 4, fitted(shownToken(page.keys[j]), name - 8, 12), on ? "strong" : "", "end"),
+        parts.push(fittedAt(name - 8, y + 4, shownToken(page.keys[j]), name - 8, on ? "strong" : "", "end"),
             weightFill(rectAt(name, y - 6, max(.8, now.w[j] * space), 7, ""), now.w[j]),
             rectAt(name, y + 3, max(.8, raw.w[j] * space), 3, "thin"),
             textAt(w - 40, y + 4, weight(now.w[j], 3), "", "end"), textAt(
