@@ -117,6 +117,9 @@
         const fault = (t, why) => faults.push(`${String(t.text).slice(0, 40)} [${t.at}] ${why}`);
         const whole = document.scrollingElement.scrollWidth;
         if (whole > wide + 1) faults.push(`the page is ${whole} wide`);
+        const chart = globalThis.qkv ? null : document.querySelector("#stage"); // drawn for the width of the screen
+        if (chart && chart.scrollWidth > chart.clientWidth + 1)
+            faults.push(`the chart is ${chart.scrollWidth} wide in ${chart.clientWidth}`);
         for (const t of all) {
             if (t.why) fault(t, t.why);
             if (t.x < -1.5 || t.r > wide + 1.5) fault(t, "leaves the window");

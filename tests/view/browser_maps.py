@@ -484,13 +484,20 @@ class Maps:
                            capture_output=True, text=True)
         check(r.returncode == 0, r.stderr)
         self.c.open(self.path("huge.html"))
-        box = self.box("svg")
-        seen = set()
-        for n in range(1, 60):
-            self.c.mouse(box["x"] + box["w"] * n / 60, box["y"] + box["h"] * .3)
-            self.c.frames(1)
-            seen.add(self.text("#numbers td:nth-child(2)"))
-        check({"1.00e31", "3.25e31", "4.00e−9", "2.50e15"} <= seen, seen)
+        for width, drawing in (1440, "#wide"), (768, "#medium"), (390, "#narrow"):
+            self.c.size(width, 900)
+            self.c.frames(2)
+            box = self.box(drawing)
+            check(0 < box["w"] <= width and self.text("#cursor") is not None, width, box)
+            check(self.c.js("document.querySelector('#cursor').parentNode.id") == drawing[1:], drawing)
+            check(self.c.js("[...document.querySelectorAll('svg')].filter(s => s.checkVisibility()).length") == 1)
+            seen = set()
+            for n in range(1, 60):
+                self.c.mouse(box["x"] + box["w"] * n / 60, box["y"] + box["h"] * .3)
+                self.c.frames(1)
+                seen.add(self.text("#numbers td:nth-child(2)"))
+            check({"1.00e31", "3.25e31", "4.00e−9", "2.50e15"} <= seen, seen)
+        self.c.size(1440, 900)
         page = self.c.js("document.body.innerText")
         check("from 1e31 to" in page and not re.search(r"[\d,]{16}", page), page)
 

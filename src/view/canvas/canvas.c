@@ -271,17 +271,36 @@ void canvas_cut(struct canvas *s, double x, double y, int size, unsigned how, in
     view_text_free(&cut);
 }
 
+// Returns how many bytes of a text fit in one line of `width`: as many words as fit, but at least
+// one.
+static size_t line_of(const struct canvas *s, const char *text, double width, int size,
+                      unsigned how)
+{
+    size_t fit = 0;
+    while (text[fit]) {
+        size_t next = fit + strspn(text + fit, " ");
+        next += strcspn(text + next, " ");
+        if (fit && canvas_width(s, text, next, size, how) > width) break;
+        fit = next;
+    }
+    return fit;
+}
+
+int canvas_lines(const struct canvas *s, double width, int size, unsigned how, const char *text)
+{
+    int lines = 0;
+    for (; *text; lines++) {
+        text += line_of(s, text, width, size, how);
+        text += strspn(text, " ");
+    }
+    return lines;
+}
+
 double canvas_fold(struct canvas *s, double x, double y, double width, int size, unsigned how,
                    int color, const char *text, double leading)
 {
     while (*text) {
-        size_t fit = 0, end = 0;
-        while (text[end]) { // put as many words as fit into a line, but at least one
-            size_t next = end + strspn(text + end, " ");
-            next += strcspn(text + next, " ");
-            if (fit && canvas_width(s, text, next, size, how) > width) break;
-            fit = end = next;
-        }
+        const size_t fit = line_of(s, text, width, size, how);
         if (canvas_width(s, text, fit, size, how) > width)
             canvas_cut(s, x, y, size, how, color, text, fit, width);
         else

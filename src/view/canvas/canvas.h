@@ -174,6 +174,8 @@ void canvas_shorten(struct view_text *t, const struct canvas *s, int size, unsig
 // Draws text[n], shortened by canvas_shorten() if it is wider than `width`.
 void canvas_cut(struct canvas *s, double x, double y, int size, unsigned how, int color,
                 const char *text, size_t n, double width);
+// Returns the number of lines of at most `width` that canvas_fold() makes of a text.
+int canvas_lines(const struct canvas *s, double width, int size, unsigned how, const char *text);
 // Draws a text in lines of at most `width`. Returns the y coordinate of the line after the last
 // one.
 double canvas_fold(struct canvas *s, double x, double y, double width, int size, unsigned how,
@@ -189,11 +191,13 @@ double canvas_head(struct canvas *s, double left);
 // ---- output ------------------------------------------------------------------------------------
 // Writes a canvas as an SVG file.
 void canvas_svg(struct view_text *t, const struct canvas *s, enum qkv_view_theme theme);
-// Writes an svg element with this id, for a page. The style of the element is not written.
-void canvas_svg_inner(struct view_text *t, const struct canvas *s, const char *id);
-// Writes the style of the svg element for a page. Its colours depend on the attribute [data-theme]
-// of the page's root element.
-void canvas_page_style(struct view_text *t, const struct canvas *s);
+// Writes canvas number `which` of the n canvases of a page as an svg element with this id. The
+// style of the element is not written.
+void canvas_svg_inner(struct view_text *t, const struct canvas *s, int n, int which,
+                      const char *id);
+// Writes the style that the svg elements of the n canvases of a page share. Its colours depend on
+// the attribute [data-theme] of the page's root element.
+void canvas_page_style(struct view_text *t, const struct canvas *s, int n);
 // Returns the pixels of a PNG file per unit of the canvas: 2, or 3 if it has a printed width.
 static inline int canvas_scale(const struct canvas *s)
 {

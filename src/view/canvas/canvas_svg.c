@@ -17,6 +17,7 @@ struct used {
         uint16_t size, how;
     } text[48];
     int texts;
+    const char *id; // of the element; ids inside it end with it
 };
 enum {
     TEXT_WAYS = 48,
@@ -304,7 +305,7 @@ static void put_op(struct view_text *t, const struct canvas *s, const struct can
     case CANVAS_TEXT: put_text(t, s, op, u); break;
     case CANVAS_CELLS: put_cells(t, s, op); break;
     case CANVAS_HATCH:
-        view_say(t, "<rect fill=\"url(#hatch)\"");
+        view_say(t, "<rect fill=\"url(#hatch%s%s)\"", u->id ? "-" : "", u->id ? u->id : "");
         attribute(t, "x", op->x);
         attribute(t, "y", op->y);
         attribute(t, "width", op->w);
@@ -318,30 +319,31 @@ static void put_op(struct view_text *t, const struct canvas *s, const struct can
 static void open_element(struct view_text *t, const struct canvas *s, const char *id)
 {
     const int w = (int)ceil(s->width), h = (int)ceil(s->height);
-    const char *unit = s->mm > 0 ? "mm" : "";
+    const char *unit = s->mm > 0 ? "mm" : "", *of = id ? id : "", *dash = id ? "-" : "";
     view_say(t, "<svg xmlns=\"http://www.w3.org/2000/svg\"%s%s%s width=\"", id ? " id=\"" : "",
              id ? id : "", id ? "\"" : "");
     view_number(t, s->mm > 0 ? s->mm : w, 0);
     view_say(t, "%s\" height=\"", unit);
     view_number(t, s->mm > 0 ? s->mm * h / w : h, s->mm > 0 ? 2 : 0);
     view_say(t,
-             "%s\" viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"what finding\">\n"
-             "<title id=\"what\">",
-             unit, w, h);
+             "%s\" viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"what%s%s finding%s%s\">\n"
+             "<title id=\"what%s%s\">",
+             unit, w, h, dash, of, dash, of, dash, of);
     if (s->title.at) view_html_text(t, s->title.at, (size_t)s->title.used);
-    view_say(t, "</title>\n<desc id=\"finding\">");
+    view_say(t, "</title>\n<desc id=\"finding%s%s\">", dash, of);
     if (s->sentence.at) view_html_text(t, s->sentence.at, (size_t)s->sentence.used);
     view_say(t, "</desc>\n");
 }
 
-static void put_all(struct view_text *t, const struct canvas *s, struct used *u)
+static void put_all(struct view_text *t, const struct canvas *s, struct used *u, const char *id)
 {
+    u->id = id;
     if (u->hatch)
         view_say(t,
-                 "<defs><pattern id=\"hatch\" width=\"5\" height=\"5\" "
+                 "<defs><pattern id=\"hatch%s%s\" width=\"5\" height=\"5\" "
                  "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(-45)\">"
                  "<path class=\"n s%d\" d=\"M0 0V5\"/></pattern></defs>\n",
-                 PALETTE_RULE);
+                 id ? "-" : "", id ? id : "", PALETTE_RULE);
     for (int64_t i = 0; i < s->ops; i++) put_op(t, s, &s->op[i], u);
     t->failed |= canvas_failed(s);
     view_say(t, "</svg>\n");
@@ -362,21 +364,21 @@ void canvas_svg(struct view_text *t, const struct canvas *s, enum qkv_view_theme
     }
     view_say(t, "</style>\n<rect class=\"f%d\" width=\"100%%\" height=\"100%%\"/>\n",
              PALETTE_PAPER);
-    put_all(t, s, &u);
+    put_all(t, s, &u, NULL);
 }
 
-void canvas_svg_inner(struct view_text *t, const struct canvas *s, const char *id)
+void canvas_svg_inner(struct view_text *t, const struct canvas *s, int n, int which, const char *id)
 {
     struct used u = { .texts = 0 };
-    collect(&u, s);
-    open_element(t, s, id);
-    put_all(t, s, &u);
+    for (int i = 0; i < n; i++) collect(&u, &s[i]);
+    open_element(t, &s[which], id);
+    put_all(t, &s[which], &u, id);
 }
 
-void canvas_page_style(struct view_text *t, const struct canvas *s)
+void canvas_page_style(struct view_text *t, const struct canvas *s, int n)
 {
     struct used u = { .texts = 0 };
-    collect(&u, s);
+    for (int i = 0; i < n; i++) collect(&u, &s[i]);
     style_plain(t, &u);
     style_colours(t, &u, "", false);
     view_say(t, "@media (prefers-color-scheme:dark){");

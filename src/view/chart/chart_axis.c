@@ -38,10 +38,13 @@ int chart_ticks(double out[CHART_TICKS], const struct chart_scale *s, int about)
         }
         return n;
     }
-    const double step = round_step((s->high - s->low) / about);
-    for (double k = ceil(s->low / step - 1e-9); n < CHART_TICKS; k++) {
-        if (k * step > s->high + step * 1e-9) break;
-        out[n++] = k * step;
+    for (int tries = 0; n < 2 && tries < 4; tries++, about *= 2) { // one tick shows no scale
+        const double step = round_step((s->high - s->low) / about);
+        n = 0;
+        for (double k = ceil(s->low / step - 1e-9); n < CHART_TICKS; k++) {
+            if (k * step > s->high + step * 1e-9) break;
+            out[n++] = k * step;
+        }
     }
     return n;
 }

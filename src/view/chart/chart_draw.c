@@ -7,12 +7,24 @@
 
 enum {
     ACROSS_APART = 28,
+    ACROSS_LEAST = 240, // least width of panels that are next to each other
     DOWN_APART = 14,
+    NAME_LINE = 14, // height of a line of a panel's name
     STRONG_DOTS = 60,
     FOLDED = 80 // names of positions are folded if each has at least this width
 };
 
 // ---- axes ---------------------------------------------------------------------------------------
+static double number_width(struct canvas *s, double x)
+{
+    struct view_text t = { 0 };
+    chart_number_text(&t, x);
+    s->failed |= t.failed;
+    const double width = t.at ? canvas_width(s, t.at, (size_t)t.used, 11, 0) : 0;
+    view_text_free(&t);
+    return width;
+}
+
 static void draw_y_axis(struct canvas *s, const struct chart_field *f)
 {
     const struct qkv_chart_axis *a = &f->panel->y;
@@ -69,18 +81,21 @@ static double draw_x_axis(struct canvas *s, const struct chart_field *f)
     if (a->label) {
         y = draw_places(s, f);
     } else {
-        const int n = chart_ticks(tick, &f->x, (int)fmax(2, (f->right - f->left) / 90));
+        const int n = chart_ticks(tick, &f->x, (int)fmax(3, (f->right - f->left) / 90));
+        double end = -INFINITY; // of the last number
         for (int i = 0; i < n; i++) {
-            const double x = chart_px(f, tick[i]);
+            const double x = chart_px(f, tick[i]), half = number_width(s, tick[i]) / 2;
             canvas_line(s, x, f->bottom, x, f->bottom + 5, PALETTE_RULE, 1);
+            if (x - half < end + 6) continue;
             chart_draw_number(s, x, f->bottom + 19, CANVAS_MIDDLE, PALETTE_TEXT3, 11, tick[i]);
+            end = x + half;
         }
         y += 24;
     }
     if (a->name) {
-        canvas_cut(s, f->right, y + 11, 11, CANVAS_END, PALETTE_TEXT3, a->name, strlen(a->name),
-                   f->right - f->edge);
-        y += 16;
+        y = canvas_fold(s, f->right, y + 11, f->right - f->edge, 11, CANVAS_END, PALETTE_TEXT3,
+                        a->name, NAME_LINE) +
+            5 - NAME_LINE;
     }
     return y;
 }
@@ -226,14 +241,19 @@ static void frame_names(struct view_text *t, const char *name, const char *const
     view_put(t, "]", 1);
 }
 
-static void frame_lines(struct view_text *t, const struct chart_field *f)
+static void frame_lines(struct chart_frame *frame, const struct chart_field *f)
 {
     const struct qkv_chart_panel *p = f->panel;
-    if (!t) return;
+    if (!frame) return;
+    struct view_text *t = &frame->text;
     view_say(t, "%s{\"box\":[%.0f,%.0f,%.0f,%.0f]", t->used ? "," : "", f->left, f->top, f->right,
              f->bottom);
     frame_scale(t, "x", &f->x);
     frame_scale(t, "y", &f->y);
+    if (frame->only_places) {
+        view_put(t, "}", 1);
+        return;
+    }
     frame_names(t, "name", &p->name, p->name ? 1 : 0);
     frame_names(t, "of", &p->x.name, p->x.name ? 1 : 0);
     frame_names(t, "places", p->x.label, p->x.labels);
@@ -268,13 +288,7 @@ static double axis_capacity(struct canvas *s, const struct chart_field *f)
     const struct qkv_chart_axis *a = &f->panel->y;
     double tick[CHART_TICKS], widest = 26;
     const int n = a->label ? 0 : chart_ticks(tick, &f->y, 5);
-    for (int i = 0; i < n; i++) {
-        struct view_text t = { 0 };
-        chart_number_text(&t, tick[i]);
-        s->failed |= t.failed;
-        if (t.at) widest = fmax(widest, canvas_width(s, t.at, (size_t)t.used, 11, 0));
-        view_text_free(&t);
-    }
+    for (int i = 0; i < n; i++) widest = fmax(widest, number_width(s, tick[i]));
     for (int64_t i = 0; a->label && i < a->labels; i++)
         if (a->label[i])
             widest = fmax(widest, canvas_width(s, a->label[i], strlen(a->label[i]), 11, 0));
@@ -289,26 +303,43 @@ static double panel_height(const struct qkv_chart *c, const struct qkv_chart_pan
     return c->panels > 1 ? 210 : 330;
 }
 
-void chart_name(struct canvas *s, const char *name, const char *more, double left, double width,
-                double y)
+// Returns whether the quantity of a panel has a place in the line of its name.
+static bool follows(const struct canvas *s, const char *name, const char *more, double width)
 {
-    double used = 0;
-    if (name) {
-        canvas_cut(s, left, y, 11, CANVAS_BOLD, PALETTE_TEXT2, name, strlen(name), width);
-        used = canvas_width(s, name, strlen(name), 11, CANVAS_BOLD) + 6;
-    }
-    if (more && used < width - 24)
-        canvas_cut(s, left, y, 11, name ? CANVAS_AFTER : 0, PALETTE_TEXT3, more, strlen(more),
-                   width - used);
+    if (!name || !more) return false;
+    return canvas_width(s, name, strlen(name), 11, CANVAS_BOLD) + CANVAS_SPACE +
+               canvas_width(s, more, strlen(more), 11, 0) <=
+           width;
+}
+
+int chart_name_lines(const struct canvas *s, const char *name, const char *more, double width)
+{
+    const int lines = name ? canvas_lines(s, width, 11, CANVAS_BOLD, name) : 0;
+    return lines +
+           (more && !follows(s, name, more, width) ? canvas_lines(s, width, 11, 0, more) : 0);
+}
+
+double chart_name(struct canvas *s, const char *name, const char *more, double left, double width,
+                  double y)
+{
+    const bool same_line = follows(s, name, more, width);
+    double next = y;
+    if (name)
+        next = canvas_fold(s, left, next, width, 11, CANVAS_BOLD, PALETTE_TEXT2, name, NAME_LINE);
+    if (more && same_line)
+        canvas_text(s, left, y, 11, CANVAS_AFTER, PALETTE_TEXT3, more, strlen(more));
+    else if (more)
+        next = canvas_fold(s, left, next, width, 11, 0, PALETTE_TEXT3, more, NAME_LINE);
+    return fmax(y, next - NAME_LINE);
 }
 
 // Draws a panel. Returns the y coordinate below the panel.
 static double draw_panel(struct canvas *s, const struct qkv_chart *c, struct chart_field *f,
-                         double left, double width, double y, struct view_text *frame)
+                         double left, double width, double y, struct chart_frame *frame)
 {
     const struct qkv_chart_panel *p = f->panel;
     y += 18;
-    chart_name(s, p->name, p->y.name, left, width, y);
+    y = chart_name(s, p->name, p->y.name, left, width, y);
     f->top = y + (p->name || p->y.name ? 10 : -8);
     f->bottom = f->top + panel_height(c, p);
     f->edge = left;
@@ -323,8 +354,14 @@ static double draw_panel(struct canvas *s, const struct qkv_chart *c, struct cha
     return y;
 }
 
+// Returns the width of the space for names of lines in a panel.
+static double label_most(double width)
+{
+    return fmax(width * .4, fmin(160, width * .48));
+}
+
 static double draw_one(struct canvas *s, const struct qkv_chart *c, int64_t i, double left,
-                       double width, double y, struct view_text *frame)
+                       double width, double y, struct chart_frame *frame)
 {
     const struct qkv_chart_panel *p = &c->panel[i];
     const int64_t across = qkv_max64(1, c->across);
@@ -337,24 +374,60 @@ static double draw_one(struct canvas *s, const struct qkv_chart *c, int64_t i, d
         for (int64_t k = c->same_x ? i % across : i; k < c->panels;
              k += c->same_x ? across : c->panels)
             f.label = fmax(f.label, c->panel[k].grid ? 0 : chart_label_width(s, &c->panel[k]));
-        f.label = fmin(f.label, width * .4);
+        f.label = fmin(f.label, label_most(width));
         y = draw_panel(s, c, &f, left, width, y, frame);
     }
     if (p->note) y = canvas_fold(s, left, y + 14, width, 11, 0, PALETTE_TEXT3, p->note, 15) - 8;
     return y;
 }
 
-void chart_draw(struct canvas *s, const struct qkv_chart *c, bool head, struct view_text *frame)
+static int name_lines(struct canvas *s, const struct qkv_chart_panel *p, double width)
 {
-    const int64_t across = qkv_min64(qkv_max64(1, c->across), c->panels);
+    struct view_text names = { 0 };
+    if (p->grid) chart_grid_axes(&names, p);
+    s->failed |= names.failed;
+    const int lines = chart_name_lines(s, p->name, p->grid ? names.at : p->y.name, width);
+    view_text_free(&names);
+    return lines > 1 ? lines : 1;
+}
+
+static double panel_width(double all, int64_t across)
+{
+    return (all - ACROSS_APART * (double)(across - 1)) / (double)across;
+}
+
+// Returns true if fewer panels should be next to each other: they are narrow, or the names of their
+// lines would be cut.
+static bool is_crowded(struct canvas *s, const struct qkv_chart *c, int64_t across, double all)
+{
+    const double width = panel_width(all, across);
+    bool crowded = width < ACROSS_LEAST;
+    for (int64_t i = 0; i < c->panels; i++)
+        crowded |= !c->panel[i].grid && chart_label_width(s, &c->panel[i]) > label_most(width);
+    return across > 1 && crowded;
+}
+
+void chart_draw(struct canvas *s, const struct qkv_chart *given, bool head,
+                struct chart_frame *frame)
+{
+    struct qkv_chart chart = *given;
+    const struct qkv_chart *c = &chart;
     const double left = head ? CHART_MARGIN : 0, all = s->width - 2 * left;
-    const double width = (all - ACROSS_APART * (double)(across - 1)) / (double)across;
+    int64_t across = qkv_min64(qkv_max64(1, c->across), c->panels);
+    while (s->width < CHART_WIDTH - 2 * CHART_MARGIN && is_crowded(s, c, across, all)) across--;
+    if (across < c->across) chart.across = across;
+    const double width = panel_width(all, across);
     double y = head ? canvas_head(s, left) - 10 : 0;
     for (int64_t i = 0; i < c->panels; i += across) {
         double end = y;
+        int lines = 0; // of the longest name: panels next to each other begin at the same height
         for (int64_t k = 0; k < across && i + k < c->panels; k++)
+            lines = (int)qkv_max64(lines, name_lines(s, &c->panel[i + k], width));
+        for (int64_t k = 0; k < across && i + k < c->panels; k++) {
+            const int fewer = lines - name_lines(s, &c->panel[i + k], width);
             end = fmax(end, draw_one(s, c, i + k, left + (double)k * (width + ACROSS_APART), width,
-                                     y, frame));
+                                     y + NAME_LINE * fewer, frame));
+        }
         y = end + (c->same_x ? 6 : DOWN_APART);
     }
     s->height = y + 12;

@@ -6,6 +6,15 @@
 #include <string.h>
 
 // ---- the page -----------------------------------------------------------------------------------
+// A page has a drawing for each of these widths; chart.css selects the one for the screen.
+enum { DRAWINGS = 3 };
+static const double drawing_width[DRAWINGS] = { CHART_WIDTH - 2 * CHART_MARGIN, 560, 340 };
+static const char *const drawing_id[DRAWINGS] = { "wide", "medium", "narrow" };
+struct page {
+    struct canvas drawing[DRAWINGS];
+    struct chart_frame frame[DRAWINGS];
+};
+
 static void put_plain(struct view_text *t, const char *text)
 {
     struct view_text plain = { 0 };
@@ -82,12 +91,12 @@ static void put_header(struct view_text *t, const struct qkv_chart *c,
              "</span><button id=\"theme\" type=\"button\">Theme <kbd>D</kbd></button></header>\n");
 }
 
-static void put_page(struct view_text *t, const struct qkv_chart *c, const struct canvas *s,
-                     const struct view_text *frame, enum qkv_view_theme theme)
+static void put_page(struct view_text *t, const struct qkv_chart *c, const struct page *page,
+                     enum qkv_view_theme theme)
 {
     struct view_text style = { 0 };
     view_put(&style, (const char *)view_chart_style, view_chart_style_size);
-    canvas_page_style(&style, s);
+    canvas_page_style(&style, page->drawing, DRAWINGS);
     put_header(t, c, &style, theme);
     view_say(t, "<main>\n<section>\n<h1>");
     put_plain(t, c->title);
@@ -96,7 +105,8 @@ static void put_page(struct view_text *t, const struct qkv_chart *c, const struc
     view_say(t, "</p>\n<div id=\"stage\" tabindex=\"0\" role=\"group\" aria-label=\"");
     put_plain(t, c->title);
     view_say(t, "\">\n");
-    canvas_svg_inner(t, s, "chart");
+    for (int i = 0; i < DRAWINGS; i++)
+        canvas_svg_inner(t, page->drawing, DRAWINGS, i, drawing_id[i]);
     view_say(t, "</div>\n</section>\n<aside>\n");
     put_table(t, c->table);
     view_say(t, "<p id=\"under\" aria-live=\"polite\"></p>\n<table id=\"numbers\"></table>\n"
@@ -104,25 +114,42 @@ static void put_page(struct view_text *t, const struct qkv_chart *c, const struc
                 "</span><span><kbd>\xE2\x86\x91 \xE2\x86\x93</kbd> row, panel</span>"
                 "<span><kbd>D</kbd> theme</span></footer>\n"
                 "<script type=\"application/json\" id=\"data\">[");
-    if (frame->at) view_put(t, frame->at, (size_t)frame->used);
+    for (int i = 0; i < DRAWINGS; i++) {
+        const struct view_text *frame = &page->frame[i].text;
+        view_say(t, i ? ",[" : "[");
+        if (frame->at) view_put(t, frame->at, (size_t)frame->used);
+        view_put(t, "]", 1);
+        t->failed |= frame->failed || canvas_failed(&page->drawing[i]);
+    }
     view_say(t, "]</script>\n</body>\n</html>\n");
-    t->failed |= style.failed || frame->failed || canvas_failed(s);
+    t->failed |= style.failed;
     view_text_free(&style);
 }
 
-static qkv_status write_page(const struct qkv_chart *c, const struct canvas *s,
-                             const struct view_text *frame, const char *path, bool force,
-                             enum qkv_view_theme theme, qkv_error *err)
+static qkv_status write_page(const struct qkv_chart *c, chart_drawing *draw, const void *of,
+                             const char *path, bool force, enum qkv_view_theme theme,
+                             qkv_error *err)
 {
+    struct page page = { .drawing = { { .width = 0 } } };
     struct view_text t = { 0 };
     struct qkv_output out = { .fd = -1 };
-    put_page(&t, c, s, frame, theme);
+    for (int i = 0; i < DRAWINGS; i++) {
+        canvas_init(&page.drawing[i], path);
+        canvas_new(&page.drawing[i], drawing_width[i], c->title, c->sentence);
+        page.frame[i].only_places = i > 0;
+        draw(&page.drawing[i], of, false, &page.frame[i]);
+    }
+    put_page(&t, c, &page, theme);
     qkv_status status = t.failed ? qkv_fail_memory(err, path) : QKV_OK;
     if (!status) status = qkv_output_open(&out, path, force, err);
     if (!status) status = qkv_output_write(&out, t.at, (size_t)t.used, err);
     if (!status) status = qkv_output_commit(&out, err);
     qkv_output_abort(&out);
     view_text_free(&t);
+    for (int i = 0; i < DRAWINGS; i++) {
+        canvas_free(&page.drawing[i]);
+        view_text_free(&page.frame[i].text);
+    }
     return status;
 }
 
@@ -131,23 +158,21 @@ qkv_status chart_write(const struct qkv_chart *c, chart_drawing *draw, const voi
 {
     const bool html = path && (qkv_ends_with(path, ".html") || qkv_ends_with(path, ".htm"));
     struct canvas s;
-    struct view_text frame = { 0 };
     if (!path || !(html || canvas_is_picture_name(path)))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "the chart has an unknown format, expected a name that ends with .svg, "
                         ".png or .html, found '%s'",
                         path ? path : "");
+    if (html) return write_page(c, draw, of, path, force, theme, err);
     canvas_init(&s, path);
-    canvas_new(&s, html ? CHART_WIDTH - 2 * CHART_MARGIN : CHART_WIDTH, c->title, c->sentence);
-    draw(&s, of, !html, html ? &frame : NULL);
-    const qkv_status status = html ? write_page(c, &s, &frame, path, force, theme, err)
-                                   : canvas_file(&s, path, force, theme, err);
+    canvas_new(&s, CHART_WIDTH, c->title, c->sentence);
+    draw(&s, of, true, NULL);
+    const qkv_status status = canvas_file(&s, path, force, theme, err);
     canvas_free(&s);
-    view_text_free(&frame);
     return status;
 }
 
-static void draw_chart(struct canvas *s, const void *of, bool head, struct view_text *frame)
+static void draw_chart(struct canvas *s, const void *of, bool head, struct chart_frame *frame)
 {
     chart_draw(s, of, head, frame);
 }

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { CELL_MOST = 46, HIGH_MOST = 26, TALL = 620, TILT_MOST = 96, NAME_MOST = 150 };
+enum { CELL_MOST = 46, HIGH_MOST = 26, TALL = 620, TILT_MOST = 96, NAME_MOST = 158 };
 
 struct place {
     const struct qkv_chart_grid *g;
@@ -190,10 +190,11 @@ static double draw_ramp(struct canvas *s, const struct place *p, double y, doubl
 }
 
 // ---- numbers for the page -----------------------------------------------------------------------
-static void frame_grid(struct view_text *t, const struct place *p)
+static void frame_grid(struct chart_frame *frame, const struct place *p)
 {
     const struct qkv_chart_grid *g = p->g;
-    if (!t) return;
+    if (!frame) return;
+    struct view_text *t = &frame->text;
     const double box[4] = { p->left, p->top, p->w, p->h };
     view_say(t, "%s{\"grid\":[", t->used ? "," : "");
     for (int k = 0; k < 4; k++) {
@@ -201,6 +202,10 @@ static void frame_grid(struct view_text *t, const struct place *p)
         view_put(t, ",", 1);
     }
     view_say(t, "%" PRId64 ",%" PRId64 "]", g->rows, g->columns);
+    if (frame->only_places) {
+        view_put(t, "}", 1);
+        return;
+    }
     for (int k = 0; k < 2; k++) {
         const char *const *label = k ? g->column_label : g->row_label;
         if (!label) continue;
@@ -219,8 +224,14 @@ static void frame_grid(struct view_text *t, const struct place *p)
     view_say(t, "]}");
 }
 
+void chart_grid_axes(struct view_text *t, const struct qkv_chart_panel *p)
+{
+    if (p->y.name) view_say(t, "down: %s", p->y.name);
+    if (p->x.name) view_say(t, "%sacross: %s", p->y.name ? ", " : "", p->x.name);
+}
+
 double chart_draw_grid(struct canvas *s, const struct qkv_chart_panel *panel, double left,
-                       double width, double y, struct view_text *frame)
+                       double width, double y, struct chart_frame *frame)
 {
     const struct qkv_chart_grid *g = panel->grid;
     struct place p = { .g = g };
@@ -237,18 +248,16 @@ double chart_draw_grid(struct canvas *s, const struct qkv_chart_panel *panel, do
     }
     p.h = fmin(p.w > HIGH_MOST ? HIGH_MOST : p.w, tall / (double)g->rows);
     if (g->rows == 1) p.h = fmax(p.h, 14);
-    y += 18;
     struct view_text names = { 0 };
-    if (panel->y.name) view_say(&names, "down: %s", panel->y.name);
-    if (panel->x.name) view_say(&names, "%sacross: %s", panel->y.name ? ", " : "", panel->x.name);
+    chart_grid_axes(&names, panel);
     s->failed |= names.failed;
-    chart_name(s, panel->name, names.at, left, width, y);
+    y = chart_name(s, panel->name, names.at, left, width, y + 18);
     view_text_free(&names);
     p.left = left + rows;
     p.top = y + (level ? 24 : 14 + CANVAS_TILT_Y * fmin(columns, TILT_MOST));
     draw_cells(s, &p);
     draw_frames(s, panel, &p);
-    draw_row_names(s, &p, rows);
+    draw_row_names(s, &p, rows - 8);
     draw_column_names(s, &p, level);
     if (numbers_fit(s, &p, 11)) draw_numbers(s, &p, 11);
     frame_grid(frame, &p);

@@ -48,6 +48,11 @@ int chart_color(int hue, int64_t place); // returns a colour of canvas.h; place:
 
 // ---- chart_draw.c, chart_text.c, chart_grid.c ---------------------------------------------------
 enum { CHART_WIDTH = 1008, CHART_MARGIN = 24 };
+// What the script of the page needs about a drawing, as JSON: an object for each panel.
+struct chart_frame {
+    struct view_text text;
+    bool only_places; // true: numbers and names are in the frame of another drawing of this chart
+};
 // The area of a panel in which its numbers are drawn: the scales and the edges of the area.
 struct chart_field {
     const struct qkv_chart_panel *panel;
@@ -75,19 +80,25 @@ void chart_draw_texts(struct canvas *s, const struct chart_field *f);
 void chart_draw_number(struct canvas *s, double x, double y, unsigned how, int color, int size,
                        double value);
 // Draws all panels of a chart. head: draw title and sentence above them. frame: receives the
-// positions of the numbers as JSON, for the page; NULL: they are not needed.
-void chart_draw(struct canvas *s, const struct qkv_chart *c, bool head, struct view_text *frame);
-// Draws the name of a panel and, after it, the quantity that the panel shows (`more`).
-void chart_name(struct canvas *s, const char *name, const char *more, double left, double width,
-                double y);
+// positions of the numbers, for the page; NULL: they are not needed. On a narrow canvas fewer
+// panels are next to each other.
+void chart_draw(struct canvas *s, const struct qkv_chart *c, bool head, struct chart_frame *frame);
+// Draws the name of a panel and, after it or on the next line, the quantity that the panel shows
+// (`more`). Returns the y coordinate of the last line.
+double chart_name(struct canvas *s, const char *name, const char *more, double left, double width,
+                  double y);
+// Returns the number of lines that chart_name() draws.
+int chart_name_lines(const struct canvas *s, const char *name, const char *more, double width);
+// Writes the names of the axes of a grid.
+void chart_grid_axes(struct view_text *t, const struct qkv_chart_panel *p);
 // Draws a panel with a grid, `width` wide from x = left. Returns the y coordinate below the panel.
 double chart_draw_grid(struct canvas *s, const struct qkv_chart_panel *p, double left, double width,
-                       double y, struct view_text *frame);
+                       double y, struct chart_frame *frame);
 
 // ---- chart_file.c -------------------------------------------------------------------------------
 // A function that draws `of`, a chart or another type, on a canvas. head and frame: as in
 // chart_draw().
-typedef void chart_drawing(struct canvas *s, const void *of, bool head, struct view_text *frame);
+typedef void chart_drawing(struct canvas *s, const void *of, bool head, struct chart_frame *frame);
 // Calls `draw` to draw `of`, and writes the drawing to a file, with the title, sentence and table
 // of the chart c. The ending of `path` selects SVG, PNG or HTML.
 qkv_status chart_write(const struct qkv_chart *c, chart_drawing *draw, const void *of,

@@ -60,7 +60,7 @@ static void say_range(struct view_text *t, const struct qkv_plot *p)
     view_count(t, p->last);
 }
 
-void training_draw_heads(struct canvas *t, const void *of, bool head, struct view_text *frame)
+void training_draw_heads(struct canvas *t, const void *of, bool head, struct chart_frame *frame)
 {
     const struct qkv_plot *p = of;
     (void)frame; // the script of the page needs no numbers of this drawing
@@ -76,10 +76,11 @@ void training_draw_heads(struct canvas *t, const void *of, bool head, struct vie
     view_say(&words, ", where all weights are equal; each cell has the steps ");
     say_range(&words, p);
     t->failed |= words.failed;
-    if (words.at)
-        canvas_text(t, left, y, 11, CANVAS_BOLD, PALETTE_TEXT2, words.at, (size_t)words.used);
+    if (!words.failed)
+        y = canvas_fold(t, left, y, t->width - 2 * left, 11, CANVAS_BOLD, PALETTE_TEXT2, words.at,
+                        14);
     view_text_free(&words);
-    y += 22;
+    y += 8;
     for (int64_t h = 0; h < run->heads; h++)
         canvas_format(t, left + LAYER_LABEL + (double)h * pitch + width / 2, y, 11, CANVAS_MIDDLE,
                       PALETTE_TEXT3, width < 34 ? "%" PRId64 : "H%" PRId64, h);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// chart.js: shows the number under the pointer next to a chart. The picture itself needs no script.
-let panels, stage, svg, cursor, panel = 0, at = -1;
+// chart.js: shows the number under the pointer next to a chart. The picture itself needs no script: the style shows the
+// drawing that fits the width of the screen.
+let data, panels, stage, svg, cursor, panel = 0, at = -1;
 const SVG = "http://www.w3.org/2000/svg";
 
 const short = (x) => {
@@ -123,13 +124,24 @@ const key = (event) => {
   event.preventDefault();
 };
 
+// Finds the drawing that the style shows. Only the first has the numbers and names.
+const findDrawing = () => {
+  const drawings = [...stage.children];
+  const n = Math.max(0, drawings.findIndex((d) => getComputedStyle(d).display !== "none"));
+  if (drawings[n] === svg) return;
+  svg = drawings[n];
+  svg.append(cursor);
+  panels = data[0].map((p, i) => ({ ...p, ...data[n][i] }));
+  if (at >= 0) showAt(panel, at);
+};
+
 document.addEventListener("DOMContentLoaded", () => {
-  panels = JSON.parse(document.getElementById("data").textContent);
+  data = JSON.parse(document.getElementById("data").textContent);
   stage = document.getElementById("stage");
-  svg = document.getElementById("chart");
   cursor = document.createElementNS(SVG, "g");
   cursor.id = "cursor";
-  svg.append(cursor);
+  findDrawing();
+  addEventListener("resize", findDrawing);
   document.getElementById("theme").addEventListener("click", theme);
   document.addEventListener("keydown", key);
   stage.addEventListener("pointermove", pointed);
