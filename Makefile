@@ -4,7 +4,7 @@
 #
 #   make demo      build, fetch a model, show what "it" attends to in two sentences
 #   make test      the release build and every test except the long ones
-#   make check     all stages: gates, instruction sets, small tiles, sanitizers, double, clang,
+#   make check     all stages: gates, instruction sets, sanitizers, clang with small tiles, double,
 #                  64-bit ARM
 #   make long      tests that take many minutes: emulated AMX, the whole grid of qkv verify
 #   make           the library and the command in build/release

@@ -18,7 +18,7 @@ if(QKV_MPI)
     add_library(qkv_mpi_${kind} MODULE ${mpi_sources})
     target_link_libraries(qkv_mpi_${kind} PRIVATE qkv_flags PkgConfig::${kind})
     set_target_properties(qkv_mpi_${kind} PROPERTIES PREFIX "" OUTPUT_NAME libqkv_mpi-${kind}.so.${soversion} SUFFIX ""
-      LINK_OPTIONS "-Wl,--no-undefined;-Wl,--as-needed" INSTALL_RPATH "")
+      LINK_OPTIONS "${qkv_defined};-Wl,--as-needed" INSTALL_RPATH "")
     set_property(GLOBAL APPEND PROPERTY qkv_mpi_libraries qkv_mpi_${kind})
   endforeach()
 endif()

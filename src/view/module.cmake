@@ -24,7 +24,7 @@ if(QKV_PNG)
   target_include_directories(qkv_png SYSTEM PRIVATE ${QKV_CAIRO_INCLUDE} ${QKV_FONTCONFIG_INCLUDE})
   target_link_libraries(qkv_png PRIVATE qkv_flags ${QKV_CAIRO_LIBRARY} ${QKV_FONTCONFIG_LIBRARY})
   set_target_properties(qkv_png PROPERTIES PREFIX "" OUTPUT_NAME ${png_name} SUFFIX ""
-    LINK_OPTIONS "-Wl,--no-undefined;-Wl,--as-needed" INSTALL_RPATH "")
+    LINK_OPTIONS "${qkv_defined};-Wl,--as-needed" INSTALL_RPATH "")
 endif()
 # esbuild bundles and minifies the script of the page; without it the page is larger and works the same.
 find_program(QKV_ESBUILD esbuild DOC "bundles and minifies the page's script; empty: the page is not minified")
