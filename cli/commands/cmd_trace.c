@@ -11,6 +11,7 @@
 enum { EMBEDDINGS = 1, HIDDEN = 2, Q = 4, K = 8, V = 16, ATTENTION = 32, ALL = 63, PROBE = 64 };
 // the kinds of arrays whose size is linear in the number of tokens
 enum { LINEAR = ALL & ~ATTENTION };
+enum { WORD_ALL = 128 }; // the word all: the arrays that the model has
 static const char *const kinds[] = { "embeddings", "hidden",    "q",     "k",
                                      "v",          "attention", "probe", NULL };
 static const int bits[] = { EMBEDDINGS, HIDDEN, Q, K, V, ATTENTION, PROBE };
@@ -239,7 +240,7 @@ static qkv_status parse_what(int *what, qkv_error *err)
                              "--what: unknown word, expected some of "
                              "embeddings,hidden,q,k,v,attention,probe, or all, found '%s'",
                              word);
-        const int asked = kinds[i] ? bits[i] : ALL;
+        const int asked = kinds[i] ? bits[i] : ALL | WORD_ALL;
         if (*what & asked)
             return cmd_error(err, QKV_ERR_USAGE, NULL,
                              "--what: word '%s' is given twice, expected each word once", word);
@@ -251,12 +252,14 @@ static qkv_status parse_what(int *what, qkv_error *err)
 }
 
 // Checks that the model has the arrays of --what. A recurrent encoder-decoder has one attention,
-// whose weights are the default.
+// whose weights are the default, and the meaning of the word all.
 static qkv_status check_what(int *what, const char *dir, const struct qkv_model_info *i,
                              qkv_error *err)
 {
+    const bool usual = !o.what || *what & WORD_ALL;
+    *what &= ALL | PROBE;
     if (!cmd_is_recurrent(i)) return QKV_OK;
-    if (!o.what) *what = ATTENTION;
+    if (usual) *what = ATTENTION | (*what & PROBE);
     if (!(*what & LINEAR)) return QKV_OK;
     return cmd_error(err, QKV_ERR_UNSUPPORTED, dir,
                      "--what embeddings, hidden, q, k and v require a Transformer, expected "
@@ -401,8 +404,8 @@ const struct cmd cmd_trace = {
              "decoder_hidden_states.N, encoder_attentions.N, decoder_attentions.N, "
              "cross_attentions.N and decoder_input_ids; row i of cross_attentions.N is the step that "
              "reads token i of decoder_input_ids and writes the next one. Of a recurrent "
-             "encoder-decoder (gru-attention) cross_attentions.0 is written, with one head. The "
-             "file is written while the model runs.\n"
+             "encoder-decoder (gru-attention) cross_attentions.0 is written, with one head, also "
+             "with --what all. The file is written while the model runs.\n"
              "\n"
              "With --what probe, the tensors probes.N.entropy and so on (encoder_probes, "
              "decoder_probes, cross_probes) are statistics of each attention. They need no T x T "

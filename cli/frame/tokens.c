@@ -252,15 +252,16 @@ qkv_status tokens_written(struct tokens *t, const struct token_options *o, const
     const struct qkv_model_info i = qkv_model_info(m);
     const char *const texts[2] = { text, NULL };
     struct token_options how = { .strict = o->strict, .truncate = o->truncate };
-    if (!text || i.start < 0)
-        return cmd_error(
-            err, QKV_ERR_USAGE, NULL,
-            i.start < 0
-                ? "the decoder of this model has no start token, so that no second text can be "
-                  "given to it"
-                : "the text of the decoder is missing: this model is an encoder-decoder and "
-                  "requires a "
-                  "second text");
+    if (i.start < 0)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "the decoder of this model has no start token, so that no second text can "
+                         "be given to it");
+    if (!text)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "the text of the decoder is missing: this model is an encoder-decoder and "
+                         "requires a second text, expected TEXT TEXT_B; 'qkv translate -m %s TEXT' "
+                         "prints the text that the model writes",
+                         dir);
     const qkv_status status = tokens_read(t, &how, dir, m, texts, err);
     if (status) return status;
     int64_t n = t->length;

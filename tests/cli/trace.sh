@@ -206,5 +206,17 @@ assert all(abs(sum(rows[r * S:(r + 1) * S]) - 1) < 1e-5 for r in range(4 * T))
 PY
 runs 2 trace --model "$dates" '3 may 1999' -o no.safetensors
 says_part 'this model is an encoder-decoder and requires a second text'
+says_part "'qkv translate -m $dates TEXT' prints the text that the model writes"
+
+# all that a recurrent encoder-decoder has is its one attention
+gru=$here/../../models/dates-gru
+if [ -d "$gru" ]; then
+    runs 0 trace --model "$gru" '3 may 1999' '1999-05-03' -o gru.safetensors
+    runs 0 trace --model "$gru" '3 may 1999' '1999-05-03' --what all -o gru-all.safetensors
+    cmp gru.safetensors gru-all.safetensors || failed '--what all of a recurrent model differs from the default'
+    runs 0 trace --model "$gru" '3 may 1999' '1999-05-03' --what all,probe -o gru-probe.safetensors
+    runs 4 trace --model "$gru" '3 may 1999' '1999-05-03' --what hidden -o no.safetensors
+    says_part 'expected attention or probe'
+fi
 
 finish
