@@ -63,6 +63,10 @@ check grep -q '>twin</text>' models.svg
 runs 0 view 'to be or not' -m "$verse" --against 'to be and not' --view compare -o texts.svg
 ! grep -q '>verse</text>' texts.svg || failed 'the name of a model between texts'
 [ "$(grep -cE '>to be (or|and) not</text>' texts.svg)" -eq 2 ] || failed 'the texts'
+end='the question is whether it is nobler in the mind to suffer the slings and arrows'
+runs 0 view "to be or not $end" -m "$verse" --against "to be and not $end" --view compare -o long.svg
+check grep -q '>or not the question is .*…</text>' long.svg
+check grep -q '>and not the question is .*…</text>' long.svg
 
 title 'the axes of a picture name repeated words with their places'
 for view in matrix heads; do

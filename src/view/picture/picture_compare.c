@@ -15,7 +15,8 @@ enum {
     ROW_LEAST = 16,
     KEYS_TALL = 620, // height of a panel if it has many keys
     KEYS_MOST = 36,
-    TEXT_SIZE = 15
+    TEXT_SIZE = 15,
+    CUT_WIDE = 16 // width of the sign of a cut, with the space next to it
 };
 
 // Positions in a panel: the right end of the query, the left end of the keys and of the bars.
@@ -87,31 +88,62 @@ static void say_panel_text(struct view_text *t, const struct panel *g)
     }
 }
 
+static bool fits_title(const struct panel *g, const char *text, size_t n, int cuts)
+{
+    return canvas_width(&g->p->canvas, text, n, 13, 0) <= g->at.panel - CUT_WIDE * cuts;
+}
+
+// Finds the part of text[n] that fits into a line: its end, because two texts usually differ there;
+// if they differ before that, the words from the first difference to `other` on.
+static void title_part(size_t *from, size_t *to, const struct panel *g, const char *text, size_t n,
+                       const char *other)
+{
+    size_t word = 0, tail = 0;
+    for (size_t i = 0; i < n && text[i] == other[i]; i++)
+        if (text[i] == ' ') word = i + 1;
+    *from = 0, *to = n;
+    if (fits_title(g, text, n, 0)) return;
+    while (tail < n && (!fits_title(g, text + tail, n - tail, 1) || (text[tail] & 0xC0) == 0x80))
+        tail++;
+    *from = tail <= word || !strcmp(text, other) ? tail : word;
+    if (*from == tail) return;
+    while (*to > *from &&
+           (!fits_title(g, text + *from, *to - *from, *from ? 2 : 1) || (text[*to] & 0xC0) == 0x80))
+        --*to;
+}
+
 // Writes the title of the panel: the name of its model if the two models have different names,
-// otherwise its text.
-static void draw_panel_title(struct panel *g, double y)
+// otherwise its text. `next`: the other panel.
+static void draw_panel_title(struct panel *g, const struct panel *next, double y)
 {
     struct canvas *s = &g->p->canvas;
-    struct view_text t = { 0 };
+    struct view_text t = { 0 }, other = { 0 };
     const char *first = g->p->v->shape.model, *model = g->v->shape.model;
     const char *second = g->p->view->against->shape.model;
     if (first && second && model && strcmp(first, second) != 0)
         view_say(&t, "%s", model);
     else
         say_panel_text(&t, g);
-    s->failed |= t.failed;
+    say_panel_text(&other, next);
+    view_put(&t, "", 1); // the terminating NUL
+    view_put(&other, "", 1);
+    s->failed |= t.failed || other.failed;
     canvas_line(s, g->left, y - 22, g->left + g->at.panel, y - 22, PALETTE_RULE, 1);
-    // If the text is too long, its start is cut, because the two texts usually differ at the end.
-    size_t from = 0;
-    while (t.at && from < (size_t)t.used &&
-           (canvas_width(s, t.at + from, (size_t)t.used - from, 13, 0) > g->at.panel - 16 ||
-            (t.at[from] & 0xC0) == 0x80))
-        from++;
-    if (from) canvas_format(s, g->left, y, 13, 0, PALETTE_TEXT2, "…");
-    if (t.at)
-        canvas_text(s, g->left + (from ? 14 : 0), y, 13, 0, PALETTE_TEXT2, t.at + from,
-                    (size_t)t.used - from);
+    if (!t.failed && !other.failed) {
+        size_t from, to;
+        const size_t n = (size_t)t.used - 1;
+        title_part(&from, &to, g, t.at, n, other.at);
+        const double x = g->left + (from ? CUT_WIDE - 2 : 0);
+        if (from) canvas_format(s, g->left, y, 13, 0, PALETTE_TEXT2, "…");
+        struct view_text part = { 0 };
+        view_put(&part, t.at + from, to - from);
+        if (to < n) view_say(&part, "…");
+        s->failed |= part.failed;
+        if (part.at) canvas_text(s, x, y, 13, 0, PALETTE_TEXT2, part.at, (size_t)part.used);
+        view_text_free(&part);
+    }
     view_text_free(&t);
+    view_text_free(&other);
 }
 
 static void draw_panel(struct panel *g)
@@ -134,8 +166,8 @@ static void draw_panel(struct panel *g)
         // the other text has no token that is aligned with this one
         const bool own = g->other && g->other[j] < 0;
         if (own)
-            canvas_box(s, g->left + g->at.key - 6, y - 10, g->at.bar - g->at.key - 4, 20,
-                       PALETTE_MARK);
+            canvas_box(s, g->left + g->at.key - 6, y - fmin(20, g->pitch) / 2,
+                       g->at.bar - g->at.key - 4, fmin(20, g->pitch), PALETTE_MARK);
         picture_token(s, &g->v->shape.key[j], g->left + g->at.key, y + base, TEXT_SIZE,
                       own ? CANVAS_BOLD : 0, PALETTE_TEXT, g->at.bar - g->at.key - 14);
         if (!(w > 0)) continue;
@@ -204,8 +236,8 @@ qkv_status picture_compare(struct picture *p, qkv_error *err)
         b.left = p->column ? p->margin : p->margin + at.panel + GUTTER;
         a.top = y + 14;
         b.top = a.top + below;
-        draw_panel_title(&a, y);
-        draw_panel_title(&b, y + below);
+        draw_panel_title(&a, &b, y);
+        draw_panel_title(&b, &a, y + below);
         draw_panel(&a);
         draw_panel(&b);
         p->canvas.height = fmax(a.top + high, b.top + b.pitch * (double)b.keys) + 34;

@@ -31,8 +31,8 @@ static void draw_curves(struct picture_score *g, const struct curve *c)
     for (int own = 0; own < 2; own++) // draw the chosen key last, so that it is on top
         for (int k = 0; k < g->lines; k++) {
             const int64_t j = g->line[k].key;
-            if (j < 0 || (j == g->key) != (own == 1) || score_masked(s, j) || drawn++ > CURVES)
-                continue;
+            if (j < 0 || (j == g->key) != (own == 1) || score_masked(s, j)) continue;
+            if (!own && drawn++ >= CURVES) continue;
             canvas_path(canvas, PALETTE_NONE, own ? PALETTE_TEXT : PALETTE_POS, own ? 2 : 1,
                         own ? 1 : .55);
             for (int i = 0; i <= POINTS; i++) {
@@ -48,10 +48,13 @@ static void draw_curves(struct picture_score *g, const struct curve *c)
 }
 
 // Writes the name of the curve at x on the side where the chart is wider.
+// Writes the name of the curve next to its dot at (x, y): above it on the right, because the curve
+// falls; below it on the left if the dot is at the top, where the curve is flat.
 static void draw_curve_name(struct canvas *s, const struct curve *c, const struct view_text *t,
                             double x, double y)
 {
-    const bool turn = x > c->left + .6 * c->wide; // the curve falls: there is more space right of x
+    const bool top = y < c->top + 22, turn = top || x > c->left + .6 * c->wide;
+    y += top ? 20 : -8;
     canvas_cut(s, x + (turn ? -8 : 8), y, 13, CANVAS_BOLD | (turn ? CANVAS_END : 0), PALETTE_TEXT,
                t->at, (size_t)t->used, turn ? x - 8 - c->left : c->left + c->wide - x - 8);
 }
@@ -131,7 +134,7 @@ double picture_scale_panel(struct picture_score *g, double left, double y)
         view_say(&t, " ");
         view_weight(&t, s->w[g->key], 2);
         canvas->failed |= t.failed;
-        if (t.at) draw_curve_name(canvas, &c, &t, x, fmax(c.top + 10, dot - 8));
+        if (t.at) draw_curve_name(canvas, &c, &t, x, dot);
         view_text_free(&t);
         return draw_divisors(g, left, c.top + c.tall + 52);
     }

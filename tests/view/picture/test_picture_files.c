@@ -96,6 +96,24 @@ TEST(the_description_is_the_sentence_of_the_view)
     unmake(&made);
 }
 
+TEST(the_curve_of_the_marked_key_is_drawn_also_among_many)
+{
+    folder_new();
+    qkv_view *v = view_new(56, 2, 4, 2, false);
+    const int64_t token = 35, key = 20, layer = 1, head = 0;
+    const struct qkv_view_options o = {
+        .view = "steps", .token = &token, .layer = &layer, .heads = &head, .head_count = 1
+    };
+    char curve[64];
+    size_t n;
+    char *svg = drawn(v, "a.svg", &o, &key, &n);
+    snprintf(curve, sizeof curve, "<path class=\"n s%d\" stroke-width=\"2\"", PALETTE_TEXT);
+    CHECK(strstr(svg, curve) != NULL);
+    free(svg);
+    qkv_view_free(v);
+    unmake(&made);
+}
+
 TEST(two_views_show_the_weights_of_the_same_query)
 {
     size_t n;
@@ -313,6 +331,7 @@ TEST(failed_allocations_are_survived)
 
 CHECK_MAIN(CASE(every_view_is_well_formed_and_the_same_twice),
            CASE(the_description_is_the_sentence_of_the_view),
+           CASE(the_curve_of_the_marked_key_is_drawn_also_among_many),
            CASE(two_views_show_the_weights_of_the_same_query), CASE(a_png_has_two_pixels_a_unit),
            CASE(a_printed_width_is_in_the_file), CASE(hostile_tokens_stay_text),
            CASE(what_is_not_there_is_refused), CASE(a_query_taken_apart_comes_to_the_row),
