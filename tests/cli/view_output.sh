@@ -91,6 +91,11 @@ runs 0 view 'the third of may 1998' -m "$models/dates-gru" -o gru.html --json
 check grep -q '"output":{"kind":"written","stacks":\[0\],"stack":0' gru.html
 
 title 'labels: their probabilities are the ones of qkv classify'
+runs 0 view --ids 2,5,4,6,7,3 -m "$golden/bert-labels" --view output -o labels.svg
+check grep -q '>probability</text>' labels.svg
+runs 0 view --ids 2,5,4,6,7,3 -m "$golden/bert-labels" --view steps -o steps.svg
+check grep -q '>divide by</text>' steps.svg
+check grep -q '>weight</text>' steps.svg
 runs 0 view --ids 2,5,4,6,7,3 -m "$golden/bert-labels" --view output --terminal --json
 prints_part '"output":{"kind":"labels","positions":[{"rows":[{"top":[['
 python3 - "$out" <<'PY' || failed 'probabilities of labels'

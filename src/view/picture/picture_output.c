@@ -137,18 +137,24 @@ static double draw_list(const struct output *g, double y)
     int64_t list[MOST_ROWS], rest;
     int32_t most = 1;
     const int64_t count = view_output_list(list, MOST_ROWS, o, &rest);
+    const bool shares = o->kind == QKV_VIEW_OUTPUT_SHARES;
+    canvas_format(s, g->left + g->names - 8, y, 11, CANVAS_END, PALETTE_TEXT2,
+                  shares ? "token" : "label");
+    canvas_format(s, g->left + g->names, y, 11, 0, PALETTE_TEXT2,
+                  shares ? "share of the vector" : "probability");
+    y += 8;
     for (int64_t i = 0; i < count; i++)
         if (abs(o->value[list[i]]) > most) most = abs(o->value[list[i]]);
     for (int64_t i = 0; i < count; i++, y += ROW - 4) {
         struct view_text t = { 0 };
         const int32_t x = o->value[list[i]];
         const char *name = o->name[o->entry[list[i]]];
-        if (o->kind == QKV_VIEW_OUTPUT_SHARES)
+        if (shares)
             view_output_name(&t, g->p->v, list[i]);
         else
             view_plain_text(&t, name, strlen(name), 160);
-        const bool marked = o->kind == QKV_VIEW_OUTPUT_SHARES && g->p->marked &&
-                            !g->p->st.offered && o->at[list[i]] == g->p->st.token;
+        const bool marked =
+            shares && g->p->marked && !g->p->st.offered && o->at[list[i]] == g->p->st.token;
         draw_text(s, g->left + g->names - 8, y + 13, CANVAS_END | (marked ? CANVAS_BOLD : 0),
                   PALETTE_TEXT, &t, g->names - 10);
         canvas_box(s, g->left + g->names, y + 3, fabs((double)x) / most * g->bar, ROW - 10,

@@ -123,6 +123,9 @@ double picture_scale_panel(struct picture_score *g, double left, double y)
             canvas_format(canvas, curve_x(&c, exp2(e)), c.top + c.tall + 16, 11, CANVAS_MIDDLE,
                           PALETTE_TEXT3, "%.0f", exp2(e));
     }
+    canvas_format(canvas, left + PICTURE_SIDE, c.top - 9, 11, CANVAS_END, PALETTE_TEXT3, "weight");
+    canvas_format(canvas, left + c.wide, c.top + c.tall + 31, 11, CANVAS_END, PALETTE_TEXT3,
+                  "divide by");
     draw_curves(g, &c);
     const double x = curve_x(&c, fmin(exp2(c.high), fmax(.5, s->own)));
     canvas_line(canvas, x, c.top - 6, x, c.top + c.tall, PALETTE_HOT, 1);
@@ -136,7 +139,7 @@ double picture_scale_panel(struct picture_score *g, double left, double y)
         canvas->failed |= t.failed;
         if (t.at) draw_curve_name(canvas, &c, &t, x, dot);
         view_text_free(&t);
-        return draw_divisors(g, left, c.top + c.tall + 52);
+        return draw_divisors(g, left, c.top + c.tall + 58);
     }
-    return c.top + c.tall + 30;
+    return c.top + c.tall + 40;
 }

@@ -32,6 +32,7 @@ addTexts({
     outputHas: ". The text has “{0}” {1}, place {2}",
     outputAfter: "after", outputToken: "token", outputPlace: "place",
     outputTokens: "most likely tokens, with probability", outputLabelsHead: "labels, with probability",
+    outputLabel: "label", outputShareHead: "share of the vector", outputLabelHead: "probability",
     outputLens: "A row is softmax(head(norm(h))) of the hidden state h after that layer: the model’s own final " +
         "norm and output head. The last row is the output of the model.",
     outputStep: "The model is recurrent: it has one output per step, the softmax of its logits.",
@@ -143,8 +144,13 @@ function drawList(o) {
     const parts = [], w = output.box.clientWidth, names = min(200, floor(w * .34)), list = listed(o);
     const most = max(1, ...list.map(e => abs(e.value))), bar = w - names - 60;
     const colour = rampAt(.7);
+    const shares = o.kind === "shares", top = 18;
+    parts.push(
+        textAt(names - 8, 12, say(shares ? "outputToken" : "outputLabel"), "tiny", "end"),
+        textAt(names, 12, say(shares ? "outputShareHead" : "outputLabelHead"), "tiny")
+    );
     list.forEach(({ value, i }, n) => {
-        const y = n * BAR_LINE, long = bar * abs(value) / most;
+        const y = top + n * BAR_LINE, long = bar * abs(value) / most;
         parts.push(
             textAt(names - 8, y + 14, fitted(listName(o, i), names - 10), isMarked(o, i) ? "strong" : "", "end"),
             shape("rect", {
@@ -154,7 +160,7 @@ function drawList(o) {
             textAt(names + long + 6, y + 14, printed(value), "tiny")
         );
     });
-    let h = list.length * BAR_LINE;
+    let h = top + list.length * BAR_LINE;
     if (list.length < o.values.length) {
         const rest = o.values.reduce((a, b) => a + b, 0) - list.reduce((a, e) => a + e.value, 0);
         parts.push(
