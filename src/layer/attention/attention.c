@@ -37,11 +37,21 @@ struct unit {
     char *keys, *values, *queries; // operands packed for the kernels
     size_t row_bytes;              // bytes of one row in `queries`
     bool copied;                   // true: `queries` contains a copy of the rows of q
-    // the unit that this thread will probably run next; NULL: no unit is prefetched
-    const struct unit *next;
-    // fetched: tokens of the next unit prefetched so far; fetch_step: tokens to prefetch before
-    // each group of rows
-    int64_t fetched, fetch_step;
+    // the rows of the unit that this thread will probably run next; NULL: no unit is prefetched
+    struct unit_rows *next;
+};
+
+// The rows of a unit whose heads are adjacent in memory, prefetched line by line: token by token,
+// and of each token its row of each array.
+struct unit_rows {
+    struct {
+        const char *at; // the row of token 0: all heads of the unit
+        ptrdiff_t step; // bytes between two tokens
+        int64_t tokens, bytes;
+    } of[4]; // q, k, v, out
+    int64_t token, array, byte; // what is prefetched next
+    int64_t tokens;             // of the array with the most tokens
+    int64_t lines;              // number of lines to prefetch before each group of rows
 };
 
 static const char *row_query(const struct unit *u, int64_t row)
@@ -175,9 +185,10 @@ static struct ahead find_next(const struct unit *u, int64_t chunk, int64_t first
                            .n = qkv_min64(end, lo / w->chunk * w->chunk + w->chunk) - lo,
                            .queries = last };
 }
+enum { LINE_BYTES = 64 }; // bytes of a cache line
 static void fetch_row(const char *row, int64_t bytes)
 {
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(row + i, 0, 2);
+    for (int64_t i = 0; i < bytes; i += LINE_BYTES) __builtin_prefetch(row + i, 0, 2);
     // also prefetches the last byte of the row, because a row may begin inside a cache line
     __builtin_prefetch(row + bytes - 1, 0, 2);
 }
@@ -203,7 +214,7 @@ static bool whole_rows(const struct unit *u)
 {
     // Limits of a unit that is prefetched token by token. MOST: bytes of its queries, keys and
     // values, a fraction of a second-level cache; LONG: heads, keys, and width E + F
-    enum { MOST = 1 << 18, LONG = 4096 };
+    enum { MOST = 1 << 19, LONG = 4096 };
     const struct qkv_attention *a = &u->c->r.w->a;
     const int64_t heads = u->g_end - u->r.g, size = (int64_t)u->c->r.w->size;
     if (heads > LONG || u->r.item.S > LONG || a->E + a->F > LONG) return false;
@@ -212,21 +223,41 @@ static bool whole_rows(const struct unit *u)
            (u->r.item.T * u->c->r.w->heads * a->E + u->r.item.S * (a->E + a->F)) * heads * size <=
                MOST;
 }
-static void fetch_next(struct unit *u)
+// Finds the rows of unit x, and how many of their lines each of `steps` steps prefetches.
+static void find_rows(struct unit_rows *to, const struct unit *x, int64_t steps)
 {
-    const struct unit *x = u->next;
-    const struct qkv_attention_work *w = u->c->r.w;
-    const int64_t heads = x->g_end - x->r.g, size = (int64_t)w->size;
-    const int64_t end = u->fetched + u->fetch_step;
-    for (int64_t j = u->fetched; j < end && j < x->r.item.T; j++)
-        fetch_row(x->c->r.q +
-                      qkv_rows_place(&x->r, &w->a.q_strides, x->r.item.row + j, x->r.g * w->heads),
-                  heads * w->heads * w->a.E * size);
-    for (int64_t j = u->fetched; j < end && j < x->r.item.S; j++) {
-        fetch_row(item_key(x, x->r.g, j), heads * w->a.E * size);
-        fetch_row(item_value(x, x->r.g, j), heads * w->a.F * size);
+    const struct qkv_attention_work *w = x->c->r.w;
+    const struct qkv_attention *a = &w->a;
+    const int64_t heads = x->g_end - x->r.g, size = (int64_t)w->size, h = x->r.g * w->heads;
+    const int64_t T = x->r.item.T, S = x->r.item.S;
+    int64_t lines = 0;
+    *to = (struct unit_rows){
+        .of = { { x->c->r.q + qkv_rows_place(&x->r, &a->q_strides, x->r.item.row, h),
+                  (ptrdiff_t)(a->q_strides.t * size), T, heads * w->heads * a->E * size },
+                { item_key(x, x->r.g, 0), (ptrdiff_t)(a->k_strides.t * size), S,
+                  heads * a->E * size },
+                { item_value(x, x->r.g, 0), (ptrdiff_t)(a->v_strides.t * size), S,
+                  heads * a->F * size },
+                { x->c->r.out + qkv_rows_place(&x->r, &a->out_strides, x->r.item.row, h),
+                  (ptrdiff_t)(a->out_strides.t * size), T, heads * w->heads * a->F * size } },
+        .tokens = qkv_max64(T, S),
+    };
+    for (int i = 0; i < 4; i++)
+        lines += to->of[i].tokens * qkv_ceil_div(to->of[i].bytes, LINE_BYTES);
+    to->lines = qkv_ceil_div(lines, steps);
+}
+static void fetch_next(struct unit_rows *x)
+{
+    for (int64_t n = x->lines; n > 0 && x->token < x->tokens;) {
+        const char *row = x->of[x->array].at + x->token * x->of[x->array].step;
+        const int64_t bytes = x->token < x->of[x->array].tokens ? x->of[x->array].bytes : 0;
+        for (; n > 0 && x->byte < bytes; n--, x->byte += LINE_BYTES)
+            __builtin_prefetch(row + x->byte, 0, 2);
+        if (x->byte < bytes) return;
+        x->byte = 0;
+        x->array = (x->array + 1) % 4;
+        if (!x->array) x->token++;
     }
-    u->fetched = end;
 }
 
 // Returns the keys of this call that at least one row of the unit may see.
@@ -285,7 +316,7 @@ static void run_head(struct unit *u)
         const struct ahead next = find_next(u, chunk, keys.lo, keys.hi);
         for (int64_t g = 0; g < u->r.groups; g++) {
             if (u->next)
-                fetch_next(u);
+                fetch_next(u->next);
             else
                 fetch(u, &next, g);
             if (qkv_rows_find(&u->r, g, chunk, &p)) run_group(u, &p, finite);
@@ -301,12 +332,14 @@ static void run_unit(void *ctx, int64_t i, int thread)
     find_unit(&u, c->first_unit + i);
     take_scratch(&u, thread);
     struct unit next = { .r.call = &c->r, .c = c };
+    struct unit_rows rows;
     const int64_t then = i + u.c->r.w->threads;
     if (!c->part && whole_rows(&u) && then < u.c->r.w->units) {
         find_unit(&next, then);
-        if (whole_rows(&next)) u.next = &next;
-        u.fetch_step =
-            qkv_ceil_div(qkv_max64(next.r.item.T, next.r.item.S), (u.g_end - u.r.g) * u.r.groups);
+        if (whole_rows(&next)) {
+            find_rows(&rows, &next, (u.g_end - u.r.g) * u.r.groups);
+            u.next = &rows;
+        }
     }
     for (; u.r.g < u.g_end; u.r.g++) run_head(&u);
 }
