@@ -71,9 +71,10 @@ static void fetch_ahead(const struct qkv_back_rows *u, int64_t chunk, int64_t la
 {
     const struct qkv_attention_back *b = u->b;
     const int64_t rows = b->kernel->rows, then = chunk + b->chunk;
-    const bool last_group = (g + 1) * rows >= u->at.rows;
+    const int64_t groups = qkv_ceil_div(u->at.rows, rows);
     if (then < last) {
-        if (last_group) qkv_back_fetch_keys(u, then, qkv_min64(then + b->chunk, last));
+        const int64_t n = qkv_min64(b->chunk, last - then);
+        qkv_back_fetch_keys(u, then + g * n / groups, then + (g + 1) * n / groups);
         return;
     }
     struct qkv_back_rows next = *u;
@@ -84,9 +85,9 @@ static void fetch_ahead(const struct qkv_back_rows *u, int64_t chunk, int64_t la
         next = *u->next;
     } else
         return;
+    const int64_t n = qkv_min64(b->chunk, next.end - next.from);
     qkv_back_fetch_rows(&next, g * rows, rows);
-    if (last_group)
-        qkv_back_fetch_keys(&next, next.from, qkv_min64(next.from + b->chunk, next.end));
+    qkv_back_fetch_keys(&next, next.from + g * n / groups, next.from + (g + 1) * n / groups);
 }
 
 // Computes what keys lo .. hi-1 of a part contribute to dq of the block of query rows, and adds to dk
