@@ -18,10 +18,6 @@ enum { MR = 6, NR = 4, WIDE = NR * VW };
 typedef uint16_t element_bf16;
 typedef uint32_t bf16_pair; // pair of bf16; the first number is in the low half
 
-#define STORED bf16
-#include "kernel/body/attention/attention_io.h"
-#undef STORED
-
 static int64_t width(int64_t F)
 {
     return (F + VW - 1) / VW * VW;
@@ -42,17 +38,42 @@ static size_t pair_value_bytes(int64_t F)
     return (size_t)width(F) * sizeof(uint16_t);
 }
 
-static void pack_query_pairs(void *to, const void *q, int64_t E)
-{
-    memset((char *)to + (pairs_of(E) - 1) * (int64_t)sizeof(bf16_pair), 0, sizeof(bf16_pair));
-    memcpy(to, q, (size_t)E * sizeof(uint16_t));
-}
-
 // Loads the first n of 32 numbers; the other numbers are not read and become 0.
 INLINE __m512i load_halves(const uint16_t *p, int64_t n)
 {
     return n >= 2 * VW ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi16((1u << n) - 1, p);
 }
+static void pack_query_pairs(void *to, const void *q, int64_t E)
+{
+    uint16_t *packed = to;
+    const uint16_t *from = q;
+    int64_t e = 0;
+    for (; e + 2 * VW <= E; e += 2 * VW)
+        _mm512_storeu_si512(packed + e, _mm512_loadu_si512(from + e));
+    if (e < E) // if E is odd, the last pair ends with 0
+        _mm512_mask_storeu_epi16(packed + e, (1u << 2 * pairs_of(E - e)) - 1,
+                                 load_halves(from + e, E - e));
+}
+
+// Divides the sums of a row and stores them as store_pairs does.
+static void divide_pairs(void *to, const real *o, real sum, int64_t F)
+{
+    uint16_t *out = to;
+    if (sum == 0) {
+        memset(out, 0, (size_t)F * sizeof *out);
+        return;
+    }
+    const vf times = vf_set1(1 / sum), zero = vf_zero(); // adding 0 turns -0 into 0
+    int64_t f = 0;
+    for (; f + 2 * VW <= F; f += 2 * VW) {
+        const vf a = vf_fma(vf_load(o + f), times, zero);
+        const vf b = vf_fma(vf_load(o + f + VW), times, zero);
+        _mm512_storeu_si512(out + f, (__m512i)_mm512_cvtne2ps_pbh(b, a));
+    }
+    for (; f < F; f += VW)
+        store_pairs_n(out + f, vf_fma(vf_load(o + f), times, zero), qkv_min64(VW, F - f));
+}
+
 INLINE __m512bh as_pairs(__m512i x)
 {
     return (__m512bh)x;
@@ -295,5 +316,5 @@ static const struct qkv_attention_kernels attention_pairs = { .isa = ISA_NAME,
                                                               .merge = merge,
                                                               .join = join,
                                                               .values = values_pairs,
-                                                              .divide = divide_bf16,
+                                                              .divide = divide_pairs,
                                                               .weights = weights };
