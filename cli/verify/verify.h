@@ -215,6 +215,10 @@ struct verify_reference {
         // of the largest element of each key or value:
         double keys8;   // change of a score: |scale| sum |q| max |k|, largest over the keys
         double values8; // change of the result: sum of P max |v|
+        // The same for queries and weights that are rounded to 16 bits, in steps of 1/65534 of the
+        // largest of a row:
+        double queries16; // |scale| max |q| sum |k|, largest over the keys
+        double weights16; // number of keys times the largest P max |v|
     } * row;
     double *out;            // [rows][F]
     double *reach;          // [rows][F] sum of P |v|

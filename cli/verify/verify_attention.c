@@ -30,11 +30,14 @@ struct verify_promise verify_promise_of(qkv_precision p)
 // more because the scale is rounded too.
 #define STEP8 ((0.5 + 127 * 0x1p-22) / 127)
 
+// The same for a 16-bit integer.
+#define STEP16 ((0.5 + 32767 * 0x1p-22) / 32767)
+
 // Returns the largest possible error of a score in this row.
 static double score_bound(const struct verify_expected *e, const struct verify_promise *p)
 {
     return VERIFY_U_F32 * (e->score + p->qk * e->size) + p->power +
-           (p->eight ? STEP8 * e->keys8 : 0);
+           (p->eight ? STEP8 * e->keys8 + STEP16 * e->queries16 : 0);
 }
 
 // Returns the largest error allowed for element f of row n of the output.
@@ -43,7 +46,7 @@ static double bound_out(const struct verify_reference *r, int64_t n, int64_t f, 
 {
     const double u = VERIFY_U_F32, keys = (double)r->row[n].keys;
     const double score = score_bound(&r->row[n], p), reach = r->reach[n * r->F + f];
-    const double coarse = p->eight ? STEP8 * r->row[n].values8 : 0;
+    const double coarse = p->eight ? STEP8 * r->row[n].values8 + STEP16 * r->row[n].weights16 : 0;
     double bound;
     if (no_softmax) {
         const double all = r->sum[n * r->F + f];

@@ -20,8 +20,8 @@ struct head {
 };
 // Workspace for one row.
 struct desk {
-    bool *seen; // [S]
-    double *s, *size;
+    bool *seen;              // [S]
+    double *s, *size, *keys; // [S] each
     float *sf;
     float *outf;
 };
@@ -91,13 +91,16 @@ static void exact_scores(struct verify_expected *e, struct desk *w, const struct
     const int64_t q = e->b * a->q_strides.b + e->t * a->q_strides.t + e->h * a->q_strides.h;
     memset(w->s, 0, (size_t)at->n * sizeof *w->s);
     memset(w->size, 0, (size_t)at->n * sizeof *w->size);
-    double all = 0;
+    double all = 0, most = 0;
+    memset(w->keys, 0, (size_t)at->n * sizeof *w->keys);
     for (int64_t i = 0; i < a->E; i++) {
         const double x = verify_at(p->q, p->type, q + i), *k = d->k + i * a->S + at->first;
         all += fabs((double)a->scale * x);
+        most = fmax(most, fabs((double)a->scale * x));
         for (int64_t j = 0; j < at->n; j++) {
             w->s[j] += x * k[j];
             w->size[j] += fabs(x * k[j]);
+            w->keys[j] += fabs(k[j]);
         }
     }
     for (int64_t j = 0; j < at->n; j++) {
@@ -123,6 +126,9 @@ static void exact_scores(struct verify_expected *e, struct desk *w, const struct
         if (size > e->size) e->size = size;
         if (noise > e->score) e->score = noise;
         e->keys8 = fmax(e->keys8, all * d->k_most[at->first + j]);
+        // 8 bits may make each number of a key larger by half a step
+        const double keys = w->keys[j] + (double)a->E * d->k_most[at->first + j] / 250;
+        e->queries16 = fmax(e->queries16, most * keys);
     }
 }
 
@@ -133,7 +139,7 @@ static void exact_row(struct verify_reference *r, int64_t n, struct desk *w, con
     struct verify_expected *const e = &r->row[n];
     double *const out = r->out + n * r->F, *const reach = r->reach + n * r->F,
                   *const sums = r->sum + n * r->F;
-    double top = a->sinks ? (double)a->sinks[e->h] : -INFINITY, sum = 0;
+    double top = a->sinks ? (double)a->sinks[e->h] : -INFINITY, sum = 0, tallest = 0;
     exact_scores(e, w, d, p, at);
     for (int64_t j = 0; j < at->n; j++)
         if (w->seen[j] && w->s[j] > top) top = w->s[j];
@@ -146,6 +152,7 @@ static void exact_row(struct verify_reference *r, int64_t n, struct desk *w, con
         if (!w->seen[j]) continue;
         const double weight = w->s[j] / sum, *v = d->v + (at->first + j) * a->F;
         e->values8 += fabs(weight) * d->v_most[at->first + j];
+        tallest = fmax(tallest, fabs(weight) * d->v_most[at->first + j]);
         for (int64_t f = 0; f < a->F; f++) {
             const double tall = fabs(v[f]);
             out[f] += weight * v[f];
@@ -154,6 +161,7 @@ static void exact_row(struct verify_reference *r, int64_t n, struct desk *w, con
             if (tall > e->tallest) e->tallest = tall;
         }
     }
+    e->weights16 = (double)e->keys * tallest;
 }
 
 enum { ORDERS = 4 };
@@ -229,8 +237,9 @@ void verify_reference_new(struct verify_reference *r, const struct verify_proble
     d.kf = cmd_alloc((size_t)(S * (a->E + a->F)), sizeof *d.kf);
     d.vf = d.kf + S * a->E;
     struct desk w = { .seen = cmd_alloc((size_t)S, sizeof *w.seen) };
-    w.s = cmd_alloc((size_t)(2 * S), sizeof *w.s);
+    w.s = cmd_alloc((size_t)(3 * S), sizeof *w.s);
     w.size = w.s + S;
+    w.keys = w.size + S;
     w.sf = cmd_alloc((size_t)(S + a->F), sizeof *w.sf);
     w.outf = w.sf + S;
     for (int64_t n = 0; n < rows; n++) {

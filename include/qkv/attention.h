@@ -115,8 +115,9 @@ struct qkv_attention_plan {
     const char *kernel;
     const char *isa; /**< instruction set of the kernels: qkv_isa() or a weaker set */
     /** How products are computed: "float", "six bf16 products", "three bf16 products", "bf16
-     *  pairs", "bf16 tiles"; if the operands are first converted to float: "bf16 as float", "f16
-     *  as float", "int8 as float". */
+     *  pairs", "bf16 tiles"; 8-bit keys and values as "int16 pairs" or "int16 dot" (one instruction
+     *  per pair); if the operands are first converted to float: "bf16 as float", "f16 as float",
+     *  "int8 as float". */
     const char *arithmetic;
     size_t scratch; /**< bytes that forward needs for qkv_threads() threads: a multiple of 64 */
     size_t scratch_thread;        /**< bytes of scratch per thread */

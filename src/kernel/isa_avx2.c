@@ -21,6 +21,8 @@
 #include "kernel/body/attention/attention.h"
 #include "kernel/body/attention/additive.h"
 #include "kernel/body/attention/attention_stored.h"
+#define ATTENTION_INT8 "int16 pairs"
+#include "kernel/body/attention/attention_int8_pairs.h"
 #include "kernel/body/attention/attention_back_float.h"
 #include "kernel/body/attention/attention_probe.h"
 #define LINEAR_MR 6
@@ -32,20 +34,9 @@
 // a pair fits into a lane of 32 bits.
 enum { INT8_GROUP = 2, INT8_OFFSET = 0 };
 #define INT8_ARITHMETIC "int16 pairs"
-static inline void int8_put(void *to, vf a)
-{
-    const __m256i q = _mm256_cvtps_epi32(a);
-    _mm_storeu_si128(to,
-                     _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1)));
-}
-static inline vi int8_weights(const void *p)
-{
-    return _mm256_cvtepi8_epi16(_mm_loadu_si128(p));
-}
-static inline vi int8_dot(vi sum, vi x, vi w)
-{
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
-}
+#define int8_put        pairs_put
+#define int8_weights    pairs_load
+#define int8_dot        pairs_dot
 #include "kernel/body/linear/linear_int8.h"
 #include "kernel/body/stored_dots.h"
 #include "kernel/body/loss.h"

@@ -20,6 +20,8 @@
 #include "kernel/body/attention/attention.h"
 #include "kernel/body/attention/additive.h"
 #include "kernel/body/attention/attention_stored.h"
+#define ATTENTION_INT8 "int16 pairs"
+#include "kernel/body/attention/attention_int8_pairs.h"
 #include "kernel/body/attention/attention_back_float.h"
 #include "kernel/body/attention/attention_probe.h"
 #define LINEAR_MR 8
@@ -31,18 +33,9 @@
 // a pair fits into a lane of 32 bits.
 enum { INT8_GROUP = 2, INT8_OFFSET = 0 };
 #define INT8_ARITHMETIC "int16 pairs"
-static inline void int8_put(void *to, vf a)
-{
-    _mm256_storeu_si256(to, _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(a)));
-}
-static inline vi int8_weights(const void *p)
-{
-    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(p));
-}
-static inline vi int8_dot(vi sum, vi x, vi w)
-{
-    return _mm512_add_epi32(sum, _mm512_madd_epi16(x, w));
-}
+#define int8_put        pairs_put
+#define int8_weights    pairs_load
+#define int8_dot        pairs_dot
 #include "kernel/body/linear/linear_int8.h"
 #include "kernel/body/stored_dots.h"
 #include "kernel/body/loss.h"

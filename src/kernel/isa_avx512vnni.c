@@ -12,6 +12,24 @@
 
 #include "kernel/body/typed.h"
 #include "kernel/body/activation.h"
+#include "kernel/body/exp.h"
+#define ATTENTION_MR 6
+#define ATTENTION_NR 4
+#include "kernel/body/attention/attention_shape.h"
+#define STORED f32
+#include "kernel/body/attention/attention_divide.h"
+#undef STORED
+// The products of a pair of 16-bit integers are added to the sum by one instruction. This assembly
+// updates sum in place; see int8_dot.
+static inline vi pairs_dot_vnni(vi sum, vi a, vi b)
+{
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    return sum;
+}
+#define pairs_dot      pairs_dot_vnni
+#define ATTENTION_INT8 "int16 dot"
+#include "kernel/body/attention/attention_int8_pairs.h"
+#undef pairs_dot
 #define LINEAR_MR 8
 #define LINEAR_NR 3
 #include "kernel/body/linear/linear.h"
@@ -40,6 +58,7 @@ static inline vi int8_dot(vi sum, vi x, vi w)
 
 const struct qkv_kernels qkv_kernels_avx512vnni = {
     .isa = ISA_NAME,
+    .attention[QKV_PRECISION_INT8] = &attention_int8,
     .linear[QKV_PRECISION_INT8] = &linear_int8,
     .peak[QKV_UNIT_INT8] = peak_int8,
 };

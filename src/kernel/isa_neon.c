@@ -20,6 +20,7 @@
 #include "kernel/body/attention/attention.h"
 #include "kernel/body/attention/additive.h"
 #include "kernel/body/attention/attention_stored.h"
+#include "kernel/body/attention/attention_int8.h"
 #include "kernel/body/attention/attention_back_float.h"
 #include "kernel/body/attention/attention_probe.h"
 #define LINEAR_MR 6

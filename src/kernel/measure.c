@@ -25,6 +25,7 @@ static const struct {
     { "int8 as int32", QKV_UNIT_INT8, 1 },
     { "int16 pairs", QKV_UNIT_INT8, 1 },
     { "int8 pairs", QKV_UNIT_INT8, 1 },
+    { "int16 dot", QKV_UNIT_INT8, 2 }, // of the unit of "int8 dot", which adds four products
     { "int8 dot", QKV_UNIT_INT8, 1 },
     { "int8 tiles", QKV_UNIT_INT8_TILES, 1 },
 };

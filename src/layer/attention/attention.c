@@ -48,7 +48,7 @@ struct unit_rows {
         const char *at; // the row of token 0: all heads of the unit
         ptrdiff_t step; // bytes between two tokens
         int64_t tokens, bytes;
-    } of[4]; // q, k, v, out
+    } of[4];                    // q, k, v, out
     int64_t token, array, byte; // what is prefetched next
     int64_t tokens;             // of the array with the most tokens
     int64_t lines;              // number of lines to prefetch before each group of rows

@@ -123,8 +123,10 @@ void qkv_back_fetch_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
     for (int64_t j = lo; j < hi && !u->b->blockwise; j++) {
         fetch(key_at(u, j), a->E * size);
         fetch(value_at(u, j), a->F * size);
-        fetch((const char *)u->x->dk + ((const char *)key_at(u, j) - (const char *)u->x->k), a->E * size);
-        fetch((const char *)u->x->dv + ((const char *)value_at(u, j) - (const char *)u->x->v), a->F * size);
+        fetch((const char *)u->x->dk + ((const char *)key_at(u, j) - (const char *)u->x->k),
+              a->E * size);
+        fetch((const char *)u->x->dv + ((const char *)value_at(u, j) - (const char *)u->x->v),
+              a->F * size);
     }
 }
 

@@ -95,6 +95,14 @@ static inline double case_share_unit(void)
 {
     return case_power_unit() > 0 ? 0x1p-8 + 0x1p-13 : 0;
 }
+// Returns the error of a query or weight that products of 8-bit keys and values round to 16 bits,
+// relative to the largest of its row: half a step, and a little more because the scale is rounded
+// too.
+static inline double case_step16(void)
+{
+    const bool whole = case_precision == QKV_PRECISION_INT8 && case_family()->native;
+    return whole ? (0.5 + 32767 * 0x1p-22) / 32767 : 0;
+}
 static inline double case_rounded(double x, qkv_dtype type)
 {
     if (type == QKV_BF16) return (double)qkv_bf16_to_f32(qkv_f32_to_bf16((float)x));
@@ -351,8 +359,9 @@ static inline double rounded(double x, bool f32)
 struct row {
     double *out, *p; // [F] output; [S] weights from the sequence's first key
     double lse;
-    // spread: largest rounding error of a score in UNIT; reach: largest sum of P |v| over F
-    double spread, reach;
+    // spread: largest rounding error of a score in UNIT; reach: largest sum of P |v| over F;
+    // coarse: error of out because weights are rounded to 16 bits
+    double spread, reach, coarse;
     int64_t n; // number of visible keys of the row
 };
 // Computes one score; *noise is a magnitude such that noise times UNIT bounds its rounding errors.
@@ -362,13 +371,16 @@ static inline double case_score(const struct problem *p, const real *q, const re
 {
     const struct qkv_attention *a = &p->a;
     const double scale = a->scale != 0 ? (double)a->scale : (double)(float)(1 / sqrt((double)a->E));
-    double dot = 0, size = 0;
+    double dot = 0, size = 0, keys = 0, most = 0;
     for (int64_t e = 0; e < a->E; e++) {
         dot = rounded(dot + rounded((double)q[e] * (double)k[e], f32), f32);
         size += fabs((double)q[e] * (double)k[e]);
+        keys += fabs((double)k[e]);
+        most = fmax(most, fabs((double)q[e]));
     }
     double x = rounded(scale * dot, f32);
-    *noise = ((double)a->E + 8) * fabs(scale) * size;
+    *noise =
+        ((double)a->E + 8) * fabs(scale) * size + fabs(scale) * most * keys * case_step16() / UNIT;
     if (a->softcap != 0) {
         x = rounded((double)a->softcap * rounded(tanh(rounded(x / (double)a->softcap, f32)), f32),
                     f32);
@@ -429,7 +441,7 @@ static inline void case_reference(struct row *r, const struct problem *p, int64_
         sum = 1;
     else if (sum > 0)
         r->lse = rounded(most + rounded(log(sum), f32), f32);
-    double *const reach = calloc((size_t)a->F + 1, sizeof *reach);
+    double *const reach = calloc((size_t)a->F + 1, sizeof *reach), tallest = 0;
     for (int64_t j = 0; !s.none && j < s.S; j++) {
         if (!case_visible(p, &s, b, t, h, j)) continue;
         if (sum > 0) r->p[j] = rounded(r->p[j] / sum, f32);
@@ -440,12 +452,15 @@ static inline void case_reference(struct row *r, const struct problem *p, int64_
         for (int64_t f = 0; f < a->F; f++) {
             r->out[f] = rounded(r->out[f] + rounded(kept * probability * (double)v[f], f32), f32);
             reach[f] += fabs(kept * r->p[j] * (double)v[f]);
+            tallest = fmax(tallest, fabs(kept * r->p[j] * (double)v[f]));
         }
     }
     for (int64_t f = 0; f < a->F; f++) {
         if (f32) r->out[f] = case_rounded(r->out[f], case_family()->type);
         r->reach = fmax(r->reach, reach[f]);
     }
+    // each of the n weights times the scale of its value, relative to the largest of a chunk
+    r->coarse = (double)r->n * tallest * case_step16();
     free(reach);
 }
 #endif

@@ -235,6 +235,13 @@ static void count_scores(real *s, const void *const *q, int rows, const void *ke
     tiles_seen += qkv_ceil_div(span.to, counted->keys) - span.from / counted->keys;
     counted->scores(s, q, rows, keys, e, span);
 }
+// The kernel `group` computes the products of its tiles itself.
+static bool count_group(const struct qkv_attention_group *g)
+{
+    const bool done = counted->group(g);
+    if (done) tiles_seen += qkv_ceil_div(g->span.to, counted->keys) - g->span.from / counted->keys;
+    return done;
+}
 
 // Runs p on one thread and returns the number of tiles whose products were computed.
 static int64_t count_tiles(const struct problem *p)
@@ -244,6 +251,7 @@ static int64_t count_tiles(const struct problem *p)
     struct qkv_attention_kernels family = *before->attention[case_precision];
     counted = before->attention[case_precision];
     family.scores = count_scores;
+    if (family.group) family.group = count_group;
     for (int i = 0; i < QKV_PRECISIONS; i++) table.attention[i] = &family;
     tiles_seen = 0;
     CHECK_EQ(qkv_threads_set(1), QKV_OK);

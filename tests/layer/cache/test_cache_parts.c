@@ -66,6 +66,8 @@ TEST(a_window_shorter_than_a_chunk_has_the_bits_of_one_part)
         a.window.on = true; // its rows see the chunks 6 and 7 alone, in the parts 2 and 3
         a.window.left = chunk / 2;
         struct pair p = pair_new(a);
+        for (int64_t b = 0; b < a.B; b++)
+            p.lengths[b] = a.S; // part 3 before part 0 is another order
         p.parts = 4;
         qkv_cache *c = pair_fill(&p, 500);
         pair_check(&p, c, false);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 // attention_int8.h: defines attention on 8-bit keys and values with one scale each, which are
-// quantised from floats when they are packed. Requires attention_tiles.h with STORED int8.
+// quantised from floats when they are packed; products convert them to floats. Requires
+// attention_stored.h.
 //
-//   scale = max |x| / 127,   x8 = x 127 / max |x|, rounded to nearest even:   x = scale x8
-//
-// A scale belongs to one key or value of one head. A panel of keys begins with the scales of its
-// WIDE keys. Packed values begin with the scales of all rows, followed by panels as in
-// attention_packs.h. A key with a nonfinite number has the scale NaN, and so all its scores are
-// NaN.
+// A panel of keys begins with the scales of its WIDE keys. Packed values begin with the scales of
+// all rows, followed by panels as in attention_packs.h. A key with a nonfinite number has the scale
+// NaN, and so all its scores are NaN.
+typedef int8_t element_int8;
+#define STORED int8
+#include "kernel/body/attention/attention_tiles.h"
+#undef STORED
 
-enum { INT8_MOST = 127 };
+#include "kernel/body/attention/attention_int8_scale.h"
 
 static size_t key_bytes_int8(int64_t E)
 {
@@ -26,29 +28,6 @@ static int8_t *panel_int8(void *packed, int64_t j, int64_t E)
     return (int8_t *)packed + j / WIDE * WIDE * (E + (int64_t)sizeof(float));
 }
 
-// Returns the largest finite |x|; *finite is false if some number is nonfinite.
-static float largest(const float *x, int64_t n, bool *finite)
-{
-    vf most = vf_zero();
-    *finite = true;
-    for (int64_t i = 0; i < n; i += VW) {
-        const vf a = n - i < VW ? vf_load_n(x + i, n - i) : vf_load(x + i);
-        const vm fine = vm_finite(a);
-        if (!vm_full(fine)) *finite = false;
-        most = vf_max(vf_abs(vf_select(fine, a, vf_zero())), most);
-    }
-    return vf_highest(most);
-}
-
-// Returns the scale of numbers whose largest magnitude is `most`; *times is the factor with x8 =
-// times x. A `most` so small that 127 / most would overflow counts as 0.
-static float scale_int8(float most, float *times)
-{
-    const bool none = most < 0x1p-100f;
-    *times = none ? 0 : INT8_MOST / most;
-    return none ? 0 : most / INT8_MOST;
-}
-
 static void pack_keys_int8(void *packed, const void *given, int64_t ldk, int64_t at, int64_t n,
                            int64_t E)
 {
@@ -63,7 +42,7 @@ static void pack_keys_int8(void *packed, const void *given, int64_t ldk, int64_t
             bool finite = true;
             float scale = 0;
             times[i] = 0;
-            if (i < rows) scale = scale_int8(largest(k + i * ldk, E, &finite), &times[i]);
+            if (i < rows) scale = scale_of(largest(k + i * ldk, E, &finite), INT8_MOST, &times[i]);
             one[i] = finite ? scale : NAN;
         }
         memcpy((float *)(void *)begin + at % WIDE, one, (size_t)(VW - lane) * sizeof *one);
@@ -93,7 +72,7 @@ static bool pack_values_int8(void *packed, const void *given, int64_t ldv, int64
     for (int64_t j = 0; j < n; j++, v += ldv) {
         bool finite;
         float times;
-        scales[at + j] = scale_int8(largest(v, F, &finite), &times);
+        scales[at + j] = scale_of(largest(v, F, &finite), INT8_MOST, &times);
         if (!finite) all = false;
         int8_t *panel = (int8_t *)(scales + capacity);
         for (int64_t f0 = 0; f0 < F; f0 += WIDE, panel += capacity * WIDE) {
@@ -147,3 +126,15 @@ static void scaled_values_int8(real *o, const real *old, const real *now, const 
             }
     values_int8(o, old, now, t, rows, scales + capacity, capacity, F, spans, n);
 }
+
+static const struct qkv_attention_kernels attention_int8 = { ATTENTION_SHARED("int8 as float", MR,
+                                                                              WIDE, VW),
+                                                             .type = QKV_F32,
+                                                             .key_bytes = key_bytes_int8,
+                                                             .value_bytes = value_bytes_int8,
+                                                             .query_bytes = query_bytes,
+                                                             .pack_keys = pack_keys_int8,
+                                                             .pack_values = pack_values_int8,
+                                                             .scores = scaled_scores_int8,
+                                                             .values = scaled_values_int8,
+                                                             .divide = divide_f32 };

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
-// attention_stored.h: defines attention on numbers stored as bf16 or f16, or as floats with 8-bit
-// keys and values. Requires attention.h and, for each type, its load and store functions such as
-// vf_load_bf16 and vf_store_bf16.
+// attention_stored.h: defines attention on numbers stored as bf16 or f16. Requires attention.h and,
+// for each type, its load and store functions such as vf_load_bf16 and vf_store_bf16.
 //
 // Keys and values are packed in their stored type and converted when a product loads them. Queries
 // are converted to floats once, so that all sums are sums of floats. If a file isa_*.c defines
 // ATTENTION_SPLIT, a tile loads two vectors of bf16 as words of two numbers and splits each word.
 typedef uint16_t element_bf16, element_f16;
-typedef int8_t element_int8;
 
 static size_t query_bytes(int64_t E)
 {
@@ -30,10 +28,6 @@ static size_t query_bytes(int64_t E)
 #include "kernel/body/attention/attention_io.h"
 #include "kernel/body/attention/attention_tiles.h"
 #undef STORED
-#define STORED int8
-#include "kernel/body/attention/attention_tiles.h"
-#undef STORED
-#include "kernel/body/attention/attention_int8.h"
 
 static const struct qkv_attention_kernels attention_bf16 = {
     ATTENTION_SHARED("bf16 as float", MR, WIDE, VW), ATTENTION_STORED(bf16), .type = QKV_BF16,
@@ -43,14 +37,3 @@ static const struct qkv_attention_kernels attention_f16 = {
     ATTENTION_SHARED("f16 as float", MR, WIDE, VW), ATTENTION_STORED(f16), .type = QKV_F16,
     .query_bytes = query_bytes, .pack_query = pack_query_f16
 };
-static const struct qkv_attention_kernels attention_int8 = { ATTENTION_SHARED("int8 as float", MR,
-                                                                              WIDE, VW),
-                                                             .type = QKV_F32,
-                                                             .key_bytes = key_bytes_int8,
-                                                             .value_bytes = value_bytes_int8,
-                                                             .query_bytes = query_bytes,
-                                                             .pack_keys = pack_keys_int8,
-                                                             .pack_values = pack_values_int8,
-                                                             .scores = scaled_scores_int8,
-                                                             .values = scaled_values_int8,
-                                                             .divide = divide_f32 };

@@ -252,6 +252,22 @@ static inline float vf_highest(vf a)
     q = _mm_max_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
 }
+// Pairs of 16-bit integers: pairs_put stores numbers, rounded to nearest even, as VW integers;
+// pairs_load loads VW pairs of 8-bit integers; pairs_dot adds a_0 b_0 + a_1 b_1 to each lane.
+static inline void pairs_put(void *to, vf a)
+{
+    const __m256i q = _mm256_cvtps_epi32(a);
+    _mm_storeu_si128(to,
+                     _mm_packs_epi32(_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1)));
+}
+static inline vi pairs_load(const void *p)
+{
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128(p));
+}
+static inline vi pairs_dot(vi sum, vi x, vi w)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
+}
 // Transposes VW vectors: lane j of r[i] becomes lane i of r[j].
 static inline void vf_transpose(vf r[VW])
 {

@@ -180,6 +180,20 @@ static inline vf vf_shift_exponent_above(vf a, vf n, vf t, float limit)
     return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(t, _mm512_set1_ps(limit), _CMP_NLT_UQ), a, n);
 }
 static inline float vf_highest(vf a) { return _mm512_reduce_max_ps(a); }
+// Pairs of 16-bit integers: pairs_put stores numbers, rounded to nearest even, as VW integers;
+// pairs_load loads VW pairs of 8-bit integers; pairs_dot adds a_0 b_0 + a_1 b_1 to each lane.
+static inline void pairs_put(void *to, vf a)
+{
+    _mm256_storeu_si256(to, _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(a)));
+}
+static inline vi pairs_load(const void *p)
+{
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(p));
+}
+static inline vi pairs_dot(vi sum, vi x, vi w)
+{
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(x, w));
+}
 // Transposes VW vectors: lane j of r[i] becomes lane i of r[j].
 static inline void vf_transpose(vf r[VW])
 {
