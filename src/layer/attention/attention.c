@@ -207,28 +207,36 @@ static void fetch(const struct unit *u, const struct ahead *x, int64_t g)
         fetch_row(row_query(u, r) + next, w->a.E * size);
 }
 
+// Returns whether the unit has all rows of a sequence that is short enough, with `heads` key heads, to
+// be prefetched line by line.
+static bool short_rows(const struct unit *u, int64_t heads)
+{
+    // MOST: bytes of the queries, keys and values, a fraction of a second-level cache; LONG: heads,
+    // keys, and width E + F
+    enum { MOST = 1 << 19, LONG = 4096 };
+    const struct qkv_attention_work *w = u->c->r.w;
+    const struct qkv_attention *a = &w->a;
+    if (heads > LONG || u->r.item.S > LONG || a->E + a->F > LONG) return false;
+    return u->r.row == 0 && u->r.rows == u->r.item.T * w->heads &&
+           (u->r.rows * a->E + u->r.item.S * (a->E + a->F)) * heads * (int64_t)w->size <= MOST;
+}
 // Returns whether the thread prefetches all heads of the next unit token by token. It does so if
 // the unit is a short sequence whose heads are adjacent in memory: reading all heads of a token at
 // once is much faster than reading one head of every token.
 static bool whole_rows(const struct unit *u)
 {
-    // Limits of a unit that is prefetched token by token. MOST: bytes of its queries, keys and
-    // values, a fraction of a second-level cache; LONG: heads, keys, and width E + F
-    enum { MOST = 1 << 19, LONG = 4096 };
     const struct qkv_attention *a = &u->c->r.w->a;
-    const int64_t heads = u->g_end - u->r.g, size = (int64_t)u->c->r.w->size;
-    if (heads > LONG || u->r.item.S > LONG || a->E + a->F > LONG) return false;
-    return heads > 1 && u->r.row == 0 && u->r.rows == u->r.item.T * u->c->r.w->heads &&
-           a->q_strides.h == a->E && a->k_strides.h == a->E && a->v_strides.h == a->F &&
-           (u->r.item.T * u->c->r.w->heads * a->E + u->r.item.S * (a->E + a->F)) * heads * size <=
-               MOST;
+    const int64_t heads = u->g_end - u->r.g;
+    return heads > 1 && short_rows(u, heads) && a->q_strides.h == a->E && a->k_strides.h == a->E &&
+           a->v_strides.h == a->F;
 }
-// Finds the rows of unit x, and how many of their lines each of `steps` steps prefetches.
-static void find_rows(struct unit_rows *to, const struct unit *x, int64_t steps)
+// Finds the rows of `heads` key heads of unit x, and how many of their lines each of `steps` steps
+// prefetches.
+static void find_rows(struct unit_rows *to, const struct unit *x, int64_t heads, int64_t steps)
 {
     const struct qkv_attention_work *w = x->c->r.w;
     const struct qkv_attention *a = &w->a;
-    const int64_t heads = x->g_end - x->r.g, size = (int64_t)w->size, h = x->r.g * w->heads;
+    const int64_t size = (int64_t)w->size, h = x->r.g * w->heads;
     const int64_t T = x->r.item.T, S = x->r.item.S;
     int64_t lines = 0;
     *to = (struct unit_rows){
@@ -325,6 +333,20 @@ static void run_head(struct unit *u)
     }
 }
 
+// Lets a unit whose sequence is short prefetch its next head, or the first head of the next unit.
+static void find_next_head(struct unit *u, const struct unit *next, struct unit_rows *rows)
+{
+    struct unit after = *u;
+    u->next = NULL;
+    if (++after.r.g == u->g_end) {
+        if (!next) return;
+        after = *next;
+    }
+    if (!short_rows(u, 1) || !short_rows(&after, 1)) return;
+    find_rows(rows, &after, 1, u->r.groups);
+    u->next = rows;
+}
+
 static void run_unit(void *ctx, int64_t i, int thread)
 {
     const struct call *c = ctx;
@@ -334,14 +356,17 @@ static void run_unit(void *ctx, int64_t i, int thread)
     struct unit next = { .r.call = &c->r, .c = c };
     struct unit_rows rows;
     const int64_t then = i + u.c->r.w->threads;
-    if (!c->part && whole_rows(&u) && then < u.c->r.w->units) {
-        find_unit(&next, then);
-        if (whole_rows(&next)) {
-            find_rows(&rows, &next, (u.g_end - u.r.g) * u.r.groups);
-            u.next = &rows;
-        }
+    const bool more = !c->part && then < u.c->r.w->units;
+    if (more) find_unit(&next, then);
+    const bool whole = more && whole_rows(&u) && whole_rows(&next);
+    if (whole) {
+        find_rows(&rows, &next, next.g_end - next.r.g, (u.g_end - u.r.g) * u.r.groups);
+        u.next = &rows;
     }
-    for (; u.r.g < u.g_end; u.r.g++) run_head(&u);
+    for (; u.r.g < u.g_end; u.r.g++) {
+        if (!c->part && !whole) find_next_head(&u, more ? &next : NULL, &rows);
+        run_head(&u);
+    }
 }
 
 // Collects the requested attention statistics. Their workspace is the scratch, which forward no
