@@ -218,7 +218,7 @@ INLINE void weights_of_row(struct weights_int8 *to, int i, const real *s, const 
     bool finite = true;
     for (int p = 0; p < n; p++) {
         to->t[i][spans[p].from / 2 * 2] = 0;
-        to->t[i][pairs_of(spans[p].to) * 2 - 1] = 0;
+        to->t[i][(spans[p].to - 1) / 2 * 2 + 1] = 0;
         for (int32_t j = spans[p].from; j < spans[p].to; j += VW) {
             const int64_t some = qkv_min64(VW, spans[p].to - j);
             const vf x = vf_mul(vf_load_n(s + j, some), vf_load_n(scales + j, some));
