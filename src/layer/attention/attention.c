@@ -211,14 +211,15 @@ static void fetch(const struct unit *u, const struct ahead *x, int64_t g)
 // be prefetched line by line.
 static bool short_rows(const struct unit *u, int64_t heads)
 {
-    // MOST: bytes of the queries, keys and values, a fraction of a second-level cache; LONG: heads,
-    // keys, and width E + F
-    enum { MOST = 1 << 19, LONG = 4096 };
+    // most: bytes of the queries, keys and values, half of a second-level cache: CPUs with AVX-512
+    // have 1 MiB or more, with few exceptions, others 512 KiB; LONG: heads, keys, and width E + F
+    enum { LONG = 4096 };
+    const int64_t most = (qkv_cpu_features() & QKV_CPU_AVX512) ? 1 << 19 : 1 << 18;
     const struct qkv_attention_work *w = u->c->r.w;
     const struct qkv_attention *a = &w->a;
     if (heads > LONG || u->r.item.S > LONG || a->E + a->F > LONG) return false;
     return u->r.row == 0 && u->r.rows == u->r.item.T * w->heads &&
-           (u->r.rows * a->E + u->r.item.S * (a->E + a->F)) * heads * (int64_t)w->size <= MOST;
+           (u->r.rows * a->E + u->r.item.S * (a->E + a->F)) * heads * (int64_t)w->size <= most;
 }
 // Returns whether the thread prefetches all heads of the next unit token by token. It does so if
 // the unit is a short sequence whose heads are adjacent in memory: reading all heads of a token at
