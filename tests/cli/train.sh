@@ -154,7 +154,7 @@ vocab = json.load(open("words/tokenizer.json", encoding="utf-8"))["model"]["voca
 vec = lambda w: x[vocab[w] * D:][:D]
 apart = lambda a, b: math.dist(vec(a), vec(b))
 page = open("sum.html", encoding="utf-8").read()
-lines = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])[0]["lines"]
+lines = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])[0][0]["lines"]
 (b0, c0), (a0, s0) = (l["at"] for l in lines[:2])
 points = {p[2]: p[:2] for p in lines[2]["at"]}
 assert points["two"] == b0 and points["three"] == c0 and points["one"] == a0, (points, lines)

@@ -306,7 +306,7 @@ static double panel_height(const struct qkv_chart *c, const struct qkv_chart_pan
 // Returns whether the quantity of a panel has a place in the line of its name.
 static bool follows(const struct canvas *s, const char *name, const char *more, double width)
 {
-    if (!name || !more) return false;
+    if (!name || !*name || !more) return false;
     return canvas_width(s, name, strlen(name), 11, CANVAS_BOLD) + CANVAS_SPACE +
                canvas_width(s, more, strlen(more), 11, 0) <=
            width;
