@@ -12,7 +12,7 @@ int main(void)
     return 77;
 }
 #else
-static const int64_t widths[] = { 1, 2, 15, 16, 17, 33, 48, 64, 130 };
+static const int64_t widths[] = { 1, 2, 15, 16, 17, 31, 33, 48, 64, 130 };
 static const int32_t counts[] = { 1, 2, 15, 16, 17, 33, 64, 65, 100, QKV_CHUNK };
 static const qkv_precision precisions[] = { QKV_PRECISION_F32, QKV_PRECISION_F32_STRICT,
                                             QKV_PRECISION_F32_FAST, QKV_PRECISION_BF16,

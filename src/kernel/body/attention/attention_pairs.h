@@ -51,7 +51,7 @@ static void pack_query_pairs(void *to, const void *q, int64_t E)
     for (; e + 2 * VW <= E; e += 2 * VW)
         _mm512_storeu_si512(packed + e, _mm512_loadu_si512(from + e));
     if (e < E) // if E is odd, the last pair ends with 0
-        _mm512_mask_storeu_epi16(packed + e, (1u << 2 * pairs_of(E - e)) - 1,
+        _mm512_mask_storeu_epi16(packed + e, 0xffffffffu >> (2 * VW - 2 * pairs_of(E - e)),
                                  load_halves(from + e, E - e));
 }
 
