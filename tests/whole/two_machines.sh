@@ -31,7 +31,17 @@ cat >"$hosts_bin/scp" <<SH
 place() { case \$1 in $host_b:*) echo "$temp/home/\${1#*:}" ;; *) echo "\$1" ;; esac; }
 exec cp \$(place "\$1") "\$(place "\$2")"
 SH
-chmod +x "$hosts_bin/ssh" "$hosts_bin/scp"
+# MPI_Finalize of MPICH with UCX over TCP sometimes does not return (docs/machines.md): the result is complete by then.
+cat >"$hosts_bin/mpirun.mpich" <<SH
+#!/bin/sh
+for try in 1 2 3 4 5 6; do
+    rm -f out2.npy
+    timeout 15 $(command -v mpirun.mpich) "\$@" && exit
+    [ \$? -eq 124 ] || exit 1
+done
+exit 1
+SH
+chmod +x "$hosts_bin/ssh" "$hosts_bin/scp" "$hosts_bin/mpirun.mpich"
 ln -s "$qkv" "$hosts_bin/qkv"
 ln -s "$(command -v mpirun.openmpi)" "$hosts_bin/mpirun"
 cp -r tests/golden/bert "$temp/model"
