@@ -26,12 +26,11 @@ struct verify_promise verify_promise_of(qkv_precision p)
     }
 }
 
-// Error of rounding to an 8-bit integer, relative to the largest number: half a step, and a little
-// more because the scale is rounded too.
-#define STEP8 ((0.5 + 127 * 0x1p-22) / 127)
-
-// The same for a 16-bit integer.
-#define STEP16 ((0.5 + 32767 * 0x1p-22) / 32767)
+// Error of rounding to an integer of at most `most`, relative to the largest number: half a step,
+// and a little more because the scale is rounded too.
+#define STEP(MOST) ((0.5 + (MOST)*0x1p-22) / (MOST))
+#define STEP8      STEP(127)
+#define STEP16     STEP(32767)
 
 // Returns the largest possible error of a score in this row.
 static double score_bound(const struct verify_expected *e, const struct verify_promise *p)

@@ -37,15 +37,15 @@ struct unit {
     char *keys, *values, *queries; // operands packed for the kernels
     size_t row_bytes;              // bytes of one row in `queries`
     bool copied;                   // true: `queries` contains a copy of the rows of q
-    // the rows of the unit that this thread will probably run next; NULL: no unit is prefetched
+    // the rows that this thread will probably need next; NULL: they are not prefetched line by line
     struct unit_rows *next;
 };
 
-// The rows of a unit whose heads are adjacent in memory, prefetched line by line: token by token,
-// and of each token its row of each array.
+// The rows of one key head, or of adjacent key heads, of a unit, prefetched line by line: token by
+// token, and of each token its row of each array.
 struct unit_rows {
     struct {
-        const char *at; // the row of token 0: all heads of the unit
+        const char *at; // the row of token 0, of all heads
         ptrdiff_t step; // bytes between two tokens
         int64_t tokens, bytes;
     } of[4];                    // q, k, v, out
@@ -185,26 +185,19 @@ static struct ahead find_next(const struct unit *u, int64_t chunk, int64_t first
                            .n = qkv_min64(end, lo / w->chunk * w->chunk + w->chunk) - lo,
                            .queries = last };
 }
-enum { LINE_BYTES = 64 }; // bytes of a cache line
-static void fetch_row(const char *row, int64_t bytes)
-{
-    for (int64_t i = 0; i < bytes; i += LINE_BYTES) __builtin_prefetch(row + i, 0, 2);
-    // also prefetches the last byte of the row, because a row may begin inside a cache line
-    __builtin_prefetch(row + bytes - 1, 0, 2);
-}
 static void fetch(const struct unit *u, const struct ahead *x, int64_t g)
 {
     const struct qkv_attention_work *w = u->c->r.w;
     const int64_t size = (int64_t)w->size;
     for (int64_t j = g * x->n / u->r.groups; j < (g + 1) * x->n / u->r.groups; j++) {
-        fetch_row(x->k + j * w->a.k_strides.t * size, w->a.E * size);
-        fetch_row(x->v + j * w->a.v_strides.t * size, w->a.F * size);
+        qkv_attention_fetch(x->k + j * w->a.k_strides.t * size, w->a.E * size);
+        qkv_attention_fetch(x->v + j * w->a.v_strides.t * size, w->a.F * size);
     }
     if (!x->queries) return;
     const int64_t next = w->heads * w->a.q_strides.h * size;
     const int64_t end = qkv_attention_group(g + 1, u->r.rows, u->r.groups);
     for (int64_t r = qkv_attention_group(g, u->r.rows, u->r.groups); r < end; r++)
-        fetch_row(row_query(u, r) + next, w->a.E * size);
+        qkv_attention_fetch(row_query(u, r) + next, w->a.E * size);
 }
 
 // Returns whether the unit has all rows of a sequence that is short enough, with `heads` key heads, to
@@ -252,7 +245,7 @@ static void find_rows(struct unit_rows *to, const struct unit *x, int64_t heads,
         .tokens = qkv_max64(T, S),
     };
     for (int i = 0; i < 4; i++)
-        lines += to->of[i].tokens * qkv_ceil_div(to->of[i].bytes, LINE_BYTES);
+        lines += to->of[i].tokens * qkv_ceil_div(to->of[i].bytes, QKV_CACHE_LINE);
     to->lines = qkv_ceil_div(lines, steps);
 }
 static void fetch_next(struct unit_rows *x)
@@ -260,7 +253,7 @@ static void fetch_next(struct unit_rows *x)
     for (int64_t n = x->lines; n > 0 && x->token < x->tokens;) {
         const char *row = x->of[x->array].at + x->token * x->of[x->array].step;
         const int64_t bytes = x->token < x->of[x->array].tokens ? x->of[x->array].bytes : 0;
-        for (; n > 0 && x->byte < bytes; n--, x->byte += LINE_BYTES)
+        for (; n > 0 && x->byte < bytes; n--, x->byte += QKV_CACHE_LINE)
             __builtin_prefetch(row + x->byte, 0, 2);
         if (x->byte < bytes) return;
         x->byte = 0;
@@ -343,7 +336,7 @@ static void find_next_head(struct unit *u, const struct unit *next, struct unit_
         if (!next) return;
         after = *next;
     }
-    if (!short_rows(u, 1) || !short_rows(&after, 1)) return;
+    if (!short_rows(&after, 1)) return;
     find_rows(rows, &after, 1, u->r.groups);
     u->next = rows;
 }
@@ -357,7 +350,7 @@ static void run_unit(void *ctx, int64_t i, int thread)
     struct unit next = { .r.call = &c->r, .c = c };
     struct unit_rows rows;
     const int64_t then = i + u.c->r.w->threads;
-    const bool more = !c->part && then < u.c->r.w->units;
+    const bool ahead = !c->part && short_rows(&u, 1), more = ahead && then < u.c->r.w->units;
     if (more) find_unit(&next, then);
     const bool whole = more && whole_rows(&u) && whole_rows(&next);
     if (whole) {
@@ -365,7 +358,7 @@ static void run_unit(void *ctx, int64_t i, int thread)
         u.next = &rows;
     }
     for (; u.r.g < u.g_end; u.r.g++) {
-        if (!c->part && !whole) find_next_head(&u, more ? &next : NULL, &rows);
+        if (ahead && !whole) find_next_head(&u, more ? &next : NULL, &rows);
         run_head(&u);
     }
 }

@@ -95,24 +95,14 @@ static const void *value_at(const struct qkv_back_rows *u, int64_t key)
            qkv_rows_place(&u->at, &a->v_strides, u->at.item.key + key, u->at.g);
 }
 
-// Prefetches a row. Rows of one head are far apart in memory, so the hardware prefetcher does not
-// load the next row.
-static void fetch(const void *row, int64_t bytes)
-{
-    const char *at = row;
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, 2);
-    // also prefetches the last byte of the row, because a row may begin inside a cache line
-    __builtin_prefetch(at + bytes - 1, 0, 2);
-}
-
 void qkv_back_fetch_rows(const struct qkv_back_rows *u, int64_t first, int64_t n)
 {
     const struct qkv_attention *a = &u->b->w.a;
     const int64_t size = (int64_t)u->b->w.size, end = qkv_min64(first + n, u->at.rows);
     for (int64_t r = first; r < end; r++) {
-        fetch(row_at(u, u->at.call->q, &a->q_strides, r), a->E * size);
-        fetch(row_at(u, u->x->dout, &a->out_strides, r), a->F * size);
-        fetch(row_at(u, u->x->dq, &a->q_strides, r), a->E * size);
+        qkv_attention_fetch(row_at(u, u->at.call->q, &a->q_strides, r), a->E * size);
+        qkv_attention_fetch(row_at(u, u->x->dout, &a->out_strides, r), a->F * size);
+        qkv_attention_fetch(row_at(u, u->x->dq, &a->q_strides, r), a->E * size);
     }
 }
 
@@ -121,12 +111,8 @@ void qkv_back_fetch_keys(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
     const struct qkv_attention *a = &u->b->w.a;
     const int64_t size = (int64_t)u->b->w.size;
     for (int64_t j = lo; j < hi && !u->b->blockwise; j++) {
-        fetch(key_at(u, j), a->E * size);
-        fetch(value_at(u, j), a->F * size);
-        fetch((const char *)u->x->dk + ((const char *)key_at(u, j) - (const char *)u->x->k),
-              a->E * size);
-        fetch((const char *)u->x->dv + ((const char *)value_at(u, j) - (const char *)u->x->v),
-              a->F * size);
+        qkv_attention_fetch(key_at(u, j), a->E * size);
+        qkv_attention_fetch(value_at(u, j), a->F * size);
     }
 }
 

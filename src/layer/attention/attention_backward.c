@@ -63,6 +63,18 @@ static real *partial_row(const struct qkv_back_call *c, const struct qkv_attenti
     return c->arrays.partial + row * c->b->kernel->width(a->E);
 }
 
+// Prefetches dk and dv of keys lo .. hi-1 of the item.
+static void fetch_gradients(const struct qkv_back_rows *u, int64_t lo, int64_t hi)
+{
+    const struct qkv_attention *a = &u->b->w.a;
+    const int64_t size = (int64_t)u->b->w.size;
+    if (u->b->blockwise || !u->x->dk || !u->x->dv) return;
+    for (int64_t j = u->at.item.key + lo; j < u->at.item.key + hi; j++) {
+        qkv_attention_fetch(key_row(u, u->x->dk, &a->k_strides, j), a->E * size);
+        qkv_attention_fetch(key_row(u, u->x->dv, &a->v_strides, j), a->F * size);
+    }
+}
+
 // ---- a block of rows ---------------------------------------------------------------------------
 // Prefetches the data that the thread needs after this tile. Before the last chunk these are the
 // keys of the next chunk. In the last chunk they are the next block of rows, in this item or in the
@@ -79,15 +91,19 @@ static void fetch_ahead(const struct qkv_back_rows *u, int64_t chunk, int64_t la
     }
     struct qkv_back_rows next = *u;
     next.at.row += u->at.rows;
-    if (next.at.row < u->at.item.T * b->w.heads) {
+    const bool same = next.at.row < u->at.item.T * b->w.heads;
+    if (same) {
         next.at.rows = qkv_min64(b->block, u->at.item.T * b->w.heads - next.at.row);
     } else if (u->next) {
         next = *u->next;
     } else
         return;
     const int64_t n = qkv_min64(b->chunk, next.end - next.from);
+    const int64_t from = next.from + g * n / groups, to = next.from + (g + 1) * n / groups;
     qkv_back_fetch_rows(&next, g * rows, rows);
-    qkv_back_fetch_keys(&next, next.from + g * n / groups, next.from + (g + 1) * n / groups);
+    qkv_back_fetch_keys(&next, from, to);
+    // the gradients of the keys are stored after all rows: soon, if the next item is one chunk
+    if (!same && next.end - next.from <= b->chunk) fetch_gradients(&next, from, to);
 }
 
 // Computes what keys lo .. hi-1 of a part contribute to dq of the block of query rows, and adds to dk

@@ -113,6 +113,17 @@ static inline bool qkv_attention_shaped(const struct qkv_attention *a)
     return !factor || a->softcap != 0 || a->bias.at || a->relative.at || a->alibi || a->no_softmax;
 }
 
+// Prefetches a row. Rows of one head are far apart in memory, so the hardware prefetcher does not
+// load the next row.
+enum { QKV_CACHE_LINE = 64 }; // bytes of a cache line
+static inline void qkv_attention_fetch(const void *row, int64_t bytes)
+{
+    const char *at = row;
+    for (int64_t i = 0; i < bytes; i += QKV_CACHE_LINE) __builtin_prefetch(at + i, 0, 2);
+    // also prefetches the last byte of the row, because a row may begin inside a cache line
+    __builtin_prefetch(at + bytes - 1, 0, 2);
+}
+
 // Returns the index of the first row of group g if n rows are divided evenly into `groups` groups.
 static inline int64_t qkv_attention_group(int64_t g, int64_t n, int64_t groups)
 {

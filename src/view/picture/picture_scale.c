@@ -47,7 +47,6 @@ static void draw_curves(struct picture_score *g, const struct curve *c)
     qkv_free(w);
 }
 
-// Writes the name of the curve at x on the side where the chart is wider.
 // Writes the name of the curve next to its dot at (x, y): above it on the right, because the curve
 // falls; below it on the left if the dot is at the top, where the curve is flat.
 static void draw_curve_name(struct canvas *s, const struct curve *c, const struct view_text *t,

@@ -20,14 +20,10 @@
 // pair ends with 0. A key or query with a nonfinite number has the scale NaN, and so all its
 // scores are NaN.
 #include "kernel/body/attention/attention_int8_scale.h"
+#include "kernel/body/attention/attention_pair.h"
 
 enum { INT16_MOST = 32767 };
 _Static_assert((int64_t)INT16_MOST *INT8_MOST *QKV_CHUNK <= INT32_MAX, "a chunk fits into a sum");
-
-static int64_t pairs_of(int64_t n)
-{
-    return (n + 1) / 2;
-}
 
 static size_t key_bytes_int8(int64_t E)
 {
@@ -73,7 +69,7 @@ static void pack_query_int8(void *to, const void *given, int64_t E)
     put_int16(q, given, E, times);
 }
 
-// Quantises a row of n numbers; nonfinite numbers become 0 if their scale is not used.
+// Writes the 8-bit integers of n numbers: to[i] = times x[i], and 0 for a nonfinite number.
 INLINE void put_int8(int8_t *to, const float *x, int64_t n, float times)
 {
     for (int64_t i = 0; i < n; i += VW) {
@@ -133,13 +129,6 @@ static bool pack_values_int8(void *packed, const void *given, int64_t ldv, int64
     return all;
 }
 
-INLINE vi one_pair_int16(const void *p) // copies the pair at p, at any alignment, to every lane
-{
-    int32_t x;
-    memcpy(&x, p, sizeof x);
-    return vi_set1(x);
-}
-
 // Prefetches what a tile of few rows, as in decoding, needs soon: it uses a number only a few times
 // after reading it from memory (attention_tiles.h). The lines may lie outside the array.
 INLINE void prefetch_int8(const int8_t *p, const int rows, const int vecs)
@@ -167,7 +156,7 @@ INLINE void scores_tile_int8(real *s, const void *const *q, const int8_t *panel,
         UNROLL for (int j = 0; j < vecs; j++) k[j] = pairs_load(panel + j * 2 * VW);
         UNROLL for (int i = 0; i < rows; i++)
         {
-            const vi a = one_pair_int16(row[i] + e * (int64_t)sizeof(int32_t));
+            const vi a = one_pair(row[i] + e * (int64_t)sizeof(int32_t));
             UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = pairs_dot(acc[i][j], a, k[j]);
         }
     }
@@ -252,7 +241,7 @@ INLINE void values_tile_int8(real *o, int64_t ldo, const real *old, const real *
             UNROLL for (int j = 0; j < vecs; j++) x[j] = pairs_load(v + j * 2 * VW);
             UNROLL for (int i = 0; i < rows; i++)
             {
-                const vi a = one_pair_int16(&w->t[i][2 * pair]);
+                const vi a = one_pair(&w->t[i][2 * pair]);
                 UNROLL for (int j = 0; j < vecs; j++) acc[i][j] = pairs_dot(acc[i][j], a, x[j]);
             }
         }

@@ -13,6 +13,7 @@
 #include "kernel/body/attention/attention_rows.h"
 #include "kernel/body/attention/attention_probabilities.h"
 #include "kernel/body/attention/attention_table.h"
+#include "kernel/body/attention/attention_pair.h"
 
 enum { MR = 6, NR = 4, WIDE = NR * VW };
 typedef uint16_t element_bf16;
@@ -21,11 +22,6 @@ typedef uint32_t bf16_pair; // pair of bf16; the first number is in the low half
 static int64_t width(int64_t F)
 {
     return (F + VW - 1) / VW * VW;
-}
-
-static int64_t pairs_of(int64_t n)
-{
-    return (n + 1) / 2;
 }
 
 static size_t pair_bytes(int64_t E)
@@ -170,12 +166,6 @@ static bool pack_values_pairs(void *packed, const void *given, int64_t ldv, int6
 INLINE __m512i load_pairs(const bf16_pair *p)
 {
     return _mm512_loadu_si512(p);
-}
-INLINE __m512i one_pair(const void *p) // copies the pair at p, at any alignment, to every lane
-{
-    int32_t x;
-    memcpy(&x, p, sizeof x);
-    return _mm512_set1_epi32(x);
 }
 
 // Computes one tile of scores: s[rows][vecs * VW] = q[rows][E] panel[E][WIDE]; rows and vecs are
