@@ -21,8 +21,10 @@
 
 // FOLLOW_SIGNAL: mpiexec -disable-auto-cleanup sends it, too. PEERS: ranks of a host that a guard
 // signals. SECONDS: how long a guard waits for ranks that end. MOMENT, in ms: until scripts in
-// which ranks run have ended, too; LATER: until the line is printed.
+// which ranks run have ended, too; LATER: until the line is printed; UNTIL_TOLD: until a guard has
+// sent the signal.
 enum { FOLLOW_SIGNAL = SIGUSR1, PEERS = 1024, SECONDS = 10, MOMENT = 1000, LATER = 500 };
+enum { UNTIL_TOLD = 2000 };
 
 // What a rank tells its guard. ENDS: it ends by itself. FOLLOWS: it ends since another was
 // killed.
@@ -173,12 +175,19 @@ static void on_follow(int number)
     _exit(QKV_ERR_IO);
 }
 
-// Handles SIGABRT, by which UCX under MPICH ends a rank that reads the memory of a killed one.
+// Handles SIGABRT, by which UCX under MPICH ends a rank that reads the memory of a killed one. The
+// guard of that one is about to send FOLLOW_SIGNAL, and prints only if it reached a rank: this one
+// stays until then.
 static void on_abort(int number)
 {
     struct process p;
+    bool ended = false;
     for (int i = 0; i < peer_count; i++)
-        if (!ranks_process(peers[i].pid, &p) || p.ends) on_follow(number);
+        ended = ended || !ranks_process(peers[i].pid, &p) || p.ends;
+    if (ended) {
+        sleep_ms(UNTIL_TOLD);
+        on_follow(number);
+    }
     signal(number, SIG_DFL);
     raise(number);
 }
