@@ -286,9 +286,10 @@ static qkv_status put_inputs(struct job *j, const struct tokens *t, const struct
 }
 
 // Writes the whole file. `written` has the tokens of the decoder; NULL: the model has one stack.
+// texts: the text and the second text, which `generated` says that the model generated.
 static qkv_status write_all(const qkv_model *m, const struct tokens *t,
-                            const struct tokens *written, const char *const *texts, int what,
-                            const struct qkv_probe_request *request, qkv_error *err)
+                            const struct tokens *written, const char *const *texts, bool generated,
+                            int what, const struct qkv_probe_request *request, qkv_error *err)
 {
     const struct qkv_model_info i = qkv_model_info(m);
     struct job j = { .what = what, .width = i.width, .layers = i.layers };
@@ -297,13 +298,14 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t,
     const char *given[] = { texts[0], texts[1], i.name };
     char *valid[3];
     for (int n = 0; n < 3; n++) valid[n] = given[n] ? cmd_valid_text(given[n]) : NULL;
-    const char *metadata[11] = { "format", "pt", "model", valid[2] };
+    const char *metadata[13] = { "format", "pt", "model", valid[2] };
     int pairs = 4; // number of strings in `metadata`; the entries that are not NULL are appended
     const char *const more[][2] = { { "text", valid[0] },
                                     { "text_pair", valid[1] },
+                                    { "text_pair_from", generated ? "model" : NULL },
                                     { "ablate", common.ablations ? cmd_ablated(heads, sizeof heads)
                                                                  : NULL } };
-    for (int n = 0; n < 3; n++)
+    for (int n = 0; n < 4; n++)
         if (more[n][1]) {
             metadata[pairs++] = more[n][0];
             metadata[pairs++] = more[n][1];
@@ -359,6 +361,7 @@ static int run_trace(int argc, char **argv)
     struct qkv_probe_request request = { 0 };
     int64_t *rows = NULL;
     const char *texts[2];
+    char *output = NULL; // the text that the model generates
     const struct qkv_model_options options = cmd_model_options();
     if (!o.output)
         cmd_error(&err, QKV_ERR_USAGE, NULL,
@@ -372,14 +375,22 @@ static int run_trace(int argc, char **argv)
         cmd_model_find(dir, &err) || qkv_model_open(&model, dir, &options, &err))
         goto done;
     const struct qkv_model_info info = qkv_model_info(model);
-    const bool two = info.kind == QKV_KIND_ENCODER_DECODER;
+    const bool two = info.kind == QKV_KIND_ENCODER_DECODER, generates = two && !texts[1];
     if (check_what(&what, dir, &info, &err)) goto done;
     const char *first[2] = { texts[0], two ? NULL : texts[1] };
-    if (tokens_read(&t, &o.tokens, dir, model, first, &err) ||
-        (two && tokens_written(&written, &o.tokens, dir, model, texts[1], &err)))
+    if (tokens_read(&t, &o.tokens, dir, model, first, &err)) goto done;
+    if (generates &&
+        tokens_generated(&written, &output, NULL, &o.tokens, dir, model, &t, texts[0], &err))
         goto done;
-    write_all(model, &t, two ? &written : NULL, texts, what, &request, &err);
+    if (generates) {
+        texts[1] = output;
+        cmd_note("the model generated the text of the decoder: %s", output);
+    } else if (two && tokens_written(&written, &o.tokens, dir, model, texts[1], &err)) {
+        goto done;
+    }
+    write_all(model, &t, two ? &written : NULL, texts, generates, what, &request, &err);
 done:
+    free(output);
     free(rows);
     tokens_free(&t);
     tokens_free(&written);
@@ -400,10 +411,12 @@ const struct cmd cmd_trace = {
              "if q and k are normed or rotated, they have the name of the attention's module and "
              "query_states, key_states or value_states, such as layers.N.self_attn.query_states "
              "in Llama. For an encoder-decoder, the second "
-             "text is the input of the decoder, and the names are encoder_hidden_states.N, "
-             "decoder_hidden_states.N, encoder_attentions.N, decoder_attentions.N, "
-             "cross_attentions.N and decoder_input_ids; row i of cross_attentions.N is the step that "
-             "reads token i of decoder_input_ids and writes the next one. Of a recurrent "
+             "text is the input of the decoder (without it, the output that 'qkv translate' "
+             "generates, which a note on stderr and the metadata text_pair state), and the names are "
+             "encoder_hidden_states.N, decoder_hidden_states.N, encoder_attentions.N, "
+             "decoder_attentions.N, cross_attentions.N and decoder_input_ids; row i of "
+             "cross_attentions.N is the step that reads token i of decoder_input_ids and writes "
+             "the next one. Of a recurrent "
              "encoder-decoder (gru-attention) cross_attentions.0 is written, with one head, also "
              "with --what all. The file is written while the model runs.\n"
              "\n"

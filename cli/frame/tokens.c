@@ -256,12 +256,6 @@ qkv_status tokens_written(struct tokens *t, const struct token_options *o, const
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "the decoder of this model has no start token, so that no second text can "
                          "be given to it");
-    if (!text)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "the text of the decoder is missing: this model is an encoder-decoder and "
-                         "requires a second text, expected TEXT TEXT_B; 'qkv translate -m %s TEXT' "
-                         "prints the text that the model writes",
-                         dir);
     const qkv_status status = tokens_read(t, &how, dir, m, texts, err);
     if (status) return status;
     int64_t n = t->length;
@@ -277,6 +271,66 @@ qkv_status tokens_written(struct tokens *t, const struct token_options *o, const
     t->ids = t->own;
     t->count = t->length = n + 1;
     return QKV_OK;
+}
+
+// Receives the text that a model generates.
+struct writing {
+    struct tokens *to;
+    int32_t start, end;
+    char *text;
+};
+
+static int keep_output(void *user, const struct qkv_generated *g)
+{
+    struct writing *w = user;
+    struct tokens *t = w->to;
+    t->own = cmd_alloc((size_t)g->tokens + 2, sizeof *t->own);
+    t->own[0] = w->start;
+    memcpy(t->own + 1, g->ids, (size_t)g->tokens * sizeof *t->own);
+    t->ids = t->own;
+    t->count = t->length = g->tokens + 1;
+    w->end = g->end;
+    w->text = cmd_alloc(g->bytes + 1, 1);
+    memcpy(w->text, g->text, g->bytes);
+    w->text[g->bytes] = 0;
+    return 0;
+}
+
+// Returns the length of the part of a source that its tokens have: --max-length or --truncate may
+// have cut it.
+static size_t read_bytes(const struct tokens *read, const char *source)
+{
+    const qkv_encoding *e = &read->encoding;
+    int64_t end = 0;
+    if (!e->cut) return strlen(source);
+    for (int64_t i = 0; i < e->count; i++)
+        if (e->text[i] == 0 && e->end[i] > end) end = e->end[i];
+    return (size_t)end;
+}
+
+qkv_status tokens_generated(struct tokens *t, char **text, int32_t *end,
+                            const struct token_options *o, const char *dir, const qkv_model *m,
+                            const struct tokens *read, const char *source, qkv_error *err)
+{
+    const struct qkv_generator_options how = { .model = cmd_model_options() };
+    struct writing w = { .to = t, .start = qkv_model_info(m).start, .end = -1 };
+    const struct qkv_generate_options options = { .truncate = o->truncate,
+                                                  .output = keep_output,
+                                                  .user = &w };
+    qkv_translator *translator = NULL;
+    if (!source)
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "--ids is not supported for an encoder-decoder, expected texts");
+    const size_t bytes = read_bytes(read, source);
+    qkv_status status = qkv_translator_open(&translator, dir, &how, err);
+    if (!status) status = qkv_translate(translator, &source, &bytes, 1, &options, err);
+    qkv_translator_close(translator);
+    if (end) *end = w.end;
+    if (text)
+        *text = w.text;
+    else
+        free(w.text);
+    return status;
 }
 
 void tokens_free(struct tokens *t)

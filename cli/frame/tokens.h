@@ -55,9 +55,16 @@ qkv_status tokens_operands(const struct token_options *o, int at, int most, int 
 qkv_status tokens_read(struct tokens *t, const struct token_options *o, const char *dir,
                        const qkv_model *m, const char *const *texts, qkv_error *err);
 // Makes the tokens of the decoder of an encoder-decoder: its start token, then the text without its
-// end token.  Returns QKV_ERR_USAGE if text is NULL.
+// end token.
 qkv_status tokens_written(struct tokens *t, const struct token_options *o, const char *dir,
                           const qkv_model *m, const char *text, qkv_error *err);
+// Makes the tokens of the decoder as tokens_written does, of the text that `qkv translate`
+// generates from `source`, as far as `read` has its tokens.  Out: *text, which the caller frees,
+// and *end, the end token or -1; either may be NULL.  Returns QKV_ERR_USAGE if source is NULL, as
+// with --ids.
+qkv_status tokens_generated(struct tokens *t, char **text, int32_t *end,
+                            const struct token_options *o, const char *dir, const qkv_model *m,
+                            const struct tokens *read, const char *source, qkv_error *err);
 void tokens_free(struct tokens *t);
 
 // Writes the text of one token to out[size], size >= 16: as it is decoded alone or, with `inside`,

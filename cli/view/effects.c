@@ -10,47 +10,13 @@
 const char *const effects_kind_names[] = { "zero", "mean", "uniform", NULL };
 
 // ---- the text ----------------------------------------------------------------------------------
-struct writing {
-    struct tokens *to;
-    int32_t start;
-};
-
-// Receives the tokens that the model generates, and makes them the input of its decoder. The end
-// token is included, so that its prediction is measured too.
-static int keep(void *user, const struct qkv_generated *g)
-{
-    const struct writing *w = user;
-    struct tokens *t = w->to;
-    const bool ended = g->end >= 0;
-    t->own = cmd_alloc((size_t)g->tokens + 2, sizeof *t->own);
-    t->own[0] = w->start;
-    memcpy(t->own + 1, g->ids, (size_t)g->tokens * sizeof *t->own);
-    if (ended) t->own[g->tokens + 1] = g->end;
-    t->ids = t->own;
-    t->count = t->length = g->tokens + 1 + ended;
-    return 0;
-}
-
-static qkv_status write_text(struct effects *e, const char *source, bool truncate, qkv_error *err)
-{
-    const struct qkv_generator_options how = { .model = cmd_model_options() };
-    struct writing w = { &e->written, e->info.start };
-    qkv_translator *t = NULL;
-    const size_t bytes = strlen(source);
-    const struct qkv_generate_options o = { .truncate = truncate, .output = keep, .user = &w };
-    qkv_status status = qkv_translator_open(&t, e->dir, &how, err);
-    if (!status) status = qkv_translate(t, &source, &bytes, 1, &o, err);
-    qkv_translator_close(t);
-    return status;
-}
-
-// Appends the end token to an output that the user gives, as if the model had generated it.
-static void end_text(struct effects *e)
+// Appends the end token to the output: the one that the model generated, or of an output that the
+// user gives the model's first end token. So its prediction is measured too.
+static void end_text(struct effects *e, int32_t end)
 {
     struct tokens *t = &e->written;
-    if (!e->info.stop_count || t->count >= e->info.positions) return;
     t->own = cmd_grow(t->own, (size_t)t->count + 1, sizeof *t->own);
-    t->own[t->count] = e->info.stops[0];
+    t->own[t->count] = end;
     t->ids = t->own;
     t->length = ++t->count;
 }
@@ -114,14 +80,13 @@ qkv_status effects_open(struct effects *e, const char *model, const struct token
     const char *first[2] = { texts[0], two ? NULL : texts[1] };
     status = tokens_read(&e->read, o, e->dir, e->model, first, err);
     if (!status && !o->ids) status = qkv_tokenizer_open(&e->tokenizer, e->dir, err);
-    if (!status && two && !texts[1] && !texts[0])
-        status = cmd_error(err, QKV_ERR_USAGE, NULL,
-                           "--ids is not supported for an encoder-decoder, expected texts");
+    int32_t end = e->info.stop_count && texts[1] ? e->info.stops[0] : -1;
     if (!status && two)
         status = texts[1] ? tokens_written(&e->written, o, e->dir, e->model, texts[1], err)
-                          : write_text(e, texts[0], o->truncate, err);
+                          : tokens_generated(&e->written, NULL, &end, o, e->dir, e->model, &e->read,
+                                             texts[0], err);
     if (status) return status;
-    if (two && texts[1]) end_text(e);
+    if (two && end >= 0 && (!texts[1] || e->written.count < e->info.positions)) end_text(e, end);
     if (e->info.kind == QKV_KIND_ENCODER) e->pool = pool_of(e->dir);
     e->read_word = spell(e, &e->read);
     e->written_word = spell(e, &e->written);

@@ -204,9 +204,36 @@ for layer in range(3):
 rows = struct.unpack(f'<{4 * T * S}f', b[8 + n:][slice(*head['cross_attentions.1']['data_offsets'])])
 assert all(abs(sum(rows[r * S:(r + 1) * S]) - 1) < 1e-5 for r in range(4 * T))
 PY
-runs 2 trace --model "$dates" '3 may 1999' -o no.safetensors
-says_part 'this model is an encoder-decoder and requires a second text'
-says_part "'qkv translate -m $dates TEXT' prints the text that the model writes"
+
+title 'without a second text the decoder has the text that translate generates'
+tensors_of() { # FILE: prints the text_pair of the metadata, and writes FILE.bare without metadata
+    python3 - "$1" <<'PY'
+import json, struct, sys
+b = open(sys.argv[1], 'rb').read()
+n = struct.unpack('<Q', b[:8])[0]
+head = json.loads(b[8:8 + n])
+meta = head.pop('__metadata__')
+open(sys.argv[1] + '.bare', 'wb').write(json.dumps(head, sort_keys=True).encode() + b[8 + n:])
+print(meta.get('text_pair'), meta.get('text_pair_from'))
+PY
+}
+for name in dates dates-gru; do
+    folder=$here/../../models/$name
+    [ -d "$folder" ] || continue
+    target=$("$QKV_BIN" translate --model "$folder" '3 may 1999')
+    runs 0 trace --model "$folder" '3 may 1999' "$target" --what all -o given.safetensors --force
+    silent
+    runs 0 trace --model "$folder" '3 may 1999' --what all -o own.safetensors --force
+    says "qkv: note: the model generated the text of the decoder: $target"
+    [ "$(tensors_of given.safetensors)" = "$target None" ] || failed 'metadata of a given text'
+    [ "$(tensors_of own.safetensors)" = "$target model" ] || failed 'metadata of a generated text'
+    cmp given.safetensors.bare own.safetensors.bare || failed 'the generated text gives other arrays'
+done
+# a source that --max-length cuts is cut for the translation too (of the whole source: 1999-03-03)
+runs 0 trace --model "$dates" '3 may 1999 and more words' --max-length 11 -o cut.safetensors
+says_part 'the model generated the text of the decoder: 1999-05-03'
+runs 2 trace --model "$dates" --ids 5,6,7 -o no.safetensors
+says 'qkv: --ids is not supported for an encoder-decoder, expected texts'
 
 # all that a recurrent encoder-decoder has is its one attention
 gru=$here/../../models/dates-gru
