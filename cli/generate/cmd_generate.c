@@ -9,13 +9,13 @@ static struct {
 
 // clang-format off
 static const struct opt opts[] = {
-    GENERATE_OUTPUT_OPTIONS("1"),
+    GENERATE_OUTPUT_OPTIONS("1", 0, "; 0: only read the text"),
     GENERATE_SAMPLING_OPTIONS,
     GENERATE_RUN_OPTIONS,
     OPT_FLAG(0, "stream", &o.stream, "print each token as soon as it is generated (default on a terminal)"),
     OPT_FLAG(0, "no-stream", &o.whole, "print each output when it is complete"),
     OPT_FLAG(0, "echo", &o.echo, "print each text before its continuation (default while tokens are printed on a "
-             "terminal with colors, where it is dim)"),
+             "terminal with colors, where it is dim), and with --logprobs its tokens"),
     OPT_END
 };
 // clang-format on
@@ -34,6 +34,7 @@ static qkv_status choose_streaming(struct generate_call *s, qkv_error *err)
     // on a terminal with colors a color separates the prompt from what the model adds
     s->dim = cmd_color(stdout);
     s->echo = o.echo || (s->streaming && s->dim);
+    s->logs_prompts = o.echo && s->how.logprobs;
     if (s->streaming) s->open.items = 1;
     return QKV_OK;
 }
@@ -85,6 +86,7 @@ const struct cmd cmd_generate = {
         { "qkv generate \"In the beginning\" -n 40", "40 tokens, the most probable one each time" },
         { "qkv generate \"And he said\" -t 0.8 --top-p 0.9 --seed 7", "sampled tokens; another seed gives another output" },
         { "qkv generate -f prompts.txt --json --logprobs 3", "one JSON object for each line of the file" },
+        { "qkv generate \"In the beginning\" -n 0 --echo --logprobs 1", "the log-probability of each token of a text" },
         { "qkv generate \"Blessed are\" --beam 4 --n-best 4 -n 20", "the four best outputs of a beam search" },
     },
     .run = run_generate,

@@ -10,7 +10,7 @@ static struct {
 
 // clang-format off
 static const struct opt opts[] = {
-    GENERATE_OUTPUT_OPTIONS("from the model's files, or 4"),
+    GENERATE_OUTPUT_OPTIONS("from the model's files, or 4", 1, ""),
     OPT_GROUP("Alignment"),
     OPT_FLAG(0, "alignment", &o.alignment, "print, for each token that is written, the attention of its step to each token of the text: the mean of all heads of cross-attention; darker is larger, < marks the largest"),
     OPT_INT(0, "layer", &o.layer, 0, 1 << 16, "L", "layer whose cross-attention --alignment prints, counted from 0 (default: the last)"),

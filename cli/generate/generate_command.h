@@ -16,11 +16,13 @@ struct generate_options {
 };
 extern struct generate_options generate_o;
 extern const char *const generate_early[], *const generate_caches[];
-#define GENERATE_OUTPUT_OPTIONS(beams_default)                                                     \
+// least: the smallest number of tokens; zero: what 0 tokens mean.
+#define GENERATE_OUTPUT_OPTIONS(beams_default, least, zero)                                        \
     OPT_INPUT('f', "file", &generate_o.file, "FILE",                                               \
               "read one text per line; '-' is standard input"),                                    \
-        OPT_INT('n', "tokens", &generate_o.tokens, 1, 1 << 30, "N",                                \
-                "largest number of tokens of an output (default: the model's, otherwise 256)"),    \
+        OPT_INT('n', "tokens", &generate_o.tokens, least, 1 << 30, "N",                            \
+                "largest number of tokens of an output" zero                                       \
+                " (default: the model's, otherwise 256)"),                                         \
         OPT_INT(0, "min-tokens", &generate_o.min_tokens, 0, 1 << 30, "N",                          \
                 "smallest number of tokens of an output (default: the model's, otherwise 0)"),     \
         OPT_TEXT(                                                                                  \
@@ -107,10 +109,12 @@ struct generate_call {
     const qkv_model *model;
     const qkv_tokenizer *tokenizer;
     bool streaming, echo, alignment;
-    bool dim;    // the prompts of --echo are printed in a dim color
-    bool scored; // the head of the column of scores has been printed
+    bool logs_prompts; // with --echo and --logprobs: the tokens of texts are printed, too
+    bool dim;          // the prompts of --echo are printed in a dim color
+    bool scored;       // the head of the column of scores has been printed
     qkv_error *err;
-    struct token_log *log; // [texts of the chunk][draws] tokens of each output, for --logprobs
+    // [texts of the chunk] tokens of each text; [texts of the chunk][draws] tokens of each output
+    struct token_log *prompt_log, *log;
     int64_t draws;
     int64_t tokens, prompt_tokens, cut, cut_texts, replaced;
     int64_t replaced_text, replaced_at;

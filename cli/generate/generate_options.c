@@ -12,6 +12,7 @@ static const qkv_precision caches[] = { QKV_PRECISION_F32_STRICT, QKV_PRECISION_
                                         QKV_PRECISION_F16, QKV_PRECISION_INT8 };
 struct generate_options generate_o = { .cache = -1,
                                        .early = -1,
+                                       .tokens = -1,
                                        .min_tokens = -1,
                                        .no_repeat = -1,
                                        .top_k = -2,
@@ -131,10 +132,10 @@ qkv_status generate_begin(struct generate_call *s, int argc, char **argv, qkv_er
     // -2 and NAN: not given, which is 0 in the library; 0 and -1 are -1 there
     p->top_k = o->top_k == -2 ? 0 : o->top_k == 0 ? -1 : o->top_k;
     if (o->min_p == 0 || o->min_p == -1) p->min_p = -1;
-    // an option that is not given is -1 here, which is 0 in the library, and 0 is -1
     p->no_repeat_ngram = o->no_repeat > 0 ? o->no_repeat : -1 - o->no_repeat;
     p->seed = (uint64_t)o->seed;
-    s->how.max_tokens = o->tokens;
+    // an option that is not given is 0 in the library, and 0 is -1
+    s->how.max_tokens = o->tokens > 0 ? o->tokens : -1 - o->tokens;
     s->how.min_tokens = o->min_tokens > 0 ? o->min_tokens : -1 - o->min_tokens;
     s->how.ignore_end = o->ignore_end;
     s->how.logprobs = o->logprobs;
@@ -157,7 +158,8 @@ void generate_name_options(qkv_error *err)
 {
     static const char *const names[][2] = { { "n_best is out of range, ", "--n-best: " },
                                             { "alignment_layer is out of range, ", "--layer: " },
-                                            { "logprobs is out of range, ", "--logprobs: " } };
+                                            { "logprobs is out of range, ", "--logprobs: " },
+                                            { "max_tokens is out of range, ", "--tokens: " } };
     char text[sizeof err->text];
     if (err->status != QKV_ERR_USAGE) return;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -80,6 +80,17 @@ static void json_ids(const char *name, const int32_t *ids, int64_t n)
     putchar(']');
 }
 
+// Prints the tokens of a text, whose first one has no log-probability: null.
+static void json_prompt(const struct generate_call *s, const struct token_log *l)
+{
+    fputs(",\"prompt_logprobs\":[", stdout);
+    for (int64_t i = 0; i < l->n; i++) {
+        if (i) putchar(',');
+        json_logged(s, &l->at[i]);
+    }
+    putchar(']');
+}
+
 static void json_output(const struct generate_call *s, const struct qkv_generated *g,
                         const struct token_log *l)
 {
@@ -100,6 +111,7 @@ static void json_output(const struct generate_call *s, const struct qkv_generate
         json_logged(s, &l->at[i]);
     }
     if (l) putchar(']');
+    if (s->logs_prompts) json_prompt(s, &s->prompt_log[g->prompt]);
     const int64_t rows = g->tokens + (g->ending == QKV_END_TOKEN), n = g->source_tokens;
     if (g->alignment) json_ids("source_ids", g->source_ids, n);
     for (int64_t r = 0; g->alignment && r < rows; r++) {
@@ -129,6 +141,13 @@ static void log_token(struct token_log *l, const struct qkv_generated_token *t)
     if (!t->tops) return;
     to->top = cmd_alloc((size_t)t->tops, sizeof *to->top);
     memcpy(to->top, t->top, (size_t)t->tops * sizeof *to->top);
+}
+
+static int on_prompt_token(void *user, const struct qkv_generated_token *t)
+{
+    const struct generate_call *s = user;
+    log_token(&s->prompt_log[t->prompt], t);
+    return 0;
 }
 
 static void print_prompt(const struct generate_call *s, int64_t prompt)
@@ -232,6 +251,7 @@ static int on_output(void *user, const struct qkv_generated *g)
             cmd_print_text(stdout, g->text, g->bytes);
         }
         putchar('\n');
+        if (s->logs_prompts) print_logged(s, &s->prompt_log[g->prompt]);
         if (l && l->n) print_logged(s, l);
         if (g->alignment) print_alignment(s, g);
     }
@@ -244,16 +264,30 @@ void generate_set_callbacks(struct generate_call *s)
     s->how.user = s;
     s->how.token = s->streaming || s->how.logprobs ? on_token : NULL;
     s->how.output = on_output;
+    s->how.prompt_token = s->logs_prompts ? on_prompt_token : NULL;
+}
+
+static void free_logs(struct token_log **logs, int64_t n)
+{
+    for (int64_t i = 0; *logs && i < n; i++) {
+        for (int64_t k = 0; k < (*logs)[i].n; k++) free((*logs)[i].at[k].top);
+        free((*logs)[i].at);
+    }
+    free(*logs);
+    *logs = NULL;
 }
 
 static void free_log(struct generate_call *s)
 {
-    for (int64_t i = 0; s->log && i < s->texts.count * s->draws; i++) {
-        for (int64_t k = 0; k < s->log[i].n; k++) free(s->log[i].at[k].top);
-        free(s->log[i].at);
-    }
-    free(s->log);
-    s->log = NULL;
+    free_logs(&s->log, s->texts.count * s->draws);
+    free_logs(&s->prompt_log, s->texts.count);
+}
+
+static struct token_log *new_logs(int64_t n)
+{
+    struct token_log *logs = cmd_alloc((size_t)n + 1, sizeof *logs);
+    memset(logs, 0, ((size_t)n + 1) * sizeof *logs);
+    return logs;
 }
 
 // Replaces the texts by the next chunk.
@@ -262,9 +296,8 @@ static qkv_status next_chunk(struct generate_call *s, qkv_error *err)
     free_log(s);
     const qkv_status status = cmd_source_next(&s->source, &s->texts, err);
     if (status || !s->how.logprobs) return status;
-    const size_t n = (size_t)(s->texts.count * s->draws);
-    s->log = cmd_alloc(n + 1, sizeof *s->log);
-    memset(s->log, 0, (n + 1) * sizeof *s->log);
+    s->log = new_logs(s->texts.count * s->draws);
+    if (s->logs_prompts) s->prompt_log = new_logs(s->texts.count);
     return QKV_OK;
 }
 

@@ -157,7 +157,7 @@ struct qkv_generate_options {
     /** top_k, min_p and no_repeat_ngram -1: no limit in spite of the file; top_p 1 likewise */
     struct qkv_sampling sampling;
     /** the most tokens of an output without its prefix, limited to the remaining positions; 0:
-     *  256 */
+     *  256; -1, for qkv_generate without beams: none, only the prompt is read */
     int64_t max_tokens;
     int64_t min_tokens; /**< the minimum number of tokens before the end token; -1: 0 in any case */
     bool ignore_end;    /**< treat end tokens as ordinary tokens, until max_tokens */
@@ -200,9 +200,15 @@ struct qkv_generate_options {
     /** Callbacks, each of which may be NULL.  A result other than 0 stops the call with
      *  QKV_ERR_INTERRUPTED.  `token` receives each token when it is generated, interleaved over the
      *  prompts; it is not called with beams, whose tokens are known only at the end.  `output`
-     *  receives each complete output, in the order of the prompts. */
+     *  receives each complete output, in the order of the prompts.  `prompt_token` receives each
+     *  token of a prompt, special tokens included, while the model reads it: with the option
+     *  logprobs, and not in qkv_translate.  Its `position` is the
+     *  index in the prompt, `logprob` the log-probability after the tokens before it (NaN for the
+     *  first token, which has no `top`), `offset` the number of characters of the prompt's text
+     *  before it, and `text` is empty. */
     int (*token)(void *user, const struct qkv_generated_token *t);
     int (*output)(void *user, const struct qkv_generated *g);
+    int (*prompt_token)(void *user, const struct qkv_generated_token *t);
     void *user;
     struct qkv_progress progress; /**< called at every step; counts finished prompts */
 };

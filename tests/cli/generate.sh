@@ -126,6 +126,26 @@ PY
 runs 0 generate 'In the' -n 3 --logprobs 2
 [ "$(wc -l <"$out")" -ge 4 ] || failed 'a line a token'
 
+title 'with --echo the tokens of the text have their log-probabilities, whose mean is the loss of eval'
+printf 'In the beginning of the day' >day.txt
+runs 0 eval models/verse --perplexity day.txt --json
+cp "$out" perplexity
+runs 0 generate -f day.txt -n 0 --echo --logprobs 2 --json
+python3 - "$out" perplexity <<'PY' || failed 'log-probabilities of a text'
+import json, sys
+r, p = (json.load(open(name)) for name in sys.argv[1:])
+first, *rest = r['prompt_logprobs']
+assert first['logprob'] is None and 'top' not in first and len(rest) == p['targets']
+assert abs(sum(t['logprob'] for t in rest) / len(rest) + p['loss']) < 1e-5
+assert all(t['logprob'] <= t['top'][0]['logprob'] >= t['top'][1]['logprob'] for t in rest)
+assert (r['text'], r['ids'], r['logprobs'], r['ending']) == ('', [], [], 'tokens')
+PY
+runs 0 generate 'In the' -n 1 --echo --logprobs 1
+[ "$(wc -l <"$out")" = 5 ] || failed 'the text, 3 tokens read and one generated'
+runs 2 generate 'In the' -n 0 --beam 2
+says_part '--tokens: expected 0 to'
+runs 2 translate 'x' -n 0
+
 title 'a stop string is not shown; a prefix is; the caches may be smaller'
 runs 0 generate 'In the beginning' -n 6
 first=$(cut -c1-4 greedy)

@@ -92,7 +92,8 @@ static bool append_row(struct run *r, struct qkv_slot *s, int64_t number)
     return true;
 }
 
-// Collects the tokens that all slots feed in this step. Returns false if memory is exhausted.
+// Collects the tokens that all slots feed in this step, but for prompts that are read with the
+// log-probabilities of their tokens. Returns false if memory is exhausted.
 static bool gather_tokens(struct run *r)
 {
     bool fits = true;
@@ -100,10 +101,24 @@ static bool gather_tokens(struct run *r)
     r->offsets[0] = 0;
     for (int64_t i = 0; i < r->slots; i++) {
         struct qkv_slot *s = &r->slot[i];
-        const int64_t n = qkv_slot_rows(s);
+        const int64_t n = qkv_slot_logs_prompt(s) ? 0 : qkv_slot_rows(s);
         for (int64_t k = 0; k < n && fits; k++) fits = append_row(r, s, k);
     }
     return fits;
+}
+
+// Reads the prompts whose log-probabilities are requested, each on its own, and appends their rows.
+static qkv_status read_logged(struct run *r, qkv_error *err)
+{
+    qkv_status status = QKV_OK;
+    for (int64_t i = 0; i < r->slots && !status; i++) {
+        struct qkv_slot *s = &r->slot[i];
+        if (!qkv_slot_logs_prompt(s)) continue;
+        float *logits = r->logits + r->rows * r->g->source->V;
+        status = qkv_slot_read_logged(s, 0, s->tokens.count, logits, err);
+        r->row[r->rows++] = (struct row){ s, 0, logits };
+    }
+    return status;
 }
 
 static void choose_token(void *ctx, int64_t i, int thread)
@@ -119,8 +134,8 @@ static qkv_status decode_step(struct run *r, qkv_error *err)
     const struct qkv_decoder_tokens t = {
         .n = r->rows, .items = r->items, .offsets = r->offsets, .ids = r->ids
     };
-    if (!r->rows) return QKV_OK;
-    qkv_status status = source->feed(source->ctx, r->logits, &t, err);
+    qkv_status status = r->rows ? source->feed(source->ctx, r->logits, &t, err) : QKV_OK;
+    if (!status) status = read_logged(r, err);
     if (status) return status;
     qkv_parallel_for_most(r->rows, r->threads, choose_token, r);
     for (int64_t i = 0; i < r->slots && !status; i++) {

@@ -100,6 +100,7 @@ qkv_status qkv_slot_begin(struct qkv_slot *s, int64_t job, struct qkv_prompt_tok
     s->rank = job % s->g->draws;
     s->started = false;
     s->count = 0;
+    qkv_logged_prompt_begin(&s->logged, s->g, p, s->prompt, s->item);
     qkv_status status = s->g->translates ? source->copy(source->ctx, &s->item, &source_item, 1, err)
                                          : source->clear(source->ctx, s->item);
     if (!status && s->g->width == 1) status = begin_sampling(s, err);
@@ -126,6 +127,17 @@ int64_t qkv_slot_tokens(const struct qkv_slot *s, int64_t row, const int32_t **i
     return 1;
 }
 
+bool qkv_slot_logs_prompt(const struct qkv_slot *s)
+{
+    return s->active && !s->started && s->rank == 0 && qkv_logs_prompts(s->g);
+}
+
+qkv_status qkv_slot_read_logged(struct qkv_slot *s, int64_t at, int64_t n, float *last,
+                                qkv_error *err)
+{
+    return qkv_logged_prompt_feed(&s->logged, at, n, last, err);
+}
+
 // ---- sampling ----------------------------------------------------------------------------------
 static void sample(struct qkv_slot *s, float *x, struct qkv_choice_scratch *c)
 {
@@ -134,6 +146,8 @@ static void sample(struct qkv_slot *s, float *x, struct qkv_choice_scratch *c)
     double sum = 0;
     s->id = -1;
     s->logprob = NAN;
+    s->broken = false;
+    if (!s->tokens.most) return; // only the prompt is read
     s->broken = qkv_sampling_likeliest(x, V) < 0;
     if (s->broken) return;
     if (o->logprobs) {
@@ -183,6 +197,10 @@ static qkv_status accept_end(struct qkv_slot *s, qkv_error *err)
 static qkv_status accept_sample(struct qkv_slot *s, qkv_error *err)
 {
     const struct qkv_prompt_tokens *p = &s->tokens;
+    if (!p->most) {
+        const qkv_status status = qkv_output_end(&s->output, err);
+        return status ? status : finish_job(s, QKV_END_TOKENS, -1);
+    }
     if (s->id < 0)
         return (s->broken ? qkv_generation_not_finite
                           : qkv_generation_no_token)(p->count + s->count, err);

@@ -6,7 +6,7 @@
 
 #include "task/generate/beam_search.h"
 #include "task/generate/output_builder.h"
-#include "task/generate/prompt_tokens.h"
+#include "task/generate/prompt_logprobs.h"
 #include "task/generate/sampling.h"
 
 // A slot decodes one job at a time. A job is either one sampled output of a prompt or the whole
@@ -18,6 +18,8 @@ struct qkv_slot {
     int64_t job, prompt, rank;
     int64_t item; // first of the slot's g->width items; an item is a sequence with its own KV cache
     struct qkv_prompt_tokens tokens;
+    struct qkv_logged_prompt
+        logged; // the prompt, if the log-probabilities of its tokens are requested
     struct qkv_output_builder output;
     // Members for sampling, if g->width is 1.
     struct qkv_history history;
@@ -55,6 +57,13 @@ qkv_status qkv_slot_begin(struct qkv_slot *s, int64_t job, struct qkv_prompt_tok
 int64_t qkv_slot_rows(const struct qkv_slot *s);
 // Points *ids to the tokens that sequence `row` of the slot feeds next. Returns their number.
 int64_t qkv_slot_tokens(const struct qkv_slot *s, int64_t row, const int32_t **ids);
+// Returns true if the prompt is to be read with the log-probabilities of its tokens, by
+// qkv_slot_read_logged().  Only the first output of a prompt does so.
+bool qkv_slot_logs_prompt(const struct qkv_slot *s);
+// Feeds n tokens of the prompt from index `at` on, emits the tokens of the prompt, and writes the
+// logits after the last of the n tokens to last[V].
+qkv_status qkv_slot_read_logged(struct qkv_slot *s, int64_t at, int64_t n, float *last,
+                                qkv_error *err);
 // Chooses the next token, or the continuations of a hypothesis, from the logits[V] of sequence
 // `row`, which are overwritten. May run in parallel for different sequences.
 void qkv_slot_choose(struct qkv_slot *s, int64_t row, float *logits, struct qkv_choice_scratch *c);

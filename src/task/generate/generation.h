@@ -6,6 +6,7 @@
 //   generation_config.h                            generation_config.json of a model folder
 //   generation.h                                   settings of a call
 //   prompt_tokens.h, output_builder.h              tokens of a prompt; tokens and text of an output
+//   prompt_logprobs.h                              log-probabilities of the tokens of a prompt
 //   beam_search.h                                  the hypotheses of one prompt
 //   generate_slot.h                                one prompt that is being decoded
 //   pending_outputs.h, generate_request.h          finished outputs; the queue of prompts

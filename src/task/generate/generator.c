@@ -280,7 +280,9 @@ static qkv_status resolve_options(const struct generator *g, struct qkv_generate
                         o->n_best);
     if (o->first < 0 || o->first > MOST_FIRST)
         return fail_range(err, "first", 0, MOST_FIRST, o->first);
-    if (o->max_tokens < 0) return fail_range(err, "max_tokens", 0, INT64_MAX, o->max_tokens);
+    const int64_t least = g->translates || o->beams > 1 ? 0 : -1;
+    if (o->max_tokens < least)
+        return fail_range(err, "max_tokens", least, INT64_MAX, o->max_tokens);
     if (o->min_tokens < -1) return fail_range(err, "min_tokens", -1, INT64_MAX, o->min_tokens);
     if (o->logprobs < 0 || o->logprobs > logprobs)
         return fail_range(err, "logprobs", 0, logprobs, o->logprobs);

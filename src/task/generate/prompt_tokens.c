@@ -88,7 +88,7 @@ static int64_t wanted_tokens(const struct qkv_generation *g, int64_t before)
 {
     const struct qkv_generation_config *c = g->config;
     const int64_t forced = g->translates && c->forced_first >= 0;
-    if (g->options.max_tokens) return g->options.max_tokens;
+    if (g->options.max_tokens) return qkv_max64(0, g->options.max_tokens);
     if (c->max_new) return qkv_max64(1, c->max_new - forced);
     return c->max_length ? qkv_max64(1, c->max_length - before) : DEFAULT_TOKENS;
 }
@@ -107,15 +107,16 @@ static int64_t least_tokens(const struct qkv_generation *g, int64_t before)
 static qkv_status tokenize_decoder(struct qkv_prompt_tokens *p, const struct qkv_generation *g,
                                    int64_t prompt, qkv_error *err)
 {
-    const int64_t positions = g->source->positions, most = positions - 1 - g->prefix_count;
+    const int64_t positions = g->source->positions, first = g->options.max_tokens >= 0;
+    const int64_t most = positions - first - g->prefix_count; // a position for the first token
     const int32_t start = g->config->start;
     p->count = p->source_count = 0;
     if (most < 1)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "prefix too long, expected at most %" PRId64 " tokens, found %" PRId64,
-                        positions - 2, g->prefix_count);
+                        positions - first - 1, g->prefix_count);
     if (!g->translates) {
-        const int64_t left = qkv_min64(wanted_tokens(g, 0), positions / 2) - 1;
+        const int64_t left = qkv_min64(wanted_tokens(g, 0), positions / 2) - first;
         const qkv_status status = encode_prompt(p, g, prompt, most, qkv_max64(1, most - left), err);
         if (status) return status;
         if (!append_ids(p, p->encoding.ids, p->encoding.count)) return qkv_fail_memory(err, NULL);

@@ -18,7 +18,7 @@ struct qkv_prompt_tokens {
     int64_t cut, replaced, replaced_at; // the same as the members of struct qkv_generated
     int64_t dropped, dropped_at;
     // number of tokens that the output must have after the prefix before it may end, and that it
-    // may have at most
+    // may have at most; most 0: only the prompt is read
     int64_t least, most;
     // true: the model's positions, not an option or generation_config.json, determine `most`
     bool limited;

@@ -30,6 +30,7 @@ struct place {
 // Tokens of one place that are fed in this step.
 struct feed_row {
     struct place *place;
+    int64_t n; // number of tokens
     float *logits;
     bool chooses; // the next token is chosen from the logits
 };
@@ -46,7 +47,9 @@ struct qkv_scheduler {
     int64_t items, step_tokens;
     int64_t turn;         // the place that gets the first share of a step
     struct feed_row *row; // [items]
-    int64_t rows;
+    // rows: that are fed together; logged: rows after these, prompts that are read one by one with
+    // the log-probabilities of their tokens
+    int64_t rows, logged;
     float *logits;           // [items][V]
     int64_t *item, *offsets; // [items], [items + 1]
     int32_t *ids;            // [offsets[rows]]
@@ -277,48 +280,73 @@ static void share_tokens(qkv_scheduler *s)
     s->turn = (s->turn + 1) % s->items;
 }
 
+// Appends a row for the tokens of a place, if it has any.  Returns false if memory is exhausted.
+static bool append_row(qkv_scheduler *s, struct place *p, bool logged)
+{
+    const int32_t *ids;
+    const bool reads = !p->slot.started;
+    int64_t n = qkv_slot_tokens(&p->slot, 0, &ids);
+    const int64_t r = s->rows + s->logged, at = s->offsets[s->rows];
+    if (reads) {
+        ids += p->fed;
+        n = p->reads;
+    }
+    if (!n) return true;
+    if (!logged) {
+        if (!qkv_reserve((void **)&s->ids, &s->ids_capacity, at + n, sizeof *s->ids)) return false;
+        memcpy(s->ids + at, ids, (size_t)n * sizeof *ids);
+        s->item[s->rows] = p - s->place;
+        s->offsets[++s->rows] = at + n;
+    }
+    s->logged += logged;
+    if (reads) p->fed += n;
+    s->row[r] = (struct feed_row){ p, n, s->logits + r * s->source.V,
+                                   !reads || p->fed == p->slot.tokens.count };
+    return true;
+}
+
 // Collects the tokens of this step.
 static bool gather(qkv_scheduler *s)
 {
+    bool fits = true;
     share_tokens(s);
-    s->rows = 0;
+    s->rows = s->logged = 0;
     s->offsets[0] = 0;
-    for (int64_t i = 0; i < s->items; i++) {
-        struct place *p = &s->place[i];
-        const int32_t *ids;
-        if (!p->of || !p->slot.active) continue;
-        int64_t n = qkv_slot_tokens(&p->slot, 0, &ids);
-        const bool reads = !p->slot.started;
-        if (reads) {
-            ids += p->fed;
-            n = p->reads;
+    for (int logged = 0; logged < 2; logged++)
+        for (int64_t i = 0; i < s->items && fits; i++) {
+            struct place *p = &s->place[i];
+            if (p->of && p->slot.active && qkv_slot_logs_prompt(&p->slot) == (logged == 1))
+                fits = append_row(s, p, logged == 1);
         }
-        if (!n) continue;
-        const int64_t at = s->offsets[s->rows];
-        if (!qkv_reserve((void **)&s->ids, &s->ids_capacity, at + n, sizeof *s->ids)) return false;
-        if (reads) p->fed += n;
-        memcpy(s->ids + at, ids, (size_t)n * sizeof *ids);
-        s->item[s->rows] = i;
-        s->row[s->rows] = (struct feed_row){ p, s->logits + s->rows * s->source.V,
-                                             !reads || p->fed == p->slot.tokens.count };
-        s->offsets[++s->rows] = at + n;
-    }
-    return true;
+    return fits;
 }
 
 // After an error, the tokens of this step count as not read.
 static void ungather(qkv_scheduler *s)
 {
-    for (int64_t r = 0; r < s->rows; r++)
-        if (!s->row[r].place->slot.started)
-            s->row[r].place->fed -= s->offsets[r + 1] - s->offsets[r];
+    for (int64_t r = 0; r < s->rows + s->logged; r++)
+        if (!s->row[r].place->slot.started) s->row[r].place->fed -= s->row[r].n;
+}
+
+// Reads the rows that are fed one by one.  An error ends only the prompt of its row.
+static void read_logged(qkv_scheduler *s)
+{
+    for (int64_t r = s->rows; r < s->rows + s->logged; r++) {
+        const struct feed_row *row = &s->row[r];
+        struct place *p = row->place;
+        qkv_error err = { 0 };
+        if (qkv_slot_read_logged(&p->slot, p->fed - row->n, row->n, row->logits, &err))
+            fail(s, p->of, &err);
+    }
 }
 
 static void choose(void *ctx, int64_t i, int thread)
 {
     qkv_scheduler *s = ctx;
     const struct feed_row *r = &s->row[i];
-    if (r->chooses) qkv_slot_choose(&r->place->slot, 0, r->logits, &s->scratch[thread]);
+    // without an entry, the prompt has failed in this step
+    if (r->chooses && r->place->of)
+        qkv_slot_choose(&r->place->slot, 0, r->logits, &s->scratch[thread]);
 }
 
 // Delivers the output of a place, and frees it.
@@ -338,7 +366,7 @@ static qkv_status deliver(struct place *p, qkv_error *err)
 // Accepts the chosen tokens.
 static void accept_all(qkv_scheduler *s)
 {
-    for (int64_t r = 0; r < s->rows; r++) {
+    for (int64_t r = 0; r < s->rows + s->logged; r++) {
         struct place *p = s->row[r].place;
         struct entry *e = p->of;
         qkv_error err = { 0 };
@@ -362,16 +390,17 @@ qkv_status qkv_scheduler_step(qkv_scheduler *s, qkv_error *err)
         ungather(s);
         return qkv_fail_memory(err, NULL);
     }
-    if (!s->rows) return QKV_OK;
+    if (!s->rows && !s->logged) return QKV_OK;
     const struct qkv_decoder_tokens t = {
         .n = s->rows, .items = s->item, .offsets = s->offsets, .ids = s->ids
     };
-    const qkv_status status = s->source.feed(s->source.ctx, s->logits, &t, err);
+    const qkv_status status = s->rows ? s->source.feed(s->source.ctx, s->logits, &t, err) : QKV_OK;
     if (status) {
         ungather(s);
         return status;
     }
-    qkv_parallel_for_most(s->rows, s->threads, choose, s);
+    read_logged(s);
+    qkv_parallel_for_most(s->rows + s->logged, s->threads, choose, s);
     accept_all(s);
     return QKV_OK;
 }
