@@ -147,11 +147,16 @@ static void print_name(FILE *to, const struct token_bytes *b)
     putc('"', to);
 }
 
-// Prints the most likely tokens of a completion as an object, and the token itself.
+// Prints the most likely tokens of a completion as an object, and the token itself; null for the
+// first token of a prompt.
 static void print_tops(FILE *to, struct generate_job *j, const struct qkv_generated_token *t)
 {
     struct token_bytes seen[TOPS_MOST + 1];
     int64_t n = 0, k;
+    if (!t->tops) {
+        fputs("null", to);
+        return;
+    }
     putc('{', to);
     for (int64_t i = 0; i <= j->tops; i++) {
         struct token_bytes *b = &seen[n];
@@ -178,9 +183,10 @@ struct logged {
     size_t bytes[LOG_ARRAYS];
 };
 
-// Prints the logprobs of a token.  Returns them with memory that *text owns.
+// Prints the logprobs of a token, before which its text has `before` characters.  Returns them with
+// memory that *text owns.
 static struct logged log_token(char **text, struct generate_output *x,
-                               const struct qkv_generated_token *t)
+                               const struct qkv_generated_token *t, int64_t before)
 {
     struct generate_job *j = x->job;
     struct logged l = { 0 };
@@ -199,7 +205,7 @@ static struct logged log_token(char **text, struct generate_output *x,
         } else if (a == LOG_TOPS) {
             print_tops(to, j, t);
         } else {
-            fprintf(to, "%lld", (long long)(x->prompt_characters + t->offset));
+            fprintf(to, "%lld", (long long)(before + t->offset));
         }
         if (fflush(to)) fail_memory(j);
         begin[a + 1] = size;
@@ -293,6 +299,17 @@ static void end_stream(struct generate_job *j)
     free(event);
 }
 
+// Returns the kept logprobs of an output.
+static struct logged kept_logprobs(const struct generate_output *x)
+{
+    struct logged l = { 0 };
+    for (int a = 0; x->job->o.logprobs && a < LOG_ARRAYS; a++) {
+        l.at[a] = x->logprobs[a].at ? x->logprobs[a].at : "";
+        l.bytes[a] = x->logprobs[a].count;
+    }
+    return l;
+}
+
 static void answer(struct generate_job *j)
 {
     if (j->stream) {
@@ -305,11 +322,7 @@ static void answer(struct generate_job *j)
     for (int64_t i = 0; i < j->outputs; i++) {
         const struct generate_output *x = &j->output[i];
         if (i) putc(',', to);
-        struct logged logged = { 0 };
-        for (int a = 0; j->o.logprobs && a < LOG_ARRAYS; a++) {
-            logged.at[a] = x->logprobs[a].at ? x->logprobs[a].at : "";
-            logged.bytes[a] = x->logprobs[a].count;
-        }
+        const struct logged logged = kept_logprobs(x);
         print_choice(to, j, i, x->text.at ? x->text.at : "", x->text.count, &logged, x->reason);
     }
     putc(']', to);
@@ -359,18 +372,45 @@ static void keep(struct generate_job *j, struct serve_bytes *to, const char *byt
     if (before / KEPT_STEP != j->kept / KEPT_STEP && !j->err.status) limit_kept(j);
 }
 
-// Begins an output with its prompt, if the request says so.
+// Keeps the logprobs of a token.
+static void keep_logged(struct generate_output *x, const struct logged *logged)
+{
+    struct generate_job *j = x->job;
+    for (int a = 0; a < LOG_ARRAYS && logged->at[0] && !j->err.status; a++) {
+        if (x->logprobs[a].count) keep(j, &x->logprobs[a], ",", 1);
+        keep(j, &x->logprobs[a], logged->at[a], logged->bytes[a]);
+    }
+}
+
+// Begins an output with its prompt, if the request says so.  In a stream the prompt is one event,
+// with the logprobs that were kept while it was read.
 static void echo(struct generate_output *x)
 {
     struct generate_job *j = x->job;
     const int64_t index = x - j->output, prompt = index / j->o.n_best;
     if (!j->echo || x->echoed || j->err.status) return;
     x->echoed = true;
-    if (j->stream)
-        stream_choice(j, index, j->prompts.text[prompt], j->prompts.bytes[prompt],
-                      &(struct logged){ 0 }, NULL);
-    else
+    if (!j->stream) {
         keep(j, &x->text, j->prompts.text[prompt], j->prompts.bytes[prompt]);
+        return;
+    }
+    const struct logged logged = kept_logprobs(x);
+    stream_choice(j, index, j->prompts.text[prompt], j->prompts.bytes[prompt], &logged, NULL);
+    for (int a = 0; a < LOG_ARRAYS; a++) {
+        j->kept -= x->logprobs[a].count;
+        serve_bytes_free(&x->logprobs[a]);
+    }
+}
+
+static int on_prompt_token(void *user, const struct qkv_generated_token *t)
+{
+    struct generate_output *x = user;
+    char *text = NULL;
+    service_used(&x->job->job, 1); // the logits after it
+    const struct logged logged = log_token(&text, x, t, 0);
+    keep_logged(x, &logged);
+    free(text);
+    return x->job->err.status != QKV_OK;
 }
 
 static int on_token(void *user, const struct qkv_generated_token *t)
@@ -381,13 +421,11 @@ static int on_token(void *user, const struct qkv_generated_token *t)
     char *text = NULL;
     if (t->id >= 0) service_used(&j->job, 1);
     echo(x);
-    if (j->o.logprobs && t->id >= 0) logged = log_token(&text, x, t);
-    if (j->stream && !j->err.status && (t->bytes || logged.at[0]))
+    if (j->o.logprobs && t->id >= 0) logged = log_token(&text, x, t, x->prompt_characters);
+    if (!j->stream)
+        keep_logged(x, &logged);
+    else if (!j->err.status && (t->bytes || logged.at[0]))
         stream_choice(j, x - j->output, t->text, t->bytes, &logged, NULL);
-    for (int a = 0; a < LOG_ARRAYS && !j->stream && logged.at[0] && !j->err.status; a++) {
-        if (x->logprobs[a].count) keep(j, &x->logprobs[a], ",", 1);
-        keep(j, &x->logprobs[a], logged.at[a], logged.bytes[a]);
-    }
     free(text);
     return j->err.status != QKV_OK;
 }
@@ -477,6 +515,7 @@ static void prepare(struct serve_job *job)
     if (!j->output) cmd_no_memory(&j->err);
     j->o.token = on_token;
     j->o.output = on_output;
+    if (j->echo && j->o.logprobs) j->o.prompt_token = on_prompt_token;
     j->after = s->generating;
     s->generating = j;
 }

@@ -50,7 +50,8 @@ def expected():
     for i, prompt in enumerate(("In the beginning", "And the king said", "a", "Blessed are")):
         how = ["-n", str(8 + 6 * i), "--temperature", "0.9", "--seed", str(i)] if i % 2 else ["-n", str(8 + 6 * i)]
         out = json.loads(command("generate", prompt, "-m", VERSE, "--json", *how).decode().splitlines()[-1])
-        outputs[prompt] = (8 + 6 * i, 0.9 if i % 2 else 0, i, out["text"])
+        read = json.loads(command("generate", prompt, "-m", VERSE, "-n", "0", "--echo", "--logprobs", "1", "--json"))
+        outputs[prompt] = (8 + 6 * i, 0.9 if i % 2 else 0, i, out["text"], [t["logprob"] for t in read["prompt_logprobs"]])
     return vectors, outputs
 
 
@@ -62,10 +63,14 @@ def client(server, number, vectors, outputs, wrong, counts):
     while rounds < 6 if not SECONDS else time.monotonic() < end:
         rounds += 1
         began = time.monotonic()
-        kind = r.choice(("embed", "embed", "batch", "base64", "complete", "stream"))
-        if kind in ("complete", "stream"):
+        kind = r.choice(("embed", "embed", "batch", "base64", "complete", "stream", "echo"))
+        if kind == "echo":
             prompt = r.choice(list(outputs))
-            tokens, temperature, seed, want = outputs[prompt]
+            status, answer = server.post("/v1/completions", {"prompt": prompt, "max_tokens": 0, "echo": True, "logprobs": 0, "model": "verse"})
+            good = status == 200 and answer["choices"][0]["logprobs"]["token_logprobs"] == outputs[prompt][4]
+        elif kind in ("complete", "stream"):
+            prompt = r.choice(list(outputs))
+            tokens, temperature, seed, want, _ = outputs[prompt]
             body = {"prompt": prompt, "max_tokens": tokens, "temperature": temperature, "seed": seed, "model": "verse",
                     "stream": kind == "stream"}
             status, _, data = server.ask("POST", "/v1/completions", body)
@@ -274,9 +279,8 @@ def parameters(server):
         choice = json.loads(event[6:])["choices"][0]
         found[choice["index"]] += choice["text"]
     check("echo in a stream", found == want, (found, want))
-    status, answer = server.post("/v1/completions", {**how, "echo": True, "logprobs": 1})
     logprobs(server)
-    check("echo with logprobs is refused", status == 400 and answer["error"]["param"] == "$.echo", answer)
+    prompt_logprobs(server)
     vector = lambda text, **more: server.post("/embed", {"inputs": text, "truncate": True, "model": "bert", **more})[1][0]
     long, most = "a b " * 3000 + "hello", server.ask("GET", "/info")
     most = next(m["max_input_length"] for m in json.loads(most[2])["models"] if m["id"] == "bert")
@@ -335,6 +339,52 @@ def logprobs(server):
     both = {"prompt": "In the", "model": "verse", "max_tokens": 6, "temperature": 0, "logprobs": 2, "n": 2}
     status, answer = server.post("/v1/completions", {**both, "prompt": ["In the", "\u00e9"]})
     check("each prompt counts its own characters", [x["logprobs"]["text_offset"][0] for x in answer["choices"]] == [6, 6, 1, 1], answer)
+
+
+def prompt_logprobs(server):
+    """With echo, completions have the log-probabilities of the tokens of their prompts, those of the command."""
+    prompts = ["In the beginning", "And the king said unto him,", "Blessed", "a " * 70]
+    with open("prompts.txt", "w", encoding="utf-8") as f:
+        f.writelines(p + "\n" for p in prompts)
+    outputs = [json.loads(line) for line in command("generate", "-f", "prompts.txt", "-m", VERSE, "-n", "3", "-t", "0", "--echo",
+                                                    "--logprobs", "2", "--json").decode().splitlines()]
+    name = lambda token: token.replace("\u0120", " ")
+    tops = lambda t: {name(x["token"]): x["logprob"] for x in (*t["top"], t)} if "top" in t else None
+    want = [([name(t["token"]) for t in all], [t["logprob"] for t in all], [tops(t) for t in all])
+            for all in (o["prompt_logprobs"] + o["logprobs"] for o in outputs)]
+    check("the first token of a prompt has no log-probability", all(w[1][0] is None and None not in w[1][1:] for w in want), want)
+    how = {"model": "verse", "echo": True, "logprobs": 2, "temperature": 0}
+    parts = lambda x: (x["tokens"], x["token_logprobs"], x["top_logprobs"])
+    for body in ({"prompt": prompts, "n": 2}, {"prompt": prompts[2]}, {"prompt": prompts[3]}):
+        mine = want if isinstance(body["prompt"], list) else [want[prompts.index(body["prompt"])]]
+        status, answer = server.post("/v1/completions", {**how, **body, "max_tokens": 3})
+        found = answer["choices"]
+        check("echo with logprobs", status == 200 and [parts(x["logprobs"]) for x in found] == [w for w in mine for _ in range(body.get("n", 1))],
+              (found, mine))
+        for x in found:
+            at = x["logprobs"]["text_offset"]
+            check("the text of an echo has its tokens at text_offset",
+                  [x["text"][a:b] for a, b in zip(at, [*at[1:], None])] == ["", *x["logprobs"]["tokens"][1:]], x)
+        status, only = server.post("/v1/completions", {**how, **body, "max_tokens": 0})
+        check("max_tokens 0 reads only the prompt", status == 200 and only["usage"]["completion_tokens"] == 0 and
+              [(x["text"], *parts(x["logprobs"]), x["finish_reason"]) for x in only["choices"]] ==
+              [(p, *(m[:-3] for m in w), "length") for p, w in zip(body["prompt"] if isinstance(body["prompt"], list) else [body["prompt"]], mine)
+               for _ in range(body.get("n", 1))], only)
+        _, _, data = server.ask("POST", "/v1/completions", {**how, **body, "max_tokens": 3, "stream": True})
+        joined = [{"text": "", "tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []} for _ in found]
+        for event in data.decode().split("\n\n")[:-2]:
+            choice = json.loads(event[6:])["choices"][0]
+            joined[choice["index"]]["text"] += choice["text"]
+            for key, values in (choice["logprobs"] or {}).items():
+                joined[choice["index"]][key] += values
+        check("echo with logprobs in a stream", joined == [{"text": x["text"], **x["logprobs"]} for x in found], (joined, found))
+    status, answer = server.post("/v1/completions", {"model": "verse", "prompt": "a", "max_tokens": 0})
+    check("max_tokens 0 without echo", status == 200 and answer["choices"][0]["text"] == "" and
+          answer["choices"][0]["finish_reason"] == "length", answer)
+    status, answer = server.post("/v1/completions", {**how, "prompt": "", "max_tokens": 0})
+    check("an empty prompt has its start token", status == 200 and answer["choices"][0]["logprobs"]["token_logprobs"] == [None], answer)
+    status, answer = server.post("/v1/chat/completions", {"model": "verse", "messages": [{"role": "user", "content": "a"}], "max_tokens": 0})
+    check("a chat has one token or more", status == 400 and answer["error"]["param"] == "$.max_tokens", answer)
 
 
 TEMPLATES = (

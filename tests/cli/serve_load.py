@@ -45,6 +45,8 @@ class Load:
                        for t, found in zip(TEXTS, command("classify", "-m", LABELS, "-f", "texts"))}
         self.ids = {t: x["ids"] for t, x in zip(TEXTS, command("tokenize", "-m", BERT, "-f", "texts"))}
         self.outputs = {}
+        self.read = {p: [t["logprob"] for t in command("generate", p, "-m", VERSE, "-n", "0", "--echo", "--logprobs", "1")[0]["prompt_logprobs"]]
+                     for p in PROMPTS}  # log-probabilities of their tokens
         for prompt, (tokens, seed) in PROMPTS.items():
             how = ["--temperature", "0.9", "--seed", str(seed)] if seed else ["-t", "0"]
             self.outputs[prompt] = command("generate", prompt, "-m", VERSE, "-n", str(tokens), *how)[-1]["text"]
@@ -73,6 +75,12 @@ class Load:
 
     def stream(self, r):
         return self.completion(r, True)
+
+    def echo(self, r):
+        prompt = r.choice(list(PROMPTS))
+        status, answer = self.server.post("/v1/completions", {"prompt": prompt, "max_tokens": r.randint(0, 2), "echo": True, "logprobs": 1, "model": "verse"})
+        want = self.read[prompt]
+        return status == 200 and answer["choices"][0]["logprobs"]["token_logprobs"][:len(want)] == want
 
     def probe(self, r):
         text = r.choice(TEXTS)
@@ -117,7 +125,7 @@ class Load:
         return True
 
     def client(self, number):
-        kinds = (self.embed, self.completion, self.stream, self.probe, self.page, self.predict, self.tokens, self.look, self.leave)
+        kinds = (self.embed, self.completion, self.stream, self.echo, self.probe, self.page, self.predict, self.tokens, self.look, self.leave)
         r, end, rounds = random.Random(number), time.monotonic() + SECONDS, 0
         while not self.stopping and (time.monotonic() < end if SECONDS else rounds < ROUNDS):
             kind = kinds[(number + rounds) % len(kinds)]
@@ -154,7 +162,7 @@ def main():
         with open(server.log.name, encoding="utf-8", errors="replace") as f:
             print("".join(line for line in f if not line.startswith('{"'))[:8000], flush=True)
         finish()
-    check("all kinds of requests", len(load.done) == 9, load.done)
+    check("all kinds of requests", len(load.done) == 10, load.done)
     held = server.connect()  # a request that runs when SIGTERM comes
     body = json.dumps({"prompt": "a", "max_tokens": 20, "ignore_eos": True, "model": "verse"}).encode()
     held.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"

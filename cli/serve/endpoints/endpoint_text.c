@@ -138,15 +138,12 @@ static bool read_rest(struct serve_call *c, struct generate_job *j, const struct
     if (!read_stops(c, j, r->stop) || !read_bias(c, j, r->bias) ||
         !read_usage(c, j, r->stream_options) || !read_logprobs(c, j, r) || !read_form(c, r))
         return false;
-    if (j->echo && j->o.logprobs) {
-        serve_fail(c, 400, "$.echo", "$.echo with logprobs is not supported by qkv serve");
-        return false;
-    }
     if (r->best_of && r->best_of != r->n) {
         serve_fail(c, 400, "$.best_of", "$.best_of is not supported by qkv serve unless it is n");
         return false;
     }
-    j->o.max_tokens = r->max_tokens;
+    // a chat without max_tokens has no limit, a completion with 0 tokens has none
+    j->o.max_tokens = r->max_tokens || j->chat ? r->max_tokens : -1;
     j->o.n_best = r->n;
     // without a seed each request draws other numbers
     j->o.sampling.seed = r->seed >= 0 ? (uint64_t)r->seed : (uint64_t)server_micros();
@@ -194,12 +191,12 @@ static void queue(struct serve_call *c, struct serve_model *m, struct generate_j
 }
 
 // The members that completions and chats share.
-#define TEXT_FIELDS(j, r)                                                                          \
+#define TEXT_FIELDS(j, r, least)                                                                   \
     { .name = "model", .kind = FIELD_TEXT, .to = &(r).model },                                     \
         { .name = "max_tokens",                                                                    \
           .kind = FIELD_INTEGER,                                                                   \
           .to = &(r).max_tokens,                                                                   \
-          .min = 1,                                                                                \
+          .min = least,                                                                            \
           .max = 1 << 24 },                                                                        \
         { .name = "temperature", .kind = FIELD_NUMBER, .to = &(r).temperature, .max = 2 },         \
         { .name = "top_p", .kind = FIELD_NUMBER, .to = &(r).top_p, .min = 1e-9, .max = 1 },        \
@@ -242,7 +239,7 @@ void endpoint_completions(struct serve_call *c)
         return;
     }
     const struct serve_field fields[] = {
-        TEXT_FIELDS(j, r),
+        TEXT_FIELDS(j, r, 0),
         { .name = "prompt", .kind = FIELD_ANY, .to = &r.prompt },
         { .name = "best_of", .kind = FIELD_INTEGER, .to = &r.best_of, .min = 1, .max = 128 },
         { .name = "echo", .kind = FIELD_BOOLEAN, .to = &j->echo },
@@ -269,7 +266,7 @@ void endpoint_chat(struct serve_call *c)
     }
     j->chat = true;
     const struct serve_field fields[] = {
-        TEXT_FIELDS(j, r),
+        TEXT_FIELDS(j, r, 1),
         { .name = "messages", .kind = FIELD_ANY, .to = &r.messages },
         { .name = "max_completion_tokens",
           .kind = FIELD_INTEGER,
