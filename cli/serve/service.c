@@ -5,7 +5,7 @@
 // one token of each output that runs.
 #include "serve/service.h"
 #include "serve/embed_jobs.h"
-#include "serve/generate_jobs.h"
+#include "serve/generate/generate_jobs.h"
 #include "serve/server.h"
 #include "serve/template/chat_template.h"
 #include <math.h>

@@ -342,7 +342,7 @@ def logprobs(server):
 
 
 def prompt_logprobs(server):
-    """With echo, completions have the log-probabilities of the tokens of their prompts, those of the command."""
+    """With echo, completions have the log-probabilities of the command for the tokens of their prompts."""
     prompts = ["In the beginning", "And the king said unto him,", "Blessed", "a " * 70]
     with open("prompts.txt", "w", encoding="utf-8") as f:
         f.writelines(p + "\n" for p in prompts)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // endpoint_text.c: text generation as OpenAI: /v1/completions and /v1/chat/completions.
-#include "serve/generate_jobs.h"
+#include "serve/generate/generate_jobs.h"
 #include "serve/server.h"
 #include <math.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef QKV_TASK_BEAM_SEARCH_H
 #define QKV_TASK_BEAM_SEARCH_H
 
-#include "task/generate/prompt_tokens.h"
+#include "task/generate/prompt/prompt_tokens.h"
 #include "task/generate/sampling.h"
 
 // A token of a hypothesis, linked to the token before it.

@@ -6,7 +6,7 @@
 
 #include "task/generate/beam_search.h"
 #include "task/generate/output_builder.h"
-#include "task/generate/prompt_logprobs.h"
+#include "task/generate/prompt/prompt_logprobs.h"
 #include "task/generate/sampling.h"
 
 // A slot decodes one job at a time. A job is either one sampled output of a prompt or the whole

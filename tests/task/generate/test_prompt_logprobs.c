@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// test_prompt_logprobs.c: the log-probabilities of the tokens of a prompt are those of a decoder
-// that computes logits after every token, alone and next to other prompts.
+// test_prompt_logprobs.c: compares the log-probabilities of the tokens of a prompt with the logits
+// of a decoder after every token, and checks that other prompts do not change their bits.
 #include "check.h"
 #include "base/base.h"
 #include <qkv/decode.h>

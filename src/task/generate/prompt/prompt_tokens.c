@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // prompt_tokens.c: tokenizes a prompt, truncates it to the model's positions if the caller allows
 // it, and appends the prefix, the tokens with which every output begins.
-#include "task/generate/prompt_tokens.h"
+#include "task/generate/prompt/prompt_tokens.h"
 #include <inttypes.h>
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #ifndef QKV_TASK_PROMPT_LOGPROBS_H
 #define QKV_TASK_PROMPT_LOGPROBS_H
 
-#include "task/generate/prompt_tokens.h"
+#include "task/generate/prompt/prompt_tokens.h"
 
 // The prompt of one output, and how much of its text the emitted tokens have.
 struct qkv_logged_prompt {

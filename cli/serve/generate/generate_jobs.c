@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // generate_jobs.c: generates the outputs of all jobs of a model with one scheduler, and writes the
 // answers in the form of OpenAI: complete, or one event per token.
-#include "serve/generate_jobs.h"
+#include "serve/generate/token_logprobs.h"
 #include "serve/limits.h"
 #include "serve/server.h"
 #include "serve/template/chat_template.h"
@@ -59,180 +59,9 @@ static void print_usage(FILE *to, const struct generate_job *j)
             (long long)(j->prompt_tokens + j->completion_tokens));
 }
 
-// Fails the job because memory is exhausted.
-static void fail_memory(struct generate_job *j)
-{
-    if (!j->err.status) cmd_no_memory(&j->err);
-}
-
-// Closes a stream of memory.  Returns false and fails the job if memory was exhausted.
-static bool close_memory(struct generate_job *j, FILE *to)
-{
-    const bool bad = !to || ferror(to);
-    if ((!to || !fclose(to)) && !bad) return true;
-    fail_memory(j);
-    return false;
-}
-
-struct token_bytes {
-    char buffer[256], *at;
-    size_t count;
-};
-
-static void read_token(struct token_bytes *b, struct generate_job *j, int32_t id)
-{
-    const qkv_tokenizer *tokenizer = j->job.model->tokenizer;
-    b->at = b->buffer;
-    bool ok =
-        !qkv_tokenizer_token_bytes(tokenizer, b->buffer, sizeof b->buffer, &b->count, id, NULL);
-    if (ok && b->count >= sizeof b->buffer) {
-        b->at = malloc(b->count + 1);
-        ok = b->at &&
-             !qkv_tokenizer_token_bytes(tokenizer, b->at, b->count + 1, &b->count, id, NULL);
-    }
-    if (ok) return;
-    fail_memory(j);
-    if (!b->at) b->at = b->buffer;
-    b->count = 0;
-}
-
-static void free_token(struct token_bytes *b)
-{
-    if (b->at != b->buffer) free(b->at);
-}
-
-// Prints a token as text, in which U+FFFD is a byte that is no character on its own, and as bytes.
-static void print_token(FILE *to, struct generate_job *j, int32_t id, float logprob)
-{
-    struct token_bytes b;
-    read_token(&b, j, id);
-    fputs("{\"token\":", to);
-    cmd_json_text(to, b.at, b.count);
-    fputs(",\"logprob\":", to);
-    cmd_json_float(to, logprob);
-    fputs(",\"bytes\":[", to);
-    for (size_t i = 0; i < b.count; i++)
-        fprintf(to, i ? ",%u" : "%u", (unsigned)(unsigned char)b.at[i]);
-    putc(']', to);
-    free_token(&b);
-}
-
-static void print_logprob(FILE *to, struct generate_job *j, const struct qkv_generated_token *t)
-{
-    print_token(to, j, t->id, t->logprob);
-    fputs(",\"top_logprobs\":[", to);
-    for (int64_t i = 0; i < t->tops && i < j->tops; i++) {
-        if (i) putc(',', to);
-        print_token(to, j, t->top[i].id, t->top[i].value);
-        putc('}', to);
-    }
-    fputs("]}", to);
-}
-
-// Prints a token as the text of a completion's logprobs: "bytes:\xe2\x80" if it is no valid UTF-8.
-static void print_name(FILE *to, const struct token_bytes *b)
-{
-    size_t valid = 0;
-    for (size_t n = 1; n && valid < b->count; valid += n)
-        n = cmd_utf8_bytes(b->at + valid, b->count - valid);
-    if (valid == b->count) {
-        cmd_json_text(to, b->at, b->count);
-        return;
-    }
-    fputs("\"bytes:", to);
-    for (size_t i = 0; i < b->count; i++) {
-        const unsigned char c = (unsigned char)b->at[i];
-        fprintf(to, c < ' ' || c > '~' || c == '"' || c == '\\' ? "\\\\x%02x" : "%c", c);
-    }
-    putc('"', to);
-}
-
-// Prints the most likely tokens of a completion as an object, and the token itself; null for the
-// first token of a prompt.
-static void print_tops(FILE *to, struct generate_job *j, const struct qkv_generated_token *t)
-{
-    struct token_bytes seen[TOPS_MOST + 1];
-    int64_t n = 0, k;
-    if (!t->tops) {
-        fputs("null", to);
-        return;
-    }
-    putc('{', to);
-    for (int64_t i = 0; i <= j->tops; i++) {
-        struct token_bytes *b = &seen[n];
-        const bool top = i < j->tops && i < t->tops;
-        read_token(b, j, top ? t->top[i].id : t->id);
-        for (k = 0; k < n; k++)
-            if (seen[k].count == b->count && !memcmp(seen[k].at, b->at, b->count)) break;
-        if (k < n) { // a name occurs once, with the larger probability
-            free_token(b);
-            continue;
-        }
-        if (n++) putc(',', to);
-        print_name(to, b);
-        putc(':', to);
-        cmd_json_float(to, top ? t->top[i].value : t->logprob);
-    }
-    while (n > 0) free_token(&seen[--n]);
-    putc('}', to);
-}
-
-// Elements of the arrays with logprobs; all at[] NULL: there are none.
-struct logged {
-    const char *at[LOG_ARRAYS];
-    size_t bytes[LOG_ARRAYS];
-};
-
-// Prints the logprobs of a token, before which its text has `before` characters.  Returns them with
-// memory that *text owns.
-static struct logged log_token(char **text, struct generate_output *x,
-                               const struct qkv_generated_token *t, int64_t before)
-{
-    struct generate_job *j = x->job;
-    struct logged l = { 0 };
-    struct token_bytes name;
-    size_t size = 0, begin[LOG_ARRAYS + 1] = { 0 };
-    FILE *to = open_memstream(text, &size);
-    for (int a = 0; to && a < LOG_ARRAYS; a++) {
-        if (j->chat) {
-            if (a == 0) print_logprob(to, j, t);
-        } else if (a == LOG_TOKENS) {
-            read_token(&name, j, t->id);
-            print_name(to, &name);
-            free_token(&name);
-        } else if (a == LOG_VALUES) {
-            cmd_json_float(to, t->logprob);
-        } else if (a == LOG_TOPS) {
-            print_tops(to, j, t);
-        } else {
-            fprintf(to, "%lld", (long long)(before + t->offset));
-        }
-        if (fflush(to)) fail_memory(j);
-        begin[a + 1] = size;
-    }
-    if (!close_memory(j, to)) return l;
-    for (int a = 0; a < LOG_ARRAYS; a++) {
-        l.at[a] = *text + begin[a];
-        l.bytes[a] = begin[a + 1] - begin[a];
-    }
-    return l;
-}
-
-static void print_logged(FILE *to, const struct generate_job *j, const struct logged *l)
-{
-    static const char *const names[] = { "tokens", "token_logprobs", "top_logprobs",
-                                         "text_offset" };
-    for (int a = 0; a < (j->chat ? 1 : LOG_ARRAYS); a++) {
-        fprintf(to, "%c\"%s\":[", a ? ',' : '{', j->chat ? "content" : names[a]);
-        fwrite(l->at[a], 1, l->bytes[a], to);
-        putc(']', to);
-    }
-    putc('}', to);
-}
-
 // Prints one choice.  reason NULL: not complete.
 static void print_choice(FILE *to, const struct generate_job *j, int64_t index, const char *text,
-                         size_t bytes, const struct logged *logged, const char *reason)
+                         size_t bytes, const struct token_logprobs *logged, const char *reason)
 {
     fprintf(to, "{\"index\":%lld,", (long long)index);
     if (j->chat) {
@@ -247,7 +76,7 @@ static void print_choice(FILE *to, const struct generate_job *j, int64_t index, 
     }
     fputs(",\"logprobs\":", to);
     if (logged->at[0])
-        print_logged(to, j, logged);
+        token_logprobs_join(to, j, logged);
     else
         fputs("null", to);
     if (reason)
@@ -259,7 +88,7 @@ static void print_choice(FILE *to, const struct generate_job *j, int64_t index, 
 // Sends a choice as an event.  The first one begins the stream, so that an error before it has a
 // status.
 static void stream_choice(struct generate_job *j, int64_t index, const char *text, size_t bytes,
-                          const struct logged *logged, const char *reason)
+                          const struct token_logprobs *logged, const char *reason)
 {
     char *event = NULL;
     size_t size = 0;
@@ -270,7 +99,7 @@ static void stream_choice(struct generate_job *j, int64_t index, const char *tex
         print_choice(to, j, index, text, bytes, logged, reason);
         fputs(j->usage ? "],\"usage\":null}" : "]}", to);
     }
-    if (close_memory(j, to)) {
+    if (generate_close_memory(j, to)) {
         j->output[index].streamed = true;
         if (!j->job.call->streaming) serve_stream_begin(j->job.call);
         serve_stream_event(j->job.call, event, size);
@@ -289,7 +118,7 @@ static void end_stream(struct generate_job *j)
         print_usage(to, j);
         putc('}', to);
     }
-    if (j->usage && !close_memory(j, to)) {
+    if (j->usage && !generate_close_memory(j, to)) {
         serve_fail_with(j->job.call, &j->err, NULL);
     } else {
         if (j->usage) serve_stream_event(j->job.call, event, size);
@@ -300,9 +129,9 @@ static void end_stream(struct generate_job *j)
 }
 
 // Returns the kept logprobs of an output.
-static struct logged kept_logprobs(const struct generate_output *x)
+static struct token_logprobs kept_logprobs(const struct generate_output *x)
 {
-    struct logged l = { 0 };
+    struct token_logprobs l = { 0 };
     for (int a = 0; x->job->o.logprobs && a < LOG_ARRAYS; a++) {
         l.at[a] = x->logprobs[a].at ? x->logprobs[a].at : "";
         l.bytes[a] = x->logprobs[a].count;
@@ -322,7 +151,7 @@ static void answer(struct generate_job *j)
     for (int64_t i = 0; i < j->outputs; i++) {
         const struct generate_output *x = &j->output[i];
         if (i) putc(',', to);
-        const struct logged logged = kept_logprobs(x);
+        const struct token_logprobs logged = kept_logprobs(x);
         print_choice(to, j, i, x->text.at ? x->text.at : "", x->text.count, &logged, x->reason);
     }
     putc(']', to);
@@ -340,7 +169,7 @@ static void limit_kept(struct generate_job *j)
     for (x = first; x; x = x->after) n++;
     struct kept_bytes *kept = calloc((size_t)n + 1, sizeof *kept);
     if (!kept) {
-        fail_memory(j);
+        generate_fail_memory(j);
         return;
     }
     n = 0;
@@ -367,13 +196,13 @@ static void keep(struct generate_job *j, struct serve_bytes *to, const char *byt
 {
     const size_t before = j->kept;
     serve_bytes_add(to, bytes, n);
-    if (to->failed) fail_memory(j);
+    if (to->failed) generate_fail_memory(j);
     j->kept += n;
     if (before / KEPT_STEP != j->kept / KEPT_STEP && !j->err.status) limit_kept(j);
 }
 
 // Keeps the logprobs of a token.
-static void keep_logged(struct generate_output *x, const struct logged *logged)
+static void keep_logged(struct generate_output *x, const struct token_logprobs *logged)
 {
     struct generate_job *j = x->job;
     for (int a = 0; a < LOG_ARRAYS && logged->at[0] && !j->err.status; a++) {
@@ -394,7 +223,7 @@ static void echo(struct generate_output *x)
         keep(j, &x->text, j->prompts.text[prompt], j->prompts.bytes[prompt]);
         return;
     }
-    const struct logged logged = kept_logprobs(x);
+    const struct token_logprobs logged = kept_logprobs(x);
     stream_choice(j, index, j->prompts.text[prompt], j->prompts.bytes[prompt], &logged, NULL);
     for (int a = 0; a < LOG_ARRAYS; a++) {
         j->kept -= x->logprobs[a].count;
@@ -407,7 +236,7 @@ static int on_prompt_token(void *user, const struct qkv_generated_token *t)
     struct generate_output *x = user;
     char *text = NULL;
     service_used(&x->job->job, 1); // the logits after it
-    const struct logged logged = log_token(&text, x, t, 0);
+    const struct token_logprobs logged = token_logprobs_print(&text, x, t, 0);
     keep_logged(x, &logged);
     free(text);
     return x->job->err.status != QKV_OK;
@@ -417,11 +246,12 @@ static int on_token(void *user, const struct qkv_generated_token *t)
 {
     struct generate_output *x = user;
     struct generate_job *j = x->job;
-    struct logged logged = { 0 };
+    struct token_logprobs logged = { 0 };
     char *text = NULL;
     if (t->id >= 0) service_used(&j->job, 1);
     echo(x);
-    if (j->o.logprobs && t->id >= 0) logged = log_token(&text, x, t, x->prompt_characters);
+    if (j->o.logprobs && t->id >= 0)
+        logged = token_logprobs_print(&text, x, t, x->prompt_characters);
     if (!j->stream)
         keep_logged(x, &logged);
     else if (!j->err.status && (t->bytes || logged.at[0]))
@@ -440,7 +270,7 @@ static int on_output(void *user, const struct qkv_generated *g)
     if ((x - j->output) % j->o.n_best == 0) j->prompt_tokens += g->prompt_tokens;
     echo(x);
     if (j->stream)
-        stream_choice(j, x - j->output, "", 0, &(struct logged){ 0 }, x->reason);
+        stream_choice(j, x - j->output, "", 0, &(struct token_logprobs){ 0 }, x->reason);
     else
         keep(j, &x->text, g->text, g->bytes);
     x->id = 0;

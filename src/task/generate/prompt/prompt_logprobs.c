@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // prompt_logprobs.c: reads a prompt with logits after every token, in pieces that bound the memory
 // of the logits, and emits its tokens with their log-probabilities.
-#include "task/generate/prompt_logprobs.h"
+#include "task/generate/prompt/prompt_logprobs.h"
 #include "task/generate/sampling.h"
 #include <math.h>
 #include <string.h>
@@ -80,11 +80,9 @@ static qkv_status feed_piece(struct qkv_logged_prompt *p, struct piece *s, int64
 {
     const struct qkv_logits_source *source = p->g->source;
     const int64_t offsets[] = { 0, n }, prompt = p->tokens->count - p->tokens->prefix;
-    const struct qkv_decoder_tokens t = { .n = 1,
-                                          .items = &p->item,
-                                          .offsets = offsets,
-                                          .ids = p->tokens->ids + at,
-                                          .every = true };
+    const struct qkv_decoder_tokens t = {
+        .n = 1, .items = &p->item, .offsets = offsets, .ids = p->tokens->ids + at, .every = true
+    };
     qkv_status status = at ? QKV_OK : emit(p, 0, NAN, NULL, err);
     if (!status) status = source->feed(source->ctx, s->logits, &t, err);
     if (status) return status;
