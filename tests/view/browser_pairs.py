@@ -446,6 +446,29 @@ class Pairs:
         check(all(m[3] == 0 for m in self.c.js("qkv.page.about.against.moved")))
         check(set(r["bits"] for r in self.table()) == {"0"})
 
+    def the_curves_of_the_scale_name_both_axes_and_the_slider_is_below_them(self):
+        self.open("pair", "#w=steps&l=1&h=1&t=4&k=6")
+        c = self.c
+        for width in (390, 820, 1280):
+            c.size(width, 900)
+            c.frames(3)
+            texts = c.js("""(() => { const f = document.querySelector('.view.steps .hotline').ownerSVGElement;
+                return [...f.querySelectorAll('text')].map(t => t.textContent); })()""")
+            check("weight" in texts and "divide by" in texts and ".5" in texts and "0.5" not in texts, texts)
+            for by in (0, 250, 500, 1000):
+                off = c.js("""(() => {
+                    const r = document.querySelector('.view.steps input[type=range]');
+                    r.value = %d;
+                    r.dispatchEvent(new Event('input'));
+                    return new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => {
+                        const box = r.getBoundingClientRect(), thumb = innerWidth <= 760 ? 24 : 14;
+                        const line = document.querySelector('.view.steps .hotline').getBoundingClientRect();
+                        done(box.left + thumb / 2 + r.value / 1000 * (box.width - thumb) - line.left - line.width / 2);
+                    })));
+                })()""" % by)
+                check(abs(off) < 1.5, width, by, off)
+        c.size(1440, 900)
+
     def a_run_is_walked_through(self):
         self.open("run", "#w=training&l=0&h=1&t=4")
         c, n = self.c, len(self.c.js("qkv.page.about.training.frames.map(f => f.step)"))

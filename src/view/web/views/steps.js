@@ -34,7 +34,7 @@ addTexts({
     scaleFor: "What the scale is for",
     scaleWhy: "With a smaller divisor one key gets all the weight: the softmax saturates and its gradient vanishes. " +
         "With a larger one the weights become uniform.",
-    divideBy: "divide by", back: "back to {0}",
+    divideBy: "divide by", weightAxis: "weight", back: "back to {0}",
     uniformEach: "uniform: 1/{0}", weightOf: "weight of {0}", effectiveKeysHere: "effective keys",
     softmaxGradient: "softmax gradient",
     times100: "Scores × 100 (divisor {0}): {1} gets {2}, and the softmax gradient Σ w(1−w) is {3}.",
@@ -69,7 +69,7 @@ function buildSteps() {
     steps.rawBox = el("div");
     steps.scale = el(
         "div", {}, el("h2", {}, say("scaleFor")), el("p", { class: "why" }, say("scaleWhy")), steps.curve.node,
-        el("div", { class: "slider" }, steps.range, el("span", {}, say("divideBy"))), steps.reset, steps.table,
+        el("div", { class: "slider" }, steps.range), steps.reset, steps.table,
         steps.hundred
     );
     steps.figure.node.addEventListener("pointermove", pointSteps);

@@ -17,29 +17,37 @@ export const isOwn = of => isOwnDivisor(of, divisorOf(of));
 
 // ---- the purpose of the scale -----------------------------------------------------------------------
 export function drawScale(seen) {
-    const { of, f, by, side: w } = seen, wide = w - 30, h = 190;
+    const { of, f, by, side: w } = seen, wide = w - 30, top = 26, tall = 146;
     steps.high = max(6, ceil(Math.log2(max(of.E, of.own))));
-    const x = d => (Math.log2(d) + 1) / (steps.high + 1) * wide, yOf = p => 14 + (1 - p) * (h - 44), parts = [];
-    for (const p of [0, .5, 1]) parts.push(hair(0, yOf(p), wide, yOf(p)), textAt(w, yOf(p) + 4, p, "tiny", "end"));
+    const x = d => (Math.log2(d) + 1) / (steps.high + 1) * wide, yOf = p => top + (1 - p) * tall;
+    const bottom = top + tall, parts = [];
+    for (const [p, name] of [[0, "0"], [.5, ".5"], [1, "1"]])
+        parts.push(hair(0, yOf(p), wide, yOf(p)), textAt(w, yOf(p) + 4, name, "tiny", "end"));
     for (let e = -1; e <= steps.high; e++)
-        parts.push(textAt(x(2 ** e), h - 14, e < 0 ? "½" : 2 ** e, "tiny", e < 0 ? "start" : "middle"));
+        parts.push(textAt(x(2 ** e), bottom + 16, e < 0 ? "½" : 2 ** e, "tiny", e < 0 ? "start" : "middle"));
+    parts.push(
+        textAt(w, 10, say("weightAxis"), "tiny", "end"),
+        textAt(wide, bottom + 31, say("divideBy"), "tiny", "end")
+    );
     const curves = curvesOf(of, f.j, x, yOf);
     for (const { j, d } of curves) if (j !== f.j) parts.push(shape("path", { class: "curve", d }));
     const own = curves.find(c => c.j === f.j), p = weightsAt(of, by).w[f.j], px = x(by), uniform = 1 / max(1, of.seen);
     if (own) parts.push(shape("path", { class: "curve own", d: own.d }));
     parts.push(
-        hair(px, 10, px, h - 28, "hotline"), shape("circle", { class: "dot", cx: tenth(px), cy: tenth(yOf(p)), r: 4 })
+        hair(px, top - 4, px, bottom + 2, "hotline"),
+        shape("circle", { class: "dot", cx: tenth(px), cy: tenth(yOf(p)), r: 4 })
     );
     const left = px > wide * .62;
     parts.push(
         textAt(
-            px + (left ? -8 : 8), max(12, yOf(p) - 8), `${fitted(page.keys[f.j].named, 110)} ${weight(p)}`,
+            px + (left ? -8 : 8), max(top - 2, yOf(p) - 8), `${fitted(page.keys[f.j].named, 110)} ${weight(p)}`,
             "strong halo", left ? "end" : "start"
         )
     );
-    const spot = yOf(uniform) - (uniform < .6 ? 12 : -20), close = px < 130 && abs(spot - max(12, yOf(p) - 8)) < 15;
+    const spot = yOf(uniform) - (uniform < .6 ? 12 : -20);
+    const close = px < 130 && abs(spot - max(top - 2, yOf(p) - 8)) < 15;
     if (of.seen) parts.push(textAt(2, spot - (close ? 15 : 0), say("uniformEach", count(of.seen)), "tiny halo"));
-    redraw(steps.curve, w, h, ...parts);
+    redraw(steps.curve, w, bottom + 36, ...parts);
     steps.range.value = 1000 * (Math.log2(by) + 1) / (steps.high + 1);
     steps.range.setAttribute("aria-valuetext", `${say("divideBy")} ${signed(by)}: ${weight(p, 3)}`);
     steps.reset.hidden = isOwn(of);
