@@ -24,6 +24,13 @@ enum {
     NOT_A_FONT = CANVAS_MIDDLE | CANVAS_END | CANVAS_TILT | CANVAS_UP | CANVAS_AFTER
 };
 
+// Writes the id of a part of a drawing: its name, and in a page, which has several drawings, the id
+// of the drawing after it.
+static void put_id(struct view_text *t, const char *name, const char *drawing)
+{
+    view_say(t, "%s%s%s", name, drawing ? "-" : "", drawing ? drawing : "");
+}
+
 static int link_step(double t)
 {
     return (int)floor(fmin(1, fmax(0, t)) * CANVAS_LINKS + .5);
@@ -305,7 +312,9 @@ static void put_op(struct view_text *t, const struct canvas *s, const struct can
     case CANVAS_TEXT: put_text(t, s, op, u); break;
     case CANVAS_CELLS: put_cells(t, s, op); break;
     case CANVAS_HATCH:
-        view_say(t, "<rect fill=\"url(#hatch%s%s)\"", u->id ? "-" : "", u->id ? u->id : "");
+        view_say(t, "<rect fill=\"url(#");
+        put_id(t, "hatch", u->id);
+        view_say(t, ")\"");
         attribute(t, "x", op->x);
         attribute(t, "y", op->y);
         attribute(t, "width", op->w);
@@ -319,18 +328,24 @@ static void put_op(struct view_text *t, const struct canvas *s, const struct can
 static void open_element(struct view_text *t, const struct canvas *s, const char *id)
 {
     const int w = (int)ceil(s->width), h = (int)ceil(s->height);
-    const char *unit = s->mm > 0 ? "mm" : "", *of = id ? id : "", *dash = id ? "-" : "";
-    view_say(t, "<svg xmlns=\"http://www.w3.org/2000/svg\"%s%s%s width=\"", id ? " id=\"" : "",
-             id ? id : "", id ? "\"" : "");
+    const char *unit = s->mm > 0 ? "mm" : "";
+    view_say(t, "<svg xmlns=\"http://www.w3.org/2000/svg\"");
+    if (id) view_say(t, " id=\"%s\"", id);
+    view_say(t, " width=\"");
     view_number(t, s->mm > 0 ? s->mm : w, 0);
     view_say(t, "%s\" height=\"", unit);
     view_number(t, s->mm > 0 ? s->mm * h / w : h, s->mm > 0 ? 2 : 0);
-    view_say(t,
-             "%s\" viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"what%s%s finding%s%s\">\n"
-             "<title id=\"what%s%s\">",
-             unit, w, h, dash, of, dash, of, dash, of);
+    view_say(t, "%s\" viewBox=\"0 0 %d %d\" role=\"img\" aria-labelledby=\"", unit, w, h);
+    put_id(t, "what", id);
+    view_put(t, " ", 1);
+    put_id(t, "finding", id);
+    view_say(t, "\">\n<title id=\"");
+    put_id(t, "what", id);
+    view_say(t, "\">");
     if (s->title.at) view_html_text(t, s->title.at, (size_t)s->title.used);
-    view_say(t, "</title>\n<desc id=\"finding%s%s\">", dash, of);
+    view_say(t, "</title>\n<desc id=\"");
+    put_id(t, "finding", id);
+    view_say(t, "\">");
     if (s->sentence.at) view_html_text(t, s->sentence.at, (size_t)s->sentence.used);
     view_say(t, "</desc>\n");
 }
@@ -338,12 +353,15 @@ static void open_element(struct view_text *t, const struct canvas *s, const char
 static void put_all(struct view_text *t, const struct canvas *s, struct used *u, const char *id)
 {
     u->id = id;
-    if (u->hatch)
+    if (u->hatch) {
+        view_say(t, "<defs><pattern id=\"");
+        put_id(t, "hatch", id);
         view_say(t,
-                 "<defs><pattern id=\"hatch%s%s\" width=\"5\" height=\"5\" "
+                 "\" width=\"5\" height=\"5\" "
                  "patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(-45)\">"
                  "<path class=\"n s%d\" d=\"M0 0V5\"/></pattern></defs>\n",
-                 id ? "-" : "", id ? id : "", PALETTE_RULE);
+                 PALETTE_RULE);
+    }
     for (int64_t i = 0; i < s->ops; i++) put_op(t, s, &s->op[i], u);
     t->failed |= canvas_failed(s);
     view_say(t, "</svg>\n");

@@ -187,6 +187,41 @@ TEST(a_page_asks_nobody_and_takes_names_for_text)
     free(html);
 }
 
+// Checks that `text` has one element with the id `name`, which is `n` bytes long.
+static void check_id(const char *text, const char *name, size_t n)
+{
+    char want[80];
+    snprintf(want, sizeof want, " id=\"%.*s\"", (int)n, name);
+    if (occurrences(text, want) != 1)
+        fail_msg("%d elements with%s, expected 1", occurrences(text, want), want);
+}
+
+TEST(each_id_of_a_page_is_there_once_and_each_reference_leads_to_one)
+{
+    const struct qkv_chart c = whole();
+    size_t n;
+    folder_new();
+    char *html = written(&c, "ids.html", NULL, &n), *svg = written(&c, "ids.svg", NULL, &n);
+    for (int page = 0; page < 2; page++) {
+        const char *text = page ? html : svg, *from = text;
+        int hatches = 0, drawings = 0;
+        for (const char *at = text; (at = strstr(at, " id=\"")) != NULL; at++)
+            check_id(text, at + 5, strcspn(at + 5, "\""));
+        for (; (from = strstr(from, "url(#")) != NULL; from++, hatches++)
+            check_id(text, from + 5, strcspn(from + 5, ")"));
+        for (from = text; (from = strstr(from, "aria-labelledby=\"")) != NULL; from++, drawings++)
+            for (const char *at = from + 17; at[-1] != '"' || at == from + 17;) {
+                const size_t bytes = strcspn(at, " \"");
+                check_id(text, at, bytes);
+                at += bytes + 1;
+            }
+        CHECK(hatches > 0);
+        CHECK_EQ(drawings, page ? 3 : 1);
+    }
+    free(html);
+    free(svg);
+}
+
 TEST(png_has_two_pixels_a_unit_and_carries_the_words)
 {
     const struct qkv_chart c = whole();
