@@ -12,7 +12,6 @@ static struct {
     struct cmd_words models, hosts;
 } o = { .host = "127.0.0.1",
         .port = 8080,
-        .batch_tokens = 16384,
         .sequences = 16,
         .requests = 512,
         .client_batch = 32,
@@ -35,7 +34,9 @@ static const struct opt opts[] = {
               "name of this server in the Host header, if it is not localhost; may be repeated"),
     OPT_GROUP("Limits"),
     OPT_INT(0, "max-batch-tokens", &o.batch_tokens, 1, 1 << 24, "N",
-            "tokens that are computed together (default: 16384)"),
+            "tokens that are computed together, before other requests have their turn (default: "
+            "512 for each "
+            "thread, at most 8192)"),
     OPT_INT(0, "max-sequences", &o.sequences, 1, 4096, "N",
             "outputs of a model that are generated at once; further ones wait (default: 16)"),
     OPT_INT(0, "max-concurrent-requests", &o.requests, 1, 65536, "N",
@@ -84,11 +85,13 @@ static int run(int argc, char **argv)
     bool loopback;
     (void)argc;
     (void)argv;
-    service_options = (struct service_options){ .batch_tokens = o.batch_tokens,
-                                                .most_requests = o.requests,
-                                                .client_batch = o.client_batch,
-                                                .slots = o.sequences,
-                                                .page_text = SERVICE_PAGE_TEXT };
+    service_options =
+        (struct service_options){ .batch_tokens =
+                                      o.batch_tokens ? o.batch_tokens : service_batch_tokens(),
+                                  .most_requests = o.requests,
+                                  .client_batch = o.client_batch,
+                                  .slots = o.sequences,
+                                  .page_text = SERVICE_PAGE_TEXT };
     if (read_token(&token, &err) || server_listen(&s, o.host, o.port, &loopback, &err)) goto done;
     if (!loopback && !token) {
         cmd_error(&err, QKV_ERR_USAGE, NULL,

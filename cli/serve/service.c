@@ -16,6 +16,14 @@ struct service_options service_options;
 struct serve_model *serve_models;
 int64_t serve_model_count;
 
+enum { BATCH_THREAD = 512, BATCH_MOST = 8192 }; // tokens of a batch: for each thread; in all
+
+int64_t service_batch_tokens(void)
+{
+    const int64_t threads = qkv_threads();
+    return threads < BATCH_MOST / BATCH_THREAD ? threads * BATCH_THREAD : BATCH_MOST;
+}
+
 // ---- the queues ---------------------------------------------------------------------------------
 static struct fair_queue *queue_of(const struct serve_job *j)
 {

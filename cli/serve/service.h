@@ -16,6 +16,9 @@ struct service_options {
     const char *page_text; // text of the page at /
 };
 extern struct service_options service_options;
+// Returns the usual number of tokens of a batch.  Larger ones are not computed faster, and a
+// request waits for the batch that runs.
+int64_t service_batch_tokens(void);
 
 // A queue for jobs that do not generate, and one for jobs that do.
 enum { SERVICE_QUEUES = 2 };

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: MIT
 """serve_crowd.py: one address cannot keep others out of `qkv serve`: queue, places of the scheduler, memory, connections.
 
-    serve_crowd.py MODEL VERSE CHAT     CHAT: a copy of VERSE with a template that joins all messages
+    serve_crowd.py MODEL VERSE CHAT RANKS   CHAT: a copy of VERSE with a template that joins all messages; RANKS: a model with one label
 """
 import http.client
 import json
 import resource
+import socket
 import sys
 import time
 
 from serve_client import ENDLESS, Server, check, finish, jobs, read_all, statuses, wait_jobs
 
-MODEL, VERSE, CHAT = sys.argv[1:]
+MODEL, VERSE, CHAT, RANKS = sys.argv[1:]
 GET = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -67,6 +68,36 @@ def queue():
         time.sleep(0.2)
         first.close()
         check("a client that left with unread bytes is noticed", wait_jobs(server, 0) == 0, jobs(server))
+
+
+def batches():
+    """A short request is answered before a large one that runs: it waits for a batch, not for the whole."""
+    with Server("--threads", "1", "--max-client-batch-size", "4096", "-q", models=[f"bert={MODEL}", f"ranks={RANKS}"]) as server:
+        found = json.loads(server.ask("GET", "/info")[2])["max_batch_tokens"]
+        check("a batch has 512 tokens per thread", found == 512, found)
+        for path, large, small in (("/embed", {"inputs": ["a b c d e f g h"] * 1600}, {"inputs": "a b"}),
+                                   ("/rerank", {"query": "w a t", "texts": ["a b c d e f g h"] * 1000, "model": "ranks"},
+                                    {"query": "w a t", "texts": ["a b"], "model": "ranks"})):
+            before = 0
+            for _ in range(8):
+                with server.connect(120) as s:
+                    s.sendall(request(path.encode(), large))
+                    wait_jobs(server, 1)
+                    status, _ = server.post(path, small)
+                    s.setblocking(False)
+                    try:
+                        before += status == 200 and not s.recv(1, socket.MSG_PEEK)
+                    except BlockingIOError:  # no byte of the large answer has come
+                        before += status == 200
+                    s.setblocking(True)
+                    s.settimeout(120)
+                    data = b""
+                    while b"\r\n\r\n" not in data:
+                        data += s.recv(65536)
+                    check(f"{path}: the large request is answered", statuses(data) == [200], data[:100])
+                if before:
+                    break
+            check(f"{path}: a short request does not wait for a large one", before)
 
 
 def outputs():
@@ -155,6 +186,6 @@ def descriptors():
         check("the server continues", other(server, "GET", "/health")[0] == 200)
 
 
-for part in (full, queue, outputs, chat, bodies, connections, descriptors):
+for part in (full, queue, batches, outputs, chat, bodies, connections, descriptors):
     part()
 finish()

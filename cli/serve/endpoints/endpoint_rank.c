@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Texts of a ranking; texts that are computed together; bytes of a query per position of the model,
-// above which it is refused before it is encoded.
+// Texts of a ranking; the most texts that are computed together; bytes of a query per position of
+// the model, above which it is refused before it is encoded.
 enum { DOCUMENTS = 1000, PART = 32, QUERY_BYTES = 64 };
 
 struct rank_job {
@@ -18,8 +18,8 @@ struct rank_job {
     int64_t top;              // results of a ranking; 0: all
     int64_t document_tokens;  // a document is cut to so many tokens; 0: not cut
     bool raw, truncate, documents, cohere;
-    float *scores; // [count][labels], then as many probabilities
-    int64_t done;  // texts that have scores
+    float *scores;      // [count][labels], then as many probabilities
+    int64_t done, part; // texts that have scores; texts that are computed next
 };
 
 static void free_job(struct serve_job *job)
@@ -44,15 +44,19 @@ static struct rank_job *new_job(struct serve_call *c, void (*run)(struct serve_j
     return j;
 }
 
-// Returns the tokens of texts from `from` on, at most `count`, about, each with the query.
-static int64_t cost_of(const struct rank_job *j, int64_t from, int64_t count)
+// Determines which texts are computed next: as many as fit into a batch by their tokens, about,
+// each with the query, and at least one.
+static void next_part(struct rank_job *j, const struct serve_model *m)
 {
     const int64_t query = j->query ? (int64_t)strlen(j->query) / 4 : 0;
-    int64_t cost = 0;
-    for (int64_t i = from; i < j->texts.count && i < from + count; i++)
-        cost += serve_text_cost(&j->texts, i) + query +
-                (j->second ? (int64_t)j->second_bytes[i] / 4 : 0);
-    return cost;
+    j->part = j->job.cost = 0;
+    for (int64_t i = j->done; i < j->texts.count && j->part < PART; i++, j->part++) {
+        int64_t cost = serve_text_cost(&j->texts, i) + query +
+                       (j->second ? (int64_t)j->second_bytes[i] / 4 : 0);
+        if (cost > m->info.positions) cost = m->info.positions;
+        if (j->part && j->job.cost + cost > service_options.batch_tokens) break;
+        j->job.cost += cost;
+    }
 }
 
 // Queues the job, or frees it if the request was answered with an error.
@@ -62,7 +66,7 @@ static void queue(struct serve_call *c, struct rank_job *j, struct serve_model *
         free_job(&j->job);
         return;
     }
-    j->job.cost = cost_of(j, 0, PART);
+    next_part(j, m);
     serve_queue(c, m, j);
 }
 
@@ -134,15 +138,14 @@ static qkv_status compute(struct rank_job *j, int64_t n, qkv_error *err)
 // when its turn comes, or was answered with an error.
 static bool classify(struct rank_job *j)
 {
-    const int64_t left = j->texts.count - j->done, n = left < PART ? left : PART;
     qkv_error err = { 0 };
-    if (compute(j, n, &err)) {
+    if (compute(j, j->part, &err)) {
         serve_fail_with(j->job.call, &err, NULL);
         return false;
     }
-    j->done += n;
+    j->done += j->part;
     j->job.again = j->done < j->texts.count;
-    j->job.cost = cost_of(j, j->done, PART);
+    next_part(j, j->job.model);
     return !j->job.again;
 }
 

@@ -33,7 +33,7 @@ qkv_status live_run(const char *text, qkv_error *err)
     static struct server s = { .lock = PTHREAD_MUTEX_INITIALIZER };
     const struct cmd_words none = { 0 };
     bool loopback;
-    service_options = (struct service_options){ .batch_tokens = 16384,
+    service_options = (struct service_options){ .batch_tokens = service_batch_tokens(),
                                                 .most_requests = 64,
                                                 .client_batch = 32,
                                                 .slots = 1,
