@@ -163,6 +163,25 @@ static qkv_status word_vector(float *out, const struct text_run *s, const float 
     return status;
 }
 
+// Returns a text with the word between begin and end in brackets: the whole text or, if it is long,
+// the word with a few words around it.
+static const char *mark_word(struct page *p, const char *text, size_t begin, size_t end)
+{
+    enum { WHOLE = 60, AROUND = 12 };
+    const size_t bytes = strlen(text);
+    size_t from = 0, to = bytes;
+    if (bytes > WHOLE) {
+        from = begin, to = end;
+        for (size_t i = begin; i > 0 && begin - i <= AROUND; i--)
+            if (i == 1 || text[i - 2] == ' ') from = i - 1;
+        for (size_t i = end; i < bytes && i - end <= AROUND; i++)
+            if (i + 1 == bytes || text[i + 1] == ' ') to = i + 1;
+    }
+    return page_text(p, "%s%.*s[%.*s]%.*s%s", from ? "... " : "", (int)(begin - from), text + from,
+                     (int)(end - begin), text + begin, (int)(to - end), text + end,
+                     to < bytes ? " ..." : "");
+}
+
 qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err)
 {
     const int64_t texts = argc - 1;
@@ -190,8 +209,7 @@ qkv_status explain_context(struct page *p, int argc, char **argv, qkv_error *err
             first = s;
             v = page_take(p, array_count(3, (int64_t[]){ s->L + 2, texts, s->D }), sizeof *v);
         }
-        label[t] = page_text(p, "%.*s[%.*s]%s", (int)begin, text, (int)(end - begin), text + begin,
-                             text + end);
+        label[t] = mark_word(p, text, begin, end);
         for (int64_t l = 0; l < s->L + 2 && !status; l++) {
             const float *x = !l ? NULL : l <= s->L ? s->layer[l - 1].x : s->last;
             status =

@@ -313,7 +313,12 @@ prints_part 'Where do queries and keys lie in space?'
 runs 0 explain --dense "In the beginning God created"
 prints_part 'factor c = '
 runs 0 explain --context heaven "the heaven and the earth" "the kingdom of heaven"
-prints_part 'cosine between the word in each text and in the first text'
+# of a long text the word and a few words around it: the chart would cut off the word
+long="once upon a time, when ships had sails of light and the sea was as old as the stones under it, long before the first
+of our books was written by the people of the coast and carried over the hills, the heaven was an ocean of light"
+runs 0 explain --context heaven "$long" "the kingdom of heaven" -o context.svg --json
+prints_part 'in “... hills, the [heaven] was an ocean ...” and “the kingdom of [heaven]” the vectors differ most'
+[ "$(grep -c '>…[^<]*\[heaven\] was a' context.svg)" -eq 2 ] || failed 'the label of a long text has not its word'
 runs 0 explain --lookup "the light" "the light of day" "darkness of night"
 prints_part 'all these words'
 runs 0 explain --lookup --json "the light" "the light of day" "darkness of night" "the light" "The day"

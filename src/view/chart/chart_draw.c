@@ -56,10 +56,11 @@ static double draw_places(struct canvas *s, const struct chart_field *f)
         if (a->label[i])
             widest = fmax(widest, canvas_width(s, a->label[i], strlen(a->label[i]), 11, 0));
     const bool level = widest <= (capacity < FOLDED ? 1 : 3) * (capacity - 8);
-    const int64_t each = level || capacity >= 14 ? 1 : (int64_t)ceil(14 / fmax(capacity, .01));
-    for (int64_t i = 0; i < a->labels; i += each) {
-        if (!a->label[i]) continue;
+    double last = -INFINITY;
+    for (int64_t i = 0; i < a->labels; i++) {
         const double x = chart_px(f, (double)i);
+        if (!a->label[i] || (!level && x - last < CHART_TILTED)) continue;
+        last = x;
         if (level)
             end = fmax(end, canvas_fold(s, x, f->bottom + 17, capacity - 8, 11, CANVAS_MIDDLE,
                                         PALETTE_TEXT2, a->label[i], 14) -

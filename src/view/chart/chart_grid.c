@@ -139,22 +139,34 @@ static void draw_frames(struct canvas *s, const struct qkv_chart_panel *panel,
     }
 }
 
+// Returns whether row or column i, of which each is `size` long, has a name that is drawn: those
+// are at least `need` apart. last: place of the last name, which this one replaces.
+static bool has_name(const char *const *label, int64_t i, double size, double need, double *last)
+{
+    if ((label && !label[i]) || size * (double)i - *last < need - 1e-9) return false;
+    *last = size * (double)i;
+    return true;
+}
+
 static void draw_row_names(struct canvas *s, const struct place *p, double capacity)
 {
     const struct qkv_chart_grid *g = p->g;
     const int size = p->h >= 17 ? 13 : 11;
-    const int64_t each = p->h >= 11 ? 1 : (int64_t)ceil(11 / p->h);
-    for (int64_t r = 0; r < g->rows; r += each)
+    double last = -INFINITY;
+    for (int64_t r = 0; r < g->rows; r++) {
+        if (!has_name(g->row_label, r, p->h, 11, &last)) continue;
         draw_name(s, g->row_label, r, p->left - 8, p->top + p->h * ((double)r + .5) + size * .36,
                   size, CANVAS_END, capacity);
+    }
 }
 
 static void draw_column_names(struct canvas *s, const struct place *p, bool level)
 {
     const struct qkv_chart_grid *g = p->g;
-    const double need = level ? widest_name(s, g->column_label, g->columns, 11) + 4 : 14;
-    const int64_t each = p->w >= need ? 1 : (int64_t)ceil(need / p->w);
-    for (int64_t c = 0; c < g->columns; c += each) {
+    const double need = level ? widest_name(s, g->column_label, g->columns, 11) + 4 : CHART_TILTED;
+    double last = -INFINITY;
+    for (int64_t c = 0; c < g->columns; c++) {
+        if (!has_name(g->column_label, c, p->w, need, &last)) continue;
         const double x = p->left + p->w * ((double)c + .5);
         if (level)
             draw_name(s, g->column_label, c, x, p->top - 6, 11, CANVAS_MIDDLE, NAME_MOST);

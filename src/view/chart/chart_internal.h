@@ -47,7 +47,8 @@ qkv_status chart_check(const struct qkv_chart *c, qkv_error *err);
 int chart_color(int hue, int64_t place); // returns a colour of canvas.h; place: index of the line
 
 // ---- chart_draw.c, chart_text.c, chart_grid.c ---------------------------------------------------
-enum { CHART_WIDTH = 1008, CHART_MARGIN = 24 };
+// TILTED: the distance between rotated names of 11 units, so that no letter touches another name
+enum { CHART_WIDTH = 1008, CHART_MARGIN = 24, CHART_TILTED = 16 };
 // What the script of the page needs about a drawing, as JSON: an object for each panel.
 struct chart_frame {
     struct view_text text;

@@ -158,5 +158,7 @@ int score_lines(struct score_line out[SCORE_LINES], const struct score *s, int64
         out[n - 1].n++;
         out[n - 1].w += s->w[j];
     }
+    for (int i = 0; i < n; i++) // one key takes no more space than its fold
+        if (out[i].n == 1) out[i].key = out[i].from;
     return n;
 }

@@ -56,7 +56,7 @@ void score_root(struct view_text *t, const struct score *s);
 // the 24 keys with the largest weights and the chosen key have lines, and the keys between them are
 // folded.
 struct score_line {
-    int64_t key; // the key; -1: this line represents the n keys from `from` on
+    int64_t key; // the key; -1: this line represents the n keys, two or more, from `from` on
     int64_t from, n;
     double w;
     bool masked;

@@ -29,16 +29,6 @@ const char *qkv_view_picture_name(int i)
 }
 
 // ---- shared functions ---------------------------------------------------------------------------
-void picture_token(struct canvas *s, const struct qkv_view_token *k, double x, double y, int size,
-                   unsigned how, int color, double width)
-{
-    struct view_text t = { 0 };
-    view_token_text(&t, k, k->special);
-    s->failed |= t.failed;
-    if (t.at) canvas_cut(s, x, y, size, how, color, t.at, (size_t)t.used, width);
-    view_text_free(&t);
-}
-
 void picture_name(struct canvas *s, const struct view_stack *v, int64_t index, bool key, double x,
                   double y, int size, unsigned how, int color, double width)
 {

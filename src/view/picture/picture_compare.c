@@ -157,9 +157,9 @@ static void draw_panel(struct panel *g)
             canvas_link(s, g->left + g->at.link_from, y0, g->left + g->at.link_to, y,
                         picture_link_color(g->p, 0), (w - tau) / (1 - tau), false);
     }
-    picture_token(s, &g->v->shape.token[g->row], g->left + g->at.query, y0 + base, TEXT_SIZE,
-                  CANVAS_END | CANVAS_BOLD, PALETTE_TEXT,
-                  g->at.query + fmin(16, g->p->margin - 4)); // it may begin in the margin
+    picture_name(s, g->v, g->row, false, g->left + g->at.query, y0 + base, TEXT_SIZE,
+                 CANVAS_END | CANVAS_BOLD, PALETTE_TEXT,
+                 g->at.query + fmin(16, g->p->margin - 4)); // it may begin in the margin
     for (int64_t i = 0; i < g->keys; i++) {
         const int64_t j = g->key[i];
         const double w = (double)g->w[j], y = g->top + ((double)i + .5) * g->pitch;
@@ -168,8 +168,8 @@ static void draw_panel(struct panel *g)
         if (own)
             canvas_box(s, g->left + g->at.key - 6, y - fmin(20, g->pitch) / 2,
                        g->at.bar - g->at.key - 4, fmin(20, g->pitch), PALETTE_MARK);
-        picture_token(s, &g->v->shape.key[j], g->left + g->at.key, y + base, TEXT_SIZE,
-                      own ? CANVAS_BOLD : 0, PALETTE_TEXT, g->at.bar - g->at.key - 14);
+        picture_name(s, g->v, j, true, g->left + g->at.key, y + base, TEXT_SIZE,
+                     own ? CANVAS_BOLD : 0, PALETTE_TEXT, g->at.bar - g->at.key - 14);
         if (!(w > 0)) continue;
         if (w >= .002)
             canvas_box(s, g->left + g->at.bar, y - 4, fmax(1, w * g->at.bar_long), 8,

@@ -42,11 +42,8 @@ typedef qkv_status picture_draw(struct picture *p, qkv_error *err);
 #include <qkv/view.def>
 #undef QKV_VIEW
 
-// Writes the name of a token, cut to the given width. how: style of the text.
-void picture_token(struct canvas *s, const struct qkv_view_token *k, double x, double y, int size,
-                   unsigned how, int color, double width);
-// Writes the name of a row or, with `key`, of a key: a word that occurs more than once carries its
-// place, such as flies₂.
+// Writes the name of a row or, with `key`, of a key, cut to the given width: a word that occurs
+// more than once carries its place, such as flies₂. how: style of the text.
 void picture_name(struct canvas *s, const struct view_stack *v, int64_t index, bool key, double x,
                   double y, int size, unsigned how, int color, double width);
 // Writes a weight, such as ".64".

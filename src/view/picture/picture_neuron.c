@@ -97,7 +97,7 @@ static double largest(const double *x, int64_t n)
 // ---- bands --------------------------------------------------------------------------------------
 struct band {
     const char *name;
-    const struct qkv_view_token *token; // the token whose name is written; NULL: no name
+    int64_t row, key; // the row or the key whose name is written; -1: none
     double tall, most, opacity;
 };
 
@@ -106,20 +106,22 @@ static double draw_band(struct neuron *g, const struct band *b, int64_t n, doubl
 {
     struct canvas *s = &g->p->canvas;
     const double mid = y + b->tall / 2;
-    canvas_format(s, g->left + g->names - 14, mid - (b->token ? 3 : -4), 12, CANVAS_END,
-                  PALETTE_TEXT2, "%s", b->name);
-    if (b->token)
-        picture_token(s, b->token, g->left + g->names - 14, mid + 13, 13, CANVAS_END | CANVAS_BOLD,
-                      PALETTE_TEXT, g->names - 16);
+    const bool named = b->row >= 0 || b->key >= 0;
+    canvas_format(s, g->left + g->names - 14, mid - (named ? 3 : -4), 12, CANVAS_END, PALETTE_TEXT2,
+                  "%s", b->name);
+    if (named)
+        picture_name(s, g->p->v, b->key >= 0 ? b->key : b->row, b->key >= 0,
+                     g->left + g->names - 14, mid + 13, 13, CANVAS_END | CANVAS_BOLD, PALETTE_TEXT,
+                     g->names - 16);
     picture_bars(s, g->x, n, g->left + g->names, mid, wide, b->tall - 8, b->most, b->opacity);
     return y + b->tall;
 }
 
 static double draw_vector(struct neuron *g, bool query, double most, double y)
 {
-    const struct view_shape *k = &g->p->v->shape;
-    const struct band b = { query ? "q of" : "k of", query ? &k->token[g->s.row] : &k->key[g->key],
-                            64, most, .75 };
+    const struct band b = {
+        query ? "q of" : "k of", query ? g->s.row : -1, query ? -1 : g->key, 64, most, .75
+    };
     for (int64_t i = 0; i < g->bars; i++)
         g->x[i] = query ? (double)g->s.q[g->order[i]] : score_k(&g->s, g->key, g->order[i]);
     const double part = (double)g->bars / (double)(g->bars + (g->rest > 0));
@@ -177,8 +179,7 @@ static double draw_values(struct neuron *g, double y)
     const double most = largest(v, s->F), w = s->w[g->key];
     double *const own = g->x;
     g->x = v;
-    y = draw_band(g, &(struct band){ "v of", &g->p->v->shape.key[g->key], 56, most, .75 }, s->F,
-                  g->wide, y);
+    y = draw_band(g, &(struct band){ "v of", -1, g->key, 56, most, .75 }, s->F, g->wide, y);
     for (int64_t e = 0; e < s->F; e++) v[e] *= w;
     struct view_text t = { 0 };
     view_say(&t, "× ");
@@ -188,7 +189,7 @@ static double draw_values(struct neuron *g, double y)
         canvas_text(canvas, g->left + g->names + g->wide + 10, y + 32, 13, CANVAS_BOLD,
                     PALETTE_TEXT, t.at, (size_t)t.used);
     view_text_free(&t);
-    y = draw_band(g, &(struct band){ "w v", NULL, 56, most, 1 }, s->F, g->wide, y);
+    y = draw_band(g, &(struct band){ "w v", -1, -1, 56, most, 1 }, s->F, g->wide, y);
     g->x = own;
     qkv_free(v);
     return y;
@@ -246,8 +247,8 @@ static double draw_keys(struct neuron *g, double y)
         }
         if (on) canvas_box(s, g->left, y, g->full, STRIP, PALETTE_MARK);
         if (on) canvas_box(s, g->left + g->names, y + 1, g->wide, STRIP - 2, PALETTE_PAPER);
-        picture_token(s, &g->p->v->shape.key[l->key], g->left + g->names - 8, mid + 4.5, 13, how,
-                      PALETTE_TEXT, g->names - 10);
+        picture_name(s, g->p->v, l->key, true, g->left + g->names - 8, mid + 4.5, 13, how,
+                     PALETTE_TEXT, g->names - 10);
         draw_strip(g, l->key, y, most);
         const double end = g->left + g->full;
         picture_number(s, end - 52, mid + 4.5, 12, how, PALETTE_TEXT, k->dot[l->key], 2);
@@ -400,7 +401,7 @@ static void draw_all(struct neuron *g)
     double y = draw_vector(g, true, most, head);
     y = draw_vector(g, false, most, y);
     const int64_t n = take_products(g, g->key);
-    y = draw_band(g, &(struct band){ "q ∘ k", NULL, 84, largest(g->x, n), 1 }, n, g->wide, y);
+    y = draw_band(g, &(struct band){ "q ∘ k", -1, -1, 84, largest(g->x, n), 1 }, n, g->wide, y);
     if (g->rest)
         canvas_format(s, g->left + g->names + g->wide + 4, y - 38, 11, 0, PALETTE_TEXT3,
                       "%" PRId64 " others", g->rest);

@@ -172,9 +172,8 @@ static void draw_row_names(struct residual *g, double y)
     for (int64_t b = 0; b < g->bands; b++) {
         const int64_t i = p->rows[b * g->each];
         const bool marked = g->each == 1 && p->marked && i == p->st.token;
-        picture_token(&p->canvas, &p->v->shape.token[i], g->left + g->names - 8,
-                      y + (double)b * ROW + 12, 12, CANVAS_END | (marked ? CANVAS_BOLD : 0),
-                      PALETTE_TEXT, g->names - 10);
+        picture_name(&p->canvas, p->v, i, false, g->left + g->names - 8, y + (double)b * ROW + 12,
+                     12, CANVAS_END | (marked ? CANVAS_BOLD : 0), PALETTE_TEXT, g->names - 10);
     }
 }
 

@@ -142,13 +142,12 @@ static void draw_projection(struct picture_score *g, double y, enum vector what,
     const struct view_shape *shape = &g->p->v->shape;
     struct canvas *canvas = &g->p->canvas;
     const bool query = what == QUERY;
-    const struct qkv_view_token *token = query ? &shape->token[s->row] : &shape->key[g->key];
     const int64_t wide = what == VALUE ? s->F : s->E, D = shape->width;
     const double mid = y + PROJECT / 2.0;
     const float *rows = g->p->v->layer[s->layer].x;
     struct view_text t = { 0 };
-    picture_token(canvas, token, g->left + g->at->name, mid + 5, 14, CANVAS_END | CANVAS_BOLD,
-                  PALETTE_TEXT, g->at->name - 4);
+    picture_name(canvas, g->p->v, query ? s->row : g->key, !query, g->left + g->at->name, mid + 5,
+                 14, CANVAS_END | CANVAS_BOLD, PALETTE_TEXT, g->at->name - 4);
     copy_vector(x, s, what, g->key);
     picture_bars(canvas, x, wide, g->left + g->at->key, mid, g->at->bars, PROJECT - 6,
                  what == VALUE ? g->most_v : g->most_k, 1);
@@ -239,8 +238,8 @@ static void draw_key(struct picture_score *g, const struct score_line *l, double
         return;
     }
     if (on) canvas_box(canvas, g->left, y + 1, g->full, tall - 2, PALETTE_MARK);
-    picture_token(canvas, &g->p->v->shape.key[j], g->left + g->at->name, mid + 5, 14, how,
-                  on ? PALETTE_TEXT : PALETTE_TEXT2, g->at->name - 4);
+    picture_name(canvas, g->p->v, j, true, g->left + g->at->name, mid + 5, 14, how,
+                 on ? PALETTE_TEXT : PALETTE_TEXT2, g->at->name - 4);
     copy_vector(x, s, KEY, j);
     if (!g->p->column)
         picture_bars(canvas, x, s->E, g->left + g->at->key, mid, g->at->bars, high, g->most_k, .75);

@@ -187,6 +187,37 @@ TEST(a_page_asks_nobody_and_takes_names_for_text)
     free(html);
 }
 
+TEST(rotated_names_do_not_touch_and_sparse_names_are_all_drawn)
+{
+    enum { MOST = 70 };
+    static float value[MOST];
+    static const char *every[MOST], *sparse[MOST];
+    for (int i = 0; i < MOST; i++) {
+        every[i] = "notebooks";
+        sparse[i] = i % 11 == 0 ? "frame" : NULL; // 0, 11, 22, ..., 66
+    }
+    folder_new();
+    for (int64_t columns = 40; columns <= MOST; columns++)
+        for (int few = 0; few < 2; few++) {
+            const struct qkv_chart_grid grid = {
+                .value = value, .rows = 1, .columns = columns, .column_label = few ? sparse : every
+            };
+            const struct qkv_chart_panel panel = { .name = "cells", .grid = &grid };
+            const struct qkv_chart c = { "title", "sentence", &panel, 1, 1 };
+            size_t bytes;
+            double last = -INFINITY, x;
+            int names = 0;
+            char *svg = written(&c, "a.svg", NULL, &bytes);
+            for (const char *at = svg; (at = strstr(at, "rotate(-50 ")) != NULL; at++, names++) {
+                CHECK_EQ(sscanf(at, "rotate(-50 %lf", &x), 1);
+                CHECK((x - last) * .766 > 12); // the sine; a line of 11 units is 12 high
+                last = x;
+            }
+            CHECK(few ? names == (columns + 10) / 11 : names > 15);
+            free(svg);
+        }
+}
+
 // Checks that `text` has one element with the id `name`, which is `n` bytes long.
 static void check_id(const char *text, const char *name, size_t n)
 {
@@ -491,6 +522,8 @@ TEST(the_text_of_a_weight_needs_no_memory)
 CHECK_MAIN(CASE(the_text_of_a_weight_needs_no_memory), CASE(svg_is_well_formed_and_the_same_twice),
            CASE(no_word_covers_another_word_or_a_point),
            CASE(a_page_asks_nobody_and_takes_names_for_text),
+           CASE(each_id_of_a_page_is_there_once_and_each_reference_leads_to_one),
+           CASE(rotated_names_do_not_touch_and_sparse_names_are_all_drawn),
            CASE(png_has_two_pixels_a_unit_and_carries_the_words),
            CASE(the_terminal_keeps_its_width_and_its_character_set),
            CASE(numbers_of_a_small_grid_are_told),

@@ -7,6 +7,7 @@
 #include "model/folder.h"
 #include "view/picture/picture_internal.h"
 #include "view/xml.h"
+#include <inttypes.h>
 
 static struct made made;
 
@@ -269,6 +270,71 @@ TEST(what_is_not_there_is_refused)
     unmake(&made);
 }
 
+// Of 60 tokens "w%d" (made.h) the first 20 words occur twice, apart from special tokens.
+static int64_t places_of(int64_t number)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < 60; i++) n += i * 7 % 40 == number && !made.token[i].special;
+    return n;
+}
+
+TEST(a_word_that_occurs_twice_carries_its_place_in_every_picture)
+{
+    static const char *const views[] = { "heads", "neuron", "steps", "residual", "compare" };
+    const int64_t token = 45, key = 5;
+    folder_new();
+    qkv_view *v = view_new(60, 2, 4, 2, false);
+    EACH(name, views)
+    {
+        const struct qkv_view_options o = { .view = *name, .token = &token };
+        size_t n;
+        char *svg = drawn(v, "a.svg", &o, &key, &n);
+        int64_t twice = 0, once = 0, number;
+        for (const char *at = svg; (at = strstr(at, ">w")) != NULL; at++) {
+            if (sscanf(at, ">w%" SCNd64, &number) < 1) continue; // "w v"
+            const char *end = at + 2 + strspn(at + 2, "0123456789");
+            const bool place = !strncmp(end, "\xE2\x82", 2);
+            if (!place && *end != '<') continue; // a text that begins with this word
+            if (place != (places_of(number) > 1))
+                fail_msg("%s: w%d with%s a place", *name, (int)number, place ? "" : "out");
+            *(place ? &twice : &once) += 1;
+        }
+        CHECK(twice > 1 && once > 1);
+        free(svg);
+    }
+    qkv_view_free(v);
+    unmake(&made);
+}
+
+TEST(a_fold_of_keys_has_two_or_more)
+{
+    for (int causal = 0; causal < 2; causal++) {
+        int folds = 0, masked = 0;
+        qkv_view *v = view_new(140, 1, 4, 2, causal);
+        for (int64_t h = 0; h < 4; h++)
+            for (int64_t i = 0; i < 140; i++) {
+                struct score s;
+                struct score_line line[SCORE_LINES];
+                int64_t next = 0;
+                CHECK_EQ(score_of(&s, &v->stack[0], 0, h, i, NULL), QKV_OK);
+                const int n = score_lines(line, &s, 3);
+                for (int k = 0; k < n; k++) {
+                    const struct score_line *l = &line[k];
+                    CHECK_EQ(l->from, next);
+                    CHECK(l->key < 0 ? l->n > 1 : l->n == 1 && l->key == next);
+                    next += l->n;
+                    folds += l->key < 0 && !l->masked;
+                    masked += l->key < 0 && l->masked;
+                }
+                CHECK_EQ(next, 140);
+                score_free(&s);
+            }
+        CHECK(folds > 100 && (masked > 100) == causal);
+        qkv_view_free(v);
+        unmake(&made);
+    }
+}
+
 // The softmax of the products, step by step in double, against the row of the layer (float, from
 // its lse).
 TEST(a_query_taken_apart_comes_to_the_row)
@@ -335,4 +401,5 @@ CHECK_MAIN(CASE(every_view_is_well_formed_and_the_same_twice),
            CASE(two_views_show_the_weights_of_the_same_query), CASE(a_png_has_two_pixels_a_unit),
            CASE(a_printed_width_is_in_the_file), CASE(hostile_tokens_stay_text),
            CASE(what_is_not_there_is_refused), CASE(a_query_taken_apart_comes_to_the_row),
-           CASE(failed_allocations_are_survived))
+           CASE(a_word_that_occurs_twice_carries_its_place_in_every_picture),
+           CASE(a_fold_of_keys_has_two_or_more), CASE(failed_allocations_are_survived))

@@ -21,8 +21,8 @@ addTexts({
     shareOf: "share of the score",
     cappedAt: "capped at {0}", withBias: "bias {0}",
     masked: "masked",
-    moreMasked: "{0} more, masked",
-    folded: "… {0} tokens, {1}",
+    moreMasked: "… {0} keys masked",
+    folded: "… {0} keys: {1}",
     noVectors: "The queries and keys of layer {0} are not in this file: “qkv view --layers {0}” stores them. For " +
         "texts of up to 192 tokens they are always stored.",
     noValues: "The values of layer {0} are not in this file: “qkv view --values” stores them.",
@@ -408,10 +408,10 @@ export function keyLines(of, w, chosen) {
         else if (last?.n && last.masked === !!of.masked[j]) { last.n++; last.w += w[j]; }
         else out.push({ from: j, n: 1, w: w[j], masked: !!of.masked[j] });
     }
-    return out;
+    return out.map(r => r.n === 1 ? { j: r.from } : r); // one key takes no more space than its fold
 }
 export const keyName = j => page.keys[j].special ? page.keys[j].text : `“${page.keys[j].named}”`;
-export const shownToken = t => state.raw ? t.raw : t.text;
+export const shownToken = t => state.raw ? t.raw : t.named;
 
 // ---- controls --------------------------------------------------------------------------------------
 // Makes the lists that select query, key, layer and head. If the text has more than 512 tokens, number fields select
