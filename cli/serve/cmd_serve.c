@@ -55,7 +55,7 @@ static const struct opt opts[] = {
 };
 
 // ---- the token ----------------------------------------------------------------------------------
-enum { TOKEN_LEAST = 16 };
+enum { TOKEN_LEAST = 16, TOKEN_MOST = 4096 };
 
 static qkv_status read_token(char **token, qkv_error *err)
 {
@@ -74,6 +74,10 @@ static qkv_status read_token(char **token, qkv_error *err)
         return cmd_error(err, QKV_ERR_FORMAT, o.token_file,
                          "the token is too short, expected %d characters or more, found %zu",
                          TOKEN_LEAST, n);
+    if (n > TOKEN_MOST) // a client could not send it
+        return cmd_error(err, QKV_ERR_FORMAT, o.token_file,
+                         "the token is too long, expected at most %d characters, found %zu",
+                         TOKEN_MOST, n);
     return QKV_OK;
 }
 

@@ -34,6 +34,16 @@ static bool address(int fd, char host[ADDRESS_HOST], char port[ADDRESS_PORT], bo
                        NI_NUMERICHOST | NI_NUMERICSERV) == 0;
 }
 
+// Returns true if the descriptor is a stream socket that listens. systemd passes a connection with
+// Accept=yes, and a datagram socket with ListenDatagram.
+static bool listens(int fd)
+{
+    int type = 0, on = 0;
+    socklen_t type_size = sizeof type, on_size = sizeof on;
+    return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_size) == 0 && type == SOCK_STREAM &&
+           getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &on_size) == 0 && on;
+}
+
 // Adds a listening socket.
 static qkv_status add(struct server *s, int fd, bool *loopback, qkv_error *err)
 {
@@ -41,12 +51,17 @@ static qkv_status add(struct server *s, int fd, bool *loopback, qkv_error *err)
     socklen_t size = sizeof a;
     char host[ADDRESS_HOST], port[ADDRESS_PORT];
     bool six;
-    if (s->listeners == SERVER_LISTENERS || getsockname(fd, (struct sockaddr *)&a, &size) < 0 ||
-        fcntl(fd, F_SETFL, O_NONBLOCK) < 0 || fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
-        close(fd);
+    const int on = 1;
+    if (getsockname(fd, (struct sockaddr *)&a, &size) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0 ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC) < 0)
         return cmd_error(err, QKV_ERR_IO, NULL, "descriptor %d is no usable socket: %s", fd,
                          strerror(errno));
-    }
+    if (!listens(fd))
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "descriptor %d is no usable socket, expected a stream socket that listens "
+                         "(systemd: ListenStream= without Accept=yes)",
+                         fd);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); // inherited by accepted sockets
     s->listener[s->listeners++] = fd;
     *loopback = *loopback && is_loopback(&a);
     if (address(fd, host, port, &six))
@@ -78,7 +93,12 @@ static int passed(struct server *s, bool *loopback, qkv_error *err)
     if (!pid || !fds || !cmd_parse_int(pid, &owner) || owner != (int64_t)getpid() ||
         !cmd_parse_int(fds, &count) || count < 1)
         return 0;
-    if (count > SERVER_LISTENERS) count = SERVER_LISTENERS;
+    if (count > SERVER_LISTENERS) {
+        cmd_error(err, QKV_ERR_USAGE, NULL,
+                  "systemd passes too many sockets, expected at most %d, found %lld",
+                  SERVER_LISTENERS, (long long)count);
+        return -1;
+    }
     for (int i = 0; i < (int)count; i++)
         if (add(s, FIRST_PASSED + i, loopback, err)) return -1;
     return (int)count;
@@ -90,7 +110,6 @@ static int open_socket(const struct addrinfo *a)
     if (fd < 0) return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (a->ai_family == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on);
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); // inherited by accepted sockets
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0) return fd;
     const int code = errno;
     close(fd);
@@ -120,11 +139,12 @@ qkv_status server_listen(struct server *s, const char *host, int64_t port, bool 
                          NULL, "--host: %s: %s", host,
                          code == EAI_SYSTEM ? strerror(errno) : gai_strerror(code));
     qkv_status status = QKV_OK;
-    for (const struct addrinfo *a = list; a && !status; a = a->ai_next) {
+    for (const struct addrinfo *a = list; a && !status && s->listeners < SERVER_LISTENERS;
+         a = a->ai_next) {
         const int fd = open_socket(a);
-        if (fd >= 0)
-            status = add(s, fd, loopback, err);
-        else if (!a->ai_next && !s->listeners)
+        if (fd >= 0 && (status = add(s, fd, loopback, err)))
+            close(fd);
+        else if (fd < 0 && !a->ai_next && !s->listeners)
             status = cmd_error(err, QKV_ERR_IO, NULL, "cannot listen on %s, port %lld: %s", host,
                                (long long)port, strerror(errno));
         if (!port && s->listeners) break; // each further socket would get another port

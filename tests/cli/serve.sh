@@ -10,6 +10,10 @@ title 'a short token is refused'
 echo short >token
 runs 3 serve -m "$small" --token-file token
 says_part 'the token is too short, expected 16 characters or more, found 5'
+title 'a token that no header can carry is refused'
+printf '%04097d\n' 0 >token
+runs 3 serve -m "$small" --token-file token
+says_part 'the token is too long, expected at most 4096 characters, found 4097'
 title 'two models of one name are refused'
 runs 2 serve -m "$small" -m "$small" --port 0
 says_part 'two models have the name bert'

@@ -11,6 +11,7 @@ import base64
 import json
 import os
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -502,6 +503,33 @@ def secret():
         check("H18 /health needs no token", server.ask("GET", "/health")[0] == 200)
 
 
+def metrics():
+    """The counters are Prometheus text: families with a type, each before its samples, and labels with its three escapes."""
+    names = ["plain", "tab\tquote\"back\\slash", "two\nlines", "uml\u00e4ut \x01"]
+    with Server("-q", models=[f"{n}={BERT}" for n in names]) as server:
+        server.post("/embed", {"inputs": "hello"})
+        _, fields, data = server.ask("GET", "/metrics")
+        check("the type of /metrics", fields["content-type"] == "text/plain; version=0.0.4; charset=utf-8", fields)
+        kinds, models, seen = {}, [], set()
+        label = re.compile(r'\{(\w+)="((?:[^"\\\n]|\\[\\"n])*)"\}')
+        text = data.decode()
+        for line in text[:-1].split("\n"):
+            name, _, value = line.rpartition(" ")
+            if line.startswith("# "):
+                _, what, family, rest = line.split(" ", 3)
+                kinds[family] = rest if what == "TYPE" else None
+                continue
+            family = re.match(r"[a-z_]+", name)[0]
+            found = label.fullmatch(name[len(family):])
+            check(f"a sample: {line}", kinds.get(family) in ("counter", "gauge") and float(value) >= 0 and name not in seen and
+                  (found or name == family) and (kinds[family] == "counter") == family.endswith("_total"), kinds)
+            seen.add(name)
+            if found and found[1] == "model":
+                models.append(re.sub(r"\\(.)", lambda m: "\n" if m[1] == "n" else m[1], found[2]))
+        check("names of models", models == names and text.endswith("\n"), models)
+        check("a request is counted", 'qkv_requests_total{path="/embed"} 1\n' in text, text)
+
+
 def main():
     with open("two.txt", "w", encoding="utf-8") as f:
         f.write("good\nbad\n")
@@ -525,6 +553,7 @@ def main():
         chats()
         ends()
         secret()
+        metrics()
     finish()
 
 

@@ -70,6 +70,16 @@ assert (p.returncode, out) == (2, "") and err == "qkv: a socket of systemd is re
 p = start([tcp], count=2)  # the second descriptor is no socket
 out, err = p.communicate(timeout=60)
 assert p.returncode == 6 and "descriptor 4 is no usable socket" in err, (p.returncode, err)
+bound = socket.socket()
+bound.bind(("127.0.0.1", 0))
+connected, datagrams = socket.socketpair()[0], socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for s in bound, connected, datagrams:  # nothing can be accepted: the server would not sleep, or never answer
+    p = start([high(s)])
+    out, err = p.communicate(timeout=60)
+    assert (p.returncode, out) == (2, "") and "descriptor 3 is no usable socket, expected a stream socket that listens" in err, (p.returncode, err)
+p = start([tcp] * 9)
+out, err = p.communicate(timeout=60)
+assert p.returncode == 2 and "too many sockets, expected at most 8, found 9" in err, (p.returncode, err)
 END
 check python3 -E sockets.py "$small"
 

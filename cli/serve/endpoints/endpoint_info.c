@@ -77,6 +77,23 @@ static void print_family(FILE *to, const char *name, const char *type, const cha
     fprintf(to, "# HELP qkv_%s %s\n# TYPE qkv_%s %s\n", name, help, name, type);
 }
 
+// Prints the value of a label, which has other escapes than JSON; invalid UTF-8 becomes U+FFFD.
+static void print_label(FILE *to, const char *text)
+{
+    const size_t bytes = strlen(text);
+    putc('"', to);
+    for (size_t i = 0, n; i < bytes; i += n ? n : 1) {
+        n = cmd_utf8_bytes(text + i, bytes - i);
+        if (text[i] == '\n')
+            fputs("\\n", to);
+        else if (text[i] == '"' || text[i] == '\\')
+            fprintf(to, "\\%c", text[i]);
+        else
+            fwrite(n ? text + i : "\xef\xbf\xbd", 1, n ? n : 3, to);
+    }
+    putc('"', to);
+}
+
 // Prints one counter per endpoint.
 static void print_counts(FILE *to, const struct server *s, const char *name, const char *help,
                          double (*value)(const struct server_count *n))
@@ -126,7 +143,7 @@ void endpoint_metrics(struct serve_call *c)
     print_family(to, "queue_jobs", "gauge", "Requests that wait or run, per model.");
     for (int64_t i = 0; i < serve_model_count; i++) {
         fputs("qkv_queue_jobs{model=", to);
-        cmd_json_text(to, serve_models[i].name, strlen(serve_models[i].name));
+        print_label(to, serve_models[i].name);
         fprintf(to, "} %lld\n", (long long)service_jobs(&serve_models[i]));
     }
     print_family(to, "uptime_seconds", "gauge", "Time since the start.");
