@@ -9,7 +9,7 @@ import fnmatch
 # (section, row, instruction set, goal): patterns of fnmatch; a figure has the first goal of each kind that matches.
 # A number is a share of the limit; (PROGRAM, NUMBER) a ratio to this program.
 GOALS = [
-    # AMX: what the model of docs/performance.md computes, against the peak of tiles; the softmax is the limit
+    # AMX, against the peak of tiles: what a model of the core without caches computed before the first machine
     ("attention forward, bf16", "*N2048* full", "amx", .34),
     ("attention forward, bf16", "*N2048* causal", "amx", .30),
     ("attention forward, bf16", "*N128* full", "amx", .29),

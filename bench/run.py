@@ -176,6 +176,8 @@ def kind_of_cpu():
     for key, (name, who, of, models) in CPUS.items():
         if (vendor, family) == (who, str(of)) and int(model) in models:
             return key, name
+    if "amx_tile" in found.get("flags", "") and model == "167":  # as some hypervisors number it
+        return "sapphire-rapids", CPUS["sapphire-rapids"][0]
     words = [x for x in (vendor, family and f"family {family}", model and f"model {model}") if x]
     return "-".join(words).lower().replace(" ", "-"), ", ".join(words)
 

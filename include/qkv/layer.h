@@ -101,7 +101,7 @@ struct qkv_packed_call {
  *  In:       x[R][K] of type c->x, for weights of any precision.  BF16 and F16 round x to their
  *            type; numbers above the range of F16 become infinite.  INT8 rounds x to integers with
  *            a scale for each row.  With the arithmetic "bf16 pairs" or "bf16 tiles", magnitudes
- *            below 2^-126 count as 0
+ *            below 2^-126 count as 0, and become 0 in y of type BF16 (on AMX with any arithmetic)
  *            c may be NULL, which means that all its members are 0.  y may be the same float array
  *            as the residual; it overlaps no other array
  *  Memory:   none; no scratch

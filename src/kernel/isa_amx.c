@@ -6,6 +6,7 @@
 #define ISA_NAME "amx"
 #ifndef QKV_DOUBLE
 #include "kernel/body/vec/vec_avx512.h"
+#include "kernel/body/vec/vec_avx512bf16.h"
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -31,6 +32,8 @@ const struct qkv_kernels qkv_kernels_amx = {
         [QKV_PRECISION_F32_FAST] = &attention_three,
         [QKV_PRECISION_BF16] = &attention_bf16,
     },
+    // vdpbf16ps adds as many products per cycle as one of the two FMA units of these CPUs
+    .attention_back_bf16 = "avx512",
     .linear = {
         [QKV_PRECISION_F32] = &linear_six,
         [QKV_PRECISION_F32_FAST] = &linear_three,

@@ -6,22 +6,11 @@
 #define ISA_NAME "avx512bf16"
 #ifndef QKV_DOUBLE
 #include "kernel/body/vec/vec_avx512.h"
+#include "kernel/body/vec/vec_avx512bf16.h"
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-// Stores a vector as bf16, rounded to nearest even like all other stores; subnormal numbers become
-// 0, because the bf16 products of this CPU count them as 0.
-static inline void store_pairs(uint16_t *p, vf a)
-{
-    _mm256_storeu_si256((__m256i *)(void *)p, (__m256i)_mm512_cvtneps_pbh(a));
-}
-static inline void store_pairs_n(uint16_t *p, vf a, int64_t n)
-{
-    _mm256_mask_storeu_epi16(p, vm_first(n), (__m256i)_mm512_cvtneps_pbh(a));
-}
-#define TYPED_STORE_BF16   store_pairs
-#define TYPED_STORE_BF16_N store_pairs_n
 #include "kernel/body/typed.h"
 #include "kernel/body/activation.h"
 #include "kernel/body/exp.h"

@@ -251,6 +251,8 @@ TEST(gelu_of_a_product_that_is_stored_as_bf16_is_off_by_little_more_than_its_rou
                 }
                 const double want = 0.5 * x * erfc(-x * 0.70710678118654752440);
                 const double step = ldexp(1, want == 0 ? -133 : ilogb(want) - 7);
+                // AMX stores 0 for a number below 2^-126
+                if (got == 0 && fabs(want) < 0x1p-126 && !strcmp(kernel->isa, "amx")) continue;
                 if (fabs(want) > 3.3e38) continue; // may round to infinity or to the largest bf16
                 CHECK_NEAR(got, want, 0.5625 * fmax(step, 0x1p-126));
             }

@@ -109,7 +109,7 @@ TILE_ALWAYS void amx_scores(real *s, const void *const *q, int rows, const void 
         if (next > span.to) next = span.to;
         f.b = amx_key((void *)packed, j, E, parts).tiles;
         const struct tile_shape shape = { rows > HALF, next - j > HALF };
-        tile_product(s + j, QKV_CHUNK, &f, deep(E) / BLOCK, parts, shape, NULL);
+        tile_product(s + j, QKV_CHUNK, &f, deep(E) / BLOCK, parts, shape);
     }
     TILE_RELEASE();
     if (parts == 1) return;
@@ -178,6 +178,14 @@ TILE_ALWAYS void amx_probability(vf x[2], const struct amx_probabilities *a, con
 // becomes true if the row contains nonfinite weights.
 static float amx_row_power(bool *odd, const struct amx_probabilities *a, const real *row)
 {
+    struct amx_sizes sizes = { 0, 0 };
+    *odd = false;
+    for (int b = 0; b < a->blocks; b++) {
+        vf x[2];
+        amx_probability(x, a, row, b);
+        for (int h = 0; h < 2; h++) amx_size(&sizes, x[h]);
+    }
+    if (!a->powers && amx_tame(&sizes)) return 0;
     __m512i most = _mm512_setzero_si512();
     vf top = vf_set1(-INFINITY);
     for (int b = 0; b < a->blocks; b++) {
@@ -300,7 +308,7 @@ TILE_ALWAYS void amx_values(real *o, const real *old, const real *now, const rea
             blocks[b] = masked[b];
         }
         const struct tile_shape shape = { rows > HALF, columns > HALF };
-        tile_product(sum[0], HIGH, &factors, a.blocks, parts, shape, NULL);
+        tile_product(sum[0], HIGH, &factors, a.blocks, parts, shape);
         if (parts > 1 && a.odd)
             amx_values_odd(sum, &a, s, rows, packed, capacity, f, columns, parts);
         for (int i = 0; i < rows; i++)
@@ -322,10 +330,7 @@ TILE_ALWAYS void amx_divide(void *out, const real *o, real sum, int64_t F, const
     for (int64_t f = 0; f < F; f += VW) {
         const int64_t n = qkv_min64(F - f, VW);
         const vf x = sum == 0 ? zero : vf_fma(vf_load(o + f), times, zero);
-        if (parts == 1)
-            vf_store_bf16_n((uint16_t *)out + f, x, n);
-        else
-            vf_store_n((float *)out + f, x, n);
+        typed_store(out, parts == 1 ? QKV_BF16 : QKV_F32, f, x, n);
     }
 }
 

@@ -71,78 +71,54 @@ static void whole_scales(float *scale, float *inverse, const struct linear_side 
     }
 }
 
-// Multiplies the rows' tiles by a chunk of one panel. Processes the rows of *w meanwhile.
+// Multiplies the rows' tiles by a chunk of one panel.
 static void whole_product(int32_t (*to)[PANEL], const struct linear_side *s, const char *b,
-                          int64_t blocks, int64_t columns, struct tile_work *w)
+                          int64_t blocks, int64_t columns)
 {
     const struct tile_factors f = {
         .a = s->tiles, .b = b, .a_row = 64, .a_block = 2 * TILE, .a_half = TILE
     };
     tile_product(to, PANEL, &f, blocks, WHOLE,
-                 (struct tile_shape){ s->rows > HALF, columns > HALF }, w);
+                 (struct tile_shape){ s->rows > HALF, columns > HALF });
 }
 
-// Converts rows from .. to-1 of the products `one` to floats. If add is true, they are added to the
-// sums; otherwise they overwrite them.
-static void whole_floats(float (*sum)[PANEL], const int32_t (*one)[PANEL], int64_t from, int64_t to,
+// Converts the products `one` to floats. If add is true, they are added to the sums; otherwise they
+// overwrite them.
+static void whole_floats(float (*sum)[PANEL], const int32_t (*one)[PANEL], int64_t rows,
                          int64_t columns, bool add)
 {
-    for (int64_t r = from; r < to; r++)
+    for (int64_t r = 0; r < rows; r++)
         for (int64_t j = 0; j < columns; j += VW) {
             const vf x = _mm512_cvtepi32_ps(_mm512_load_si512(one[r] + j));
             vf_store(sum[r] + j, add ? vf_add(vf_load(sum[r] + j), x) : x);
         }
 }
 
-// The panel whose rows receive their scales and their tail while the tiles multiply the next one.
-struct whole_end {
-    struct linear_end e;         // without `one`
-    const int32_t (*one)[PANEL]; // products of the last chunk
-    bool add;                    // true: they are added to the sums of earlier chunks
-    const float *rows, *columns; // scales
-};
-static __attribute__((noinline)) void whole_end_rows(void *of, int64_t from, int64_t to)
-{
-    const struct whole_end *w = of;
-    whole_floats(w->e.sum, w->one, from, to, w->e.columns, w->add);
-    for (int64_t i = from; i < to; i++)
-        for (int64_t j = 0; j < w->e.columns; j += VW) {
-            float *const at = w->e.sum[i] + j;
-            vf_store(at, vf_scaled_sum(vf_load(at),
-                                       vf_mul(vf_set1(w->rows[i]), vf_load(w->columns + j))));
-        }
-    linear_end_rows(of, from, to);
-}
-
 // Multiplies the rows' tiles by the last chunk of the panels, of `blocks` blocks from number k on,
-// and applies scales and tail: to a panel while the tiles multiply the next panel.
+// and applies the tail and the scales of columns and rows, `scale` being that of each row.
+// The first panel begins at column n0 of y.
 static void whole_last(float (*sum)[HIGH][PANEL], const struct linear_side *s, const char *panels,
-                       int64_t k, int64_t blocks, int64_t columns, struct whole_end *w)
+                       int64_t k, int64_t blocks, int64_t n0, int64_t columns, const float *scale,
+                       const struct linear_out *out)
 {
-    _Alignas(64) int32_t one[2][HIGH][PANEL];
+    _Alignas(64) int32_t one[HIGH][PANEL];
     _Alignas(64) float own[HIGH][PANEL];
-    struct tile_work work = { .run = whole_end_rows, .of = w };
-    const int64_t first = w->e.n;
-    w->add = k > 0;
-    for (int64_t c = 0, odd = 0; c < columns; c += PANEL, odd ^= 1, sum++) {
+    for (int64_t c = 0; c < columns; c += PANEL, sum++, panels += whole_bytes(s->K)) {
         const int64_t wide = qkv_min64(columns - c, PANEL);
-        whole_product(one[odd], s, panels + PANEL * sizeof(float) + k / BYTES * 2 * TILE, blocks,
-                      wide, &work);
-        tile_work_finish(&work);
-        w->e.sum = k > 0 ? *sum : own;
-        w->e.n = first + c;
-        w->e.columns = wide;
-        w->one = (const int32_t(*)[PANEL])one[odd];
-        w->columns = (const void *)panels;
-        // A longer tail than that of no activation gains nothing from so few products: by the model
-        // of docs/performance.md it takes 5 % longer.
-        if (w->e.tail->act == QKV_ACT_NONE)
-            tile_work_plan(&work, s->rows, blocks, WHOLE);
-        else
-            whole_end_rows(w, 0, s->rows);
-        panels += whole_bytes(s->K);
+        const float *const columns_scale = (const void *)panels;
+        float(*const all)[PANEL] = k > 0 ? *sum : own;
+        linear_expect(out, n0 + c, s->rows);
+        whole_product(one, s, panels + PANEL * sizeof(float) + k / BYTES * 2 * TILE, blocks, wide);
+        whole_floats(all, (const int32_t(*)[PANEL])one, s->rows, wide, k > 0);
+        for (int64_t i = 0; i < s->rows; i++)
+            for (int64_t j = 0; j < wide; j += VW) {
+                float *const at = all[i] + j;
+                vf_store(at, vf_scaled_sum(vf_load(at),
+                                           vf_mul(vf_set1(scale[i]), vf_load(columns_scale + j))));
+            }
+        linear_tail_rows(out->y, out->ldy, (const float(*)[PANEL])all, out->row0, s->rows, n0 + c,
+                         wide, out->tail);
     }
-    tile_work_finish(&work);
 }
 
 static void whole_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const void *packed,
@@ -160,7 +136,7 @@ static void whole_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const v
         for (int64_t n = 0; n < N; n += TOGETHER * PANEL) {
             const int64_t columns = qkv_min64(N - n, TOGETHER * PANEL);
             const char *panels = (const char *)packed + n / PANEL * (int64_t)whole_bytes(K);
-            struct whole_end end = { .e = { y, ldy, NULL, NULL, r, n, 0, tail }, .rows = scale };
+            const struct linear_out out = { y, ldy, r, tail };
             int64_t k = 0;
             for (; K - k > chunk; k += chunk) {
                 whole_fill(&s, inverse, k, chunk);
@@ -169,13 +145,12 @@ static void whole_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const v
                     whole_product(one, &s,
                                   panels + c / PANEL * (int64_t)whole_bytes(K) +
                                       PANEL * sizeof(float) + k / BYTES * 2 * TILE,
-                                  chunk / BYTES, wide, NULL);
-                    whole_floats(sum[c / PANEL], (const int32_t(*)[PANEL])one, 0, s.rows, wide,
-                                 k > 0);
+                                  chunk / BYTES, wide);
+                    whole_floats(sum[c / PANEL], (const int32_t(*)[PANEL])one, s.rows, wide, k > 0);
                 }
             }
             if (n == 0 || K > chunk) whole_fill(&s, inverse, k, K - k);
-            whole_last(sum, &s, panels, k, (K - k + BYTES - 1) / BYTES, columns, &end);
+            whole_last(sum, &s, panels, k, (K - k + BYTES - 1) / BYTES, n, columns, scale, &out);
         }
     }
     TILE_RELEASE();

@@ -188,24 +188,44 @@ static void linear_form(struct linear_side *s)
 // Splits blocks from .. from+n-1 (of 32 numbers) of all rows into bf16 parts and stores them in
 // tiles: [block][part][half][16 rows][64 bytes]. A part is one of the bf16 numbers whose sum is the
 // float; a half is 16 of the up to 32 rows.
-TILE_ALWAYS void linear_fill(struct linear_side *s, int64_t from, int64_t n, const int parts)
+TILE_ALWAYS void linear_fill_typed(struct linear_side *s, int64_t from, int64_t n, const int parts,
+                                   const qkv_dtype type)
 {
+    const int64_t whole = qkv_min64(s->K / BLOCK - from, n); // blocks of 32 numbers
     for (int64_t r = 0; r < s->rows; r++) {
         const char *row = s->x + r * s->apart;
         char *to = s->tiles + r / HALF * TILE + r % HALF * 64;
+        const vf down = vf_set1(-s->power[r]);
         for (int64_t b = 0; b < n; b++, to += parts * 2 * TILE) {
+            const int64_t k = (from + b) * BLOCK;
             __m512i part[3];
             vf low, high;
-            linear_numbers(&low, &high, row, s->type, (from + b) * BLOCK, s->K);
-            if (parts > 1) {
-                const vf down = vf_set1(-s->power[r]);
-                split(part, vf_pow2(low, down), vf_pow2(high, down), parts);
-            } else {
-                part[0] = bf16_of(low, high);
+            if (parts == 1 && type == QKV_BF16 && b < whole) {
+                _mm512_storeu_si512(to, _mm512_loadu_si512((const uint16_t *)row + k));
+                continue;
             }
+            if (b < whole) {
+                low = typed_load(row, type, k, VW);
+                high = typed_load(row, type, k + VW, VW);
+            } else {
+                linear_numbers(&low, &high, row, type, k, s->K);
+            }
+            if (parts > 1)
+                split(part, vf_pow2(low, down), vf_pow2(high, down), parts);
+            else
+                part[0] = bf16_of(low, high);
             for (int p = 0; p < parts; p++) _mm512_storeu_si512(to + p * 2 * TILE, part[p]);
         }
     }
+}
+TILE_ALWAYS void linear_fill(struct linear_side *s, int64_t from, int64_t n, const int parts)
+{
+    if (s->type == QKV_BF16)
+        linear_fill_typed(s, from, n, parts, QKV_BF16);
+    else if (s->type == QKV_F16)
+        linear_fill_typed(s, from, n, parts, QKV_F16);
+    else
+        linear_fill_typed(s, from, n, parts, QKV_F32);
 }
 
 // ---- processing the sums -----------------------------------------------------------------------
@@ -258,12 +278,7 @@ TILE_ALWAYS void linear_tail(void *y, qkv_dtype type, const float *sum, const fl
     if (before) vf_store_n(before, s, n);
     s = act_vector(s, tail->act);
     if (residual) s = vf_add(s, vf_load_n(residual, n));
-    if (type == QKV_BF16)
-        vf_store_bf16_n(y, s, n);
-    else if (type == QKV_F16)
-        vf_store_f16_n(y, s, n);
-    else
-        vf_store_n(y, s, n);
+    typed_store(y, type, 0, s, n);
 }
 
 // Applies a tail without residual to rows of a whole panel, with the operations of linear_tail, and
@@ -274,16 +289,16 @@ TILE_ALWAYS void linear_tail_whole(char *y, int64_t ldy, const float (*sum)[PANE
 {
     const vf scale = vf_set1(factor);
     const vf bias[2] = { b ? vf_load(b) : vf_zero(), b ? vf_load(b + VW) : vf_zero() };
-    for (; rows > 0; rows--, sum++, y += ldy * (type == QKV_BF16 ? 2 : 4))
+    for (; rows > 0; rows--, sum++, y += ldy * (type == QKV_BF16 ? 2 : 4)) {
+        vf s[2];
         for (int j = 0; j < 2; j++) {
-            vf s = vf_mul(vf_load(*sum + j * VW), scale);
-            if (b) s = vf_add(s, bias[j]);
-            s = act_vector(s, act);
-            if (type == QKV_BF16)
-                vf_store_bf16((uint16_t *)(void *)y + j * VW, s);
-            else
-                vf_store((float *)(void *)y + j * VW, s);
+            s[j] = vf_mul(vf_load(*sum + j * VW), scale);
+            if (b) s[j] = vf_add(s[j], bias[j]);
+            s[j] = act_vector(s[j], act);
+            if (type == QKV_F32) vf_store((float *)(void *)y + j * VW, s[j]);
         }
+        if (type == QKV_BF16) _mm512_storeu_si512(y, bf16_of(s[0], s[1]));
+    }
 }
 // Does what linear_tail_rows does, if the panel is whole and the tail is one of the frequent ones;
 // returns false otherwise.
@@ -325,11 +340,9 @@ static void linear_tail_rows(char *y, int64_t ldy, const float (*sum)[PANEL], in
         }
 }
 
-// Multiplies n blocks of the rows' tiles, from block `from` on, by one panel. Processes the rows of
-// *w meanwhile.
+// Multiplies n blocks of the rows' tiles, from block `from` on, by one panel.
 TILE_ALWAYS void linear_product(float *to, const struct linear_side *s, const char *panel,
-                                int64_t from, int64_t n, int64_t columns, const int parts,
-                                struct tile_work *w)
+                                int64_t from, int64_t n, int64_t columns, const int parts)
 {
     const struct tile_factors f = { .a = s->tiles,
                                     .b = panel + from * parts * 2 * TILE,
@@ -337,14 +350,14 @@ TILE_ALWAYS void linear_product(float *to, const struct linear_side *s, const ch
                                     .a_block = parts * 2 * TILE,
                                     .a_part = 2 * TILE,
                                     .a_half = TILE };
-    tile_product(to, PANEL, &f, n, parts, (struct tile_shape){ s->rows > HALF, columns > HALF }, w);
+    tile_product(to, PANEL, &f, n, parts, (struct tile_shape){ s->rows > HALF, columns > HALF });
 }
 
-// Adds rows from .. to-1 of the products `one` to the sums.
-static void linear_add(float (*sum)[PANEL], const float (*one)[PANEL], int64_t from, int64_t to,
+// Adds the products `one` to the sums.
+static void linear_add(float (*sum)[PANEL], const float (*one)[PANEL], int64_t rows,
                        int64_t columns)
 {
-    for (int64_t r = from; r < to; r++)
+    for (int64_t r = 0; r < rows; r++)
         for (int64_t j = 0; j < columns; j += VW)
             vf_store(sum[r] + j, vf_add(vf_load(sum[r] + j), vf_load(one[r] + j)));
 }
@@ -358,55 +371,44 @@ TILE_ALWAYS void linear_panels(float (*sum)[HIGH][PANEL], const struct linear_si
     _Alignas(64) float one[HIGH][PANEL];
     for (int64_t c = 0; c < columns; c += PANEL, sum++, panels += linear_bytes(s->K, parts)) {
         const int64_t wide = qkv_min64(columns - c, PANEL);
-        linear_product(from ? one[0] : sum[0][0], s, panels, from, n, wide, parts, NULL);
-        if (from) linear_add(*sum, (const float(*)[PANEL])one, 0, s->rows, wide);
+        linear_product(from ? one[0] : sum[0][0], s, panels, from, n, wide, parts);
+        if (from) linear_add(*sum, (const float(*)[PANEL])one, s->rows, wide);
     }
 }
 
-// The panel whose rows receive their tail while the tiles multiply the next one.
-struct linear_end {
+// Where the rows of a call are stored: row0 is the index in y of the first of them.
+struct linear_out {
     char *y;
-    int64_t ldy;
-    float (*sum)[PANEL];       // sums of all chunks before the last one, or of all chunks
-    const float (*one)[PANEL]; // products of the last chunk; NULL: `sum` contains them
-    int64_t row0, n, columns;  // index in y of the first row; first column and number of columns
+    int64_t ldy, row0;
     const struct qkv_linear_tail *tail;
 };
-static __attribute__((noinline)) void linear_end_rows(void *of, int64_t from, int64_t to)
+// Asks for the lines of y at which the panel of column n will be stored: 32 rows are too many
+// streams for the core to foresee.
+static void linear_expect(const struct linear_out *out, int64_t n, int64_t rows)
 {
-    const struct linear_end *e = of;
-    if (e->one) linear_add(e->sum, e->one, from, to, e->columns);
-    linear_tail_rows(e->y, e->ldy, (const float(*)[PANEL])e->sum + from, e->row0 + from, to - from,
-                     e->n, e->columns, e->tail);
+    const int64_t size = (int64_t)qkv_dtype_size(out->tail->y), apart = out->ldy * size;
+    const char *at = out->y + (out->row0 * out->ldy + n) * size;
+    for (int64_t i = 0; i < rows; i++, at += apart)
+        for (int64_t b = 0; b < PANEL * size; b += 64) __builtin_prefetch(at + b, 1);
 }
 
 // Multiplies the last n blocks of the rows' tiles, from block `from` on, by the panels, and applies
-// the tail to all sums: to the sums of a panel while the tiles multiply the next panel. *e
-// describes y; e->n is the first column of the panels.
+// the tail to all sums. The first panel begins at column n0 of y.
 TILE_ALWAYS void linear_last(float (*sum)[HIGH][PANEL], const struct linear_side *s,
-                             const char *panels, int64_t from, int64_t n, int64_t columns,
-                             struct linear_end *e, const int parts)
+                             const char *panels, int64_t from, int64_t n, int64_t n0,
+                             int64_t columns, const struct linear_out *out, const int parts)
 {
-    _Alignas(64) float one[2][HIGH][PANEL];
-    struct tile_work work = { .run = linear_end_rows, .of = e };
-    const int64_t first = e->n;
-    for (int64_t c = 0, odd = 0; c < columns; c += PANEL, odd ^= 1, sum++) {
+    _Alignas(64) float one[HIGH][PANEL];
+    for (int64_t c = 0; c < columns; c += PANEL, sum++, panels += linear_bytes(s->K, parts)) {
         const int64_t wide = qkv_min64(columns - c, PANEL);
-        linear_product(one[odd][0], s, panels, from, n, wide, parts, &work);
-        tile_work_finish(&work);
-        e->sum = from ? *sum : one[odd];
-        e->one = from ? (const float(*)[PANEL])one[odd] : NULL;
-        e->n = first + c;
-        e->columns = wide;
-        if (parts > 1) {
-            if (from) linear_add(*sum, e->one, 0, s->rows, wide);
-            e->one = NULL;
-            linear_again(e->sum, s, panels, wide, parts);
-        }
-        tile_work_plan(&work, s->rows, n, parts);
-        panels += linear_bytes(s->K, parts);
+        float(*const all)[PANEL] = from ? *sum : one;
+        linear_expect(out, n0 + c, s->rows);
+        linear_product(*one, s, panels, from, n, wide, parts);
+        if (from) linear_add(all, (const float(*)[PANEL])one, s->rows, wide);
+        if (parts > 1) linear_again(all, s, panels, wide, parts);
+        linear_tail_rows(out->y, out->ldy, (const float(*)[PANEL])all, out->row0, s->rows, n0 + c,
+                         wide, out->tail);
     }
-    tile_work_finish(&work);
 }
 
 TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t ldx,
@@ -423,14 +425,14 @@ TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t 
         for (int64_t n = 0; n < N; n += TOGETHER * PANEL) {
             const int64_t columns = qkv_min64(N - n, TOGETHER * PANEL);
             const char *panels = (const char *)packed + n / PANEL * (int64_t)linear_bytes(K, parts);
-            struct linear_end end = { .y = y, .ldy = ldy, .row0 = r, .n = n, .tail = tail };
+            const struct linear_out out = { y, ldy, r, tail };
             int64_t b = 0;
             for (; blocks - b > deep; b += deep) {
                 linear_fill(&s, b, deep, parts);
                 linear_panels(sum, &s, panels, b, deep, columns, parts);
             }
             if (n == 0 || blocks > deep) linear_fill(&s, b, blocks - b, parts);
-            linear_last(sum, &s, panels, b, blocks - b, columns, &end, parts);
+            linear_last(sum, &s, panels, b, blocks - b, n, columns, &out, parts);
         }
     }
     TILE_RELEASE();

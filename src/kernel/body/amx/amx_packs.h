@@ -47,11 +47,30 @@ TILE_ALWAYS void amx_floats(vf *low, vf *high, const float *row, int64_t from, i
     *high = left > VW ? vf_load_n(row + from + VW, left - VW) : vf_zero();
 }
 
+// Sizes of the numbers of a row, lane by lane, so that rows wait for no maximum of 16 lanes.
+struct amx_sizes {
+    __mmask16 enough, much; // lanes with a number of at least 2^TAME_LOW, of at least 2^TAME_HIGH
+};
+TILE_ALWAYS void amx_size(struct amx_sizes *s, vf x)
+{
+    const __m512i bits = abs_bits(x);
+    s->enough |= _mm512_cmpge_epi32_mask(bits, _mm512_set1_epi32((127 + TAME_LOW) << 23));
+    s->much |= _mm512_cmpge_epi32_mask(bits, _mm512_set1_epi32((127 + TAME_HIGH) << 23));
+}
+// Returns true if all numbers are finite, and the largest needs no power of two.
+TILE_ALWAYS bool amx_tame(const struct amx_sizes *s)
+{
+    return s->enough && !s->much;
+}
+
 static struct row_end amx_row_end(const float *row, int64_t n)
 {
     const __m512i infinite = _mm512_set1_epi32(FINITE);
     __m512i most = _mm512_setzero_si512();
     struct row_end end = { 0, 0 };
+    struct amx_sizes sizes = { 0, 0 };
+    for (int64_t e = 0; e < n; e += VW) amx_size(&sizes, vf_load_n(row + e, qkv_min64(n - e, VW)));
+    if (amx_tame(&sizes)) return end;
     for (int64_t e = 0; e < n; e += BLOCK) {
         vf x[2];
         amx_floats(&x[0], &x[1], row, e, n);
@@ -135,6 +154,14 @@ TILE_ALWAYS void amx_pack_sixteen(void *packed, const char *k, int64_t ldk, int6
     if (parts > 1) memcpy(to.end + first, end + first, (size_t)(HALF - first) * sizeof *end);
 }
 
+// Asks for the first `bytes` bytes of up to n rows, which are `apart` bytes apart: too far for the
+// core to foresee them.
+TILE_ALWAYS void amx_expect(const char *rows, int64_t apart, int64_t n, int64_t bytes)
+{
+    for (int64_t i = 0; i < n; i++, rows += apart)
+        for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(rows + b);
+}
+
 TILE_ALWAYS void amx_pack_keys(void *packed, const void *k, int64_t ldk, int64_t at, int64_t n,
                                int64_t E, const int parts)
 {
@@ -142,6 +169,7 @@ TILE_ALWAYS void amx_pack_keys(void *packed, const void *k, int64_t ldk, int64_t
     ldk *= parts > 1 ? 4 : 2;
     while (n > 0) {
         const int64_t first = at % HALF, some = qkv_min64(n, HALF - first);
+        amx_expect(from + some * ldk, ldk, qkv_min64(n - some, HALF), E * (parts > 1 ? 4 : 2));
         amx_pack_sixteen(packed, from, ldk, at - first, first, some, E, parts);
         from += some * ldk;
         at += some;
@@ -203,6 +231,8 @@ TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64
     bool finite = true;
     for (int64_t j = at / 2 * 2; j < at + n; j += 2) {
         const char *row = (const char *)v + (j - at) * apart;
+        amx_expect(row + HALF * apart, apart, qkv_min64(at + n - j - HALF, 2),
+                   F * (parts > 1 ? 4 : 2));
         const bool first = j >= at, second = j + 1 < at + n;
         float power[2] = { 0, 0 };
         if (parts > 1 && first) power[0] = amx_row_end((const void *)row, F).power;

@@ -80,71 +80,63 @@ struct tile_shape {
     bool tall, wide;
 };
 
+// Addresses of the tiles of block k and part p: of rows 0 .. 15, and of columns 0 .. 15.
+TILE_ALWAYS const char *tile_a(const struct tile_factors *f, int64_t k, int p)
+{
+    return (f->a_blocks ? f->a_blocks[k] : f->a + k * f->a_block) + p * f->a_part;
+}
+TILE_ALWAYS const char *tile_b(const struct tile_factors *f, int64_t k, int p, const int parts)
+{
+    const int64_t block = (parts > 1 ? parts : 1) * 2 * TILE;
+    return (f->b_blocks ? f->b_blocks[k] : f->b + k * block) + p * 2 * TILE;
+}
 TILE_ALWAYS void tile_load_a(const struct tile_factors *f, int64_t k, int p, const bool tall)
 {
-    const char *at = (f->a_blocks ? f->a_blocks[k] : f->a + k * f->a_block) + p * f->a_part;
+    const char *at = tile_a(f, k, p);
     TILE_LOAD(4, at, f->a_row);
     if (tall) TILE_LOAD(5, at + f->a_half, f->a_row);
 }
 TILE_ALWAYS void tile_load_b(const struct tile_factors *f, int64_t k, int p, const int parts,
                              const bool wide)
 {
-    const int64_t block = (parts > 1 ? parts : 1) * 2 * TILE;
-    const char *at = (f->b_blocks ? f->b_blocks[k] : f->b + k * block) + p * 2 * TILE;
+    const char *at = tile_b(f, k, p, parts);
     TILE_LOAD_PASSING(6, at, 64);
     if (wide) TILE_LOAD_PASSING(7, at + TILE, 64);
 }
 
-// Vector work that is interleaved with tile products: rows of earlier sums. The core executes both
-// at the same time, as far as its window of instructions reaches (docs/performance.md, "AMX"), so
-// a few rows follow each group of products.
-struct tile_work {
-    void (*run)(void *of, int64_t from, int64_t to); // processes rows from .. to-1
-    void *of;
-    int64_t rows, groups; // number of rows, and of groups of products among which they are divided
-    int64_t done, part;   // rows done; part: the next row runs when it reaches `groups`
-};
-enum { TILE_WAIT = 3 }; // groups of products before the first row, whose sums are being stored
-
-// Divides `rows` rows among the groups of a product of `depth` blocks.
-TILE_ALWAYS void tile_work_plan(struct tile_work *w, int64_t rows, int64_t depth, const int parts)
-{
-    const int64_t groups = depth * (parts > 2 ? 6 : parts > 1 ? 3 : 1);
-    const int64_t wait = groups > 2 * TILE_WAIT ? TILE_WAIT : 0;
-    w->rows = rows;
-    w->groups = groups - wait;
-    w->part = -wait * rows;
-    w->done = 0;
-}
-TILE_ALWAYS void tile_work_next(struct tile_work *w)
-{
-    if (!w || w->done == w->rows) return;
-    const int64_t from = w->done;
-    for (w->part += w->rows; w->part >= w->groups; w->part -= w->groups) w->done++;
-    if (w->done > from) w->run(w->of, from, w->done);
-}
-// Processes the rows that are left.
-TILE_ALWAYS void tile_work_finish(struct tile_work *w)
-{
-    if (w->done < w->rows) w->run(w->of, w->done, w->rows);
-    w->rows = w->done = 0;
-}
-
-TILE_ALWAYS void tile_multiply(const bool tall, const bool wide, struct tile_work *w)
+TILE_ALWAYS void tile_multiply(const bool tall, const bool wide)
 {
     TILE_BF16(0, 4, 6);
     if (wide) TILE_BF16(1, 4, 7);
     if (tall) TILE_BF16(2, 5, 6);
     if (tall && wide) TILE_BF16(3, 5, 7);
-    tile_work_next(w);
 }
-TILE_ALWAYS void tile_multiply_whole(const bool tall, const bool wide, struct tile_work *w)
+
+// Adds the products of the first parts of `depth` blocks. Each tile is loaded when the last product
+// with its register has begun, one product before it is needed: 66 cycles per block where products
+// after all four loads take 72 (docs/performance.md, "AMX").
+#define TILE_FIRST(SUM, A, B)                                                                      \
+    do {                                                                                           \
+        if (parts == WHOLE)                                                                        \
+            TILE_INT8(SUM, A, B);                                                                  \
+        else                                                                                       \
+            TILE_BF16(SUM, A, B);                                                                  \
+    } while (0)
+TILE_ALWAYS void tile_first_parts(const struct tile_factors *f, int64_t depth, const int parts,
+                                  const bool tall, const bool wide)
 {
-    TILE_INT8(0, 4, 6);
-    if (wide) TILE_INT8(1, 4, 7);
-    if (tall) TILE_INT8(2, 5, 6);
-    if (tall && wide) TILE_INT8(3, 5, 7);
-    tile_work_next(w);
+    if (depth > 0) tile_load_b(f, 0, 0, parts, wide);
+    for (int64_t k = 0; k < depth; k++) {
+        const char *a = tile_a(f, k, 0), *next = tile_b(f, k + 1 < depth ? k + 1 : k, 0, parts);
+        TILE_LOAD(4, a, f->a_row);
+        TILE_FIRST(0, 4, 6);
+        if (tall) TILE_LOAD(5, a + f->a_half, f->a_row);
+        if (tall) TILE_FIRST(2, 5, 6);
+        if (wide) TILE_FIRST(1, 4, 7);
+        TILE_LOAD_PASSING(6, next, 64);
+        if (wide && tall) TILE_FIRST(3, 5, 7);
+        if (wide) TILE_LOAD_PASSING(7, next + TILE, 64);
+    }
 }
 
 // Adds the products of `depth` blocks to the sums. With one part, the part is the number. With
@@ -153,43 +145,35 @@ TILE_ALWAYS void tile_multiply_whole(const bool tall, const bool wide, struct ti
 // for three. The small products of all blocks are added first, while the sums and their rounding
 // errors are small; then the products of the first parts of all blocks are added.
 TILE_ALWAYS void tile_blocks(const struct tile_factors *f, int64_t depth, const int parts,
-                             const bool tall, const bool wide, struct tile_work *w)
+                             const bool tall, const bool wide)
 {
     for (int64_t k = 0; parts > 1 && k < depth; k++) {
         tile_load_a(f, k, 1, tall);
         if (parts > 2) {
             tile_load_b(f, k, 1, parts, wide);
-            tile_multiply(tall, wide, w); // multiplies part 1 of a by part 1 of b
+            tile_multiply(tall, wide); // multiplies part 1 of a by part 1 of b
             tile_load_b(f, k, 0, parts, wide);
-            tile_multiply(tall, wide, w); // multiplies part 1 of a by part 0 of b
+            tile_multiply(tall, wide); // multiplies part 1 of a by part 0 of b
             tile_load_a(f, k, 2, tall);
-            tile_multiply(tall, wide, w); // multiplies part 2 of a by part 0 of b
+            tile_multiply(tall, wide); // multiplies part 2 of a by part 0 of b
             tile_load_a(f, k, 0, tall);
             tile_load_b(f, k, 2, parts, wide);
-            tile_multiply(tall, wide, w); // multiplies part 0 of a by part 2 of b
+            tile_multiply(tall, wide); // multiplies part 0 of a by part 2 of b
         } else {
             tile_load_b(f, k, 0, parts, wide);
-            tile_multiply(tall, wide, w); // multiplies part 1 of a by part 0 of b
+            tile_multiply(tall, wide); // multiplies part 1 of a by part 0 of b
             tile_load_a(f, k, 0, tall);
         }
         tile_load_b(f, k, 1, parts, wide);
-        tile_multiply(tall, wide, w); // multiplies part 0 of a by part 1 of b
+        tile_multiply(tall, wide); // multiplies part 0 of a by part 1 of b
     }
-    for (int64_t k = 0; k < depth; k++) {
-        tile_load_a(f, k, 0, tall);
-        tile_load_b(f, k, 0, parts, wide);
-        if (parts == WHOLE)
-            tile_multiply_whole(tall, wide, w);
-        else
-            tile_multiply(tall, wide, w);
-    }
+    tile_first_parts(f, depth, parts, tall, wide);
 }
 
 // Computes the products of `depth` blocks in to[rows][32], whose rows are `apart` elements apart;
-// the elements are floats or, for 8-bit factors, 32-bit integers. The rows of *w are processed
-// meanwhile; NULL: there are none.
+// the elements are floats or, for 8-bit factors, 32-bit integers.
 TILE_ALWAYS void tile_product(void *to, int64_t apart, const struct tile_factors *f, int64_t depth,
-                              const int parts, const struct tile_shape shape, struct tile_work *w)
+                              const int parts, const struct tile_shape shape)
 {
     float *const sum = to;
     const int64_t bytes = apart * (int64_t)sizeof *sum;
@@ -198,13 +182,13 @@ TILE_ALWAYS void tile_product(void *to, int64_t apart, const struct tile_factors
     if (shape.tall) TILE_ZERO(2);
     if (shape.tall && shape.wide) TILE_ZERO(3);
     if (shape.tall && shape.wide)
-        tile_blocks(f, depth, parts, true, true, w);
+        tile_blocks(f, depth, parts, true, true);
     else if (shape.tall)
-        tile_blocks(f, depth, parts, true, false, w);
+        tile_blocks(f, depth, parts, true, false);
     else if (shape.wide)
-        tile_blocks(f, depth, parts, false, true, w);
+        tile_blocks(f, depth, parts, false, true);
     else
-        tile_blocks(f, depth, parts, false, false, w);
+        tile_blocks(f, depth, parts, false, false);
     TILE_STORE(0, sum, bytes);
     if (shape.wide) TILE_STORE(1, sum + HALF, bytes);
     if (shape.tall) TILE_STORE(2, sum + HALF * apart, bytes);
