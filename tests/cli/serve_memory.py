@@ -20,6 +20,7 @@ MESSAGES = [{"role": "user", "content": "In the"}]
 REQUESTS = [
     ("/v1/embeddings", {"input": ["hello", "a b"], "model": "bert"}),
     ("/v1/completions", {"prompt": "In the", "max_tokens": 4, "n": 2, "temperature": 0, "stop": "zz", "model": "chat"}),
+    ("/v1/completions", {"prompt": "In the", "max_tokens": 2, "echo": True, "logprobs": 2, "temperature": 0, "model": "chat"}),
     ("/v1/chat/completions", {"messages": MESSAGES, "max_tokens": 4, "temperature": 0,
                               "stream": True, "stream_options": {"include_usage": True}, "model": "chat"}),
     ("/predict", {"inputs": [["good"], ["good", "bad"]], "model": "labels"}),

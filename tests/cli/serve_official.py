@@ -75,6 +75,10 @@ def completions(c):
         logged = c.completions.create(**body, logprobs=2).choices[0].logprobs
         check("openai: logprobs of completions", "".join(logged.tokens) == want and len(logged.token_logprobs) == tokens and
               logged.text_offset[0] == len(PROMPT) and all(t in top for t, top in zip(logged.tokens, logged.top_logprobs)), logged)
+        read = c.completions.create(model="verse", prompt=PROMPT, max_tokens=0, echo=True, logprobs=1).choices[0]
+        values = [t["logprob"] for t in command("generate", PROMPT, "-m", VERSE, "-n", "0", "--echo", "--logprobs", "1")[0]["prompt_logprobs"]]
+        check("openai: logprobs of the prompt", read.text == PROMPT and read.logprobs.token_logprobs == values and
+              read.logprobs.top_logprobs[0] is values[0] is None and read.finish_reason == "length", read)
         text, reasons, usage = streamed(c.completions.create(**body, stream=True, stream_options={"include_usage": True}), lambda x: x.text)
         check(f"openai: completions as a stream {how}", (text, reasons) == (want, ["length"]) and
               usage.completion_tokens == tokens, (text, reasons, usage))
