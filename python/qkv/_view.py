@@ -84,6 +84,8 @@ class View(Handle):
         ending = os.path.splitext(os.fsdecode(raw))[1].lower()
         if ending not in (".html", *PICTURES):
             raise UsageError(f"path: expected a name that ends with .html, .svg or .png, found {shown(path)}")
+        if not force and os.path.lexists(raw):
+            raise UsageError(f"{shown(path)}: file exists already, expected force=True to replace it, or a new name")
         if ending == ".html":
             o = self._options(budget=budget, **more)
             call(lib.view_html, self._at, raw, bool(force), ctypes.byref(o), None)

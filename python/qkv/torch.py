@@ -112,8 +112,10 @@ def _check_tensors(**tensors):
         if x.layout is not torch.strided or x.is_nested or x.is_quantized:
             found = "a nested one" if x.is_nested else "a quantized one" if x.is_quantized else x.layout
             raise DtypeError(f"{name}: expected a dense tensor, found {found}")
-        if x.device != query.device or x.device.type not in ("cpu", "meta"):
-            raise DeviceError(f"{name}: expected a tensor of the CPU as the others, found device {x.device}")
+        if x.device.type not in ("cpu", "meta"):
+            raise DeviceError(f"{name}: expected a tensor of the CPU, found device {x.device}")
+        if x.device != query.device:
+            raise DeviceError(f"{name}: expected a tensor of the device of query, {query.device}, found device {x.device}")
         if forward and forward_ad.unpack_dual(x).tangent is not None:
             raise UnsupportedError(f"{name}: forward-mode derivatives (jvp), expected backward()")
 

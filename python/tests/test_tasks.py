@@ -65,7 +65,7 @@ class Views(unittest.TestCase):
                 v.save(path)
                 with open(path, "rb") as f:
                     self.assertEqual(f.read(len(head)), head)
-                with self.assertRaises(qkv.UsageError):
+                with self.assertRaisesRegex(qkv.UsageError, "file exists already, expected force=True"):
                     v.save(path)
                 v.save(path, force=True)
             with self.assertRaises(qkv.UsageError):

@@ -265,6 +265,8 @@ class Behaviour(unittest.TestCase):
             with self.assertRaises(cls):
                 sdpa(*wrong)
         self.assertEqual(sdpa(*(x.to("meta") for x in (q, k, v))).device.type, "meta")
+        with self.assertRaisesRegex(qkv.DeviceError, "key: expected a tensor of the device of query, meta, found device cpu"):
+            sdpa(q.to("meta"), k, v)
         for wrong in (dict(window=(1,)), dict(window="ab"), dict(window=(1.5, 0)), dict(sinks=[1]), dict(scale="1")):
             with self.assertRaises(qkv.UsageError, msg=str(wrong)):
                 qkv.torch.attention(q, k, v, **wrong)

@@ -422,7 +422,10 @@ class Pairs:
             check(abs(sum(number(r[column]) for r in rows[:-1]) - number(rows[-1][column])) < 1e-4 * len(rows))
         for r in self.table():
             check(abs(number(r["B"]) - number(r["A"]) - number(r["change"])) < 2e-4, r)
+        query = "document.querySelector('.view.compare select').value"
+        check(c.js(query) == "4", c.js(query))
         c.key("Escape")
+        check(c.js(query) == "", "a query is named, and no row is marked", c.js(query))
         check("layer %d, head %d changed most" % tuple(moved[0][1:3]) in self.text("#sentence"), self.text("#sentence"))
         c.click(*self.middle(".ranked button"))
         check(self.state()["layer"] == moved[0][1] and self.state()["selected"] == [moved[0][2]])

@@ -143,7 +143,7 @@ function drawRanked() {
 
 function drawCompare(what) {
     const f = focused(), w = compare.box.clientWidth;
-    compare.pick.show(f && { ...f, i: state.row < 0 ? page.visible[0] ?? 0 : state.row });
+    compare.pick.show(f && { ...f, i: state.row < 0 ? "" : state.row }); // no row is marked: no query
     compare.how.show();
     if (what !== "target") drawRanked();
     if (!f) return redraw(compare.figure, w, 10);
