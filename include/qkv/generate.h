@@ -197,6 +197,11 @@ struct qkv_generate_options {
     /** index of prompts[0] among the prompts of several calls, 0 to 2^52, by which their random
      *  numbers do not depend on how the prompts are divided into calls */
     int64_t first;
+    /** [prompt_id_count] token ids of the prompt, special tokens included, instead of its text, for
+     *  a call with one prompt; its text is then the text of these tokens.  NULL: the text.  Not for
+     *  qkv_translate */
+    const int32_t *prompt_ids;
+    int64_t prompt_id_count;
     /** Callbacks, each of which may be NULL.  A result other than 0 stops the call with
      *  QKV_ERR_INTERRUPTED.  `token` receives each token when it is generated, interleaved over the
      *  prompts; it is not called with beams, whose tokens are known only at the end.  `output`

@@ -379,6 +379,20 @@ def prompt_logprobs(server):
             for key, values in (choice["logprobs"] or {}).items():
                 joined[choice["index"]][key] += values
         check("echo with logprobs in a stream", joined == [{"text": x["text"], **x["logprobs"]} for x in found], (joined, found))
+    ids = [[t["id"] for t in server.post("/tokenize", {"inputs": p, "model": "verse"})[1][0]] for p in prompts]
+    for echo in (False, True):
+        body = {**how, "echo": echo, "max_tokens": 3, "n": 2}
+        same = lambda prompt: [{k: v for k, v in x.items()} for x in server.post("/v1/completions", {**body, "prompt": prompt})[1]["choices"]]
+        check(f"token ids as prompts, echo {echo}", same(ids) == same(prompts) and same(ids[1]) == same(prompts[1]), same(ids))
+    other = [*ids[0][1:], 5]  # without the start token
+    status, answer = server.post("/v1/completions", {**how, "prompt": other, "max_tokens": 0})
+    check("a prompt of token ids has no others", status == 200 and len(answer["choices"][0]["logprobs"]["tokens"]) == len(other) ==
+          answer["usage"]["prompt_tokens"], answer)
+    for wrong, message in (([5, 2048], "invalid token id in the prompt, expected 0 to 2047, found 2048"), ([5, -1], "element 1 is no token id"),
+                           ([5, "a"], "element 1 is no token id"), ([[5], "a"], "element 1 has another type"),
+                           ([5] * 256, "prompt too long, expected at most 255 tokens, found 256")):
+        status, answer = server.post("/v1/completions", {"model": "verse", "prompt": wrong, "max_tokens": 1})
+        check(f"{message}", status == 400 and message in answer["error"]["message"], answer)
     status, answer = server.post("/v1/completions", {"model": "verse", "prompt": "a", "max_tokens": 0})
     check("max_tokens 0 without echo", status == 200 and answer["choices"][0]["text"] == "" and
           answer["choices"][0]["finish_reason"] == "length", answer)

@@ -248,7 +248,8 @@ void endpoint_completions(struct serve_call *c)
     };
     struct serve_model *m = NULL;
     if (serve_body(c, fields) &&
-        serve_texts_read(c, &j->prompts, r.prompt, "$.prompt", service_options.client_batch, 0) &&
+        serve_texts_read(c, &j->prompts, r.prompt, "$.prompt", service_options.client_batch,
+                         TEXTS_IDS) &&
         read_rest(c, j, &r) && (m = find_generator(c, r.model)))
         queue(c, m, j, &r);
     else

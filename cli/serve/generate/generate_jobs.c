@@ -18,6 +18,8 @@ static void free_job(struct serve_job *job)
         serve_bytes_free(&j->output[i].text);
         for (int a = 0; a < LOG_ARRAYS; a++) serve_bytes_free(&j->output[i].logprobs[a]);
     }
+    for (int64_t i = 0; j->decoded && i < j->prompts.count; i++) free(j->decoded[i]);
+    free(j->decoded);
     serve_texts_free(&j->prompts);
     free(j->rendered);
     free(j->bias);
@@ -330,13 +332,36 @@ static qkv_status render(struct generate_job *j)
     return QKV_OK;
 }
 
+// Makes the texts of prompts that are token ids.
+static qkv_status decode(struct generate_job *j)
+{
+    struct serve_texts *p = &j->prompts;
+    const qkv_tokenizer *t = j->job.model->tokenizer;
+    j->decoded = calloc((size_t)p->count + 1, sizeof *j->decoded);
+    if (!j->decoded) return cmd_no_memory(&j->err);
+    for (int64_t i = 0; i < p->count; i++) {
+        const int32_t *ids = p->ids + p->offsets[i];
+        const int64_t n = p->offsets[i + 1] - p->offsets[i];
+        size_t need;
+        qkv_status status = qkv_tokenizer_decode(t, NULL, 0, &need, ids, n, true, &j->err);
+        if (!status && !(j->decoded[i] = malloc(need + 1))) status = cmd_no_memory(&j->err);
+        if (!status)
+            status = qkv_tokenizer_decode(t, j->decoded[i], need + 1, NULL, ids, n, true, &j->err);
+        if (status) return status;
+        p->text[i] = j->decoded[i];
+        p->bytes[i] = need;
+    }
+    return QKV_OK;
+}
+
 // Prepares a job, none of whose outputs has begun.
 static void prepare(struct serve_job *job)
 {
     struct generate_job *j = (struct generate_job *)job;
     struct service *s = job->model->service;
-    if (!atomic_load(&job->call->gone) && j->messages && render(j)) {
-        serve_fail_with(job->call, &j->err, "$.messages");
+    if (!atomic_load(&job->call->gone) &&
+        ((j->messages && render(j)) || (j->prompts.ids && decode(j)))) {
+        serve_fail_with(job->call, &j->err, j->messages ? "$.messages" : "$.prompt");
         service_done(job);
         return;
     }
@@ -359,6 +384,10 @@ static void begin_output(struct generate_job *j)
     o.n_best = 1;
     o.no_template = j->chat; // the chat template has put all special tokens into the prompt
     o.first = j->begun % j->o.n_best; // the random numbers of an output that begins with the others
+    if (j->prompts.ids) {
+        o.prompt_ids = j->prompts.ids + j->prompts.offsets[prompt];
+        o.prompt_id_count = j->prompts.offsets[prompt + 1] - j->prompts.offsets[prompt];
+    }
     x->job = j;
     for (size_t i = 0; i < j->prompts.bytes[prompt]; i++)
         x->prompt_characters += (j->prompts.text[prompt][i] & 0xC0) != 0x80;

@@ -37,6 +37,7 @@ struct generate_job {
     int64_t created;
     struct serve_texts prompts;
     char *rendered; // the prompt of a chat
+    char **decoded; // [prompts.count] texts of prompts that are token ids; NULL: they are texts
     struct qkv_generate_options o;
     const char *stops[64];
     struct qkv_token_value *bias;

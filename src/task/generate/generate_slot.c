@@ -32,6 +32,7 @@ bool qkv_slot_init(struct qkv_slot *s, const struct qkv_generation *g, int64_t i
 void qkv_slot_free(struct qkv_slot *s)
 {
     qkv_prompt_tokens_free(&s->tokens);
+    qkv_logged_prompt_free(&s->logged);
     qkv_output_free(&s->output);
     qkv_history_free(&s->history);
     qkv_beam_free(&s->beam);

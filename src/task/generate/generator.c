@@ -286,6 +286,11 @@ static qkv_status resolve_options(const struct generator *g, struct qkv_generate
     if (o->min_tokens < -1) return fail_range(err, "min_tokens", -1, INT64_MAX, o->min_tokens);
     if (o->logprobs < 0 || o->logprobs > logprobs)
         return fail_range(err, "logprobs", 0, logprobs, o->logprobs);
+    if (o->prompt_ids && (g->translates || o->prompt_id_count < 0))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        g->translates
+                            ? "prompt_ids are not possible for a translation, expected a text"
+                            : "prompt_id_count is out of range, expected 0 or more");
     if (!isfinite(o->length_penalty))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "invalid length_penalty, expected a finite number, found %g",
@@ -391,6 +396,10 @@ static qkv_status run_texts(struct generator *g, const char *const *prompts, con
                         "negative number of texts, expected 0 or more, found %lld", (long long)n);
     if (n && !prompts)
         return qkv_fail(err, QKV_ERR_USAGE, NULL, "no texts given, expected an array, found NULL");
+    if (n != 1 && o && o->prompt_ids)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "prompt_ids are the tokens of one prompt, expected 1 text, found %" PRId64,
+                        n);
     for (int64_t i = 0; i < n; i++)
         if (!prompts[i])
             return qkv_fail(err, QKV_ERR_USAGE, NULL,

@@ -172,6 +172,60 @@ TEST(offsets_count_the_characters_before_a_token)
     qkv_generator_close(g);
 }
 
+TEST(token_ids_are_read_as_the_text_that_has_them)
+{
+    static struct result text, ids;
+    qkv_generator *g = open_verse();
+    qkv_error err = { 0 };
+    for (int i = 0; i < PROMPTS; i++) {
+        text = ids = (struct result){ 0 };
+        generate(g, prompt_of(i), options(&text, 5));
+        struct qkv_generate_options o = options(&ids, 5);
+        o.prompt_ids = text.id;
+        o.prompt_id_count = text.n;
+        generate(g, "", o);
+        CHECK_EQ(ids.n, text.n);
+        CHECK_TEXT(ids.text, text.text);
+        CHECK_BITS(ids.id, text.id, (size_t)text.n * sizeof *ids.id);
+        CHECK_BITS(ids.offset, text.offset, (size_t)text.n * sizeof *ids.offset);
+        CHECK_BITS(ids.logprob + 1, text.logprob + 1, (size_t)(text.n - 1) * sizeof(float));
+        CHECK_BITS(&ids.last, &text.last, sizeof(float));
+    }
+    const int32_t all[TOKENS + 2] = { [TOKENS + 1] = 7 }, wrong[] = { 5, 2048 },
+                               negative[] = { -1 };
+    struct qkv_generate_options o = options(&ids, -1);
+    const char *empty[] = { "", "" };
+    ids = (struct result){ 0 };
+    o.prompt_ids = all;
+    o.prompt_id_count = TOKENS + 2;
+    CHECK_EQ(qkv_generate(g, empty, NULL, 1, &o, &err), QKV_ERR_USAGE);
+    CHECK(strstr(err.text, "at most 256 tokens, found 258"));
+    o.truncate = true;
+    generate(g, "", o);
+    CHECK(ids.n == TOKENS && ids.cut == 2 && ids.id[TOKENS - 1] == 7 && ids.id[0] == 0);
+    o.prompt_id_count = 0; // the start token
+    ids = (struct result){ 0 };
+    generate(g, "", o);
+    CHECK_EQ(ids.n, 1);
+    const struct {
+        const int32_t *ids;
+        int64_t count, prompts;
+        const char *message;
+    } bad[] = { { wrong, 2, 1, "expected 0 to 2047, found 2048" },
+                { negative, 1, 1, "found -1" },
+                { wrong, -1, 1, "prompt_id_count is out of range" },
+                { wrong, 1, 2, "expected 1 text, found 2" } };
+    EACH(b, bad)
+    {
+        err = (qkv_error){ 0 };
+        o.prompt_ids = b->ids;
+        o.prompt_id_count = b->count;
+        CHECK_EQ(qkv_generate(g, empty, NULL, b->prompts, &o, &err), QKV_ERR_USAGE);
+        if (!strstr(err.text, b->message)) fail_msg("%s", err.text);
+    }
+    qkv_generator_close(g);
+}
+
 TEST(a_prompt_has_its_tokens_once)
 {
     static struct result r, other;
@@ -307,6 +361,7 @@ TEST(the_bits_do_not_depend_on_other_prompts_or_pieces)
 
 CHECK_MAIN(CASE(a_token_has_the_log_probability_after_the_tokens_before_it),
            CASE(generated_tokens_keep_their_bits_when_they_are_read_as_a_prompt),
-           CASE(offsets_count_the_characters_before_a_token), CASE(a_prompt_has_its_tokens_once),
+           CASE(offsets_count_the_characters_before_a_token),
+           CASE(token_ids_are_read_as_the_text_that_has_them), CASE(a_prompt_has_its_tokens_once),
            CASE(a_prompt_that_is_only_read_may_have_all_positions),
            CASE(the_bits_do_not_depend_on_other_prompts_or_pieces))

@@ -23,16 +23,23 @@ bool qkv_logs_prompts(const struct qkv_generation *g)
     return g->options.prompt_token && g->options.logprobs && !g->translates;
 }
 
+void qkv_logged_prompt_free(struct qkv_logged_prompt *p)
+{
+    qkv_decode_stream_free(p->stream);
+    p->stream = NULL;
+}
+
 void qkv_logged_prompt_begin(struct qkv_logged_prompt *p, const struct qkv_generation *g,
                              const struct qkv_prompt_tokens *tokens, int64_t prompt, int64_t item)
 {
     const qkv_encoding *e = &tokens->encoding;
+    qkv_logged_prompt_free(p);
     *p = (struct qkv_logged_prompt){ .g = g, .tokens = tokens, .prompt = prompt, .item = item };
     // a prompt that was cut begins with the first of its tokens that was left
     for (int64_t i = 0; tokens->cut && i < e->count && !p->end; i++) p->end = e->begin[i];
 }
 
-// Returns the number of characters of the text before token i. A token begins where the previous
+// Returns the number of characters of a text before its token i. A token begins where the previous
 // one ends, so that white space which a tokenizer leaves out of ranges belongs to the token after
 // it, or at its own beginning if both share a character.
 static int64_t offset_of(struct qkv_logged_prompt *p, int64_t i)
@@ -47,10 +54,32 @@ static int64_t offset_of(struct qkv_logged_prompt *p, int64_t i)
     return p->characters;
 }
 
+// Counts the characters of the text before token i: *offset.
+static qkv_status find_offset(struct qkv_logged_prompt *p, int64_t i, int64_t *offset,
+                              qkv_error *err)
+{
+    const char *text;
+    size_t bytes;
+    *offset = p->characters;
+    if (!p->g->options.prompt_ids) {
+        *offset = offset_of(p, i);
+        return QKV_OK;
+    }
+    qkv_status status =
+        p->stream ? QKV_OK : qkv_decode_stream_new(&p->stream, p->g->tokenizer, true, err);
+    if (!status) status = qkv_decode_stream_put(p->stream, p->tokens->ids[i], &text, &bytes, err);
+    for (size_t k = 0; !status && k < bytes; k++)
+        p->characters += ((uint8_t)text[k] & 0xC0) != 0x80;
+    return status;
+}
+
 static qkv_status emit(struct qkv_logged_prompt *p, int64_t i, float logprob,
                        const struct qkv_token_value *top, qkv_error *err)
 {
     const struct qkv_generate_options *o = &p->g->options;
+    int64_t offset;
+    const qkv_status status = find_offset(p, i, &offset, err);
+    if (status) return status;
     const struct qkv_generated_token t = { .prompt = p->prompt,
                                            .position = i,
                                            .id = p->tokens->ids[i],
@@ -58,7 +87,7 @@ static qkv_status emit(struct qkv_logged_prompt *p, int64_t i, float logprob,
                                            .top = top,
                                            .tops = top ? o->logprobs : 0,
                                            .text = "",
-                                           .offset = offset_of(p, i) };
+                                           .offset = offset };
     return o->prompt_token(o->user, &t) ? qkv_generation_interrupted(p->g, err) : QKV_OK;
 }
 

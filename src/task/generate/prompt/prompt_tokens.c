@@ -81,6 +81,25 @@ static bool append_ids(struct qkv_prompt_tokens *p, const int32_t *ids, int64_t 
     return true;
 }
 
+// Takes the token ids that the caller gives instead of a text, as encode_prompt() takes a text.
+static qkv_status take_ids(struct qkv_prompt_tokens *p, const struct qkv_generation *g,
+                           int64_t most, int64_t capacity, qkv_error *err)
+{
+    const struct qkv_generate_options *o = &g->options;
+    const int64_t n = o->prompt_id_count;
+    p->encoding.count = 0;
+    p->replaced = p->replaced_at = p->dropped = p->dropped_at = 0;
+    p->cut = n > most ? n - capacity : 0;
+    if (p->cut && !o->truncate) return fail_too_long(g, most, "", n, err);
+    for (int64_t i = 0; i < n; i++)
+        if (o->prompt_ids[i] < 0 || o->prompt_ids[i] >= g->source->V)
+            return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                            "invalid token id in the prompt, expected 0 to %" PRId64
+                            ", found %" PRId32,
+                            g->source->V - 1, o->prompt_ids[i]);
+    return append_ids(p, o->prompt_ids + p->cut, n - p->cut) ? QKV_OK : qkv_fail_memory(err, NULL);
+}
+
 // Returns how many tokens an output may have: what the caller wants, else the limits of
 // generation_config.json, which count `before` tokens (a limit of the length) or the forced first
 // token (a limit of new tokens).
@@ -117,7 +136,10 @@ static qkv_status tokenize_decoder(struct qkv_prompt_tokens *p, const struct qkv
                         positions - first - 1, g->prefix_count);
     if (!g->translates) {
         const int64_t left = qkv_min64(wanted_tokens(g, 0), positions / 2) - first;
-        const qkv_status status = encode_prompt(p, g, prompt, most, qkv_max64(1, most - left), err);
+        const int64_t capacity = qkv_max64(1, most - left);
+        const qkv_status status = g->options.prompt_ids
+                                      ? take_ids(p, g, most, capacity, err)
+                                      : encode_prompt(p, g, prompt, most, capacity, err);
         if (status) return status;
         if (!append_ids(p, p->encoding.ids, p->encoding.count)) return qkv_fail_memory(err, NULL);
     }
