@@ -472,6 +472,13 @@ class Pairs:
                 check(abs(off) < 1.5, width, by, off)
         c.size(1440, 900)
 
+    def the_stage_of_heads_names_repeated_words_by_their_places(self):
+        self.open("pair", "#w=heads&l=1&h=1")
+        for box, side in (("tokens", ".q"), ("keys", ".k")):
+            names = self.c.js("qkv.page.%s.filter(t => !t.special).map(t => t.named)" % box)
+            seen = self.c.js("[...document.querySelectorAll('.view.heads span%s')].map(s => s.textContent)" % side)
+            check(seen == names and any(ord(n[-1]) in range(0x2080, 0x208a) for n in seen), side, seen, names)
+
     def a_run_is_walked_through(self):
         self.open("run", "#w=training&l=0&h=1&t=4")
         c, n = self.c, len(self.c.js("qkv.page.about.training.frames.map(f => f.step)"))

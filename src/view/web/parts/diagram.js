@@ -155,8 +155,8 @@ function layTokens(split, gap) {
     };
     const lay = (spans, list, tokens, places, left, right) => new Map(list.map((i, n) => {
         place(
-            spans[n], state.raw ? tokens[i].raw : tokens[i].text, left, right, places[i] - geometry.row / 2 + pad, tall,
-            size
+            spans[n], state.raw ? tokens[i].raw : tokens[i].named, left, right,
+            places[i] - geometry.row / 2 + pad, tall, size
         );
         return [i, spans[n]];
     }));

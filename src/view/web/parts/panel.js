@@ -542,10 +542,10 @@ function matrixLabels(c, left, top, size, side) {
     c.textBaseline = "middle";
     const cut = t => t.length > 9 ? t.slice(0, 8) + "…" : t;
     c.textAlign = "right";
-    page.visible.forEach((i, r) => c.fillText(cut(page.tokens[i].text), left - 8, top + (r + .5) * size, left - 10));
+    page.visible.forEach((i, r) => c.fillText(cut(page.tokens[i].named), left - 8, top + (r + .5) * size, left - 10));
     c.textAlign = "left";
     page.visibleKeys.forEach((j, r) => {
-        tilted(c, cut(page.keys[j].text), left + (r + .5) * size, top - 6, side, letters);
+        tilted(c, cut(page.keys[j].named), left + (r + .5) * size, top - 6, side, letters);
     });
 }
 
