@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS_MAX = 256 };
-static struct verify_row rows[ROWS_MAX];
+static struct verify_row **rows; // [count]; a row stays where it is
 static int count;
 static bool json_begun;
 
@@ -53,10 +52,12 @@ struct verify_row *verify_row(const char *kernel, const char *isa, const char *p
                               const char *arithmetic, qkv_dtype type, double factor)
 {
     for (int i = 0; i < count; i++)
-        if (same(rows[i].kernel, kernel) && same(rows[i].isa, isa) &&
-            same(rows[i].precision, precision) && same(rows[i].arithmetic, arithmetic))
-            return &rows[i];
-    struct verify_row *const row = &rows[count < ROWS_MAX - 1 ? count++ : count];
+        if (same(rows[i]->kernel, kernel) && same(rows[i]->isa, isa) &&
+            same(rows[i]->precision, precision) && same(rows[i]->arithmetic, arithmetic))
+            return rows[i];
+    struct verify_row *const row = cmd_alloc(1, sizeof *row);
+    rows = cmd_grow(rows, (size_t)count + 1, sizeof *rows);
+    rows[count++] = row;
     *row = (struct verify_row){ .kernel = kernel,
                                 .isa = isa,
                                 .precision = precision,
@@ -182,7 +183,7 @@ static void json_rows(bool good, const double *ratios, double seconds,
 {
     printf("%s,\"rows\":[", json_begun ? "]" : "{\"cases\":[]");
     for (int i = 0; i < count; i++) {
-        const struct verify_row *r = &rows[i];
+        const struct verify_row *r = rows[i];
         printf("%s{\"kernel\":\"%s\",\"isa\":\"%s\",\"precision\":\"%s\",\"arithmetic\":",
                i ? "," : "", r->kernel, r->isa, r->precision);
         cmd_json_text(stdout, r->arithmetic ? r->arithmetic : "",
@@ -266,7 +267,7 @@ static void narrow(const double *ratios)
 {
     printf("%-10s %-10s %-10s %-13s %5s %5s %5s %8s %6s\n", "kernel", "isa", "precision",
            "products", "cases", "ulp", "usual", "worst", "bound");
-    for (int i = 0; i < count; i++) narrow_row(&rows[i], ratios[i]);
+    for (int i = 0; i < count; i++) narrow_row(rows[i], ratios[i]);
     puts("\nulp    largest error, in units in the last place of its case's largest result\n"
          "usual  error / error of the plain formula in the same type, geometric mean\n"
          "worst  A/B: A = largest (error - 2 ulp) / plain formula's error, B = its limit\n"
@@ -303,7 +304,7 @@ static void wide(const double *ratios)
     printf("%-10s %-10s %-10s %-16s %6s %8s %9s %6s %7s %12s %7s  %s\n", "kernel", "isa",
            "precision", "arithmetic", "cases", "max", "max ulp", "rms", "usual", "worst", "bound",
            "case nearest to a limit");
-    for (int i = 0; i < count; i++) wide_row(&rows[i], ratios[i]);
+    for (int i = 0; i < count; i++) wide_row(rows[i], ratios[i]);
     puts("\n"
          "max: largest error / largest result of its case; max ulp, rms: the error in units in the "
          "last place (ulp) of that result\n"
@@ -315,17 +316,19 @@ static void wide(const double *ratios)
 bool verify_report(const struct verify_options *o, double seconds)
 {
     int64_t cases = 0, failed = 0;
-    double ratios[ROWS_MAX];
+    double *const ratios = cmd_alloc((size_t)count + 1, sizeof *ratios);
     for (int i = 0; i < count; i++) {
-        ratios[i] = judge_groups(&rows[i]);
-        cases += rows[i].cases;
-        failed += rows[i].failed;
+        ratios[i] = judge_groups(rows[i]);
+        cases += rows[i]->cases;
+        failed += rows[i]->failed;
     }
     if (common.json) {
         json_rows(!failed, ratios, seconds, o);
+        free(ratios);
         return !failed;
     }
     (o->cases ? wide : narrow)(ratios);
+    free(ratios);
     printf("%lld cases, %lld failed, seed %llu, %.1f s\n", (long long)cases, (long long)failed,
            (unsigned long long)o->seed, seconds);
     return !failed;
