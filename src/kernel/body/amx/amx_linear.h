@@ -195,7 +195,7 @@ TILE_ALWAYS void linear_fill_typed(struct linear_side *s, int64_t from, int64_t 
     for (int64_t r = 0; r < s->rows; r++) {
         const char *row = s->x + r * s->apart;
         char *to = s->tiles + r / HALF * TILE + r % HALF * 64;
-        const vf down = vf_set1(-s->power[r]);
+        const vf down = vf_set1(parts > 1 ? -s->power[r] : 0);
         for (int64_t b = 0; b < n; b++, to += parts * 2 * TILE) {
             const int64_t k = (from + b) * BLOCK;
             __m512i part[3];

@@ -112,9 +112,7 @@ TILE_ALWAYS void tile_multiply(const bool tall, const bool wide)
     if (tall && wide) TILE_BF16(3, 5, 7);
 }
 
-// Adds the products of the first parts of `depth` blocks. Each tile is loaded when the last product
-// with its register has begun, one product before it is needed: 66 cycles per block where products
-// after all four loads take 72 (docs/performance.md, "AMX").
+// Multiplies tiles of the kind that `parts` selects.
 #define TILE_FIRST(SUM, A, B)                                                                      \
     do {                                                                                           \
         if (parts == WHOLE)                                                                        \
@@ -122,6 +120,9 @@ TILE_ALWAYS void tile_multiply(const bool tall, const bool wide)
         else                                                                                       \
             TILE_BF16(SUM, A, B);                                                                  \
     } while (0)
+// Adds the products of the first parts of `depth` blocks. Each tile is loaded when the last product
+// with its register has begun, one product before it is needed: 66 cycles per block where products
+// after all four loads take 72 (docs/performance.md, "AMX").
 TILE_ALWAYS void tile_first_parts(const struct tile_factors *f, int64_t depth, const int parts,
                                   const bool tall, const bool wide)
 {
