@@ -76,30 +76,42 @@ static void sleep_ms(long ms)
 }
 
 // ---- the guard --------------------------------------------------------------------------------
-// Ranks of the host. told: the guard has told it while it ran.
+// Ranks of the host. code: how it has ended; -1: it runs, or that is not known. told: the guard has
+// told it while it ran.
 static struct peer {
     int64_t rank, pid, start;
-    bool told;
+    int code;
+    bool ended, told;
 } peers[PEERS];
 static int peer_count;
 
-// Returns whether a peer runs. code: how it has ended; -1 if that is unknown.
-static bool runs(const struct peer *x, int *code)
+static bool by_signal(const struct peer *x)
+{
+    return x->code > 0 && (x->code & 0x7f);
+}
+
+// Observes which ranks have ended, and how: a parent that asks for the exit code of a rank, such as
+// mpiexec when the guard of the rank has ended, removes it. Returns how many run.
+static int observe(void)
 {
     struct process p;
-    *code = -1;
-    if (!ranks_process(x->pid, &p) || p.start != x->start) return false;
-    if (p.state == 'Z') *code = p.code;
-    return p.state != 'Z' && p.state != 'X';
+    int running = 0;
+    for (int i = 0; i < peer_count; i++) {
+        struct peer *x = &peers[i];
+        if (x->ended) continue;
+        const bool there = ranks_process(x->pid, &p) && p.start == x->start;
+        x->ended = !there || p.state == 'Z' || p.state == 'X';
+        if (there && p.state == 'Z') x->code = p.code;
+        running += !x->ended;
+    }
+    return running;
 }
 
 // Waits, at most SECONDS, until all ranks of the host have ended, then a moment.
 static void wait_for_peers(void)
 {
     const double end = cmd_seconds() + SECONDS;
-    int code;
-    for (int i = 0; i < peer_count; i++)
-        while (runs(&peers[i], &code) && cmd_seconds() < end) sleep_ms(5);
+    while (observe() && cmd_seconds() < end) sleep_ms(5);
     sleep_ms(MOMENT);
 }
 
@@ -111,7 +123,6 @@ static void tell_peers(int64_t own)
     char line[160];
     bool follows = false;
     struct process p;
-    int code;
     for (int i = 0; i < peer_count; i++) {
         struct peer *x = &peers[i];
         if (x->rank == own || !ranks_process(x->pid, &p) || p.start != x->start || p.ends) continue;
@@ -119,9 +130,9 @@ static void tell_peers(int64_t own)
     }
     wait_for_peers();
     for (int i = 0; i < peer_count; i++) {
-        const bool still = runs(&peers[i], &code), by_signal = code > 0 && (code & 0x7f);
-        if (peers[i].rank < own && by_signal) return;
-        follows = follows || code == QKV_ERR_IO << 8 || (peers[i].told && !still && !by_signal);
+        const struct peer *x = &peers[i];
+        if (x->rank < own && by_signal(x)) return;
+        follows = follows || x->code == QKV_ERR_IO << 8 || (x->told && x->ended && !by_signal(x));
     }
     if (!follows) return;
     const int n = snprintf(line, sizeof line, "%srank %lld has ended before the others%s",
@@ -141,7 +152,7 @@ static _Noreturn void guard(int from, pid_t rank)
         follows = follows || note.kind == FOLLOWS;
         if (note.kind != PEER || peer_count == PEERS) continue;
         own = note.own;
-        peers[peer_count++] = (struct peer){ note.rank, note.pid, note.start, false };
+        peers[peer_count++] = (struct peer){ note.rank, note.pid, note.start, -1, false, false };
     }
     if (ends || !peer_count) _exit(0);
     // its descriptors are closed before it has ended
@@ -200,7 +211,8 @@ void ranks_guard_end(void)
 void ranks_guard_peer(int64_t rank, int64_t own_rank, int64_t pid, int64_t start)
 {
     tell(&(struct note){ .kind = PEER, .rank = rank, .own = own_rank, .pid = pid, .start = start });
-    if (peer_count < PEERS) peers[peer_count++] = (struct peer){ rank, pid, start, false };
+    if (peer_count < PEERS)
+        peers[peer_count++] = (struct peer){ rank, pid, start, -1, false, false };
 }
 
 void ranks_guard(void)

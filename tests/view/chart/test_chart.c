@@ -203,7 +203,9 @@ TEST(rotated_names_do_not_touch_and_sparse_names_are_all_drawn)
                 .value = value, .rows = 1, .columns = columns, .column_label = few ? sparse : every
             };
             const struct qkv_chart_panel panel = { .name = "cells", .grid = &grid };
-            const struct qkv_chart c = { "title", "sentence", &panel, 1, 1 };
+            const struct qkv_chart c = {
+                .title = "title", .sentence = "sentence", .panel = &panel, .panels = 1, .across = 1
+            };
             size_t bytes;
             double last = -INFINITY, x;
             int names = 0;
