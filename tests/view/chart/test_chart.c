@@ -208,14 +208,14 @@ TEST(rotated_names_do_not_touch_and_sparse_names_are_all_drawn)
             };
             size_t bytes;
             double last = -INFINITY, x;
-            int names = 0;
+            int drawn = 0;
             char *svg = written(&c, "a.svg", NULL, &bytes);
-            for (const char *at = svg; (at = strstr(at, "rotate(-50 ")) != NULL; at++, names++) {
+            for (const char *at = svg; (at = strstr(at, "rotate(-50 ")) != NULL; at++, drawn++) {
                 CHECK_EQ(sscanf(at, "rotate(-50 %lf", &x), 1);
                 CHECK((x - last) * .766 > 12); // the sine; a line of 11 units is 12 high
                 last = x;
             }
-            CHECK(few ? names == (columns + 10) / 11 : names > 15);
+            CHECK(few ? drawn == (columns + 10) / 11 : drawn > 15);
             free(svg);
         }
 }
