@@ -63,12 +63,27 @@ none_left() {
     done
     failed "processes are left: $(left | tr '\n' ' ')"
 }
+# attempt CASE OPTIONS...: runs a case, again if UCX printed before the guards could tell the ranks: whenever a rank prints,
+# mpiexec looks for processes that have ended, and then ends the others (docs/machines.md).
+attempt() {
+    for _ in 1 2 3 4; do
+        raced=
+        "$@"
+        [ -n "$raced" ] || return 0
+    done
+    failed 'UCX was first four times'
+}
 # ended LINE RANKS...: the launcher ends within 30 s, one line of qkv is printed, and these ranks have the exit code 6
 ended() {
     line=$1
     shift
     wait $launcher
     code=$?
+    if grep -q process_vm_readv "$err" && ! grep -q 'ended before the others' "$err"; then
+        raced=yes
+        none_left
+        return
+    fi
     [ $code -ne 0 ] || failed 'exit code 0 of the launcher'
     [ $(($(date +%s) - at)) -le 30 ] || failed 'it continued for more than 30 s'
     [ "$(grep -c 'ended before the others' "$err")" -eq 1 ] || failed 'one line with the rank'
@@ -80,32 +95,42 @@ ended() {
     [ -z "$(find . -name '*out.npy*')" ] || failed 'an output'
 }
 
+one_killed() {
+    begin 3 "$@"
+    at=$(date +%s)
+    kill -9 "$(cat pid.1)"
+    ended 'qkv: rank 1 has ended before the others' 0 2
+}
+two_killed() {
+    begin 4
+    at=$(date +%s)
+    kill -9 "$(cat pid.2)" "$(cat pid.3)"
+    ended 'qkv: rank 2 has ended before the others'
+}
+one_crashed() {
+    begin 2
+    at=$(date +%s)
+    kill -SEGV "$(cat pid.0)"
+    ended '{"status":"io","code":6,"text":"rank 0 has ended before the others"}' 1
+}
+
 json=
 export DIRECT
 for DIRECT in 1 ''; do
     for option in '' -disable-auto-cleanup; do
         title "rank 1 is killed (qkv itself: ${DIRECT:-none}; $option)"
-        begin 3 $option
-        at=$(date +%s)
-        kill -9 "$(cat pid.1)"
-        ended 'qkv: rank 1 has ended before the others' 0 2
+        attempt one_killed $option
     done
 done
 
 title 'two ranks are killed at once: the first of them is named'
 DIRECT=0123
-begin 4
-at=$(date +%s)
-kill -9 "$(cat pid.2)" "$(cat pid.3)"
-ended 'qkv: rank 2 has ended before the others'
+attempt two_killed
 DIRECT=
 
 title 'the line of --json'
 json=--json
-begin 2
-at=$(date +%s)
-kill -SEGV "$(cat pid.0)"
-ended '{"status":"io","code":6,"text":"rank 0 has ended before the others"}' 1
+attempt one_crashed
 json=
 
 title 'Ctrl-C ends all ranks, of which none has ended before the others'
