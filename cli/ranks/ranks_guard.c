@@ -23,8 +23,14 @@
 // signals. SECONDS: how long a guard waits for ranks that end. MOMENT, in ms: until scripts in
 // which ranks run have ended, too; LATER: until the line is printed; UNTIL_TOLD: until a guard has
 // sent the signal.
-enum { FOLLOW_SIGNAL = SIGUSR1, PEERS = 1024, SECONDS = 10, MOMENT = 1000, LATER = 500 };
-enum { UNTIL_TOLD = 2000 };
+enum {
+    FOLLOW_SIGNAL = SIGUSR1,
+    PEERS = 1024,
+    SECONDS = 10,
+    MOMENT = 1000,
+    LATER = 500,
+    UNTIL_TOLD = 2000
+};
 
 // What a rank tells its guard. ENDS: it ends by itself. FOLLOWS: it ends since another was
 // killed.
@@ -84,6 +90,12 @@ static struct peer {
     bool ended, told;
 } peers[PEERS];
 static int peer_count;
+
+static void add_peer(int64_t rank, int64_t pid, int64_t start)
+{
+    if (peer_count < PEERS)
+        peers[peer_count++] = (struct peer){ .rank = rank, .pid = pid, .start = start, .code = -1 };
+}
 
 static bool by_signal(const struct peer *x)
 {
@@ -150,9 +162,9 @@ static _Noreturn void guard(int from, pid_t rank)
     while (read(from, &note, sizeof note) == (ssize_t)sizeof note) {
         ends = ends || note.kind == ENDS;
         follows = follows || note.kind == FOLLOWS;
-        if (note.kind != PEER || peer_count == PEERS) continue;
+        if (note.kind != PEER) continue;
         own = note.own;
-        peers[peer_count++] = (struct peer){ note.rank, note.pid, note.start, -1, false, false };
+        add_peer(note.rank, note.pid, note.start);
     }
     if (ends || !peer_count) _exit(0);
     // its descriptors are closed before it has ended
@@ -211,8 +223,7 @@ void ranks_guard_end(void)
 void ranks_guard_peer(int64_t rank, int64_t own_rank, int64_t pid, int64_t start)
 {
     tell(&(struct note){ .kind = PEER, .rank = rank, .own = own_rank, .pid = pid, .start = start });
-    if (peer_count < PEERS)
-        peers[peer_count++] = (struct peer){ rank, pid, start, -1, false, false };
+    add_peer(rank, pid, start);
 }
 
 void ranks_guard(void)

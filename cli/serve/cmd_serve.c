@@ -35,8 +35,7 @@ static const struct opt opts[] = {
     OPT_GROUP("Limits"),
     OPT_INT(0, "max-batch-tokens", &o.batch_tokens, 1, 1 << 24, "N",
             "tokens that are computed together, before other requests have their turn (default: "
-            "512 for each "
-            "thread, at most 8192)"),
+            "512 for each thread, at most 8192)"),
     OPT_INT(0, "max-sequences", &o.sequences, 1, 4096, "N",
             "outputs of a model that are generated at once; further ones wait (default: 16)"),
     OPT_INT(0, "max-concurrent-requests", &o.requests, 1, 65536, "N",
@@ -89,13 +88,12 @@ static int run(int argc, char **argv)
     bool loopback;
     (void)argc;
     (void)argv;
-    service_options =
-        (struct service_options){ .batch_tokens =
-                                      o.batch_tokens ? o.batch_tokens : service_batch_tokens(),
-                                  .most_requests = o.requests,
-                                  .client_batch = o.client_batch,
-                                  .slots = o.sequences,
-                                  .page_text = SERVICE_PAGE_TEXT };
+    if (!o.batch_tokens) o.batch_tokens = service_batch_tokens();
+    service_options = (struct service_options){ .batch_tokens = o.batch_tokens,
+                                                .most_requests = o.requests,
+                                                .client_batch = o.client_batch,
+                                                .slots = o.sequences,
+                                                .page_text = SERVICE_PAGE_TEXT };
     if (read_token(&token, &err) || server_listen(&s, o.host, o.port, &loopback, &err)) goto done;
     if (!loopback && !token) {
         cmd_error(&err, QKV_ERR_USAGE, NULL,

@@ -228,7 +228,7 @@ static qkv_status resolve(struct qkv_attention_back *b, const struct qkv_attenti
     if (a->no_softmax)
         return qkv_attention_refuse(&say, QKV_ERR_UNSUPPORTED,
                                     "backward of attention is not supported without softmax");
-    if (a->native && !b->kernel->native && !qkv_kernel()->attention[a->precision]->native)
+    if (a->native && !qkv_kernel()->attention[a->precision]->native)
         return qkv_attention_refuse(
             &say, QKV_ERR_UNSUPPORTED,
             "products in %s are not available in the backward pass of the %s kernels",

@@ -180,12 +180,12 @@ static float amx_row_power(bool *odd, const struct amx_probabilities *a, const r
 {
     struct amx_sizes sizes = { 0, 0 };
     *odd = false;
-    for (int b = 0; b < a->blocks; b++) {
+    for (int b = 0; !a->powers && b < a->blocks; b++) {
         vf x[2];
         amx_probability(x, a, row, b);
         for (int h = 0; h < 2; h++) amx_size(&sizes, x[h]);
     }
-    if (!a->powers && amx_tame(&sizes)) return 0;
+    if (amx_tame(&sizes)) return 0; // never with powers, of which nothing was counted
     __m512i most = _mm512_setzero_si512();
     vf top = vf_set1(-INFINITY);
     for (int b = 0; b < a->blocks; b++) {

@@ -121,20 +121,9 @@ TILE_ALWAYS void linear_pack_parts(void *packed, const void *w, qkv_dtype type, 
 TILE_ALWAYS void linear_numbers(vf *low, vf *high, const void *row, qkv_dtype type, int64_t from,
                                 int64_t K)
 {
-    const int64_t n = qkv_min64(K - from, BLOCK), n0 = qkv_min64(n, VW), n1 = n - n0;
-    if (type == QKV_BF16) {
-        const uint16_t *x = (const uint16_t *)row + from;
-        *low = vf_load_bf16_n(x, n0);
-        *high = n1 ? vf_load_bf16_n(x + VW, n1) : vf_zero();
-    } else if (type == QKV_F16) {
-        const uint16_t *x = (const uint16_t *)row + from;
-        *low = vf_load_f16_n(x, n0);
-        *high = n1 ? vf_load_f16_n(x + VW, n1) : vf_zero();
-    } else {
-        const float *x = (const float *)row + from;
-        *low = vf_load_n(x, n0);
-        *high = n1 ? vf_load_n(x + VW, n1) : vf_zero();
-    }
+    const int64_t n = qkv_min64(K - from, BLOCK);
+    *low = typed_load(row, type, from, qkv_min64(n, VW));
+    *high = n > VW ? typed_load(row, type, from + VW, n - VW) : vf_zero();
 }
 
 // A group of up to 32 rows of x, with their tiles.
@@ -191,7 +180,6 @@ static void linear_form(struct linear_side *s)
 TILE_ALWAYS void linear_fill_typed(struct linear_side *s, int64_t from, int64_t n, const int parts,
                                    const qkv_dtype type)
 {
-    const int64_t whole = qkv_min64(s->K / BLOCK - from, n); // blocks of 32 numbers
     for (int64_t r = 0; r < s->rows; r++) {
         const char *row = s->x + r * s->apart;
         char *to = s->tiles + r / HALF * TILE + r % HALF * 64;
@@ -200,16 +188,11 @@ TILE_ALWAYS void linear_fill_typed(struct linear_side *s, int64_t from, int64_t 
             const int64_t k = (from + b) * BLOCK;
             __m512i part[3];
             vf low, high;
-            if (parts == 1 && type == QKV_BF16 && b < whole) {
+            if (parts == 1 && type == QKV_BF16 && k + BLOCK <= s->K) {
                 _mm512_storeu_si512(to, _mm512_loadu_si512((const uint16_t *)row + k));
                 continue;
             }
-            if (b < whole) {
-                low = typed_load(row, type, k, VW);
-                high = typed_load(row, type, k + VW, VW);
-            } else {
-                linear_numbers(&low, &high, row, type, k, s->K);
-            }
+            linear_numbers(&low, &high, row, type, k, s->K);
             if (parts > 1)
                 split(part, vf_pow2(low, down), vf_pow2(high, down), parts);
             else
@@ -387,9 +370,7 @@ struct linear_out {
 static void linear_expect(const struct linear_out *out, int64_t n, int64_t rows)
 {
     const int64_t size = (int64_t)qkv_dtype_size(out->tail->y), apart = out->ldy * size;
-    const char *at = out->y + (out->row0 * out->ldy + n) * size;
-    for (int64_t i = 0; i < rows; i++, at += apart)
-        for (int64_t b = 0; b < PANEL * size; b += 64) __builtin_prefetch(at + b, 1);
+    tile_expect(out->y + (out->row0 * out->ldy + n) * size, apart, rows, PANEL * size, true);
 }
 
 // Multiplies the last n blocks of the rows' tiles, from block `from` on, by the panels, and applies

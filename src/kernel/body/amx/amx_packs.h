@@ -154,14 +154,6 @@ TILE_ALWAYS void amx_pack_sixteen(void *packed, const char *k, int64_t ldk, int6
     if (parts > 1) memcpy(to.end + first, end + first, (size_t)(HALF - first) * sizeof *end);
 }
 
-// Asks for the first `bytes` bytes of up to n rows, which are `apart` bytes apart: too far for the
-// core to foresee them.
-TILE_ALWAYS void amx_expect(const char *rows, int64_t apart, int64_t n, int64_t bytes)
-{
-    for (int64_t i = 0; i < n; i++, rows += apart)
-        for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(rows + b);
-}
-
 TILE_ALWAYS void amx_pack_keys(void *packed, const void *k, int64_t ldk, int64_t at, int64_t n,
                                int64_t E, const int parts)
 {
@@ -169,7 +161,8 @@ TILE_ALWAYS void amx_pack_keys(void *packed, const void *k, int64_t ldk, int64_t
     ldk *= parts > 1 ? 4 : 2;
     while (n > 0) {
         const int64_t first = at % HALF, some = qkv_min64(n, HALF - first);
-        amx_expect(from + some * ldk, ldk, qkv_min64(n - some, HALF), E * (parts > 1 ? 4 : 2));
+        tile_expect(from + some * ldk, ldk, qkv_min64(n - some, HALF), E * (parts > 1 ? 4 : 2),
+                    false);
         amx_pack_sixteen(packed, from, ldk, at - first, first, some, E, parts);
         from += some * ldk;
         at += some;
@@ -231,8 +224,8 @@ TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64
     bool finite = true;
     for (int64_t j = at / 2 * 2; j < at + n; j += 2) {
         const char *row = (const char *)v + (j - at) * apart;
-        amx_expect(row + HALF * apart, apart, qkv_min64(at + n - j - HALF, 2),
-                   F * (parts > 1 ? 4 : 2));
+        tile_expect(row + HALF * apart, apart, qkv_min64(at + n - j - HALF, 2),
+                    F * (parts > 1 ? 4 : 2), false);
         const bool first = j >= at, second = j + 1 < at + n;
         float power[2] = { 0, 0 };
         if (parts > 1 && first) power[0] = amx_row_end((const void *)row, F).power;

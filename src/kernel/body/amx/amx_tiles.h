@@ -34,6 +34,19 @@ enum {
 #define TILE_RELEASE()       __asm__ volatile("tilerelease" ::)
 #define TILE_ALWAYS          static inline __attribute__((always_inline))
 
+// Asks for the first `bytes` bytes of up to n rows, which are `apart` bytes apart: too far, or in
+// too many streams, for the core to foresee them. stores: they will be written.
+TILE_ALWAYS void tile_expect(const char *rows, int64_t apart, int64_t n, int64_t bytes,
+                             const bool stores)
+{
+    for (int64_t i = 0; i < n; i++, rows += apart)
+        for (int64_t b = 0; b < bytes; b += 64)
+            if (stores)
+                __builtin_prefetch(rows + b, 1);
+            else
+                __builtin_prefetch(rows + b);
+}
+
 // Configures tile t with tall[t] rows of 64 bytes; a tile with 0 rows is unused.
 static void tile_configure_each(const int *tall)
 {
