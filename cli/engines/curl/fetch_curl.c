@@ -67,20 +67,50 @@ static enum fetch_outcome outcome_of(CURLcode code)
     }
 }
 
+// Sets one option, unless one before it was refused: of a request of which libcurl does not know all, none is sent.
+#define SET(option, value) (code = code ? code : curl_easy_setopt(curl, option, value))
+
 // Restricts the handle to HTTP, without redirects, cookies and the files of the user.
-static void set_limits(CURL *curl)
+static CURLcode set_limits(CURL *curl)
 {
+    CURLcode code = CURLE_OK;
 #if LIBCURL_VERSION_NUM >= 0x075500
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    SET(CURLOPT_PROTOCOLS_STR, "http,https");
 #else
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+    SET(CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
 #endif
-    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
-    curl_easy_setopt(curl, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(curl, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
-    curl_easy_setopt(curl, CURLOPT_HTTP09_ALLOWED, 0L);
+    SET(CURLOPT_FOLLOWLOCATION, 0L);
+    SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
+    SET(CURLOPT_NOSIGNAL, 1L);
+    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+    SET(CURLOPT_HTTP09_ALLOWED, 0L);
+    return code;
 }
+
+static CURLcode set_request(struct run *run, struct curl_slist *headers, char text[CURL_ERROR_SIZE])
+{
+    CURL *const curl = run->curl;
+    const struct fetch_request *const r = run->request;
+    CURLcode code = set_limits(curl);
+    SET(CURLOPT_ERRORBUFFER, text);
+    SET(CURLOPT_URL, r->url);
+    SET(CURLOPT_HTTPHEADER, headers);
+    SET(CURLOPT_NOBODY, (long)r->head);
+    SET(CURLOPT_CONNECTTIMEOUT, r->connect_seconds);
+    SET(CURLOPT_LOW_SPEED_LIMIT, (long)FETCH_RATE);
+    SET(CURLOPT_LOW_SPEED_TIME, r->idle_seconds);
+    SET(CURLOPT_TIMEOUT, r->total_seconds);
+    SET(CURLOPT_HEADERFUNCTION, on_header);
+    SET(CURLOPT_HEADERDATA, run);
+    SET(CURLOPT_WRITEFUNCTION, on_body);
+    SET(CURLOPT_WRITEDATA, run);
+    SET(CURLOPT_NOPROGRESS, 0L);
+    SET(CURLOPT_XFERINFOFUNCTION, on_tick);
+    SET(CURLOPT_XFERINFODATA, run);
+    if (r->certificates) SET(CURLOPT_CAINFO, r->certificates);
+    return code;
+}
+#undef SET
 
 static void run_request(void *connections, const struct fetch_request *r, struct fetch_answer *a)
 {
@@ -90,7 +120,6 @@ static void run_request(void *connections, const struct fetch_request *r, struct
     struct curl_slist *headers = NULL;
     memset(a, 0, sizeof *a);
     curl_easy_reset(curl); // the connections stay open
-    set_limits(curl);
     for (const char *const *line = r->headers; *line; line++) {
         struct curl_slist *const more = curl_slist_append(headers, *line);
         if (!more) {
@@ -100,23 +129,8 @@ static void run_request(void *connections, const struct fetch_request *r, struct
         }
         headers = more;
     }
-    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, text);
-    curl_easy_setopt(curl, CURLOPT_URL, r->url);
-    curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(curl, CURLOPT_NOBODY, (long)r->head);
-    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, r->connect_seconds);
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, (long)FETCH_RATE);
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, r->idle_seconds);
-    curl_easy_setopt(curl, CURLOPT_TIMEOUT, r->total_seconds);
-    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
-    curl_easy_setopt(curl, CURLOPT_HEADERDATA, &run);
-    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
-    curl_easy_setopt(curl, CURLOPT_WRITEDATA, &run);
-    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_tick);
-    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &run);
-    if (r->certificates) curl_easy_setopt(curl, CURLOPT_CAINFO, r->certificates);
-    const CURLcode code = curl_easy_perform(curl);
+    CURLcode code = set_request(&run, headers, text);
+    if (!code) code = curl_easy_perform(curl);
     curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &a->status);
     a->outcome = run.stopped ? FETCH_STOPPED : outcome_of(code);
     if (code) snprintf(a->text, sizeof a->text, "%s", text[0] ? text : curl_easy_strerror(code));
