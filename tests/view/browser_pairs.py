@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # browser_pairs.py: cases of browser.py for the views neuron, steps, compare and training.
-import glob, json, os, subprocess, xml.etree.ElementTree as xml
+import glob, json, os, re, subprocess, xml.etree.ElementTree as xml
 import boxes
 import pictures
 from said import check
@@ -478,6 +478,29 @@ class Pairs:
             names = self.c.js("qkv.page.%s.filter(t => !t.special).map(t => t.named)" % box)
             seen = self.c.js("[...document.querySelectorAll('.view.heads span%s')].map(s => s.textContent)" % side)
             check(seen == names and any(ord(n[-1]) in range(0x2080, 0x208a) for n in seen), side, seen, names)
+
+    def drawings_name_repeated_words_by_their_places_though_cut(self):
+        c = self.c
+        for view, words in (("matrix", False), ("model", False), ("heads", False), ("matrix", True), ("model", True),
+                            ("heads", True)):
+            self.open("pair", "#w=%s&l=1&h=1&at=1.1" % view)
+            if words:  # a word that no drawing has room for
+                c.js("qkv.page.tokens.filter(t => t.named !== t.text).forEach(t => {"
+                     " t.named = t.named.replace(t.text, 'international'.repeat(5)); })")
+            names = c.js("qkv.page.tokens.filter(t => !t.special).map(t => t.named)")
+            drawn = c.js("(l => { const f = CanvasRenderingContext2D.prototype, old = f.fillText;"
+                         " f.fillText = function (t, ...a) { l.push(t); return old.call(this, t, ...a); };"
+                         " dispatchEvent(new Event('resize')); return new Promise(r => requestAnimationFrame(() =>"
+                         " requestAnimationFrame(() => { f.fillText = old; r(l); }))); })([])")
+            seen = {"heads": c.js("[...document.querySelectorAll('.view.heads span.q, .view.heads span.k')]"
+                                  ".map(s => s.textContent)")}.get(view, drawn)
+            saved = [t.text for t in xml.fromstring(c.js("qkv.svg()")).iter(SVG + "text")]
+            for where, texts in (("drawn", seen), ("saved", saved if view != "model" else None)):
+                for name in names if texts else ():
+                    place = name.lstrip("abcdefghijklmnopqrstuvwxyz#")
+                    is_cut = words and place
+                    found = [t for t in texts if t and (t == name or is_cut and re.fullmatch("int[a-z]*…" + place, t))]
+                    check(len(found) >= 2 and all(len(t) < 50 for t in found), view, where, name, found, texts)
 
     def a_run_is_walked_through(self):
         self.open("run", "#w=training&l=0&h=1&t=4")

@@ -168,7 +168,7 @@ void canvas_format(struct canvas *s, double x, double y, int size, unsigned how,
 // Finds the first word in brackets: bytes from .. to - 1 of text[n], with the brackets; 0, 0: none.
 void canvas_marked(size_t *from, size_t *to, const char *text, size_t n);
 // Writes text[n], or as much of it as fits in `width`, with "…" for what is left out. A word in
-// brackets, as in "The [bear] market fell", stays.
+// brackets, as in "The [bear] market fell", stays, and so does the place of a repeated word.
 void canvas_shorten(struct view_text *t, const struct canvas *s, int size, unsigned how,
                     const char *text, size_t n, double width);
 // Draws text[n], shortened by canvas_shorten() if it is wider than `width`.

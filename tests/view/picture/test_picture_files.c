@@ -306,6 +306,25 @@ TEST(a_word_that_occurs_twice_carries_its_place_in_every_picture)
     unmake(&made);
 }
 
+TEST(a_name_that_is_cut_keeps_its_place)
+{
+    static const char *const names[][2] = { { "internationalization₁₂", "…₁₂" },
+                                            { "internationalization", "…" },
+                                            { "internationalization₂", "…₂" },
+                                            { "inter₃national", "…" } };
+    const struct canvas s = { 0 };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        for (int width = 60; width < 90; width += 5) {
+            const char *name = names[i][0], *end = names[i][1];
+            struct view_text t = { 0 };
+            canvas_shorten(&t, &s, 12, 0, name, strlen(name), width);
+            const size_t n = (size_t)t.used, ends = strlen(end);
+            CHECK(n > ends + 2 && !memcmp(t.at + n - ends, end, ends));
+            CHECK(!memcmp(t.at, name, n - ends) && canvas_width(&s, t.at, n, 12, 0) <= width);
+            view_text_free(&t);
+        }
+}
+
 TEST(a_fold_of_keys_has_two_or_more)
 {
     for (int causal = 0; causal < 2; causal++) {

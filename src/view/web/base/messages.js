@@ -192,6 +192,13 @@ export function nameTokens(tokens, placeOf) {
     });
     return tokens;
 }
+/** The place at the end of a name, "₂", or "". */
+export const placeMark = name => /[₀-₉]*$/.exec(name)[0];
+/** Cuts a name to at most `most` letters. A repeated word keeps its place: “internat…₁₂”. */
+export function shortened(name, most) {
+    const letters = [...name], place = placeMark(name);
+    return letters.length <= most ? name : letters.slice(0, max(1, most - 1 - place.length)).join("") + "…" + place;
+}
 /** The name without its place, for a sentence that gives the place in words. */
 export const quotedWord = t => t.special ? t.text : `“${t.text}”`;
 export const quoted = t => t.special ? t.text : `“${t.named}”`;

@@ -2,7 +2,7 @@
 // figure.js: draws pictures as SVG, with text as text and in the colours of the theme. Also serves the views of one
 // query: finds the selected head, query and key, and computes their scores and weights.
 import { abs, ceil, floor, max, min, round, sqrt } from "../base/math.js";
-import { addTexts, errorOfWeights, certain, escaped, plain, say, signed, weight } from "../base/messages.js";
+import { addTexts, errorOfWeights, certain, escaped, placeMark, plain, say, signed, weight } from "../base/messages.js";
 import { cells, el, onClick, root } from "../base/dom.js";
 import { selectedHeads, page, quote, stage, state, topKey } from "../base/state.js";
 import { css, textOn, rampAt } from "../base/palette.js";
@@ -51,7 +51,7 @@ export function titled(node, text) {
     return node;
 }
 /**
- * Cuts a text so that it is at most `width` pixels wide.
+ * Cuts a text so that it is at most `width` pixels wide. A repeated word keeps its place.
  * @param {string} text
  * @param {number} width
  * @param {number} size font size
@@ -59,15 +59,17 @@ export function titled(node, text) {
  */
 const ruler = document.createElement("canvas").getContext("2d");
 export function fitted(text, width, size = 13) {
-    const letters = [...text.slice(0, 200)];
+    const place = placeMark(text), letters = [...text.slice(0, 200)], whole = text.length <= 200;
     ruler.font = `600 ${size}px ${page.font}`; // some of the texts are bold
-    const fits = n => ruler.measureText(letters.slice(0, n).join("") + (n < letters.length ? "…" : "")).width <= width;
+    const cut = n => n < letters.length || !whole ? letters.slice(0, n).join("") + "…" + place : text;
+    const fits = n => ruler.measureText(cut(n)).width <= width;
+    if (fits(letters.length)) return cut(letters.length);
     let low = 1, high = letters.length;
     while (low < high) {
         const mid = low + high + 1 >> 1;
         if (fits(mid)) low = mid; else high = mid - 1;
     }
-    return letters.slice(0, low).join("") + (low < letters.length || text.length > 200 ? "…" : "");
+    return cut(low);
 }
 const SIZES = { tiny: 11, note: 12, under: 12 }; // of figure.css; 13: the size of the page
 /**

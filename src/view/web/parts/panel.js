@@ -2,7 +2,7 @@
 // panel.js: builds the panels around the diagram: overview of heads, filters, names of the selected heads, tables, and
 // the small matrix.
 import { abs, ceil, max, min, strongestOf, sumOf } from "../base/math.js";
-import { NUMBERS, count, hundredths, say, share, stackTitle, weight } from "../base/messages.js";
+import { NUMBERS, count, hundredths, say, share, shortened, stackTitle, weight } from "../base/messages.js";
 import { cells, el, onClick, roving } from "../base/dom.js";
 import { defined } from "../base/terms.js";
 import {
@@ -540,12 +540,12 @@ function matrixLabels(c, left, top, size, side) {
     c.font = `${letters}px ${page.font}`;
     c.fillStyle = hue.text;
     c.textBaseline = "middle";
-    const cut = t => t.length > 9 ? t.slice(0, 8) + "…" : t;
     c.textAlign = "right";
-    page.visible.forEach((i, r) => c.fillText(cut(page.tokens[i].named), left - 8, top + (r + .5) * size, left - 10));
+    page.visible.forEach((i, r) =>
+        c.fillText(shortened(page.tokens[i].named, 9), left - 8, top + (r + .5) * size, left - 10));
     c.textAlign = "left";
     page.visibleKeys.forEach((j, r) => {
-        tilted(c, cut(page.keys[j].named), left + (r + .5) * size, top - 6, side, letters);
+        tilted(c, shortened(page.keys[j].named, 9), left + (r + .5) * size, top - 6, side, letters);
     });
 }
 

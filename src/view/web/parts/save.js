@@ -9,7 +9,7 @@ import { drawn, nameOf, rowOf } from "../base/aggregate.js";
 import { linkRows, links } from "../base/links.js";
 import { drawNow, tell } from "../base/drawing.js";
 import { keysOnStage, rowsOnStage } from "./diagram.js";
-import { headStyle, headWords } from "./figure.js";
+import { fitted, headStyle, headWords, shownToken } from "./figure.js";
 import { panel, rowTable } from "./panel.js";
 
 const TABLE_MOST = 5000;
@@ -100,10 +100,12 @@ export function svg() {
     const text = (kind, x, y, words, more = "") => out.push(
         `<text class="${kind}" x="${x.toFixed(1)}" y="${(y - top).toFixed(1)}"${more}>${escaped(words)}</text>`
     );
-    const name = t => state.raw ? t.raw : t.text, rows = l.row >= 0 ? heads.map(head => rowOf(head, l.row)) : [];
-    for (const i of rowsOnStage()) text("t", geometry.q, geometry.y[i], name(page.tokens[i]), ` text-anchor="end"`);
+    const rows = l.row >= 0 ? heads.map(head => rowOf(head, l.row)) : [];
+    const name = wide => t => fitted(shownToken(t), wide, geometry.row < 24 ? 13 : 16);
+    const left = name(geometry.q - 8), right = name((rows.length && geometry.bars || geometry.w) - geometry.k - 8);
+    for (const i of rowsOnStage()) text("t", geometry.q, geometry.y[i], left(page.tokens[i]), ` text-anchor="end"`);
     for (const j of keysOnStage()) {
-        text("t", geometry.k, geometry.z[j], name(page.keys[j]));
+        text("t", geometry.k, geometry.z[j], right(page.keys[j]));
         if (rows.length && geometry.bars)
             text("n", geometry.bars, geometry.z[j], weight(max(0, ...rows.map(r => r[j]))));
     }

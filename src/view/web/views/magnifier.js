@@ -2,14 +2,14 @@
 // magnifier.js: shows a head of the view model enlarged, with its tokens, its weights in hundredths, the keys to which
 // it attends, and its ablation effect. Also makes the controls for the order of the heads and the content of cells.
 import { abs, ceil, floor, max, min, round } from "../base/math.js";
-import { addTexts, count, escaped, hundredths, plain, say, weight } from "../base/messages.js";
+import { addTexts, count, escaped, hundredths, plain, say, shortened, weight } from "../base/messages.js";
 import { el, onClick } from "../base/dom.js";
 import { defined } from "../base/terms.js";
 import { page, quote, quoteKey, state } from "../base/state.js";
 import { css, hue, kindColour, textOn, rampAt } from "../base/palette.js";
 import { requestDraw } from "../base/drawing.js";
 import { set } from "../base/frame.js";
-import { headStyle, headWords, tilted } from "../parts/figure.js";
+import { headStyle, headWords, shownToken, tilted } from "../parts/figure.js";
 import { darkness, firstOf, hasMask, hatchOf } from "../parts/heatmap.js";
 import {
     MODEL_CELLS, MODEL_ORDERS, answerModel, drawThumb, effectBar, effectOf, effectText, fillGrid, gridOf, isPooled,
@@ -154,7 +154,7 @@ function drawMagnifierGaps(c, g, grid) {
     for (let k = 1; k < grid.n; k++) c.fillRect(g.left, g.top + k * g.tall - .5, g.w, 1);
 }
 function drawMagnifierLabels(c, g, p) {
-    const cut = t => t.length > 11 ? t.slice(0, 10) + "…" : t, text = t => cut(state.raw ? t.raw : t.text);
+    const text = t => shortened(shownToken(t), 11);
     c.textBaseline = "middle";
     const font = on => `${on ? "600 " : ""}${max(9.5, min(12, g.size - 1))}px ${page.font}`;
     shownRows().forEach((i, r) => {

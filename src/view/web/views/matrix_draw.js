@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // matrix_draw.js: draws the matrix: points, masks, lines between sections, labels and numbers.
 import { ceil, floor, max, min, round } from "../base/math.js";
-import { hundredths } from "../base/messages.js";
+import { hundredths, shortened } from "../base/messages.js";
 import { page, state } from "../base/state.js";
 import { hue, textOn, rampAt } from "../base/palette.js";
 import { sectionsOf } from "../parts/sections.js";
-import { tilted } from "../parts/figure.js";
+import { shownToken, tilted } from "../parts/figure.js";
 import { darkness, hatchOf, runInSlices } from "../parts/heatmap.js";
 import {
     bandEdges, coarseOf, coversSpecials, fillWindow, keyAt, keysInView,
@@ -135,8 +135,7 @@ export function drawSectionLabels(c) {
 export function drawTokenLabels(c) {
     const m = matrix;
     const size = max(9.5, min(13, m.px - 1));
-    const cut = t => t.length > 12 ? t.slice(0, 11) + "…" : t;
-    const text = t => cut(state.raw ? t.raw : t.text);
+    const text = t => shortened(shownToken(t), 12);
     c.font = `${size}px ${page.font}`;
     c.fillStyle = hue.text;
     c.textBaseline = "middle";

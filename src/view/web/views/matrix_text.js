@@ -2,11 +2,12 @@
 // matrix_text.js: describes the matrix in words and numbers: one row, the sentence, the table, the saved picture.
 import { el } from "../base/dom.js";
 import { ceil, floor, max, min, round } from "../base/math.js";
-import { count, escaped, plain, quotedWord, say, share, starred, weight } from "../base/messages.js";
+import { count, escaped, plain, quotedWord, say, share, shortened, starred, weight } from "../base/messages.js";
 import { selectedHeads, page, quote, state } from "../base/state.js";
 import { css, hue, rampAt } from "../base/palette.js";
 import { sectionsOf } from "../parts/sections.js";
 import { firstOf } from "../parts/heatmap.js";
+import { shownToken } from "../parts/figure.js";
 import { pictureSvg } from "./magnifier.js";
 import {
     coarseOf, fieldNow, isKeyShown, isWhole, leavesOut, levelAt, longest, matrixTarget, matrix, pointsOf,
@@ -206,7 +207,7 @@ export function matrixTable() {
     }
     best.sort((a, b) => b[2] - a[2]);
     const name = (tokens, k, of, T) =>
-        one ? tokens[k].text : say("strongestPairs", count(firstOf(k, of, T)), count(firstOf(k + 1, of, T) - 1));
+        one ? tokens[k].named : say("strongestPairs", count(firstOf(k, of, T)), count(firstOf(k + 1, of, T) - 1));
     return [
         ["rows", "keys", "weight"],
         ...best.slice(0, 200).map(([r, c, w]) =>
@@ -241,9 +242,9 @@ export function matrixSvg() {
     const [rows, keys] = sectionsOf(page.stack), inside = (x, low, size) => x >= low && x <= low + size;
     if (m.labelled) {
         for (const i of labelledRows())
-            text(m.left - 7, yOf(i + .5), "end", page.tokens[i].text.slice(0, 14));
+            text(m.left - 7, yOf(i + .5), "end", shortened(shownToken(page.tokens[i]), 12));
         for (const j of labelledKeys())
-            text(xOf(j + .5), m.above - 6, "start", page.keys[j].text.slice(0, 14), true);
+            text(xOf(j + .5), m.above - 6, "start", shortened(shownToken(page.keys[j]), 12), true);
     } else {
         for (const s of rows) {
             const y = yOf((s.from + s.to) / 2);
