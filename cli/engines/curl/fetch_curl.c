@@ -67,7 +67,8 @@ static enum fetch_outcome outcome_of(CURLcode code)
     }
 }
 
-// Sets one option, unless one before it was refused: of a request of which libcurl does not know all, none is sent.
+// Sets one option, unless one before it was refused: of a request of which libcurl does not know
+// all, none is sent.
 #define SET(option, value) (code = code ? code : curl_easy_setopt(curl, option, value))
 
 // Restricts the handle to HTTP, without redirects, cookies and the files of the user.
