@@ -129,6 +129,11 @@ static int run_explain(int argc, char **argv)
                                  .table = p->table.rows ? &p->table : NULL,
                                  .view = p->view,
                                  .subject = p->subject };
+    struct qkv_chart_table brief = p->table;
+    const struct qkv_chart told = { .title = p->title,
+                                    .sentence = p->sentence,
+                                    .table = page_brief(p, &brief) };
+    if (p->brief) output.told = &told;
     (void)(p->picture ? page_print_picture(p, &output, &err) : chart_print(&c, &output, &err));
 done:
     page_free(p);

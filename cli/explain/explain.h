@@ -45,6 +45,8 @@ struct page {
     struct qkv_chart_grid *grid[EXPLAIN_PANELS];
     struct qkv_chart_table table;
     const char **cell; // text of each cell of the table
+    // rows of the table that the terminal shows, without the panels; 0: it shows all of the page
+    int64_t brief;
     const char *view, *subject;
     // A picture of attention, the view "steps" of one query, that is drawn instead of the panels;
     // NULL: the panels are drawn.  `array` has its numbers.
@@ -84,6 +86,9 @@ struct qkv_chart_line *page_line(struct page *p, struct qkv_chart_panel *to, con
 void page_table(struct page *p, const char *name, int64_t rows, int64_t columns);
 void page_cell(struct page *p, int64_t row, int64_t column, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+// Cuts a table of the page to the rows that the terminal shows and one that counts the others, if
+// there are more than one. Returns the table.
+const struct qkv_chart_table *page_brief(struct page *p, struct qkv_chart_table *table);
 void page_after(struct page *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // Adds an array to the JSON of a picture.  The caller keeps its memory until page_free().
 void page_numbers(struct page *p, const char *name, const double *x, int64_t n);

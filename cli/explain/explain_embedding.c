@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST = 48, COLUMNS = 16 };
+// COLUMNS: of a row of E in the picture, NUMBERS: in the table, BRIEF: tokens in the terminal
+enum { MOST = 48, COLUMNS = 16, NUMBERS = 4, BRIEF = 14 };
 
 static bool space(char c)
 {
@@ -69,19 +70,60 @@ static const char *token_of(struct page *p, const struct text_run *s, int64_t i)
                : page_text(p, "#%ld", (long)s->tokens.ids[i]);
 }
 
-static void table(struct page *p, const struct text_run *s, const char *const *token)
+// Returns the number of decimals with which the largest of the first `columns` numbers of each row
+// has three digits.
+static int decimals_of(const float *row, int64_t n, int64_t width, int64_t columns)
 {
-    static const char *const head[] = { "row", "token", "id = row of E", "bytes of the text" };
+    double most = 0;
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t c = 0; c < columns; c++) most = fmax(most, fabs((double)row[i * width + c]));
+    const double digits = most > 0 ? 2 - floor(log10(most)) : 0;
+    return digits > 0 ? digits < 6 ? (int)digits : 6 : 0;
+}
+
+// Adds a table with a row for each token: its characters in the text (if there is a text), the
+// token, its id and the first numbers of its row of E.
+static void table(struct page *p, const struct text_run *s, const char *const *token,
+                  const float *row, int64_t width)
+{
     const qkv_encoding *e = &s->tokens.encoding;
-    page_table(p, "tokens", s->T + 1, 4);
-    for (int64_t c = 0; c < 4; c++) page_cell(p, 0, c, "%s", head[c]);
+    const int64_t columns = width < NUMBERS ? width : NUMBERS, first = s->text ? 1 : 0;
+    const int decimals = decimals_of(row, s->T, width, columns);
+    page_table(p,
+               page_text(p, "%s, their ids, and numbers 0 to %lld of the %lld in each row of E",
+                         s->text ? "the text in tokens" : "tokens", (long long)columns - 1,
+                         (long long)width),
+               s->T + 1, first + 2 + columns);
+    if (s->text) page_cell(p, 0, 0, "text");
+    page_cell(p, 0, first, "token");
+    page_cell(p, 0, first + 1, "id");
+    for (int64_t c = 0; c < columns; c++) page_cell(p, 0, first + 2 + c, "%lld", (long long)c);
     for (int64_t i = 0; i < s->T; i++) {
-        page_cell(p, i + 1, 0, "%lld", (long long)i);
-        page_cell(p, i + 1, 1, "%s", token[i]);
-        page_cell(p, i + 1, 2, "%ld", (long)s->tokens.ids[i]);
-        if (begin_of(s, i) >= 0)
-            page_cell(p, i + 1, 3, "%lld..%lld", (long long)e->begin[i], (long long)e->end[i]);
+        const int64_t begin = begin_of(s, i);
+        if (begin >= 0)
+            page_cell(p, i + 1, 0, "%s", cut(p, s->text + begin, e->end[i] - begin, 20));
+        page_cell(p, i + 1, first, "%s", token[i]);
+        page_cell(p, i + 1, first + 1, "%ld", (long)s->tokens.ids[i]);
+        for (int64_t c = 0; c < columns; c++) {
+            const double x = (double)row[i * width + c], unit = pow(10, decimals);
+            page_cell(p, i + 1, first + 2 + c, "%.*f", decimals, round(x * unit) / unit + 0);
+        }
     }
+    p->brief = BRIEF;
+}
+
+// Explains the mark that the tokens of this tokenizer have in a word or at its beginning.
+static void say_mark(struct page *p, const char *const *token, int64_t n)
+{
+    static const char *const marks[][2] = { { "##", "## continues a word" },
+                                            { "Ġ", "Ġ is a space" },
+                                            { "▁", "▁ is a space" } };
+    for (size_t k = 0; k < sizeof marks / sizeof *marks; k++)
+        for (int64_t i = 0; i < n; i++)
+            if (!strncmp(token[i], marks[k][0], strlen(marks[k][0]))) {
+                page_say(p, " (%s)", marks[k][1]);
+                return;
+            }
 }
 
 static void say_words(struct page *p, const struct text_run *s, const char *const *token)
@@ -94,11 +136,13 @@ static void say_words(struct page *p, const struct text_run *s, const char *cons
              (long long)w.special, w.special == 1 ? "is" : "are");
     if (!w.pieces) return;
     for (int64_t i = w.first; i < w.first + w.pieces; i++)
-        pieces = page_text(p, "%s %s", pieces, token[i]);
+        pieces = page_text(p, "%s%s%s", pieces, *pieces ? " + " : "", token[i]);
     const int64_t begin = begin_of(s, w.first),
                   end = s->tokens.encoding.end[w.first + w.pieces - 1];
-    page_say(p, "“%s” is split into %lld:%s. ", cut(p, s->text + begin, end - begin, 60),
+    page_say(p, "“%s” is split into %lld: %s", cut(p, s->text + begin, end - begin, 60),
              (long long)w.pieces, pieces);
+    say_mark(p, token + w.first, w.pieces);
+    page_say(p, ". ");
 }
 
 static double mean_norm(const float *x, int64_t n, int64_t D)
@@ -120,12 +164,13 @@ static void say_input(struct page *p, const struct text_run *s, const float *x)
         page_say(p, "These rows are the input of layer 0, X, %lld × %lld.", (long long)s->T,
                  (long long)s->D);
     else
-        page_say(p,
-                 "From these rows the model computes the input of layer 0, X, %lld × %lld: it adds "
-                 "positions, for example, or applies a norm. The mean norm of a row is %.2f in E "
-                 "and %.2f in X.",
-                 (long long)s->T, (long long)s->D, mean_norm(x, s->T, s->D),
-                 mean_norm(input, s->T, s->D));
+        page_say(
+            p,
+            "From these rows the model computes the input of layer 0, X, %lld × %lld, by adding "
+            "positions, for example, or by a norm. The mean norm of a row is %.2f in E "
+            "and %.2f in X.",
+            (long long)s->T, (long long)s->D, mean_norm(x, s->T, s->D),
+            mean_norm(input, s->T, s->D));
 }
 
 // Adds a grid with the first columns of a matrix with one row per token.
@@ -179,10 +224,10 @@ qkv_status explain_embedding(struct page *p, int argc, char **argv, qkv_error *e
     rows_panel(p, projected ? "rows of E, one per token" : "one row of E per token", row, n, E,
                label);
     if (projected) rows_panel(p, "these rows times P, plus a bias", x, n, D, label);
-    table(p, s, token);
+    table(p, s, token, row, E);
     page_title(p, "How does a text become numbers?");
     say_words(p, s, token);
-    page_say(p, "The id of a token is the index of a row of the embedding matrix E, %lld × %lld. ",
+    page_say(p, "The id of a token selects its row of the embedding matrix E, %lld × %lld. ",
              (long long)s->info.source_vocab, (long long)E);
     if (projected)
         page_say(p,

@@ -150,6 +150,19 @@ void page_table(struct page *p, const char *name, int64_t rows, int64_t columns)
         (struct qkv_chart_table){ .name = name, .cell = p->cell, .rows = rows, .columns = columns };
 }
 
+const struct qkv_chart_table *page_brief(struct page *p, struct qkv_chart_table *table)
+{
+    const int64_t columns = table->columns, left = table->rows - 1 - p->brief;
+    if (!p->brief || left < 2) return table;
+    const char **cell =
+        page_take(p, array_count(2, (int64_t[]){ p->brief + 2, columns }), sizeof *cell);
+    memcpy(cell, table->cell, (size_t)((p->brief + 1) * columns) * sizeof *cell);
+    cell[(p->brief + 1) * columns] = page_text(p, "... %lld more", (long long)left);
+    table->cell = cell;
+    table->rows = p->brief + 2;
+    return table;
+}
+
 void page_cell(struct page *p, int64_t row, int64_t column, const char *format, ...)
 {
     va_list list;

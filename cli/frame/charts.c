@@ -178,7 +178,7 @@ qkv_status chart_print(const struct qkv_chart *c, const struct chart_output *to,
         print_json(c, to->path);
         return QKV_OK;
     }
-    status = print_picture(c, to, err);
+    status = print_picture(to->told ? to->told : c, to, err);
     if (!status && to->path) chart_print_path(to->path);
     return status;
 }

@@ -10,6 +10,7 @@ struct chart_output {
     const char *path; // name of the output file; NULL: the chart is only printed
     int theme;        // enum qkv_view_theme
     int64_t width;    // width of the printed picture in columns; 0: as wide as the terminal
+    const struct qkv_chart *told; // chart that the terminal shows instead; NULL: the same
 };
 extern const char *const chart_themes[];
 #define CHART_LOOK_OPTIONS(to)                                                                     \

@@ -117,9 +117,10 @@ struct qkv_chart_table {
 };
 
 struct qkv_chart {
-    const char *title;                   /**< title: the question that the chart answers */
-    const char *sentence;                /**< sentence that states the finding with its numbers */
-    const struct qkv_chart_panel *panel; /**< [panels] the panels, at least one */
+    const char *title;    /**< title: the question that the chart answers */
+    const char *sentence; /**< sentence that states the finding with its numbers */
+    /** [panels] the panels, at least one; the terminal also shows a table alone */
+    const struct qkv_chart_panel *panel;
     int64_t panels;
     /** number of panels in one row of panels; 0: one panel, as wide as the picture */
     int64_t across;

@@ -201,14 +201,19 @@ t = json.loads(b[8:8 + n])["transformer.wte.weight"]
 D, at = t["shape"][1], 8 + n + t["data_offsets"][0]
 assert t["dtype"] == "BF16" and [int(row[2]) for row in r["table"][1:]] == ids, r["table"]
 rows = r["panels"][0]["values"]
+for row, numbers in zip(r["table"][1:], rows):
+    assert all(abs(float(a) - b) <= .00050001 and len(a.split(".")[1]) == 3 for a, b in zip(row[3:], numbers)), (row, numbers)
 assert len(rows) == len(ids) and len(rows[0]) == 16
 for i, row in zip(ids, rows):
     half = struct.unpack("<16H", b[at + 2 * D * i:][:32])
     exact = struct.unpack("<16f", struct.pack("<16I", *(h << 16 for h in half)))
     assert max(abs(a - b) for a, b in zip(exact, row)) < 1e-8, (i, row)
-spelled = [row[1] for row in r["table"][1:] if row[3] and 15 < int(row[3].split("..")[1]) <= 25]
+texts = [row[0] or "" for row in r["table"][1:]]
+assert "".join(texts) == "Thebearswereunbearablytired", texts
+before = ["".join(texts[:i + 1]) for i in range(len(texts))]
+spelled = [row[1] for row, end in zip(r["table"][1:], before) if len("Thebearswere") < len(end) <= len("Thebearswereunbearably")]
 assert f"5 words and {len(ids)} tokens" in r["sentence"] and len(spelled) > 1, r["sentence"]
-assert f"“unbearably” is split into {len(spelled)}: {' '.join(spelled)}. " in r["sentence"], (spelled, r["sentence"])
+assert f"“unbearably” is split into {len(spelled)}: {' + '.join(spelled)} (Ġ is a space). " in r["sentence"], (spelled, r["sentence"])
 
 def tensor(name):
     t = json.loads(b[8:8 + n])[name]
@@ -241,6 +246,20 @@ for i, row, got in zip((5, 8, 9), rows, x):
         assert abs(got[d] - c[d] - sum(a * w for a, w in zip(exact, P[10 * d:10 * d + 10]))) < 1e-5, (i, d)
 assert "embedding matrix E, 61 × 10. A projection P, 10 × 24," in r["sentence"], r["sentence"]
 END
+for words in 1 30; do # a page of at most 25 lines, whose columns line up
+    COLUMNS=80 runs 0 explain --embedding "The bears were unbearably tired$(seq $words | sed 's/.*/ a/' | tr -d '\n')"
+    check [ "$(wc -l <"$out")" -le 25 ]
+    check python3 - "$out" $words <<'END'
+import re, sys
+lines = [line.rstrip() for line in open(sys.argv[1], encoding="utf-8").read().split("\n")]
+head = next(i for i, line in enumerate(lines) if re.match(r"text +token +id +0 +1 +2 +3$", line))
+rows = [line for line in lines[head + 1:] if line]
+long = sys.argv[2] == "30"
+assert rows[-1].startswith("... ") == long, rows
+ends = [[m.end() for m in re.finditer(r"\S+", line)][-6:] for line in [lines[head]] + rows[:-1]]
+assert all(row == ends[0] for row in ends) and len(rows) == (15 if long else 13), lines
+END
+done
 runs 0 explain --embedding --json --ids 5,8,9
 prints_part 'From these rows the model computes the input of layer 0, X, 3 × 192'
 runs 0 explain --embedding --json --ids 5,8,9 -m "$top/tests/golden/llama"

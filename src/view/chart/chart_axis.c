@@ -266,10 +266,11 @@ static const char *wrong(const struct qkv_chart_panel *p)
     return NULL;
 }
 
-qkv_status chart_check(const struct qkv_chart *c, qkv_error *err)
+qkv_status chart_check(const struct qkv_chart *c, bool table_alone, qkv_error *err)
 {
     const char *found = NULL;
-    if (!c || !c->panel || c->panels < 1) found = "no panels";
+    const bool alone = table_alone && c && !c->panels && c->table;
+    if (!alone && (!c || !c->panel || c->panels < 1)) found = "no panels";
     if (!found && (c->across < 0 || c->panels > 4096))
         found = "more than 4096 panels, or a member across below 0";
     for (int64_t i = 0; !found && i < c->panels; i++) found = wrong(&c->panel[i]);

@@ -180,7 +180,7 @@ static void draw_chart(struct canvas *s, const void *of, bool head, struct chart
 qkv_status qkv_chart_file(const struct qkv_chart *c, const char *path, bool force,
                           const struct qkv_chart_options *o, qkv_error *err)
 {
-    const qkv_status bad = chart_check(c, err);
+    const qkv_status bad = chart_check(c, false, err);
     if (bad) return bad;
     return chart_write(c, draw_chart, c, path, force, o ? o->theme : QKV_THEME_AUTO, err);
 }

@@ -43,7 +43,8 @@ struct chart_scale chart_shared_x(const struct qkv_chart *c);
 void chart_grid_ends(double *low, double *high, const struct qkv_chart_grid *g);
 double chart_darkness(const struct qkv_chart_grid *g, double low, double high, double value);
 // Checks a chart. Returns QKV_ERR_USAGE if an array is NULL although its length is not 0.
-qkv_status chart_check(const struct qkv_chart *c, qkv_error *err);
+// Checks a chart. table_alone: a table is enough, without panels.
+qkv_status chart_check(const struct qkv_chart *c, bool table_alone, qkv_error *err);
 int chart_color(int hue, int64_t place); // returns a colour of canvas.h; place: index of the line
 
 // ---- chart_draw.c, chart_text.c, chart_grid.c ---------------------------------------------------

@@ -511,7 +511,7 @@ qkv_status qkv_chart_terminal(const struct qkv_chart *c, char **out,
     if (!out)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_chart_terminal: expected a pointer for the text, found NULL");
-    const qkv_status bad = chart_check(c, err);
+    const qkv_status bad = chart_check(c, true, err);
     if (bad) return bad;
     if (!o) o = &plain;
     struct text_canvas s = chart_text_canvas(o);

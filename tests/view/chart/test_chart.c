@@ -341,6 +341,20 @@ TEST(numbers_of_a_grid_may_be_large_and_have_many_digits)
     }
 }
 
+TEST(the_terminal_shows_a_table_alone)
+{
+    static const char *const cells[] = { "token", "id", "the", "1996", "cat", "4937" };
+    const struct qkv_chart_table table = { "ids", cells, 3, 2 };
+    const struct qkv_chart c = { .title = "Which ids?", .table = &table };
+    char *text;
+    qkv_error err = { 0 };
+    CHECK_EQ(qkv_chart_terminal(&c, &text, NULL, NULL), QKV_OK);
+    CHECK(!strcmp(text, "Which ids?\n\nids\ntoken    id\nthe    1996\ncat    4937\n"));
+    qkv_view_text_free(text);
+    folder_new();
+    CHECK_EQ(qkv_chart_file(&c, folder_name("table.svg"), true, NULL, &err), QKV_ERR_USAGE);
+}
+
 TEST(a_chart_that_is_not_whole_is_refused)
 {
     const struct qkv_chart good = whole();
@@ -352,9 +366,11 @@ TEST(a_chart_that_is_not_whole_is_refused)
     memcpy(p, good.panel, sizeof p);
     c.panel = p;
     c.panels = 0;
+    c.table = NULL;
     CHECK_EQ(qkv_chart_terminal(&c, &text, NULL, NULL), QKV_ERR_USAGE);
     CHECK(text == NULL);
     c.panels = 5;
+    c.table = good.table;
     l.y = NULL;
     p[0].line = &l, p[0].lines = 1;
     CHECK_EQ(qkv_chart_terminal(&c, &text, NULL, NULL), QKV_ERR_USAGE);
