@@ -18,9 +18,11 @@
 #include "kernel/body/amx/amx_split.h"
 #include "kernel/body/amx/amx_linear.h"
 #include "kernel/body/amx/amx_int8.h"
+#include "kernel/body/attention/attention_names.h"
 #include "kernel/body/attention/attention_rows.h"
 #include "kernel/body/attention/attention_probabilities.h"
 #include "kernel/body/amx/amx_attention.h"
+#include "kernel/body/amx/amx_attention_back.h"
 #include "kernel/body/peak/peak_tiles.h"
 
 const struct qkv_kernels qkv_kernels_amx = {
@@ -32,8 +34,7 @@ const struct qkv_kernels qkv_kernels_amx = {
         [QKV_PRECISION_F32_FAST] = &attention_three,
         [QKV_PRECISION_BF16] = &attention_bf16,
     },
-    // vdpbf16ps adds as many products per cycle as one of the two FMA units of these CPUs
-    .attention_back_bf16 = "avx512",
+    .attention_back[QKV_PRECISION_BF16] = &attention_back_bf16,
     .linear = {
         [QKV_PRECISION_F32] = &linear_six,
         [QKV_PRECISION_F32_FAST] = &linear_three,

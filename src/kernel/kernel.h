@@ -270,9 +270,6 @@ struct qkv_kernels {
     const struct qkv_attention_kernels *attention[QKV_PRECISIONS];
     // NULL for INT8, which has no backward pass
     const struct qkv_attention_back_kernels *attention_back[QKV_PRECISIONS];
-    // Name of a weaker ISA whose attention_back[QKV_PRECISION_BF16] is faster on the CPUs of this
-    // ISA than that of the ISAs between them; NULL: none.
-    const char *attention_back_bf16;
     // Additive attention (Bahdanau et al. 2015), used like the kernels in the array `attention`.
     // With d = E / 2, the row of
     // a query is u[d], w[d] and the row of a key is p[d] (its other E - d elements are not read);

@@ -91,11 +91,6 @@ static void build(void)
         if (!rows[i].table || (rows[i].needs & have) != rows[i].needs) continue;
         if (supported) tables[supported] = tables[supported - 1];
         overlay(&tables[supported], rows[i].table);
-        const int other =
-            rows[i].table->attention_back_bf16 ? find(rows[i].table->attention_back_bf16) : -1;
-        if (other >= 0)
-            tables[supported].attention_back[QKV_PRECISION_BF16] =
-                tables[other].attention_back[QKV_PRECISION_BF16];
         tables[supported].isa = rows[i].name;
         supported++;
     }

@@ -196,11 +196,12 @@ struct pair {
     double w, w_off, x, x_off;
 };
 // Computes P and dS of one pair and their error bounds: a sum of E products has E roundings of the
-// magnitude of its terms, its power an error of ln 2 times that plus its own; bf16 pairs are
-// rounded, and so are their powers.
+// magnitude of its terms, its power an error of ln 2 times that plus its own; the
+// operands of products of bf16 are rounded, and their powers are coarse.
 static inline struct pair tile_pair(const struct tile *x, int i, int j)
 {
-    const bool pairs = strcmp(x->k->arithmetic, "bf16 pairs") == 0;
+    const bool pairs =
+        strcmp(x->k->arithmetic, "bf16 pairs") == 0 || strcmp(x->k->arithmetic, "bf16 tiles") == 0;
     const double power = pairs ? 0x1p-13 : 4 * UNIT, operand = pairs ? 0x1p-8 : 0;
     const int first = x->at / x->k->keys * x->k->keys;
     const qkv_dtype type = x->k->type;

@@ -208,17 +208,23 @@ TILE_ALWAYS bool amx_value_parts(__m512i *part, const void *row, int64_t f, int6
     return vm_full(a) && vm_full(b);
 }
 
+// Interleaves two rows of 32 numbers, and returns the pairs of columns 0 .. 15 (half 0) or 16 .. 31.
+TILE_ALWAYS __m512i amx_pairs(__m512i a, __m512i b, int half)
+{
+    static const uint16_t order[2][BLOCK] = {
+        { 0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+          8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47 },
+        { 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
+          24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63 },
+    };
+    return _mm512_permutex2var_epi16(a, _mm512_loadu_si512(order[half]), b);
+}
+
 // Packs values. Two rows that form a pair are packed together if both are new; if only one row is
 // new, the other half of its pairs is unchanged.
 TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64_t at, int64_t n,
                                  int64_t capacity, int64_t F, const int parts)
 {
-    static const uint16_t order[2 * BLOCK] = {
-        0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
-        11, 43, 12, 44, 13, 45, 14, 46, 15, 47, 16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53,
-        22, 54, 23, 55, 24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63,
-    };
-    const __m512i low = _mm512_loadu_si512(order), high = _mm512_loadu_si512(order + BLOCK);
     float *powers = amx_value_powers(packed, F, capacity, parts);
     const int64_t apart = ldv * (parts > 1 ? 4 : 2);
     bool finite = true;
@@ -240,9 +246,8 @@ TILE_ALWAYS bool amx_pack_values(void *packed, const void *v, int64_t ldv, int64
             if (second && !amx_value_parts(b, row + apart, f, F, power[1], parts)) finite = false;
             char *to = amx_value_tiles(packed, f, j, capacity, parts) + j % BLOCK / 2 * 64;
             for (int p = 0; p < parts; p++, to += 2 * TILE) {
-                _mm512_mask_storeu_epi16(to, ours, _mm512_permutex2var_epi16(a[p], low, b[p]));
-                _mm512_mask_storeu_epi16(to + TILE, ours,
-                                         _mm512_permutex2var_epi16(a[p], high, b[p]));
+                _mm512_mask_storeu_epi16(to, ours, amx_pairs(a[p], b[p], 0));
+                _mm512_mask_storeu_epi16(to + TILE, ours, amx_pairs(a[p], b[p], 1));
             }
         }
     }

@@ -208,3 +208,33 @@ TILE_ALWAYS void tile_product(void *to, int64_t apart, const struct tile_factors
     if (shape.tall) TILE_STORE(2, sum + HALF * apart, bytes);
     if (shape.tall && shape.wide) TILE_STORE(3, sum + HALF * apart + HALF, bytes);
 }
+
+TILE_ALWAYS void tile_add_shape(float *sum, int64_t apart, const struct tile_factors *f,
+                                int64_t depth, const bool tall, const bool wide)
+{
+    const int64_t bytes = apart * (int64_t)sizeof *sum;
+    float *const low = sum + HALF * apart;
+    TILE_LOAD(0, sum, bytes);
+    if (wide) TILE_LOAD(1, sum + HALF, bytes);
+    if (tall) TILE_LOAD(2, low, bytes);
+    if (tall && wide) TILE_LOAD(3, low + HALF, bytes);
+    tile_first_parts(f, depth, 1, tall, wide);
+    TILE_STORE(0, sum, bytes);
+    if (wide) TILE_STORE(1, sum + HALF, bytes);
+    if (tall) TILE_STORE(2, low, bytes);
+    if (tall && wide) TILE_STORE(3, low + HALF, bytes);
+}
+// Adds the products of `depth` blocks of bf16 numbers to sum[rows][32], whose rows are `apart`
+// floats apart.
+TILE_ALWAYS void tile_add(float *sum, int64_t apart, const struct tile_factors *f, int64_t depth,
+                          const struct tile_shape shape)
+{
+    if (shape.tall && shape.wide)
+        tile_add_shape(sum, apart, f, depth, true, true);
+    else if (shape.tall)
+        tile_add_shape(sum, apart, f, depth, true, false);
+    else if (shape.wide)
+        tile_add_shape(sum, apart, f, depth, false, true);
+    else
+        tile_add_shape(sum, apart, f, depth, false, false);
+}

@@ -17,6 +17,7 @@ INLINE vf back_power(vf t, vf rest)
     return exp2_vector(vf_sub(t, rest));
 }
 
+#include "kernel/body/attention/attention_back_rows.h"
 #include "kernel/body/attention/attention_back_tiles.h"
 #include "kernel/body/attention/attention_back.h"
 

@@ -17,14 +17,8 @@ INLINE vf back_madd(vf sum, __m512i a, __m512i b)
 {
     return _mm512_dpbf16_ps(sum, as_pairs(a), as_pairs(b));
 }
-// Computes 2^t, where t is c s - base of struct qkv_softmax_grad. `rest`, the rounding error of
-// base, is ignored, because it changes the result by less than the error of exp2_coarse.
-INLINE vf back_power(vf t, vf rest)
-{
-    (void)rest;
-    return exp2_coarse(t);
-}
 
+#include "kernel/body/attention/attention_back_bf16.h"
 #include "kernel/body/attention/attention_back_tiles.h"
 #include "kernel/body/attention/attention_back.h"
 
@@ -161,23 +155,6 @@ static bool back_right_pairs(void *packed, const void *const *x, int at, int n, 
     return finite;
 }
 
-// Stores a row as bf16; subnormal numbers become 0, because the bf16 products of this CPU count
-// them as 0.
-static void back_store_pairs(void *to, const real *x, real times, int64_t n)
-{
-    const vf by = vf_set1(times);
-    uint16_t *y = to;
-    for (int64_t i = 0; i < n; i += VW) {
-        const vm there = vm_first(qkv_min64(VW, n - i));
-        const vf a = vf_mul(by, _mm512_maskz_loadu_ps(there, x + i));
-        _mm256_mask_storeu_epi16(y + i, there, (__m256i)_mm512_cvtneps_pbh(a));
-    }
-}
-
-#define STORED bf16
-#include "kernel/body/attention/attention_back_dot.h"
-#undef STORED
-
 static const struct qkv_attention_back_kernels attention_back_pairs = {
     BACK_STEPS("bf16 pairs"),
     .native = true,
@@ -192,5 +169,5 @@ static const struct qkv_attention_back_kernels attention_back_pairs = {
     .pack_operand = back_pack,
     .probability = back_pair_probability,
     .dot = back_dot_bf16,
-    .store = back_store_pairs,
+    .store = back_store_bf16,
 };

@@ -16,7 +16,6 @@
 #include "kernel/body/attention/attention_pair.h"
 
 enum { MR = 6, NR = 4, WIDE = NR * VW };
-typedef uint16_t element_bf16;
 typedef uint32_t bf16_pair; // pair of bf16; the first number is in the low half
 
 static int64_t width(int64_t F)
