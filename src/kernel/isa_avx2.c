@@ -23,7 +23,7 @@
 #include "kernel/body/attention/attention_stored.h"
 #define ATTENTION_INT8 "int16 pairs"
 #include "kernel/body/attention/attention_int8_pairs.h"
-#include "kernel/body/attention/attention_back_float.h"
+#include "kernel/body/attention_back/attention_back_float.h"
 #include "kernel/body/attention/attention_probe.h"
 #define LINEAR_MR 6
 #define LINEAR_NR 2

@@ -15,7 +15,7 @@
 #include "kernel/body/activation.h"
 #include "kernel/body/exp.h"
 #include "kernel/body/attention/attention_pairs.h"
-#include "kernel/body/attention/attention_back_pairs.h"
+#include "kernel/body/attention_back/attention_back_pairs.h"
 #define LINEAR_MR 8
 #define LINEAR_NR 3
 #include "kernel/body/linear/linear.h"

@@ -21,7 +21,7 @@
 #include "kernel/body/attention/additive.h"
 #include "kernel/body/attention/attention_stored.h"
 #include "kernel/body/attention/attention_int8.h"
-#include "kernel/body/attention/attention_back_float.h"
+#include "kernel/body/attention_back/attention_back_float.h"
 #include "kernel/body/attention/attention_probe.h"
 #define LINEAR_MR 6
 #define LINEAR_NR 4

@@ -15,7 +15,7 @@
 // W and X are rounded to bf16. An operand contains them twice: `transposed`, as the first factor of
 // dv and dk, and `straight`, as the first factor of dq. The tiles of a first factor are contiguous.
 
-#include "kernel/body/attention/attention_back_bf16.h"
+#include "kernel/body/attention_back/attention_back_bf16.h"
 
 #ifdef QKV_TINY_TILES
 enum { BACK_ROWS = 2 * BLOCK };
@@ -23,9 +23,9 @@ enum { BACK_ROWS = 2 * BLOCK };
 enum { BACK_ROWS = 128 };
 #endif
 enum {
-    BACK_BLOCKS = BACK_ROWS / BLOCK,       // blocks of the rows of a tile of attention
-    TRANSPOSED_HALF = BACK_BLOCKS * TILE,  // bytes of 16 columns of a transposed operand
-    STRAIGHT_HALF = CHUNK_BLOCKS * TILE,   // bytes of 16 rows of a straight operand
+    BACK_BLOCKS = BACK_ROWS / BLOCK,         // blocks of the rows of a tile of attention
+    TRANSPOSED_HALF = BACK_BLOCKS * TILE,    // bytes of 16 columns of a transposed operand
+    STRAIGHT_HALF = CHUNK_BLOCKS * TILE,     // bytes of 16 rows of a straight operand
     OPERAND_HALF = BACK_ROWS * QKV_CHUNK * 2 // bytes of each form
 };
 
@@ -184,8 +184,8 @@ TILE_ALWAYS void back_inner_add(struct back_inner *in, const char *left, const v
     in->left[in->n] = left;
     in->right[in->n++] = (const char *)right + b * width(W) / HALF * TILE;
 }
-// Adds the product to at most 32 rows of sums, more than 16 if `tall`; the tiles of the lower 16
-// rows of the first factor are `half` bytes after those of the upper.
+// Adds the product to at most 32 rows of sums, more than 16 if `tall`. `half` is the distance in
+// bytes from a tile of the upper 16 rows of the first factor to the tile of the lower 16 rows.
 static void back_sums(real *sum, const struct back_inner *in, int64_t half, int64_t W, bool tall)
 {
     const int64_t ld = width(W);
@@ -315,12 +315,11 @@ TILE_ALWAYS void back_grade(const struct qkv_back_tile *t, const struct back_sig
                             high = back_lanes_of(t, see, b * BLOCK + VW);
     __m512i x[BLOCK];
     for (int j = 0; j < BLOCK; j += HALF) {
-        char *const w_to = back_transposed(t->w_operand, j, b),
-                   *const x_to = back_transposed(t->x_operand, j, b);
+        char *const w_to = back_transposed(t->w_operand, j, b), *const x_to = back_transposed(
+                                                                    t->x_operand, j, b);
         const real *s = t->s + j * BLOCK, *ds = t->ds + j * BLOCK;
         const int column = strip * BLOCK + j;
-        for (int r = 0; r < HALF; r++)
-        {
+        for (int r = 0; r < HALF; r++) {
             const int at = r * BLOCK;
             vf p[2], slope[2];
             back_grade_lanes(&p[0], &slope[0], &low, vf_load(s + at), vf_load(ds + at), column + r,

@@ -208,7 +208,7 @@ TILE_ALWAYS bool amx_value_parts(__m512i *part, const void *row, int64_t f, int6
     return vm_full(a) && vm_full(b);
 }
 
-// Interleaves two rows of 32 numbers, and returns the pairs of columns 0 .. 15 (half 0) or 16 .. 31.
+// Interleaves two rows of 32 numbers; returns the pairs of columns 0 .. 15 (half 0) or 16 .. 31.
 TILE_ALWAYS __m512i amx_pairs(__m512i a, __m512i b, int half)
 {
     static const uint16_t order[2][BLOCK] = {

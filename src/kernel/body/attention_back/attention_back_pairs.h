@@ -18,9 +18,9 @@ INLINE vf back_madd(vf sum, __m512i a, __m512i b)
     return _mm512_dpbf16_ps(sum, as_pairs(a), as_pairs(b));
 }
 
-#include "kernel/body/attention/attention_back_bf16.h"
-#include "kernel/body/attention/attention_back_tiles.h"
-#include "kernel/body/attention/attention_back.h"
+#include "kernel/body/attention_back/attention_back_bf16.h"
+#include "kernel/body/attention_back/attention_back_tiles.h"
+#include "kernel/body/attention_back/attention_back.h"
 
 // An operand contains its numbers twice, as pairs of bf16: first [BACK_ROWS / 2][QKV_CHUNK] pairs
 // of adjacent rows, for add_transposed; then [BACK_ROWS][QKV_CHUNK / 2] pairs of adjacent columns,

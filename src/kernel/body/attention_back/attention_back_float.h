@@ -17,9 +17,9 @@ INLINE vf back_power(vf t, vf rest)
     return exp2_vector(vf_sub(t, rest));
 }
 
-#include "kernel/body/attention/attention_back_rows.h"
-#include "kernel/body/attention/attention_back_tiles.h"
-#include "kernel/body/attention/attention_back.h"
+#include "kernel/body/attention_back/attention_back_rows.h"
+#include "kernel/body/attention_back/attention_back_tiles.h"
+#include "kernel/body/attention_back/attention_back.h"
 
 static struct back_operands back_operands_of(const void *operand)
 {
@@ -62,16 +62,16 @@ static size_t back_right_bytes(int64_t W)
 }
 
 #define STORED f32
-#include "kernel/body/attention/attention_back_dot.h"
-#include "kernel/body/attention/attention_back_packs.h"
+#include "kernel/body/attention_back/attention_back_dot.h"
+#include "kernel/body/attention_back/attention_back_packs.h"
 #undef STORED
 #define STORED bf16
-#include "kernel/body/attention/attention_back_dot.h"
-#include "kernel/body/attention/attention_back_packs.h"
+#include "kernel/body/attention_back/attention_back_dot.h"
+#include "kernel/body/attention_back/attention_back_packs.h"
 #undef STORED
 #define STORED f16
-#include "kernel/body/attention/attention_back_dot.h"
-#include "kernel/body/attention/attention_back_packs.h"
+#include "kernel/body/attention_back/attention_back_dot.h"
+#include "kernel/body/attention_back/attention_back_packs.h"
 #undef STORED
 
 #define BACK_FLOAT(WORDS_, S)                                                                      \

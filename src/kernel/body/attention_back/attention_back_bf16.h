@@ -10,7 +10,7 @@ INLINE vf back_power(vf t, vf rest)
     return exp2_coarse(t);
 }
 
-#include "kernel/body/attention/attention_back_rows.h"
+#include "kernel/body/attention_back/attention_back_rows.h"
 
 // Stores a row as bf16; subnormal numbers become 0, because the bf16 products of this CPU count
 // them as 0.
@@ -27,5 +27,5 @@ static void back_store_bf16(void *to, const real *x, real times, int64_t n)
 
 typedef uint16_t element_bf16;
 #define STORED bf16
-#include "kernel/body/attention/attention_back_dot.h"
+#include "kernel/body/attention_back/attention_back_dot.h"
 #undef STORED
