@@ -132,6 +132,7 @@ struct linear_side {
     int64_t apart; // distance of two rows of x in bytes
     qkv_dtype type;
     int64_t rows, K;
+    bool few; // the call has at most 8 rows, whose products take less time than to read the weights
     float power[HIGH];
     uint32_t odd; // mask of the rows that contain nonfinite numbers
     _Alignas(64) char tiles[HIGH * DEEP * 2];
@@ -147,6 +148,7 @@ static void linear_begin(struct linear_side *s, const void *x, int64_t ldx, int6
     s->K = K;
     s->x = (const char *)x + r * s->apart;
     s->rows = qkv_min64(rows - r, HIGH);
+    s->few = rows <= 8;
     if (*tall != s->rows) tile_configure((int)s->rows);
     *tall = s->rows;
 }
@@ -332,7 +334,8 @@ TILE_ALWAYS void linear_product(float *to, const struct linear_side *s, const ch
                                     .a_row = 64,
                                     .a_block = parts * 2 * TILE,
                                     .a_part = 2 * TILE,
-                                    .a_half = TILE };
+                                    .a_half = TILE,
+                                    .far = s->few };
     tile_product(to, PANEL, &f, n, parts, (struct tile_shape){ s->rows > HALF, columns > HALF });
 }
 

@@ -85,6 +85,7 @@ static void tile_configure_near(int rows, bool two)
 struct tile_factors {
     const char *a, *b, *const *a_blocks, *const *b_blocks;
     int64_t a_row, a_block, a_part, a_half;
+    bool far; // the second factor is not in the cache, and the rows are few enough to wait for it
 };
 
 // The shape of the sums: 32 columns if wide, otherwise 16; more than 16 rows if tall, otherwise at
@@ -162,6 +163,8 @@ TILE_ALWAYS void tile_blocks(const struct tile_factors *f, int64_t depth, const 
                              const bool tall, const bool wide)
 {
     for (int64_t k = 0; parts > 1 && k < depth; k++) {
+        if (parts > 2 && !tall && f->far) // asks for the next block, or for that of the next panel
+            tile_expect(tile_b(f, k + 1, 0, parts), 0, 1, parts * 2 * TILE, false);
         tile_load_a(f, k, 1, tall);
         if (parts > 2) {
             tile_load_b(f, k, 1, parts, wide);
