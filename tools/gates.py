@@ -425,7 +425,7 @@ def figures(files):
     path = "docs/testing.md"
     text = "\n".join(lines(path))
     for pattern, count in ((r"whole commands \((\d+) flows", len(walk.FLOWS)), (r"\| (\d+) commands that write", len(table.WRITERS)),
-                           (r"write files: (\d+) rows", len(table.WRITERS)), (r"lists (\d+) that are known", len(walk.KNOWN)),
+                           (r"write files: (\d+) rows", len(table.WRITERS)), (r"lists (\d+) known", len(walk.KNOWN)),
                            (r"\| (\d+) inputs at three sizes", cost), (r"\| (\d+) targets,", targets),
                            (r"seconds for (\d+) targets\)", targets), (r"valgrind on (\d+) commands", under_valgrind)):
         found = re.findall(pattern, text)

@@ -20,6 +20,7 @@ struct engine {
 };
 
 // Opens an engine, which stays open until the program ends, and returns its table.  If it is
-// missing, returns NULL and fills err: QKV_ERR_UNSUPPORTED, with the package to install.
+// missing, returns NULL and fills err: QKV_ERR_UNSUPPORTED, with the package to install; if it is
+// there and cannot be opened, QKV_ERR_LIMIT or QKV_ERR_IO, with its path.
 const void *engine_open(const struct engine *x, qkv_error *err);
 #endif

@@ -319,6 +319,7 @@ static qkv_status pull_files(struct hub *h, struct pull_report *r, qkv_error *er
     struct pull_model *const m = &h->model;
     struct pull_progress p = { .start = cmd_seconds() };
     struct pull_listing kept;
+    qkv_error unread = { 0 };
     char path[CMD_PATH];
     struct stat st;
     const int64_t left = missing(h, &p.total);
@@ -327,7 +328,7 @@ static qkv_status pull_files(struct hub *h, struct pull_report *r, qkv_error *er
         return err->status;
     if (stat(path, &st) != 0 && cache_write(path, tag, err)) return err->status;
     if (cache_path(path, err, "%s/trees/%s.json", m->folder, m->commit)) return err->status;
-    if (listing_read(&kept, path))
+    if (listing_read(&kept, path, &unread)) // one that cannot be read is written again
         listing_free(&kept);
     else if (listing_write(&h->list, path, err))
         return err->status;
@@ -352,15 +353,18 @@ static qkv_status pull_files(struct hub *h, struct pull_report *r, qkv_error *er
 }
 
 // Reads from the cache what is known without network.  Returns true if the snapshot is complete.
-static bool in_cache(struct hub *h, qkv_error *err)
+// Fills err if the cache cannot be read; offline, the list of files too.
+static bool in_cache(struct hub *h, bool offline, qkv_error *err)
 {
+    qkv_error unread = { 0 };
     char path[CMD_PATH];
     int64_t bytes;
     struct pull_model *const m = &h->model;
     if (qkv_hub_commit(m->commit, &m->name, err) || !m->commit[0] ||
         cache_path(path, err, "%s/trees/%s.json", m->folder, m->commit))
         return false;
-    return listing_read(&h->list, path) && !missing(h, &bytes);
+    if (!listing_read(&h->list, path, offline ? err : &unread)) return false;
+    return !missing(h, &bytes);
 }
 
 static qkv_status not_offline(const struct hub *h, qkv_error *err)
@@ -414,7 +418,7 @@ qkv_status hub_pull(struct pull_report *r, const char *name, bool update, qkv_er
     if (qkv_hub_cache(m->cache, sizeof m->cache, err) ||
         qkv_hub_folder(m->folder, sizeof m->folder, &m->name, err))
         return err->status;
-    if (in_cache(&h, err) && (!update || offline)) {
+    if (in_cache(&h, offline, err) && (!update || offline)) {
         r->offline = true;
     } else if (!err->status && offline) {
         (void)not_offline(&h, err);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // listing.c: reads the list of files of a repository, checks every path in it, and decides which
 // files qkv reads.
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "pull/pull.h"
 
 enum { TREE_VERSION = 1, TREE_BYTES = 64 << 20 };
@@ -204,13 +206,22 @@ qkv_status listing_finish(struct pull_listing *l, const char *model, qkv_error *
 }
 
 // ---- trees/COMMIT.json -------------------------------------------------------------------------
-bool listing_read(struct pull_listing *l, const char *path)
+bool listing_read(struct pull_listing *l, const char *path, qkv_error *err)
 {
     qkv_json *root = NULL;
     qkv_error broken = { 0 };
     int64_t version = 0;
+    struct stat file;
     *l = (struct pull_listing){ 0 };
-    if (qkv_json_read_file(&root, path, TREE_BYTES, &broken)) return false;
+    if (stat(path, &file) != 0) {
+        if (errno != ENOENT && errno != ENOTDIR)
+            cmd_error(err, cmd_io_status(errno), path, "cannot read: %s", strerror(errno));
+        return false;
+    }
+    if (file.st_size > TREE_BYTES) return false;
+    const qkv_status status = qkv_json_read_file(&root, path, TREE_BYTES, &broken);
+    if (status && status != QKV_ERR_FORMAT) *err = broken;
+    if (status) return false;
     const qkv_json *const files = qkv_json_lookup(root, "files");
     (void)qkv_json_get_integer(qkv_json_lookup(root, "format_version"), &version);
     bool valid = version == TREE_VERSION;

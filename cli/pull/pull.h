@@ -31,8 +31,9 @@ qkv_status listing_add(struct pull_listing *l, const char *text, size_t bytes, q
 // Sorts the files, refuses one that occurs twice or is also a folder, and decides which are wanted.
 qkv_status listing_finish(struct pull_listing *l, const char *model, qkv_error *err);
 // Reads and writes the list of files of a commit in the cache, as huggingface_hub does: trees/
-// COMMIT.json.  Reading returns false, with an empty list, if there is no valid one.
-bool listing_read(struct pull_listing *l, const char *path);
+// COMMIT.json.  Reading returns false, with an empty list, if there is no valid one, and fills err
+// if it cannot be read.
+bool listing_read(struct pull_listing *l, const char *path, qkv_error *err);
 qkv_status listing_write(const struct pull_listing *l, const char *path, qkv_error *err);
 // Returns true if qkv reads a file of this path.
 bool listing_wanted(const char *path);

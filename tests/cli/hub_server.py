@@ -262,9 +262,16 @@ class Hub(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
 
-HUB = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        """Prints a traceback, but not of a client that has ended."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
+HUB = Server(("127.0.0.1", 0), Hub)
 # another host: huggingface_hub takes the data of a file from the first answer that leads to one
-CDN = http.server.ThreadingHTTPServer(("127.0.0.2", 0), Hub)
+CDN = Server(("127.0.0.2", 0), Hub)
 HUB.blobs, CDN.blobs = {}, {}
 threading.Thread(target=CDN.serve_forever, daemon=True).start()
 with open(PORT_FILE + ".tmp", "w") as f:

@@ -72,6 +72,11 @@ for broken in empty cut other large; do
     cmp tree.json "$tree" || failed "the list is another one: $broken"
     HF_HUB_OFFLINE=1 runs 0 pull org/verse
 done
+ln -sf "${tree##*/}" "$tree" # a link to itself
+HF_HUB_OFFLINE=1 runs 6 pull org/verse
+says_part "$tree: cannot read: "
+runs 0 pull org/verse
+cmp tree.json "$tree" || failed 'the list is another one than that which could not be read'
 [ "$(requests 'GET /cdn/')" -eq 1 ] || failed 'the weights were downloaded again'
 
 title 'a file of the cache gets no second name unchecked'
@@ -188,4 +193,16 @@ fresh
 says_part 'cannot write'
 runs 0 pull org/verse
 complete
+
+title 'the hub of these tests prints its own errors, and none of clients that have ended'
+[ ! -s server ] || failed "$(head -n 5 server)"
+fresh '/api/ nonsense'
+python3 -S -E - "$port" <<'EOF'
+import http.client, sys
+hub = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]))
+hub.request("GET", "/api/models/org/verse")
+try: hub.getresponse()
+except http.client.RemoteDisconnected: pass
+EOF
+grep -q 'ValueError: nonsense' server || failed 'no error of the hub'
 finish

@@ -41,12 +41,8 @@ NAMES = {0: "read", 1: "write", 2: "open", 4: "stat", 5: "fstat", 6: "lstat", 8:
          257: "openat", 258: "mkdirat", 262: "fstatat", 264: "renameat", 265: "linkat", 285: "fallocate",
          316: "renameat2", 326: "copy_file_range", 332: "statx"}
 # Violations that are known, as (flow, text of the violation): they are counted and do not fail the walk.
-KNOWN = [# the loader does not say why it cannot open the engine
-         ("index", "needs the library"), ("search", "needs the library"), ("pull", "needs the library"),
-         # the loader ends the process if it has no memory for the variables of the runtime of C++
-         ("hnsw|pull$", "exit 127|(out of memory|thread-local data: ABORT).n'$"),
-         # a list of files that cannot be read is as one that is not there
-         ("pull-offline", "without the list of its files")]
+KNOWN = [# the loader ends the process if it has no memory for the variables of the runtime of C++
+         ("hnsw|pull$", "exit 127|(out of memory|thread-local data: ABORT).n'$")]
 TEXT = "the owl"
 BERT, ROWS = "bert", ["-f", "lines.txt"]
 
@@ -362,7 +358,7 @@ class Judge:
         status, _, self.counts, self.stdout, err, files = server.run()
         if status != 0: raise SystemExit(f"{self.flow.name}: status {status} without a fault: {err}")
         self.whole = {out: contents(files, out) for out in self.flow.out}
-        self.names = {os.path.basename(p) for p in files} | set(self.flow.out) | {"standard output", "stdout", "tmp", "child process", "/dev/null", "qkv: .:", "libqkv_png", "all-MiniLM-L6-v2"}
+        self.names = {os.path.basename(p) for p in files} | set(self.flow.out) | {"standard output", "stdout", "tmp", "child process", "/dev/null", "qkv: .:", "libqkv_", "all-MiniLM-L6-v2"}
         server.fill()
 
     def same(self, found, out):
