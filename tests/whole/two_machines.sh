@@ -31,18 +31,7 @@ cat >"$hosts_bin/scp" <<SH
 place() { case \$1 in $host_b:*) echo "$temp/home/\${1#*:}" ;; *) echo "\$1" ;; esac; }
 exec cp \$(place "\$1") "\$(place "\$2")"
 SH
-# MPI_Finalize of MPICH with UCX over TCP sometimes does not return (docs/machines.md): the result is complete by then.
-cat >"$hosts_bin/mpirun.mpich" <<SH
-#!/bin/sh
-for try in 1 2 3 4 5 6; do
-    rm -f out2.npy
-    timeout 15 $(command -v mpirun.mpich) "\$@"
-    code=\$?
-    [ \$code -eq 124 ] || break
-done
-exit \$code
-SH
-chmod +x "$hosts_bin/ssh" "$hosts_bin/scp" "$hosts_bin/mpirun.mpich"
+chmod +x "$hosts_bin/ssh" "$hosts_bin/scp"
 ln -s "$qkv" "$hosts_bin/qkv"
 ln -s "$(command -v mpirun.openmpi)" "$hosts_bin/mpirun"
 cp -r tests/golden/bert "$temp/model"
@@ -61,7 +50,6 @@ sed -n '/^## Two machines/,/^## One training/s/^    //p' "$here/docs/machines.md
 sent=$(cable_bytes)
 on_host $host_a timeout 200 sh -e commands >"$temp/log" 2>&1 || fails 'the commands of the page'
 sent=$(($(cable_bytes) - sent))
-rm "$hosts_bin/mpirun.mpich" # what follows is not repeated
 
 export QKV_ISA=scalar
 qkv attn -q q.npy -k k.npy -v v.npy --causal -o one.npy

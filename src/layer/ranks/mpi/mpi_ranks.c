@@ -10,12 +10,16 @@
 // until the message is received, and tells that too: if two ranks wait so, one may wait for the
 // other, so they fail.
 #include "layer/ranks/mpi/mpi_ranks.h"
+#include <errno.h>
 #include <mpi.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 // MPI counts in int: longer messages are sent in pieces. ALWAYS: the thread runs on one machine too.
 #ifdef QKV_TINY_TILES // small tests send pieces, and have the thread
@@ -455,19 +459,55 @@ static const char *mpi_open(struct qkv_comm *c)
     return NULL;
 }
 
+// Waits for all ranks by the barrier of mpiexec, by messages of its protocol; with progress, MPI
+// moves messages meanwhile. Returns false if that fails.
+static bool meet_by_launcher(int launcher, bool progress)
+{
+    static const char in[] = "cmd=barrier_in\n";
+    char c = 0;
+    if (write(launcher, in, sizeof in - 1) != (ssize_t)(sizeof in - 1)) return false;
+    while (c != '\n') { // the answer is a line
+        struct pollfd asked = { .fd = launcher, .events = POLLIN };
+        int any;
+        if (progress) MPI_Iprobe(MPI_ANY_SOURCE, TAG, MPI_COMM_WORLD, &any, MPI_STATUS_IGNORE);
+        const int answered = poll(&asked, 1, progress ? 1 : -1);
+        if (answered < 0 && errno != EINTR) return false;
+        if (answered > 0 && read(launcher, &c, 1) != 1 && errno != EINTR) return false;
+    }
+    return true;
+}
+
+// Ends MPI. MPI_Finalize of MPICH 4.0 asks each rank over TCP for an answer, which that rank gives
+// while it calls MPI, and then waits for all ranks without giving answers. A rank that has answered
+// before it asks may so wait for ever. So no rank asks before each has made its last other call:
+// all meet once while MPI makes progress, then once more.
+static void finalize(void)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length;
+    const char *const launcher = getenv("PMI_FD"); // the variables of mpiexec
+    if (launcher && getenv("MPI_LOCALRANKID") &&
+        MPI_Get_library_version(version, &length) == MPI_SUCCESS &&
+        !strncmp(version, "MPICH Version:\t4.0", 18)) {
+        const int fd = (int)strtol(launcher, NULL, 10);
+        if (meet_by_launcher(fd, true)) meet_by_launcher(fd, false);
+    }
+    MPI_Finalize();
+}
+
 static void mpi_close(struct qkv_comm *c)
 {
     (void)c;
     end_thread();
     if (mpi.failed) { // what is on its way stays there
-        if (mpi.met) MPI_Finalize();
+        if (mpi.met) finalize();
         return;
     }
     if (release_sent(true) == MPI_SUCCESS) MPI_Comm_free(&mpi.comm);
     MPI_Cancel(&mpi.hearing);
     MPI_Wait(&mpi.hearing, MPI_STATUS_IGNORE);
     MPI_Comm_free(&mpi.notices);
-    MPI_Finalize();
+    finalize();
 }
 
 __attribute__((visibility("default"))) mpi_ranks_function qkv_mpi_ranks;
