@@ -251,3 +251,12 @@ void view_token_text(struct view_text *t, const struct qkv_view_token *k, bool r
     if (!raw && n == 1 && s[0] == ' ') s = "\u2423", n = strlen(s);
     view_plain_text(t, s, n, TOKEN_BYTES);
 }
+
+size_t view_name_place(const char *text, size_t n)
+{
+    size_t place = 0;
+    while (n - place >= 3 && !memcmp(text + n - place - 3, "\xE2\x82", 2) &&
+           (unsigned char)(text[n - place - 1] - '\x80') < 10)
+        place += 3;
+    return place;
+}

@@ -39,6 +39,9 @@ void view_token_text(struct view_text *t, const struct qkv_view_token *k, bool r
 // Returns the bytes of a token that are shown, *n of them: its text without the space before it or,
 // if it has none, its spelling in the vocabulary.
 const char *view_token_bytes(const struct qkv_view_token *k, size_t *n);
+// Returns how many bytes the place of a repeated word takes at the end of a name text[n], such as
+// “₁₂”; 0: none.
+size_t view_name_place(const char *text, size_t n);
 // Copies the text to out[size], size > 0. A text that does not fit is cut between two characters.
 // If an allocation failed, out becomes "".
 void view_text_copy(char *out, size_t size, const struct view_text *t);

@@ -232,21 +232,11 @@ static bool continues(char c)
     return ((unsigned char)c & 0xC0) == 0x80;
 }
 
-// Returns how many bytes the place of a repeated word takes at the end of text[n], such as ₁₂.
-static size_t place_bytes(const char *text, size_t n)
-{
-    size_t place = 0;
-    while (n - place >= 3 && memcmp(text + n - place - 3, "\xE2\x82", 2) == 0 &&
-           (unsigned char)(text[n - place - 1] - '\x80') < 10)
-        place += 3;
-    return place;
-}
-
 void canvas_shorten(struct view_text *t, const struct canvas *s, int size, unsigned how,
                     const char *text, size_t n, double width)
 {
     const double dots = canvas_width(s, "…", strlen("…"), size, how);
-    const size_t place = place_bytes(text, n);
+    const size_t place = view_name_place(text, n);
     const char *const last = text + n - place;
     size_t from, to;
     if (canvas_width(s, text, n, size, how) <= width) {

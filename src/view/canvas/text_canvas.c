@@ -162,18 +162,11 @@ static size_t cell_start(const struct text_canvas *s, const char *text, size_t n
     return start;
 }
 
-void text_canvas_cell(struct text_canvas *s, const char *text, size_t n, int columns, bool right)
+// Writes the characters of text[n] that fit in `capacity` columns. Returns the columns used.
+static int put_characters(struct text_canvas *s, const char *text, size_t n, int capacity)
 {
-    int whole = text_canvas_width(s, text, n), used = 0;
-    if (right && whole < columns) text_canvas_pad(s, columns - whole);
-    const size_t start = whole > columns && columns > 0 ? cell_start(s, text, n, columns) : 0;
-    if (start) {
-        view_say(&s->t, s->utf8 ? "…" : ".");
-        used = 1;
-        whole = 1 + text_canvas_width(s, text + start, n - start);
-    }
-    const int capacity = whole > columns ? columns - 1 : columns;
-    for (size_t i = start; i < n;) {
+    int used = 0;
+    for (size_t i = 0; i < n;) {
         const char *out;
         size_t bytes;
         int w;
@@ -183,10 +176,35 @@ void text_canvas_cell(struct text_canvas *s, const char *text, size_t n, int col
         used += w;
         i += step;
     }
+    return used;
+}
+
+void text_canvas_cell(struct text_canvas *s, const char *text, size_t n, int columns, bool right)
+{
+    int whole = text_canvas_width(s, text, n), used = 0;
+    if (right && whole < columns) text_canvas_pad(s, columns - whole);
+    // a name that is cut keeps its place, if there is space for it
+    const size_t place = view_name_place(text, n);
+    const int last = text_canvas_width(s, text + n - place, place);
+    const bool keeps = whole > columns && columns > last + 2;
+    if (keeps) {
+        n -= place;
+        whole -= last;
+        columns -= last;
+    }
+    const size_t start = whole > columns && columns > 0 ? cell_start(s, text, n, columns) : 0;
+    if (start) {
+        view_say(&s->t, s->utf8 ? "…" : ".");
+        used = 1;
+        whole = 1 + text_canvas_width(s, text + start, n - start);
+    }
+    const int capacity = whole > columns ? columns - 1 : columns;
+    used += put_characters(s, text + start, n - start, capacity - used);
     if (whole > columns && columns > 0) {
         view_say(&s->t, s->utf8 ? "…" : ".");
         used++;
     }
+    if (keeps) put_characters(s, text + n, place, last);
     if (!right || start || whole > columns) text_canvas_pad(s, columns - used);
 }
 void text_canvas_text(struct text_canvas *s, const char *text, int columns, bool right)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // test_token_text.c: tokens are shown as text everywhere, and the terminal picture keeps its width.
+#include "view/canvas/text_canvas.h"
 #include "view/made.h"
 
 // ---- text ---------------------------------------------------------------------------------------
@@ -189,6 +190,30 @@ static const char *name_of(char out[64], const struct view_stack *v, int64_t i, 
     view_text_copy(out, 64, &t);
     view_text_free(&t);
     return out;
+}
+
+TEST(a_name_that_is_cut_keeps_its_place)
+{
+    static const struct {
+        const char *name, *cell;
+        int columns;
+        bool utf8, right;
+    } rows[] = {
+        { "internationalization₁₂", "internat…₁₂", 11, true, false },
+        { "internationalization₁₂", "internat.12", 11, false, true },
+        { "internationalization", "internatio…", 11, true, false },
+        { "internationalization₁₂", "int…", 4, true, false }, // no space for the place
+        { "flies₂", "flies₂     ", 11, true, false },
+        { "日本日本日本₂", "日本… ₂", 7, true, false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct text_canvas s = { .utf8 = rows[i].utf8 };
+        text_canvas_cell(&s, rows[i].name, strlen(rows[i].name), rows[i].columns, rows[i].right);
+        if ((size_t)s.t.used != strlen(rows[i].cell) ||
+            memcmp(s.t.at, rows[i].cell, (size_t)s.t.used) != 0)
+            fail_msg("expected '%s', found '%.*s'", rows[i].cell, (int)s.t.used, s.t.at);
+        view_text_free(&s.t);
+    }
 }
 
 TEST(a_word_that_occurs_again_carries_its_place)
