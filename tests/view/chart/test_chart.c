@@ -343,8 +343,8 @@ TEST(numbers_of_a_grid_may_be_large_and_have_many_digits)
 
 TEST(the_terminal_shows_a_table_alone)
 {
-    static const char *const cells[] = { "token", "id", "the", "1996", "cat", "4937" };
-    const struct qkv_chart_table table = { "ids", cells, 3, 2 };
+    static const char *const ids[] = { "token", "id", "the", "1996", "cat", "4937" };
+    const struct qkv_chart_table table = { "ids", ids, 3, 2 };
     const struct qkv_chart c = { .title = "Which ids?", .table = &table };
     char *text;
     qkv_error err = { 0 };
@@ -546,6 +546,6 @@ CHECK_MAIN(CASE(the_text_of_a_weight_needs_no_memory), CASE(svg_is_well_formed_a
            CASE(the_terminal_keeps_its_width_and_its_character_set),
            CASE(numbers_of_a_small_grid_are_told),
            CASE(numbers_of_a_grid_may_be_large_and_have_many_digits),
-           CASE(a_chart_that_is_not_whole_is_refused), CASE(data_at_their_edges_are_drawn),
-           CASE(numbers_at_the_ends_of_doubles_are_left_out), CASE(inks_can_be_read_on_the_ramp),
-           CASE(failed_allocations_are_survived))
+           CASE(the_terminal_shows_a_table_alone), CASE(a_chart_that_is_not_whole_is_refused),
+           CASE(data_at_their_edges_are_drawn), CASE(numbers_at_the_ends_of_doubles_are_left_out),
+           CASE(inks_can_be_read_on_the_ramp), CASE(failed_allocations_are_survived))

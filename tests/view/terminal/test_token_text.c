@@ -204,7 +204,7 @@ TEST(a_name_that_is_cut_keeps_its_place)
         { "internationalization", "internatio…", 11, true, false },
         { "internationalization₁₂", "int…", 4, true, false }, // no space for the place
         { "flies₂", "flies₂     ", 11, true, false },
-        { "日本日本日本₂", "日本… ₂", 7, true, false },
+        { "日本日本日本₂", "日本…₂ ", 7, true, false },
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct text_canvas s = { .utf8 = rows[i].utf8 };
@@ -259,6 +259,7 @@ int main(void)
         CASE(hostile_tokens_stay_text),
         CASE(what_a_server_adds_is_json_that_stays_text),
         CASE(script_and_style_stay_small),
+        CASE(a_name_that_is_cut_keeps_its_place),
         CASE(a_word_that_occurs_again_carries_its_place),
         CASE(terminal_pictures_keep_to_their_width),
     };
