@@ -195,7 +195,7 @@ static void back_sums(real *sum, const struct back_inner *in, int64_t half, int6
     };
     for (int64_t w = 0; w < ld; w += BLOCK) {
         for (int k = 0; k < in->n; k++) right[k] = in->right[k] + w / HALF * TILE;
-        tile_add(sum + w, ld, &f, in->n, (struct tile_shape){ tall, ld - w > HALF });
+        tile_sums(sum + w, ld, &f, in->n, 1, (struct tile_shape){ tall, ld - w > HALF }, true);
     }
 }
 

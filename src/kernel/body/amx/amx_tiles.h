@@ -187,17 +187,25 @@ TILE_ALWAYS void tile_blocks(const struct tile_factors *f, int64_t depth, const 
     tile_first_parts(f, depth, parts, tall, wide);
 }
 
-// Computes the products of `depth` blocks in to[rows][32], whose rows are `apart` elements apart;
-// the elements are floats or, for 8-bit factors, 32-bit integers.
-TILE_ALWAYS void tile_product(void *to, int64_t apart, const struct tile_factors *f, int64_t depth,
-                              const int parts, const struct tile_shape shape)
+// Computes the products of `depth` blocks in to[rows][32], whose rows are `apart` elements apart,
+// or, if `adds`, adds them to what is there; the elements are floats or, for 8-bit factors, 32-bit
+// integers.
+TILE_ALWAYS void tile_sums(void *to, int64_t apart, const struct tile_factors *f, int64_t depth,
+                           const int parts, const struct tile_shape shape, const bool adds)
 {
-    float *const sum = to;
+    float *const sum = to, *const low = sum + HALF * apart;
     const int64_t bytes = apart * (int64_t)sizeof *sum;
-    TILE_ZERO(0);
-    if (shape.wide) TILE_ZERO(1);
-    if (shape.tall) TILE_ZERO(2);
-    if (shape.tall && shape.wide) TILE_ZERO(3);
+    if (adds) {
+        TILE_LOAD(0, sum, bytes);
+        if (shape.wide) TILE_LOAD(1, sum + HALF, bytes);
+        if (shape.tall) TILE_LOAD(2, low, bytes);
+        if (shape.tall && shape.wide) TILE_LOAD(3, low + HALF, bytes);
+    } else {
+        TILE_ZERO(0);
+        if (shape.wide) TILE_ZERO(1);
+        if (shape.tall) TILE_ZERO(2);
+        if (shape.tall && shape.wide) TILE_ZERO(3);
+    }
     if (shape.tall && shape.wide)
         tile_blocks(f, depth, parts, true, true);
     else if (shape.tall)
@@ -208,36 +216,11 @@ TILE_ALWAYS void tile_product(void *to, int64_t apart, const struct tile_factors
         tile_blocks(f, depth, parts, false, false);
     TILE_STORE(0, sum, bytes);
     if (shape.wide) TILE_STORE(1, sum + HALF, bytes);
-    if (shape.tall) TILE_STORE(2, sum + HALF * apart, bytes);
-    if (shape.tall && shape.wide) TILE_STORE(3, sum + HALF * apart + HALF, bytes);
+    if (shape.tall) TILE_STORE(2, low, bytes);
+    if (shape.tall && shape.wide) TILE_STORE(3, low + HALF, bytes);
 }
-
-TILE_ALWAYS void tile_add_shape(float *sum, int64_t apart, const struct tile_factors *f,
-                                int64_t depth, const bool tall, const bool wide)
+TILE_ALWAYS void tile_product(void *to, int64_t apart, const struct tile_factors *f, int64_t depth,
+                              const int parts, const struct tile_shape shape)
 {
-    const int64_t bytes = apart * (int64_t)sizeof *sum;
-    float *const low = sum + HALF * apart;
-    TILE_LOAD(0, sum, bytes);
-    if (wide) TILE_LOAD(1, sum + HALF, bytes);
-    if (tall) TILE_LOAD(2, low, bytes);
-    if (tall && wide) TILE_LOAD(3, low + HALF, bytes);
-    tile_first_parts(f, depth, 1, tall, wide);
-    TILE_STORE(0, sum, bytes);
-    if (wide) TILE_STORE(1, sum + HALF, bytes);
-    if (tall) TILE_STORE(2, low, bytes);
-    if (tall && wide) TILE_STORE(3, low + HALF, bytes);
-}
-// Adds the products of `depth` blocks of bf16 numbers to sum[rows][32], whose rows are `apart`
-// floats apart.
-TILE_ALWAYS void tile_add(float *sum, int64_t apart, const struct tile_factors *f, int64_t depth,
-                          const struct tile_shape shape)
-{
-    if (shape.tall && shape.wide)
-        tile_add_shape(sum, apart, f, depth, true, true);
-    else if (shape.tall)
-        tile_add_shape(sum, apart, f, depth, true, false);
-    else if (shape.wide)
-        tile_add_shape(sum, apart, f, depth, false, true);
-    else
-        tile_add_shape(sum, apart, f, depth, false, false);
+    tile_sums(to, apart, f, depth, parts, shape, false);
 }
