@@ -12,6 +12,7 @@ mkdir bin
 cp "$QKV_BIN" bin/qkv
 cp "$build"/libqkv.so.* .
 whole=$1 engine=$temp/$(basename "$1") QKV_BIN=$temp/bin/qkv
+unset HF_HUB_OFFLINE TRANSFORMERS_OFFLINE
 export LD_LIBRARY_PATH=$temp QKV_MODELS=$temp/none HF_HUB_CACHE=$temp/cache HF_ENDPOINT=http://127.0.0.1:9
 
 title 'an engine that is not there'
