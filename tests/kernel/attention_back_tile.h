@@ -196,8 +196,8 @@ struct pair {
     double w, w_off, x, x_off;
 };
 // Computes P and dS of one pair and their error bounds: a sum of E products has E roundings of the
-// magnitude of its terms, its power an error of ln 2 times that plus its own; the
-// operands of products of bf16 are rounded, and their powers are coarse.
+// magnitude of its terms, its power an error of ln 2 times that plus its own; the operands of
+// products of bf16 are rounded, and their powers are coarse.
 static inline struct pair tile_pair(const struct tile *x, int i, int j)
 {
     const bool pairs =

@@ -42,8 +42,8 @@ struct chart_scale chart_shared_x(const struct qkv_chart *c);
 // Computes the values that have the lightest and the darkest colour in a grid.
 void chart_grid_ends(double *low, double *high, const struct qkv_chart_grid *g);
 double chart_darkness(const struct qkv_chart_grid *g, double low, double high, double value);
-// Checks a chart. Returns QKV_ERR_USAGE if an array is NULL although its length is not 0.
-// Checks a chart. table_alone: a table is enough, without panels.
+// Checks a chart. Returns QKV_ERR_USAGE if an array is NULL although its length is not 0, or if
+// there is no panel; table_alone: a table is enough.
 qkv_status chart_check(const struct qkv_chart *c, bool table_alone, qkv_error *err);
 int chart_color(int hue, int64_t place); // returns a colour of canvas.h; place: index of the line
 
