@@ -13,14 +13,15 @@
 #   aarch64    64-bit ARM: cross-built (gcc-aarch64-linux-gnu, arm64 libraries by tools/sysroot.sh), tests
 #              of base and kernels under qemu-aarch64; the command reports neon
 #   faults     whole commands while one allocation, thread or system call fails: a tenth of all, drawn by the commit
-#   fuzz       each fuzz target searches for some seconds, two at a time (at most 20 s each, a minute in all)
+#   fuzz       each fuzz target searches for 20 s, two at a time
 #   power      commands that write are ended by signals, limits and kill -9, and lose the power at calls that change
 #              the disk: a tenth of all endings and states, drawn by the commit
 #   long       many minutes: every test on emulated AMX tiles, all faults, endings and states, the whole grid of `qkv
 #              verify`, 64-bit ARM, fuzzing for QKV_FUZZ_SECONDS (600) a target, 10,000 random mixtures of attention,
 #              MemorySanitizer, valgrind, the sanitizers on a real model, the binary interface
 #
-# `make test` is `test.sh release`; `make check` runs all except `long`.
+# `make test` is `test.sh release`; `make check` runs all except `long`; .ci/run runs release, gates and a quarter of the
+# others (`drawn` below), which test.sh --drawn lists.
 # Ends with a table and the line "N passed, N failed, N skipped"; exit 1 when anything failed.
 # Output of a stage: build/test/STAGE.log.
 set -u
@@ -29,6 +30,14 @@ cd "$(dirname "$0")/.."
 mapfile -t all < <(sed -n '/^#   long /d; s/^#   \([a-z0-9][a-z0-9]*\) .*/\1/p' tools/test.sh)
 if [ "${1:-}" = --names ]; then
     echo "${all[*]}"
+    exit
+fi
+# Four parts of the stages after `release` and `gates`, each 4 to 9 minutes on two cores (docs/testing.md, "Time"). The
+# commit selects one.
+drawn=("asan" "tsan double faults" "isa aarch64 power" "fuzz")
+if [ "${1:-}" = --drawn ]; then
+    commit=$(git rev-parse HEAD 2>/dev/null) || commit=0
+    echo "${drawn[$((16#${commit:0:8} % ${#drawn[@]}))]}"
     exit
 fi
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -263,10 +272,9 @@ stage_power() { # SHARE
     preloaded power power "${1:-.1}"
 }
 stage_fuzz() { # SECONDS per target
-    local begin=$SECONDS rc=0 log=$logs/fuzz.log targets each
-    targets=$(find tests/fuzz -name 'fuzz_*.c' | wc -l)
-    each=$((120 / targets))
-    tests/fuzz/run.sh "${1:-$((each < 20 ? each : 20))}" >"$log" 2>&1 || rc=$?
+    local begin=$SECONDS rc=0 log=$logs/fuzz.log
+    # an input may take 4 s here, where other programs may run, instead of 1 s
+    QKV_FUZZ_LIMIT=${QKV_FUZZ_LIMIT:-4} tests/fuzz/run.sh "${1:-20}" >"$log" 2>&1 || rc=$?
     if [ $rc -eq 77 ]; then
         cat "$log"
         row fuzz 0 0 1 0
