@@ -427,7 +427,7 @@ def figures(files):
     for pattern, count in ((r"whole commands \((\d+) flows", len(walk.FLOWS)), (r"\| (\d+) commands that write", len(table.WRITERS)),
                            (r"write files: (\d+) rows", len(table.WRITERS)), (r"lists (\d+) known", len(walk.KNOWN)),
                            (r"\| (\d+) inputs at three sizes", cost), (r"\| (\d+) targets,", targets),
-                           (r"seconds for (\d+) targets\)", targets), (r"valgrind on (\d+) commands", under_valgrind)):
+                           (r"valgrind on (\d+) commands", under_valgrind)):
         found = re.findall(pattern, text)
         if found != [str(count)]:
             yield path, 1, f"{pattern}: expected {count} once, found {' '.join(found) or 'nothing'}"
