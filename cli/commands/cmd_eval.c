@@ -21,7 +21,7 @@ static struct {
     int64_t beam, show, seed;
     double penalty;
     bool alignment;
-    const char *perplexity;
+    const char *model, *perplexity;
     int64_t window, stride;
 } c = { .objective = -1, .precision = -1, .format = -1, .seed = -1, .penalty = (double)NAN };
 static struct qkv_eval_options o;
@@ -29,6 +29,7 @@ static int64_t shown;
 
 // clang-format off
 static const struct opt opts[] = {
+    OPT_INPUT('m', "model", &c.model, "RUN|DIR", "the run or model folder, or its name; all operands are files then"),
     OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "what to evaluate: causal, masked, seq2seq, contrastive or classify (default: as in the run; without a run, by the kind of model)"),
     OPT_CHOICE(0, "format", &c.format, formats, "WORD", "format of the files: text, jsonl or tsv (default: by the ending of each name)"),
     OPT_TEXT(0, "field", &o.texts.field, "NAME", "JSON member, or column of a table, that has the text (default: member text, column 1)"),
@@ -116,24 +117,25 @@ static int run(int argc, char **argv)
     qkv_error err = { 0 };
     struct qkv_eval_result r;
     char folder[CMD_PATH];
-    const char *dir = argc ? argv[0] : NULL;
+    const char *dir = c.model;
+    if (!dir && argc) dir = *argv++, argc--;
     if (cmd_model_path(&dir, folder, &err)) return cmd_fail(&err);
-    if (c.perplexity && argc > 1)
+    if (c.perplexity && argc)
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "--perplexity: expected a model folder as the only operand, found '%.100s'",
-                  argv[1]);
+                  argv[0]);
     else if (c.perplexity)
         perplexity(dir, &err);
     else if (c.window || c.stride)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--%s requires --perplexity FILE",
                   c.window ? "window" : "stride");
-    else if (!argc)
+    else if (!dir)
         cmd_error(&err, QKV_ERR_USAGE, NULL,
                   "eval: too few operands, expected: qkv eval RUN|DIR [FILE...] [options]");
     if (err.status || c.perplexity) return err.status ? cmd_fail(&err) : QKV_OK;
     o.dir = dir;
-    o.texts.paths = (const char *const *)argv + 1;
-    o.texts.n = argc - 1;
+    o.texts.paths = (const char *const *)argv;
+    o.texts.n = argc;
     o.texts.format = word(formats, c.format);
     o.objective = word(objectives, c.objective);
     o.precision = word(precisions, c.precision);
@@ -163,7 +165,9 @@ static int run(int argc, char **argv)
 const struct cmd cmd_eval = {
     .name = "eval",
     .brief = "evaluate a model on its validation text or on files",
-    .usage = "RUN|DIR [FILE...] [options]\n[RUN|DIR] --perplexity FILE [options]",
+    .usage = "RUN|DIR [FILE...] [options]\n"
+             "-m RUN|DIR [FILE...] [options]\n"
+             "[RUN|DIR] --perplexity FILE [options]",
     .about = "Prints the loss and the perplexity, for decoders also the bits per byte of text. An "
              "encoder-decoder translates the sources of the pairs: printed are the share of "
              "outputs that equal a reference of their source, and the number of edits to the "

@@ -53,5 +53,18 @@ tune bert masked text.txt 'L0.H*=mean' 0
 tune gpt2 causal text.txt 'L0.H*=mean' 0
 tune marian seq2seq pairs.tsv 'enc.L0.H*=mean,dec.L0.H*=mean,cross.L0.H*=mean' 0
 tune encoder-plain contrastive pairs.tsv 'L0.H*=mean' 0
+title 'a run or folder as operand and as --model'
+for more in '' text.txt; do
+    runs 0 eval run-gpt2 $more
+    cp "$out" operand
+    runs 0 eval $more -m run-gpt2
+    check cmp "$out" operand
+done
+runs 0 eval run-gpt2 --perplexity text.txt
+cp "$out" operand
+runs 0 eval -m run-gpt2 --perplexity text.txt
+check cmp "$out" operand
+runs 2 eval text.txt -m run-gpt2 --perplexity text.txt
+says_part "expected a model folder as the only operand, found 'text.txt'"
 tune gru-attention seq2seq pairs.tsv 'enc.L0.H*=mean,dec.L0.H*=mean,cross.L0.H*=mean' 4
 finish
