@@ -171,17 +171,16 @@ def new_view(model, texts, stacks):
     return made
 
 
-def view(text: Union[str, Sequence[ArrayLike], None] = None, pair: Union[str, Sequence[str], None] = None, *, model: Any = None, tokenizer: Any = None,
-         attentions: Optional[Sequence[ArrayLike]] = None, tokens: Optional[Sequence[str]] = None, key_tokens: Optional[Sequence[str]] = None,
-         encoder_attentions: Optional[Sequence[ArrayLike]] = None, decoder_attentions: Optional[Sequence[ArrayLike]] = None,
-         cross_attentions: Optional[Sequence[ArrayLike]] = None, encoder_tokens: Optional[Sequence[str]] = None,
-         decoder_tokens: Optional[Sequence[str]] = None, sentence_b_start: Optional[int] = None, prettify_tokens: bool = True,
-         stack: Optional[int] = None, layer: Optional[int] = None, heads: Optional[Sequence[int]] = None, token: Optional[int] = None,
-         view: Optional[str] = None, special: bool = False, theme: str = "auto", budget: int = BUDGET, height: int = 640,
-         progress: Progress = None, attention: Optional[Sequence[ArrayLike]] = None,
+def view(text: Union[str, Sequence[ArrayLike], None] = None, pair: Union[str, Sequence[str], None] = None, sentence_b_start: Optional[int] = None,
+         prettify_tokens: bool = True, layer: Optional[int] = None, heads: Optional[Sequence[int]] = None,
          encoder_attention: Optional[Sequence[ArrayLike]] = None, decoder_attention: Optional[Sequence[ArrayLike]] = None,
-         cross_attention: Optional[Sequence[ArrayLike]] = None, include_layers: Optional[Sequence[int]] = None,
-         html_action: str = "view") -> View:
+         cross_attention: Optional[Sequence[ArrayLike]] = None, encoder_tokens: Optional[Sequence[str]] = None,
+         decoder_tokens: Optional[Sequence[str]] = None, include_layers: Optional[Sequence[int]] = None, html_action: str = "view", *,
+         model: Any = None, tokenizer: Any = None, attentions: Optional[Sequence[ArrayLike]] = None, tokens: Optional[Sequence[str]] = None,
+         key_tokens: Optional[Sequence[str]] = None, encoder_attentions: Optional[Sequence[ArrayLike]] = None,
+         decoder_attentions: Optional[Sequence[ArrayLike]] = None, cross_attentions: Optional[Sequence[ArrayLike]] = None,
+         stack: Optional[int] = None, token: Optional[int] = None, view: Optional[str] = None, special: bool = False, theme: str = "auto",
+         budget: int = BUDGET, height: int = 640, progress: Progress = None, attention: Optional[Sequence[ArrayLike]] = None) -> View:
     """Shows attention as a picture: of a model on a text, or of weights from any source.
 
         qkv.view("time flies like an arrow", "fruit flies like a banana", model="models/all-MiniLM-L6-v2")
@@ -202,7 +201,8 @@ def view(text: Union[str, Sequence[ArrayLike], None] = None, pair: Union[str, Se
     budget       maximum bytes of the page in a notebook
     progress     function(what, done, total); True as its result stops the run
     attention, encoder_attention, decoder_attention, cross_attention
-                 as BertViz names the arrays; a list of arrays as `text`, and tokens as `pair`, are as its first arguments
+                 as BertViz names the arrays; a list of arrays as `text`, tokens as `pair`, and the arguments after them have
+                 the order of bertviz.head_view
     include_layers   the first of them is shown first; the page has every layer
     html_action  no effect: "view" and "return" return the View
     """
@@ -222,6 +222,9 @@ def view(text: Union[str, Sequence[ArrayLike], None] = None, pair: Union[str, Se
     several = [x for x in (encoder_attentions, decoder_attentions, cross_attentions) if x is not None]
     if (text is not None) + (attentions is not None) + bool(several) != 1:
         raise UsageError("view: expected a text, or attentions with tokens")
+    check_used("a text", text is not None, pair=pair, model=model, tokenizer=tokenizer, progress=progress)
+    check_used("attentions", attentions is not None, tokens=tokens, key_tokens=key_tokens, sentence_b_start=sentence_b_start)
+    check_used("the attentions of an encoder-decoder", bool(several), encoder_tokens=encoder_tokens, decoder_tokens=decoder_tokens)
     function_or_none(progress, "progress")
     token = None if token is None else integer(token, "token")
     if attentions is not None:
@@ -246,6 +249,13 @@ def one_of(name, value, other):
     if value is not None and other is not None:
         raise UsageError(f"{name}: expected once, found two values")
     return other if value is None else value
+
+
+def check_used(source, there, **arguments):
+    """Refuses arguments that are for another source of weights."""
+    for name, value in arguments.items():
+        if value is not None and not there:
+            raise UsageError(f"{name}: only with {source}, found {shown(value)}")
 
 
 def read_weights(attentions, name):

@@ -211,12 +211,18 @@ class Views(unittest.TestCase):
         for v in (qkv.view(x, tokens), qkv.view(tuple(x), tokens), qkv.view(attention=x, tokens=tokens, html_action="return")):
             self.assertEqual(v.terminal(), wanted)
         self.assertEqual(qkv.view(x, tokens, include_layers=[1, 0]).terminal(), qkv.view(x, tokens, layer=1).terminal())
+        placed = qkv.view(x, tokens, 2, False, 1, [1], None, None, None, None, None, [0], "return")  # the order of bertviz.head_view
+        self.assertEqual(placed.terminal(), qkv.view(x, tokens, sentence_b_start=2, layer=1, heads=[1]).terminal())
         named = dict(encoder_tokens=tokens, decoder_tokens=["d", "e"])
         one = qkv.view(encoder_attention=x, decoder_attention=weights(1, 2, 2, 2), cross_attention=weights(1, 2, 2, 3), **named)
         self.assertEqual(one.stacks, [("encoder", 3, 3, 2, 2), ("decoder", 2, 2, 1, 2), ("cross", 2, 3, 1, 2)])
         for wrong in (dict(text=x, attention=x, tokens=tokens), dict(attentions=x, attention=x, tokens=tokens), dict(text=x, pair=tokens, tokens=tokens),
                       dict(text=x, pair=tokens, html_action="print"), dict(text=x, pair=tokens, include_layers=3),
-                      dict(text=x, pair=tokens, include_layers=[2]), dict(text=b"a"), dict(text=["a", "b"])):
+                      dict(text=x, pair=tokens, include_layers=[2]), dict(text=b"a"), dict(text=["a", "b"]),
+                      # arguments of another source of weights
+                      dict(text=x, pair=tokens, model=VERSE), dict(text="a", model=VERSE, sentence_b_start=1), dict(text="a", model=VERSE, tokens=tokens),
+                      dict(text=x, pair=tokens, encoder_tokens=tokens), dict(encoder_attention=x, encoder_tokens=tokens, key_tokens=tokens),
+                      dict(attention=x, tokens=tokens, pair="b"), dict(text=x, pair=tokens, progress=print)):
             with self.assertRaises(qkv.UsageError, msg=str(wrong)):
                 qkv.view(**wrong)
         with self.assertRaisesRegex(qkv.UsageError, "text: expected a str"):
