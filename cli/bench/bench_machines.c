@@ -5,6 +5,7 @@
 #include "ranks/ranks.h"
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { PINGS = 200, LINK_BYTES = 4 << 20, LINK_ROUNDS = 4, ROUNDS_MOST = 16 };
 
@@ -19,7 +20,7 @@ static qkv_status slowest(double *seconds, size_t n)
     return status;
 }
 
-// Measures the rate at which a rank reads and writes memory while all do.
+// Measures the rate at which a rank, with one thread, reads and writes memory while all do.
 static qkv_status measure_memory(struct machines_rates *r)
 {
     enum { BYTES = 64 << 20 };
@@ -36,7 +37,7 @@ static qkv_status measure_memory(struct machines_rates *r)
         if (!status) status = slowest(&took, 1);
         if (took < best) best = took;
     }
-    r->memory = 2.0 * BYTES / best;
+    r->memory = r->copying = 2.0 * BYTES / best;
     if (to[BYTES - 1] != 1) status = QKV_ERR_INTERNAL; // the copy is read
     free(from);
     free(to);
@@ -77,6 +78,45 @@ static qkv_status measure_links(struct machines_rates *r)
     r->bandwidth = (double)(P - 1) * LINK_BYTES / best[1];
     free(all);
     free(at);
+    return status;
+}
+
+static double processor(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// Measures which part of the processor time of a rank other threads of the process need, while this
+// one computes and a message is on its way: the thread of the transport that moves it.
+static qkv_status measure_moving(struct machines_rates *r)
+{
+    const int64_t P = ranks.size, right = (ranks.rank + 1) % P, left = (ranks.rank + P - 1) % P;
+    const double some = .02; // seconds of arithmetic
+    char *data = cmd_alloc(LINK_BYTES, 1);
+    double own = 0, all = 0;
+    volatile double number = 1;
+    qkv_status status = QKV_OK;
+    memset(data, 0, LINK_BYTES);
+    for (int i = 0; i < LINK_ROUNDS && !status; i++) {
+        status = ranks.barrier(ranks.ctx);
+        if (!status) status = ranks.send(ranks.ctx, right, data, LINK_BYTES);
+        const double before = processor(CLOCK_PROCESS_CPUTIME_ID);
+        const double begin = processor(CLOCK_THREAD_CPUTIME_ID);
+        double took = 0;
+        while (took < some) {
+            for (int n = 0; n < 1000; n++) number = number * .5 + 1;
+            took = processor(CLOCK_THREAD_CPUTIME_ID) - begin;
+        }
+        own += took;
+        all += processor(CLOCK_PROCESS_CPUTIME_ID) - before;
+        if (!status) status = ranks.barrier(ranks.ctx); // no rank receives before
+        if (!status) status = ranks.receive(ranks.ctx, left, data, LINK_BYTES);
+    }
+    r->moving = all > own ? 1 - own / all : 0;
+    if (!status) status = slowest(&r->moving, 1);
+    free(data);
     return status;
 }
 
@@ -256,17 +296,17 @@ static void print_head(const struct machines_rates *r)
         printf("{\"bench\":\"machines\",\"version\":\"%s\",\"cpu\":", qkv_version());
         cmd_json_text(stdout, cpu, strlen(cpu));
         printf(",\"isa\":\"%s\",\"threads\":%d,\"precision\":\"%s\",\"ranks\":%lld,"
-               "\"latency\":%.4g,\"bandwidth\":%.6g,\"memory\":%.6g,\"results\":[",
+               "\"latency\":%.4g,\"bandwidth\":%.6g,\"memory\":%.6g,\"moving\":%.4f,\"results\":[",
                qkv_isa(), qkv_threads(), qkv_precision_name(common.precision),
-               (long long)ranks.size, r->latency, r->bandwidth, r->memory);
+               (long long)ranks.size, r->latency, r->bandwidth, r->memory, r->moving);
         return;
     }
     printf("%s attention, %lld ranks of %d thread%s, %s%s%s\n",
            qkv_precision_name(common.precision), (long long)ranks.size, qkv_threads(),
            qkv_threads() == 1 ? "" : "s", qkv_isa(), *cpu ? ", " : "", cpu);
-    printf(
-        "links: %.1f us a message, %.2f GB/s a rank while all send; memory: %.1f GB/s a rank\n\n",
-        r->latency * 1e6, r->bandwidth * 1e-9, r->memory * 1e-9);
+    printf("links: %.1f us a message, %.2f GB/s a rank while all send; memory: %.1f GB/s a rank;\n"
+           "a thread that moves messages: %.1f %% of a core\n\n",
+           r->latency * 1e6, r->bandwidth * 1e-9, r->memory * 1e-9, 100 * r->moving);
     printf("%-24s %-8s %9s %9s %9s %8s %7s %7s %9s %7s\n", "shape", "pass", "1 rank ms", "ranks ms",
            "messages", "sent MB", "overlap", "effic.", "model ms", "effic.");
 }
@@ -316,7 +356,7 @@ static qkv_status measure_machines(const struct bench_shape *shape, bool first, 
 static qkv_status run_machines(const struct bench_shape *shapes, int count, double seconds,
                                qkv_error *err)
 {
-    struct machines_rates r = { { 0, 0 }, 0, 0, 0 };
+    struct machines_rates r = { .flops = { 0, 0 } };
     if (bench_given.rate > 0) return machines_predict(shapes, count, bench_given.rate, err);
     if (ranks.size == 1)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
@@ -324,6 +364,7 @@ static qkv_status run_machines(const struct bench_shape *shapes, int count, doub
                          "machines, or --predict GFLOPS");
     qkv_status status = measure_links(&r);
     if (!status) status = measure_memory(&r);
+    if (!status) status = measure_moving(&r);
     if (status) cmd_error(err, status, NULL, "a rank cannot be reached");
     ranks_agree(err);
     print_head(&r);

@@ -13,6 +13,10 @@ struct machines_rates {
     double flops[2];           // operations per second, forward [0] and backward [1]
     double bandwidth, latency; // bytes per second that a rank sends; seconds of a message
     double memory;             // bytes per second that a rank reads and writes
+    double copying;            // bytes per second that one thread reads and writes in a copy
+    // Part of a core that the thread needs that moves messages, while one is on its way; 0: there
+    // is no such thread.
+    double moving;
 };
 // One pass of attention on P ranks.
 struct machines_time {

@@ -37,6 +37,14 @@ static double shares_of_dq(const struct qkv_attention *a, double P, int64_t unit
     return bytes > 0 ? 2 * bytes / r->memory : 0;
 }
 
+// Returns the seconds of one thread to copy the sums of dk and dv that a rank sends in a pass. The
+// transport copies each message, and one to the own rank twice. With causal masks one rank sends
+// twice: to another rank, and to itself.
+static double copies(const struct qkv_attention *a, const struct machines_rates *r)
+{
+    return 2 * (a->causal ? 3 : 1) * bytes_of_sums(a) / r->copying;
+}
+
 qkv_status machines_model(struct machines_time of[2], const struct qkv_attention *a, int64_t ranks,
                           const struct machines_rates *r, qkv_error *err)
 {
@@ -69,7 +77,9 @@ qkv_status machines_model(struct machines_time of[2], const struct qkv_attention
     // full, although some move while ranks compute.
     const double sends = own < P - 1 ? own : P - 1;
     const double message = sends * (bytes_of_sums(a) / batches / r->bandwidth + r->latency);
-    const double step = compute + message;
+    // Sums are on their way in all steps: a thread of the rank moves them while the others compute.
+    const double moving = compute / (1 - fmin(r->moving / qkv_threads(), .99)) - compute;
+    const double step = compute + moving + message + copies(a, r) / batches;
     of[1].one = all[1] / r->flops[1];
     of[1].units = units;
     of[1].steps = (int64_t)steps;
@@ -83,6 +93,10 @@ qkv_status machines_model(struct machines_time of[2], const struct qkv_attention
 // ---- prediction ---------------------------------------------------------------------------------
 static const double links[] = { 10, 100, 400 }; // Gbit/s
 enum { LINKS = sizeof links / sizeof *links };
+// The rates of a rank that --predict assumes, but those of its arithmetic and of its link.
+static const struct machines_rates assumed = {
+    .latency = 20e-6, .memory = 200e9, .copying = 20e9, .moving = .06
+};
 
 static qkv_status predict_one(const struct bench_shape *shape, double gflops, bool first,
                               qkv_error *err)
@@ -97,9 +111,9 @@ static qkv_status predict_one(const struct bench_shape *shape, double gflops, bo
         struct machines_time t[2];
         if (!common.json) printf("%7lld", (long long)P);
         for (int l = 0; l < LINKS && !status; l++) {
-            const struct machines_rates r = {
-                { gflops * 1e9, gflops * 1e9 }, links[l] * 1e9 / 8, 20e-6, 200e9
-            };
+            struct machines_rates r = assumed;
+            r.flops[0] = r.flops[1] = gflops * 1e9;
+            r.bandwidth = links[l] * 1e9 / 8;
             status = machines_model(t, &a, P, &r, err);
             if (status) break;
             const double forward = 100 * t[0].efficiency, backward = 100 * t[1].efficiency;
@@ -129,10 +143,13 @@ qkv_status machines_predict(const struct bench_shape *shapes, int count, double 
                "\"precision\":\"%s\",\"results\":[",
                gflops, qkv_threads(), qkv_precision_name(common.precision));
     else
-        printf("Efficiency of ranks, computed: forward, backward. %s, %.0f GFLOP/s and %d thread%s "
-               "a rank,\n20 us a message, 200 GB/s of memory.\n\n",
-               qkv_precision_name(common.precision), gflops, qkv_threads(),
-               qkv_threads() == 1 ? "" : "s");
+        printf(
+            "Efficiency of ranks, computed: forward, backward. %s, %.0f GFLOP/s and %d thread%s "
+            "a rank,\n%.0f us a message, %.0f GB/s of memory, %.0f GB/s of copies by one thread, "
+            "%.0f %% of a core to move messages.\n\n",
+            qkv_precision_name(common.precision), gflops, qkv_threads(),
+            qkv_threads() == 1 ? "" : "s", assumed.latency * 1e6, assumed.memory * 1e-9,
+            assumed.copying * 1e-9, 100 * assumed.moving);
     for (int i = 0; i < count && !status; i++)
         status = predict_one(&shapes[i], gflops, i == 0, err);
     if (common.json) puts("]}");

@@ -198,6 +198,34 @@ assert len(rows) == 18 and all(0 < r[p] <= 1 for r in rows for p in ("forward", 
 for slow, fast in zip(rows, rows[1:]):  # a faster link is never worse
     assert slow["ranks"] != fast["ranks"] or slow["forward"] <= fast["forward"], (slow, fast)
 PY
+title 'machines: the prediction is that of the formulas of docs/machines.md'
+runs 0 bench machines --predict 100 --threads 2 --isa scalar --json -s 'N8192,H2,E16;N8192,H2,E16,causal;B2,N8192,H4,G2,E16,causal'
+python3 - "$out" <<'PY' || failed 'the time of the model'
+import json, math, re, sys
+r, u, v, p, a, threads = 100e9, 200e9, 20e9, .06, 20e-6, 2
+rows = json.load(open(sys.argv[1]))["results"]
+assert len(rows) == 54, rows
+for x in rows:
+    if x["ranks"] > 16: continue  # their rows are not of equal work
+    size = dict(B=1, N=0, H=0, G=0, E=0) | {k: int(n) for k, n in re.findall(r"\b([BNHGE])(\d+)", x["shape"])}
+    B, N, H, E, G, P = size["B"], size["N"], size["H"], size["E"], size["G"] or size["H"], x["ranks"]
+    causal, b = "causal" in x["shape"], x["gbit"] * 1e9 / 8
+    D = X = B * N * G * 2 * E * 4  # keys and values, and the sums of dk and dv: both are floats here
+    pairs = B * H * (N * (N + 1) / 2 if causal else N * N)
+    c = (P - 1) * a + D * (P - 1) / (P * b)
+    one, many = 4 * E * pairs / r, c + 4 * E * pairs / (P * r)
+    assert abs(one / (P * many * x["forward"]) - 1) < .003, (x, one, many)
+    o = 2 if causal else 1
+    m = math.ceil(x["units"] / (2 * threads))
+    steps = m + o * P - 1
+    s = min(o, P - 1)
+    K, K1 = x["units"] / (B * G), 16 / (B * G)
+    d = 2 * (K - K1) * 4 * B * N * H * E / (P * u)
+    W = 10 * E * pairs
+    step = W / (P * r * m) / (1 - p / threads) + s * (X / (m * b) + a) + 2 * (3 if causal else 1) * X / (m * v)
+    many = 2 * c + steps * step + d
+    assert x["steps"] == steps and abs(W / r / (P * many * x["backward"]) - 1) < .003, (x, W / r / (P * many))
+PY
 refused 2 'expected mpirun -n 2 qkv bench machines' machines
 
 [ -f "$model/model.safetensors" ] || { echo "$model is not there: the cases on it were left out"; finish; }

@@ -53,6 +53,7 @@ over bench machines --json --seconds 1 -s 'H4,N2048,E64,causal;H4,N2048,E64'
 python3 - $rate <<'PY' || fails 'the figures of bench machines'
 import json, sys
 d = json.load(open("stdout"))
+assert .001 < d["moving"] < .5, d  # a thread moves messages
 assert len(d["results"]) == 4 and 0 < d["bandwidth"] < 1.1e6 / 8 * float(sys.argv[1]), d
 for r in d["results"]:
     print(f'{sys.argv[1]} Mbit/s, {r["shape"]} {r["pass"]}: efficiency {100 * r["efficiency"]:.0f} %, '
