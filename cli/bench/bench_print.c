@@ -147,8 +147,7 @@ void bench_close(struct bench_table *t)
     if (t->moved) printf("moved   %s\n", t->moved);
     if (t->error) printf("error   %s\n", t->error);
     if (t->core > 0 && t->core < 0.95)
-        printf("busy    this process used only %.0f%% of its core in some row: other programs are "
-               "running\n",
+        printf("busy    this process had %.0f%% of its core in some row: other programs run\n",
                100 * t->core);
 }
 
