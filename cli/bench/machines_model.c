@@ -93,7 +93,7 @@ qkv_status machines_model(struct machines_time of[2], const struct qkv_attention
 // ---- prediction ---------------------------------------------------------------------------------
 static const double links[] = { 10, 100, 400 }; // Gbit/s
 enum { LINKS = sizeof links / sizeof *links };
-// The rates of a rank that --predict assumes, but those of its arithmetic and of its link.
+// Rates that --predict assumes. The rate of arithmetic is an option, and the table above has links.
 static const struct machines_rates assumed = {
     .latency = 20e-6, .memory = 200e9, .copying = 20e9, .moving = .06
 };
