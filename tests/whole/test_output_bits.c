@@ -153,7 +153,11 @@ static void add_padded(struct run *r)
         offsets[i + 1] = (i + 1) * most;
         for (int64_t j = 0; j < lengths[i]; j++) ids[offsets[i] + j] = r->ids[r->offsets[i] + j];
     }
-    struct qkv_model_input in = { SEQUENCES, offsets, lengths, ids, NULL, r->in.source };
+    struct qkv_model_input in = r->in;
+    in.offsets = offsets;
+    in.lengths = lengths;
+    in.ids = ids;
+    in.types = NULL;
     float *hidden = new_floats(SEQUENCES * most * D);
     const qkv_status status = qkv_model_run(r->model, hidden, &in, NULL, &err);
     qkv_sha256_begin(&h);
@@ -452,13 +456,16 @@ static void make_input(struct run *r)
     make_sequences(r->offsets, r->ids, r->info.vocab, lengths);
     for (int64_t i = 0; i < r->offsets[SEQUENCES]; i++)
         r->types[i] = r->info.types > 1 && i % 3 == 1;
-    r->in = (struct qkv_model_input){ SEQUENCES, r->offsets, NULL, r->ids, r->types, NULL };
+    r->in = (struct qkv_model_input){
+        .sequences = SEQUENCES, .offsets = r->offsets, .ids = r->ids, .types = r->types
+    };
     if (r->info.kind != QKV_KIND_ENCODER_DECODER) return;
     for (int i = 0; i < SEQUENCES; i++)
         if (r->info.start >= 0) r->ids[r->offsets[i]] = r->info.start;
     make_sequences(r->source_offsets, r->source_ids, r->info.source_vocab, sources);
-    r->source =
-        (struct qkv_model_input){ SEQUENCES, r->source_offsets, NULL, r->source_ids, NULL, NULL };
+    r->source = (struct qkv_model_input){ .sequences = SEQUENCES,
+                                          .offsets = r->source_offsets,
+                                          .ids = r->source_ids };
     r->in.source = &r->source;
 }
 
