@@ -509,3 +509,26 @@ class Maps:
             self.c.key(key, "Equal" if key == "+" else "Minus" if key == "-" else key)
             times.append(self.c.js("qkv.timing.picture"))
         print("   script in a frame of the matrix, ms: median %.1f, most %.1f" % (sorted(times)[len(times) // 2], max(times)))
+
+    def cells_of_tables_keep_the_places_of_words_that_are_cut(self):
+        c = self.c
+        for page, hash, cells in (("pair", "#w=heads&l=1&h=1&t=1", "#right td.text"), ("pair", "#w=heads&l=1&h=1&v=1", "td.text"),
+                                  ("against", "#w=compare&l=0&h=1&t=3", "#right td.text"),
+                                  ("run", "#w=training&l=0&h=1", "#right td.text")):
+            self.open(page, hash)
+            c.js("qkv.page.tokens.concat(qkv.page.keys).forEach((t, i) => { if (!t.special) t.named ="
+                 " 'international'.repeat(3) + '₁₂'; }); dispatchEvent(new Event('resize'))")
+            c.key("s")
+            c.settle(.4)
+            cut = c.js("""[...document.querySelectorAll('%s')].filter(td => td.textContent.includes('national')).map(td => {
+                const r = document.createRange(), last = td.querySelector('bdi').lastChild;
+                const walker = document.createTreeWalker(td, NodeFilter.SHOW_TEXT);
+                let end = null;
+                while (walker.nextNode()) end = walker.currentNode;
+                r.selectNodeContents(end);
+                const b = r.getBoundingClientRect(), box = td.getBoundingClientRect();
+                r.selectNodeContents(last);
+                const p = r.getBoundingClientRect();
+                return [td.textContent, Math.max(b.right, p.right) - box.right, p.width, last.textContent];
+            })""" % cells)
+            check(cut and all(beyond < 1.5 and wide > 5 and end.startswith("₁₂") for _, beyond, wide, end in cut), page, cut)

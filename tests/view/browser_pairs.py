@@ -478,6 +478,12 @@ class Pairs:
             names = self.c.js("qkv.page.%s.filter(t => !t.special).map(t => t.named)" % box)
             seen = self.c.js("[...document.querySelectorAll('.view.heads span%s')].map(s => s.textContent)" % side)
             check(seen == names and any(ord(n[-1]) in range(0x2080, 0x208a) for n in seen), side, seen, names)
+        self.c.key("r")  # raw tokens carry their places too, each by its own spelling
+        self.c.frames()
+        raw = self.c.js("qkv.page.tokens.map(t => t.special ? '' : t.raw)")
+        want = [t + "".join(chr(0x2080 + int(d)) for d in str(i)) * (raw.count(t) > 1) for i, t in enumerate(raw) if t]
+        seen = self.c.js("[...document.querySelectorAll('.view.heads span.q')].map(s => s.textContent)")
+        check(seen == want != names and want != [t for t in raw if t], seen, want)
 
     def drawings_name_repeated_words_by_their_places_though_cut(self):
         c = self.c

@@ -216,7 +216,8 @@ export function wordStack(s) {
     const merged = (tokens, groups) => nameTokens(
         groups.map(([from, end]) => {
             const part = tokens.slice(from, end), join = name => part.map(t => t[name]).join("");
-            return { text: join("text"), raw: join("raw"), named: "", part: part[0].part, special: part[0].special };
+            const { part: text, special } = part[0];
+            return { text: join("text"), raw: join("raw"), named: "", rawNamed: "", part: text, special };
         }),
         w => groups[w][0]
     );

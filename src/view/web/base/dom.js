@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // dom.js: makes elements, table rows, and groups of buttons in which arrow keys move the focus.
+import { placeMark } from "./messages.js";
 
 export const root = document.documentElement;
 
@@ -36,6 +37,16 @@ export function roving(box, columns) {
 // ---- tables ----------------------------------------------------------------------------------------
 export function cells(...list) {
     return el("tr", {}, ...list.map(x => x instanceof Node ? x : el("td", {}, x)));
+}
+
+/**
+ * Returns a name for a cell of a table. If the cell is too narrow, the style cuts the word, but not the place after it.
+ * @param {string} name
+ * @returns {HTMLElement}
+ */
+export function nameNode(name) {
+    const place = placeMark(name);
+    return el("bdi", { class: "placed" }, el("span", {}, name.slice(0, name.length - place.length)), place);
 }
 
 // Tabs and line ends inside a cell are replaced by spaces, since they separate cells and rows.

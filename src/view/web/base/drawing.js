@@ -2,7 +2,7 @@
 // drawing.js: redraws the parts of the page that changed (picture, sentence, panels, table), once per frame.
 import { max } from "./math.js";
 import { count, plain, say } from "./messages.js";
-import { $, el } from "./dom.js";
+import { $, el, nameNode } from "./dom.js";
 import { page, state } from "./state.js";
 import { readColours } from "./palette.js";
 import { links } from "./links.js";
@@ -99,7 +99,7 @@ export function drawTable() {
     const numbers = (rows[0] ?? []).map((_, c) => number(c));
     const td = (x, c) => numbers[c]
         ? el("td", {}, String(x).replace(/^([-−]?)0\./, "$1."))
-        : el("td", { class: "text" }, el("bdi", {}, x));
+        : el("td", { class: "text" }, nameNode(String(x)));
     page.table.className = state.table ? "" : "quiet";
     page.table.replaceChildren(...(rows.length ? [el("table", {}, el("caption", {}, say("onView")),
         el(

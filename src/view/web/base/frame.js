@@ -43,7 +43,7 @@ import { forgetWindow, windowed } from "./row_window.js";
  */
 function tokenOf(entry) {
     const [text, part, special, raw] = entry;
-    return { text, part, special: special === 1, raw: raw ?? text, named: text };
+    return { text, part, special: special === 1, raw: raw ?? text, named: "", rawNamed: "" };
 }
 /** @returns {?Pair} */
 const pairOf = entry => entry && { row: entry[0], key: entry[1], weight: entry[2] };

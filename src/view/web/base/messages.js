@@ -177,23 +177,21 @@ export const NUMBERS = [
 
 /**
  * Names the tokens of a text: a word that occurs more than once carries its place in the text as a subscript: flies₂.
- * token_names.c does the same.
+ * token_names.c does the same. Raw tokens are named in the same way, each by its own spelling.
  * @param {Token[]} tokens
  * @param {(i: number) => number} placeOf index of token i in the text
  */
 export function nameTokens(tokens, placeOf) {
-    const times = new Map();
-    for (const t of tokens) if (!t.special) times.set(t.text, (times.get(t.text) ?? 0) + 1);
-    tokens.forEach((t, i) => {
-        const place = !t.special && times.get(t.text) > 1
-            ? [...`${placeOf(i)}`].map(d => String.fromCharCode(0x2080 + +d)).join("")
-            : "";
-        t.named = t.text + place;
-    });
+    const place = i => [...`${placeOf(i)}`].map(d => String.fromCharCode(0x2080 + +d)).join("");
+    for (const [from, to] of [["text", "named"], ["raw", "rawNamed"]]) {
+        const times = new Map();
+        for (const t of tokens) if (!t.special) times.set(t[from], (times.get(t[from]) ?? 0) + 1);
+        tokens.forEach((t, i) => { t[to] = t[from] + (!t.special && times.get(t[from]) > 1 ? place(i) : ""); });
+    }
     return tokens;
 }
-/** The place at the end of a name, "₂", or "". */
-export const placeMark = name => /[₀-₉]*$/.exec(name)[0];
+/** The end of a name that no cut takes: its place and the quote after it, "₂”", "₂", or "". */
+export const placeMark = name => /[₀-₉]*”?$/.exec(name)[0];
 /** Cuts a name to at most `most` letters. A repeated word keeps its place: “internat…₁₂”. */
 export function shortened(name, most) {
     const letters = [...name], place = placeMark(name);

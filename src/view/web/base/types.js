@@ -10,6 +10,7 @@
  * @property {boolean} special
  * @property {string} raw as the tokenizer spells it
  * @property {string} named the text and, if it occurs more than once, the place as a subscript
+ * @property {string} rawNamed the same of the raw token
  */
 /**
  * A row and a key, and the weight between them.

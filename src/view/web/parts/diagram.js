@@ -17,7 +17,7 @@ import { requestDraw } from "../base/drawing.js";
 import { rowStats, rowStatsReady } from "../base/head_stats.js";
 import { foldWeight, placeWindow, showRow, windowSums, windowed } from "../base/row_window.js";
 import { set } from "../base/frame.js";
-import { fitted } from "./figure.js";
+import { fitted, shownToken } from "./figure.js";
 
 export function buildStage() {
     stage.box = el("div", { id: "stage", tabindex: 0, role: "group" });
@@ -155,8 +155,10 @@ function layTokens(split, gap) {
         if (s.placed !== style) s.style.cssText = s.placed = style;
     };
     // the style cuts a name that is too long, but a place at its end would be lost
-    const shownName = ({ raw, text, named }, wide) =>
-        state.raw ? raw : named === text ? text : fitted(named, wide, size);
+    const shownName = (t, wide) => {
+        const name = shownToken(t);
+        return name === (state.raw ? t.raw : t.text) ? name : fitted(name, wide, size);
+    };
     const lay = (spans, list, tokens, places, left, right) => new Map(list.map((i, n) => {
         const name = shownName(tokens[i], right - left - 12);
         place(spans[n], name, left, right, places[i] - geometry.row / 2 + pad, tall, size);

@@ -413,7 +413,7 @@ export function keyLines(of, w, chosen) {
     return out.map(r => r.n === 1 ? { j: r.from } : r); // one key takes no more space than its fold
 }
 export const keyName = j => page.keys[j].special ? page.keys[j].text : `“${page.keys[j].named}”`;
-export const shownToken = t => state.raw ? t.raw : t.named;
+export const shownToken = t => state.raw ? t.rawNamed : t.named;
 
 // ---- controls --------------------------------------------------------------------------------------
 // Makes the lists that select query, key, layer and head. If the text has more than 512 tokens, number fields select

@@ -3,7 +3,7 @@
 // the small matrix.
 import { abs, ceil, max, min, strongestOf, sumOf } from "../base/math.js";
 import { NUMBERS, count, hundredths, say, share, shortened, stackTitle, weight } from "../base/messages.js";
-import { cells, el, onClick, roving } from "../base/dom.js";
+import { cells, el, nameNode, onClick, roving } from "../base/dom.js";
 import { defined } from "../base/terms.js";
 import {
     FILTERS, allHeads, geometry, keyPasses, isShown, selectedHeads, page, quote, quoteKey, rowPasses, span, stage,
@@ -390,7 +390,7 @@ function markedTable(l) {
     };
     const body = rows.map(r => {
         const tr = cells(
-            el("td", { class: "text", title: r.name }, el("bdi", {}, r.name)), ...r.w.map(w => number(w, r.total)),
+            el("td", { class: "text", title: r.name }, nameNode(r.name)), ...r.w.map(w => number(w, r.total)),
             ...(averaged ? [number(r.mean, r.total)] : [])
         );
         if (r.total) tr.className = "total";
@@ -583,8 +583,8 @@ function alignTable(aligned) {
         "table", { id: "aligned" }, el("caption", {}, say("align", name)),
         el("tbody", {}, ...aligned.map(({ row: i, key: j, weight: w }) =>
             cells(
-                el("td", { class: "text" }, el("bdi", {}, page.tokens[i].named)),
-                el("td", { class: "text" }, j < 0 ? "–" : "→ ", ...(j < 0 ? [] : [el("bdi", {}, page.keys[j].named)])),
+                el("td", { class: "text" }, nameNode(page.tokens[i].named)),
+                el("td", { class: "text" }, j < 0 ? "–" : "→ ", ...(j < 0 ? [] : [nameNode(page.keys[j].named)])),
                 weight(w)
             )))
     );

@@ -3,7 +3,7 @@
 // side with a common cursor, or as their difference. Heads are ordered by the divergence that the command computed.
 import { abs, ceil, floor, max, min } from "../base/math.js";
 import { addTexts, count, hundredths, say, signed, weight } from "../base/messages.js";
-import { cells, el, onClick } from "../base/dom.js";
+import { cells, el, nameNode, onClick } from "../base/dom.js";
 import { defined } from "../base/terms.js";
 import { headName, page, quote, state, threshold } from "../base/state.js";
 import { css, hue, opacity, rampAt, thickness } from "../base/palette.js";
@@ -409,7 +409,7 @@ function drawCompareTable(seen) {
     }
     const line = (name, a, b, kind) => {
         const tr = cells(
-            el("td", { class: "text", title: name }, el("bdi", {}, name)), weight(a, 3), weight(b, 3),
+            el("td", { class: "text", title: name }, nameNode(name)), weight(a, 3), weight(b, 3),
             el("td", { class: abs(b - a) < 5e-4 ? "" : b > a ? "up" : "down" }, signed(b - a, 3).replace("0.", "."))
         );
         if (kind) tr.className = kind;

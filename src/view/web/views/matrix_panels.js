@@ -3,7 +3,7 @@
 // and the row's strongest keys. Also handles pointer and keyboard.
 import { abs, floor, max, min, round } from "../base/math.js";
 import { addTexts, count, say, share, weight } from "../base/messages.js";
-import { el, onClick } from "../base/dom.js";
+import { el, nameNode, onClick } from "../base/dom.js";
 import { selectedHeads, page, state } from "../base/state.js";
 import { css, hue, rampAt } from "../base/palette.js";
 import { announce, requestDraw } from "../base/drawing.js";
@@ -283,7 +283,7 @@ export function drawRowPanel() {
             shadedText(page.keys, keyPlaces, ...span(far, page.S), j => row.at(j), most, own ? i : -1, mark)
         );
     else if (!own) parts.push(shadedText(page.keys, keyPlaces, 0, page.S, j => row.at(j), most, -1, mark));
-    const td = (text, kind) => el("td", kind ? { class: kind } : {}, el("bdi", {}, text));
+    const td = (text, kind) => el("td", kind ? { class: kind } : {}, nameNode(text));
     const cells = top.slice(0, 8).filter((x, n) => !n || x[1] >= 5e-4);
     const rows = cells.map(([j, w]) =>
         el("tr", {}, td(page.keys[j].text, "text"), td(count(j)), el("td", {}, el("b", {}, weight(w, 3)))));

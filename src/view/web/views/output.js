@@ -4,7 +4,7 @@
 // probabilities of labels, or the share of each token in the vector of the text.
 import { abs, floor, max, min } from "../base/math.js";
 import { addTexts, count, quoted, say } from "../base/messages.js";
-import { el, onClick } from "../base/dom.js";
+import { el, nameNode, onClick } from "../base/dom.js";
 import { defined } from "../base/terms.js";
 import { page, state } from "../base/state.js";
 import { addView, set } from "../base/frame.js";
@@ -231,7 +231,7 @@ function drawPositions() {
         const best = cellOf(o, place, o.rows - 1), row = place * o.rows + o.rows - 1, own = o.targets?.[place] ?? -1;
         const td = (text, kind = "") => el("td", kind ? { class: kind } : {}, text);
         const cells = [
-            td(nameAt(o, place), "text"), td(o.names[o.entries[best]], "text"), td(printed(o.values[best]))
+            td(nameNode(nameAt(o, place)), "text"), td(o.names[o.entries[best]], "text"), td(printed(o.values[best]))
         ];
         if (lens)
             cells.push(

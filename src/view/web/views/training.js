@@ -3,7 +3,7 @@
 // training run, and the effective keys of each head over the steps. Other views then show the selected frame.
 import { abs, max, min } from "../base/math.js";
 import { addTexts, count, say, weight } from "../base/messages.js";
-import { cells, el, onClick } from "../base/dom.js";
+import { cells, el, nameNode, onClick } from "../base/dom.js";
 import { page, quote, state, topKey } from "../base/state.js";
 import { headColour } from "../base/palette.js";
 import { requestDraw } from "../base/drawing.js";
@@ -207,7 +207,7 @@ function drawTopKeys(f, n, now) {
     if (!f) return training.table.replaceChildren();
     const first = frameStack(0), most = 24, list = page.visible.slice(0, most);
     const cellOf = t =>
-        t.to < 0 ? "–" : el("td", { class: "text" }, el("bdi", {}, page.keys[t.to].named), ` ${weight(t.w)}`);
+        t.to < 0 ? "–" : el("td", { class: "text" }, nameNode(page.keys[t.to].named), ` ${weight(t.w)}`);
     training.table.replaceChildren(
         el("table", { class: "row" }, el("caption", {}, say("topKeysNow", f.head, count(frames()[n].step))),
             el(
@@ -220,7 +220,7 @@ function drawTopKeys(f, n, now) {
             ),
             el("tbody", {}, ...list.map(i => {
                 const tr = cells(
-                    el("td", { class: "text" }, el("bdi", {}, page.tokens[i].named)), cellOf(topOf(now, f, i)),
+                    el("td", { class: "text" }, nameNode(page.tokens[i].named)), cellOf(topOf(now, f, i)),
                     cellOf(topOf(first, f, i))
                 );
                 if (i === state.row) tr.className = "selected";
