@@ -532,3 +532,26 @@ class Maps:
                 return [td.textContent, Math.max(b.right, p.right) - box.right, p.width, last.textContent];
             })""" % cells)
             check(cut and all(beyond < 1.5 and wide > 5 and end.startswith("₁₂") for _, beyond, wide, end in cut), page, cut)
+
+    def a_number_follows_its_right_to_left_word(self):
+        c = self.c
+        self.open("pair", "#w=heads&l=1&h=1")
+        c.js("qkv.page.tokens.forEach((t, i) => { if (!t.special) t.text = t.named = 'שלום' + '₁₂'; })")
+        c.js("location.hash = '#w=heads&l=1&h=1&t=3'")
+        c.wait("document.querySelector('#sentence').textContent.includes('שלום')")
+        at = c.js("""(() => {
+            const r = document.createRange(), out = [];
+            for (const line of document.querySelectorAll('#sentence, #stories button')) {
+                const walker = document.createTreeWalker(line, NodeFilter.SHOW_TEXT);
+                while (walker.nextNode())
+                    for (const m of walker.currentNode.textContent.matchAll(/שלום|[.]\\d+/g)) {
+                        r.setStart(walker.currentNode, m.index);
+                        r.setEnd(walker.currentNode, m.index + m[0].length);
+                        const b = r.getBoundingClientRect();
+                        out.push([m[0], b.left + 10000 * Math.round(b.top / 20)]);
+                    }
+            }
+            return out;
+        })()""")
+        check(len(at) >= 4 and any(t[0] == "." for t, _ in at), at)
+        check(all(a[1] < b[1] for a, b in zip(at, at[1:]) if a[0] != "."), at)

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <utf8proc.h>
 
 #define SERIF                                                                                      \
     "\"Iowan Old Style\",\"Palatino Linotype\",Palatino,P052,\"Book Antiqua\",Georgia,serif"
@@ -198,6 +199,55 @@ static void put_dot(struct view_text *t, const struct canvas_op *op)
     view_say(t, "/>\n");
 }
 
+// Returns whether a character belongs to a script that is written from right to left, such as
+// Hebrew or Arabic.
+static bool is_right_to_left(int32_t c)
+{
+    return (c >= 0x590 && c <= 0x8ff) || (c >= 0xfb1d && c <= 0xfdff) ||
+           (c >= 0xfe70 && c <= 0xfefc) || (c >= 0x10800 && c <= 0x10fff) ||
+           (c >= 0x1e800 && c <= 0x1efff);
+}
+
+// Returns the length of the right-to-left words at the start of text[n], with the spaces between
+// them and the place (subscript digits) after them; 0: it starts with another character.
+static size_t right_to_left_words(const char *text, size_t n)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < n;) {
+        utf8proc_int32_t c;
+        const utf8proc_ssize_t len =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &c);
+        if (len <= 0) break;
+        i += (size_t)len;
+        const bool place = c >= 0x2080 && c <= 0x2089 && end;
+        if (is_right_to_left(c) || place)
+            end = i;
+        else if (c != ' ' || !end)
+            break;
+    }
+    return end;
+}
+
+// Writes a text that is read from left to right and isolates its right-to-left words (U+2068 FIRST
+// STRONG ISOLATE, U+2069 POP DIRECTIONAL ISOLATE). Otherwise the number after a Hebrew word would
+// be on its other side, next to another word.
+static void put_isolated(struct view_text *t, const char *text, size_t n)
+{
+    size_t from = 0;
+    for (size_t i = 0; i < n;) {
+        const size_t words = right_to_left_words(text + i, n - i);
+        if (words) {
+            view_html_text(t, text + from, i - from);
+            view_say(t, "\u2068");
+            view_html_text(t, text + i, words);
+            view_say(t, "\u2069");
+            from = i + words;
+        }
+        i += words ? words : 1;
+    }
+    view_html_text(t, text + from, n - from);
+}
+
 static bool goes_on(const struct canvas *s, const struct canvas_op *op)
 {
     return op < s->op + s->ops && op->kind == CANVAS_TEXT && op->how & CANVAS_AFTER;
@@ -210,7 +260,7 @@ static void put_text(struct view_text *t, const struct canvas *s, const struct c
     if (goes_on(s, op)) { // the preceding text has opened the element
         view_say(t, "<tspan dx=\"%d\" class=\"f%d t%d\">", CANVAS_SPACE, op->fill,
                  text_class(u, op));
-        if (s->text.at) view_html_text(t, s->text.at + op->at, (size_t)op->n);
+        if (s->text.at) put_isolated(t, s->text.at + op->at, (size_t)op->n);
         view_say(t, "</tspan>%s", goes_on(s, op + 1) ? "" : "</text>\n");
         return;
     }
@@ -226,7 +276,7 @@ static void put_text(struct view_text *t, const struct canvas *s, const struct c
         view_say(t, ")\"");
     }
     view_put(t, ">", 1);
-    if (s->text.at) view_html_text(t, s->text.at + op->at, (size_t)op->n);
+    if (s->text.at) put_isolated(t, s->text.at + op->at, (size_t)op->n);
     if (!goes_on(s, op + 1)) view_say(t, "</text>\n");
 }
 

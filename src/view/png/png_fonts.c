@@ -8,7 +8,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-enum { FONTS = 24, STYLES = 8 };
+enum { STYLES = 8 };
 struct canvas_fonts {
     cairo_surface_t *surface;
     cairo_t *cr;            // measures texts
@@ -84,7 +84,7 @@ static FcFontSet *fonts_of(struct canvas_fonts *f, unsigned how)
 static int font_of(const FcFontSet *set, utf8proc_int32_t c)
 {
     const int n = set ? set->nfont : 0;
-    for (int i = 0; i < n && i < FONTS; i++) {
+    for (int i = 0; i < n; i++) {
         FcCharSet *has;
         if (FcPatternGetCharSet(set->fonts[i], FC_CHARSET, 0, &has) == FcResultMatch &&
             FcCharSetHasChar(has, (FcChar32)c))

@@ -236,6 +236,75 @@ TEST(hostile_tokens_stay_text)
     unmake(&made);
 }
 
+TEST(right_to_left_words_are_isolated_from_numbers_after_them)
+{
+    static const char word[] = "\u05e9\u05dc\u05d5\u05dd"; // shalom
+    static const char *const names[] = { "heads", "matrix" };
+    folder_new();
+    make(&made, 14, 2, 4, 2, 8, false);
+    for (int j = 0; j < 14; j++)
+        if (j != 3 && !made.token[j].special)
+            made.token[j].text = word, made.token[j].text_bytes = sizeof word - 1;
+    made.token[3].text = "\u0645 \u0645!", made.token[3].text_bytes = 6;
+    qkv_view *v = view_of(&made);
+    for (int i = 0; i < 2; i++) {
+        const int64_t token = 5;
+        const struct qkv_view_options o = { .view = names[i], .token = &token };
+        size_t n;
+        int seen = 0;
+        char *svg = drawn(v, "a.svg", &o, NULL, &n), *at = strstr(svg, "</desc>");
+        if (xml_wrong(svg)) fail_msg("%s: %s", names[i], xml_wrong(svg));
+        for (; at && (at = strstr(at, word)) != NULL; at++, seen++)
+            CHECK(!strncmp(at - 3, "\u2068", 3));
+        CHECK(seen > 5 && strstr(svg, "\u05dd\u2085\u2069") != NULL); // with its place
+        CHECK(strstr(svg, ">\u2068\u0645 \u0645\u2069!<") != NULL);
+        free(svg);
+    }
+    qkv_view_free(v);
+    unmake(&made);
+}
+
+// Of two characters that no font has the boxes are equal, of two others the pictures differ.
+TEST(a_png_uses_every_font_of_the_machine)
+{
+    static const struct {
+        const char *code, *one, *other;
+    } scripts[] = {
+        { "915", "\u0915", "\u0916" },  { "995", "\u0995", "\u0996" },
+        { "a95", "\u0a95", "\u0a96" },  { "c15", "\u0c15", "\u0c16" },
+        { "d15", "\u0d15", "\u0d16" },  { "e01", "\u0e01", "\u0e02" },
+        { "10d0", "\u10d0", "\u10d1" }, { "1780", "\u1780", "\u1781" },
+        { "1200", "\u1200", "\u1201" }, { "4e00", "\u4e00", "\u4e09" },
+    };
+    folder_new();
+    for (size_t k = 0; k < sizeof scripts / sizeof *scripts; k++) {
+        char line[256], command[128];
+        snprintf(command, sizeof command, "fc-list ':charset=%s:scalable=true' file 2>&1",
+                 scripts[k].code);
+        FILE *fonts = popen(command, "r");
+        const bool has = fonts && fgets(line, sizeof line, fonts) && line[0] == '/';
+        if (fonts) pclose(fonts);
+        if (!has) continue;
+        const int64_t token = 5;
+        const struct qkv_view_options o = { .view = "heads", .token = &token };
+        size_t n[2];
+        char *png[2];
+        for (int i = 0; i < 2; i++) {
+            make(&made, 14, 2, 4, 2, 8, false);
+            made.token[10].text = i ? scripts[k].other : scripts[k].one;
+            made.token[10].text_bytes = 3;
+            qkv_view *v = view_of(&made);
+            png[i] = drawn(v, "a.png", &o, NULL, &n[i]);
+            qkv_view_free(v);
+            unmake(&made);
+        }
+        if (n[0] == n[1] && !memcmp(png[0], png[1], n[0]))
+            fail_msg("U+%s is drawn as a box, but %s has it", scripts[k].code, line);
+        free(png[0]);
+        free(png[1]);
+    }
+}
+
 TEST(what_is_not_there_is_refused)
 {
     qkv_view *v = view_new(14, 1, 2, 2, false);
@@ -418,8 +487,10 @@ CHECK_MAIN(CASE(every_view_is_well_formed_and_the_same_twice),
            CASE(the_description_is_the_sentence_of_the_view),
            CASE(the_curve_of_the_marked_key_is_drawn_also_among_many),
            CASE(two_views_show_the_weights_of_the_same_query), CASE(a_png_has_two_pixels_a_unit),
-           CASE(a_printed_width_is_in_the_file), CASE(hostile_tokens_stay_text),
-           CASE(what_is_not_there_is_refused), CASE(a_query_taken_apart_comes_to_the_row),
+           CASE(right_to_left_words_are_isolated_from_numbers_after_them),
+           CASE(a_png_uses_every_font_of_the_machine), CASE(a_printed_width_is_in_the_file),
+           CASE(hostile_tokens_stay_text), CASE(what_is_not_there_is_refused),
+           CASE(a_query_taken_apart_comes_to_the_row),
            CASE(a_word_that_occurs_twice_carries_its_place_in_every_picture),
            CASE(a_name_that_is_cut_keeps_its_place), CASE(a_fold_of_keys_has_two_or_more),
            CASE(failed_allocations_are_survived))

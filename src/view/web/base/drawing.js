@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // drawing.js: redraws the parts of the page that changed (picture, sentence, panels, table), once per frame.
 import { max } from "./math.js";
-import { count, plain, say } from "./messages.js";
+import { count, isolated, plain, say } from "./messages.js";
 import { $, el, nameNode } from "./dom.js";
 import { page, state } from "./state.js";
 import { readColours } from "./palette.js";
@@ -61,10 +61,10 @@ function drawWords() {
     if (question !== page.question) {
         page.question = question;
         const lines = $("question").offsetHeight;
-        $("question").textContent = question;
+        $("question").textContent = isolated(question);
         if ($("question").offsetHeight !== lines) requestDraw("layout"); // it wraps next to the toolbar
     }
-    $("sentence").replaceChildren(...pieces.map(p => typeof p === "string" ? p : el("b", {}, p.b)));
+    $("sentence").replaceChildren(...pieces.map(p => typeof p === "string" ? isolated(p) : el("b", {}, isolated(p.b))));
     announce(() => page.view.spoken?.() ?? text);
 }
 /**

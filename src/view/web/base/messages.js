@@ -190,6 +190,14 @@ export function nameTokens(tokens, placeOf) {
     }
     return tokens;
 }
+const RTL = "[\\u0590-\\u08ff\\ufb1d-\\ufdff\\ufe70-\\ufefc\\u{10800}-\\u{10fff}\\u{1e800}-\\u{1efff}]+";
+const RTL_WORDS = new RegExp(`${RTL}(?: +${RTL})*[₀-₉]*`, "gu");
+/**
+ * Isolates right-to-left words, with their places, within a text that is read from left to right. Otherwise the number
+ * after a Hebrew word would be on the other side of it, next to another word. canvas_svg.c does the same.
+ * @param {string} text
+ */
+export const isolated = text => text.replace(RTL_WORDS, "\u2068$&\u2069");
 /** The end of a name that no cut takes: its place and the quote after it, "₂”", "₂", or "". */
 export const placeMark = name => /[₀-₉]*”?$/.exec(name)[0];
 /** Cuts a name to at most `most` letters. A repeated word keeps its place: “internat…₁₂”. */

@@ -2,7 +2,9 @@
 // figure.js: draws pictures as SVG, with text as text and in the colours of the theme. Also serves the views of one
 // query: finds the selected head, query and key, and computes their scores and weights.
 import { abs, ceil, floor, max, min, round, sqrt } from "../base/math.js";
-import { addTexts, errorOfWeights, certain, escaped, placeMark, plain, say, signed, weight } from "../base/messages.js";
+import {
+    addTexts, errorOfWeights, certain, escaped, isolated, placeMark, plain, say, signed, weight
+} from "../base/messages.js";
 import { cells, el, onClick, root } from "../base/dom.js";
 import { selectedHeads, page, quote, stage, state, topKey } from "../base/state.js";
 import { css, textOn, rampAt } from "../base/palette.js";
@@ -41,7 +43,7 @@ export function shape(tag, attributes = {}, ...children) {
 }
 export const tenth = x => +x.toFixed(1);
 export const textAt = (x, y, text, kind = "", anchor = "start") =>
-    shape("text", { x: tenth(x), y: tenth(y), class: kind, "text-anchor": anchor }, text);
+    shape("text", { x: tenth(x), y: tenth(y), class: kind, "text-anchor": anchor }, isolated(`${text}`));
 export const hair = (x0, y0, x1, y1, kind = "hair") =>
     shape("path", { class: kind, d: `M${tenth(x0)} ${tenth(y0)}L${tenth(x1)} ${tenth(y1)}` });
 export const rectAt = (x, y, w, h, kind) =>
@@ -113,7 +115,7 @@ export function headWords(question, sentence, x, width, kinds) {
     const put = (text, kind, size, leading) => {
         for (const line of linesOf(text, width - 2 * x, size))
             out.push(`<text class="${kind}" x="${x}" y="${((y += leading) - .2 * size).toFixed(1)}">` +
-                `${escaped(line)}</text>`);
+                `${escaped(isolated(line))}</text>`);
     };
     put(question, kinds[0] + " question", big, small ? 22 : 30);
     put(sentence, kinds[1] + " sentence", size, small ? 17 : 20);

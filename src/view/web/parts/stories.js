@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // stories.js: offers links that are worth a look, which C chose (stories.c), as buttons below the sentence.
 import { $, el, onClick } from "../base/dom.js";
-import { addTexts, say, weight } from "../base/messages.js";
+import { addTexts, isolated, say, weight } from "../base/messages.js";
 import { headName, page, quote, quoteKey, state } from "../base/state.js";
 import { set } from "../base/frame.js";
 
@@ -20,7 +20,7 @@ function drawStories() {
     if (box.dataset.stack !== of)
         box.replaceChildren(say("also"), ...stories.map(s => {
             const link = `${quote(s.row)} → ${quoteKey(s.key)} ${weight(s.weight)}`;
-            const b = el("button", {}, `${link}, ${headName(s.layer, s.head)}`);
+            const b = el("button", {}, isolated(`${link}, ${headName(s.layer, s.head)}`));
             onClick(b, () => show(s));
             return b;
         }));
