@@ -326,7 +326,7 @@ static void draw_received(struct stage *g)
 {
     struct picture *p = g->p;
     const size_t S = (size_t)(p->v->shape.keys + p->v->shape.key_padding);
-    double *got = qkv_alloc_zero(S, sizeof *got), most = 1e-9;
+    double *got = qkv_alloc_zero(S, sizeof *got), most = .01; // .00 is no bar
     if (!got) {
         p->canvas.failed = true;
         return;

@@ -305,6 +305,28 @@ TEST(a_png_uses_every_font_of_the_machine)
     }
 }
 
+TEST(a_weight_that_prints_as_zero_has_no_bar)
+{
+    const struct qkv_view_options o = { .view = "heads" };
+    double wide = 99;
+    size_t n;
+    folder_new();
+    make(&made, 4, 1, 1, 1, 8, false);
+    for (int i = 0; i < 4 * 8; i++) { // scores: 6 of special tokens, -6 of the only word
+        made.q[i] = 1;
+        made.k[i] = made.token[i / 8].special ? 3 : -3;
+    }
+    for (int i = 0; i < 4; i++) made.lse[i] = 6 + logf(3);
+    qkv_view *v = view_of(&made);
+    char *svg = drawn(v, "a.svg", &o, NULL, &n), *zero = strstr(svg, ">.00</text>"), *bar = NULL;
+    CHECK(zero != NULL);
+    for (char *at = svg; (at = strstr(at, "<rect")) != NULL && at < zero; at++) bar = at;
+    CHECK(bar && sscanf(strstr(bar, "width="), "width=\"%lf", &wide) == 1 && wide < 2);
+    free(svg);
+    qkv_view_free(v);
+    unmake(&made);
+}
+
 TEST(what_is_not_there_is_refused)
 {
     qkv_view *v = view_new(14, 1, 2, 2, false);
@@ -488,7 +510,8 @@ CHECK_MAIN(CASE(every_view_is_well_formed_and_the_same_twice),
            CASE(the_curve_of_the_marked_key_is_drawn_also_among_many),
            CASE(two_views_show_the_weights_of_the_same_query), CASE(a_png_has_two_pixels_a_unit),
            CASE(right_to_left_words_are_isolated_from_numbers_after_them),
-           CASE(a_png_uses_every_font_of_the_machine), CASE(a_printed_width_is_in_the_file),
+           CASE(a_png_uses_every_font_of_the_machine),
+           CASE(a_weight_that_prints_as_zero_has_no_bar), CASE(a_printed_width_is_in_the_file),
            CASE(hostile_tokens_stay_text), CASE(what_is_not_there_is_refused),
            CASE(a_query_taken_apart_comes_to_the_row),
            CASE(a_word_that_occurs_twice_carries_its_place_in_every_picture),

@@ -321,7 +321,7 @@ function drawBars(c, l, top, heads, long) {
     }
 }
 function drawReceived(c, l, top, received, long) {
-    const most = geometry.keys.reduce((m, j) => max(m, received(j)), 1e-9);
+    const most = geometry.keys.reduce((m, j) => max(m, received(j)), .01); // .00 is no bar
     for (const j of keysOnStage()) {
         const w = received(j);
         c.fillStyle = l.key < 0 || l.key === j ? hue.text2 : hue.rule;
