@@ -20,7 +20,8 @@ _MODULES = {
     "_cross_encoder": ("CrossEncoder",),
     "util": ("SimilarityFunction", "quantize_embeddings"),
     "_view": ("view", "View"),
-    "_tasks": ("generate", "translate", "ablate", "train", "Generator", "Translator", "Generated", "Effects"),
+    "_tasks": ("generate", "translate", "ablate", "attribute", "train", "Generator", "Translator", "Generated", "Effects",
+               "Attribution"),
     "_settings": ("threads", "set_threads", "isa", "set_isa", "version"),
 }
 TYPE_CHECKING = False  # a type checker reads it as True; the module typing would cost a third of the import
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
                           ReadOnlyError as ReadOnlyError, UnsupportedError as UnsupportedError,
                           UsageError as UsageError)
     from ._settings import (isa as isa, set_isa as set_isa, set_threads as set_threads, threads as threads, version as version)
-    from ._tasks import (Effects as Effects, Generated as Generated, Generator as Generator, Translator as Translator,
-                         ablate as ablate, generate as generate, train as train, translate as translate)
+    from ._tasks import (Attribution as Attribution, Effects as Effects, Generated as Generated, Generator as Generator, Translator as Translator,
+                         ablate as ablate, attribute as attribute, generate as generate, train as train, translate as translate)
     from ._texts import SentenceTransformer as SentenceTransformer
     from ._tokenizer import Encoding as Encoding, Tokenizer as Tokenizer
     from ._view import View as View, view as view

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Generates, translates, ablates heads and trains: the calls of generate.h, ablate.h and train.h."""
+"""Generates, translates, ablates heads, attributes and trains: the calls of generate.h, ablate.h and train.h."""
 import ctypes
 import os
 import queue
 import threading
 from types import SimpleNamespace
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _layout as c
 from ._errors import Interrupted, UnsupportedError, UsageError
@@ -245,38 +245,83 @@ class Effects(NamedTuple):
     """The effect of ablating each head of a text."""
     unit: str          #: "1 - cosine" or "nats"
     loss: float        #: of the unchanged model in nats per token; 0 for encoders
-    effect: List[List[float]]  #: [layers][heads]
+    effect: List[List[float]]  #: [layers][heads]; of an encoder-decoder the layers of all stacks
     changes: List[List[List[tuple]]]  #: [layers][heads] (token, before, after), the largest change first
-    tokens: List[str]  #: of the text
+    tokens: List[str]  #: of the text; of an encoder-decoder the tokens of its output, from the start token on
+    layers: List[Tuple[str, int]]  #: stack ("attention", or "encoder", "decoder" and "cross") and index of each layer of effect
 
 
 KINDS = {"zero": c.ABLATE_ZERO, "mean": c.ABLATE_MEAN, "uniform": c.ABLATE_UNIFORM}
+STACKS = {c.PART_STACK: "attention", c.PART_ENCODER: "encoder", c.PART_DECODER: "decoder", c.PART_CROSS: "cross"}
 
 
 def ablate(text: str, pair: Optional[str] = None, *, model: Optional[Path] = None, kind: str = "zero", changes: int = 5,
            progress: Progress = None) -> Effects:
     """Measures the effect of each head of a model on a text by ablating one head at a time (include/qkv/ablate.h).
 
-    kind: the head's output becomes "zero", its "mean", or that of "uniform" weights.
+    kind: the head's output becomes "zero", its "mean", or that of "uniform" weights.  Of an encoder-decoder `text` is the
+    source and `pair` the output; None: what the model generates.
     """
     from ._view_folder import Model
     calls, e = Callbacks(), c.Effects()
     o = c.EffectsOptions(kind=choice(kind, "kind", KINDS), changes=integer(changes, "changes", 1),
                          progress=calls.progress(function_or_none(progress, "progress")))
     with Model(model) as opened:
-        encoding, run, _keep = opened.read(text, pair)
+        tokens, run, _keep = opened.read_pair(text, pair)
         calls.call(lib.ablate_scan, ctypes.byref(e), opened._at, ctypes.byref(run), ctypes.byref(o))
         try:
-            s = e.stack[0]
-            count = s.layers * s.heads
-            effect = list((ctypes.c_float * count).from_address(s.effect))
-            found = (c.Change * (count * e.changes)).from_address(s.change)
-            rows = [[(x.token, x.before, x.after) for x in found[i * e.changes:(i + 1) * e.changes] if x.token >= 0]
-                    for i in range(count)]
-            by_layer = lambda x: [x[i * s.heads:(i + 1) * s.heads] for i in range(s.layers)]
-            return Effects(e.unit.decode(), e.loss, by_layer(effect), by_layer(rows), encoding.tokens)
+            found = Effects(e.unit.decode(), e.loss, [], [], tokens, [])
+            for s in e.stack[:e.stacks]:
+                count = s.layers * s.heads
+                effect = list((ctypes.c_float * count).from_address(s.effect))
+                stored = (c.Change * (count * e.changes)).from_address(s.change)
+                rows = [[(x.token, x.before, x.after) for x in stored[i * e.changes:(i + 1) * e.changes] if x.token >= 0]
+                        for i in range(count)]
+                for layer in range(s.layers):
+                    heads = slice(layer * s.heads, (layer + 1) * s.heads)
+                    found.effect.append(effect[heads])
+                    found.changes.append(rows[heads])
+                    found.layers.append((STACKS[s.part], layer))
+            return found
         finally:
             lib.effects_free(ctypes.byref(e))
+
+
+class Attribution(NamedTuple):
+    """The cosine of the vectors of two texts, attributed to pairs of their tokens."""
+    cosine: float
+    terms: List[List[float]]  #: [tokens of the first text][tokens of the second]; their sum is the cosine
+    tokens: Tuple[List[str], List[str]]
+
+
+def attribute(first: str, second: str, *, model: Any = None) -> Attribution:
+    """Splits the cosine of the vectors of two texts into one term per pair of their tokens (qkv_why, include/qkv/ablate.h).
+
+        a = qkv.attribute("a happy dog", "a joyful puppy", model="all-MiniLM-L6-v2")
+        a.terms[2][3]            # what the tokens 2 of the first text and 3 of the second add to a.cosine
+
+    model: a folder, a name, or a SentenceTransformer, whose default prompt precedes the texts.  A model whose vectors are
+    no sums over tokens (another pooling than the mean, a module with a bias or an activation) is an UnsupportedError.
+    """
+    from ._texts import SentenceTransformer
+    if isinstance(model, SentenceTransformer):
+        return attribute_with(model, first, second)
+    with SentenceTransformer(model, local_files_only=True) as opened:
+        return attribute_with(opened, first, second)
+
+
+def attribute_with(model, first, second):
+    for name, value in (("first", first), ("second", second)):
+        utf8(value, name)
+    embedder, sentences = model._with_prompt([first, second], None, None)
+    raw, w = [s.encode() for s in sentences], c.Why()
+    try:
+        call(lib.why, ctypes.byref(w), embedder, raw[0], len(raw[0]), raw[1], len(raw[1]))
+        terms = list((ctypes.c_double * (w.rows * w.columns)).from_address(w.terms)) if w.rows * w.columns else []
+        tokens = tuple(model.tokenizer._read(e, x, None).tokens for e, x in zip(w.text, raw))
+        return Attribution(w.cosine, [terms[i * w.columns:(i + 1) * w.columns] for i in range(w.rows)], tokens)
+    finally:
+        lib.why_free(ctypes.byref(w))
 
 
 def as_members(struct):

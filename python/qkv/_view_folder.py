@@ -22,11 +22,19 @@ class Model(Handle):
         self.info, self.tokenizer = lib.model_info(self._pointer), Tokenizer(self.folder)
 
     def read(self, value, pair=None):
-        """Returns (Encoding, struct qkv_model_input, objects to keep)."""
-        if self.info.kind == c.KIND_ENCODER_DECODER:
-            raise UnsupportedError("an encoder-decoder: use the command qkv")
+        """Returns (Encoding, struct qkv_model_input, objects to keep) of a model with one stack."""
         e = self.tokenizer.encode(value, pair)
         return (e, *as_input(e.ids, e.type_ids))
+
+    def read_pair(self, value, pair=None):
+        """Returns (tokens, struct qkv_model_input, objects to keep); of an encoder-decoder with the tokens of its output."""
+        if self.info.kind != c.KIND_ENCODER_DECODER:
+            e, *run = self.read(value, pair)
+            return (e.tokens, *run)
+        encoder, keep = as_input(*self.tokenizer.encode(value)[:2])
+        ids = output_ids(self, value, pair)
+        run, own = as_input(ids, None, encoder)
+        return [self.tokenizer.id_to_token(i) or f"#{i}" for i in ids], run, (own, keep)
 
 
 class Decoder(Handle):
@@ -112,13 +120,19 @@ def generated_ids(model, value):
     return [i.start, *g.ids] + ([ctypes.c_int32.from_address(i.stops).value] if ended else [])
 
 
+def output_ids(model, value, pair):
+    """Returns the tokens of the output of an encoder-decoder: `pair`, or what it generates."""
+    ids = generated_ids(model, value) if pair is None else written_ids(model, pair)
+    if len(ids) < 2:
+        raise UsageError("the output of the model has no tokens: expected a second text with words")
+    return ids
+
+
 def view_of_pair(model, value, pair, budget, progress, view, token):
     """Shows an encoder-decoder on a source and its output: `pair`, or what the model generates."""
     i = model.info
     e = model.tokenizer.encode(value)
-    ids = generated_ids(model, value) if pair is None else written_ids(model, pair)
-    if len(ids) < 2:
-        raise UsageError("the output of the model has no tokens: expected a second text with words")
+    ids = output_ids(model, value, pair)
     rows, source = rows_of_ids(model.tokenizer, ids)
     # A step of the decoder reads a token and writes the next one.
     texts = [make_text(rows_of(e), (utf8(value, "text"), None)), make_text(rows[:-1], (source, None)), make_text(rows[1:], (source, None))]

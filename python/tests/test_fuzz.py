@@ -187,6 +187,8 @@ def random_task(draw, odd):
         lambda: have["generator"](texts(), max_tokens=2, **options),
         lambda: have["translator"](pick("1 May 1999", [""]), max_tokens=4, **options),
         lambda: qkv.ablate(pick("In the", ""), odd() if draw.random() < .2 else None, model=VERSE, kind=pick("zero", "mean"), changes=pick(1, 3)),
+        lambda: qkv.ablate(pick("1 May"), pick("1999", None), model=DATES, changes=pick(1)),
+        lambda: qkv.attribute(pick("the cat", ""), pick("a"), model=have["embedder"] if draw.random() < .8 else odd() or VERSE),
         lambda: qkv.train(os.path.join(folder, "no", "run"), odd(), **{draw.choice(["arch", "steps", "rate", "lowercase", "x"]): odd()}),
         lambda: qkv.Generator(odd(), precision=pick("f32", "int8")), lambda: qkv.CrossEncoder(pick(VERSE, DATES)),
         lambda: qkv.generate(texts(), model=pick(VERSE, have["generator"]), max_tokens=pick(1), stop=pick((), "a")),

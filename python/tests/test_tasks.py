@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Views, generation, translation, ablation and training from Python, on the models of the tree."""
+"""Views, generation, translation, ablation, attribution and training from Python, on the models of the tree."""
 import array
 import glob
 import itertools
@@ -21,6 +21,7 @@ import qkv
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 VERSE, DATES, GRU, OPINIONS, FACTS = (os.path.join(TOP, "models", name) for name in ("verse", "dates", "dates-gru", "opinions", "facts"))
+GOLDEN = os.path.join(TOP, "tests", "golden")
 TEXT = "In the beginning God created the heaven and the earth."
 
 
@@ -445,8 +446,9 @@ class Texts(unittest.TestCase):
         self.assertTrue(0 <= token < len(e.tokens) and 0 <= before <= 1 and 0 <= after <= 1)
         with self.assertRaises(qkv.Interrupted):
             qkv.ablate(TEXT, model=VERSE, progress=lambda *_: True)
-        with self.assertRaises(qkv.UnsupportedError):
-            qkv.ablate("12 March 2001", model=DATES)
+        with self.assertRaisesRegex(qkv.UnsupportedError, "requires a Transformer"):
+            qkv.ablate("12 March 2001", model=GRU)
+        self.assertEqual(e.layers, [("attention", i) for i in range(len(e.effect))])
 
     def test_ablate_equals_the_command(self):
         command = os.path.join(os.environ.get("QKV_BUILD", ""), "bin", "qkv")
@@ -459,6 +461,50 @@ class Texts(unittest.TestCase):
             self.assertAlmostEqual(e.loss, said["loss"], delta=1e-6)  # the JSON has 8 digits of numbers below 4
             for a, b in zip(ref.flat(e.effect), ref.flat(stack["effect"])):
                 self.assertAlmostEqual(a, b, delta=1e-6)
+        for texts in (("12 March 2001",), ("12 March 2001", "1999-03-12")):  # an encoder-decoder: its own output, and another
+            said = json.loads(subprocess.run([command, "ablate", *texts, "-m", DATES, "--json"], capture_output=True, check=True).stdout)
+            e = qkv.ablate(*texts, model=DATES)
+            self.assertEqual((e.unit, len(said["stacks"])), (said["unit"], 3))
+            self.assertAlmostEqual(e.loss, said["loss"], delta=1e-6)
+            self.assertEqual(e.layers, [(s["part"], i) for s in said["stacks"] for i in range(s["layers"])])
+            wanted = [row for s in said["stacks"] for row in s["effect"]]
+            self.assertEqual([len(row) for row in e.effect], [len(row) for row in wanted])
+            for a, b in zip(ref.flat(e.effect), ref.flat(wanted)):
+                self.assertAlmostEqual(a, b, delta=1e-5)
+            changes = [head for s in said["stacks"] for layer in s["changes"] for head in layer]
+            ours = [head for layer in e.changes for head in layer]
+            self.assertEqual([[t for t, _, _ in head] for head in ours], [[x["token"] for x in head] for head in changes])
+            for t, x in zip([t for head in ours for t, _, _ in head], [x for head in changes for x in head]):
+                self.assertIn(x["text"], e.tokens[t])
+
+    def test_attribute(self):
+        folder = os.path.join(GOLDEN, "sentences", "model")
+        a = qkv.attribute("the cat sat", "a cat", model=folder)
+        self.assertEqual([len(a.terms), len(a.terms[0])], [len(t) for t in a.tokens])
+        self.assertAlmostEqual(sum(ref.flat(a.terms)), a.cosine, delta=1e-9)
+        with qkv.SentenceTransformer(folder) as m:
+            self.assertEqual(qkv.attribute("the cat sat", "a cat", model=m), a)
+            x, y = (memoryview(m.encode(t)).tolist() for t in ("the cat sat", "a cat"))
+            dot = lambda u, v: sum(p * q for p, q in zip(u, v))
+            self.assertAlmostEqual(a.cosine, dot(x, y) / (dot(x, x) * dot(y, y))**.5, delta=1e-5)
+            for wrong in ((3, "a"), ("a", None), ("a", ["b"]), ("\ud800", "a")):
+                with self.assertRaises(qkv.UsageError, msg=str(wrong)):
+                    qkv.attribute(*wrong, model=m)
+        with self.assertRaisesRegex(qkv.UsageError, "closed"):
+            qkv.attribute("a", "b", model=m)
+        with self.assertRaises(qkv.MissingFileError):
+            qkv.attribute("a", "b", model="no/such/folder")
+        with tempfile.TemporaryDirectory() as place:  # the vector of a text is the row of one token
+            own = os.path.join(place, "model")
+            shutil.copytree(folder, own)
+            os.mkdir(os.path.join(own, "1_Pooling"))
+            for name, content in (("modules.json", [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+                                                    {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]),
+                                  ("1_Pooling/config.json", {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False})):
+                with open(os.path.join(own, name), "w") as f:
+                    json.dump(content, f)
+            with self.assertRaisesRegex(qkv.UnsupportedError, "pool"):
+                qkv.attribute("a", "b", model=own)
 
 
 class Training(unittest.TestCase):

@@ -25,6 +25,7 @@ ids: List[int] = encoding.ids
 wrong: str = encoding.ids  # type: ignore[assignment]
 
 effects: qkv.Effects = qkv.ablate("a text", kind="mean")
+attribution: qkv.Attribution = qkv.attribute("a text", "another", model="all-MiniLM-L6-v2")
 loss: float = qkv.train("run", ["book.txt"], steps=3, step=lambda s: print(s.loss)).loss
 qkv.generate("a", stop="b", max_tokens=3)
 qkv.generate(3)  # type: ignore[arg-type]
