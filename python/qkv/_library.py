@@ -139,8 +139,9 @@ def integer(value, name, least=0, most=2**62):
     except Exception:  # a foreign method may raise anything
         number = None
     if number is None or isinstance(value, bool) or not least <= number <= most:
-        raise UsageError(f"{name}: expected an integer of at least {least}"
-                         f"{'' if most == 2**62 else f' and at most {most}'}, found {shown(value)}")
+        outside = number is not None and not least <= number <= most
+        limits = [f"at {word} {x}" for word, x, none in (("least", least, -2**62), ("most", most, 2**62)) if outside or x != none]
+        raise UsageError(f"{name}: expected an integer{' of ' if limits else ''}{' and '.join(limits)}, found {shown(value)}")
     return number
 
 

@@ -162,6 +162,9 @@ def view_of_model(text, pair, model, tokenizer, budget, progress, view=None, tok
 
 def inputs_of(model, tokens):
     """Returns the inputs of a model."""
+    size = getattr(model.get_input_embeddings(), "num_embeddings", None)
+    if size is not None and max(tokens.ids, default=0) >= size:
+        raise UsageError(f"tokenizer: expected the tokenizer of the model, whose vocabulary has {size} tokens, found token {max(tokens.ids)}")
     if not tokens.ids:
         raise UsageError("text: no tokens")
     most = getattr(model.config.get_text_config(), "max_position_embeddings", None)

@@ -413,6 +413,7 @@ class Errors(unittest.TestCase):
         self.raises(qkv.UsageError, "v: expected batch items", q, k, ref.uniform(1, B, S + 1, G, F))
         self.raises(qkv.UsageError, "bias: expected a shape that broadcasts", bias=ref.uniform(1, 3, S))
         self.raises(qkv.UsageError, "lengths: expected 2 numbers, found 3", lengths=[1, 2, 3])
+        self.raises(qkv.UsageError, r"lengths\[1\]: expected an integer, found 'a'", lengths=[1, "a"])
         self.raises(qkv.UsageError, "", lengths=[1, S + 1])
         self.raises(qkv.UsageError, "window", window="a")
         self.raises(qkv.UsageError, "precision: expected 'f32'", precision="f31")

@@ -336,6 +336,10 @@ class Errors(unittest.TestCase):
                              (qkv.DeviceError, dict(model=build("gpt_neox").to("meta"), tokenizer=t))):
             with self.assertRaises(error, msg=str(wrong.keys())):
                 qkv.view(TEXT, **wrong)
+        other = build("gpt_neox")
+        other.resize_token_embeddings(9)
+        with self.assertRaisesRegex(qkv.UsageError, "vocabulary has 9 tokens, found token"):
+            qkv.view(TEXT, model=other, tokenizer=t)
         with self.assertRaisesRegex(qkv.UsageError, "64 positions"):
             qkv.view(TEXT * 9, model=model, tokenizer=t)
         self.assertNotEqual(model.config._attn_implementation, "qkv")
