@@ -162,9 +162,7 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_forward(void *out, float *lse, const
  *  Scratch:  qkv_ranks_backward_plan(a, g, c).scratch bytes, 64-byte aligned
  *  Returns:  as qkv_ranks_forward; with QKV_RANKS_PIPELINE also QKV_ERR_USAGE if an output overlaps
  *            another array; QKV_ERR_USAGE if the ranks have different numbers of threads
- *            (qkv_threads) or other axes of the bias; QKV_ERR_UNSUPPORTED for gradients of
- *            relative, alibi and sinks in one call with the gradient of a bias with an axis of
- *            rows that more than 16 / G batch items share (16, if heads share it too)
+ *            (qkv_threads) or other axes of the bias
  *  Repeats:  all gradients have the bits of qkv_attention_backward, for any P and in both modes */
 QKV_API QKV_MUST_CHECK qkv_status qkv_ranks_backward(
     void *dq, void *dk, void *dv, const struct qkv_attention_gradients *g, const void *dout,

@@ -74,6 +74,7 @@ size_t qkv_attention_back_sums(const struct qkv_attention_back *b,
     if (g->relative) n += heads * (size_t)(2 * a->relative.reach + 1);
     if (g->alibi) n += heads;
     if (g->sinks && at.cut == 0) n += heads;
+    n *= (size_t)qkv_back_unit_copies(b, at.n, at.n_end);
     const struct qkv_back_columns x = qkv_back_unit_columns(b, g, at);
     n += (size_t)(x.lines * x.n);
     for (bool more = at.n < at.n_end; more; more = qkv_back_pairs_next(&at)) {

@@ -80,9 +80,9 @@ struct qkv_back_arrays {
     // every unit processes all keys of its rows, so units store dq directly
     real *partial;
     real *bias; // copies of the bias gradient
-    // copies of the gradients of tables, one for each of the `slices` runs of items and each of the
-    // `cuts` runs of keys: relative [slices][cuts][H][2 reach + 1], alibi and sinks
-    // [slices][cuts][H]
+    // copies of the gradients of tables, one for each batch item (of packed sequences, for each of
+    // the `slices` runs) and each of the `cuts` runs of keys: relative [copies][cuts][H][2 reach + 1],
+    // alibi and sinks [copies][cuts][H]
     real *relative, *alibi, *sinks;
     char *threads;
 };
@@ -258,12 +258,18 @@ static inline int64_t qkv_attention_back_count(const struct qkv_attention_back *
 {
     return b->slices * b->shares * b->cuts;
 }
-// Returns whether sums over rows may pass from call to call: not if a unit has rows of several batch
-// items, which it adds to its tables item by item.
-static inline bool qkv_attention_back_passes(const struct qkv_attention_back *b,
-                                             const struct qkv_attention_tables *g)
+// Returns the number of copies of the gradients of tables, for each of the `cuts` runs of keys. Sums
+// over rows may pass from call to call, each with some rows of every batch item: so each item has a
+// copy, also if a unit has several. Packed sequences are rows of one batch item.
+static inline int64_t qkv_attention_back_copies(const struct qkv_attention_back *b)
 {
-    return b->w.a.sequences || b->slices == b->w.items || !qkv_tables_of_rows(g);
+    return b->w.a.sequences ? b->slices : b->w.items;
+}
+// Returns how many of these copies a unit with these pairs has.
+static inline int64_t qkv_back_unit_copies(const struct qkv_attention_back *b, int64_t n,
+                                           int64_t n_end)
+{
+    return b->w.a.sequences ? 1 : n_end - n;
 }
 // Returns a number of tokens: the sums pass at a multiple of it, counted from the first token of an
 // item, since sums of keys run from group to group.

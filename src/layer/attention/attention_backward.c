@@ -273,17 +273,19 @@ static void run_pair(const struct qkv_back_call *c, struct qkv_back_rows *u, int
     give(&sums->out, u->m.dv, own * dv);
 }
 
-static struct qkv_back_tables unit_tables(const struct qkv_back_call *c, int64_t slice,
-                                          int64_t share, int64_t cut)
+// Returns the tables that unit i adds to for item n.
+static struct qkv_back_tables unit_tables(const struct qkv_back_call *c, int64_t i, int64_t n)
 {
     const struct qkv_attention_back *b = c->b;
     const struct qkv_attention *a = &b->w.a;
-    const int64_t copy = slice * b->cuts + cut, line = 2 * a->relative.reach + 1;
+    const int64_t slice = i / b->cuts / b->shares, share = i / b->cuts % b->shares;
+    const int64_t cut = i % b->cuts, line = 2 * a->relative.reach + 1;
+    const int64_t copy = (a->sequences ? slice : n) * b->cuts + cut;
     struct qkv_back_tables t = { .bias = { c->g->bias, a->bias.b, a->bias.h, a->bias.t } };
     if (b->bias_copied) {
-        const int64_t n = (b->bias_items ? slice : 0) * (b->bias_heads ? b->shares : 1) +
-                          (b->bias_heads ? share : 0);
-        t.bias.at = c->arrays.bias + n * b->bias_size;
+        const int64_t at = (b->bias_items ? slice : 0) * (b->bias_heads ? b->shares : 1) +
+                           (b->bias_heads ? share : 0);
+        t.bias.at = c->arrays.bias + at * b->bias_size;
         t.bias.b = b->bias_b;
         t.bias.h = b->bias_h;
         t.bias.t = b->bias_t;
@@ -295,13 +297,12 @@ static struct qkv_back_tables unit_tables(const struct qkv_back_call *c, int64_t
     return t;
 }
 
-// The gradients of tables that a unit adds to come first in its sums. Copies the gradients of its heads from
-// `in`, or to `out`, and moves on in these; returns their bytes.
-static size_t pass_tables(const struct qkv_back_call *c, const struct qkv_back_tables *t,
-                          const struct qkv_back_pairs *at, struct qkv_back_sums *sums)
+// Copies the gradients of tables of the unit's heads from `in`, or to `out`, and moves on in these;
+// returns their bytes.
+static size_t pass_copy(const struct qkv_back_call *c, const struct qkv_back_tables *t,
+                        const struct qkv_back_pairs *at, struct qkv_back_sums *sums)
 {
-    const struct qkv_attention *a = &c->b->w.a;
-    const int64_t heads = c->b->w.heads, line = 2 * a->relative.reach + 1;
+    const int64_t heads = c->b->w.heads, line = 2 * c->b->w.a.relative.reach + 1;
     const struct {
         real *at;
         int64_t line;
@@ -315,10 +316,25 @@ static size_t pass_tables(const struct qkv_back_call *c, const struct qkv_back_t
         give(&sums->out, mine, n);
         bytes += n;
     }
+    return bytes;
+}
+
+// The gradients of tables that unit `unit` adds to come first in its sums, item by item. Copies them
+// from `in`, or to `out`, and moves on in these; returns their bytes.
+static size_t pass_tables(const struct qkv_back_call *c, int64_t unit,
+                          const struct qkv_back_pairs *at, struct qkv_back_sums *sums)
+{
+    const int64_t copies = qkv_back_unit_copies(c->b, at->n, at->n_end), heads = c->b->w.heads;
+    size_t bytes = 0;
+    for (int64_t n = at->n; n < at->n + copies; n++) {
+        const struct qkv_back_tables item = unit_tables(c, unit, n);
+        bytes += pass_copy(c, &item, at, sums);
+    }
     const struct qkv_back_columns x = qkv_back_unit_columns(c->b, c->g, *at);
+    const struct qkv_back_tables t = unit_tables(c, unit, at->n);
     const int64_t b = qkv_attention_item(&c->b->w, at->n).b;
     for (int64_t i = 0; i < x.lines; i++) {
-        real *mine = t->bias.at + b * t->bias.b + (at->g_from * heads + i) * t->bias.h + x.first;
+        real *mine = t.bias.at + b * t.bias.b + (at->g_from * heads + i) * t.bias.h + x.first;
         const size_t n = (size_t)x.n * sizeof(real);
         take(mine, &sums->in, n);
         give(&sums->out, mine, n);
@@ -344,8 +360,6 @@ static void run_unit(void *ctx, int64_t index, int thread)
     struct qkv_back_rows u = { .b = b,
                                .x = c->x,
                                .at = { .call = &c->rows },
-                               .tables = unit_tables(c, i / b->cuts / b->shares,
-                                                     i / b->cuts % b->shares, at.cut),
                                .times = (real)(1 / (1 - p)),
                                .less = qkv_dropout_threshold(p),
                                .d = c->arrays.d,
@@ -355,20 +369,21 @@ static void run_unit(void *ctx, int64_t index, int thread)
     const struct qkv_back_pairs whole = at;
     struct qkv_back_sums tables = { .out = sums.out };
     struct qkv_back_sums enter = { .in = sums.in };
-    const size_t first = pass_tables(c, &u.tables, &whole, &enter);
+    const size_t first = pass_tables(c, i, &whole, &enter);
     if (sums.in) sums.in += first;
     if (sums.out) sums.out += first;
     for (bool more = true; more;) {
         struct qkv_back_rows next = u;
         const int64_t n = at.n, cut = at.cut;
         qkv_back_find_pair(&u, n, at.g, cut);
+        u.tables = unit_tables(c, i, n);
         more = qkv_back_pairs_next(&at);
         if (!more && then < c->units) at = qkv_back_unit_pairs(b, unit_of(c, then));
         u.next = more || then < c->units ? &next : NULL;
         if (u.next) qkv_back_find_pair(&next, at.n, at.g, at.cut);
         run_pair(c, &u, n, cut, &sums);
     }
-    pass_tables(c, &u.tables, &whole, &tables);
+    pass_tables(c, i, &whole, &tables);
 }
 
 // ---- D = dout . out ----------------------------------------------------------------------------
@@ -449,7 +464,7 @@ void qkv_attention_back_tables(const struct qkv_back_call *c)
     const struct qkv_attention *a = &b->w.a;
     const int64_t line = a->H * (2 * a->relative.reach + 1);
     if (qkv_bias_of_columns(b, c->g)) add_bias_copies(c);
-    for (int64_t i = 0; i < b->slices * b->cuts; i++) {
+    for (int64_t i = 0; i < qkv_attention_back_copies(b) * b->cuts; i++) {
         if (c->g->relative) b->kernel->add(c->g->relative, c->arrays.relative + i * line, line);
         if (c->g->alibi) b->kernel->add(c->g->alibi, c->arrays.alibi + i * a->H, a->H);
         if (c->g->sinks) b->kernel->add(c->g->sinks, c->arrays.sinks + i * a->H, a->H);

@@ -109,7 +109,7 @@ static bool count_scratch(struct qkv_attention_back *b, const struct qkv_attenti
     line += g->relative ? (size_t)(2 * a->relative.reach + 1) : 0;
     line += (g->alibi ? 1 : 0) + (g->sinks ? 1 : 0);
     if (!qkv_mul_size(&b->tables, line, (size_t)a->H * sizeof(real)) ||
-        !qkv_mul_size(&b->tables, b->tables, (size_t)(b->slices * b->cuts)))
+        !qkv_mul_size(&b->tables, b->tables, (size_t)(qkv_attention_back_copies(b) * b->cuts)))
         return false;
     // padding: six arrays, and the end of scratch, are at multiples of 64 bytes
     enum { EDGES = 7 * 64 };
@@ -132,7 +132,8 @@ struct qkv_back_arrays qkv_attention_back_arrays(const struct qkv_attention_back
     const struct qkv_attention *a = &b->w.a;
     struct qkv_arena to = { scratch, b->scratch, 0 };
     struct qkv_back_arrays x = { 0 };
-    const size_t copies = (size_t)(b->slices * b->cuts * a->H), one = sizeof(real);
+    const size_t copies = (size_t)(qkv_attention_back_copies(b) * b->cuts * a->H);
+    const size_t one = sizeof(real);
     x.d = qkv_arena_alloc(&to, b->dots, 1);
     if (b->partial) x.partial = qkv_arena_alloc(&to, b->partial, 1);
     if (b->bias) x.bias = qkv_arena_alloc(&to, b->bias, 1);

@@ -54,20 +54,6 @@ static void find_stages(struct qkv_ranks_back *x)
 }
 
 // ---- validation and scratch --------------------------------------------------------------------
-static qkv_status check(const struct qkv_ranks_back *x, const struct qkv_attention_tables *g,
-                        const struct qkv_attention_reason *say)
-{
-    const struct qkv_attention_back *b = &x->stage[0].b;
-    if (x->c.comm->size == 1) return QKV_OK;
-    if (!qkv_attention_back_passes(b, g))
-        return qkv_attention_refuse(say, QKV_ERR_UNSUPPORTED,
-                                    "gradients of relative, alibi and sinks with the gradient of "
-                                    "a bias that more than %lld batch items share are not "
-                                    "supported over ranks, expected two calls or packed sequences",
-                                    (long long)b->slices);
-    return QKV_OK;
-}
-
 // Returns unit i in the order of the batches: of each head the first and the last unit, then of
 // each head the second and the last but one, ...
 static int64_t unit_at(const struct qkv_ranks_back *x, int64_t i)
@@ -133,7 +119,6 @@ static qkv_status resolve(struct qkv_ranks_back *x, struct qkv_ranks_plan *p,
                           const struct qkv_attention *a, const struct qkv_attention_gradients *g,
                           const struct qkv_comm *comm)
 {
-    const struct qkv_attention_reason say = { p->reason, sizeof p->reason };
     struct qkv_attention_tables tables = qkv_attention_tables(g);
     if (qkv_ranks_resolve(&x->c, p, a, comm)) return p->status;
     qkv_ranks_choose(p, &x->c);
@@ -156,7 +141,7 @@ static qkv_status resolve(struct qkv_ranks_back *x, struct qkv_ranks_plan *p,
     x->cuts = x->stage[0].b.cuts;
     x->units = x->stage[0].b.w.items ? qkv_attention_back_count(&x->stage[0].b) : 0;
     p->units = x->units;
-    return p->status = check(x, &tables, &say);
+    return p->status;
 }
 
 // The gradients of tables that are sums over all rows: the numbers of all copies of each, or of the
@@ -168,7 +153,7 @@ static struct table_sizes table_sizes(const struct qkv_ranks_back *x)
 {
     const struct qkv_ranks_stage *s = &x->stage[0];
     const struct qkv_attention *a = &s->b.w.a;
-    const size_t n = (size_t)(s->b.slices * s->b.cuts * a->H);
+    const size_t n = (size_t)(qkv_attention_back_copies(&s->b) * s->b.cuts * a->H);
     const size_t lines = (size_t)((a->bias.b ? a->B : 1) * (a->bias.h ? a->H : 1));
     const size_t bias = s->b.bias_copied ? s->b.bias / sizeof(float) : lines * (size_t)a->S;
     return (struct table_sizes){ s->tables.relative ? n * (size_t)(2 * a->relative.reach + 1) : 0,

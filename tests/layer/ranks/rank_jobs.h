@@ -67,7 +67,23 @@ static void body(const struct qkv_comm *comm, void *ctx)
     free(scratch);
 }
 
-// Gives rank r of P its rows of bias or mask, with the strides b, h, t.
+// Returns the lines of a bias with an axis of rows: of its batch items and its heads.
+static int64_t bias_lines(const struct qkv_attention *a)
+{
+    return (a->bias.b ? a->B : 1) * (a->bias.h ? a->H : 1);
+}
+// Returns row t of line n of the rank in the gradient of the whole bias.
+static float *bias_row(const struct back_problem *x, const struct qkv_rank_rows *r, int64_t n,
+                       int64_t t)
+{
+    const struct qkv_attention *a = &x->p.a;
+    const int64_t heads = a->bias.h ? a->H : 1;
+    const int64_t from = t < r->n[0] ? r->first[0] + t : r->first[1] + t - r->n[0];
+    return x->tables.bias + n / heads * a->bias.b + n % heads * a->bias.h + from * a->bias.t;
+}
+
+// Gives rank r of P its rows of bias or mask: the bias with the axes b and h that it has, the mask
+// with both.
 static void take_mask(struct job *j, const struct qkv_attention *a, const struct qkv_rank_rows *r)
 {
     const int64_t n = a->B * a->H * r->all * a->S;
@@ -77,8 +93,10 @@ static void take_mask(struct job *j, const struct qkv_attention *a, const struct
     for (int64_t row = 0; row < a->B * a->H * r->all; row++) {
         const int64_t b = row / r->all / a->H, h = row / r->all % a->H, t = row % r->all;
         const int64_t from = t < r->n[0] ? r->first[0] + t : r->first[1] + t - r->n[0];
-        if (j->bias)
-            memcpy(j->bias + row * a->S,
+        const int64_t heads = a->bias.h ? a->H : 1;
+        const int64_t line = (a->bias.b ? b : 0) * heads + (a->bias.h ? h : 0);
+        if (j->bias) // lines that batch items or heads share are written again
+            memcpy(j->bias + (line * r->all + t) * a->S,
                    a->bias.at + b * a->bias.b + h * a->bias.h + from * a->bias.t,
                    (size_t)a->S * sizeof(float));
         if (j->mask)
@@ -92,8 +110,8 @@ static void take_mask(struct job *j, const struct qkv_attention *a, const struct
     if (columns) return;
     j->a.bias.at = j->bias;
     j->a.bias.t = j->a.mask.t;
-    j->a.bias.h = j->a.mask.h;
-    j->a.bias.b = j->a.mask.b;
+    j->a.bias.h = a->bias.h ? j->a.mask.h : 0;
+    j->a.bias.b = a->bias.b ? (a->bias.h ? j->a.mask.b : j->a.mask.h) : 0;
 }
 
 // The gradient of bias before a call, which adds to it.
@@ -128,7 +146,7 @@ static struct job job_of(const struct back_problem *x, const struct stored *s, i
     j.dv_n = (size_t)(a->B * keys.all) * v;
     const size_t H = (size_t)a->H;
     if (x->tables.bias) {
-        j.bias_n = a->bias.t ? (size_t)(a->B * a->H * rows.all * a->S) : x->bias_n;
+        j.bias_n = a->bias.t ? (size_t)(bias_lines(a) * rows.all * a->S) : x->bias_n;
         j.g.bias.at = fenced(j.bias_n * sizeof(float) + 16);
     }
     if (x->tables.relative) j.g.relative = fenced(x->relative_n * 4);
@@ -144,7 +162,7 @@ static void clear_gradients(struct job *j, const struct back_problem *x)
     memset(j->dq, 0xff, j->dq_n);
     memset(j->dk, 0xff, j->dk_n);
     memset(j->dv, 0xff, j->dv_n);
-    for (size_t i = 0; i < j->bias_n; i++) j->g.bias.at[i] = bias_before(i);
+    for (size_t i = 0; i < j->bias_n; i++) j->g.bias.at[i] = x->p.a.bias.t ? 0 : bias_before(i);
     if (j->g.relative) memset(j->g.relative, 0, x->relative_n * 4);
     if (j->g.alibi) memset(j->g.alibi, 0, H);
     if (j->g.sinks) memset(j->g.sinks, 0, H);
@@ -206,6 +224,7 @@ static inline void rank_jobs_unused(void)
     (void)run_jobs;
     (void)mode_of;
     (void)clear_gradients;
+    (void)bias_row;
     (void)check_refused;
     (void)rank_jobs_unused;
 }

@@ -33,6 +33,11 @@ static void check_backward(const struct back_problem *x, struct job *job, int64_
         check_same("dsinks", job[r].g.sinks, x->tables.sinks, (size_t)a->H * 4, features, size);
         if (!a->bias.t)
             check_same("dbias", job[r].g.bias.at, x->tables.bias, x->bias_n * 4, features, size);
+        const struct qkv_rank_rows *rows = &p->rows;
+        for (int64_t i = 0; job[r].g.bias.at && a->bias.t && i < bias_lines(a) * rows->all; i++)
+            check_same("a row of dbias", job[r].g.bias.at + i * a->S,
+                       bias_row(x, rows, i / rows->all, i % rows->all), (size_t)a->S * 4, features,
+                       size);
     }
     check_same("dq", dq, s->dq, q_n, features, size);
     check_same("dk", dk, s->dk, k_n, features, size);
@@ -46,7 +51,8 @@ static void run_backward(struct back_problem *x, int64_t size, unsigned features
     struct job job[RANKS_MOST];
     case_run(&x->p);
     back_clear_tables(x);
-    for (size_t i = 0; x->tables.bias && i < x->bias_n; i++) x->tables.bias[i] = bias_before(i);
+    for (size_t i = 0; x->tables.bias && i < x->bias_n; i++)
+        x->tables.bias[i] = x->p.a.bias.t ? 0 : bias_before(i);
     back_run(x);
     struct stored s = store(x);
     s.out = case_stored(x->p.out, x->p.out_n);
@@ -114,6 +120,30 @@ TEST(many_batch_items_pass_the_gradients_of_tables)
             (struct qkv_attention){
                 .B = 20, .T = 60, .S = QKV_CHUNK + 60, .H = 2 * G, .G = G, .E = 4 },
             *f | TABLES);
+        run_backward(&x, sizes[draw++ % 5], *f | TABLES, collected_and_blocks);
+        fence_free();
+    }
+}
+
+// A unit has several batch items, which add to one copy of the gradient of a bias with an axis of
+// rows, and each to its own copies of the other tables.
+TEST(many_batch_items_that_share_a_bias_pass_the_gradients_of_tables)
+{
+    const unsigned features[] = { BIAS | SINKS, BIAS | SINKS | ALIBI | RELATIVE | CAUSAL,
+                                  BIAS | RELATIVE };
+    int draw = 0;
+    EACH_PRECISION EACH(f, features) for (int64_t G = 1; G < 4; G += 2)
+    {
+        if (!back_family()) continue;
+        struct back_problem x = back_new(
+            (struct qkv_attention){
+                .B = 20, .T = 60, .S = QKV_CHUNK + 60, .H = 2 * G, .G = G, .E = 4 },
+            *f | TABLES);
+        struct qkv_attention *a = &x.p.a;
+        a->bias.b = 0;
+        a->bias.h = draw % 2 ? a->T * a->S : 0;
+        a->bias.t = a->S;
+        x.bias_n = bias_numbers(a);
         run_backward(&x, sizes[draw++ % 5], *f | TABLES, collected_and_blocks);
         fence_free();
     }
@@ -260,27 +290,6 @@ TEST(the_backward_plan_has_the_memory_of_a_block)
     CHECK_EQ(p.block, 8 << 20);
 }
 
-TEST(tables_with_a_bias_that_many_batch_items_share_are_refused_with_the_reason)
-{
-    const struct qkv_comm comm = { .rank = 0, .size = 2 };
-    struct qkv_attention a = { .B = 17, .T = 8, .S = 8, .H = 1, .E = 4 };
-    const float sinks[1] = { 0 }, bias[64] = { 0 };
-    float grad[1], bias_grad[64];
-    struct qkv_attention_gradients g = { .sinks = grad };
-    a.sinks = sinks;
-    a.bias.at = bias;
-    a.bias.t = 8;
-    CHECK_EQ(qkv_ranks_backward_plan(&a, &g, &comm).status, QKV_OK);
-    g.bias.at = bias_grad;
-    const struct qkv_ranks_plan p = qkv_ranks_backward_plan(&a, &g, &comm);
-    CHECK_EQ(p.status, QKV_ERR_UNSUPPORTED);
-    CHECK_TEXT(p.reason, "gradients of relative, alibi and sinks with the gradient of a bias that "
-                         "more than 16 batch items share are not supported over ranks, expected "
-                         "two calls or packed sequences");
-    a.B = 16;
-    CHECK_EQ(qkv_ranks_backward_plan(&a, &g, &comm).status, QKV_OK);
-}
-
 CHECK_MAIN(CASE(gradients_over_ranks_have_the_bits_of_one_call),
            CASE(short_runs_pass_the_gradients_of_tables),
            CASE(many_batch_items_pass_the_gradients_of_tables),
@@ -290,4 +299,4 @@ CHECK_MAIN(CASE(gradients_over_ranks_have_the_bits_of_one_call),
            CASE(a_key_that_its_gradient_would_overwrite_is_refused),
            CASE(ranks_with_different_axes_of_the_bias_are_refused),
            CASE(the_backward_plan_has_the_memory_of_a_block),
-           CASE(tables_with_a_bias_that_many_batch_items_share_are_refused_with_the_reason))
+           CASE(many_batch_items_that_share_a_bias_pass_the_gradients_of_tables))
