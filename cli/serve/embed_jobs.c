@@ -177,6 +177,7 @@ static qkv_status check_ids(struct embed_job *j, qkv_error *err)
 static bool prepare(struct serve_model *m, struct embed_job *j)
 {
     qkv_error err = { 0 };
+    const char *param = NULL;
     if (j->vectors) return true;
     const size_t n = (size_t)j->texts.count;
     qkv_status status = find_embedder(m, j, &err);
@@ -184,13 +185,14 @@ static bool prepare(struct serve_model *m, struct embed_job *j)
     j->tokens = calloc(n + 1, sizeof *j->tokens);
     j->vectors = calloc(n * (size_t)width + 1, sizeof *j->vectors);
     if (!status && (!j->tokens || !j->vectors)) status = cmd_no_memory(&err);
-    if (!status && j->dimensions > width)
-        status =
-            cmd_error(&err, QKV_ERR_USAGE, NULL, "dimensions: expected at most %lld, found %lld",
-                      (long long)width, (long long)j->dimensions);
+    if (!status && j->dimensions > width) {
+        param = "$.dimensions";
+        status = cmd_error(&err, QKV_ERR_USAGE, NULL, "%s: expected at most %lld, found %lld",
+                           param, (long long)width, (long long)j->dimensions);
+    }
     if (!status) status = j->texts.ids ? check_ids(j, &err) : encode_texts(j, &err);
     if (!status) return true;
-    serve_fail_with(j->job.call, &err, NULL);
+    serve_fail_with(j->job.call, &err, param);
     service_done(&j->job);
     return false;
 }

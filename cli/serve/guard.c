@@ -142,6 +142,13 @@ static bool is_method(const char *method)
     return false;
 }
 
+// Returns true if a path is the one of an endpoint, or begins with it if that ends with '*'.
+static bool is_path(const char *path, const char *of)
+{
+    const size_t n = strlen(of) - 1;
+    return of[n] == '*' ? strncmp(path, of, n) == 0 && path[n] : strcmp(path, of) == 0;
+}
+
 // Returns the endpoint for a request; NULL: there is none, *allow lists the methods of the path,
 // or of all paths for the target '*'.
 static const struct endpoint *find(const struct http_request *r, char *allow, size_t size)
@@ -150,7 +157,7 @@ static const struct endpoint *find(const struct http_request *r, char *allow, si
     bool get = strcmp(r->path, "*") == 0, post = get;
     *allow = 0;
     for (const struct endpoint *e = endpoint_table; e->path; e++) {
-        if (strcmp(e->path, r->path) != 0) continue;
+        if (!is_path(r->path, e->path)) continue;
         if (strcmp(e->method, method) == 0) return e;
         get = get || strcmp(e->method, "GET") == 0;
         post = post || strcmp(e->method, "POST") == 0;

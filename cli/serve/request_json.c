@@ -223,6 +223,10 @@ bool serve_texts_read(struct serve_call *c, struct serve_texts *t, const qkv_jso
         t->count = 1;
         return true;
     }
+    if (!v) {
+        serve_fail(c, 400, path, "%s: required member is missing, expected %s", path, want);
+        return false;
+    }
     if (kind != QKV_JSON_ARRAY) return wrong_kind(c, path, want, v);
     if (!n && !(allowed & TEXTS_EMPTY)) {
         serve_fail(c, 400, path, "%s: the array is empty, expected %s", path, want);

@@ -227,6 +227,15 @@ def forms(server):
           answer["error"]["param"] is None, answer)
     status, _ = server.post("/v1/embeddings", {"input": "word " * 5000, "truncate": True, "model": "bert"})
     check("or truncated", status == 200, status)
+    listed = json.loads(server.ask("GET", "/v1/models")[2])["data"]
+    for path, want in (("bert", "bert"), ("%62er%74", "bert"), ("prompted", "prompted")):
+        status, _, data = server.ask("GET", "/v1/models/" + path)
+        check(f"/v1/models/{path}", status == 200 and [json.loads(data)] == [x for x in listed if x["id"] == want], data)
+    for path in ("none", "bert/", "bert%00", "%", "ber%7", "%zz", "a%2Fb"):
+        status, _, data = server.ask("GET", "/v1/models/" + path)
+        check(f"/v1/models/{path} is none", status == 404 and json.loads(data)["error"]["param"] == "$.model", (status, data))
+    check("/v1/models/ has no name", server.ask("GET", "/v1/models/")[0] == 404)
+    check("/v1/models/bert accepts GET only", server.ask("POST", "/v1/models/bert", {})[0] == 405)
     status, answer = server.post("/v1/embeddings", {"input": "a", "model": "none"})
     check("an unknown model is named", status == 404 and "none" in answer["error"]["message"], answer)
     status, answer = server.post("/predict", {"inputs": [["good"], ["bad"]], "model": "labels"})

@@ -141,12 +141,17 @@ def meaning(server):
             ("a wrong type", b'{"input":5}', "$.input"), ("an unknown member", b'{"input":"a","inputt":1}', "$.inputt"),
             ("a negative number", b'{"input":"a","dimensions":-1}', "$.dimensions"),
             ("a huge number", b'{"input":"a","dimensions":99999999999}', "$.dimensions"),
+            ("more numbers than a vector has", b'{"input":"a","dimensions":999999}', "$.dimensions"),
             ("a number of 10^30", b'{"input":"a","dimensions":1e30}', "$.dimensions"),
             ("a NUL", b'{"input":"a\\u0000b"}', "$"), ("an empty array", b'{"input":[]}', "$.input"),
             ("a mixed array", b'{"input":["a",5]}', "$.input"), ("no input", b"{}", "$.input"),
             ("an id that is negative", b'{"input":[-5]}', "$.input")):
         status, answer = server.post("/v1/embeddings", body)
         check(f"H3 {name}", status == 400 and answer["error"]["param"] == path, (status, answer))
+    for path, name in (("/v1/embeddings", "input"), ("/embed", "inputs"), ("/v1/completions", "prompt"), ("/tokenize", "inputs")):
+        for body in (b"{}", b'{"%s":null}' % name.encode()):
+            status, answer = server.post(path, body)
+            check(f"H3 {path} {body}", status == 400 and f"$.{name}: required member is missing" in answer["error"]["message"], answer)
     for body in (b'{"input":"\xff"}', b'{"input":"\xc0\x80"}', b'{"input":"\xed\xa0\x80"}', b'{"input":"\xf4\x90\x80\x80"}'):
         status, answer = server.post("/v1/embeddings", body)
         check(f"H4 {body}", status == 400 and "UTF-8" in answer["error"]["message"], (status, answer))

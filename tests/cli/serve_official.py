@@ -97,6 +97,7 @@ def chats(c):
 
 def openai_errors(c):
     check("openai: the list of models", [m.id for m in c.models.list().data] == ["bert", "verse", "chat", "ranks"])
+    check("openai: one model", c.models.retrieve("verse").id == "verse")
     for kind, act in ((openai.NotFoundError, lambda: c.embeddings.create(input="a", model="none")),
                       (openai.BadRequestError, lambda: c.embeddings.create(input=[], model="bert")),
                       (openai.BadRequestError, lambda: c.completions.create(model="verse", prompt="a", max_tokens=-1))):

@@ -59,16 +59,60 @@ void endpoint_info(struct serve_call *c)
     serve_send(c);
 }
 
+// Prints a model as OpenAI lists it.
+static void print_listed(FILE *to, const char *name)
+{
+    fputs("{\"id\":", to);
+    cmd_json_text(to, name, strlen(name));
+    fputs(",\"object\":\"model\",\"created\":0,\"owned_by\":\"qkv\"}", to);
+}
+
 void endpoint_models(struct serve_call *c)
 {
     FILE *to = serve_answer(c, 200, "application/json");
     fputs("{\"object\":\"list\",\"data\":[", to);
     for (int64_t i = 0; i < serve_model_count; i++) {
-        fputs(i ? ",{\"id\":" : "{\"id\":", to);
-        cmd_json_text(to, serve_models[i].name, strlen(serve_models[i].name));
-        fputs(",\"object\":\"model\",\"created\":0,\"owned_by\":\"qkv\"}", to);
+        if (i) putc(',', to);
+        print_listed(to, serve_models[i].name);
     }
     fputs("]}\n", to);
+    serve_send(c);
+}
+
+// Returns the value of a hexadecimal digit; -1: it is none.
+static int hex_digit(char c)
+{
+    static const char digits[] = "0123456789abcdef0123456789ABCDEF";
+    const char *at = c ? strchr(digits, c) : NULL;
+    return at ? (int)(at - digits) % 16 : -1;
+}
+
+// Replaces the escapes of a part of a path, such as %2F.  Returns false if the result is too long,
+// or has a byte 0.
+static bool unescape(char *out, size_t size, const char *part)
+{
+    size_t n = 0;
+    for (; *part && n + 1 < size; n++) {
+        const int high = *part == '%' ? hex_digit(part[1]) : -1;
+        const int low = high >= 0 ? hex_digit(part[2]) : -1;
+        out[n] = low >= 0 ? (char)(16 * high + low) : *part;
+        if (!out[n]) return false;
+        part += low >= 0 ? 3 : 1;
+    }
+    out[n] = 0;
+    return !*part;
+}
+
+void endpoint_model(struct serve_call *c)
+{
+    const char *part = c->request->path + strlen("/v1/models/");
+    char name[CMD_PATH];
+    const struct serve_model *m =
+        serve_model_of(c, unescape(name, sizeof name, part) ? name : part);
+    if (!m) return;
+    FILE *to = serve_answer(c, 200, "application/json");
+    print_listed(to, m->name);
+    putc('\n', to);
     serve_send(c);
 }
 
