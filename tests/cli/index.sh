@@ -96,6 +96,9 @@ says 'qkv: b.jsonl: at line 2: expected a text in the member "text", found integ
 printf '{"text": "fine"}\n{"text": \n' >b.jsonl
 runs 3 index b.jsonl -o bad.qkvi
 says_part 'qkv: b.jsonl: at line 2: '
+printf '{"text": "fine"}\n{"text": "a", "x": 1, "text": "b"}\n' >b.jsonl
+runs 3 index b.jsonl -o bad.qkvi
+says 'qkv: b.jsonl: at line 2: expected each member of an object once, found "text" twice'
 printf '["fine"]\n' >b.jsonl
 runs 3 index b.jsonl -o bad.qkvi
 says_part 'expected a JSON object'

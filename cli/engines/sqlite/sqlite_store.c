@@ -39,7 +39,8 @@ static const char *const statements[STATEMENTS] = {
     // ?2: the path of the field
     [PARSE] = "SELECT json_valid(?1) AND json_type(?1) = 'object', json_type(?1, ?2), "
               "json_extract(?1, ?2), CASE WHEN json_type(?1, '$.id') IN ('text', 'integer', "
-              "'real') THEN ?1 -> '$.id' END, json_remove(?1, ?2, '$.id')",
+              "'real') THEN ?1 -> '$.id' END, json_remove(?1, ?2, '$.id'), "
+              "(SELECT key FROM json_each(?1) GROUP BY key HAVING count(*) > 1)",
 };
 
 struct store {
@@ -382,9 +383,17 @@ static enum store_status parse(struct store *s, const char *line, size_t bytes, 
     if (!memory && (code & 0xff) == SQLITE_ERROR) return bad_line(why, sqlite3_errmsg(s->db));
     if (code != SQLITE_ROW) return fail(s, code, why);
     if (!sqlite3_column_int(q, 0)) return bad_line(why, "expected a JSON object, found other text");
-    struct store_text type = { 0 }, *const types[] = { &type };
+    struct store_text type = { 0 }, twice = { 0 };
+    struct store_text *const types[] = { &type }, *const twices[] = { &twice };
     enum store_status status = read_texts(s, q, 1, types, 1, why);
+    if (!status) status = read_texts(s, q, 5, twices, 1, why);
     if (status) return status;
+    if (twice.at) {
+        snprintf(why->text, sizeof why->text,
+                 "expected each member of an object once, found \"%.80s\" twice", twice.at);
+        why->code = 0;
+        return STORE_LINE;
+    }
     if (!type.at || strcmp(type.at, "text") != 0) {
         snprintf(why->text, sizeof why->text, "expected a text in the member \"%.80s\", found %s",
                  field, type.at ? type.at : "no such member");
