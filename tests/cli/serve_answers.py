@@ -485,6 +485,19 @@ def chats():
         check("an unsupported statement is named", status == 422 and "'macro' is not supported" in answer["error"]["message"], answer)
         status, answer = server.post("/v1/chat/completions", {"messages": [{"role": "user"}], "model": "chat0"})
         check("a message without content", status == 400 and answer["error"]["param"] == "$.messages", answer)
+        text = lambda content: server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], "max_tokens": 4,
+                                                                    "temperature": 0, "logprobs": True, "model": "chat1"})
+        part = lambda t: {"type": "text", "text": t}
+        same = lambda a, b: (a[0], a[1]["choices"], a[1]["usage"]) == (200, b[1]["choices"], b[1]["usage"])
+        for parts, want in (([part("hello king")], "hello king"), ([part("hello"), part("king")], "hello\nking"), ([part("")], "")):
+            check(f"parts of a message {parts}", same(text(parts), text(want)), text(parts))
+        check("parts are not lost", not same(text([part("hello"), part("king")]), text("hello")))
+        for content in ([], [{}], [5], ["a"], [part("a"), {"type": "image_url", "image_url": {"url": "x"}}], [part(5)], {"text": "a"}, None):
+            status, answer = text(content)
+            want = f"message 1: part {len(content)} is no text" if isinstance(content, list) and content else "message 1: expected content"
+            check(f"the content {content}", status == 400 and want in answer["error"]["message"], answer)
+        status, answer = server.post("/v1/chat/completions", {"messages": [], "model": "chat0"})
+        check("no messages", status == 400 and "found none" in answer["error"]["message"], answer)
         status, answer = server.post("/v1/chat/completions", {"messages": messages, "tools": [], "model": "chat0"})
         check("tools are refused by name", status == 400 and "$.tools" in answer["error"]["message"], answer)
 

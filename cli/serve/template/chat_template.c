@@ -67,21 +67,45 @@ void chat_close(struct serve_model *m)
     m->chat = NULL;
 }
 
+// Checks the content of message i: a text, or an array of parts that are texts.
+static qkv_status check_content(const qkv_json *content, int64_t i, qkv_error *err)
+{
+    const int64_t n = qkv_json_kind_of(content) == QKV_JSON_ARRAY ? qkv_json_length(content) : 0;
+    if (!n && !qkv_json_get_string(content, NULL))
+        return cmd_error(err, QKV_ERR_FORMAT, NULL,
+                         "message %lld: expected content, a text or an array of parts",
+                         (long long)i + 1);
+    for (int64_t k = 0; k < n; k++) {
+        const qkv_json *part = qkv_json_element(content, k);
+        const char *type = qkv_json_get_string(qkv_json_lookup(part, "type"), NULL);
+        if (type && strcmp(type, "text") == 0 &&
+            qkv_json_get_string(qkv_json_lookup(part, "text"), NULL))
+            continue;
+        return cmd_error(err, QKV_ERR_FORMAT, NULL,
+                         "message %lld: part %lld is no text, expected "
+                         "{\"type\":\"text\",\"text\":...}",
+                         (long long)i + 1, (long long)k + 1);
+    }
+    return QKV_OK;
+}
+
 static qkv_status check_messages(const qkv_json *messages, qkv_error *err)
 {
-    if (qkv_json_kind_of(messages) != QKV_JSON_ARRAY || !qkv_json_length(messages))
+    if (qkv_json_kind_of(messages) != QKV_JSON_ARRAY)
         return cmd_error(err, QKV_ERR_FORMAT, NULL, "expected an array of messages, found %s",
                          qkv_json_kind_name(messages));
+    if (!qkv_json_length(messages))
+        return cmd_error(err, QKV_ERR_FORMAT, NULL, "expected one message or more, found none");
     if (qkv_json_length(messages) > MESSAGES)
         return cmd_error(err, QKV_ERR_USAGE, NULL, "expected at most %d messages, found %lld",
                          MESSAGES, (long long)qkv_json_length(messages));
     for (int64_t i = 0; i < qkv_json_length(messages); i++) {
         const qkv_json *one = qkv_json_element(messages, i);
-        if (qkv_json_get_string(qkv_json_lookup(one, "role"), NULL) &&
-            qkv_json_get_string(qkv_json_lookup(one, "content"), NULL))
-            continue;
-        return cmd_error(err, QKV_ERR_FORMAT, NULL,
-                         "message %lld: expected the texts role and content", (long long)i + 1);
+        if (!qkv_json_get_string(qkv_json_lookup(one, "role"), NULL))
+            return cmd_error(err, QKV_ERR_FORMAT, NULL, "message %lld: expected role, a text",
+                             (long long)i + 1);
+        const qkv_status status = check_content(qkv_json_lookup(one, "content"), i, err);
+        if (status) return status;
     }
     return QKV_OK;
 }

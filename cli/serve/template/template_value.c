@@ -197,9 +197,32 @@ void space_set(struct template *t, struct space *s, const char *name, struct val
     s->member[s->count++].value = v;
 }
 
+// Joins the parts of the content of a message to one text, with a line end between them.
+static struct value join_parts(struct template *t, const qkv_json *parts)
+{
+    struct serve_bytes x = { 0 };
+    const int64_t n = qkv_json_length(parts);
+    for (int64_t i = 0; i < n && template_work(t, 1); i++) {
+        size_t bytes = 0;
+        const qkv_json *part = qkv_json_element(parts, i);
+        const char *text = qkv_json_get_string(qkv_json_lookup(part, "text"), &bytes);
+        if (i) serve_bytes_add(&x, "\n", 1);
+        serve_bytes_add(&x, text ? text : "", text ? bytes : 0);
+    }
+    if (x.failed) template_fail(t, "out of memory");
+    const struct value v = value_text(t, x.at ? x.at : "", x.failed ? 0 : x.count);
+    serve_bytes_free(&x);
+    return v;
+}
+
 struct value value_member(struct template *t, const struct value *of, const char *name)
 {
-    if (of->kind == VALUE_OBJECT) return value_json(t, qkv_json_lookup(of->object, name));
+    if (of->kind == VALUE_OBJECT) {
+        const qkv_json *v = qkv_json_lookup(of->object, name);
+        const bool parts = qkv_json_kind_of(v) == QKV_JSON_ARRAY && strcmp(name, "content") == 0 &&
+                           qkv_json_lookup(of->object, "role");
+        return parts ? join_parts(t, v) : value_json(t, v);
+    }
     for (int i = 0; of->kind == VALUE_SPACE && i < of->space->count; i++)
         if (strcmp(of->space->member[i].name, name) == 0) return of->space->member[i].value;
     if (of->kind == VALUE_UNDEFINED)
