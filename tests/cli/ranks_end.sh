@@ -9,6 +9,7 @@ case $launchers in *mpich*) ;; *)
 esac
 export UCX_TLS=tcp,self MPIR_CVAR_NOLOCAL=1 # as between machines
 python random short.npy f4 1x60x2x64 9
+[ -e "$QKV_LATE_END" ] || failed "no $QKV_LATE_END, which delays a rank"
 runs 0 attn -q short.npy -k short.npy -v short.npy -o one.npy
 
 title 'ranks that are connected by TCP end when the last has come'
