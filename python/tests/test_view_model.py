@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """qkv.view of models of transformers: its weights against eager attention, its picture against that of a model folder."""
+import copy
 import json
 import os
 import re
@@ -43,7 +44,7 @@ torch.set_num_threads(1)  # several threads of OpenMP poll for each other, which
 def build(name):
     torch.manual_seed(3)
     cls, config = MODELS[name]
-    return cls(config).eval()
+    return cls(copy.deepcopy(config)).eval()  # a test may change the configuration of its model
 
 
 def eager(model, tokenizer, pair):
