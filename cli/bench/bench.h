@@ -5,6 +5,7 @@
 #define QKV_CLI_BENCH_H
 
 #include "frame/cmd.h"
+#include <time.h>
 
 // ---- shapes (bench_shape.c) --------------------------------------------------------------------
 enum { BENCH_NAME = 96, BENCH_SHAPES = 64 };
@@ -73,7 +74,8 @@ struct bench_times {
 };
 // Repeats the work for about `seconds` seconds and measures it.
 qkv_status bench_rounds(struct bench_times *t, const struct bench_work *w, double seconds);
-double bench_now(void); // returns the wall time in seconds
+double bench_clock(clockid_t clock); // returns the time of a clock in seconds
+double bench_now(void);              // returns the wall time in seconds
 
 // ---- results (bench_print.c) -------------------------------------------------------------------
 struct bench_result {

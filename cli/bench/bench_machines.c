@@ -5,7 +5,6 @@
 #include "ranks/ranks.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { PINGS = 200, LINK_BYTES = 4 << 20, LINK_ROUNDS = 4, ROUNDS_MOST = 16 };
 
@@ -81,13 +80,6 @@ static qkv_status measure_links(struct machines_rates *r)
     return status;
 }
 
-static double processor(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 // Measures which part of the processor time of a rank other threads of the process need, while this
 // one computes and a message is on its way: the thread of the transport that moves it.
 static qkv_status measure_moving(struct machines_rates *r)
@@ -102,15 +94,15 @@ static qkv_status measure_moving(struct machines_rates *r)
     for (int i = 0; i < LINK_ROUNDS && !status; i++) {
         status = ranks.barrier(ranks.ctx);
         if (!status) status = ranks.send(ranks.ctx, right, data, LINK_BYTES);
-        const double before = processor(CLOCK_PROCESS_CPUTIME_ID);
-        const double begin = processor(CLOCK_THREAD_CPUTIME_ID);
+        const double before = bench_clock(CLOCK_PROCESS_CPUTIME_ID);
+        const double begin = bench_clock(CLOCK_THREAD_CPUTIME_ID);
         double took = 0;
         while (took < some) {
             for (int n = 0; n < 1000; n++) number = number * .5 + 1;
-            took = processor(CLOCK_THREAD_CPUTIME_ID) - begin;
+            took = bench_clock(CLOCK_THREAD_CPUTIME_ID) - begin;
         }
         own += took;
-        all += processor(CLOCK_PROCESS_CPUTIME_ID) - before;
+        all += bench_clock(CLOCK_PROCESS_CPUTIME_ID) - before;
         if (!status) status = ranks.barrier(ranks.ctx); // no rank receives before
         if (!status) status = ranks.receive(ranks.ctx, left, data, LINK_BYTES);
     }

@@ -8,13 +8,12 @@
 // Times are wall times.  If one thread runs, "of peak" uses processor times for the work and the
 // peaks, because they are correct even while other programs use the processor.
 #include <stdlib.h>
-#include <time.h>
 #include "bench/bench.h"
 
 enum { ROUNDS = 1000, FEWEST = 5 };
 static const double turn = 0.02; // minimum seconds of work between two readings of the clock
 
-static double seconds_of(clockid_t clock)
+double bench_clock(clockid_t clock)
 {
     struct timespec t;
     clock_gettime(clock, &t);
@@ -23,7 +22,7 @@ static double seconds_of(clockid_t clock)
 
 double bench_now(void)
 {
-    return seconds_of(CLOCK_MONOTONIC);
+    return bench_clock(CLOCK_MONOTONIC);
 }
 
 static int by_size(const void *a, const void *b)
@@ -47,7 +46,7 @@ qkv_status bench_rounds(struct bench_times *t, const struct bench_work *w, doubl
 {
     static double times[ROUNDS], peaks[ROUNDS + 1], parts[ROUNDS];
     const bool alone = qkv_threads() == 1;
-    const double start = bench_now(), used = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+    const double start = bench_now(), used = bench_clock(CLOCK_PROCESS_CPUTIME_ID);
     double own = 0; // processor time of one run in seconds
     // The first run allocates memory pages, fills caches and starts threads. It does not count,
     // unless it took all of the time.
@@ -58,7 +57,7 @@ qkv_status bench_rounds(struct bench_times *t, const struct bench_work *w, doubl
         status = w->run(w->ctx);
         once = bench_now() - second;
     } else {
-        own = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - used;
+        own = bench_clock(CLOCK_PROCESS_CPUTIME_ID) - used;
     }
     if (status) return status;
     const int64_t repeat = once < turn ? (int64_t)(turn / (once > 1e-9 ? once : 1e-9)) + 1 : 1;
@@ -69,10 +68,10 @@ qkv_status bench_rounds(struct bench_times *t, const struct bench_work *w, doubl
         if (once >= seconds) {
             times[i] = once;
         } else {
-            const double begin = bench_now(), before = seconds_of(CLOCK_PROCESS_CPUTIME_ID);
+            const double begin = bench_now(), before = bench_clock(CLOCK_PROCESS_CPUTIME_ID);
             for (int64_t j = 0; j < repeat && !status; j++) status = w->run(w->ctx);
             if (status) return status;
-            own = (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - before) / (double)repeat;
+            own = (bench_clock(CLOCK_PROCESS_CPUTIME_ID) - before) / (double)repeat;
             times[i] = (bench_now() - begin) / (double)repeat;
         }
         peaks[i + 1] = peak(w);
@@ -83,7 +82,7 @@ qkv_status bench_rounds(struct bench_times *t, const struct bench_work *w, doubl
     }
     // The fraction of a core is only measured for one thread. If there are several, they also wait
     // for one another, which looks like other programs using the cores.
-    if (alone) t->core = (seconds_of(CLOCK_PROCESS_CPUTIME_ID) - used) / (bench_now() - start);
+    if (alone) t->core = (bench_clock(CLOCK_PROCESS_CPUTIME_ID) - used) / (bench_now() - start);
     qsort(times, (size_t)t->rounds, sizeof *times, by_size);
     qsort(parts, (size_t)t->rounds, sizeof *parts, by_size);
     qsort(peaks, (size_t)t->rounds + 1, sizeof *peaks, by_size);
