@@ -223,6 +223,8 @@ def one(folder, draw, family, cls, r):
     config = draw(r, family)
     if LABELS in cls or TOKENS in cls:
         for key, value in names(r).items(): setattr(config, key, value)
+    # as in embedding models; a model that generates is causal
+    if draw is decoder and not cls.endswith(("ForCausalLM", "LMHeadModel")) and r.random() < .3: config.is_causal = False
     G.LENGTHS = tuple(r.randint(2, 19) for _ in range(3))
     G.SOURCES = tuple(r.randint(1, 19) for _ in range(3))
     width = max(getattr(config, "hidden_size", 0) or 0, getattr(config, "d_model", 0) or 0, 12)

@@ -422,6 +422,12 @@ def encoders():
         num_hidden_layers=3, head_dim=12, intermediate_size=24, query_pre_attn_scalar=20, sliding_window=6,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"],
         use_bidirectional_attention=True)), {}
+    # decoders whose tokens attend to later ones, too
+    yield "qwen2-encoder", t.Qwen2Model, t.Qwen2Config(**as_llama(
+        num_hidden_layers=3, use_sliding_window=True, sliding_window=4, max_window_layers=2, is_causal=False)), {}
+    yield "llama-encoder", t.LlamaForSequenceClassification, t.LlamaConfig(**as_llama(
+        vocab_size=41, hidden_size=16, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, max_position_embeddings=40, is_causal=False, **three)), {}
     yield "electra", t.ElectraForMaskedLM, t.ElectraConfig(**as_bert(embedding_size=24)), right | head | {"types": 2}
     yield "electra-labels", t.ElectraForSequenceClassification, t.ElectraConfig(**as_bert(
         embedding_size=24, **three)), right | head | {"types": 2}

@@ -81,6 +81,25 @@ static void read_class(struct qkv_description *d, const struct qkv_config *c)
     }
 }
 
+// Reads is_causal. If it is false, a decoder is described as an encoder: each token attends to those
+// before and after it, in local layers to sliding_window of them on each side, as in the reference.
+static bool read_causal(struct qkv_description *d, const struct qkv_family *family,
+                        const struct qkv_config *c)
+{
+    bool causal = true;
+    if (d->kind == QKV_NET_ENCODER) return true; // these families do not use the key
+    if (!qkv_config_flag(c, "is_causal", false, &causal)) return false;
+    if (causal) return true;
+    if (!family->names || family->names->decoder)
+        return qkv_config_refuse(c, QKV_ERR_UNSUPPORTED, "is_causal",
+                                 "this family has no decoders whose tokens attend to later ones, "
+                                 "expected true, found false");
+    d->kind = QKV_NET_ENCODER;
+    d->label_pool = QKV_LABEL_LAST;
+    d->window_left = d->window_right = d->window_left + 1;
+    return true;
+}
+
 qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_family **family,
                                const char **model_type, json_t **root, const char *dir,
                                qkv_error *err)
@@ -110,7 +129,7 @@ qkv_status qkv_describe_folder(struct qkv_description *d, const struct qkv_famil
             .bos = -1, .eos = -1, .mask = -1, .start = -1, .forced = -1, .size.pad = -1
         };
         read_class(d, &c);
-        const bool described = (*family)->describe(d, &c);
+        const bool described = (*family)->describe(d, &c) && read_causal(d, *family, &c);
         if (d->kind == QKV_NET_DECODER) d->label_pool = QKV_LABEL_LAST;
         if (d->kind == QKV_NET_ENCODER_DECODER) d->label_pool = QKV_LABEL_END;
         if (d->told == QKV_TOLD_TOKENS) d->label_pool = QKV_LABEL_EACH;

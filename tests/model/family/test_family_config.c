@@ -197,6 +197,17 @@ TEST(each_rule_of_a_family_is_kept)
           "number of heads does not divide the width, expected a divisor of 24, found 5" },
         { "bart", "decoder_attention_heads", "4", QKV_ERR_UNSUPPORTED, "$.decoder_attention_heads",
           "decoder size differs from the encoder size, expected 3, found 4" },
+        { "bart", "is_causal", "false", QKV_ERR_UNSUPPORTED, "$.is_causal",
+          "this family has no decoders whose tokens attend to later ones, expected true, found "
+          "false" },
+        { "bart-decoder", "is_causal", "false", QKV_ERR_UNSUPPORTED, "$.is_causal",
+          "this family has no decoders whose tokens attend to later ones, expected true, found "
+          "false" },
+        { "gru-attention", "is_causal", "false", QKV_ERR_UNSUPPORTED, "$.is_causal",
+          "this family has no decoders whose tokens attend to later ones, expected true, found "
+          "false" },
+        { "llama", "is_causal", "0", QKV_ERR_FORMAT, "$.is_causal",
+          "value of the wrong type, expected true or false, found an integer" },
         { "marian", "decoder_vocab_size", "70", QKV_ERR_UNSUPPORTED, "$.decoder_vocab_size",
           "decoder size differs from the encoder size, expected 71, found 70" },
         { "modernbert", "layer_types", "[\"full_attention\"]", QKV_ERR_FORMAT, "$.layer_types",

@@ -53,7 +53,9 @@ static bool open_trained(struct trained *f, const char *name)
 {
     qkv_error err = { 0 };
     *f = (struct trained){ .name = name, .t = open_tiny(name, QKV_PRECISION_F32) };
-    const bool scores = tiny_has(&f->t, "scores") && f->t.info.kind == QKV_KIND_ENCODER;
+    // the head of llama-encoder reads the last token, and such heads are not trained either
+    const bool scores = tiny_has(&f->t, "scores") && f->t.info.kind == QKV_KIND_ENCODER &&
+                        strcmp(name, "llama-encoder") != 0;
     if ((!tiny_has(&f->t, "logits") && !scores) ||
         access(tiny_path(name, "config.json"), R_OK) != 0) {
         close_tiny(&f->t);
