@@ -30,7 +30,7 @@ train() {
     title "$folder"
     case $text in pairs.tsv) heads='enc.L0.H*=mean,dec.L0.H*=mean,cross.L0.H*=mean' ;; esac
     case $folder in
-    encoder-*) heads='L0.H*=mean' valid=few.tsv ;; # one batch: the contrastive loss depends on the batches
+    encoder-* | *-encoder) heads='L0.H*=mean' valid=few.tsv ;; # one batch: the contrastive loss depends on the batches
     gru-*) ablated=4 ;;                            # no heads that can be ablated
     esac
     runs 0 train "$text" --valid "$valid" --out "$folder" --from "$root/tests/golden/$folder" $small "$@"
@@ -50,7 +50,14 @@ for folder in bert-labels albert-labels modernbert-labels mpnet-labels eurobert-
     train $folder labels.tsv --objective classify
 done
 train encoder-plain pairs.tsv --objective contrastive --batch-sequences 8
+train qwen2-encoder pairs.tsv --objective contrastive --batch-sequences 8
 train gru-attention pairs.tsv
+
+title 'labels of the last token are not trained'
+for folder in llama-encoder gemma3_text-encoder; do # one has labels, the other would get them
+    runs 4 train labels.tsv --valid labels.tsv --out r --from "$root/tests/golden/$folder" $small --objective classify
+    says_part 'training of labels is not supported for a model that reads them from the last token'
+done
 
 title 'a link out of the folder is not copied to the run'
 cp -r "$root/tests/golden/bert" linked

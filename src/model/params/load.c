@@ -54,6 +54,11 @@ static qkv_status choose_head(const struct loading *l, int labels)
                         "wrong number of labels of the model, expected %d, found %" PRId64, labels,
                         n->is.labels);
     if (labels > 0) n->is.labels = labels;
+    if (n->is.labels && n->is.label_pool == QKV_LABEL_LAST)
+        return qkv_fail(l->err, QKV_ERR_UNSUPPORTED, &at,
+                        "training of labels is not supported for a model that reads them from the "
+                        "last token, expected one that reads the first or all, found a %s",
+                        n->model_type);
     n->masked_end = !n->is.labels && has_masked_head(l);
     if (labels == QKV_NET_TOKENS && !n->is.labels && !n->masked_end && ends->class_tokens)
         n->masked_end = n->masked_fresh = true;
