@@ -7,7 +7,7 @@
 set -eu
 what=${1:?usage: setup.sh demo|test|long|book}
 missing=() names=()
-optional=() # packages that only some releases of Debian and Ubuntu have
+optional=() # packages without which less is built or tested, or that only some releases of Debian and Ubuntu have
 
 # lacks NAME PACKAGES...: records a missing requirement, by its name for the message and its
 # packages for apt-get.
@@ -50,6 +50,9 @@ if [ "$what" != book ]; then
     pcre2_here || lacks pcre2 libpcre2-dev
     header_here zlib.h || lacks zlib zlib1g-dev
     header_here cairo/cairo.h && header_here fontconfig/fontconfig.h || lacks cairo libcairo2-dev
+    # Without these PNG pictures have Arabic and Hebrew words letter by letter.
+    header_here harfbuzz/hb.h || optional+=(libharfbuzz-dev)
+    header_here fribidi/fribidi.h || optional+=(libfribidi-dev)
     command_here python3 || lacks python3 python3
     # Other systems have no esbuild or an older one; without it a page is larger and works the same.
     ! debian_here || command_here esbuild || lacks "esbuild (it minifies the script of the page)" esbuild

@@ -22,7 +22,7 @@ from walk import FLOWS, copy_inputs, possible, prepare, write_old
 PRECISIONS = ["f32", "f32-strict", "f32-fast", "bf16", "f16", "int8"]
 FAILED = 99  # exit code of valgrind after an error
 VALGRIND = ["valgrind", "--quiet", f"--error-exitcode={FAILED}", "--leak-check=full",
-            "--errors-for-leak-kinds=definite"]
+            "--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]
 # What libraries keep until the process ends, or read on purpose.
 SUPPRESSIONS = """
 {

@@ -109,7 +109,7 @@ FLOWS = [
     Flow("view-terminal", ["view", "-m", BERT, TEXT, "--terminal"], [BERT]),
     Flow("view-output", ["view", "-m", "gpt", "the owl", "--view", "output", "--terminal"], ["gpt"]),
     Flow("view-svg", ["view", "-m", BERT, TEXT, "--view", "matrix", "-o", "p.svg"], [BERT], ["p.svg"]),
-    png("view-png", ["view", "-m", BERT, TEXT, "--view", "matrix"], [BERT]),
+    png("view-png", ["view", "-m", BERT, TEXT + " \u05d0\u05d1 \u0628", "--view", "matrix"], [BERT]),
     png("explain-png", ["explain", "--norm", "--force"], [], old=["p.png"]),
     Flow("trace", ["trace", "-m", BERT, TEXT, "-o", "t.safetensors"], [BERT], ["t.safetensors"]),
     Flow("ablate", ["ablate", "-m", BERT, TEXT, "-o", "m.html"], [BERT], ["m.html"]),

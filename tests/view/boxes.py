@@ -5,8 +5,8 @@
 #   boxes.py FOLDER sample|all [QKV | PAGE...]
 # FOLDER has the pages of make_pages and make_maps; with QKV, the command, FOLDER/plain gets the course (if pandoc is
 # installed) and charts. PAGE: the name of a page, plain/NAME for one without views. all: 320 to 2,560 pixels in steps
-# of 20, three families of fonts, both themes, and print (QKV_STEP: other steps); sample: some of them. Exit 77: Chromium
-# is not installed.
+# of 20, three families of fonts, both themes, and print (QKV_STEP: other steps; QKV_FONTS: some of the families,
+# separated by commas); sample: some of them. Exit 77: Chromium is not installed.
 import glob, json, os, sys, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chrome
@@ -131,6 +131,10 @@ def main():
         return 77
     folder, whole = sys.argv[1], sys.argv[2] == "all"
     step = int(os.environ.get("QKV_STEP", "20"))
+    fonts = os.environ.get("QKV_FONTS", ",".join(FONTS)).split(",")
+    if not set(fonts) <= set(FONTS):
+        print("QKV_FONTS: expected some of %s, found %s" % (", ".join(FONTS), ", ".join(fonts)))
+        return 2
     given = sys.argv[3:]
     plain = [n for n in given if n.startswith("plain/")]
     if given and os.access(given[0], os.X_OK):
@@ -148,9 +152,9 @@ def main():
         for page in plain + names:
             begin = time.monotonic()
             if page in plain:
-                pages.plain(page, *((grid, list(FONTS), PRINTED) if whole else (SAMPLE_PLAIN, ["DejaVu"], PRINTED[:1])))
+                pages.plain(page, *((grid, fonts, PRINTED) if whole else (SAMPLE_PLAIN, ["DejaVu"], PRINTED[:1])))
             elif whole:
-                pages.walk(page, grid, list(FONTS), PRINTED)
+                pages.walk(page, grid, fonts, PRINTED)
             else:
                 pages.walk(page, SAMPLE[page], ["DejaVu"], PRINTED[:1])
             print("%s: %.0f s, %d texts, %d faults so far" % (page, time.monotonic() - begin, pages.texts, len(pages.faults)),

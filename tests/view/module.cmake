@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: MIT
 # The tests that write PNG files open libqkv_png.
-foreach(name test_picture_files test_chart)
+foreach(name test_picture_files test_chart test_png_text)
   set_property(TEST view/${name} PROPERTY ENVIRONMENT LD_LIBRARY_PATH=${PROJECT_BINARY_DIR})
   if(TARGET qkv_png)
     add_dependencies(${name} qkv_png)
   endif()
 endforeach()
+set(defined "")
+if(TARGET qkv_png)
+  get_target_property(defined qkv_png COMPILE_DEFINITIONS)
+endif()
+if(NOT QKV_PNG_SHAPES IN_LIST defined)
+  set_property(TEST view/test_png_text PROPERTY DISABLED TRUE)
+endif()
 # Pages in a real browser: needs Python 3 and a Chromium or Chrome; skipped where one is missing.
 list(TRANSFORM needs_view PREPEND qkv_ OUTPUT_VARIABLE below_view)
 foreach(maker make_pages make_maps make_odd make_pictures)

@@ -188,6 +188,10 @@ double canvas_width(const struct canvas *s, const char *text, size_t n, int size
 // the left margin. Returns the y coordinate below the sentence; of a plain canvas, the top margin.
 double canvas_head(struct canvas *s, double left);
 
+// Returns the length of the right-to-left words at the start of text[n], with the spaces between
+// them and the place (subscript digits) after them; 0: it starts with another character.
+size_t canvas_right_to_left(const char *text, size_t n);
+
 // ---- output ------------------------------------------------------------------------------------
 // Writes a canvas as an SVG file.
 void canvas_svg(struct view_text *t, const struct canvas *s, enum qkv_view_theme theme);

@@ -26,7 +26,7 @@ static qkv_status open_painter(qkv_error *err)
         .none = "a command without shared libraries writes no PNG, expected .svg",
     };
     static const struct png_host host = { qkv_alloc_zero, qkv_free, palette_rgb,
-                                          canvas_link_opacity };
+                                          canvas_link_opacity, canvas_right_to_left };
     png_painter_function *function = NULL;
     void *library = NULL;
     const qkv_status status = qkv_library_open(&library, &painter, err);

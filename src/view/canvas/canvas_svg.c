@@ -208,9 +208,7 @@ static bool is_right_to_left(int32_t c)
            (c >= 0x1e800 && c <= 0x1efff);
 }
 
-// Returns the length of the right-to-left words at the start of text[n], with the spaces between
-// them and the place (subscript digits) after them; 0: it starts with another character.
-static size_t right_to_left_words(const char *text, size_t n)
+size_t canvas_right_to_left(const char *text, size_t n)
 {
     size_t end = 0;
     for (size_t i = 0; i < n;) {
@@ -235,7 +233,7 @@ static void put_isolated(struct view_text *t, const char *text, size_t n)
 {
     size_t from = 0;
     for (size_t i = 0; i < n;) {
-        const size_t words = right_to_left_words(text + i, n - i);
+        const size_t words = canvas_right_to_left(text + i, n - i);
         if (words) {
             view_html_text(t, text + from, i - from);
             view_say(t, "\u2068");

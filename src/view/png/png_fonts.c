@@ -2,8 +2,12 @@
 // png_fonts.c: measures and draws texts with the fonts of the machine, for PNG.
 //
 // Each character of a text is drawn with the first font that contains it, in fontconfig's order for
-// the font family, as in a browser.
+// the font family, as in a browser. Texts whose letters join or run from right to left are drawn by
+// png_shape.c; where it is not built (QKV_PNG_SHAPES), letter by letter in the order of the text.
 #include "view/png/png_fonts.h"
+#ifdef QKV_PNG_SHAPES
+#include "view/png/png_shape.h"
+#endif
 #include <fontconfig/fontconfig.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -13,6 +17,8 @@ struct canvas_fonts {
     cairo_surface_t *surface;
     cairo_t *cr;            // measures texts
     FcFontSet *set[STYLES]; // by style (serif, bold, italic): the fonts of the machine, best first
+    struct png_shaper *shaper;
+    bool failed; // a text could not be shaped
 };
 
 void png_fonts_prepare(cairo_t *cr)
@@ -36,12 +42,27 @@ struct canvas_fonts *png_fonts_new(void)
         return NULL;
     }
     png_fonts_prepare(f->cr);
+#ifdef QKV_PNG_SHAPES
+    f->shaper = png_shaper_new();
+    if (!f->shaper) {
+        png_fonts_free(f);
+        return NULL;
+    }
+#endif
     return f;
+}
+
+bool png_fonts_failed(const struct canvas_fonts *f)
+{
+    return f->failed;
 }
 
 void png_fonts_free(struct canvas_fonts *f)
 {
     if (!f) return;
+#ifdef QKV_PNG_SHAPES
+    png_shaper_free(f->shaper);
+#endif
     for (int i = 0; i < STYLES; i++)
         if (f->set[i]) FcFontSetDestroy(f->set[i]);
     cairo_destroy(f->cr);
@@ -107,6 +128,16 @@ static void set_font(cairo_t *cr, const FcFontSet *set, int font, int size, unsi
     cairo_set_font_size(cr, size);
 }
 
+int png_fonts_of(struct canvas_fonts *f, int32_t c, unsigned how)
+{
+    return font_of(fonts_of(f, how), c);
+}
+
+void png_fonts_set(struct canvas_fonts *f, cairo_t *cr, int index, int size, unsigned how)
+{
+    set_font(cr, fonts_of(f, how), index, size, how);
+}
+
 // Copies the first characters of text[n] that have the same font to run[size]. Returns their
 // length in bytes; 0: the text is not valid UTF-8 or is empty.
 static size_t next_run(char *run, size_t size, int *font, const FcFontSet *set, const char *text,
@@ -129,6 +160,7 @@ static size_t next_run(char *run, size_t size, int *font, const FcFontSet *set, 
     return used;
 }
 
+// Draws or measures the characters one by one.
 static double put_runs(struct canvas_fonts *f, cairo_t *cr, const char *text, size_t n, int size,
                        unsigned how, double x, double y, bool draw)
 {
@@ -151,13 +183,26 @@ static double put_runs(struct canvas_fonts *f, cairo_t *cr, const char *text, si
     return width;
 }
 
+static double put(struct canvas_fonts *f, cairo_t *to, const char *text, size_t n, int size,
+                  unsigned how, double x, double y)
+{
+#ifdef QKV_PNG_SHAPES
+    if (png_shape_needed(text, n)) {
+        const double width = png_shape_put(f->shaper, f, f->cr, to, text, n, size, how, x, y);
+        f->failed |= width < 0;
+        return width < 0 ? 0 : width;
+    }
+#endif
+    return put_runs(f, to ? to : f->cr, text, n, size, how, x, y, to != NULL);
+}
+
 double png_fonts_width(struct canvas_fonts *f, const char *text, size_t n, int size, unsigned how)
 {
-    return put_runs(f, f->cr, text, n, size, how, 0, 0, false);
+    return put(f, NULL, text, n, size, how, 0, 0);
 }
 
 double png_fonts_draw(struct canvas_fonts *f, cairo_t *cr, const char *text, size_t n, int size,
                       unsigned how, double x, double y)
 {
-    return put_runs(f, cr, text, n, size, how, x, y, true);
+    return put(f, cr, text, n, size, how, x, y);
 }

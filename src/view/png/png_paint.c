@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // png_paint.c: draws a canvas as pixels with cairo. A unit of the canvas is canvas_scale() pixels.
-//
-// Unlike in SVG, letters are not joined (Arabic) and right-to-left text is not reordered.
 #include "view/png/png_fonts.h"
 #include "view/png/png_painter.h"
 #include <math.h>
@@ -183,6 +181,7 @@ static const char *paint(const struct canvas *s, bool dark, png_store *store, vo
     struct paint p = { .cr = cairo_create(surface), .s = s, .dark = dark };
     if (cairo_status(p.cr) == CAIRO_STATUS_SUCCESS) paint_all(&p);
     cairo_status_t status = cairo_status(p.cr);
+    if (png_fonts_failed(s->fonts)) status = CAIRO_STATUS_NO_MEMORY;
     cairo_surface_flush(surface);
     if (status == CAIRO_STATUS_SUCCESS)
         status = cairo_surface_write_to_png_stream(surface, take, &stream);

@@ -12,6 +12,7 @@ struct png_host {
     void (*release)(void *p);
     uint32_t (*rgb)(int color, bool dark);
     double (*link_opacity)(double t, bool dark, bool pale);
+    size_t (*right_to_left)(const char *text, size_t n); // canvas_right_to_left()
 };
 
 // Stores the next n bytes of a PNG file. Returns false if memory is exhausted.
