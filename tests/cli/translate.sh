@@ -55,6 +55,26 @@ PY
 settings '{"eos_token_id": 1, "decoder_start_token_id": 3, "forced_eos_token_id": [1, 2]}'
 runs 4 translate -m told x
 says_part 'generation_config.json: at $.forced_eos_token_id'
+title 'without a key in generation_config.json, config.json has no forced token, and its end token counts'
+runs 0 tokenize -m told 2031-01-12 --json
+python3 - "$out" <<'PY' || failed 'config.json is changed'
+import json, sys
+ids = json.loads(open(sys.argv[1]).readline())['ids']
+config = json.load(open('told/config.json'))
+config['forced_bos_token_id'] = ids[1]
+config['eos_token_id'] = [config['eos_token_id'], ids[4]] # the hyphen
+json.dump(config, open('told/config.json', 'w'))
+PY
+settings '{"eos_token_id": 1, "decoder_start_token_id": 3}'
+runs 0 translate -m told '12 Jan 2031' -n 30
+prints 2031-01-12
+settings '{"decoder_start_token_id": 3}'
+runs 0 translate -m told '12 Jan 2031' -n 30
+prints 2031
+rm told/generation_config.json
+runs 0 translate -m told '12 Jan 2031' -n 30
+grep -q '^0' "$out" || failed 'config.json alone has the settings of generation, a forced token too'
+cp "$top/models/dates/config.json" told/config.json
 for bad in '"repetition_penalty": 1e-46' '"length_penalty": -11' '"early_stopping": 3' '"repetition_penalty": 0' '"max_length": -1' '"bad_words_ids": [[1, 99999]]' '"length_penalty": "x"'; do
     settings "{$bad}"
     runs 3 translate -m told x

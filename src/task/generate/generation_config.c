@@ -294,18 +294,19 @@ qkv_status qkv_generation_file_read(struct qkv_generation_config *c, const char 
     return status;
 }
 
-// Adds the end tokens of the model to c->ends, and removes all end tokens from the suppressed
-// tokens: if no end token could be chosen, no output would end.
+// Adds the end tokens of the model to c->ends if the settings have none, and removes all end tokens
+// from the suppressed tokens: if no end token could be chosen, no output would end.
 static qkv_status add_stops(struct qkv_generation_config *c, const struct qkv_model_info *info,
                             qkv_error *err)
 {
     struct id_set ends;
+    const int64_t added = c->end_count ? 0 : info->stop_count;
     int64_t kept = 0, most = info->vocab;
-    for (int64_t i = 0; i < info->stop_count; i++) most = qkv_max64(most, info->stops[i] + 1);
-    if (!reserve_ids(&c->ends, c->end_count, (size_t)info->stop_count + 1) ||
+    for (int64_t i = 0; i < added; i++) most = qkv_max64(most, info->stops[i] + 1);
+    if (!reserve_ids(&c->ends, c->end_count, (size_t)added + 1) ||
         !id_set_of(&ends, c->ends, c->end_count, most))
         return qkv_fail_memory(err, NULL);
-    for (int64_t i = 0; i < info->stop_count; i++)
+    for (int64_t i = 0; i < added; i++)
         if (info->stops[i] >= 0 && insert_id(&ends, info->stops[i]))
             c->ends[c->end_count++] = info->stops[i];
     for (int64_t i = 0; i < c->suppressed_count; i++)
@@ -324,7 +325,7 @@ qkv_status qkv_generation_config_read(struct qkv_generation_config *c, const cha
     if (!err) err = &own;
     *c = (struct qkv_generation_config){ .bos = info.bos,
                                          .start = two ? info.start : info.bos,
-                                         .forced_first = two ? info.forced : -1,
+                                         .forced_first = -1,
                                          .forced_last = -1,
                                          .source_positions = info.positions };
     qkv_status status = qkv_generation_file_read(c, dir, info.vocab, !two, err);
