@@ -238,6 +238,8 @@ static qkv_status numbers(struct attn_job *j, qkv_error *err)
     return QKV_OK;
 }
 
+enum { SEQUENCES = 1 << 24 }; // the most packed sequences
+
 static qkv_status packed(struct attn_job *j, struct masks *m, qkv_error *err)
 {
     qkv_status status;
@@ -252,6 +254,11 @@ static qkv_status packed(struct attn_job *j, struct masks *m, qkv_error *err)
                        : QKV_OK;
     if (m->offsets.rank != 1 || m->offsets.count < 2)
         return array_misfit(err, &m->offsets, "(sequences + 1,)", NULL);
+    // before a file is copied into 64-bit numbers: a file of zeros is sequences without tokens
+    if (m->offsets.count - 1 > SEQUENCES)
+        return cmd_error(err, QKV_ERR_LIMIT, m->offsets.source,
+                         "offsets: expected at most %d sequences, found %lld", SEQUENCES,
+                         (long long)(m->offsets.count - 1));
     if (of_keys && (m->k_offsets.rank != 1 || m->k_offsets.count != m->offsets.count))
         return array_misfit(err, &m->k_offsets, "as many numbers", &m->offsets);
     status = array_load_ints(&m->offsets, &m->offset, err);

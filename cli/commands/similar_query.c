@@ -37,15 +37,17 @@ static bool are_unit(const float *x, int64_t n, int64_t width)
 // Opens the vectors of a .npy file; vectors that do not have length 1 are copied.
 static qkv_status open_vectors(struct query *q, const char *path, int64_t width, qkv_error *err)
 {
-    qkv_status status = qkv_tensors_open(&q->file, path, NULL, err);
+    char found[SHAPE_TEXT];
+    // the shape is checked before an array in another order is copied
+    const struct qkv_tensors_options how = { .shapes_only = true };
+    qkv_status status = qkv_tensors_open(&q->file, path, &how, err);
     if (status) return status;
     const struct qkv_tensor *t = qkv_tensors_at(q->file, 0);
     if (!t || t->rank != 2 || t->shape[1] != width)
         return cmd_error(err, QKV_ERR_USAGE, path,
-                         "expected an array of vectors, n x %lld as the model makes, found rank %d "
-                         "with %lld numbers per row",
-                         (long long)width, t ? t->rank : 0,
-                         (long long)(t && t->rank == 2 ? t->shape[1] : 0));
+                         "expected an array of vectors, n x %lld as the model makes, found %s",
+                         (long long)width, t ? array_shape(found, t->rank, t->shape) : "none");
+    if ((status = qkv_tensors_convert(q->file, err)) != QKV_OK) return status;
     const int64_t n = t->shape[0];
     q->v = (struct qkv_vectors){ .count = n, .width = width, .type = QKV_F32, .rows = t->data };
     if (t->dtype == QKV_F32 && (uintptr_t)t->data % sizeof(float) == 0 &&

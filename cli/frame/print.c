@@ -177,6 +177,16 @@ char *cmd_subscript(char out[CMD_SUBSCRIPT], int64_t n)
     return out;
 }
 
+// Returns whether a terminal could interpret the character p, which is n >= 2 bytes: U+0080 to 9F
+// or a bidirectional control.
+static bool is_control(const unsigned char *p, size_t n)
+{
+    if (n == 2) return p[0] == 0xC2 && p[1] < 0xA0;
+    if (n != 3 || p[0] != 0xE2) return false;
+    return (p[1] == 0x80 && p[2] >= 0xAA && p[2] <= 0xAE) ||
+           (p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9);
+}
+
 void cmd_json_text(FILE *to, const char *text, size_t bytes)
 {
     const unsigned char *p = (const unsigned char *)text;
@@ -193,6 +203,9 @@ void cmd_json_text(FILE *to, const char *text, size_t bytes)
             fputs("\\t", to);
         else if (*p < 0x20 || *p == 0x7f)
             fprintf(to, "\\u%04x", *p);
+        else if (n > 1 && is_control(p, n))
+            fprintf(to, "\\u%04x",
+                    n == 2 ? p[1] : (p[0] & 0xF) << 12 | (p[1] & 0x3F) << 6 | (p[2] & 0x3F));
         else
             fwrite(p, 1, n, to);
         p += n ? n : 1;

@@ -69,6 +69,24 @@ static void on_end(int number)
     raise(number);
 }
 
+// Prints a name with a question mark in place of each control character (also U+0080 to
+// 9F), bidirectional control and Unicode line separator: qkv_escape() is not async-signal-safe.
+static void write_name(const char *name)
+{
+    for (const unsigned char *p = (const unsigned char *)name; *p; p++) {
+        size_t bad = *p < 0x20 || *p == 0x7f;
+        if (p[0] == 0xC2 && p[1] >= 0x80 && p[1] < 0xA0) bad = 2;
+        if (p[0] == 0xE2 && p[1] == 0x80 && p[2] >= 0xA8 && p[2] <= 0xAE) bad = 3;
+        if (p[0] == 0xE2 && p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9) bad = 3;
+        if (bad) {
+            write_stderr("?");
+            p += bad - 1;
+        } else {
+            write_stderr((const char[]){ (char)*p, 0 });
+        }
+    }
+}
+
 // Handles SIGBUS: a page of a mapped file does not exist anymore, because the file was truncated.
 // Only async-signal-safe calls are allowed here. With --json, a path with quotes
 // or backslashes is not printed, because it would have to be escaped.
@@ -99,7 +117,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
         write_stderr(",\"text\":\"the file was truncated while it was read\"}\n");
     } else {
         write_stderr("qkv: ");
-        write_stderr(file);
+        write_name(file);
         write_stderr(": the file was truncated while it was read\n");
     }
     _exit(QKV_ERR_IO);
@@ -124,8 +142,10 @@ void cmd_signals_child(void)
     sigprocmask(SIG_UNBLOCK, &ended, NULL);
 }
 
-// Ctrl-\, a limit of CPU time and a timer end a process too.
-static const int end_signals[] = { SIGTERM, SIGHUP, SIGQUIT, SIGXCPU, SIGALRM };
+// Ctrl-\, a limit of CPU time, timers, and the signals that batch systems send before a limit of
+// time end a process too.
+static const int end_signals[] = { SIGTERM, SIGHUP,  SIGQUIT,   SIGXCPU, SIGALRM,
+                                   SIGUSR1, SIGUSR2, SIGVTALRM, SIGPROF, SIGIO };
 
 void cmd_signals_init(void)
 {
@@ -143,7 +163,7 @@ void cmd_signals_init(void)
         sigaction(SIGINT, &a, NULL);
     a.sa_handler = on_end;
     for (size_t i = 0; i < sizeof end_signals / sizeof *end_signals; i++)
-        if (sigaction(end_signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+        if (sigaction(end_signals[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL)
             sigaction(end_signals[i], &a, NULL);
     a.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &a, NULL);

@@ -8,6 +8,11 @@
 
 // the operands of the command, then the contents of the files of -f; valid until the process ends
 static struct cmd_texts operands;
+// operands.text[first + i] is the content of the file name[i]
+static struct {
+    const char *const *name;
+    int64_t first, count;
+} text_files;
 
 // Prints a note for an operand that is the name of a file, because the name itself is the text.
 static void note_file(const char *operand)
@@ -57,6 +62,9 @@ qkv_status tokens_operands(const struct token_options *o, int at, int most, int 
     if (o->ids) return cmd_error(err, QKV_ERR_USAGE, NULL, "-f cannot be combined with --ids");
     qkv_status status = QKV_OK;
     for (int i = 0; i < at; i++) cmd_texts_add(&operands, (*argv)[i], strlen((*argv)[i]));
+    text_files.name = o->files.text;
+    text_files.first = at;
+    text_files.count = o->files.count;
     for (int64_t i = 0; i < o->files.count && !status; i++)
         status = read_text_file(o->files.text[i], &stdin_read, err);
     for (int i = at; i < *argc; i++) cmd_texts_add(&operands, (*argv)[i], strlen((*argv)[i]));
@@ -193,6 +201,27 @@ static qkv_status from_ids(struct tokens *t, const struct token_options *o, int6
     return status;
 }
 
+// Adds to an error about a text the name of the file that -f has read it from.
+static void name_file(qkv_error *err, const char *text)
+{
+    for (int64_t i = 0; i < text_files.count && !err->file[0]; i++)
+        if (operands.text[text_files.first + i] == text)
+            qkv_escape(err->file, sizeof err->file,
+                       strcmp(text_files.name[i], "-") ? text_files.name[i] : "standard input");
+}
+
+// Returns the text of a pair that cannot be encoded: the first, if it cannot be encoded alone.
+static const char *bad_text(const qkv_tokenizer *k, const char *const *texts,
+                            const struct qkv_encode_options *how)
+{
+    qkv_encoding e = { 0 };
+    qkv_error ignored = { 0 };
+    const bool second = texts[1] && !qkv_tokenizer_encode(k, &e, texts[0], strlen(texts[0]), NULL,
+                                                          0, how, &ignored);
+    qkv_encoding_free(&e);
+    return texts[second];
+}
+
 static qkv_status from_texts(struct tokens *t, const struct token_options *o, const char *dir,
                              int64_t positions, const char *const *texts, qkv_error *err)
 {
@@ -209,13 +238,16 @@ static qkv_status from_texts(struct tokens *t, const struct token_options *o, co
     if (!status)
         status = qkv_tokenizer_encode(tokenizer, e, texts[0], strlen(texts[0]), texts[1],
                                       texts[1] ? strlen(texts[1]) : 0, &how, err);
+    if (status && tokenizer && !err->file[0]) name_file(err, bad_text(tokenizer, texts, &how));
     qkv_tokenizer_close(tokenizer);
     if (status) return status;
-    if (e->cut && !o->truncate && !o->max_length)
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "text too long, expected at most %lld tokens, found %lld (--truncate cuts "
-                         "it)",
-                         (long long)how.max_length, (long long)(e->count + e->cut));
+    if (e->cut && !o->truncate && !o->max_length) {
+        cmd_error(err, QKV_ERR_USAGE, NULL,
+                  "text too long, expected at most %lld tokens, found %lld (--truncate cuts it)",
+                  (long long)how.max_length, (long long)(e->count + e->cut));
+        if (!texts[1]) name_file(err, texts[0]);
+        return QKV_ERR_USAGE;
+    }
     const struct qkv_embed_report r = { .cut_texts = e->cut > 0,
                                         .cut_tokens = e->cut,
                                         .replaced = e->replaced,

@@ -87,6 +87,9 @@ typedef bool qkv_folder_wanted(const void *user, const char *path, int64_t bytes
 qkv_status qkv_folder_copy(const struct qkv_folder *f, const char *from, qkv_folder_wanted *wanted,
                            const void *user, int depth, int64_t *left_out, int64_t *links,
                            qkv_error *err);
+// Returns how many of the files from which weights were read, with their index, the new folder does
+// not have.
+int64_t qkv_folder_weights_gone(const struct qkv_folder *f, const qkv_tensors *weights);
 // Returns true if path is inside folder; both are as realpath() writes them. Nothing is inside "".
 bool qkv_path_is_inside(const char *path, const char *folder);
 // Checks that the file at path, which is in the model folder dir, is not a link to a file outside

@@ -209,6 +209,25 @@ qkv_status qkv_folder_has_weights(const char *dir, const qkv_tensors *weights, q
     return status;
 }
 
+int64_t qkv_folder_weights_gone(const struct qkv_folder *f, const qkv_tensors *weights)
+{
+    static const char *const alone[] = { "model.safetensors", "model.qkv-int8.safetensors" };
+    char path[QKV_PATH];
+    int64_t gone = 0;
+    bool index = false; // an index names the files
+    for (int64_t i = 0; i < weights->n_sources; i++) {
+        const char *slash = strrchr(weights->sources[i].map.path, '/');
+        const char *name = slash ? slash + 1 : weights->sources[i].map.path;
+        index = index || (strcmp(name, alone[0]) != 0 && strcmp(name, alone[1]) != 0);
+        gone += !qkv_path_join(path, f->dir, name, NULL) && !qkv_path_may_exist(path);
+    }
+    for (int i = 0; i < 2 && index; i++) {
+        snprintf(path, sizeof path, "%s/%s.index.json", f->dir, alone[i]);
+        if (qkv_path_may_exist(path)) return gone;
+    }
+    return gone + index;
+}
+
 static qkv_status copy_tree(const struct copying *c, const char *to, const char *from, int depth);
 
 static qkv_status copy_entry(const struct copying *c, const char *to, const char *from,

@@ -168,6 +168,17 @@ for name, rows in (('one', (0, 3)), ('two', (3, 8))):
     h += ' ' * (-(len(h) + 11) % 64) + '\n'
     open(name + '.npy', 'wb').write(b[:8] + struct.pack('<H', len(h)) + h.encode() + b[n + rows[0] * 24:n + rows[1] * 24])
 PY
+python3 - <<'PY' # zeros, which take no room on the disk, and a file of which each number would take 8 bytes
+import struct
+head = repr({'descr': '|u1', 'fortran_order': False, 'shape': (1 << 31,)})
+head += ' ' * (-(len(head) + 11) % 64) + '\n'
+with open('zeros.npy', 'wb') as f:
+    f.write(b'\x93NUMPY\1\0' + struct.pack('<H', len(head)) + head.encode())
+    f.truncate(f.tell() + (1 << 31))
+PY
+runs 5 attn -x all.npy --offsets zeros.npy
+says 'qkv: zeros.npy: offsets: expected at most 16777216 sequences, found 2147483647'
+rm zeros.npy
 runs 0 attn -x all.npy --offsets 0,3,8 --causal -o packed.npy
 runs 0 attn -x one.npy --causal -o first.npy
 runs 0 attn -x two.npy --causal -o second.npy

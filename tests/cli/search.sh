@@ -18,6 +18,13 @@ timeout 20 "$QKV_BIN" search fifo hi >"$out" 2>"$err"
 [ $? -eq 6 ] || failed 'exit code of a FIFO'
 says 'qkv: fifo: expected an index, found a FIFO'
 
+title 'JSON has no character that a terminal interprets'
+printf 'a \302\233 b \342\200\256 c \342\201\246 d \303\244\n' >control.txt
+runs 0 index control.txt -o control.qkvi
+runs 0 search control.qkvi "$(cat control.txt)" --json
+prints_part "$(printf '"text":"a \\u009b b \\u202e c \\u2066 d \303\244"')"
+! grep -q "$(printf '\302\233\|\342\200\256\|\342\201\246')" "$out" || failed 'control characters'
+
 title 'the order and the scores are the cosines of the vectors of qkv embed'
 question='b a c'
 runs 0 embed "$question" -o q.npy

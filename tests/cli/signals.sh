@@ -28,7 +28,7 @@ during() {
 ulimit -c 0
 # code_of ACTION: the exit code
 code_of() {
-    case $1 in INT*) echo 130 ;; TERM) echo 143 ;; HUP) echo 129 ;; QUIT) echo 131 ;; XCPU) echo 152 ;; esac
+    case $1 in INT*) echo 130 ;; TERM) echo 143 ;; HUP) echo 129 ;; QUIT) echo 131 ;; XCPU) echo 152 ;; USR1) echo 138 ;; USR2) echo 140 ;; esac
 }
 
 title 'an interrupt ends the command with 130'
@@ -47,6 +47,13 @@ says 'qkv: cut.npy: the file was truncated while it was read'
 cp big.npy cut.npy
 while_running cut=cut.npy 6 attn -x cut.npy -o out.npy --json
 says '{"status":"io","code":6,"file":"cut.npy","text":"the file was truncated while it was read"}'
+
+title 'the name of a truncated file is printed without its control characters'
+evil=$(printf 'cut\033]0;x\007\302\233\342\200\256\303\244.npy')
+cp big.npy "$evil"
+while_running "cut=$evil" 6 attn -x "$evil" -o out.npy --threads 1
+says "$(printf 'qkv: cut?]0;x???\303\244.npy: the file was truncated while it was read')"
+rm "$evil"
 
 title 'a signal during the reading of standard input leaves no temporary copy'
 mkfifo pipe
@@ -76,7 +83,7 @@ with open("large/model.safetensors", "wb") as f:
     f.truncate(f.tell() + (64 << 22))
 PY
 cp "$here/../golden/net-llama/config.json" kept
-for action in INT INT,INT TERM HUP QUIT XCPU; do
+for action in INT INT,INT TERM HUP QUIT XCPU USR1 USR2; do
     code=$(code_of $action)
     during 'new.tmp.*' $action $code convert large new --precision bf16 --shard-size 1MB
     [ ! -e new ] || failed "a folder of a run that ended by $action"
@@ -97,7 +104,7 @@ cp -rL "$here/../golden/net-gpt2" model
 python3 -c "print('some words of a line\n\n' * 400000)" >text.txt
 mkdir folder
 export TMPDIR="$temp/folder"
-for action in INT,INT TERM HUP QUIT XCPU; do
+for action in INT,INT TERM HUP QUIT XCPU USR2; do
     code=$(code_of $action)
     during 'folder/qkv-eval*' $action $code eval model text.txt
     [ -z "$(ls folder)" ] || failed "copies of the texts after $action: $(ls folder)"

@@ -57,7 +57,19 @@ runs 2 similar --query x -f v.npy text
 says_part 'texts cannot be combined with vectors'
 python3 -S -E -c 'open("narrow.npy", "wb").write(open("v.npy", "rb").read(128).replace(b"(4, 384)", b"(2, 768)") + open("v.npy", "rb").read()[128:])'
 runs 2 similar --query x -f narrow.npy
-says_part 'expected an array of vectors, n x 384'
+says 'qkv: narrow.npy: expected an array of vectors, n x 384 as the model makes, found (2, 768)'
+# the shape is checked before 3.2 GB of big-endian numbers, which take no room on the disk, are copied
+python3 -S -E - <<'PY'
+import struct
+head = repr({"descr": ">f4", "fortran_order": False, "shape": (800000000,)})
+head += " " * (-(len(head) + 11) % 64) + "\n"
+with open("flat.npy", "wb") as f:
+    f.write(b"\x93NUMPY\1\0" + struct.pack("<H", len(head)) + head.encode())
+    f.truncate(f.tell() + 3200000000)
+PY
+([ -n "${QKV_SLOW:-}" ] || ulimit -v 4000000; runs 2 similar --query x -f flat.npy; exit $failures) || failed 'the array was copied'
+says 'qkv: flat.npy: expected an array of vectors, n x 384 as the model makes, found (800000000,)'
+rm flat.npy
 runs 2 similar --query x
 says_part 'too few texts'
 finish

@@ -135,6 +135,22 @@ runs 0 trace "$bad" --what embeddings -o bad.safetensors
 says 'qkv: note: invalid UTF-8 was replaced by U+FFFD in 1 place, the first at byte 2'
 runs 3 trace "$bad" --strict -o no.safetensors
 says_part 'at byte 2'
+printf 'x\nab\377c' >bad.txt
+printf 'plain' >plain.txt
+runs 3 trace -f bad.txt --strict -o no.safetensors
+says_part 'qkv: bad.txt: at byte 4: text is not valid UTF-8'
+runs 3 trace -f plain.txt -f bad.txt --strict -o no.safetensors
+says_part 'qkv: bad.txt: at byte 4: text B is not valid UTF-8'
+runs 3 trace -f bad.txt -f plain.txt --strict -o no.safetensors
+says_part 'qkv: bad.txt: at byte 4: text is not valid UTF-8'
+runs 3 trace -f plain.txt "$bad" --strict -o no.safetensors
+says_part 'qkv: at byte 2: text B is not valid UTF-8'
+"$QKV_BIN" trace -f - --strict -o no.safetensors <bad.txt >"$out" 2>"$err"
+[ $? -eq 3 ] || failed 'exit code'
+says_part 'qkv: standard input: at byte 4: text is not valid UTF-8'
+python3 -c "print('word ' * 600)" >long.txt
+runs 2 trace -f long.txt -o no.safetensors
+says_part 'qkv: long.txt: text too long, expected at most 512 tokens, found 602'
 runs 0 trace '[CLS]' --no-special --what embeddings -o plain.safetensors
 python entry plain.safetensors input_ids ids.npy
 [ "$(python show ids.npy)" = '1031 18856 2015 1033' ] || failed "ids: $(python show ids.npy)"

@@ -495,6 +495,8 @@ static qkv_status write_all(struct job *j, const char *out, struct qkv_convert_r
     if (!status) status = write_config(j);
     if (!status) status = write_weights(j);
     if (!status) status = qkv_convert_copy(&j->out, folder, file, report, j->err);
+    // the weights that were converted are not left out, although their files have other names now
+    if (!status && !file) report->left_out -= qkv_folder_weights_gone(&j->out, j->file);
     if (!status) status = qkv_folder_commit(&j->out, j->err);
     qkv_folder_abort(&j->out);
     return status;
