@@ -131,7 +131,7 @@ extern const struct bench_topic bench_attention, bench_attention_backward, bench
 // Values of the options that only one topic has.
 struct bench_given {
     const char *probe, *output;
-    double rate;           // --predict: GFLOP/s of a rank; 0: not given
+    double rate;           // --predict: GFLOP/s of a rank; NaN: not given
     int64_t collect_limit; // --collect-limit: bytes; 0: not given
 };
 extern struct bench_given bench_given;

@@ -3,6 +3,7 @@
 // with one rank and with the model of its time.
 #include "bench/machines.h"
 #include "ranks/ranks.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -349,7 +350,7 @@ static qkv_status run_machines(const struct bench_shape *shapes, int count, doub
                                qkv_error *err)
 {
     struct machines_rates r = { .flops = { 0, 0 } };
-    if (bench_given.rate > 0) return machines_predict(shapes, count, bench_given.rate, err);
+    if (!isnan(bench_given.rate)) return machines_predict(shapes, count, bench_given.rate, err);
     if (ranks.size == 1)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "bench machines measures several ranks, expected mpirun -n 2 qkv bench "

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 // cmd_bench.c: implements `qkv bench`: measures speed, and compares it with the peak of the
 // machine.
-#include <string.h>
 #include "bench/bench.h"
 #include "ranks/ranks.h"
+#include <math.h>
+#include <string.h>
 
 static struct {
     const char *shape, *isa;
     double seconds;
 } o = { .seconds = 2 };
 
-struct bench_given bench_given;
+struct bench_given bench_given = { .rate = NAN };
 
 static const struct opt opts[] = {
     OPT_TEXT('s', "shape", &o.shape, "SHAPE",
@@ -93,11 +94,18 @@ static int run_bench(int argc, char **argv)
     if (topic != &bench_machines && ranks.size > 1)
         cmd_error(&err, QKV_ERR_UNSUPPORTED, NULL,
                   "bench %s is not supported over ranks, expected bench machines", topic->name);
+    if (!isnan(bench_given.rate) && !(bench_given.rate > 0))
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "--predict: expected a number above 0, found %g",
+                  bench_given.rate);
+    if (topic != &bench_machines && !isnan(bench_given.rate))
+        cmd_error(&err, QKV_ERR_USAGE, NULL, "--predict: expected bench machines, found %s",
+                  topic->name);
     if (topic != &bench_machines && bench_given.collect_limit)
         cmd_error(&err, QKV_ERR_USAGE, NULL, "--collect-limit: expected bench machines, found %s",
                   topic->name);
     ranks_agree(&err);
-    if (!bench_shapes(shapes, &count, o.shape ? o.shape : topic->shapes, &topic->grammar, &err))
+    if (!err.status &&
+        !bench_shapes(shapes, &count, o.shape ? o.shape : topic->shapes, &topic->grammar, &err))
         topic->run(shapes, count, o.seconds, &err);
     ranks_close();
     return err.status ? cmd_fail(&err) : QKV_OK;

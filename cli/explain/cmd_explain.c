@@ -32,7 +32,7 @@ static const struct opt opts[] = {
     OPT_INT(0, "layer", &explain_options.layer, 0, 100000, "L", "layer (default: the layer that qkv view opens on)"),
     OPT_INT(0, "head", &explain_options.head, 0, 100000, "H", "head (default: the head that qkv view opens on)"),
     OPT_TEXT('t', "token", &explain_options.token, "WORD", "the query: a word of the text, or the index of a token (default: the token that qkv view opens on)"),
-    OPT_INT(0, "d", &explain_options.width, 2, 4096, "D", "number of dimensions for --positions (default: 64)"),
+    OPT_INT(0, "d", &explain_options.width, 2, 4096, "D", "number of dimensions for --positions, even (default: 64)"),
     OPT_TEXT(0, "sizes", &explain_options.sizes, "N,...", "sizes for --shapes (tokens,d,d_k,d_v), --mask (tokens,d_k), --norm (tokens,d; 3 tokens or more), --independence (tokens,d) and --paths (tokens, odd width of the convolution), each from 2 to 32"),
     OPT_INT(0, "seed", &explain_options.seed, 0, INT64_MAX, "N", "seed of the random numbers (default: 1)"),
     CHART_OPTIONS(output),

@@ -183,8 +183,11 @@ qkv_status explain_positions(struct page *p, int argc, char **argv, qkv_error *e
     (void)argc;
     (void)argv;
     enum { COUNT = LAST + FAR + 1 };
-    const int64_t D = explain_options.width ? explain_options.width / 2 * 2 : 64;
+    const int64_t D = explain_options.width ? explain_options.width : 64;
     double worst = 0;
+    if (D % 2) // the formula has a sine and a cosine for each angle
+        return cmd_error(err, QKV_ERR_USAGE, NULL, "--d: expected an even number, found %lld",
+                         (long long)D);
     if (!common.model && (explain_options.layer >= 0 || explain_options.head >= 0))
         return refuse_place(NULL, err);
     float *table = page_take(p, (size_t)(COUNT * D), sizeof *table);

@@ -198,6 +198,14 @@ assert len(rows) == 18 and all(0 < r[p] <= 1 for r in rows for p in ("forward", 
 for slow, fast in zip(rows, rows[1:]):  # a faster link is never worse
     assert slow["ranks"] != fast["ranks"] or slow["forward"] <= fast["forward"], (slow, fast)
 PY
+title 'machines: a rate that is no rate is refused by its value'
+for rate in -5 0; do
+    runs 2 bench machines --predict "$rate"
+    says "qkv: --predict: expected a number above 0, found $rate"
+    prints ''
+done
+runs 2 bench attention --predict 5
+says 'qkv: --predict: expected bench machines, found attention'
 title 'machines: the prediction is that of the formulas of docs/machines.md'
 runs 0 bench machines --predict 100 --threads 2 --isa scalar --json -s 'N8192,H2,E16;N8192,H2,E16,causal;B2,N8192,H4,G2,E16,causal'
 python3 - "$out" <<'PY' || failed 'the time of the model'

@@ -91,6 +91,10 @@ for p in range(64):
         assert abs(v[p][i] - (math.cos(angle) if i % 2 else math.sin(angle))) < 1e-6, (p, i)
 END
 
+title 'a width that leaves a sine without its cosine is refused'
+runs 2 explain --positions --d 3
+says_part '--d: expected an even number, found 3'
+
 title 'both layouts of a mask, and norms'
 for n in 6 3; do
 runs 0 explain --mask --json --sizes $n,5

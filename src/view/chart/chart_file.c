@@ -46,6 +46,20 @@ static void put_policy(struct view_text *t, const struct view_text *style)
              script, observation);
 }
 
+// Writes a cell of a table. A negative number has the minus sign of the picture.
+static void put_cell(struct view_text *t, const char *text)
+{
+    if (!text || text[0] != '-' || !text[1] || text[1 + strspn(text + 1, "0123456789.e+-")]) {
+        put_plain(t, text);
+        return;
+    }
+    for (; *text; text++)
+        if (*text == '-')
+            view_say(t, "−");
+        else
+            view_put(t, text, 1);
+}
+
 // Writes the numbers of a chart as an HTML table, for readers who do not see the picture.
 static void put_table(struct view_text *t, const struct qkv_chart_table *table)
 {
@@ -57,7 +71,7 @@ static void put_table(struct view_text *t, const struct qkv_chart_table *table)
         view_say(t, r ? "<tr>" : "<thead><tr>");
         for (int64_t c = 0; c < table->columns; c++) {
             view_say(t, r ? "<td>" : "<th>");
-            put_plain(t, table->cell[r * table->columns + c]);
+            put_cell(t, table->cell[r * table->columns + c]);
             view_say(t, r ? "</td>" : "</th>");
         }
         view_say(t, r ? "</tr>\n" : "</tr></thead>\n");

@@ -198,7 +198,8 @@ static void order_runs(struct line *l)
         if (l->run[i].level > highest) highest = l->run[i].level;
     for (int level = highest; level > 0; level--)
         for (int i = 0, end; i < l->runs; i = end + 1) {
-            for (end = i; end < l->runs && l->run[end].level >= level; end++) {}
+            for (end = i; end < l->runs && l->run[end].level >= level; end++) {
+            }
             for (int a = i, b = end - 1; a < b; a++, b--) {
                 const struct run swap = l->run[a];
                 l->run[a] = l->run[b];

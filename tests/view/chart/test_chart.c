@@ -281,6 +281,27 @@ TEST(png_has_two_pixels_a_unit_and_carries_the_words)
     free(svg);
 }
 
+TEST(a_negative_number_of_a_table_has_a_minus_sign)
+{
+    static const char *const cells[] = { "distance", "-",  "-0.958", "-1e-05", "-3.2e+31",
+                                         "a -5",     "-x", "1 - 5",  "-5 ms",  "0.5" };
+    static const struct qkv_chart_table table = { "cosines", cells, 5, 2 };
+    struct qkv_chart c = whole();
+    size_t n;
+    c.table = &table;
+    folder_new();
+    char *page = written(&c, "a.html", NULL, &n);
+    CHECK(strstr(page, "<th>-</th>") && strstr(page, "<td>−0.958</td>"));
+    CHECK(strstr(page, "<td>−1e−05</td>") && strstr(page, "<td>−3.2e+31</td>"));
+    CHECK(strstr(page, "<td>a -5</td>") && strstr(page, "<td>-x</td>"));
+    CHECK(strstr(page, "<td>1 - 5</td>") && strstr(page, "<td>-5 ms</td>"));
+    free(page);
+    char *text;
+    CHECK_EQ(qkv_chart_terminal(&c, &text, NULL, NULL), QKV_OK); // to copy: ASCII
+    CHECK(strstr(text, "-0.958") && !strstr(text, "−"));
+    qkv_view_text_free(text);
+}
+
 TEST(the_terminal_keeps_its_width_and_its_character_set)
 {
     const struct qkv_chart c = whole();
@@ -543,6 +564,7 @@ CHECK_MAIN(CASE(the_text_of_a_weight_needs_no_memory), CASE(svg_is_well_formed_a
            CASE(each_id_of_a_page_is_there_once_and_each_reference_leads_to_one),
            CASE(rotated_names_do_not_touch_and_sparse_names_are_all_drawn),
            CASE(png_has_two_pixels_a_unit_and_carries_the_words),
+           CASE(a_negative_number_of_a_table_has_a_minus_sign),
            CASE(the_terminal_keeps_its_width_and_its_character_set),
            CASE(numbers_of_a_small_grid_are_told),
            CASE(numbers_of_a_grid_may_be_large_and_have_many_digits),
