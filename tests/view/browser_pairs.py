@@ -478,6 +478,13 @@ class Pairs:
             names = self.c.js("qkv.page.%s.filter(t => !t.special).map(t => t.named)" % box)
             seen = self.c.js("[...document.querySelectorAll('.view.heads span%s')].map(s => s.textContent)" % side)
             check(seen == names and any(ord(n[-1]) in range(0x2080, 0x208a) for n in seen), side, seen, names)
+        self.open("pair", "#w=heads&l=1&h=1&t=3")
+        self.c.frames()
+        gaps = self.c.js("[...document.querySelectorAll('#right .placed')].filter(b => b.lastChild.data).map(b => {"
+                         " const r = document.createRange(); r.selectNodeContents(b.firstChild);"
+                         " const end = r.getBoundingClientRect(); r.selectNode(b.lastChild);"
+                         " const place = r.getBoundingClientRect(); return [place.left - end.right, place.top - end.top]; })")
+        check(len(gaps) > 1 and all(abs(x) < .6 and abs(y) < .6 for x, y in gaps), gaps)  # nothing between them
         self.c.key("r")  # raw tokens carry their places too, each by its own spelling
         self.c.frames()
         raw = self.c.js("qkv.page.tokens.map(t => t.special ? '' : t.raw)")
