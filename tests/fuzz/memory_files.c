@@ -229,6 +229,13 @@ WRAP(ssize_t, write, (int fd, const void *from, size_t bytes))
     return (ssize_t)bytes;
 }
 
+WRAP(ssize_t, pwrite, (int fd, const void *from, size_t bytes, off_t at))
+{
+    struct descriptor *d = descriptor_of(fd);
+    if (!d) return __real_pwrite(fd, from, bytes, at);
+    return put(d->file, (size_t)at, from, bytes) ? (ssize_t)bytes : fail(ENOSPC);
+}
+
 WRAP(int, fsync, (int fd))
 {
     return descriptor_of(fd) ? 0 : __real_fsync(fd);

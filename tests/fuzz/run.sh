@@ -32,9 +32,12 @@ if [ "$clang" = none ] || [ ! -e "$("$clang" -print-file-name=include/sanitizer/
     exit 77
 fi
 build=build/fuzz$fast
-targets=${*:-$(cd tests/fuzz/targets && ls fuzz_*.c | sed 's/^fuzz_//; s/\.c$//')}
 for folder in build/fuzz $build; do
-    TARGETS=$(printf 'fuzz_%s ' $targets) tools/build.sh $folder -DCMAKE_C_COMPILER="$clang"
+    # the C++ compiler is that of the graph of an index
+    compilers=(-DCMAKE_C_COMPILER="$clang" -DCMAKE_CXX_COMPILER="${clang/clang/clang++}")
+    TARGETS=fuzz_corpus tools/build.sh $folder "${compilers[@]}"
+    targets=${*:-$(cat $folder/tests/fuzz/targets.txt)}
+    TARGETS=$(printf 'fuzz_%s ' $targets) tools/build.sh $folder "${compilers[@]}"
 done
 mkdir -p $build/failed $build/results
 export build seconds fast

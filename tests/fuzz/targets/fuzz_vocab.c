@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: MIT
 // fuzz_vocab.c: opens a folder with a tokenizer in the files of older models, and encodes a text.
 // The input is a byte for the kind, then files separated by zero bytes: tokenizer_config.json and
-// vocab.txt, or vocab.json and merges.txt.
+// vocab.txt, or vocab.json and merges.txt; or, of Marian, vocab.json and source.spm, in which zero
+// bytes may occur.
 // Inputs have up to 2048 bytes.
 #include "fuzz/fuzz_encode.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const names[2][3] = { { "tokenizer_config.json", "vocab.txt", NULL },
-                                             { "tokenizer_config.json", "vocab.json",
-                                               "merges.txt" } };
+    enum { MARIAN = 240 };
+    static const char *const all[3][3] = {
+        { "tokenizer_config.json", "vocab.txt", NULL },
+        { "tokenizer_config.json", "vocab.json", "merges.txt" },
+        { "vocab.json", "source.spm", NULL },
+    };
     static const struct fuzz_part text = { "Hello, ab [X] \xc3\xa9 \xe4\xbd\xa0", 19 };
     struct fuzz_part part[3];
     if (!size) return 0;
+    const bool marian = data[0] >= MARIAN;
+    const char *const *names = all[marian ? 2 : data[0] & 1];
     memory_remove(MEMORY_FOLDER);
-    fuzz_split(part, 3, data + 1, size - 1);
+    fuzz_split(part, marian ? 2 : 3, data + 1, size - 1);
     for (int i = 0; i < 3; i++)
-        if (names[data[0] & 1][i] && (i || part[i].bytes))
-            fuzz_file(names[data[0] & 1][i], part[i].at, part[i].bytes);
+        if (names[i] && (i || part[i].bytes)) fuzz_file(names[i], part[i].at, part[i].bytes);
     qkv_status first = QKV_OK;
     for (int again = 0; again < (fuzz_fails(data, size) ? 2 : 1); again++) {
         qkv_tokenizer *t = NULL;
