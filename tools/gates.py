@@ -386,13 +386,17 @@ OUTPUT_OPTION = r"OPT_OUTPUT\(\s*(?:'(\w)'|0),\s*\"([\w-]+)\""
 
 
 def writers(files):
-    """Every option and operand that names an output of a command is used by a row of tests/faults/writers.py."""
+    """Every option and operand that names an output of a command is used by a row of tests/faults/writers.py, and every
+    command by one of tests/faults/walk.py."""
     sys.path.insert(0, "tests/faults")
     import writers as table
     used = {(w.args[0], word) for w in table.WRITERS for word in w.args}
     charts = re.findall(OUTPUT_OPTION, "\n".join(lines("cli/frame/charts.h")))
     rows = re.findall(r"^COMMAND\((\w+)\)", "\n".join(lines("cli/command.def")), re.M)
+    walked = {f.program.removeprefix("qkv-") or f.args[0] for f in table.walk.FLOWS}
     for name in rows:
+        if name.replace("_", "-") not in walked:
+            yield "cli/command.def", 1, f"no row of tests/faults/walk.py runs qkv {name.replace('_', '-')}"
         path = next((p for p in files if p.endswith(f"/cmd_{name}.c")), None)
         if not path:
             continue

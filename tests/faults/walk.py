@@ -147,6 +147,8 @@ FLOWS = [
     Flow("pull", ["pull", "org/small"], [], ["cache"], env={"HF_HUB_CACHE": "cache"}, most=1000),
     Flow("pull-offline", ["pull", "org/small", "--json"], ["cache"], env={"HF_HUB_CACHE": "cache", "HF_HUB_OFFLINE": "1"}),
     Flow("serve", ["serve", "-m", BERT, "--port", "0", "--quiet"], [BERT], request=("/v1/embeddings", {"input": TEXT})),
+    Flow("help", ["help", "attn"], []),
+    Flow("help-all", ["help"], []),
     Flow("threads", ["embed", "-m", BERT, "--json", "--threads", "4", *ROWS], [BERT, "lines.txt"], kinds=["threads"]),
     Flow("threads-train", training("NEW", "--threads", "4"), ["text.txt"], ["NEW"], free=True, kinds=["threads"]),
 ]

@@ -48,7 +48,8 @@ static void run(void *connections, const struct fetch_request *r, struct fetch_a
     a->status = (long)(strtoul(text, NULL, 10) % 600);
     a->outcome = settings & 1 && next == 2 ? FETCH_NETWORK : FETCH_OK;
     for (bool more = true; more;) {
-        char *const end = line + strcspn(line, "\n"), *const colon = memchr(line, ':', (size_t)(end - line));
+        char *const end = line + strcspn(line, "\n"), *const colon =
+                                                          memchr(line, ':', (size_t)(end - line));
         const bool last = !*end;
         *end = 0;
         more = !last && end > line;

@@ -38,7 +38,9 @@ static uint8_t *make(size_t *size)
     FUZZ_CHECK(fd >= 0 && !qkv_engine.open(&s, fd, 1, &why));
     for (int i = 0; i < INDEX_SETTINGS; i++)
         index_setting(&settings, (enum index_setting_id)i, "%s",
-                      i == INDEX_STORED ? "f32" : i == INDEX_WIDTH ? "2" : "x");
+                      i == INDEX_STORED  ? "f32"
+                      : i == INDEX_WIDTH ? "2"
+                                         : "x");
     fuzz_success(index_settings_write(&settings, &qkv_engine, s, path, &err), &err);
     index_settings_free(&settings);
     for (int i = 0; i < FILES; i++) {
