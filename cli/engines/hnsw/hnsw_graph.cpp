@@ -360,7 +360,8 @@ void close(graph *g)
 
 // The runtime of C++ allocates its variable of this thread at the first use and aborts where memory
 // is exhausted; its streams use it even when the process ends.  So it is used here, at the start.
-volatile int thread_variable = std::uncaught_exceptions(); // volatile: the call has no other effect
+[[maybe_unused]] volatile int thread_variable =
+    std::uncaught_exceptions(); // volatile: the call has no other effect
 
 } // namespace
 
