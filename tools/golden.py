@@ -360,9 +360,11 @@ def reference(folder, out, texts):
     names."""
     import transformers
     from golden_families import Reference, doubles, seen
-    config = transformers.AutoConfig.from_pretrained(folder)
-    named = [getattr(transformers, n, None) for n in config.architectures or []]
+    named = [getattr(transformers, n, None)
+             for n in transformers.AutoConfig.from_pretrained(folder).architectures or []]
     cls = next(filter(None, named), transformers.AutoModel)
+    loaded = cls.from_pretrained(folder, dtype=torch.float32)
+    config = loaded.config  # of T5's encoder alone it is changed, and it has the type of the numbers
     r, twofold = np.random.default_rng(7), config.is_encoder_decoder
     vocab = getattr(config.get_text_config(), "vocab_size")
     start = getattr(config, "decoder_start_token_id", None)
@@ -378,7 +380,6 @@ def reference(folder, out, texts):
     elif twofold:
         ids = [[start] + r.integers(3, vocab, n).tolist() for n in (6, 0, 12, *[9] * len(ids))[:len(ids)]]
     kept = []
-    loaded = cls.from_pretrained(folder, dtype=torch.float32)
     with doubles():  # made again, so that rotations and tables are doubles, too
         config._attn_implementation = "eager"
         model = type(loaded)(config).double().eval()
