@@ -120,7 +120,9 @@ prints 2031-01-12
 
 title 'a decoder is refused'
 runs 4 translate x -m models/verse
-says 'qkv: verse: wrong kind of model, expected an encoder-decoder, found a decoder (gpt2), which is for qkv generate'
+says 'qkv: verse: wrong kind of model, expected an encoder-decoder with an output projection, found a decoder (gpt2), which is for qkv generate'
+runs 4 translate -m "$top/tests/golden/bart-labels" x
+says 'qkv: bart-labels: wrong kind of model, expected an encoder-decoder with an output projection, found an encoder-decoder (bart), which is for qkv classify'
 
 title 'a source longer than the positions is refused, or truncated'
 python3 -c "print('May ' * 100)" >long

@@ -69,7 +69,8 @@ static qkv_status open_generator(struct generator *g, const char *dir,
     const bool two = info.kind == QKV_KIND_ENCODER_DECODER;
     if (translates != two || info.kind == QKV_KIND_ENCODER || !(info.can & QKV_CAN_TOKENS))
         return qkv_unfit(g->model,
-                         translates ? "an encoder-decoder" : "a decoder with an output projection",
+                         translates ? "an encoder-decoder with an output projection"
+                                    : "a decoder with an output projection",
                          err);
     status = qkv_tokenizer_open(&g->tokenizer, dir, err);
     if (!status) status = qkv_generation_config_read(&g->config, dir, g->model, err);
