@@ -17,6 +17,7 @@
 #include "kernel/body/amx/amx_tiles.h"
 #include "kernel/body/amx/amx_split.h"
 #include "kernel/body/amx/amx_linear.h"
+#include "kernel/body/amx/amx_six.h"
 #include "kernel/body/amx/amx_int8.h"
 #include "kernel/body/attention/attention_names.h"
 #include "kernel/body/attention/attention_rows.h"

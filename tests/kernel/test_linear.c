@@ -80,6 +80,28 @@ TEST(a_row_has_the_same_bits_for_every_number_of_rows)
     }
 }
 
+// AMX multiplies up to four groups of 32 rows by parts of weights that are split once.
+TEST(many_rows_have_the_bits_of_one_row)
+{
+    enum { MANY = 131, N = 37 };
+    static const int64_t deep[] = { 64, 700 }, tall[] = { 33, 70, 128, MANY };
+    EACH_PRODUCT(k, how) EACH(K, deep)
+    {
+        struct product p = product(k, *how, MANY, *K, N);
+        const struct qkv_linear_tail tail = { .b = p.b, .scale = 1 };
+        float alone[MANY][N];
+        for (int64_t r = 0; r < MANY; r++)
+            p.kernel->rows(alone[r], N, p.x + r * *K, *K, p.panels, 1, *K, N, &tail);
+        EACH(rows, tall)
+        {
+            p.rows = *rows;
+            product_run(&p, tail);
+            CHECK_BITS(p.y, alone, (size_t)(*rows * N) * sizeof(float));
+        }
+        fence_free();
+    }
+}
+
 TEST(a_column_has_the_same_bits_whatever_stands_beside_it)
 {
     EACH_PRODUCT(k, how) EACH(N, widths)
@@ -223,6 +245,7 @@ TEST(weights_may_be_stored_in_halves)
 
 CHECK_MAIN(CASE(every_sum_is_within_gamma_of_double),
            CASE(a_row_has_the_same_bits_for_every_number_of_rows),
+           CASE(many_rows_have_the_bits_of_one_row),
            CASE(a_column_has_the_same_bits_whatever_stands_beside_it),
            CASE(the_tail_is_scale_bias_activation_residual_in_this_order),
            CASE(rows_may_lie_apart_and_anywhere), CASE(weights_may_be_stored_either_way),

@@ -107,7 +107,7 @@ static void whole_last(float (*sum)[HIGH][PANEL], const struct linear_side *s, c
         const int64_t wide = qkv_min64(columns - c, PANEL);
         const float *const columns_scale = (const void *)panels;
         float(*const all)[PANEL] = k > 0 ? *sum : own;
-        linear_expect(out, n0 + c, s->rows);
+        linear_expect(out, out->row0, n0 + c, s->rows);
         whole_product(one, s, panels + PANEL * sizeof(float) + k / BYTES * 2 * TILE, blocks, wide);
         whole_floats(all, (const int32_t(*)[PANEL])one, s->rows, wide, k > 0);
         for (int64_t i = 0; i < s->rows; i++)

@@ -4,8 +4,9 @@
 //
 // A float is represented by two or three bf16 parts (amx_split.h), a bf16 by one part. Weights are
 // packed in panels of 32 columns: one tile for each block of 32 along k, each part and each half of
-// the columns. 32 rows of x at a time, up to DEEP numbers per row, are copied to tiles of the same
-// kind and multiplied with all panels of the call. K is summed in chunks of DEEP / parts, each from
+// the columns; weights that have three parts remain floats, and amx_six.h multiplies by them. 32
+// rows of x at a time, up to DEEP numbers per row, are copied to tiles of the same kind and
+// multiplied with all panels of the call. K is summed in chunks of DEEP / parts, each from
 // 0 in ascending order, and the chunks are added from left to right, in the same order for every
 // number of rows.
 //
@@ -18,6 +19,7 @@ enum {
     PANEL = HIGH,
     DEEP = 1536,  // numbers per row of x whose tiles are on the stack: 96 KiB
     TOGETHER = 8, // panels that share a pass over deep rows: 32 KiB of sums
+    SIX = 3,      // parts of a number whose product is six products of bf16
 };
 struct panel_end {
     _Alignas(64) float power[PANEL];
@@ -28,10 +30,19 @@ static int64_t linear_blocks(int64_t K)
 {
     return (K + BLOCK - 1) / BLOCK;
 }
+// Returns the bytes of a block of a panel: two tiles for each part, or floats.
+TILE_ALWAYS int64_t linear_block(const int parts)
+{
+    return parts == SIX ? BLOCK * PANEL * (int64_t)sizeof(float) : parts * 2 * TILE;
+}
 TILE_ALWAYS size_t linear_bytes(int64_t K, const int parts)
 {
-    return (size_t)linear_blocks(K) * (size_t)(parts * 2 * TILE) +
+    return (size_t)(linear_blocks(K) * linear_block(parts)) +
            (parts > 1 ? sizeof(struct panel_end) : 0);
+}
+TILE_ALWAYS const struct panel_end *linear_end(const char *panel, int64_t K, const int parts)
+{
+    return (const void *)(panel + linear_blocks(K) * linear_block(parts));
 }
 
 // Loads weights k .. k+31 of the column whose weights begin at element `at` and are ldk elements
@@ -72,10 +83,14 @@ static uint32_t linear_largest(bool *odd, const void *w, qkv_dtype type, int64_t
     return (uint32_t)_mm512_reduce_max_epi32(most);
 }
 
+// The tile of a half of the columns has in row i numbers 2i and 2i + 1 of the block for each of its
+// 16 columns. Floats are stored in 16 rows too: number i of the columns, then number i + 16.
 TILE_ALWAYS void linear_pack_parts(void *packed, const void *w, qkv_dtype type, int64_t K,
                                    int64_t N, int64_t ldn, int64_t ldk, const int parts)
 {
     const int64_t blocks = linear_blocks(K);
+    const int tiles = parts == SIX ? 2 : parts;
+    const int64_t apart = parts == SIX ? 64 : 2 * TILE, row = parts == SIX ? 128 : 64;
     char *panel = packed;
     for (int64_t n0 = 0; n0 < N; n0 += PANEL, panel += linear_bytes(K, parts)) {
         const int64_t columns = qkv_min64(N - n0, PANEL);
@@ -89,8 +104,8 @@ TILE_ALWAYS void linear_pack_parts(void *packed, const void *w, qkv_dtype type, 
         }
         for (int64_t b = 0; b < blocks; b++)
             for (int64_t half = 0; half < 2; half++) {
-                __m512i part[3];
-                vf tile[3][VW];
+                __m512i part[2];
+                vf tile[2][VW];
                 for (int n = 0; n < VW; n++) {
                     const int64_t column = half * HALF + n;
                     vf low = vf_zero(), high = vf_zero();
@@ -99,20 +114,28 @@ TILE_ALWAYS void linear_pack_parts(void *packed, const void *w, qkv_dtype type, 
                                        ldk);
                     if (parts > 1) {
                         const vf down = vf_set1(-end.power[column]);
-                        split_odd(part, vf_pow2(low, down), vf_pow2(high, down), parts);
-                    } else {
-                        part[0] = bf16_of(low, high);
+                        low = vf_pow2(low, down);
+                        high = vf_pow2(high, down);
                     }
+                    if (parts == SIX) {
+                        tile[0][n] = low;
+                        tile[1][n] = high;
+                        continue;
+                    }
+                    if (parts > 1)
+                        split_odd(part, low, high, parts);
+                    else
+                        part[0] = bf16_of(low, high);
                     for (int p = 0; p < parts; p++) tile[p][n] = _mm512_castsi512_ps(part[p]);
                 }
-                for (int p = 0; p < parts; p++) {
-                    char *to = panel + (b * parts + p) * 2 * TILE + half * TILE;
+                for (int p = 0; p < tiles; p++) {
+                    char *to = panel + b * linear_block(parts) + half * HALF * row + p * apart;
                     vf_transpose(tile[p]);
                     for (int i = 0; i < VW; i++)
-                        vf_store((float *)(void *)(to + i * 64), tile[p][i]);
+                        vf_store((float *)(void *)(to + i * row), tile[p][i]);
                 }
             }
-        if (parts > 1) memcpy(panel + blocks * parts * 2 * TILE, &end, sizeof end);
+        if (parts > 1) memcpy(panel + blocks * linear_block(parts), &end, sizeof end);
     }
 }
 
@@ -132,23 +155,28 @@ struct linear_side {
     int64_t apart; // distance of two rows of x in bytes
     qkv_dtype type;
     int64_t rows, K;
-    bool few; // the call has at most 8 rows, whose products take less time than to read the weights
     float power[HIGH];
     uint32_t odd; // mask of the rows that contain nonfinite numbers
     _Alignas(64) char tiles[HIGH * DEEP * 2];
 };
+
+// Selects rows of x from row r on.
+static void linear_select(struct linear_side *s, const void *x, int64_t ldx, int64_t r,
+                          int64_t rows, int64_t K, qkv_dtype type)
+{
+    s->type = type;
+    s->apart = ldx * (int64_t)qkv_dtype_size(type);
+    s->K = K;
+    s->x = (const char *)x + r * s->apart;
+    s->rows = rows;
+}
 
 // Selects at most 32 rows of x, from row r on, and configures tiles of that height. *tall is the
 // height that was configured before; 0: the tiles are not configured yet.
 static void linear_begin(struct linear_side *s, const void *x, int64_t ldx, int64_t r, int64_t rows,
                          int64_t K, qkv_dtype type, int64_t *tall)
 {
-    s->type = type;
-    s->apart = ldx * (int64_t)qkv_dtype_size(type);
-    s->K = K;
-    s->x = (const char *)x + r * s->apart;
-    s->rows = qkv_min64(rows - r, HIGH);
-    s->few = rows <= 8;
+    linear_select(s, x, ldx, r, qkv_min64(rows - r, HIGH), K, type);
     if (*tall != s->rows) tile_configure((int)s->rows);
     *tall = s->rows;
 }
@@ -218,9 +246,12 @@ TILE_ALWAYS void linear_fill(struct linear_side *s, int64_t from, int64_t n, con
 TILE_ALWAYS float linear_weight(const char *panel, const struct panel_end *end, int64_t k, int n,
                                 const int parts)
 {
-    const char *block = panel + k / BLOCK * parts * 2 * TILE;
+    const char *block = panel + k / BLOCK * linear_block(parts);
     const char *at = block + n / HALF * TILE + k % BLOCK / 2 * 64 + n % HALF * 4 + k % 2 * 2;
-    return joined(at, 2 * TILE, end->power[n], parts);
+    if (parts != SIX) return joined(at, 2 * TILE, end->power[n], parts);
+    float x;
+    memcpy(&x, block + n / HALF * 2 * TILE + k % VW * 128 + k % BLOCK / VW * 64 + n % HALF * 4, 4);
+    return vf_lane0(vf_pow2(vf_set1(x), vf_set1(end->power[n])));
 }
 
 // Multiplies the sums by their powers of two, and computes the sums of rows and columns with
@@ -228,7 +259,7 @@ TILE_ALWAYS float linear_weight(const char *panel, const struct panel_end *end, 
 TILE_ALWAYS void linear_again(float (*sum)[PANEL], const struct linear_side *s, const char *panel,
                               int64_t columns, const int parts)
 {
-    const struct panel_end *end = (const void *)(panel + linear_blocks(s->K) * parts * 2 * TILE);
+    const struct panel_end *end = linear_end(panel, s->K, parts);
     for (int64_t r = 0; r < s->rows; r++)
         for (int64_t n = 0; n < columns; n += VW) {
             const vf power = vf_add(vf_load(end->power + n), vf_set1(s->power[r]));
@@ -334,8 +365,7 @@ TILE_ALWAYS void linear_product(float *to, const struct linear_side *s, const ch
                                     .a_row = 64,
                                     .a_block = parts * 2 * TILE,
                                     .a_part = 2 * TILE,
-                                    .a_half = TILE,
-                                    .far = s->few };
+                                    .a_half = TILE };
     tile_product(to, PANEL, &f, n, parts, (struct tile_shape){ s->rows > HALF, columns > HALF });
 }
 
@@ -368,12 +398,12 @@ struct linear_out {
     int64_t ldy, row0;
     const struct qkv_linear_tail *tail;
 };
-// Asks for the lines of y at which the panel of column n will be stored: 32 rows are too many
-// streams for the core to foresee.
-static void linear_expect(const struct linear_out *out, int64_t n, int64_t rows)
+// Asks for the lines of y at which the panel of column n will be stored, from row row0 on: 32 rows
+// are too many streams for the core to foresee.
+static void linear_expect(const struct linear_out *out, int64_t row0, int64_t n, int64_t rows)
 {
     const int64_t size = (int64_t)qkv_dtype_size(out->tail->y), apart = out->ldy * size;
-    tile_expect(out->y + (out->row0 * out->ldy + n) * size, apart, rows, PANEL * size, true);
+    tile_expect(out->y + (row0 * out->ldy + n) * size, apart, rows, PANEL * size, true);
 }
 
 // Multiplies the last n blocks of the rows' tiles, from block `from` on, by the panels, and applies
@@ -386,7 +416,7 @@ TILE_ALWAYS void linear_last(float (*sum)[HIGH][PANEL], const struct linear_side
     for (int64_t c = 0; c < columns; c += PANEL, sum++, panels += linear_bytes(s->K, parts)) {
         const int64_t wide = qkv_min64(columns - c, PANEL);
         float(*const all)[PANEL] = from ? *sum : one;
-        linear_expect(out, n0 + c, s->rows);
+        linear_expect(out, out->row0, n0 + c, s->rows);
         linear_product(*one, s, panels, from, n, wide, parts);
         if (from) linear_add(all, (const float(*)[PANEL])one, s->rows, wide);
         if (parts > 1) linear_again(all, s, panels, wide, parts);
@@ -422,9 +452,9 @@ TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t 
     TILE_RELEASE();
 }
 
-// Defines the kernels and the table of one variant. The arguments are its name, the number of parts
-// and the name of the method.
-#define AMX_LINEAR(NAME, PARTS, WORDS)                                                             \
+// Defines the kernels and the table of one variant. The arguments are its name, the number of
+// parts, the name of the method and the body of the kernel `rows`.
+#define AMX_LINEAR(NAME, PARTS, WORDS, ROWS)                                                       \
     static size_t NAME##_bytes(int64_t K)                                                          \
     {                                                                                              \
         return linear_bytes(K, PARTS);                                                             \
@@ -438,10 +468,9 @@ TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t 
                             int64_t rows, int64_t K, int64_t N,                                    \
                             const struct qkv_linear_tail *tail)                                    \
     {                                                                                              \
-        linear_rows_parts(y, ldy, x, ldx, panels, rows, K, N, tail, PARTS);                        \
+        ROWS(y, ldy, x, ldx, panels, rows, K, N, tail, PARTS);                                     \
     }                                                                                              \
     static const struct qkv_linear_kernel NAME = { ISA_NAME,     WORDS,       PANEL,               \
                                                    NAME##_bytes, NAME##_pack, NAME##_rows }
-AMX_LINEAR(linear_bf16, 1, "bf16 tiles");
-AMX_LINEAR(linear_three, 2, "three bf16 products");
-AMX_LINEAR(linear_six, 3, "six bf16 products");
+AMX_LINEAR(linear_bf16, 1, "bf16 tiles", linear_rows_parts);
+AMX_LINEAR(linear_three, 2, "three bf16 products", linear_rows_parts);

@@ -68,6 +68,11 @@ static void tile_configure(int rows)
     const int low = rows < HALF ? rows : HALF, high = rows - low;
     tile_configure_each((const int[8]){ low, low, high, high, low, high, HALF, HALF });
 }
+// Configures the tiles of sums and first factors for `rows` rows each.
+static void tile_configure_halves(int rows)
+{
+    tile_configure_each((const int[8]){ rows, rows, rows, rows, rows, rows, HALF, HALF });
+}
 // Configures tiles 0 and 1 for sums, 2 and 3 for second factors, 4 and 5 for first factors, and, if
 // `two` is true, 6 and 7 also for first factors.
 static void tile_configure_near(int rows, bool two)
@@ -85,7 +90,6 @@ static void tile_configure_near(int rows, bool two)
 struct tile_factors {
     const char *a, *b, *const *a_blocks, *const *b_blocks;
     int64_t a_row, a_block, a_part, a_half;
-    bool far; // the second factor is not in the cache, and the rows are few enough to wait for it
 };
 
 // The shape of the sums: 32 columns if wide, otherwise 16; more than 16 rows if tall, otherwise at
@@ -163,8 +167,6 @@ TILE_ALWAYS void tile_blocks(const struct tile_factors *f, int64_t depth, const 
                              const bool tall, const bool wide)
 {
     for (int64_t k = 0; parts > 1 && k < depth; k++) {
-        if (parts > 2 && !tall && f->far) // asks for the next block, or for that of the next panel
-            tile_expect(tile_b(f, k + 1, 0, parts), 0, 1, parts * 2 * TILE, false);
         tile_load_a(f, k, 1, tall);
         if (parts > 2) {
             tile_load_b(f, k, 1, parts, wide);
