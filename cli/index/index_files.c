@@ -131,6 +131,9 @@ static qkv_status add_operand(struct index_files *f, const char *name, qkv_error
 {
     struct stat st;
     char *real = NULL;
+    if (!strcmp(name, "-")) // passages name their file
+        return cmd_error(err, QKV_ERR_USAGE, NULL,
+                         "standard input cannot be indexed, expected a file or a folder");
     if (stat(name, &st) != 0 || !(real = realpath(name, NULL)))
         return cmd_error(err, cmd_io_status(errno), name, "cannot open: %s", strerror(errno));
     qkv_status status = QKV_OK;

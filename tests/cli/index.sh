@@ -297,6 +297,11 @@ runs 0 index toolong.txt -o i.qkvi --force --truncate
 says_part 'passages that were truncated to 13 tokens: 1'
 
 title 'refusals before any work'
+echo a >./-
+runs 2 index - -o dash.qkvi
+says 'qkv: standard input cannot be indexed, expected a file or a folder'
+runs 0 index ./- -o dash.qkvi
+rm ./-
 runs 2 index lines.txt
 says_part 'expected an output file, -o FILE.qkvi, found none'
 runs 2 index lines.txt -o i.db

@@ -13,11 +13,15 @@ says 'qkv: same.jsonl: this file is an input and an output at once, expected ano
 printf '[1 0]' | "$QKV_BIN" attn -x - -o - >"$out" 2>"$err"
 grep -q 'at once' "$err" && failed 'a pipe is refused'
 
-title 'a stack of 64 KiB is a limit, and not the end by a signal'
+title 'a small stack is a limit, and not the end by a signal'
 if [ -z "${QKV_SLOW:-}" ]; then # a sanitizer needs more
     (ulimit -s 64 && runs 5 attn -x '[1 0; 0 1]' && exit $failures) || failed 'exit code'
-    says 'qkv: stack is too small, expected at least 131072 bytes (ulimit -s 128), found 65536'
-    (ulimit -s 128 && runs 0 attn -x '[1 0; 0 1]' && exit $failures) || failed 'exit code with 128 KiB'
+    says 'qkv: stack is too small, expected at least 1048576 bytes (ulimit -s 1024), found 65536'
+    for least in 128 1023; do
+        (ulimit -s $least && runs 5 embed -m "$here/../golden/bert" --ids 5,6 && exit $failures) || failed "$least KiB"
+    done
+    (ulimit -s 1024 && runs 0 attn -x '[1 0; 0 1]' && exit $failures) || failed 'attn with 1 MiB'
+    (ulimit -s 1024 && runs 0 embed -m "$here/../golden/bert" --ids 5,6 && exit $failures) || failed 'a model with 1 MiB'
 fi
 
 title 'a file named like an option, after --; stdin as -'
