@@ -77,6 +77,9 @@ struct qkv_linear_kernel {
     // y and x must not overlap. With K = 0 the sum is 0.
     void (*rows)(void *y, int64_t ldy, const void *x, int64_t ldx, const void *panels, int64_t rows,
                  int64_t K, int64_t N, const struct qkv_linear_tail *tail);
+    // number of rows for which `rows` reads the panels once; 0: it reads them for a few rows at a
+    // time, from the cache if all panels of the call fit into it
+    int64_t together;
 };
 
 // ---- attention (body/attention/attention.h; the law: body/scalar/scalar_attention.h) -----------

@@ -97,15 +97,18 @@ static int64_t few_columns(const struct qkv_linear_kernel *kernel, int64_t K, in
 }
 
 // Returns the columns of a task: as many panels as fit into the cache, about equally many in every
-// task. If there are few rows, tasks have fewer columns, so that a short text uses several threads.
-// The number depends only on the shape. Two tasks write to the same cache line only if a row of y
+// task, or all, if the kernel reads them once. If there are few rows, tasks have fewer columns, so
+// that a short text uses several threads. The number changes no bit. Two tasks write to the same cache line only if a row of y
 // does not begin at a cache line.
 static int64_t group_columns(const struct qkv_linear_kernel *kernel, int64_t R, int64_t K,
                              int64_t N)
 {
     if (R <= FEW_ROWS) return few_columns(kernel, K, N);
     const int64_t deep = qkv_max64(K, 1), panels = qkv_max64(qkv_ceil_div(N, kernel->panel), 1);
-    const int64_t fit = GROUP_BYTES / (int64_t)qkv_max64((int64_t)kernel->panel_bytes(K), 1);
+    const bool once = kernel->together >= qkv_min64(R, ROWS);
+    if (once && qkv_threads() == 1) return panels * kernel->panel;
+    const int64_t fit =
+        once ? panels : GROUP_BYTES / (int64_t)qkv_max64((int64_t)kernel->panel_bytes(K), 1);
     const int64_t work = qkv_ceil_div(GROUP_WORK / kernel->panel / deep, qkv_min64(R, ROWS));
     const int64_t share = qkv_ceil_div(panels * qkv_min64(qkv_ceil_div(R, ROWS), TASKS), TASKS);
     const int64_t most = qkv_max64(qkv_min64(fit, qkv_max64(work, share)), 1);

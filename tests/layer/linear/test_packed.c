@@ -74,6 +74,47 @@ TEST(a_row_has_the_same_bits_for_any_number_of_rows_and_threads)
     }
 }
 
+TEST(pieces_of_any_type_and_order_are_packed_as_floats_are)
+{
+    static const qkv_dtype types[] = { QKV_F32, QKV_BF16, QKV_F16, QKV_F64 };
+    EACH_ISA(k) EACH(how, precisions) EACH(type, types) for (int turned = 0; turned < 2; turned++)
+    {
+        const size_t size = qkv_dtype_size(*type);
+        float *w = fenced(N * K * sizeof *w);
+        char *own = fenced(N * K * size);
+        for (int n = 0; n < N; n++)
+            for (int i = 0; i < K; i++) {
+                float *to = &w[n * K + i];
+                char *at = own + (size_t)(turned ? i * N + n : n * K + i) * size;
+                const uint16_t half = qkv_f32_to_bf16((float)check_gauss());
+                *to = qkv_bf16_to_f32(half);
+                if (*type == QKV_F16) *to = qkv_f16_to_f32(qkv_f32_to_f16(*to));
+                const uint16_t other = *type == QKV_F16 ? qkv_f32_to_f16(*to) : half;
+                const double wide = *to;
+                memcpy(at, size == 2 ? (const void *)&other : size == 8 ? (void *)&wide : to, size);
+            }
+        struct qkv_linear a = { .K = K, .precision = *how, .parts = 1, .part = { { N, w, 0, 0 } } };
+        CHECK_EQ(qkv_linear_pack(&a), QKV_OK);
+        struct qkv_linear b = a;
+        const size_t bytes = qkv_linear_pack_bytes(&b);
+        b.packed = fenced(bytes);
+        memset(b.packed, 0, bytes);
+        const int64_t piece = qkv_linear_piece(&b);
+        for (int64_t n = 0; n < N; n += piece)
+            CHECK(qkv_linear_pack_piece(&b, 0, n, qkv_min64(piece, N - n),
+                                        own + (size_t)(n * (turned ? 1 : K)) * size, *type,
+                                        turned ? 1 : K, turned ? N : 1));
+        enum { FEW = 3 };
+        const float *x = fenced_random(FEW * K);
+        float *y = fenced(FEW * N * sizeof *y), *z = fenced(FEW * N * sizeof *z);
+        qkv_linear_forward((void *[]){ y }, NULL, x, FEW, &a, NULL);
+        qkv_linear_forward((void *[]){ z }, NULL, x, FEW, &b, NULL);
+        CHECK_BITS(y, z, FEW * N * sizeof *y);
+        qkv_linear_free(&a);
+        fence_free();
+    }
+}
+
 TEST(types_strides_activation_and_residual_are_those_of_the_call)
 {
     EACH_ISA(k) EACH(how, precisions)
@@ -169,6 +210,7 @@ TEST(every_failed_allocation_is_survived)
 }
 
 CHECK_MAIN(CASE(a_handle_gives_what_the_kernel_gives),
+           CASE(pieces_of_any_type_and_order_are_packed_as_floats_are),
            CASE(a_row_has_the_same_bits_for_any_number_of_rows_and_threads),
            CASE(types_strides_activation_and_residual_are_those_of_the_call),
            CASE(weights_and_bias_may_go_after_open), CASE(nothing_is_a_size_too),

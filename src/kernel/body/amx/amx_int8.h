@@ -156,5 +156,5 @@ static void whole_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const v
     TILE_RELEASE();
 }
 
-static const struct qkv_linear_kernel linear_whole = { ISA_NAME,    "int8 tiles", PANEL,
-                                                       whole_bytes, whole_pack,   whole_rows };
+static const struct qkv_linear_kernel linear_whole = { ISA_NAME,   "int8 tiles", PANEL, whole_bytes,
+                                                       whole_pack, whole_rows,   0 };

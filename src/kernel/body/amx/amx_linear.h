@@ -453,8 +453,8 @@ TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t 
 }
 
 // Defines the kernels and the table of one variant. The arguments are its name, the number of
-// parts, the name of the method and the body of the kernel `rows`.
-#define AMX_LINEAR(NAME, PARTS, WORDS, ROWS)                                                       \
+// parts, the name of the method, the body of the kernel `rows` and its member `together`.
+#define AMX_LINEAR(NAME, PARTS, WORDS, ROWS, ONCE)                                                 \
     static size_t NAME##_bytes(int64_t K)                                                          \
     {                                                                                              \
         return linear_bytes(K, PARTS);                                                             \
@@ -470,7 +470,7 @@ TILE_ALWAYS void linear_rows_parts(void *y, int64_t ldy, const void *x, int64_t 
     {                                                                                              \
         ROWS(y, ldy, x, ldx, panels, rows, K, N, tail, PARTS);                                     \
     }                                                                                              \
-    static const struct qkv_linear_kernel NAME = { ISA_NAME,     WORDS,       PANEL,               \
-                                                   NAME##_bytes, NAME##_pack, NAME##_rows }
-AMX_LINEAR(linear_bf16, 1, "bf16 tiles", linear_rows_parts);
-AMX_LINEAR(linear_three, 2, "three bf16 products", linear_rows_parts);
+    static const struct qkv_linear_kernel NAME = { ISA_NAME,    WORDS,       PANEL, NAME##_bytes,  \
+                                                   NAME##_pack, NAME##_rows, ONCE }
+AMX_LINEAR(linear_bf16, 1, "bf16 tiles", linear_rows_parts, 0);
+AMX_LINEAR(linear_three, 2, "three bf16 products", linear_rows_parts, 0);

@@ -15,6 +15,7 @@
 enum {
     SIX_DEEP = DEEP / BLOCK / SIX, // blocks of a chunk
     SIX_AHEAD = 1 << 14,           // bytes ahead of which weights are fetched
+    SIX_TOGETHER = 12,             // panels that share a pass over rows of several chunks
     SETS = 4                       // groups of rows for which a chunk is split once
 };
 
@@ -231,11 +232,11 @@ TILE_ALWAYS void six_rows(void *y, int64_t ldy, const void *x, int64_t ldx, cons
                           int64_t rows, int64_t K, int64_t N, const struct qkv_linear_tail *tail,
                           const int parts)
 {
-    _Alignas(64) float sum[TOGETHER][SETS][HIGH][PANEL];
+    _Alignas(64) float sum[SIX_TOGETHER][SETS][HIGH][PANEL];
     struct six s;
     const int64_t blocks = linear_blocks(K), deep = SIX_DEEP;
     // sums of a single chunk are not kept
-    const int64_t step = blocks > deep ? TOGETHER * PANEL : N;
+    const int64_t step = blocks > deep ? SIX_TOGETHER * PANEL : N;
     int64_t low = 0;
     for (int64_t r = 0; r < rows; r += SETS * HIGH) {
         const struct linear_out out = { y, ldy, r, tail };
@@ -257,4 +258,4 @@ TILE_ALWAYS void six_rows(void *y, int64_t ldy, const void *x, int64_t ldx, cons
     TILE_RELEASE();
 }
 
-AMX_LINEAR(linear_six, SIX, "six bf16 products", six_rows);
+AMX_LINEAR(linear_six, SIX, "six bf16 products", six_rows, SETS *HIGH);

@@ -80,5 +80,5 @@ static const struct linear_form linear_form_f32 = { .chunk = QKV_LINEAR_CHUNK,
 
 LINEAR_RUN(linear_rows, linear_form_f32)
 
-static const struct qkv_linear_kernel linear = { ISA_NAME,     "float",     PANEL,
-                                                 linear_bytes, linear_pack, linear_rows };
+static const struct qkv_linear_kernel linear = { ISA_NAME,    "float",     PANEL, linear_bytes,
+                                                 linear_pack, linear_rows, 0 };

@@ -36,8 +36,8 @@ LINEAR_TILE(linear_tile_f16, linear_sum, QKV_F16)
     }                                                                                              \
     LINEAR_RUN(linear_rows_##NAME, linear_form_##NAME)                                             \
     static const struct qkv_linear_kernel linear_##NAME = {                                        \
-        ISA_NAME,          #NAME " as float",  PANEL,                                              \
-        linear_half_bytes, linear_pack_##NAME, linear_rows_##NAME                                  \
+        ISA_NAME,           #NAME " as float",  PANEL, linear_half_bytes,                          \
+        linear_pack_##NAME, linear_rows_##NAME, 0                                                  \
     };
 LINEAR_HALF(bf16, QKV_BF16)
 LINEAR_HALF(f16, QKV_F16)

@@ -151,5 +151,5 @@ static const struct linear_form int8_form = { .chunk = QKV_LINEAR_INT8_CHUNK,
                                               .tile = int8_tile };
 LINEAR_RUN(int8_rows, int8_form)
 
-static const struct qkv_linear_kernel linear_int8 = { ISA_NAME,   INT8_ARITHMETIC, PANEL,
-                                                      int8_bytes, int8_pack,       int8_rows };
+static const struct qkv_linear_kernel linear_int8 = { ISA_NAME,  INT8_ARITHMETIC, PANEL, int8_bytes,
+                                                      int8_pack, int8_rows,       0 };

@@ -102,5 +102,5 @@ static const struct linear_form linear_pairs_form = { .chunk = QKV_LINEAR_CHUNK,
 LINEAR_RUN(linear_pairs_rows, linear_pairs_form)
 
 static const struct qkv_linear_kernel linear_pairs = {
-    ISA_NAME, "bf16 pairs", PANEL, linear_pairs_bytes, linear_pairs_pack, linear_pairs_rows
+    ISA_NAME, "bf16 pairs", PANEL, linear_pairs_bytes, linear_pairs_pack, linear_pairs_rows, 0
 };

@@ -128,8 +128,8 @@ static inline void rows_as(void *y, int64_t ldy, const void *x, int64_t ldx, con
     {                                                                                              \
         rows_as(y, ldy, x, ldx, panels, rows, K, N, tail, TYPE);                                   \
     }                                                                                              \
-    static const struct qkv_linear_kernel NAME = { ISA_NAME,     ARITHMETIC,  PANEL,               \
-                                                   NAME##_bytes, NAME##_pack, NAME##_rows };
+    static const struct qkv_linear_kernel NAME = { ISA_NAME,    ARITHMETIC,  PANEL, NAME##_bytes,  \
+                                                   NAME##_pack, NAME##_rows, 0 };
 LINEAR_AS(linear, QKV_REAL, "float")
 LINEAR_AS(linear_bf16, QKV_BF16, "bf16 as float")
 LINEAR_AS(linear_f16, QKV_F16, "f16 as float")
@@ -204,8 +204,8 @@ static void int8_rows(void *y, int64_t ldy, const void *x, int64_t ldx, const vo
     }
 }
 
-static const struct qkv_linear_kernel linear_int8 = { ISA_NAME,   "int8 as int32", PANEL,
-                                                      int8_bytes, int8_pack,       int8_rows };
+static const struct qkv_linear_kernel linear_int8 = { ISA_NAME,  "int8 as int32", PANEL, int8_bytes,
+                                                      int8_pack, int8_rows,       0 };
 
 // ---- norm, embedding ---------------------------------------------------------------------------
 static void norm_rows(real *y, real *sum, real *mean, real *rstd, const real *x,
