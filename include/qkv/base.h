@@ -113,6 +113,7 @@ enum { QKV_THREADS_MAX = 256 };
  *  A call computes on the thread that made it and on up to n - 1 workers.  The workers are POSIX
  *  threads that the first parallel work starts and that all calls of the process share; they sleep
  *  when idle, have the CPU affinity of the thread that made that call, and end at exit or dlclose.
+ *  A thread that calls the library needs a stack of 1 MiB; workers have 2 MiB.
  *  If the system refuses a thread, calls run on fewer.  A child process after fork starts workers
  *  of its own.
  *  Do not call it while another call of the library runs, on any thread.  A plan and scratch of the
