@@ -20,7 +20,7 @@
 #              verify`, 64-bit ARM, fuzzing for QKV_FUZZ_SECONDS (600) a target, 10,000 random mixtures of attention,
 #              MemorySanitizer, valgrind, the sanitizers on a real model, the binary interface
 #
-# `make test` is `test.sh release`; `make check` runs all except `long`; .ci/run runs release, gates and a quarter of the
+# `make test` is `test.sh release`; `make check` runs all except `long`; .ci/run runs release, gates and a part of the
 # others (`drawn` below), which test.sh --drawn lists.
 # Ends with a table and the line "N passed, N failed, N skipped"; exit 1 when anything failed.
 # Output of a stage: build/test/STAGE.log.
@@ -32,9 +32,9 @@ if [ "${1:-}" = --names ]; then
     echo "${all[*]}"
     exit
 fi
-# Four parts of the stages after `release` and `gates`, each 4 to 9 minutes on two cores (docs/testing.md, "Time"). The
-# commit selects one.
-drawn=("asan" "tsan double faults" "isa aarch64 power" "fuzz")
+# Five parts of the stages after `release` and `gates`, each 4 to 7 minutes on two cores (docs/testing.md, "Time"). The
+# commit selects one; asan1 and asan2 have half of the tests of asan each, and fuzz8 searches for 8 s a target.
+drawn=("asan1" "asan2" "tsan double faults" "isa aarch64 power" "fuzz8")
 if [ "${1:-}" = --drawn ]; then
     commit=$(git rev-parse HEAD 2>/dev/null) || commit=0
     echo "${drawn[$((16#${commit:0:8} % ${#drawn[@]}))]}"
@@ -227,11 +227,16 @@ sanitizer_options() {
     export UBSAN_OPTIONS=print_stacktrace=1
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 }
+# stage_asan [N]: N selects a half of the tests, 1 or 2.
 stage_asan() {
+    local half=()
+    [ $# -eq 0 ] || half=(-I "$1,,2")
     sanitizer_options
     export QKV_FAILURES=10
-    build asan && tests asan build/asan -E "view/(browser_|boxes_|pictures$|types|one_print)|whole/(book|links|slurm|two_machines)|cli/serve_(official|resident|requests)$|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words|ranks)|run_killed|layer/test_attention(_laws)?$|explain_trained|python/fuzz_20000"
+    build asan && tests asan build/asan "${half[@]}" -E "view/(browser_|boxes_|pictures$|types|one_print)|whole/(book|links|slurm|two_machines)|cli/serve_(official|resident|requests)$|test_exp|minilm|whole/(same_bits|notes)|^amx/|cli/(embed|gradcheck|verify|bench|words|ranks)|run_killed|layer/test_attention(_laws)?$|explain_trained|python/fuzz_20000"
 }
+stage_asan1() { stage_asan 1; }
+stage_asan2() { stage_asan 2; }
 # build_tsan TARGETS: by clang, and by cc where clang or its ThreadSanitizer is missing.
 build_tsan() {
     local name cc
@@ -284,6 +289,7 @@ stage_fuzz() { # SECONDS per target
     [ $rc -eq 0 ] || grep -v 'nothing found' "$log" | tail -n 60
     row fuzz "$(grep -c 'nothing found$' "$log")" $((rc != 0)) 0 $((SECONDS - begin))
 }
+stage_fuzz8() { stage_fuzz 8; }
 stage_aarch64() {
     local why=""
     if [ "$(uname -m)" = aarch64 ]; then
