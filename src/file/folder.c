@@ -212,6 +212,8 @@ qkv_status qkv_folder_has_weights(const char *dir, const qkv_tensors *weights, q
 int64_t qkv_folder_weights_gone(const struct qkv_folder *f, const qkv_tensors *weights)
 {
     static const char *const alone[] = { "model.safetensors", "model.qkv-int8.safetensors" };
+    static const char *const indexes[] = { "model.safetensors.index.json",
+                                           "model.qkv-int8.safetensors.index.json" };
     char path[QKV_PATH];
     int64_t gone = 0;
     bool index = false; // an index names the files
@@ -221,10 +223,8 @@ int64_t qkv_folder_weights_gone(const struct qkv_folder *f, const qkv_tensors *w
         index = index || (strcmp(name, alone[0]) != 0 && strcmp(name, alone[1]) != 0);
         gone += !qkv_path_join(path, f->dir, name, NULL) && !qkv_path_may_exist(path);
     }
-    for (int i = 0; i < 2 && index; i++) {
-        snprintf(path, sizeof path, "%s/%s.index.json", f->dir, alone[i]);
-        if (qkv_path_may_exist(path)) return gone;
-    }
+    for (int i = 0; i < 2 && index; i++)
+        if (!qkv_path_join(path, f->dir, indexes[i], NULL) && qkv_path_may_exist(path)) return gone;
     return gone + index;
 }
 
