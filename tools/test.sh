@@ -32,9 +32,9 @@ if [ "${1:-}" = --names ]; then
     echo "${all[*]}"
     exit
 fi
-# Five parts of the stages after `release` and `gates`, each 4 to 7 minutes on two cores (docs/testing.md, "Time"). The
+# Six parts of the stages after `release` and `gates`, each 3 to 8 minutes on two cores (docs/testing.md, "Time"). The
 # commit selects one; asan1 and asan2 have half of the tests of asan each, and fuzz8 searches for 8 s a target.
-drawn=("asan1" "asan2" "tsan double faults" "isa aarch64 power" "fuzz8")
+drawn=("asan1" "asan2" "tsan" "double faults power" "isa aarch64" "fuzz8")
 if [ "${1:-}" = --drawn ]; then
     commit=$(git rev-parse HEAD 2>/dev/null) || commit=0
     echo "${drawn[$((16#${commit:0:8} % ${#drawn[@]}))]}"
