@@ -283,9 +283,9 @@ TEST(png_has_two_pixels_a_unit_and_carries_the_words)
 
 TEST(a_negative_number_of_a_table_has_a_minus_sign)
 {
-    static const char *const cells[] = { "distance", "-",  "-0.958", "-1e-05", "-3.2e+31",
+    static const char *const texts[] = { "distance", "-",  "-0.958", "-1e-05", "-3.2e+31",
                                          "a -5",     "-x", "1 - 5",  "-5 ms",  "0.5" };
-    static const struct qkv_chart_table table = { "cosines", cells, 5, 2 };
+    static const struct qkv_chart_table table = { "cosines", texts, 5, 2 };
     struct qkv_chart c = whole();
     size_t n;
     c.table = &table;
