@@ -268,6 +268,10 @@ int cmd_width(const char *text, size_t bytes);
 // Prints a text in a cell of at least |width| columns, right-aligned if width < 0, with control
 // bytes escaped. A text of more than `most` columns is cut and ends with "..."; most 0: no limit.
 void cmd_print_cell(FILE *to, const char *text, size_t bytes, int width, int most);
+// Returns the length of the character at text[bytes], bytes > 0, if a terminal could execute it or
+// if it changes the writing direction: C0, DEL and C1 controls, also as bytes that are no
+// UTF-8; U+061C, U+200E, U+200F, U+2028..E and U+2066..9.  Returns 0 for any other character.
+size_t cmd_control_bytes(const char *text, size_t bytes);
 // Prints a text of a model or a file. On a terminal, control characters except newline and tab, and
 // characters that change the writing direction, are escaped; otherwise every byte is unchanged.
 void cmd_print_text(FILE *to, const char *text, size_t bytes);

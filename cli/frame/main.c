@@ -54,7 +54,7 @@ static qkv_status check_environment(qkv_error *err)
 // library gives the threads stacks of the same size.
 static qkv_status check_stack(qkv_error *err)
 {
-    enum { STACK = 1 << 20 }; // f32 linear layers with AMX need 650 KiB
+    enum { STACK = 1 << 20 }; // f32 linear layers with AMX need 680 KiB
     struct rlimit limit;
     if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= STACK) return QKV_OK;
     return cmd_error(err, QKV_ERR_LIMIT, NULL,

@@ -53,10 +53,7 @@ size_t cmd_utf8_bytes(const char *text, size_t n)
     return need;
 }
 
-// Returns the length of the character at text[bytes], bytes > 0, if a terminal could execute it or
-// if it changes the writing direction: C0, DEL and C1 controls, also as bytes that are no
-// UTF-8; U+061C, U+200E, U+200F, U+2028..E and U+2066..9.  Returns 0 for any other character.
-static size_t control_bytes(const char *text, size_t bytes)
+size_t cmd_control_bytes(const char *text, size_t bytes)
 {
     const unsigned char *p = (const unsigned char *)text;
     const size_t n = cmd_utf8_bytes(text, bytes);
@@ -74,7 +71,7 @@ static size_t control_bytes(const char *text, size_t bytes)
 // to its width. A byte that is printed as \xNN has 4 columns.
 static size_t character(const char *text, size_t bytes, int *columns)
 {
-    const size_t control = control_bytes(text, bytes);
+    const size_t control = cmd_control_bytes(text, bytes);
     *columns = control ? (int)(4 * control) : 1;
     if (control) return control;
     if ((unsigned char)*text < 0x80 || !cmd_utf8()) return 1;
@@ -100,7 +97,7 @@ void cmd_print_text(FILE *to, const char *text, size_t bytes)
 {
     const bool raw = !isatty(fileno(to));
     for (size_t n; bytes; text += n, bytes -= n) {
-        const size_t control = control_bytes(text, bytes);
+        const size_t control = cmd_control_bytes(text, bytes);
         n = control ? control : 1;
         put_bytes(to, text, n, raw || !control || *text == '\n' || *text == '\t');
     }
@@ -177,16 +174,6 @@ char *cmd_subscript(char out[CMD_SUBSCRIPT], int64_t n)
     return out;
 }
 
-// Returns whether a terminal could interpret the character p, which is n >= 2 bytes: U+0080 to 9F
-// or a bidirectional control.
-static bool is_control(const unsigned char *p, size_t n)
-{
-    if (n == 2) return p[0] == 0xC2 && p[1] < 0xA0;
-    if (n != 3 || p[0] != 0xE2) return false;
-    return (p[1] == 0x80 && p[2] >= 0xAA && p[2] <= 0xAE) ||
-           (p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9);
-}
-
 void cmd_json_text(FILE *to, const char *text, size_t bytes)
 {
     const unsigned char *p = (const unsigned char *)text;
@@ -201,11 +188,11 @@ void cmd_json_text(FILE *to, const char *text, size_t bytes)
             fputs("\\n", to);
         else if (*p == '\t')
             fputs("\\t", to);
-        else if (*p < 0x20 || *p == 0x7f)
-            fprintf(to, "\\u%04x", *p);
-        else if (n > 1 && is_control(p, n))
+        else if (cmd_control_bytes((const char *)p, bytes))
             fprintf(to, "\\u%04x",
-                    n == 2 ? p[1] : (p[0] & 0xF) << 12 | (p[1] & 0x3F) << 6 | (p[2] & 0x3F));
+                    n == 1   ? p[0]
+                    : n == 2 ? (p[0] & 0x1F) << 6 | (p[1] & 0x3F)
+                             : (p[0] & 0xF) << 12 | (p[1] & 0x3F) << 6 | (p[2] & 0x3F));
         else
             fwrite(p, 1, n, to);
         p += n ? n : 1;

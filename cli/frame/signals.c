@@ -69,21 +69,17 @@ static void on_end(int number)
     raise(number);
 }
 
-// Prints a name with a question mark in place of each control character (also U+0080 to
-// 9F), bidirectional control and Unicode line separator: qkv_escape() is not async-signal-safe.
+// Prints a name with a question mark in place of each control character: qkv_escape() is not
+// async-signal-safe.
 static void write_name(const char *name)
 {
-    for (const unsigned char *p = (const unsigned char *)name; *p; p++) {
-        size_t bad = *p < 0x20 || *p == 0x7f;
-        if (p[0] == 0xC2 && p[1] >= 0x80 && p[1] < 0xA0) bad = 2;
-        if (p[0] == 0xE2 && p[1] == 0x80 && p[2] >= 0xA8 && p[2] <= 0xAE) bad = 3;
-        if (p[0] == 0xE2 && p[1] == 0x81 && p[2] >= 0xA6 && p[2] <= 0xA9) bad = 3;
-        if (bad) {
-            write_stderr("?");
-            p += bad - 1;
-        } else {
-            write_stderr((const char[]){ (char)*p, 0 });
-        }
+    while (*name) {
+        const size_t left = strnlen(name, 4), whole = cmd_utf8_bytes(name, left);
+        const size_t control = cmd_control_bytes(name, left), n = whole ? whole : 1;
+        char one[5] = "?";
+        if (!control) memcpy(one, name, n);
+        write_stderr(one);
+        name += control ? control : n;
     }
 }
 

@@ -10,7 +10,7 @@
 enum { COUNT = 9, WIDTH = 4 };
 extern const struct graph_engine qkv_engine;
 
-// Compares what is written with what was read.
+// Checks that the next bytes of the written graph are the next bytes of the input.
 static int compare(void *user, const void *data, size_t bytes)
 {
     struct fuzz_part *rest = user;
