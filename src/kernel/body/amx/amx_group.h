@@ -10,7 +10,7 @@
 //   scores of half 0                                 its maxima so far
 //   scores of half 1; values of half 0, one block    powers of half 0; the maxima of half 1 so far
 //     of keys after the powers
-//   values of half 1, one block later                powers of half 1
+//   values of half 1, one block later                powers of half 1; o of half 0, with block 0
 //
 // A block is 32 keys. Every sum has the order of attention_bf16_scores, softmax_pairs and
 // attention_bf16_values, so that the results are bit-identical.
@@ -33,6 +33,7 @@ struct group_place {
     int64_t next;        // bytes between values f and f + 32
     int tiles;           // number of tiles of 16 numbers of a value
     int32_t n;           // number of blocks
+    bool hidden;         // true: a row does not see all keys of the span
 };
 enum { GROUP_LOW = QKV_CHUNK * (int)sizeof(float) }; // bytes between two rows of scores
 
@@ -90,9 +91,12 @@ static __attribute__((noinline)) void group_hide(real *row, int32_t lo, int32_t 
     for (int32_t j = 0; j < BLOCK; j += VW)
         vf_store(row + j, load_seen(row, j, lo, hi, vf_set1(-INFINITY)));
 }
-// Hides what rows of a half do not see in the block at column j.
-TILE_ALWAYS void group_hide_rows(real *s, const struct qkv_attention_group *g, int half, int32_t j)
+// Hides what rows of a half do not see in block b.
+TILE_ALWAYS void group_hide_rows(const struct group_place *at, const struct qkv_attention_group *g,
+                                 int half, int32_t b)
 {
+    const int32_t j = g->span.from + b * BLOCK;
+    real *const s = at->s - g->span.from;
     for (int i = half * HALF; i < half * HALF + HALF; i++)
         if (g->lo[i] > j || g->hi[i] < j + BLOCK)
             group_hide(s + i * QKV_CHUNK + j, g->lo[i] - j, g->hi[i] - j);
@@ -124,21 +128,23 @@ TILE_ALWAYS void group_powers(char *p, const real *row, float *total, float top,
     vf_store(total, vf_add(vf_add(first ? vf_zero() : vf_load(total), x), y));
 }
 
-// Merges the sums of weights of a half with the sums of earlier chunks, and adds its values to o.
-static void group_end(struct group_work *w, const struct qkv_attention_group *g, int half)
+// Merges the sums of weights of a half with the sums of earlier chunks.
+TILE_ALWAYS void group_merge(struct group_work *w, const struct qkv_attention_group *g, int half)
 {
     const int first = half * HALF;
-    const int64_t wide = width(g->F);
     for (int i = first; i < first + HALF; i++) w->sum[i] = vf_total(vf_load(w->total[i]));
     merge(g->top + first, g->sum + first, w->old + first, g->now + first, w->top + first,
           w->sum + first, HALF, g->c);
-    for (int i = 0; i < HALF; i++) {
-        real *const o = g->o + (first + i) * wide;
-        const vf now = vf_set1(g->now[first + i]), old = vf_set1(w->old[first + i]);
-        for (int64_t f = 0; f < wide; f += VW) {
-            const vf x = vf_mul(now, vf_load(w->values[i] + f));
-            vf_store(o + f, g->begun ? vf_fma(old, vf_load(o + f), x) : x);
-        }
+}
+// Adds the values of row i to o.
+TILE_ALWAYS void group_add(const struct group_work *w, const struct qkv_attention_group *g, int i)
+{
+    const int64_t wide = width(g->F);
+    real *const o = g->o + i * wide;
+    const vf now = vf_set1(g->now[i]), old = vf_set1(w->old[i]);
+    for (int64_t f = 0; f < wide; f += VW) {
+        const vf x = vf_mul(now, vf_load(w->values[i % HALF] + f));
+        vf_store(o + f, g->begun ? vf_fma(old, vf_load(o + f), x) : x);
     }
 }
 
@@ -152,7 +158,7 @@ TILE_ALWAYS void group_begin(struct group_work *w, const struct qkv_attention_gr
     TILE_LOAD(0, at.q, at.apart);
     if (two) TILE_LOAD(1, at.q + 64, at.apart);
     for (int32_t b = 0; b <= at.n; b++, keys += at.side, s += BLOCK) {
-        if (b > 0) group_hide_rows(at.s - g->span.from, g, 0, g->span.from + (b - 1) * BLOCK);
+        if (b > 0 && at.hidden) group_hide_rows(&at, g, 0, b - 1);
         for (int half = 0; half < 2; half++) {
             if (b < at.n) {
                 TILE_ZERO(4);
@@ -196,16 +202,17 @@ TILE_ALWAYS void group_middle(struct group_work *w, const struct qkv_attention_g
                 if (b > 0) group_most(w->most[HALF + i], t - BLOCK + i * QKV_CHUNK, b == 1);
             }
         }
-        group_hide_rows(at.s - g->span.from, g, 1, g->span.from + b * BLOCK);
+        if (at.hidden) group_hide_rows(&at, g, 1, b);
     }
     group_last_values(w, &at, first);
     for (int i = 0; i < HALF; i++)
         group_most(w->most[HALF + i], s1 + (at.n - 1) * BLOCK + i * QKV_CHUNK, at.n == 1);
     group_top(w, 1);
-    group_end(w, g, 0);
+    group_merge(w, g, 0);
 }
 
-// Computes the powers of half 1, and meanwhile its values.
+// Computes the powers of half 1, and meanwhile its values. With the first block, adds the values of
+// half 0 to o.
 TILE_ALWAYS void group_finish(struct group_work *w, const struct qkv_attention_group *g,
                               const struct group_place at)
 {
@@ -219,12 +226,16 @@ TILE_ALWAYS void group_finish(struct group_work *w, const struct qkv_attention_g
         {
             if (b > 0 && n % 2 == 0) group_values(p - 64, v, at.next, at.tiles, n / 2);
             UNROLL for (int i = 2 * n; i < 2 * n + 2; i++)
+            {
                 group_powers(p + i * GROUP_LOW, s + i * QKV_CHUNK, w->total[HALF + i],
                              w->off[HALF + i], times, b == 0);
+                if (b == 0) group_add(w, g, i);
+            }
         }
     }
+    group_merge(w, g, 1);
     group_last_values(w, &at, first);
-    group_end(w, g, 1);
+    for (int i = 0; i < HALF; i++) group_add(w, g, HALF + i);
 }
 
 static bool attention_bf16_group(const struct qkv_attention_group *g)
@@ -234,7 +245,7 @@ static bool attention_bf16_group(const struct qkv_attention_group *g)
     if (g->rows != HIGH || g->E > 2 * BLOCK || g->F > 2 * BLOCK || g->F == 0 || g->E == 0 ||
         span.from % BLOCK || span.to % BLOCK || span.from >= span.to)
         return false;
-    const struct group_place at = {
+    struct group_place at = {
         .q = g->q[0],
         .keys = amx_key((void *)g->keys, span.from, g->E, 1).tiles,
         .values = amx_value_tiles(g->values, 0, span.from, g->capacity, 1),
@@ -246,6 +257,7 @@ static bool attention_bf16_group(const struct qkv_attention_group *g)
         .tiles = (int)(width(g->F) / HALF),
         .n = (span.to - span.from) / BLOCK,
     };
+    for (int i = 0; i < HIGH; i++) at.hidden |= g->lo[i] > span.from || g->hi[i] < span.to;
     tile_configure(HIGH);
     if (g->E > BLOCK) {
         group_begin(&w, g, at, true);
