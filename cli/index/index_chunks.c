@@ -91,8 +91,8 @@ static void add_sentence(struct chunker *c, size_t begin, size_t end, int64_t to
     c->sentences[c->sentence_count++] = (struct sentence){ begin, end, tokens, heading };
 }
 
-// Adds a sentence, in pieces if it has more tokens than a chunk.  A piece ends before a word
-// if it has one after its first token.
+// Adds a sentence, in pieces if it has more tokens than a chunk.  A piece ends before white space
+// or a word if it has one after its first token, and begins after white space.
 static qkv_status add_pieces(struct chunker *c, const char *text, size_t begin, size_t end,
                              qkv_error *err)
 {
@@ -106,7 +106,10 @@ static qkv_status add_pieces(struct chunker *c, const char *text, size_t begin, 
         int64_t to = from + c->size;
         for (int64_t i = to; i > from; i--) {
             const size_t start = begin + (size_t)c->e.begin[i];
-            if (start <= at || !is_space(text[start - 1])) continue;
+            // a token may begin with the space before its word
+            if (start <= at || start >= end ||
+                !(is_space(text[start - 1]) || is_space(text[start])))
+                continue;
             to = i;
             break;
         }
@@ -117,7 +120,10 @@ static qkv_status add_pieces(struct chunker *c, const char *text, size_t begin, 
         size_t last = next;
         while (last > at && is_space(text[last - 1])) last--;
         add_sentence(c, at, last, to - from, false);
-        from = to;
+        while (next < end && is_space(text[next])) next++;
+        for (from = to; from < c->e.count && begin + (size_t)c->e.begin[from] < next;) from++;
+        // the token of a word may begin with the space that was skipped
+        if (from > to && begin + (size_t)c->e.end[from - 1] > next) from--;
         at = next;
     }
     if (at < end) add_sentence(c, at, end, c->e.count - from, is_heading(text, begin, end));

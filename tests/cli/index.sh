@@ -144,6 +144,9 @@ printf 'alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi
 runs 0 index long.txt --split sentences --chunk 3 -o i.qkvi --force
 [ "$(select 'SELECT text FROM passage' | tr '\n' ' ')" = "$(cat long.txt) " ] || failed 'the words of the pieces'
 [ "$(select 'SELECT count(*) > 4 FROM passage')" = 1 ] || failed 'number of pieces'
+# also where the spaces are tokens of their own, or the beginning of a token
+runs 0 index long.txt --model "$here/../golden/qwen3_forms/embedding" --split sentences --chunk 8 -o i.qkvi --force
+[ "$(select 'SELECT text FROM passage' | tr '\n' ' ')" = "$(cat long.txt) " ] || failed 'the words of the pieces of bytes'
 
 title 'an update has the bytes of an index that is made from all files, and embeds only what changed'
 mkdir u
