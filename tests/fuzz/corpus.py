@@ -211,16 +211,16 @@ FORMATS += [sentencepiece(model, PIECES, normalizer) + text for model in (1, 2, 
 
 
 # ---- files of runs ----
-WEIGHTS = safetensors('{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'.ljust(64), b"01234567")
+MODEL_FILE = safetensors('{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'.ljust(64), b"01234567")
 
 
 def entry(data):
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
-FILES = {"config.json": entry(b"{}"), "state.json": entry(b"{}"), "model.safetensors": entry(WEIGHTS)}
+FILES = {"config.json": entry(b"{}"), "state.json": entry(b"{}"), "model.safetensors": entry(MODEL_FILE)}
 MANIFEST = [json.dumps({"format": "qkv-checkpoint", "version": 1, "step": 7, "files": f}).encode() for f in (
-    FILES, {**FILES, "model.safetensors": {**entry(WEIGHTS), "tensors": {"a": [72, 8, "0123456789abcdef"]}}},
+    FILES, {**FILES, "model.safetensors": {**entry(MODEL_FILE), "tensors": {"a": [72, 8, "0123456789abcdef"]}}},
     {**FILES, "state.json": {"bytes": 2, "sha256": "0"}}, {}, {**FILES, "../x.json": entry(b"")})]
 def part(**members):
     """The manifest of the part 0 of 1 whose bytes are 0123456789."""
@@ -392,6 +392,52 @@ FETCH = [bytes([k]) + b"\0".join(r) for k in (0, 1) for r in (
     (b"200\n\n<a href=\"https://files.example:8443/" + WHEEL + b"?a=b#c\">",), (b"200\n\n<a href=\"http://10.0.0.1/" + WHEEL + b"\">",),
     (b"200\nContent-Length: 401\n\n",), (b"200\n\n" + b"x" * 401,), (b"404\nX-Error-Code: RepoNotFound\n\nno",), (b"200\nLink: <https://hub.example/2>; rel=\"next\"\n\n[]",),
     (b"0\n",), (b"",))]
+
+
+# Four bytes of settings, then a file of `qkv index`.
+PASSAGES = [bytes(k) + t for k in ((0, 0, 9, 2), (1, 2, 5, 0), (4, 0, 9, 0), (5, 2, 20, 6), (9, 3, 63, 30), (2, 1, 3, 1), (4, 4, 9, 0)) for t in (
+    b"# Owls\n\nAn owl said: \"Who?\" It was 3.1 miles away. 2. A list... \xe3\x80\x82\xef\xbc\x81(x) \xe2\x80\xa6 end",
+    b"\xef\xbb\xbfone line\r\n\n  \t\n" + 12 * b"word " + 30 * b"\xc3\xa9" + b" x.\nNext? Yes!' \xff\n## 2.\n",
+    b'{"text":"a b. C d.","id":7,"n":[1,{"x":null}]}\n\n{"id":"k","text":"\\u00e9\\n\\ud83d\\ude00. z"}\n', b'{"text":1}\n{"a":1,"a":2}\nx',
+    b'{"id":1.5,"text":"","a.b":"t"}\n{"text":"\\u0000"}\n{"text":"\\ud800","id":{}}\n{"text":"a"', b"")]
+# A byte for the size of reads and the operands, then a file of -f.
+LINES = [bytes([k]) + t for k in (0, 1, 64, 65, 71, 167, 243) for t in (
+    b"one\ntwo\r\n\n three", b"101,2051,102\n1 2\t3\r\n0", b"\r\n\r", b"7\n,\n2147483648", b"a\0b\n\xff\n", b"")] + [b"\1" + 1100 * b"\n" + b"a"]
+
+
+def typed(rows):
+    return b"[" + b";".join(b" ".join(b"%g" % x for x in row) for row in rows) + b"]"
+
+
+# A byte for the kind, then a .safetensors file, a .npy file, numbers of the command line, or those of q, k and v.
+MATRIX = typed([[1, 0, -2.5], [1e-3, 3e38, 4]])
+ARRAYS = [bytes([0]) + s for s in SAFETENSORS] + [bytes([0]) + safetensors({n: tensor("I32", [2], 0, 8)}, bytes([1, 0, 0, 0, 255, 0, 0, 0]))
+    for n in ("q", "mask", "lengths")] + [bytes([1]) + s for s in NPY] + [bytes([2]) + t for t in (
+    MATRIX, b"[1, 2,3 ;\n4 5 6]", b"[1 0 1]", b"[nan inf; -inf 1e39]", b"[1 2; 3]", b"[]", b"[;]", b"[1,,2]", b"[0x1p3 1e]", b"3,5,5", b"3,,5",
+    b"9223372036854775808", b"[16777217]")] + [bytes([3]) + b"\0".join(t) for t in (
+    (MATRIX, MATRIX, b"[1;2]"), (b"[1]",) * 3, (b"[1 2]", b"[1 2;3 4]", b"[1]"))]
+
+
+def weights(kind, tokens, keys, file):
+    return bytes([kind, len(tokens), len(keys)]) + tokens + keys + file
+
+
+NAMES = b"[CLS]\na\r\n<b>"
+THIRDS = struct.pack("<9f", *9 * [1 / 3])
+CAUSAL = struct.pack("<9f", 1, 0, 0, .5, .5, 0, .25, .25, .5)
+# Settings, sizes of the files of tokens, these files, and attention weights.
+WEIGHTS_OF = [("attentions.0", THIRDS), ("attentions.1", CAUSAL)], [("encoder_attentions.0", THIRDS), ("decoder_attentions.0", CAUSAL),
+                                                                   ("cross_attentions.0", THIRDS)]
+ATTENTION = [safetensors({n: tensor("F32", [1, 1, 3, 3], 36 * i, 36 * i + 36) for i, (n, _) in enumerate(t)}, b"".join(d for _, d in t))
+             for t in WEIGHTS_OF]
+WEIGHTS = [weights(k, n, m, f) for k, n, m, f in (
+    (0, NAMES, b"", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3, 3), }\n", CAUSAL)),
+    (0, NAMES, b"", npy("{'descr': '<f4', 'fortran_order': True, 'shape': (1, 1, 1, 3, 3), }\n", THIRDS)),
+    (2, b"a\n", NAMES, npy("{'descr': '<f8', 'fortran_order': False, 'shape': (2, 1, 1, 3), }\n", struct.pack("<6d", *6 * [.5]))),
+    (0, NAMES, b"", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 3, 3), }\n", struct.pack("<9f", *8 * [float("nan")], -1))),
+    (0, NAMES, b"", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1, 0, 3), }\n", b"")), (0, b"\n", b"", NPY[0]),
+    (1, NAMES, b"", ATTENTION[0]), (3, NAMES, NAMES, ATTENTION[1]), (1, NAMES, b"", ATTENTION[1]), (1, NAMES, b"", SAFETENSORS[1]),
+    (1, NAMES, b"", SAFETENSORS[2]), (4, b"", b"", ATTENTION[0]), (3, b"a", NAMES, safetensors({"x": tensor("F16", [1, 1, 3], 0, 6)}, bytes(6))))]
 
 
 def mutate(r, seed, others):

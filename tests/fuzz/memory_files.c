@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ static struct file {
     size_t size, capacity;
 } files[MEMORY_FILES];
 static int files_end; // the slots from here on are free
+static size_t read_most = SIZE_MAX;
 
 static struct descriptor {
     struct file *file; // NULL: closed; a removed file stays until its descriptor is closed
@@ -139,6 +141,11 @@ const uint8_t *memory_contents(const char *path, size_t *size)
     return f->data ? f->data : (const uint8_t *)"";
 }
 
+void memory_read_most(size_t bytes)
+{
+    read_most = bytes;
+}
+
 // ---- the calls of the system --------------------------------------------------------------------
 // The linker makes the names: no header declares them.
 #define WRAP(type, name, arguments)                                                                \
@@ -204,9 +211,20 @@ WRAP(ssize_t, read, (int fd, void *to, size_t bytes))
     if (!d) return __real_read(fd, to, bytes);
     if (d->at >= d->file->size) return 0;
     if (bytes > d->file->size - d->at) bytes = d->file->size - d->at;
+    if (bytes > read_most) bytes = read_most;
     if (bytes) memcpy(to, d->file->data + d->at, bytes);
     d->at += bytes;
     return (ssize_t)bytes;
+}
+
+WRAP(off_t, lseek, (int fd, off_t at, int from))
+{
+    struct descriptor *d = descriptor_of(fd);
+    if (!d) return __real_lseek(fd, at, from);
+    const size_t base = from == SEEK_SET ? 0 : from == SEEK_CUR ? d->at : d->file->size;
+    if (at < 0 && (size_t)-at > base) return fail(EINVAL);
+    d->at = base + (size_t)at;
+    return (off_t)d->at;
 }
 
 WRAP(ssize_t, pread, (int fd, void *to, size_t bytes, off_t at))
@@ -234,6 +252,14 @@ WRAP(ssize_t, pwrite, (int fd, const void *from, size_t bytes, off_t at))
     struct descriptor *d = descriptor_of(fd);
     if (!d) return __real_pwrite(fd, from, bytes, at);
     return put(d->file, (size_t)at, from, bytes) ? (ssize_t)bytes : fail(ENOSPC);
+}
+
+// A file in memory is always ready.
+WRAP(int, poll, (struct pollfd * p, nfds_t n, int milliseconds))
+{
+    if (n != 1 || !descriptor_of(p->fd)) return __real_poll(p, n, milliseconds);
+    p->revents = p->events;
+    return 1;
 }
 
 WRAP(int, fsync, (int fd))

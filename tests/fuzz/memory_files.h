@@ -16,4 +16,5 @@ void memory_remove(const char *path); // the file, or the folder with everything
 // Returns the contents of a file and their size; NULL: there is no file of this name.  The pointer
 // is valid until the file is written or removed.
 const uint8_t *memory_contents(const char *path, size_t *size);
+void memory_read_most(size_t bytes); // the most bytes that one read() returns, as of a pipe
 #endif
