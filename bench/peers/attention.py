@@ -114,8 +114,8 @@ def one(shape, causal, precisions, rounds):
         ggml()
         results[who] = distance(ggml.out(), exact)
     errors = same(name, calls, results, max(TOLERANCE[p] for p in precisions))
-    arithmetic = ours[precisions[0]].plan.arithmetic.decode()
-    seconds = turns(calls, rounds, probe=lambda: qkv.peak(arithmetic) / 1e9, limit=25)
+    arithmetic = {p: f.plan.arithmetic.decode() for p, f in ours.items()}
+    seconds = turns(calls, rounds, probe=lambda: {a: qkv.peak(a) / 1e9 for a in set(arithmetic.values())}, limit=25)
     if ggml:
         ggml.close()
     for p in precisions:
@@ -123,8 +123,8 @@ def one(shape, causal, precisions, rounds):
         flops = 4 * B * H * N * N * E * (0.5 if causal else 1)
         mine = {("qkv" if who == f"qkv {p}" else who): s for who, s in seconds.items()
                 if who == f"qkv {p}" or not who.startswith("qkv")}
-        row(f"attention forward, {p}", name, "GFLOP/s", flops / 1e9, mine,
-            peak=ours[p].plan.arithmetic.decode(), isa=ours[p].plan.isa.decode(),
+        mine[""] = [peaks[arithmetic[p]] for peaks in seconds[""]]
+        row(f"attention forward, {p}", name, "GFLOP/s", flops / 1e9, mine, peak=arithmetic[p], isa=ours[p].plan.isa.decode(),
             error={("qkv" if who == f"qkv {p}" else who): e for who, e in errors.items()
                    if who == f"qkv {p}" or not who.startswith("qkv")})
 

@@ -19,8 +19,8 @@ def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True):
     """Runs {name: function} in rounds; returns {name: [seconds of one call, round by round]}.
 
     In each round every function runs once, one after another, so that a machine that slows down slows down for all;
-    short functions are repeated for `least` seconds.  probe, a function that returns a rate, is called once per
-    round; its results are the list under "".  limit: seconds after which no round starts (but at least three run).
+    short functions are repeated for `least` seconds.  probe, a function that measures a rate or several, is called
+    once per round; its results are the list under "".  limit: seconds after which no round starts (but at least three run).
     warm False: all functions have run before, and are long.
     """
     repeat = dict.fromkeys(calls, 1)
