@@ -70,6 +70,38 @@ GOALS = [
     ("server, *", "*a request", "*", ("infinity", 2)),
 ]
 
+# (CPU, section, row, heading of docs/limits.md): where the account of a missed goal is; the first row that matches.
+ACCOUNTS = [
+    ("sapphire-rapids", "attention forward, bf16", "*", "Attention in bf16 with AMX"),
+    ("sapphire-rapids", "attention forward, packed", "*bf16", "Attention in bf16 with AMX"),
+    ("sapphire-rapids", "attention forward, *", "*", "Attention in f32 with AMX"),
+    ("sapphire-rapids", "decode, *", "*", "Decoding with AMX"),
+    ("sapphire-rapids", "decoding, *", "*", "Decoding with AMX"),
+    ("sapphire-rapids", "linear, f32*", "*", "Linear layers in f32 with AMX"),
+    ("sapphire-rapids", "linear, *", "*", "Linear layers in bf16 and int8 with AMX"),
+    ("zen3", "attention forward, *", "*", "Attention with AVX2"),
+    ("zen3", "decode, *", "*", "Decoding with AVX2"),
+    ("zen3", "linear, few rows, *", "*", "A few rows"),
+    ("zen3", "linear, *", "*", "Linear layers with AVX2"),
+    ("zen4", "attention forward, *", "*N128*", "Short sequences"),
+    ("zen4", "attention forward, packed", "*", "Short sequences"),
+    ("zen4", "attention forward, *", "*", "Attention with AVX-512"),
+    ("zen4", "decode, *", "*", "Decoding with AVX-512"),
+    ("zen4", "linear, few rows, *", "*", "A few rows"),
+    ("zen4", "linear, *", "*", "Linear layers with AVX-512"),
+    ("*", "attention backward, *", "*", "Gradients of attention"),
+    ("*", "embed, *", "*", "Sentence embeddings"),
+    ("*", "decoding, *", "*", "Whole decoders"),
+    ("*", "llama2.c's checkpoints, *", "*", "Whole decoders"),
+    ("*", "prompts, *", "*", "Prompts"),
+    ("*", "training, *", "*", "Training"),
+    ("*", "two threads and two processes", "*", "Two threads"),
+    ("*", "search, *", "*", "Search"),
+    ("*", "view, *", "*", "A page of 512 tokens"),
+    ("*", "tokenizer, *", "*", "Unknown regular expressions"),
+    ("*", "Python, PyTorch in one process with qkv", "*", "PyTorch in one process"),
+]
+
 # The rows of the first table of docs/performance.md: (title, part, section, row, programs).
 TOP = [
     ("attention, f32, 2,048 tokens, 8 heads of 64", "attention-f32", "attention forward, f32", "*N2048 E64 full",
@@ -95,3 +127,11 @@ def of(record):
                ((record["section"], section), (record["row"], row), (record.get("isa"), isa))):
             found.setdefault(goal[0] if isinstance(goal, tuple) else "share", goal)
     return list(found.values())
+
+
+def account(cpu, record):
+    """Returns the heading of docs/limits.md under which a missed goal of a CPU has its account, or None."""
+    for key, section, row, heading in ACCOUNTS:
+        if all(fnmatch.fnmatchcase(x, y) for x, y in ((cpu, key), (record["section"], section), (record["row"], row))):
+            return heading
+    return None

@@ -35,7 +35,7 @@ def of_cpu(parts, key, folder):
            "Reached: the share of the limit, or qkv's figure divided by the program's; the median over the rounds. The limit "
            "is the peak of the arithmetic that ran or a plain read of as many bytes, measured in the same rounds, or what "
            "the row names.\n",
-           report.judged(records, True) or "No goal has been measured yet."]
+           report.judged(records, True, key) or "No goal has been measured yet."]
     for name, part in parts.items():
         for r in part["records"]:
             if "growth" not in r:

@@ -69,7 +69,13 @@ def figures(records, markdown):
     return "\n".join(out)
 
 
-def judge(records):
+def missed_link(cpu, record):
+    """Returns the result of a missed goal: with a link to its account, if the CPU has one."""
+    heading = goals.account(cpu, record) if cpu else None
+    return f"**missed**: [account](../limits.md#{heading.lower().replace(' ', '-')})" if heading else "**missed**"
+
+
+def judge(records, cpu=""):
     """Returns rows (work, limit or program, reached, wanted, result) for all goals, and the number of goals missed.
     Medians over the rounds count: they do not change when the machine is slow for a while."""
     rows, missed = [], 0
@@ -84,12 +90,13 @@ def judge(records):
                 missed += found < least
                 show = percent if to_limit else digits
                 rows.append((f"{r['section']}: {r['row']}", name, show(found), show(least),
-                             "reached" if found >= least else "**missed**"))
+                             "reached" if found >= least else missed_link(cpu, r)))
     return rows, missed
 
 
-def judged(records, markdown):
-    rows, missed = judge(records)
+def judged(records, markdown, cpu=""):
+    """Returns the table of goals; cpu: name of the CPU's page, where accounts of missed goals are looked up."""
+    rows, missed = judge(records, cpu)
     if not rows:
         return ""
     if markdown:

@@ -437,6 +437,17 @@ def figures(files):
             yield path, 1, f"{pattern}: expected {count} once, found {' '.join(found) or 'nothing'}"
 
 
+def accounts(files):
+    """Each goal that a page of docs/performance says was missed leads to a heading of docs/limits.md."""
+    headings = {re.sub(r"[^a-z0-9 -]", "", line[3:].lower()).replace(" ", "-") for line in lines("docs/limits.md")
+                if line.startswith("## ")}
+    for path in files:
+        for number, line in enumerate(lines(path), 1) if re.match(r"docs/performance/.*\.md$", path) else ():
+            found = re.search(r"\*\*missed\*\*(?:: \[account\]\(\.\./limits\.md#([^)]*)\))?", line)
+            if found and found[1] not in headings:
+                yield path, number, f"no account in docs/limits.md ({found[1] or 'goals.ACCOUNTS has no row'})"
+
+
 def layouts(files):
     """src/base/layout/struct_members.def has the structures and members of the public headers."""
     path = "src/base/layout/struct_members.def"
@@ -450,7 +461,7 @@ def layouts(files):
         yield path, len(wanted), "has rows of structures that the headers do not have"
 
 
-GATES = (includes, silent, intrinsics, spdx, length, functions, folders, faces, words, retired, duplicates, symbols, scripts, writers, pictures, figures, layouts)
+GATES = (includes, silent, intrinsics, spdx, length, functions, folders, faces, words, retired, duplicates, symbols, scripts, writers, pictures, figures, accounts, layouts)
 
 
 def main():

@@ -4,7 +4,7 @@
 //
 // The rows are two halves of 16. The instructions of tiles and vectors alternate, a product after
 // two rows, so that both are in the window of instructions in which the core looks for work
-// (docs/performance.md, "AMX"):
+// (docs/limits.md, "AMX"):
 //
 //   tiles                                            vectors
 //   scores of half 0                                 its maxima so far

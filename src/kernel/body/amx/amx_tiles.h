@@ -140,7 +140,7 @@ TILE_ALWAYS void tile_multiply(const bool tall, const bool wide)
     } while (0)
 // Adds the products of the first parts of `depth` blocks. Each tile is loaded when the last product
 // with its register has begun, one product before it is needed: 66 cycles per block where products
-// after all four loads take 72 (docs/performance.md, "AMX").
+// after all four loads take 72 (docs/limits.md, "AMX").
 TILE_ALWAYS void tile_first_parts(const struct tile_factors *f, int64_t depth, const int parts,
                                   const bool tall, const bool wide)
 {
