@@ -141,7 +141,7 @@ done
 title 'a disk that is full for rank 0 of train: the run continues later to the same bits'
 cat "$here"/../../docs/notes/0*.md >text.txt
 options='--arch gpt --tokenizer bytes --width 48 --layers 2 --heads 2 --context 32 --batch-tokens 256 --accumulate 4
-    --eval-every 200 --save-every 100 --steps 400'
+    --eval-every 60 --save-every 40 --steps 120'
 runs 0 train text.txt $options --out alive
 for launcher in $launchers; do
     VICTIM=0 BYTES=4096 AFTER=full/log.jsonl timeout 300 "$launcher" -n 2 sh full.sh train text.txt $options --out full \

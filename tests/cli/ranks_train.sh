@@ -61,14 +61,14 @@ fi
 exec "$QKV_BIN" "$@"
 SH
 export QKV_BIN
-runs 0 train text.txt $options $five --steps 300 --save-every 10 --out alive
+runs 0 train text.txt $options $five --steps 120 --save-every 10 --out alive
 for launcher in $launchers; do
     rm -rf dead
     begin=$(date +%s)
-    timeout 120 "$launcher" -n 3 sh die.sh train text.txt $options $five --steps 300 --save-every 10 --out dead >"$out" 2>"$err"
+    timeout 120 "$launcher" -n 3 sh die.sh train text.txt $options $five --steps 120 --save-every 10 --out dead >"$out" 2>"$err"
     [ $? -ne 0 ] || failed "exit code: $launcher"
     [ $(($(date +%s) - begin)) -lt 30 ] || failed "the others went on: $launcher"
-    [ ! -e dead/checkpoint-00000300 ] || failed 'the run was not ended'
+    [ ! -e dead/checkpoint-00000120 ] || failed 'the run was not ended'
     ranked "$launcher" 2 0 train --resume dead
     same alive dead
 done

@@ -4,6 +4,8 @@
 # MPI, it is loaded. QKV_NEED_MPI=1: it is an error if Open MPI or MPICH is missing.
 export QKV_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_btl_vader_single_copy_mechanism=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+# no rank has a core of its own: other tests run next to these
+export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none
 export OMPI_MCA_mpi_yield_when_idle=1
 libraries=$1 sizes=$2
 shift 2

@@ -14,6 +14,7 @@
 #include <mpi.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -28,8 +29,8 @@ enum { PIECE = 10000, TAG = 1, ALWAYS = 1 };
 enum { PIECE = 1 << 30, TAG = 1, ALWAYS = 0 };
 #endif
 // REDUCED: numbers that are reduced at once. SECONDS: how long a rank waits for others after a
-// failure.
-enum { REDUCED = 64, SECONDS = 5 };
+// failure. POLLS: how often it asks MPI before it also lets others run.
+enum { REDUCED = 64, SECONDS = 5, POLLS = 100 };
 
 // What a rank tells all others.
 enum notice { FAILS, WAITS, CONTINUES };
@@ -145,6 +146,18 @@ static void settle(void)
     if (!met && mpi.sending != MPI_REQUEST_NULL) mpi.lost = true;
 }
 
+// Waits until one of two requests is complete. A rank that has waited for a while gives its core to
+// what else runs there: where there are more ranks than cores, to the rank that it waits for.
+static int wait_any(MPI_Request *both, int *which)
+{
+    int code, done = 0;
+    for (int n = 0;; n++) {
+        code = MPI_Testany(2, both, which, &done, MPI_STATUS_IGNORE);
+        if (code != MPI_SUCCESS || done) return code;
+        if (n >= POLLS) sched_yield();
+    }
+}
+
 // Waits until a request is complete or a rank fails; `alone`: or another rank waits as this one.
 static qkv_status complete(MPI_Request *request, bool alone)
 {
@@ -159,7 +172,7 @@ static qkv_status complete(MPI_Request *request, bool alone)
             hear();
             continue;
         }
-        if (MPI_Waitany(2, both, &which, MPI_STATUS_IGNORE) != MPI_SUCCESS) return fail(QKV_ERR_IO);
+        if (wait_any(both, &which) != MPI_SUCCESS) return fail(QKV_ERR_IO);
         *request = both[0];
         mpi.hearing = both[1];
         if (which == 1) hear();
