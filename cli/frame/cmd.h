@@ -163,6 +163,8 @@ extern const struct cmd *const cmd_table[]; // all commands; the list ends with 
 // Parses argv[argc]: stores the values of options, and moves the operands to the front of argv.
 // Sets *operands to their number.
 qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands, qkv_error *err);
+// Frees the lists of options that may be repeated, at the end of the program.
+void cmd_options_free(void);
 // Returns the name of the first option that is given and has none of these names; NULL: there is
 // none.  The list ends with NULL.
 const char *cmd_option_besides(const char *const *names);
@@ -329,6 +331,8 @@ bool cmd_output_direct(const char *path);
 // an output: the same file, by device and inode; the same folder; a folder that contains the input;
 // or one of the files of a model in an input folder.
 qkv_status cmd_input_add(const char *path, qkv_error *err);
+// Frees the names of all inputs and outputs, at the end of the program.
+void cmd_paths_free(void);
 // Adds a file or folder that the command writes, and compares it with the inputs in the same way.
 qkv_status cmd_output_add(const char *path, qkv_error *err);
 // Checks that the output file `path` can be written. Called before the command computes anything.

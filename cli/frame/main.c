@@ -73,11 +73,10 @@ static int finish(int code)
     return code;
 }
 
-int main(int argc, char **argv)
+// Runs the command that the arguments name; returns its exit code.
+static int run(int argc, char **argv)
 {
     qkv_error err = { 0 };
-    cmd_signals_init();
-    setlocale(LC_CTYPE, "");
     if (argc < 2) {
         cmd_help_all(stderr);
         return QKV_ERR_USAGE;
@@ -121,4 +120,14 @@ int main(int argc, char **argv)
         return cmd_fail(&err);
     }
     return finish(c->run(operands, argv + 2));
+}
+
+int main(int argc, char **argv)
+{
+    cmd_signals_init();
+    setlocale(LC_CTYPE, "");
+    const int code = run(argc, argv);
+    cmd_options_free();
+    cmd_paths_free();
+    return code;
 }

@@ -438,3 +438,15 @@ qkv_status cmd_options(const struct cmd *c, int argc, char **argv, int *operands
     const qkv_status status = add_files(c, all, given, n, argv, err);
     return status ? status : apply_common(err);
 }
+
+void cmd_options_free(void)
+{
+    for (const struct opt *o = all; o->kind; o++) {
+        if (o->kind != OPT_KIND_WORDS) continue;
+        free(o->at.words->text);
+        *o->at.words = (struct cmd_words){ NULL, 0 };
+    }
+    free(common.ablate);
+    common.ablate = NULL;
+    common.ablations = 0;
+}

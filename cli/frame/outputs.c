@@ -61,11 +61,11 @@ bool cmd_ends_with(const char *path, const char *ending)
 // ---- inputs and outputs ------------------------------------------------------------------------
 enum { OUTPUTS = 16 };
 static struct {
-    const char **path;
+    char **path;
     int64_t count;
 } inputs;
 static struct {
-    const char *path;
+    char *path;
     bool checked; // cmd_output_check() has accepted it
     bool there;   // the file existed before the command
     char *place;  // the path without links, or NULL
@@ -291,6 +291,18 @@ void cmd_outputs_note(void)
         // a file that replaces another is another file
         if (!outputs[i].there || outputs[i].device != st.st_dev || outputs[i].file != st.st_ino)
             cmd_note("%s is complete: it was written before this error", outputs[i].path);
+    }
+}
+
+void cmd_paths_free(void)
+{
+    for (int64_t i = 0; i < inputs.count; i++) free(inputs.path[i]);
+    free(inputs.path);
+    inputs.path = NULL;
+    inputs.count = 0;
+    for (; output_count > 0; output_count--) {
+        free(outputs[output_count - 1].path);
+        free(outputs[output_count - 1].place);
     }
 }
 

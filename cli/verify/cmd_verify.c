@@ -58,13 +58,14 @@ static int run_verify(int argc, char **argv)
         .quick = o.quick, .cases = o.cases, .isa = o.isa, .precision = -1, .seed = (uint64_t)o.seed
     };
     const double begin = cmd_seconds();
-    if (check_options(&v, &err) || verify_convert(&v, &err) || verify_linear(&v, &err) ||
-        verify_dense(&v) || verify_attention(&v, &err) || verify_backward(&v, &err))
-        return cmd_fail(&err);
-    if (verify_report(&v, cmd_seconds() - begin)) return QKV_OK;
-    cmd_error(&err, QKV_ERR_INTERNAL, NULL,
-              "a check failed: an error exceeds its limit; the failed cases are listed above");
-    return cmd_fail(&err);
+    const bool complete = !check_options(&v, &err) && !verify_convert(&v, &err) &&
+                          !verify_linear(&v, &err) && !verify_dense(&v) &&
+                          !verify_attention(&v, &err) && !verify_backward(&v, &err);
+    if (complete && !verify_report(&v, cmd_seconds() - begin))
+        cmd_error(&err, QKV_ERR_INTERNAL, NULL,
+                  "a check failed: an error exceeds its limit; the failed cases are listed above");
+    verify_rows_free();
+    return complete && !err.status ? QKV_OK : cmd_fail(&err);
 }
 
 const struct cmd cmd_verify = {

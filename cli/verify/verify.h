@@ -106,6 +106,8 @@ void verify_add(struct verify_row *row, const char *name, const struct verify_me
 void verify_refused(struct verify_row *row, const char *reason);
 // Prints the report. Returns false if any error exceeds its limit.
 bool verify_report(const struct verify_options *o, double seconds);
+// Frees all rows.
+void verify_rows_free(void);
 
 double verify_ulp(qkv_dtype type, double x); // distance between numbers of this type near x
 double verify_unit(qkv_dtype type);          // VERIFY_U_...

@@ -67,6 +67,14 @@ struct verify_row *verify_row(const char *kernel, const char *isa, const char *p
     return row;
 }
 
+void verify_rows_free(void)
+{
+    for (int i = 0; i < count; i++) free(rows[i]);
+    free(rows);
+    rows = NULL;
+    count = 0;
+}
+
 // Returns true if errors are counted in ulps. For int8 they are counted in steps of its
 // quantization.
 static bool in_ulps(const struct verify_row *r)

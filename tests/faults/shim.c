@@ -6,7 +6,7 @@
 //
 // Before main, the process becomes a server: for each request on descriptor REQUESTS it forks a
 // child that runs the command, and answers on ANSWERS with the child's process id, and with its
-// wait status and the calls it made when it has ended.
+// wait status, the calls it made and the blocks of memory it held (held.c) when it has ended.
 //
 // System calls are caught by a seccomp filter, which sends SIGSYS, so that the calls inside libc
 // and other libraries are counted too; the handler counts, and makes the call itself or returns an
@@ -58,12 +58,14 @@ struct answer {
     int32_t status;
     int32_t failed; // the number of the first system call that failed, or -1
     int64_t calls[KINDS];
+    int64_t held; // blocks of memory that qkv has not freed
 };
 
 // Shared by the server and its child
 struct shared {
     atomic_llong calls[KINDS];
     atomic_int failed;
+    atomic_llong held;
 };
 static struct shared *shared;
 static struct request now = { .kind = KINDS };
@@ -83,42 +85,50 @@ static bool fails(enum kind kind, int call)
 }
 
 // ---- memory and threads ------------------------------------------------------------------------
-void *__libc_malloc(size_t bytes);
-void *__libc_calloc(size_t n, size_t bytes);
-void *__libc_realloc(void *p, size_t bytes);
-void *__libc_memalign(size_t alignment, size_t bytes);
-
 static void *refuse(void)
 {
     errno = ENOMEM;
     return NULL;
 }
+// The code that called the allocator
+#define CALLER __builtin_return_address(0)
+
 void *malloc(size_t bytes)
 {
-    return fails(MEMORY, 0) ? refuse() : __libc_malloc(bytes);
+    return fails(MEMORY, 0) ? refuse() : shim_hold(__libc_malloc(bytes), CALLER);
 }
 void *calloc(size_t n, size_t bytes)
 {
-    return fails(MEMORY, 0) ? refuse() : __libc_calloc(n, bytes);
+    return fails(MEMORY, 0) ? refuse() : shim_hold(__libc_calloc(n, bytes), CALLER);
 }
 void *realloc(void *p, size_t bytes)
 {
-    return fails(MEMORY, 0) ? refuse() : __libc_realloc(p, bytes);
+    if (fails(MEMORY, 0)) return refuse();
+    // Before the block is freed, since another thread may be given its address at once.
+    shim_release(p);
+    void *q = __libc_realloc(p, bytes);
+    if (!q && bytes) shim_hold(p, CALLER); // the block stays
+    return shim_hold(q, CALLER);
 }
 void *aligned_alloc(size_t alignment, size_t bytes)
 {
-    return fails(MEMORY, 0) ? refuse() : __libc_memalign(alignment, bytes);
+    return fails(MEMORY, 0) ? refuse() : shim_hold(__libc_memalign(alignment, bytes), CALLER);
 }
 void *memalign(size_t alignment, size_t bytes)
 {
-    return fails(MEMORY, 0) ? refuse() : __libc_memalign(alignment, bytes);
+    return fails(MEMORY, 0) ? refuse() : shim_hold(__libc_memalign(alignment, bytes), CALLER);
 }
 int posix_memalign(void **out, size_t alignment, size_t bytes)
 {
-    void *p = fails(MEMORY, 0) ? NULL : __libc_memalign(alignment, bytes);
+    void *p = fails(MEMORY, 0) ? NULL : shim_hold(__libc_memalign(alignment, bytes), CALLER);
     if (!p) return ENOMEM;
     *out = p;
     return 0;
+}
+void free(void *p)
+{
+    shim_release(p);
+    __libc_free(p);
 }
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *ctx),
@@ -322,6 +332,7 @@ static void begin_child(const struct request *r)
     unsetenv("LD_PRELOAD");
     now = *r;
     for (int i = 0; i < KINDS; i++) atomic_store(&shared->calls[i], 0);
+    shim_hold_begin(&shared->held, getenv("QKV_FAULTS_TRACE") != NULL);
 }
 
 __attribute__((constructor)) static void serve(void)
@@ -346,6 +357,7 @@ __attribute__((constructor)) static void serve(void)
         while (waitpid(child, &a.status, 0) < 0 && errno == EINTR) continue;
         for (int i = 0; i < KINDS; i++) a.calls[i] = atomic_load(&s->calls[i]);
         a.failed = atomic_load(&s->failed);
+        a.held = atomic_load(&s->held);
         if (!transfer(ANSWERS, &a, sizeof a, true)) _exit(99);
     }
     _exit(0);

@@ -11,6 +11,7 @@ of these points that is drawn, by the seed.  After each run:
 - the exit code is that of the fault: 5 for memory, 6 for files, 0 for threads; 0 also for a fault that changes nothing
 - the message begins with "qkv: " and, for files, names one
 - an output is absent, or as it was before, or whole; no temporary file is left; the inputs are as before
+- qkv has freed all its memory (held.c), unless the command ended at once because one of its own small allocations failed
 
 Prints a line for each violation and a table; exit 1 if there was a violation.
 """
@@ -298,6 +299,7 @@ class Server:
         threads = "4" if "--threads" in flow.args else "1"
         env = {"LD_PRELOAD": shim, "QKV_FAULTS_OUT": self.out, "QKV_FAULTS_ERR": self.err, "LC_ALL": "C",
                "HOME": self.base, "TMPDIR": os.path.join(self.work, "tmp"), "QKV_THREADS": threads, "PATH": "",
+               **{k: v for k, v in os.environ.items() if k == "QKV_FAULTS_TRACE"},
                "QKV_FAULTS_RECORD": os.path.join(self.base, "record"), "QKV_FAULTS_CUT": flow.cut}
         env.update(flow.env)
         if "FONTCONFIG_FILE" in env: env["FONTCONFIG_FILE"] = os.path.join(inputs, "fonts.conf")
@@ -324,7 +326,8 @@ class Server:
         return data
 
     def run(self, kind=None, n=0, ever=0, action=0, sent=0, record=0, output=0, file_size=0, read=True):
-        """Returns (wait status or None after a hang, failed system call, counts, stdout, stderr, files)."""
+        """Returns (wait status or None after a hang, failed system call, counts and the number of blocks of memory that
+        are held, stdout, stderr, files)."""
         number = KINDS.index(kind) if kind else len(KINDS)
         if self.flow.request: open(self.out, "w").close()  # visit() must not read the address of the run before
         os.write(self.requests, struct.pack("<iiqiiiiq", number, ever, n, action, sent, record, output, file_size))
@@ -340,7 +343,7 @@ class Server:
         told = []
         visitor = threading.Thread(target=lambda: told.append(visit(child, self.out, self.flow.request)))
         if self.flow.request: visitor.start()
-        status, failed, *counts = struct.unpack("<ii4q", self.take(40))
+        status, failed, *counts = struct.unpack("<ii5q", self.take(48))
         timer.cancel()
         if self.flow.request: visitor.join()
         with open(self.out, "rb") as f: out = f.read() if not self.flow.request else told[0]
@@ -356,9 +359,10 @@ class Server:
 
 class Judge:
     def __init__(self, server):
-        self.flow, self.server = server.flow, server
+        self.flow, self.server, self.holding = server.flow, server, 0
         status, _, self.counts, self.stdout, err, files = server.run()
         if status != 0: raise SystemExit(f"{self.flow.name}: status {status} without a fault: {err}")
+        if self.counts[-1]: raise SystemExit(f"{self.flow.name}: holds {self.counts[-1]} blocks of memory without a fault")
         self.whole = {out: contents(files, out) for out in self.flow.out}
         self.names = {os.path.basename(p) for p in files} | set(self.flow.out) | {"standard output", "stdout", "tmp", "child process", "/dev/null", "qkv: .:", "libqkv_", "all-MiniLM-L6-v2"}
         server.fill()
@@ -384,7 +388,7 @@ class Judge:
 
     def judge(self, kind, ever, result):
         """Yields the violations of a run."""
-        status, failed, _, out, err, files = result
+        status, failed, counts, out, err, files = result
         before = self.server.before
         if status is None:
             yield "hangs"
@@ -399,6 +403,9 @@ class Judge:
         if kind == "files" and "cairo cannot paint the picture" in err: codes.add(5)  # it cannot read a font
         line = err.strip().split("\n")[-1]
         if code not in codes: yield f"exit {code}, expected {' or '.join(map(str, sorted(codes)))}: {line[:300]}"
+        # the command ends at once if its own small allocations fail (cmd_alloc)
+        if counts[-1] and re.search(r"out of memory, expected \d+ x \d+ bytes", err): self.holding += 1
+        elif counts[-1]: yield f"holds {counts[-1]} blocks of memory at its end: {line[:100]}"
         if code == 0 and not self.agrees(out): yield "exit 0 with another standard output"
         if code and not (re.search(r"^qkv(-\w+)?: ", err, re.M) or '"status"' in err or b'"status"' in out):
             # a broken standard error cannot be told on standard error
@@ -425,7 +432,7 @@ class Judge:
 
 
 def walk(flow, kind, a, inputs):
-    """Returns (flow, kind, points, violations, known violations)."""
+    """Returns (flow, kind, points, violations, known violations, runs that ended at once and held memory)."""
     server = Server(flow, a.qkv, a.shim, inputs)
     judge = Judge(server)
     count = judge.counts[KINDS.index(kind)]
@@ -447,7 +454,7 @@ def walk(flow, kind, a, inputs):
         if result[5] != server.before: server.fill()
     server.close()
     known = {w for w in found if any(re.search(f, flow.name) and re.search(text, w) for f, text in KNOWN)}
-    return flow.name, kind, len(points), {w: at for w, at in found.items() if w not in known}, known
+    return flow.name, kind, len(points), {w: at for w, at in found.items() if w not in known}, known, judge.holding
 
 
 def main():
@@ -461,7 +468,7 @@ def main():
     p.add_argument("--point")
     a = p.parse_args()
     begin = time.monotonic()
-    points, bad = dict.fromkeys(WALKED, 0), 0
+    points, bad, holding = dict.fromkeys(WALKED, 0), 0, 0
     with tempfile.TemporaryDirectory(prefix="qkv-faults-") as inputs:
         prepare(a.qkv, inputs)
         flows = [f for f in possible(a.qkv, FLOWS) if not a.flow or re.fullmatch(a.flow, f.name)]
@@ -469,7 +476,8 @@ def main():
         hub = start_hub(a.qkv, inputs, flows) if any(f.args[0] == "pull" for f in flows) else None
         with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", os.cpu_count()))) as pool:
             for done in concurrent.futures.as_completed(pool.submit(walk, f, k, a, inputs) for f, k in tasks):
-                flow, kind, n, found, known = done.result()
+                flow, kind, n, found, known, held = done.result()
+                holding += held
                 points[kind] += n
                 count = sum(map(len, found.values()))
                 bad += count
@@ -479,7 +487,8 @@ def main():
     print(", ".join(f"{points[k]} points of {k}" for k in WALKED),
           f"; {bad} violations ({time.monotonic() - begin:.0f} s)", sep="")
     idle = not a.flow and not all(points[k] for k in a.kinds.split(","))
-    if idle: print("a kind without points: the preloaded library does not work")
+    idle |= not a.flow and "memory" in a.kinds and not holding
+    if idle: print("a kind without points, or no blocks of memory: the preloaded library does not work")
     return 1 if bad or idle else 0
 
 
