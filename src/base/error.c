@@ -46,6 +46,7 @@ static size_t character(const unsigned char *p, bool *plain)
 char *qkv_escape(char *out, size_t size, const char *text)
 {
     if (!size) return out;
+    static const char hex[] = "0123456789abcdef";
     size_t n = 0, fits = 0; // fits: the largest n after which "..." still fits
     for (const unsigned char *p = (const unsigned char *)text; *p;) {
         bool plain;
@@ -54,11 +55,10 @@ char *qkv_escape(char *out, size_t size, const char *text)
             snprintf(out + fits, size - fits, "...");
             return out;
         }
-        if (plain)
-            memcpy(out + n, p, bytes);
-        else
-            for (size_t i = 0; i < bytes; i++) snprintf(out + n + 4 * i, 5, "\\x%02x", p[i]);
-        n += need;
+        for (size_t i = 0; i < bytes; i++) {
+            if (!plain) out[n++] = '\\', out[n++] = 'x', out[n++] = hex[p[i] >> 4];
+            out[n++] = plain ? (char)p[i] : hex[p[i] & 15];
+        }
         p += bytes;
         if (n + 4 <= size) fits = n;
     }

@@ -45,8 +45,9 @@ static inline void fuzz_refusal(qkv_status s, const qkv_error *err)
                s == QKV_ERR_IO);
     FUZZ_CHECK(err->status == s && err->text[0]);
     qkv_error_line(line, sizeof line, err);
-    for (size_t n, i = 0; line[i]; i += n) {
-        n = qkv_utf8_bytes(line + i, strlen(line + i));
+    const size_t bytes = strlen(line);
+    for (size_t n, i = 0; i < bytes; i += n) {
+        n = qkv_utf8_bytes(line + i, bytes - i);
         FUZZ_CHECK(n > 0 && (n > 1 || (line[i] >= 0x20 && line[i] != 0x7f)));
     }
 }

@@ -6,6 +6,7 @@
 // alternatives: [a[^b]] becomes (?:[a]|[^b]).  An intersection becomes a lookahead: [a-z&&[^b]]
 // becomes (?:(?=[a-z])[^b]).
 #include "text/regex/regex_set.h"
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,7 +31,7 @@ bool qkv_set_insert(struct qkv_set_reader *in, struct qkv_regex_buffer *b, int64
     if (!qkv_reserve(&p, &b->capacity, b->count + n + 1, 1))
         return qkv_set_fail(in, QKV_ERR_LIMIT, NULL);
     b->at = p;
-    memmove(b->at + at + n, b->at + at, (size_t)(b->count - at));
+    if (at < b->count) memmove(b->at + at + n, b->at + at, (size_t)(b->count - at));
     if (n) memcpy(b->at + at, text, (size_t)n);
     b->count += n;
     return true;
@@ -53,10 +54,24 @@ static char peek(const struct qkv_set_reader *in, int64_t ahead)
 }
 
 // ---- characters --------------------------------------------------------------------------------
+// Writes \x{CODE} to text, without a NUL, and returns its end.
+static char *put_code(char *text, uint32_t code)
+{
+    int shift = 28;
+    while (shift && !(code >> shift)) shift -= 4;
+    memcpy(text, "\\x{", 3);
+    for (text += 3; shift >= 0; shift -= 4) *text++ = "0123456789ABCDEF"[code >> shift & 15];
+    *text++ = '}';
+    return text;
+}
+
 int64_t qkv_set_spell(char text[16], uint32_t code)
 {
     const bool plain = (code | 32) - 'a' < 26 || code - '0' < 10;
-    return snprintf(text, 16, plain ? "%c" : "\\x{%X}", (unsigned)code);
+    char *end = plain ? text + 1 : put_code(text, code);
+    if (plain) text[0] = (char)code;
+    *end = 0;
+    return end - text;
 }
 
 static int hex(char c)
@@ -150,18 +165,24 @@ bool qkv_set_character(struct qkv_set_reader *in, uint32_t *code)
 
 // ---- properties --------------------------------------------------------------------------------
 // Appends the ranges of recent characters, which PCRE2 may not know, whose category has a name that
-// begins with `prefix`.
+// begins with `prefix`, one or two letters.
 static bool later(struct qkv_set_reader *in, struct qkv_regex_buffer *out, const char *prefix)
 {
+    enum { MOST = 32 }; // bytes of a range
     int count;
     const struct qkv_later *l = qkv_unicode_later(&count);
+    char text[16 * MOST], *end = text;
     for (int i = 0; i < count; i++) {
-        char text[40];
-        if (strncmp(qkv_category_names[l[i].category], prefix, strlen(prefix)) != 0) continue;
-        snprintf(text, sizeof text, "\\x{%X}-\\x{%X}", (unsigned)l[i].first, (unsigned)l[i].last);
-        if (!add(in, out, text)) return false;
+        const char *name = qkv_category_names[l[i].category];
+        if (name[0] != prefix[0] || (prefix[1] && name[1] != prefix[1])) continue;
+        end = put_code(end, l[i].first);
+        *end++ = '-';
+        end = put_code(end, l[i].last);
+        if (end <= text + sizeof text - MOST) continue;
+        if (!qkv_set_insert(in, out, out->count, text, end - text)) return false;
+        end = text;
     }
-    return true;
+    return qkv_set_insert(in, out, out->count, text, end - text);
 }
 
 // Sets *known to whether PCRE2 knows \p{name}.  Returns false if memory is exhausted.
@@ -177,17 +198,26 @@ static bool category(struct qkv_set_reader *in, struct qkv_regex_buffer *out, co
     return add(in, out, "\\p{") && add(in, out, name) && add(in, out, "}") && later(in, out, name);
 }
 
-// Appends \p{name} if PCRE2 knows it.
-static bool optional(struct qkv_set_reader *in, struct qkv_regex_buffer *out, const char *name)
+// Properties that are appended where PCRE2 knows them.  PCRE2 is asked once: the answer costs the
+// compilation of an expression.
+enum optional { ALPHABETIC, UPPERCASE, LOWERCASE, OPTIONAL };
+static bool optional(struct qkv_set_reader *in, struct qkv_regex_buffer *out, enum optional which)
 {
-    bool known;
-    return ask(in, name, &known) &&
-           (!known || (add(in, out, "\\p{") && add(in, out, name) && add(in, out, "}")));
+    static const char *const names[OPTIONAL] = { "Alphabetic", "Uppercase", "Lowercase" };
+    static _Atomic signed char answers[OPTIONAL]; // 1: known, -1: not known, 0: not yet asked
+    signed char answer = atomic_load_explicit(&answers[which], memory_order_relaxed);
+    if (!answer) {
+        bool known;
+        if (!ask(in, names[which], &known)) return false;
+        answer = known ? 1 : -1;
+        atomic_store_explicit(&answers[which], answer, memory_order_relaxed);
+    }
+    return answer < 0 || (add(in, out, "\\p{") && add(in, out, names[which]) && add(in, out, "}"));
 }
 
 static bool alphabetic(struct qkv_set_reader *in, struct qkv_regex_buffer *out)
 {
-    return category(in, out, "L") && category(in, out, "Nl") && optional(in, out, "Alphabetic");
+    return category(in, out, "L") && category(in, out, "Nl") && optional(in, out, ALPHABETIC);
 }
 
 static bool put_word_class(struct qkv_set_reader *in, struct qkv_regex_buffer *out)
@@ -253,8 +283,19 @@ static bool put_posix_class(struct qkv_set_reader *in, struct qkv_regex_buffer *
     const bool upper = strcmp(name, "upper") == 0;
     if (upper || strcmp(name, "lower") == 0)
         return category(in, out, upper ? "Lu" : "Ll") &&
-               optional(in, out, upper ? "Uppercase" : "Lowercase");
+               optional(in, out, upper ? UPPERCASE : LOWERCASE);
     return *found = false;
+}
+
+// Returns whether a general category has this name, or names that begin with this letter: PCRE2
+// knows all of them.
+static bool is_category(const char code[3])
+{
+    for (int i = 1; i < 30; i++) {
+        const char *name = qkv_category_names[i];
+        if (name[0] == code[0] && (!code[1] || name[1] == code[1])) return true;
+    }
+    return false;
 }
 
 // Appends what a PCRE2 set must contain for the property `name`, which consists of lower-case
@@ -268,7 +309,8 @@ static bool property(struct qkv_set_reader *in, struct qkv_regex_buffer *out, co
     if (n == 1 || n == 2) { // L, Lu, ...
         code[0] = (char)(name[0] - 32);
         code[1] = n == 2 ? name[1] : 0;
-        if (!ask(in, code, &known)) return false;
+        known = is_category(code);
+        if (!known && !ask(in, code, &known)) return false;
         if (known) return category(in, out, code);
     }
     if (short_name(name, code)) return category(in, out, code);

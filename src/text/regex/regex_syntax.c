@@ -45,7 +45,8 @@ static bool insert(struct reader *r, int64_t at, const char *text, int64_t n)
     if (!qkv_reserve(&p, &r->from_capacity, r->out.count, sizeof *r->result->from))
         return fail(r, QKV_ERR_LIMIT, NULL);
     int32_t *from = r->result->from = p;
-    memmove(from + at + n, from + at, (size_t)(r->out.count - n - at) * sizeof *from);
+    const int64_t moved = r->out.count - n - at;
+    if (moved) memmove(from + at + n, from + at, (size_t)moved * sizeof *from);
     for (int64_t i = 0; i < n; i++) from[at + i] = (int32_t)r->in.token;
     return true;
 }
@@ -340,6 +341,17 @@ static bool read_one(struct reader *r)
     }
 }
 
+// Allocates memory for a translation of this length at once.
+static bool reserve(struct reader *r, int64_t bytes)
+{
+    void *text = NULL, *from = NULL;
+    const bool ok = qkv_reserve(&text, &r->out.capacity, bytes, 1) &&
+                    qkv_reserve(&from, &r->from_capacity, bytes, sizeof *r->result->from);
+    r->out.at = text;
+    r->result->from = from;
+    return ok || fail(r, QKV_ERR_LIMIT, NULL);
+}
+
 bool qkv_syntax_read(struct qkv_syntax *out, const char *regex, struct qkv_regex_error *error)
 {
     struct reader r = { .in = { .text = regex, .size = (int64_t)strlen(regex), .error = error },
@@ -349,6 +361,7 @@ bool qkv_syntax_read(struct qkv_syntax *out, const char *regex, struct qkv_regex
     memset(error, 0, sizeof *error);
     bool ok = r.in.size <= QKV_REGEX_BYTES ||
               fail(&r, QKV_ERR_UNSUPPORTED, "the expression has more than 65536 bytes");
+    ok = ok && reserve(&r, 2 * r.in.size + 64); // most translations are shorter
     while (ok && r.in.at < r.in.size) ok = read_one(&r);
     r.in.token = r.in.size;
     ok = ok && close_groups(&r);
