@@ -3,7 +3,8 @@
 """Makes the fuzz corpus: valid and malformed seeds of each kind and fixed mutations of them.
 
 usage: corpus.py FOLDER               FOLDER/<target>/<n> and FOLDER/<target>.dict; the same files every time
-       corpus.py --pack FOLDER FILE.xz  stores the files of a folder, which the first form unpacks again
+       corpus.py --pack FOLDER FILE.xz    stores the files of a folder, which the first form unpacks again
+       corpus.py --unpack FILE.xz FOLDER  adds the files that were stored to a folder
 """
 import glob
 import hashlib
@@ -499,6 +500,11 @@ def words(seeds):
 def main():
     if sys.argv[1] == "--pack":
         return pack(*sys.argv[2:])
+    if sys.argv[1] == "--unpack":
+        for i, data in enumerate(unpack(sys.argv[2])):
+            with open(os.path.join(sys.argv[3], "kept-%04d" % i), "wb") as f:
+                f.write(data)
+        return None
     root = sys.argv[1]
     for target, seeds in sorted(TARGETS.items()):
         r = random.Random(target)

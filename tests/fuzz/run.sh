@@ -73,6 +73,7 @@ printf '%s\n' $targets | xargs -P "${JOBS:-2}" -I{} bash -c 'search {}' || statu
 if [ -n "$keep" ]; then
     for what in $targets; do
         rm -rf "$build/merged" && mkdir "$build/merged"
+        python3 tests/fuzz/corpus.py --unpack "tests/fuzz/grown/$what.xz" "$build/grown/$what"
         "$build/tests/fuzz/fuzz_$what" -merge=1 -timeout=1 -rss_limit_mb=1024 "$build/merged" "$build/grown/$what" \
             >"$build/results/$what.merge" 2>&1
         python3 tests/fuzz/corpus.py --pack "$build/merged" "tests/fuzz/grown/$what.xz"

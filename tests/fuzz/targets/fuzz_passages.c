@@ -152,18 +152,19 @@ static void check_chunks(struct chunker *c, const char *text, size_t bytes)
     if (status) fuzz_refusal(status, &err);
     for (int64_t i = 0; !status && i < c->count; i++) {
         const struct chunk *now = &c->chunks[i];
-        int64_t tokens = 0, sentences = 0;
+        int64_t tokens = 0, sentences = 0, again = 0;
         FUZZ_CHECK(now->begin < now->end && now->end <= bytes && now->end > covered);
         FUZZ_CHECK(!is_space(text[now->begin]) && !is_space(text[now->end - 1]));
         if (i) FUZZ_CHECK(now->begin > c->chunks[i - 1].begin);
-        if (i && !c->overlap) FUZZ_CHECK(now->begin >= covered);
         for (size_t k = covered; k < now->begin; k++) FUZZ_CHECK(is_space(text[k]));
-        covered = now->end;
         for (int64_t k = 0; k < c->sentence_count; k++) {
             if (c->sentences[k].begin < now->begin || c->sentences[k].end > now->end) continue;
             tokens += c->sentences[k].tokens;
+            if (c->sentences[k].end <= covered) again += c->sentences[k].tokens;
             sentences++;
         }
+        covered = now->end;
+        FUZZ_CHECK(again <= c->overlap);
         FUZZ_CHECK(sentences == 1 || tokens <= c->size);
     }
     for (size_t k = covered; !status && k < bytes; k++) FUZZ_CHECK(is_space(text[k]));
