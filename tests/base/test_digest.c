@@ -68,6 +68,22 @@ TEST(git_names_a_file_by_its_size_and_contents)
     CHECK_TEXT(hex, "ce013625030ba8dba906f756967f9e9ca394464a");
 }
 
+TEST(null_adds_nothing_and_has_no_digest)
+{
+    struct qkv_digest d;
+    char hex[QKV_DIGEST_TEXT] = "x";
+    qkv_digest_begin(NULL, QKV_DIGEST_SHA1);
+    qkv_digest_add(NULL, "abc", 3);
+    qkv_digest_end(NULL, hex);
+    CHECK_TEXT(hex, "");
+    qkv_digest_begin(&d, QKV_DIGEST_SHA1);
+    qkv_digest_add(&d, NULL, 3);
+    qkv_digest_end(&d, NULL);
+    qkv_digest_end(&d, hex);
+    CHECK_TEXT(hex, "da39a3ee5e6b4b0d3255bfef95601890afd80709"); // of no data
+}
+
 CHECK_MAIN(CASE(known_messages_have_their_digests), CASE(a_million_letters_have_their_digest),
            CASE(a_copy_of_the_state_continues_alone),
-           CASE(git_names_a_file_by_its_size_and_contents))
+           CASE(git_names_a_file_by_its_size_and_contents),
+           CASE(null_adds_nothing_and_has_no_digest))

@@ -104,6 +104,11 @@ TEST(arrays_are_converted_as_their_numbers_are)
     const int8_t bytes[] = { -128, 0, 127 };
     CHECK(qkv_to_f32(back, bytes, QKV_I8, 3));
     CHECK(back[0] == -128 && back[1] == 0 && back[2] == 127);
+    const uint8_t flags[] = { 0, 1, 7 };
+    CHECK(qkv_to_f32(back, flags, QKV_BOOL, 3) && back[0] == 0 && back[1] == 1 && back[2] == 1);
+    CHECK(qkv_to_f32(NULL, NULL, QKV_F32, 0) && qkv_from_f32(NULL, QKV_F32, NULL, 0));
+    CHECK(!qkv_to_f32(NULL, bytes, QKV_I8, 3) && !qkv_to_f32(back, NULL, QKV_I8, 3));
+    CHECK(!qkv_from_f32(NULL, QKV_F32, wide, 3) && !qkv_from_f32(stored, QKV_F32, NULL, 3));
     CHECK(!qkv_from_f32(stored, QKV_I8, wide, 3) && !qkv_to_f32(back, stored, QKV_DTYPE_COUNT, 3));
 }
 
@@ -123,7 +128,13 @@ TEST(a_precision_has_a_storage_type)
     CHECK_EQ(qkv_precision_type(QKV_PRECISION_BF16), QKV_BF16);
     CHECK_EQ(qkv_precision_type(QKV_PRECISION_F16), QKV_F16);
     CHECK_EQ(qkv_precision_type(QKV_PRECISION_INT8), QKV_F32);
-    CHECK(!qkv_precision_name((qkv_precision)QKV_PRECISIONS));
+    const qkv_precision none = (qkv_precision)QKV_PRECISIONS;
+    qkv_precision parsed = QKV_PRECISION_F16;
+    CHECK(!qkv_precision_name(none));
+    CHECK_EQ(qkv_precision_type(none), QKV_DTYPE_COUNT);
+    CHECK_EQ(qkv_precision_attention(none), none);
+    CHECK(!qkv_precision_parse(&parsed, "f17") && !qkv_precision_parse(&parsed, NULL) &&
+          !qkv_precision_parse(NULL, "f32") && parsed == QKV_PRECISION_F16);
 }
 
 CHECK_MAIN(CASE(every_f16_survives_a_round_trip), CASE(every_bf16_survives_a_round_trip),

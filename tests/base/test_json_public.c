@@ -86,5 +86,58 @@ TEST(malformed_text_has_its_byte)
     qkv_json_free(root);
 }
 
+TEST(null_is_a_value_without_contents)
+{
+    qkv_json *root = NULL;
+    qkv_error err = { 0 };
+    int64_t i = 7;
+    double r = 7;
+    bool b = true;
+    CHECK(qkv_json_kind_of(NULL) == QKV_JSON_NULL);
+    CHECK(strcmp(qkv_json_kind_name(NULL), "null") == 0);
+    CHECK(qkv_json_length(NULL) == 0 && !qkv_json_element(NULL, 0) && !qkv_json_lookup(NULL, "a"));
+    CHECK(!qkv_json_next_key(NULL, NULL) && !qkv_json_get_string(NULL, NULL));
+    CHECK(!qkv_json_get_integer(NULL, &i) && !qkv_json_get_number(NULL, &r));
+    CHECK(!qkv_json_get_boolean(NULL, &b) && i == 7 && r == 7 && b);
+    qkv_json_free(NULL);
+    CHECK(qkv_json_read(NULL, "{}", 2, &err) == QKV_ERR_USAGE);
+    CHECK(qkv_json_read(&root, NULL, 2, &err) == QKV_ERR_USAGE && !root);
+    CHECK(strcmp(err.text, "qkv_json_read: expected a text and a pointer, found NULL") == 0);
+    err = (qkv_error){ 0 };
+    CHECK(qkv_json_read_file(NULL, "x.json", 9, &err) == QKV_ERR_USAGE);
+    CHECK(qkv_json_read_file(&root, NULL, 9, &err) == QKV_ERR_USAGE && !root);
+    CHECK(strcmp(err.text, "qkv_json_read_file: expected a path and a pointer, found NULL") == 0);
+}
+
+TEST(a_value_of_another_kind_is_not_returned)
+{
+    static const char text[] = "{\"t\": true, \"f\": false, \"n\": 3, \"s\": \"\", \"r\": .5e1}";
+    static const char good[] = "{\"t\": true, \"f\": false, \"n\": 3, \"s\": \"\", \"r\": 5e1}";
+    qkv_json *root = NULL;
+    int64_t i = 7;
+    double r = 7;
+    bool b = true;
+    CHECK(qkv_json_read(&root, text, strlen(text), NULL) == QKV_ERR_FORMAT);
+    CHECK(qkv_json_read(&root, good, strlen(good), NULL) == QKV_OK);
+    CHECK(qkv_json_get_boolean(qkv_json_lookup(root, "f"), &b) && !b);
+    CHECK(qkv_json_get_boolean(qkv_json_lookup(root, "t"), &b) && b);
+    CHECK(!qkv_json_get_boolean(qkv_json_lookup(root, "n"), &b) && b);
+    CHECK(!qkv_json_get_boolean(qkv_json_lookup(root, "t"), NULL));
+    CHECK(!qkv_json_get_integer(qkv_json_lookup(root, "r"), &i) && i == 7);
+    CHECK(!qkv_json_get_integer(qkv_json_lookup(root, "n"), NULL));
+    CHECK(!qkv_json_get_number(qkv_json_lookup(root, "s"), &r) && r == 7);
+    CHECK(!qkv_json_get_number(qkv_json_lookup(root, "n"), NULL));
+    const qkv_json *s = qkv_json_lookup(root, "s");
+    CHECK(qkv_json_kind_of(s) == QKV_JSON_STRING && strcmp(qkv_json_get_string(s, NULL), "") == 0);
+    CHECK(qkv_json_kind_of(qkv_json_lookup(root, "f")) == QKV_JSON_BOOLEAN);
+    CHECK(qkv_json_kind_of(qkv_json_lookup(root, "n")) == QKV_JSON_INTEGER);
+    CHECK(qkv_json_kind_of(qkv_json_lookup(root, "r")) == QKV_JSON_REAL);
+    CHECK(!qkv_json_get_string(root, NULL) && !qkv_json_lookup(root, NULL));
+    CHECK(!qkv_json_element(root, 0) && !qkv_json_element(root, -1));
+    CHECK(!qkv_json_next_key(s, NULL) && !qkv_json_next_key(root, "absent"));
+    qkv_json_free(root);
+}
+
 CHECK_MAIN(CASE(values_are_found_by_key_and_index), CASE(each_key_is_visited_once),
-           CASE(malformed_text_has_its_byte))
+           CASE(malformed_text_has_its_byte), CASE(null_is_a_value_without_contents),
+           CASE(a_value_of_another_kind_is_not_returned))

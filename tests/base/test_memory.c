@@ -2,6 +2,8 @@
 // test_memory.c: checks blocks, growing arrays, the arena, and the test allocator itself.
 #include "base/base.h"
 #include "base/faults.h"
+#include <errno.h>
+#include <stdalign.h>
 
 TEST(every_block_starts_at_a_cache_line)
 {
@@ -129,6 +131,52 @@ TEST(an_arena_survives_sizes_that_overflow)
     CHECK(qkv_arena_full(&a));
 }
 
+TEST(rows_of_an_arena_are_one_array)
+{
+    alignas(64) static char space[1024];
+    struct qkv_arena a = { space, sizeof space, 0 };
+    CHECK(qkv_arena_rows(&a, 3, 5, 4) == space && a.used == 64);
+    CHECK(qkv_arena_rows(&a, 0, 5, 4) == space + 64 && a.used == 64);
+    CHECK(qkv_arena_rows(&a, 15, 16, 4) == space + 64 && a.used == sizeof space);
+    CHECK(!qkv_arena_full(&a));
+    CHECK(!qkv_arena_rows(&a, 1, 1, 1) && qkv_arena_full(&a));
+    a.used = 0;
+    CHECK(!qkv_arena_rows(&a, 1, INT64_MAX, 4) && qkv_arena_full(&a)); // a row overflows
+    a.used = 0;
+    CHECK(!qkv_arena_rows(&a, INT64_MAX, 4, 4) && qkv_arena_full(&a)); // the rows overflow
+}
+
+// With the allocator of the library itself, which takes large blocks in another way.
+TEST(large_blocks_keep_what_is_written_and_errno)
+{
+    static const size_t sizes[] = {
+        1, (3 << 19) - 200, 3 << 19, (2 << 20) + 1, (15 << 18), 4 << 20
+    };
+    const struct qkv_allocator half = { .alloc = faults_qkv_alloc };
+    EACH(set, ((const struct qkv_allocator *[]){ NULL, &half })) // half of one is none
+    EACH(bytes, sizes)
+    {
+        qkv_allocator_set(*set);
+        faults_begin(0, false);
+        errno = 42;
+        unsigned char *p = qkv_alloc(*bytes, 1);
+        CHECK(p && (uintptr_t)p % 64 == 0 && errno == 42);
+        for (size_t i = 0; i < *bytes; i++) p[i] = (unsigned char)(i * 7);
+        for (size_t i = 0; i < *bytes; i++) CHECK(p[i] == (unsigned char)(i * 7));
+        qkv_free(p);
+        CHECK_EQ(atomic_load(&faults_asked), 0);
+        faults_end(NULL);
+        faults_install();
+    }
+#if !CHECK_SANITIZED // a sanitizer reports a size that no machine has
+    qkv_allocator_set(NULL);
+    errno = 42;
+    CHECK(!qkv_alloc((size_t)PTRDIFF_MAX - (4 << 20), 1));
+    CHECK_EQ(errno, 42);
+    faults_install();
+#endif
+}
+
 static qkv_status three_blocks(void *ctx, qkv_error *err)
 {
     void *p[3] = { NULL, NULL, NULL };
@@ -180,5 +228,6 @@ CHECK_MAIN(CASE(every_block_starts_at_a_cache_line), CASE(a_size_that_does_not_f
            CASE(an_array_grows_by_doubling_and_keeps_its_contents),
            CASE(an_arena_is_counted_first_and_filled_then),
            CASE(a_layout_runs_twice_and_gets_one_block),
-           CASE(an_arena_survives_sizes_that_overflow), CASE(the_walk_meets_every_fault_point),
-           CASE(the_byte_after_a_block_is_poisoned))
+           CASE(an_arena_survives_sizes_that_overflow), CASE(rows_of_an_arena_are_one_array),
+           CASE(large_blocks_keep_what_is_written_and_errno),
+           CASE(the_walk_meets_every_fault_point), CASE(the_byte_after_a_block_is_poisoned))

@@ -45,5 +45,30 @@ TEST(a_fingerprint_is_the_hash_of_names_offsets_and_sizes)
     CHECK_EQ(qkv_struct_layout("qkv_attention_gradients"), fnv1a(want));
 }
 
+// Two structures with the same fingerprint would be exchanged unnoticed.
+TEST(each_structure_has_a_size_and_a_fingerprint_of_its_own)
+{
+    static const struct {
+        const char *name;
+        size_t size;
+    } rows[] = {
+#define MEMBER(member)
+#define STRUCT(name, members) { #name, sizeof(struct name) },
+#include "base/layout/struct_members.def"
+    };
+    static uint64_t seen[sizeof rows / sizeof *rows];
+    size_t n = 0;
+    EACH(r, rows)
+    {
+        CHECK_EQ(qkv_struct_size(r->name), r->size);
+        seen[n] = qkv_struct_layout(r->name);
+        CHECK(seen[n] != 0);
+        for (size_t i = 0; i < n; i++) CHECK(seen[i] != seen[n]);
+        n++;
+    }
+    CHECK(n > 90);
+}
+
 CHECK_MAIN(CASE(sizes_are_those_of_the_compiler), CASE(unknown_names_have_no_size_and_no_layout),
+           CASE(each_structure_has_a_size_and_a_fingerprint_of_its_own),
            CASE(a_fingerprint_is_the_hash_of_names_offsets_and_sizes))

@@ -319,6 +319,18 @@ TEST(the_tightest_quota_on_the_way_to_the_root_counts)
     put(root, "cpu,cpuacct/cpu.cfs_quota_us", "200000\n");
     put(root, "cpu,cpuacct/cpu.cfs_period_us", "100000\n");
     CHECK_EQ(qkv_quota_cpus(list, root), 2);
+    static char crowded[2000]; // a line of more than 1000 bytes is left out
+    memset(crowded, 'x', 1500);
+    strcpy(crowded + 1500, "\n4:memory,cpu:/x\n5:cpu,cpuacct:/x\n");
+    put(root, "list", crowded);
+    CHECK_EQ(qkv_quota_cpus(list, root), 2);
+    put(root, "list", "0::/a/b\n5:cpu,cpuacct:/x\n"); // both versions
+    CHECK_EQ(qkv_quota_cpus(list, root), 1);
+    snprintf(path, sizeof path, "%s/cpu,cpuacct/x/cpu.cfs_period_us", root);
+    CHECK_EQ(unlink(path), 0);
+    put(root, "list", "5:cpu,cpuacct:/x\n"); // no limit without a period
+    CHECK_EQ(qkv_quota_cpus(list, root), 2);
+    put(root, "cpu,cpuacct/x/cpu.cfs_period_us", "100000\n");
     put(root, "list", "nonsense\n::::\n4:\n\n0");
     CHECK_EQ(qkv_quota_cpus(list, root), 0);
     static const char *const files[] = { "list",
