@@ -10,12 +10,13 @@
 
 struct stop {
     int left;
+    bool exchange; // whether the file system can exchange names
 };
 static int stop_at(void *ctx, struct qkv_disk_call *call)
 {
     struct stop *s = ctx;
-    (void)call;
-    return --s->left == 0 ? ENOSPC : 0;
+    if (--s->left == 0) return ENOSPC;
+    return !s->exchange && strcmp(call->name, "exchange") == 0 ? EINVAL : 0;
 }
 
 static bool everything(const void *user, const char *path, int64_t bytes)
@@ -86,9 +87,9 @@ TEST(wanted_files_are_copied_and_the_old_folder_is_replaced)
 TEST(a_failed_call_leaves_the_old_folder_or_the_new_one)
 {
     struct stat st;
-    int n = 1;
+    int n = 1, exchange = 0;
     for (;; n++) {
-        struct stop s = { n };
+        struct stop s = { n, exchange };
         qkv_error err = { 0 };
         fresh();
         qkv_disk_hook(stop_at, &s);
@@ -99,12 +100,15 @@ TEST(a_failed_call_leaves_the_old_folder_or_the_new_one)
         if (st.st_size == 2) { // the old one: all of it
             CHECK_EQ(status, QKV_ERR_IO);
             CHECK(stat(fixture("to/old"), &st) == 0);
+            CHECK_EQ(beginning("to."), 0);
         }
         fixture_clean();
         mkdir(fixture_dir, 0700);
-        if (s.left > 0) break; // fewer calls than n
+        if (s.left <= 0) continue;
+        CHECK(n > 10); // fewer calls than n
+        if (exchange++) break;
+        n = 0;
     }
-    CHECK(n > 10);
 }
 
 TEST(a_folder_that_is_no_model_s_stays)
@@ -264,10 +268,102 @@ TEST(folders_that_are_written_or_belong_to_others_are_left_alone)
     CHECK(stat(fixture("to.tmp.1.2.txt"), &st) == 0);
 }
 
+static void empty(void)
+{
+    fixture_clean();
+    mkdir(fixture_dir, 0700);
+}
+
+TEST(names_that_no_folder_can_have_are_refused)
+{
+    static char name[5000];
+    char slashes[600];
+    struct qkv_folder f;
+    qkv_error err = { 0 };
+    struct stat st;
+    empty();
+    fresh();
+    memset(name, 'x', sizeof name - 1);
+    CHECK_EQ(qkv_folder_begin(&f, name, true, &err), QKV_ERR_IO);
+    CHECK_TEXT(err.text, "cannot make: File name too long");
+    CHECK_EQ(qkv_folder_begin(&f, "", true, NULL), QKV_ERR_IO);
+    memset(&err, 0, sizeof err);
+    CHECK_EQ(qkv_folder_begin(&f, config, true, &err), QKV_ERR_USAGE);
+    CHECK_TEXT(err.text, "output exists already, expected the name of a new folder, found a file");
+    CHECK_EQ(qkv_folder_begin(&f, fixture("none/below"), true, NULL), QKV_ERR_IO);
+    snprintf(slashes, sizeof slashes, "%s///", to);
+    memset(&err, 0, sizeof err);
+    CHECK_EQ(write_folder(slashes, from, true, &err), QKV_OK); // as without slashes
+    CHECK(stat(config, &st) == 0 && st.st_size == 9);
+    CHECK_EQ(beginning("to"), 1);
+}
+
+TEST(a_file_of_a_folder_is_inside_of_it)
+{
+    qkv_error err = { 0 };
+    empty();
+    fresh();
+    fixture_file("secret", "key", 3);
+    CHECK_EQ(symlink(fixture("secret"), fixture("from/out")), 0);
+    CHECK_EQ(symlink("config.json", fixture("from/in")), 0);
+    CHECK_EQ(qkv_folder_has(from, fixture("from/config.json"), &err), QKV_OK);
+    CHECK_EQ(qkv_folder_has(from, fixture("from/in"), &err), QKV_OK);
+    CHECK_EQ(qkv_folder_has(from, fixture("from/none"), &err), QKV_OK); // it shows nothing
+    CHECK_EQ(qkv_folder_has(from, fixture("from/out"), &err), QKV_ERR_FORMAT);
+    CHECK(strstr(err.text, "link leads out of the folder, expected a file inside of "));
+    memset(&err, 0, sizeof err);
+    CHECK_EQ(qkv_folder_has(fixture("none"), fixture("from/in"), &err), QKV_ERR_IO);
+    CHECK(qkv_path_is_inside("/a/b", "/a") && qkv_path_is_inside("/a/b", "/a/") &&
+          qkv_path_is_inside("/a", "/"));
+    CHECK(!qkv_path_is_inside("/ab", "/a") && !qkv_path_is_inside("/a", "/a") &&
+          !qkv_path_is_inside("/b/a", "/a") && !qkv_path_is_inside("/a", ""));
+}
+
+TEST(weights_are_inside_and_their_missing_files_are_counted)
+{
+    static const char one[] = "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+                      two[] = "{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+                      list[] = "{\"weight_map\":{\"a\":\"a.safetensors\",\"b\":\"b.safetensors\"}}";
+    struct qkv_folder f = { .slot = -1 };
+    qkv_tensors *alone = NULL, *shards = NULL, *outside = NULL;
+    qkv_error err = { 0 };
+    empty();
+    fresh();
+    mkdir(fixture("parts"), 0755);
+    fixture_safetensors("from/model.safetensors", one, strlen(one), 4);
+    fixture_safetensors("parts/a.safetensors", one, strlen(one), 4);
+    fixture_safetensors("parts/b.safetensors", two, strlen(two), 4);
+    fixture_file("parts/model.safetensors.index.json", list, strlen(list));
+    CHECK_EQ(qkv_tensors_open(&alone, from, NULL, &err), QKV_OK);
+    CHECK_EQ(qkv_tensors_open(&shards, fixture("parts"), NULL, &err), QKV_OK);
+    CHECK_EQ(qkv_folder_has_weights(from, alone, &err), QKV_OK);
+    CHECK_EQ(qkv_folder_has_weights(fixture("parts"), shards, &err), QKV_OK);
+    CHECK_EQ(qkv_folder_has_weights(fixture("parts"), alone, &err), QKV_ERR_FORMAT);
+    snprintf(f.dir, sizeof f.dir, "%s", to);
+    CHECK_EQ(qkv_folder_weights_gone(&f, alone), 1);
+    CHECK_EQ(qkv_folder_weights_gone(&f, shards), 3); // two files and their index
+    fixture_file("to/model.safetensors", "", 0);
+    fixture_file("to/b.safetensors", "", 0);
+    CHECK_EQ(qkv_folder_weights_gone(&f, alone), 0);
+    CHECK_EQ(qkv_folder_weights_gone(&f, shards), 2);
+    fixture_file("to/model.qkv-int8.safetensors.index.json", "", 0);
+    CHECK_EQ(qkv_folder_weights_gone(&f, shards), 1);
+    unlink(fixture("from/model.safetensors"));
+    CHECK_EQ(symlink("../parts/a.safetensors", fixture("from/model.safetensors")), 0);
+    CHECK_EQ(qkv_tensors_open(&outside, from, NULL, NULL), QKV_OK);
+    CHECK_EQ(qkv_folder_has_weights(from, outside, NULL), QKV_ERR_FORMAT);
+    qkv_tensors_close(alone);
+    qkv_tensors_close(shards);
+    qkv_tensors_close(outside);
+}
+
 CHECK_MAIN(CASE(wanted_files_are_copied_and_the_old_folder_is_replaced),
            CASE(a_failed_call_leaves_the_old_folder_or_the_new_one),
            CASE(a_folder_that_is_no_model_s_stays), CASE(links_out_of_the_folder_are_not_copied),
            CASE(a_snapshot_of_a_model_cache_is_copied_with_its_blobs),
            CASE(a_signal_leaves_no_temporary_folder_and_one_model),
            CASE(after_a_kill_the_next_run_finds_a_model_and_removes_the_rest),
-           CASE(folders_that_are_written_or_belong_to_others_are_left_alone))
+           CASE(folders_that_are_written_or_belong_to_others_are_left_alone),
+           CASE(names_that_no_folder_can_have_are_refused),
+           CASE(a_file_of_a_folder_is_inside_of_it),
+           CASE(weights_are_inside_and_their_missing_files_are_counted))

@@ -182,6 +182,38 @@ TEST(an_output_that_cannot_be_written_is_an_io_error)
     CHECK_EQ(write_all("/dev/null", false, NULL), QKV_OK);
 }
 
+TEST(a_writer_with_an_error_takes_nothing_more)
+{
+    enum { MANY = 2000, BYTES = 70000 };
+    static struct qkv_tensor many[MANY];
+    static char names[MANY][64], data[BYTES];
+    const struct qkv_tensor one = { .name = "x", .dtype = QKV_U8, .rank = 1, .shape = { BYTES } };
+    qkv_safetensors_writer *w = NULL;
+    qkv_error err = { 0 };
+    CHECK_EQ(qkv_safetensors_create(&w, "/dev/full", &one, 1, NULL, true, &err), QKV_OK);
+    CHECK_EQ(qkv_safetensors_append(w, data, BYTES, &err), QKV_ERR_IO);
+    memset(&err, 0, sizeof err);
+    CHECK_EQ(qkv_safetensors_append(w, data, 0, &err), QKV_ERR_IO);
+    CHECK_TEXT(err.text, "qkv_safetensors_append: expected an open writer, found a writer with an "
+                         "earlier error");
+    memset(&err, 0, sizeof err);
+    CHECK_EQ(qkv_safetensors_finish(w, &err), QKV_ERR_IO);
+    CHECK(strstr(err.text, "qkv_safetensors_finish: expected an open writer"));
+    qkv_safetensors_close(w);
+    memset(&err, 0, sizeof err);
+    CHECK_EQ(qkv_safetensors_append(NULL, data, 1, &err), QKV_ERR_USAGE);
+    CHECK_TEXT(err.text, "qkv_safetensors_append: expected an open writer, found NULL");
+    CHECK_EQ(qkv_safetensors_finish(NULL, NULL), QKV_ERR_USAGE);
+    for (int i = 0; i < MANY; i++) { // a header that is written at once
+        snprintf(names[i], sizeof names[i], "a tensor with a long name %d", i);
+        many[i] = (struct qkv_tensor){ .name = names[i], .dtype = QKV_F32 };
+    }
+    memset(&err, 0, sizeof err);
+    CHECK_EQ(qkv_safetensors_create(&w, "/dev/full", many, MANY, NULL, true, &err), QKV_ERR_IO);
+    CHECK_TEXT(err.text, "cannot write: No space left on device");
+    CHECK(!w);
+}
+
 static qkv_status write_forced(void *ctx, qkv_error *err)
 {
     return write_all(ctx, true, err);
@@ -202,4 +234,5 @@ CHECK_MAIN(CASE(a_written_file_is_read_back), CASE(an_empty_set_is_a_file_of_six
            CASE(a_file_that_is_there_stays_unless_forced), CASE(an_aborted_writer_leaves_no_file),
            CASE(a_finished_writer_takes_nothing_more), CASE(invalid_tensors_are_not_written),
            CASE(an_output_that_cannot_be_written_is_an_io_error),
+           CASE(a_writer_with_an_error_takes_nothing_more),
            CASE(every_failed_allocation_is_survived))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_zip.c: checks that the members of a zip archive are read, and that no broken archive is read
 // outside the file or accepted with other contents.
-#include "check.h"
+#include "base/faults.h"
 #include "model/folder.h"
 #include <qkv/zip.h>
 #include <zlib.h>
@@ -174,7 +174,91 @@ TEST(other_kinds_of_archives_are_not_supported)
     CHECK_EQ(read_all(&good), QKV_ERR_FORMAT);
 }
 
+// Sets `bytes` bytes of a fresh archive at `at`.  Returns the status of opening it and reading all.
+static qkv_status changed(size_t at, uint32_t value, int bytes)
+{
+    int64_t good;
+    make_archive();
+    for (int i = 0; i < bytes; i++) archive[at + (size_t)i] = (uint8_t)(value >> (8 * i));
+    return read_all(&good);
+}
+
+TEST(fields_that_do_not_fit_are_refused)
+{
+    folder_new();
+    make_archive();
+    const size_t end = archive_bytes - 22, second = directory + 46 + strlen("a/stored.txt");
+    CHECK_EQ(changed(end + 4, 1, 2), QKV_ERR_UNSUPPORTED);          // several parts
+    CHECK_EQ(changed(end + 6, 1, 2), QKV_ERR_UNSUPPORTED);          // the directory in another part
+    CHECK_EQ(changed(end + 8, 1, 2), QKV_ERR_UNSUPPORTED);          // members in another part
+    CHECK_EQ(changed(end + 8, UINT32_MAX, 4), QKV_ERR_UNSUPPORTED); // zip64
+    CHECK_EQ(changed(directory + 24, UINT32_MAX, 4), QKV_ERR_UNSUPPORTED); // zip64
+    CHECK_EQ(changed(directory + 42, UINT32_MAX, 4), QKV_ERR_UNSUPPORTED); // zip64
+    CHECK_EQ(changed(end + 16, (uint32_t)end + 1, 4), QKV_ERR_FORMAT);     // the directory's offset
+    CHECK_EQ(changed(end + 12, (uint32_t)end, 4), QKV_ERR_FORMAT);         // the directory's size
+    CHECK_EQ(changed(end + 8, 3 << 16 | 3, 4), QKV_ERR_FORMAT);            // one entry too many
+    CHECK_EQ(changed(directory + 28, 0, 2), QKV_ERR_FORMAT);               // no name
+    CHECK_EQ(changed(directory + 28, 5000, 2), QKV_ERR_FORMAT);            // a name beyond the end
+    CHECK_EQ(changed(directory + 42, 8000, 4), QKV_ERR_FORMAT); // a header beyond the end
+    CHECK_EQ(changed(directory + 42, (uint32_t)end + 10, 4), QKV_ERR_FORMAT); // half a header
+    CHECK_EQ(changed(26, 60000, 2), QKV_ERR_FORMAT);                          // data beyond the end
+    CHECK_EQ(changed(second + 20, 6000, 4), QKV_ERR_FORMAT);                  // the same
+    CHECK_EQ(changed(directory + 20, 2, 4), QKV_ERR_FORMAT); // stored in fewer bytes than it has
+    CHECK_EQ(changed(second + 24, HELLO - 1, 4), QKV_ERR_FORMAT); // decompresses to more
+    CHECK_EQ(changed(second + 24, HELLO + 1, 4), QKV_ERR_FORMAT); // decompresses to less
+    CHECK_EQ(changed(second + 20, 20, 4), QKV_ERR_FORMAT);        // the data ends early
+}
+
+TEST(null_is_refused)
+{
+    qkv_zip *z = NULL;
+    qkv_error err = { 0 };
+    struct contents c = { .stop_after = 1 };
+    folder_new();
+    make_archive();
+    folder_write("a.zip", archive, archive_bytes);
+    CHECK_EQ(qkv_zip_open(NULL, folder_name("a.zip"), &err), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_zip_open(&z, NULL, &err), QKV_ERR_USAGE);
+    CHECK(!z);
+    CHECK_EQ(qkv_zip_open(&z, folder_name("none.zip"), &err), QKV_ERR_IO);
+    CHECK(!z);
+    qkv_zip_close(NULL);
+    CHECK_EQ(qkv_zip_count(NULL), 0);
+    CHECK(!qkv_zip_name(NULL, 0) && qkv_zip_size(NULL, 0) == -1);
+    CHECK_EQ(qkv_zip_open(&z, folder_name("a.zip"), &err), QKV_OK);
+    CHECK_EQ(qkv_zip_read(z, 0, NULL, &c, &err), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_zip_read(z, 2, add, &c, &err), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_zip_read(NULL, 0, add, &c, &err), QKV_ERR_USAGE);
+    CHECK_EQ(c.bytes, 0);
+    CHECK_EQ(qkv_zip_read(z, 1, add, &c, &err), QKV_ERR_INTERRUPTED); // while it decompresses
+    qkv_zip_close(z);
+}
+
+static qkv_status flow(void *ctx, qkv_error *err)
+{
+    qkv_zip *z;
+    struct contents c = { .bytes = 0 };
+    qkv_status status = qkv_zip_open(&z, ctx, err);
+    if (status) return status;
+    for (int64_t i = 0; !status && i < qkv_zip_count(z); i++)
+        status = qkv_zip_read(z, i, add, &c, err);
+    qkv_zip_close(z);
+    if (!status) CHECK_EQ(c.bytes, 3 + HELLO);
+    return status;
+}
+
+TEST(every_failed_allocation_is_survived)
+{
+    folder_new();
+    make_archive();
+    folder_write("a.zip", archive, archive_bytes);
+    // the handle, its path, the members and their names, the window of zlib and its state
+    CHECK(faults_walk(flow, (void *)(uintptr_t)folder_name("a.zip"), true) >= 7);
+}
+
 CHECK_MAIN(CASE(stored_and_compressed_members_are_read),
            CASE(a_comment_after_the_directory_is_skipped), CASE(no_truncated_archive_opens),
            CASE(no_changed_byte_changes_contents_unseen),
-           CASE(other_kinds_of_archives_are_not_supported))
+           CASE(other_kinds_of_archives_are_not_supported),
+           CASE(fields_that_do_not_fit_are_refused), CASE(null_is_refused),
+           CASE(every_failed_allocation_is_survived))
