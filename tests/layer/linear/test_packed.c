@@ -149,6 +149,33 @@ TEST(types_strides_activation_and_residual_are_those_of_the_call)
     }
 }
 
+TEST(calls_of_any_number_of_rows_are_checked)
+{
+    for (int64_t rows = 1; rows <= 3; rows++) {
+        float *x = fenced_random(3 * K), *w = fenced_random(N * K), *y = fenced(3 * N * sizeof *y);
+        qkv_packed *p;
+        CHECK_EQ(qkv_packed_open(&p, w, NULL, K, N, QKV_PRECISION_F32), QKV_OK);
+        const struct qkv_packed_call narrow_x = { .x_stride = K - 1 }, narrow_y = { .y_stride = 1 },
+                                     over_y = { .residual = y + 1 }, in_y = { .residual = y },
+                                     odd = { .x = QKV_F16 }, wide = { .x_stride = INT64_MAX / 2 };
+        CHECK_EQ(qkv_packed_linear(y, x, rows, p, NULL), QKV_OK);
+        CHECK_EQ(qkv_packed_linear(NULL, x, rows, p, NULL), QKV_ERR_USAGE);
+        CHECK_EQ(qkv_packed_linear(y, NULL, rows, p, NULL), QKV_ERR_USAGE);
+        CHECK_EQ(qkv_packed_linear(x, x, rows, p, NULL), QKV_ERR_USAGE);
+        CHECK_EQ(qkv_packed_linear((char *)y + 1, x, rows, p, NULL), QKV_ERR_USAGE);
+        CHECK_EQ(qkv_packed_linear(y, (char *)x + 1, rows, p, &odd), QKV_ERR_USAGE);
+        CHECK_EQ(qkv_packed_linear(y, x, rows, p, &narrow_x), QKV_ERR_USAGE);
+        CHECK_EQ(qkv_packed_linear(y, x, rows, p, &narrow_y), QKV_ERR_USAGE);
+        CHECK_EQ(qkv_packed_linear(y, x, rows, p, &over_y), QKV_ERR_USAGE);
+        CHECK_EQ(qkv_packed_linear(y, x, rows, p, &in_y), QKV_OK);
+        CHECK_EQ(qkv_packed_linear(y, x, rows, p, &wide), QKV_ERR_LIMIT);
+        CHECK_EQ(qkv_packed_linear(NULL, NULL, 0, p, NULL), QKV_OK);
+        CHECK_EQ(qkv_packed_linear(y, x, -rows, p, NULL), QKV_ERR_USAGE);
+        qkv_packed_close(p);
+        fence_free();
+    }
+}
+
 TEST(weights_and_bias_may_go_after_open)
 {
     EACH(how, precisions)
@@ -213,6 +240,6 @@ CHECK_MAIN(CASE(a_handle_gives_what_the_kernel_gives),
            CASE(pieces_of_any_type_and_order_are_packed_as_floats_are),
            CASE(a_row_has_the_same_bits_for_any_number_of_rows_and_threads),
            CASE(types_strides_activation_and_residual_are_those_of_the_call),
-           CASE(weights_and_bias_may_go_after_open), CASE(nothing_is_a_size_too),
-           CASE(every_failed_allocation_is_survived))
+           CASE(calls_of_any_number_of_rows_are_checked), CASE(weights_and_bias_may_go_after_open),
+           CASE(nothing_is_a_size_too), CASE(every_failed_allocation_is_survived))
 #endif
