@@ -229,6 +229,58 @@ TEST(expressions_keep_their_meaning)
     finds("{", "{", "[{]");
 }
 
+TEST(characters_of_a_set_are_read_in_every_spelling)
+{
+    finds("[\\101\\60-\\62]+", "A012B", "[A012]"); // octal
+    finds("[\\x4a\\x4A\\x{4b}\\u004C]+", "JKLj", "[JKL]");
+    finds("[\\cA-\\cC]+", "\x01\x03\x04", "[\x01\x03]");
+    finds("[\\n\\t\\r\\f\\a\\e\\v\\b]+", "\n\t\r\f\a\033\v\bb", "[\n\t\r\f\a\033\v\b]");
+    finds("[\\xE1\\x80\\x80\\xF0\\x9F\\x98\\x80]+", "\xE1\x80\x80\xF0\x9F\x98\x80\xE1\x80\x81",
+          "[\xE1\x80\x80\xF0\x9F\x98\x80]");
+    finds("[\\]\\-x]+", "x]-y", "[x]-]");
+    finds("[a-]+", "a-b", "[a-]");
+    finds("[a-[b]]+", "ab-c", "[ab-]");
+    finds("[+-A\xC3\xA9]+", "+5A\xC3\xA9x", "[+5A\xC3\xA9]");
+    finds("[&x]+", "&x y", "[&x]");    // one & is a character
+    finds("[[:x]]+", "[:x y", "[:x]"); // no class, but a nested set
+}
+
+TEST(sets_are_nested_negated_and_intersected)
+{
+    finds("[^a[^b]]", "abc", "[b]");
+    finds("[^[a-c][x]]+", "axdyb", "[dy]");
+    finds("[a-z&&[aeiou]&&[^e]]+", "aeioux", "[a][iou]");
+    finds("[[^a]&&[^b]]", "abc", "[c]");
+    finds("[[^a]b&&a-c]+", "abcd", "[bc]");
+    finds("[[:^alpha:]a]+", "a1b", "[a1]");
+    finds("[\\D&&\\S]+", "a 1b", "[a][b]");
+    finds("[^\\d[^\\w]]+", "a1 b", "[a][b]");
+}
+
+TEST(classes_and_properties_have_their_characters)
+{
+    finds("[[:space:]]+", "a \t\vb", "[ \t\v]");
+    finds("[[:word:]]+", "a_1-b", "[a_1][b]");
+    finds("[[:xdigit:]]+", "0fFg", "[0fF]");
+    finds("[[:alnum:]]+", "a1_", "[a1]");
+    finds("[[:cntrl:]]+", "a\x01\x7F.", "[\x01\x7F]");
+    finds("[[:ascii:]]+", "a\xC3\xA9z", "[a][z]");
+    finds("[[:blank:]]+", "a \t\nb", "[ \t]");
+    finds("[[:any:]]+", "a\xC3\xA9", "[a\xC3\xA9]");
+    finds("[[:upper:]]+", "aABb", "[AB]");
+    finds("[[:lower:]]+", "aABb", "[a][b]");
+    finds("\\p{^L}+", "a1.b", "[1.]");
+    finds("\\P{^L}+", "a1.b", "[a][b]");
+    finds("\\p{Uppercase_Letter}+", "aABb", "[AB]");
+    finds("\\p{Math Symbol}+", "1+2=$", "[+][=]");
+    finds("\\p{Word}+", "a_1-", "[a_1]");
+    finds("\\p{Punct}+", "a.!$", "[.!]"); // without symbols
+    finds("\\p{Alpha}+", "ab1", "[ab]");
+    finds("\\p{Cn}", "a\xCD\xB8", "[\xCD\xB8]"); // U+0378
+    finds("\\P{Zs}+\\p{Z}", "ab c", "[ab ]");
+    finds("\\H+\\W", "xyz-", "[xyz-]");
+}
+
 static void is_refused(const char *regex, qkv_status status, const char *text)
 {
     json_t *object = json_object();
@@ -258,6 +310,25 @@ TEST(bad_expressions_are_refused_with_their_byte) // T20
     is_refused("\\x80", QKV_ERR_FORMAT, "0: consecutive \\x bytes are not a UTF-8 character");
     is_refused("a{100001}", QKV_ERR_FORMAT, "1: a quantifier has more than 100000 repeats");
     is_refused("a(?s:b)", QKV_ERR_FORMAT, "1: unknown group option");
+    is_refused("\\x{110000}", QKV_ERR_FORMAT, "0: invalid code point");
+    is_refused("[\\x{D800}]", QKV_ERR_FORMAT, "1: invalid code point");
+    is_refused("[\\x{DFFF}]", QKV_ERR_FORMAT, "1: invalid code point");
+    is_refused("\\x{}", QKV_ERR_FORMAT, "0: invalid code point");
+    is_refused("\\x{41", QKV_ERR_FORMAT, "0: invalid code point");
+    is_refused("\\u12", QKV_ERR_FORMAT, "0: invalid code point");
+    is_refused("\\xE1\\x80z", QKV_ERR_FORMAT, "0: consecutive \\x bytes are not a UTF-8 character");
+    is_refused("[a&&]", QKV_ERR_FORMAT, "2: empty character set");
+    is_refused("[]", QKV_ERR_FORMAT, "0: empty character set");
+    is_refused("\\pL", QKV_ERR_FORMAT, "0: \\p without {name}");
+    is_refused("\\p{}", QKV_ERR_FORMAT, "0: a character property without a name");
+    is_refused("\\p{L", QKV_ERR_FORMAT, "0: a character property without a name");
+    is_refused("\\p{L!}", QKV_ERR_FORMAT, "0: invalid name of a character property");
+    is_refused("\\p{aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}", QKV_ERR_FORMAT,
+               "0: invalid name of a character property");
+    is_refused("[[:nope:]]", QKV_ERR_UNSUPPORTED, "1: unknown POSIX class");
+    is_refused("\\p{Zq}", QKV_ERR_UNSUPPORTED, "0: unknown character property");
+    is_refused("[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[a]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]",
+               QKV_ERR_UNSUPPORTED, "32: character sets are nested too deep");
     is_refused("\\p{Nonsense}", QKV_ERR_UNSUPPORTED, "0: unknown character property");
     is_refused("a(?~b)", QKV_ERR_UNSUPPORTED, "1: absent operator");
     is_refused("(*LIMIT_MATCH=9)a", QKV_ERR_UNSUPPORTED, "0: a callout");
@@ -384,6 +455,9 @@ TEST(long_texts_are_within_the_limits)
 
 CHECK_MAIN(CASE(known_expressions_find_what_pcre2_finds),
            CASE(known_expressions_are_linear_in_the_text), CASE(expressions_keep_their_meaning),
+           CASE(characters_of_a_set_are_read_in_every_spelling),
+           CASE(sets_are_nested_negated_and_intersected),
+           CASE(classes_and_properties_have_their_characters),
            CASE(bad_expressions_are_refused_with_their_byte),
            CASE(an_expression_that_would_grow_too_much_is_refused),
            CASE(a_text_that_takes_an_expression_too_long_is_refused_by_its_name),
