@@ -92,6 +92,31 @@ TEST(softcap_and_dropout_are_those_of_the_law)
     }
 }
 
+// A base of 4000 has a rounding error of up to 1.2e-4, which is far above that of a weight.
+TEST(the_rounding_error_of_the_base_is_subtracted)
+{
+    EACH_ISA(isa) for (int sign = -1; sign <= 1; sign += 2)
+    {
+        const struct qkv_attention_back_kernels *k = strict(isa);
+        const struct qkv_columns span = { 0, QKV_CHUNK };
+        const struct qkv_softmax_grad how = {
+            .c = 1, .base = 4000, .rest = (real)(sign * 1.1e-4), .d = (real)0.25, .times = 1
+        };
+        real s[QKV_CHUNK], ds[QKV_CHUNK];
+        double p[QKV_CHUNK];
+        for (int j = 0; j < QKV_CHUNK; j++) {
+            s[j] = (real)(3999 + j / 64.0); // exact, as its difference from base is
+            p[j] = exp2((double)s[j] - 4000 - (double)how.rest);
+            ds[j] = 1;
+        }
+        k->softmax_grad(s, ds, &span, 1, 0, QKV_CHUNK, &how);
+        for (int j = 0; j < QKV_CHUNK; j++) {
+            CHECK_NEAR(s[j], p[j], 32 * UNIT * p[j]);
+            CHECK_NEAR(ds[j], 0.75 * p[j], 32 * UNIT * p[j]);
+        }
+    }
+}
+
 // Masked keys have ds = 0, and their scores, and so the derivatives, may be anything.
 TEST(a_gradient_of_zero_stays_zero_if_the_derivative_is_not_finite)
 {
@@ -158,6 +183,7 @@ TEST(right_operands_have_0_for_what_is_not_finite_and_say_so)
 
 CHECK_MAIN(CASE(gradients_are_those_of_the_formula_and_fused_those_of_the_steps),
            CASE(softcap_and_dropout_are_those_of_the_law),
+           CASE(the_rounding_error_of_the_base_is_subtracted),
            CASE(a_gradient_of_zero_stays_zero_if_the_derivative_is_not_finite),
            CASE(rows_of_numbers_are_added_up),
            CASE(right_operands_have_0_for_what_is_not_finite_and_say_so))
