@@ -90,7 +90,12 @@ static void read_numbers(const char *path)
     const bool typed = path[0] == '[';
     if (read_ok(array_find(&a, "q", path, NULL, NULL, &err), &err)) {
         check_shape(&a);
-        if (typed) FUZZ_CHECK(a.rank == 2 && a.shape[0] > 0 && a.shape[1] > 0);
+        if (typed) {
+            int64_t rows = 1;
+            for (const char *p = path; *p; p++) rows += *p == ';';
+            FUZZ_CHECK(a.rank == 2 && a.shape[0] == rows && a.shape[1] > 0);
+            FUZZ_CHECK(a.tensor->bytes == (size_t)a.count * sizeof(float));
+        }
         if (read_ok(array_load(&a, &err), &err)) {
             FUZZ_CHECK(a.at);
             check_json(&a);

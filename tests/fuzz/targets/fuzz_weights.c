@@ -38,6 +38,20 @@ static void check(const struct source *s, unsigned settings)
     }
 }
 
+// Checks that rows and keys of the only tensor of the file have a token each.
+static void check_sizes(const struct source *s, const char *path)
+{
+    qkv_tensors *all = NULL;
+    qkv_error err = { 0 };
+    fuzz_success(array_open(&all, path, true, &err), &err);
+    if (qkv_tensors_count(all) == 1) {
+        const struct qkv_tensor *t = qkv_tensors_at(all, 0);
+        FUZZ_CHECK(t->shape[t->rank - 2] == s->shown[s->stack[0].rows].tokens);
+        FUZZ_CHECK(t->shape[t->rank - 1] == s->shown[s->stack[0].keys].tokens);
+    }
+    qkv_tensors_close(all);
+}
+
 static qkv_status open_once(const char *path, const char *tokens, const char *keys,
                             unsigned settings, int64_t fault)
 {
@@ -48,7 +62,10 @@ static qkv_status open_once(const char *path, const char *tokens, const char *ke
     fuzz_fault = 0;
     FUZZ_CHECK(status == err.status);
     if (status && status != QKV_ERR_USAGE) fuzz_refusal(status, &err);
-    if (!status && !fault) check(&s, settings);
+    if (!status && !fault) {
+        check_sizes(&s, path);
+        check(&s, settings);
+    }
     qkv_view_free(s.view);
     for (int i = 0; i < 2; i++) {
         free(s.text[i].token);
