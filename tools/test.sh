@@ -77,8 +77,8 @@ single() {
 tests() {
     local name=$1 build=$2 log="$logs/$1.log" begin=$SECONDS rc=0 all bad off
     shift 2
-    # one more than the processors: many tests wait for a browser, a server or a launcher
-    ctest --test-dir "$build" -j $((jobs + 1)) --output-on-failure --no-tests=error "$@" >"$log" 2>&1 || rc=$?
+    # two more than the processors: many tests wait for a browser, a server or a launcher
+    ctest --test-dir "$build" -j $((jobs + 2)) --output-on-failure --no-tests=error "$@" >"$log" 2>&1 || rc=$?
     [ $rc -eq 0 ] || sed -n '/\*\*\*/,$p' "$log" | grep -v -E ' Passed |^ +Start ' | tail -n 120
     all=$(sed -n 's/.*tests passed.* out of \([0-9]*\)$/\1/p' "$log")
     bad=$(sed -n 's/.*, \([0-9]*\) tests* failed out of .*/\1/p' "$log")

@@ -6,7 +6,8 @@
 # FOLDER has the pages of make_pages and make_maps; with QKV, the command, FOLDER/plain gets the course (if pandoc is
 # installed) and charts. PAGE: the name of a page, plain/NAME for one without views. all: 320 to 2,560 pixels in steps
 # of 20, three families of fonts, both themes, and print (QKV_STEP: other steps; QKV_FONTS: some of the families,
-# separated by commas); sample: some of them. Exit 77: Chromium is not installed.
+# separated by commas); sample: some of them, and the dark theme, which changes colours, of two pages. Exit 77: Chromium
+# is not installed.
 import glob, json, os, sys, time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import chrome
@@ -23,10 +24,17 @@ PRINTED = (688, 1017)  # the width of A4 less its margins, upright and across
 class Pages:
     def __init__(self, browser, folder):
         self.c, self.folder, self.texts, self.faults = browser, folder, 0, {}
+        self.shown = self.window = None  # the family of fonts and the size, which are set only to others
         with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "boxes.js"), encoding="utf-8") as f:
             browser.call("Page.addScriptToEvaluateOnNewDocument", source=f.read())
 
+    def size(self, width, height):
+        if self.window != (width, height):
+            self.c.size(width, height)
+        self.window = width, height
+
     def open(self, name):
+        self.shown = None
         self.c.open(os.path.join(self.folder, name + ".html"))
         self.c.wait("!!globalThis.qkv && !!qkv.timing")
         return self.c.js("qkv.page.entries.map((b, n) => b.getAttribute('aria-disabled') === 'true' ? null : n)"
@@ -39,6 +47,9 @@ class Pages:
         return self.c.js("qkv.page.view.id")
 
     def font(self, name):
+        if self.shown == name:
+            return
+        self.shown = name
         self.c.js("(([sans, serif]) => { const s = document.documentElement.style; s.setProperty('--sans', sans);"
                   " s.setProperty('--serif', serif); qkv.page.font = sans; })(%s)"
                   % json.dumps([json.dumps(f) for f in FONTS[name]]))
@@ -65,30 +76,31 @@ class Pages:
                 continue
             self.c.js("%s[%d].click()" % (buttons, n))
             for width in widths:
-                self.c.size(width, height)
+                self.size(width, height)
                 self.look(page, view, width, font, " " + self.c.js("%s[%d].textContent" % (buttons, n)))
         for n, on in enumerate(was):
             if on:
                 self.c.js("%s[%d].click()" % (buttons, n))
 
-    def walk(self, page, widths, fonts, printed, height=900):
-        self.c.size(1280, height)
+    def walk(self, page, widths, fonts, printed, dark=True, height=900):
+        self.size(1280, height)
         for n in self.open(page):
             view = self.view(n)
             for font in fonts:
-                for width in widths:
-                    self.c.size(width, height)
+                for width in widths[::-1]:  # the last one is the first below
+                    self.size(width, height)
                     self.font(font)
                     self.look(page, view, width, font)
             self.modes(page, view, widths[::4], fonts[0], height)
             self.font(fonts[-1])
-            self.theme("dark")
-            for width in widths[::4]:
-                self.c.size(width, height)
-                self.look(page, view, width, fonts[-1], " dark")
-            self.theme("light")
+            if dark:
+                self.theme("dark")
+                for width in widths[::4]:
+                    self.size(width, height)
+                    self.look(page, view, width, fonts[-1], " dark")
+                self.theme("light")
             for width in printed:
-                self.c.size(width, height)
+                self.size(width, height)
                 self.c.call("Emulation.setEmulatedMedia", media="print")
                 self.c.js("dispatchEvent(new Event('beforeprint'))")
                 self.look(page, view, width, fonts[-1], " printed")
@@ -96,9 +108,9 @@ class Pages:
                 self.c.js("dispatchEvent(new Event('afterprint'))")
 
 
-    def plain(self, page, widths, fonts, printed):
+    def plain(self, page, widths, fonts, printed, dark=True):
         """Walks a page without views: a style sheet sets its fonts, and the reader has a theme."""
-        self.c.size(1280, 900)
+        self.size(1280, 900)
         self.c.open(os.path.join(self.folder, page + ".html"))
         name = os.path.basename(page)
         for font in fonts:
@@ -107,15 +119,16 @@ class Pages:
                       " svg text { font-family: ${sans} !important }`); document.adoptedStyleSheets = [s]; })(%s)"
                       % json.dumps([json.dumps(f) for f in FONTS[font]]))
             for width in widths:
-                self.c.size(width, 900)
+                self.size(width, 900)
                 self.look(page, name, width, font)
-        self.c.media(prefers_color_scheme="dark")
-        for width in widths[::8]:
-            self.c.size(width, 900)
-            self.look(page, name, width, fonts[-1], " dark")
-        self.c.media(prefers_color_scheme="light")
+        if dark:
+            self.c.media(prefers_color_scheme="dark")
+            for width in widths[::8]:
+                self.size(width, 900)
+                self.look(page, name, width, fonts[-1], " dark")
+            self.c.media(prefers_color_scheme="light")
         for width in printed:
-            self.c.size(width, 900)
+            self.size(width, 900)
             self.c.call("Emulation.setEmulatedMedia", media="print")
             self.look(page, name, width, fonts[-1], " printed")
             self.c.call("Emulation.setEmulatedMedia", media="")
@@ -152,11 +165,12 @@ def main():
         for page in plain + names:
             begin = time.monotonic()
             if page in plain:
-                pages.plain(page, *((grid, fonts, PRINTED) if whole else (SAMPLE_PLAIN, ["DejaVu"], PRINTED[:1])))
+                some = SAMPLE_PLAIN, ["DejaVu"], PRINTED[:1], page == "plain/shapes"
+                pages.plain(page, *((grid, fonts, PRINTED) if whole else some))
             elif whole:
                 pages.walk(page, grid, fonts, PRINTED)
             else:
-                pages.walk(page, SAMPLE[page], ["DejaVu"], PRINTED[:1])
+                pages.walk(page, SAMPLE[page], ["DejaVu"], PRINTED[:1], page == "pair")
             print("%s: %.0f s, %d texts, %d faults so far" % (page, time.monotonic() - begin, pages.texts, len(pages.faults)),
                   flush=True)
     finally:

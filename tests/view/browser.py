@@ -33,6 +33,7 @@ def unit(text):
 class Test(Pairs, Maps):
     def __init__(self, browser, folder, command):
         self.c, self.folder, self.command = browser, folder, command
+        self.decoded = {}  # the rows of pages
 
     # ---- helpers
     def path(self, name):
@@ -73,20 +74,18 @@ class Test(Pairs, Maps):
         return self.c.js("%s.map(r => Array.from(qkv.row(...r), x => x === x ? x : null))" % json.dumps(want))
 
     # ---- the cases: a sentence each
-    def opens_with_the_sentence_that_c_made(self):
+    def pages_open_with_the_sentence_and_the_numbers_of_c(self):
         for name in ("pair", "one", "two", "causal", "many", "long", "coarse", "hostile", "broken"):
             self.open(name)
-            want = self.expected(name)["sentence"]
+            d = self.expected(name)
             exact = name not in ("many", "long", "coarse")  # a page of a short text has floats
             said = self.text("#sentence")
-            check(said == want if exact else near_sentence(said, want), name, said, "expected", want)
+            check(said == d["sentence"] if exact else near_sentence(said, d["sentence"]), name, said, "expected", d["sentence"])
             check(self.c.js("document.querySelector('#stage').getAttribute('aria-label')") == self.text("#sentence"))
-
-    def c_and_the_page_decode_to_the_same_numbers(self):
-        for name in ("pair", "one", "two", "causal", "many", "long", "coarse", "broken"):
-            self.open(name)
-            d = self.expected(name)
-            for (l, h, i, want), got in zip(d["rows"], self.rows(name)):
+            if name == "hostile":
+                continue
+            self.decoded[name] = self.rows(name)
+            for (l, h, i, want), got in zip(d["rows"], self.decoded[name]):
                 for w, g in zip(want, got):
                     if w is None or g is None:
                         check(w is g, name, l, h, i, "expected", w, "found", g)
@@ -95,13 +94,14 @@ class Test(Pairs, Maps):
 
     def the_pages_own_inflate_gives_the_same_numbers(self):
         for name in ("pair", "long", "coarse"):
-            self.open(name)
-            rows = self.rows(name)
+            if name not in self.decoded:
+                self.open(name)
+                self.decoded[name] = self.rows(name)
             script = self.c.call("Page.addScriptToEvaluateOnNewDocument",
                                  source="globalThis.DecompressionStream = undefined; Uint8Array.fromBase64 = undefined")
             self.open(name)
             check(self.c.js("typeof DecompressionStream") == "undefined")
-            check(self.rows(name) == rows, name, "differs")
+            check(self.rows(name) == self.decoded[name], name, "differs")
             self.c.call("Page.removeScriptToEvaluateOnNewDocument", identifier=script["identifier"])
 
     def a_row_and_its_hidden_part_sum_to_one(self):
@@ -489,6 +489,8 @@ class Test(Pairs, Maps):
         self.c.call("Emulation.setScriptExecutionDisabled", value=False)
 
     def frames_of_512_tokens_are_timed(self):
+        if not os.environ.get("QKV_SLOW"):
+            return  # it prints times
         self.open("long")
         self.c.settle(1)
         times = {"target": [], "base": [], "panels": []}

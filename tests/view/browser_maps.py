@@ -492,7 +492,7 @@ class Maps:
             check(self.c.js("document.querySelector('#cursor').parentNode.id") == drawing[1:], drawing)
             check(self.c.js("[...document.querySelectorAll('svg')].filter(s => s.checkVisibility()).length") == 1)
             seen = set()
-            for n in range(1, 60):
+            for n in range(1, 60, 4):
                 self.c.mouse(box["x"] + box["w"] * n / 60, box["y"] + box["h"] * .3)
                 self.c.frames(1)
                 seen.add(self.text("#numbers td:nth-child(2)"))
@@ -502,6 +502,8 @@ class Maps:
         check("from 1e31 to" in page and not re.search(r"[\d,]{16}", page), page)
 
     def frames_of_the_matrix_are_timed(self):
+        if not os.environ.get("QKV_SLOW"):
+            return  # it prints times
         self.open("long", "#w=matrix&h=1")
         self.c.settle(1)
         times = []
