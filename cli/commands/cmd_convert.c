@@ -99,6 +99,7 @@ static int run_convert(int argc, char **argv)
         const qkv_status status = qkv_convert(in, argv[1], &how, &report, &err);
         cmd_progress_end();
         if (!status) {
+            cmd_output_complete(argv[1]);
             print_report(argv[1], &report);
             if (report.left_out)
                 cmd_note("%lld file%s of %s not copied: weights in other formats, or large files",

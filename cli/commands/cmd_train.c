@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define QKV_OBJECTIVE_ROW(ROW, NAME, ASKS) NAME,
 static const char *const objectives[] = {
@@ -348,6 +349,15 @@ static qkv_status check_folder(const char *dir, const char *file, qkv_error *err
         "folder contains a model already, expected a new folder, or --force to replace it");
 }
 
+// Fails if the name of a folder is that of a file.
+static qkv_status check_no_file(const char *option, const char *dir, qkv_error *err)
+{
+    struct stat st;
+    if (!dir || stat(dir, &st) != 0 || S_ISDIR(st.st_mode)) return QKV_OK;
+    return cmd_error(err, QKV_ERR_USAGE, dir, "--%s: expected the name of a folder, found a file",
+                     option);
+}
+
 // ---- progress and report ------------------------------------------------------------------------
 static int on_step(void *user, const struct qkv_train_step *now)
 {
@@ -424,6 +434,8 @@ static int run_train(int argc, char **argv)
     struct qkv_train_result result;
     char folder[CMD_PATH];
     if (read_options(argc, argv, &err) || cmd_model_path(&o.from, folder, &err) ||
+        check_no_file(o.resume ? "resume" : "out", o.run, &err) ||
+        check_no_file("export", o.export_dir, &err) ||
         check_folder(o.export_dir, "model.safetensors", &err) || only_models(&err))
         ranks_agree(&err);
     if (err.status) return cmd_fail(&err);
@@ -437,14 +449,18 @@ static int run_train(int argc, char **argv)
             cmd_error(&err, QKV_ERR_UNSUPPORTED, NULL,
                       "--objective words is not supported over ranks, expected one process");
         else if (!only_words(&err) && !check_folder(o.run, "config.json", &err))
-            train_vectors(&o, &vectors, &err);
+            if (!train_vectors(&o, &vectors, &err)) cmd_output_complete(o.run);
     } else {
         const struct qkv_train_observer observer = { .step = on_step,
                                                      .note = on_note,
                                                      .progress = cmd_progress_begin("bytes") };
         const qkv_status status = qkv_train(&o, &observer, &result, &err);
         cmd_progress_end();
-        if (!status) print_result(&result);
+        if (!status) {
+            cmd_output_complete(o.run);
+            if (o.export_dir) cmd_output_complete(o.export_dir);
+            print_result(&result);
+        }
     }
     ranks_agree(&err);
     ranks_close();

@@ -331,6 +331,8 @@ bool cmd_output_direct(const char *path);
 // an output: the same file, by device and inode; the same folder; a folder that contains the input;
 // or one of the files of a model in an input folder.
 qkv_status cmd_input_add(const char *path, qkv_error *err);
+// Tells that the command has completed a folder, which the note of cmd_outputs_note() then names.
+void cmd_output_complete(const char *folder);
 // Frees the names of all inputs and outputs, at the end of the program.
 void cmd_paths_free(void);
 // Adds a file or folder that the command writes, and compares it with the inputs in the same way.

@@ -20,9 +20,17 @@ static qkv_status name_pull(const char *model, qkv_error *err)
 qkv_status cmd_model_path(const char **path, char dir[CMD_PATH], qkv_error *err)
 {
     struct qkv_hub_name name;
-    qkv_error missing = { 0 };
+    static const char *const endings[] = { ".npy", ".safetensors", ".json", ".jsonl", ".bin",
+                                           ".txt", ".tsv",         ".html", ".model" };
     if (!*path || access(*path, F_OK) == 0 || !qkv_hub_name_parse(&name, *path)) return QKV_OK;
-    if (qkv_model_find(dir, CMD_PATH, NULL, 0, *path, &missing)) return QKV_OK;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (cmd_ends_with(*path, endings[i])) return QKV_OK; // the caller reports the missing file
+    qkv_error missing = { 0 };
+    if (qkv_model_find(dir, CMD_PATH, NULL, 0, *path, &missing)) {
+        if (!strchr(*path, '/')) return QKV_OK; // a file in the current folder, more probably
+        *err = missing;
+        return name_pull(*path, err);
+    }
     *path = dir;
     return cmd_input_add(dir, err);
 }

@@ -68,6 +68,7 @@ static struct {
     char *path;
     bool checked; // cmd_output_check() has accepted it
     bool there;   // the file existed before the command
+    bool whole;   // a folder that the command has completed
     char *place;  // the path without links, or NULL
     dev_t device; // of the file that existed
     ino_t file;
@@ -282,11 +283,19 @@ qkv_status cmd_output_check(const char *path, qkv_error *err)
     return status;
 }
 
+void cmd_output_complete(const char *folder)
+{
+    outputs[entry_of(folder)].whole = true;
+}
+
 void cmd_outputs_note(void)
 {
     for (int i = 0; i < output_count; i++) {
         struct stat st;
-        if (!outputs[i].checked || stat(outputs[i].path, &st) != 0 || !S_ISREG(st.st_mode))
+        if (outputs[i].whole)
+            cmd_note("%s is complete: it was written before this error", outputs[i].path);
+        if (outputs[i].whole || !outputs[i].checked || stat(outputs[i].path, &st) != 0 ||
+            !S_ISREG(st.st_mode))
             continue;
         // a file that replaces another is another file
         if (!outputs[i].there || outputs[i].device != st.st_dev || outputs[i].file != st.st_ino)

@@ -4,15 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LINES = 4 };
+
 // Prints a passage on one line: white space becomes one space, and marked words are in [brackets],
-// or bold in a terminal with colors.
+// or bold in a terminal with colors. A passage that fills more than LINES lines of the terminal is
+// cut after them, or after its last marked word.
 static void print_text(const struct store_passage *p, const struct passage_why *why)
 {
     const bool bold = cmd_color(stdout);
     const char *text = p->text.at;
     char *part = cmd_alloc(p->text.bytes + 1, 1); // the characters that are not yet printed
-    size_t n = 0;
+    const size_t most = (size_t)LINES * (size_t)(cmd_columns() - 4);
+    size_t n = 0, shown = 0, last = 0; // characters so far; end of the last marked word
     bool space = false, begun = false;
+    for (int64_t w = 0; w < why->count; w++)
+        if (why->word[w].end > last) last = why->word[w].end;
     fputs("    ", stdout);
     for (size_t i = 0; i <= p->text.bytes; i++) {
         const bool blank = i == p->text.bytes || strchr(" \t\r\n\f\v", text[i]) != NULL;
@@ -24,6 +30,14 @@ static void print_text(const struct store_passage *p, const struct passage_why *
         if (n && ends) cmd_print_cell(stdout, part, n, 0, 0), n = 0;
         if (ends) fputs(bold ? "\033[0m" : "]", stdout);
         if (i == p->text.bytes) break;
+        // after a word, or within one that is very long or of a script without spaces
+        if (i > last && shown >= most && ((unsigned char)text[i] & 0xC0) != 0x80 &&
+            (blank || shown >= most + 30)) {
+            if (n) cmd_print_cell(stdout, part, n, 0, 0), n = 0;
+            fputs(cmd_utf8() ? "…" : "...", stdout);
+            break;
+        }
+        shown += ((unsigned char)text[i] & 0xC0) != 0x80 && (!blank || !space);
         if (!blank && space) part[n++] = ' ';
         if (n && begins) cmd_print_cell(stdout, part, n, 0, 0), n = 0;
         if (begins) fputs(bold ? "\033[1;4m" : "[", stdout);

@@ -237,7 +237,7 @@ void serve_fail_with(struct serve_call *c, const qkv_error *err, const char *par
     if (err->status == QKV_ERR_INTERRUPTED) status = 503;
     if (err->status == QKV_ERR_UNSUPPORTED) status = 422;
     if (err->status == QKV_ERR_IO || err->status == QKV_ERR_INTERNAL) status = 500;
-    serve_fail(c, status, param, "%s", err->text);
+    serve_fail(c, status, status < 500 ? param : NULL, "%s", err->text); // the server's own failure
 }
 
 // ---- answers in pieces --------------------------------------------------------------------------

@@ -177,7 +177,7 @@ static qkv_status check_ids(struct embed_job *j, qkv_error *err)
 static bool prepare(struct serve_model *m, struct embed_job *j)
 {
     qkv_error err = { 0 };
-    const char *param = NULL;
+    const char *param = "$.prompt_name"; // an embedder with the usual options is open already
     if (j->vectors) return true;
     const size_t n = (size_t)j->texts.count;
     qkv_status status = find_embedder(m, j, &err);
@@ -185,6 +185,7 @@ static bool prepare(struct serve_model *m, struct embed_job *j)
     j->tokens = calloc(n + 1, sizeof *j->tokens);
     j->vectors = calloc(n * (size_t)width + 1, sizeof *j->vectors);
     if (!status && (!j->tokens || !j->vectors)) status = cmd_no_memory(&err);
+    if (!status) param = j->path;
     if (!status && j->dimensions > width) {
         param = "$.dimensions";
         status = cmd_error(&err, QKV_ERR_USAGE, NULL, "%s: expected at most %lld, found %lld",
@@ -350,7 +351,7 @@ static void deliver(struct batch *b, const float *v, int64_t width, qkv_status s
         struct embed_job *j = b->part[p].j;
         const int64_t n = b->part[p].texts;
         if (status) {
-            serve_fail_with(j->job.call, err, NULL);
+            serve_fail_with(j->job.call, err, j->path);
             service_done(&j->job);
             continue;
         }

@@ -15,6 +15,7 @@ struct embed_job {
     int64_t dimensions; // the first numbers of each vector, scaled to length 1 unless raw; 0: all
     bool base64;
     const char *model; // name of the model, for the answer
+    const char *path;  // of the texts in the request
     void (*answer)(struct embed_job *j, const float *v, int64_t width);
     // Members of embed_jobs.c.
     qkv_embedder *embedder;

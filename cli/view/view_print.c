@@ -102,7 +102,11 @@ void print_view_report(const char *path, const struct qkv_view_report *r)
                (long long)r->top, 100 * r->kept);
     else
         printf("stores all %lld weights", (long long)r->weights);
-    if (r->error <= 0)
+    if (r->not_numbers)
+        printf("; %lld row%s NaN or infinity: damaged or very large weights of a model cause "
+               "this\n",
+               (long long)r->not_numbers, r->not_numbers == 1 ? " contains" : "s contain");
+    else if (r->error <= 0)
         puts(", exact");
     else
         printf(", error %s %s\n", most, qkv_weight_text(error, ceil(r->error * 1e4) / 1e4, 4));

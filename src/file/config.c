@@ -41,6 +41,12 @@ qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err
         return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = dir },
                         "no config.json in this folder, expected a model folder; its subfolder "
                         "model/ is a model folder");
+    if (!status && !qkv_path_may_exist(path) &&
+        !qkv_path_join(below, dir, "adapter_config.json", NULL) && qkv_path_may_exist(below))
+        return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = dir },
+                        "this folder is an adapter (LoRA), expected a model folder with "
+                        "config.json; merge the adapter into its base model (merge_and_unload of "
+                        "peft), save the result and use that folder");
     if (!status) status = qkv_json_file(&c->root, path, QKV_CONFIG_BYTES_MAX, err);
     if (!status && !(c->file = qkv_copy_text(path, strlen(path))))
         status = qkv_fail_memory(err, path);

@@ -304,3 +304,9 @@ const char *qkv_model_dir(const qkv_model *m)
 {
     return m->dir;
 }
+
+const char *qkv_model_unread_head(const qkv_model *m, const char **needs)
+{
+    *needs = qkv_class_needs(m->is.class_name);
+    return *needs ? m->is.class_name : NULL;
+}

@@ -118,7 +118,15 @@ qkv_status qkv_unfit(const qkv_model *m, const char *wanted, qkv_error *err)
         fits = info.can & QKV_CAN_TOKENS ? "qkv generate" : "qkv embed, qkv view";
     else
         fits = info.can & QKV_CAN_TOKENS ? "qkv fill, qkv embed" : "qkv embed, qkv view";
-    return qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = info.name },
+    const struct qkv_location at = { .file = info.name };
+    const char *needs, *class_name = qkv_model_unread_head(m, &needs);
+    if (class_name)
+        return qkv_fail(
+            err, QKV_ERR_UNSUPPORTED, &at,
+            "wrong kind of model, expected %s, found the class %s, whose output head "
+            "is not supported: it needs %s; without it this is %s (%s), which is for %s",
+            wanted, class_name, needs, kinds[info.kind], info.family, fits);
+    return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at,
                     "wrong kind of model, expected %s, found %s (%s), which is for %s", wanted,
                     kinds[info.kind], info.family, fits);
 }

@@ -72,4 +72,21 @@ printf 'in\tx\nnew\ty\n' >labels.tsv
 runs 4 train labels.tsv --from "$ner" --objective classify --out run --steps 1
 says_part 'found BertForTokenClassification'
 
+
+title 'a class whose output head is not supported is named, with what it needs'
+cp -r "$here/../golden/bert" unread
+for row in 'BertForNextSentencePrediction|two scores for a pair of texts' \
+    'BertForMultipleChoice|one score for each text of a choice' \
+    'BertForQuestionAnswering|two scores for each token, of the begin and of the end of an answer'; do
+    class=${row%%|*}
+    python3 -S -E -c 'import json, sys
+c = json.load(open("unread/config.json"))
+c["architectures"] = [sys.argv[1]]
+json.dump(c, open("unread/config.json", "w"))' $class
+    for words in classify 'classify --tokens' fill generate; do
+        runs 4 $words -m unread 'a [MASK]'
+        says_part "found the class $class, whose output head is not supported: it needs ${row#*|}; without it this is an encoder (bert), which is for qkv embed, qkv view"
+    done
+    runs 0 embed -m unread --ids 5,6
+done
 finish

@@ -86,8 +86,23 @@ for name in org/none org/verse@v3; do
     QKV_MODEL=$name runs 6 embed x
     says "$says"
 done
+for words in 'convert org/none out --precision bf16' 'info org/none' 'check org/none' 'eval org/none text.txt' \
+    'tokenize --tokenizer org/none x' 'train text.txt --from org/none --steps 1 --out new'; do
+    runs 6 $words
+    says "qkv: no file or folder org/none, and no model of the name org/none in the cache $HF_HUB_CACHE; 'qkv pull org/none' downloads it"
+done
+runs 6 info org/none.npy
+says_part 'qkv: org/none.npy: cannot open'
 runs 6 generate -m ./org/none x
 says_part './org/none/config.json'
+
+title 'a folder of an adapter says what it is'
+mkdir -p adapter
+echo '{"peft_type": "LORA"}' >adapter/adapter_config.json
+for words in 'embed -m adapter x' 'info adapter' 'view -m adapter x' 'convert adapter out --precision bf16'; do
+    runs 4 $words
+    says_part 'this folder is an adapter (LoRA), expected a model folder with config.json; merge the adapter into its base model'
+done
 
 title 'a broken cache is malformed'
 printf '../../../x' >"$folder/refs/main"

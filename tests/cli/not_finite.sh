@@ -50,6 +50,9 @@ for number in nan inf; do
     printf '5,6\n7,8\n' >ids.txt
     fails 'vector of the text is' embed -m encoder --ids ids.txt
     says_part 'at text 1: '
+    runs 0 view -m encoder 'a b c' -o page.html --force
+    prints_part 'contain NaN or infinity: damaged or very large weights of a model cause this'
+    ! grep -q exact "$out" || failed 'NaN is exact'
     fails 'logits of the model are' generate -m decoder ab -n 3
     fails 'logits of the model are' generate -m decoder ab -n 3 --beam 2
     fails 'logits of the model are' generate -m decoder ab -n 3 --temperature 1

@@ -240,6 +240,18 @@ qkv: note: page.html is complete: it was written before this error'
     "$QKV_BIN" train-tokenizer tokens.html --kind bytes -o tokenizer.json >/dev/full 2>"$err"
     [ $? -eq 6 ] || failed 'train-tokenizer to a full disk'
     says_part 'qkv: note: tokenizer.json is complete: it was written before this error'
+    "$QKV_BIN" convert "$here/../golden/bert" converted --precision bf16 >/dev/full 2>"$err"
+    [ $? -eq 6 ] || failed 'convert to a full disk'
+    says_part 'qkv: standard output: cannot write: No space left on device'
+    says_part 'qkv: note: converted is complete: it was written before this error'
+    printf 'a b c d e f g h\n' >few.txt
+    "$QKV_BIN" train few.txt --out run --export exported --steps 1 --tokenizer bytes --context 4 --width 16 --layers 1 --heads 2 \
+        --batch-tokens 8 >/dev/full 2>"$err"
+    [ $? -eq 6 ] || failed 'train to a full disk'
+    says_part 'qkv: note: run is complete: it was written before this error'
+    says_part 'qkv: note: exported is complete: it was written before this error'
+    "$QKV_BIN" convert "$here/../golden/bert" "$temp/none/converted" --precision bf16 >/dev/full 2>"$err"
+    ! grep -q 'is complete' "$err" || failed 'a folder that was not written is complete'
 fi
 
 title 'a limit on the size of files is an error, not a death by signal'

@@ -57,6 +57,15 @@ check sh -c "python3 -c 'import json,sys; r = json.load(sys.stdin)[\"runs\"][0];
 title 'probes show every head'
 runs 0 plot run --probes
 prints_part 'L0.H0 fell most, from 0.90 to 0.70 bits'
+mkdir little same
+for folder in little same; do cp run/log.jsonl $folder/; done
+heads() { echo "{\"step\":$1,\"tokens\":[\"a\",\"b\"],\"heads\":[[{\"entropy\":$2,\"top\":[0,1]}]]}"; }
+{ heads 0 3.2926; heads 10 3.2911; } >little/probes.jsonl
+{ heads 0 3.29; heads 10 3.29; } >same/probes.jsonl
+runs 0 plot little --probes
+prints_part 'L0.H0 fell most, from 3.293 to 3.291 bits'
+runs 0 plot same --probes
+prints_part 'L0.H0 stayed at 3.29 bits'
 runs 2 plot run other --probes
 says_part 'too many runs: the probes of only one run can be plotted'
 

@@ -212,6 +212,40 @@ says_part 'expected an index, found a folder'
 runs 3 search lines.txt text
 says_part 'lines.txt: no index, or a malformed one'
 runs 2 search i.qkvi "$question" -k 0
+cp i.qkvi null.qkvi
+python3 -S -E - <<'PY'
+import sqlite3
+db = sqlite3.connect("null.qkvi")
+db.execute("PRAGMA writable_schema = 1")
+whole = "CREATE TABLE setting (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+free = whole.replace(" NOT NULL", "")
+db.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'setting'", (free,))
+db.commit()
+db.close()
+db = sqlite3.connect("null.qkvi")
+db.execute("UPDATE setting SET value = NULL WHERE name = 'tokens'" if False else "UPDATE setting SET value = NULL")
+db.execute("PRAGMA writable_schema = 1")
+db.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'setting'", (whole,))
+db.commit()
+PY
+runs 3 search null.qkvi "$question"
+says_part 'null.qkvi: '
+says_part 'a row of the table setting is malformed'
+
+title 'a passage of many lines is cut after four of them, in JSON it is whole'
+python3 -S -E -c 'print("word " * 300 + "end")' >long.txt
+python3 -S -E -c 'print("x" * 3000)' >>long.txt
+runs 0 index long.txt -o long.qkvi --truncate --quiet
+runs 0 search long.qkvi "$question"
+check python3 -S -E - "$out" <<'PY'
+import sys
+lines = open(sys.argv[1]).read().split("\n")
+texts = [l[4:] for l in lines if l.startswith("    ")]
+assert len(texts) == 2 and all(300 <= len(t) <= 345 and t.endswith(("…", "...")) for t in texts), [len(t) for t in texts]
+assert any(t.replace("…", "").replace("...", "").endswith("word") for t in texts)
+PY
+runs 0 search long.qkvi "$question" --json
+prints_part 'word end"'
 
 title 'an index without passages has no hits'
 : >empty.txt

@@ -139,7 +139,7 @@ def members(server):
             ("/embed", {**short, "normalize": False}, vectors("hello a b", "--no-normalize")),
             ("/embed", {**short, "prompt_name": "query"}, vectors("hello a b", "--prompt", "query")),
             ("/v1/embeddings", {"input": "hello a b", "prompt_name": "query", "model": "prompted"}, vectors("hello a b", "--prompt", "query")),
-            ("/embed", {**short, "prompt_name": "other"}, lambda status, a: status == 400 and "other" in a["error"]["message"]),
+            ("/embed", {**short, "prompt_name": "other"}, lambda status, a: status == 400 and "other" in a["error"]["message"] and a["error"]["param"] == "$.prompt_name"),
             ("/embed", {"inputs": "a b c d e f g h i j k l m n o p", "model": "bert", "truncate": True, "truncation_direction": "Right"},
              lambda status, a: status == 200 and a == server.post("/embed", {"inputs": "a b c d e f g h i j k", "model": "bert"})[1]),
             ("/predict", {"inputs": "good", "model": "labels", "raw_scores": True},
@@ -224,7 +224,7 @@ def forms(server):
     check("dimensions scales to length 1", len(x) == 4 and abs(sum(v * v for v in x) - 1) < 1e-5, x)
     status, answer = server.post("/v1/embeddings", {"input": "word " * 5000, "model": "bert"})
     check("a text that is too long is refused", status == 400 and "text 1 is too long" in answer["error"]["message"] and
-          answer["error"]["param"] is None, answer)
+          answer["error"]["param"] == "$.input", answer)
     status, _ = server.post("/v1/embeddings", {"input": "word " * 5000, "truncate": True, "model": "bert"})
     check("or truncated", status == 200, status)
     listed = json.loads(server.ask("GET", "/v1/models")[2])["data"]
@@ -401,7 +401,7 @@ def prompt_logprobs(server):
                            ([5, "a"], "element 1 is no token id"), ([[5], "a"], "element 1 has another type"),
                            ([5] * 256, "prompt too long, expected at most 255 tokens, found 256")):
         status, answer = server.post("/v1/completions", {"model": "verse", "prompt": wrong, "max_tokens": 1})
-        check(f"{message}", status == 400 and message in answer["error"]["message"], answer)
+        check(f"{message}", status == 400 and message in answer["error"]["message"] and answer["error"]["param"] == "$.prompt", answer)
     status, answer = server.post("/v1/completions", {"model": "verse", "prompt": "a", "max_tokens": 0})
     check("max_tokens 0 without echo", status == 200 and answer["choices"][0]["text"] == "" and
           answer["choices"][0]["finish_reason"] == "length", answer)

@@ -251,6 +251,26 @@ def not_finite():
         check("labels without finite scores", status == 500 and "not finite" in answer["error"]["message"], answer)
 
 
+def members():
+    """An error that the thread of a model finds names the member of the request, unless the server itself failed."""
+    with Server("-q", models=[MODEL, VERSE, RANKS]) as server:
+        bert, verse, ranks = ({"model": os.path.basename(m)} for m in (MODEL, VERSE, RANKS))
+        for path, member in (("/decode", "ids"), ("/detokenize", "ids"), ("/v1/embeddings", "input"), ("/embed", "inputs")):
+            refused(server, path, {**bert, member: [5, 1 << 20]}, 400, f"$.{member}")
+            _, answer = server.post(path, {**bert, member: [5, 1 << 20]})
+            check("the ids that exist", re.search("invalid token id, expected an id below [0-9]+, found 1048576", answer["error"]["message"]), answer)
+        refused(server, "/embed", {**bert, "inputs": "a " * 5000}, 400, "$.inputs")
+        refused(server, "/rerank", {**ranks, "query": "a", "texts": ["b " * 5000]}, 400, "$.texts")
+        refused(server, "/v1/attention", {**bert, "input": "a " * 5000}, 400, "$.input")
+        refused(server, "/v1/completions", {**verse, "prompt": "a " * 5000}, 400, "$.prompt")
+        for body, most in (({"max_tokens": 3, "min_tokens": 4}, 3), ({"min_tokens": 17}, 16)):
+            status, answer = server.post("/v1/completions", {**verse, "prompt": "a", **body})
+            check("min_tokens above max_tokens", status == 400 and answer["error"]["param"] == "$.min_tokens" and answer["error"]["message"] ==
+                  f"$.min_tokens: expected at most max_tokens, which is {most}, found {body['min_tokens']}", answer)
+        status, answer = server.post("/v1/completions", {**verse, "prompt": "a", "max_tokens": 4, "min_tokens": 4})
+        check("as many as max_tokens", status == 200 and answer["usage"]["completion_tokens"] == 4, answer)
+
+
 def log():
     """A log without a reader does not stop the server."""
     read, write = os.pipe()
@@ -272,6 +292,6 @@ def log():
     os.close(read)
 
 
-for part in (unread, long_answers, values, ranking, shares, joins, texts, sequences, not_finite, log):
+for part in (unread, long_answers, values, ranking, shares, joins, texts, sequences, not_finite, members, log):
     part()
 finish()

@@ -55,6 +55,15 @@ runs 2 train pairs.tsv --out r --from pairs/model --context 14
 says_part 'context (--context) is too long, expected at most 13 (the model has 14 positions), found 14'
 left r
 
+title 'a file is no folder of a run'
+echo x >a-file
+for words in '--out a-file' '--out new --export a-file'; do
+    runs 2 train "$here/../../README.md" $words --steps 1
+    says_part 'expected the name of a folder, found a file'
+done
+runs 2 train --resume a-file
+says 'qkv: a-file: --resume: expected the name of a folder, found a file'
+
 title 'a run of one step works'
 runs 0 train text.txt --out one $sizes --context 16 --steps 1
 grep -q '^1 step, loss ' "$out" || failed 'one step in words'

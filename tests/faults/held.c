@@ -38,7 +38,8 @@ static int add_object(struct dl_phdr_info *info, size_t size, void *ctx)
     (void)size, (void)ctx;
     name = name ? name + 1 : info->dlpi_name;
     // the command is the object without a name
-    const bool ours = !*name || (!strncmp(name, "libqkv", 6) && strncmp(name, "libqkv_faults", 13)) ||
+    const bool ours = !*name ||
+                      (!strncmp(name, "libqkv", 6) && strncmp(name, "libqkv_faults", 13)) ||
                       !strncmp(name, "libjansson", 10);
     for (int i = 0; i < info->dlpi_phnum && segment_count < SEGMENTS; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];

@@ -256,9 +256,11 @@ static enum store_status store_get(struct store *s, const char *name, struct sto
 {
     sqlite3_stmt *q = statement(s, GET);
     if (q) sqlite3_bind_text(q, 1, name, -1, SQLITE_STATIC);
-    const enum store_status status = read_row(s, q, why);
+    enum store_status status = read_row(s, q, why);
     *value = (struct store_text){ NULL, 0 };
-    return status ? status : read_texts(s, q, 0, &value, 1, why);
+    if (!status) status = read_texts(s, q, 0, &value, 1, why);
+    if (!status && !value->at) status = broken(why, "a row of the table setting is malformed");
+    return status;
 }
 
 static enum store_status store_add_file(struct store *s, const struct store_file *f,

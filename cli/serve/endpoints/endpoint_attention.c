@@ -195,7 +195,7 @@ static void run(struct serve_job *job)
     job->call->tokens = n;
     if (!status && values > ANSWER_VALUES) {
         qkv_encoding_free(&e);
-        serve_fail(job->call, 413, NULL,
+        serve_fail(job->call, 413, "$.input",
                    "the answer would have %.0f values, expected at most %d: ask for fewer rows, "
                    "layers or statistics",
                    values, ANSWER_VALUES);
@@ -208,7 +208,7 @@ static void run(struct serve_job *job)
     }
     qkv_encoding_free(&e);
     if (status) {
-        serve_fail_with(job->call, &err, NULL);
+        serve_fail_with(job->call, &err, "$.input");
         return;
     }
     fputs("]}\n", j->to);

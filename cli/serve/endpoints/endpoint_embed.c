@@ -74,6 +74,7 @@ static void queue(struct serve_call *c, struct embed_job *j, const char *model,
     }
     if (m && serve_texts_read(c, &j->texts, input, path, service_options.client_batch, TEXTS_IDS)) {
         j->model = m->name;
+        j->path = path;
         serve_queue(c, m, j);
         return;
     }

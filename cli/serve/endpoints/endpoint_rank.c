@@ -140,7 +140,10 @@ static bool classify(struct rank_job *j)
 {
     qkv_error err = { 0 };
     if (compute(j, j->part, &err)) {
-        serve_fail_with(j->job.call, &err, NULL);
+        serve_fail_with(j->job.call, &err,
+                        j->cohere  ? "$.documents"
+                        : j->query ? "$.texts"
+                                   : "$.inputs");
         return false;
     }
     j->done += j->part;

@@ -144,6 +144,12 @@ static bool read_rest(struct serve_call *c, struct generate_job *j, const struct
     }
     // a chat without max_tokens has no limit, a completion with 0 tokens has none
     j->o.max_tokens = r->max_tokens || j->chat ? r->max_tokens : -1;
+    if (j->o.min_tokens > r->max_tokens && (r->max_tokens || !j->chat)) {
+        serve_fail(c, 400, "$.min_tokens",
+                   "$.min_tokens: expected at most max_tokens, which is %lld, found %lld",
+                   (long long)r->max_tokens, (long long)j->o.min_tokens);
+        return false;
+    }
     j->o.n_best = r->n;
     // without a seed each request draws other numbers
     j->o.sampling.seed = r->seed >= 0 ? (uint64_t)r->seed : (uint64_t)server_micros();

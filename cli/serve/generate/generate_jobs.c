@@ -444,7 +444,7 @@ static void end_jobs(struct serve_model *m, const qkv_error *all)
         if (gone)
             serve_fail(c, 503, NULL, "the client has left");
         else if (j->err.status)
-            serve_fail_with(c, &j->err, NULL);
+            serve_fail_with(c, &j->err, j->messages ? "$.messages" : "$.prompt");
         else
             answer(j);
         service_done(&j->job);

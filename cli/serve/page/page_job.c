@@ -247,7 +247,7 @@ static void run_page(struct serve_job *job)
         if (rows > PAGE_ROWS)
             serve_fail(job->call, 413, "$.input", "%s", err.text);
         else
-            serve_fail_with(job->call, &err, NULL);
+            serve_fail_with(job->call, &err, "$.input");
         return;
     }
     fwrite(html, 1, size, serve_answer(job->call, 200, "text/html; charset=utf-8"));

@@ -85,6 +85,9 @@ enum qkv_told_head {
     QKV_TOLD_OTHER
 };
 enum { QKV_CLASS_NAME = 64 };
+// Returns what the output head of a class needs that qkv does not run; NULL: nothing that is known
+// (family.c).
+const char *qkv_class_needs(const char *class_name);
 
 enum { QKV_STOPS_MAX = 16 };
 

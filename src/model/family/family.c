@@ -58,27 +58,48 @@ const struct qkv_family *qkv_family_find(const char *model_type, const char **ro
     return NULL;
 }
 
+// The classes whose head is known, by the ends of their names; needs: what a head needs that qkv
+// does not run, NULL: nothing
+static const struct class_end {
+    const char *end;
+    enum qkv_told_head head;
+    const char *needs;
+} class_ends[] = { { "ForSequenceClassification", QKV_TOLD_TEXTS, NULL },
+                   { "ForTokenClassification", QKV_TOLD_TOKENS, NULL },
+                   { "EncoderModel", QKV_TOLD_OTHER, NULL },
+                   { "ForMultipleChoice", QKV_TOLD_OTHER, "one score for each text of a choice" },
+                   { "ForNextSentencePrediction", QKV_TOLD_OTHER,
+                     "two scores for a pair of texts" },
+                   { "ForQuestionAnswering", QKV_TOLD_QUESTIONS,
+                     "two scores for each token, of the begin and of the end of an answer" } };
+
+// Returns the row of the class, or NULL.
+static const struct class_end *class_end_of(const char *name)
+{
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof class_ends / sizeof class_ends[0]; i++) {
+        const size_t end = strlen(class_ends[i].end);
+        if (n > end && strcmp(name + n - end, class_ends[i].end) == 0) return &class_ends[i];
+    }
+    return NULL;
+}
+
+const char *qkv_class_needs(const char *class_name)
+{
+    const struct class_end *row = class_end_of(class_name);
+    return row ? row->needs : NULL;
+}
+
 // Reads the class that config.json names, and the output head of such a class.
 static void read_class(struct qkv_description *d, const struct qkv_config *c)
 {
-    static const struct {
-        const char *end;
-        enum qkv_told_head head;
-    } rows[] = { { "ForSequenceClassification", QKV_TOLD_TEXTS },
-                 { "ForTokenClassification", QKV_TOLD_TOKENS },
-                 { "EncoderModel", QKV_TOLD_OTHER },
-                 { "ForMultipleChoice", QKV_TOLD_OTHER },
-                 { "ForNextSentencePrediction", QKV_TOLD_OTHER },
-                 { "ForQuestionAnswering", QKV_TOLD_QUESTIONS } };
     const json_t *names = json_object_get(c->root, "architectures");
     const char *name = json_string_value(json_array_get(names, 0));
     const size_t n = name ? strlen(name) : 0;
     if (!n || n >= sizeof d->class_name) return;
     memcpy(d->class_name, name, n + 1);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const size_t end = strlen(rows[i].end);
-        if (n > end && strcmp(name + n - end, rows[i].end) == 0) d->told = rows[i].head;
-    }
+    const struct class_end *row = class_end_of(name);
+    if (row) d->told = row->head;
 }
 
 // Reads is_causal. If it is false, a decoder is described as an encoder: each token attends to those

@@ -194,7 +194,12 @@ static void draw_chart(struct canvas *s, const void *of, bool head, struct chart
 qkv_status qkv_chart_file(const struct qkv_chart *c, const char *path, bool force,
                           const struct qkv_chart_options *o, qkv_error *err)
 {
-    const qkv_status bad = chart_check(c, false, err);
-    if (bad) return bad;
-    return chart_write(c, draw_chart, c, path, force, o ? o->theme : QKV_THEME_AUTO, err);
+    struct chart_minus m;
+    qkv_status status = chart_check(c, false, err);
+    if (!status) status = chart_minus(&m, c, err);
+    if (status) return status;
+    status = chart_write(&m.chart, draw_chart, &m.chart, path, force, o ? o->theme : QKV_THEME_AUTO,
+                         err);
+    chart_minus_free(&m);
+    return status;
 }

@@ -106,6 +106,17 @@ typedef void chart_drawing(struct canvas *s, const void *of, bool head, struct c
 qkv_status chart_write(const struct qkv_chart *c, chart_drawing *draw, const void *of,
                        const char *path, bool force, enum qkv_view_theme theme, qkv_error *err);
 
+// ---- chart_minus.c ------------------------------------------------------------------------------
+// A chart whose title, sentence, and names and notes of panels have minus signs.
+struct chart_minus {
+    struct qkv_chart chart;
+    struct view_text *text; // [texts] the texts that differ
+    int64_t texts;
+    struct qkv_chart_panel *panel;
+};
+qkv_status chart_minus(struct chart_minus *m, const struct qkv_chart *c, qkv_error *err);
+void chart_minus_free(struct chart_minus *m);
+
 // ---- chart_terminal.c ---------------------------------------------------------------------------
 struct text_canvas chart_text_canvas(const struct qkv_chart_options *o);
 // Writes the title and the sentence of a chart.

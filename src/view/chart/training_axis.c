@@ -102,6 +102,24 @@ static void say_run(struct view_text *t, const struct qkv_plot_info *i)
     view_say(t, ".");
 }
 
+// Writes how an entropy changed, with at least two digits after the point, and as many as tell both
+// numbers apart.  A change of less than 1e-6 bits is none.
+static void say_change(struct view_text *t, double from, double to, const char *verb)
+{
+    int digits = 2;
+    while (digits < 6 && round(from * pow(10, digits)) == round(to * pow(10, digits))) digits++;
+    if (round(from * 1e6) == round(to * 1e6)) {
+        view_say(t, " stayed at ");
+        view_number(t, to, 2);
+    } else {
+        view_say(t, "%s", verb);
+        view_number(t, from, digits);
+        view_say(t, " to ");
+        view_number(t, to, digits);
+    }
+    view_say(t, " bits");
+}
+
 static void say_probes(struct view_text *t, const struct training_run *run)
 {
     int64_t best = -1, sharp = 0;
@@ -123,12 +141,10 @@ static void say_probes(struct view_text *t, const struct training_run *run)
     say_steps(t, s->at[s->n - 1].step);
     view_say(t, " the entropy of head L%" PRId64 ".H%" PRId64, best / run->heads,
              best % run->heads);
-    view_say(t, most > 0 ? " fell most, from " : " went from ");
-    view_number(t, s->at[0].value, 2);
-    view_say(t, " to ");
-    view_number(t, s->at[s->n - 1].value, 2);
+    say_change(t, s->at[0].value, s->at[s->n - 1].value,
+               most > 0 ? " fell most, from " : " went from ");
     view_say(t,
-             " bits; the weights of %" PRId64 " of %" PRId64
+             "; the weights of %" PRId64 " of %" PRId64
              " heads are now concentrated on less than two keys.",
              sharp, n);
 }

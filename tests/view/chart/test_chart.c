@@ -519,6 +519,26 @@ static qkv_status flow(void *ctx, qkv_error *err)
     return status;
 }
 
+TEST(texts_have_the_minus_sign_of_the_numbers)
+{
+    static const double y[3] = { 1, -2, 3 };
+    const struct qkv_chart_line l = { .y = y, .n = 3 };
+    const struct qkv_chart_panel p = {
+        .name = "s = q - k", .note = "2^(-8 h)", .line = &l, .lines = 1
+    };
+    const struct qkv_chart c = {
+        .title = "A-b 1-2?", .sentence = "From -0.5 to -.2 by --x.", .panel = &p, .panels = 1
+    };
+    size_t n;
+    folder_new();
+    for (int page = 0; page < 2; page++) {
+        char *text = written(&c, page ? "minus.html" : "minus.svg", NULL, &n);
+        CHECK(strstr(text, "s = q − k") && strstr(text, "2^(−8 h)"));
+        CHECK(strstr(text, "From −0.5 to −.2 by --x.") && strstr(text, "A-b 1-2?"));
+        free(text);
+    }
+}
+
 TEST(failed_allocations_are_survived)
 {
     static const float w[4] = { 1, .25f, -.5f, 12.75f };
