@@ -95,6 +95,7 @@ TEST(a_request_lacks_one_member_at_a_time)
         NONE(w_a, true),
         NONE(w_s, false),
         SET(d_a, 0, true, QKV_ERR_USAGE),
+        SET(d_a, 1, true, QKV_OK),
         SET(d_a, 1 << 19, true, QKV_OK),
         SET(d_a, (1 << 19) + 1, true, QKV_ERR_LIMIT),
         SET(d_out, 0, true, QKV_ERR_USAGE),
