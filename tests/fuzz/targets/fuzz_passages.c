@@ -155,7 +155,8 @@ static void check_chunks(struct chunker *c, const char *text, size_t bytes)
         int64_t tokens = 0, sentences = 0, again = 0;
         FUZZ_CHECK(now->begin < now->end && now->end <= bytes && now->end > covered);
         FUZZ_CHECK(!is_space(text[now->begin]) && !is_space(text[now->end - 1]));
-        if (i) FUZZ_CHECK(now->begin > c->chunks[i - 1].begin);
+        // after a heading that moved to the next chunk, the overlap may be a whole chunk
+        if (i) FUZZ_CHECK(now->begin >= c->chunks[i - 1].begin);
         for (size_t k = covered; k < now->begin; k++) FUZZ_CHECK(is_space(text[k]));
         for (int64_t k = 0; k < c->sentence_count; k++) {
             if (c->sentences[k].begin < now->begin || c->sentences[k].end > now->end) continue;
