@@ -178,14 +178,18 @@ TEST(rows_may_lie_apart_and_anywhere)
 
 TEST(weights_may_be_stored_either_way)
 {
-    EACH_PRODUCT(k, how) EACH(N, widths)
+    // one weight of each third column
+    static const float some[] = { 0, 3e38f, 1e-40f, -INFINITY, NAN };
+    EACH_PRODUCT(k, how) EACH(N, widths) EACH(value, some)
     {
-        enum { K = 23 };
-        const struct product p = product(k, *how, 1, K, *N);
+        const int64_t K = *value > 0 ? 70 : 23;
+        struct product p = product(k, *how, 1, K, *N);
         const int64_t panel = p.kernel->panel;
         const size_t bytes = (size_t)((*N + panel - 1) / panel) * p.kernel->panel_bytes(K);
         float *turned = fenced((size_t)(*N * K) * sizeof *turned);
         void *panels = fenced(bytes);
+        for (int64_t n = 0; n < *N; n += 3) p.w[n * K + n % K] = *value;
+        p.kernel->pack(p.panels, p.w, QKV_REAL, K, *N, K, 1);
         for (int64_t n = 0; n < *N; n++)
             for (int64_t i = 0; i < K; i++) turned[i * *N + n] = p.w[n * K + i];
         p.kernel->pack(panels, turned, QKV_REAL, K, *N, 1, *N);

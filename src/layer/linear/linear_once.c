@@ -12,31 +12,48 @@ enum {
     // bytes of packed weights of a task: half of a second-level cache; rows of x and y need the
     // rest
     BYTES = 1 << 19,
+    // the same if the kernel reads the panels once for many rows, and forms its rows for each group
+    ONCE_BYTES = 1 << 22,
     TURNS = 4,       // approximate number of tasks per thread, so that threads finish together
     LEAST_ROWS = 128 // least rows of a task if several tasks pack the same panels
 };
 
-// Returns the number of columns of a group: as many as fit into BYTES, or fewer if some threads
-// would be idle otherwise.
+// Returns the bytes of packed weights that a group may have, if a panel has no more.
+static int64_t most_bytes(const struct qkv_linear_kernel *kernel)
+{
+    return kernel->together ? ONCE_BYTES : BYTES;
+}
+
+// Returns the number of panels of a group beyond which some threads would be idle.
+static int64_t share_of(const struct qkv_linear_kernel *kernel, int threads, int64_t N)
+{
+    const int64_t panels = qkv_max64(qkv_ceil_div(N, kernel->panel), 1);
+    return qkv_ceil_div(panels, threads > 1 ? threads * TURNS : 1);
+}
+
+// Returns the number of columns of a group: as many panels as fit into most_bytes, or the share of
+// a thread. An even number of panels ends at the end of a cache line of y in every type, so that a
+// group may have one more.
 static int64_t columns_of(const struct qkv_linear_kernel *kernel, int threads, int64_t K, int64_t N)
 {
     const int64_t panels = qkv_max64(qkv_ceil_div(N, kernel->panel), 1);
-    const int64_t fit = qkv_max64(BYTES / qkv_max64((int64_t)kernel->panel_bytes(K), 1), 1);
-    const int64_t share = qkv_ceil_div(panels, threads > 1 ? threads * TURNS : 1);
-    const int64_t most = qkv_min64(fit, share);
+    const int64_t one = qkv_max64((int64_t)kernel->panel_bytes(K), 1);
+    const int64_t fit = qkv_max64(most_bytes(kernel) / one, 1);
+    const int64_t most = qkv_min64(fit, share_of(kernel, threads, N));
     const int64_t each = qkv_ceil_div(panels, qkv_ceil_div(panels, most));
-    // an even number of panels ends at the end of a cache line of y in every type
     return (each + each % 2) * kernel->panel;
 }
 
+// Returns the bytes that a group needs at most, for K and for every smaller number: with fewer
+// numbers per column a group may have more columns and, rounded to even panels, more bytes.
 static size_t group_bytes(const struct qkv_linear_kernel *kernel, int threads, int64_t K, int64_t N)
 {
     if (K >> QKV_LINEAR_K_BITS) return SIZE_MAX;
-    const int64_t columns = columns_of(kernel, threads, K, N);
-    size_t bytes;
-    return qkv_mul_size(&bytes, (size_t)(columns / kernel->panel), kernel->panel_bytes(K))
-               ? bytes
-               : SIZE_MAX;
+    const size_t panel = kernel->panel_bytes(K), most = (size_t)most_bytes(kernel);
+    const int64_t share = share_of(kernel, threads, N);
+    size_t fit, all;
+    if (!qkv_add_size(&fit, panel > most ? panel : most, panel)) return SIZE_MAX;
+    return qkv_mul_size(&all, (size_t)(share + share % 2), panel) && all < fit ? all : fit;
 }
 
 size_t qkv_linear_pass_scratch(const struct qkv_linear_kernel *kernel, int threads, int64_t K,
