@@ -33,7 +33,13 @@
     }                                                                                              \
     static void name(void)
 // 1 in a build with a sanitizer: its tests look for faults, not for bits, and may draw less
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#if defined __has_feature // clang
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define CHECK_SANITIZED 1
+#endif
+#endif
+#if defined CHECK_SANITIZED
+#elif defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 #define CHECK_SANITIZED 1
 #else
 #define CHECK_SANITIZED 0

@@ -13,10 +13,20 @@ export QKV_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 O
 export OMPI_MCA_hwloc_base_binding_policy=none PRTE_MCA_hwloc_default_binding_policy=none
 export OMPI_MCA_mpi_yield_when_idle=1 # more ranks than cores
 export OMPI_MCA_btl_vader_single_copy_mechanism=none PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+# starts KIND: true if the launcher starts processes. It is asked again, since a launcher that starts at the same time as one of
+# another test has failed at times; what it says is printed.
+starts() {
+    for _ in 1 2 3; do
+        said=$(timeout 60 "mpirun.$1" -n 2 true 2>&1) && return 0
+        echo "ranks: mpirun.$1 has started no processes: $said"
+        sleep 1
+    done
+    return 1
+}
 launchers=
 for kind in openmpi mpich; do
     set -- "$(dirname "$QKV_BIN")/../libqkv_mpi-$kind.so"*
-    [ -e "$1" ] && timeout 60 mpirun.$kind -n 2 true >/dev/null 2>&1 && launchers="$launchers mpirun.$kind"
+    [ -e "$1" ] && command -v mpirun.$kind >/dev/null && starts $kind && launchers="$launchers mpirun.$kind"
 done
 if [ -n "${QKV_NEED_MPI:-}" ] && [ "$launchers" != ' mpirun.openmpi mpirun.mpich' ]; then
     echo "ranks: QKV_NEED_MPI, and only these MPI libraries are built and start processes:$launchers"

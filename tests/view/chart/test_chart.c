@@ -585,6 +585,7 @@ CHECK_MAIN(CASE(the_text_of_a_weight_needs_no_memory), CASE(svg_is_well_formed_a
            CASE(rotated_names_do_not_touch_and_sparse_names_are_all_drawn),
            CASE(png_has_two_pixels_a_unit_and_carries_the_words),
            CASE(a_negative_number_of_a_table_has_a_minus_sign),
+           CASE(texts_have_the_minus_sign_of_the_numbers),
            CASE(the_terminal_keeps_its_width_and_its_character_set),
            CASE(numbers_of_a_small_grid_are_told),
            CASE(numbers_of_a_grid_may_be_large_and_have_many_digits),
