@@ -292,14 +292,12 @@ void cmd_outputs_note(void)
 {
     for (int i = 0; i < output_count; i++) {
         struct stat st;
-        if (outputs[i].whole)
-            cmd_note("%s is complete: it was written before this error", outputs[i].path);
-        if (outputs[i].whole || !outputs[i].checked || stat(outputs[i].path, &st) != 0 ||
-            !S_ISREG(st.st_mode))
-            continue;
+        bool whole = outputs[i].whole;
         // a file that replaces another is another file
-        if (!outputs[i].there || outputs[i].device != st.st_dev || outputs[i].file != st.st_ino)
-            cmd_note("%s is complete: it was written before this error", outputs[i].path);
+        if (outputs[i].checked && stat(outputs[i].path, &st) == 0 && S_ISREG(st.st_mode))
+            whole |=
+                !outputs[i].there || outputs[i].device != st.st_dev || outputs[i].file != st.st_ino;
+        if (whole) cmd_note("%s is complete: it was written before this error", outputs[i].path);
     }
 }
 

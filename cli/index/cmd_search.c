@@ -189,8 +189,9 @@ const struct cmd cmd_search = {
     .usage = "FILE.qkvi QUESTION... [-f FILE] [options] | FILE.qkvi --check [options]",
     .about = "Prints, of the passages of an index of qkv index, those whose vectors have the "
              "largest cosine with the vector of the question: rank, cosine, file and line, and the "
-             "passage, cut after four lines (with --json it is whole). Every vector is compared, so no passage is missed. The model is that of the "
-             "index; --model names its folder if it was moved. Another model is refused.\n"
+             "passage, cut after four lines (with --json it is whole). Every vector is compared, "
+             "so no passage is missed. The model is that of the index; --model names its folder if "
+             "it was moved. Another model is refused.\n"
              "\n"
              "With --why, the words of a passage that contribute most to the cosine are marked: the "
              "cosine is split exactly into terms of pairs of tokens, as qkv similar --why does, and "

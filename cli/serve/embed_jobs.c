@@ -157,7 +157,7 @@ static qkv_status encode_texts(struct embed_job *j, qkv_error *err)
 // Checks token ids that the client has sent.
 static qkv_status check_ids(struct embed_job *j, qkv_error *err)
 {
-    const int64_t most = qkv_embedder_max_length(j->embedder), vocab = j->job.model->info.vocab;
+    const int64_t most = qkv_embedder_max_length(j->embedder);
     const struct serve_texts *t = &j->texts;
     j->by_ids = true;
     for (int64_t i = 0; i < t->count; i++) {
@@ -165,12 +165,7 @@ static qkv_status check_ids(struct embed_job *j, qkv_error *err)
         j->total += j->tokens[i];
         if (j->tokens[i] > most) return too_long(i, most, j->tokens[i], err);
     }
-    for (int64_t i = 0; i < j->total; i++)
-        if (t->ids[i] >= vocab)
-            return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "invalid token id, expected an id below %lld, found %d",
-                             (long long)vocab, t->ids[i]);
-    return QKV_OK;
+    return serve_ids_check(t->ids, j->total, j->job.model->info.vocab, err);
 }
 
 // Prepares a job that no batch has touched.  Returns false if it was answered with an error.

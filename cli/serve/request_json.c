@@ -246,6 +246,16 @@ bool serve_texts_read(struct serve_call *c, struct serve_texts *t, const qkv_jso
     return read_list(c, t, v, path);
 }
 
+qkv_status serve_ids_check(const int32_t *ids, int64_t n, int64_t vocab, qkv_error *err)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] >= vocab)
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "invalid token id, expected an id below %lld, found %d",
+                             (long long)vocab, ids[i]);
+    return QKV_OK;
+}
+
 int64_t serve_text_cost(const struct serve_texts *t, int64_t i)
 {
     return t->ids ? t->offsets[i + 1] - t->offsets[i] + 2 : (int64_t)t->bytes[i] / 4 + 2;

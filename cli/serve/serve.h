@@ -148,6 +148,8 @@ enum { TEXTS_IDS = 1, TEXTS_EMPTY = 2 }; // token ids, no text at all are allowe
 bool serve_texts_read(struct serve_call *c, struct serve_texts *t, const qkv_json *v,
                       const char *path, int64_t most, unsigned allowed);
 void serve_texts_free(struct serve_texts *t);
+// Fails if one of n token ids is not below `vocab`.
+qkv_status serve_ids_check(const int32_t *ids, int64_t n, int64_t vocab, qkv_error *err);
 // Returns the number of tokens of text i, about.
 int64_t serve_text_cost(const struct serve_texts *t, int64_t i);
 // Prints floats as a JSON array.

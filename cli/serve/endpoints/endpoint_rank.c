@@ -12,6 +12,7 @@ enum { DOCUMENTS = 1000, PART = 32, QUERY_BYTES = 64 };
 struct rank_job {
     struct serve_job job;
     struct serve_texts texts; // texts of a prediction, or documents of a ranking
+    const char *path;         // of the texts in the request
     const char **second;      // [count] the second texts of pairs, NULL: none; NULL: no pairs
     size_t *second_bytes;     // [count]
     const char *query;        // of a ranking
@@ -140,10 +141,7 @@ static bool classify(struct rank_job *j)
 {
     qkv_error err = { 0 };
     if (compute(j, j->part, &err)) {
-        serve_fail_with(j->job.call, &err,
-                        j->cohere  ? "$.documents"
-                        : j->query ? "$.texts"
-                                   : "$.inputs");
+        serve_fail_with(j->job.call, &err, j->path);
         return false;
     }
     j->done += j->part;
@@ -249,9 +247,9 @@ static bool read_inputs(struct serve_call *c, struct rank_job *j, const qkv_json
     const int64_t n = several ? qkv_json_length(v) : 1;
     struct serve_texts *t = &j->texts;
     t->single = !several;
+    j->path = "$.inputs";
     if (n > service_options.client_batch) {
-        serve_fail(c, 413, "$.inputs",
-                   "$.inputs: too many texts, expected at most %lld, found %lld",
+        serve_fail(c, 413, j->path, "$.inputs: too many texts, expected at most %lld, found %lld",
                    (long long)service_options.client_batch, (long long)n);
         return false;
     }
@@ -364,8 +362,9 @@ void endpoint_rerank(struct serve_call *c)
         serve_fail(c, 400, "$.documents", "$.documents: expected texts or documents, found both");
         read = false;
     }
-    read = read && serve_texts_read(c, &j->texts, j->cohere ? documents : texts,
-                                    j->cohere ? "$.documents" : "$.texts", DOCUMENTS, 0);
+    j->path = j->cohere ? "$.documents" : "$.texts";
+    read = read &&
+           serve_texts_read(c, &j->texts, j->cohere ? documents : texts, j->path, DOCUMENTS, 0);
     struct serve_model *m = read ? find_labels(c, model, true) : NULL;
     if (m && strlen(j->query) / QUERY_BYTES > (size_t)m->info.positions) {
         serve_fail(c, 413, "$.query", "$.query: text is too long, expected at most %lld bytes",

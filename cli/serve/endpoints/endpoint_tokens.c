@@ -72,15 +72,11 @@ static qkv_status print_decoded(FILE *to, struct token_job *j, int64_t i, qkv_er
     const qkv_tokenizer *tokenizer = j->job.model->tokenizer;
     const int32_t *ids = j->texts.ids + j->texts.offsets[i];
     const int64_t n = j->texts.offsets[i + 1] - j->texts.offsets[i];
-    const int64_t vocab = j->job.model->info.vocab;
-    for (int64_t k = 0; k < n; k++)
-        if (ids[k] >= vocab)
-            return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "invalid token id, expected an id below %lld, found %d",
-                             (long long)vocab, ids[k]);
     char *text = NULL;
     size_t need = 0;
-    qkv_status status = qkv_tokenizer_decode(tokenizer, NULL, 0, &need, ids, n, j->no_special, err);
+    qkv_status status = serve_ids_check(ids, n, j->job.model->info.vocab, err);
+    if (!status)
+        status = qkv_tokenizer_decode(tokenizer, NULL, 0, &need, ids, n, j->no_special, err);
     if (!status && !(text = malloc(need + 1))) status = cmd_no_memory(err);
     if (!status)
         status = qkv_tokenizer_decode(tokenizer, text, need + 1, NULL, ids, n, j->no_special, err);

@@ -24,11 +24,14 @@ static int64_t most_bytes(const struct qkv_linear_kernel *kernel)
     return kernel->together ? ONCE_BYTES : BYTES;
 }
 
+static int64_t panels_of(const struct qkv_linear_kernel *kernel, int64_t N)
+{
+    return qkv_max64(qkv_ceil_div(N, kernel->panel), 1);
+}
 // Returns the number of panels of a group beyond which some threads would be idle.
 static int64_t share_of(const struct qkv_linear_kernel *kernel, int threads, int64_t N)
 {
-    const int64_t panels = qkv_max64(qkv_ceil_div(N, kernel->panel), 1);
-    return qkv_ceil_div(panels, threads > 1 ? threads * TURNS : 1);
+    return qkv_ceil_div(panels_of(kernel, N), threads > 1 ? threads * TURNS : 1);
 }
 
 // Returns the number of columns of a group: as many panels as fit into most_bytes, or the share of
@@ -36,7 +39,7 @@ static int64_t share_of(const struct qkv_linear_kernel *kernel, int threads, int
 // group may have one more.
 static int64_t columns_of(const struct qkv_linear_kernel *kernel, int threads, int64_t K, int64_t N)
 {
-    const int64_t panels = qkv_max64(qkv_ceil_div(N, kernel->panel), 1);
+    const int64_t panels = panels_of(kernel, N);
     const int64_t one = qkv_max64((int64_t)kernel->panel_bytes(K), 1);
     const int64_t fit = qkv_max64(most_bytes(kernel) / one, 1);
     const int64_t most = qkv_min64(fit, share_of(kernel, threads, N));

@@ -164,6 +164,13 @@ bool qkv_set_character(struct qkv_set_reader *in, uint32_t *code)
 }
 
 // ---- properties --------------------------------------------------------------------------------
+// Returns true if a general category has a name that begins with `prefix`, one or two letters.
+static bool begins(int category, const char *prefix)
+{
+    const char *name = qkv_category_names[category];
+    return name[0] == prefix[0] && (!prefix[1] || name[1] == prefix[1]);
+}
+
 // Appends the ranges of recent characters, which PCRE2 may not know, whose category has a name that
 // begins with `prefix`, one or two letters.
 static bool later(struct qkv_set_reader *in, struct qkv_regex_buffer *out, const char *prefix)
@@ -173,8 +180,7 @@ static bool later(struct qkv_set_reader *in, struct qkv_regex_buffer *out, const
     const struct qkv_later *l = qkv_unicode_later(&count);
     char text[16 * MOST], *end = text;
     for (int i = 0; i < count; i++) {
-        const char *name = qkv_category_names[l[i].category];
-        if (name[0] != prefix[0] || (prefix[1] && name[1] != prefix[1])) continue;
+        if (!begins(l[i].category, prefix)) continue;
         end = put_code(end, l[i].first);
         *end++ = '-';
         end = put_code(end, l[i].last);
@@ -291,10 +297,9 @@ static bool put_posix_class(struct qkv_set_reader *in, struct qkv_regex_buffer *
 // knows all of them.
 static bool is_category(const char code[3])
 {
-    for (int i = 1; i < 30; i++) {
-        const char *name = qkv_category_names[i];
-        if (name[0] == code[0] && (!code[1] || name[1] == code[1])) return true;
-    }
+    const int count = sizeof qkv_category_names / sizeof qkv_category_names[0];
+    for (int i = 1; i < count; i++)
+        if (begins(i, code)) return true;
     return false;
 }
 

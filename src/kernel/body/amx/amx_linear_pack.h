@@ -64,6 +64,18 @@ static uint32_t linear_largest(bool *odd, const void *w, qkv_dtype type, int64_t
     return (uint32_t)_mm512_reduce_max_epi32(most);
 }
 
+// Scales 32 weights by 2^down and splits them; weights that have three parts remain floats, scaled.
+TILE_ALWAYS void linear_form_weights(__m512i *part, vf *low, vf *high, vf down, const int parts)
+{
+    if (parts == 1) {
+        part[0] = bf16_of(*low, *high);
+        return;
+    }
+    *low = vf_pow2(*low, down);
+    *high = vf_pow2(*high, down);
+    if (parts != SIX) split_odd(part, *low, *high, parts);
+}
+
 // ---- columns of w that are next to each other --------------------------------------------------
 // The weights k of the columns of a panel, 16 at a time.
 struct linear_across {
@@ -124,20 +136,13 @@ TILE_ALWAYS void linear_pack_across(void *packed, const void *w, qkv_dtype type,
                     vf low = linear_across(&a, k, half);
                     vf high = linear_across(&a, k + (parts == SIX ? HALF : 1), half);
                     __m512i part[2];
-                    if (parts > 1) {
-                        low = vf_pow2(low, down);
-                        high = vf_pow2(high, down);
-                    }
+                    linear_form_weights(part, &low, &high, down, parts);
                     if (parts == SIX) {
                         float *const row = (void *)(to + (half * HALF + i) * 128);
                         vf_store(row, low);
                         vf_store(row + VW, high);
                         continue;
                     }
-                    if (parts > 1)
-                        split_odd(part, low, high, parts);
-                    else
-                        part[0] = bf16_of(low, high);
                     for (int p = 0; p < parts; p++)
                         _mm512_store_si512(to + p * 2 * TILE + half * TILE + i * 64,
                                            _mm512_permutexvar_epi16(order, part[p]));
@@ -184,20 +189,12 @@ TILE_ALWAYS void linear_pack_parts(void *packed, const void *w, qkv_dtype type, 
                     if (column < columns)
                         linear_weights(&low, &high, w, type, (n0 + column) * ldn, b * BLOCK, K,
                                        ldk);
-                    if (parts > 1) {
-                        const vf down = vf_set1(-end.power[column]);
-                        low = vf_pow2(low, down);
-                        high = vf_pow2(high, down);
-                    }
+                    linear_form_weights(part, &low, &high, vf_set1(-end.power[column]), parts);
                     if (parts == SIX) {
                         tile[0][n] = low;
                         tile[1][n] = high;
                         continue;
                     }
-                    if (parts > 1)
-                        split_odd(part, low, high, parts);
-                    else
-                        part[0] = bf16_of(low, high);
                     for (int p = 0; p < parts; p++) tile[p][n] = _mm512_castsi512_ps(part[p]);
                 }
                 for (int p = 0; p < tiles; p++) {
