@@ -16,7 +16,8 @@ static struct {
 } o = { .aggregate = -1 };
 
 static const struct opt opts[] = {
-    OPT_INPUT('f', "file", &o.file, "FILE", "file with one text per line; '-' is standard input"),
+    OPT_INPUT('f', "file", &o.file, "FILE",
+              "file with one text per line, a blank line too; '-' is standard input"),
     OPT_FLAG(0, "pairs", &o.pairs,
              "each line of the file is a pair of texts, separated by a tab (for cross-encoders)"),
     OPT_FLAG(0, "tokens", &o.tokens,

@@ -269,6 +269,7 @@ struct extras {
     qkv_tokenizer *own;
     const qkv_tokenizer *tokenizer;
     qkv_error no_tokenizer, no_embedder;
+    const char *class_name, *needs; // as qkv_model_missing_head
 };
 
 static void model_json(const char *dir, const struct qkv_model_info *i, const struct extras *b)
@@ -283,6 +284,11 @@ static void model_json(const char *dir, const struct qkv_model_info *i, const st
            i->positions, i->types, i->causal ? "true" : "false");
     if (i->decoder_layers) printf(",\"decoder_layers\":%" PRId64, i->decoder_layers);
     if (i->labels) printf(",\"labels\":%" PRId64, i->labels);
+    if (b->class_name) {
+        json_member(",\"missing_head\":{", "class", b->class_name);
+        json_member(",", "needs", b->needs);
+        putchar('}');
+    }
     printf(",\"parameters\":%" PRId64 ",\"tensors\":%" PRId64 ",\"unused_tensors\":%" PRId64
            ",\"flops_token\":%.0f",
            i->parameters, i->tensors, i->unused_tensors, i->flops_token);
@@ -311,6 +317,13 @@ static void model_text(const char *dir, const struct qkv_model_info *i, const st
     printf("parameters  %s", grouped(number, i->parameters));
     printf(" in %" PRId64 " tensors", i->tensors);
     if (i->unused_tensors) printf(", %" PRId64 " of them unused", i->unused_tensors);
+    if (b->class_name) {
+        fputs("\nhead        none: ", stdout);
+        fputs(b->needs ? "the head of " : "the file has no tensors of a supported head of ",
+              stdout);
+        cmd_print_cell(stdout, b->class_name, strlen(b->class_name), 0, 0);
+        if (b->needs) printf(" is not supported, it needs %s", b->needs);
+    }
     printf("\nwork        %s FLOP per token in its linear layers\n",
            grouped(number, (int64_t)i->flops_token));
     printf("precision   %s: products of %s\n", qkv_precision_name(i->precision), i->arithmetic);
@@ -341,6 +354,7 @@ static qkv_status model(const char *dir, qkv_error *err)
     else if (qkv_tokenizer_open(&b.own, dir, &b.no_tokenizer) == QKV_OK)
         b.tokenizer = b.own;
     const struct qkv_model_info i = qkv_model_info(m);
+    b.class_name = qkv_model_missing_head(m, &b.needs);
     (common.json ? model_json : model_text)(dir, &i, &b);
     // a file that memory does not suffice to read is not described
     if (b.no_tokenizer.status == QKV_ERR_LIMIT)
@@ -445,7 +459,7 @@ const struct cmd cmd_info = {
     .name = "info",
     .brief = "describe a file, a model or this machine",
     .usage = "[FILE|DIR]\n[DIR] --diagram NAME -o FILE",
-    .about = "Prints for a .safetensors or .npy file or the index of a sharded model: its tensors. For an index of texts (.qkvi): its passages, vectors and model. For a model folder: family, sizes, parameters, work per token and tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by default, and why. --diagram draws what the model consists of: scaled dot-product attention, multi-head attention, one layer, the whole model, or bare attention next to a head.",
+    .about = "Prints for a .safetensors or .npy file or the index of a sharded model: its tensors. For an index of texts (.qkvi): its passages, vectors and model. For a model folder: family, sizes, parameters, an output head that is missing or not supported, work per token and tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by default, and why. --diagram draws what the model consists of: scaled dot-product attention, multi-head attention, one layer, the whole model, or bare attention next to a head.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_PROCESSES,
     .max_args = 1,

@@ -17,10 +17,9 @@ static struct {
 } o = { 0 };
 
 static const struct opt opts[] = {
-    OPT_INPUT(
-        'f', "file", &o.file, "FILE",
-        "file with more texts, one per line; '-' is standard input; with --query also vectors "
-        "of qkv embed, FILE.npy"),
+    OPT_INPUT('f', "file", &o.file, "FILE",
+              "file with more texts, one per line, a blank line too; '-' is standard input; with "
+              "--query also vectors of qkv embed, FILE.npy"),
     OPT_TEXT('q', "query", &o.query, "TEXT",
              "print the texts, counted from 1, or the rows of FILE.npy, counted from 0, that are "
              "nearest to this text"),

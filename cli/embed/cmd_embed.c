@@ -19,7 +19,8 @@ static struct {
 } o = { .pool = -1 };
 
 static const struct opt opts[] = {
-    OPT_INPUT('f', "file", &o.file, "FILE", "file with one text per line; '-' is standard input"),
+    OPT_INPUT('f', "file", &o.file, "FILE",
+              "file with one text per line, a blank line too; '-' is standard input"),
     OPT_OUTPUT(
         'o', "output", &o.output, "FILE",
         "output file: FILE.npy (texts x width, float32) or FILE.jsonl (default, or '-': standard "

@@ -91,12 +91,13 @@ struct embed_job *embed_job_new(void)
 }
 
 // ---- tokens -------------------------------------------------------------------------------------
-static qkv_status too_long(int64_t i, int64_t most, int64_t found, qkv_error *err)
+// Fails for text i or list i of token ids, which is never cut.
+static qkv_status too_long(bool ids, int64_t i, int64_t most, int64_t found, qkv_error *err)
 {
     return cmd_error(err, QKV_ERR_USAGE, NULL,
-                     "text %lld is too long, expected at most %lld tokens, found %lld "
-                     "(\"truncate\": true cuts it)",
-                     (long long)i + 1, (long long)most, (long long)found);
+                     "%s %lld is too long, expected at most %lld tokens, found %lld%s",
+                     ids ? "list of token ids" : "text", (long long)i + 1, (long long)most,
+                     (long long)found, ids ? "" : " (\"truncate\": true cuts it)");
 }
 
 // Appends the tokens of text i to j->ids.  Token types other than 0 and the text of a prompt need
@@ -113,7 +114,9 @@ static qkv_status add_tokens(struct embed_job *j, int64_t i, const qkv_encoding 
     return QKV_OK;
 }
 
-static qkv_status encode_texts(struct embed_job *j, qkv_error *err)
+// Encodes the texts.  After an error *param is the member of the request that is at fault, if it is
+// not the texts.
+static qkv_status encode_texts(struct embed_job *j, const char **param, qkv_error *err)
 {
     const qkv_tokenizer *tokenizer = qkv_embedder_tokenizer(j->embedder);
     const int64_t most = qkv_embedder_max_length(j->embedder);
@@ -142,16 +145,17 @@ static qkv_status encode_texts(struct embed_job *j, qkv_error *err)
         }
         status = qkv_tokenizer_encode(tokenizer, &e, text, bytes, NULL, 0, &how, err);
         free(joined);
-        if (!status && e.cut && !j->truncate) status = too_long(i, most, e.count + e.cut, err);
+        if (!status && e.cut && !j->truncate)
+            status = too_long(false, i, most, e.count + e.cut, err);
         cut = cut || e.cut;
         if (!status) status = add_tokens(j, i, &e, err);
     }
     qkv_encoding_free(&e);
-    if (!status && cut && j->left && !j->by_ids) // qkv_embed() cuts at the end
-        return cmd_error(err, QKV_ERR_USAGE, NULL,
-                         "a text with a prompt or with token types is cut at its end only, "
-                         "expected \"truncation_direction\": \"Right\"");
-    return status;
+    if (status || !cut || !j->left || j->by_ids) return status;
+    *param = "$.truncation_direction"; // qkv_embed() cuts at the end
+    return cmd_error(err, QKV_ERR_USAGE, NULL,
+                     "a text with a prompt or with token types is cut at its end only, "
+                     "expected \"truncation_direction\": \"Right\"");
 }
 
 // Checks token ids that the client has sent.
@@ -163,7 +167,7 @@ static qkv_status check_ids(struct embed_job *j, qkv_error *err)
     for (int64_t i = 0; i < t->count; i++) {
         j->tokens[i] = t->offsets[i + 1] - t->offsets[i];
         j->total += j->tokens[i];
-        if (j->tokens[i] > most) return too_long(i, most, j->tokens[i], err);
+        if (j->tokens[i] > most) return too_long(true, i, most, j->tokens[i], err);
     }
     return serve_ids_check(t->ids, j->total, j->job.model->info.vocab, err);
 }
@@ -186,7 +190,7 @@ static bool prepare(struct serve_model *m, struct embed_job *j)
         status = cmd_error(&err, QKV_ERR_USAGE, NULL, "%s: expected at most %lld, found %lld",
                            param, (long long)width, (long long)j->dimensions);
     }
-    if (!status) status = j->texts.ids ? check_ids(j, &err) : encode_texts(j, &err);
+    if (!status) status = j->texts.ids ? check_ids(j, &err) : encode_texts(j, &param, &err);
     if (!status) return true;
     serve_fail_with(j->job.call, &err, param);
     service_done(&j->job);

@@ -176,7 +176,7 @@ static bool read_ids(struct serve_call *c, struct serve_texts *t, const qkv_json
 }
 
 static bool read_list(struct serve_call *c, struct serve_texts *t, const qkv_json *v,
-                      const char *path)
+                      const char *path, unsigned allowed)
 {
     const int64_t n = qkv_json_length(v);
     const enum qkv_json_kind kind = qkv_json_kind_of(qkv_json_element(v, 0));
@@ -184,10 +184,9 @@ static bool read_list(struct serve_call *c, struct serve_texts *t, const qkv_jso
     for (int64_t i = 0; i < n; i++) {
         const qkv_json *one = qkv_json_element(v, i);
         if (qkv_json_kind_of(one) != kind) {
-            serve_fail(c, 400, path,
-                       "%s: element %lld has another type, expected only texts or "
-                       "only lists of token ids",
-                       path, (long long)i);
+            serve_fail(c, 400, path, "%s: element %lld has another type, expected only texts%s",
+                       path, (long long)i,
+                       allowed & TEXTS_IDS ? " or only lists of token ids" : "");
             return false;
         }
         ids += qkv_json_length(one);
@@ -243,7 +242,7 @@ bool serve_texts_read(struct serve_call *c, struct serve_texts *t, const qkv_jso
     }
     if (n && first != QKV_JSON_STRING && !(first == QKV_JSON_ARRAY && allowed & TEXTS_IDS))
         return wrong_kind(c, path, want, qkv_json_element(v, 0));
-    return read_list(c, t, v, path);
+    return read_list(c, t, v, path, allowed);
 }
 
 qkv_status serve_ids_check(const int32_t *ids, int64_t n, int64_t vocab, qkv_error *err)

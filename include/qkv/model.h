@@ -93,6 +93,13 @@ QKV_API struct qkv_model_info qkv_model_info(const qkv_model *m);
 /** Returns the name of a label, from id2label of config.json or else "LABEL_0" and so on, valid
  *  until qkv_model_close; NULL if there is no such label. */
 QKV_API const char *qkv_model_label(const qkv_model *m, int64_t label);
+/** Returns the first name in "architectures" of config.json if a class of this name has an output
+ *  head and the model runs without it (a name of more than 63 bytes is cut), otherwise NULL.
+ *  needs may be NULL.
+ *  Out: *needs what the head needs that qkv does not support, for example "two scores for a pair of
+ *  texts"; NULL: the file has no tensors of a head that qkv supports, or NULL was returned.
+ *  Both texts are valid until qkv_model_close. */
+QKV_API const char *qkv_model_missing_head(const qkv_model *m, const char **needs);
 
 /** The attention whose output an observer receives.  STACK: self-attention of a model with one
  *  stack.  ENCODER and DECODER: self-attention of the encoder and of the decoder of an

@@ -305,8 +305,23 @@ const char *qkv_model_dir(const qkv_model *m)
     return m->dir;
 }
 
-const char *qkv_model_unread_head(const qkv_model *m, const char **needs)
+// Returns true if the name has the form of a class with an output head, such as BertForMaskedLM.
+static bool names_head(const char *name)
 {
-    *needs = qkv_class_needs(m->is.class_name);
-    return *needs ? m->is.class_name : NULL;
+    for (const char *at = name; (at = strstr(at, "For")); at++)
+        if (at > name && at[3] >= 'A' && at[3] <= 'Z') return true;
+    return false;
+}
+
+const char *qkv_model_missing_head(const qkv_model *m, const char **needs)
+{
+    if (needs) *needs = NULL;
+    if (!m) return NULL;
+    const unsigned heads = can(m) & (QKV_CAN_TOKENS | QKV_CAN_LABELS | QKV_CAN_TOKEN_LABELS);
+    bool missing = m->is.class_needs != NULL;
+    if (m->is.told == QKV_TOLD_TEXTS) missing = !(heads & QKV_CAN_LABELS);
+    if (m->is.told == QKV_TOLD_TOKENS) missing = !(heads & QKV_CAN_TOKEN_LABELS);
+    if (m->is.told == QKV_TOLD_NOTHING) missing = !heads && names_head(m->is.class_name);
+    if (missing && needs) *needs = m->is.class_needs;
+    return missing ? m->is.class_name : NULL;
 }

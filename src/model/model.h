@@ -19,10 +19,6 @@ enum qkv_norm_place { QKV_NORM_POST = 0, QKV_NORM_PRE, QKV_NORM_BOTH, QKV_NORM_I
 // Returns the path of the model folder (model.c).
 const char *qkv_model_dir(const qkv_model *m);
 
-// Returns the class that config.json names in "architectures" if qkv does not run the output head of
-// such a class, and what the head needs in *needs; otherwise NULL (model.c).
-const char *qkv_model_unread_head(const qkv_model *m, const char **needs);
-
 // Returns the heads of a layer in the given part, which the model must have (ablate.c).
 struct qkv_heads *qkv_part_heads(const struct qkv_model *m, enum qkv_attention_part part,
                                  int64_t layer);

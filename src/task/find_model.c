@@ -119,13 +119,16 @@ qkv_status qkv_unfit(const qkv_model *m, const char *wanted, qkv_error *err)
     else
         fits = info.can & QKV_CAN_TOKENS ? "qkv fill, qkv embed" : "qkv embed, qkv view";
     const struct qkv_location at = { .file = info.name };
-    const char *needs, *class_name = qkv_model_unread_head(m, &needs);
+    const char *needs, *class_name = qkv_model_missing_head(m, &needs);
     if (class_name)
         return qkv_fail(
             err, QKV_ERR_UNSUPPORTED, &at,
-            "wrong kind of model, expected %s, found the class %s, whose output head "
-            "is not supported: it needs %s; without it this is %s (%s), which is for %s",
-            wanted, class_name, needs, kinds[info.kind], info.family, fits);
+            "wrong kind of model, expected %s, found the class %s, whose output head %s%s; "
+            "without it this is %s (%s), which is for %s",
+            wanted, class_name,
+            needs ? "is not supported: it needs "
+                  : "was not found: the file has no tensors of one that qkv supports",
+            needs ? needs : "", kinds[info.kind], info.family, fits);
     return qkv_fail(err, QKV_ERR_UNSUPPORTED, &at,
                     "wrong kind of model, expected %s, found %s (%s), which is for %s", wanted,
                     kinds[info.kind], info.family, fits);

@@ -75,6 +75,7 @@ says_part 'found BertForTokenClassification'
 
 title 'a class whose output head is not supported is named, with what it needs'
 cp -r "$here/../golden/bert" unread
+echo text >'a [MASK]' # of eval
 for row in 'BertForNextSentencePrediction|two scores for a pair of texts' \
     'BertForMultipleChoice|one score for each text of a choice' \
     'BertForQuestionAnswering|two scores for each token, of the begin and of the end of an answer'; do
@@ -83,10 +84,45 @@ for row in 'BertForNextSentencePrediction|two scores for a pair of texts' \
 c = json.load(open("unread/config.json"))
 c["architectures"] = [sys.argv[1]]
 json.dump(c, open("unread/config.json", "w"))' $class
-    for words in classify 'classify --tokens' fill generate; do
-        runs 4 $words -m unread 'a [MASK]'
+    for words in classify 'classify --tokens' fill generate translate eval 'eval --objective classify' 'eval --perplexity'; do
+        runs 4 $words 'a [MASK]' -m unread
         says_part "found the class $class, whose output head is not supported: it needs ${row#*|}; without it this is an encoder (bert), which is for qkv embed, qkv view"
     done
+    runs 0 info unread
+    prints_part "head        none: the head of $class is not supported, it needs ${row#*|}"
+    runs 0 info unread --json
+    prints_part "\"missing_head\":{\"class\":\"$class\",\"needs\":\"${row#*|}\"}"
     runs 0 embed -m unread --ids 5,6
 done
+
+title 'a class whose head has no tensors in the file is named'
+classed() {
+    python3 -S -E -c 'import json, sys
+c = json.load(open("unread/config.json"))
+c["architectures"] = json.loads(sys.argv[1])
+json.dump(c, open("unread/config.json", "w"))' "$1"
+}
+for class in BertForMaskedLM BertForTokenClassification XForVisionEncoder; do
+    classed "[\"$class\"]"
+    runs 4 fill 'a [MASK]' -m unread
+    says_part "found the class $class, whose output head was not found: the file has no tensors of one that qkv supports; without it this is an encoder (bert)"
+    runs 0 info unread
+    prints_part "head        none: the file has no tensors of a supported head of $class"
+    runs 0 info unread --json
+    prints_part "\"missing_head\":{\"class\":\"$class\",\"needs\":null}"
+done
+classed '["B\u001b[2JForMultipleChoice"]'
+runs 0 info unread
+prints_part 'the head of B\x1b[2JForMultipleChoice is not supported'
+
+title 'a model without a head is what its class says: nothing is missing'
+for classes in '["BertModel"]' '["Foreword"]' '["ForModel"]' '[""]' '[]' '[5]' 5 null '{}'; do
+    classed "$classes"
+    runs 0 info unread
+    ! grep -q '^head  ' "$out" || failed "a head is missing: $classes"
+    runs 4 fill 'a [MASK]' -m unread
+    says_part 'with a head for masked tokens, found an encoder (bert), which is for qkv embed, qkv view'
+done
+runs 0 info "$here/../golden/bert-labels"
+! grep -q '^head  ' "$out" || failed 'a head that is there'
 finish

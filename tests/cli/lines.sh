@@ -41,6 +41,23 @@ says 'qkv: after: at line 3: line too long, expected at most 134217728 bytes, fo
 [ "$(wc -l <"$out")" -eq 2 ] || failed 'the lines before'
 rm long after
 
+title 'a blank line is a text: each command has an output for each line'
+printf 'a b\n\n \nc' >blank
+mkdir labels
+cp "$top/tests/golden/bert-labels/config.json" "$top/tests/golden/bert-labels/model.safetensors" \
+    "$top/tests/golden/bert/tokenizer.json" labels
+for words in 'embed -m llama-labels' 'classify -m labels' "tokenize --ids -m $top/models/dates" \
+    "translate -n 3 -m $top/models/dates" "generate -n 3 --no-stream -m $top/models/verse"; do
+    runs 0 $words -f blank --json
+    [ "$(wc -l <"$out")" -eq 4 ] || failed "four lines: $words"
+done
+runs 0 similar -m llama-labels -f blank --json
+prints_part '"texts":["a b",""," ","c"]'
+runs 0 similar -m llama-labels -f blank --query a --json
+[ "$(grep -o '"number":' "$out" | wc -l)" -eq 4 ] || failed 'four texts'
+runs 2 classify -m llama-labels -f blank
+says 'qkv: blank: at line 2: text has no tokens, expected tokens to classify, found none'
+
 title 'a pipe that stays open gets the output of each line; chunks do not change the output'
 printf 'a b\nc\na\nd d d\n' >texts
 cat >ask.py <<'EOF'

@@ -32,5 +32,6 @@ sed 's/"BertProcessing"/"RobertaProcessing", "trim_offsets": true, "add_prefix_s
     >ranks/tokenizer.json
 cp "$here/../golden/bert-labels/config.json" "$here/../golden/bert-labels/model.safetensors" labels
 cp "$here/../golden/xlm-roberta-labels/config.json" "$here/../golden/xlm-roberta-labels/model.safetensors" ranks
+check python3 -E "$here/serve_faults.py" "$small" ranks
 check python3 -E "$here/serve_answers.py" "$small" "$here/../../models/verse" labels ranks ${QKV_SERVE_SECONDS:+--seconds "$QKV_SERVE_SECONDS"}
 finish

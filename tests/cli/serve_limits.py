@@ -260,7 +260,7 @@ def members():
             _, answer = server.post(path, {**bert, member: [5, 1 << 20]})
             check("the ids that exist", re.search("invalid token id, expected an id below [0-9]+, found 1048576", answer["error"]["message"]), answer)
         refused(server, "/embed", {**bert, "inputs": "a " * 5000}, 400, "$.inputs")
-        refused(server, "/rerank", {**ranks, "query": "a", "texts": ["b " * 5000]}, 400, "$.texts")
+        refused(server, "/rerank", {**ranks, "query": "a", "texts": ["b " * 5000]}, 400, "$.texts[0]")
         refused(server, "/v1/attention", {**bert, "input": "a " * 5000}, 400, "$.input")
         refused(server, "/v1/completions", {**verse, "prompt": "a " * 5000}, 400, "$.prompt")
         for body, most in (({"max_tokens": 3, "min_tokens": 4}, 3), ({"min_tokens": 17}, 16)):

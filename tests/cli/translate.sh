@@ -124,6 +124,27 @@ says 'qkv: verse: wrong kind of model, expected an encoder-decoder with an outpu
 runs 4 translate -m "$top/tests/golden/bart-labels" x
 says 'qkv: bart-labels: wrong kind of model, expected an encoder-decoder with an output projection, found an encoder-decoder (bart), which is for qkv classify'
 
+title 'a tokenizer with more ids than the model is refused, also by eval'
+cat >grow.py <<'PY'
+import json, sys
+t = json.load(open(sys.argv[1] + "/tokenizer.json"))
+vocab = json.load(open(sys.argv[1] + "/config.json"))["vocab_size"]
+t["added_tokens"].append({"id": vocab + 3, "content": "<new>", "single_word": False, "lstrip": False, "rstrip": False,
+                          "normalized": False, "special": True})
+json.dump(t, open(sys.argv[1] + "/tokenizer.json", "w"))
+PY
+for name in dates verse; do
+    cp -rL "$top/models/$name" $name
+    check python3 -S -E grow.py $name
+done
+printf 'May\t05\n' >pair.tsv
+for words in 'translate May -m dates' 'eval pair.tsv -m dates' 'eval pair.tsv --format text -m verse'; do
+    vocab=65
+    [ "${words%verse}" = "$words" ] || vocab=2048
+    runs 3 $words
+    says "qkv: ${words##* }: tokenizer has token ids for which the model has no embedding, expected ids below $vocab, found $((vocab + 3))"
+done
+
 title 'a source longer than the positions is refused, or truncated'
 python3 -c "print('May ' * 100)" >long
 runs 2 translate -f long

@@ -135,13 +135,25 @@ static qkv_status compute(struct rank_job *j, int64_t n, qkv_error *err)
     return status;
 }
 
+// Answers with an error of texts[part], texts of the job from j->done on; names the text if the
+// error is about one.
+static void fail_part(const struct rank_job *j, const qkv_error *err)
+{
+    char at[64];
+    long long n = 1;
+    const bool one =
+        sscanf(err->path, "text %lld", &n) == 1 || (j->part == 1 && err->status == QKV_ERR_USAGE);
+    snprintf(at, sizeof at, "%s[%lld]", j->path, (long long)j->done + n - 1);
+    serve_fail_with(j->job.call, err, one && !j->texts.single ? at : j->path);
+}
+
 // Computes a part of the texts.  Returns false if they are not complete: the job is called again,
 // when its turn comes, or was answered with an error.
 static bool classify(struct rank_job *j)
 {
     qkv_error err = { 0 };
     if (compute(j, j->part, &err)) {
-        serve_fail_with(j->job.call, &err, j->path);
+        fail_part(j, &err);
         return false;
     }
     j->done += j->part;
@@ -354,9 +366,15 @@ void endpoint_rerank(struct serve_call *c)
     };
     bool read = serve_body(c, fields) && serve_direction(c, direction, NULL);
     j->cohere = documents != NULL;
-    if (j->cohere) j->truncate = true; // Cohere truncates documents that are too long
+    // Cohere truncates documents that are too long, text-embeddings-inference refuses texts
+    const enum qkv_json_kind given = qkv_json_kind_of(qkv_json_lookup(c->body, "truncate"));
+    if (j->cohere && given != QKV_JSON_BOOLEAN) j->truncate = true;
     if (read && !j->query) {
         serve_fail(c, 400, "$.query", "$.query: required member is missing");
+        read = false;
+    } else if (read && !texts && !documents) {
+        serve_fail(c, 400, "$.texts",
+                   "$.texts: required member is missing, expected texts or documents");
         read = false;
     } else if (read && texts && documents) {
         serve_fail(c, 400, "$.documents", "$.documents: expected texts or documents, found both");

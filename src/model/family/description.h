@@ -85,18 +85,18 @@ enum qkv_told_head {
     QKV_TOLD_OTHER
 };
 enum { QKV_CLASS_NAME = 64 };
-// Returns what the output head of a class needs that qkv does not run; NULL: nothing that is known
-// (family.c).
-const char *qkv_class_needs(const char *class_name);
 
 enum { QKV_STOPS_MAX = 16 };
 
 // A model without its weights. Zero values describe BERT.
 struct qkv_description {
     enum qkv_net_kind kind;
-    char class_name[QKV_CLASS_NAME]; // first name in "architectures" of config.json; "": none
-    enum qkv_told_head told;         // output head of that class
-    struct qkv_config_sizes size;    // sizes; types 0: no token types
+    // first name in "architectures" of config.json, a long one cut and with "..."; "": none
+    char class_name[QKV_CLASS_NAME];
+    enum qkv_told_head told; // output head of that class
+    // what that head needs that qkv does not support; NULL: nothing that is known
+    const char *class_needs;
+    struct qkv_config_sizes size; // sizes; types 0: no token types
     // layers of the decoder in an encoder-decoder; encoder and decoder share all other sizes
     int64_t decoder_layers;
     // vocabulary of the decoder if it has its own embedding table; 0: the stacks share a table

@@ -84,22 +84,21 @@ static const struct class_end *class_end_of(const char *name)
     return NULL;
 }
 
-const char *qkv_class_needs(const char *class_name)
-{
-    const struct class_end *row = class_end_of(class_name);
-    return row ? row->needs : NULL;
-}
-
 // Reads the class that config.json names, and the output head of such a class.
 static void read_class(struct qkv_description *d, const struct qkv_config *c)
 {
     const json_t *names = json_object_get(c->root, "architectures");
     const char *name = json_string_value(json_array_get(names, 0));
-    const size_t n = name ? strlen(name) : 0;
-    if (!n || n >= sizeof d->class_name) return;
-    memcpy(d->class_name, name, n + 1);
+    if (!name) return;
+    size_t n = strlen(name);
+    const bool whole = n < sizeof d->class_name;
+    if (!whole) n = sizeof d->class_name - sizeof "...";
+    while (!whole && n && ((unsigned char)name[n] & 0xc0) == 0x80) n--; // between two characters
+    snprintf(d->class_name, sizeof d->class_name, "%.*s%s", (int)n, name, whole ? "" : "...");
     const struct class_end *row = class_end_of(name);
-    if (row) d->told = row->head;
+    if (!row) return;
+    d->told = row->head;
+    d->class_needs = row->needs;
 }
 
 // Reads is_causal. If it is false, a decoder is described as an encoder: each token attends to those

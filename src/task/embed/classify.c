@@ -119,6 +119,9 @@ qkv_status qkv_classify(const qkv_model *m, const qkv_tokenizer *t, float *score
                                       : pair_bytes ? pair_bytes[i]
                                                    : strlen(pair),
                                       &how, err);
+        if (!status && !e.count)
+            status = qkv_fail(err, QKV_ERR_USAGE, NULL,
+                              "text has no tokens, expected tokens to classify, found none");
         if (status && err && n > 1 && !err->path[0])
             snprintf(err->path, sizeof err->path, "text %" PRId64, i + 1);
         if (status) break;

@@ -492,22 +492,34 @@ TEST(no_factor_is_a_number_that_is_none)
 
 // "architectures" tells whether the tensor `classifier` belongs to labels of texts, to labels of
 // tokens, or to a head that is not supported.
+#define TEN "Abcdefghij"
 TEST(the_class_in_config_json_tells_the_head)
 {
     static const struct {
         const char *classes;
         unsigned can;
         qkv_status train;
-        const char *says; // of qkv_model_classify and of training; NULL: the call succeeds
+        const char *says;  // of qkv_model_classify and of training; NULL: the call succeeds
+        const char *needs; // of qkv_model_missing_head; NULL: the head of the class runs
     } rows[] = {
-        { NULL, QKV_CAN_LABELS, QKV_OK, NULL },
-        { "[]", QKV_CAN_LABELS, QKV_OK, NULL },
-        { "[\"BertForSequenceClassification\"]", QKV_CAN_LABELS, QKV_OK, NULL },
+        { NULL, QKV_CAN_LABELS, QKV_OK, NULL, NULL },
+        { "[]", QKV_CAN_LABELS, QKV_OK, NULL, NULL },
+        { "[\"\"]", QKV_CAN_LABELS, QKV_OK, NULL, NULL },
+        { "[\"BertForSequenceClassification\"]", QKV_CAN_LABELS, QKV_OK, NULL, NULL },
+        { "[\"" TEN TEN TEN TEN TEN TEN "ForSequenceClassification\"]", QKV_CAN_LABELS, QKV_OK,
+          NULL, NULL },
         { "[\"BertForTokenClassification\"]", QKV_CAN_TOKEN_LABELS, QKV_ERR_UNSUPPORTED,
-          "found BertForTokenClassification" },
-        { "[\"BertForMultipleChoice\"]", 0, QKV_ERR_UNSUPPORTED, "found BertForMultipleChoice" },
+          "found BertForTokenClassification", NULL },
+        { "[\"BertForMultipleChoice\"]", 0, QKV_ERR_UNSUPPORTED, "found BertForMultipleChoice",
+          "one score for each text of a choice" },
         { "[\"BertForQuestionAnswering\"]", 0, QKV_ERR_UNSUPPORTED,
-          "found BertForQuestionAnswering" },
+          "found BertForQuestionAnswering",
+          "two scores for each token, of the begin and of the end of an answer" },
+        // the name is cut between two characters
+        { "[\"" TEN TEN TEN TEN TEN "123456789\xc3\xa4"
+          "ForMultipleChoice\"]",
+          0, QKV_ERR_UNSUPPORTED, "found " TEN TEN TEN TEN TEN "123456789...",
+          "one score for each text of a choice" },
     };
     struct tiny t = open_tiny("bert-labels", QKV_PRECISION_F32);
     EACH(r, rows)
@@ -524,6 +536,10 @@ TEST(the_class_in_config_json_tells_the_head)
         CHECK_EQ(qkv_model_classify(m, scores, &t.in, &err),
                  r->can & QKV_CAN_LABELS ? QKV_OK : QKV_ERR_UNSUPPORTED);
         if (r->says && !strstr(err.text, r->says)) fail_msg("%s: %s", r->classes, err.text);
+        const char *needs, *name = qkv_model_missing_head(m, &needs);
+        CHECK((name != NULL) == (r->needs != NULL) && (needs != NULL) == (r->needs != NULL));
+        CHECK(!needs || strcmp(needs, r->needs) == 0);
+        CHECK(!name || strcmp(name, r->says + strlen("found ")) == 0);
         err = (qkv_error){ 0 };
         CHECK_EQ(qkv_net_open(&n, folder_path, NULL, 0, 1, &err), r->train);
         if (r->says && !strstr(err.text, r->says)) fail_msg("%s: %s", r->classes, err.text);

@@ -487,6 +487,9 @@ TEST(another_kind_of_model_is_named_with_what_fits)
     CHECK_EQ(qkv_translator_open(&t, verse, NULL, &err), QKV_ERR_UNSUPPORTED);
     CHECK(!t && strstr(err.text, "a decoder") && strstr(err.text, "qkv generate"));
     err = (qkv_error){ 0 };
+    CHECK_EQ(qkv_translator_open(&t, "tests/golden/t5-questions", NULL, &err), QKV_ERR_UNSUPPORTED);
+    CHECK(!t && strstr(err.text, "found the class T5ForQuestionAnswering"));
+    err = (qkv_error){ 0 };
     CHECK_EQ(qkv_generator_open(&g, "tests/golden/bert", NULL, &err), QKV_ERR_UNSUPPORTED);
     CHECK(!g && strstr(err.text, "an encoder"));
 }

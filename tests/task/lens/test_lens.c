@@ -243,7 +243,28 @@ TEST(options_of_the_run_change_the_rows_after_the_first)
     open_text(&t, "gru-attention");
     t.in.options = &o;
     CHECK_EQ(qkv_lens(&run, t.m, &t.in, NULL, 0, 1, &err), QKV_ERR_UNSUPPORTED);
+    CHECK(strstr(err.text, "expected a Transformer, whose runs have options"));
     qkv_model_close(t.m);
+}
+
+TEST(an_id_that_the_model_does_not_have_is_refused)
+{
+    static const char *const names[] = { "gpt2", "bert-tokens", "marian", "gru-attention" };
+    struct text t;
+    EACH(name, names)
+    {
+        open_text(&t, *name);
+        EACH(wrong, ((const int64_t[]){ -1, t.info.vocab, INT32_MAX }))
+        {
+            struct qkv_lens x;
+            qkv_error err = { 0 };
+            t.ids[TOKENS - 2] = (int32_t)*wrong;
+            CHECK_EQ(qkv_lens(&x, t.m, &t.in, NULL, 0, 1, &err), QKV_ERR_USAGE);
+            if (!strstr(err.text, "token id")) fail_msg("%s: %s", *name, err.text);
+            CHECK(!x.tokens && !x.at);
+        }
+        qkv_model_close(t.m);
+    }
 }
 
 TEST(models_without_an_output_head_for_tokens_are_refused)
@@ -252,8 +273,15 @@ TEST(models_without_an_output_head_for_tokens_are_refused)
     struct qkv_lens x;
     float p[8];
     qkv_error err = { 0 };
+    open_text(&t, "llama-questions");
+    CHECK_EQ(qkv_lens(&x, t.m, &t.in, NULL, 0, 1, &err), QKV_ERR_UNSUPPORTED);
+    CHECK(strstr(err.text, "expected a model with an output head for tokens"));
+    CHECK(strstr(err.text, "found the class LlamaForQuestionAnswering"));
+    qkv_model_close(t.m);
+    err = (qkv_error){ 0 };
     open_text(&t, "bert-labels");
     CHECK_EQ(qkv_lens(&x, t.m, &t.in, NULL, 0, 1, &err), QKV_ERR_UNSUPPORTED);
+    CHECK(strstr(err.text, "found an encoder (bert), which is for qkv classify"));
     CHECK(t.info.labels > 1 && t.info.labels <= 8);
     float scores[8] = { 1, 3, 2 };
     double sum = 0, all = 0;
@@ -367,6 +395,7 @@ CHECK_MAIN(CASE(each_row_is_the_softmax_of_head_and_norm_of_its_layer),
            CASE(the_last_row_has_the_bits_of_the_decoder_that_generates),
            CASE(padding_and_empty_texts_are_no_positions),
            CASE(options_of_the_run_change_the_rows_after_the_first),
+           CASE(an_id_that_the_model_does_not_have_is_refused),
            CASE(models_without_an_output_head_for_tokens_are_refused),
            CASE(shares_are_the_summands_of_each_pooling_and_add_up_to_1),
            CASE(a_lens_survives_every_failed_allocation))
