@@ -521,8 +521,8 @@ const struct cmd cmd_view = {
              "\n"
              "The page and --view output also show what comes out of the model: the most likely tokens "
              "after each layer (decoders, encoder-decoders, masked words), the labels of a classifier, "
-             "or the share of each token in the vector of an embedder. This takes one more run and, "
-             "for each position and layer, one row of the output head.",
+             "or the share of each token in the vector of an embedder. Tokens and labels take one more "
+             "run and, for each position and layer, one row of the output head.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_ABLATE,
     .max_args = 2,

@@ -175,7 +175,7 @@ static qkv_status shares_make(struct source_output *o, const struct source *s, q
     double *share = cmd_alloc((size_t)T, sizeof *share);
     qkv_embedder *e = NULL;
     qkv_status status = qkv_embedder_open(&e, s->of.dir, &how, err);
-    if (!status) status = qkv_shares(share, NULL, e, s->of.in.ids, s->of.in.types, T, err);
+    if (!status) status = qkv_shares_hidden(share, NULL, e, s->hidden, T, err);
     if (!status) {
         char *name = cmd_alloc(8, 1);
         strcpy(name, "share");

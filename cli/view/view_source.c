@@ -284,7 +284,9 @@ static qkv_status collect(struct job *j, qkv_error *err)
     for (int t = 0; t < (in.source && !recurrent ? 2 : !recurrent); t++)
         j->x[t] = cmd_alloc((size_t)(j->s->shown[t].tokens * j->width), sizeof *j->x[t]);
     j->progress = cmd_progress_begin("layers");
-    qkv_status status = cmd_model_run(e->model, NULL, &in, &observer, err);
+    if (!in.source && !recurrent)
+        j->s->hidden = cmd_alloc((size_t)(in.offsets[1] * j->width), sizeof *j->s->hidden);
+    qkv_status status = cmd_model_run(e->model, j->s->hidden, &in, &observer, err);
     cmd_progress_end();
     // report the error of the observer, because the run only reports that it was stopped
     if (j->err.status) {
@@ -444,6 +446,7 @@ qkv_status source_open(struct source *s, const char *const *texts, const struct 
 void source_close(struct source *s)
 {
     qkv_view_free(s->view);
+    free(s->hidden);
     source_output_close(&s->output);
     text_close(&s->text[0]);
     text_close(&s->text[1]);

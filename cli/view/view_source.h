@@ -35,6 +35,8 @@ struct source {
     struct qkv_view_shape shape;
     char model[256];
     qkv_view *view;
+    // [tokens][width] the last hidden states; NULL: not stored (models with two stacks)
+    float *hidden;
     bool given; // true: the weights are from a file
     struct source_output output;
 };

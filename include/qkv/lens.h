@@ -84,6 +84,13 @@ QKV_API QKV_MUST_CHECK qkv_status qkv_shares(double *share, double *length, cons
                                              const int32_t *ids, const int32_t *types, int64_t n,
                                              qkv_error *err);
 
+/** Computes the same, bit-identical, from the last hidden states hidden[n][D] of the text, for a
+ *  caller that has already run the model of the embedder (qkv_model_run).
+ *  Returns, Edge: as qkv_shares. */
+QKV_API QKV_MUST_CHECK qkv_status qkv_shares_hidden(double *share, double *length,
+                                                    const qkv_embedder *e, const float *hidden,
+                                                    int64_t n, qkv_error *err);
+
 /** Computes p[n][labels], the probabilities of labels, from scores[n][labels], the logits of
  *  qkv_model_classify or qkv_model_classify_tokens: the softmax of each row; for a model of texts
  *  with one label, or with the problem_type multi_label_classification, the logistic function of

@@ -2,6 +2,10 @@
 # zlib packs the page's numbers; web/ is compiled in, so that the library needs no file at run time.
 pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
 target_link_libraries(qkv_flags INTERFACE PkgConfig::zlib)
+# These loop over all weights of a view.
+foreach(name data/head_stats data/stories data/weight_rows page/encode_layer)
+  set_source_files_properties(src/view/${name}.c PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
+endforeach()
 # libqkv_png paints PNG files with cairo, in fonts that fontconfig chooses. It is a library of its own, which libqkv
 # opens when it writes such a file (src/view/png/png_painter.h); without it the command says which library is missing.
 get_target_property(sources qkv_view SOURCES)

@@ -61,30 +61,28 @@ static double split(double *share, double *v, const float *rows, int64_t n, int6
     return sqrt(square);
 }
 
-qkv_status qkv_shares(double *share, double *length, const qkv_embedder *e, const int32_t *ids,
-                      const int32_t *types, int64_t n, qkv_error *err)
+// Computes the shares of n tokens from their last hidden states; if hidden is NULL, it first runs
+// the model on `in`.
+static qkv_status shares(double *share, double *length, const qkv_embedder *e,
+                         const struct qkv_model_input *in, const float *hidden, int64_t n,
+                         qkv_error *err)
 {
     struct qkv_sum sum;
-    if (length) *length = 0;
-    if (!e || n < 0 || (n && (!share || !ids)))
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_shares: expected an embedder, ids and an output array, found NULL");
     qkv_status status = qkv_embedder_parts(e, &sum, err);
     if (status || !n) return status;
     const qkv_model *m = qkv_embedder_model(e);
-    const int64_t width = qkv_embedder_width(e), offsets[] = { 0, n };
-    const struct qkv_model_input in = {
-        .sequences = 1, .offsets = offsets, .ids = ids, .types = types
-    };
+    const int64_t width = qkv_embedder_width(e), D = qkv_model_info(m).width;
     float *rows = qkv_alloc((size_t)n, (size_t)sum.widest * sizeof *rows);
     float *other = qkv_alloc((size_t)n, (size_t)sum.widest * sizeof *other);
     double *v = qkv_alloc((size_t)width, sizeof *v);
     if (!rows || !other || !v)
         status = qkv_fail_memory(err, NULL);
+    else if (hidden)
+        memcpy(rows, hidden, (size_t)(n * D) * sizeof *rows);
     else
-        status = qkv_model_run(m, rows, &in, NULL, err);
+        status = qkv_model_run(m, rows, in, NULL, err);
     if (!status) {
-        summands(rows, n, qkv_model_info(m).width, sum.pool);
+        summands(rows, n, D, sum.pool);
         if (qkv_embedder_map(e, &rows, &other, n)) status = qkv_fail_memory(err, NULL);
     }
     if (!status) {
@@ -95,4 +93,29 @@ qkv_status qkv_shares(double *share, double *length, const qkv_embedder *e, cons
     qkv_free(other);
     qkv_free(v);
     return status;
+}
+
+qkv_status qkv_shares(double *share, double *length, const qkv_embedder *e, const int32_t *ids,
+                      const int32_t *types, int64_t n, qkv_error *err)
+{
+    if (length) *length = 0;
+    if (!e || n < 0 || (n && (!share || !ids)))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_shares: expected an embedder, ids and an output array, found NULL");
+    const int64_t offsets[] = { 0, n };
+    const struct qkv_model_input in = {
+        .sequences = 1, .offsets = offsets, .ids = ids, .types = types
+    };
+    return shares(share, length, e, &in, NULL, n, err);
+}
+
+qkv_status qkv_shares_hidden(double *share, double *length, const qkv_embedder *e,
+                             const float *hidden, int64_t n, qkv_error *err)
+{
+    if (length) *length = 0;
+    if (!e || n < 0 || (n && (!share || !hidden)))
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_shares_hidden: expected an embedder, hidden states and an output "
+                        "array, found NULL");
+    return shares(share, length, e, NULL, hidden, n, err);
 }

@@ -289,7 +289,7 @@ static void measure_head(void *ctx, int64_t head, int thread)
 
 static qkv_status measure(struct view_stack *v, int64_t layer, qkv_error *err)
 {
-    struct layer_job job = { v, layer, view_measure_scratch(v), NULL };
+    struct layer_job job = { v, layer, view_measure_scratch(v, layer), NULL };
     const int threads = qkv_threads();
     size_t floats;
     qkv_free(v->layer[layer].mean);

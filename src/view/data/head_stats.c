@@ -14,11 +14,16 @@ const struct view_kind_row view_kind_table[VIEW_KINDS] = {
 
 enum { LABEL_TOKENS = 8, INDUCTION_ROWS = 3 };
 
-int64_t view_measure_scratch(const struct view_stack *v)
+int64_t view_measure_scratch(const struct view_stack *v, int64_t layer)
 {
-    // number of floats of scratch: a row of weights, the weight that each key receives, counts per
-    // key (head_stats_top.c, stories.c), logarithms, and a byte of flags per key
-    return 5 * v->shape.keys + 16;
+    const int64_t T = v->shape.tokens, S = v->shape.keys, E = v->shape.head_width;
+    // number of floats of scratch: the weight that each key receives, counts per key
+    // (head_stats_top.c, stories.c), two indices and a byte of flags per key; for whole rows also
+    // distances as doubles, the weights of VIEW_ROWS rows and their logarithms, the keys as tiles
+    const int64_t keys = 5 * S + 16,
+                  rows = v->layer[layer].probe.k ? 0 : 2 * (S + T) + (2 * VIEW_ROWS + E) * S;
+    // a multiple of 16, so that the scratch of each thread is aligned for doubles
+    return (keys + rows + 15) / 16 * 16;
 }
 
 bool view_is_sink(const struct view_stack *v, int64_t key)
@@ -32,50 +37,123 @@ void view_keep_larger(struct view_pair *p, int64_t from, int64_t to, float w)
     if (p->from < 0 || w > p->weight) *p = (struct view_pair){ from, to, w };
 }
 
-// Flags of a key, which are asked for every weight of every head.
+// What every row of a head reads of the keys.
 enum { SPECIAL = 1, SINK = 2, LATER_PART = 4 };
-static void set_flags(uint8_t *flag, const struct view_stack *v)
+struct keys {
+    uint8_t *flag; // [S] SPECIAL, SINK, LATER_PART
+    // [S] end of the run of keys with equal flags; the next key with the same word, S if there is
+    // none
+    int32_t *end, *next;
+    double *apart; // [T + S - 1] apart[T - 1 + j - i] = |i - j|, the distance of row i and key j
+};
+static void fill_keys(struct keys *k, const struct view_stack *v)
 {
-    for (int64_t j = 0; j < v->shape.keys; j++)
-        flag[j] =
+    const int64_t T = v->shape.tokens, S = v->shape.keys;
+    for (int64_t j = S - 1; j >= 0; j--) {
+        k->flag[j] =
             (uint8_t)((v->shape.key[j].special ? SPECIAL : 0) | (view_is_sink(v, j) ? SINK : 0) |
                       (v->shape.key[j].part ? LATER_PART : 0));
+        k->end[j] = j + 1 < S && k->flag[j] == k->flag[j + 1] ? k->end[j + 1] : (int32_t)(j + 1);
+        k->next[j] = (int32_t)S;
+    }
+    for (int64_t j = S - 1; j >= 0; j--) {
+        const int64_t word = v->key_word[j]; // the first key with this word
+        if (word < 0 || word == j) continue;
+        k->next[j] = k->next[word];
+        k->next[word] = (int32_t)j;
+    }
+    for (int64_t d = 0; d < T + S - 1; d++) k->apart[d] = fabs((double)(d - T + 1));
 }
 
-// A row of a head: its weights, their logarithms, the flags of the keys, and the keys that it may
-// attend to.
+// A row of a head: its weights, their logarithms, and the keys that it may attend to.
 struct row {
     const float *w, *logs;
-    const uint8_t *flag;
+    const struct keys *keys;
     int64_t i;
     struct view_span at;
 };
 
-// Adds a row of weights to the sums for entropy, distance and shares of the weight.
-static void walk_whole(struct view_sums *k, struct view_stats *out, const struct view_stack *v,
-                       const struct row *r)
+// Sums over the keys of a row: of w log w, of w times the distance, and of w by the part of the
+// text of the key; rest_terms, rest: of w log w and w over the keys that are no sinks.
+struct row_sums {
+    double terms, distance, share[3], rest_terms, rest;
+    int64_t left; // number of keys that are no sinks
+};
+
+// Adds the keys from .. to - 1, which have the same flags, in ascending order.
+static void add_run(struct row_sums *s, const struct row *r, int64_t from, int64_t to,
+                    const double *apart)
 {
-    double entropy = 0, distance = 0, share[3] = { 0 };
+    const uint8_t flag = r->keys->flag[from];
+    double *const part = &s->share[flag & SPECIAL ? 2 : flag & LATER_PART ? 1 : 0];
+    double terms = s->terms, distance = s->distance, share = *part, rest_terms = s->rest_terms,
+           rest = s->rest;
+    const float *w = r->w, *logs = r->logs;
+    for (int64_t j = from; j < to; j++) {
+        const double x = w[j], term = w[j] > 0 ? x * logs[j] : 0;
+        terms += term;
+        distance += x * apart[j];
+        share += x;
+        if (flag & SINK) continue;
+        rest_terms += term;
+        rest += x;
+    }
+    if (!(flag & SINK)) s->left += to - from;
+    s->terms = terms;
+    s->distance = distance;
+    *part = share;
+    s->rest_terms = rest_terms;
+    s->rest = rest;
+}
+
+// Compares the weights of the keys from .. to - 1 with two pairs: the largest weight of the head
+// between two different tokens, and the largest weight of the row. Among equal weights the first
+// one stays. `itself`: the keys are the row's own token.
+static void keep_largest(struct view_stats *out, struct view_pair *link, const float *w,
+                         int64_t row, int64_t from, int64_t to, bool itself)
+{
+    if (from >= to) return;
+    const float largest = view_largest(w + from, to - from);
+    if (!itself && (out->best.from < 0 || largest > out->best.weight))
+        for (int64_t j = from; j < to; j++) view_keep_larger(&out->best, row, j, w[j]);
+    if (!(largest > link->weight)) return;
+    int64_t first = from;
+    while (w[first] != largest) first++;
+    *link = (struct view_pair){ row, first, largest };
+}
+
+// Adds a row of weights to the sums for entropy, distance and shares of the weight. *sums receives
+// the sums of the row, *link its largest weight on a key that is not special.
+static void walk_whole(struct view_sums *k, struct view_stats *out, struct row_sums *sums,
+                       struct view_pair *link, const struct view_stack *v, const struct row *r)
+{
     const bool across = view_across(v);
     const float *w = r->w;
-    const int64_t i = r->i, from = r->at.from, to = r->at.to;
-    for (int64_t j = from; j < to; j++) {
-        if (w[j] > 0) entropy -= (double)w[j] * r->logs[j];
-        if (!across) distance += w[j] * (double)(i > j ? i - j : j - i);
-        share[r->flag[j] & SPECIAL ? 2 : r->flag[j] & LATER_PART ? 1 : 0] += w[j];
-        if ((i == j && !across) || r->flag[j] & SPECIAL) continue;
-        view_keep_larger(&out->best, i, j, w[j]);
-        if (v->word[i] == v->key_word[j]) view_keep_larger(&out->same, i, j, w[j]);
+    const uint8_t *flag = r->keys->flag;
+    const int64_t i = r->i, from = r->at.from, to = r->at.to, word = v->word[i];
+    const double *apart = r->keys->apart + v->shape.tokens - 1 - i;
+    struct row_sums s = { 0 };
+    for (int64_t j = from, end; j < to; j = end) {
+        end = qkv_min64(r->keys->end[j], to);
+        add_run(&s, r, j, end, apart);
+        if (flag[j] & SPECIAL) continue;
+        const int64_t own = !across && i >= j && i < end ? i : end;
+        keep_largest(out, link, w, i, j, own, false);
+        keep_largest(out, link, w, i, own, qkv_min64(own + 1, end), true);
+        keep_largest(out, link, w, i, own + 1, end, false);
     }
-    for (int a = 0; a < 3; a++) k->share[v->shape.token[i].part != 0][a] += share[a];
-    k->sink += share[2] + (from == 0 && to > 0 && !(r->flag[0] & SPECIAL) ? w[0] : 0);
+    for (int64_t j = word >= 0 ? word : v->shape.keys; j < to; j = r->keys->next[j])
+        if (j >= from && (j != i || across)) view_keep_larger(&out->same, i, j, w[j]);
+    for (int a = 0; a < 3; a++) k->share[v->shape.token[i].part != 0][a] += s.share[a];
+    k->sink += s.share[2] + (from == 0 && to > 0 && !(flag[0] & SPECIAL) ? w[0] : 0);
     k->rows++;
-    k->keys += exp(entropy);
-    k->distance += distance;
+    k->keys += exp(-s.terms);
+    k->distance += across ? 0 : s.distance;
     if (to - from > 1) {
-        k->focus += 1 - entropy / log((double)(to - from));
+        k->focus += 1 + s.terms / log((double)(to - from));
         k->focus_rows++;
     }
+    *sums = s;
 }
 
 // Discards the pair if its weight is below half the uniform weight of its row, or below .005, which
@@ -94,31 +172,33 @@ static void add(struct view_sums *k, enum view_kind kind, double x)
     k->n[kind]++;
 }
 
-// Adds a row to the sums that determine the kind of the head. Special tokens are left out, and the
-// other weights are scaled to the sum 1.
-static void walk_rest(struct view_sums *k, float *got, const struct view_stack *v,
-                      const struct row *r)
+// Adds a row, with the sums s, to the sums that determine the kind of the head. Special tokens are
+// left out, and the other weights are scaled to the sum 1.
+static void walk_rest(struct view_sums *k, float *got, const struct row_sums *s,
+                      const struct view_stack *v, const struct row *r)
 {
-    double rest = 0, minus_entropy = 0, same = 0, after = 0;
-    int64_t left = 0, copies = 0, followers = 0;
+    double same = 0, after = 0;
+    int64_t copies = 0, followers = 0;
     const bool across = view_across(v);
     const float *w = r->w;
+    const uint8_t *flag = r->keys->flag;
     const int64_t i = r->i, from = r->at.from, to = r->at.to, word = v->word[i];
-    for (int64_t j = from; j < to; j++) {
-        if (r->flag[j] & SINK) continue;
-        rest += w[j];
-        left++;
-        if (w[j] > 0) minus_entropy += (double)w[j] * r->logs[j];
-        if (v->key_word[j] == word && (j != i || across)) same += w[j], copies++;
-        if (j > 0 && v->key_word[j - 1] == word && j - 1 < i && j != i) after += w[j], followers++;
+    if (s->rest < 1e-6 || s->left < 2) return; // no weight except on special tokens
+    for (int64_t j = word >= 0 ? word : v->shape.keys; j < to; j = r->keys->next[j]) {
+        if (j >= from && !(flag[j] & SINK) && (j != i || across)) same += w[j], copies++;
+        const int64_t next = j + 1;
+        if (next >= from && next < to && !(flag[next] & SINK) && j < i && next != i)
+            after += w[next], followers++;
     }
-    if (rest < 1e-6 || left < 2) return; // the row has no weight except on special tokens
-    const double by = 1 / rest;
-    for (int64_t j = from; j < to; j++)
-        if (!(r->flag[j] & SINK)) got[j] += (float)(w[j] * by);
+    const double by = 1 / s->rest;
+    for (int64_t j = from, end; j < to; j = end) {
+        end = qkv_min64(r->keys->end[j], to);
+        if (flag[j] & SINK) continue;
+        for (int64_t n = j; n < end; n++) got[n] += (float)(w[n] * by);
+    }
     if (copies) add(k, VIEW_SAME, same * by);
     // sum of r log r, r = w / rest, is (sum of w log w) / rest - log rest
-    add(k, VIEW_DIFFUSE, (log(rest) - minus_entropy * by) / log((double)left));
+    add(k, VIEW_DIFFUSE, (log(s->rest) - s->rest_terms * by) / log((double)s->left));
     if (across) return; // a position in one text has no meaning in the other text
     if (i > from && !view_is_sink(v, i - 1)) add(k, VIEW_PREVIOUS, w[i - 1] * by);
     if (i + 1 < to && !view_is_sink(v, i + 1)) add(k, VIEW_NEXT, w[i + 1] * by);
@@ -174,33 +254,51 @@ void view_finish_stats(struct view_stats *out, const struct view_stack *v, int64
     if (v->visible >= LABEL_TOKENS && v->visible_keys >= LABEL_TOKENS) name_kind(out, v, k, got);
 }
 
+// Adds row r of a head to its sums.
+static void walk(struct view_sums *k, struct view_stats *out, float *got,
+                 const struct view_stack *v, int64_t layer, const struct row *r)
+{
+    struct row_sums sums;
+    struct view_pair link = { -1, -1, 0 };
+    const double sum = view_sum(r->w, v->shape.keys);
+    if (!isfinite(sum)) {
+        out->not_numbers++;
+        return;
+    }
+    if (v->layer[layer].weights && fabs(sum - 1) > 1e-3) out->not_one++;
+    // rows of special tokens are not counted, unless all tokens are special
+    if (v->shape.token[r->i].special && v->visible) return;
+    walk_whole(k, out, &sums, &link, v, r);
+    walk_rest(k, got, &sums, v, r);
+    view_stories_add_row(&k->story, v, layer, r->i, r->w, &link);
+}
+
 void view_measure_head(struct view_stats *out, const struct view_stack *v, int64_t layer,
                        int64_t head, float *scratch)
 {
-    const int64_t T = v->shape.tokens, S = v->shape.keys;
-    float *w = scratch, *got = scratch + S, *logs = scratch + 3 * S;
-    uint8_t *flag = (uint8_t *)(scratch + 4 * S);
+    const int64_t T = v->shape.tokens, S = v->shape.keys, E = v->shape.head_width;
+    struct keys keys = { .apart = (double *)scratch };
+    float *w = scratch + 2 * (S + T), *logs = w + VIEW_ROWS * S, *tiles = logs + VIEW_ROWS * S,
+          *got = tiles + E * S, *seen = got + S;
     struct view_sums k = { 0 };
+    keys.end = (int32_t *)(seen + S);
+    keys.next = keys.end + S;
+    keys.flag = (uint8_t *)(keys.next + S);
     *out = (struct view_stats){
         .kind = VIEW_KINDS, .word = -1, .best = { -1, -1, 0 }, .same = { -1, -1, 0 }
     };
     memset(got, 0, (size_t)S * sizeof *got);
-    set_flags(flag, v);
-    view_stories_begin(&k.story, v, layer, head, scratch + 2 * S);
-    for (int64_t i = 0; i < T; i++) {
-        const struct row r = { w, logs, flag, i, view_span(v, layer, i) };
-        view_logs(w, logs, v, layer, head, i);
-        const double sum = view_sum(w, S);
-        if (!isfinite(sum)) {
-            out->not_numbers++;
-            continue;
+    fill_keys(&keys, v);
+    view_stories_begin(&k.story, v, layer, head, seen);
+    if (view_kt(v, layer, head)) view_tiles_fill(tiles, view_kt(v, layer, head), S, E);
+    for (int64_t i = 0; i < T; i += VIEW_ROWS) {
+        const int64_t rows = qkv_min64(VIEW_ROWS, T - i);
+        view_rows(w, logs, tiles, v, layer, head, i, rows);
+        for (int64_t n = 0; n < rows; n++) {
+            const struct row r = { w + n * S, logs + n * S, &keys, i + n,
+                                   view_span(v, layer, i + n) };
+            walk(&k, out, got, v, layer, &r);
         }
-        if (v->layer[layer].weights && fabs(sum - 1) > 1e-3) out->not_one++;
-        // rows of special tokens are not counted, unless all tokens are special
-        if (v->shape.token[i].special && v->visible) continue;
-        walk_whole(&k, out, v, &r);
-        walk_rest(&k, got, v, &r);
-        view_stories_add(&k.story, v, layer, i, NULL, w, 0);
     }
     view_finish_stats(out, v, layer, &k, got);
     view_stories_end(out, &k.story, v, layer, head, w);

@@ -7,8 +7,8 @@
 #include "view/data/view_data.h"
 
 // ---- head_stats.c, head_stats_top.c -------------------------------------------------------------
-// Returns the floats of scratch that measuring one head needs.
-int64_t view_measure_scratch(const struct view_stack *v);
+// Returns the floats of scratch that measuring one head of a layer needs.
+int64_t view_measure_scratch(const struct view_stack *v, int64_t layer);
 // Measures one head from all weights of its rows.
 void view_measure_head(struct view_stats *out, const struct view_stack *v, int64_t layer,
                        int64_t head, float *scratch);

@@ -140,7 +140,7 @@ void view_measure_head_top(struct view_stats *out, const struct view_stack *v, i
             k.focus_rows++;
         }
         walk_rest(&k, &t, i, at, key, w, entropy);
-        view_stories_add(&k.story, v, layer, i, key, w, t.p->k);
+        view_stories_add_top(&k.story, v, layer, i, key, w, t.p->k);
     }
     view_finish_stats(out, v, layer, &k, t.got);
     view_stories_end(out, &k.story, v, layer, head, t.copies);

@@ -116,21 +116,37 @@ static void propose(struct view_candidates *c, struct view_pair pair, float wort
     c->pair[i] = pair;
 }
 
-void view_stories_add(struct view_candidates *c, const struct view_stack *v, int64_t layer,
-                      int64_t row, const int32_t *key, const float *w, int64_t top)
+// Counts a row that may attend to the keys of `at`, and proposes its largest weight.
+static void add_link(struct view_candidates *c, const struct view_stack *v, struct view_span at,
+                     const struct view_pair *best)
 {
-    const struct view_span at = view_span(v, layer, row);
-    struct view_pair best = { -1, -1, 0 };
-    for (int64_t n = key ? 0 : at.from; n < (key ? top : at.to); n++) {
-        const int64_t j = key ? key[n] : n;
-        if (j < 0) break;
-        c->mean[j] += w[n];
-        if (!v->shape.key[j].special && w[n] > best.weight)
-            best = (struct view_pair){ row, j, w[n] };
-    }
     c->seen[at.from]++; // the number of rows that may attend to a key is a running sum
     if (at.to < v->shape.keys) c->seen[at.to]--;
-    if (best.from >= 0) propose(c, best, link_worth(v, best.from, best.to, best.weight));
+    // the worth of a link is at most its weight
+    const bool small = c->count == VIEW_CANDIDATES && best->weight <= c->worth[VIEW_CANDIDATES - 1];
+    if (best->from >= 0 && !small)
+        propose(c, *best, link_worth(v, best->from, best->to, best->weight));
+}
+
+void view_stories_add_row(struct view_candidates *c, const struct view_stack *v, int64_t layer,
+                          int64_t row, const float *w, const struct view_pair *best)
+{
+    const struct view_span at = view_span(v, layer, row);
+    float *mean = c->mean;
+    for (int64_t j = at.from; j < at.to; j++) mean[j] += w[j];
+    add_link(c, v, at, best);
+}
+
+void view_stories_add_top(struct view_candidates *c, const struct view_stack *v, int64_t layer,
+                          int64_t row, const int32_t *key, const float *w, int64_t top)
+{
+    struct view_pair best = { -1, -1, 0 };
+    for (int64_t n = 0; n < top && key[n] >= 0; n++) {
+        c->mean[key[n]] += w[n];
+        if (!v->shape.key[key[n]].special && w[n] > best.weight)
+            best = (struct view_pair){ row, key[n], w[n] };
+    }
+    add_link(c, v, view_span(v, layer, row), &best);
 }
 
 static float rarity(const struct view_stack *v, int64_t layer, int64_t head, const float *row)

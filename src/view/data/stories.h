@@ -25,9 +25,13 @@ float view_story_distance(const struct view_stack *v, int64_t row, int64_t key);
 // Starts the search in a head: sets the mean row of the head, and the counts, to 0.
 void view_stories_begin(struct view_candidates *c, const struct view_stack *v, int64_t layer,
                         int64_t head, float *seen);
-// Adds a row w[S], or its `top` largest weights on the keys key[top] (key NULL: the whole row).
-void view_stories_add(struct view_candidates *c, const struct view_stack *v, int64_t layer,
-                      int64_t row, const int32_t *key, const float *w, int64_t top);
+// Adds a row w[S]. best: its first largest weight above 0 on a key that is not special; from = -1:
+// there is none.
+void view_stories_add_row(struct view_candidates *c, const struct view_stack *v, int64_t layer,
+                          int64_t row, const float *w, const struct view_pair *best);
+// Adds a row of which only the `top` largest weights, on the keys key[top], are known.
+void view_stories_add_top(struct view_candidates *c, const struct view_stack *v, int64_t layer,
+                          int64_t row, const int32_t *key, const float *w, int64_t top);
 // Divides the mean row, and writes the pair with the largest score. row[S] is scratch.
 void view_stories_end(struct view_stats *out, const struct view_candidates *c,
                       const struct view_stack *v, int64_t layer, int64_t head, float *row);

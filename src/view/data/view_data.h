@@ -159,8 +159,15 @@ struct view_span {
     int64_t from, to;
 };
 struct view_span view_span(const struct view_stack *v, int64_t layer, int64_t row);
-// Computes the products s[j] = sum over e of q[e] * kt[e * ld + j], for the keys j = 0 .. n - 1.
-void view_scores(float *s, const float *q, const float *kt, int64_t n, int64_t E, int64_t ld);
+// The number of rows that are computed together, so that they read the keys from the cache.
+enum { VIEW_ROWS = 8 };
+// Copies transposed keys kt[E][S] to tiles[S * E], in the order in which view_products() reads
+// them.
+void view_tiles_fill(float *tiles, const float *kt, int64_t S, int64_t E);
+// Computes the products of `rows` queries q[rows][E], of the rows `row` and following, with the
+// keys that each row may attend to: s[i * S + j] = sum over e of q[i][e] * kt[e][j].
+void view_products(float *s, const float *q, const float *tiles, const struct view_stack *v,
+                   int64_t layer, int64_t row, int64_t rows);
 // Turns the products s[S] into scores: applies scale, soft cap and biases. Keys that the row may
 // not attend to stay unchanged.
 void view_bias(float *s, const struct view_stack *v, int64_t layer, int64_t head, int64_t row);
@@ -170,10 +177,11 @@ double view_sum(const float *x, int64_t n);
 float view_largest(const float *x, int64_t n);
 // Computes w[j] = exp(s[j] - from), for j = 0 .. n - 1; w and s may be the same array.
 void view_exp(float *w, const float *s, float from, int64_t n);
-// Computes one row of weights, w[S], and the natural logarithms of those that are above 0, logs[S];
-// its layer has all weights (view_whole).
-void view_logs(float *w, float *logs, const struct view_stack *v, int64_t layer, int64_t head,
-               int64_t row);
+// Computes `rows` rows of weights from `row` on, w[rows][S], and, unless logs is NULL, the natural
+// logarithms of those that are above 0, logs[rows][S]. Their layer has all weights (view_whole);
+// tiles: the keys of the head (view_tiles_fill), not read if the layer has weights.
+void view_rows(float *w, float *logs, const float *tiles, const struct view_stack *v, int64_t layer,
+               int64_t head, int64_t row, int64_t rows);
 // Computes one row of weights, w[S], from the arrays that the layer has. The layer must
 // have been added to the view.
 void view_row(float *w, const struct view_stack *v, int64_t layer, int64_t head, int64_t row);

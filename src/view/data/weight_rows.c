@@ -30,18 +30,41 @@ struct view_span view_span(const struct view_stack *v, int64_t layer, int64_t ro
     return s;
 }
 
-void view_scores(float *s, const float *q, const float *kt, int64_t n, int64_t E, int64_t ld)
+// The keys of a tile stay in the first-level cache while the rows of a group read them.
+enum { TILE = 128 };
+
+void view_tiles_fill(float *to, const float *kt, int64_t S, int64_t E)
 {
-    qkv_kernel()->weigh_rows(s, q, kt, ld, n, E);
+    for (int64_t j = 0; j < S; j += TILE) {
+        const int64_t n = qkv_min64(TILE, S - j);
+        for (int64_t e = 0; e < E; e++, to += n) memcpy(to, kt + e * S + j, (size_t)n * sizeof *to);
+    }
+}
+
+void view_products(float *s, const float *q, const float *tiles, const struct view_stack *v,
+                   int64_t layer, int64_t row, int64_t rows)
+{
+    const int64_t S = v->shape.keys, E = v->shape.head_width;
+    for (int64_t j = 0; j < S; j += TILE) {
+        const int64_t n = qkv_min64(TILE, S - j);
+        for (int64_t i = 0; i < rows; i++) {
+            const struct view_span at = view_span(v, layer, row + i);
+            const int64_t from = qkv_max64(at.from, j), to = qkv_min64(at.to, j + n);
+            if (from >= to) continue;
+            qkv_kernel()->weigh_rows(s + i * S + from, q + i * E, tiles + j * E + from - j, n,
+                                     to - from, E);
+        }
+    }
 }
 
 void view_bias(float *s, const struct view_stack *v, int64_t layer, int64_t head, int64_t row)
 {
     const struct view_layer *l = &v->layer[layer];
     const struct view_span at = view_span(v, layer, row);
-    for (int64_t j = at.from; j < at.to; j++) s[j] *= l->scale;
-    if (l->softcap > 0)
-        for (int64_t j = at.from; j < at.to; j++) s[j] = l->softcap * tanhf(s[j] / l->softcap);
+    const float scale = l->scale, softcap = l->softcap;
+    for (int64_t j = at.from; j < at.to; j++) s[j] *= scale;
+    if (softcap > 0)
+        for (int64_t j = at.from; j < at.to; j++) s[j] = softcap * tanhf(s[j] / softcap);
     if (l->relative) {
         const float *table = l->relative + head * (2 * l->reach + 1) + l->reach;
         for (int64_t j = at.from; j < at.to; j++)
@@ -81,13 +104,14 @@ void view_exp(float *w, const float *s, float from, int64_t n)
     qkv_kernel()->exp(w, w, n);
 }
 
-// Computes a row of weights w[S] = exp(score - lse) from q and k, and the logarithms score - lse in
-// logs[S]; a key with the weight 0 may have any number there. The weight of a masked key is 0. logs
-// and w may be the same array: it then receives the weights.
+// Computes a row of weights w[S] = exp(score - lse) and the logarithms score - lse in logs[S],
+// which contains the products of the row's query; a key with the weight 0 may have any number
+// there. The weight of a masked key is 0. logs and w may be the same array: it then receives the
+// weights.
 static void weights_and_logs(float *w, float *logs, const struct view_stack *v, int64_t layer,
                              int64_t head, int64_t row)
 {
-    const int64_t S = v->shape.keys, E = v->shape.head_width;
+    const int64_t S = v->shape.keys;
     const float lse = v->layer[layer].lse[head * v->shape.tokens + row];
     const struct view_span at = view_span(v, layer, row);
     if (isinf(lse)) { // every key of the row is masked, or a score is +Inf: the weights are no
@@ -95,8 +119,6 @@ static void weights_and_logs(float *w, float *logs, const struct view_stack *v, 
         for (int64_t j = 0; j < S; j++) w[j] = lse > 0 && j >= at.from && j < at.to ? NAN : 0;
         return;
     }
-    view_scores(logs + at.from, view_q(v, layer, head) + row * E, view_kt(v, layer, head) + at.from,
-                at.to - at.from, E, S);
     view_bias(logs, v, layer, head, row);
     for (int64_t j = at.from; j < at.to; j++) logs[j] -= lse;
     qkv_kernel()->exp(w + at.from, logs + at.from, at.to - at.from);
@@ -104,16 +126,24 @@ static void weights_and_logs(float *w, float *logs, const struct view_stack *v, 
     for (int64_t j = at.to; j < S; j++) w[j] = 0;
 }
 
-void view_logs(float *w, float *logs, const struct view_stack *v, int64_t layer, int64_t head,
-               int64_t row)
+void view_rows(float *w, float *logs, const float *tiles, const struct view_stack *v, int64_t layer,
+               int64_t head, int64_t row, int64_t rows)
 {
     const struct view_layer *l = &v->layer[layer];
-    if (l->q && !l->weights) {
-        weights_and_logs(w, logs, v, layer, head, row);
-        return;
+    const int64_t S = v->shape.keys, E = v->shape.head_width;
+    const bool products = l->q && !l->weights;
+    if (products)
+        view_products(logs ? logs : w, view_q(v, layer, head) + row * E, tiles, v, layer, row,
+                      rows);
+    for (int64_t i = 0; i < rows; i++, w += S) {
+        float *terms = logs ? logs + i * S : NULL;
+        if (products) {
+            weights_and_logs(w, terms ? terms : w, v, layer, head, row + i);
+            continue;
+        }
+        view_row(w, v, layer, head, row + i);
+        for (int64_t j = 0; terms && j < S; j++) terms[j] = w[j] > 0 ? logf(w[j]) : 0;
     }
-    view_row(w, v, layer, head, row);
-    for (int64_t j = 0; j < v->shape.keys; j++) logs[j] = w[j] > 0 ? logf(w[j]) : 0;
 }
 
 bool view_whole(const struct view_stack *v, int64_t layer)
@@ -124,12 +154,16 @@ bool view_whole(const struct view_stack *v, int64_t layer)
 void view_row(float *w, const struct view_stack *v, int64_t layer, int64_t head, int64_t row)
 {
     const struct view_layer *l = &v->layer[layer];
-    const int64_t T = v->shape.tokens, S = v->shape.keys, at = head * T + row;
+    const int64_t T = v->shape.tokens, S = v->shape.keys, E = v->shape.head_width,
+                  at = head * T + row;
     if (l->weights) {
         memcpy(w, l->weights + at * S, (size_t)S * sizeof *w);
         return;
     }
     if (l->q) {
+        const struct view_span seen = view_span(v, layer, row);
+        qkv_kernel()->weigh_rows(w + seen.from, view_q(v, layer, head) + row * E,
+                                 view_kt(v, layer, head) + seen.from, S, seen.to - seen.from, E);
         weights_and_logs(w, w, v, layer, head, row);
         return;
     }

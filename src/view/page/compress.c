@@ -4,6 +4,7 @@
 #include "view/page/compress.h"
 #include "base/base.h"
 #include <limits.h>
+#include <string.h>
 #include <zlib.h>
 
 static voidpf take(voidpf opaque, uInt items, uInt size)
@@ -38,43 +39,58 @@ static int deflate_piece(z_stream *z, uLong capacity, const uint8_t *bytes, int6
     return code;
 }
 
-qkv_status view_deflate(uint8_t **out, int64_t *size, const uint8_t *bytes, int64_t n,
-                        const struct view_piece *piece, int64_t pieces, qkv_error *err)
+// Starts a stream without pieces. Returns false if memory is exhausted.
+static bool start(struct view_stream *s)
 {
-    *out = NULL;
-    *size = 0;
-    if (n > LONG_MAX / 2 || pieces > LONG_MAX / 1024) return qkv_fail_memory(err, NULL);
-    qkv_status status = QKV_OK;
-    z_stream z = { .zalloc = take, .zfree = give };
-    int code = deflateInit2(&z, 6, Z_DEFLATED, -15, 9, Z_HUFFMAN_ONLY); // -15 means raw deflate
-    if (code != Z_OK) return qkv_fail_memory(err, NULL);
-    // the end of a block adds at most the lengths of its codes
-    const uLong capacity = deflateBound(&z, (uLong)n) + 512 * (uLong)pieces;
-    *out = qkv_alloc(capacity, 1);
-    if (!*out) {
-        status = qkv_fail_memory(err, NULL);
-        goto done;
+    z_stream *z = qkv_alloc_zero(1, sizeof *z);
+    if (!z) return false;
+    z->zalloc = take;
+    z->zfree = give;
+    if (deflateInit2(z, 6, Z_DEFLATED, -15, 9, Z_HUFFMAN_ONLY) != Z_OK) { // -15 means raw deflate
+        qkv_free(z);
+        return false;
     }
-    z.next_out = *out;
-    z.avail_out = capacity < UINT_MAX ? (uInt)capacity : UINT_MAX;
-    int64_t at = 0;
-    for (int64_t i = 0; i < pieces && code == Z_OK; i++) {
-        code =
-            deflate_piece(&z, capacity, bytes + at, piece[i].end - at, piece[i].repeats, Z_BLOCK);
+    s->state = z;
+    return true;
+}
+
+void view_stream_free(struct view_stream *s)
+{
+    if (s->state) deflateEnd(s->state);
+    qkv_free(s->state);
+    *s = (struct view_stream){ 0 };
+}
+
+qkv_status view_deflate(uint8_t **out, int64_t *size, struct view_stream *stream,
+                        const uint8_t *bytes, int64_t n, const struct view_piece *piece,
+                        int64_t pieces, qkv_error *err)
+{
+    *size = 0;
+    if (n > LONG_MAX / 2 || pieces > LONG_MAX / 1024 || (!stream->state && !start(stream)))
+        return qkv_fail_memory(err, NULL);
+    z_stream *z = stream->state, last = { 0 };
+    // the end of a block adds at most the lengths of its codes
+    const uLong capacity = deflateBound(z, (uLong)n) + 512 * (uLong)pieces;
+    if (!qkv_reserve((void **)out, &stream->capacity, (int64_t)capacity, 1))
+        return qkv_fail_memory(err, NULL);
+    z->next_out = *out + stream->size;
+    int64_t at = stream->pieces ? piece[stream->pieces - 1].end : 0;
+    int code = Z_OK;
+    for (int64_t i = stream->pieces; i < pieces && code == Z_OK; i++) {
+        code = deflate_piece(z, capacity, bytes + at, piece[i].end - at, piece[i].repeats, Z_BLOCK);
         at = piece[i].end;
     }
-    if (code == Z_OK) code = deflate_piece(&z, capacity, bytes + at, n - at, false, Z_FINISH);
-    if (code != Z_STREAM_END)
-        status = qkv_fail(err, QKV_ERR_INTERNAL, NULL,
-                          "zlib cannot compress the page, it returned %d", code);
-    *size = (int64_t)z.total_out;
-done:
-    deflateEnd(&z);
-    if (status) {
-        qkv_free(*out);
-        *out = NULL;
-    }
-    return status;
+    stream->pieces = pieces;
+    stream->size = (int64_t)z->total_out;
+    // a copy of the stream ends, so that the stream itself can be continued
+    if (code == Z_OK) code = deflateCopy(&last, z);
+    if (code == Z_OK) code = deflate_piece(&last, capacity, bytes + at, n - at, false, Z_FINISH);
+    *size = (int64_t)last.total_out;
+    deflateEnd(&last);
+    if (code == Z_STREAM_END) return QKV_OK;
+    return code == Z_MEM_ERROR ? qkv_fail_memory(err, NULL)
+                               : qkv_fail(err, QKV_ERR_INTERNAL, NULL,
+                                          "zlib cannot compress the page, it returned %d", code);
 }
 
 uint32_t view_crc32(const uint8_t *bytes, int64_t n)

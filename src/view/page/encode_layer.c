@@ -23,19 +23,24 @@ static void put_floats(uint8_t *p, const float *x, int64_t n)
 enum coding { DECIMALS4, DECIMALS3, FOURTEEN, EIGHT };
 static const char *const coding_names[] = { "d24", "d16", "i14", "i8" };
 
+static double unit_of(enum coding c)
+{
+    return c == DECIMALS4 ? 1e4 : 1e3;
+}
 // Returns x in units of its last decimal, rounded as view_number() does: halves away from 0. The
 // product is exact.
 static double decimals(enum coding c, float x)
 {
-    const double unit = c == DECIMALS4 ? 1e4 : 1e3;
-    return copysign(floor(fabs((double)x) * unit + .5), (double)x);
+    return copysign(floor(fabs((double)x) * unit_of(c) + .5), (double)x);
 }
 static bool fits(enum coding c, const float *x, int64_t n)
 {
-    const double most = c == DECIMALS4 ? (1 << 23) - 1 : INT16_MAX;
-    for (int64_t i = 0; i < n; i++)
-        if (!(fabs(decimals(c, x[i])) <= most)) return false;
-    return true;
+    // decimals() is at most (1 << 23) - 1 or INT16_MAX if the number that it rounds down is smaller
+    // than the next integer
+    const double unit = unit_of(c), next = c == DECIMALS4 ? 1 << 23 : INT16_MAX + 1;
+    int misfits = 0;
+    for (int64_t i = 0; i < n; i++) misfits |= !(fabs((double)x[i]) * unit + .5 < next);
+    return !misfits;
 }
 
 // Returns the coding of a layer's queries and keys. A page that stores weights in addition prints
@@ -81,7 +86,7 @@ static float put_decimals(uint8_t *p, int64_t n, enum coding c, float x)
     const double code = decimals(c, x);
     const uint32_t u = (uint32_t)fabs(code) << 1 | (code < 0);
     for (int b = 0; b < (c == DECIMALS4 ? 3 : 2); b++) p[b * n] = (uint8_t)(u >> 8 * b);
-    return (float)(code / (c == DECIMALS4 ? 1e4 : 1e3));
+    return (float)(code / unit_of(c));
 }
 
 // In 16 bits, one axis of the vectors of a head, x[T] with a stride, is encoded as a number of
@@ -270,44 +275,57 @@ static double log_sum(float *terms, const float *s, int64_t n)
     return top + log(view_sum(terms, n));
 }
 
+// Encodes lse of a row, and compares the weights that the page computes with the exact ones,
+// truth[S]. shown[S]: the products of the row as the page computes them; terms[S] is scratch.
+static void encode_lse(struct job *j, int64_t head, int64_t row, const float *truth, float *shown,
+                       float *terms)
+{
+    const struct view_stack *v = j->v;
+    const int64_t T = v->shape.tokens, S = v->shape.keys, H = v->shape.heads;
+    const struct view_span at = view_span(v, j->layer, row);
+    double sum;
+    float lse = NAN;
+    const bool whole = finite_row(truth, S, &sum);
+    j->odd[head] |= !(fabs(sum - 1) <= 1e-3);
+    if (!whole) {
+        j->of[head].not_numbers += !j->with_qk;
+    } else if (sum <= 0) {
+        lse = -INFINITY;
+    } else {
+        // lse is chosen so that the decoded row has the same sum as the exact row. With exact
+        // weights it is exact too, so that the page computes exact scores from both.
+        view_bias(shown, v, j->layer, head, row);
+        lse = (float)(log_sum(terms, shown + at.from, at.to - at.from) - log(sum));
+        // without weights in the file the page computes exp(score - lse); other keys have 0
+        if (!j->with_qk) {
+            view_exp(shown + at.from, shown + at.from, lse, at.to - at.from);
+            compare(&j->of[head], terms, shown + at.from, truth + at.from, at.to - at.from);
+        }
+    }
+    view_put_float(j->lse + head * T + row, H * T, lse);
+}
+
 static void encode_queries(void *ctx, int64_t head, int thread)
 {
     struct job *j = ctx;
     const struct view_stack *v = j->v;
     const int64_t T = v->shape.tokens, S = v->shape.keys, E = v->shape.head_width,
                   H = v->shape.heads;
-    float *truth = j->scratch + thread * j->capacity, *shown = truth + S, *terms = shown + S,
-          *q = terms + S;
-    memcpy(q, view_q(v, j->layer, head), (size_t)(T * E) * sizeof *q);
-    const float *kt = j->kt + head / (H / v->shape.kv_heads) * E * S;
+    float *truth = j->scratch + thread * j->capacity, *shown = truth + VIEW_ROWS * S,
+          *terms = shown + VIEW_ROWS * S, *tiles = terms + S, *decoded = tiles + E * S,
+          *q = decoded + E * S;
+    const float *exact = view_q(v, j->layer, head), *keys = view_kt(v, j->layer, head);
+    memcpy(q, exact, (size_t)(T * E) * sizeof *q);
     put_head(j->q, j->coding_q, head, H, T, E, q, E, 1);
-    for (int64_t i = 0; i < T; i++, q += E) {
-        const struct view_span at = view_span(v, j->layer, i);
-        double sum;
-        float lse = NAN;
-        view_row(truth, v, j->layer, head, i);
-        const bool whole = finite_row(truth, S, &sum);
-        j->odd[head] |= !(fabs(sum - 1) <= 1e-3);
-        if (!whole) {
-            j->of[head].not_numbers += !j->with_qk;
-        } else if (sum <= 0) {
-            lse = -INFINITY;
-        } else {
-            // lse is chosen so that the decoded row has the same sum as the exact row. With exact
-            // weights it is exact too, so that the page computes exact scores from both.
-            const float *exact = view_q(v, j->layer, head) + i * E,
-                        *keys = view_kt(v, j->layer, head);
-            view_scores(shown + at.from, j->floats ? exact : q, (j->floats ? keys : kt) + at.from,
-                        at.to - at.from, E, S);
-            view_bias(shown, v, j->layer, head, i);
-            lse = (float)(log_sum(terms, shown + at.from, at.to - at.from) - log(sum));
-            // without weights in the file the page computes exp(score - lse); other keys have 0
-            if (!j->with_qk) {
-                view_exp(shown + at.from, shown + at.from, lse, at.to - at.from);
-                compare(&j->of[head], terms, shown + at.from, truth + at.from, at.to - at.from);
-            }
-        }
-        view_put_float(j->lse + head * T + i, H * T, lse);
+    view_tiles_fill(tiles, keys, S, E);
+    view_tiles_fill(decoded, j->floats ? keys : j->kt + head / (H / v->shape.kv_heads) * E * S, S,
+                    E);
+    for (int64_t i = 0; i < T; i += VIEW_ROWS) {
+        const int64_t rows = qkv_min64(VIEW_ROWS, T - i);
+        view_rows(truth, NULL, tiles, v, j->layer, head, i, rows);
+        view_products(shown, (j->floats ? exact : q) + i * E, decoded, v, j->layer, i, rows);
+        for (int64_t n = 0; n < rows; n++)
+            encode_lse(j, head, i + n, truth + n * S, shown + n * S, terms);
     }
 }
 
@@ -427,7 +445,7 @@ static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
                           (how->code == VIEW_QK16 || how->code == VIEW_QK8 || how->with_qk);
     struct job j = { .v = v,
                      .layer = layer,
-                     .capacity = 3 * S + (products ? T * E : 0) + 16,
+                     .capacity = (2 * VIEW_ROWS + 1) * S + (products ? (T + 2 * S) * E : 0) + 16,
                      .with_qk = how->with_qk,
                      .dense = dense,
                      .floats = how->floats };
@@ -477,15 +495,21 @@ qkv_status view_encode(struct view_block *b, struct view_loss *loss, const struc
                        int64_t stack, int64_t layer, const struct view_encoding *how,
                        qkv_error *err)
 {
-    const struct view_layer *l = &v->layer[layer];
     qkv_status status = QKV_OK;
     if (how->code == VIEW_TOP) status = view_encode_top(b, loss, v, stack, layer, how, err);
     if (!status) status = add_weights(b, loss, v, stack, layer, how, err);
     if (!status && (how->code == VIEW_QK16 || how->code == VIEW_QK8))
         status = view_encode_coarse(b, v, stack, layer, err);
     if (status) return status;
-    bool ok = add_tables(b, v, stack, layer);
-    if (ok && how->values && l->v)
+    return add_tables(b, v, stack, layer) ? QKV_OK : qkv_fail_memory(err, NULL);
+}
+
+qkv_status view_encode_vectors(struct view_block *b, const struct view_stack *v, int64_t stack,
+                               int64_t layer, const struct view_encoding *how, qkv_error *err)
+{
+    const struct view_layer *l = &v->layer[layer];
+    bool ok = true;
+    if (how->values && l->v)
         ok = add_vectors(b, "v", coding_of_v(how, v, l), stack, layer, l->v, v->shape.kv_heads,
                          v->shape.keys, v->shape.value_width);
     if (ok && how->input && l->x)

@@ -21,8 +21,10 @@ uint8_t *view_array_add(struct view_block *b, const char *name, const char *kind
 
 void view_block_sum(struct view_block *b)
 {
-    for (int64_t i = 0; i < b->count; i++)
-        b->array[i].crc = view_crc32(b->bytes + b->array[i].offset, b->array[i].bytes);
+    for (; b->summed < b->count; b->summed++) {
+        struct view_array *a = &b->array[b->summed];
+        a->crc = view_crc32(b->bytes + a->offset, a->bytes);
+    }
 }
 
 void view_block_free(struct view_block *b)
@@ -48,28 +50,62 @@ static int64_t planes_of(const struct view_array *a)
     return strstr(a->kind, "16") || !strcmp(a->kind, "i14") ? 2 : 1;
 }
 
-qkv_status view_block_pack(uint8_t **out, int64_t *size, const struct view_block *b, qkv_error *err)
+// Divides the block into pieces, *out, each with a code of its own. Returns false if memory is
+// exhausted.
+static bool find_pieces(struct view_piece **out, int64_t *pieces, const struct view_block *b)
 {
     enum { LEAST = 1024 }; // the code of a shorter piece would cost more than it saves
-    struct view_piece *piece = NULL;
-    int64_t pieces = 0, capacity = 0, from = 0;
+    int64_t capacity = 0, from = 0;
+    *out = NULL;
+    *pieces = 0;
     for (int64_t i = 0; i < b->count; i++) {
         const struct view_array *a = &b->array[i];
         const int64_t planes = planes_of(a), n = a->shape[0] * a->shape[1] * a->shape[2];
         for (int64_t k = 1; k <= planes + 1; k++) {
             const int64_t end = k > planes ? a->bytes : qkv_min64(a->bytes, k * n);
             if (a->offset + end - from < LEAST) continue;
-            if (!qkv_reserve((void **)&piece, &capacity, pieces + 1, sizeof *piece)) {
-                qkv_free(piece);
-                return qkv_fail_memory(err, NULL);
+            if (!qkv_reserve((void **)out, &capacity, *pieces + 1, sizeof **out)) {
+                qkv_free(*out);
+                *out = NULL;
+                return false;
             }
             // masked weights are 0, and so are the highest bytes of decimals
             const bool zeros = !strcmp(a->name, "w") || (planes == 3 && k == 3);
-            piece[pieces++] = (struct view_piece){ a->offset + end, zeros };
+            (*out)[(*pieces)++] = (struct view_piece){ a->offset + end, zeros };
             from = a->offset + end;
         }
     }
-    const qkv_status status = view_deflate(out, size, b->bytes, b->size, piece, pieces, err);
-    qkv_free(piece);
-    return status;
+    return true;
+}
+
+// Returns true if the block begins with the pieces that p has compressed, which are in `before`.
+static bool begins_with(const struct view_block *b, const struct view_piece *piece, int64_t pieces,
+                        const struct view_packed *p, const struct view_block *before)
+{
+    const int64_t n = p->stream.pieces;
+    if (!before || !n || n > pieces) return false;
+    for (int64_t i = 0; i < n; i++)
+        if (piece[i].end != p->piece[i].end || piece[i].repeats != p->piece[i].repeats)
+            return false;
+    return b == before || memcmp(b->bytes, before->bytes, (size_t)piece[n - 1].end) == 0;
+}
+
+qkv_status view_block_pack(struct view_packed *p, const struct view_block *b,
+                           const struct view_block *before, qkv_error *err)
+{
+    struct view_piece *piece;
+    int64_t pieces;
+    if (!find_pieces(&piece, &pieces, b)) return qkv_fail_memory(err, NULL);
+    if (!begins_with(b, piece, pieces, p, before)) view_packed_free(p);
+    qkv_free(p->piece);
+    p->piece = piece;
+    return view_deflate(&p->bytes, &p->size, &p->stream, b->bytes, b->size, piece, pieces, err);
+}
+
+void view_packed_free(struct view_packed *p)
+{
+    view_stream_free(&p->stream);
+    qkv_free(p->piece);
+    qkv_free(p->bytes);
+    *p = (struct view_packed){ 0 };
 }

@@ -216,7 +216,7 @@ static void fill_about(struct view_text *t, const struct page *p)
 
 static void fill_loading(struct view_text *t, const struct page *p)
 {
-    const int64_t n = p->plan.packed_size;
+    const int64_t n = p->plan.packed.size;
     view_say(t, "unpacking ");
     view_number(t, (double)n / (n < 1000000 ? 1e3 : 1e6), n < 1000000 ? 0 : 1);
     view_say(t, n < 1000000 ? " kB" : " MB");
@@ -269,7 +269,7 @@ static qkv_status write_name(struct qkv_output *out, struct page *p, const char 
                              qkv_error *err)
 {
     if (n == 6 && !memcmp(name, "packed", 6))
-        return write_base64(out, p->plan.packed, p->plan.packed_size, err);
+        return write_base64(out, p->plan.packed.bytes, p->plan.packed.size, err);
     if (n == 4 && !memcmp(name, "code", 4))
         return write_base64(out, view_script, view_script_size, err);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

@@ -42,20 +42,34 @@ struct view_block {
     int64_t size, capacity;
     struct view_array *array;
     int64_t count, array_capacity;
+    int64_t summed; // number of arrays whose CRC-32 is known
 };
 // Returns the size in bytes of the arrays of a layer before compression; -1: the size exceeds
 // int64_t.
 int64_t view_layer_bytes(const struct view_stack *v, int64_t layer,
                          const struct view_encoding *how);
-// Encodes the arrays of a layer and appends them to the block. stack: number of the stack in the
-// page.
+// Encodes the arrays of a layer, except values and input rows, and appends them to the block.
+// stack: number of the stack in the page.
 qkv_status view_encode(struct view_block *b, struct view_loss *loss, const struct view_stack *v,
                        int64_t stack, int64_t layer, const struct view_encoding *how,
                        qkv_error *err);
-void view_block_sum(struct view_block *b); // computes the CRC-32 of every array
-// Compresses the block to a new array *out of *size bytes.
-qkv_status view_block_pack(uint8_t **out, int64_t *size, const struct view_block *b,
-                           qkv_error *err);
+// Encodes the values and input rows of a layer, if `how` stores them, and appends them to the
+// block.
+qkv_status view_encode_vectors(struct view_block *b, const struct view_stack *v, int64_t stack,
+                               int64_t layer, const struct view_encoding *how, qkv_error *err);
+void view_block_sum(struct view_block *b); // computes the CRC-32 of the arrays added since
+// A compressed block.
+struct view_packed {
+    uint8_t *bytes;
+    int64_t size;
+    struct view_stream stream; // after the pieces of the block
+    struct view_piece *piece;
+};
+// Compresses the block. p: zero, or the compressed block `before`; then arrays that both blocks
+// begin with are not compressed again.
+qkv_status view_block_pack(struct view_packed *p, const struct view_block *b,
+                           const struct view_block *before, qkv_error *err);
+void view_packed_free(struct view_packed *p);
 void view_block_free(struct view_block *b);
 // Appends an array of zeros to the block. Returns the array; NULL: memory is exhausted.
 uint8_t *view_array_add(struct view_block *b, const char *name, const char *kind, int64_t stack,
@@ -92,6 +106,7 @@ enum { VIEW_NEAR = 63, VIEW_FAR = 2 * VIEW_NEAR + 1 };
 // ---- page_plan.c: chooses what is stored of each layer -----------------------------------------
 struct view_kept {
     struct view_encoding *how; // [layers]
+    int64_t *arrays;           // [layers] number of arrays of a layer that view_encode() added
     struct view_loss loss;
     enum view_code code; // the coarsest encoding of any layer
 };
@@ -102,8 +117,8 @@ struct view_plan {
     const struct view_stack **of;
     int64_t stacks;
     struct view_block block;
-    uint8_t *packed;
-    int64_t packed_size;
+    struct view_packed packed;
+    int64_t extra; // bytes of the optional arrays
     int64_t values_left;
 };
 // Chooses the finest encoding whose compressed block fits into the budget. frame: size in bytes of

@@ -376,7 +376,7 @@ void view_page_metadata(struct view_text *t, const qkv_view *v, const struct vie
     if (o->server) json_server(t, o->server);
     if (v->against) json_against(t, v, p);
     if (v->frames) json_training(t, v, p);
-    view_say(t, ",\n\"packed\":%" PRId64 ",\"bytes\":%" PRId64 ",\"rows\":[", p->packed_size,
+    view_say(t, ",\n\"packed\":%" PRId64 ",\"bytes\":%" PRId64 ",\"rows\":[", p->packed.size,
              b->size);
     for (int64_t i = 0; i < b->count; i++) {
         const struct view_array *a = &b->array[i];

@@ -12,6 +12,7 @@
 #include "view/page/page_internal.h"
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 enum { MODEST = 6000000, DENSE_TOKENS = 192, FLOAT_BYTES = 1 << 19 };
 
@@ -70,18 +71,23 @@ static qkv_status take_stacks(struct view_plan *p, const qkv_view *v, qkv_error 
     for (int64_t f = 0; f < v->frames; f++)
         for (int64_t s = 0; s < v->shape.stacks; s++) p->of[n++] = &v->frame[f].view->stack[s];
     for (int64_t s = 0; s < p->stacks; s++) {
-        p->stack[s].how = qkv_alloc_zero((size_t)p->of[s]->shape.layers, sizeof *p->stack[s].how);
-        if (!p->stack[s].how) return qkv_fail_memory(err, NULL);
+        struct view_kept *k = &p->stack[s];
+        k->how = qkv_alloc_zero((size_t)p->of[s]->shape.layers, sizeof *k->how);
+        k->arrays = qkv_alloc_zero((size_t)p->of[s]->shape.layers, sizeof *k->arrays);
+        if (!k->how || !k->arrays) return qkv_fail_memory(err, NULL);
     }
     return QKV_OK;
 }
 
 void view_plan_free(struct view_plan *p)
 {
-    for (int64_t s = 0; p->stack && s < p->stacks; s++) qkv_free(p->stack[s].how);
+    for (int64_t s = 0; p->stack && s < p->stacks; s++) {
+        qkv_free(p->stack[s].how);
+        qkv_free(p->stack[s].arrays);
+    }
     qkv_free(p->stack);
     qkv_free(p->of);
-    qkv_free(p->packed);
+    view_packed_free(&p->packed);
     view_block_free(&p->block);
     *p = (struct view_plan){ 0 };
 }
@@ -139,30 +145,84 @@ static bool plan_bytes(const struct view_plan *p, int64_t *raw, double *least)
     return true;
 }
 
-static qkv_status encode(struct view_plan *p, qkv_error *err)
+// Encodes a layer or, if the block `before` has its arrays from *from on, copies them.
+static qkv_status encode_layer(struct view_plan *p, int64_t s, int64_t l,
+                               const struct view_block *before, int64_t *from, qkv_error *err)
+{
+    struct view_kept *k = &p->stack[s];
+    const int64_t count = p->block.count;
+    qkv_status status = QKV_OK;
+    if (!before) {
+        status = view_encode(&p->block, &k->loss, p->of[s], s, l, &k->how[l], err);
+        k->arrays[l] = p->block.count - count;
+    }
+    for (int64_t i = 0; before && i < k->arrays[l]; i++) {
+        const struct view_array *a = &before->array[(*from)++];
+        uint8_t *to = view_array_add(&p->block, a->name, a->kind, a->stack, a->layer, a->shape[0],
+                                     a->shape[1], a->shape[2], a->bytes);
+        if (!to) return qkv_fail_memory(err, NULL);
+        memcpy(to, before->bytes + a->offset, (size_t)a->bytes);
+    }
+    return status ? status : view_encode_vectors(&p->block, p->of[s], s, l, &k->how[l], err);
+}
+
+// Adds the named arrays of all layers to the block, and compresses it.
+static qkv_status finish(struct view_plan *p, const struct view_block *before, qkv_error *err)
 {
     qkv_status status = QKV_OK;
-    view_block_free(&p->block);
-    qkv_free(p->packed);
-    p->packed = NULL;
-    for (int64_t s = 0; s < p->stacks && !status; s++) {
-        p->stack[s].loss = (struct view_loss){ 0 };
-        for (int64_t l = 0; l < p->of[s]->shape.layers && !status; l++)
-            status =
-                view_encode(&p->block, &p->stack[s].loss, p->of[s], s, l, &p->stack[s].how[l], err);
-    }
     for (int64_t s = 0; s < p->stacks && !status; s++)
         for (int64_t l = 0; l < p->of[s]->shape.layers && !status; l++)
             if (p->stack[s].how[l].numbers)
                 status = view_encode_numbers(&p->block, p->of[s], s, l, err);
     if (status) return status;
     view_block_sum(&p->block);
-    return view_block_pack(&p->packed, &p->packed_size, &p->block, err);
+    return view_block_pack(&p->packed, &p->block, before, err);
+}
+
+// Encodes all layers to a block of about `bytes` bytes, and compresses it. before: a block without
+// optional arrays, whose arrays the layers still have, or NULL.
+static qkv_status encode(struct view_plan *p, const struct view_block *before, int64_t bytes,
+                         qkv_error *err)
+{
+    int64_t from = 0;
+    p->block = (struct view_block){ 0 };
+    for (int64_t s = 0; s < p->stacks; s++)
+        for (int64_t l = 0; l < p->of[s]->shape.layers; l++)
+            bytes += view_numbers_bytes(p->of[s], l); // they may follow later
+    if (!qkv_reserve((void **)&p->block.bytes, &p->block.capacity, bytes, 1))
+        return qkv_fail_memory(err, NULL);
+    qkv_status status = QKV_OK;
+    for (int64_t s = 0; s < p->stacks && !status; s++) {
+        if (!before) p->stack[s].loss = (struct view_loss){ 0 };
+        for (int64_t l = 0; l < p->of[s]->shape.layers && !status; l++)
+            status = encode_layer(p, s, l, before, &from, err);
+    }
+    return status ? status : finish(p, before, err);
+}
+
+// Encodes all layers again, with their optional arrays. Queries and keys that are stored in
+// addition to weights are encoded together with them; other arrays do not change those that the
+// block has, and if none lies between these, the block is continued.
+static qkv_status encode_extras(struct view_plan *p, qkv_error *err)
+{
+    struct view_block before = p->block;
+    bool same = true, between = false;
+    for (int64_t s = 0; s < p->stacks; s++)
+        for (int64_t l = 0; l < p->of[s]->shape.layers; l++) {
+            const struct view_encoding *how = &p->stack[s].how[l];
+            same &= !how->with_qk;
+            between |= how->values || how->input;
+        }
+    if (same && !between) return finish(p, &p->block, err);
+    if (!same) view_block_free(&p->block);
+    const qkv_status status = encode(p, same ? &before : NULL, before.size + p->extra, err);
+    if (same) view_block_free(&before);
+    return status;
 }
 
 static int64_t needed(const struct view_plan *p, int64_t frame)
 {
-    return frame + (p->packed_size + 2) / 3 * 4 + 110 * p->block.count;
+    return frame + (p->packed.size + 2) / 3 * 4 + 110 * p->block.count;
 }
 
 // ---- the rest of the budget ---------------------------------------------------------------------
@@ -178,9 +238,10 @@ static bool grant(struct view_plan *p, int64_t s, int64_t l, const struct view_e
 {
     struct view_encoding *how = &p->stack[s].how[l];
     const int64_t before = view_layer_bytes(p->of[s], l, how),
-                  cost = base64(view_layer_bytes(p->of[s], l, with) - before);
+                  bytes = view_layer_bytes(p->of[s], l, with) - before, cost = base64(bytes);
     if (with->code != how->code || cost > *capacity) return false;
     *capacity -= cost;
+    p->extra += bytes;
     *how = *with;
     return true;
 }
@@ -233,7 +294,8 @@ qkv_status view_plan_make(struct view_plan *p, const qkv_view *v, const struct q
         if (!lay_rung(p, &rungs[r], side, o)) continue;
         if (!plan_bytes(p, &raw, &least)) continue;
         if (least * 4 / 3 + (double)frame > (double)budget) continue;
-        status = encode(p, err);
+        view_block_free(&p->block);
+        status = encode(p, NULL, raw, err);
         if (status) return status;
         need = needed(p, frame);
         if (need <= budget) break;
@@ -250,6 +312,6 @@ qkv_status view_plan_make(struct view_plan *p, const qkv_view *v, const struct q
     int64_t rest = budget - need;
     const bool numbers = take_numbers(p, &rest), whole = o->values || o->budget > 0;
     if (take_extras(p, v->shape.stacks, whole ? rest : qkv_min64(rest, MODEST - need)) || numbers)
-        status = encode(p, err);
+        status = encode_extras(p, err);
     return status;
 }

@@ -311,13 +311,16 @@ static void check_pool(const char *dir, enum qkv_pool pool)
     const struct qkv_model_input in = { .sequences = 1, .offsets = offsets, .ids = words };
     qkv_embedder *e;
     qkv_error err = { 0 };
-    double share[WORDS], length, sum = 0, square = 0;
+    double share[WORDS], length, again[WORDS], long_again, sum = 0, square = 0;
     if (qkv_embedder_open(&e, dir, &o, &err)) fail_msg("%s: %s", dir, err.text);
     const int64_t D = qkv_model_info(qkv_embedder_model(e)).width;
     float *h = golden_floats(WORDS * D);
     double *v = calloc((size_t)D, sizeof *v), *part = calloc((size_t)(WORDS * D), sizeof *part);
     CHECK_EQ(qkv_model_run(qkv_embedder_model(e), h, &in, NULL, &err), QKV_OK);
     CHECK_EQ(qkv_shares(share, &length, e, words, NULL, WORDS, &err), QKV_OK);
+    CHECK_EQ(qkv_shares_hidden(again, &long_again, e, h, WORDS, &err), QKV_OK);
+    CHECK_BITS(again, share, sizeof share);
+    CHECK_BITS(&long_again, &length, sizeof length);
     for (int64_t d = 0; d < D; d++) {
         int64_t best = 0;
         for (int64_t r = 1; r < WORDS; r++)
@@ -349,6 +352,8 @@ static void check_pool(const char *dir, enum qkv_pool pool)
     CHECK_NEAR(sum, 1, 1e-12);
     CHECK_EQ(qkv_shares(share, &length, e, words, NULL, 0, &err), QKV_OK);
     CHECK(length == 0);
+    CHECK_EQ(qkv_shares_hidden(share, &long_again, e, h, 0, &err), QKV_OK);
+    CHECK(long_again == 0);
     free(h);
     free(v);
     free(part);

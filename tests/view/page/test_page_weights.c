@@ -75,6 +75,7 @@ TEST(the_error_that_is_claimed_is_the_error_that_is_there)
     } pages[] = { { 1, 4, 0, false, "dense" },      { 2, 2, 0, true, "dense" },
                   { 60, 4, 0, false, "dense" },     { 192, 1, 0, true, "dense" },
                   { 193, 2, 0, false, "qk16" },     { 256, 4, 0, true, "qk16" },
+                  { 200, 4, 0, false, "qk16" },     { 513, 1, 0, true, "qk16" },
                   { 256, 2, 140000, false, "qk8" }, { 300, 2, 95000, false, "top" } };
     EACH(g, pages)
     {
