@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """common.py: functions of all comparisons: alternating rounds, rows of results, the sample text."""
+import ctypes
 import json
+import mmap
 import os
 import re
 import statistics
@@ -15,13 +17,13 @@ BUSY = 0.95  # share of a core below which other programs are running on it
 COMMAND = os.environ.get("QKV_COMMAND", "")             # path of the built program
 
 
-def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True):
+def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True, before=None):
     """Runs {name: function} in rounds; returns {name: [seconds of one call, round by round]}.
 
     In each round every function runs once, one after another, so that a machine that slows down slows down for all;
-    short functions are repeated for `least` seconds.  probe, a function that measures a rate or several, is called
+    short functions are repeated for `least` seconds.  A function that returns a float says how long it took.  probe, a function that measures a rate or several, is called
     once per round; its results are the list under "".  limit: seconds after which no round starts (but at least three run).
-    warm False: all functions have run before, and are long.
+    warm False: all functions have run before, and are long.  before: a function that runs before each function, untimed.
     """
     repeat = dict.fromkeys(calls, 1)
     for name, call in calls.items() if warm else ():
@@ -44,10 +46,15 @@ def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True):
             order.reverse()  # no function always runs after the same one
         for name in order:
             call, n = calls[name], repeat[name]
+            if before:
+                before()
             begin = time.perf_counter()
+            said = 0
             for _ in range(n):
-                call()
-            seconds[name].append((time.perf_counter() - begin) / n)
+                result = call()
+                if isinstance(result, float):
+                    said += result
+            seconds[name].append((said or time.perf_counter() - begin) / n)
         if probe:
             seconds[""].append(probe())
     if THREADS == 1:  # threads that wait for each other use less than a core, too
@@ -95,6 +102,16 @@ def result(section, name, unit, rounds, limit, lower=False, error=None, **more):
                              "median": statistics.median(better(x, y) for x, y in pairs)}
     emit({"section": section, "row": name, "unit": unit, "threads": THREADS, "who": who,
           **({"limit": limit} if limit in who else {}), **more})
+
+
+def memory(size):
+    """Returns a buffer of this size in large pages, where the system has them."""
+    pages = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    buffer = (ctypes.c_char * size).from_buffer(pages)
+    ctypes.memset(buffer, 1, size)
+    return buffer
 
 
 def emit(record):

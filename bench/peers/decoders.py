@@ -4,7 +4,7 @@ prompts.
 
 gpt2: the shape of GPT-2 124M; llama: the shape of Llama 3.2 1B.  qkv runs in bf16 and int8 (8 bits at load),
 transformers in bf16, llama.cpp (llama-cpp-python) with weights in bf16 and Q8_0 in GGUF files, all from one set of
-weights that is made here.  N: only a prompt of N tokens.  Weights read per second: the bytes, in qkv's precision, of
+weights that is made here.  N: only a prompt of N tokens.  Weights and keys read per second: the bytes, in qkv's precision, of
 the matrices that a token is multiplied with, including the output projection, divided by the time of a token;
 compared with a plain read of as many bytes.
 
@@ -18,7 +18,7 @@ import re
 import subprocess
 import sys
 
-from common import QUICK, THREADS, WORK, note, row, same, turns
+from common import QUICK, THREADS, WORK, memory, note, row, same, turns
 
 PROMPT, STEPS = 512, 8
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -121,6 +121,7 @@ def make_gguf(which, folder, kind):
 # ---- who takes part ------------------------------------------------------------------------------------
 class Qkv:
     def __init__(self, folder, precision, capacity):
+        """The KV cache has 16 bits, as llama.cpp's, in an int8 model too."""
         import numpy as np
         import qkv_ctypes as q
         self.q, self.np, self.error = q, np, q.Error()
@@ -130,7 +131,7 @@ class Qkv:
             getattr(lib, name).argtypes = None
         how = q.ModelOptions(precision=q.PRECISIONS.index(precision))
         self.error.check(lib.qkv_model_open(c.byref(self.model), folder.encode(), c.byref(how), c.byref(self.error)))
-        o = q.DecoderOptions(items=1, capacity=capacity)
+        o = q.DecoderOptions(items=1, capacity=capacity, cache=q.PRECISIONS.index("bf16"))
         self.error.check(lib.qkv_decoder_new(c.byref(self.decoder), self.model, c.byref(o), c.byref(self.error)))
 
     def room(self, vocab):
@@ -218,6 +219,12 @@ def weights_met(folder):
     return numbers, rows
 
 
+def cache_met(c):
+    """Returns the bytes of keys and values, of 16 bits, that a token after PROMPT tokens attends to, on average."""
+    kept = getattr(c, "num_key_value_heads", c.num_attention_heads) * c.hidden_size // c.num_attention_heads
+    return 2 * 2 * c.num_hidden_layers * kept * (PROMPT + (STEPS + 1) // 2)
+
+
 def whole(which, lengths):
     import numpy as np
     import torch
@@ -252,7 +259,7 @@ def whole(which, lengths):
             del who[name]
     title = {"gpt2": "GPT-2 124M", "llama": "Llama 1B"}[which]
     if lengths == [PROMPT]:
-        decode(title, folder, who, ids, kept, qkv)
+        decode(title, which, folder, who, ids, kept, qkv)
     for n in lengths:
         prefill(title, who, ids[:n], kept, 1 if n > PROMPT else 2 if QUICK else 5, prompt_flops(folder, config(which), n), qkv)
 
@@ -266,12 +273,10 @@ def pick(seconds, errors, bits):
     return find(seconds), find(errors)
 
 
-def decode(title, folder, who, ids, errors, qkv):
-    numbers, rows = weights_met(folder)
-    size = {"bf16": 2 * numbers, "int8": numbers + 4 * rows}
-    buffers = {bits: c.create_string_buffer(n) for bits, n in size.items()}
-    for bits, n in size.items():
-        c.memset(buffers[bits], 1, n)
+def decode(title, which, folder, who, ids, errors, qkv):
+    (numbers, rows), cache = weights_met(folder), cache_met(config(which))
+    size = {"bf16": 2 * numbers + cache, "int8": numbers + 4 * rows + cache}
+    buffers = {bits: memory(n) for bits, n in size.items()}
     prompt, more = ids[:PROMPT], ids[PROMPT:PROMPT + STEPS]
 
     def steps(x):
@@ -286,7 +291,7 @@ def decode(title, folder, who, ids, errors, qkv):
     for bits in ("bf16", "int8"):
         mine, error = pick(seconds, errors, bits)
         row(f"decoding, {title}, {bits}", f"a token after {PROMPT}", "tokens/s", STEPS, mine, error=error)
-        row(f"decoding, {title}, {bits}", f"weights read, {size[bits] / 1e9:.2f} GB a token", "GB/s", STEPS * size[bits] / 1e9,
+        row(f"decoding, {title}, {bits}", f"weights and keys read, {size[bits] / 1e9:.2f} GB a token", "GB/s", STEPS * size[bits] / 1e9,
             {"qkv": mine["qkv"], "plain read": [STEPS * s for s in seconds[f"read {bits}"]]},
             limit="plain read")
     for x in who.values():

@@ -3,13 +3,11 @@
 as many bytes as qkv's weights have, the lower limit of the time.  The layers alternate and are so many that no cache
 can hold them.
 """
-import ctypes
-import mmap
 
 import torch
 
 import qkv_ctypes as qkv
-from common import QUICK, THREADS, note, row, same, turns
+from common import QUICK, THREADS, memory, note, row, same, turns
 
 torch.set_num_threads(THREADS)
 torch.set_grad_enabled(False)
@@ -28,16 +26,6 @@ def in_turn(layers):
         for layer in layers:
             layer()
     return run
-
-
-def plain_read(size):
-    """Returns a function that reads `size` bytes in eight streams, from large pages if the system provides them."""
-    memory = mmap.mmap(-1, size)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    first = ctypes.c_char.from_buffer(memory)  # keeps the memory alive as long as the function
-    ctypes.memset(ctypes.addressof(first), 1, size)
-    return lambda: qkv.read(ctypes.addressof(first), size)
 
 
 def one(R, K, N, precision):
@@ -61,7 +49,8 @@ def one(R, K, N, precision):
     name = f"R{R}, {K} to {N}"
     errors = same(name, calls, {who: away(ours[0].y if who == "qkv" else theirs[0]()) for who in calls},
                   TOLERANCE[precision])
-    calls["plain read"] = plain_read(size)
+    plain = memory(size)
+    calls["plain read"] = lambda: qkv.read(plain, size)
     seconds = turns(calls, 5 if QUICK else 11, limit=10)
     row(f"linear, few rows, {precision}", name, "GB/s", size / 1e9, seconds, error=errors, isa=ours[0].isa,
         limit="plain read")

@@ -109,7 +109,8 @@ class Backward:
 
 
 def read(buffer, size):
-    lib.qkv_measure_read(buffer, size)
+    """Returns the seconds of a plain read, in the number of streams that is fastest on this CPU."""
+    return size / lib.qkv_measure_read(buffer, size)
 
 
 class Decode:

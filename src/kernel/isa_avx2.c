@@ -25,8 +25,9 @@
 #include "kernel/body/attention/attention_int8_pairs.h"
 #include "kernel/body/attention_back/attention_back_float.h"
 #include "kernel/body/attention/attention_probe.h"
-#define LINEAR_MR 6
-#define LINEAR_NR 2
+#define LINEAR_MR      6
+#define LINEAR_NR      2
+#define LINEAR_AT_ONCE 4
 #include "kernel/body/linear/linear.h"
 #include "kernel/body/linear/linear_float.h"
 #include "kernel/body/linear/linear_half.h"

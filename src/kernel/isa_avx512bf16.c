@@ -16,8 +16,9 @@
 #include "kernel/body/exp.h"
 #include "kernel/body/attention/attention_pairs.h"
 #include "kernel/body/attention_back/attention_back_pairs.h"
-#define LINEAR_MR 8
-#define LINEAR_NR 3
+#define LINEAR_MR      8
+#define LINEAR_NR      3
+#define LINEAR_AT_ONCE 1
 #include "kernel/body/linear/linear.h"
 #include "kernel/body/linear/linear_pairs.h"
 #include "kernel/body/peak/peak_pairs.h"

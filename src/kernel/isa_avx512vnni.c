@@ -30,8 +30,9 @@ static inline vi pairs_dot_vnni(vi sum, vi a, vi b)
 #define ATTENTION_INT8 "int16 dot"
 #include "kernel/body/attention/attention_int8_pairs.h"
 #undef pairs_dot
-#define LINEAR_MR 8
-#define LINEAR_NR 3
+#define LINEAR_MR      8
+#define LINEAR_NR      3
+#define LINEAR_AT_ONCE 1
 #include "kernel/body/linear/linear.h"
 // INT8 products use groups of four bytes. The instruction requires one unsigned operand, so 128 is
 // added to x.

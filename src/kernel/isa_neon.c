@@ -23,8 +23,9 @@
 #include "kernel/body/attention/attention_int8.h"
 #include "kernel/body/attention_back/attention_back_float.h"
 #include "kernel/body/attention/attention_probe.h"
-#define LINEAR_MR 6
-#define LINEAR_NR 4
+#define LINEAR_MR      6
+#define LINEAR_NR      4
+#define LINEAR_AT_ONCE 4
 #include "kernel/body/linear/linear.h"
 #include "kernel/body/linear/linear_float.h"
 #include "kernel/body/linear/linear_half.h"

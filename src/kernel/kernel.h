@@ -424,9 +424,9 @@ struct qkv_kernels {
     // only. *keep enters every sum and receives a number that depends on all sums. Returns the
     // number of operations, two per multiply-add. The pointer is NULL if this CPU lacks the unit.
     int64_t (*peak[QKV_UNITS])(real *keep, int64_t turns);
-    // Reads all complete vectors of data[bytes] once, at full speed; the result depends on every
-    // vector.
-    real (*peak_read)(const void *data, size_t bytes);
+    // Reads all complete vectors of data[bytes] once, at full speed, as `streams` streams in turn,
+    // each 4 vectors at a time; the result depends on every vector.
+    real (*peak_read)(const void *data, size_t bytes, size_t streams);
 };
 
 // Returns the table in use: the scalar table, overlaid with the kernels of every supported ISA of

@@ -20,11 +20,12 @@ TEST(a_peak_counts_two_operations_for_each_of_its_chains)
 TEST(a_read_stays_inside_its_bytes)
 {
     const size_t sizes[] = { 0, 1, 63, 64, 255, 256, 257, 4096, 10007 };
-    EACH_ISA(k) EACH(size, sizes)
+    const size_t streams[] = { 1, 2, 4, 8 };
+    EACH_ISA(k) EACH(size, sizes) EACH(n, streams)
     {
         char *data = fenced(*size);
         memset(data, 0, *size);
-        CHECK(k->peak_read(data, *size) == 0);
+        CHECK(k->peak_read(data, *size, *n) == 0);
         fence_free();
     }
 }

@@ -3,7 +3,10 @@
 // precision.
 //
 // A file isa_*.c defines the size of a tile: LINEAR_MR rows by LINEAR_NR vectors of columns (MR *
-// NR registers for sums and NR + 1 registers for operands). MR rows of x, prepared in the format of
+// NR registers for sums and NR + 1 registers for operands); and LINEAR_AT_ONCE, the most panels
+// that are multiplied together if there are few rows: several make several streams of reads and
+// more independent sums, which the CPU may need to read weights at full speed, or not
+// (docs/limits.md, "A few rows"). MR rows of x, prepared in the format of
 // the precision, remain in the first-level cache while the panels of a task are read from the
 // second-level cache. Each sum is one chain over a chunk of K; the chunks are added from left to
 // right in `sum`, in the same order for every number of rows.
@@ -14,8 +17,7 @@
 
 enum {
     PANEL = LINEAR_NR * VW,
-    LINEAR_ROOM = 48 << 10, // bytes of prepared rows of x; at least one chunk of any form fits
-    LINEAR_AT_ONCE = 4      // panels that are multiplied together if there are few rows
+    LINEAR_ROOM = 48 << 10 // bytes of prepared rows of x; at least one chunk of any form fits
 };
 
 // The arguments of the function `tile` of a form, which computes a tile over one chunk of K: the

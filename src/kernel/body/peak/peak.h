@@ -20,22 +20,20 @@ static int64_t peak_float(real *keep, int64_t turns)
     return turns * 12 * VW * 2;
 }
 
-// Reads data[bytes] as eight streams in turn, because a single stream would not keep the memory
-// busy. The result depends on every whole vector.
-static real peak_read(const void *data, size_t bytes)
+static real peak_read(const void *data, size_t bytes, size_t streams)
 {
-    enum { STEP = 4 * VW, STREAMS = 8 };
-    const size_t n = bytes / sizeof(real), part = n / STREAMS / STEP * STEP;
+    enum { STEP = 4 * VW };
+    const size_t n = bytes / sizeof(real), part = n / streams / STEP * STEP;
     const real *p = data;
     vf a = vf_zero(), b = a, c = a, d = a;
     for (size_t i = 0; i < part; i += STEP)
-        for (size_t stream = 0; stream < STREAMS; stream++) {
+        for (size_t stream = 0; stream < streams; stream++) {
             const real *q = p + stream * part + i;
             a = vf_max(a, vf_load(q));
             b = vf_max(b, vf_load(q + VW));
             c = vf_max(c, vf_load(q + 2 * VW));
             d = vf_max(d, vf_load(q + 3 * VW));
         }
-    for (size_t i = STREAMS * part; i + VW <= n; i += VW) a = vf_max(a, vf_load(p + i));
+    for (size_t i = streams * part; i + VW <= n; i += VW) a = vf_max(a, vf_load(p + i));
     return vf_total(vf_add(vf_max(a, b), vf_max(c, d)));
 }

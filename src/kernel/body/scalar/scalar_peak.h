@@ -34,21 +34,19 @@ static inline uint64_t peak_word(const unsigned char *p)
     return x;
 }
 
-static real peak_read(const void *data, size_t bytes)
+static real peak_read(const void *data, size_t bytes, size_t streams)
 {
-    // the streams are read in turn, because a single stream would not keep the memory busy
-    enum { STREAMS = 8 };
     const unsigned char *p = data;
-    const size_t part = bytes / STREAMS / 32 * 32;
+    const size_t part = bytes / streams / 32 * 32;
     uint64_t a = 0, b = 0, c = 0, d = 0;
     for (size_t i = 0; i < part; i += 32)
-        for (size_t stream = 0; stream < STREAMS; stream++) {
+        for (size_t stream = 0; stream < streams; stream++) {
             const unsigned char *q = p + stream * part + i;
             a ^= peak_word(q);
             b ^= peak_word(q + 8);
             c ^= peak_word(q + 16);
             d ^= peak_word(q + 24);
         }
-    for (size_t i = STREAMS * part; i + 8 <= bytes; i += 8) a ^= peak_word(p + i);
+    for (size_t i = streams * part; i + 8 <= bytes; i += 8) a ^= peak_word(p + i);
     return (real)(a ^ b ^ c ^ d);
 }
