@@ -18,6 +18,7 @@ Prints a line for each violation and a table; exit 1 if there was a violation.
 import argparse
 import collections
 import concurrent.futures
+import contextlib
 import glob
 import http.client
 import json
@@ -336,7 +337,8 @@ class Server:
 
         def stop():
             hung.append(True)
-            os.kill(child, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(child, signal.SIGKILL)
 
         timer = threading.Timer(10 * SECONDS if self.flow.name == "verify" else SECONDS, stop)
         timer.start()
