@@ -89,7 +89,10 @@ def judge(records, cpu=""):
                     continue
                 missed += found < least
                 show = percent if to_limit else digits
-                rows.append((f"{r['section']}: {r['row']}", name, show(found), show(least),
+                shown = show(found)
+                if found < least and shown == show(least):  # a goal that is missed by less than the last digit
+                    shown = f"{100 * found:.1f} %" if to_limit else f"{found:.3f}"
+                rows.append((f"{r['section']}: {r['row']}", name, shown, show(least),
                              "reached" if found >= least else missed_link(cpu, r)))
     return rows, missed
 

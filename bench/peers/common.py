@@ -21,8 +21,9 @@ def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True, before=N
     """Runs {name: function} in rounds; returns {name: [seconds of one call, round by round]}.
 
     In each round every function runs once, one after another, so that a machine that slows down slows down for all;
-    short functions are repeated for `least` seconds.  A function that returns a float says how long it took.  probe, a function that measures a rate or several, is called
-    once per round; its results are the list under "".  limit: seconds after which no round starts (but at least three run).
+    short functions are repeated for `least` seconds.  A function that returns a float measures its time itself: it returns
+    seconds.  probe, a function that measures a rate or several, is called once per round; its results are the list under
+    "".  limit: seconds after which no round starts (but at least three run).
     warm False: all functions have run before, and are long.  before: a function that runs before each function, untimed.
     """
     repeat = dict.fromkeys(calls, 1)
@@ -49,12 +50,12 @@ def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True, before=N
             if before:
                 before()
             begin = time.perf_counter()
-            said = 0
+            reported = 0
             for _ in range(n):
                 result = call()
                 if isinstance(result, float):
-                    said += result
-            seconds[name].append((said or time.perf_counter() - begin) / n)
+                    reported += result
+            seconds[name].append((reported or time.perf_counter() - begin) / n)
         if probe:
             seconds[""].append(probe())
     if THREADS == 1:  # threads that wait for each other use less than a core, too

@@ -4,9 +4,9 @@ prompts.
 
 gpt2: the shape of GPT-2 124M; llama: the shape of Llama 3.2 1B.  qkv runs in bf16 and int8 (8 bits at load),
 transformers in bf16, llama.cpp (llama-cpp-python) with weights in bf16 and Q8_0 in GGUF files, all from one set of
-weights that is made here.  N: only a prompt of N tokens.  Weights and keys read per second: the bytes, in qkv's precision, of
-the matrices that a token is multiplied with, including the output projection, divided by the time of a token;
-compared with a plain read of as many bytes.
+weights that is made here.  N: only a prompt of N tokens.  Weights and keys read per second: the bytes of the matrices
+that a token is multiplied with, in qkv's precision, with the output projection, and of the keys and values of the cache
+(16 bits), divided by the time of a token; compared with a plain read of as many bytes.
 
 llama2c: checkpoints of the shapes of stories260K and stories15M; QKV_LLAMA2C names the `run` program of llama2.c,
 built as its README describes (-Ofast -march=native -fopenmp).  Both programs are whole processes that time

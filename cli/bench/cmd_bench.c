@@ -144,7 +144,7 @@ const struct cmd cmd_bench = {
              "\n"
              "decode: T new tokens (default 1) attend to a cache of S keys, such as "
              "H32,G8,S16384,E128; P8: the keys are split into 8 parts. The peak is a plain read of as "
-             "many bytes.\n"
+             "many bytes, also where the arithmetic takes longer (int8, several tokens).\n"
              "\n"
              "memory: the scratch of the plan and the growth of the process, from 128 to 1,048,576 "
              "tokens.\n"

@@ -35,7 +35,8 @@ struct source {
     struct qkv_view_shape shape;
     char model[256];
     qkv_view *view;
-    // [tokens][width] the last hidden states; NULL: not stored (models with two stacks)
+    // [tokens][width] the last hidden states; NULL: not stored (encoder-decoders, recurrent
+    // models, weights from a file)
     float *hidden;
     bool given; // true: the weights are from a file
     struct source_output output;

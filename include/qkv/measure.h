@@ -22,9 +22,10 @@ QKV_BEGIN_DECLS
  *  Returns 0 if there is no such arithmetic or the instruction set lacks it. */
 QKV_API double qkv_measure_peak(const char *arithmetic, double seconds);
 
-/** Returns the bytes per second of reading data[bytes] once.  Four quarters are read in 1, 2, 4 and
- *  8 streams, and the fastest one counts: which it is depends on the CPU.  Each of qkv_threads()
- *  threads reads one piece of a quarter.  With a single thread its CPU time is measured, otherwise
+/** Returns the bytes per second of reading data[bytes] once.  The data is read in four quarters, as
+ *  1, 2, 4 and 8 streams, and the rate of the fastest quarter is returned, because CPUs differ in
+ *  the number of streams that they read fastest.  Each of qkv_threads() threads reads one piece of
+ *  a quarter.  With a single thread its CPU time is measured, otherwise
  *  the elapsed time.
  *  Returns 0 if bytes is 0 or data is NULL. */
 QKV_API double qkv_measure_read(const void *data, size_t bytes);

@@ -187,9 +187,9 @@ struct qkv_classify_options {
  *  pair_bytes are as in qkv_embed.  o may be NULL.
  *  probabilities, unless NULL, receives the softmax of the scores; if the model has one label, or
  *  its problem_type is multi_label_classification, it receives the logistic function of each score.
- *  Returns: QKV_OK; QKV_ERR_USAGE, QKV_ERR_UNSUPPORTED (no output head for labels: err names the
- *           kind of the model), QKV_ERR_FORMAT, QKV_ERR_LIMIT, QKV_ERR_INTERRUPTED; err->path
- *           names the text. */
+ *  Returns: QKV_OK; QKV_ERR_USAGE (also: a text without tokens), QKV_ERR_UNSUPPORTED (no output
+ *           head for labels: err names the kind of the model), QKV_ERR_FORMAT, QKV_ERR_LIMIT,
+ *           QKV_ERR_INTERRUPTED; of several texts, err->path names the one. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_classify(const qkv_model *m, const qkv_tokenizer *t,
                                                float *scores, float *probabilities,
                                                const char *const *texts, const size_t *bytes,

@@ -110,7 +110,7 @@ static double read_seconds(const char *data, size_t bytes, size_t streams)
 
 double qkv_measure_read(const void *data, size_t bytes)
 {
-    // Some CPUs read one stream faster, some several; quarters of the data tell which is best here.
+    // Some CPUs read one stream fastest, others several: each quarter measures one number.
     static const size_t streams[] = { 1, 2, 4, 8 };
     const size_t ways = sizeof streams / sizeof *streams, part = bytes / ways / 64 * 64;
     double best = 0;

@@ -305,23 +305,19 @@ const char *qkv_model_dir(const qkv_model *m)
     return m->dir;
 }
 
-// Returns true if the name has the form of a class with an output head, such as BertForMaskedLM.
-static bool names_head(const char *name)
-{
-    for (const char *at = name; (at = strstr(at, "For")); at++)
-        if (at > name && at[3] >= 'A' && at[3] <= 'Z') return true;
-    return false;
-}
-
 const char *qkv_model_missing_head(const qkv_model *m, const char **needs)
 {
     if (needs) *needs = NULL;
     if (!m) return NULL;
     const unsigned heads = can(m) & (QKV_CAN_TOKENS | QKV_CAN_LABELS | QKV_CAN_TOKEN_LABELS);
-    bool missing = m->is.class_needs != NULL;
-    if (m->is.told == QKV_TOLD_TEXTS) missing = !(heads & QKV_CAN_LABELS);
-    if (m->is.told == QKV_TOLD_TOKENS) missing = !(heads & QKV_CAN_TOKEN_LABELS);
-    if (m->is.told == QKV_TOLD_NOTHING) missing = !heads && names_head(m->is.class_name);
+    bool missing = false;
+    switch (m->is.told) {
+    case QKV_TOLD_TEXTS: missing = !(heads & QKV_CAN_LABELS); break;
+    case QKV_TOLD_TOKENS: missing = !(heads & QKV_CAN_TOKEN_LABELS); break;
+    case QKV_TOLD_NOTHING: missing = !heads && m->is.class_has_head; break;
+    case QKV_TOLD_QUESTIONS:
+    case QKV_TOLD_OTHER: missing = m->is.class_needs != NULL; break;
+    }
     if (missing && needs) *needs = m->is.class_needs;
     return missing ? m->is.class_name : NULL;
 }

@@ -2,7 +2,7 @@
 # zlib packs the page's numbers; web/ is compiled in, so that the library needs no file at run time.
 pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
 target_link_libraries(qkv_flags INTERFACE PkgConfig::zlib)
-# These loop over all weights of a view.
+# These files loop over all weights of a view; -O3 vectorizes their loops.
 foreach(name data/head_stats data/stories data/weight_rows page/encode_layer)
   set_source_files_properties(src/view/${name}.c PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>)
 endforeach()

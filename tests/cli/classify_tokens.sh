@@ -111,6 +111,10 @@ for class in BertForMaskedLM BertForTokenClassification XForVisionEncoder; do
     runs 0 info unread --json
     prints_part "\"missing_head\":{\"class\":\"$class\",\"needs\":null}"
 done
+long=$(printf '%062d' 0 | tr 0 A)
+classed "[\"${long}ForMaskedLM\"]"
+runs 0 info unread
+prints_part "head        none: the file has no tensors of a supported head of ${long%AA}..."
 classed '["B\u001b[2JForMultipleChoice"]'
 runs 0 info unread
 prints_part 'the head of B\x1b[2JForMultipleChoice is not supported'

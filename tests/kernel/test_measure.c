@@ -30,6 +30,19 @@ TEST(a_read_stays_inside_its_bytes)
     }
 }
 
+TEST(a_read_depends_on_every_vector)
+{
+    enum { LINES = 37, LINE = 64 / sizeof(real) };
+    static real data[LINES * LINE];
+    const size_t streams[] = { 1, 2, 4, 8 };
+    EACH_ISA(k) EACH(n, streams) for (int line = 0; line < LINES; line++)
+    {
+        data[line * LINE] = 1;
+        CHECK(k->peak_read(data, sizeof data, *n) != 0);
+        data[line * LINE] = 0;
+    }
+}
+
 TEST(every_arithmetic_that_a_kernel_names_has_a_peak)
 {
     EACH_ISA(k) for (int p = 0; p < QKV_PRECISIONS; p++)
@@ -64,7 +77,7 @@ TEST(a_buffer_is_read_by_any_number_of_threads)
 }
 
 CHECK_MAIN(CASE(a_peak_counts_two_operations_for_each_of_its_chains),
-           CASE(a_read_stays_inside_its_bytes),
+           CASE(a_read_stays_inside_its_bytes), CASE(a_read_depends_on_every_vector),
            CASE(every_arithmetic_that_a_kernel_names_has_a_peak),
            CASE(what_is_no_arithmetic_and_no_data_measures_nothing),
            CASE(a_buffer_is_read_by_any_number_of_threads))

@@ -135,8 +135,8 @@ static qkv_status compute(struct rank_job *j, int64_t n, qkv_error *err)
     return status;
 }
 
-// Answers with an error of texts[part], texts of the job from j->done on; names the text if the
-// error is about one.
+// Answers with the error of the part of the texts that begins at j->done; `param` names one text if
+// the error is about one (the path of qkv_classify()'s error).
 static void fail_part(const struct rank_job *j, const qkv_error *err)
 {
     char at[64];

@@ -94,6 +94,7 @@ struct qkv_description {
     // first name in "architectures" of config.json, a long one cut and with "..."; "": none
     char class_name[QKV_CLASS_NAME];
     enum qkv_told_head told; // output head of that class
+    bool class_has_head; // true: its name has the form of a class with a head, as BertForMaskedLM
     // what that head needs that qkv does not support; NULL: nothing that is known
     const char *class_needs;
     struct qkv_config_sizes size; // sizes; types 0: no token types

@@ -84,6 +84,14 @@ static const struct class_end *class_end_of(const char *name)
     return NULL;
 }
 
+// Returns true if the name has the form of a class with an output head, such as BertForMaskedLM.
+static bool names_head(const char *name)
+{
+    for (const char *at = name; (at = strstr(at, "For")); at++)
+        if (at > name && at[3] >= 'A' && at[3] <= 'Z') return true;
+    return false;
+}
+
 // Reads the class that config.json names, and the output head of such a class.
 static void read_class(struct qkv_description *d, const struct qkv_config *c)
 {
@@ -96,6 +104,7 @@ static void read_class(struct qkv_description *d, const struct qkv_config *c)
     while (!whole && n && ((unsigned char)name[n] & 0xc0) == 0x80) n--; // between two characters
     snprintf(d->class_name, sizeof d->class_name, "%.*s%s", (int)n, name, whole ? "" : "...");
     const struct class_end *row = class_end_of(name);
+    d->class_has_head = names_head(name);
     if (!row) return;
     d->told = row->head;
     d->class_needs = row->needs;

@@ -37,13 +37,12 @@ void view_keep_larger(struct view_pair *p, int64_t from, int64_t to, float w)
     if (p->from < 0 || w > p->weight) *p = (struct view_pair){ from, to, w };
 }
 
-// What every row of a head reads of the keys.
+// Tables of the keys, which all rows of a head share.
 enum { SPECIAL = 1, SINK = 2, LATER_PART = 4 };
 struct keys {
     uint8_t *flag; // [S] SPECIAL, SINK, LATER_PART
-    // [S] end of the run of keys with equal flags; the next key with the same word, S if there is
-    // none
-    int32_t *end, *next;
+    int32_t *end;  // [S] end of the run of keys with equal flags
+    int32_t *next; // [S] the next key with the same word, S if there is none
     double *apart; // [T + S - 1] apart[T - 1 + j - i] = |i - j|, the distance of row i and key j
 };
 static void fill_keys(struct keys *k, const struct view_stack *v)

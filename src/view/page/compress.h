@@ -18,7 +18,7 @@ struct view_stream {
     int64_t capacity; // bytes of the array that it writes to
 };
 // Compresses bytes[n] as raw deflate to *out, which grows as needed, of *size bytes. What follows
-// the last piece is one piece more. The stream is left after the last piece: the next call must
+// the last piece is one piece more. The stream stays open after the last piece: the next call must
 // begin with the same pieces and compresses only those that follow. After an error the stream can
 // only be freed.
 qkv_status view_deflate(uint8_t **out, int64_t *size, struct view_stream *stream,

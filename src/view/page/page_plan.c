@@ -166,7 +166,7 @@ static qkv_status encode_layer(struct view_plan *p, int64_t s, int64_t l,
     return status ? status : view_encode_vectors(&p->block, p->of[s], s, l, &k->how[l], err);
 }
 
-// Adds the named arrays of all layers to the block, and compresses it.
+// Adds the arrays of view_encode_numbers() of all layers to the block, and compresses it.
 static qkv_status finish(struct view_plan *p, const struct view_block *before, qkv_error *err)
 {
     qkv_status status = QKV_OK;
@@ -179,8 +179,8 @@ static qkv_status finish(struct view_plan *p, const struct view_block *before, q
     return view_block_pack(&p->packed, &p->block, before, err);
 }
 
-// Encodes all layers to a block of about `bytes` bytes, and compresses it. before: a block without
-// optional arrays, whose arrays the layers still have, or NULL.
+// Encodes all layers to a block of about `bytes` bytes, and compresses it. before: the block of
+// the same layers without optional arrays, from which their arrays are copied; NULL: encodes them.
 static qkv_status encode(struct view_plan *p, const struct view_block *before, int64_t bytes,
                          qkv_error *err)
 {

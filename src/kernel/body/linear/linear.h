@@ -3,10 +3,10 @@
 // precision.
 //
 // A file isa_*.c defines the size of a tile: LINEAR_MR rows by LINEAR_NR vectors of columns (MR *
-// NR registers for sums and NR + 1 registers for operands); and LINEAR_AT_ONCE, the most panels
-// that are multiplied together if there are few rows: several make several streams of reads and
-// more independent sums, which the CPU may need to read weights at full speed, or not
-// (docs/limits.md, "A few rows"). MR rows of x, prepared in the format of
+// NR registers for sums and NR + 1 registers for operands); and LINEAR_AT_ONCE, the largest
+// number of panels that are multiplied together for few rows. More panels are more streams of reads
+// and more independent sums; which number is fastest depends on the CPU (docs/limits.md, "A few
+// rows"). MR rows of x, prepared in the format of
 // the precision, remain in the first-level cache while the panels of a task are read from the
 // second-level cache. Each sum is one chain over a chunk of K; the chunks are added from left to
 // right in `sum`, in the same order for every number of rows.
@@ -54,16 +54,16 @@ struct linear_form {
     void (*tile)(const struct linear_step *s, int64_t rows, bool wide);
 };
 
-// Returns the number of panels that are multiplied together, so that even a few rows have enough
-// independent sums to keep the arithmetic units busy.
+// Returns the number of panels that are multiplied together for so many rows, at most
+// LINEAR_AT_ONCE.
 static inline int linear_wide(int64_t rows)
 {
     const int64_t most = LINEAR_MR / rows;
     return (int)(most < LINEAR_AT_ONCE ? most : LINEAR_AT_ONCE);
 }
 
-// Defines a function that multiplies one tile (some rows by one or two panels), for one of the ways
-// to sum products. It has one case per number of rows, so that the sums stay in registers.
+// Defines a function that multiplies one tile (1 .. MR rows by one panel, or by linear_wide(rows)
+// panels), for one of the ways to sum products. It has one case per number of rows, so that the sums stay in registers.
 #define LINEAR_TILE(NAME, SUM, ...)                                                                \
     static void NAME(const struct linear_step *s, int64_t rows, bool wide)                         \
     {                                                                                              \
