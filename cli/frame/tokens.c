@@ -113,11 +113,13 @@ static qkv_status line_of_ids(struct id_lists *l, int64_t *used, int64_t *capaci
         snprintf(word, sizeof word, "%.*s", (int)(bytes < 31 ? bytes : 31), p);
         if (!cmd_parse_int(word, &id) || id < 0 || id > INT32_MAX) {
             if (file)
-                return cmd_error(err, QKV_ERR_FORMAT, file,
-                                 "line %lld: not a token id, expected a number from 0, found '%s'",
-                                 (long long)number, word);
+                return cmd_error(
+                    err, QKV_ERR_FORMAT, file,
+                    "line %lld: not a token id, expected a number from 0 to %d, found '%s'",
+                    (long long)number, INT32_MAX, word);
             return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "--ids: not a token id, expected a number from 0, found '%s'", word);
+                             "not a token id, expected a number from 0 to %d, found '%s'",
+                             INT32_MAX, word);
         }
         if (*used == *capacity) {
             *capacity = *capacity ? 2 * *capacity : 256;

@@ -167,6 +167,10 @@ static qkv_status check_ids(struct embed_job *j, qkv_error *err)
     for (int64_t i = 0; i < t->count; i++) {
         j->tokens[i] = t->offsets[i + 1] - t->offsets[i];
         j->total += j->tokens[i];
+        if (!j->tokens[i])
+            return cmd_error(err, QKV_ERR_USAGE, NULL,
+                             "list of token ids %lld is empty, expected at least one id",
+                             (long long)i + 1);
         if (j->tokens[i] > most) return too_long(true, i, most, j->tokens[i], err);
     }
     return serve_ids_check(t->ids, j->total, j->job.model->info.vocab, err);

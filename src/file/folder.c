@@ -320,14 +320,18 @@ static qkv_status into_place(const struct qkv_folder *f, qkv_error *err)
 {
     char aside[QKV_PATH];
     qkv_status status = QKV_OK;
-    if (f->replaces)
-        status = replace(f, aside, err);
-    else if (qkv_disk_rename(f->dir, f->path) != 0)
-        status = fail_place(f, errno, err);
+    bool replaces = f->replaces;
+    if (!replaces && qkv_disk_rename(f->dir, f->path) != 0) {
+        const int code = errno;
+        // another process may have made a folder of this name in the meantime
+        replaces = f->force && (code == EEXIST || code == ENOTEMPTY);
+        status = replaces ? may_replace(f->path, true, err) : fail_place(f, code, err);
+    }
+    if (!status && replaces) status = replace(f, aside, err);
     if (status) return status;
     if (qkv_disk_sync_above(f->path) != 0)
         status = qkv_fail_errno(err, f->path, "cannot sync the folder above", errno);
-    if (!status && f->replaces && !qkv_disk_remove_tree(aside))
+    if (!status && replaces && !qkv_disk_remove_tree(aside))
         status = qkv_fail_errno(err, aside, "cannot remove", errno);
     return status;
 }

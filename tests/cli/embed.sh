@@ -162,7 +162,7 @@ runs 3 embed --ids badids
 says 'qkv: badids: line 2: expected token ids, found none'
 printf '101 102\n101 x\n' >badids
 runs 3 embed --ids badids
-says "qkv: badids: line 2: not a token id, expected a number from 0, found 'x'"
+says "qkv: badids: line 2: not a token id, expected a number from 0 to 2147483647, found 'x'"
 
 title 'empty texts, spaces, emoji, NUL and invalid UTF-8 are texts'
 printf '\n   \n\360\237\230\200\na\000b\n\377\300\200x\n' >odd

@@ -155,6 +155,7 @@ ln -s nothing.npy dangling.npy
 runs 2 attn -x missing.npy -o dangling.npy
 says 'qkv: dangling.npy: the output file exists already, expected a new name, or --force to replace it'
 runs 0 attn -x x.npy -o dangling.npy --force
+[ ! -L dangling.npy ] && [ -f dangling.npy ] && [ ! -e nothing.npy ] || failed 'the file takes the place of the link'
 
 title 'a text that is also standard output is refused'
 printf '1 2\n3 4\n' >grows.txt

@@ -57,6 +57,7 @@ def faults(server):
             ("/embed", {"inputs": ["a", None], "model": "bert"}, "inputs", "element 1 has another type"),
             ("/embed", {"inputs": [[5], ids], "truncate": True, "model": "bert"}, "inputs", "list of token ids 2 is too long"),
             ("/v1/embeddings", {"input": ids, "model": "bert"}, "input", "list of token ids 1 is too long"),
+            ("/v1/embeddings", {"input": [[5], []], "model": "bert"}, "input", "list of token ids 2 is empty"),
             ("/rerank", query, "texts", "expected texts or documents"),
             ("/v2/rerank", {**query, "documents": None}, "texts", "expected texts or documents"),
             ("/v2/rerank", {**query, "documents": []}, "documents", "the array is empty"),

@@ -205,6 +205,7 @@ def texts():
             status, answer = server.post("/v1/completions", {"prompt": "water " * 5000, "stream": stream})
             check("a prompt that is too long", status == 400 and "error" in answer, (status, answer))
         refused(server, "/v1/completions", {"prompt": "a", "stop": ["x"] * 65}, 400, "$.stop")
+        refused(server, "/v1/completions", {"prompt": "a", "stop": ["x", ""]}, 400, "$.stop")
         messages = [{"role": "user", "content": "And the"}]
         refused(server, "/v1/chat/completions", {"messages": messages, "top_logprobs": 2}, 400, "$.top_logprobs")
         _, answer = server.post("/v1/completions", {"prompt": "a", "max_tokens": 3, "logprobs": 0, "ignore_eos": True})

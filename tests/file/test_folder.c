@@ -268,6 +268,27 @@ TEST(folders_that_are_written_or_belong_to_others_are_left_alone)
     CHECK(stat(fixture("to.tmp.1.2.txt"), &st) == 0);
 }
 
+TEST(a_folder_that_appears_during_the_writing_is_replaced_if_forced)
+{
+    fresh();
+    for (int force = 0; force < 2; force++) {
+        struct qkv_folder f;
+        struct stat st;
+        qkv_error err = { 0 };
+        int64_t left_out = 0;
+        char name[512], file[600];
+        snprintf(name, sizeof name, "%s", fixture(force ? "forced" : "plain"));
+        snprintf(file, sizeof file, "%s/config.json", name);
+        CHECK_EQ(qkv_folder_begin(&f, name, force, &err), QKV_OK);
+        CHECK_EQ(qkv_folder_copy(&f, from, everything, NULL, 1, &left_out, &links, &err), QKV_OK);
+        CHECK_EQ(write_folder(name, from, true, &err), QKV_OK); // another process
+        CHECK_EQ(qkv_folder_commit(&f, &err), force ? QKV_OK : QKV_ERR_IO);
+        qkv_folder_abort(&f);
+        CHECK(stat(file, &st) == 0 && st.st_size > 0);
+        CHECK_EQ(beginning(force ? "forced." : "plain."), 0); // no folder is left
+    }
+}
+
 static void empty(void)
 {
     fixture_clean();
@@ -364,6 +385,7 @@ CHECK_MAIN(CASE(wanted_files_are_copied_and_the_old_folder_is_replaced),
            CASE(a_signal_leaves_no_temporary_folder_and_one_model),
            CASE(after_a_kill_the_next_run_finds_a_model_and_removes_the_rest),
            CASE(folders_that_are_written_or_belong_to_others_are_left_alone),
+           CASE(a_folder_that_appears_during_the_writing_is_replaced_if_forced),
            CASE(names_that_no_folder_can_have_are_refused),
            CASE(a_file_of_a_folder_is_inside_of_it),
            CASE(weights_are_inside_and_their_missing_files_are_counted))

@@ -32,11 +32,18 @@ static bool read_stops(struct serve_call *c, struct generate_job *j, const qkv_j
         return false;
     }
     if (!serve_texts_read(c, &t, v, "$.stop", most, TEXTS_EMPTY)) return false;
-    for (int64_t i = 0; i < t.count; i++) j->stops[i] = t.text[i];
+    bool whole = true;
+    for (int64_t i = 0; i < t.count && whole; i++) {
+        j->stops[i] = t.text[i];
+        if (!(whole = t.bytes[i] > 0))
+            serve_fail(c, 400, "$.stop",
+                       "$.stop: text %lld is empty, expected a text that ends the answer",
+                       (long long)i + 1);
+    }
     j->o.stop = j->stops;
     j->o.stops = t.count;
     serve_texts_free(&t);
-    return true;
+    return whole;
 }
 
 // Reads {"TOKEN_ID": BIAS, ...}.

@@ -79,7 +79,7 @@ static const struct class_end *class_end_of(const char *name)
     const size_t n = strlen(name);
     for (size_t i = 0; i < sizeof class_ends / sizeof class_ends[0]; i++) {
         const size_t end = strlen(class_ends[i].end);
-        if (n > end && strcmp(name + n - end, class_ends[i].end) == 0) return &class_ends[i];
+        if (n >= end && strcmp(name + n - end, class_ends[i].end) == 0) return &class_ends[i];
     }
     return NULL;
 }

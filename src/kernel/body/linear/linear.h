@@ -63,7 +63,8 @@ static inline int linear_wide(int64_t rows)
 }
 
 // Defines a function that multiplies one tile (1 .. MR rows by one panel, or by linear_wide(rows)
-// panels), for one of the ways to sum products. It has one case per number of rows, so that the sums stay in registers.
+// panels), for one of the ways to sum products. It has one case per number of rows, so that the
+// sums stay in registers.
 #define LINEAR_TILE(NAME, SUM, ...)                                                                \
     static void NAME(const struct linear_step *s, int64_t rows, bool wide)                         \
     {                                                                                              \
