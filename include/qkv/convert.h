@@ -41,7 +41,8 @@ struct qkv_convert_report {
  *  report may be NULL.
  *  Returns:  QKV_OK; QKV_ERR_USAGE (out exists; out is dir or inside it; precision);
  *            QKV_ERR_UNSUPPORTED (INT8 for an unknown family; a tensor that has 8 bits already; a
- *            number above the range of F16: err names the tensor); errors of qkv_tensors_open;
+ *            number above the range of F16; for INT8, a number of a linear layer that is not
+ *            finite: err names the file and the tensor); errors of qkv_tensors_open;
  *            QKV_ERR_IO, _LIMIT, _INTERRUPTED.  After an error no new file remains */
 QKV_API QKV_MUST_CHECK qkv_status qkv_convert(const char *dir, const char *out,
                                               const struct qkv_convert_options *o,

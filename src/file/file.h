@@ -57,6 +57,10 @@ qkv_status qkv_checkpoint_find(struct qkv_checkpoint_found *f, const char *run, 
 // reading them once.  Returns QKV_OK, also for other folders; otherwise as qkv_checkpoint_find.
 qkv_status qkv_checkpoint_check(const char *dir, const qkv_tensors *weights, qkv_error *err);
 
+// ---- sets of tensors (tensors.c) ----------------------------------------------------------------
+// Returns the path of the file that contains the tensor t of the set.
+const char *qkv_tensors_file(const qkv_tensors *set, const struct qkv_tensor *t);
+
 // ---- weights of 8 bits (docs/formats.md) --------------------------------------------------------
 #define QKV_EIGHT_SCALE  ".scale"       // suffix of a tensor's name: its scales
 #define QKV_EIGHT_BITS   "quantization" // key of a file's __metadata__: "int8"

@@ -303,6 +303,14 @@ const struct qkv_tensor *qkv_tensors_at(const qkv_tensors *t, int64_t i)
     return t && i >= 0 && i < t->n ? &t->all[t->order[i].item] : NULL;
 }
 
+const char *qkv_tensors_file(const qkv_tensors *set, const struct qkv_tensor *t)
+{
+    const int64_t at = t - set->all;
+    int64_t i = 0;
+    while (i < set->n_sources - 1 && at >= set->sources[i].first + set->sources[i].n) i++;
+    return set->sources[i].map.path;
+}
+
 const struct qkv_tensor *qkv_tensors_find(const qkv_tensors *t, const char *name)
 {
     if (!t || !name) return NULL;

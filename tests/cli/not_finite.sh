@@ -68,6 +68,21 @@ for number in nan inf; do
     fails 'vector of a text is' similar -m encoder ab cd --json
     fails 'hidden state of the word is' explain -m encoder --context a 'a b' 'b a'
     fails 'vector of a text is' explain -m encoder --lookup a 'a b' 'b a'
+    [ $number = nan ] && found=NaN || found=infinity
+    refused='number is not finite and cannot be converted to int8, expected finite numbers, found'
+    name=encoder.layer.0.attention.self.query.weight
+    rm -rf pieces
+    poisoned "$golden/bert" weights $number self.query.weight
+    runs 0 convert weights pieces --precision f32 --shard-size 10KB
+    runs 4 convert weights int8 --precision int8
+    says "qkv: weights/model.safetensors: at $name: $refused $found at output 34, input 34"
+    runs 4 convert pieces int8 --precision int8
+    shard=$(grep -l "$name" pieces/*.safetensors)
+    says "qkv: $shard: at $name: $refused $found at output 34, input 34"
+    poisoned "$golden/net-gpt2" transposed $number h.0.attn.c_attn.weight
+    runs 4 convert transposed int8 --precision int8
+    says_part "h.0.attn.c_attn.weight: $refused $found at output"
+    ! ls | grep -q '^int8' || failed "a folder of a failed run: $(ls)"
     poisoned "$golden/bert" words $number word_embeddings
     cp encoder/tokenizer.json words
     fails 'sum of the words is' analogy -m words a + b

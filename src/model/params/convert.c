@@ -93,8 +93,8 @@ static bool is_scale(const qkv_tensors *file, const struct qkv_tensor *t)
 static qkv_status refuse(const struct job *j, qkv_status s, const struct qkv_tensor *t,
                          const char *text, const char *want, const char *found)
 {
-    return qkv_fail(j->err, s, &(struct qkv_location){ .file = j->dir, .path = t->name },
-                    "%s, expected %s, found %s", text, want, found);
+    const struct qkv_location at = { .file = qkv_tensors_file(j->file, t), .path = t->name };
+    return qkv_fail(j->err, s, &at, "%s, expected %s, found %s", text, want, found);
 }
 
 static struct piece *add(struct job *j, const struct qkv_tensor *t, enum how how, qkv_dtype type)
@@ -257,6 +257,23 @@ static qkv_status put_cast(struct job *j, qkv_safetensors_writer *w, const struc
     return status;
 }
 
+// Refuses row i of the weights t, with numbers x[n][ld], whose scale is NaN: one of its numbers is
+// not finite.
+static qkv_status refuse_row(const struct job *j, const struct qkv_tensor *t, int64_t row,
+                             const float *x, int64_t n, int64_t ld)
+{
+    char found[64];
+    int64_t i = 0;
+    while (i < n - 1 && isfinite(x[i * ld])) i++;
+    snprintf(found, sizeof found, "%s at output %" PRId64 ", input %" PRId64,
+             isnan(x[i * ld]) ? "NaN"
+             : x[i * ld] > 0  ? "infinity"
+                              : "-infinity",
+             row, i);
+    return refuse(j, QKV_ERR_UNSUPPORTED, t, "number is not finite and cannot be converted to int8",
+                  "finite numbers", found);
+}
+
 // Quantizes a tensor. For EIGHTS writes its int8 weights, in the order of the tensor; for SCALES
 // writes its row scales. These are two tensors of the new folder, so each tensor is quantized
 // twice.
@@ -274,8 +291,10 @@ static qkv_status put_eights(struct job *j, qkv_safetensors_writer *w, const str
     for (int64_t i = 0; !status && i < outputs; i++) {
         const int64_t at = p->turned ? i : 0;
         if (!p->turned) floats_of(x, t, i * columns, columns);
-        qkv_quantise_row(q + at, &scale[i], x + at, n, p->turned ? columns : 1);
-        if (!p->turned && p->how == EIGHTS) status = put(j, w, q, (size_t)columns);
+        const int64_t ld = p->turned ? columns : 1;
+        qkv_quantise_row(q + at, &scale[i], x + at, n, ld);
+        if (isnan(scale[i])) status = refuse_row(j, t, i, x + at, n, ld);
+        if (!status && !p->turned && p->how == EIGHTS) status = put(j, w, q, (size_t)columns);
     }
     if (!status && p->how == SCALES)
         status = put(j, w, scale, (size_t)outputs * sizeof *scale);
