@@ -49,6 +49,18 @@ static inline size_t qkv_round_up(size_t n, size_t to)
     return (n + to - 1) / to * to;
 }
 
+// QKV_WRITTEN(p, n) tells MemorySanitizer that n bytes at p were written, where it does not know
+// the instruction or the system call that wrote them.
+#ifdef __has_feature
+#if __has_feature(memory_sanitizer)
+#include <sanitizer/msan_interface.h>
+#define QKV_WRITTEN(p, n) __msan_unpoison(p, n)
+#endif
+#endif
+#ifndef QKV_WRITTEN
+#define QKV_WRITTEN(p, n) (void)(n)
+#endif
+
 // ---- errors (error.c) -------------------------------------------------------------------------
 // The location of an error.  Members that are 0 are not part of the message.
 struct qkv_location {

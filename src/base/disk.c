@@ -184,6 +184,7 @@ static bool remove_entries(struct place *at, int fd, int depth, bool *changed)
     bool all = true;
     for (long got; (got = syscall(SYS_getdents64, fd, block, sizeof block)) != 0;) {
         if (got < 0) return false;
+        QKV_WRITTEN(block, (size_t)got);
         uint16_t bytes;
         for (long i = 0; i < got; i += bytes) {
             memcpy(&bytes, block + i + 16, sizeof bytes);

@@ -237,6 +237,8 @@ INLINE void values_tile_int8(real *o, int64_t ldo, const real *old, const real *
         const int8_t *v = packed + (int64_t)pair * 2 * vecs * VW;
         for (; pair < done; pair++, v += 2 * vecs * VW) {
             vi x[NR];
+            // the half of a pair that no span contains has the weight 0 and may be uninitialised
+            QKV_WRITTEN(v, (size_t)(2 * vecs * VW));
             prefetch_int8(v, rows, vecs);
             UNROLL for (int j = 0; j < vecs; j++) x[j] = pairs_load(v + j * 2 * VW);
             UNROLL for (int i = 0; i < rows; i++)

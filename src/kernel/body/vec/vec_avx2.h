@@ -18,7 +18,11 @@ static inline __m256i vm_first(int64_t n)
 static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline vf vf_load_n(const float *p, int64_t n) { return _mm256_maskload_ps(p, vm_first(n)); }
 static inline void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
-static inline void vf_store_n(float *p, vf a, int64_t n) { _mm256_maskstore_ps(p, vm_first(n), a); }
+static inline void vf_store_n(float *p, vf a, int64_t n)
+{
+    _mm256_maskstore_ps(p, vm_first(n), a);
+    QKV_WRITTEN(p, (size_t)n * sizeof *p);
+}
 static inline vf vf_first(vf a, int64_t n) // keeps the first n lanes; the others become 0
 {
     return _mm256_and_ps(a, _mm256_castsi256_ps(vm_first(n)));
