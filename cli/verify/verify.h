@@ -54,6 +54,7 @@ static inline int64_t verify_pick(struct verify_random *r, int64_t n) // 0 .. n-
 struct verify_measure {
     int64_t n;      // how many numbers were compared
     double largest; // error
+    double own;     // largest error minus the part of it that comes with the inputs
     double squares; // sum of the squared errors
     double size;    // largest exact result
     // largest quotient of an error and its derived bound; above 1, the kernel is wrong
@@ -65,20 +66,25 @@ struct verify_measure {
     double in_order; // error of the plain formula with sums in the order of their indices
 };
 // Compares a result with the exact value, and adds its error to m. bound: the largest error
-// allowed. If only one of the two values is NaN, the error is infinite.
-void verify_one(struct verify_measure *m, double got, double exact, double bound);
+// allowed. given: the part of the error that comes with the inputs of the kernel, so that no kernel
+// can avoid it. If only one of the two values is NaN, the error is infinite.
+void verify_one_of(struct verify_measure *m, double got, double exact, double bound, double given);
+static inline void verify_one(struct verify_measure *m, double got, double exact, double bound)
+{
+    verify_one_of(m, got, exact, bound, 0);
+}
 
 enum { VERIFY_GROUPS = 160 };
 // Summary of the cases that differ only in their sizes.
 struct verify_group {
     char name[64];
-    double error, plain; // largest error of the kernel and of the plain formula, in ulps
+    double error, plain; // largest own error of the kernel and error of the plain formula, in ulps
 };
 // A row of the report: the summary of all cases of a kernel, an instruction set and a precision.
 struct verify_row {
     const char *kernel, *isa, *precision, *arithmetic;
     qkv_dtype type; // type of the results, which defines the ulp
-    double factor;  // rule: error <= factor * error of the plain formula + 2 ulp; 0: no rule
+    double factor;  // rule: own error <= factor * error of the plain formula + 2 ulp; 0: no rule
     int64_t cases, failed, refused;
     double ulp, rms; // ulp: largest error in ulps; rms: sum of the squares of errors in ulps
     int64_t numbers;
@@ -237,6 +243,8 @@ struct verify_gradients {
     void *dout; // gradient of out, in the layout of out; NaN in rows without keys
     size_t count[VERIFY_SIDES];
     double *exact[VERIFY_SIDES], *bound[VERIFY_SIDES];
+    // errors of the gradients that come with lse, which is given as a float
+    double *given[VERIFY_SIDES];
     // errors of the plain formula for each gradient, as in struct verify_measure
     double plain[VERIFY_SIDES], in_order[VERIFY_SIDES];
 };

@@ -54,7 +54,8 @@ static void measure(struct verify_row *row, const struct arrays *x, const struct
         struct verify_measure m = { .plain = ruled ? g->plain[i] : NAN,
                                     .in_order = g->in_order[i] };
         for (size_t k = 0; k < g->count[i]; k++)
-            verify_one(&m, verify_at(x->d[i], p->type, (int64_t)k), g->exact[i][k], g->bound[i][k]);
+            verify_one_of(&m, verify_at(x->d[i], p->type, (int64_t)k), g->exact[i][k],
+                          g->bound[i][k], g->given[i][k]);
         snprintf(name, sizeof name, "%s, %s", c->name, sides[i]);
         verify_add(row, name, &m, o);
     }

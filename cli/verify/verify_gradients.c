@@ -4,8 +4,12 @@
 // matrix of the formula is stored in the type of the case, and sums are sums of floats. The code
 // follows include/qkv/attention.h and shares no code with the kernels.
 //
-//   P = softmax(score),  dP = dout . v,  D = sum P dP,  dS = P (dP - D),  X = scale dS (1 - tanh^2)
-//   dv = P^T dout,  dk = X^T q,  dq = X k
+// The operator computes P = e^(score - lse) from the lse of forward, a float. Half an ulp of it, a,
+// changes every P of its row by a factor between e^-a and e^a, and no kernel can know which. The
+// plain formula divides by the sum instead, so this error is counted apart (`given`).
+//
+//   P = softmax(score),  dP = dout . v,  D = dout . out = sum P dP,  dS = P (dP - D)
+//   X = scale dS (1 - tanh^2),  dv = P^T dout,  dk = X^T q,  dq = X k
 #include "verify/verify.h"
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +30,7 @@ struct workspace {
     struct pair *pair;                      // [S]
     bool *seen;                             // [S]
     double *q, *k, *dout, *v, *out, *reach; // one row of each array
-    float *qf, *kf, *doutf, *vf, *p, *dp, *slope;
+    float *qf, *kf, *doutf, *vf, *outf, *p, *dp, *slope;
     float *sum[VERIFY_SIDES]; // gradients by the plain formula
 };
 struct row {
@@ -105,10 +109,15 @@ static void exact_score(const struct row *r, struct workspace *w, int64_t j, dou
     *noise = fmax(*noise, own + promise->qk * size);
 }
 
-// Computes P and dP of a row, with bounds for their errors. Returns D = sum P dP, and its bound in
-// *d_off.
-static double exact_row(const struct row *r, struct workspace *w, double *d_off,
-                        const struct verify_promise *promise)
+// What exact_row computes for a row, next to P and dP: D = sum P dP with the bound of its error,
+// and the relative error of P that comes with the rounded lse.
+struct row_sums {
+    double d, d_off, given;
+};
+
+// Computes P and dP of a row, with bounds for their errors.
+static struct row_sums exact_row(const struct row *r, struct workspace *w,
+                                 const struct verify_promise *promise)
 {
     const struct qkv_attention *a = &r->p->a;
     const double u = VERIFY_U_F32, n = (double)r->keys, F = (double)a->F;
@@ -155,20 +164,19 @@ static double exact_row(const struct row *r, struct workspace *w, double *d_off,
                 verify_unit(r->p->type) * (fabs(w->out[f]) + off) + verify_ulp(r->p->type, 0) / 2;
         product_off += fabs(w->dout[f]) * (off + u * (F + 4) * (fabs(w->out[f]) + off));
     }
-    *d_off = product_off;
-    return product;
+    return (struct row_sums){ product, product_off, expm1(verify_ulp(QKV_F32, lse) / 2) };
 }
 
-static void exact_pair(const struct row *r, struct workspace *w, int64_t j, double d, double d_off,
-                       const struct verify_promise *promise)
+static void exact_pair(const struct row *r, struct workspace *w, int64_t j,
+                       const struct row_sums *sums, const struct verify_promise *promise)
 {
     const struct qkv_attention *a = &r->p->a;
     const struct pair *x = &w->pair[j];
-    const double u = VERIFY_U_F32, scale = (double)a->scale;
+    const double u = VERIFY_U_F32, scale = (double)a->scale, d = sums->d;
     const double rows = (double)(a->T * (a->H / a->G)), keys = (double)r->keys;
     const double ds = x->p * (x->dp - d);
     const double ds_off = x->p_off * fabs(x->dp - d) + 0x1p-126 +
-                          (x->p + x->p_off) * (x->dp_off + d_off + 4 * u * (fabs(x->dp) + fabs(d)));
+                          (x->p + x->p_off) * (x->dp_off + sums->d_off + 4 * u * (fabs(x->dp) + fabs(d)));
     const double grade = scale * x->slope * ds;
     const double off = fabs(scale) * (x->slope * ds_off + x->slope_off * (fabs(ds) + ds_off));
     const double to_q = off + u * (keys + 16 + promise->pv) * (fabs(grade) + off);
@@ -176,16 +184,20 @@ static void exact_pair(const struct row *r, struct workspace *w, int64_t j, doub
     const double to_v = x->p_off + u * (rows + 16 + promise->pv) * (x->p + x->p_off);
     const int64_t q = q_at(r), k = key_at(r, &a->k_strides, j), v = key_at(r, &a->v_strides, j);
     double *const *const g = r->g->exact, *const *const bound = r->g->bound;
+    double *const *const given = r->g->given;
     load(w->k, r->p->k, r->p->type, k, a->E);
     for (int64_t e = 0; e < a->E; e++) {
         g[VERIFY_DQ][q + e] += grade * w->k[e];
         bound[VERIFY_DQ][q + e] += to_q * fabs(w->k[e]);
+        given[VERIFY_DQ][q + e] += sums->given * fabs(grade * w->k[e]);
         g[VERIFY_DK][k + e] += grade * w->q[e];
         bound[VERIFY_DK][k + e] += to_k * fabs(w->q[e]);
+        given[VERIFY_DK][k + e] += sums->given * fabs(grade * w->q[e]);
     }
     for (int64_t f = 0; f < a->F; f++) {
         g[VERIFY_DV][v + f] += x->p * w->dout[f];
         bound[VERIFY_DV][v + f] += to_v * fabs(w->dout[f]);
+        given[VERIFY_DV][v + f] += sums->given * fabs(x->p * w->dout[f]);
     }
 }
 
@@ -221,6 +233,7 @@ static float plain_row(const struct row *r, struct workspace *w, int order)
         if (s > top) top = s;
     }
     if (a->sinks) sum = expf(a->sinks[r->h] - top);
+    memset(w->outf, 0, (size_t)a->F * sizeof *w->outf);
     const int64_t first = r->at.n * order / ORDERS;
     for (int64_t i = 0, j = first; i < r->at.n; i++, j = (j + 1) % r->at.n)
         if (w->seen[j]) sum += w->p[j] = expf(w->p[j] - top);
@@ -232,8 +245,10 @@ static float plain_row(const struct row *r, struct workspace *w, int order)
             dp += w->doutf[f] * w->vf[f];
         w->p[j] = STORED(w->p[j] / sum);
         w->dp[j] = STORED(dp);
-        d += w->p[j] * w->dp[j];
+        for (int64_t f = 0; f < a->F; f++) w->outf[f] += w->p[j] * w->vf[f];
     }
+    for (int64_t k = 0, f = a->F * order / ORDERS; k < a->F; k++, f = f + 1 < a->F ? f + 1 : 0)
+        d += w->doutf[f] * STORED(w->outf[f]);
     return d;
 }
 
@@ -272,7 +287,7 @@ static void workspace_new(struct workspace *w, const struct qkv_attention *a,
                           const size_t count[VERIFY_SIDES])
 {
     const size_t S = (size_t)a->S, E = (size_t)a->E, F = (size_t)a->F;
-    const size_t floats = 3 * S + 2 * E + 2 * F + count[0] + count[1] + count[2];
+    const size_t floats = 3 * S + 2 * E + 3 * F + count[0] + count[1] + count[2];
     char *at = cmd_alloc(S * (sizeof *w->pair + 1) + (2 * E + 4 * F) * sizeof(double) +
                              floats * sizeof(float) + 32 * 64,
                          1);
@@ -280,8 +295,9 @@ static void workspace_new(struct workspace *w, const struct qkv_attention *a,
     w->seen = part(&at, S);
     double **const doubles[] = { &w->q, &w->k, &w->dout, &w->v, &w->out, &w->reach };
     for (int i = 0; i < 6; i++) *doubles[i] = part(&at, (i < 2 ? E : F) * sizeof(double));
-    float **const rows[] = { &w->qf, &w->kf, &w->doutf, &w->vf, &w->p, &w->dp, &w->slope };
-    for (int i = 0; i < 7; i++) *rows[i] = part(&at, (i < 2 ? E : i < 4 ? F : S) * sizeof(float));
+    float **const rows[] = { &w->qf,   &w->kf, &w->doutf, &w->vf,
+                             &w->outf, &w->p,  &w->dp,    &w->slope };
+    for (int i = 0; i < 8; i++) *rows[i] = part(&at, (i < 2 ? E : i < 5 ? F : S) * sizeof(float));
     for (int i = 0; i < VERIFY_SIDES; i++) w->sum[i] = part(&at, count[i] * sizeof(float));
 }
 
@@ -305,10 +321,9 @@ static void each_row(const struct verify_gradients *g, const struct verify_probl
             plain_pairs(&r, w, order);
             continue;
         }
-        double off;
-        const double d = exact_row(&r, w, &off, promise);
+        const struct row_sums sums = exact_row(&r, w, promise);
         for (int64_t j = 0; j < r.at.n; j++)
-            if (w->seen[j]) exact_pair(&r, w, j, d, off, promise);
+            if (w->seen[j]) exact_pair(&r, w, j, &sums, promise);
     }
 }
 
@@ -319,6 +334,7 @@ void verify_gradients_bound(struct verify_gradients *g, const struct verify_prob
     for (int i = 0; i < VERIFY_SIDES; i++) {
         memset(g->exact[i], 0, g->count[i] * sizeof *g->exact[i]);
         memset(g->bound[i], 0, g->count[i] * sizeof *g->bound[i]);
+        memset(g->given[i], 0, g->count[i] * sizeof *g->given[i]);
     }
     workspace_new(&w, &p->a, g->count);
     each_row(g, p, &w, 0, promise);
@@ -356,8 +372,9 @@ void verify_gradients_new(struct verify_gradients *g, const struct verify_proble
                                                (size_t)(a->B * a->S * a->G * a->F) } };
     g->dout = verify_numbers(p->out_count, p->type, 1, &random);
     for (int i = 0; i < VERIFY_SIDES; i++) {
-        g->exact[i] = cmd_alloc(2 * g->count[i], sizeof(double));
+        g->exact[i] = cmd_alloc(3 * g->count[i], sizeof(double));
         g->bound[i] = g->exact[i] + g->count[i];
+        g->given[i] = g->bound[i] + g->count[i];
     }
     workspace_new(&w, a, g->count);
     spoil(g, p, &w);

@@ -29,7 +29,7 @@ double verify_ulp(qkv_dtype type, double x)
     return ldexp(2 * verify_unit(type), (exponent - 1 > least ? exponent - 1 : least));
 }
 
-void verify_one(struct verify_measure *m, double got, double exact, double bound)
+void verify_one_of(struct verify_measure *m, double got, double exact, double bound, double given)
 {
     double error = fabs(got - exact);
     // two infinities of the same sign are equal too
@@ -37,6 +37,7 @@ void verify_one(struct verify_measure *m, double got, double exact, double bound
     if (isnan(error)) error = INFINITY;
     m->n++;
     if (error > m->largest) m->largest = error;
+    if (error - given > m->own) m->own = error - given;
     m->squares += error * error;
     if (isfinite(exact) && fabs(exact) > m->size) m->size = fabs(exact);
     const double share = error == 0 ? 0 : error / bound;
@@ -134,7 +135,7 @@ void verify_add(struct verify_row *r, const char *name, const struct verify_meas
 {
     const double ulp = verify_ulp(r->type, m->size), error = m->largest / ulp;
     const bool ruled = r->factor > 0 && !isnan(m->plain);
-    const double ratio = ruled ? ratio_of(error, m->plain / ulp) : 0;
+    const double ratio = ruled ? ratio_of(m->own / ulp, m->plain / ulp) : 0;
     const bool failed = !(m->share <= 1) || (ruled && !(ratio <= 2 * r->factor));
     const double near = fmax(m->share, ruled ? ratio / (2 * r->factor) : 0);
     r->cases++;
@@ -146,7 +147,7 @@ void verify_add(struct verify_row *r, const char *name, const struct verify_meas
     r->share = fmax(r->share, m->share);
     if (ruled) {
         struct verify_group *const g = group_of(r, name);
-        g->error = fmax(g->error, error);
+        g->error = fmax(g->error, m->own / ulp);
         g->plain = fmax(g->plain, m->plain / ulp);
     }
     if (ruled && m->largest > 0 && m->in_order > 0 && isfinite(m->in_order) && isfinite(error)) {
