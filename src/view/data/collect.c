@@ -273,14 +273,15 @@ static qkv_status take_layer(struct view_layer *l, const struct view_stack *v,
 // Context of the parallel loop that measures the heads of a layer.
 struct layer_job {
     struct view_stack *v;
-    int64_t layer, capacity;
-    float *scratch; // [threads] buffers of `capacity` floats
+    int64_t layer;
+    size_t each;   // bytes of the scratch of a thread
+    char *scratch; // [threads][each]
 };
 static void measure_head(void *ctx, int64_t head, int thread)
 {
     struct layer_job *job = ctx;
     struct view_stats *out = job->v->stats + job->layer * job->v->shape.heads + head;
-    float *scratch = job->scratch + thread * job->capacity;
+    char *scratch = job->scratch + (size_t)thread * job->each;
     if (job->v->layer[job->layer].probe.k)
         view_measure_head_top(out, job->v, job->layer, head, scratch);
     else
@@ -289,14 +290,15 @@ static void measure_head(void *ctx, int64_t head, int thread)
 
 static qkv_status measure(struct view_stack *v, int64_t layer, qkv_error *err)
 {
-    struct layer_job job = { v, layer, view_measure_scratch(v, layer), NULL };
+    struct layer_job job = { v, layer,
+                             v->layer[layer].probe.k ? view_measure_head_top_scratch(v)
+                                                     : view_measure_head_scratch(v),
+                             NULL };
     const int threads = qkv_threads();
-    size_t floats;
     qkv_free(v->layer[layer].mean);
     v->layer[layer].mean = qkv_alloc((size_t)(v->shape.heads * v->shape.keys), sizeof(float));
     if (!v->layer[layer].mean) return qkv_fail_memory(err, NULL);
-    if (qkv_mul_size(&floats, (size_t)job.capacity, (size_t)threads))
-        job.scratch = qkv_alloc(floats, sizeof *job.scratch);
+    job.scratch = qkv_alloc((size_t)threads, job.each);
     if (!job.scratch) return qkv_fail_memory(err, NULL);
     qkv_parallel_for_most(v->shape.heads, threads, measure_head, &job);
     qkv_free(job.scratch);

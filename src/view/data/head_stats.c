@@ -14,18 +14,6 @@ const struct view_kind_row view_kind_table[VIEW_KINDS] = {
 
 enum { LABEL_TOKENS = 8, INDUCTION_ROWS = 3 };
 
-int64_t view_measure_scratch(const struct view_stack *v, int64_t layer)
-{
-    const int64_t T = v->shape.tokens, S = v->shape.keys, E = v->shape.head_width;
-    // number of floats of scratch: the weight that each key receives, counts per key
-    // (head_stats_top.c, stories.c), two indices and a byte of flags per key; for whole rows also
-    // distances as doubles, the weights of VIEW_ROWS rows and their logarithms, the keys as tiles
-    const int64_t keys = 5 * S + 16,
-                  rows = v->layer[layer].probe.k ? 0 : 2 * (S + T) + (2 * VIEW_ROWS + E) * S;
-    // a multiple of 16, so that the scratch of each thread is aligned for doubles
-    return (keys + rows + 15) / 16 * 16;
-}
-
 bool view_is_sink(const struct view_stack *v, int64_t key)
 {
     return v->shape.key[key].special ||
@@ -45,7 +33,36 @@ struct keys {
     int32_t *next; // [S] the next key with the same word, S if there is none
     double *apart; // [T + S - 1] apart[T - 1 + j - i] = |i - j|, the distance of row i and key j
 };
-static void fill_keys(struct keys *k, const struct view_stack *v)
+
+// The arrays of measuring one head.
+struct arrays {
+    struct keys keys;
+    float *w, *logs;   // [VIEW_ROWS][S] the weights of some rows, and their logarithms
+    float *tiles;      // [E][S] the keys as tiles
+    float *got, *seen; // [S] weight that each key receives from all rows; as in stories.h
+};
+static void lay_out(struct arrays *m, const struct view_stack *v, struct qkv_arena *a)
+{
+    const int64_t T = v->shape.tokens, S = v->shape.keys;
+    m->keys.apart = qkv_arena_rows(a, 1, T + S - 1, sizeof *m->keys.apart);
+    m->keys.end = qkv_arena_rows(a, 1, S, sizeof *m->keys.end);
+    m->keys.next = qkv_arena_rows(a, 1, S, sizeof *m->keys.next);
+    m->keys.flag = qkv_arena_rows(a, 1, S, sizeof *m->keys.flag);
+    m->w = qkv_arena_rows(a, VIEW_ROWS, S, sizeof *m->w);
+    m->logs = qkv_arena_rows(a, VIEW_ROWS, S, sizeof *m->logs);
+    m->tiles = qkv_arena_rows(a, v->shape.head_width, S, sizeof *m->tiles);
+    m->got = qkv_arena_rows(a, 1, S, sizeof *m->got);
+    m->seen = qkv_arena_rows(a, 1, S, sizeof *m->seen);
+}
+
+size_t view_measure_head_scratch(const struct view_stack *v)
+{
+    struct qkv_arena count = { .size = SIZE_MAX };
+    lay_out(&(struct arrays){ 0 }, v, &count);
+    return count.used;
+}
+
+static void fill_keys(const struct keys *k, const struct view_stack *v)
 {
     const int64_t T = v->shape.tokens, S = v->shape.keys;
     for (int64_t j = S - 1; j >= 0; j--) {
@@ -273,34 +290,31 @@ static void walk(struct view_sums *k, struct view_stats *out, float *got,
 }
 
 void view_measure_head(struct view_stats *out, const struct view_stack *v, int64_t layer,
-                       int64_t head, float *scratch)
+                       int64_t head, void *scratch)
 {
     const int64_t T = v->shape.tokens, S = v->shape.keys, E = v->shape.head_width;
-    struct keys keys = { .apart = (double *)scratch };
-    float *w = scratch + 2 * (S + T), *logs = w + VIEW_ROWS * S, *tiles = logs + VIEW_ROWS * S,
-          *got = tiles + E * S, *seen = got + S;
+    struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
+    struct arrays m;
     struct view_sums k = { 0 };
-    keys.end = (int32_t *)(seen + S);
-    keys.next = keys.end + S;
-    keys.flag = (uint8_t *)(keys.next + S);
+    lay_out(&m, v, &arena);
     *out = (struct view_stats){
         .kind = VIEW_KINDS, .word = -1, .best = { -1, -1, 0 }, .same = { -1, -1, 0 }
     };
-    memset(got, 0, (size_t)S * sizeof *got);
-    fill_keys(&keys, v);
-    view_stories_begin(&k.story, v, layer, head, seen);
-    if (view_kt(v, layer, head)) view_tiles_fill(tiles, view_kt(v, layer, head), S, E);
+    memset(m.got, 0, (size_t)S * sizeof *m.got);
+    fill_keys(&m.keys, v);
+    view_stories_begin(&k.story, v, layer, head, m.seen);
+    if (view_kt(v, layer, head)) view_tiles_fill(m.tiles, view_kt(v, layer, head), S, E);
     for (int64_t i = 0; i < T; i += VIEW_ROWS) {
         const int64_t rows = qkv_min64(VIEW_ROWS, T - i);
-        view_rows(w, logs, tiles, v, layer, head, i, rows);
+        view_rows(m.w, m.logs, m.tiles, v, layer, head, i, rows);
         for (int64_t n = 0; n < rows; n++) {
-            const struct row r = { w + n * S, logs + n * S, &keys, i + n,
+            const struct row r = { m.w + n * S, m.logs + n * S, &m.keys, i + n,
                                    view_span(v, layer, i + n) };
-            walk(&k, out, got, v, layer, &r);
+            walk(&k, out, m.got, v, layer, &r);
         }
     }
-    view_finish_stats(out, v, layer, &k, got);
-    view_stories_end(out, &k.story, v, layer, head, w);
+    view_finish_stats(out, v, layer, &k, m.got);
+    view_stories_end(out, &k.story, v, layer, head, m.w);
 }
 
 void view_count_invalid_rows(const struct view_stack *v, int64_t *not_numbers, int64_t *not_one)

@@ -7,17 +7,19 @@
 #include "view/data/view_data.h"
 
 // ---- head_stats.c, head_stats_top.c -------------------------------------------------------------
-// Returns the floats of scratch that measuring one head of a layer needs.
-int64_t view_measure_scratch(const struct view_stack *v, int64_t layer);
-// Measures one head from all weights of its rows.
+// Measures one head from all weights of its rows. scratch: view_measure_head_scratch() bytes,
+// 64-byte aligned.
+size_t view_measure_head_scratch(const struct view_stack *v);
 void view_measure_head(struct view_stats *out, const struct view_stack *v, int64_t layer,
-                       int64_t head, float *scratch);
+                       int64_t head, void *scratch);
 // Counts the rows of all heads that contain NaN, and the rows whose weights do not sum to 1.
 void view_count_invalid_rows(const struct view_stack *v, int64_t *not_numbers, int64_t *not_one);
 // Measures one head from the largest weights that a probe stored. A weight that is not stored does
-// not count for the kind of the head.
+// not count for the kind of the head. scratch: view_measure_head_top_scratch() bytes, 64-byte
+// aligned.
+size_t view_measure_head_top_scratch(const struct view_stack *v);
 void view_measure_head_top(struct view_stats *out, const struct view_stack *v, int64_t layer,
-                           int64_t head, float *scratch);
+                           int64_t head, void *scratch);
 // The links that the rows of a head propose as its story (stories.h), largest worth first: weight
 // times distance.
 enum { VIEW_CANDIDATES = 16 };

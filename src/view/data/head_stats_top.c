@@ -17,7 +17,23 @@ struct top {
     float *sinks;  // [S + 1] number of special tokens before each key
     float *got;    // [S] weight that each key receives from all rows, without special tokens
     float *copies; // [S] for the first key with some text: number of keys with the same text
+    float *seen;   // [S] as in stories.h
 };
+static void lay_out(struct top *t, const struct view_stack *v, struct qkv_arena *a)
+{
+    const int64_t S = v->shape.keys;
+    t->sinks = qkv_arena_rows(a, 1, S + 1, sizeof *t->sinks);
+    t->got = qkv_arena_rows(a, 1, S, sizeof *t->got);
+    t->copies = qkv_arena_rows(a, 1, S, sizeof *t->copies);
+    t->seen = qkv_arena_rows(a, 1, S, sizeof *t->seen);
+}
+
+size_t view_measure_head_top_scratch(const struct view_stack *v)
+{
+    struct qkv_arena count = { .size = SIZE_MAX };
+    lay_out(&(struct top){ 0 }, v, &count);
+    return count.used;
+}
 
 static void count_keys(struct top *t)
 {
@@ -111,16 +127,15 @@ static void walk_rest(struct view_sums *k, const struct top *t, int64_t row, str
 }
 
 void view_measure_head_top(struct view_stats *out, const struct view_stack *v, int64_t layer,
-                           int64_t head, float *scratch)
+                           int64_t head, void *scratch)
 {
-    const int64_t T = v->shape.tokens, S = v->shape.keys;
+    const int64_t T = v->shape.tokens;
+    struct qkv_arena arena = { scratch, SIZE_MAX, 0 };
     struct top t = { .v = v, .head = head, .p = &v->layer[layer].probe };
     struct view_sums k = { 0 };
-    t.got = scratch;
-    t.copies = scratch + S;
-    t.sinks = scratch + 2 * S;
+    lay_out(&t, v, &arena);
     count_keys(&t);
-    view_stories_begin(&k.story, v, layer, head, scratch + 3 * S + 1);
+    view_stories_begin(&k.story, v, layer, head, t.seen);
     *out = (struct view_stats){
         .kind = VIEW_KINDS, .word = -1, .best = { -1, -1, 0 }, .same = { -1, -1, 0 }
     };
