@@ -145,25 +145,28 @@ static bool plan_bytes(const struct view_plan *p, int64_t *raw, double *least)
     return true;
 }
 
-// Encodes a layer or, if the block `before` has its arrays from *from on, copies them.
-static qkv_status encode_layer(struct view_plan *p, int64_t s, int64_t l,
-                               const struct view_block *before, int64_t *from, qkv_error *err)
+// Encodes the weights of a layer, and counts their arrays.
+static qkv_status encode_layer(struct view_plan *p, int64_t s, int64_t l, qkv_error *err)
 {
     struct view_kept *k = &p->stack[s];
     const int64_t count = p->block.count;
-    qkv_status status = QKV_OK;
-    if (!before) {
-        status = view_encode(&p->block, &k->loss, p->of[s], s, l, &k->how[l], err);
-        k->arrays[l] = p->block.count - count;
-    }
-    for (int64_t i = 0; before && i < k->arrays[l]; i++) {
-        const struct view_array *a = &before->array[(*from)++];
-        uint8_t *to = view_array_add(&p->block, a->name, a->kind, a->stack, a->layer, a->shape[0],
+    const qkv_status status = view_encode(&p->block, &k->loss, p->of[s], s, l, &k->how[l], err);
+    k->arrays[l] = p->block.count - count;
+    return status;
+}
+
+// Copies n arrays of a block, from array[from] on.
+static qkv_status copy_arrays(struct view_block *b, const struct view_block *block, int64_t from,
+                              int64_t n, qkv_error *err)
+{
+    for (int64_t i = from; i < from + n; i++) {
+        const struct view_array *a = &block->array[i];
+        uint8_t *to = view_array_add(b, a->name, a->kind, a->stack, a->layer, a->shape[0],
                                      a->shape[1], a->shape[2], a->bytes);
         if (!to) return qkv_fail_memory(err, NULL);
-        memcpy(to, before->bytes + a->offset, (size_t)a->bytes);
+        memcpy(to, block->bytes + a->offset, (size_t)a->bytes);
     }
-    return status ? status : view_encode_vectors(&p->block, p->of[s], s, l, &k->how[l], err);
+    return QKV_OK;
 }
 
 // Adds the arrays of view_encode_numbers() of all layers to the block, and compresses it.
@@ -194,8 +197,13 @@ static qkv_status encode(struct view_plan *p, const struct view_block *before, i
     qkv_status status = QKV_OK;
     for (int64_t s = 0; s < p->stacks && !status; s++) {
         if (!before) p->stack[s].loss = (struct view_loss){ 0 };
-        for (int64_t l = 0; l < p->of[s]->shape.layers && !status; l++)
-            status = encode_layer(p, s, l, before, &from, err);
+        for (int64_t l = 0; l < p->of[s]->shape.layers && !status; l++) {
+            const struct view_kept *k = &p->stack[s];
+            status = before ? copy_arrays(&p->block, before, from, k->arrays[l], err)
+                            : encode_layer(p, s, l, err);
+            from += k->arrays[l];
+            if (!status) status = view_encode_vectors(&p->block, p->of[s], s, l, &k->how[l], err);
+        }
     }
     return status ? status : finish(p, before, err);
 }
