@@ -181,6 +181,8 @@ struct qkv_classify_options {
     bool strict;  /**< true: invalid UTF-8 is QKV_ERR_FORMAT; false: it becomes U+FFFD */
     int64_t *cut; /**< receives the number of tokens removed by truncation; may be NULL */
     struct qkv_progress progress; /**< counts texts */
+    int64_t *failed; /**< receives the index of the text that the error is about, -1: of none or
+                      *   no error; may be NULL */
 };
 /** Computes scores[n][labels], the logits of the output head for labels.  A cross-encoder scores
  *  the pairs (texts[i], pairs[i]); every other model scores texts[n], and pairs is NULL.  bytes and

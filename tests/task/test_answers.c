@@ -126,6 +126,31 @@ TEST(labels_of_a_text_do_not_depend_on_its_neighbours)
     closed(&b);
 }
 
+TEST(a_text_that_is_refused_is_named_by_its_index)
+{
+    struct both b = opened(GOLDEN "net-labels");
+    const char *const texts[] = { "a b c", "z", "a b c d e f g h i j k l m n o p q r s" };
+    float scores[9];
+    int64_t failed;
+    qkv_error err = { 0 };
+    struct qkv_classify_options o = { .failed = &failed };
+    CHECK_EQ(qkv_classify(b.m, b.t, scores, NULL, texts, NULL, NULL, NULL, 3, &o, &err),
+             QKV_ERR_USAGE);
+    CHECK_EQ(failed, 2);
+    CHECK_TEXT(err.path, "text 3");
+    CHECK_EQ(qkv_classify(b.m, b.t, scores, NULL, texts + 2, NULL, NULL, NULL, 1, &o, NULL),
+             QKV_ERR_USAGE);
+    CHECK_EQ(failed, 0);
+    CHECK_EQ(qkv_classify(b.m, NULL, scores, NULL, texts + 2, NULL, NULL, NULL, 1, &o, &err),
+             QKV_ERR_USAGE);
+    CHECK_EQ(failed, -1); // the error is not about a text
+    failed = 5;
+    o.truncate = true;
+    CHECK_EQ(qkv_classify(b.m, b.t, scores, NULL, texts, NULL, NULL, NULL, 3, &o, &err), QKV_OK);
+    CHECK_EQ(failed, -1);
+    closed(&b);
+}
+
 // ---- beam search and exhaustive search ----------------------------------------------------------
 // A model of V tokens (0 ends a text) whose logits are a hash of all tokens of an item.
 enum { V = 5, STEPS = 4, ITEMS = 1024 };
@@ -332,5 +357,6 @@ TEST(memory_that_ends_is_survived)
 CHECK_MAIN(CASE(masks_are_filled_with_the_softmax_of_their_logits),
            CASE(what_a_model_cannot_do_is_refused_with_what_it_can),
            CASE(labels_of_a_text_do_not_depend_on_its_neighbours),
+           CASE(a_text_that_is_refused_is_named_by_its_index),
            CASE(beams_as_many_as_there_are_sequences_find_the_best_of_all),
            CASE(the_first_folder_that_can_is_found), CASE(memory_that_ends_is_survived))

@@ -21,6 +21,7 @@ struct rank_job {
     bool raw, truncate, documents, cohere;
     float *scores;      // [count][labels], then as many probabilities
     int64_t done, part; // texts that have scores; texts that are computed next
+    int64_t failed;     // index of the text of the part that the error is about, -1: of none
 };
 
 static void free_job(struct serve_job *job)
@@ -79,7 +80,7 @@ static int stops(void *job, const char *what, int64_t done, int64_t total)
 }
 
 // Cuts documents to their first tokens: stores the bytes that remain of text[n].
-static qkv_status cut_documents(const struct rank_job *j, size_t *out, const char *const *text,
+static qkv_status cut_documents(struct rank_job *j, size_t *out, const char *const *text,
                                 const size_t *bytes, int64_t n, qkv_error *err)
 {
     const struct qkv_encode_options how = { .max_length = j->document_tokens,
@@ -90,6 +91,7 @@ static qkv_status cut_documents(const struct rank_job *j, size_t *out, const cha
     for (int64_t i = 0; i < n && !status; i++) {
         status = qkv_tokenizer_encode(j->job.model->tokenizer, &e, text[i], bytes[i], NULL, 0, &how,
                                       err);
+        if (status) j->failed = i;
         out[i] = !status && e.cut ? (size_t)e.end[e.count - 1] : bytes[i];
         // a token may end within a character
         while (out[i] < bytes[i] && ((unsigned char)text[i][out[i]] & 0xc0) == 0x80) out[i]--;
@@ -119,7 +121,10 @@ static qkv_status compute(struct rank_job *j, int64_t n, qkv_error *err)
 {
     const struct serve_model *m = j->job.model;
     const int64_t labels = m->info.labels, all = j->texts.count, done = j->done;
-    const struct qkv_classify_options how = { .truncate = j->truncate, .progress = { stops, j } };
+    const struct qkv_classify_options how = { .truncate = j->truncate,
+                                              .progress = { stops, j },
+                                              .failed = &j->failed };
+    j->failed = -1;
     if (!j->scores) j->scores = calloc((size_t)(all * labels) * 2 + 1, sizeof *j->scores);
     if (!j->scores) return cmd_no_memory(err);
     float *scores = j->scores + done * labels, *p = scores + all * labels;
@@ -136,15 +141,13 @@ static qkv_status compute(struct rank_job *j, int64_t n, qkv_error *err)
 }
 
 // Answers with the error of the part of the texts that begins at j->done; `param` names one text if
-// the error is about one (the path of qkv_classify()'s error).
+// the error is about one.
 static void fail_part(const struct rank_job *j, const qkv_error *err)
 {
     char at[64];
-    long long n = 1;
-    const bool one =
-        sscanf(err->path, "text %lld", &n) == 1 || (j->part == 1 && err->status == QKV_ERR_USAGE);
-    snprintf(at, sizeof at, "%s[%lld]", j->path, (long long)j->done + n - 1);
-    serve_fail_with(j->job.call, err, one && !j->texts.single ? at : j->path);
+    const bool one = j->failed >= 0 && !j->texts.single;
+    snprintf(at, sizeof at, "%s[%lld]", j->path, (long long)(j->done + j->failed));
+    serve_fail_with(j->job.call, err, one ? at : j->path);
 }
 
 // Computes a part of the texts.  Returns false if they are not complete: the job is called again,

@@ -97,6 +97,7 @@ qkv_status qkv_classify(const qkv_model *m, const qkv_tokenizer *t, float *score
                         const struct qkv_classify_options *o, qkv_error *err)
 {
     static const struct qkv_classify_options plain;
+    if (o && o->failed) *o->failed = -1;
     if (!m || !t || n < 0 || (n && (!scores || !texts)))
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_classify: expected a model, a tokenizer, texts and an output array "
@@ -122,6 +123,7 @@ qkv_status qkv_classify(const qkv_model *m, const qkv_tokenizer *t, float *score
         if (!status && !e.count)
             status = qkv_fail(err, QKV_ERR_USAGE, NULL,
                               "text has no tokens, expected tokens to classify, found none");
+        if (status && o->failed) *o->failed = i;
         if (status && err && n > 1 && !err->path[0])
             snprintf(err->path, sizeof err->path, "text %" PRId64, i + 1);
         if (status) break;
