@@ -7,21 +7,29 @@ struct sums {
     struct view_pair best, same; // as in struct view_stats
 };
 
-// Adds row i, w[T], by the formulas.
-static void add_row(struct sums *s, const struct made *m, int64_t i, const float *w, int64_t n)
+// Queries row[T] attend to keys key[S], tokens of the same text or, with `across`, of another one.
+struct tokens {
+    const struct qkv_view_token *row, *key;
+    int64_t T, S;
+    bool causal, across;
+};
+
+// Adds row i, with weights of its first n keys, by the formulas. Positions of two texts have no
+// distance, and none of their pairs is a token and itself.
+static void add_row(struct sums *s, const struct tokens *t, int64_t i, const float *w, int64_t n)
 {
     double entropy = 0;
     for (int64_t j = 0; j < n; j++) {
         const double x = (double)w[j];
         if (x > 0) entropy -= x * log(x);
-        s->distance += x * fabs((double)(i - j));
-        if (m->token[j].special) {
+        if (!t->across) s->distance += x * fabs((double)(i - j));
+        if (t->key[j].special) {
             s->special += x;
             continue;
         }
-        if (i == j) continue;
+        if (i == j && !t->across) continue;
         if (s->best.from < 0 || w[j] > s->best.weight) s->best = (struct view_pair){ i, j, w[j] };
-        if (strcmp(m->token[i].raw, m->token[j].raw) != 0) continue;
+        if (strcmp(t->row[i].raw, t->key[j].raw) != 0) continue;
         if (s->same.from < 0 || w[j] > s->same.weight) s->same = (struct view_pair){ i, j, w[j] };
     }
     s->keys += exp(entropy);
@@ -32,9 +40,9 @@ static void add_row(struct sums *s, const struct made *m, int64_t i, const float
 }
 
 // A pair below half the uniform weight of its row, or that prints as .00, is not shown.
-static void check_pair(struct view_pair is, struct view_pair want, bool causal, int64_t T)
+static void check_pair(struct view_pair is, struct view_pair want, const struct tokens *t)
 {
-    const float n = (float)(causal ? want.from + 1 : T);
+    const float n = (float)(t->causal ? want.from + 1 : t->S);
     if (want.from >= 0 && (want.weight * 2 * n < 1 || want.weight < .005f)) want.from = -1;
     CHECK_EQ(is.from, want.from);
     if (want.from < 0) return;
@@ -42,18 +50,18 @@ static void check_pair(struct view_pair is, struct view_pair want, bool causal, 
     CHECK(is.weight == want.weight);
 }
 
-static void check_head(const struct made *m, const qkv_view *v, int64_t head, bool causal)
+static void check_head(const struct tokens *t, const qkv_view *v, int64_t head)
 {
-    const int64_t T = m->text.tokens;
+    const int64_t S = t->S;
     struct sums s = { .best = { -1, -1, 0 }, .same = { -1, -1, 0 } };
-    float *w = zeros(T, sizeof *w);
-    double *mean = zeros(T, sizeof *mean), *seen = zeros(T, sizeof *seen);
-    for (int64_t i = 0; i < T; i++) {
-        const int64_t n = causal ? i + 1 : T;
-        if (m->token[i].special) continue; // rows of special tokens do not count
+    float *w = zeros(S, sizeof *w);
+    double *mean = zeros(S, sizeof *mean), *seen = zeros(S, sizeof *seen);
+    for (int64_t i = 0; i < t->T; i++) {
+        const int64_t n = t->causal ? i + 1 : S;
+        if (t->row[i].special) continue; // rows of special tokens do not count
         qkv_view_row(v, w, 0, 0, head, i);
         for (int64_t j = 0; j < n; j++) mean[j] += (double)w[j], seen[j]++;
-        add_row(&s, m, i, w, n);
+        add_row(&s, t, i, w, n);
     }
     const struct qkv_view_head is = qkv_view_head(v, 0, 0, head);
     const struct view_stats *x = view_stats(v->stack, 0, head);
@@ -62,10 +70,10 @@ static void check_head(const struct made *m, const qkv_view *v, int64_t head, bo
     CHECK_NEAR((double)is.distance, s.distance / s.rows, 1e-5 * (s.distance / s.rows + 1));
     CHECK_NEAR((double)is.focus, s.focus_rows > 0 ? s.focus / s.focus_rows : 1, 1e-4);
     CHECK_NEAR((double)is.special, s.special / s.rows, 1e-5);
-    check_pair(x->best, s.best, causal, T);
-    check_pair(x->same, s.same, causal, T);
-    for (int64_t j = 0; j < T && seen[j] > 0; j++)
-        CHECK_NEAR((double)v->stack->layer[0].mean[head * T + j], mean[j] / seen[j], 1e-5);
+    check_pair(x->best, s.best, t);
+    check_pair(x->same, s.same, t);
+    for (int64_t j = 0; j < S && seen[j] > 0; j++)
+        CHECK_NEAR((double)v->stack->layer[0].mean[head * S + j], mean[j] / seen[j], 1e-5);
     free(w);
     free(mean);
     free(seen);
@@ -80,7 +88,57 @@ TEST(statistics_follow_their_formulas)
         struct made *m = malloc(sizeof *m);
         make(m, *T, 1, 2, 1, 8, causal);
         qkv_view *v = view_of(m);
-        for (int64_t h = 0; h < 2; h++) check_head(m, v, h, causal);
+        const struct tokens t = { m->token, m->token, *T, *T, causal, false };
+        for (int64_t h = 0; h < 2; h++) check_head(&t, v, h);
+        qkv_view_free(v);
+        unmake(m);
+        free(m);
+    }
+}
+
+// Returns a view of cross-attention: the first queries of `m` attend to its first keys.
+static qkv_view *across_view(const struct made *m, const struct tokens *t)
+{
+    const int64_t all = m->text.tokens, H = m->stack.heads;
+    static struct qkv_view_text text[2]; // the view refers to both
+    static struct qkv_view_stack stack;
+    text[0] = (struct qkv_view_text){ .token = t->key, .tokens = t->S };
+    text[1] = (struct qkv_view_text){ .token = t->row, .tokens = t->T };
+    stack = m->stack;
+    stack.name = "cross";
+    stack.rows = 1;
+    const struct qkv_view_shape shape = { "made-up", text, 2, &stack, 1 };
+    float *lse = zeros(H * t->T, sizeof *lse);
+    for (int64_t h = 0; h < H; h++)
+        for (int64_t i = 0; i < t->T; i++) {
+            double part = 0; // of the weights of all keys
+            for (int64_t j = 0; j < t->S; j++) part += m->weights[(h * all + i) * all + j];
+            lse[h * t->T + i] = (float)((double)m->lse[h * all + i] + log(part));
+        }
+    const struct qkv_view_layer_data data = { .q = m->q, .k = m->k, .lse = lse, .scale = .25f };
+    qkv_view *v = NULL;
+    qkv_error err = { 0 };
+    if (qkv_view_new(&v, &shape, &err) || qkv_view_layer(v, 0, 0, &data, &err))
+        fail_msg("%s", err.text);
+    free(lse);
+    return v;
+}
+
+// With a shift, the words of row i and key i differ; without one they are the same.
+TEST(statistics_of_cross_attention_follow_their_formulas)
+{
+    static const struct {
+        int64_t T, S;
+    } lengths[] = {
+        { 1, 2 }, { 2, 1 }, { 7, 9 }, { 9, 7 }, { 129, 8 }, { 127, 257 }, { 513, 128 }
+    };
+    EACH(n, lengths)
+    for (int shift = 0; shift < 2; shift++) {
+        struct made *m = malloc(sizeof *m);
+        make(m, qkv_max64(n->T, n->S) + 1, 1, 2, 1, 8, false);
+        const struct tokens t = { m->token + shift, m->token, n->T, n->S, false, true };
+        qkv_view *v = across_view(m, &t);
+        for (int64_t h = 0; h < 2; h++) check_head(&t, v, h);
         qkv_view_free(v);
         unmake(m);
         free(m);
@@ -120,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(statistics_follow_their_formulas),
+        CASE(statistics_of_cross_attention_follow_their_formulas),
         CASE(a_row_of_nan_is_left_out),
     };
     return cmocka_run_group_tests(cases, NULL, sweep);
