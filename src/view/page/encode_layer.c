@@ -184,17 +184,46 @@ static bool add_vectors(struct view_block *b, const char *name, enum coding c, i
 // ---- one layer; heads are encoded in parallel --------------------------------------------------
 struct job {
     const struct view_stack *v;
-    int64_t layer, capacity;
-    bool dense, floats;
+    int64_t layer;
+    bool dense, floats, products; // encodes weights; as floats; queries and keys
     enum coding coding_q, coding_k;
     bool with_qk;     // the weights are stored in addition to q and k, so q and k cause no error
     uint8_t *w, *sum; // positions of the arrays in the block
     uint8_t *q, *k, *lse;
-    float *scratch;       // [threads] buffers of `capacity` floats
+    char *scratch;        // [threads][each] struct arrays of each thread
+    size_t each;          // bytes
     float *kt;            // [G][E][S] the keys as the page decodes them
     struct view_loss *of; // [H]
     bool *odd;            // [H] true: the weights of some row do not sum to 1
 };
+
+// The arrays of encoding one head.
+struct arrays {
+    float *truth,
+        *shown;   // [VIEW_ROWS][S] exact rows, and rows or products as the page decodes them
+    float *terms; // [S]
+    // of a layer with queries and keys: the keys as tiles, exact and decoded, and the queries
+    float *tiles, *decoded, *q; // [E][S], [E][S], [T][E]
+};
+static void lay_out_arrays(struct arrays *m, const struct view_stack *v, bool products,
+                           struct qkv_arena *a)
+{
+    const int64_t T = products ? v->shape.tokens : 0, S = v->shape.keys,
+                  E = products ? v->shape.head_width : 0;
+    m->truth = qkv_arena_rows(a, VIEW_ROWS, S, sizeof *m->truth);
+    m->shown = qkv_arena_rows(a, VIEW_ROWS, S, sizeof *m->shown);
+    m->terms = qkv_arena_rows(a, 1, S, sizeof *m->terms);
+    m->tiles = qkv_arena_rows(a, E, S, sizeof *m->tiles);
+    m->decoded = qkv_arena_rows(a, E, S, sizeof *m->decoded);
+    m->q = qkv_arena_rows(a, T, E, sizeof *m->q);
+}
+static struct arrays arrays_of(const struct job *j, int thread)
+{
+    struct qkv_arena arena = { j->scratch + (size_t)thread * j->each, j->each, 0 };
+    struct arrays m;
+    lay_out_arrays(&m, j->v, j->products, &arena);
+    return m;
+}
 
 // Compares a row of weights as the page decodes it with the exact row, and updates the error of the
 // head.
@@ -217,7 +246,7 @@ static void encode_floats(void *ctx, int64_t head, int thread)
     struct job *j = ctx;
     const struct view_stack *v = j->v;
     const int64_t T = v->shape.tokens, S = v->shape.keys, n = v->shape.heads * T * S;
-    float *row = j->scratch + thread * j->capacity;
+    float *row = arrays_of(j, thread).truth;
     for (int64_t i = 0; i < T; i++) {
         double sum;
         view_row(row, v, j->layer, head, i);
@@ -233,7 +262,8 @@ static void encode_dense(void *ctx, int64_t head, int thread)
     struct job *j = ctx;
     const struct view_stack *v = j->v;
     const int64_t T = v->shape.tokens, S = v->shape.keys;
-    float *truth = j->scratch + thread * j->capacity, *shown = truth + S;
+    const struct arrays m = arrays_of(j, thread);
+    float *truth = m.truth, *shown = m.shown;
     uint8_t *c = j->w + head * T * S;
     for (int64_t i = 0; i < T; i++, c += S) {
         double sum;
@@ -311,21 +341,19 @@ static void encode_queries(void *ctx, int64_t head, int thread)
     const struct view_stack *v = j->v;
     const int64_t T = v->shape.tokens, S = v->shape.keys, E = v->shape.head_width,
                   H = v->shape.heads;
-    float *truth = j->scratch + thread * j->capacity, *shown = truth + VIEW_ROWS * S,
-          *terms = shown + VIEW_ROWS * S, *tiles = terms + S, *decoded = tiles + E * S,
-          *q = decoded + E * S;
+    const struct arrays m = arrays_of(j, thread);
     const float *exact = view_q(v, j->layer, head), *keys = view_kt(v, j->layer, head);
-    memcpy(q, exact, (size_t)(T * E) * sizeof *q);
-    put_head(j->q, j->coding_q, head, H, T, E, q, E, 1);
-    view_tiles_fill(tiles, keys, S, E);
-    view_tiles_fill(decoded, j->floats ? keys : j->kt + head / (H / v->shape.kv_heads) * E * S, S,
+    memcpy(m.q, exact, (size_t)(T * E) * sizeof *m.q);
+    put_head(j->q, j->coding_q, head, H, T, E, m.q, E, 1);
+    view_tiles_fill(m.tiles, keys, S, E);
+    view_tiles_fill(m.decoded, j->floats ? keys : j->kt + head / (H / v->shape.kv_heads) * E * S, S,
                     E);
     for (int64_t i = 0; i < T; i += VIEW_ROWS) {
         const int64_t rows = qkv_min64(VIEW_ROWS, T - i);
-        view_rows(truth, NULL, tiles, v, j->layer, head, i, rows);
-        view_products(shown, (j->floats ? exact : q) + i * E, decoded, v, j->layer, i, rows);
+        view_rows(m.truth, NULL, m.tiles, v, j->layer, head, i, rows);
+        view_products(m.shown, (j->floats ? exact : m.q) + i * E, m.decoded, v, j->layer, i, rows);
         for (int64_t n = 0; n < rows; n++)
-            encode_lse(j, head, i + n, truth + n * S, shown + n * S, terms);
+            encode_lse(j, head, i + n, m.truth + n * S, m.shown + n * S, m.terms);
     }
 }
 
@@ -369,7 +397,7 @@ static bool any_not_one(const struct view_stack *v, int64_t layer)
 
 // Adds all arrays of a layer to the block. Since a growing block moves, the positions are offsets
 // until the last array is added.
-static bool lay_out(struct view_block *b, struct job *j, int64_t stack, bool products)
+static bool lay_out(struct view_block *b, struct job *j, int64_t stack)
 {
     const struct view_stack *v = j->v;
     const int64_t T = v->shape.tokens, S = v->shape.keys, H = v->shape.heads, G = v->shape.kv_heads,
@@ -380,7 +408,7 @@ static bool lay_out(struct view_block *b, struct job *j, int64_t stack, bool pro
         ok = view_array_add(b, "w", j->floats ? "f32" : "u8", stack, j->layer, H, T, S,
                             H * T * S * (j->floats ? 4 : 1));
     if (ok && sums) ok = view_array_add(b, "sum", "f32", stack, j->layer, H, T, 1, 4 * H * T);
-    if (ok && products)
+    if (ok && j->products)
         ok = view_array_add(b, "q", coding_names[j->coding_q], stack, j->layer, H, T, E,
                             vector_bytes(j->coding_q, H, T, E)) &&
              view_array_add(b, "k", coding_names[j->coding_k], stack, j->layer, G, S, E,
@@ -390,7 +418,7 @@ static bool lay_out(struct view_block *b, struct job *j, int64_t stack, bool pro
     int64_t n = first;
     if (weights) j->w = b->bytes + b->array[n++].offset;
     if (sums) j->sum = b->bytes + b->array[n++].offset;
-    if (!products) return true;
+    if (!j->products) return true;
     j->q = b->bytes + b->array[n].offset;
     j->k = b->bytes + b->array[n + 1].offset;
     j->lse = b->bytes + b->array[n + 2].offset;
@@ -445,24 +473,25 @@ static qkv_status add_weights(struct view_block *b, struct view_loss *loss,
                           (how->code == VIEW_QK16 || how->code == VIEW_QK8 || how->with_qk);
     struct job j = { .v = v,
                      .layer = layer,
-                     .capacity = (2 * VIEW_ROWS + 1) * S + (products ? (T + 2 * S) * E : 0) + 16,
                      .with_qk = how->with_qk,
                      .dense = dense,
+                     .products = products,
                      .floats = how->floats };
+    struct qkv_arena count = { .size = SIZE_MAX };
     qkv_status status = QKV_OK;
     const int threads = qkv_threads();
-    size_t floats;
     if (!dense && !products) return QKV_OK;
     if (products) {
         j.coding_q = coding_of_qk(how, v, &v->layer[layer], false);
         j.coding_k = coding_of_qk(how, v, &v->layer[layer], true);
     }
-    if (qkv_mul_size(&floats, (size_t)j.capacity, (size_t)threads))
-        j.scratch = qkv_alloc(floats, sizeof *j.scratch);
+    lay_out_arrays(&(struct arrays){ 0 }, v, products, &count);
+    j.each = count.used;
+    j.scratch = qkv_alloc((size_t)threads, j.each);
     j.of = qkv_alloc_zero((size_t)H, sizeof *j.of);
     j.odd = qkv_alloc_zero((size_t)H, sizeof *j.odd);
     if (products) j.kt = qkv_alloc((size_t)(v->shape.kv_heads * E), (size_t)S * sizeof *j.kt);
-    if (!j.scratch || !j.of || !j.odd || (products && !j.kt) || !lay_out(b, &j, stack, products)) {
+    if (!j.scratch || !j.of || !j.odd || (products && !j.kt) || !lay_out(b, &j, stack)) {
         status = qkv_fail_memory(err, NULL);
         goto done;
     }
