@@ -61,21 +61,38 @@ struct job {
     // for each row and each key of view a, the index of the aligned token of view b
     const int64_t *rows, *keys;
     struct qkv_view_divergence *out; // [L][H]
-    float *scratch;                  // [threads] buffers of `capacity` floats
-    int64_t capacity;
+    char *scratch;                   // [threads][each] struct arrays of each thread
+    size_t each;                     // bytes
 };
+
+// The arrays of comparing one head; Sa, Sb: numbers of keys.
+struct arrays {
+    double *p;  // [Sb] weights of a at the keys of b
+    float *a;   // [Sa] a row of view a
+    float *b;   // [Sb] the aligned row of view b
+    bool *seen; // [Sb] marks the keys of b that are aligned with a key of a
+};
+static void lay_out(struct arrays *m, const struct job *j, struct qkv_arena *a)
+{
+    const int64_t Sa = j->a->shape.keys, Sb = j->b->shape.keys;
+    m->p = qkv_arena_rows(a, 1, Sb, sizeof *m->p);
+    m->a = qkv_arena_rows(a, 1, Sa, sizeof *m->a);
+    m->b = qkv_arena_rows(a, 1, Sb, sizeof *m->b);
+    m->seen = qkv_arena_rows(a, 1, Sb, sizeof *m->seen);
+}
 
 static double towards(double p, double m)
 {
     return p > 0 ? p * log2(p / m) : 0;
 }
 
-// Returns the Jensen-Shannon divergence, in bits, of a row a of one view and a row b of the other.
-// p[Sb] is scratch for the weights of a at the keys of b. seen[Sb] is scratch that marks the keys
-// of b that are aligned with a key of a.
-static double row_bits(const struct job *j, const float *a, const float *b, double *p, bool *seen)
+// Returns the Jensen-Shannon divergence, in bits, of the rows m->a and m->b of the views.
+static double row_bits(const struct job *j, const struct arrays *m)
 {
     const int64_t Sa = j->a->shape.keys, Sb = j->b->shape.keys;
+    const float *a = m->a, *b = m->b;
+    double *p = m->p;
+    bool *seen = m->seen;
     double rest_a = 0, rest_b = 0, whole_a = 0, whole_b = 0, bits = 0;
     memset(p, 0, (size_t)Sb * sizeof *p);
     memset(seen, 0, (size_t)Sb * sizeof *seen);
@@ -97,11 +114,11 @@ static double row_bits(const struct job *j, const float *a, const float *b, doub
     if (whole_b < 1 && whole_b > 0) rest_b += 1 - whole_b;
     for (int64_t i = 0; i < Sb; i++) {
         if (!seen[i]) continue;
-        const double q = b[i], m = (p[i] + q) / 2;
-        bits += towards(p[i], m) + towards(q, m);
+        const double q = b[i], mean = (p[i] + q) / 2;
+        bits += towards(p[i], mean) + towards(q, mean);
     }
-    const double m = (rest_a + rest_b) / 2;
-    bits += towards(rest_a, m) + towards(rest_b, m);
+    const double mean = (rest_a + rest_b) / 2;
+    bits += towards(rest_a, mean) + towards(rest_b, mean);
     return fmax(0, bits / 2);
 }
 
@@ -121,21 +138,21 @@ static double largest_change(const struct job *j, int64_t i, const float *a, con
 static void measure_head(void *ctx, int64_t task, int thread)
 {
     struct job *j = ctx;
-    const int64_t H = j->a->shape.heads, Sa = j->a->shape.keys, Sb = j->b->shape.keys;
+    const int64_t H = j->a->shape.heads;
     struct qkv_view_divergence *out = &j->out[task];
-    double *p = (double *)(void *)(j->scratch + thread * j->capacity);
-    float *a = (float *)(void *)(p + Sb), *b = a + Sa;
-    bool *seen = (bool *)(void *)(b + Sb);
+    struct qkv_arena arena = { j->scratch + (size_t)thread * j->each, j->each, 0 };
+    struct arrays m;
     double sum = 0;
+    lay_out(&m, j, &arena);
     for (int64_t i = 0; i < j->a->shape.tokens; i++) {
         if (j->rows[i] < 0) continue;
-        view_row(a, j->a, task / H, task % H, i);
-        view_row(b, j->b, task / H, task % H, j->rows[i]);
-        const double bits = row_bits(j, a, b, p, seen);
+        view_row(m.a, j->a, task / H, task % H, i);
+        view_row(m.b, j->b, task / H, task % H, j->rows[i]);
+        const double bits = row_bits(j, &m);
         if (!isfinite(bits)) continue;
         sum += bits;
         out->rows++;
-        const double change = largest_change(j, i, a, b);
+        const double change = largest_change(j, i, m.a, m.b);
         if (change > out->row_change) out->row = i, out->row_change = change;
     }
     out->bits = out->rows ? sum / (double)out->rows : 0;
@@ -145,18 +162,17 @@ static qkv_status measure_stack(qkv_view *v, const qkv_view *other, int64_t stac
                                 struct qkv_view_divergence *out, qkv_error *err)
 {
     const struct view_stack *a = &v->stack[stack], *b = &other->stack[stack];
-    const int64_t Sa = a->shape.keys, Sb = b->shape.keys, n = a->shape.layers * a->shape.heads;
+    const int64_t n = a->shape.layers * a->shape.heads;
     struct job j = { .a = a,
                      .b = b,
                      .rows = v->align[a->shape.row_text],
                      .keys = v->align[a->shape.key_text],
-                     .out = out,
-                     .capacity = 2 * Sb + Sa + Sb + Sb + 16 };
+                     .out = out };
+    struct qkv_arena count = { .size = SIZE_MAX };
     const int threads = qkv_threads();
-    size_t floats;
-    j.capacity += j.capacity % 2; // an even number of floats, since each buffer begins with doubles
-    if (qkv_mul_size(&floats, (size_t)j.capacity, (size_t)threads))
-        j.scratch = qkv_alloc(floats, sizeof *j.scratch);
+    lay_out(&(struct arrays){ 0 }, &j, &count);
+    j.each = count.used;
+    j.scratch = qkv_alloc((size_t)threads, j.each);
     if (!j.scratch) return qkv_fail_memory(err, NULL);
     for (int64_t i = 0; i < n; i++)
         out[i] = (struct qkv_view_divergence){
