@@ -8,8 +8,6 @@
 #include <string.h>
 
 enum { CHUNK_IDS = 1024 };
-// in the order of enum qkv_pool, from QKV_POOL_MEAN on
-static const char *const pools[] = { "mean", "cls", "max", "last", "mean-sqrt", "weighted", NULL };
 
 static struct {
     const char *file, *output, *ids, *prompt, *shard, *join;
@@ -26,7 +24,7 @@ static const struct opt opts[] = {
         "output file: FILE.npy (texts x width, float32) or FILE.jsonl (default, or '-': standard "
         "output, with one line of numbers per text; with --json one JSON object per text)"),
     OPT_CHOICE(
-        0, "pool", &o.pool, pools, "KIND",
+        0, "pool", &o.pool, cmd_pools, "KIND",
         "how the hidden states of tokens become one vector: mean, cls, max, last, mean-sqrt or "
         "weighted (default: as the model's files say)"),
     OPT_TEXT(
@@ -226,7 +224,7 @@ static qkv_status open_output(struct embed_sink *sink, struct embed_shard *shard
 {
     *complete = false;
     if (o.shard) {
-        const struct embed_settings how = { .pool = o.pool < 0 ? NULL : pools[o.pool],
+        const struct embed_settings how = { .pool = o.pool < 0 ? NULL : cmd_pools[o.pool],
                                             .no_normalize = o.no_normalize,
                                             .no_special = o.no_special,
                                             .ids = o.ids != NULL,

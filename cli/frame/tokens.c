@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+const char *const cmd_pools[] = { "mean", "cls", "max", "last", "mean-sqrt", "weighted", NULL };
+
 // the operands of the command, then the contents of the files of -f; valid until the process ends
 static struct cmd_texts operands;
 // operands.text[first + i] is the content of the file name[i]

@@ -36,6 +36,9 @@ struct token_options {
         OPT_INPUT(0, "ids", &(to).ids, "N,N|FILE",                                                 \
                   "token ids instead of a text, on the command line or in a file")
 
+// The names of enum qkv_pool from QKV_POOL_MEAN on; NULL ends the list.
+extern const char *const cmd_pools[];
+
 // The tokens of one sequence.
 struct tokens {
     int64_t count, length; // count: number of tokens, including padding; length: without padding

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // view_output.c: computes the output of the model on the text of a view: tokens after each layer,
 // labels, or shares of tokens in the vector of the text; adds it to the view; prints it as JSON.
+#include "frame/tokens.h"
 #include "view_source.h"
 #include "view/model_run.h"
 #include "view/token_text.h"
@@ -167,9 +168,6 @@ static qkv_status labels_make(struct source_output *o, const struct source *s, q
 // ---- shares ------------------------------------------------------------------------------------
 static qkv_status shares_make(struct source_output *o, const struct source *s, qkv_error *err)
 {
-    static const char *const pools[] = {
-        "", "mean", "cls", "max", "last", "mean-sqrt", "weighted"
-    };
     const struct qkv_embedder_options how = { .opened = s->of.model, .no_tokenizer = true };
     const int64_t T = s->shown[0].tokens;
     double *share = cmd_alloc((size_t)T, sizeof *share);
@@ -183,7 +181,7 @@ static qkv_status shares_make(struct source_output *o, const struct source *s, q
         o->of.kind = QKV_VIEW_OUTPUT_SHARES;
         o->of.positions = T;
         o->of.rows = o->of.top = 1;
-        o->of.detail = pools[qkv_embedder_pool(e)];
+        o->of.detail = cmd_pools[qkv_embedder_pool(e) - QKV_POOL_MEAN];
         o->entry = cmd_alloc((size_t)T, sizeof *o->entry);
         o->value = cmd_alloc((size_t)T, sizeof *o->value);
         o->at = cmd_alloc((size_t)T, sizeof *o->at);
