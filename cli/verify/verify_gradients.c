@@ -175,8 +175,9 @@ static void exact_pair(const struct row *r, struct workspace *w, int64_t j,
     const double u = VERIFY_U_F32, scale = (double)a->scale, d = sums->d;
     const double rows = (double)(a->T * (a->H / a->G)), keys = (double)r->keys;
     const double ds = x->p * (x->dp - d);
-    const double ds_off = x->p_off * fabs(x->dp - d) + 0x1p-126 +
-                          (x->p + x->p_off) * (x->dp_off + sums->d_off + 4 * u * (fabs(x->dp) + fabs(d)));
+    const double ds_off =
+        x->p_off * fabs(x->dp - d) + 0x1p-126 +
+        (x->p + x->p_off) * (x->dp_off + sums->d_off + 4 * u * (fabs(x->dp) + fabs(d)));
     const double grade = scale * x->slope * ds;
     const double off = fabs(scale) * (x->slope * ds_off + x->slope_off * (fabs(ds) + ds_off));
     const double to_q = off + u * (keys + 16 + promise->pv) * (fabs(grade) + off);
@@ -295,8 +296,9 @@ static void workspace_new(struct workspace *w, const struct qkv_attention *a,
     w->seen = part(&at, S);
     double **const doubles[] = { &w->q, &w->k, &w->dout, &w->v, &w->out, &w->reach };
     for (int i = 0; i < 6; i++) *doubles[i] = part(&at, (i < 2 ? E : F) * sizeof(double));
-    float **const rows[] = { &w->qf,   &w->kf, &w->doutf, &w->vf,
-                             &w->outf, &w->p,  &w->dp,    &w->slope };
+    float **const rows[] = {
+        &w->qf, &w->kf, &w->doutf, &w->vf, &w->outf, &w->p, &w->dp, &w->slope
+    };
     for (int i = 0; i < 8; i++) *rows[i] = part(&at, (i < 2 ? E : i < 5 ? F : S) * sizeof(float));
     for (int i = 0; i < VERIFY_SIDES; i++) w->sum[i] = part(&at, count[i] * sizeof(float));
 }
