@@ -65,8 +65,9 @@ void qkv_disk_hook(int (*before)(void *ctx, struct qkv_disk_call *call), void *c
 int qkv_disk_link(const char *from, const char *to);
 
 // ---- temporary files (temporary.c) -------------------------------------------------------------
-// Writes a new name to out: TARGET.tmp.PID.N with a random number N, which others cannot predict.
-// Returns false if it is too long.
+// Writes a new name to out: TARGET.tmp.PID.N with a random number N, which others cannot predict;
+// a name of more than 116 bytes is shortened, by the same rule each time.  Returns false if the
+// path is too long.
 bool qkv_temporary_name(char *out, size_t size, const char *target);
 // Adds a path to the table, before the file or folder is made.  The caller keeps `path` unchanged
 // until qkv_temporary_drop().  Returns the index in the table; -1 if the table is full.

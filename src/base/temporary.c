@@ -36,10 +36,36 @@ uint32_t qkv_temporary_number(void)
     return (uint32_t)now.tv_nsec * 2654435761u + atomic_fetch_add(&count, 1);
 }
 
+// A name of more than LONG bytes would exceed the limit of the file system with .tmp.PID.N, which
+// has up to 27 bytes: the limit is 143 bytes in eCryptfs, 255 in others.  Its temporary name begins
+// with HEAD bytes of it, DIGITS digits of its SHA-256, and its last TAIL bytes.
+enum { LONG = 116, HEAD = 80, DIGITS = 16, TAIL = 16, STEM = LONG + 1 };
+
+static bool continues(char c) // c is not the first byte of a UTF-8 character
+{
+    return (c & 0xC0) == 0x80;
+}
+
+// Returns the beginning of the temporary names for `base`: base itself, or a shorter name in stem.
+static const char *shorten(char stem[STEM], const char *base)
+{
+    char digest[QKV_SHA256_TEXT];
+    const size_t n = strlen(base);
+    if (n <= LONG) return base;
+    size_t head = HEAD, tail = n - TAIL;
+    while (head && continues(base[head])) head--;
+    while (continues(base[tail])) tail++;
+    qkv_sha256(digest, base, n);
+    snprintf(stem, STEM, "%.*s~%.*s%s", (int)head, base, DIGITS, digest, base + tail);
+    return stem;
+}
+
 bool qkv_temporary_name(char *out, size_t size, const char *target)
 {
-    const int n =
-        snprintf(out, size, "%s.tmp.%ld.%" PRIu32, target, (long)getpid(), qkv_temporary_number());
+    char stem[STEM];
+    const char *slash = strrchr(target, '/'), *base = slash ? slash + 1 : target;
+    const int n = snprintf(out, size, "%.*s%s.tmp.%ld.%" PRIu32, (int)(base - target), target,
+                           shorten(stem, base), (long)getpid(), qkv_temporary_number());
     return n > 0 && (size_t)n < size;
 }
 
@@ -143,12 +169,13 @@ static bool is_own(int fd)
 void qkv_temporaries_find(const char *target, const char *kind,
                           void (*found)(const char *path, const char *target))
 {
-    char above[QKV_PATH], left[QKV_PATH];
+    char above[QKV_PATH], left[QKV_PATH], stem[STEM];
     const int saved = errno;
     const char *base = qkv_path_above(above, target);
     DIR *d = base ? opendir(above) : NULL;
+    const char *begin = base ? shorten(stem, base) : NULL;
     for (const struct dirent *e; d && (e = readdir(d)) != NULL;) {
-        if (!is_left(e->d_name, base, kind) || qkv_path_join(left, above, e->d_name, NULL))
+        if (!is_left(e->d_name, begin, kind) || qkv_path_join(left, above, e->d_name, NULL))
             continue;
         const int fd = qkv_temporary_lock(left);
         if (fd < 0) continue;

@@ -301,7 +301,9 @@ static qkv_status replace(const struct qkv_folder *f, char aside[QKV_PATH], qkv_
     snprintf(aside, QKV_PATH, "%s", f->dir);
     if (qkv_disk_exchange(f->dir, f->path) == 0) return QKV_OK;
     if (errno != ENOSYS && errno != EINVAL) return fail_place(f, errno, err);
-    memcpy(aside + strlen(f->path), ".old.", 5); // NAME.old.PID.N
+    char *kind = aside;
+    for (char *p = aside; (p = strstr(p, ".tmp.")) != NULL; p++) kind = p;
+    memcpy(kind, ".old.", 5); // NAME.old.PID.N
     // The lock tells other processes that this one will rename or remove the old folder.
     const int lock = qkv_temporary_lock(f->path);
     qkv_status status = QKV_OK;

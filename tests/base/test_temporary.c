@@ -83,6 +83,34 @@ TEST(names_that_only_resemble_temporary_ones_are_left_alone)
     CHECK(unlink("left") == 0 && chdir("/") == 0 && rmdir(made) == 0);
 }
 
+// A name of 255 bytes is the longest of most file systems, and its temporary name has to be shorter.
+TEST(a_long_name_is_written_and_what_killed_writers_left_of_it_is_removed)
+{
+    static const int lengths[] = { 116, 117, 228, 255 };
+    static const char *const letters[] = { "a", "\xC3\xA4", "\xE2\x82\xAC" };
+    char made[] = "/tmp/qkv-temporary-XXXXXX";
+    CHECK(mkdtemp(made) && chdir(made) == 0);
+    EACH(length, lengths) EACH(letter, letters)
+    {
+        struct qkv_output o;
+        char name[256] = "", other[256], left[QKV_PATH], stays[QKV_PATH];
+        while (strlen(name) + strlen(*letter) + 4 <= (size_t)*length) strcat(name, *letter);
+        strcat(name, ".npy");
+        memcpy(other, name, sizeof other);
+        other[90]++; // neither in the first bytes nor in the last ones
+        CHECK(qkv_temporary_name(left, sizeof left, name));
+        CHECK(qkv_temporary_name(stays, sizeof stays, other));
+        CHECK(strlen(left) <= 143 && strstr(left, ".npy.tmp."));
+        for (size_t at = 0, n; left[at]; at += n) CHECK(n = qkv_utf8_bytes(left + at, 9));
+        CHECK(mkdir(left, 0700) == 0 && mkdir(stays, 0700) == 0);
+        CHECK_EQ(qkv_output_open(&o, name, false, NULL), QKV_OK);
+        CHECK(!qkv_path_exists(left) && qkv_path_exists(o.temp));
+        CHECK_EQ(qkv_output_commit(&o, NULL), QKV_OK);
+        CHECK(unlink(name) == 0 && rmdir(stays) == 0);
+    }
+    CHECK(chdir("/") == 0 && rmdir(made) == 0); // nothing else is left
+}
+
 // The table of temporary files has 256 rows: files beyond are written as well.
 TEST(more_outputs_than_the_table_has_rows)
 {
@@ -126,6 +154,7 @@ TEST(paths_that_are_too_long_or_lead_through_a_file)
 
 CHECK_MAIN(CASE(names_that_only_resemble_temporary_ones_are_left_alone),
            CASE(more_outputs_than_the_table_has_rows),
+           CASE(a_long_name_is_written_and_what_killed_writers_left_of_it_is_removed),
            CASE(paths_that_are_too_long_or_lead_through_a_file),
            CASE(an_output_removes_what_killed_writers_of_its_target_left),
            CASE(a_temporary_file_that_is_being_written_stays))

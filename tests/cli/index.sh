@@ -266,6 +266,15 @@ with open("begins.qkvi.tmp.1.1", "w") as f, open("begins.qkvi.tmp.x", "w") as ot
     p = run("./begins.qkvi")
     assert p.returncode == 6 and "another qkv index writes this index" in p.stderr, p
     assert not os.path.exists("begins.qkvi") and run("another.qkvi").returncode == 0
+# of a long name, the temporary name has the first 80 bytes and the last 16
+long = "l" * 250 + ".qkvi"
+with open("l" * 80 + "~0123456789abcdef" + "l" * 11 + ".qkvi.tmp.1.1", "w") as f:
+    fcntl.flock(f, fcntl.LOCK_EX)
+    p = run(long)
+    assert p.returncode == 6 and "another qkv index writes this index" in p.stderr, p
+os.unlink(f.name)
+assert run(long).returncode == 0
+os.unlink(long)
 p = run("begins.qkvi")
 assert p.returncode == 0 and not os.path.exists("begins.qkvi.tmp.1.1"), p
 os.unlink("begins.qkvi.tmp.x")

@@ -70,6 +70,18 @@ sh -c 'echo victim >mine.jsonl.tmp.$$; exec "$QKV_BIN" attn -x x.npy -o mine.npy
 [ "$(cat mine.jsonl.tmp.*)" = victim ] || failed 'a file of the user was removed'
 rm linked.npy* mine.jsonl.tmp.*
 
+title 'every name that the file system accepts can be an output'
+long=$(printf '%0251d' 0)
+mkdir long
+runs 0 attn -x x.npy -o "long/$long.npy"
+runs 0 attn -x x.npy -o "long/$long.npy" --force
+runs 0 convert "$here/../golden/bert" "long/0000$long" --precision f32
+runs 0 convert "$here/../golden/bert" "long/0000$long" --precision bf16 --force
+[ "$(ls long | wc -l)" = 2 ] || failed "files: $(ls long)"
+runs 6 attn -x x.npy -o "long/0$long.npy"
+says_part 'cannot create: File name too long'
+rm -r long
+
 title 'an output is no input, for options of every command, by any name, and in the folder of the model'
 cp -r "$here/../golden/bert" model
 printf 'a\nb\n' >tokens.html

@@ -221,14 +221,28 @@ TEST(a_signal_leaves_no_temporary_folder_and_one_model)
         }
 }
 
+// Gives the old folder a name of 255 bytes, the limit of most file systems.
+static void rename_to_long(void)
+{
+    char name[256] = "";
+    memset(name, 'o', 255);
+    name[0] = 't';
+    const char *path = fixture(name);
+    CHECK_EQ(rename(to, path), 0);
+    snprintf(to, sizeof to, "%s", path);
+    snprintf(config, sizeof config, "%s/config.json", to);
+}
+
 TEST(after_a_kill_the_next_run_finds_a_model_and_removes_the_rest)
 {
     int aside = 0;
-    for (int exchange = 0; exchange < 2; exchange++)
+    for (int form = 0; form < 4; form++)
         for (int n = 1, died = true; died; n++) {
             struct stat st;
             qkv_error err = { 0 };
+            const bool exchange = form % 2;
             fresh();
+            if (form > 1) rename_to_long();
             died = write_and_die((struct death){ .left = n, .kill = true, .exchange = exchange });
             const bool there = stat(config, &st) == 0;
             CHECK(there || !exchange);
@@ -244,7 +258,7 @@ TEST(after_a_kill_the_next_run_finds_a_model_and_removes_the_rest)
             fixture_clean();
             mkdir(fixture_dir, 0700);
         }
-    CHECK_EQ(aside, 1); // the kill between the two renames
+    CHECK_EQ(aside, 2); // the kill between the two renames, with a short and a long name
 }
 
 TEST(folders_that_are_written_or_belong_to_others_are_left_alone)
