@@ -95,10 +95,21 @@ runs 3 index b.jsonl -o bad.qkvi
 says 'qkv: b.jsonl: at line 2: expected a text in the member "text", found integer'
 printf '{"text": "fine"}\n{"text": \n' >b.jsonl
 runs 3 index b.jsonl -o bad.qkvi
-says_part 'qkv: b.jsonl: at line 2: '
+says 'qkv: b.jsonl: at line 2, column 10: malformed JSON, expected a value, found the end'
 printf '{"text": "fine"}\n{"text": "a", "x": 1, "text": "b"}\n' >b.jsonl
 runs 3 index b.jsonl -o bad.qkvi
-says 'qkv: b.jsonl: at line 2: expected each member of an object once, found "text" twice'
+says 'qkv: b.jsonl: at line 2, column 23: duplicate key in a JSON object, expected each key once, found "text"'
+# SQLite accepts these
+while IFS='|' read -r column line; do
+    printf '\n{"text": "fine"}\n%s\n' "$line" >b.jsonl
+    runs 3 index b.jsonl -o bad.qkvi
+    says_part "qkv: b.jsonl: at line 3, column $column: "
+done <<'LINES'
+29|{"text": "a", "x": {"y": 1, "y": 2}}
+20|{"text": "a", "x": 1e999}
+27|{"text": "a", "x": "\ud800"}
+22|{"text": "a", "x": "a	tab"}
+LINES
 printf '["fine"]\n' >b.jsonl
 runs 3 index b.jsonl -o bad.qkvi
 says_part 'expected a JSON object'
