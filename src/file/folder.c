@@ -196,7 +196,9 @@ qkv_status qkv_folder_has(const char *dir, const char *path, qkv_error *err)
     qkv_status status = find_bounds(&b, dir, err);
     if (!status && realpath(path, real) && !is_within(&b, real))
         status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = path },
-                          "link leads out of the folder, expected a file inside of %s", dir);
+                          "link leads out of the folder, expected a file inside of %s, such as a "
+                          "copy in place of the link",
+                          dir);
     errno = saved;
     return status;
 }

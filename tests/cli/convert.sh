@@ -110,16 +110,33 @@ says_part 'qkv: note: 4 links of links not copied: only links to files inside th
 [ "$(ls linked | tr '\n' ' ')" = 'config.json copy.json model.safetensors tokenizer.json ' ] ||
     failed "files: $(ls linked)"
 
-title 'settings and weights that are links out of the folder are refused; a cache of the hub is converted'
-for file in config.json model.safetensors; do
+title 'settings, weights and tokenizers that are links out of the folder are refused; a cache of the hub is converted'
+for file in config.json model.safetensors tokenizer.json tokenizer_config.json modules.json vocab.txt vocab.json merges.txt; do
     rm -rf outside linked
     cp -r "$golden/bert" outside
+    case $file in
+    tokenizer_config.json) echo '{}' >"outside/$file" ;;
+    modules.json) echo '[]' >"outside/$file" ;;
+    vocab.txt) mv outside/tokenizer.json "outside/$file" ;;
+    vocab.json | merges.txt) mv outside/tokenizer.json outside/vocab.json; echo x >outside/merges.txt ;;
+    esac
     mv "outside/$file" "private-$file"
     ln -s "../private-$file" "outside/$file"
     runs 3 convert outside linked --precision bf16
-    says "qkv: outside/$file: link leads out of the folder, expected a file inside of outside"
+    says "qkv: outside/$file: link leads out of the folder, expected a file inside of outside, such as a copy in place of the link"
     [ ! -e linked ] || failed "a folder from a link: $file"
 done
+rm -rf outside linked
+cp -r "$golden/bert" outside
+ln -s ../private-vocab.txt outside/vocab.txt # tokenizer.json is read, and not this file
+runs 0 convert outside linked --precision bf16
+says_part 'qkv: note: 1 link of outside not copied'
+mkdir checkpoint
+cp "$golden/llama2c-v0/model.bin" checkpoint
+ln -s ../private-vocab.txt checkpoint/tokenizer.bin
+runs 3 convert checkpoint/model.bin new --precision f32
+says_part 'qkv: checkpoint/tokenizer.bin: link leads out of the folder'
+[ ! -e new ] || failed 'a folder without its tokenizer'
 rm -rf outside linked
 mkdir -p cache/blobs cache/snapshots/1
 for file in config.json model.safetensors tokenizer.json; do

@@ -466,15 +466,16 @@ static qkv_status check_apart(const struct job *j, const char *out)
 }
 
 // ---- a whole conversion ------------------------------------------------------------------------
-// Checks that the settings and the weights, which the new folder contains, are files of the old
-// folder, and that the settings name a family.
+// Checks that the settings, the weights and the tokenizer, which the new folder contains, are files
+// of the old folder, and that the settings name a family.
 static qkv_status check_files(const struct job *j)
 {
     char folder[QKV_PATH], path[QKV_PATH];
     bool file;
     folder_of(folder, j, &file);
-    if (file) return QKV_OK; // the caller named the file
-    qkv_status status = qkv_path_join(path, folder, "config.json", j->err);
+    qkv_status status = qkv_convert_check_copies(folder, j->err);
+    if (file) return status; // the caller named the file of the settings and the weights
+    if (!status) status = qkv_path_join(path, folder, "config.json", j->err);
     if (!status) status = qkv_folder_has(folder, path, j->err);
     if (!status) status = qkv_folder_has_weights(folder, j->own, j->err);
     if (status || json_is_string(json_object_get(j->config.root, "model_type"))) return status;

@@ -52,6 +52,37 @@ static bool is_wanted(const void *modules, const char *path, int64_t bytes)
     return bytes <= SMALL;
 }
 
+static qkv_status check_copy(bool *there, const char *from, const char *name, qkv_error *err)
+{
+    char path[QKV_PATH];
+    const qkv_status status = qkv_path_join(path, from, name, err);
+    *there = !status && qkv_path_may_exist(path);
+    return *there ? qkv_folder_has(from, path, err) : status;
+}
+
+qkv_status qkv_convert_check_copies(const char *from, qkv_error *err)
+{
+    // tokenizers, in the order in which qkv_tokenizer_open looks for them, each with the file that
+    // its reader opens too
+    static const char *const tokenizers[][2] = {
+        { "tokenizer.json", NULL },     { "source.spm", "vocab.json" },
+        { "tokenizer.model", NULL },    { "spiece.model", NULL },
+        { "spm.model", NULL },          { "sentencepiece.bpe.model", NULL },
+        { "vocab.json", "merges.txt" }, { "vocab.txt", NULL },
+        { "tokenizer.bin", NULL },
+    };
+    bool found = false, there;
+    qkv_status status = check_copy(&there, from, "modules.json", err);
+    if (!status) status = check_copy(&there, from, "tokenizer_config.json", err);
+    if (!status) status = check_copy(&there, from, "target.spm", err);
+    for (size_t i = 0; i < sizeof tokenizers / sizeof *tokenizers && !status && !found; i++) {
+        status = check_copy(&found, from, tokenizers[i][0], err);
+        if (!status && found && tokenizers[i][1])
+            status = check_copy(&there, from, tokenizers[i][1], err);
+    }
+    return status;
+}
+
 qkv_status qkv_convert_copy(const struct qkv_folder *to, const char *from, bool single,
                             struct qkv_convert_report *report, qkv_error *err)
 {
