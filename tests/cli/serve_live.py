@@ -57,7 +57,12 @@ def pages(s):
                              ({"temperature": 0}, 400, "$.temperature"), ({"top_p": 2}, 400, "$.top_p"),
                              ({"against": 5}, 400, "$.against"), ({"input": [1, 2]}, 400, "a page needs a text")]:
         status, _, data = ask(s, {"input": TEXT, **body})
-        check(f"refused: {body}", status == want and part in json.loads(data)["error"]["message"], data[:200])
+        error = json.loads(data)["error"]
+        check(f"refused: {body}", status == want and part in error["message"], data[:200])
+        check(f"the member that is wrong: {body}", error["param"] == "$." + next(iter(body)), error)
+    for heads in ["L99.H0"], ["L0.H99"], ["enc.L0.H0"], ["L0.H0", "L0.H*"]:
+        status, data = s.post("/v1/attention", {"input": TEXT, "ablate": heads})
+        check(f"heads that the model lacks: {heads}", status == 400 and data["error"]["param"] == "$.ablate", data)
     status, data = s.post("/v1/attention", {"input": TEXT, "against": "a"})
     check("a second text needs a page", status == 400 and "Accept: text/html" in data["error"]["message"], data)
 

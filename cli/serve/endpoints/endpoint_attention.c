@@ -208,7 +208,7 @@ static void run(struct serve_job *job)
     }
     qkv_encoding_free(&e);
     if (status) {
-        serve_fail_with(job->call, &err, "$.input");
+        serve_fail_with(job->call, &err, page_param_of(&err));
         return;
     }
     fputs("]}\n", j->to);

@@ -55,4 +55,6 @@ bool page_possible(struct serve_call *c, const struct serve_model *m);
 // call was answered.
 bool page_heads_read(struct serve_call *c, struct qkv_ablation **list, int64_t *n,
                      const qkv_json *v);
+// Returns the member of a request that caused the error of a run: the list of heads or the text.
+const char *page_param_of(const qkv_error *err);
 #endif

@@ -236,6 +236,12 @@ static qkv_status make(char **html, size_t *size, struct page_job *j, double *ro
     return status;
 }
 
+const char *page_param_of(const qkv_error *err)
+{
+    static const char heads[] = "cannot ablate "; // begins each error of a list of heads
+    return strncmp(err->text, heads, sizeof heads - 1) ? "$.input" : "$.ablate";
+}
+
 static void run_page(struct serve_job *job)
 {
     struct page_job *j = (struct page_job *)job;
@@ -247,7 +253,7 @@ static void run_page(struct serve_job *job)
         if (rows > PAGE_ROWS)
             serve_fail(job->call, 413, "$.input", "%s", err.text);
         else
-            serve_fail_with(job->call, &err, "$.input");
+            serve_fail_with(job->call, &err, page_param_of(&err));
         return;
     }
     fwrite(html, 1, size, serve_answer(job->call, 200, "text/html; charset=utf-8"));
