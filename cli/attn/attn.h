@@ -54,6 +54,11 @@ qkv_status attn_probe_new(struct attn_job *j, const char *list, qkv_error *err);
 qkv_status attn_probe_give(const struct attn_job *j, const char *path, bool *first, qkv_error *err);
 void attn_probe_free(struct attn_job *j);
 
+// Prints a note if `out` has numbers that are not finite while all inputs are; a number of `bias` or
+// `sinks` may be -infinity.  An array that is not given is zeroed.
+void attn_note_nonfinite(const struct attn_job *j, const struct array *bias,
+                         const struct array *sinks, const struct array *out);
+
 extern const char *const attn_scores[]; // names of enum qkv_score
 // Prints how the ranks would share a job, as text, or as the member "ranks" of a JSON object; with
 // one rank nothing (attn_ranks.c).

@@ -550,7 +550,10 @@ static int run_attn(int argc, char **argv)
     ranks_agree(&err);
     if (!err.status) compute(&j, r, &err);
     ranks_agree(&err);
-    if (!err.status && !o.plan && ranks.rank == 0) results_give(&j, r, &err);
+    if (!err.status && !o.plan && ranks.rank == 0) {
+        attn_note_nonfinite(&j, &m.bias, &m.sinks, &r[OUT]);
+        results_give(&j, r, &err);
+    }
     ranks_agree(&err);
     for (int i = 0; i < RESULTS; i++) array_free(&r[i]);
     masks_free(&m);

@@ -523,6 +523,27 @@ title 'NaN is printed without a sign'
 runs 0 attn -x '[1e20 0; 1e20 1]' --scale 1e10
 prints_part '      0        nan        nan'
 
+title 'results that overflow are counted in a note, unless an input is not finite'
+over='results are not finite, although all inputs are: numbers exceeded the range of'
+runs 0 attn -x '[1e30; 1]' --bias '[0 0]' --sinks '[1]'
+says "qkv: note: 1 of 2 $over f32"
+runs 0 attn -x '[1e5; 1]' --precision f16
+says "qkv: note: 2 of 2 $over f16"
+runs 0 attn -x '[1e30; 1]' --bias '[-inf 0]' # a mask
+silent
+runs 0 attn -x '[1e30; 1]' --bias '[0 -inf]'
+says "qkv: note: 1 of 2 $over f32"
+for input in '[nan; 1]' '[inf; 1]' '[-inf; 1]'; do
+    runs 0 attn -x "$input" -o /dev/null
+    silent
+    runs 0 attn -q '[1; 1]' -k "$input" -v '[1; 1]' --mask '[0 1]' -o /dev/null
+    silent
+done
+runs 0 attn -x '[1e30; 1]' --bias '[nan 0]' -o /dev/null
+silent
+runs 0 attn -x '[1e30; 1]' --plan
+silent
+
 title 'the shape is checked before the numbers are read'
 if [ -z "${QKV_SLOW:-}" ]; then # a sanitizer needs more address space
     python3 - <<'PY'
