@@ -87,6 +87,9 @@ static void detect_features(void)
         if (c & bit_AVX512VNNI) features |= QKV_CPU_AVX512_VNNI;
         if (d & (1u << 23)) features |= QKV_CPU_AVX512_FP16;
     }
+#ifdef QKV_EMULATE_AVX512 // a build for tests: src/kernel/module.cmake
+    features |= QKV_CPU_AVX512 | QKV_CPU_AVX512_VNNI | QKV_CPU_AVX512_BF16;
+#endif
     unsigned bits = 0;
     if ((d & (1u << 24)) && (d & (1u << 22))) bits |= QKV_CPU_AMX_BF16;
     if ((d & (1u << 24)) && (d & (1u << 25))) bits |= QKV_CPU_AMX_INT8;

@@ -19,11 +19,16 @@
 #define STORED f32
 #include "kernel/body/attention/attention_divide.h"
 #undef STORED
-// The products of a pair of 16-bit integers are added to the sum by one instruction. This assembly
-// updates sum in place; see int8_dot.
+// Adds products to sum by the instruction vNAME. The assembly updates sum in place, because gcc 12
+// compiles the intrinsic to code that copies every sum of a tile in each step. A build for tests
+// defines this macro in tests/emulate/avx512_names.h.
+#ifndef ADD_PRODUCTS
+#define ADD_PRODUCTS(NAME, sum, a, b) __asm__("v" #NAME " %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b))
+#endif
+// The products of a pair of 16-bit integers are added to the sum by one instruction.
 static inline vi pairs_dot_vnni(vi sum, vi a, vi b)
 {
-    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+    ADD_PRODUCTS(pdpwssd, sum, a, b);
     return sum;
 }
 #define pairs_dot      pairs_dot_vnni
@@ -49,9 +54,7 @@ static inline vi int8_weights(const void *p)
 }
 static inline vi int8_dot(vi sum, vi x, vi w)
 {
-    // This assembly updates sum in place, because gcc 12 compiles the intrinsic to code that copies
-    // every sum of a tile in each step.
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(x), "v"(w));
+    ADD_PRODUCTS(pdpbusd, sum, x, w);
     return sum;
 }
 #include "kernel/body/linear/linear_int8.h"
