@@ -16,8 +16,8 @@
 #   fuzz       each fuzz target searches for 20 s, two at a time
 #   power      commands that write are ended by signals, limits and kill -9, and lose the power at calls that change
 #              the disk: a tenth of all endings and states, drawn by the commit
-#   long       many minutes: every test on emulated AMX tiles, all faults, endings and states, the whole grid of `qkv
-#              verify`, 64-bit ARM, fuzzing for QKV_FUZZ_SECONDS (600) a target, 10,000 random mixtures of attention,
+#   long       many minutes: every test on emulated AMX tiles, kernels of AVX-512 with emulated intrinsics where the CPU
+#              lacks them, all faults, endings and states, the whole grid of `qkv verify`, 64-bit ARM, fuzzing for QKV_FUZZ_SECONDS (600) a target, 10,000 random mixtures of attention,
 #              MemorySanitizer, valgrind, the sanitizers on a real model, the binary interface
 #
 # `make test` is `test.sh release`; `make check` runs all except `long`; .ci/run runs release, gates and a part of the
@@ -176,6 +176,7 @@ stage_long() {
     single "verify" build/release/bin/qkv verify
     long_mixtures
     long_memory
+    long_wide
     long_grid
     long_interface
     stage_aarch64 "tests_text tests_file tests_layer"
@@ -210,6 +211,21 @@ long_memory() {
         echo "valgrind: not here, skipped"
         row valgrind 0 0 1 0
     fi
+}
+# The kernels of AVX-512 with emulated intrinsics, where the CPU lacks some of the instructions: all models have
+# the bits of CPUs that have them.
+long_wide() {
+    local isa flags=" $(sed -n 's/^flags.*: //p' /proc/cpuinfo | head -n 1) "
+    if [[ $flags == *" avx512_vnni "* && $flags == *" avx512_bf16 "* ]] || [[ $flags != *" avx2 "* ]]; then
+        echo "wide: the CPU has AVX-512, VNNI and BF16, or lacks AVX2: skipped"
+        row wide 0 0 1 0
+        return
+    fi
+    TARGETS="tests_kernel test_avx512 test_attention test_attention_masks test_output_bits qkv_cli" build wide -DQKV_TESTS=ON || return
+    tests wide build/wide -R '^(kernel/.*|emulate/test_avx512|layer/test_attention(_masks)?|whole/output_bits)$'
+    for isa in avx512 avx512vnni avx512bf16; do
+        QKV_ISA=$isa single "verify $isa" build/wide/bin/qkv verify --quick
+    done
 }
 # The commands on MiniLM under the sanitizers.
 long_grid() {
