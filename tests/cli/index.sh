@@ -108,8 +108,10 @@ done <<'LINES'
 29|{"text": "a", "x": {"y": 1, "y": 2}}
 20|{"text": "a", "x": 1e999}
 27|{"text": "a", "x": "\ud800"}
-22|{"text": "a", "x": "a	tab"}
 LINES
+printf '\n{"text": "fine"}\n{"text": "a", "x": "a\ttab"}\n' >b.jsonl
+runs 3 index b.jsonl -o bad.qkvi
+says_part 'qkv: b.jsonl: at line 3, column 22: '
 printf '["fine"]\n' >b.jsonl
 runs 3 index b.jsonl -o bad.qkvi
 says_part 'expected a JSON object'
