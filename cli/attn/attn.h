@@ -54,8 +54,8 @@ qkv_status attn_probe_new(struct attn_job *j, const char *list, qkv_error *err);
 qkv_status attn_probe_give(const struct attn_job *j, const char *path, bool *first, qkv_error *err);
 void attn_probe_free(struct attn_job *j);
 
-// Prints a note if `out` has numbers that are not finite while all inputs are; a number of `bias` or
-// `sinks` may be -infinity.  An array that is not given is zeroed.
+// Prints a note if `out` has numbers that are not finite while all inputs are; a number of `bias`
+// or `sinks` may be -infinity.  An array that is not given is zeroed.
 void attn_note_nonfinite(const struct attn_job *j, const struct array *bias,
                          const struct array *sinks, const struct array *out);
 

@@ -84,8 +84,8 @@ static qkv_status add_text(struct index_build *b, const struct index_file *f, bo
     return status;
 }
 
-// Checks a line by the rules of every JSON that qkv reads; SQLite, which extracts the texts, accepts
-// more.  Writes to *column the column of an error, in bytes from 1; 0: unknown.
+// Checks a line by the rules of every JSON that qkv reads; SQLite, which extracts the texts,
+// accepts more.  Writes to *column the column of an error, in bytes from 1; 0: unknown.
 static qkv_status check_json(const struct index_file *f, const char *line, size_t bytes,
                              int64_t *column, qkv_error *err)
 {

@@ -83,7 +83,8 @@ TEST(names_that_only_resemble_temporary_ones_are_left_alone)
     CHECK(unlink("left") == 0 && chdir("/") == 0 && rmdir(made) == 0);
 }
 
-// A name of 255 bytes is the longest of most file systems, and its temporary name has to be shorter.
+// A name of 255 bytes is the longest of most file systems, and its temporary name has to be
+// shorter.
 TEST(a_long_name_is_written_and_what_killed_writers_left_of_it_is_removed)
 {
     static const int lengths[] = { 116, 117, 228, 255 };
