@@ -262,7 +262,7 @@ static qkv_status put_cast(struct job *j, qkv_safetensors_writer *w, const struc
 static qkv_status refuse_row(const struct job *j, const struct qkv_tensor *t, int64_t row,
                              const float *x, int64_t n, int64_t ld)
 {
-    char found[64];
+    char found[80];
     int64_t i = 0;
     while (i < n - 1 && isfinite(x[i * ld])) i++;
     snprintf(found, sizeof found, "%s at output %" PRId64 ", input %" PRId64,
