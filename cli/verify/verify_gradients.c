@@ -206,7 +206,7 @@ static void exact_pair(const struct row *r, struct workspace *w, int64_t j,
 #define STORED(x) ((float)verify_rounded(type, (double)(x)))
 
 // Computes p, dp and slope of a row by the plain formula. Returns D. Each sum of n terms begins at
-// term n * order / ORDERS and continues cyclically.
+// term n * order / ORDERS and continues cyclically; that of D begins one quarter later.
 static float plain_row(const struct row *r, struct workspace *w, int order)
 {
     const struct qkv_attention *a = &r->p->a;
@@ -248,7 +248,10 @@ static float plain_row(const struct row *r, struct workspace *w, int order)
         w->dp[j] = STORED(dp);
         for (int64_t f = 0; f < a->F; f++) w->outf[f] += w->p[j] * w->vf[f];
     }
-    for (int64_t k = 0, f = a->F * order / ORDERS; k < a->F; k++, f = f + 1 < a->F ? f + 1 : 0)
+    // D begins at another quarter than dP: in the same order the rounding errors of both would be
+    // almost equal where one key has all the weight, and cancel in dP - D.
+    const int64_t later = a->F * ((order + 1) % ORDERS) / ORDERS;
+    for (int64_t k = 0, f = later; k < a->F; k++, f = f + 1 < a->F ? f + 1 : 0)
         d += w->doutf[f] * STORED(w->outf[f]);
     return d;
 }
