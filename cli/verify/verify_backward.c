@@ -48,8 +48,8 @@ static void measure(struct verify_row *row, const struct arrays *x, const struct
 {
     for (int i = 0; i < VERIFY_SIDES; i++) {
         char name[sizeof c->name + 8];
-        // If every row has one key, then P = 1 and dP = D, so dS = P (dP - D) is 0 whatever the
-        // rounding, and the plain formula has no error to compare with.
+        // If every row has one key and F is 1, then P = 1 and dP = D, so dS = P (dP - D) is 0
+        // whatever the rounding, and the plain formula has no error to compare with.
         const bool ruled = row->factor > 0 && g->plain[i] > 0;
         struct verify_measure m = { .plain = ruled ? g->plain[i] : NAN,
                                     .in_order = g->in_order[i] };
