@@ -17,8 +17,9 @@
 #   power      commands that write are ended by signals, limits and kill -9, and lose the power at calls that change
 #              the disk: a tenth of all endings and states, drawn by the commit
 #   long       many minutes: every test on emulated AMX tiles, kernels of AVX-512 with emulated intrinsics where the CPU
-#              lacks them, all faults, endings and states, the whole grid of `qkv verify`, 64-bit ARM, fuzzing for QKV_FUZZ_SECONDS (600) a target, 10,000 random mixtures of attention,
-#              MemorySanitizer, valgrind, the sanitizers on a real model, the binary interface
+#              lacks them, all faults, endings and states, the whole grid of `qkv verify`, 64-bit ARM, fuzzing for
+#              QKV_FUZZ_SECONDS (600) a target, 10,000 random mixtures of attention, MemorySanitizer, valgrind, the
+#              sanitizers on a real model, the binary interface
 #
 # `make test` is `test.sh release`; `make check` runs all except `long`; .ci/run runs release, gates and a part of the
 # others (`drawn` below), which test.sh --drawn lists.

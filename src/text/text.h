@@ -41,6 +41,11 @@ int qkv_utf8_read(const uint8_t *p, size_t n, uint32_t *code);
 // Writes the character `code` as UTF-8; returns the number of its bytes, 1..4.
 int qkv_utf8_write(uint8_t *p, uint32_t code);
 
+// The tokenizer files of a model folder, in the order in which qkv_tokenizer_open looks for them,
+// each with the file that its reader opens too; NULL: none (tokenizer_open.c).
+enum { QKV_TOKENIZER_FILES = 9 };
+extern const char *const qkv_tokenizer_files[QKV_TOKENIZER_FILES][2];
+
 // ---- what tasks need to know of a tokenizer ----------------------------------------------------
 // Returns the id of the unknown token of the tokenizer's model; -1: the model has none.
 int32_t qkv_tokenizer_unknown(const qkv_tokenizer *t);

@@ -2,6 +2,7 @@
 // convert_copy.c: selects and copies the files of a model folder whose weights are converted:
 // tokenizer, settings, and modules of sentence-transformers, which keep their type.
 #include "model/params/convert_copy.h"
+#include "text/text.h"
 #include <string.h>
 
 enum { SMALL = 64 << 20, JSON_BYTES = 1 << 20 };
@@ -62,23 +63,14 @@ static qkv_status check_copy(bool *there, const char *from, const char *name, qk
 
 qkv_status qkv_convert_check_copies(const char *from, qkv_error *err)
 {
-    // tokenizers, in the order in which qkv_tokenizer_open looks for them, each with the file that
-    // its reader opens too
-    static const char *const tokenizers[][2] = {
-        { "tokenizer.json", NULL },     { "source.spm", "vocab.json" },
-        { "tokenizer.model", NULL },    { "spiece.model", NULL },
-        { "spm.model", NULL },          { "sentencepiece.bpe.model", NULL },
-        { "vocab.json", "merges.txt" }, { "vocab.txt", NULL },
-        { "tokenizer.bin", NULL },
-    };
     bool found = false, there;
     qkv_status status = check_copy(&there, from, "modules.json", err);
     if (!status) status = check_copy(&there, from, "tokenizer_config.json", err);
     if (!status) status = check_copy(&there, from, "target.spm", err);
-    for (size_t i = 0; i < sizeof tokenizers / sizeof *tokenizers && !status && !found; i++) {
-        status = check_copy(&found, from, tokenizers[i][0], err);
-        if (!status && found && tokenizers[i][1])
-            status = check_copy(&there, from, tokenizers[i][1], err);
+    for (int i = 0; i < QKV_TOKENIZER_FILES && !status && !found; i++) {
+        status = check_copy(&found, from, qkv_tokenizer_files[i][0], err);
+        if (!status && found && qkv_tokenizer_files[i][1])
+            status = check_copy(&there, from, qkv_tokenizer_files[i][1], err);
     }
     return status;
 }

@@ -88,12 +88,22 @@ static qkv_status open_file(qkv_tokenizer **out, const char *path, qkv_error *er
     return status;
 }
 
+const char
+    *const
+        qkv_tokenizer_files[QKV_TOKENIZER_FILES][2] = {
+            { "tokenizer.json", NULL },
+            { "source.spm", "vocab.json" }, // the source side of a Marian translator
+            { "tokenizer.model", NULL },
+            { "spiece.model", NULL },
+            { "spm.model", NULL },
+            { "sentencepiece.bpe.model", NULL },
+            { "vocab.json", "merges.txt" },
+            { "vocab.txt", NULL },
+            { "tokenizer.bin", NULL },
+        };
+
 qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path, qkv_error *err)
 {
-    // file names in the order of preference; source.spm is the source side of a Marian translator
-    static const char *const names[] = { "tokenizer.json", "source.spm", "tokenizer.model",
-                                         "spiece.model",   "spm.model",  "sentencepiece.bpe.model",
-                                         "vocab.json",     "vocab.txt",  "tokenizer.bin" };
     char file[QKV_PATH], first[QKV_PATH];
     struct stat st;
     if (out) *out = NULL;
@@ -104,9 +114,10 @@ qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path, qkv_error *
     if (stat(path, &st) != 0) return open_file(out, path, err);
     const bool checkpoint = !S_ISDIR(st.st_mode) && is_checkpoint(path);
     if (!S_ISDIR(st.st_mode) && !checkpoint) return open_file(out, path, err);
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const qkv_status status = checkpoint ? qkv_path_sibling(file, path, names[i], err)
-                                             : qkv_path_join(file, path, names[i], err);
+    for (int i = 0; i < QKV_TOKENIZER_FILES; i++) {
+        const qkv_status status = checkpoint
+                                      ? qkv_path_sibling(file, path, qkv_tokenizer_files[i][0], err)
+                                      : qkv_path_join(file, path, qkv_tokenizer_files[i][0], err);
         if (status) return status;
         if (i == 0) memcpy(first, file, sizeof first);
         if (qkv_path_may_exist(file)) return open_file(out, file, err);
