@@ -83,7 +83,8 @@ bool cmd_parse_int(const char *text, int64_t *out)
     return true;
 }
 
-bool cmd_parse_real(const char *text, double *out)
+// Returns true if a text has the form of a number that cmd_parse_real describes.
+static bool is_real(const char *text)
 {
     const char *p = text + (*text == '-'), *start = p;
     p = digits(p);
@@ -100,7 +101,12 @@ bool cmd_parse_real(const char *text, double *out)
         start = p += *p == '+' || *p == '-';
         if ((p = digits(p)) == start) return false;
     }
-    if (*p) return false;
+    return !*p;
+}
+
+bool cmd_parse_real(const char *text, double *out)
+{
+    if (!is_real(text)) return false;
     // strtod() expects a decimal point, since the program never sets LC_NUMERIC
     const double v = strtod(text, NULL);
     if (!isfinite((float)v)) return false;
@@ -239,8 +245,9 @@ static qkv_status set(const struct opt *o, const char *label, const char *value,
     case OPT_KIND_REAL: {
         double v;
         if (!cmd_parse_real(value, &v))
-            return cmd_error(err, QKV_ERR_USAGE, NULL,
-                             "%s: expected a number such as 0.5, found '%.100s'", label, value);
+            return cmd_error(err, QKV_ERR_USAGE, NULL, "%s: expected a number %s, found '%.100s'",
+                             label, is_real(value) ? "between -3.4e38 and 3.4e38" : "such as 0.5",
+                             value);
         *o->at.real = v;
         return QKV_OK;
     }

@@ -131,6 +131,21 @@ cp -r "$golden/bert" outside
 ln -s ../private-vocab.txt outside/vocab.txt # tokenizer.json is read, and not this file
 runs 0 convert outside linked --precision bf16
 says_part 'qkv: note: 1 link of outside not copied'
+rm -rf outside linked
+cp -r "$golden/sentences/model" outside
+cp -r "$golden/sentences/labse/." outside
+mv outside/1_Pooling pooling
+for link in ../pooling inside; do # modules.json names this folder, so that a copy without it cannot be opened
+    ln -sfn "$link" outside/1_Pooling
+    [ "$link" != inside ] || cp -r pooling outside/inside
+    runs 3 convert outside linked --precision bf16
+    says 'qkv: outside/1_Pooling: this folder of a module is a link, which is not copied, expected a copy in place of the link'
+    [ ! -e linked ] || failed 'a folder without its pooling'
+done
+rm -rf outside/1_Pooling outside/inside && mkdir outside/1_Pooling
+ln -s ../../pooling/config.json outside/1_Pooling/config.json
+runs 3 convert outside linked --precision bf16
+says_part 'qkv: outside/1_Pooling/config.json: link leads out of the folder'
 mkdir checkpoint
 cp "$golden/llama2c-v0/model.bin" checkpoint
 ln -s ../private-vocab.txt checkpoint/tokenizer.bin

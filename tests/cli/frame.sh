@@ -77,9 +77,13 @@ for n in -1 1e3 0x10 99999999999999999999 NaN ' 5' 5x +5 05 257 ''; do
     runs 2 attn --threads="$n"
     says_part --threads
 done
-for x in NaN inf 0x1p3 ' 1' 1x . -. .e3 1e 1e999 --1 1,5 1.2.3; do
+for x in NaN inf 0x1p3 ' 1' 1x . -. .e3 1e --1 1,5 1.2.3; do
     runs 2 attn --softcap="$x"
     says_part '--softcap: expected a number such as 0.5'
+done
+for x in 1e999 -1e39 3.5e38; do
+    runs 2 attn --softcap="$x"
+    says_part "--softcap: expected a number between -3.4e38 and 3.4e38, found '$x'"
 done
 
 title 'an unknown word gives an error that lists the choices'

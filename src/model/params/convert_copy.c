@@ -3,7 +3,9 @@
 // tokenizer, settings, and modules of sentence-transformers, which keep their type.
 #include "model/params/convert_copy.h"
 #include "text/text.h"
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { SMALL = 64 << 20, JSON_BYTES = 1 << 20 };
 
@@ -22,15 +24,24 @@ static bool is_tokenizer(const void *user, const char *path, int64_t bytes)
     return false;
 }
 
+// Returns the length of the path of a module's folder, which starts at *folder: without "./" in
+// front and "/" behind; 0 if it has none.
+static size_t module_folder(const json_t *modules, size_t i, const char **folder)
+{
+    *folder = json_string_value(json_object_get(json_array_get(modules, i), "path"));
+    while (*folder && strncmp(*folder, "./", 2) == 0)
+        for (*folder += 2; **folder == '/';) ++*folder;
+    size_t n = *folder ? strlen(*folder) : 0;
+    while (n && (*folder)[n - 1] == '/') n--;
+    return n;
+}
+
 // Returns true if path is a file of weights in a folder that modules.json names.
 static bool is_module(const json_t *modules, const char *path)
 {
+    const char *folder;
     for (size_t i = 0; i < json_array_size(modules); i++) {
-        const char *folder = json_string_value(json_object_get(json_array_get(modules, i), "path"));
-        while (folder && strncmp(folder, "./", 2) == 0)
-            for (folder += 2; *folder == '/';) folder++;
-        size_t n = folder ? strlen(folder) : 0;
-        while (n && folder[n - 1] == '/') n--;
+        const size_t n = module_folder(modules, i, &folder);
         if (n && strncmp(path, folder, n) == 0 && path[n] == '/' &&
             (qkv_ends_with(path, ".safetensors") || qkv_ends_with(path, ".index.json")))
             return true;
@@ -61,9 +72,40 @@ static qkv_status check_copy(bool *there, const char *from, const char *name, qk
     return *there ? qkv_folder_has(from, path, err) : status;
 }
 
+// Reads modules.json of a folder; *modules stays NULL if there is none.
+static qkv_status read_modules(json_t **modules, const char *from, qkv_error *err)
+{
+    char path[QKV_PATH];
+    const qkv_status status = qkv_path_join(path, from, "modules.json", err);
+    return !status && qkv_path_may_exist(path) ? qkv_json_list_file(modules, path, JSON_BYTES, err)
+                                               : status;
+}
+
+// Fails if the folder of a module, or a file that it needs, is a link that is not copied.
+static qkv_status check_module(const char *from, const char *folder, size_t bytes, qkv_error *err)
+{
+    static const char *const names[] = { "config.json", "model.safetensors" };
+    char name[QKV_PATH], path[QKV_PATH];
+    struct stat st;
+    bool there;
+    snprintf(name, sizeof name, "%.*s", (int)qkv_min64((int64_t)bytes, QKV_PATH - 1), folder);
+    qkv_status status = qkv_path_join(path, from, name, err);
+    if (!status && lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+        status = qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = path },
+                          "this folder of a module is a link, which is not copied, expected a "
+                          "copy in place of the link");
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !status; i++) {
+        status = qkv_path_join(path, name, names[i], err);
+        if (!status) status = check_copy(&there, from, path, err);
+    }
+    return status;
+}
+
 qkv_status qkv_convert_check_copies(const char *from, qkv_error *err)
 {
     bool found = false, there;
+    const char *folder;
+    json_t *modules = NULL;
     qkv_status status = check_copy(&there, from, "modules.json", err);
     if (!status) status = check_copy(&there, from, "tokenizer_config.json", err);
     if (!status) status = check_copy(&there, from, "target.spm", err);
@@ -72,19 +114,22 @@ qkv_status qkv_convert_check_copies(const char *from, qkv_error *err)
         if (!status && found && qkv_tokenizer_files[i][1])
             status = check_copy(&there, from, qkv_tokenizer_files[i][1], err);
     }
+    if (!status) status = read_modules(&modules, from, err);
+    for (size_t i = 0; i < json_array_size(modules) && !status; i++) {
+        const size_t bytes = module_folder(modules, i, &folder);
+        if (bytes) status = check_module(from, folder, bytes, err);
+    }
+    json_decref(modules);
     return status;
 }
 
 qkv_status qkv_convert_copy(const struct qkv_folder *to, const char *from, bool single,
                             struct qkv_convert_report *report, qkv_error *err)
 {
-    char path[QKV_PATH];
     json_t *modules = NULL;
     int64_t ignored = 0; // other files of the folder are not part of the model
     if (single) return qkv_folder_copy(to, from, is_tokenizer, NULL, 0, &ignored, &ignored, err);
-    qkv_status status = qkv_path_join(path, from, "modules.json", err);
-    if (!status && qkv_path_may_exist(path))
-        status = qkv_json_list_file(&modules, path, JSON_BYTES, err);
+    qkv_status status = read_modules(&modules, from, err);
     if (!status)
         status = qkv_folder_copy(to, from, is_wanted, modules, 2, &report->left_out, &report->links,
                                  err);
