@@ -92,7 +92,7 @@ static const struct opt opts[] = {
     OPT_FLAG(0, "lowercase", &o.lowercase, "convert the text to lower case without accents, for a tokenizer that is trained"),
     OPT_INT(0, "context", &o.context, 2, 1 << 24, "N", "maximum length of a sequence in tokens (default: 256; for pairs and encoders 128)"),
     OPT_GROUP("Model"),
-    OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "what to learn: causal, masked, seq2seq, contrastive or classify; words: word vectors (default: by the architecture)"),
+    OPT_CHOICE(0, "objective", &c.objective, objectives, "WORD", "what to learn: causal, masked, seq2seq, contrastive or classify; words: word vectors (default: by the architecture; contrastive for .tsv files and a model with modules.json)"),
     OPT_INPUT(0, "from", &o.from, "DIR", "model folder with which training starts (default: from scratch)"),
     OPT_CHOICE_LISTED(0, "arch", &c.arch, list_archs, "WORD"),
     OPT_INT(0, "layers", &o.layers, 1, 1000, "N", "number of layers (default: 4; vaswani 6, gru-attention 1)"),
@@ -460,6 +460,9 @@ static int run_train(int argc, char **argv)
             cmd_output_complete(o.run);
             if (o.export_dir) cmd_output_complete(o.export_dir);
             print_result(&result);
+            if (result.from_step && result.from_step == result.steps)
+                cmd_note("the run was complete already; --steps N with N > %lld continues it",
+                         (long long)result.steps);
         }
     }
     ranks_agree(&err);

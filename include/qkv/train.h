@@ -43,7 +43,10 @@ struct qkv_train_options {
     struct qkv_text_source train, valid;
     double valid_share; /**< share of the training texts that is used for validation; default .01 */
 
-    /** training objective: "causal", "masked", "seq2seq", "contrastive", "classify" */
+    /** training objective: "causal", "masked", "seq2seq", "contrastive", "classify"; NULL: by the
+     *  architecture, or contrastive if `from` contains modules.json and all texts are .tsv files.
+     *  Contrastive training from a folder with other modules than mean pooling and Normalize
+     *  returns QKV_ERR_UNSUPPORTED */
     const char *objective;
     const char *from; /**< model folder with the initial weights; NULL: random weights */
     const char *arch; /**< architecture: "gpt", "vaswani", ... (net.def) */

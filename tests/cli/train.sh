@@ -64,6 +64,33 @@ runs 0 eval near --json
 prints_part '"retrieval":'
 case $(value retrieval) in '' | null) failed 'retrieval' ;; esac
 
+title 'a folder of sentence-transformers: pairs are its objective, mean pooling the only one'
+cp -r bert/model sentences
+mkdir sentences/1_Pooling
+module() { printf '{"idx":%d,"name":"%d","path":"%s","type":"sentence_transformers.models.%s"}' "$@"; }
+echo "[$(module 0 0 '' Transformer),$(module 1 1 1_Pooling Pooling)]" >sentences/modules.json
+echo '{"word_embedding_dimension":32,"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false}' >sentences/1_Pooling/config.json
+runs 4 train pairs.tsv --from sentences --out first --steps 1
+says 'qkv: sentences: contrastive training of other modules than mean pooling and Normalize, which modules.json names'
+[ ! -e first ] || failed 'a run with another pooling'
+echo '{"word_embedding_dimension":32,"pooling_mode_mean_tokens":true}' >sentences/1_Pooling/config.json
+echo '{"max_seq_length":24}' >sentences/sentence_bert_config.json
+echo '{"prompts":{"query":"zero "},"default_prompt_name":"query"}' >sentences/config_sentence_transformers.json
+runs 0 train pairs.tsv --from sentences --out first --steps 1 --batch-sequences 16 --rate 1e-12
+says 'qkv: note: objective contrastive, for pairs in .tsv files and a model of sentence vectors'
+for model in sentences first/model; do
+    runs 0 embed -m $model 'one two three'
+    cp "$out" "vector-${model%%/*}"
+done
+python3 - vector-sentences vector-first <<'PY' || failed 'another length, prompt or pooling after training'
+import math, sys
+a, b = ([float(x) for x in open(f).read().split('\t')[-1].split()] for f in sys.argv[1:])
+cosine = sum(x * y for x, y in zip(a, b)) / math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+sys.exit(len(a) != 32 or not cosine > 1 - 1e-6)
+PY
+runs 0 train pairs.tsv --out first
+says_part 'qkv: note: the run was complete already; --steps N with N > 1 continues it'
+
 title 'encoder-decoders: loss, exact outputs, alignment'
 for arch in vaswani bare-transformer gru-attention; do
     runs 0 train pairs.tsv --out $arch --arch $arch --tokenizer characters --context 32 --dropout 0 --smoothing 0 --schedule cosine --steps $more $small

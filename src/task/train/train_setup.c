@@ -316,6 +316,32 @@ qkv_status train_fail_context(const char *model, int64_t asked, int64_t most, in
                     most, positions, asked);
 }
 
+// Fails if the vectors of the model are not those that contrastive training compares: means over the
+// tokens, of length 1.
+static qkv_status check_pooling(const char *from, qkv_error *err)
+{
+    struct qkv_modules m;
+    qkv_status status = qkv_modules_read(&m, from, NULL, err);
+    if (status) return status;
+    if (m.pool_count != 1 || m.pools[0] != QKV_POOL_MEAN ||
+        !qkv_steps_are(&m.steps, QKV_STEP_NORMALIZE))
+        status = qkv_fail(err, QKV_ERR_UNSUPPORTED, &(struct qkv_location){ .file = from },
+                          "contrastive training of other modules than mean pooling and Normalize, "
+                          "which modules.json names");
+    qkv_modules_free(&m);
+    return status;
+}
+
+// Returns true if the model is an encoder of sentence-transformers, and all texts are in .tsv files.
+static bool trains_vectors(const struct qkv_train_options *o, const qkv_net *n)
+{
+    char path[QKV_PATH];
+    for (int64_t i = 0; i < o->train.n; i++)
+        if (!qkv_ends_with(o->train.paths[i], ".tsv")) return false;
+    return train_objective_of(n) == QKV_OBJECTIVE_MASKED &&
+           !qkv_path_join(path, o->from, "modules.json", NULL) && qkv_path_may_exist(path);
+}
+
 // Opens the model that training starts from, to find out its objective, architecture and positions.
 static qkv_status inspect_initial_model(struct train *t, qkv_error *err)
 {
@@ -324,6 +350,11 @@ static qkv_status inspect_initial_model(struct train *t, qkv_error *err)
     if (!o->from || !t->config.fresh) return QKV_OK;
     qkv_status status = qkv_net_open(&n, o->from, &t->how, QKV_NET_TOKENS, 0, err);
     if (status) return status;
+    if (!o->objective && trains_vectors(o, n)) {
+        o->objective = task_objectives[QKV_OBJECTIVE_CONTRASTIVE];
+        train_note(
+            t, "objective contrastive, for pairs in .tsv files and a model of sentence vectors");
+    }
     if (!o->objective) o->objective = task_objectives[train_objective_of(n)];
     // points to a constant, so it stays valid after the model is freed
     if (!o->arch) o->arch = qkv_net_shape(n)->arch;
@@ -337,6 +368,7 @@ static qkv_status inspect_initial_model(struct train *t, qkv_error *err)
     o->context = qkv_min64(o->context, most);
     if (!status && objective != QKV_OBJECTIVE_CLASSIFY)
         status = check_objective(t, n, objective, err);
+    if (!status && objective == QKV_OBJECTIVE_CONTRASTIVE) status = check_pooling(o->from, err);
     qkv_net_free(n);
     return status;
 }
