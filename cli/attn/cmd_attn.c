@@ -580,7 +580,7 @@ const struct cmd cmd_attn = {
              "The operator computes in this order: score, scale, soft cap, bias and ALiBi, masks, "
              "softmax. Masked keys are never read, so a NaN in them has no effect. The output of a "
              "row whose keys are all masked is 0. Started as 'mpirun -n P qkv attn ...' with Open MPI "
-             "or MPICH, each of P processes computes some rows, and the result has the same bits. With --precision bf16 or f16, q, k, v and the "
+             "or MPICH, each of P processes computes some rows, and the result is bit-identical. With --precision bf16 or f16, q, k, v and the "
              "output are rounded to that type.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_JSON | USES_OUTPUT | USES_RANKS,

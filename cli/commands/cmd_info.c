@@ -24,7 +24,7 @@ static const struct opt opts[] = {
     OPT_OUTPUT('o', "output", &o.output, "FILE",
                "file of the diagram: .svg or .png; '-' is standard output, which gets the SVG"),
     OPT_CHOICE(0, "theme", &o.theme, chart_themes, "NAME",
-               "colours of the diagram: auto, light or dark"),
+               "colors of the diagram: auto, light or dark"),
     OPT_END
 };
 

@@ -16,7 +16,7 @@ extern const char *const chart_themes[];
 #define CHART_LOOK_OPTIONS(to)                                                                     \
     OPT_CHOICE(0, "theme", &(to).theme, chart_themes, "NAME",                                      \
                "auto, light or dark (auto: in a file as the reader's system, in the terminal as "  \
-               "COLORFGBG says, or dark)"),                                                        \
+               "set in COLORFGBG, or dark)"),                                                      \
         OPT_INT(                                                                                   \
             0, "width", &(to).width, 1, 500, "N",                                                  \
             "width of the picture in the terminal, in columns (default: that of the terminal)")

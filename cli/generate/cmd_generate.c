@@ -84,7 +84,7 @@ const struct cmd cmd_generate = {
     .max_args = 1,
     .examples = {
         { "qkv generate \"In the beginning\" -n 40", "40 tokens, the most probable one each time" },
-        { "qkv generate \"And he said\" -t 0.8 --top-p 0.9 --seed 7", "sampled tokens; another seed gives another output" },
+        { "qkv generate \"And he said\" -t 0.8 --top-p 0.9 --seed 7", "sampled tokens; another seed changes the output" },
         { "qkv generate -f prompts.txt --json --logprobs 3", "one JSON object for each line of the file" },
         { "qkv generate \"In the beginning\" -n 0 --echo --logprobs 1", "the log-probability of each token of a text" },
         { "qkv generate \"Blessed are\" --beam 4 --n-best 4 -n 20", "the four best outputs of a beam search" },

@@ -512,7 +512,7 @@ const struct cmd cmd_view = {
              "cross-attention is the step that writes its token, as in 'qkv translate --alignment'; "
              "a row of the decoder's self-attention is the step that reads its token.\n"
              "\n"
-             "Layers, heads and tokens are counted from 0. Weights are never renormalised: the "
+             "Layers, heads and tokens are counted from 0. Weights are never renormalized: the "
              "share of the weights that are hidden (weights of special tokens and below the "
              "threshold of links) is shown. For short texts the file stores every "
              "weight; for longer texts it stores the queries and keys, from which the page computes "

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 // Accepts 8-bit weights that qkv wrote and refuses every other quantization; otherwise the user
 // would get an error about a missing tensor later.
@@ -22,6 +23,21 @@ static qkv_status check_quantised(const struct qkv_config *c)
         QKV_EIGHT_METHOD, name);
 }
 
+// Fails if dir is a file: with the reason why this format is not read, or because config.json is next
+// to the weights.
+static qkv_status check_folder(const char *dir, qkv_error *err)
+{
+    struct stat st;
+    qkv_tensors *t = NULL;
+    if (stat(dir, &st) != 0 || !S_ISREG(st.st_mode)) return QKV_OK;
+    const qkv_status status = qkv_tensors_open(&t, dir, NULL, err);
+    qkv_tensors_close(t);
+    if (status) return status;
+    return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = dir },
+                    "expected a model folder with config.json, found a file of weights: use its "
+                    "folder");
+}
+
 qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err)
 {
     char path[QKV_PATH];
@@ -35,7 +51,8 @@ qkv_status qkv_config_open(struct qkv_config *c, const char *dir, qkv_error *err
         return status;
     }
     char below[QKV_PATH]; // of a run: the folder of its newest model
-    qkv_status status = qkv_path_join(path, dir, "config.json", err);
+    qkv_status status = check_folder(dir, err);
+    if (!status) status = qkv_path_join(path, dir, "config.json", err);
     if (!status && !qkv_path_may_exist(path) &&
         !qkv_path_join(below, dir, "model/config.json", NULL) && qkv_path_may_exist(below))
         return qkv_fail(err, QKV_ERR_IO, &(struct qkv_location){ .file = dir },

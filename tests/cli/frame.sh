@@ -198,4 +198,12 @@ runs 2 help --completion tcsh
 runs 0 help --man attn
 prints_part '.SH EXAMPLES'
 
+title 'a file in place of a model folder'
+printf 'GGUF' >m.gguf
+runs 4 generate -m m.gguf hi
+says 'qkv: m.gguf: GGUF files are not supported (use the .safetensors files of the model), expected .safetensors or .npy, found a GGUF file'
+cp "$here/../golden/bert/model.safetensors" w.safetensors
+runs 3 embed -m w.safetensors hi
+says 'qkv: w.safetensors: expected a model folder with config.json, found a file of weights: use its folder'
+
 finish

@@ -48,7 +48,7 @@ const TEXT = {
     hide: "Hide {0}",
     goes: "Special tokens, which are hidden, receive {0} of the weight.",
     stays: "Special tokens receive {0} of the weight.",
-    never: "The other weights are not renormalised.",
+    never: "The other weights are not renormalized.",
     above: "Show links above",
     half: "half the uniform weight, 1/2n",
     times: "{0} × the uniform weight 1/n",
