@@ -375,14 +375,34 @@ static bool exists(const char *dir, const char *name)
     return n > 0 && n < (int)sizeof path && stat(path, &st) == 0;
 }
 
-// Returns true if the file is JSON and contains a tokenizer, also if its name is not
-// tokenizer.json.
+// Returns true if the folder contains a tokenizer file.
+static bool has_tokenizer(const char *dir)
+{
+    const char *name;
+    bool has = false;
+    for (int i = 0; !has && (name = qkv_tokenizer_file(i, NULL)) != NULL; i++)
+        has = exists(dir, name);
+    return has;
+}
+
+// Returns true if a tokenizer file has this name.
+static bool names_tokenizer(const char *name)
+{
+    const char *known;
+    bool is = false;
+    for (int i = 0; !is && (known = qkv_tokenizer_file(i, NULL)) != NULL; i++)
+        is = !strcmp(name, known);
+    return is;
+}
+
+// Returns true if the file contains a tokenizer, also if its name is another one, such as
+// words.json.
 static bool is_tokenizer(const char *path)
 {
-    static const char end[] = ".json";
-    const size_t n = strlen(path);
     qkv_tokenizer *t = NULL;
-    if (n < sizeof end || strcmp(path + n - (sizeof end - 1), end) != 0) return false;
+    if (!cmd_ends_with(path, ".json") && !cmd_ends_with(path, ".model") &&
+        !cmd_ends_with(path, ".spm"))
+        return false;
     const bool is = qkv_tokenizer_open(&t, path, NULL) == QKV_OK;
     qkv_tokenizer_close(t);
     return is;
@@ -437,9 +457,11 @@ static int run_info(int argc, char **argv)
                              exists(path, "model.safetensors.index.json") ||
                              exists(path, "model.qkv-int8.safetensors") ||
                              exists(path, "model.qkv-int8.safetensors.index.json");
-        if (!exists(path, "config.json") && !weights && exists(path, "tokenizer.json"))
+        // model.bin is a checkpoint of llama2.c, which contains its sizes
+        const bool described = exists(path, "config.json") || exists(path, "model.bin");
+        if (!described && !weights && has_tokenizer(path))
             tokenizer(path, &err);
-        else if (exists(path, "config.json") || !weights)
+        else if (described || !weights)
             model(path, &err);
         else
             file(path, &err);
@@ -447,7 +469,7 @@ static int run_info(int argc, char **argv)
         index_describe(path, &err);
     } else {
         const char *name = strrchr(path, '/');
-        if (!strcmp(name ? name + 1 : path, "tokenizer.json") || is_tokenizer(path))
+        if (names_tokenizer(name ? name + 1 : path) || is_tokenizer(path))
             tokenizer(path, &err);
         else
             file(path, &err);
@@ -459,7 +481,7 @@ const struct cmd cmd_info = {
     .name = "info",
     .brief = "describe a file, a model or this machine",
     .usage = "[FILE|DIR]\n[DIR] --diagram NAME -o FILE",
-    .about = "Prints for a .safetensors or .npy file or the index of a sharded model: its tensors. For an index of texts (.qkvi): its passages, vectors and model. For a model folder: family, sizes, parameters, an output head that is missing or not supported, work per token and tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by default, and why. --diagram draws what the model consists of: scaled dot-product attention, multi-head attention, one layer, the whole model, or bare attention next to a head.",
+    .about = "Prints for a .safetensors or .npy file or the index of a sharded model: its tensors. For a file of a tokenizer, or a folder with nothing else: its kind and tokens. For an index of texts (.qkvi): its passages, vectors and model. For a model folder: family, sizes, parameters, an output head that is missing or not supported, work per token and tokenizer. Without an operand: the CPU, its kernels and threads, and which model is used by default, and why. --diagram draws what the model consists of: scaled dot-product attention, multi-head attention, one layer, the whole model, or bare attention next to a head.",
     .opts = opts,
     .uses = USES_COMPUTE | USES_MODEL | USES_JSON | USES_OUTPUT | USES_PROCESSES,
     .max_args = 1,

@@ -87,7 +87,7 @@ static const struct opt opts[] = {
     OPT_TEXT(0, "field", &o.train.field, "NAME", "JSON member, or column of a table, that has the text (default: member text, column 1)"),
     OPT_TEXT(0, "field-b", &o.train.field_b, "NAME", "JSON member, or column of a table, that has the second text or the label (default: member text_b or label, column 2)"),
     OPT_FLAG(0, "per-line", &o.train.per_line, "each line is a document (default: a blank line ends a document)"),
-    OPT_INPUT(0, "tokenizer", &o.tokenizer, "WHAT", "tokenizer.json or its folder, or the kind of tokenizer to train on the text: bytes, characters, bpe, wordpiece or unigram (default: bpe; wordpiece for encoders)"),
+    OPT_INPUT(0, "tokenizer", &o.tokenizer, "WHAT", "file of a tokenizer in any format (tokenizer.json, FILE.model, vocab.txt, ...) or its folder, or the kind of tokenizer to train on the text: bytes, characters, bpe, wordpiece or unigram (default: bpe; wordpiece for encoders)"),
     OPT_INT(0, "vocab", &o.vocab, 1, 1 << 24, "N", "size of the vocabulary of a tokenizer that is trained (default: 4096; wordpiece 8192)"),
     OPT_FLAG(0, "lowercase", &o.lowercase, "convert the text to lower case without accents, for a tokenizer that is trained"),
     OPT_INT(0, "context", &o.context, 2, 1 << 24, "N", "maximum length of a sequence in tokens (default: 256; for pairs and encoders 128)"),

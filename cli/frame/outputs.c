@@ -125,22 +125,26 @@ static bool is_in_folder(const struct stat *st, const char *dir, int depth, bool
     return found;
 }
 
-// Returns true if the input is FILE.bin of llama2.c and the file is a tokenizer in its folder, of
-// the names that qkv_tokenizer_open() reads.
-static bool is_sibling(const struct stat *st, const char *input)
+// Returns true if the file is `name` in the folder of the input.
+static bool is_next_to(const struct stat *st, const char *input, const char *name)
 {
-    static const char *const names[] = { "tokenizer.json", "source.spm", "tokenizer.model",
-                                         "spiece.model",   "spm.model",  "sentencepiece.bpe.model",
-                                         "vocab.json",     "vocab.txt",  "tokenizer.bin" };
     char path[CMD_PATH];
     const char *slash = strrchr(input, '/');
     const int above = slash ? (int)(slash - input) + 1 : 0;
+    const int n = snprintf(path, sizeof path, "%.*s%s", above, input, name);
+    return n > 0 && n < CMD_PATH && same_file(st, path);
+}
+
+// Returns true if the input is FILE.bin of llama2.c and the file is one of the files of a tokenizer
+// in its folder, which qkv_tokenizer_open() reads.
+static bool is_sibling(const struct stat *st, const char *input)
+{
+    const char *name, *second;
     if (!cmd_ends_with(input, ".bin")) return false;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const int n = snprintf(path, sizeof path, "%.*s%s", above, input, names[i]);
-        if (n > 0 && n < CMD_PATH && same_file(st, path)) return true;
-    }
-    return false;
+    bool is = is_next_to(st, input, "tokenizer_config.json");
+    for (int i = 0; !is && (name = qkv_tokenizer_file(i, &second)) != NULL; i++)
+        is = is_next_to(st, input, name) || (second && is_next_to(st, input, second));
+    return is;
 }
 
 // Returns true if the input is in the folder `dir`, which may be the root.

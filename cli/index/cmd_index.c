@@ -118,16 +118,6 @@ static bool is_locked(int folder, const char *name)
     return locked;
 }
 
-// Returns true if `name` may be the temporary file of an output `base`: base and .tmp.PID.N; of a
-// base of more than 116 bytes at least the first 77 and the last 13 (docs/formats.md).
-static bool is_temporary(const char *name, const char *base)
-{
-    const size_t n = strlen(base), head = n > 116 ? 77 : n, tail = n > 116 ? 13 : 0;
-    const char *end = strncmp(name, base, head) ? NULL : strstr(name + head, ".tmp.");
-    return end && (tail ? end - name >= (ptrdiff_t)(head + tail) : end == name + n) &&
-           !memcmp(end - tail, base + n - tail, tail);
-}
-
 // Locks the folder of the output, and fails if another command writes an index of this name for the
 // first time: its temporary file is locked.  The caller closes *folder after its own temporary file
 // was made.  Continues without a lock if the folder cannot be read, if its file system has none, or
@@ -149,7 +139,7 @@ static qkv_status lock_new(DIR **folder, qkv_error *err)
     }
     errno = 0;
     for (const struct dirent *e; (e = readdir(*folder)) != NULL; errno = 0)
-        if (is_temporary(e->d_name, base) && is_locked(dirfd(*folder), e->d_name))
+        if (qkv_temporary_is_of(e->d_name, base) && is_locked(dirfd(*folder), e->d_name))
             return fail_busy(err);
     if (errno)
         return cmd_error(err, cmd_io_status(errno), o.output, "cannot read its folder: %s",

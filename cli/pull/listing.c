@@ -114,23 +114,17 @@ static bool is_read(const char *name)
         "config.json",
         "generation_config.json",
         "modules.json",
-        "tokenizer.json",
         "tokenizer_config.json",
         "special_tokens_map.json",
         "added_tokens.json",
-        "vocab.txt",
-        "vocab.json",
-        "merges.txt",
-        "spiece.model",
-        "tokenizer.model",
-        "sentencepiece.model",
-        "sentencepiece.bpe.model",
-        "source.spm",
         "target.spm",
         "chat_template.jinja",
         "chat_template.json",
         "model.safetensors.index.json",
     };
+    const char *file, *second;
+    for (int i = 0; (file = qkv_tokenizer_file(i, &second)) != NULL; i++)
+        if (!strcmp(name, file) || (second && !strcmp(name, second))) return true;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(name, names[i])) return true;
     if (!strncmp(name, "config_", 7) && ends(name, ".json"))

@@ -51,7 +51,7 @@ QKV_API const char *qkv_version(void);
 /** The result of a call; its value is also the exit code of the command `qkv`. */
 typedef enum qkv_status {
     QKV_OK = 0,
-    QKV_ERR_INTERNAL = 1,     /**< internal error: a bug of qkv */
+    QKV_ERR_INTERNAL = 1,     /**< a computed number is not finite, or a bug of qkv */
     QKV_ERR_USAGE = 2,        /**< the caller passed an invalid argument */
     QKV_ERR_FORMAT = 3,       /**< a file or text is malformed */
     QKV_ERR_UNSUPPORTED = 4,  /**< the input is valid, but qkv does not support it */
@@ -75,8 +75,9 @@ typedef struct qkv_error {
     int64_t offset; /**< byte offset of the error in the file; valid if has_offset */
     bool has_offset;
     char file[512]; /**< path of the file as passed by the caller; "" when no file is involved */
-    /** place of the error in a text file: a JSON path such as "$.vocab.size", or "line:column"; ""
-     *  if the place is unknown */
+    /** place of the error: in a file a JSON path such as "$.vocab.size", "line:column" or "line N";
+     *  in the texts of a call "text N" or "prompt N"; N counts from 1.  "" if the place is
+     *  unknown */
     char path[256];
     char text[768]; /**< the message "WHAT, expected X, found Y", with control bytes escaped */
 } qkv_error;

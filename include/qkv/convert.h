@@ -39,7 +39,11 @@ struct qkv_convert_report {
  *  renames it to out: config.json with the new type, the weights, and a copy of every other small
  *  file (tokenizer, pooling, ...) and of the weights of the modules that modules.json names.  o and
  *  report may be NULL.
- *  Returns:  QKV_OK; QKV_ERR_USAGE (out exists; out is dir or inside it; precision);
+ *  Returns:  QKV_OK; QKV_ERR_USAGE (out exists; out is dir or inside it, or dir is inside out;
+ *            precision; shard_bytes < 0);
+ *            QKV_ERR_FORMAT (config.json, the weights, the tokenizer, modules.json or a file of a
+ *            module is a link out of dir; the folder of a module is a link; config.json lacks
+ *            model_type);
  *            QKV_ERR_UNSUPPORTED (INT8 for an unknown family; a tensor that has 8 bits already; a
  *            number above the range of F16; for INT8, a number of a linear layer that is not
  *            finite: err names the file and the tensor); errors of qkv_tensors_open;

@@ -37,8 +37,9 @@ QKV_API bool qkv_hub_name_parse(struct qkv_hub_name *out, const char *text);
 /** Returns true if the text is a commit: 40 digits 0-9, a-f. */
 QKV_API bool qkv_hub_is_commit(const char *text);
 
-/** Writes the path of the cache: $HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub or
- *  ~/.cache/huggingface/hub, the first whose variable is set.
+/** Writes the path of the cache: $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE (its older name),
+ *  $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub or $HOME/.cache/huggingface/hub, the first whose
+ *  variable is set and not empty.  "~" or "~/" at the start of a value is $HOME, if HOME is set.
  *  Returns: QKV_OK; QKV_ERR_USAGE: no variable is set, also not HOME, or the path is too long. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_hub_cache(char *out, size_t size, qkv_error *err);
 /** Writes the folder of a repository in the cache: CACHE/models--org--name.

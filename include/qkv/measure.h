@@ -18,7 +18,8 @@ QKV_BEGIN_DECLS
  *
  *  In:       arithmetic  a value of the member `arithmetic` of a plan: "float", "bf16 pairs", ...;
  *                        for "six bf16 products" the six products count as one operation
- *            seconds     approximate duration; at least a few thousand operations run
+ *            seconds     approximate duration, at most 60: a longer one is cut to 60; at least a
+ *                        few thousand operations run
  *  Returns 0 if there is no such arithmetic or the instruction set lacks it. */
 QKV_API double qkv_measure_peak(const char *arithmetic, double seconds);
 

@@ -33,5 +33,10 @@ QKV_API void qkv_writer_abort(qkv_writer *w);
  *  ends early.  Async-signal-safe on Linux; allocates nothing. */
 QKV_API void qkv_temporaries_remove(void);
 
+/** Returns true if name, without a folder, is the name of a temporary file or folder of an output
+ *  whose name without its folder is base: base.tmp.PID.N, or the shorter name that a base of more
+ *  than 116 bytes has (docs/formats.md).  Returns false if an argument is NULL. */
+QKV_API bool qkv_temporary_is_of(const char *name, const char *base);
+
 QKV_END_DECLS
 #endif

@@ -46,16 +46,17 @@ struct qkv_tensors_options {
 typedef struct qkv_tensors qkv_tensors;
 
 /** Opens the tensors at path: FILE.safetensors, FILE.safetensors.index.json, FILE.npy (one tensor,
- *  name ""), or a folder with model.safetensors, model.qkv-int8.safetensors (of qkv convert) or the
- *  index of either.
+ *  name ""), FILE.bin (a checkpoint of llama2.c), or a folder with model.safetensors,
+ *  model.qkv-int8.safetensors (of qkv convert), the index of either, or model.bin of llama2.c.
  *  The format is recognised by the contents of the file, then by its name.  o may be NULL.
- *  Returns: QKV_OK; QKV_ERR_IO, _FORMAT, _UNSUPPORTED (pickle, GGUF, npz), _LIMIT.  After an error
- *           *out is NULL. */
+ *  Returns: QKV_OK; QKV_ERR_USAGE: out or path is NULL; QKV_ERR_IO, _FORMAT, _UNSUPPORTED (pickle,
+ *           GGUF, npz), _LIMIT.  After an error *out is NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tensors_open(qkv_tensors **out, const char *path,
                                                    const struct qkv_tensors_options *o,
                                                    qkv_error *err);
 /** Copies the data that qkv_tensors_open left out because of shapes_only; else it does nothing.
- *  Returns: QKV_OK; QKV_ERR_LIMIT: out of memory, and the data is still NULL. */
+ *  Returns: QKV_OK; QKV_ERR_USAGE: t is NULL; QKV_ERR_LIMIT: out of memory, and the data is still
+ *           NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tensors_convert(qkv_tensors *t, qkv_error *err);
 QKV_API void qkv_tensors_close(qkv_tensors *t);
 QKV_API int64_t qkv_tensors_count(const qkv_tensors *t);
@@ -67,11 +68,12 @@ QKV_API const struct qkv_tensor *qkv_tensors_find(const qkv_tensors *t, const ch
 /** Returns the value of a key of the file's __metadata__, or NULL if there is no such key. */
 QKV_API const char *qkv_tensors_metadata(const qkv_tensors *t, const char *key);
 
-/** Writes a .npy file as NAME.tmp.PID in the folder of the target, then renames it; a symbolic link
- *  is followed, and a target that is not a regular file (/dev/stdout) is written directly.  t->name
- *  and t->bytes are ignored.
- *  Returns: QKV_OK; QKV_ERR_USAGE (the file exists and force is false); QKV_ERR_UNSUPPORTED (BF16,
- *           which .npy lacks); QKV_ERR_IO, _LIMIT.  After an error the target is unchanged. */
+/** Writes a .npy file as NAME.tmp.PID.N in the folder of the target, then renames it; a symbolic
+ *  link is followed, and a target that is not a regular file (/dev/stdout) is written directly.
+ *  t->name and t->bytes are ignored.
+ *  Returns: QKV_OK; QKV_ERR_USAGE (the file exists and force is false; path, t or its data is NULL;
+ *           its dtype, rank or sizes are invalid); QKV_ERR_UNSUPPORTED (BF16, which .npy lacks);
+ *           QKV_ERR_IO, _LIMIT.  After an error the target is unchanged. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_npy_write(const char *path, const struct qkv_tensor *t,
                                                 bool force, qkv_error *err);
 

@@ -2,8 +2,9 @@
 /** text.h: converts text to token ids, with the byte range of each token in the text, and token ids
  *  back to text.
  *
- *  It reads tokenizer.json of Hugging Face tokenizers (BPE, Unigram, WordLevel, WordPiece) and
- *  writes tokenizers trained from texts.
+ *  It reads tokenizer.json of Hugging Face tokenizers (BPE, Unigram, WordLevel, WordPiece), models
+ *  of SentencePiece and Marian, vocabularies of WordPiece and GPT-2, and tokenizers of llama2.c,
+ *  and writes tokenizers trained from texts as tokenizer.json.
  */
 #ifndef QKV_TEXT_H
 #define QKV_TEXT_H
@@ -16,14 +17,28 @@ QKV_BEGIN_DECLS
  *  same time. */
 typedef struct qkv_tokenizer qkv_tokenizer;
 
-/** Opens path, a tokenizer.json or a folder that contains one; path is not referenced after the
- *  call.
+/** Opens the tokenizer at path, which is not referenced after the call:
+ *    a folder                 the first file of qkv_tokenizer_file() that the folder contains
+ *    FILE.model, FILE.spm     SentencePiece; FILE.spm next to vocab.json: one side of Marian
+ *    vocab.json               byte-level BPE, if merges.txt is in the same folder
+ *    FILE.txt                 WordPiece, one token per line
+ *    FILE.bin                 llama2.c: a tokenizer if the name begins with "tok", otherwise a
+ *                             checkpoint, whose folder contains its tokenizer
+ *    another name             tokenizer.json of Hugging Face tokenizers
+ *  Settings are read from tokenizer_config.json in the same folder, if the format has none of its
+ *  own; docs/formats.md lists them.
  *  Returns: QKV_OK; QKV_ERR_USAGE; QKV_ERR_IO; QKV_ERR_FORMAT; QKV_ERR_UNSUPPORTED (an unknown
  *           component that would change the tokens); QKV_ERR_LIMIT.  After an error *out is
  *           NULL. */
 QKV_API QKV_MUST_CHECK qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path,
                                                      qkv_error *err);
 QKV_API void qkv_tokenizer_close(qkv_tokenizer *t); /**< NULL is fine */
+
+/** Returns the name of the n-th tokenizer file, n >= 0, in the order in which qkv_tokenizer_open
+ *  looks for them in a folder: "tokenizer.json", ...; NULL if n is negative or past the last.
+ *  Out: *second (may be NULL): the name of the file that the reader of this file opens too, in the
+ *       same folder, such as "merges.txt" for "vocab.json"; NULL if there is none. */
+QKV_API const char *qkv_tokenizer_file(int n, const char **second);
 
 /** The tokens of a text or of a pair of texts.  The caller owns this struct, zeroes it before the
  *  first use and frees it with qkv_encoding_free; later calls reuse its memory. */

@@ -54,8 +54,8 @@ struct qkv_train_options {
     const char *norm;       /**< position of the norms: "pre", "post", "both" */
     const char *activation; /**< activation: "relu", "gelu", "gelu-tanh", "silu", "tanh" */
     int64_t context;        /**< the most tokens of a sequence */
-    /** path of a tokenizer.json or its folder, or kind of a tokenizer to train on the text:
-     *  "bytes", "characters", "bpe", "wordpiece", "unigram" */
+    /** path of a tokenizer file or its folder, in any format of qkv_tokenizer_open, or kind of a
+     *  tokenizer to train on the text: "bytes", "characters", "bpe", "wordpiece", "unigram" */
     const char *tokenizer;
     int64_t vocab; /**< vocabulary size of a tokenizer to train */
     bool lowercase;
@@ -141,7 +141,8 @@ struct qkv_train_result {
 };
 /** Trains the run in the folder o->run to its end, starting from its newest checkpoint if it has a
  *  checkpoint.  observer and result may be NULL.  The folder of a run has the files run.json (all
- *  options with their values), tokenizer.json, data/, log.jsonl, probes.jsonl, checkpoint-NNNNNNNN/
+ *  options with their values), tokenizer.json or the files of a tokenizer in another format, under
+ *  the names of qkv_tokenizer_file(), data/, log.jsonl, probes.jsonl, checkpoint-NNNNNNNN/
  *  (a model folder and the state of training), model (a link to the newest checkpoint), best (only
  *  with patience) and lock; docs/formats.md describes these files.
  *  Returns:  QKV_OK; QKV_ERR_USAGE (an invalid option; no run to resume; a folder that is not a

@@ -42,7 +42,7 @@ def _restore(cls, message, members):
 
 
 class InternalError(Error):
-    """A bug of qkv."""
+    """A computed number is not finite, or a bug of qkv."""
 
 
 class LibraryError(Error, ImportError):

@@ -8,9 +8,9 @@ from . import _layout as c
 from ._errors import FormatError, MissingFileError, UsageError
 from ._library import call, lib, shown, text
 
-# The files that `qkv pull` downloads (cli/pull/listing.c), as patterns for huggingface_hub.
-FILES = ["config*.json", "generation_config.json", "modules.json", "sentence_*_config.json", "tokenizer*", "special_tokens_map.json",
-         "added_tokens.json", "vocab.*", "merges.txt", "*.model", "*.spm", "chat_template.*", "model*.safetensors", "model*.json",
+# The files that `qkv pull` downloads (cli/pull/listing.c), as patterns for huggingface_hub; tokenizer_files() names the others.
+FILES = ["config*.json", "generation_config.json", "modules.json", "sentence_*_config.json", "tokenizer_config.json",
+         "special_tokens_map.json", "added_tokens.json", "target.spm", "chat_template.*", "model*.safetensors", "model*.json",
          "[0-9]*_*/*.json", "[0-9]*_*/*.safetensors"]
 
 
@@ -60,6 +60,15 @@ def find_model(name, *, org="sentence-transformers", cache=None, revision=None, 
     where = "Hugging Face's cache" if raw is None else os.fsdecode(raw)
     places = f"there is no folder of this name, neither in {where} nor in the folders of models" if not at else f"{where} has no revision {at[1:]}"
     raise MissingFileError(f"{path}: no such model: {places}; {why}", file=path)
+
+
+def tokenizer_files():
+    """Returns the names of the files that the readers of tokenizers open in a folder."""
+    names, second, n = [], ctypes.c_char_p(), 0
+    while file := lib.tokenizer_file(n, ctypes.byref(second)):
+        names += [name.decode() for name in (file, second.value) if name and name.decode() not in names]
+        n += 1
+    return names
 
 
 def installed(name):
@@ -139,9 +148,10 @@ def by_library(name, cache, token):
     except ImportError:
         return None, None
     repo, _, revision = name.partition("@")
+    names = tokenizer_files()
     try:
         return snapshot_download(repo, revision=revision or None, cache_dir=None if cache is None else os.fsdecode(cache), token=token,
-                                 allow_patterns=FILES), None
+                                 allow_patterns=FILES + names + ["[0-9]*_*/" + n for n in names]), None
     except Exception as error:  # errors of it, of its HTTP library and of files
         return None, "huggingface_hub: " + (" ".join(str(error).split()) or type(error).__name__)
 

@@ -207,6 +207,14 @@ class Library(Hub):
         self.assertIn("qkv.MissingFileError: org/private: no such model: ".replace("qkv.", "qkv._errors."), found.stderr)
         self.assertIn("huggingface_hub: ", found.stderr)
 
+    def test_the_files_of_a_tokenizer_are_those_that_are_read(self):
+        names = qkv._hub.tokenizer_files()
+        self.assertEqual(names[0], "tokenizer.json")
+        self.assertEqual(len(names), len(set(names)))
+        for name in ("spm.model", "sentencepiece.bpe.model", "vocab.json", "merges.txt", "vocab.txt", "source.spm", "tokenizer.bin"):
+            self.assertIn(name, names)
+        self.assertNotIn("sentencepiece.model", names)
+
     def test_neither_is_there(self):
         found = self.python("import qkv, sys; sys.modules['huggingface_hub'] = None\n"
                             f"try: qkv.SentenceTransformer('org/tiny', cache_folder={self.cache!r})\n"

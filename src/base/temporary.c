@@ -157,6 +157,12 @@ static bool is_left(const char *name, const char *base, const char *kind)
     return number && !p[process + 1 + number];
 }
 
+bool qkv_temporary_is_of(const char *name, const char *base)
+{
+    char stem[STEM];
+    return name && base && is_left(name, shorten(stem, base), ".tmp.");
+}
+
 // Returns true for a file or folder of this user: in a folder of all users, the contents of what
 // another user made could change while it is removed.
 static bool is_own(int fd)
@@ -193,7 +199,7 @@ static void remove_left(const char *path, const char *target)
 }
 
 // Returns true if a folder, or one above it, is temporary: NAME.tmp or NAME.tmp.PID.N.
-static bool is_temporary(const char *dir)
+static bool is_in_temporary(const char *dir)
 {
     for (const char *p = dir; (p = strstr(p, ".tmp")) != NULL; p++)
         if (!p[4] || p[4] == '/' || (p[4] == '.' && p[5] >= '0' && p[5] <= '9')) return true;
@@ -204,6 +210,6 @@ void qkv_temporaries_clear(const char *target)
 {
     char above[QKV_PATH];
     // a temporary folder is removed as a whole
-    if (qkv_path_above(above, target) && !is_temporary(above))
+    if (qkv_path_above(above, target) && !is_in_temporary(above))
         qkv_temporaries_find(target, ".tmp.", remove_left);
 }

@@ -84,9 +84,10 @@ static qkv_status read_entries(qkv_zip *z, size_t at, size_t end, int64_t count,
 
 qkv_status qkv_zip_open(qkv_zip **out, const char *path, qkv_error *err)
 {
+    if (out) *out = NULL;
     if (!out || !path)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_zip_open: expected a path, found NULL");
-    *out = NULL;
+        return qkv_fail(err, QKV_ERR_USAGE, NULL,
+                        "qkv_zip_open: expected a pointer for the archive and a path, found NULL");
     qkv_zip *const z = qkv_alloc_zero(1, sizeof *z);
     if (!z) return qkv_fail_memory(err, path);
     qkv_status status = qkv_map_open(&z->map, path, false, err);

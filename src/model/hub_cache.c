@@ -97,7 +97,8 @@ qkv_status qkv_hub_cache(char *out, size_t size, qkv_error *err)
     }
     return qkv_fail(err, QKV_ERR_USAGE, NULL,
                     "the folder of the cache is not known, expected a value of HF_HUB_CACHE, "
-                    "HF_HOME, XDG_CACHE_HOME or HOME");
+                    "HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME or HOME, found none or empty "
+                    "values");
 }
 
 // Writes the folder of a repository in a cache; cache NULL: that of the environment.

@@ -41,10 +41,16 @@ int qkv_utf8_read(const uint8_t *p, size_t n, uint32_t *code);
 // Writes the character `code` as UTF-8; returns the number of its bytes, 1..4.
 int qkv_utf8_write(uint8_t *p, uint32_t code);
 
-// The tokenizer files of a model folder, in the order in which qkv_tokenizer_open looks for them,
-// each with the file that its reader opens too; NULL: none (tokenizer_open.c).
-enum { QKV_TOKENIZER_FILES = 9 };
-extern const char *const qkv_tokenizer_files[QKV_TOKENIZER_FILES][2];
+// ---- readers/tokenizer_open.c: the files of a tokenizer ----------------------------------------
+// Finds the file that qkv_tokenizer_open opens for path: *file is path itself, or, if path is a
+// folder or a checkpoint of llama2.c, the path of a file of qkv_tokenizer_file(), in `buffer`; the
+// first of them if the folder contains none.  Returns QKV_OK, or QKV_ERR_IO: the path is too long.
+qkv_status qkv_tokenizer_locate(const char **file, char buffer[QKV_PATH], const char *path,
+                                qkv_error *err);
+// Returns the name under which qkv_tokenizer_open reads a copy of this file in a folder that has
+// no other tokenizer: its own name if that is one of qkv_tokenizer_file(), otherwise the name of a
+// file of the same format, such as "tokenizer.model" for FILE.model.
+const char *qkv_tokenizer_name_of_copy(const char *file);
 
 // ---- what tasks need to know of a tokenizer ----------------------------------------------------
 // Returns the id of the unknown token of the tokenizer's model; -1: the model has none.

@@ -112,6 +112,32 @@ TEST(a_long_name_is_written_and_what_killed_writers_left_of_it_is_removed)
     CHECK(chdir("/") == 0 && rmdir(made) == 0); // nothing else is left
 }
 
+// The functions that make temporary names and recognize them agree.
+TEST(a_temporary_name_is_of_its_output_and_of_no_other)
+{
+    static const int lengths[] = { 1, 30, 116, 117, 250 };
+    static const char *const ends[] = { "", ".qkvi", ".tmp.x.npy", ".tmp.1.2", ".tmp." };
+    EACH(length, lengths) EACH(end, ends)
+    {
+        char base[300], path[QKV_PATH], other[QKV_PATH];
+        memset(base, 'b', sizeof base);
+        snprintf(base + *length, sizeof base - (size_t)*length, "%s", *end);
+        snprintf(other, sizeof other, "folder/%s", base);
+        CHECK(qkv_temporary_name(path, sizeof path, other));
+        const char *name = path + strlen("folder/");
+        CHECK(qkv_temporary_is_of(name, base));
+        CHECK(!qkv_temporary_is_of(path, base) && !qkv_temporary_is_of(base, base));
+        snprintf(other, sizeof other, "%s.x", name);
+        CHECK(!qkv_temporary_is_of(other, base));
+        snprintf(other, sizeof other, "b%s", base);
+        CHECK(!qkv_temporary_is_of(name, other));
+        base[*length / 2]++; // in a name of 250 bytes, only the digest depends on this byte
+        CHECK(!qkv_temporary_is_of(name, base));
+    }
+    CHECK(qkv_temporary_is_of("a.tmp.1.2", "a") && qkv_temporary_is_of(".tmp.1.2", ""));
+    CHECK(!qkv_temporary_is_of("a.old.1.2", "a") && !qkv_temporary_is_of("a.tmp.1", "a"));
+}
+
 // The table of temporary files has 256 rows: files beyond are written as well.
 TEST(more_outputs_than_the_table_has_rows)
 {
@@ -154,6 +180,7 @@ TEST(paths_that_are_too_long_or_lead_through_a_file)
 }
 
 CHECK_MAIN(CASE(names_that_only_resemble_temporary_ones_are_left_alone),
+           CASE(a_temporary_name_is_of_its_output_and_of_no_other),
            CASE(more_outputs_than_the_table_has_rows),
            CASE(a_long_name_is_written_and_what_killed_writers_left_of_it_is_removed),
            CASE(paths_that_are_too_long_or_lead_through_a_file),

@@ -174,6 +174,14 @@ silent
 runs 0 check llama -r ckpt/golden.safetensors
 runs 0 convert ckpt llama2 --precision f16
 [ -f llama2/other.txt ] || failed 'files of the folder'
+# the folder contains the tokenizer with which FILE.bin is opened, whatever its name
+rm ckpt/tokenizer.bin
+cp "$golden/text/formats/unigram.model" ckpt/spm.model
+echo '{"tokenizer_class":"LlamaTokenizer"}' >ckpt/tokenizer_config.json
+runs 0 convert ckpt/model.bin llama3 --precision f32
+[ "$(ls llama3 | tr '\n' ' ')" = 'config.json model.safetensors spm.model tokenizer_config.json ' ] || failed "files: $(ls llama3)"
+runs 0 tokenize --tokenizer ckpt/model.bin --ids 'a word'
+prints "$("$QKV_BIN" tokenize --tokenizer llama3 --ids 'a word')"
 
 title 'an existing folder is refused without --force, and replaced whole with it'
 cp -r bf16 kept

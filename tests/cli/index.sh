@@ -271,7 +271,7 @@ runs 0 index u -o held.qkvi --update
 check cmp held.qkvi scratch.qkvi
 python3 -S -E - "$QKV_BIN" <<'PY' || failed 'lock of the first run'
 # the temporary file of another command that writes this index for the first time
-import fcntl, os, subprocess, sys
+import fcntl, hashlib, os, subprocess, sys
 def run(name):
     return subprocess.run([sys.argv[1], "index", "u", "-o", name], capture_output=True, text=True)
 with open("begins.qkvi.tmp.1.1", "w") as f, open("begins.qkvi.tmp.x", "w") as other:
@@ -279,15 +279,20 @@ with open("begins.qkvi.tmp.1.1", "w") as f, open("begins.qkvi.tmp.x", "w") as ot
     p = run("./begins.qkvi")
     assert p.returncode == 6 and "another qkv index writes this index" in p.stderr, p
     assert not os.path.exists("begins.qkvi") and run("another.qkvi").returncode == 0
-# of a long name, the temporary name has the first 80 bytes and the last 16
-long = "l" * 250 + ".qkvi"
-with open("l" * 80 + "~0123456789abcdef" + "l" * 11 + ".qkvi.tmp.1.1", "w") as f:
-    fcntl.flock(f, fcntl.LOCK_EX)
-    p = run(long)
-    assert p.returncode == 6 and "another qkv index writes this index" in p.stderr, p
-os.unlink(f.name)
-assert run(long).returncode == 0
-os.unlink(long)
+# of a long name, the temporary name has the first 80 bytes, 16 digits of its SHA-256 and the last 16 bytes
+for long in "l" * 250 + ".qkvi", "l" * 240 + ".tmp.x.qkvi":
+    digits = hashlib.sha256(long.encode()).hexdigest()[:16]
+    left = f"{long[:80]}~{digits}{long[-16:]}.tmp.1.1"
+    with open(left, "w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        p = run(long)
+        assert p.returncode == 6 and "another qkv index writes this index" in p.stderr, p
+    # the temporary file of another long name stays, that of a command that was killed is removed
+    with open(f"{long[:80]}~0123456789abcdef{long[-16:]}.tmp.1.1", "w") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        assert run(long).returncode == 0 and not os.path.exists(left)
+    os.unlink(long)
+    os.unlink(f.name)
 p = run("begins.qkvi")
 assert p.returncode == 0 and not os.path.exists("begins.qkvi.tmp.1.1"), p
 os.unlink("begins.qkvi.tmp.x")

@@ -100,6 +100,29 @@ PY
 runs 0 info evil.safetensors
 prints_part 'a\x1b[2Jb'
 
+title 'a tokenizer of any format, as a file or alone in a folder'
+formats=$here/../golden/text/formats
+for name in spm.model spiece.model; do
+    mkdir pieces && cp "$formats/unigram.model" pieces/$name
+    for what in pieces pieces/$name; do
+        runs 0 info $what
+        prints_part 'Unigram tokenizer, '
+    done
+    rm -r pieces
+done
+runs 0 info "$formats/unigram.model"
+prints_part 'Unigram tokenizer, '
+for folder in bert gpt2 llama2c marian; do
+    runs 0 info "$formats/$folder"
+    silent
+    prints_part ' tokenizer, '
+done
+cp -r "$here/../golden/llama2c-v0" llama2c && cp "$formats/llama2c/tokenizer.bin" llama2c
+runs 0 info llama2c # a checkpoint next to its tokenizer
+prints_part 'layers '
+mkdir nothing
+runs 6 info nothing
+
 [ -f "$model/model.safetensors" ] || { echo "$model is not there: the cases on it were left out"; finish; }
 title 'a model: family, sizes, work, tokenizer'
 runs 0 info --json "$model"

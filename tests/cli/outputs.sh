@@ -142,10 +142,12 @@ echo '{}' | tee checkpoint/manifest.json >checkpoint/optimizer.safetensors
 runs 2 trace -m checkpoint --ids 5,6 -o checkpoint/optimizer.safetensors --force
 [ "$(cat checkpoint/optimizer.safetensors)" = '{}' ] || failed 'the state of the optimizer was replaced'
 cp -r "$here/../golden/llama2c-v0" llama2c
-echo '{}' >llama2c/tokenizer.json
-runs 2 trace -m llama2c/model.bin --ids 5,6 -o llama2c/tokenizer.json --force
-says_part 'because it is one of llama2c/model.bin'
-[ "$(cat llama2c/tokenizer.json)" = '{}' ] || failed 'the tokenizer was replaced'
+for name in tokenizer.json spm.model merges.txt tokenizer_config.json; do
+    echo '{}' >llama2c/$name
+    runs 2 trace -m llama2c/model.bin --ids 5,6 -o llama2c/$name --force
+    says_part 'because it is one of llama2c/model.bin'
+    [ "$(cat llama2c/$name)" = '{}' ] || failed "$name of the tokenizer was replaced"
+done
 
 title 'two outputs that are one file are refused before the work'
 mkdir two

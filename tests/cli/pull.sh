@@ -36,6 +36,21 @@ EOF
 print(huggingface_hub.snapshot_download("org/verse", allow_patterns=["*.json", "*.safetensors"]))' >theirs.txt 2>peer || failed "$(tail -n 1 peer)"
 fi
 
+title 'tokenizers in any format that qkv reads, and no others'
+fresh
+mkdir -p "$hub/org/pieces/main/0_Transformer"
+cp "$hub/org/verse/main/config.json" "$hub/org/verse/main/model.safetensors" "$hub/org/pieces/main/"
+for name in spm.model spiece.model vocab.txt merges.txt tokenizer.bin source.spm target.spm sentencepiece.model other.txt other.bin; do
+    echo "$name" >"$hub/org/pieces/main/$name"
+    echo "$name" >"$hub/org/pieces/main/0_Transformer/$name"
+done
+runs 0 pull org/pieces
+found=$(cd "$HF_HUB_CACHE"/models--org--pieces/snapshots/* && find . -type l | sort | tr '\n' ' ')
+wanted=
+for name in merges.txt source.spm spiece.model spm.model target.spm tokenizer.bin vocab.txt; do wanted="$wanted./0_Transformer/$name "; done
+wanted="$wanted./config.json ./merges.txt ./model.safetensors ./source.spm ./spiece.model ./spm.model ./target.spm ./tokenizer.bin ./vocab.txt "
+[ "$found" = "$wanted" ] || failed "files: $found"
+
 title 'a complete model needs no network; --update asks for a newer commit'
 fresh
 runs 0 pull org/verse

@@ -154,6 +154,32 @@ TEST(no_changed_byte_changes_contents_unseen)
         }
 }
 
+// The other members of such an archive can be read.
+TEST(a_member_that_is_encrypted_or_not_in_the_file_is_refused_when_it_is_read)
+{
+    static const struct {
+        size_t at; // in the entry of the first member
+        uint8_t value;
+        qkv_status status;
+    } rows[] = { { 8, 1, QKV_ERR_UNSUPPORTED }, { 44, 1, QKV_ERR_FORMAT } };
+    folder_new();
+    EACH(r, rows)
+    {
+        qkv_zip *z = NULL;
+        qkv_error err = { 0 };
+        struct contents c = { .bytes = 0 };
+        make_archive();
+        archive[directory + r->at] = r->value;
+        folder_write("a.zip", archive, archive_bytes);
+        CHECK_EQ(qkv_zip_open(&z, folder_name("a.zip"), &err), QKV_OK);
+        CHECK_EQ(qkv_zip_read(z, 0, add, &c, &err), r->status);
+        CHECK_EQ(c.bytes, 0);
+        CHECK_EQ(qkv_zip_read(z, 1, add, &c, NULL), QKV_OK);
+        CHECK_EQ(c.bytes, HELLO);
+        qkv_zip_close(z);
+    }
+}
+
 TEST(other_kinds_of_archives_are_not_supported)
 {
     int64_t good;
@@ -211,8 +237,8 @@ TEST(fields_that_do_not_fit_are_refused)
 
 TEST(null_is_refused)
 {
-    qkv_zip *z = NULL;
     qkv_error err = { 0 };
+    qkv_zip *z = (qkv_zip *)&err; // every failed call replaces it
     struct contents c = { .stop_after = 1 };
     folder_new();
     make_archive();
@@ -220,6 +246,7 @@ TEST(null_is_refused)
     CHECK_EQ(qkv_zip_open(NULL, folder_name("a.zip"), &err), QKV_ERR_USAGE);
     CHECK_EQ(qkv_zip_open(&z, NULL, &err), QKV_ERR_USAGE);
     CHECK(!z);
+    z = (qkv_zip *)&err;
     CHECK_EQ(qkv_zip_open(&z, folder_name("none.zip"), &err), QKV_ERR_IO);
     CHECK(!z);
     qkv_zip_close(NULL);
@@ -259,6 +286,7 @@ TEST(every_failed_allocation_is_survived)
 CHECK_MAIN(CASE(stored_and_compressed_members_are_read),
            CASE(a_comment_after_the_directory_is_skipped), CASE(no_truncated_archive_opens),
            CASE(no_changed_byte_changes_contents_unseen),
+           CASE(a_member_that_is_encrypted_or_not_in_the_file_is_refused_when_it_is_read),
            CASE(other_kinds_of_archives_are_not_supported),
            CASE(fields_that_do_not_fit_are_refused), CASE(null_is_refused),
            CASE(every_failed_allocation_is_survived))

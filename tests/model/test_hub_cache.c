@@ -90,6 +90,7 @@ TEST(a_commit_has_forty_digits)
 TEST(the_variables_of_the_cache_are_read_in_order)
 {
     char out[1024], want[1024];
+    qkv_error err = { 0 };
     fresh();
     CHECK_EQ(qkv_hub_cache(out, sizeof out, NULL), QKV_OK);
     snprintf(want, sizeof want, "%s/.cache/huggingface/hub", folder_path);
@@ -100,15 +101,29 @@ TEST(the_variables_of_the_cache_are_read_in_order)
     setenv("HF_HOME", "/hf", 1);
     CHECK_EQ(qkv_hub_cache(out, sizeof out, NULL), QKV_OK);
     CHECK_TEXT(out, "/hf/hub");
+    setenv("HUGGINGFACE_HUB_CACHE", "/older", 1);
+    CHECK_EQ(qkv_hub_cache(out, sizeof out, NULL), QKV_OK);
+    CHECK_TEXT(out, "/older");
+    setenv("HF_HUB_CACHE", "", 1); // an empty value is no value
+    CHECK_EQ(qkv_hub_cache(out, sizeof out, NULL), QKV_OK);
+    CHECK_TEXT(out, "/older");
     setenv("HF_HUB_CACHE", "~/models", 1);
     CHECK_EQ(qkv_hub_cache(out, sizeof out, NULL), QKV_OK);
     snprintf(want, sizeof want, "%s/models", folder_path);
     CHECK_TEXT(out, want);
+    setenv("HF_HUB_CACHE", "~other/models", 1);
+    CHECK_EQ(qkv_hub_cache(out, sizeof out, NULL), QKV_OK);
+    CHECK_TEXT(out, "~other/models");
+    unsetenv("HOME");
+    setenv("HF_HUB_CACHE", "~/models", 1);
+    CHECK_EQ(qkv_hub_cache(out, sizeof out, NULL), QKV_OK);
+    CHECK_TEXT(out, "~/models");
     unsetenv("HF_HUB_CACHE");
+    unsetenv("HUGGINGFACE_HUB_CACHE");
     unsetenv("HF_HOME");
     unsetenv("XDG_CACHE_HOME");
-    unsetenv("HOME");
-    CHECK_EQ(qkv_hub_cache(out, sizeof out, NULL), QKV_ERR_USAGE);
+    CHECK_EQ(qkv_hub_cache(out, sizeof out, &err), QKV_ERR_USAGE);
+    CHECK(strstr(err.text, "HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_HOME, XDG_CACHE_HOME or HOME"));
 }
 
 TEST(a_name_means_the_snapshot_of_its_revision)

@@ -546,9 +546,8 @@ static void close_all(struct job *j)
 static qkv_status check(const char *dir, const char *out, const struct qkv_convert_options *o,
                         qkv_error *err)
 {
-    if (!dir || !out || !o)
-        return qkv_fail(err, QKV_ERR_USAGE, NULL,
-                        "qkv_convert: expected two folders and options, found NULL");
+    if (!dir || !out)
+        return qkv_fail(err, QKV_ERR_USAGE, NULL, "qkv_convert: expected two folders, found NULL");
     const qkv_precision p = o->precision;
     if (p != QKV_PRECISION_F32 && p != QKV_PRECISION_F16 && p != QKV_PRECISION_BF16 &&
         p != QKV_PRECISION_INT8)
@@ -565,9 +564,10 @@ static qkv_status check(const char *dir, const char *out, const struct qkv_conve
 qkv_status qkv_convert(const char *dir, const char *out, const struct qkv_convert_options *o,
                        struct qkv_convert_report *report, qkv_error *err)
 {
+    static const struct qkv_convert_options plain;
     struct qkv_convert_report ignored;
-    struct job j = { .dir = dir, .o = o, .err = err };
-    qkv_status status = check(dir, out, o, err);
+    struct job j = { .dir = dir, .o = o ? o : &plain, .err = err };
+    qkv_status status = check(dir, out, j.o, err);
     if (status) return status;
     if (!report) report = &ignored;
     memset(report, 0, sizeof *report);

@@ -15,17 +15,20 @@ static bool is_named(const char *path, const char *name)
     return strcmp(slash ? slash + 1 : path, name) == 0;
 }
 
+// Returns true if path is a file of a tokenizer: one that qkv_tokenizer_open opens, the second file
+// of its reader, or its settings.
 static bool is_tokenizer(const void *user, const char *path, int64_t bytes)
 {
-    static const char *const names[] = { "tokenizer.bin", "tokenizer.model", "tokenizer.json" };
+    const char *name, *second;
+    bool is = is_named(path, "tokenizer_config.json");
     (void)user;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (is_named(path, names[i])) return bytes <= SMALL;
-    return false;
+    for (int i = 0; !is && (name = qkv_tokenizer_file(i, &second)) != NULL; i++)
+        is = is_named(path, name) || (second && is_named(path, second));
+    return is && bytes <= SMALL;
 }
 
-// Returns the length of the path of a module's folder, which starts at *folder: without "./" in
-// front and "/" behind; 0 if it has none.
+// Returns the length of the path of a module's folder, which starts at *folder, without leading
+// "./" and trailing "/"; 0 if it has none.
 static size_t module_folder(const json_t *modules, size_t i, const char **folder)
 {
     *folder = json_string_value(json_object_get(json_array_get(modules, i), "path"));
@@ -104,15 +107,14 @@ static qkv_status check_module(const char *from, const char *folder, size_t byte
 qkv_status qkv_convert_check_copies(const char *from, qkv_error *err)
 {
     bool found = false, there;
-    const char *folder;
+    const char *folder, *name, *second;
     json_t *modules = NULL;
     qkv_status status = check_copy(&there, from, "modules.json", err);
     if (!status) status = check_copy(&there, from, "tokenizer_config.json", err);
     if (!status) status = check_copy(&there, from, "target.spm", err);
-    for (int i = 0; i < QKV_TOKENIZER_FILES && !status && !found; i++) {
-        status = check_copy(&found, from, qkv_tokenizer_files[i][0], err);
-        if (!status && found && qkv_tokenizer_files[i][1])
-            status = check_copy(&there, from, qkv_tokenizer_files[i][1], err);
+    for (int i = 0; !status && !found && (name = qkv_tokenizer_file(i, &second)) != NULL; i++) {
+        status = check_copy(&found, from, name, err);
+        if (!status && found && second) status = check_copy(&there, from, second, err);
     }
     if (!status) status = read_modules(&modules, from, err);
     for (size_t i = 0; i < json_array_size(modules) && !status; i++) {

@@ -255,12 +255,12 @@ qkv_status qkv_entities_find(struct qkv_entities *out, const qkv_model *m, const
                              qkv_error *err)
 {
     static const struct qkv_entities_options plain;
+    qkv_entities_free(out);
     if (!out || !m || !t || !text)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,
                         "qkv_entities_find: expected a result, a model, a tokenizer and a text, "
                         "found NULL");
     if (!o) o = &plain;
-    qkv_entities_free(out);
     const struct qkv_model_info info = qkv_model_info(m);
     if ((int)o->aggregate < 0 || o->aggregate > QKV_AGGREGATE_MAX)
         return qkv_fail(err, QKV_ERR_USAGE, NULL,

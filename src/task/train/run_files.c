@@ -8,36 +8,54 @@
 #include <string.h>
 #include <sys/stat.h>
 
-// Files that belong to a tokenizer. The first ones are tokenizers, in any format that
-// qkv_tokenizer_open reads; the others describe them.
-static const char *const tokenizer_files[] = {
-    "tokenizer.json",
-    "source.spm",
-    "target.spm",
-    "tokenizer.model",
-    "spiece.model",
-    "spm.model",
-    "sentencepiece.bpe.model",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template.jinja",
+// Files that belong to a tokenizer and that qkv_tokenizer_file() does not name. The first one is a
+// tokenizer, of the target side of Marian; the others describe a tokenizer.
+static const char *const own_files[] = {
+    "target.spm",        "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "chat_template.jinja",
 };
-enum {
-    TOKENIZER_FILES = sizeof tokenizer_files / sizeof tokenizer_files[0],
-    FORMAT_FILES = 10 // the files up to vocab.txt are tokenizers
-};
+enum { OWN_FILES = sizeof own_files / sizeof own_files[0] };
 static const char generation_file[] = "generation_config.json";
 static const char description_file[] = "tokenizer_config.json";
 
+// Returns the name of the second file of the reader of a tokenizer file, or NULL. *known: the name
+// is one of qkv_tokenizer_file().
+static const char *second_of(const char *name, bool *known)
+{
+    const char *first, *second = NULL;
+    *known = false;
+    for (int i = 0; !*known && (first = qkv_tokenizer_file(i, &second)) != NULL; i++)
+        *known = strcmp(first, name) == 0;
+    return second;
+}
+
+// Returns the name of the i-th file that belongs to a tokenizer, the first is tokenizer.json; NULL:
+// i is past the last. *describes: the file describes a tokenizer and is none.
+static const char *name_at(int i, bool *describes)
+{
+    const char *first, *second;
+    *describes = false;
+    for (int n = 0; (first = qkv_tokenizer_file(n, &second)) != NULL; n++) {
+        bool twice = false; // a row of its own
+        if (i-- == 0) return first;
+        if (second) second_of(second, &twice);
+        if (second && !twice && i-- == 0) return second;
+    }
+    *describes = i > 0;
+    return i < OWN_FILES ? own_files[i] : NULL;
+}
+
+static bool is_name(const char *name, const char *text, size_t bytes)
+{
+    return strlen(name) == bytes && memcmp(name, text, bytes) == 0;
+}
+
 bool train_file_is_copied(const char *name, size_t bytes)
 {
-    bool is = strlen(generation_file) == bytes && !memcmp(name, generation_file, bytes);
-    for (int i = 0; i < TOKENIZER_FILES; i++)
-        is |= strlen(tokenizer_files[i]) == bytes && !memcmp(name, tokenizer_files[i], bytes);
+    const char *copied;
+    bool is = is_name(generation_file, name, bytes), describes;
+    for (int i = 0; !is && (copied = name_at(i, &describes)) != NULL; i++)
+        is = is_name(copied, name, bytes);
     return is;
 }
 
@@ -62,31 +80,53 @@ static qkv_status copy_named(const char *dir, const char *to, const char *name, 
 void train_files_remove(const char *run)
 {
     char path[QKV_PATH];
-    for (int i = 0; i < TOKENIZER_FILES; i++)
-        if (!qkv_path_join(path, run, tokenizer_files[i], NULL)) qkv_disk_unlink(path);
+    const char *name;
+    bool describes;
+    for (int i = 0; (name = name_at(i, &describes)) != NULL; i++)
+        if (!qkv_path_join(path, run, name, NULL)) qkv_disk_unlink(path);
     if (!qkv_path_join(path, run, generation_file, NULL)) qkv_disk_unlink(path);
+}
+
+// Copies the tokenizer of a folder and its descriptions. tokenizer.json, which qkv_tokenizer_open
+// prefers, replaces all other formats.
+static qkv_status copy_folder(const char *dir, const char *run, qkv_error *err)
+{
+    const char *name;
+    bool describes;
+    qkv_status status = QKV_OK;
+    const bool first_only = has_file(dir, name_at(0, &describes));
+    for (int i = 0; !status && (name = name_at(i, &describes)) != NULL; i++)
+        if (i == 0 || describes || !first_only) status = copy_named(dir, run, name, err);
+    return status;
+}
+
+// Copies a tokenizer file of any name, which is in the folder dir, and the files that its reader
+// reads next to it.
+static qkv_status copy_file(const char *file, const char *dir, const char *run, qkv_error *err)
+{
+    char path[QKV_PATH];
+    bool known;
+    const char *name = qkv_tokenizer_name_of_copy(file), *second = second_of(name, &known);
+    qkv_status status = qkv_path_join(path, run, name, err);
+    if (!status) status = train_copy(file, path, true, err);
+    if (!status && second) status = copy_named(dir, run, second, err);
+    if (!status && strcmp(name, "tokenizer.json") != 0)
+        status = copy_named(dir, run, description_file, err);
+    return status;
 }
 
 qkv_status train_files_gather(const struct qkv_train_options *o, qkv_error *err)
 {
-    char path[QKV_PATH];
-    const char *from = o->tokenizer ? o->tokenizer : o->from;
+    char buffer[QKV_PATH], dir[QKV_PATH];
+    const char *from = o->tokenizer ? o->tokenizer : o->from, *file = from;
     qkv_tokenizer *tried = NULL;
     qkv_status status = qkv_tokenizer_open(&tried, from, err);
     qkv_tokenizer_close(tried);
-    bool folder = false;
-    for (int i = 0; i < TOKENIZER_FILES; i++) folder |= has_file(from, tokenizer_files[i]);
-    if (!status && !folder) { // one file
-        status = qkv_path_join(path, o->run, "tokenizer.json", err);
-        return status ? status : train_copy(from, path, true, err);
-    }
-    // tokenizer.json, which qkv_tokenizer_open prefers, replaces all other formats
-    const bool first_only = has_file(from, tokenizer_files[0]);
-    for (int i = 0; !status && i < TOKENIZER_FILES; i++)
-        if (i == 0 || i >= FORMAT_FILES || !first_only)
-            status = copy_named(from, o->run, tokenizer_files[i], err);
-    if (!status && o->from && !o->tokenizer)
-        status = copy_named(o->from, o->run, generation_file, err);
+    if (!status) status = qkv_tokenizer_locate(&file, buffer, from, err);
+    if (status) return status;
+    if (!qkv_path_above(dir, file)) return qkv_fail_errno(err, file, "cannot open", ENAMETOOLONG);
+    status = file == from ? copy_file(file, dir, o->run, err) : copy_folder(dir, o->run, err);
+    if (!status && o->from && !o->tokenizer) status = copy_named(dir, o->run, generation_file, err);
     return status;
 }
 
@@ -159,8 +199,10 @@ qkv_status train_files_write(const struct train *t, const char *dir, qkv_error *
     const bool samples = t->objective == QKV_OBJECTIVE_CAUSAL && !t->o->from;
     qkv_status status = samples ? write_described(dir, generation_file, describe_generation(t), err)
                                 : copy_named(run, dir, generation_file, err);
-    for (int i = 0; !status && i < TOKENIZER_FILES; i++)
-        status = copy_named(run, dir, tokenizer_files[i], err);
+    const char *name;
+    bool describes;
+    for (int i = 0; !status && (name = name_at(i, &describes)) != NULL; i++)
+        status = copy_named(run, dir, name, err);
     struct stat st;
     if (!status) status = qkv_path_join(path, dir, description_file, err);
     if (status || stat(path, &st) == 0) return status;

@@ -80,7 +80,8 @@ qkv_status train_copy(const char *from, const char *to, bool force, qkv_error *e
 
 // ---- run_files.c: files of the tokenizer and of generation --------------------------------------
 // Copies the tokenizer that the options name (o->tokenizer, else that of o->from), in any format,
-// to the run, after checking that it is valid; from o->from also generation_config.json.
+// to the run, after checking that it is valid, under names that qkv_tokenizer_open looks for in a
+// folder; from o->from also generation_config.json.
 qkv_status train_files_gather(const struct qkv_train_options *o, qkv_error *err);
 // Copies these files from the run to a model folder. If the run has tokenizer.json and no
 // tokenizer_config.json, writes one, so that transformers opens tokenizer.json as it is.  A decoder

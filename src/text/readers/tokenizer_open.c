@@ -88,39 +88,80 @@ static qkv_status open_file(qkv_tokenizer **out, const char *path, qkv_error *er
     return status;
 }
 
-const char
-    *const
-        qkv_tokenizer_files[QKV_TOKENIZER_FILES][2] = {
-            { "tokenizer.json", NULL },
-            { "source.spm", "vocab.json" }, // the source side of a Marian translator
-            { "tokenizer.model", NULL },
-            { "spiece.model", NULL },
-            { "spm.model", NULL },
-            { "sentencepiece.bpe.model", NULL },
-            { "vocab.json", "merges.txt" },
-            { "vocab.txt", NULL },
-            { "tokenizer.bin", NULL },
-        };
+// The files for which a folder is searched, in this order, each with the file that its reader opens
+// too.
+static const struct {
+    const char *name, *second;
+} files[] = {
+    { "tokenizer.json", NULL },          // Hugging Face tokenizers
+    { "source.spm", "vocab.json" },      // the source side of a Marian translator
+    { "tokenizer.model", NULL },         // SentencePiece: Llama, Gemma
+    { "spiece.model", NULL },            // T5, ALBERT
+    { "spm.model", NULL },               // DeBERTa
+    { "sentencepiece.bpe.model", NULL }, // XLM-RoBERTa, mBART
+    { "vocab.json", "merges.txt" },      // GPT-2, RoBERTa
+    { "vocab.txt", NULL },               // BERT
+    { "tokenizer.bin", NULL },           // llama2.c
+};
+enum { FILES = sizeof files / sizeof files[0] };
+
+const char *qkv_tokenizer_file(int n, const char **second)
+{
+    const bool known = n >= 0 && n < FILES;
+    if (second) *second = known ? files[n].second : NULL;
+    return known ? files[n].name : NULL;
+}
+
+qkv_status qkv_tokenizer_locate(const char **file, char buffer[QKV_PATH], const char *path,
+                                qkv_error *err)
+{
+    char first[QKV_PATH];
+    struct stat st;
+    *file = path;
+    if (stat(path, &st) != 0) return QKV_OK;
+    const bool checkpoint = !S_ISDIR(st.st_mode) && is_checkpoint(path);
+    if (!S_ISDIR(st.st_mode) && !checkpoint) return QKV_OK;
+    *file = buffer;
+    for (int i = 0; i < FILES; i++) {
+        const qkv_status status = checkpoint ? qkv_path_sibling(buffer, path, files[i].name, err)
+                                             : qkv_path_join(buffer, path, files[i].name, err);
+        if (status) return status;
+        if (i == 0) memcpy(first, buffer, sizeof first);
+        if (qkv_path_may_exist(buffer)) return QKV_OK;
+    }
+    memcpy(buffer, first, sizeof first); // opening it reports that it does not exist
+    return QKV_OK;
+}
+
+const char *qkv_tokenizer_name_of_copy(const char *file)
+{
+    static const struct {
+        qkv_text_reader *reader;
+        const char *name;
+    } names[] = { { qkv_read_spm, "tokenizer.model" },
+                  { qkv_read_marian, "source.spm" },
+                  { qkv_read_llama2c, "tokenizer.bin" },
+                  { qkv_read_vocab_list, "vocab.txt" },
+                  { qkv_read_vocab_pair, "vocab.json" } };
+    const char *slash = strrchr(file, '/'), *name = slash ? slash + 1 : file;
+    qkv_text_reader *const reader = reader_of(file);
+    if (!reader) return "tokenizer.json";
+    for (int i = 0; i < FILES; i++)
+        if (strcmp(name, files[i].name) == 0) return files[i].name;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].reader == reader) return names[i].name;
+    return "tokenizer.json";
+}
 
 qkv_status qkv_tokenizer_open(qkv_tokenizer **out, const char *path, qkv_error *err)
 {
-    char file[QKV_PATH], first[QKV_PATH];
-    struct stat st;
+    char buffer[QKV_PATH];
+    const char *file;
     if (out) *out = NULL;
     if (!out || !path)
         return qkv_fail(
             err, QKV_ERR_USAGE, NULL,
             "qkv_tokenizer_open: expected a pointer for the tokenizer and a path, found NULL");
-    if (stat(path, &st) != 0) return open_file(out, path, err);
-    const bool checkpoint = !S_ISDIR(st.st_mode) && is_checkpoint(path);
-    if (!S_ISDIR(st.st_mode) && !checkpoint) return open_file(out, path, err);
-    for (int i = 0; i < QKV_TOKENIZER_FILES; i++) {
-        const qkv_status status = checkpoint
-                                      ? qkv_path_sibling(file, path, qkv_tokenizer_files[i][0], err)
-                                      : qkv_path_join(file, path, qkv_tokenizer_files[i][0], err);
-        if (status) return status;
-        if (i == 0) memcpy(first, file, sizeof first);
-        if (qkv_path_may_exist(file)) return open_file(out, file, err);
-    }
-    return qkv_tokenizer_read(out, first, err); // reports that the file does not exist
+    const qkv_status status = qkv_tokenizer_locate(&file, buffer, path, err);
+    return status ? status : open_file(out, file, err);
 }

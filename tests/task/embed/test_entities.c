@@ -104,6 +104,8 @@ TEST(a_long_text_is_refused_or_cut)
     CHECK_EQ(qkv_entities_find(&e, m, t, text, strlen(text), &o, NULL), QKV_OK);
     CHECK_EQ(e.count, 62); // 64 positions without two special tokens
     CHECK_EQ(e.cut, 99 - 62);
+    CHECK_EQ(qkv_entities_find(&e, m, NULL, text, strlen(text), &o, NULL), QKV_ERR_USAGE);
+    CHECK(e.count == 0 && e.cut == 0); // no error leaves the entities of the call before it
     qkv_entities_free(&e);
     qkv_tokenizer_close(t);
     qkv_model_close(m);
