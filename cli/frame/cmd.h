@@ -279,6 +279,10 @@ size_t cmd_control_bytes(const char *text, size_t bytes);
 void cmd_print_text(FILE *to, const char *text, size_t bytes);
 // Prints the name of a file or folder: on a terminal escaped as in a cell, otherwise unchanged.
 void cmd_print_name(FILE *to, const char *name);
+// Writes a number of bytes for a table, such as "1.5 kB" (unit 1000) or "1.5 KiB" (unit 1024), to
+// out and returns out.
+enum { CMD_BYTES = 16 };
+const char *cmd_bytes(char out[CMD_BYTES], double x, int unit);
 // Prints a text as a JSON string. Invalid UTF-8 is replaced by U+FFFD.
 void cmd_json_text(FILE *to, const char *text, size_t bytes);
 // Returns a copy of a text, in which invalid UTF-8 is replaced by U+FFFD.  The caller frees it.
@@ -290,6 +294,9 @@ char *cmd_subscript(char out[CMD_SUBSCRIPT], int64_t n);
 // Prints a float as a JSON number, with the fewest digits (at most 9) from which the same float is
 // read. A float that is not finite becomes null.
 void cmd_json_float(FILE *to, float x);
+// Prints a member that follows another, such as ,"loss":1.5, with 9 digits. A number that is not
+// finite becomes null.
+void cmd_json_number(FILE *to, const char *name, double x);
 // A number with its index in an array.
 struct cmd_ranked {
     float value;

@@ -144,6 +144,16 @@ void cmd_print_cell(FILE *to, const char *text, size_t bytes, int width, int mos
     for (int pad = used; width < 0 && pad < shown; pad++) fputc(' ', to);
 }
 
+const char *cmd_bytes(char out[CMD_BYTES], double x, int unit)
+{
+    static const char *const units[2][5] = { { "B", "kB", "MB", "GB", "TB" },
+                                             { "B", "KiB", "MiB", "GiB", "TiB" } };
+    int i = 0;
+    for (; i < 4 && x >= 999.5; i++) x /= unit;
+    snprintf(out, CMD_BYTES, "%.*f %s", x < 9.95 && i ? 1 : 0, x, units[unit == 1024][i]);
+    return out;
+}
+
 // ---- JSON --------------------------------------------------------------------------------------
 char *cmd_valid_text(const char *text)
 {
@@ -213,6 +223,12 @@ void cmd_json_float(FILE *to, float x)
         if (strtof(text, NULL) == x) break;
     }
     fputs(text, to);
+}
+
+void cmd_json_number(FILE *to, const char *name, double x)
+{
+    fprintf(to, ",\"%s\":", name);
+    isfinite(x) ? (void)fprintf(to, "%.9g", x) : (void)fputs("null", to);
 }
 
 static int by_rank(const void *a, const void *b)

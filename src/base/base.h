@@ -157,6 +157,8 @@ typedef int qkv_compare_fn(const void *ctx, const void *a, const void *b);
 // count * log2(count) comparisons.  Returns false if memory is exhausted: the items are then
 // unchanged.
 bool qkv_sort(void *items, int64_t count, size_t size, qkv_compare_fn *compare, const void *ctx);
+// Compares two texts, each a char *, as strcmp does; for qsort().
+int qkv_compare_texts(const void *a, const void *b);
 
 // ---- growing text (text_buffer.c) -------------------------------------------------------------
 // A text that grows; a zeroed struct is an empty text.  After a failed allocation `failed` stays

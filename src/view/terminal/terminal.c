@@ -48,15 +48,13 @@ void terminal_header(struct text_canvas *s)
     if (s->shown_count < p->tokens)
         view_say(&t, ", %" PRId64 " special hidden", p->tokens - s->shown_count);
     if (p->key_padding) view_say(&t, ", %" PRId64 " padding", p->key_padding);
-    s->t.failed |= t.failed;
     text_canvas_sgr(s, "1");
     view_say(&s->t, "qkv  ");
     text_canvas_plain(s);
     text_canvas_dim(s);
-    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 5);
+    text_canvas_put_folded(s, &t, 5);
     text_canvas_plain(s);
     text_canvas_line(s);
-    view_text_free(&t);
 }
 
 // ---- matrix -------------------------------------------------------------------------------------
@@ -256,9 +254,7 @@ static void draw_row(struct text_canvas *s)
     struct view_text title = { 0 };
     view_quote_row(&title, s->v, s->st.token);
     view_say(&title, " in layer %" PRId64 " attends to", s->st.layer);
-    s->t.failed |= title.failed;
-    if (title.at) text_canvas_fold(s, title.at, (size_t)title.used, 0);
-    view_text_free(&title);
+    text_canvas_put_folded(s, &title, 0);
     text_canvas_plain(s);
     const int64_t band = qkv_max64(1, (s->columns - s->label - 1) / 14);
     for (int64_t from = 0; from < selected; from += band)
@@ -330,9 +326,7 @@ static void draw_stories(struct text_canvas *s)
         view_say_head(&t, s->v, story[i].layer, story[i].head);
         view_say(&t, ")");
     }
-    s->t.failed |= t.failed;
-    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
-    view_text_free(&t);
+    text_canvas_put_folded(s, &t, 0);
 }
 
 // If the options name heads and no token, writes a sentence about the whole layer.
@@ -342,9 +336,7 @@ static void draw_finding(struct text_canvas *s)
     struct view_selection st = s->st;
     st.token = -1;
     view_sentence(&t, s->v, &st);
-    s->t.failed |= t.failed;
-    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
-    view_text_free(&t);
+    text_canvas_put_folded(s, &t, 0);
     text_canvas_line(s);
 }
 
@@ -353,9 +345,7 @@ static void draw_words(struct text_canvas *s)
     struct view_text t = { 0 };
     view_sentence(&t, s->v, &s->st);
     if (s->v->shape.keys > 1 && s->st.token >= 0 && s->st.selected) describe_elsewhere(s, &t);
-    s->t.failed |= t.failed;
-    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
-    view_text_free(&t);
+    text_canvas_put_folded(s, &t, 0);
     if (s->st.offered) draw_stories(s);
 }
 
@@ -423,9 +413,7 @@ static void put_alignment(struct text_canvas *s, bool all)
         view_weight(&t, mean[best], 2);
     }
     if (t.used) view_say(&t, ".");
-    s->t.failed |= t.failed;
-    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
-    view_text_free(&t);
+    text_canvas_put_folded(s, &t, 0);
     qkv_free(mean);
 }
 

@@ -23,23 +23,17 @@ static int name_columns(const struct text_canvas *s) // width of the name of a r
 }
 
 // ---- small parts --------------------------------------------------------------------------------
-void terminal_put(struct text_canvas *s, struct view_text *t, int columns, bool right)
-{
-    s->t.failed |= t->failed;
-    text_canvas_cell(s, t->at ? t->at : "", (size_t)t->used, columns, right);
-    view_text_free(t);
-}
 void terminal_number(struct text_canvas *s, double x, int digits, int columns)
 {
     struct view_text t = { 0 };
     view_signed(&t, x, digits);
-    terminal_put(s, &t, columns, true);
+    text_canvas_put(s, &t, columns, true);
 }
 void terminal_share(struct text_canvas *s, double w, int columns)
 {
     struct view_text t = { 0 };
     view_weight(&t, w, 3);
-    terminal_put(s, &t, columns, true);
+    text_canvas_put(s, &t, columns, true);
 }
 void terminal_root(struct text_canvas *s, const struct score *k, const char *before, int columns,
                    bool right)
@@ -50,13 +44,7 @@ void terminal_root(struct text_canvas *s, const struct score *k, const char *bef
         score_root(&t, k);
     else
         view_number(&t, k->own, 2);
-    terminal_put(s, &t, columns, right);
-}
-void terminal_fold(struct text_canvas *s, struct view_text *t)
-{
-    s->t.failed |= t->failed;
-    if (t->at) text_canvas_fold(s, t->at, (size_t)t->used, 0);
-    view_text_free(t);
+    text_canvas_put(s, &t, columns, right);
 }
 qkv_status terminal_pair(struct text_canvas *s, struct score *k, int64_t *key, const char *before,
                          const char *between, qkv_error *err)
@@ -73,7 +61,7 @@ qkv_status terminal_pair(struct text_canvas *s, struct score *k, int64_t *key, c
     view_quote_key(&t, k->v, *key);
     view_say(&t, "?");
     text_canvas_sgr(s, "1");
-    terminal_fold(s, &t);
+    text_canvas_put_folded(s, &t, 0);
     text_canvas_plain(s);
     return QKV_OK;
 }
@@ -193,7 +181,7 @@ qkv_status terminal_neuron(struct text_canvas *s, qkv_error *err)
         view_weight(&t, k.w[key], 3);
     }
     view_say(&t, ".");
-    terminal_fold(s, &t);
+    text_canvas_put_folded(s, &t, 0);
     text_canvas_line(s);
     text_canvas_dim(s);
     for (int i = 0; i < 5; i++)
