@@ -262,9 +262,6 @@ int cmd_columns(void);
 bool cmd_color(FILE *to);
 bool cmd_utf8(void); // returns true if the locale uses UTF-8
 bool cmd_dark(void); // returns true if the variable COLORFGBG says that the background is dark
-// Returns the number of bytes of the first character of text[n], n > 0; 0: it is no valid UTF-8
-// (overlong, a surrogate, incomplete, or too large).
-size_t cmd_utf8_bytes(const char *text, size_t n);
 // Returns the width of a text in columns. A control byte is printed as \xNN and has 4 columns.
 int cmd_width(const char *text, size_t bytes);
 // Prints a text in a cell of at least |width| columns, right-aligned if width < 0, with control

@@ -39,24 +39,10 @@ bool cmd_dark(void)
     return !ground || (strcmp(ground, ";7") != 0 && strcmp(ground, ";15") != 0);
 }
 
-size_t cmd_utf8_bytes(const char *text, size_t n)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    if (p[0] < 0x80) return 1;
-    const size_t need = p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
-    if (!need || need > n) return 0;
-    for (size_t i = 1; i < need; i++)
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
-        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
-        return 0;
-    return need;
-}
-
 size_t cmd_control_bytes(const char *text, size_t bytes)
 {
     const unsigned char *p = (const unsigned char *)text;
-    const size_t n = cmd_utf8_bytes(text, bytes);
+    const size_t n = qkv_utf8_bytes(text, bytes);
     if (!n) return p[0] < 0xA0;
     if (n == 1) return p[0] < 0x20 || p[0] == 0x7f;
     if (n == 2) return (p[0] == 0xC2 && p[1] < 0xA0) || (p[0] == 0xD8 && p[1] == 0x9C) ? 2 : 0;
@@ -160,7 +146,7 @@ char *cmd_valid_text(const char *text)
     size_t left = strlen(text), n;
     char *copy = cmd_alloc(3 * left + 1, 1), *out = copy;
     for (; left; text += n, left -= n) {
-        n = cmd_utf8_bytes(text, left);
+        n = qkv_utf8_bytes(text, left);
         if (n)
             memcpy(out, text, n);
         else
@@ -189,7 +175,7 @@ void cmd_json_text(FILE *to, const char *text, size_t bytes)
     const unsigned char *p = (const unsigned char *)text;
     fputc('"', to);
     while (bytes) {
-        const size_t n = cmd_utf8_bytes((const char *)p, bytes);
+        const size_t n = qkv_utf8_bytes((const char *)p, bytes);
         if (!n)
             fputs("\\ufffd", to);
         else if (*p == '"' || *p == '\\')

@@ -10,6 +10,7 @@
 #include <qkv/base.h>
 #include <qkv/output.h>
 #include <qkv/tensor.h>
+#include <qkv/utf8.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 
@@ -377,9 +378,6 @@ struct qkv_span {
     size_t bytes;
     bool escaped;
 };
-// Returns the number of bytes of the first character of text, which has `left` bytes, or 0 if the
-// character is not valid UTF-8.
-size_t qkv_utf8_bytes(const char *text, size_t left);
 void qkv_scan_space(struct qkv_scan *s);
 // Skips white space and the byte c.  Returns false, without setting `want`, if the byte after the
 // white space is not c.

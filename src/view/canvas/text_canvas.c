@@ -158,7 +158,7 @@ static size_t cell_start(const struct text_canvas *s, const char *text, size_t n
     canvas_marked(&word, &end, text, n);
     while (start < word &&
            (start > 0) + text_canvas_width(s, text + start, end - start) + (end < n) > columns)
-        for (start++; start < word && ((unsigned char)text[start] & 0xC0) == 0x80;) start++;
+        for (start++; start < word && qkv_utf8_continues(text[start]);) start++;
     return start;
 }
 

@@ -210,8 +210,8 @@ static void put_name(struct view_text *t, const struct canvas *s, const char *na
     }
     const double capacity = width - canvas_width(s, "…", strlen("…"), LABEL_SIZE, how);
     for (;;) {
-        while (head && ((unsigned char)name[head] & 0xC0) == 0x80) head--;
-        while (tail < n && ((unsigned char)name[tail] & 0xC0) == 0x80) tail++;
+        while (head && qkv_utf8_continues(name[head])) head--;
+        while (tail < n && qkv_utf8_continues(name[tail])) tail++;
         if (!head || canvas_width(s, name, head, LABEL_SIZE, how) +
                              canvas_width(s, name + tail, n - tail, LABEL_SIZE, how) <=
                          capacity)
