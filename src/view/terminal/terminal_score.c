@@ -47,7 +47,7 @@ void terminal_root(struct text_canvas *s, const struct score *k, const char *bef
     text_canvas_put(s, &t, columns, right);
 }
 qkv_status terminal_pair(struct text_canvas *s, struct score *k, int64_t *key, const char *before,
-                         const char *between, qkv_error *err)
+                         qkv_error *err)
 {
     struct view_text t = { 0 };
     int64_t head;
@@ -55,11 +55,7 @@ qkv_status terminal_pair(struct text_canvas *s, struct score *k, int64_t *key, c
     const qkv_status status = score_of(k, s->v, s->st.layer, head, s->st.token, err);
     if (status) return status;
     terminal_header(s);
-    view_say(&t, "%s", before);
-    view_quote_row(&t, k->v, k->row);
-    view_say(&t, "%s", between);
-    view_quote_key(&t, k->v, *key);
-    view_say(&t, "?");
+    score_say_question(&t, k, *key, before);
     text_canvas_sgr(s, "1");
     text_canvas_put_folded(s, &t, 0);
     text_canvas_plain(s);
@@ -169,18 +165,10 @@ qkv_status terminal_neuron(struct text_canvas *s, qkv_error *err)
     static const char *const heads[] = { "dimension", "q", "k", "q × k", "sum" };
     struct score k;
     int64_t key;
-    const qkv_status status =
-        terminal_pair(s, &k, &key, "Which dimensions make ", " attend to ", err);
+    const qkv_status status = terminal_pair(s, &k, &key, "Which dimensions make ", err);
     if (status) return status;
     struct view_text t = { 0 };
-    view_say(&t, "In layer %" PRId64 ", head %" PRId64 ", the %" PRId64 " products sum to ",
-             k.layer, k.head, k.E);
-    view_signed(&t, k.dot[key], 2);
-    if (!score_masked(&k, key)) {
-        view_say(&t, ", and the softmax weight is ");
-        view_weight(&t, k.w[key], 3);
-    }
-    view_say(&t, ".");
+    score_say_sum(&t, &k, key, false);
     text_canvas_put_folded(s, &t, 0);
     text_canvas_line(s);
     text_canvas_dim(s);

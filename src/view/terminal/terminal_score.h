@@ -16,5 +16,5 @@ void terminal_root(struct text_canvas *s, const struct score *k, const char *bef
                    bool right);
 // Chooses the query and the key that are shown, and writes the header and the question.
 qkv_status terminal_pair(struct text_canvas *s, struct score *k, int64_t *key, const char *before,
-                         const char *between, qkv_error *err);
+                         qkv_error *err);
 #endif

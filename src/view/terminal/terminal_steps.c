@@ -271,7 +271,7 @@ qkv_status terminal_steps(struct text_canvas *s, qkv_error *err)
 {
     struct score k;
     int64_t key;
-    const qkv_status status = terminal_pair(s, &k, &key, "How does ", " attend to ", err);
+    const qkv_status status = terminal_pair(s, &k, &key, "How does ", err);
     if (status) return status;
     const int64_t most = qkv_max64(qkv_max64(k.E, k.F), k.v->shape.width);
     double *x = qkv_alloc((size_t)most + 1, sizeof *x);
