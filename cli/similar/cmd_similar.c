@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // cmd_similar.c: implements `qkv similar`: prints the cosine of every two texts; with --token, the
 // cosine of every two occurrences of a word in the texts.
-#include "commands/similar_nearest.h"
-#include "commands/similar_query.h"
-#include "commands/similar_terms.h"
+#include "similar/similar_nearest.h"
+#include "similar/similar_query.h"
+#include "similar/similar_terms.h"
 #include "frame/tokens.h"
 #include "frame/word_operand.h"
 #include <stdlib.h>

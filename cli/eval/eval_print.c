@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // eval_print.c: prints the results of an evaluation: numbers, examples (sources with their
 // outputs), and alignments.
-#include "commands/eval_print.h"
+#include "eval/eval_print.h"
 #include <math.h>
 #include <string.h>
 #include "frame/cmd.h"

@@ -2,7 +2,7 @@
 // cmd_train.c: implements `qkv train`: trains a model on text.  A run that is stopped and resumed
 // has bit-identical results to a run without interruption.
 #include "frame/cmd.h"
-#include "commands/train_vectors.h"
+#include "train/train_vectors.h"
 #include "ranks/ranks.h"
 #include <math.h>
 #include <stdlib.h>

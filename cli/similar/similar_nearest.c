@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // similar_nearest.c: finds the words of the vocabulary that are nearest to the vectors of a word.
-#include "commands/similar_nearest.h"
+#include "similar/similar_nearest.h"
 #include "frame/arrays.h"
 #include <qkv/task.h>
 #include <stdlib.h>
