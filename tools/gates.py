@@ -28,7 +28,7 @@ BODY = 80  # the most lines of a function
 FOLDER = 25  # the most files of a folder ...
 # ... except folders whose files are the rows of a table, one file per row (public headers: docs/README.md); a file of
 # tools/ is one program, a picture of the course is the output of one command of a page
-TABLES = ("include/qkv", "src/model/family", "cli/commands", "docs/notes/pictures", "tests/cli", "tests/golden", "examples",
+TABLES = ("include/qkv", "src/model/family", "docs/notes/pictures", "tests/cli", "tests/golden", "examples",
           "tools", "tests/fuzz/targets", "tests/fuzz/grown")
 FACE_USERS = ("src/", "cli/gradcheck/")  # callers of the functions of a face, in addition to the tests
 REPEAT = 8   # as many equal lines in two places should be one function

@@ -84,15 +84,6 @@ static void head(const struct qkv_attention_plan *plan)
            "T x S");
 }
 
-static const char *bytes(char out[16], double x)
-{
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-    int i = 0;
-    for (; i < 4 && x >= 999.5; i++) x /= 1024;
-    snprintf(out, 16, "%.*f %s", x < 9.95 && i ? 1 : 0, x, units[i]);
-    return out;
-}
-
 static qkv_status row(const struct bench_shape *s, const struct qkv_attention *a,
                       const struct told *t, bool first, qkv_error *err)
 {
@@ -114,8 +105,8 @@ static qkv_status row(const struct bench_shape *s, const struct qkv_attention *a
         else
             snprintf(text[0], 16, time >= 0.01 ? "%.0f ms" : "%.3f ms", 1e3 * time);
         printf("%-26s%10s%9.1f%9s%9s%9s%8s\n", s->name, text[0], t->flops / time / 1e9,
-               bytes(text[1], t->arrays), bytes(text[2], t->scratch), bytes(text[3], t->grown),
-               bytes(text[4], scores));
+               cmd_bytes(text[1], t->arrays, 1024), cmd_bytes(text[2], t->scratch, 1024),
+               cmd_bytes(text[3], t->grown, 1024), cmd_bytes(text[4], scores, 1024));
     }
     return cmd_written(stdout, "standard output", err);
 }

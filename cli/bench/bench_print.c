@@ -17,15 +17,6 @@ static const char *figure(char out[16], double x)
     return out;
 }
 
-static const char *bytes(char out[16], double x)
-{
-    static const char *const units[] = { "B", "kB", "MB", "GB", "TB" };
-    int i = 0;
-    for (; i < 4 && x >= 999.5; i++) x /= 1000;
-    snprintf(out, 16, "%.*f %s", x < 9.95 && i ? 1 : 0, x, units[i]);
-    return out;
-}
-
 void bench_open(struct bench_table *t, const struct bench_shape *shapes, int count)
 {
     const char *const cpu = qkv_cpu_name();
@@ -114,7 +105,7 @@ qkv_status bench_row(struct bench_table *t, const struct bench_result *r, qkv_er
         snprintf(text[6], 16, "%.9s%s", text[5], r->read && !t->read ? " GB/s" : "");
         printf("%8s%9s%7s%10s%6s%7s%9s\n", figure(text[3], 1e3 * m->best),
                figure(text[4], 1e3 * m->median), text[0], text[6], text[1],
-               bytes((char[16]){ 0 }, r->bytes), text[2]);
+               cmd_bytes((char[16]){ 0 }, r->bytes, 1000), text[2]);
     }
     remember(t, r);
     if (m->core > 0 && (t->core == 0 || m->core < t->core)) t->core = m->core;

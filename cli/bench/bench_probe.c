@@ -128,14 +128,6 @@ static void head(const struct job *j, const char *list, bool stream)
                "scratch");
 }
 
-static const char *bytes(char out[16], double x)
-{
-    static const char *const units[] = { "B", "KB", "MB", "GB", "TB" };
-    int i = 0;
-    for (; i < 4 && x >= 999.5; i++) x /= 1000;
-    snprintf(out, 16, "%.*f %s", x < 9.95 && i ? 1 : 0, x, units[i]);
-    return out;
-}
 static const char *duration(char out[16], double seconds)
 {
     snprintf(out, 16, seconds >= 1 ? "%.1f s" : "%.3f ms", seconds >= 1 ? seconds : 1e3 * seconds);
@@ -157,8 +149,8 @@ static qkv_status row(const struct bench_shape *s, const struct job *j, const st
                took > 0 ? j->plan.flops / took / 1e9 : 0);
     } else {
         printf("%-30s%11s%11s%7.2fx%10s%10s\n", s->name, duration(text[0], forward),
-               duration(text[1], took), cost, bytes(text[2], (double)found_bytes(j)),
-               bytes(text[3], (double)j->plan.scratch));
+               duration(text[1], took), cost, cmd_bytes(text[2], (double)found_bytes(j), 1000),
+               cmd_bytes(text[3], (double)j->plan.scratch, 1000));
     }
     return cmd_written(stdout, "standard output", err);
 }
@@ -292,7 +284,8 @@ static qkv_status stream(const struct bench_shape *s, struct job *j, bool first,
                s->L, s->H ? s->H : 1, told.seconds, told.file, told.resident, scores);
     } else {
         printf("%-30s%11s%12s%12s%12s\n", s->name, duration(text[0], told.seconds),
-               bytes(text[1], told.file), bytes(text[2], told.resident), bytes(text[3], scores));
+               cmd_bytes(text[1], told.file, 1000), cmd_bytes(text[2], told.resident, 1000),
+               cmd_bytes(text[3], scores, 1000));
     }
     return cmd_written(stdout, "standard output", err);
 }

@@ -18,14 +18,6 @@ static const char *time_of(char out[16], double seconds)
              ms >= 999.5 ? seconds : ms);
     return out;
 }
-static const char *bytes_of(char out[16], double x)
-{
-    static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-    int i = 0;
-    for (; i < 4 && x >= 999.5; i++) x /= 1024;
-    snprintf(out, 16, "%.*f %s", x < 9.95 && i ? 1 : 0, x, units[i]);
-    return out;
-}
 static const char *count_of(char out[16], double x)
 {
     static const char *const units[] = { "", " k", " M", " G", " T", " P" };
@@ -116,7 +108,7 @@ static void table(const struct compare_report *r, int64_t d, bool memory)
             const struct compare_point *p = compare_at(r->points, job, kind, d, n);
             printf("%*s", CELL,
                    !p       ? "-"
-                   : memory ? bytes_of(text, p->grown)
+                   : memory ? cmd_bytes(text, p->grown, 1024)
                             : time_of(text, p->best));
         }
         putchar('\n');
@@ -245,7 +237,7 @@ static void arrays_line(const struct compare_report *r, const char *name,
     printf("%-*s%*s", NAME, name, CELL + 2, p ? count_of(text[0], p->operations) : "-");
     if (!r->job->counted)
         printf("%*s%*s", CELL, p ? time_of(text[1], p->best) : "-", CELL,
-               p ? bytes_of(text[2], p->grown) : "-");
+               p ? cmd_bytes(text[2], p->grown, 1024) : "-");
     if (e) {
         error_cell(e->mean);
         error_cell(e->worst);
@@ -462,10 +454,11 @@ void compare_print_memory(const struct compare_job *job, const struct compare_po
     for (int64_t i = 0; i < job->n_count; i++) {
         const double n = (double)job->n[i];
         const bool fits = dense[i].status == QKV_OK;
-        printf("%10" PRId64 "%14s%14s%14s%12s%12s\n", job->n[i], bytes_of(text[0], 4 * n * n),
-               fits ? bytes_of(text[1], dense[i].grown) : "does not fit",
-               bytes_of(text[2], fused[i].grown), fits ? time_of(text[3], dense[i].best) : "-",
-               time_of(text[4], fused[i].best));
+        printf("%10" PRId64 "%14s%14s%14s%12s%12s\n", job->n[i],
+               cmd_bytes(text[0], 4 * n * n, 1024),
+               fits ? cmd_bytes(text[1], dense[i].grown, 1024) : "does not fit",
+               cmd_bytes(text[2], fused[i].grown, 1024),
+               fits ? time_of(text[3], dense[i].best) : "-", time_of(text[4], fused[i].best));
     }
     puts(
         "\ndense  softmax(q k^T) as a matrix, then its product with v\nfused  "

@@ -65,6 +65,8 @@ struct page {
 void *page_take(struct page *p, size_t count, size_t size);
 const char *page_text(struct page *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+// Returns the n names "NAME0", "NAME1", ...
+const char **page_numbered(struct page *p, const char *name, int64_t n);
 // Returns the text of a weight, as every page and picture prints it (qkv_weight_text).
 const char *page_weight(struct page *p, double w, int digits);
 // Returns "less than 1e-06" for a difference x below this bound, otherwise x. Rounding errors depend

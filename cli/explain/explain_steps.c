@@ -143,13 +143,6 @@ static int by_weight(const void *a, const void *b)
     return x->weight > y->weight ? -1 : x->weight < y->weight;
 }
 
-static const char **numbers(struct page *p, const char *letter, int64_t n)
-{
-    const char **names = page_take(p, (size_t)n, sizeof *names);
-    for (int64_t i = 0; i < n; i++) names[i] = page_text(p, "%s%lld", letter, (long long)i);
-    return names;
-}
-
 qkv_status explain_reads(struct page *p, int argc, char **argv, qkv_error *err)
 {
     enum { TOP = 5 };
@@ -169,7 +162,7 @@ qkv_status explain_reads(struct page *p, int argc, char **argv, qkv_error *err)
     if (status) return status;
     struct seen_key *keys = page_take(p, (size_t)s->T, sizeof *keys);
     struct read *all = page_take(p, (size_t)(s->L * s->H), sizeof *all);
-    const char **rows = numbers(p, "L", s->L), **columns = numbers(p, "H", s->H);
+    const char **rows = page_numbered(p, "L", s->L), **columns = page_numbered(p, "H", s->H);
     page_title(p, "Which heads attend from “%s” to %s“%s”?", s->name[row],
                words > 1 ? "words such as " : "", s->name[key[0]]);
     page_table(p, "the strongest heads", 1 + TOP * words, 3);

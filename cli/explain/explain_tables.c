@@ -11,14 +11,6 @@ static float *floats(struct page *p, int64_t rows, int64_t columns)
     return page_take(p, array_count(2, (int64_t[]){ rows, columns }), sizeof(float));
 }
 
-// Returns the names "token 0", "token 1", ...
-static const char **numbered(struct page *p, const char *name, int64_t n)
-{
-    const char **names = page_take(p, (size_t)n, sizeof *names);
-    for (int64_t i = 0; i < n; i++) names[i] = page_text(p, "%s%lld", name, (long long)i);
-    return names;
-}
-
 static struct qkv_chart_panel *add_grid(struct page *p, const char *name, const float *value,
                                         int64_t rows, int64_t columns, const char *const *row_label,
                                         const char *const *column_label, enum qkv_chart_ramp ramp)
@@ -68,7 +60,7 @@ qkv_status explain_norm(struct page *p, int argc, char **argv, qkv_error *err)
                          "--norm: expected --sizes with 3 tokens or more, found %lld",
                          (long long)size[0]);
     const int64_t rows = size[0], width = size[1], last = (rows - 1) * width;
-    const char **names = numbered(p, "token ", rows);
+    const char **names = page_numbered(p, "token ", rows);
     struct explain_random r = { (uint64_t)explain_options.seed };
     float *scaled = floats(p, rows, width), *y[GRIDS];
     for (int i = 0; i < GRIDS; i++) y[i] = floats(p, rows, width);
@@ -197,7 +189,7 @@ qkv_status explain_mask(struct page *p, int argc, char **argv, qkv_error *err)
     qkv_status status = explain_sizes(size, 2, "N,DK", err);
     if (status) return status;
     const int64_t n = size[0], d = size[1];
-    const char **names = numbered(p, "", n);
+    const char **names = page_numbered(p, "", n);
     struct explain_random r = { (uint64_t)explain_options.seed };
     float *x[3], *out = floats(p, n, d), *kernel = floats(p, n, n), *y[GRIDS];
     double *column = page_take(p, (size_t)n, sizeof *column);

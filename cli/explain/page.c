@@ -50,6 +50,13 @@ const char *page_text(struct page *p, const char *format, ...)
     return text;
 }
 
+const char **page_numbered(struct page *p, const char *name, int64_t n)
+{
+    const char **names = page_take(p, (size_t)n, sizeof *names);
+    for (int64_t i = 0; i < n; i++) names[i] = page_text(p, "%s%lld", name, (long long)i);
+    return names;
+}
+
 const char *page_weight(struct page *p, double w, int digits)
 {
     return qkv_weight_text(page_take(p, QKV_WEIGHT_BYTES, 1), w, digits);

@@ -262,9 +262,6 @@ int cmd_columns(void);
 bool cmd_color(FILE *to);
 bool cmd_utf8(void); // returns true if the locale uses UTF-8
 bool cmd_dark(void); // returns true if the variable COLORFGBG says that the background is dark
-// Returns the number of bytes of the first character of text[n], n > 0; 0: it is no valid UTF-8
-// (overlong, a surrogate, incomplete, or too large).
-size_t cmd_utf8_bytes(const char *text, size_t n);
 // Returns the width of a text in columns. A control byte is printed as \xNN and has 4 columns.
 int cmd_width(const char *text, size_t bytes);
 // Prints a text in a cell of at least |width| columns, right-aligned if width < 0, with control
@@ -279,6 +276,10 @@ size_t cmd_control_bytes(const char *text, size_t bytes);
 void cmd_print_text(FILE *to, const char *text, size_t bytes);
 // Prints the name of a file or folder: on a terminal escaped as in a cell, otherwise unchanged.
 void cmd_print_name(FILE *to, const char *name);
+// Writes a number of bytes for a table, such as "1.5 kB" (unit 1000) or "1.5 KiB" (unit 1024), to
+// out and returns out.
+enum { CMD_BYTES = 16 };
+const char *cmd_bytes(char out[CMD_BYTES], double x, int unit);
 // Prints a text as a JSON string. Invalid UTF-8 is replaced by U+FFFD.
 void cmd_json_text(FILE *to, const char *text, size_t bytes);
 // Returns a copy of a text, in which invalid UTF-8 is replaced by U+FFFD.  The caller frees it.
@@ -290,6 +291,9 @@ char *cmd_subscript(char out[CMD_SUBSCRIPT], int64_t n);
 // Prints a float as a JSON number, with the fewest digits (at most 9) from which the same float is
 // read. A float that is not finite becomes null.
 void cmd_json_float(FILE *to, float x);
+// Prints a member that follows another, such as ,"loss":1.5, with 9 digits. A number that is not
+// finite becomes null.
+void cmd_json_number(FILE *to, const char *name, double x);
 // A number with its index in an array.
 struct cmd_ranked {
     float value;

@@ -39,24 +39,10 @@ bool cmd_dark(void)
     return !ground || (strcmp(ground, ";7") != 0 && strcmp(ground, ";15") != 0);
 }
 
-size_t cmd_utf8_bytes(const char *text, size_t n)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    if (p[0] < 0x80) return 1;
-    const size_t need = p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : p[0] < 0xF5 ? 4 : 0;
-    if (!need || need > n) return 0;
-    for (size_t i = 1; i < need; i++)
-        if ((p[i] & 0xC0) != 0x80) return 0;
-    if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
-        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
-        return 0;
-    return need;
-}
-
 size_t cmd_control_bytes(const char *text, size_t bytes)
 {
     const unsigned char *p = (const unsigned char *)text;
-    const size_t n = cmd_utf8_bytes(text, bytes);
+    const size_t n = qkv_utf8_bytes(text, bytes);
     if (!n) return p[0] < 0xA0;
     if (n == 1) return p[0] < 0x20 || p[0] == 0x7f;
     if (n == 2) return (p[0] == 0xC2 && p[1] < 0xA0) || (p[0] == 0xD8 && p[1] == 0x9C) ? 2 : 0;
@@ -144,13 +130,23 @@ void cmd_print_cell(FILE *to, const char *text, size_t bytes, int width, int mos
     for (int pad = used; width < 0 && pad < shown; pad++) fputc(' ', to);
 }
 
+const char *cmd_bytes(char out[CMD_BYTES], double x, int unit)
+{
+    static const char *const units[2][5] = { { "B", "kB", "MB", "GB", "TB" },
+                                             { "B", "KiB", "MiB", "GiB", "TiB" } };
+    int i = 0;
+    for (; i < 4 && x >= 999.5; i++) x /= unit;
+    snprintf(out, CMD_BYTES, "%.*f %s", x < 9.95 && i ? 1 : 0, x, units[unit == 1024][i]);
+    return out;
+}
+
 // ---- JSON --------------------------------------------------------------------------------------
 char *cmd_valid_text(const char *text)
 {
     size_t left = strlen(text), n;
     char *copy = cmd_alloc(3 * left + 1, 1), *out = copy;
     for (; left; text += n, left -= n) {
-        n = cmd_utf8_bytes(text, left);
+        n = qkv_utf8_bytes(text, left);
         if (n)
             memcpy(out, text, n);
         else
@@ -179,7 +175,7 @@ void cmd_json_text(FILE *to, const char *text, size_t bytes)
     const unsigned char *p = (const unsigned char *)text;
     fputc('"', to);
     while (bytes) {
-        const size_t n = cmd_utf8_bytes((const char *)p, bytes);
+        const size_t n = qkv_utf8_bytes((const char *)p, bytes);
         if (!n)
             fputs("\\ufffd", to);
         else if (*p == '"' || *p == '\\')
@@ -213,6 +209,12 @@ void cmd_json_float(FILE *to, float x)
         if (strtof(text, NULL) == x) break;
     }
     fputs(text, to);
+}
+
+void cmd_json_number(FILE *to, const char *name, double x)
+{
+    fprintf(to, ",\"%s\":", name);
+    isfinite(x) ? (void)fprintf(to, "%.9g", x) : (void)fputs("null", to);
 }
 
 static int by_rank(const void *a, const void *b)

@@ -74,7 +74,7 @@ static void on_end(int number)
 static void write_name(const char *name)
 {
     while (*name) {
-        const size_t left = strnlen(name, 4), whole = cmd_utf8_bytes(name, left);
+        const size_t left = strnlen(name, 4), whole = qkv_utf8_bytes(name, left);
         const size_t control = cmd_control_bytes(name, left), n = whole ? whole : 1;
         char one[5] = "?";
         if (!control) memcpy(one, name, n);

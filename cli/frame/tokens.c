@@ -388,6 +388,6 @@ void tokens_spell(char *out, size_t size, const qkv_tokenizer *t, int32_t id, bo
     bool valid = !status && strlen(out) == (need < size ? need : strlen(out));
     for (size_t n, i = 0; out[i] && valid; i += n)
         valid =
-            (n = cmd_utf8_bytes(out + i, strlen(out + i))) && strncmp(out + i, "\xef\xbf\xbd", 3);
+            (n = qkv_utf8_bytes(out + i, strlen(out + i))) && strncmp(out + i, "\xef\xbf\xbd", 3);
     if (!valid) snprintf(out, size, "%s", raw);
 }

@@ -2,7 +2,7 @@
 // generate_print.c: prints outputs as text, during generation or at the end, or as JSON; also
 // prints the alignments of translations.
 #include "generate/generate_command.h"
-#include "commands/eval_print.h"
+#include "eval/eval_print.h"
 #include "frame/tokens.h"
 #include "view/model_run.h"
 #include <math.h>

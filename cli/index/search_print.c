@@ -31,13 +31,13 @@ static void print_text(const struct store_passage *p, const struct passage_why *
         if (ends) fputs(bold ? "\033[0m" : "]", stdout);
         if (i == p->text.bytes) break;
         // after a word, or within one that is very long or of a script without spaces
-        if (i > last && shown >= most && ((unsigned char)text[i] & 0xC0) != 0x80 &&
+        if (i > last && shown >= most && !qkv_utf8_continues(text[i]) &&
             (blank || shown >= most + 30)) {
             if (n) cmd_print_cell(stdout, part, n, 0, 0), n = 0;
             fputs(cmd_utf8() ? "…" : "...", stdout);
             break;
         }
-        shown += ((unsigned char)text[i] & 0xC0) != 0x80 && (!blank || !space);
+        shown += !qkv_utf8_continues(text[i]) && (!blank || !space);
         if (!blank && space) part[n++] = ' ';
         if (n && begins) cmd_print_cell(stdout, part, n, 0, 0), n = 0;
         if (begins) fputs(bold ? "\033[1;4m" : "[", stdout);

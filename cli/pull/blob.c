@@ -23,11 +23,6 @@ struct arriving {
     struct qkv_digest digest;
 };
 
-static qkv_status failed(qkv_error *err, const char *path, const char *what)
-{
-    return cmd_error(err, cmd_io_status(errno), path, "%s: %s", what, strerror(errno));
-}
-
 static void show(void *context)
 {
     const struct arriving *const a = context;
@@ -69,7 +64,7 @@ static qkv_status digest_file(struct qkv_digest *d, int64_t *bytes, int fd, cons
         *bytes += n;
     }
     if (n < 0)
-        failed(err, path, "cannot read");
+        pull_failed(err, path, "cannot read");
     else if (n > 0)
         cmd_error(err, QKV_ERR_INTERRUPTED, NULL, "interrupted");
     free(buffer);
@@ -102,7 +97,7 @@ static qkv_status restart(struct arriving *a, qkv_error *err)
     a->bytes = 0;
     begin_digest(&a->digest, a->request);
     if (ftruncate(a->fd, 0) == 0 && lseek(a->fd, 0, SEEK_SET) == 0) return QKV_OK;
-    return failed(err, a->path, "cannot write");
+    return pull_failed(err, a->path, "cannot write");
 }
 
 // Opens the incomplete file and computes the digest of the bytes that it has.
@@ -111,7 +106,7 @@ static qkv_status resume(struct arriving *a, qkv_error *err)
     struct stat st;
     a->fd = open(a->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (a->fd < 0 || fstat(a->fd, &st) != 0) {
-        failed(err, a->path, "cannot open");
+        pull_failed(err, a->path, "cannot open");
     } else if (!S_ISREG(st.st_mode)) {
         cmd_error(err, QKV_ERR_IO, a->path, "expected a file");
     } else {
@@ -157,7 +152,7 @@ static bool add(void *context, const struct http_headers *h, long status, const 
         const ssize_t n = write(a->fd, (const char *)data + done, bytes - done);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) {
-            failed(err, a->path, "cannot write");
+            pull_failed(err, a->path, "cannot write");
             return false;
         }
         done += (size_t)n;
@@ -235,8 +230,8 @@ static qkv_status complete(struct arriving *a, qkv_error *err)
                          "%s: %s differs, expected %s, found %s; the file was removed", b->name,
                          strlen(b->digest) == 40 ? "SHA-1 of Git" : "SHA-256", b->digest, hex);
     }
-    if (fsync(a->fd) != 0) return failed(err, a->path, "cannot write");
-    if (rename(a->path, b->path) != 0) return failed(err, b->path, "cannot rename");
+    if (fsync(a->fd) != 0) return pull_failed(err, a->path, "cannot write");
+    if (rename(a->path, b->path) != 0) return pull_failed(err, b->path, "cannot rename");
     return QKV_OK;
 }
 

@@ -45,6 +45,8 @@ struct pull_model {
     char cache[CMD_PATH];  // folder of all models
     char folder[CMD_PATH]; // folder of this model
 };
+// Reports that a system call on `path` failed with errno: "WHAT: No such file or directory".
+qkv_status pull_failed(qkv_error *err, const char *path, const char *what);
 // Writes a path.  Returns QKV_ERR_IO if it is too long.
 qkv_status cache_path(char out[CMD_PATH], qkv_error *err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -14,7 +14,7 @@
 #include "frame/signals.h"
 #include "pull/pull.h"
 
-static qkv_status failed(qkv_error *err, const char *path, const char *what)
+qkv_status pull_failed(qkv_error *err, const char *path, const char *what)
 {
     return cmd_error(err, cmd_io_status(errno), path, "%s: %s", what, strerror(errno));
 }
@@ -67,7 +67,7 @@ qkv_status cache_make_folder(const char *path, qkv_error *err)
     }
     struct stat st;
     if (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) return QKV_OK;
-    return failed(err, path, "cannot make the folder");
+    return pull_failed(err, path, "cannot make the folder");
 }
 
 qkv_status cache_make_above(const char *path, qkv_error *err)
@@ -109,9 +109,9 @@ qkv_status cache_link(const struct pull_model *m, const char *path, const char *
     // A new link replaces an old one at once: no reader finds the name missing.  The caller has the
     // lock of the blob, so that a link of this name is what a killed process left.
     (void)unlink(temp);
-    if (symlink(target, temp) != 0) return failed(err, link, "cannot make the link");
+    if (symlink(target, temp) != 0) return pull_failed(err, link, "cannot make the link");
     if (rename(temp, link) == 0) return QKV_OK;
-    failed(err, link, "cannot make the link");
+    pull_failed(err, link, "cannot make the link");
     (void)unlink(temp);
     return err->status;
 }
@@ -132,7 +132,7 @@ qkv_status cache_sync(const struct pull_model *m, const char *path, qkv_error *e
     if (cache_path(folder, err, "%s/%s", m->folder, path)) return err->status;
     for (char *slash; (slash = strrchr(folder, '/')) >= folder + top;) {
         *slash = 0;
-        if (!sync_folder(folder)) return failed(err, folder, "cannot sync");
+        if (!sync_folder(folder)) return pull_failed(err, folder, "cannot sync");
     }
     return QKV_OK;
 }
@@ -155,10 +155,10 @@ qkv_status cache_lock(int *lock, const char *path, qkv_error *err)
     for (;;) {
         const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0664);
         struct stat mine, named;
-        if (fd < 0) return failed(err, path, "cannot open the lock");
+        if (fd < 0) return pull_failed(err, path, "cannot open the lock");
         while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
             if (errno != EWOULDBLOCK && errno != EINTR) {
-                failed(err, path, "cannot lock");
+                pull_failed(err, path, "cannot lock");
                 close(fd);
                 return err->status;
             }
@@ -177,7 +177,7 @@ qkv_status cache_lock(int *lock, const char *path, qkv_error *err)
             *lock = fd;
             return QKV_OK;
         }
-        if (!known && errno != ENOENT) failed(err, path, "cannot examine the lock");
+        if (!known && errno != ENOENT) pull_failed(err, path, "cannot examine the lock");
         close(fd);
         if (err->status) return err->status;
     }

@@ -6,6 +6,7 @@
  *  digest.h     SHA-256 and SHA-1
  *  layout.h     sizes and layouts of the structures, for bindings
  *  json.h       strict JSON reader
+ *  utf8.h       characters of a text
  *  output.h     output files that are complete or absent
  *  tensor.h     .safetensors and .npy files
  *  attention.h  exact softmax attention, forward and backward
@@ -49,6 +50,7 @@
 #include <qkv/digest.h>
 #include <qkv/layout.h>
 #include <qkv/json.h>
+#include <qkv/utf8.h>
 #include <qkv/output.h>
 #include <qkv/tensor.h>
 #include <qkv/attention.h>

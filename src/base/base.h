@@ -10,6 +10,7 @@
 #include <qkv/base.h>
 #include <qkv/output.h>
 #include <qkv/tensor.h>
+#include <qkv/utf8.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 
@@ -157,6 +158,8 @@ typedef int qkv_compare_fn(const void *ctx, const void *a, const void *b);
 // count * log2(count) comparisons.  Returns false if memory is exhausted: the items are then
 // unchanged.
 bool qkv_sort(void *items, int64_t count, size_t size, qkv_compare_fn *compare, const void *ctx);
+// Compares two texts, each a char *, as strcmp does; for qsort().
+int qkv_compare_texts(const void *a, const void *b);
 
 // ---- growing text (text_buffer.c) -------------------------------------------------------------
 // A text that grows; a zeroed struct is an empty text.  After a failed allocation `failed` stays
@@ -375,9 +378,6 @@ struct qkv_span {
     size_t bytes;
     bool escaped;
 };
-// Returns the number of bytes of the first character of text, which has `left` bytes, or 0 if the
-// character is not valid UTF-8.
-size_t qkv_utf8_bytes(const char *text, size_t left);
 void qkv_scan_space(struct qkv_scan *s);
 // Skips white space and the byte c.  Returns false, without setting `want`, if the byte after the
 // white space is not c.

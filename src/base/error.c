@@ -121,7 +121,7 @@ char *qkv_error_line(char *out, size_t size, const qkv_error *err)
     if (n < 0 || (size_t)n < size || size < 4) return out;
     size_t end = size - 4;
     // do not cut inside a character
-    while (end > 0 && ((unsigned char)out[end] & 0xC0) == 0x80) end--;
+    while (end > 0 && qkv_utf8_continues(out[end])) end--;
     memcpy(out + end, "...", 4);
     return out;
 }

@@ -10,15 +10,15 @@
 #include <stdio.h>
 #include <string.h>
 
-size_t qkv_utf8_bytes(const char *text, size_t left)
+QKV_API size_t qkv_utf8_bytes(const char *text, size_t bytes)
 {
     const unsigned char *p = (const unsigned char *)text;
-    if (left < 1) return 0;
+    if (!text || !bytes) return 0;
     if (p[0] < 0x80) return 1;
     const size_t n = p[0] >= 0xF0 ? 4 : p[0] >= 0xE0 ? 3 : 2;
-    if (p[0] < 0xC2 || p[0] > 0xF4 || left < n) return 0;
+    if (p[0] < 0xC2 || p[0] > 0xF4 || bytes < n) return 0;
     for (size_t i = 1; i < n; i++)
-        if ((p[i] & 0xC0) != 0x80) return 0;
+        if (!qkv_utf8_continues(p[i])) return 0;
     if (p[0] == 0xE0 && p[1] < 0xA0) return 0; // overlong
     if (p[0] == 0xED && p[1] > 0x9F) return 0; // surrogate
     if (p[0] == 0xF0 && p[1] < 0x90) return 0; // overlong

@@ -40,3 +40,9 @@ bool qkv_sort(void *items, int64_t count, size_t size, qkv_compare_fn *compare, 
     qkv_free(spare);
     return true;
 }
+
+int qkv_compare_texts(const void *a, const void *b)
+{
+    const char *const *x = a, *const *y = b;
+    return strcmp(*x, *y);
+}

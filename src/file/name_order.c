@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // name_order.c: sorts the items of a file by their names.
 #include "file/set.h"
+#include <string.h>
 
 struct tie_rule {
     int (*compare)(const void *ctx, uint32_t a, uint32_t b);
@@ -30,4 +31,10 @@ bool qkv_order_sort(struct qkv_order *list, int64_t n,
 {
     const struct tie_rule rule = { tie, ctx };
     return qkv_sort(list, n, sizeof *list, compare_items, &rule);
+}
+
+int qkv_order_tensors(const void *ctx, uint32_t a, uint32_t b)
+{
+    const struct qkv_tensor *t = ctx;
+    return strcmp(t[a].name, t[b].name);
 }

@@ -28,6 +28,8 @@ struct qkv_order {
 bool qkv_order_sort(struct qkv_order *list, int64_t n,
                     int (*tie)(const void *ctx, uint32_t a, uint32_t b), const void *ctx);
 uint64_t qkv_order_key(const char *name);
+// Compares two of the tensors ctx[] by their names: a function `tie` of qkv_order_sort().
+int qkv_order_tensors(const void *ctx, uint32_t a, uint32_t b);
 
 struct qkv_meta {
     const char *key, *value;

@@ -43,11 +43,6 @@ qkv_status qkv_tensors_add(struct qkv_tensors *t, const char *path,
     return status ? status : qkv_safetensors_read(t, s, err);
 }
 
-static int by_name(const void *ctx, uint32_t a, uint32_t b)
-{
-    const struct qkv_tensor *x = ctx;
-    return strcmp(x[a].name, x[b].name);
-}
 static int by_meta(const void *ctx, uint32_t a, uint32_t b)
 {
     const struct qkv_meta *x = ctx;
@@ -111,11 +106,11 @@ qkv_status qkv_tensors_sort(struct qkv_tensors *t, const char *file, qkv_error *
     if (!t->order) return qkv_fail_memory(err, file);
     for (int64_t i = 0; i < t->n; i++)
         t->order[i] = (struct qkv_order){ qkv_order_key(t->all[i].name), (uint32_t)i };
-    if (!qkv_order_sort(t->order, t->n, by_name, t->all) || !sort_meta(t))
+    if (!qkv_order_sort(t->order, t->n, qkv_order_tensors, t->all) || !sort_meta(t))
         return qkv_fail_memory(err, file);
     for (int64_t i = 1; i < t->n; i++) {
         const struct qkv_order *a = &t->order[i - 1], *b = &t->order[i];
-        if (a->key == b->key && by_name(t->all, a->item, b->item) == 0)
+        if (a->key == b->key && qkv_order_tensors(t->all, a->item, b->item) == 0)
             return twice(t, a->item, b->item, err);
     }
     return QKV_OK;

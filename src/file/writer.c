@@ -28,11 +28,6 @@ static bool is_utf8(const char *s)
     return true;
 }
 
-static int by_name(const void *ctx, uint32_t a, uint32_t b)
-{
-    const struct qkv_tensor *t = ctx;
-    return strcmp(t[a].name, t[b].name);
-}
 static int by_key(const void *ctx, uint32_t a, uint32_t b)
 {
     const char *const *pairs = ctx;
@@ -112,7 +107,7 @@ static qkv_status check_tensors(const char *path, const struct qkv_tensor *t, in
         const qkv_status status = check_tensor(&t[i], data, path, err);
         if (status) return status;
     }
-    qkv_status status = check_once(path, t, n, name_of, by_name, err);
+    qkv_status status = check_once(path, t, n, name_of, qkv_order_tensors, err);
     if (status || !metadata) return status;
     for (; metadata[2 * *pairs]; ++*pairs)
         if (!metadata[2 * *pairs + 1] || !is_utf8(metadata[2 * *pairs]) ||

@@ -28,11 +28,6 @@ static bool supports_job(enum qkv_job job, const char *dir)
     return fits;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 // Returns the sorted names in the folder `place`, and their number in *n, which is 0 if the folder
 // is empty or cannot be read to its end.
 static char **list_names(const char *place, int64_t *n)
@@ -52,7 +47,7 @@ static char **list_names(const char *place, int64_t *n)
     }
     closedir(d);
     while (status && *n) qkv_free(names[--*n]);
-    if (*n) qsort(names, (size_t)*n, sizeof *names, by_name);
+    if (*n) qsort(names, (size_t)*n, sizeof *names, qkv_compare_texts);
     return names;
 }
 

@@ -53,7 +53,7 @@ void view_text_copy(char *out, size_t size, const struct view_text *t)
 {
     size_t n = t->at && !t->failed ? (size_t)qkv_min64(t->used, (int64_t)size - 1) : 0;
     if (n < (size_t)t->used)
-        while (n && ((unsigned char)t->at[n] & 0xC0) == 0x80) n--; // do not cut inside a character
+        while (n && qkv_utf8_continues(t->at[n])) n--; // do not cut inside a character
     if (n) memcpy(out, t->at, n);
     out[n] = 0;
 }

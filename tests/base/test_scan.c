@@ -36,6 +36,16 @@ TEST(utf8_is_what_its_table_says)
             }
 }
 
+TEST(a_byte_continues_a_character_as_char_and_as_unsigned_char)
+{
+    for (int a = 0; a < 256; a++) {
+        const bool want = a >= 0x80 && a <= 0xBF;
+        CHECK_EQ(qkv_utf8_continues((unsigned char)a), want);
+        CHECK_EQ(qkv_utf8_continues((char)a), want);
+        CHECK_EQ(qkv_utf8_continues((signed char)a), want);
+    }
+}
+
 // Scans a text of which `at` bytes are to be read, and then, unless want is NULL, that is missing.
 static void scans(bool (*read)(struct qkv_scan *s), const char *text, size_t at, const char *want)
 {
@@ -189,6 +199,8 @@ TEST(the_byte_that_was_found_is_printed)
     }
 }
 
-CHECK_MAIN(CASE(utf8_is_what_its_table_says), CASE(a_number_ends_where_its_grammar_ends),
-           CASE(a_size_is_a_whole_number_of_64_bits), CASE(escapes_are_checked_and_decoded),
-           CASE(a_value_is_scanned_to_its_end), CASE(the_byte_that_was_found_is_printed))
+CHECK_MAIN(CASE(utf8_is_what_its_table_says),
+           CASE(a_byte_continues_a_character_as_char_and_as_unsigned_char),
+           CASE(a_number_ends_where_its_grammar_ends), CASE(a_size_is_a_whole_number_of_64_bits),
+           CASE(escapes_are_checked_and_decoded), CASE(a_value_is_scanned_to_its_end),
+           CASE(the_byte_that_was_found_is_printed))

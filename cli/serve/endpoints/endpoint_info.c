@@ -127,7 +127,7 @@ static void print_label(FILE *to, const char *text)
     const size_t bytes = strlen(text);
     putc('"', to);
     for (size_t i = 0, n; i < bytes; i += n ? n : 1) {
-        n = cmd_utf8_bytes(text + i, bytes - i);
+        n = qkv_utf8_bytes(text + i, bytes - i);
         if (text[i] == '\n')
             fputs("\\n", to);
         else if (text[i] == '"' || text[i] == '\\')

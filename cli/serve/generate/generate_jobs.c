@@ -390,7 +390,7 @@ static void begin_output(struct generate_job *j)
     }
     x->job = j;
     for (size_t i = 0; i < j->prompts.bytes[prompt]; i++)
-        x->prompt_characters += (j->prompts.text[prompt][i] & 0xC0) != 0x80;
+        x->prompt_characters += !qkv_utf8_continues(j->prompts.text[prompt][i]);
     service_begin(&j->job);
     if (qkv_scheduler_add(j->job.model->service->scheduler, &x->id, j->prompts.text[prompt],
                           j->prompts.bytes[prompt], &o, &j->err))

@@ -77,7 +77,7 @@ static void print_name(FILE *to, const struct token_bytes *b)
 {
     size_t valid = 0;
     for (size_t n = 1; n && valid < b->count; valid += n)
-        n = cmd_utf8_bytes(b->at + valid, b->count - valid);
+        n = qkv_utf8_bytes(b->at + valid, b->count - valid);
     if (valid == b->count) {
         cmd_json_text(to, b->at, b->count);
         return;

@@ -248,7 +248,7 @@ static void read_source(struct template *t, const char *source, size_t bytes)
     if (bytes > TEMPLATE_BYTES)
         template_fail(t, "the template has %zu bytes, expected at most %d", bytes, TEMPLATE_BYTES);
     for (size_t n = 1; t->at < bytes && !t->err->status; t->at += n)
-        if (!(n = cmd_utf8_bytes(source + t->at, bytes - t->at)) || !source[t->at])
+        if (!(n = qkv_utf8_bytes(source + t->at, bytes - t->at)) || !source[t->at])
             template_fail(t, "invalid UTF-8, or a NUL");
     if (!t->err->status) copy = template_alloc(t, bytes + 1);
     t->at = t->bytes = 0;

@@ -18,7 +18,7 @@ static size_t bytes_of(const char *p)
 static size_t bytes_before(const char *p)
 {
     size_t n = 1;
-    while (((unsigned char)p[-(ptrdiff_t)n] & 0xC0) == 0x80) n++;
+    while (qkv_utf8_continues(p[-(ptrdiff_t)n])) n++;
     return n;
 }
 

@@ -22,11 +22,6 @@ struct convolution {
     float *edge; // [(ends + width - 1)][D_in] padded copy of an end of the sequence
 };
 
-static struct qkv_linear_once once_of(void *scratch)
-{
-    return (struct qkv_linear_once){ .threads = qkv_threads(), .scratch = scratch };
-}
-
 static struct qkv_baseline_plan
 convolution_plan(struct convolution *at, const struct qkv_convolution *c, struct qkv_arena *arena)
 {
@@ -43,7 +38,7 @@ convolution_plan(struct convolution *at, const struct qkv_convolution *c, struct
     at->w = qkv_baseline_count(&p, c->D_out, c->width, c->D_in, 1);
     qkv_baseline_count(&p, c->width, c->D_in, 2, 1);
     if (p.status) return p;
-    const struct qkv_linear_once once = once_of(NULL);
+    const struct qkv_linear_once once = qkv_baseline_once(NULL);
     at->left = c->causal ? c->width - 1 : (c->width - 1) / 2;
     at->ends = qkv_min64(c->T, c->width - 1);
     at->edge = qkv_arena_alloc(arena, (size_t)((at->ends + c->width - 1) * c->D_in), sizeof(float));
@@ -71,7 +66,7 @@ static void convolve(float *y, const float *x, int64_t first, int64_t from, int6
 {
     if (from >= to) return;
     const struct qkv_linear_part part = { c->D_out, c->w, c->b, false };
-    const struct qkv_linear_once once = once_of(at->once);
+    const struct qkv_linear_once once = qkv_baseline_once(at->once);
     const struct qkv_after after = { .act = c->act };
     qkv_linear_once(y + from * c->D_out, c->D_out, x + (from - at->left - first) * c->D_in, c->D_in,
                     to - from, c->width * c->D_in, &part, &after, &once);
@@ -166,7 +161,7 @@ recurrence_plan(struct recurrence *at, const struct qkv_recurrence *r, struct qk
         at->gates = qkv_arena_alloc(arena, 4 * (size_t)at->h, sizeof *at->gates);
         at->inner = qkv_arena_alloc(arena, 1, qkv_gru_scratch(&g, r->B * r->T, r->B));
     } else {
-        const struct qkv_linear_once once = once_of(NULL);
+        const struct qkv_linear_once once = qkv_baseline_once(NULL);
         struct qkv_linear hidden = hidden_of(r);
         at->zero = qkv_arena_alloc(arena, (size_t)(r->B * r->D), sizeof *at->zero);
         at->packed = qkv_arena_alloc(arena, 1, qkv_linear_pack_bytes(&hidden));
@@ -191,7 +186,7 @@ static void elman(float *h, const float *x, const float *first, const struct qkv
                   const struct recurrence *at)
 {
     const struct qkv_linear_part in = { r->D, r->w_i, r->b_i, false };
-    const struct qkv_linear_once once = once_of(at->inner);
+    const struct qkv_linear_once once = qkv_baseline_once(at->inner);
     struct qkv_linear hidden = hidden_of(r);
     const int64_t apart = r->T * r->D;
     qkv_linear_once(h, r->D, x, r->D_in, r->B * r->T, r->D_in, &in, NULL, &once);

@@ -8,11 +8,6 @@
 #include <string.h>
 
 #ifndef QKV_DOUBLE
-static struct qkv_linear_once once_of(void *scratch)
-{
-    return (struct qkv_linear_once){ .threads = qkv_threads(), .scratch = scratch };
-}
-
 struct linformer {
     struct qkv_baseline_heads h;
     struct qkv_attention a;
@@ -33,7 +28,7 @@ static struct qkv_baseline_plan linformer_plan(struct linformer *at, const struc
     const int64_t v = qkv_baseline_count(&p, h->B, l->rank, h->G, h->F);
     qkv_baseline_count(&p, l->rank, h->S, 1, 1);
     if (p.status) return p;
-    const struct qkv_linear_once once = once_of(NULL);
+    const struct qkv_linear_once once = qkv_baseline_once(NULL);
     const size_t one = qkv_linear_once_scratch(&once, h->S, h->G * h->E);
     const size_t two = qkv_linear_once_scratch(&once, h->S, h->G * h->F);
     at->a = qkv_baseline_exact(h, h->T, l->rank, h->G, scale);
@@ -60,7 +55,7 @@ QKV_API struct qkv_baseline_plan qkv_linformer_plan(const struct qkv_linformer *
 static void project(float *to, const float *p, const float *x, const struct qkv_linformer *l,
                     int64_t N, char *scratch)
 {
-    const struct qkv_linear_once once = once_of(scratch);
+    const struct qkv_linear_once once = qkv_baseline_once(scratch);
     for (int64_t b = 0; b < l->B; b++) {
         const struct qkv_linear_part part = { N, x + b * l->S * N, NULL, true };
         qkv_linear_once(to + b * l->rank * N, N, p, l->S, l->rank, l->S, &part, NULL, &once);

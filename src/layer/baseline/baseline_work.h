@@ -47,6 +47,13 @@ struct qkv_attention qkv_baseline_exact(const struct qkv_baseline_heads *h, int6
                                         int64_t G, float scale);
 size_t qkv_baseline_exact_scratch(struct qkv_baseline_plan *p, const struct qkv_attention *a);
 
+// Returns how a product packs its weights: into this scratch, by all threads. scratch NULL: for a
+// plan.
+static inline struct qkv_linear_once qkv_baseline_once(void *scratch)
+{
+    return (struct qkv_linear_once){ .threads = qkv_threads(), .scratch = scratch };
+}
+
 // The tokens from .. to-1 of segment r, if n tokens are divided evenly into `all` segments.
 struct qkv_baseline_segment {
     int64_t from, to;

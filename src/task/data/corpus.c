@@ -136,12 +136,6 @@ static qkv_status add_stdin(struct qkv_corpus *c, const struct qkv_text_source *
     return QKV_OK;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    const char *const *x = a, *const *y = b;
-    return strcmp(*x, *y);
-}
-
 // Lists the names in a folder that do not begin with a dot, sorted.
 static qkv_status list_folder(char ***names, int64_t *count, const char *path, qkv_error *err)
 {
@@ -159,7 +153,7 @@ static qkv_status list_folder(char ***names, int64_t *count, const char *path, q
         }
         (*names)[(*count)++] = name;
     }
-    if (*count) qsort(*names, (size_t)*count, sizeof **names, by_name);
+    if (*count) qsort(*names, (size_t)*count, sizeof **names, qkv_compare_texts);
 done:
     closedir(d);
     return status;

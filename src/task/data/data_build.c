@@ -193,7 +193,7 @@ static size_t piece_end(const char *text, size_t bytes)
         for (size_t i = PIECE; i > PIECE / 2; i--)
             if (text[i - 1] == ends[k]) return i;
     size_t at = PIECE;
-    while (at > PIECE - 4 && ((unsigned char)text[at] & 0xC0) == 0x80) at--;
+    while (at > PIECE - 4 && qkv_utf8_continues(text[at])) at--;
     return at;
 }
 

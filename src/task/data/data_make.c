@@ -219,7 +219,7 @@ static size_t cut_document(const struct qkv_example *e, double share)
             if (e->text[i - 1] == *ends[k]) return i;
     }
     size_t at = want;
-    while (at && at < e->bytes && ((unsigned char)e->text[at] & 0xC0) == 0x80) at--;
+    while (at && at < e->bytes && qkv_utf8_continues(e->text[at])) at--;
     return at;
 }
 

@@ -58,7 +58,7 @@ static bool append_text(struct qkv_output_builder *b, const char *text, size_t b
     const size_t skip = bytes < b->skip ? bytes : b->skip;
     size_t at = skip;
     b->skip -= skip;
-    while (skip && at < bytes && ((uint8_t)text[at] & 0xC0) == 0x80) at++;
+    while (skip && at < bytes && qkv_utf8_continues(text[at])) at++;
     return qkv_output_text_add(&b->text, text + at, bytes - at, stop);
 }
 
@@ -81,7 +81,7 @@ qkv_status qkv_output_add(struct qkv_output_builder *b, const struct qkv_output_
     const char *text;
     size_t bytes;
     for (; b->counted < b->text.n; b->counted++)
-        b->characters += ((uint8_t)b->text.at[b->counted] & 0xC0) != 0x80;
+        b->characters += !qkv_utf8_continues(b->text.at[b->counted]);
     if (!append_token(b, t->id, t->logprob)) return qkv_fail_memory(err, NULL);
     const qkv_status status = qkv_decode_stream_put(b->stream, t->id, &text, &bytes, err);
     if (status) return status;

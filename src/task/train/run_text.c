@@ -80,7 +80,7 @@ qkv_status qkv_train_text(const char *run, char *text, size_t size, char *second
     const char *probe = config.o.probe_text;
     if (!status && probe) {
         size_t n = strlen(probe) < size ? strlen(probe) : size - 1;
-        while (n && ((unsigned char)probe[n] & 0xC0) == 0x80) n--; // not inside a character
+        while (n && qkv_utf8_continues(probe[n])) n--; // not inside a character
         memcpy(text, probe, n);
         text[n] = 0;
     } else if (!status) {

@@ -135,7 +135,8 @@ static qkv_status decode_ids(struct qkv_decoding *d, bool ok, char *out, size_t 
         if (need) *need = fit;
         if (size && fit > size - 1) {
             fit = size - 1;
-            while (fit && (d->out.bytes[fit] & 0xC0) == 0x80) fit--; // at the start of a character
+            // a cut text ends with a whole character
+            while (fit && qkv_utf8_continues(d->out.bytes[fit])) fit--;
         }
         if (size && fit) memcpy(out, d->out.bytes, fit);
         if (size) out[fit] = 0;

@@ -183,7 +183,7 @@ static inline bool push_character(struct encoder *x, uint32_t code, unsigned cla
 static int64_t count_chars(const uint8_t *text, int64_t n)
 {
     int64_t chars = 0;
-    for (int64_t i = 0; i < n; i++) chars += (text[i] & 0xC0) != 0x80;
+    for (int64_t i = 0; i < n; i++) chars += !qkv_utf8_continues(text[i]);
     return chars;
 }
 
@@ -424,8 +424,8 @@ static bool encode_plain_word(struct encoder *x, const uint8_t *text, int64_t at
     for (int64_t i = 0; i < x->parts.count; i++) {
         const struct qkv_part *p = &x->parts.at[i];
         int64_t from = at + p->begin, till = at + p->end;
-        while ((text[from] & 0xC0) == 0x80) from--;
-        while (till < to && (text[till] & 0xC0) == 0x80) till++;
+        while (qkv_utf8_continues(text[from])) from--;
+        while (till < to && qkv_utf8_continues(text[till])) till++;
         if (!qkv_sink_add(&x->sink, p->id, from, till)) return false;
     }
     return true;

@@ -98,7 +98,7 @@ static int64_t symbol_end(const struct qkv_charsmap *m, const struct qkv_char *a
 static int64_t char_count(const char *text)
 {
     int64_t n = 0;
-    for (; *text; text++) n += (*text & 0xC0) != 0x80;
+    for (; *text; text++) n += !qkv_utf8_continues(*text);
     return n;
 }
 

@@ -65,7 +65,7 @@ static bool run_fixed(const struct qkv_pre_tokenizer_step *step, struct qkv_word
         const struct qkv_range c = in->cuts[i];
         int64_t begin = c.begin, chars = 0;
         for (int64_t at = c.begin; at < c.end; at++) {
-            if ((in->bytes[at] & 0xC0) == 0x80 || chars++ < step->chars) continue;
+            if (qkv_utf8_continues(in->bytes[at]) || chars++ < step->chars) continue;
             if (!qkv_words_cut(out, begin, at)) return false;
             begin = at;
             chars = 1;

@@ -200,7 +200,7 @@ static int search(struct qkv_matches *m)
                                    (size_t)from, PCRE2_NO_UTF_CHECK, m->data, m->context);
         if (rc == PCRE2_ERROR_NOMATCH && !all) {
             from += window;
-            while (from < m->size && (m->text[from] & 0xC0) == 0x80) from++;
+            while (from < m->size && qkv_utf8_continues(m->text[from])) from++;
             window *= 2;
             limit = FIRST_STEPS;
             continue;

@@ -31,12 +31,12 @@ static void fill_lattice(struct lattice *l, const struct qkv_trie *trie, const u
     int chars = 0;
     for (int32_t i = 0; i <= bytes; i++) {
         index[i] = (uint8_t)chars;
-        if (i == bytes || (text[i] & 0xC0) != 0x80) index[i] = (uint8_t)chars++;
+        if (i == bytes || !qkv_utf8_continues(text[i])) index[i] = (uint8_t)chars++;
     }
     l->chars = chars - 1;
     l->edges = 0;
     for (int32_t at = 0; at < bytes; at++) {
-        if ((text[at] & 0xC0) == 0x80) continue;
+        if (qkv_utf8_continues(text[at])) continue;
         uint32_t node = QKV_TRIE_ROOT;
         for (int32_t i = at; i < bytes; i++) {
             node = qkv_trie_step(trie, node, text[i]);

@@ -64,7 +64,7 @@ static int32_t head(const uint8_t *text, int32_t most, int32_t *chars)
     int32_t n = 0;
     for (*chars = 0; *chars < QKV_PIECE_CHARS && n < most && text[n]; ++*chars) {
         int32_t next = n + 1;
-        while ((text[next] & 0xC0) == 0x80) next++;
+        while (qkv_utf8_continues(text[next])) next++;
         if (next > most) break;
         n = next;
     }
@@ -157,13 +157,13 @@ bool qkv_pieces_seed(struct qkv_pieces *p, const struct qkv_segments *g, int64_t
                      int64_t least)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < g->pool_count; i++) n += g->pool[i] && (g->pool[i] & 0xC0) != 0x80;
+    for (int64_t i = 0; i < g->pool_count; i++) n += g->pool[i] && !qkv_utf8_continues(g->pool[i]);
     struct suffix *s = qkv_alloc((size_t)n + 1, sizeof *s);
     if (!s) return false;
     n = 0;
     for (int64_t i = 0; i < g->count; i++)
         for (int32_t k = 0; k < g->at[i].bytes; k++)
-            if ((g->at[i].text[k] & 0xC0) != 0x80)
+            if (!qkv_utf8_continues(g->at[i].text[k]))
                 s[n++] = (struct suffix){ g->at[i].text + k, g->at[i].count };
     sort_suffixes(s, n, 0);
     const int64_t from = p->count;

@@ -82,7 +82,7 @@ static bool count_word(const qkv_tokenizer *t, struct qkv_parts *out, const uint
     (void)out;
     if (c->word_chars) {
         if (chars >= length) // the caller did not count them
-            for (int64_t i = chars = 0; i < length; i++) chars += (word[i] & 0xC0) != 0x80;
+            for (int64_t i = chars = 0; i < length; i++) chars += !qkv_utf8_continues(word[i]);
         if (chars > c->word_chars) return true;
     }
     return add_word(c, word, length, 1);

@@ -56,7 +56,7 @@ int qkv_utf8_read(const uint8_t *p, size_t n, uint32_t *code)
     uint32_t c = want == 2 ? a & 0x1Fu : want == 3 ? a & 0x0Fu : a & 0x07u;
     int i = 1;
     for (; i < want && (size_t)i < n; i++) {
-        if (i == 1 ? p[i] < low || p[i] > high : (p[i] & 0xC0) != 0x80) break;
+        if (i == 1 ? p[i] < low || p[i] > high : !qkv_utf8_continues(p[i])) break;
         c = c << 6 | (p[i] & 0x3Fu);
     }
     if (want > 1 && i == want) {

@@ -227,11 +227,6 @@ void canvas_marked(size_t *from, size_t *to, const char *text, size_t n)
     *to = close ? (size_t)(close - text) + 1 : 0;
 }
 
-static bool continues(char c)
-{
-    return ((unsigned char)c & 0xC0) == 0x80;
-}
-
 void canvas_shorten(struct view_text *t, const struct canvas *s, int size, unsigned how,
                     const char *text, size_t n, double width)
 {
@@ -250,9 +245,9 @@ void canvas_shorten(struct view_text *t, const struct canvas *s, int size, unsig
     for (bool right = true, stuck = false;; right = !right) {
         size_t a = from, b = to;
         if (right && b < n)
-            for (b++; b < n && continues(text[b]);) b++;
+            for (b++; b < n && qkv_utf8_continues(text[b]);) b++;
         if (!right && a > 0)
-            for (a--; a > 0 && continues(text[a]);) a--;
+            for (a--; a > 0 && qkv_utf8_continues(text[a]);) a--;
         const double ends = dots * ((a > 0) + (b < n));
         const bool grows =
             (a != from || b != to) && canvas_width(s, text + a, b - a, size, how) + ends <= width;

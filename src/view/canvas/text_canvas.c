@@ -158,7 +158,7 @@ static size_t cell_start(const struct text_canvas *s, const char *text, size_t n
     canvas_marked(&word, &end, text, n);
     while (start < word &&
            (start > 0) + text_canvas_width(s, text + start, end - start) + (end < n) > columns)
-        for (start++; start < word && ((unsigned char)text[start] & 0xC0) == 0x80;) start++;
+        for (start++; start < word && qkv_utf8_continues(text[start]);) start++;
     return start;
 }
 
@@ -207,29 +207,35 @@ void text_canvas_cell(struct text_canvas *s, const char *text, size_t n, int col
     if (keeps) put_characters(s, text + n, place, last);
     if (!right || start || whole > columns) text_canvas_pad(s, columns - used);
 }
+void text_canvas_put(struct text_canvas *s, struct view_text *t, int columns, bool right)
+{
+    s->t.failed |= t->failed;
+    text_canvas_cell(s, t->at ? t->at : "", (size_t)t->used, columns, right);
+    view_text_free(t);
+}
+void text_canvas_put_folded(struct text_canvas *s, struct view_text *t, int at)
+{
+    s->t.failed |= t->failed;
+    if (t->at) text_canvas_fold(s, t->at, (size_t)t->used, at);
+    view_text_free(t);
+}
 void text_canvas_text(struct text_canvas *s, const char *text, int columns, bool right)
 {
     struct view_text t = { 0 };
     view_plain_text(&t, text, strlen(text), 4096);
-    s->t.failed |= t.failed;
-    text_canvas_cell(s, t.at ? t.at : "", (size_t)t.used, columns, right);
-    view_text_free(&t);
+    text_canvas_put(s, &t, columns, right);
 }
 void text_canvas_words(struct text_canvas *s, const char *text)
 {
     struct view_text t = { 0 };
     view_plain_text(&t, text, strlen(text), 1 << 16);
-    s->t.failed |= t.failed;
-    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
-    view_text_free(&t);
+    text_canvas_put_folded(s, &t, 0);
 }
 static void name_cell(struct text_canvas *s, int64_t index, bool key, int columns, bool right)
 {
     struct view_text t = { 0 };
     (key ? view_name_key : view_name_row)(&t, s->v, index);
-    s->t.failed |= t.failed;
-    text_canvas_cell(s, t.at ? t.at : "", (size_t)t.used, columns, right);
-    view_text_free(&t);
+    text_canvas_put(s, &t, columns, right);
 }
 void text_canvas_token(struct text_canvas *s, int64_t token, int columns, bool right)
 {

@@ -58,6 +58,8 @@ void text_canvas_cell(struct text_canvas *s, const char *text, size_t n, int col
 void text_canvas_text(struct text_canvas *s, const char *text, int columns, bool right);
 // writes a text in lines as wide as the terminal
 void text_canvas_words(struct text_canvas *s, const char *text);
+// Writes a text that the caller assembled, such as a number, in one cell, and frees the text.
+void text_canvas_put(struct text_canvas *s, struct view_text *t, int columns, bool right);
 void text_canvas_token(struct text_canvas *s, int64_t token, int columns, bool right);
 void text_canvas_key(struct text_canvas *s, int64_t key, int columns, bool right);
 // writes a weight in 4 columns, such as .64 or 1.00
@@ -68,6 +70,9 @@ void text_canvas_bar(struct text_canvas *s, double part,
 void text_canvas_line(struct text_canvas *s);
 // Writes text[n] in lines as wide as the terminal. The first line begins at column `at`.
 void text_canvas_fold(struct text_canvas *s, const char *text, size_t n, int at);
+// Writes a text that the caller assembled as text_canvas_fold() does, and frees the text. Tokens in
+// the text are already printable. For an empty text, writes nothing.
+void text_canvas_put_folded(struct text_canvas *s, struct view_text *t, int at);
 
 // ---- terminal_grid.c ----------------------------------------------------------------------------
 // Draws a grid of numbers: as numbers if they fit; if they do not fit, as one character or half a

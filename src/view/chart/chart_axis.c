@@ -101,6 +101,13 @@ void chart_number_text(struct view_text *t, double x)
     view_text_free(&plain);
 }
 
+double chart_last_value(const struct qkv_chart_line *l)
+{
+    for (int64_t i = l->n; i-- > 0;)
+        if (isfinite(l->y[i])) return l->y[i];
+    return NAN;
+}
+
 // ---- scales of panels ---------------------------------------------------------------------------
 struct range {
     double low, high;

@@ -29,6 +29,8 @@ static inline double chart_x(const struct qkv_chart_line *l, int64_t i)
 {
     return l->x ? l->x[i] : (double)i;
 }
+// Returns the last finite y of a line; NAN: the line has none.
+double chart_last_value(const struct qkv_chart_line *l);
 struct chart_scale chart_scale_x(const struct qkv_chart_panel *p);
 struct chart_scale chart_scale_y(const struct qkv_chart_panel *p);
 // Extends one of two linear scales so that one unit of x is as long as one of y, in an area of the

@@ -222,9 +222,7 @@ static void put_number(struct text_canvas *s, double x, int columns)
 {
     struct view_text t = { 0 };
     chart_number_text(&t, x);
-    s->t.failed |= t.failed;
-    if (t.at) text_canvas_cell(s, t.at, (size_t)t.used, columns, true);
-    view_text_free(&t);
+    text_canvas_put(s, &t, columns, true);
 }
 
 static void put_rows(struct text_canvas *s, const struct dot_field *c,
@@ -290,13 +288,6 @@ static void put_x_axis(struct text_canvas *s, const struct dot_field *c,
 }
 
 // ---- panels -------------------------------------------------------------------------------------
-static double last_value(const struct qkv_chart_line *l)
-{
-    for (int64_t i = l->n; i-- > 0;)
-        if (isfinite(l->y[i])) return l->y[i];
-    return NAN;
-}
-
 static void put_legend(struct text_canvas *s, const struct qkv_chart_panel *p)
 {
     for (int64_t k = 0; k < p->lines; k++) {
@@ -311,8 +302,8 @@ static void put_legend(struct text_canvas *s, const struct qkv_chart_panel *p)
         text_canvas_plain(s);
         const int capacity = s->columns - AXIS - 14;
         text_canvas_text(s, l->name, capacity > 40 ? 40 : capacity, false);
-        if (l->style < QKV_CHART_POINTS && isfinite(last_value(l)))
-            put_number(s, last_value(l), 11);
+        if (l->style < QKV_CHART_POINTS && isfinite(chart_last_value(l)))
+            put_number(s, chart_last_value(l), 11);
         text_canvas_line(s);
     }
 }
@@ -355,7 +346,7 @@ static void put_sparks(struct text_canvas *s, const struct qkv_chart *c,
         text_canvas_color(s, chart_color(l->hue, k));
         chart_sparks(s, at, l->y, l->n, &x, &y, s->columns - 2 * AXIS - 1);
         text_canvas_plain(s);
-        put_number(s, last_value(l), AXIS);
+        put_number(s, chart_last_value(l), AXIS);
         text_canvas_line(s);
         qkv_free(at);
     }
@@ -429,9 +420,7 @@ static void put_name(struct text_canvas *s, const struct qkv_chart_panel *p)
     if (p->name) view_plain_text(&t, p->name, strlen(p->name), 400);
     if (p->name && p->y.name) view_say(&t, "  ");
     if (p->y.name) view_plain_text(&t, p->y.name, strlen(p->y.name), 400);
-    s->t.failed |= t.failed;
-    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
-    view_text_free(&t);
+    text_canvas_put_folded(s, &t, 0);
 }
 
 static void put_table(struct text_canvas *s, const struct qkv_chart_table *t)

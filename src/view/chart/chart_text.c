@@ -210,8 +210,8 @@ static void put_name(struct view_text *t, const struct canvas *s, const char *na
     }
     const double capacity = width - canvas_width(s, "…", strlen("…"), LABEL_SIZE, how);
     for (;;) {
-        while (head && ((unsigned char)name[head] & 0xC0) == 0x80) head--;
-        while (tail < n && ((unsigned char)name[tail] & 0xC0) == 0x80) tail++;
+        while (head && qkv_utf8_continues(name[head])) head--;
+        while (tail < n && qkv_utf8_continues(name[tail])) tail++;
         if (!head || canvas_width(s, name, head, LABEL_SIZE, how) +
                              canvas_width(s, name + tail, n - tail, LABEL_SIZE, how) <=
                          capacity)
@@ -224,17 +224,11 @@ static void put_name(struct view_text *t, const struct canvas *s, const char *na
     view_put(t, name + tail, n - tail);
 }
 
-static double last_value(const struct qkv_chart_line *l)
-{
-    for (int64_t i = l->n; i-- > 0;)
-        if (isfinite(l->y[i])) return l->y[i];
-    return NAN;
-}
 // Returns true if a name is written at the last point of the line: the line has a name and a finite
 // value.
 static bool is_named(const struct qkv_chart_line *l)
 {
-    return l->name && isfinite(last_value(l));
+    return l->name && isfinite(chart_last_value(l));
 }
 
 static unsigned label_style(const struct qkv_chart_line *l)
@@ -248,7 +242,7 @@ static double value_width(struct canvas *s, const struct qkv_chart_line *l)
 {
     struct view_text t = { 0 };
     if (l->style >= QKV_CHART_POINTS) return 0;
-    chart_number_text(&t, last_value(l));
+    chart_number_text(&t, chart_last_value(l));
     s->failed |= t.failed;
     const double w =
         t.at ? canvas_width(s, t.at, (size_t)t.used, LABEL_SIZE, label_style(l)) + CANVAS_SPACE : 0;
@@ -277,7 +271,7 @@ static void draw_labels(struct canvas *s, const struct chart_field *f, struct sp
         if (is_named(&p->line[i]))
             l[n++] = (struct label){ p->line[i].style == QKV_CHART_BARS
                                          ? f->top
-                                         : chart_py(f, last_value(&p->line[i])),
+                                         : chart_py(f, chart_last_value(&p->line[i])),
                                      &p->line[i], chart_color(p->line[i].hue, i) };
     part_labels(l, n, f->top, f->bottom);
     for (int i = 0; i < n; i++) {
@@ -290,7 +284,7 @@ static void draw_labels(struct canvas *s, const struct chart_field *f, struct sp
             canvas_text(s, x, l[i].y + 4, LABEL_SIZE, how, l[i].color, t.at, (size_t)t.used);
         if (value > 0 && !t.failed)
             chart_draw_number(s, 0, 0, how | CANVAS_AFTER, PALETTE_TEXT, LABEL_SIZE,
-                              last_value(l[i].line));
+                              chart_last_value(l[i].line));
         occupy(taken, (struct spot){ x - 4, l[i].y - 9, x + width + value, l[i].y + 8 });
         s->failed |= t.failed;
         view_text_free(&t);

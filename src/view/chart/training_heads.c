@@ -118,11 +118,9 @@ static void put_head(struct text_canvas *s, const struct qkv_plot *p,
     }
     struct view_text t = { 0 };
     chart_number_text(&t, floor(x->at[x->n - 1].value * 10 + .5) / 10);
-    s->t.failed |= t.failed;
     view_put(&s->t, " ", 1);
-    if (t.at) text_canvas_cell(s, t.at, (size_t)t.used, 3, true);
+    text_canvas_put(s, &t, 3, true);
     text_canvas_pad(s, 1);
-    view_text_free(&t);
 }
 
 // Draws one line of text per layer. For each head it has a row of small bars and the last entropy.
@@ -158,10 +156,8 @@ static void put_heads(struct text_canvas *s, const struct qkv_plot *p)
     view_say(&t, "; a bar of full height is ");
     view_number(&t, most, 1);
     text_canvas_dim(s);
-    s->t.failed |= t.failed;
-    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
+    text_canvas_put_folded(s, &t, 0);
     text_canvas_plain(s);
-    view_text_free(&t);
 }
 
 qkv_status qkv_plot_terminal(const qkv_plot *p, char **out, const struct qkv_chart_options *o,

@@ -115,6 +115,36 @@ void score_root(struct view_text *t, const struct score *s)
         view_number(t, s->own, 2);
 }
 
+void score_say_question(struct view_text *t, const struct score *s, int64_t key, const char *before)
+{
+    view_say(t, "%s", before);
+    view_quote_row(t, s->v, s->row);
+    view_say(t, " attend to ");
+    view_quote_key(t, s->v, key);
+    view_say(t, "?");
+}
+
+void score_say_sum(struct view_text *t, const struct score *s, int64_t key, bool steps)
+{
+    const bool masked = score_masked(s, key);
+    view_say(t, "In layer %" PRId64 ", head %" PRId64 ", the %" PRId64 " products sum to ",
+             s->layer, s->head, s->E);
+    view_signed(t, s->dot[key], 2);
+    if (steps && masked) view_say(t, ", but the key is masked: its weight is 0");
+    if (steps && !masked) {
+        view_say(t, "; divided by ");
+        score_root(t, s);
+        if (s->biased) view_say(t, " plus the bias");
+        view_say(t, " this is ");
+        view_signed(t, score_at(s, key, s->own), 2);
+    }
+    if (!masked) {
+        view_say(t, ", and the softmax weight is ");
+        view_weight(t, s->w[key], 3);
+    }
+    view_say(t, ".");
+}
+
 // ---- lines --------------------------------------------------------------------------------------
 // Returns true if a key has a line of its own in the list of keys, where less important keys are
 // folded.

@@ -48,6 +48,13 @@ double score_top(double *sum, const struct score *s);
 // sum: from score_top().
 void score_say_softmax(struct view_text *t, const struct score *s, int64_t key, double top,
                        double sum);
+// Writes the question of a view, such as "How does “it” attend to “cat”?", of which `before` is the
+// beginning.
+void score_say_question(struct view_text *t, const struct score *s, int64_t key,
+                        const char *before);
+// Writes the sentence of the view "neuron": the sum of the products of a key and its weight. steps:
+// also the steps between them, and whether the key is masked; without them, a drawing shows them.
+void score_say_sum(struct view_text *t, const struct score *s, int64_t key, bool steps);
 // Writes the divisor of the model: "√32" if it is the root of the head width 32, otherwise the
 // number.
 void score_root(struct view_text *t, const struct score *s);

@@ -153,6 +153,13 @@ static inline const struct view_stats *view_stats(const struct view_stack *v, in
 {
     return v->stats + layer * v->shape.heads + head;
 }
+// Returns true if a row of weights of the layer, which the caller gave, does not sum to 1.
+static inline bool view_any_not_one(const struct view_stack *v, int64_t layer)
+{
+    for (int64_t h = 0; h < v->shape.heads; h++)
+        if (view_stats(v, layer, h)->not_one) return true;
+    return false;
+}
 
 // The keys that a row may attend to: from .. to - 1.
 struct view_span {

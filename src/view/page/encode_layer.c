@@ -388,13 +388,6 @@ int64_t view_layer_bytes(const struct view_stack *v, int64_t layer, const struct
 }
 
 // ---- a layer ------------------------------------------------------------------------------------
-static bool any_not_one(const struct view_stack *v, int64_t layer)
-{
-    for (int64_t h = 0; h < v->shape.heads; h++)
-        if (view_stats(v, layer, h)->not_one) return true;
-    return false;
-}
-
 // Adds all arrays of a layer to the block. Since a growing block moves, the positions are offsets
 // until the last array is added.
 static bool lay_out(struct view_block *b, struct job *j, int64_t stack)
@@ -402,7 +395,7 @@ static bool lay_out(struct view_block *b, struct job *j, int64_t stack)
     const struct view_stack *v = j->v;
     const int64_t T = v->shape.tokens, S = v->shape.keys, H = v->shape.heads, G = v->shape.kv_heads,
                   E = v->shape.head_width, first = b->count;
-    const bool weights = j->dense, sums = weights && !j->floats && any_not_one(v, j->layer);
+    const bool weights = j->dense, sums = weights && !j->floats && view_any_not_one(v, j->layer);
     bool ok = true;
     if (weights)
         ok = view_array_add(b, "w", j->floats ? "f32" : "u8", stack, j->layer, H, T, S,

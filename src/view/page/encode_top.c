@@ -152,13 +152,6 @@ qkv_status view_encode_coarse(struct view_block *b, const struct view_stack *v, 
                                                                   : qkv_fail_memory(err, NULL);
 }
 
-static bool any_not_one(const struct view_stack *v, int64_t layer)
-{
-    for (int64_t h = 0; h < v->shape.heads; h++)
-        if (view_stats(v, layer, h)->not_one) return true;
-    return false;
-}
-
 qkv_status view_encode_top(struct view_block *b, struct view_loss *loss, const struct view_stack *v,
                            int64_t stack, int64_t layer, const struct view_encoding *how,
                            qkv_error *err)
@@ -174,7 +167,7 @@ qkv_status view_encode_top(struct view_block *b, struct view_loss *loss, const s
     if (status) return status;
     struct job j = { .v = v, .p = p, .layer = layer, .k = k };
     j.of = qkv_alloc_zero((size_t)H, sizeof *j.of);
-    const bool sums = v->layer[layer].weights && any_not_one(v, layer);
+    const bool sums = v->layer[layer].weights && view_any_not_one(v, layer);
     const int64_t top_at = b->size, bytes = m * (k * (key_planes(v) + 1) + 2);
     bool ok = j.of && view_array_add(b, "top", "top", stack, layer, H, T, k, bytes) &&
               (!sums || view_array_add(b, "sum", "f32", stack, layer, H, T, 1, 4 * m));

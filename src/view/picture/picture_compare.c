@@ -103,12 +103,12 @@ static void title_part(size_t *from, size_t *to, const struct panel *g, const ch
         if (text[i] == ' ') word = i + 1;
     *from = 0, *to = n;
     if (fits_title(g, text, n, 0)) return;
-    while (tail < n && (!fits_title(g, text + tail, n - tail, 1) || (text[tail] & 0xC0) == 0x80))
+    while (tail < n && (!fits_title(g, text + tail, n - tail, 1) || qkv_utf8_continues(text[tail])))
         tail++;
     *from = tail <= word || !strcmp(text, other) ? tail : word;
     if (*from == tail) return;
-    while (*to > *from &&
-           (!fits_title(g, text + *from, *to - *from, *from ? 2 : 1) || (text[*to] & 0xC0) == 0x80))
+    while (*to > *from && (!fits_title(g, text + *from, *to - *from, *from ? 2 : 1) ||
+                           qkv_utf8_continues(text[*to])))
         --*to;
 }
 

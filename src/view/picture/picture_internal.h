@@ -61,6 +61,11 @@ static inline double picture_wide(const struct picture *p, double free)
 {
     return p->wide > 0 ? p->wide : free;
 }
+// Returns the point, of n that represent `all` rows or keys, to which index i belongs.
+static inline int64_t picture_point(int64_t i, int64_t n, int64_t all)
+{
+    return qkv_min64(n - 1, i * n / all);
+}
 // Writes a line about the padding tokens, which are masked and not drawn. Returns the y coordinate
 // below it; without padding tokens, y.
 double picture_padding(struct picture *p, double x, double y);

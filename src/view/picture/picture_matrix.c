@@ -30,11 +30,6 @@ struct field {
     double cell_w, cell_h, left, top, scale, name;
 };
 
-static int64_t point_of(int64_t i, int64_t n, int64_t all)
-{
-    return qkv_min64(n - 1, i * n / all);
-}
-
 static void raise_to(float *at, float w)
 {
     if (!(*at >= w)) *at = w;
@@ -51,19 +46,20 @@ static void fill_head(float *to, const struct field *f, int64_t head)
     for (int64_t r = 0; r < (f->pooled ? T : p->row_count); r++) {
         const int64_t i = f->pooled ? r : p->rows[r];
         const struct view_span seen = view_span(p->v, layer, i);
-        float *row = to + (f->pooled ? point_of(r, f->n, T) : r) * f->m;
+        float *row = to + (f->pooled ? picture_point(r, f->n, T) : r) * f->m;
         view_row(p->row, p->v, layer, head, i);
         for (int64_t c = 0; c < (f->pooled ? S : p->key_count); c++) {
             const int64_t j = f->pooled ? c : p->keys[c];
             if (j >= seen.from && j < seen.to)
-                raise_to(&row[f->pooled ? point_of(c, f->m, S) : c], p->row[j]);
+                raise_to(&row[f->pooled ? picture_point(c, f->m, S) : c], p->row[j]);
         }
     }
     if (view_whole(p->v, layer) || !f->pooled || !k->side || !k->max) return;
     // The blocks of the probe include weights that are not among the stored largest ones.
     for (int64_t r = 0; r < k->side; r++)
         for (int64_t c = 0; c < k->side; c++) {
-            float *at = &to[point_of(r, f->n, k->side) * f->m + point_of(c, f->m, k->side)];
+            float *at =
+                &to[picture_point(r, f->n, k->side) * f->m + picture_point(c, f->m, k->side)];
             const float w = k->max[(head * k->side + r) * k->side + c];
             if (*at == *at) raise_to(at, w);
         }

@@ -37,11 +37,6 @@ struct wall {
     double side, pitch, left, top, low_effect, high_effect; // low_effect <= 0 < high_effect
 };
 
-static int64_t point_of(int64_t i, int64_t n, int64_t all)
-{
-    return qkv_min64(n - 1, i * n / all);
-}
-
 // ---- points -------------------------------------------------------------------------------------
 static bool make_thumb(struct thumb *t, const struct picture *p)
 {
@@ -86,10 +81,10 @@ static void fill_pooled(struct thumb *t, struct picture *p, int64_t layer, int64
     const int64_t each = qkv_max64(1, qkv_ceil_div(T, t->n));
     for (int64_t i = 0; i < T; i++) {
         const struct view_span seen = view_span(p->v, layer, i);
-        const int64_t r = point_of(i, t->n, T);
+        const int64_t r = picture_point(i, t->n, T);
         view_row(p->row, p->v, layer, head, i);
         for (int64_t j = seen.from; j < seen.to; j++) {
-            float *at = &t->cell[r * t->m + point_of(j, t->m, S)];
+            float *at = &t->cell[r * t->m + picture_point(j, t->m, S)];
             if (!(*at >= p->row[j])) *at = p->row[j];
         }
         t->strip[r] += (float)(to_specials(p) / (double)each);
@@ -111,8 +106,8 @@ static void fill_thumb(struct thumb *t, struct picture *p, int64_t layer, int64_
         for (int64_t r = 0; r < k->side; r++)
             for (int64_t c = 0; c < k->side; c++) {
                 const float w = k->max[(head * k->side + r) * k->side + c];
-                float *at =
-                    &t->cell[point_of(r, t->n, k->side) * t->m + point_of(c, t->m, k->side)];
+                float *at = &t->cell[picture_point(r, t->n, k->side) * t->m +
+                                     picture_point(c, t->m, k->side)];
                 if (w > *at) *at = w;
             }
     memcpy(t->sorted, t->cell, (size_t)(t->n * t->m) * sizeof *t->sorted);

@@ -362,26 +362,8 @@ static void begin(struct neuron *g)
     int64_t most = 0;
     for (int64_t e = 1; e < s->E; e++)
         if (fabs(g->product[e]) > fabs(g->product[most])) most = e;
-    view_say(&title, "Which dimensions make ");
-    view_quote_row(&title, p->v, s->row);
-    view_say(&title, " attend to ");
-    view_quote_key(&title, p->v, g->key);
-    view_say(&title, "?");
-    view_say(&t, "In layer %" PRId64 ", head %" PRId64 ", the %" PRId64 " products sum to ",
-             s->layer, s->head, s->E);
-    view_signed(&t, s->dot[g->key], 2);
-    if (score_masked(s, g->key)) {
-        view_say(&t, ", but the key is masked: its weight is 0.");
-    } else {
-        view_say(&t, "; divided by ");
-        score_root(&t, s);
-        if (s->biased) view_say(&t, " plus the bias");
-        view_say(&t, " this is ");
-        view_signed(&t, score_at(s, g->key, s->own), 2);
-        view_say(&t, ", and the softmax weight is ");
-        view_weight(&t, s->w[g->key], 3);
-        view_say(&t, ".");
-    }
+    score_say_question(&title, s, g->key, "Which dimensions make ");
+    score_say_sum(&t, s, g->key, true);
     view_say(&t, " The largest product is in dimension %" PRId64 ": ", most);
     view_signed(&t, g->product[most], 2);
     view_say(&t, ".");

@@ -309,11 +309,7 @@ static void begin(struct picture_score *g)
     const struct picture *p = g->p;
     const struct score *s = &g->s;
     struct view_text title = { 0 }, t = { 0 };
-    view_say(&title, "How does ");
-    view_quote_row(&title, p->v, s->row);
-    view_say(&title, " attend to ");
-    view_quote_key(&title, p->v, g->key);
-    view_say(&title, "?");
+    score_say_question(&title, s, g->key, "How does ");
     view_say(&t, "Layer %" PRId64 ", head %" PRId64 ", %" PRId64 " dimensions per vector. ",
              s->layer, s->head, s->E);
     view_quote_key(&t, p->v, g->key);

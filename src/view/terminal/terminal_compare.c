@@ -76,9 +76,7 @@ qkv_status terminal_compare(struct text_canvas *s, qkv_error *err)
     text_canvas_words(s, s->question);
     text_canvas_plain(s);
     view_changes_sentence(&sentence, s->view, s->v, &s->st, change, count);
-    s->t.failed |= sentence.failed;
-    if (sentence.at) text_canvas_fold(s, sentence.at, (size_t)sentence.used, 0);
-    view_text_free(&sentence);
+    text_canvas_put_folded(s, &sentence, 0);
     if (count > 0) put_table(s, change, count);
     qkv_free(change);
     return QKV_OK;

@@ -151,11 +151,9 @@ void terminal_effects(struct text_canvas *s)
             struct view_text t = { 0 };
             const float x = e[l * p->heads + h];
             view_number(&t, 1000 * (double)x, fabsf(x) < .01f ? 1 : 0);
-            s->t.failed |= t.failed;
             if (x >= third[2] && x > 0) text_canvas_color(s, PALETTE_HOT);
-            if (t.at) text_canvas_cell(s, t.at, (size_t)t.used, EFFECT, true);
+            text_canvas_put(s, &t, EFFECT, true);
             text_canvas_plain(s);
-            view_text_free(&t);
         }
         text_canvas_line(s);
     }

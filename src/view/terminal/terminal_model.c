@@ -62,9 +62,7 @@ static void put_kind_row(struct text_canvas *s, int64_t layer, int64_t from, int
             view_say(&t, " ");
             view_weight(&t, (double)x->strength, x->strength >= .995f ? 1 : 2);
         }
-        s->t.failed |= t.failed;
-        if (t.at) text_canvas_cell(s, t.at, (size_t)t.used, h + 1 < end ? each : each - 1, false);
-        view_text_free(&t);
+        text_canvas_put(s, &t, h + 1 < end ? each : each - 1, false);
     }
     text_canvas_plain(s);
     text_canvas_line(s);
@@ -103,10 +101,8 @@ static void put_legend(struct text_canvas *s)
         &t,
         "%sRows: queries, columns: keys; a point is the largest weight of its part of the matrix.",
         t.used ? " " : "");
-    s->t.failed |= t.failed;
     text_canvas_line(s);
-    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
-    view_text_free(&t);
+    text_canvas_put_folded(s, &t, 0);
 }
 
 // Writes the heads with the shortest and the longest range, and the mean distance of each layer.
@@ -136,9 +132,7 @@ static void put_distances(struct text_canvas *s)
         view_number(&t, sum / (double)p->heads, 1);
     }
     view_say(&t, ".");
-    s->t.failed |= t.failed;
-    if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
-    view_text_free(&t);
+    text_canvas_put_folded(s, &t, 0);
 }
 
 qkv_status terminal_model(struct text_canvas *s, qkv_error *err)

@@ -26,26 +26,18 @@ static int name_columns(const struct text_canvas *s)
     return s->columns < 40 ? 7 : NAME_MOST;
 }
 
-// Writes a text that was assembled by view_* functions into a cell.
-static void put_cell(struct text_canvas *s, struct view_text *t, int columns, bool right)
-{
-    s->t.failed |= t->failed;
-    text_canvas_cell(s, t->at ? t->at : "", (size_t)t->used, columns, right);
-    view_text_free(t);
-}
-
 static void put_number(struct text_canvas *s, int32_t units, int columns)
 {
     struct view_text t = { 0 };
     view_output_number(&t, units);
-    put_cell(s, &t, columns, true);
+    text_canvas_put(s, &t, columns, true);
 }
 
 static void put_name(struct text_canvas *s, const char *name, int columns)
 {
     struct view_text t = { 0 };
     view_plain_text(&t, name, strlen(name), 160);
-    put_cell(s, &t, columns, false);
+    text_canvas_put(s, &t, columns, false);
 }
 
 // Writes the entries of a row: each a name and its number, as many as fit.
@@ -69,7 +61,7 @@ static void put_row_name(struct text_canvas *s, const struct view_output *o, int
         view_output_name(&t, s->v, place);
     else
         view_output_row(&t, o, l);
-    put_cell(s, &t, name_columns(s), false);
+    text_canvas_put(s, &t, name_columns(s), false);
     text_canvas_pad(s, 1);
 }
 
@@ -87,7 +79,7 @@ static void put_target_head(struct text_canvas *s, const struct view_output *o, 
     struct view_text t = { 0 };
     const char *name = o->name[o->target[place]];
     view_plain_text(&t, name, strlen(name), 160);
-    put_cell(s, &t, NUMBER, true);
+    text_canvas_put(s, &t, NUMBER, true);
     text_canvas_text(s, "place", PLACE, true);
 }
 
@@ -128,7 +120,7 @@ static void put_position(struct text_canvas *s, const struct view_output *o, int
 {
     struct view_text t = { 0 };
     view_output_name(&t, s->v, place);
-    put_cell(s, &t, name_columns(s), false);
+    text_canvas_put(s, &t, name_columns(s), false);
     text_canvas_pad(s, 1);
     put_entries(s, o, view_output_cell(o, place, o->rows - 1), shown, columns);
     if (view_output_is_lens(o) && o->target[place] >= 0 && s->columns >= OWN_LEAST) {
@@ -167,10 +159,8 @@ static void put_positions(struct text_canvas *s, const struct view_output *o, in
         view_count(&t, o->all);
         view_say(&t, " positions are shown%s",
                  last - first < o->positions ? "; --all shows more." : ".");
-        s->t.failed |= t.failed;
-        if (t.at) text_canvas_fold(s, t.at, (size_t)t.used, 0);
     }
-    view_text_free(&t);
+    text_canvas_put_folded(s, &t, 0);
 }
 
 // ---- lists -------------------------------------------------------------------------------------
@@ -193,7 +183,7 @@ static void put_list(struct text_canvas *s, const struct view_output *o)
         const int32_t x = o->value[list[i]];
         if (shares) {
             view_output_name(&t, s->v, list[i]);
-            put_cell(s, &t, label, false);
+            text_canvas_put(s, &t, label, false);
         } else {
             put_name(s, o->name[o->entry[list[i]]], label);
         }
@@ -222,9 +212,7 @@ qkv_status terminal_output(struct text_canvas *s, qkv_error *err)
     text_canvas_words(s, s->question);
     text_canvas_plain(s);
     view_output_sentence(&sentence, s->v, place);
-    s->t.failed |= sentence.failed;
-    if (sentence.at) text_canvas_fold(s, sentence.at, (size_t)sentence.used, 0);
-    view_text_free(&sentence);
+    text_canvas_put_folded(s, &sentence, 0);
     text_canvas_line(s);
     if (view_output_is_list(o)) {
         put_list(s, o);

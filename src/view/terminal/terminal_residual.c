@@ -24,9 +24,7 @@ static void put_number(struct text_canvas *s, double x, bool sign, int columns)
         view_signed(&t, x, 2);
     else
         view_number(&t, x, 2);
-    s->t.failed |= t.failed;
-    text_canvas_cell(s, t.at ? t.at : "", (size_t)t.used, columns, true);
-    view_text_free(&t);
+    text_canvas_put(s, &t, columns, true);
 }
 
 // ---- one line per layer ------------------------------------------------------------------------
@@ -203,9 +201,7 @@ qkv_status terminal_residual(struct text_canvas *s, qkv_error *err)
     text_canvas_words(s, s->question);
     text_canvas_plain(s);
     view_residual_sentence(&sentence, s->v, g.rows, g.row_count);
-    s->t.failed |= sentence.failed;
-    if (sentence.at) text_canvas_fold(s, sentence.at, (size_t)sentence.used, 0);
-    view_text_free(&sentence);
+    text_canvas_put_folded(s, &sentence, 0);
     text_canvas_line(s);
     put_layers(&g);
     put_tokens(&g);

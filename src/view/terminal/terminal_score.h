@@ -8,17 +8,13 @@
 // write fewer and narrower columns.
 bool terminal_is_wide(const struct text_canvas *s);
 int terminal_number_columns(const struct text_canvas *s); // width of a column of numbers
-// Each of these functions writes a cell: a text, which it frees; a number; a weight; the divisor of
-// the model, such as √32, after the text `before`.
-void terminal_put(struct text_canvas *s, struct view_text *t, int columns, bool right);
+// Each of these functions writes a cell: a number; a weight; the divisor of the model, such as √32,
+// after the text `before`.
 void terminal_number(struct text_canvas *s, double x, int digits, int columns);
 void terminal_share(struct text_canvas *s, double w, int columns);
 void terminal_root(struct text_canvas *s, const struct score *k, const char *before, int columns,
                    bool right);
-// Writes a text in lines as wide as the terminal, and frees it. Quoted tokens in the text are
-// already printable.
-void terminal_fold(struct text_canvas *s, struct view_text *t);
 // Chooses the query and the key that are shown, and writes the header and the question.
 qkv_status terminal_pair(struct text_canvas *s, struct score *k, int64_t *key, const char *before,
-                         const char *between, qkv_error *err);
+                         qkv_error *err);
 #endif

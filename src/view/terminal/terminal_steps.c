@@ -28,9 +28,7 @@ static void put_step(struct text_canvas *s, int n, const char *name)
 // Writes the rest of the line of a step, and frees the text.
 static void put_rest(struct text_canvas *s, struct view_text *t)
 {
-    s->t.failed |= t->failed;
-    if (t->at) text_canvas_fold(s, t->at, (size_t)t->used, s->columns < 10 ? s->columns : 10);
-    view_text_free(t);
+    text_canvas_put_folded(s, t, s->columns < 10 ? s->columns : 10);
 }
 // Writes a line with the first numbers of a vector: as many as fit.
 static void put_vector(struct text_canvas *s, const char *name, const struct qkv_view_token *k,
@@ -44,7 +42,7 @@ static void put_vector(struct text_canvas *s, const char *name, const struct qkv
         view_quote_row(&t, s->v, s->st.token);
     else if (k)
         view_quote_key(&t, s->v, k - s->v->shape.key);
-    terminal_put(s, &t, 22, false);
+    text_canvas_put(s, &t, 22, false);
     const int64_t fit = (s->columns - 22 - 6) / VECTOR, shown = qkv_min64(n, fit);
     for (int64_t e = 0; e < shown; e++) terminal_number(s, x[e], 3, VECTOR);
     text_canvas_dim(s);
@@ -173,7 +171,7 @@ static void put_key(struct text_canvas *s, const struct score *k, const struct s
         view_count(&t, l->n);
         view_say(&t, l->masked ? " masked" : " others");
         text_canvas_dim(s);
-        terminal_put(s, &t, s->label + 1 + before, true);
+        text_canvas_put(s, &t, s->label + 1 + before, true);
         if (!l->masked) terminal_share(s, l->w, n);
         text_canvas_plain(s);
         text_canvas_line(s);
@@ -273,7 +271,7 @@ qkv_status terminal_steps(struct text_canvas *s, qkv_error *err)
 {
     struct score k;
     int64_t key;
-    const qkv_status status = terminal_pair(s, &k, &key, "How does ", " attend to ", err);
+    const qkv_status status = terminal_pair(s, &k, &key, "How does ", err);
     if (status) return status;
     const int64_t most = qkv_max64(qkv_max64(k.E, k.F), k.v->shape.width);
     double *x = qkv_alloc((size_t)most + 1, sizeof *x);

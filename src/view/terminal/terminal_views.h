@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 // terminal_views.h: declares the functions that the terminal views share:
 //
-//   terminal.c                the view "heads", and the choice of the view
+//   terminal.c                the choice of the view and of the tokens, the header
+//   terminal_heads.c          one layer: its heads, the matrix of weights, the marked row
 //   terminal_model.c          all heads as small matrices
 //   terminal_head_overview.c  a table of all heads, ablation effects
 //   terminal_residual.c       the residual stream
 //   terminal_compare.c        one query in two views: its weights and their changes
-//   terminal_score.c          the view "neuron": the score of one query and one key
+//   terminal_output.c         the output of the model
+//   terminal_neuron.c         the view "neuron": the score of one query and one key
 //   terminal_steps.c          the view "steps": the scores of one query and all keys
+//   terminal_score.c          the parts that both share (terminal_score.h)
 #ifndef QKV_VIEW_TERMINAL_VIEWS_H
 #define QKV_VIEW_TERMINAL_VIEWS_H
 #include "view/canvas/text_canvas.h"

@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const size_t bytes = strlen(out);
         FUZZ_CHECK(bytes <= 2 * (size_t)TEMPLATE_OUT);
         for (size_t n, i = 0; i < bytes; i += n)
-            FUZZ_CHECK((n = cmd_utf8_bytes(out + i, bytes - i)));
+            FUZZ_CHECK((n = qkv_utf8_bytes(out + i, bytes - i)));
     }
     free(out);
     free(source);

@@ -60,7 +60,8 @@ TEST(sizes_are_those_of_the_opened_model)
         qkv_error err = { 0 };
         qkv_model *m = NULL;
         if (!strncmp(*name, "gru", 3)) continue;
-        if (qkv_model_open(&m, tiny_path(*name, ""), NULL, &err)) continue;
+        if (qkv_model_open(&m, tiny_path(*name, ""), NULL, &err))
+            fail_msg("%s: %s", *name, err.text);
         const struct qkv_model_info i = qkv_model_info(m);
         const struct qkv_structure s = of(*name);
         CHECK(s.kind == i.kind && s.layers == i.layers && s.decoder_layers == i.decoder_layers);

@@ -26,9 +26,37 @@ static int64_t number(const json_t *of, const char *key)
     return (int64_t)json_integer_value(json_object_get(of, key));
 }
 
+// Returns the number of bytes of the first `characters` characters of a valid text.
+static int64_t bytes_of(const char *text, int64_t characters)
+{
+    int64_t at = 0;
+    while (characters--) at += (int64_t)qkv_utf8_bytes(text + at, strlen(text + at));
+    return at;
+}
+
+// Checks the bytes of an entity against its characters, and its tokens against the reference, which
+// has the index and the characters of each token.
+static void compare_places(const char *where, const struct qkv_entity *x, const char *text,
+                           const json_t *tokens)
+{
+    const int64_t n = (int64_t)json_array_size(tokens);
+    int64_t from = 0;
+    CHECK_EQ(x->begin, bytes_of(text, x->first));
+    CHECK_EQ(x->end, bytes_of(text, x->last));
+    while (from < n && number(json_array_get(tokens, (size_t)from), "index") != x->token) from++;
+    if (x->tokens < 1 || x->tokens > n - from)
+        fail_msg("%s: %s has %lld tokens from %lld", where, x->word, (long long)x->tokens,
+                 (long long)x->token);
+    const json_t *last = json_array_get(tokens, (size_t)(from + x->tokens - 1));
+    CHECK_EQ(number(json_array_get(tokens, (size_t)from), "start"), x->first);
+    CHECK_EQ(number(last, "end"), x->last);
+    CHECK_EQ(number(last, "index"), x->token + x->tokens - 1);
+}
+
 // Compares the entities of a text with a list of the reference. The reference computes in float:
 // scores, softmax and mean differ by a few roundings, 1e-5 at most.
-static void compare(const char *where, const struct qkv_entities *e, const json_t *want, bool none)
+static void compare(const char *where, const struct qkv_entities *e, const char *text,
+                    const json_t *want, const json_t *tokens, bool none)
 {
     if (e->count != (int64_t)json_array_size(want))
         fail_msg("%s: %lld entities, expected %lld", where, (long long)e->count,
@@ -42,10 +70,17 @@ static void compare(const char *where, const struct qkv_entities *e, const json_
         CHECK_EQ(x->first, number(y, "start"));
         CHECK_EQ(x->last, number(y, "end"));
         if (none) CHECK_EQ(x->token, number(y, "index"));
+        compare_places(where, x, text, tokens);
+        // with the entities outside, every token is in one entity
+        CHECK_EQ(x->token,
+                 i ? x[-1].token + x[-1].tokens : number(json_array_get(tokens, 0), "index"));
         const double score = json_real_value(json_object_get(y, "score"));
         if (!(fabs((double)x->score - score) <= 1e-5))
             fail_msg("%s: %s has %g, expected %g", where, x->word, (double)x->score, score);
     }
+    const struct qkv_entity *end = e->count ? &e->entity[e->count - 1] : NULL;
+    const json_t *token = json_array_get(tokens, json_array_size(tokens) - 1);
+    if (end) CHECK_EQ(end->token + end->tokens, number(token, "index") + 1);
 }
 
 TEST(entities_are_those_of_the_reference_s_pipeline)
@@ -71,7 +106,8 @@ TEST(entities_are_those_of_the_reference_s_pipeline)
                 snprintf(where, sizeof where, "%s, \"%.60s\", %s", *kind, text, aggregations[how]);
                 if (qkv_entities_find(&e, m, t, text, strlen(text), &o, &err))
                     fail_msg("%s: %s", where, err.text);
-                compare(where, &e, json_object_get(row, aggregations[how]), how == 0);
+                compare(where, &e, text, json_object_get(row, aggregations[how]),
+                        json_object_get(row, aggregations[0]), how == 0);
                 // entities outside, "O", are left out unless they are asked for
                 const struct qkv_entities_options inside = { .aggregate =
                                                                  (enum qkv_aggregation)how };

@@ -451,26 +451,29 @@ TEST(options_out_of_range_are_refused_by_name)
     static const struct {
         struct qkv_generate_options o;
         const char *name;
+        qkv_status status;
     } bad[] = {
-        { { .sampling.top_p = 2 }, "top_p" },
-        { { .beams = -1 }, "beams" },
-        { { .beams = 5000 }, "beams" },
-        { { .beams = 2, .n_best = 3 }, "n_best" },
-        { { .n_best = 3 }, "n_best" },
-        { { .max_tokens = -2 }, "max_tokens is out of range, expected -1 to" },
-        { { .max_tokens = -1, .beams = 2 }, "max_tokens is out of range, expected 0 to" },
-        { { .min_tokens = -5 }, "min_tokens" },
-        { { .logprobs = 1001 }, "logprobs" },
-        { { .length_penalty = NAN }, "length_penalty" },
-        { { .early = (enum qkv_early)7 }, "early" },
-        { { .stops = 1 }, "stop" },
-        { { .alignment = true }, "cross-attention" },
+        { { .sampling.top_p = 2 }, "top_p", QKV_ERR_USAGE },
+        { { .beams = -1 }, "beams", QKV_ERR_USAGE },
+        { { .beams = 5000 }, "beams", QKV_ERR_USAGE },
+        { { .beams = 2, .n_best = 3 }, "n_best", QKV_ERR_USAGE },
+        { { .n_best = 3 }, "n_best", QKV_ERR_USAGE },
+        { { .max_tokens = -2 }, "max_tokens is out of range, expected -1 to", QKV_ERR_USAGE },
+        { { .max_tokens = -1, .beams = 2 },
+          "max_tokens is out of range, expected 0 to",
+          QKV_ERR_USAGE },
+        { { .min_tokens = -5 }, "min_tokens", QKV_ERR_USAGE },
+        { { .logprobs = 1001 }, "logprobs", QKV_ERR_USAGE },
+        { { .length_penalty = NAN }, "length_penalty", QKV_ERR_USAGE },
+        { { .early = (enum qkv_early)7 }, "early", QKV_ERR_USAGE },
+        { { .stops = 1 }, "stop", QKV_ERR_USAGE },
+        { { .alignment = true }, "cross-attention", QKV_ERR_UNSUPPORTED },
     };
     qkv_error err;
     qkv_generator *g = generator(0);
     EACH(b, bad)
     {
-        CHECK(generate(g, prompts, 1, b->o, &kept, &err) != QKV_OK);
+        CHECK_EQ(generate(g, prompts, 1, b->o, &kept, &err), b->status);
         if (!strstr(err.text, b->name)) fail_msg("%s, expected %s in it", err.text, b->name);
     }
     qkv_generator_close(g);

@@ -48,8 +48,7 @@ static int64_t offset_of(struct qkv_logged_prompt *p, int64_t i)
     const char *text = p->g->prompts[p->prompt];
     const bool placed = i < e->count && e->end[i] > e->begin[i];
     const int64_t at = placed ? qkv_min64(e->begin[i], p->end) : p->end;
-    for (; p->counted < at; p->counted++)
-        p->characters += ((uint8_t)text[p->counted] & 0xC0) != 0x80;
+    for (; p->counted < at; p->counted++) p->characters += !qkv_utf8_continues(text[p->counted]);
     if (placed) p->end = qkv_max64(p->end, e->end[i]);
     return p->characters;
 }
@@ -68,8 +67,7 @@ static qkv_status find_offset(struct qkv_logged_prompt *p, int64_t i, int64_t *o
     qkv_status status =
         p->stream ? QKV_OK : qkv_decode_stream_new(&p->stream, p->g->tokenizer, true, err);
     if (!status) status = qkv_decode_stream_put(p->stream, p->tokens->ids[i], &text, &bytes, err);
-    for (size_t k = 0; !status && k < bytes; k++)
-        p->characters += ((uint8_t)text[k] & 0xC0) != 0x80;
+    for (size_t k = 0; !status && k < bytes; k++) p->characters += !qkv_utf8_continues(text[k]);
     return status;
 }
 

@@ -34,7 +34,7 @@ static qkv_status check_beginning(const struct qkv_generation *g, qkv_encoding *
                                   qkv_error *err)
 {
     for (size_t n = (size_t)most * BYTES_PER_TOKEN + BYTES_AT_LEAST; n < bytes / 2; n *= 4) {
-        while (n < bytes && ((uint8_t)text[n] & 0xC0) == 0x80) n++;
+        while (n < bytes && qkv_utf8_continues(text[n])) n++;
         const qkv_status status = qkv_tokenizer_encode(g->tokenizer, e, text, n, NULL, 0, how, err);
         if (status) return status;
         if (e->count > most) return fail_too_long(g, most, "more than ", e->count, err);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // cmd_similar.c: implements `qkv similar`: prints the cosine of every two texts; with --token, the
 // cosine of every two occurrences of a word in the texts.
-#include "commands/similar_nearest.h"
-#include "commands/similar_query.h"
-#include "commands/similar_terms.h"
+#include "similar/similar_nearest.h"
+#include "similar/similar_query.h"
+#include "similar/similar_terms.h"
 #include "frame/tokens.h"
 #include "frame/word_operand.h"
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static void print_label(const struct cmd_texts *t, const struct row *r, int most
                (start ? 3 : 0) + cmd_width(marked + start, (size_t)n - start) + (after ? 3 : 0) >
                    most) {
             start++;
-            while (start < r->begin && ((unsigned char)marked[start] & 0xC0) == 0x80) start++;
+            while (start < r->begin && qkv_utf8_continues(marked[start])) start++;
         }
     if (start) fputs("...", stdout);
     cmd_print_cell(stdout, marked + start, bytes + 2 - start, 0, most - (start ? 3 : 0));
@@ -201,7 +201,7 @@ static char *shorten(char out[SHORT], const struct cmd_texts *t, int64_t i)
     size_t n = t->bytes[i];
     if (n >= SHORT) {
         n = SHORT - 4;
-        while (n && ((unsigned char)t->text[i][n] & 0xC0) == 0x80) n--;
+        while (n && qkv_utf8_continues(t->text[i][n])) n--;
         memcpy(out + n, "...", 4);
     } else {
         out[n] = 0;

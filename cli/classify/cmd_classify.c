@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cmd_classify.c: implements `qkv classify`: prints the labels of texts, of pairs of texts, or of
 // the tokens of texts.
-#include "classify_tokens.h"
+#include "classify/classify_tokens.h"
 #include "frame/arrays.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,32 +1,26 @@
 // SPDX-License-Identifier: MIT
 // eval_print.c: prints the results of an evaluation: numbers, examples (sources with their
 // outputs), and alignments.
-#include "commands/eval_print.h"
+#include "eval/eval_print.h"
 #include <math.h>
 #include <string.h>
 #include "frame/cmd.h"
 
 // ---- numbers ------------------------------------------------------------------------------------
-static void json_number(const char *name, double x)
-{
-    printf(",\"%s\":", name);
-    isfinite(x) ? (void)printf("%.9g", x) : (void)fputs("null", stdout);
-}
-
 static void print_json(const struct qkv_eval_result *r)
 {
     printf("{\"objective\":\"%s\",\"sequences\":%lld,\"targets\":%lld", r->objective,
            (long long)r->sequences, (long long)r->targets);
-    json_number("loss", r->loss);
-    json_number("perplexity", r->perplexity);
-    json_number("bits_per_byte", r->bits_per_byte);
-    json_number("accuracy", r->accuracy);
-    json_number("retrieval", r->retrieval);
+    cmd_json_number(stdout, "loss", r->loss);
+    cmd_json_number(stdout, "perplexity", r->perplexity);
+    cmd_json_number(stdout, "bits_per_byte", r->bits_per_byte);
+    cmd_json_number(stdout, "accuracy", r->accuracy);
+    cmd_json_number(stdout, "retrieval", r->retrieval);
     printf(",\"sources\":%lld", (long long)r->sources);
-    json_number("exact", r->exact);
-    json_number("token_errors", r->token_errors);
-    json_number("character_errors", r->character_errors);
-    json_number("seconds", r->seconds);
+    cmd_json_number(stdout, "exact", r->exact);
+    cmd_json_number(stdout, "token_errors", r->token_errors);
+    cmd_json_number(stdout, "character_errors", r->character_errors);
+    cmd_json_number(stdout, "seconds", r->seconds);
     puts("}");
 }
 
@@ -61,9 +55,9 @@ void eval_print_perplexity(const struct qkv_perplexity *p)
     if (common.json) {
         printf("{\"tokens\":%lld,\"targets\":%lld,\"windows\":%lld", (long long)p->tokens,
                (long long)p->targets, (long long)p->windows);
-        json_number("loss", p->loss);
-        json_number("perplexity", p->perplexity);
-        json_number("bits_per_byte", p->bits_per_byte);
+        cmd_json_number(stdout, "loss", p->loss);
+        cmd_json_number(stdout, "perplexity", p->perplexity);
+        cmd_json_number(stdout, "bits_per_byte", p->bits_per_byte);
         puts("}");
         return;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // similar_query.c: finds the texts or the rows of a .npy file that are nearest to one text.
-#include "commands/similar_query.h"
+#include "similar/similar_query.h"
 #include "frame/tokens.h"
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 // c, a and a - b + c are the corners of a parallelogram in it. Any other sum is drawn in the plane
 // through the origin (the mean of all words) that contains the sum and its first word. Nearest
 // words are projected onto the plane.
-#include "commands/analogy_picture.h"
+#include "analogy/analogy_picture.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

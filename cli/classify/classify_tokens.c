@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // classify_tokens.c: prints the labels of the tokens of each text, or the entities that they form.
-#include "classify_tokens.h"
+#include "classify/classify_tokens.h"
 #include <string.h>
 
 // Prints the entities of a text as one line of JSON, with the members that the pipeline of

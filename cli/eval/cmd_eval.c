@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cmd_eval.c: implements `qkv eval`: evaluates a model on text.
 #include "frame/cmd.h"
-#include "commands/eval_print.h"
+#include "eval/eval_print.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

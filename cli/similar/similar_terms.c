@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // similar_terms.c: splits the cosine of two texts into a sum of terms, one per pair of their
 // tokens, and draws the terms as a matrix of signed numbers.
-#include "commands/similar_terms.h"
+#include "similar/similar_terms.h"
 #include "frame/tokens.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // train_vectors.c: implements `qkv train --objective words`: trains word vectors, which `qkv
 // analogy` and `qkv similar` can read.
-#include "commands/train_vectors.h"
+#include "train/train_vectors.h"
 #include "frame/cmd.h"
 #include <math.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // similar_nearest.c: finds the words of the vocabulary that are nearest to the vectors of a word.
-#include "commands/similar_nearest.h"
+#include "similar/similar_nearest.h"
 #include "frame/arrays.h"
 #include <qkv/task.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static bool word_of_token(char out[WORD], const qkv_tokenizer *tokenizer, int32_
         const unsigned char c = (unsigned char)text[i];
         const bool ascii = (c | 32) >= 'a' && (c | 32) <= 'z';
         if (!ascii && c < 0x80) return false;
-        letters += (c & 0xC0) != 0x80;
+        letters += !qkv_utf8_continues(c);
     }
     memcpy(out, text + 1, need);
     return letters >= 2;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // cmd_analogy.c: implements `qkv analogy Paris - France + Italy`: adds and subtracts the input
 // embeddings of words, and prints the nearest words.
-#include "commands/analogy_picture.h"
+#include "analogy/analogy_picture.h"
 #include <stdlib.h>
 #include <string.h>
 

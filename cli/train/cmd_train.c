@@ -2,7 +2,7 @@
 // cmd_train.c: implements `qkv train`: trains a model on text.  A run that is stopped and resumed
 // has bit-identical results to a run without interruption.
 #include "frame/cmd.h"
-#include "commands/train_vectors.h"
+#include "train/train_vectors.h"
 #include "ranks/ranks.h"
 #include <math.h>
 #include <stdlib.h>
@@ -386,12 +386,6 @@ static void on_note(void *user, const char *text)
     cmd_note("%s", text);
 }
 
-static void number(const char *name, double x)
-{
-    printf(",\"%s\":", name);
-    isfinite(x) ? (void)printf("%.9g", x) : (void)fputs("null", stdout);
-}
-
 static void print_result(const struct qkv_train_result *r)
 {
     char took[32];
@@ -399,13 +393,13 @@ static void print_result(const struct qkv_train_result *r)
         printf("{\"steps\":%lld,\"from_step\":%lld", (long long)r->steps, (long long)r->from_step);
         printf(",\"parameters\":%lld,\"tokens\":%lld", (long long)r->parameters,
                (long long)r->tokens);
-        number("loss", r->loss);
-        number("valid_loss", r->valid_loss);
-        number("best_loss", r->best_loss);
+        cmd_json_number(stdout, "loss", r->loss);
+        cmd_json_number(stdout, "valid_loss", r->valid_loss);
+        cmd_json_number(stdout, "best_loss", r->best_loss);
         printf(",\"best_step\":%lld,\"bad_steps\":%lld,\"stopped_early\":%s",
                (long long)r->best_step, (long long)r->bad_steps,
                r->stopped_early ? "true" : "false");
-        number("seconds", r->seconds);
+        cmd_json_number(stdout, "seconds", r->seconds);
         fputs(",\"model\":", stdout);
         cmd_json_text(stdout, r->model, strlen(r->model));
         puts("}");
