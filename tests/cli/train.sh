@@ -65,13 +65,13 @@ prints_part '"retrieval":'
 case $(value retrieval) in '' | null) failed 'retrieval' ;; esac
 
 title 'a folder of sentence-transformers: pairs are its objective, mean pooling the only one'
-cp -r bert/model sentences
-mkdir sentences/1_Pooling
+cp -rL bert/model sentences
+rm sentences/manifest.json && mkdir sentences/1_Pooling
 module() { printf '{"idx":%d,"name":"%d","path":"%s","type":"sentence_transformers.models.%s"}' "$@"; }
 echo "[$(module 0 0 '' Transformer),$(module 1 1 1_Pooling Pooling)]" >sentences/modules.json
 echo '{"word_embedding_dimension":32,"pooling_mode_cls_token":true,"pooling_mode_mean_tokens":false}' >sentences/1_Pooling/config.json
 runs 4 train pairs.tsv --from sentences --out first --steps 1
-says 'qkv: sentences: contrastive training of other modules than mean pooling and Normalize, which modules.json names'
+says_part 'qkv: sentences: contrastive training of other modules than mean pooling and Normalize, which modules.json names'
 [ ! -e first ] || failed 'a run with another pooling'
 echo '{"word_embedding_dimension":32,"pooling_mode_mean_tokens":true}' >sentences/1_Pooling/config.json
 echo '{"max_seq_length":24}' >sentences/sentence_bert_config.json

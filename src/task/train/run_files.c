@@ -9,10 +9,16 @@
 #include <sys/stat.h>
 
 // Files that belong to a tokenizer and that qkv_tokenizer_file() does not name. The first one is a
-// tokenizer, of the target side of Marian; the others describe a tokenizer.
+// tokenizer, of the target side of Marian; the others describe a tokenizer, or how sentence vectors
+// prepare texts: their length limit, lower case and prompts.
 static const char *const own_files[] = {
-    "target.spm",        "tokenizer_config.json", "special_tokens_map.json",
-    "added_tokens.json", "chat_template.jinja",
+    "target.spm",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
 };
 enum { OWN_FILES = sizeof own_files / sizeof own_files[0] };
 static const char generation_file[] = "generation_config.json";
