@@ -125,8 +125,8 @@ const struct cmd cmd_serve = {
     .brief = "serve models over HTTP",
     .usage = "[-m [NAME=]DIR]... [options]",
     .about = "Answers requests over HTTP/1.1 until SIGTERM or Ctrl-C, and then finishes the "
-             "running ones. Requests of many clients are computed together; an answer has the bits "
-             "of 'qkv embed' and 'qkv generate' on the same text, whatever else is computed.\n\n"
+             "running ones. Requests of many clients are computed together; an answer is bit-identical "
+             "to that of 'qkv embed' and 'qkv generate' on the same text, whatever else is computed.\n\n"
              "Endpoints: GET / (the page of 'qkv view' with a text field, for a browser), /health, /info, /metrics, /v1/models; POST /v1/embeddings, /embed, "
              "/v1/completions, /v1/chat/completions, /rerank, /predict, /tokenize, /detokenize, "
              "/v1/attention (as JSON, or as the page of 'qkv view'). docs/serve.md describes them.",

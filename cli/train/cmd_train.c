@@ -130,7 +130,7 @@ static const struct opt opts[] = {
     OPT_FLAG(0, "recompute", &o.recompute, "recompute activations in the backward pass: needs less memory and more time"),
     OPT_INT(0, "seed", &o.seed, 0, INT64_MAX, "N", "seed of the initial weights, the order of the text, the masks and dropout (default: 0)"),
     OPT_INT(0, "context-ranks", &o.context_ranks, 1, MOST, "C", "number of ranks (mpirun -n P) that share the rows of each batch, for a context that needs more memory than one rank has; divides P (default: 1)"),
-    OPT_INT(0, "collect-limit", &c.collect_limit, 1, INT64_MAX, "BYTES", "with --context-ranks: collect the keys and values of a layer on each rank only if they have at most so many bytes, or else receive them in blocks (default: an eighth of the memory that is available to the rank with the least)"),
+    OPT_INT(0, "collect-limit", &c.collect_limit, 1, INT64_MAX, "BYTES", "with --context-ranks: collect the keys and values of a layer on each rank only if they have at most BYTES bytes, or else receive them in blocks (default: an eighth of the memory that is available to the rank with the least)"),
     OPT_GROUP("Word vectors (--objective words)"),
     OPT_FLAG(0, "cbow", &vectors.cbow, "train a continuous bag of words (default: skip-gram)"),
     OPT_INT(0, "window", &vectors.window, 1, 1000, "N", "maximum number of context words on each side (default: 5)"),

@@ -16,7 +16,7 @@ static const struct opt opts[] = {
     OPT_TEXT(
         0, "precision", &o.precision, "P",
         "check only this precision: f32, f32-strict, f32-fast, bf16, f16 or int8 (default: all)"),
-    OPT_FLAG(0, "quick", &o.quick, "check only a tenth of the cases"),
+    OPT_FLAG(0, "quick", &o.quick, "check about 1/18 of the cases"),
     OPT_FLAG(0, "cases", &o.cases,
              "print every case, not only failed cases, and all columns of the table"),
     OPT_INT(0, "seed", &o.seed, 0, INT64_MAX, "N", "seed of the random numbers (default: 1)"),
@@ -89,7 +89,7 @@ const struct cmd cmd_verify = {
     .uses = USES_THREADS | USES_JSON,
     .max_args = 0,
     .examples = {
-        { "qkv verify --quick", "takes half a minute on one core" },
+        { "qkv verify --quick", "takes less than a minute on one core" },
         { "qkv verify --isa avx2 --precision f32 --cases", "all cases of one instruction set" },
         { "qkv verify --json > verify.json", "the report as JSON" },
     },

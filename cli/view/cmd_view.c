@@ -49,7 +49,7 @@ static const struct opt opts[] = {
              "print the picture in the terminal; write a file only if -o names it"),
     OPT_FLAG(0, "live", &o.live,
              "serve the page to a browser of this machine, with a field for the text: prints its "
-             "address and runs until Ctrl-C. Heads are switched off by a click"),
+             "address and runs until Ctrl-C. Selected heads can be switched off"),
     OPT_GROUP("What is shown first"),
     OPT_CHOICE(0, "view", &o.view, views, "VIEW", view_help),
     OPT_TEXT(
