@@ -23,8 +23,8 @@ static qkv_status check_quantised(const struct qkv_config *c)
         QKV_EIGHT_METHOD, name);
 }
 
-// Fails if dir is a file: with the reason why this format is not read, or because config.json is next
-// to the weights.
+// Fails if dir is a file: with the reason why this format is not read, or because config.json is
+// next to the weights.
 static qkv_status check_folder(const char *dir, qkv_error *err)
 {
     struct stat st;

@@ -316,8 +316,8 @@ qkv_status train_fail_context(const char *model, int64_t asked, int64_t most, in
                     most, positions, asked);
 }
 
-// Fails if the vectors of the model are not those that contrastive training compares: means over the
-// tokens, of length 1.
+// Fails if the vectors of the model are not those that contrastive training compares: means over
+// the tokens, of length 1.
 static qkv_status check_pooling(const char *from, qkv_error *err)
 {
     struct qkv_modules m;
@@ -332,7 +332,8 @@ static qkv_status check_pooling(const char *from, qkv_error *err)
     return status;
 }
 
-// Returns true if the model is an encoder of sentence-transformers, and all texts are in .tsv files.
+// Returns true if the model is an encoder of sentence-transformers, and all texts are in .tsv
+// files.
 static bool trains_vectors(const struct qkv_train_options *o, const qkv_net *n)
 {
     char path[QKV_PATH];
