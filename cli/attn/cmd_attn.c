@@ -523,7 +523,7 @@ static qkv_status check_ranks(const struct attn_job *j, qkv_error *err)
     const struct {
         bool given;
         const char *what;
-    } others[] = { { j->inputs, "projections (-x)" },
+    } others[] = { { j->inputs, "projection of inputs (-x)" },
                    { o.no_softmax && o.results[LSE], "--lse without softmax" },
                    { j->has_h && j->layout == LAYOUT_BHTE, "--layout bhte" } };
     for (size_t i = 0; i < sizeof others / sizeof *others && ranks.size > 1; i++)

@@ -270,7 +270,9 @@ struct extras {
     const qkv_tokenizer *tokenizer;
     qkv_error no_tokenizer, no_embedder;
     const char *class_name, *needs; // as qkv_model_missing_head
+    const qkv_model *model;
 };
+enum { LABELS = 8 }; // labels that the text names; it counts the others
 
 static void model_json(const char *dir, const struct qkv_model_info *i, const struct extras *b)
 {
@@ -301,6 +303,19 @@ static void model_json(const char *dir, const struct qkv_model_info *i, const st
     puts("}");
 }
 
+static void labels_text(const struct qkv_model_info *i, const qkv_model *m)
+{
+    if (!i->labels) return;
+    printf("labels      %" PRId64, i->labels);
+    for (int64_t k = 0; k < i->labels && k < LABELS; k++) {
+        const char *name = qkv_model_label(m, k);
+        if (!name) break;
+        fputs(k ? ", " : ": ", stdout);
+        cmd_print_cell(stdout, name, strlen(name), 0, 0);
+    }
+    puts(i->labels > LABELS && qkv_model_label(m, LABELS) ? ", ..." : "");
+}
+
 static void model_text(const char *dir, const struct qkv_model_info *i, const struct extras *b)
 {
     char number[32], line[1800];
@@ -314,6 +329,7 @@ static void model_text(const char *dir, const struct qkv_model_info *i, const st
     if (i->kv_heads != i->heads) printf(" with %" PRId64 " key/value heads", i->kv_heads);
     printf("\nwidth       %" PRId64 ", feed-forward %" PRId64 "\n", i->width, i->inner);
     printf("positions   %" PRId64 ", token types %" PRId64 "\n", i->positions, i->types);
+    labels_text(i, b->model);
     printf("parameters  %s", grouped(number, i->parameters));
     printf(" in %" PRId64 " tensors", i->tensors);
     if (i->unused_tensors) printf(", %" PRId64 " of them unused", i->unused_tensors);
@@ -355,6 +371,7 @@ static qkv_status model(const char *dir, qkv_error *err)
         b.tokenizer = b.own;
     const struct qkv_model_info i = qkv_model_info(m);
     b.class_name = qkv_model_missing_head(m, &b.needs);
+    b.model = m;
     (common.json ? model_json : model_text)(dir, &i, &b);
     // a file that memory does not suffice to read is not described
     if (b.no_tokenizer.status == QKV_ERR_LIMIT)

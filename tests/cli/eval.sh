@@ -40,7 +40,7 @@ for name in names:
         os.symlink(f'{path}/{file}', f'{name}/{file}')
     json.dump(tokenizer(config), open(name + '/tokenizer.json', 'w'))
 PY
-check python3 folders.py "$here/../golden" bert gpt2 marian encoder-plain gru-attention
+check python3 folders.py "$here/../golden" bert gpt2 marian encoder-plain gru-attention bert-labels
 
 # tune FOLDER OBJECTIVE TEXTS HEADS CODE
 tune() {
@@ -66,5 +66,19 @@ runs 0 eval -m run-gpt2 --perplexity text.txt
 check cmp "$out" operand
 runs 2 eval text.txt -m run-gpt2 --perplexity text.txt
 says_part "expected a model folder as the only operand, found 'text.txt'"
+title 'labels: a text of one label is evaluated, and an unknown label is reported with its line'
+printf 'w7 w8\tgood\nw9\tgood\n' >one.tsv
+runs 0 eval bert-labels one.tsv
+prints_part 'classify, 2 sequences'
+printf 'w7 w8\tgood\n\nw9\tawful\nw8\tawful\n' >three.tsv
+runs 3 eval bert-labels one.tsv three.tsv
+says_part 'qkv: three.tsv: at line 3: text has a label that the model does not know'
+printf '%s\n' '{"text": "w7", "label": 2}' '{"text": "w8", "label": 3}' >numbers.jsonl
+runs 3 eval bert-labels numbers.jsonl
+says_part 'qkv: numbers.jsonl: at line 2: text has a label that the model does not know'
+title 'a file without texts'
+: >empty
+runs 3 eval gpt2 empty
+says 'qkv: empty: no text to evaluate on, expected at least one example, found none'
 tune gru-attention seq2seq pairs.tsv 'enc.L0.H*=mean,dec.L0.H*=mean,cross.L0.H*=mean' 4
 finish

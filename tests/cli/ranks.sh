@@ -131,7 +131,7 @@ for launcher in $launchers; do
     ranked "$launcher" 3 2 attn -q q.npy -k k.npy
     [ "$(grep -c 'qkv: v is missing' "$err")" -eq 1 ] || failed 'one message'
     ranked "$launcher" 2 4 attn -x '[1 0; 0 1]'
-    [ "$(grep -c 'qkv: projections (-x) is not supported over ranks' "$err")" -eq 1 ] || failed 'one message'
+    [ "$(grep -c 'qkv: projection of inputs (-x) is not supported over ranks' "$err")" -eq 1 ] || failed 'one message'
     ranked "$launcher" 2 3 attn -q "$here/ranks.sh" -k k.npy -v v.npy
     [ "$(grep -c '^qkv: ' "$err")" -eq 1 ] || failed 'one message'
     ranked "$launcher" 2 2 attn -q q.npy -k k.npy -v v.npy --no-such-option

@@ -64,6 +64,9 @@ def faults(server):
             ("/v2/rerank", {**query, "documents": {}}, "documents", "an object"),
             ("/v2/rerank", {**query, "documents": ["a", 5]}, "documents", "expected only texts"),
             ("/v2/rerank", {**query, "documents": ["a"], "query": None}, "query", "missing"),
+            ("/rerank", {**query, "query": "a b " * 100, "texts": ["a", "b"]}, "query", "too long"),
+            ("/v1/attention", {"input": "a b", "layers": [0, 9], "model": "bert"}, "layers", "below 2, found 9"),
+            ("/v1/attention", {"input": "a b", "rows": [99], "model": "bert"}, "rows", "found 99"),
             ("/v2/rerank", {**query, "documents": ["a"], "max_tokens_per_doc": "3"}, "max_tokens_per_doc", "a text"),
             ("/v2/rerank", {**query, "documents": ["a"], long: 5}, "", "no member of this request has this name")):
         status, answer = server.post(path, body)

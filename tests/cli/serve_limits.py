@@ -250,6 +250,15 @@ def not_finite():
     with Server("-q", models=[ODD]) as server:
         status, answer = server.post("/predict", {"inputs": "good"})
         check("labels without finite scores", status == 500 and "not finite" in answer["error"]["message"], answer)
+        check("finite attention", server.post("/v1/attention", {"input": "good"})[0] == 200)
+    name = next(x for x in tensors if x.endswith("query.bias"))
+    begin, end = tensors[name]["data_offsets"]
+    data[8 + n + begin:8 + n + end] = b"\xff" * (end - begin)
+    with open(path, "wb") as f:
+        f.write(data)
+    with Server("-q", models=[ODD]) as server:
+        status, answer = server.post("/v1/attention", {"input": "good"})
+        check("attention that is not finite", status == 500 and "not finite" in answer["error"]["message"], answer)
 
 
 def members():
@@ -264,6 +273,7 @@ def members():
         refused(server, "/rerank", {**ranks, "query": "a", "texts": ["b " * 5000]}, 400, "$.texts[0]")
         refused(server, "/v1/attention", {**bert, "input": "a " * 5000}, 400, "$.input")
         refused(server, "/v1/completions", {**verse, "prompt": "a " * 5000}, 400, "$.prompt")
+        refused(server, "/v1/completions", {**verse, "prompt": "a", "logit_bias": {str(1 << 30): 1}}, 400, "$.logit_bias")
         for body, most in (({"max_tokens": 3, "min_tokens": 4}, 3), ({"min_tokens": 17}, 16)):
             status, answer = server.post("/v1/completions", {**verse, "prompt": "a", **body})
             check("min_tokens above max_tokens", status == 400 and answer["error"]["param"] == "$.min_tokens" and answer["error"]["message"] ==

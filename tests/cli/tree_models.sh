@@ -36,4 +36,7 @@ runs 0 info models/facts
 prints_part 'family      bert'
 runs 0 info models/opinions --json
 prints_part '"labels":2'
+runs 0 info models/opinions
+prints_part 'labels      2: positive, negative'
+! "$QKV_BIN" info models/facts | grep '^labels' || failed 'labels of a model without them'
 finish

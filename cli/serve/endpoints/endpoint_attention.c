@@ -4,6 +4,7 @@
 #include "serve/page/attention_page.h"
 #include "serve/service.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@ struct attention_job {
     int64_t *row, *layer; // rows to print completely; layers to print, none: all
     int64_t rows, layers;
     int64_t printed;
+    bool nonfinite; // a number of the answer is NaN or infinite
     struct qkv_run_options options;
     struct qkv_ablation *ablate; // heads of options
     FILE *to;
@@ -40,41 +42,48 @@ static void print_ids(FILE *to, const int32_t *x, int64_t n)
     putc(']', to);
 }
 
-// Prints x[n][m] as an array of arrays; ints: the numbers are int32_t, otherwise float.
-static void print_rows(FILE *to, const void *x, bool ints, int64_t n, int64_t m)
+static void print_floats(struct attention_job *j, const float *x, int64_t n)
 {
-    putc('[', to);
+    for (int64_t i = 0; i < n; i++) j->nonfinite = j->nonfinite || !isfinite(x[i]);
+    serve_floats(j->to, x, n);
+}
+
+// Prints x[n][m] as an array of arrays; ints: the numbers are int32_t, otherwise float.
+static void print_rows(struct attention_job *j, const void *x, bool ints, int64_t n, int64_t m)
+{
+    putc('[', j->to);
     for (int64_t i = 0; i < n; i++) {
-        if (i) putc(',', to);
+        if (i) putc(',', j->to);
         if (ints)
-            print_ids(to, (const int32_t *)x + i * m, m);
+            print_ids(j->to, (const int32_t *)x + i * m, m);
         else
-            serve_floats(to, (const float *)x + i * m, m);
+            print_floats(j, (const float *)x + i * m, m);
     }
-    putc(']', to);
+    putc(']', j->to);
 }
 
 // Prints an array [H][n][m] as ,"name":[[[...]]].
-static void print_heads(FILE *to, const char *name, const void *x, bool ints, int64_t H, int64_t n,
-                        int64_t m)
+static void print_heads(struct attention_job *j, const char *name, const void *x, bool ints,
+                        int64_t H, int64_t n, int64_t m)
 {
     if (!x) return;
-    fprintf(to, ",\"%s\":[", name);
+    fprintf(j->to, ",\"%s\":[", name);
     for (int64_t h = 0; h < H; h++) {
-        if (h) putc(',', to);
-        print_rows(to,
+        if (h) putc(',', j->to);
+        print_rows(j,
                    ints ? (const void *)((const int32_t *)x + h * n * m)
                         : (const void *)((const float *)x + h * n * m),
                    ints, n, m);
     }
-    putc(']', to);
+    putc(']', j->to);
 }
 
-static void print_flat(FILE *to, const char *name, const float *x, int64_t H, int64_t n)
+static void print_flat(struct attention_job *j, const char *name, const float *x, int64_t H,
+                       int64_t n)
 {
     if (!x) return;
-    fprintf(to, ",\"%s\":", name);
-    print_rows(to, x, false, H, n);
+    fprintf(j->to, ",\"%s\":", name);
+    print_rows(j, x, false, H, n);
 }
 
 static bool requested(const struct attention_job *j, int64_t layer)
@@ -91,15 +100,15 @@ static int print_layer(void *user, const struct qkv_layer_output *s)
     if (atomic_load(&j->job.call->gone)) return 1;
     if (s->layer < 0 || !p || !requested(j, s->layer)) return 0;
     fprintf(j->to, "%s{\"layer\":%lld", j->printed++ ? "," : "", (long long)s->layer);
-    print_heads(j->to, "top_weight", p->top_weight, false, s->H, s->R, p->top_k);
-    print_heads(j->to, "top_key", p->top_key, true, s->H, s->R, p->top_k);
-    print_heads(j->to, "rows", p->row_weights, false, s->H, p->rows, s->S);
-    print_flat(j->to, "entropy", p->entropy, s->H, s->R);
-    print_flat(j->to, "distance", p->distance, s->H, s->R);
-    print_flat(j->to, "received", p->received, s->H, s->S);
-    print_flat(j->to, "offsets", p->offsets, s->H, 2 * p->reach + 1);
-    print_heads(j->to, "tile_max", p->tile_max, false, s->H, p->side, p->side);
-    print_heads(j->to, "tile_mean", p->tile_mean, false, s->H, p->side, p->side);
+    print_heads(j, "top_weight", p->top_weight, false, s->H, s->R, p->top_k);
+    print_heads(j, "top_key", p->top_key, true, s->H, s->R, p->top_k);
+    print_heads(j, "rows", p->row_weights, false, s->H, p->rows, s->S);
+    print_flat(j, "entropy", p->entropy, s->H, s->R);
+    print_flat(j, "distance", p->distance, s->H, s->R);
+    print_flat(j, "received", p->received, s->H, s->S);
+    print_flat(j, "offsets", p->offsets, s->H, 2 * p->reach + 1);
+    print_heads(j, "tile_max", p->tile_max, false, s->H, p->side, p->side);
+    print_heads(j, "tile_mean", p->tile_mean, false, s->H, p->side, p->side);
     putc('}', j->to);
     return 0;
 }
@@ -139,24 +148,29 @@ static double count_values(const struct serve_model *m, const struct attention_j
 }
 
 // ---- the run ------------------------------------------------------------------------------------
+// Checks the length of the text and the rows and layers of the request; *param receives the member
+// that an error is about.
 static qkv_status check(const struct serve_model *m, const struct attention_job *j, int64_t n,
-                        qkv_error *err)
+                        const char **param, qkv_error *err)
 {
     const int64_t most = m->info.positions < TEXT_TOKENS ? m->info.positions : TEXT_TOKENS;
     if (!n || n > most)
         return cmd_error(err, QKV_ERR_USAGE, NULL,
                          "text has the wrong length, expected 1 to %lld tokens, found %lld",
                          (long long)most, (long long)n);
+    *param = "$.rows";
     for (int64_t i = 0; i < j->rows; i++)
         if (j->row[i] >= n)
             return cmd_error(err, QKV_ERR_USAGE, NULL,
                              "rows: expected indices of tokens below %lld, found %lld",
                              (long long)n, (long long)j->row[i]);
+    *param = "$.layers";
     for (int64_t i = 0; i < j->layers; i++)
         if (j->layer[i] >= m->info.layers)
             return cmd_error(err, QKV_ERR_USAGE, NULL,
                              "layers: expected layers below %lld, found %lld",
                              (long long)m->info.layers, (long long)j->layer[i]);
+    *param = NULL;
     return QKV_OK;
 }
 
@@ -167,6 +181,7 @@ static void run(struct serve_job *job)
     qkv_error err = { 0 };
     qkv_encoding e = { 0 };
     qkv_status status = QKV_OK;
+    const char *param = "$.input";
     if (!j->texts.ids)
         status = qkv_tokenizer_encode(m->tokenizer, &e, *j->texts.text, *j->texts.bytes, NULL, 0,
                                       NULL, &err);
@@ -190,7 +205,7 @@ static void run(struct serve_job *job)
                                                       .offsets = j->offsets,
                                                       .reach = j->reach,
                                                       .side = j->side } };
-    if (!status) status = check(m, j, n, &err);
+    if (!status) status = check(m, j, n, &param, &err);
     const double values = count_values(m, j, n);
     job->call->tokens = n;
     if (!status && values > ANSWER_VALUES) {
@@ -208,7 +223,11 @@ static void run(struct serve_job *job)
     }
     qkv_encoding_free(&e);
     if (status) {
-        serve_fail_with(job->call, &err, page_param_of(&err));
+        serve_fail_with(job->call, &err, param ? param : page_param_of(&err));
+        return;
+    }
+    if (j->nonfinite) {
+        serve_fail(job->call, 500, NULL, "the model computed attention that is not finite");
         return;
     }
     fputs("]}\n", j->to);

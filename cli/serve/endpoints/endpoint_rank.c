@@ -140,10 +140,29 @@ static qkv_status compute(struct rank_job *j, int64_t n, qkv_error *err)
     return status;
 }
 
-// Answers with the error of the part of the texts that begins at j->done; `param` names one text if
-// the error is about one.
+// Encodes the query of a ranking with an empty document. Returns the error, which each document
+// would have.
+static qkv_status check_query(const struct rank_job *j, qkv_error *err)
+{
+    const struct serve_model *m = j->job.model;
+    const struct qkv_encode_options how = { .max_length = m->info.positions,
+                                            .truncate = j->truncate };
+    qkv_encoding e = { 0 };
+    const qkv_status status =
+        qkv_tokenizer_encode(m->tokenizer, &e, j->query, strlen(j->query), "", 0, &how, err);
+    qkv_encoding_free(&e);
+    return status;
+}
+
+// Answers with the error of the part of the texts that begins at j->done; `param` names the query,
+// or one text, if the error is about it.
 static void fail_part(const struct rank_job *j, const qkv_error *err)
 {
+    qkv_error query = { 0 };
+    if (j->query && j->failed >= 0 && check_query(j, &query)) {
+        serve_fail_with(j->job.call, &query, "$.query");
+        return;
+    }
     char at[64];
     const bool one = j->failed >= 0 && !j->texts.single;
     snprintf(at, sizeof at, "%s[%lld]", j->path, (long long)(j->done + j->failed));

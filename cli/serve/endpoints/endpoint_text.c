@@ -191,10 +191,29 @@ static void set_sampling(struct generate_job *j, const struct serve_model *m,
     j->o.own_sampling = r->temperature == 0;
 }
 
+// Checks that the model has the tokens of logit_bias. Otherwise answers with an error.
+static bool check_bias(struct serve_call *c, const struct serve_model *m,
+                       const struct generate_job *j)
+{
+    for (int64_t i = 0; i < j->o.sampling.biases; i++)
+        if (j->bias[i].id >= m->info.vocab) {
+            serve_fail(c, 400, "$.logit_bias",
+                       "$.logit_bias: expected token ids below %lld, found %lld",
+                       (long long)m->info.vocab, (long long)j->bias[i].id);
+            return false;
+        }
+    return true;
+}
+
+// Queues the job, or frees it if the request was answered with an error.
 static void queue(struct serve_call *c, struct serve_model *m, struct generate_job *j,
                   const struct text_request *r)
 {
     static atomic_llong number;
+    if (!check_bias(c, m, j)) {
+        j->job.free(&j->job);
+        return;
+    }
     set_sampling(j, m, r);
     j->model = m->name;
     j->created = (int64_t)time(NULL);

@@ -129,8 +129,8 @@ static qkv_status check_sequences(const struct qkv_attention *a,
 {
     qkv_status status = QKV_OK;
     if (a->sequences < 0 || a->sequences > INT64_C(1) << SIZE_MAX_BITS)
-        return refuse(say, QKV_ERR_USAGE, "the number of sequences is %lld, expected 0 or more",
-                      (long long)a->sequences);
+        return refuse(say, QKV_ERR_USAGE, "the number of sequences is %lld, expected 0 .. %lld",
+                      (long long)a->sequences, (long long)(INT64_C(1) << SIZE_MAX_BITS));
     if (a->sequences) {
         if (a->B != 1)
             return refuse(say, QKV_ERR_USAGE,
@@ -335,9 +335,12 @@ qkv_status qkv_attention_resolve(struct qkv_attention_work *w,
     if (!a->all_rows && __builtin_add_overflow(a->first_row, a->T, &a->all_rows)) a->all_rows = -1;
     if (!kernel) {
         const char *name = qkv_precision_name(a->precision);
-        return refuse(&say, name ? QKV_ERR_UNSUPPORTED : QKV_ERR_USAGE,
-                      "attention is not supported in precision %s",
-                      name ? name : "an unknown precision");
+        if (!name)
+            return refuse(&say, QKV_ERR_USAGE,
+                          "unknown precision %d, expected a value of enum qkv_precision",
+                          (int)a->precision);
+        return refuse(&say, QKV_ERR_UNSUPPORTED, "attention is not supported in precision %s",
+                      name);
     }
     if (a->native && !kernel->native) return refuse_converted(a->precision, &say);
     w->size = qkv_dtype_size(kernel->type);

@@ -101,8 +101,12 @@ static qkv_status resolve(struct call *c, const struct qkv_multi_head *m, const 
     if (status) return status;
     const char *name = qkv_precision_name(a->precision);
     if (m->score == QKV_SCORE_ADDITIVE && !qkv_score_additive(a->precision)) {
-        snprintf(reason, size, "additive scores are not supported in precision %s, expected f32",
-                 name ? name : "an unknown precision");
+        if (name)
+            snprintf(reason, size,
+                     "additive scores are not supported in precision %s, expected f32", name);
+        else
+            snprintf(reason, size, "unknown precision %d, expected f32 for additive scores",
+                     (int)a->precision);
         return name ? QKV_ERR_UNSUPPORTED : QKV_ERR_USAGE;
     }
     c->tables = tables_of(&c->g);

@@ -82,8 +82,9 @@ struct qkv_data_options {
     double valid_share;
     int64_t context; // maximum tokens of a sequence, including special tokens
     uint64_t seed;
-    bool strict;     // invalid UTF-8 is an error, QKV_ERR_FORMAT
-    bool any_length; // for evaluation: accept a text that is shorter than one context
+    bool strict; // invalid UTF-8 is an error, QKV_ERR_FORMAT
+    // for evaluation: accept a text that is shorter than one context, and texts of one label
+    bool evaluation;
     // causal: true if the token `end` must be appended to each document, because the tokenizer's
     // template does not append it
     bool ends;

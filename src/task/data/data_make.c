@@ -297,23 +297,24 @@ static qkv_status check_content(const struct build *b, const char *file, qkv_err
 {
     const struct qkv_data_info *i = &b->info;
     const struct qkv_location at = { .file = file };
-    const bool windows = i->objective <= QKV_OBJECTIVE_MASKED;
+    const bool evaluation = b->options->evaluation, windows = i->objective <= QKV_OBJECTIVE_MASKED;
+    const char *use = evaluation ? "evaluate" : "train";
     if (!b->seen[DATA_TRAIN])
         return qkv_fail(err, QKV_ERR_FORMAT, &at,
-                        "no text to train on, expected at least one example, found none");
+                        "no text to %s on, expected at least one example, found none", use);
     if (!i->sequences[DATA_TRAIN])
         return qkv_fail(err, QKV_ERR_FORMAT, &at,
-                        "too little text to train on, expected an example of two tokens or more "
+                        "too little text to %s on, expected an example of two tokens or more "
                         "that fits the context of %" PRId64 ", found none among %" PRId64
                         " examples",
-                        i->context, b->seen[DATA_TRAIN]);
-    if (windows && !b->options->any_length && i->tokens[DATA_TRAIN] <= i->context)
+                        use, i->context, b->seen[DATA_TRAIN]);
+    if (windows && !evaluation && i->tokens[DATA_TRAIN] <= i->context)
         return qkv_fail(err, QKV_ERR_FORMAT, &at,
                         "the text is shorter than the context, expected more than %" PRId64
                         " tokens, found %" PRId64 " (use a smaller context)",
                         i->context, i->tokens[DATA_TRAIN]);
     if (!i->sequences[DATA_VALID]) return fail_no_valid(b, &at, err);
-    if (i->objective == QKV_OBJECTIVE_CLASSIFY && i->labels < 2)
+    if (i->objective == QKV_OBJECTIVE_CLASSIFY && i->labels < 2 && !evaluation)
         return qkv_fail(err, QKV_ERR_FORMAT, &at,
                         "too few labels, expected at least two different labels, found %" PRId64,
                         i->labels);

@@ -28,6 +28,7 @@ struct eval {
     // data: the dataset to evaluate on; trained: the dataset of the training run, which has the
     // names of the labels
     qkv_data *data, *trained;
+    qkv_corpus *corpus; // the texts of `data`; NULL: they are the validation text of the run
     struct qkv_data_info info;
     struct qkv_draw draw;
     // temporary folder of the data: index in the table of temporary files, descriptor of the lock

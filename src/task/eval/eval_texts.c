@@ -2,7 +2,9 @@
 // eval_texts.c: measures a model on texts. For vectors: the contrastive loss, and how often the
 // nearest vector is that of the text's partner. For labels: the accuracy.
 #include "task/eval/eval_internal.h"
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,6 +164,31 @@ static int32_t find_label(const struct eval *e, int64_t label)
     return -1;
 }
 
+// Reports a label that the model does not know, with the first line of the texts that has it.
+static qkv_status fail_label(const struct eval *e, int64_t label, qkv_error *err)
+{
+    const char *name = qkv_data_label(e->data, label);
+    const size_t bytes = name ? strlen(name) : 0;
+    struct qkv_corpus_cursor at = { .corpus = e->corpus };
+    struct qkv_example x;
+    struct qkv_location place = { .file = e->dir };
+    char line[32];
+    bool more = e->corpus != NULL;
+    while (more && !qkv_corpus_next(&at, &x, &more, NULL) && more)
+        if (x.second_bytes == bytes && !memcmp(x.second, name, bytes)) {
+            snprintf(line, sizeof line, "line %" PRId64, x.line);
+            place = (struct qkv_location){ .file = x.file, .path = line };
+            break;
+        }
+    const qkv_status status =
+        qkv_fail(err, QKV_ERR_FORMAT, &place,
+                 "text has a label that the model does not know, expected a label of its training, "
+                 "found \"%.80s\"",
+                 name ? name : "");
+    qkv_corpus_cursor_free(&at);
+    return status;
+}
+
 // Memory for the labels of a batch, which the next batch reuses.
 struct labelled {
     float *logits; // [texts][labels] logits
@@ -182,12 +209,7 @@ static qkv_status label_batch(const struct eval *e, struct labelled *x, struct q
     if (!fits) return qkv_fail_memory(err, NULL);
     for (int64_t i = 0; i < s->n; i++) {
         x->want[i] = find_label(e, d->batch.targets[i]);
-        if (x->want[i] >= 0) continue;
-        const char *name = qkv_data_label(e->data, d->batch.targets[i]);
-        return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = e->dir },
-                        "text has a label that the model does not know, expected a label of its "
-                        "training, found \"%.80s\"",
-                        name ? name : "");
+        if (x->want[i] < 0) return fail_label(e, d->batch.targets[i], err);
     }
     const qkv_status status = qkv_model_classify(e->model, x->logits, &in, err);
     if (!status) eval_add_rows(loss, x->logits, e->is.labels, x->want, s->n);

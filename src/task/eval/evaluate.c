@@ -148,20 +148,18 @@ static qkv_status make_data(struct eval *e, char dir[QKV_PATH], qkv_error *err)
     char data[QKV_PATH];
     qkv_status status = make_folder(e, dir, err);
     if (status) return status;
-    qkv_corpus *corpus = NULL;
     struct qkv_data_options how = { .objective = e->objective,
                                     .context = e->context,
-                                    .any_length = true,
+                                    .evaluation = true,
                                     .progress = e->observer.progress };
     status = qkv_path_join(data, dir, "data", err);
     if (!status) status = train_ends(e->tokenizer, e->ids.eos, &how, err);
-    if (!status) status = qkv_corpus_open(&corpus, &e->o->texts, e->objective, err);
+    if (!status) status = qkv_corpus_open(&e->corpus, &e->o->texts, e->objective, err);
     // a dataset needs both splits; the evaluation reads only valid
     how.train = how.valid = e->o->texts;
-    how.train_opened = how.valid_opened = corpus;
+    how.train_opened = how.valid_opened = e->corpus;
     if (!status) status = qkv_data_make(data, &how, e->tokenizer, NULL, err);
     if (!status) status = qkv_data_open(&e->data, data, err);
-    qkv_corpus_close(corpus);
     return status;
 }
 
@@ -256,6 +254,7 @@ qkv_status qkv_evaluate(const struct qkv_eval_options *o, const struct qkv_eval_
     result->seconds = qkv_seconds() - begun;
     qkv_data_close(e->data);
     qkv_data_close(e->trained);
+    qkv_corpus_close(e->corpus);
     qkv_translator_close(e->translator);
     qkv_tokenizer_close(e->read);
     qkv_model_close(e->opened);

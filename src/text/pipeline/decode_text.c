@@ -127,7 +127,7 @@ static bool decoding_end(struct qkv_decoding *d)
 static qkv_status decode_ids(struct qkv_decoding *d, bool ok, char *out, size_t size, size_t *need,
                              const int32_t *ids, int64_t n, qkv_error *err)
 {
-    d->effort = qkv_effort_for(n, err);
+    d->effort = qkv_effort_for(n, d->t->file, err);
     for (int64_t i = 0; i < n && ok; i++) ok = decoding_put(d, ids[i]);
     ok = ok && decoding_end(d);
     if (ok) {
@@ -180,7 +180,7 @@ qkv_status qkv_tokenizer_join(const qkv_tokenizer *t, char **out, size_t *size,
 {
     struct qkv_decoding d;
     bool ok = decoding_begin(&d, t, false);
-    d.effort = qkv_effort_for(n, err);
+    d.effort = qkv_effort_for(n, t->file, err);
     for (int64_t i = 0; i < n && ok; i++) ok = decoding_put_text(&d, text[i], (int64_t)bytes[i]);
     ok = ok && decoding_end(&d);
     *size = (size_t)d.out.count;
@@ -233,7 +233,7 @@ static qkv_status stream_begin(qkv_decode_stream *s, const char **text, size_t *
                         "decoding stream: expected a stream without an earlier error, and pointers "
                         "for the text and its length");
     s->decoding.out.count = 0;
-    s->decoding.effort = qkv_effort_for(0, err);
+    s->decoding.effort = qkv_effort_for(0, s->decoding.t->file, err);
     return QKV_OK;
 }
 

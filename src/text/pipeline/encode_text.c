@@ -553,7 +553,8 @@ qkv_status qkv_tokenizer_encode(const qkv_tokenizer *t, qkv_encoding *e, const c
                         "max_length >= 0, found NULL or a negative max_length");
     if (!o) o = &plain;
     e->count = e->cut = e->replaced = e->replaced_at = e->dropped = e->dropped_at = 0;
-    struct qkv_effort effort = qkv_effort_for((int64_t)(bytes + (pair ? pair_bytes : 0)), err);
+    struct qkv_effort effort =
+        qkv_effort_for((int64_t)(bytes + (pair ? pair_bytes : 0)), t->file, err);
     struct encoder x = { .t = t,
                          .o = o,
                          .sink = { .e = e },

@@ -135,10 +135,10 @@ void qkv_expression_free(struct qkv_expression *x)
 }
 
 // ---- matches -----------------------------------------------------------------------------------
-struct qkv_effort qkv_effort_for(int64_t bytes, qkv_error *err)
+struct qkv_effort qkv_effort_for(int64_t bytes, const char *file, qkv_error *err)
 {
     const int64_t most = INT64_MAX / STEPS_PER_BYTE - STEPS;
-    return (struct qkv_effort){ err, qkv_min64(bytes, most) * STEPS_PER_BYTE + STEPS };
+    return (struct qkv_effort){ err, qkv_min64(bytes, most) * STEPS_PER_BYTE + STEPS, file };
 }
 
 bool qkv_matches_open(struct qkv_matches *m, const struct qkv_expression *x, int64_t bytes,
@@ -146,7 +146,7 @@ bool qkv_matches_open(struct qkv_matches *m, const struct qkv_expression *x, int
 {
     *m = (struct qkv_matches){ .expression = x, .effort = effort, .last = -1 };
     if (!x->regex) return true;
-    m->own = qkv_effort_for(bytes, NULL);
+    m->own = qkv_effort_for(bytes, NULL, NULL);
     if (!effort) m->effort = &m->own;
     pcre2_general_context *memory = pcre2_general_context_create(pcre_alloc, pcre_free, NULL);
     if (memory) {
@@ -177,11 +177,16 @@ void qkv_matches_text(struct qkv_matches *m, const uint8_t *text, int64_t size)
     m->last = -1;
 }
 
+// Reports an expression that cannot be matched. The message has the name of the tokenizer's file,
+// since the location of the error is the place of the text.
 static int refuse_match(struct qkv_matches *m, const char *what)
 {
+    char name[256] = "";
+    const char *file = m->effort->file, *slash = file ? strrchr(file, '/') : NULL;
+    if (file) qkv_escape(name, sizeof name, slash ? slash + 1 : file);
     qkv_fail(m->effort->err, QKV_ERR_LIMIT, NULL,
-             "regular expression %s, expected one that matches in few steps, found \"%.200s\"",
-             what, m->expression->regex->text);
+             "regular expression%s%s %s, expected one that matches in few steps, found \"%.200s\"",
+             file ? " of " : "", name, what, m->expression->regex->text);
     return -1;
 }
 

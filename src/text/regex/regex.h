@@ -55,10 +55,11 @@ void qkv_expression_free(struct qkv_expression *x); // a zeroed struct is allowe
 
 // The number of PCRE2 steps that all expressions of a tokenizer may use for one text.
 struct qkv_effort {
-    qkv_error *err; // receives the error when no steps are left
-    int64_t steps;  // left
+    qkv_error *err;   // receives the error when no steps are left
+    int64_t steps;    // left
+    const char *file; // path of the tokenizer for the error, or NULL
 };
-struct qkv_effort qkv_effort_for(int64_t bytes, qkv_error *err);
+struct qkv_effort qkv_effort_for(int64_t bytes, const char *file, qkv_error *err);
 
 // A walk over the matches in a text.
 struct qkv_matches {

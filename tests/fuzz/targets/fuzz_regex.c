@@ -25,7 +25,7 @@ static qkv_status walk(const char *regex, const char *text, int64_t size, int64_
     qkv_error err = { 0 };
     struct qkv_expression x = { 0 };
     struct qkv_matches m = { 0 };
-    struct qkv_effort effort = qkv_effort_for(size, &err);
+    struct qkv_effort effort = qkv_effort_for(size, NULL, &err);
     json_t *object = json_object();
     const struct qkv_json_at at = { object, "fuzz", "$", &err };
     int64_t begin, end, last = 0;

@@ -40,6 +40,7 @@ TEST(wrong_arguments_are_refused_with_the_reason)
     REFUSED(QKV_ERR_USAGE, "diagonal", a.diagonal = (enum qkv_diagonal)7);
     REFUSED(QKV_ERR_USAGE, "window", a.window.on = true; a.window.left = -2);
     REFUSED(QKV_ERR_USAGE, "sinks", a.no_softmax = true; a.sinks = ones);
+    REFUSED(QKV_ERR_USAGE, "expected 0 .. 2147483648", a.sequences = INT64_MAX);
     REFUSED(QKV_ERR_USAGE, "B is 2", a.sequences = 2; a.q_offsets = beyond);
     REFUSED(QKV_ERR_USAGE, "require the array q_offsets", a.B = 1; a.sequences = 2);
     REFUSED(QKV_ERR_USAGE, "q_offsets[2] is 1", a.B = 1; a.sequences = 2; a.q_offsets = falls);
@@ -85,7 +86,7 @@ TEST(a_precision_runs_converted_unless_its_own_products_are_asked_for)
     a.precision = (qkv_precision)77;
     const struct qkv_attention_plan plan = qkv_attention_plan(&a);
     CHECK_EQ(plan.status, QKV_ERR_USAGE);
-    CHECK(strstr(plan.reason, "an unknown precision"));
+    CHECK(strstr(plan.reason, "unknown precision 77, expected a value of enum qkv_precision"));
 }
 
 TEST(missing_arrays_are_refused)

@@ -155,7 +155,7 @@ static qkv_data *draw_all(const struct opened *o, enum qkv_objective objective,
     snprintf(dir, sizeof dir, "%s-%d", folder_name("data"), (int)objective);
     struct qkv_data_options how = { .objective = objective,
                                     .context = qkv_min64(1024, o->info.positions - pairs),
-                                    .any_length = true,
+                                    .evaluation = true,
                                     .train = { .paths = paths, .n = 1 },
                                     .valid = { .paths = paths, .n = 1 } };
     const struct qkv_train_options options = { .batch_tokens = 1 << 20, .mask_share = .15 };
