@@ -4,6 +4,7 @@
 #include "engines/engine.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -112,6 +113,36 @@ void index_close(struct index *x)
     if (x->fd >= 0) close(x->fd);
     index_settings_free(&x->settings);
     *x = (struct index){ .fd = -1 };
+}
+
+bool index_is_finite(const struct qkv_vectors *v, int64_t row)
+{
+    const size_t width = (size_t)v->width, from = (size_t)row * width;
+    // the bits of an exponent are all 1 if a number is infinity or NaN; no branch, for speed
+    unsigned found = 0;
+    if (v->type == QKV_I8) return isfinite(v->scales[row]);
+    if (v->type == QKV_BF16) {
+        const uint16_t *x = (const uint16_t *)v->rows + from;
+        for (size_t i = 0; i < width; i++) found |= (x[i] & 0x7f80) == 0x7f80;
+    } else {
+        const uint32_t *x = (const uint32_t *)v->rows + from;
+        for (size_t i = 0; i < width; i++) found |= (x[i] & 0x7f800000) == 0x7f800000;
+    }
+    return !found;
+}
+
+qkv_status index_check_finite(const struct index *x, qkv_error *err)
+{
+    struct store_passage p;
+    struct store_file f;
+    int64_t n = 0;
+    while (n < x->vectors.count && index_is_finite(&x->vectors, n)) n++;
+    if (n == x->vectors.count || index_passage(x, n, &p, &f, err)) return err->status;
+    return cmd_error(err, QKV_ERR_FORMAT, x->path,
+                     "the index is damaged: the vector of passage %lld (%.*s, line %lld) is not "
+                     "finite, expected finite numbers; qkv index --update computes it again",
+                     (long long)n, (int)(f.name.bytes < 300 ? f.name.bytes : 300), f.name.at,
+                     (long long)p.line);
 }
 
 qkv_status index_passage(const struct index *x, int64_t n, struct store_passage *p,
