@@ -117,18 +117,24 @@ void index_close(struct index *x)
 
 bool index_is_finite(const struct qkv_vectors *v, int64_t row)
 {
-    const size_t width = (size_t)v->width, from = (size_t)row * width;
-    // the bits of an exponent are all 1 if a number is infinity or NaN; no branch, for speed
-    unsigned found = 0;
+    // Words of several numbers without their signs: a sum with 1 in the exponent's lowest bit is
+    // carried into the bit of the sign if all bits of the exponent are 1, so of NaN and infinity.
+    enum { LANES = 4 };
+    const bool half = v->type == QKV_BF16;
+    const uint64_t sign = half ? 0x8000800080008000u : 0x8000000080000000u,
+                   one = half ? 0x0080008000800080u : 0x0080000000800000u;
+    const size_t bytes = (size_t)v->width * (half ? 2 : 4);
+    uint64_t x[LANES], found[LANES] = { 0 };
     if (v->type == QKV_I8) return isfinite(v->scales[row]);
-    if (v->type == QKV_BF16) {
-        const uint16_t *x = (const uint16_t *)v->rows + from;
-        for (size_t i = 0; i < width; i++) found |= (x[i] & 0x7f80) == 0x7f80;
-    } else {
-        const uint32_t *x = (const uint32_t *)v->rows + from;
-        for (size_t i = 0; i < width; i++) found |= (x[i] & 0x7f800000) == 0x7f800000;
+    const char *at = (const char *)v->rows + (size_t)row * bytes, *const end = at + bytes;
+    for (; end - at >= (ptrdiff_t)sizeof x; at += sizeof x) {
+        memcpy(x, at, sizeof x);
+        for (int i = 0; i < LANES; i++) found[i] |= (x[i] & ~sign) + one;
     }
-    return !found;
+    memset(x, 0, sizeof x);
+    memcpy(x, at, (size_t)(end - at));
+    for (int i = 0; i < LANES; i++) found[i] |= (x[i] & ~sign) + one;
+    return !((found[0] | found[1] | found[2] | found[3]) & sign);
 }
 
 qkv_status index_check_finite(const struct index *x, qkv_error *err)
