@@ -4,6 +4,7 @@
 #include "view/model_run.h"
 #include "frame/probes.h"
 #include "frame/tokens.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -192,6 +193,10 @@ static qkv_status check_weights(const struct list *l, qkv_error *err)
 // ---- the run -----------------------------------------------------------------------------------
 struct job {
     qkv_safetensors_writer *writer;
+    const struct list *list;
+    int64_t next;      // the tensor of the list that is written next
+    int64_t nonfinite; // number of tensors that contain NaN or infinity, and the first of them
+    const char *first;
     int what;
     int64_t width, layers;
     struct qkv_progress progress;
@@ -200,8 +205,20 @@ struct job {
 
 static bool write_array(struct job *j, bool wanted, const float *data, int64_t count)
 {
-    return !wanted ||
-           qkv_safetensors_append(j->writer, data, (size_t)count * sizeof *data, &j->err) == QKV_OK;
+    if (!wanted) return true;
+    const struct qkv_tensor *t = &j->list->t[j->next++];
+    int64_t finite = 0;
+    while (t->dtype == QKV_F32 && finite < count && isfinite(data[finite])) finite++;
+    if (t->dtype == QKV_F32 && finite < count && !j->nonfinite++) j->first = t->name;
+    return qkv_safetensors_append(j->writer, data, (size_t)count * sizeof *data, &j->err) == QKV_OK;
+}
+
+static void print_note(const struct job *j)
+{
+    if (j->nonfinite)
+        cmd_note("%lld array%s NaN or infinity, the first is %s: damaged or very large weights of "
+                 "a model cause this",
+                 (long long)j->nonfinite, j->nonfinite == 1 ? " contains" : "s contain", j->first);
 }
 
 static bool write_probes(struct job *j, const struct qkv_layer_output *s)
@@ -275,12 +292,14 @@ static qkv_status put_inputs(struct job *j, const struct tokens *t, const struct
         for (int64_t i = 0; i < t->count; i++)
             row[i] = kind == 0 ? t->ids[i] : kind == 1 ? t->types[i] : i < t->length;
         status = qkv_safetensors_append(j->writer, row, (size_t)t->count * sizeof *row, &j->err);
+        j->next++;
     }
     free(row);
     if (status || !written) return status;
     row = cmd_alloc((size_t)written->count, sizeof *row);
     for (int64_t i = 0; i < written->count; i++) row[i] = written->ids[i];
     status = qkv_safetensors_append(j->writer, row, (size_t)written->count * sizeof *row, &j->err);
+    j->next++;
     free(row);
     return status;
 }
@@ -292,8 +311,8 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t,
                             int what, const struct qkv_probe_request *request, qkv_error *err)
 {
     const struct qkv_model_info i = qkv_model_info(m);
-    struct job j = { .what = what, .width = i.width, .layers = i.layers };
     struct list l = { 0 };
+    struct job j = { .list = &l, .what = what, .width = i.width, .layers = i.layers };
     char heads[1024];
     const char *given[] = { texts[0], texts[1], i.name };
     char *valid[3];
@@ -338,6 +357,7 @@ static qkv_status write_all(const qkv_model *m, const struct tokens *t,
     if (!status) status = cmd_model_run(m, hidden, &in, &observer, err);
     cmd_progress_end();
     if (!status) status = qkv_safetensors_finish(j.writer, &j.err);
+    if (!status) print_note(&j);
     // report the error of writing, because the run only reports that its observer stopped it
     if (j.err.status) {
         *err = j.err;

@@ -194,8 +194,8 @@ static qkv_status set_chunks(struct chunker *c, const qkv_embedder *e, qkv_error
 static void print_notes(const struct index_build *b)
 {
     if (b->count.skipped)
-        cmd_note("files without text (they contain a byte 0) were skipped: %lld",
-                 (long long)b->count.skipped);
+        cmd_note("files without text (they contain a byte 0) were skipped: %lld, the first is %s",
+                 (long long)b->count.skipped, b->skipped_file);
     if (b->report.cut_texts)
         cmd_note("passages that were truncated to %lld tokens: %lld; tokens that were dropped in "
                  "total: %lld",
@@ -335,6 +335,7 @@ done:
     cmd_progress_end();
     chunker_free(&b.chunker);
     free(b.replaced_file);
+    free(b.skipped_file);
     index_files_free(&files);
     index_settings_free(&settings);
     index_close(&old);

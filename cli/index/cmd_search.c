@@ -158,7 +158,9 @@ static int run_search(int argc, char **argv)
     qkv_error err = { 0 };
     struct search s = { .x = { .fd = -1 } };
     struct cmd_source source = { .argc = 0 };
-    if (check_options(argc, &err) || index_open(&s.x, argv[0], "qkv search", &err)) goto done;
+    if (check_options(argc, &err) || index_open(&s.x, argv[0], "qkv search", &err) ||
+        index_check_finite(&s.x, &err))
+        goto done;
     if (o.check) {
         search_check(&s.x, o.sample ? o.sample : 100, o.count, o.ef ? o.ef : 100, &err);
         goto done;

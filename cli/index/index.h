@@ -67,6 +67,10 @@ void index_close(struct index *x); // a zeroed struct is allowed
 // Reads passage n and its file, whose texts are valid until the next call.
 qkv_status index_passage(const struct index *x, int64_t n, struct store_passage *p,
                          struct store_file *file, qkv_error *err);
+// Returns true if the numbers of a stored vector (int8: its scale) are finite.
+bool index_is_finite(const struct qkv_vectors *v, int64_t row);
+// Fails with QKV_ERR_FORMAT, and names the passage, if a vector is not finite.
+qkv_status index_check_finite(const struct index *x, qkv_error *err);
 
 // Prints what an index is (index_info.c).
 qkv_status index_describe(const char *path, qkv_error *err);
@@ -171,6 +175,7 @@ struct index_build {
     } count;
     int64_t embedded, bytes; // texts that were embedded; bytes of the index
     struct qkv_embed_report report;
+    char *skipped_file;  // the first file that was skipped
     char *replaced_file; // of the first invalid UTF-8
     int64_t replaced_line;
 };

@@ -23,7 +23,9 @@ static qkv_status copy_passages(struct index_build *b, const struct index_file *
         if (got) return index_store_error(got, &why, b->path, err);
         p.file = id;
         status = index_add(b, f, &p, err);
-        if (!status) b->source[b->passages - 1] = first + i;
+        // a vector that damage has made nonfinite is computed again
+        if (!status && index_is_finite(&b->old->vectors, first + i))
+            b->source[b->passages - 1] = first + i;
     }
     return status;
 }

@@ -4,6 +4,7 @@
 #include "engines/engine.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -112,6 +113,42 @@ void index_close(struct index *x)
     if (x->fd >= 0) close(x->fd);
     index_settings_free(&x->settings);
     *x = (struct index){ .fd = -1 };
+}
+
+bool index_is_finite(const struct qkv_vectors *v, int64_t row)
+{
+    // Words of several numbers without their signs: a sum with 1 in the exponent's lowest bit is
+    // carried into the bit of the sign if all bits of the exponent are 1, so of NaN and infinity.
+    enum { LANES = 4 };
+    const bool half = v->type == QKV_BF16;
+    const uint64_t sign = half ? 0x8000800080008000u : 0x8000000080000000u,
+                   one = half ? 0x0080008000800080u : 0x0080000000800000u;
+    const size_t bytes = (size_t)v->width * (half ? 2 : 4);
+    uint64_t x[LANES], found[LANES] = { 0 };
+    if (v->type == QKV_I8) return isfinite(v->scales[row]);
+    const char *at = (const char *)v->rows + (size_t)row * bytes, *const end = at + bytes;
+    for (; end - at >= (ptrdiff_t)sizeof x; at += sizeof x) {
+        memcpy(x, at, sizeof x);
+        for (int i = 0; i < LANES; i++) found[i] |= (x[i] & ~sign) + one;
+    }
+    memset(x, 0, sizeof x);
+    memcpy(x, at, (size_t)(end - at));
+    for (int i = 0; i < LANES; i++) found[i] |= (x[i] & ~sign) + one;
+    return !((found[0] | found[1] | found[2] | found[3]) & sign);
+}
+
+qkv_status index_check_finite(const struct index *x, qkv_error *err)
+{
+    struct store_passage p;
+    struct store_file f;
+    int64_t n = 0;
+    while (n < x->vectors.count && index_is_finite(&x->vectors, n)) n++;
+    if (n == x->vectors.count || index_passage(x, n, &p, &f, err)) return err->status;
+    return cmd_error(err, QKV_ERR_FORMAT, x->path,
+                     "the index is damaged: the vector of passage %lld (%.*s, line %lld) is not "
+                     "finite, expected finite numbers; qkv index --update computes it again",
+                     (long long)n, (int)(f.name.bytes < 300 ? f.name.bytes : 300), f.name.at,
+                     (long long)p.line);
 }
 
 qkv_status index_passage(const struct index *x, int64_t n, struct store_passage *p,

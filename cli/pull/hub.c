@@ -142,10 +142,19 @@ static qkv_status refused(const struct hub *h, const struct http_result *r, cons
     return http_failed(r, what, err);
 }
 
+// Names the address in an error about the text of a response.  Returns its status.
+static qkv_status at_address(qkv_error *err, const char *address)
+{
+    char shown[ADDRESS_SHOWN];
+    if (err->status && !err->file[0])
+        qkv_escape(err->file, sizeof err->file, address_show(shown, address));
+    return err->status;
+}
+
 // Asks for the commit of the revision.
 static qkv_status find_commit(struct hub *h, qkv_error *err)
 {
-    char address[ADDRESS_BYTES], shown[ADDRESS_SHOWN], *text;
+    char address[ADDRESS_BYTES], *text;
     size_t bytes;
     struct http_result r;
     struct pull_model *const m = &h->model;
@@ -163,38 +172,61 @@ static qkv_status find_commit(struct hub *h, qkv_error *err)
         if (qkv_hub_is_commit(sha))
             memcpy(m->commit, sha, QKV_HUB_COMMIT);
         else
-            cmd_error(err, QKV_ERR_FORMAT, NULL, "%s: expected a commit as the member sha",
-                      address_show(shown, address));
+            cmd_error(err, QKV_ERR_FORMAT, NULL, "expected a commit as the member sha");
     }
     qkv_json_free(root);
     free(text);
-    return err->status;
+    return at_address(err, address);
+}
+
+// Notes that a page is asked for.  A page that was asked for before is an error: the list has no
+// end.
+static qkv_status note_page(struct cmd_texts *pages, const struct hub *h, const char *address,
+                            qkv_error *err)
+{
+    for (int64_t i = 0; i < pages->count; i++)
+        if (!strcmp(pages->text[i], address)) {
+            cmd_error(err, QKV_ERR_FORMAT, NULL,
+                      "%s: the list of files leads to this page a second time", h->label);
+            return at_address(err, address);
+        }
+    if (pages->count == PAGES)
+        return cmd_error(err, QKV_ERR_LIMIT, NULL, "%s: the list of files has more than %d pages",
+                         h->label, PAGES);
+    cmd_texts_add(pages, address, strlen(address));
+    return QKV_OK;
 }
 
 // Asks for the files of the commit, page by page.
-static qkv_status find_files(struct hub *h, qkv_error *err)
+static qkv_status find_pages(struct hub *h, struct cmd_texts *pages, qkv_error *err)
 {
     char address[ADDRESS_BYTES], next[ADDRESS_BYTES];
     struct http_result r;
     if (hub_address(address, h, "/api/models", "tree", h->model.commit,
                     "?recursive=true&expand=false", err))
         return err->status;
-    for (int page = 0;; page++) {
+    for (;;) {
         char *text;
         size_t bytes;
-        if (page == PAGES)
-            return cmd_error(err, QKV_ERR_LIMIT, NULL,
-                             "%s: the list of files has more than %d pages", h->label, PAGES);
+        if (note_page(pages, h, address, err)) return err->status;
         if (http_text(&h->http, address, "application/json", PAGE_BYTES, &text, &bytes, &r, err))
             return err->status;
         if (!text) return refused(h, &r, h->model.name.repo, err);
         (void)listing_add(&h->list, text, bytes, err);
         free(text);
-        if (err->status) return err->status;
+        if (at_address(err, address)) return err->status;
         if (!r.headers.next[0]) return listing_finish(&h->list, h->label, err);
         if (address_redirect(next, r.address, r.headers.next, err)) return err->status;
         memcpy(address, next, sizeof next);
     }
+}
+
+static qkv_status find_files(struct hub *h, qkv_error *err)
+{
+    struct cmd_texts pages = { 0 };
+    const qkv_status status = find_pages(h, &pages, err);
+    cmd_texts_free(&pages);
+    return status;
 }
 
 // ---- one file ----------------------------------------------------------------------------------

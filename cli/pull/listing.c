@@ -13,6 +13,7 @@ void listing_free(struct pull_listing *l)
 {
     for (int64_t i = 0; i < l->count; i++) free(l->file[i].path);
     free(l->file);
+    free(l->slot);
     *l = (struct pull_listing){ 0 };
 }
 
@@ -48,6 +49,30 @@ static bool copy_digest(char out[PULL_DIGEST], const qkv_json *v, size_t digits)
     return true;
 }
 
+// Returns the slot of a path in the table of files: that of the file of this path, or a free one.
+static int64_t find_slot(const struct pull_listing *l, const char *path)
+{
+    uint64_t hash = 0xcbf29ce484222325u; // FNV-1a
+    for (const char *c = path; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+    // half of the slots are free, and their number is a power of 2
+    int64_t i = (int64_t)(hash & (uint64_t)(l->slots - 1));
+    while (l->slot[i] && strcmp(l->file[l->slot[i] - 1].path, path) != 0)
+        i = (i + 1) & (l->slots - 1);
+    return i;
+}
+
+// Makes space for one more file.
+static void grow(struct pull_listing *l)
+{
+    if (l->count < l->capacity) return;
+    l->capacity = l->capacity ? 2 * l->capacity : 64;
+    l->file = cmd_grow(l->file, (size_t)l->capacity, sizeof *l->file);
+    l->slots = 2 * l->capacity;
+    l->slot = cmd_grow(l->slot, (size_t)l->slots, sizeof *l->slot);
+    memset(l->slot, 0, (size_t)l->slots * sizeof *l->slot);
+    for (int64_t i = 0; i < l->count; i++) l->slot[find_slot(l, l->file[i].path)] = (int32_t)i + 1;
+}
+
 static qkv_status add_file(struct pull_listing *l, const char *path, const struct pull_file *f,
                            qkv_error *err)
 {
@@ -57,12 +82,13 @@ static qkv_status add_file(struct pull_listing *l, const char *path, const struc
                          path ? path : "");
     if (l->count == PULL_FILES)
         return cmd_error(err, QKV_ERR_LIMIT, NULL, "list of files: more than %d files", PULL_FILES);
-    if (l->count == l->capacity) {
-        l->capacity = l->capacity ? 2 * l->capacity : 64;
-        l->file = cmd_grow(l->file, (size_t)l->capacity, sizeof *l->file);
-    }
+    grow(l);
+    const int64_t at = find_slot(l, path);
+    if (l->slot[at])
+        return cmd_error(err, QKV_ERR_FORMAT, NULL, "list of files: '%.200s' occurs twice", path);
     l->file[l->count] = *f;
     l->file[l->count++].path = strcpy(cmd_grow(NULL, strlen(path) + 1, 1), path);
+    l->slot[at] = (int32_t)l->count;
     return QKV_OK;
 }
 
@@ -150,13 +176,11 @@ static int by_path(const void *a, const void *b)
     return strcmp(((const struct pull_file *)a)->path, ((const struct pull_file *)b)->path);
 }
 
-// Returns true if the path of file n of a sorted list is that of the next one, or if one of its
-// folders is a file.
-static bool occurs_twice(const struct pull_listing *l, int64_t n)
+// Returns true if one of the folders of file n of a sorted list is a file.
+static bool is_below_file(const struct pull_listing *l, int64_t n)
 {
     const char *const path = l->file[n].path;
     char folder[PULL_NAME];
-    if (n + 1 < l->count && !strcmp(path, l->file[n + 1].path)) return true;
     for (const char *end = path; (end = strchr(end, '/')) != NULL; end++) {
         const struct pull_file key = { .path = folder };
         memcpy(folder, path, (size_t)(end - path));
@@ -173,9 +197,9 @@ qkv_status listing_finish(struct pull_listing *l, const char *model, qkv_error *
     for (int64_t i = 0; i < l->count; i++) {
         struct pull_file *const f = &l->file[i];
         const bool tensors = ends(f->path, ".safetensors");
-        if (occurs_twice(l, i))
+        if (is_below_file(l, i))
             return cmd_error(err, QKV_ERR_FORMAT, NULL,
-                             "list of files: '%.200s' occurs twice, or is below a file", f->path);
+                             "%s: list of files: '%.200s' is below a file", model, f->path);
         f->wanted = listing_wanted(f->path);
         if (f->wanted && f->size > (tensors ? PULL_WEIGHTS_BYTES : PULL_TEXT_BYTES))
             return cmd_error(err, QKV_ERR_LIMIT, NULL,
@@ -183,7 +207,9 @@ qkv_status listing_finish(struct pull_listing *l, const char *model, qkv_error *
                              (long long)f->size,
                              (long long)(tensors ? PULL_WEIGHTS_BYTES : PULL_TEXT_BYTES));
         weights = weights || (f->wanted && tensors);
-        config = config || (f->wanted && !tensors);
+        // the model of sentence-transformers may be in the folder of its first module
+        config = config || !strcmp(f->path, "config.json") ||
+                 (f->wanted && !strncmp(f->path, "0_", 2) && ends(f->path, "/config.json"));
         other = other || ends(f->path, ".bin") || ends(f->path, ".h5") || ends(f->path, ".onnx") ||
                 ends(f->path, ".gguf") || ends(f->path, ".msgpack") || ends(f->path, ".pt");
     }
@@ -192,11 +218,10 @@ qkv_status listing_finish(struct pull_listing *l, const char *model, qkv_error *
                          "%s has weights in other formats only, expected model.safetensors or its "
                          "shards",
                          model);
-    return weights || config ? QKV_OK
-                             : cmd_error(err, QKV_ERR_UNSUPPORTED, NULL,
-                                         "%s has no file that qkv reads, expected config.json and "
-                                         "model.safetensors",
-                                         model);
+    return config ? QKV_OK
+                  : cmd_error(err, QKV_ERR_UNSUPPORTED, NULL,
+                              "%s has no config.json, expected config.json and model.safetensors",
+                              model);
 }
 
 // ---- trees/COMMIT.json -------------------------------------------------------------------------

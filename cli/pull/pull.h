@@ -23,12 +23,15 @@ struct pull_file {
 struct pull_listing {
     struct pull_file *file;
     int64_t count, capacity;
+    int32_t *slot; // [slots] hash table of paths while files are added: number of a file, from 1
+    int64_t slots;
 };
 void listing_free(struct pull_listing *l);
 // Adds the files of text[bytes], a page of the list of files that the hub returns.  A path that
-// could leave the folder, or has control characters, is refused.
+// could leave the folder, has control characters or occurs a second time is refused.
 qkv_status listing_add(struct pull_listing *l, const char *text, size_t bytes, qkv_error *err);
-// Sorts the files, refuses one that occurs twice or is also a folder, and decides which are wanted.
+// Sorts the files, refuses a file that is also a folder and a list without config.json, and decides
+// which are wanted.  Afterwards no files can be added.
 qkv_status listing_finish(struct pull_listing *l, const char *model, qkv_error *err);
 // Reads and writes the list of files of a commit in the cache, as huggingface_hub does: trees/
 // COMMIT.json.  Reading returns false, with an empty list, if there is no valid one, and fills err

@@ -57,6 +57,11 @@ static qkv_status open_vectors(struct query *q, const char *path, int64_t width,
         return cmd_error(err, QKV_ERR_LIMIT, path, "too many vectors");
     q->v.rows = q->own = cmd_grow(NULL, (size_t)(n * width) + 1, sizeof *q->own);
     qkv_tensor_to_f32(q->own, t);
+    for (int64_t i = 0; i < n * width; i++)
+        if (!isfinite(q->own[i]))
+            return cmd_error(err, QKV_ERR_FORMAT, path,
+                             "row %lld is not finite, expected finite numbers, found %s",
+                             (long long)(i / width), isnan(q->own[i]) ? "NaN" : "infinity");
     for (int64_t r = 0; r < n; r++) normalise(q->own + r * width, q->own + r * width, width);
     return QKV_OK;
 }

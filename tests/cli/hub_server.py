@@ -170,6 +170,9 @@ class Hub(http.server.BaseHTTPRequestHandler):
             self.contents(data, headers, pause=float(value))
         elif kind == "badrange":
             self.answer(206, data, [*headers, ("Content-Range", f"bytes 0-{len(data) - 1}/{len(data)}")])
+        elif kind == "page":  # LINK,BODY: a page of the list of files that leads to the next one
+            link, body = value.split(",", 1)
+            self.answer(200, body.encode(), [*headers, ("Link", f'<{link}>; rel="next"')])
         elif kind == "body":  # another body, in JSON
             self.answer(200, value.encode(), headers)
         else:

@@ -127,7 +127,7 @@ printf 'binary\0file' >f/below/b.bin
 printf '\xe7\xac\xac\xe4\xb8\x80\xe3\x80\x82\xe7\xac\xac\xe4\xba\x8c\xe3\x80\x82' >f/below/c.md
 ln -s a.txt f/link.txt
 runs 0 index f -o i.qkvi --force --chunk 6
-says 'qkv: note: files without text (they contain a byte 0) were skipped: 1'
+says 'qkv: note: files without text (they contain a byte 0) were skipped: 1, the first is f/below/b.bin'
 has 'SELECT name FROM file' 'f/a.txt
 f/below/b.bin
 f/below/c.md'
@@ -178,6 +178,16 @@ runs 0 index u -o scratch.qkvi
 check cmp u.qkvi scratch.qkvi
 runs 0 index u -o fresh.qkvi --update
 check cmp fresh.qkvi scratch.qkvi
+for type in f32 bf16 int8; do
+    runs 0 index u -o $type.qkvi --vectors $type --force
+    for number in nan inf; do
+        cp $type.qkvi damaged.qkvi
+        damage damaged.qkvi $type $number 3
+        runs 0 index u -o damaged.qkvi --update --vectors $type --json
+        prints_part '"embedded":1,"added":0,"changed":0,"unchanged":5,"removed":0'
+        check cmp damaged.qkvi $type.qkvi
+    done
+done
 runs 2 index u -o u.qkvi
 says_part 'the index exists already, expected a new name, --update to embed what changed, or --force to replace it'
 runs 2 index u -o u.qkvi --update --chunk 64

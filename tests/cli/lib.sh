@@ -71,3 +71,21 @@ finish() {
     [ $failures -eq 0 ]
     exit
 }
+
+# damage INDEX TYPE NUMBER ROW: sets the last number of a vector of an index (int8: its scale) to nan or inf
+damage() {
+    python3 -S -E - "$@" <<'PY'
+import sqlite3, struct, sys
+path, kind, number, row = sys.argv[1:]
+get = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True).execute
+count, = get("SELECT count(*) FROM passage").fetchone()
+width = int(get("SELECT value FROM setting WHERE name = 'width'").fetchone()[0])
+bits = struct.pack("<f", float(number))
+size = {"f32": 4, "bf16": 2, "int8": 4}[kind]
+after = count - 1 - int(row)  # vectors or scales that follow
+at = -size - after * (size if kind == "int8" else size * width)
+with open(path, "r+b") as f:
+    f.seek(at, 2)
+    f.write(bits[-size:])
+PY
+}

@@ -53,6 +53,8 @@ for number in nan inf; do
     runs 0 view -m encoder 'a b c' -o page.html --force
     prints_part 'contain NaN or infinity: damaged or very large weights of a model cause this'
     ! grep -q exact "$out" || failed 'NaN is exact'
+    runs 0 trace -m encoder --ids 5,6 --what all -o trace.safetensors --force
+    says_part 'arrays contain NaN or infinity, the first is hidden_states.0: damaged or very large weights of a model cause this'
     fails 'logits of the model are' generate -m decoder ab -n 3
     fails 'logits of the model are' generate -m decoder ab -n 3 --beam 2
     fails 'logits of the model are' generate -m decoder ab -n 3 --temperature 1
@@ -95,5 +97,9 @@ runs 0 train-tokenizer text.txt --kind characters -o whole/tokenizer.json --forc
 runs 0 generate -m whole ab -n 3
 runs 0 eval whole text.txt
 runs 0 embed -m "$golden/bert" --ids 5,6
+for what in all embeddings,hidden,q,k,v,attention,probe; do
+    runs 0 trace -m "$golden/bert" --ids 5,6 --what $what -o trace.safetensors --force
+    silent
+done
 
 finish

@@ -169,6 +169,33 @@ for list in '{}' '[1]' '[{}]' '[' '' '[{"path":"config.json"}]' "[$(row config.j
 done
 printf '/tree/ body=[{"type":"file","oid":"%s","size":999999999999,"path":"config.json"}]\n' $hex >"$hub/faults"
 runs 5 pull org/verse
+title 'an error about a response names its address; a list of files that repeats ends at once'
+commit=$(printf '%s' "$(python3 -S -E -c 'import json, sys, urllib.request; print(json.load(urllib.request.urlopen(sys.argv[1]))["sha"])' \
+    "$HF_ENDPOINT/api/models/org/verse/revision/main")")
+tree=$HF_ENDPOINT/api/models/org/verse/tree/$commit
+fresh '/tree/ body=['
+runs 3 pull org/verse
+says_part "qkv: $tree: at "
+fresh '/tree/ body={}'
+runs 3 pull org/verse
+says "qkv: $tree: list of files: expected an array, found an object"
+fresh '/revision/ body={'
+runs 3 pull org/verse
+says_part "qkv: $HF_ENDPOINT/api/models/org/verse/revision/main: at "
+fresh "/tree/ page=$tree?cursor=1,[]"
+runs 3 pull org/verse
+says "qkv: $tree: org/verse: the list of files leads to this page a second time"
+[ "$(requests /tree/)" -eq 2 ] || failed "requests of a list that repeats: $(requests /tree/)"
+fresh "/tree/ page=$tree?cursor=1,[$(row config.json)]"
+runs 3 pull org/verse
+says "qkv: $tree: list of files: 'config.json' occurs twice"
+[ "$(requests /tree/)" -eq 2 ] || failed "requests of a list whose files repeat: $(requests /tree/)"
+for list in '[]' "[$(row model.safetensors)]" "[$(row tokenizer.json),$(row 1_Pooling/config.json)]"; do
+    fresh "/tree/ body=$list"
+    runs 4 pull org/verse
+    says 'qkv: org/verse has no config.json, expected config.json and model.safetensors'
+    [ "$(requests /resolve/)" -eq 0 ] || failed 'a download of a repository without config.json'
+done
 for info in '{}' '{"sha":"../../x"}' '{"sha":1}' '[]'; do
     printf '/revision/ body=%s\n' "$info" >"$hub/faults"
     runs 3 pull org/verse

@@ -52,6 +52,23 @@ for h in hits:
 PY
 done
 
+title 'a vector that is not finite is an error that names the passage, wherever it is'
+for type in f32 bf16 int8; do
+    for number in nan inf -inf; do
+        for row in 0 3 4; do
+            cp $type.qkvi damaged.qkvi
+            damage damaged.qkvi $type $number $row
+            runs 3 search damaged.qkvi "$question" -k 2
+            says "qkv: damaged.qkvi: the index is damaged: the vector of passage $row (lines.txt, line $((row + 1))) is not finite, expected finite numbers; qkv index --update computes it again"
+            prints ''
+        done
+    done
+done
+runs 3 search damaged.qkvi --check
+says_part 'the vector of passage 4 (lines.txt, line 5) is not finite'
+runs 0 index lines.txt -o damaged.qkvi --update --vectors int8
+check cmp damaged.qkvi int8.qkvi
+
 title 'for people: rank, cosine, file and line, the passage'
 runs 0 search i.qkvi "$question" -k 2
 silent

@@ -48,6 +48,21 @@ a, b = (json.load(open(p))["nearest"] for p in sys.argv[1:])
 assert all(x["row"] == y["row"] and abs(x["cosine"] - y["cosine"]) < 1e-6 for x, y in zip(a, b)), (a, b)
 PY
 
+title 'a row that is not finite is an error that names it'
+for number in nan inf -inf; do
+    python3 -S -E - $number <<'PY'
+import array, sys
+data = open("v.npy", "rb").read()
+x = array.array("f", data[128:])
+x[3 * 384 - 1] = float(sys.argv[1])
+open("damaged.npy", "wb").write(data[:128] + x.tobytes())
+PY
+    runs 3 similar --query 'young dogs' -f damaged.npy -k 3
+    [ $number = nan ] && found=NaN || found=infinity
+    says "qkv: damaged.npy: row 2 is not finite, expected finite numbers, found $found"
+    prints ''
+done
+
 title 'refusals'
 runs 2 similar a b -k 3
 says_part '--count requires --query'
