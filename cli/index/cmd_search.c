@@ -153,8 +153,9 @@ static qkv_status check_options(int argc, qkv_error *err)
     return QKV_OK;
 }
 
-// Fails if a stored vector is not finite. The vectors of a large index are only checked with --check
-// and for a file of questions: for one question a pass over them takes longer than the search.
+// Fails if a stored vector is not finite. The vectors of a large index are only checked with
+// --check and for a file of questions: for one question a pass over them takes longer than the
+// search.
 static qkv_status check_vectors(const struct index *x, qkv_error *err)
 {
     enum { SMALL = 64 << 20 };
