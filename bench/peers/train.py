@@ -124,9 +124,13 @@ def run_qkv(shape, mode, text, tokenizer):
     return [b - a for a, b in zip(times[1:], times[2:])], mb
 
 
-def run_torch(shape, mode):
-    child = subprocess.run([sys.executable, "-c", TORCH, json.dumps(shape), mode, str(THREADS)],
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def run_torch(shape, mode, limit):
+    """limit: seconds after which the process is ended, as where the CPU has no instructions for bf16."""
+    try:
+        child = subprocess.run([sys.executable, "-c", TORCH, json.dumps(shape), mode, str(THREADS)],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"takes more than {limit:.0f} s") from None
     if child.returncode:
         raise RuntimeError(child.stderr[-300:])
     answer = json.loads(child.stdout.splitlines()[-1])
@@ -144,21 +148,26 @@ def measure(name):
     text, tokenizer = prepare(name, shape)
     runs = {"qkv": lambda s: run_qkv(s, "bf16", text, tokenizer),
             "qkv f32": lambda s: run_qkv(s, "f32", text, tokenizer),
-            "PyTorch f32": lambda s: run_torch(s, "f32"),
-            "PyTorch bf16": lambda s: run_torch(s, "bf16"),
-            "PyTorch compiled bf16": lambda s: run_torch(s, "compiled bf16"),
-            "PyTorch compiled f32": lambda s: run_torch(s, "compiled f32")}
+            "PyTorch f32": lambda s: run_torch(s, "f32", limit()),
+            "PyTorch bf16": lambda s: run_torch(s, "bf16", limit()),
+            "PyTorch compiled bf16": lambda s: run_torch(s, "compiled bf16", limit()),
+            "PyTorch compiled f32": lambda s: run_torch(s, "compiled f32", limit())}
+    longest = 0  # seconds of a run of qkv, which run first
+    limit = lambda: 60 + 4 * longest
     if QUICK:
         runs = {k: v for k, v in runs.items() if "compiled" not in k}
     seconds, memory = {}, {}
     for turn in range(1 if QUICK else 3):
         for who, run in list(runs.items()):
+            begin = time.perf_counter()
             try:
                 took, mb = run(shape)
             except (RuntimeError, OSError) as e:
                 note(f"  {who} is not measured: {e}")
                 del runs[who]
                 continue
+            if who.startswith("qkv"):
+                longest = max(longest, time.perf_counter() - begin)
             seconds.setdefault(who, []).append(statistics.median(took))
             memory[who] = min(memory.get(who, mb), mb)
     tokens, section = shape["B"] * shape["N"], f"training, {name}: {shape['L']} x {shape['D']}"
