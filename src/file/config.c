@@ -23,16 +23,18 @@ static qkv_status check_quantised(const struct qkv_config *c)
         QKV_EIGHT_METHOD, name);
 }
 
-// Fails if dir is a file: with the reason why this format is not read, or because config.json is
-// next to the weights.
+// Fails if dir is a file of weights: with the reason why its format is not read, or because
+// config.json is next to it.
 static qkv_status check_folder(const char *dir, qkv_error *err)
 {
     struct stat st;
     qkv_tensors *t = NULL;
+    qkv_error why = { 0 };
     if (stat(dir, &st) != 0 || !S_ISREG(st.st_mode)) return QKV_OK;
-    const qkv_status status = qkv_tensors_open(&t, dir, NULL, err);
+    const qkv_status status = qkv_tensors_open(&t, dir, NULL, &why);
     qkv_tensors_close(t);
-    if (status) return status;
+    if (status == QKV_ERR_UNSUPPORTED && err) *err = why;
+    if (status) return status == QKV_ERR_UNSUPPORTED ? status : QKV_OK;
     return qkv_fail(err, QKV_ERR_FORMAT, &(struct qkv_location){ .file = dir },
                     "expected a model folder with config.json, found a file of weights: use its "
                     "folder");
