@@ -141,7 +141,7 @@ def bodies():
         held = [server.connect() for _ in range(17)]
         for s in held:
             s.sendall(head(b"/embed", 4 << 20) + b" " * (3 << 20))
-        held[-1].settimeout(10)
+        held[-1].settimeout(60)  # the answer is immediate, on a busy machine after the other 48 MB
         check("the 17th large body of an address is refused", statuses(held[-1].recv(1000)) == [503])
         status, data = other(server, "POST", "/embed", {"inputs": "hello"})
         check("another address is served", status == 200, data)
