@@ -230,5 +230,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     chunker_free(&b.chunker);
     free(b.source);
     free(b.replaced_file);
+    free(b.skipped_file);
     return 0;
 }
