@@ -162,8 +162,7 @@ static qkv_status add_sentences(struct index_build *b, const struct index_file *
     if (!status) qkv_digest_add(d, text, bytes);
     if (!status && f->folder && memchr(text, 0, bytes)) {
         b->count.skipped++;
-        if (!b->skipped_file)
-            b->skipped_file = strcpy(cmd_alloc(strlen(f->name) + 1, 1), f->name);
+        if (!b->skipped_file) b->skipped_file = strcpy(cmd_alloc(strlen(f->name) + 1, 1), f->name);
     } else if (!status) {
         const size_t mark = skip_mark(text, bytes);
         const struct store_passage p = { .file = id,
