@@ -108,7 +108,9 @@ static qkv_status find_term(struct term *t, const qkv_tokenizer *tokenizer, qkv_
 static void print_json(const struct term *terms, int n, const qkv_tokenizer *tokenizer,
                        const int32_t *ids, const float *cosines, int64_t found)
 {
-    printf("{\"precision\":\"%s\",\"terms\":[", qkv_precision_name(common.precision));
+    putchar('{');
+    cmd_json_computed(stdout);
+    fputs(",\"terms\":[", stdout);
     for (int i = 0; i < n; i++) {
         printf("%s{\"sign\":%d,\"word\":", i ? "," : "", terms[i].sign < 0 ? -1 : 1);
         cmd_json_text(stdout, terms[i].word, strlen(terms[i].word));

@@ -24,8 +24,8 @@ static void print_json(const struct qkv_entities *e, const struct classify_token
         printf(",\"start\":%lld,\"end\":%lld,\"bytes\":[%lld,%lld]}", (long long)x->first,
                (long long)x->last, (long long)x->begin, (long long)x->end);
     }
-    printf("],\"precision\":\"%s\"", qkv_precision_name(common.precision));
-    cmd_json_ablated(stdout);
+    fputs("],", stdout);
+    cmd_json_computed(stdout);
     puts("}");
 }
 

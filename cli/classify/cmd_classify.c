@@ -113,8 +113,8 @@ static void print_one(const struct classified *c, int64_t i)
         }
     }
     if (common.json) {
-        printf("],\"precision\":\"%s\"", qkv_precision_name(common.precision));
-        cmd_json_ablated(stdout);
+        fputs("],", stdout);
+        cmd_json_computed(stdout);
         putchar('}');
     }
     putchar('\n');

@@ -51,8 +51,8 @@ static void print_json(const struct filled *f)
     char text[256];
     fputs("{\"text\":", stdout);
     cmd_json_text(stdout, f->text, strlen(f->text));
-    printf(",\"precision\":\"%s\"", qkv_precision_name(common.precision));
-    cmd_json_ablated(stdout);
+    putchar(',');
+    cmd_json_computed(stdout);
     fputs(",\"masks\":[", stdout);
     for (int64_t m = 0; m < f->masks; m++) {
         printf("%s{\"at\":%lld,\"tokens\":[", m ? "," : "", (long long)f->at[m]);

@@ -130,8 +130,10 @@ enum {
     USES_PROCESSES = 1 << 9, // each process that mpirun started runs the command alone
     USES_COMPUTE = USES_THREADS | USES_PRECISION
 };
+enum { CMD_PATH = 4096 }; // bytes of a path
 struct cmd_common {
-    const char *model; // value of --model; NULL: cmd_model_find() looks for a model
+    const char *model;    // value of --model; NULL: cmd_model_find() looks for a model
+    char found[CMD_PATH]; // the first model folder that was found; "": none
     qkv_precision precision;
     bool json, force, help, quiet;
     struct qkv_ablation *ablate; // [ablations] the heads that --ablate names
@@ -186,6 +188,10 @@ bool cmd_parse_real(const char *text, double *out);
 struct qkv_model_options cmd_model_options(void);
 // Writes the value of --ablate to out[size], heads separated by commas; "" if it is not given.
 char *cmd_ablated(char *out, size_t size);
+// Prints the members of a JSON object that say what computed it, without a comma before or after:
+// "model", the folder that was found (none if none was), "precision" and, if --ablate is given,
+// "ablate".
+void cmd_json_computed(FILE *to);
 // If --ablate is given, prints a member of a JSON object, such as ,"ablate":["L3.H5=zero"].
 void cmd_json_ablated(FILE *to);
 // Parses a list such as "8,3,11" to a new array, which the caller frees.  Returns QKV_ERR_USAGE if
@@ -304,7 +310,6 @@ struct cmd_ranked {
 void cmd_rank(struct cmd_ranked *r, const float *x, int64_t n);
 
 // ---- models, files (files.c, outputs.c) --------------------------------------------------------
-enum { CMD_PATH = 4096 };
 // Finds the folder of the model: the value of --model; if it is not given, the value of the
 // variable QKV_MODEL; if that is not set, the first default folder that exists.  A value may also
 // be a name, org/name[@revision], of a model in the cache of the Hugging Face Hub.

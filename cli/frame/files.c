@@ -17,6 +17,13 @@ static qkv_status name_pull(const char *model, qkv_error *err)
     return err->status;
 }
 
+// Adds a model folder to the inputs, and keeps the first one for outputs that name it.
+static qkv_status found(const char *dir, qkv_error *err)
+{
+    if (!common.found[0]) snprintf(common.found, sizeof common.found, "%s", dir);
+    return cmd_input_add(dir, err);
+}
+
 qkv_status cmd_model_path(const char **path, char dir[CMD_PATH], qkv_error *err)
 {
     struct qkv_hub_name name;
@@ -53,7 +60,7 @@ qkv_status cmd_model_find_named(char dir[CMD_PATH], const char *model, qkv_error
                          "'qkv pull org/name' or 'make demo'",
                          met.text);
     if (status) *err = met;
-    return status ? name_pull(model, err) : cmd_input_add(dir, err);
+    return status ? name_pull(model, err) : found(dir, err);
 }
 
 qkv_status cmd_model_find_for(enum qkv_job job, char dir[CMD_PATH], const char *model,
@@ -61,7 +68,7 @@ qkv_status cmd_model_find_for(enum qkv_job job, char dir[CMD_PATH], const char *
 {
     if (!model) model = common.model;
     const qkv_status status = qkv_model_find_for(job, dir, CMD_PATH, NULL, 0, model, err);
-    return status ? name_pull(model, err) : cmd_input_add(dir, err);
+    return status ? name_pull(model, err) : found(dir, err);
 }
 
 qkv_status cmd_read_file(char **text, size_t *bytes, const char *path, qkv_error *err)

@@ -37,8 +37,7 @@ static const struct opt opt_force =
 static const struct opt opt_json =
     OPT_FLAG(0, "json", &common.json, "print output on stdout and errors on stderr as JSON");
 static const struct opt opt_quiet =
-    OPT_FLAG('q', "quiet", &common.quiet,
-             "print no notes and no progress; of 'view', only the line about the file");
+    OPT_FLAG('q', "quiet", &common.quiet, "print no notes and no progress");
 static const struct opt opt_help = OPT_FLAG('h', "help", &common.help, "print this help");
 
 void cmd_all_options(const struct cmd *c, struct opt *out)
@@ -365,6 +364,17 @@ void cmd_json_ablated(FILE *to)
                 qkv_ablation_name(name, sizeof name, &common.ablate[i]));
     }
     if (common.ablations) fputc(']', to);
+}
+
+void cmd_json_computed(FILE *to)
+{
+    if (common.found[0]) {
+        fputs("\"model\":", to);
+        cmd_json_text(to, common.found, strlen(common.found));
+        fputc(',', to);
+    }
+    fprintf(to, "\"precision\":\"%s\"", qkv_precision_name(common.precision));
+    cmd_json_ablated(to);
 }
 
 static qkv_status apply_common(qkv_error *err)

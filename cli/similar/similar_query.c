@@ -72,8 +72,8 @@ static void print(const struct cmd_texts *t, const char *query, const struct qkv
 {
     const int first = t->count ? 1 : 0;
     if (common.json) {
-        printf("{\"precision\":\"%s\"", qkv_precision_name(common.precision));
-        cmd_json_ablated(stdout);
+        putchar('{');
+        cmd_json_computed(stdout);
         fputs(",\"query\":", stdout);
         cmd_json_text(stdout, query, strlen(query));
         fputs(",\"nearest\":[", stdout);

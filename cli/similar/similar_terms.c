@@ -147,8 +147,8 @@ static void json_sums(const char *name, const struct similar_terms *y, bool colu
 
 static void print_json(const struct similar_terms *y, const struct cmd_texts *t)
 {
-    printf("{\"precision\":\"%s\"", qkv_precision_name(common.precision));
-    cmd_json_ablated(stdout);
+    putchar('{');
+    cmd_json_computed(stdout);
     fputs(",\"texts\":[", stdout);
     for (int k = 0; k < 2; k++) {
         if (k) putchar(',');

@@ -135,10 +135,22 @@ def by_command(name, cache, token):
                          errors="replace")
     if ran.returncode in (c.ERR_USAGE, c.ERR_UNSUPPORTED):  # an older command, or one without libcurl
         return None, None
+    if ran.returncode:
+        return None, told(ran.stderr) or "qkv pull failed"
     try:
-        return (json.loads(ran.stdout)["folder"], None) if ran.returncode == 0 else (None, (ran.stderr.strip() or "qkv pull failed"))
+        return json.loads(ran.stdout)["folder"], None
     except (ValueError, KeyError, TypeError):
         return None, None  # another program of this name
+
+
+def told(errors):
+    """Returns the text of the JSON error that a command wrote last, or all that it wrote if that is no such line."""
+    line = errors.strip().rpartition("\n")[2]
+    try:
+        error = json.loads(line)
+        return ": ".join(x for x in (error.get("file"), error["text"]) if x)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return errors.strip()
 
 
 def by_library(name, cache, token):

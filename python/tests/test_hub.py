@@ -174,8 +174,9 @@ class Download(Hub):
     def test_a_cross_encoder(self):
         with self.assertRaisesRegex(qkv.UnsupportedError, "output head for labels"):
             qkv.CrossEncoder("org/tiny", cache_folder=self.cache, revision="v2")
-        with self.assertRaisesRegex(qkv.MissingFileError, "cross-encoder/none is not a model of"):
+        with self.assertRaisesRegex(qkv.MissingFileError, "cross-encoder/none is not a model of") as raised:
             qkv.CrossEncoder("none", cache_folder=self.cache)
+        self.assertNotIn("{", str(raised.exception))  # the text of the command's error, not its JSON
 
     @unittest.skipUnless(has("sentence_transformers"), "sentence-transformers is not installed")
     def test_sentence_transformers_opens_what_was_downloaded(self):

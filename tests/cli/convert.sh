@@ -239,7 +239,7 @@ runs 0 convert huge fine --precision bf16
     echo $? >code
 )
 [ "$(cat code)" -eq 6 ] || failed 'a full disk'
-says_part 'cannot write: File too large'
+says_part 'qkv: new/model.safetensors: cannot write: File too large' # its name, not that of the temporary folder
 for files in 4 5 6 7; do # with too few files the temporary folder is removed too
     rm -rf few
     (ulimit -n $files && "$QKV_BIN" convert from few --precision int8) >"$out" 2>"$err"

@@ -119,7 +119,7 @@ runs 0 generate 'In the' -n 3 --logprobs 2 --json
 python3 - "$out" <<'PY' || failed 'logprobs'
 import json, sys
 r = json.loads(open(sys.argv[1]).read())
-assert len(r['logprobs']) == 3 and r['ending'] == 'tokens'
+assert len(r['logprobs']) == 3 and r['ending'] == 'tokens' and r['model'].endswith('models/verse')
 for t, i in zip(r['logprobs'], r['ids']):
     assert t['id'] == i and t['logprob'] == t['top'][0]['logprob'] >= t['top'][1]['logprob']
 PY
@@ -229,6 +229,7 @@ python3 - "$out" <<'PY' || failed 'two masks'
 import json, sys
 r = json.loads(open(sys.argv[1]).read())
 assert [m['at'] for m in r['masks']] == [0, 9]
+assert r['model'] == 'bert' and r['precision'] == 'f32'
 assert all(len(m['tokens']) == 2 and m['tokens'][0]['probability'] >= m['tokens'][1]['probability'] for m in r['masks'])
 PY
 runs 2 fill 'no mask' -m bert
@@ -241,6 +242,7 @@ runs 0 classify 'a b' -m labels
 prints_part LABEL_
 runs 0 classify 'a b' c -m labels --json
 prints_part '"pair":"c"'
+prints_part '"model":"labels","precision":"f32"}'
 cp "$out" pair
 printf 'a b\tc\nd\te\n' >pairs
 runs 0 classify -f pairs --pairs -m labels --json

@@ -37,7 +37,7 @@ static qkv_status write_folder(const char *path, const char *from, bool force, q
     if (!status) status = qkv_folder_copy(&f, from, everything, NULL, 1, &left_out, &links, err);
     if (!status) CHECK_EQ(left_out, 1);
     if (!status) status = qkv_folder_commit(&f, err);
-    qkv_folder_abort(&f);
+    qkv_folder_abort(&f, NULL);
     return status;
 }
 
@@ -275,7 +275,7 @@ TEST(folders_that_are_written_or_belong_to_others_are_left_alone)
     CHECK_EQ(qkv_folder_begin(&f, to, true, &err), QKV_OK); // another writer, which lives
     CHECK_EQ(write_folder(to, from, true, &err), QKV_OK);
     CHECK(stat(f.dir, &st) == 0);
-    qkv_folder_abort(&f);
+    qkv_folder_abort(&f, NULL);
     CHECK(stat(f.dir, &st) != 0);
     EACH(name, names)
     CHECK(stat(fixture(*name), &st) == 0);
@@ -297,7 +297,7 @@ TEST(a_folder_that_appears_during_the_writing_is_replaced_if_forced)
         CHECK_EQ(qkv_folder_copy(&f, from, everything, NULL, 1, &left_out, &links, &err), QKV_OK);
         CHECK_EQ(write_folder(name, from, true, &err), QKV_OK); // another process
         CHECK_EQ(qkv_folder_commit(&f, &err), force ? QKV_OK : QKV_ERR_IO);
-        qkv_folder_abort(&f);
+        qkv_folder_abort(&f, NULL);
         CHECK(stat(file, &st) == 0 && st.st_size > 0);
         CHECK_EQ(beginning(force ? "forced." : "plain."), 0); // no folder is left
     }

@@ -148,7 +148,7 @@ static qkv_status write_folder(qkv_error *err)
     if (!status)
         status = qkv_folder_copy(&f, fixture("from"), everything, NULL, 2, &left_out, &links, err);
     if (!status) status = qkv_folder_commit(&f, err);
-    qkv_folder_abort(&f);
+    qkv_folder_abort(&f, NULL);
     return status;
 }
 

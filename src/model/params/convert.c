@@ -518,7 +518,7 @@ static qkv_status write_all(struct job *j, const char *out, struct qkv_convert_r
     // the weights that were converted are not left out, although their files have other names now
     if (!status && !file) report->left_out -= qkv_folder_weights_gone(&j->out, j->file);
     if (!status) status = qkv_folder_commit(&j->out, j->err);
-    qkv_folder_abort(&j->out);
+    qkv_folder_abort(&j->out, j->err);
     return status;
 }
 

@@ -483,7 +483,7 @@ qkv_status qkv_words_train(const char *dir, const qkv_corpus *corpus,
     if (!status) status = learn(&l, &loss, err);
     if (!status) status = write_model(&l, &w, f.dir, err);
     if (!status) status = qkv_folder_commit(&f, err);
-    qkv_folder_abort(&f);
+    qkv_folder_abort(&f, err);
     if (!status && report)
         *report = (struct qkv_words_report){ .words = w.seen, .vocab = w.vocab, .loss = loss };
     learner_free(&l);
