@@ -53,25 +53,38 @@ def of_cpu(parts, key, folder):
     return "\n".join(out)
 
 
-def top_cell(parts, part, section, row, programs):
-    """Returns the figure of one CPU: share of the limit, and the ratio to the first of the programs that were measured."""
+def found(parts, part, section, row):
+    """Returns the first record of a part with a figure of qkv whose section and row match, or None."""
     for r in parts.get(part, {"records": []})["records"]:
-        if "who" not in r or "qkv" not in r["who"] or not fnmatch.fnmatchcase(r["section"], section) or \
-                not fnmatch.fnmatchcase(r["row"], row):
-            continue
-        compared = [f"{report.digits(r['who'][p]['median'])} x {p}" for p in programs if "median" in r["who"].get(p, {})]
-        mine = r["who"]["qkv"]["best"]
-        first = report.shown_share(r) if (r.get("limit") or "").startswith(("peak", "plain")) else \
-            f"{report.digits(mine)} {r['unit']}"
-        return "; ".join([first, *compared])
-    return ""
+        if "qkv" in r.get("who", ()) and fnmatch.fnmatchcase(r["section"], section) and fnmatch.fnmatchcase(r["row"], row):
+            return r
+    return None
+
+
+def top_cell(parts, part, section, row, programs, ratio_row=None):
+    """Returns the figure of one CPU: share of the limit, and how many times faster qkv is than each of the programs.
+
+    Of the programs that a pattern matches the fastest counts.  ratio_row: the row with the programs, if it is another one.
+    """
+    r, other = found(parts, part, section, row), found(parts, part, section, ratio_row or row)
+    if not r:
+        return "not measured"
+    compared = []
+    for pattern in programs:
+        of = {w: x["median"] for w, x in (other or r)["who"].items() if "median" in x and fnmatch.fnmatchcase(w, pattern)}
+        if of:
+            fastest = min(of, key=of.get)
+            compared.append(f"{report.digits(of[fastest])} x {fastest}")
+    first = report.shown_share(r) if (r.get("limit") or "").startswith(("peak", "plain")) else \
+        f"{report.digits(r['who']['qkv']['best'])} {r['unit']}"
+    return "; ".join([first, *compared]) + (" (busy machine)" if r.get("core") and r["core"] < report.BUSY else "")
 
 
 def first_table(every, top):
     """Returns the first table of docs/performance.md: a row per work, a column per CPU."""
     out = [report.heading(["work", *(f"[{name}](performance/{key}.md)" for key, (name, _) in every.items()), "command"])]
-    for title, part, section, row, programs in top:
-        cells = [top_cell(parts, part, section, row, programs) for _, parts in every.values()]
+    for title, part, *which in top:
+        cells = [top_cell(parts, part, *which) for _, parts in every.values()]
         out.append(report.line([title, *cells, f"`make bench BENCH={part}`"], True, None))
     return "\n".join(out)
 

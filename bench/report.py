@@ -5,6 +5,8 @@ import statistics
 
 import goals
 
+BUSY = 0.95  # share of a core below which other programs ran on it
+
 
 def digits(x):
     if x == 0:
@@ -28,6 +30,12 @@ def peers(record):
 def share(record):
     """Returns qkv's share of the limit, the median over the rounds; None: the record has no limit."""
     return record["who"].get(record.get("limit"), {}).get("median")
+
+
+def limit_name(record):
+    """Returns what the share is a share of: a limit that is a number, not measured, is shown as this number."""
+    name = record.get("limit") or ""
+    return f"{digits(record['who'][name]['best'])} {record['unit']}".strip() if name == "limit" else name
 
 
 def shown_share(record):
@@ -64,7 +72,7 @@ def figures(records, markdown):
             w = r["who"].get(name, {})
             both = [digits(w[k]) if k in w else "" for k in ("ratio", "median")]
             cells = (r["row"], r["unit"], str(r["threads"]), digits(ours["best"]) if ours else "", shown_share(r),
-                     r.get("limit") or "", error(ours or {}), name or "", digits(w["best"]) if w else "", error(w), *both)
+                     limit_name(r), error(ours or {}), name or "", digits(w["best"]) if w else "", error(w), *both)
             out.append(line(cells, markdown, (-62, -11, 2, 9, 5, -16, 8, -26, 10, 8, 7, 7)))
     return "\n".join(out)
 
@@ -92,7 +100,8 @@ def judge(records, cpu=""):
                 shown = show(found)
                 if found < least and shown == show(least):  # a goal that is missed by less than the last digit
                     shown = f"{100 * found:.1f} %" if to_limit else f"{found:.3f}"
-                rows.append((f"{r['section']}: {r['row']}", name, shown, show(least),
+                cores = f", {r['threads']} cores" if r["threads"] > 1 else ""
+                rows.append((f"{r['section']}: {r['row']}{cores}", limit_name(r) if to_limit else name, shown, show(least),
                              "reached" if found >= least else missed_link(cpu, r)))
     return rows, missed
 
@@ -140,6 +149,6 @@ def text(parts):
 def where(part):
     m = part["machine"]
     core = min([r["core"] for r in part["records"] if r.get("core")] or [1])
-    busy = f"; **busy machine: as little as {100 * core:.0f} % of the core**" if core < 0.95 else ""
+    busy = f"; **busy machine: as little as {100 * core:.0f} % of the core**" if core < BUSY else ""
     return (f"{m['date']}, {m['cpu']}, {m['cores']} core{'s' if m['cores'] > 1 else ''}, commit {m['commit']}{busy}"
             f"{'; quick: few rounds and shapes' if part['quick'] else ''}")

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """run.py: compares qkv with other programs on the same shapes, at the same time, on the same core.
 
-The release build is made, and the rivals are installed in their own Python environment (build/peers-venv, made once;
+The release build is made, and the other programs are installed in their own Python environment (build/peers-venv, made once;
 QKV_PEERS_VENV names another).  Each comparison runs in its own process, pinned to its cores.  Only ratios are
 comparable: absolute figures belong to one machine on one day.
 ggml is measured if QKV_GGML_DIR names its checkout; it is built here, for this CPU.  llama2.c is measured if
@@ -79,15 +79,15 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def python_of_rivals():
-    """Returns the Python interpreter of the environment with the rivals, which is made if missing."""
+def python_of_peers():
+    """Returns the Python interpreter of the environment with the other programs, which is made if missing."""
     venv = os.environ.get("QKV_PEERS_VENV") or os.path.join(ROOT, "build/peers-venv")
     python = os.path.join(venv, "bin/python")
     if os.path.exists(python):
         return python
     if os.environ.get("QKV_PEERS_VENV"):
         sys.exit(f"bench: QKV_PEERS_VENV: {venv} has no bin/python")
-    say(f"bench: installing the rivals into {os.path.relpath(venv, ROOT)} (about 2 GB, once)")
+    say(f"bench: installing the other programs into {os.path.relpath(venv, ROOT)} (about 2 GB, once)")
     try:
         subprocess.run([sys.executable, "-m", "venv", venv], check=True)
         for packages in PACKAGES:
@@ -95,7 +95,7 @@ def python_of_rivals():
                             *packages], check=True)
     except subprocess.CalledProcessError as e:
         shutil.rmtree(venv, ignore_errors=True)
-        sys.exit(f"bench: the rivals could not be installed ({' '.join(map(str, e.cmd[-4:]))}); "
+        sys.exit(f"bench: the other programs could not be installed ({' '.join(map(str, e.cmd[-4:]))}); "
                  "python3-venv and network are needed, or QKV_PEERS_VENV")
     return python
 
@@ -224,7 +224,7 @@ def main():
             subprocess.run([os.path.join(ROOT, "tools/build.sh"), "build/release"], check=True,
                            env={**os.environ, "TARGETS": "qkv qkv_cli qkv_python bench_generate"})
         subprocess.run([os.path.join(ROOT, "tools/model.sh")], check=True)
-        python, ggml = python_of_rivals(), ggml_library()
+        python, ggml = python_of_peers(), ggml_library()
         for name in ran:
             records = run_part(name, python, a.quick, ggml, build)
             if records:

@@ -48,13 +48,13 @@ def one(shape, causal, precision, rounds):
     exact = Autograd(*[x.double() for x in (q, k, v)], dout.double(), causal)
     exact.backward()
     forward = qkv.Forward(q, k, v, torch.empty_like(q), causal=causal, precision=precision)
-    ours, torchs, rival = qkv.Backward(forward, dout), Autograd(q, k, v, dout, causal), f"PyTorch {precision}"
+    ours, torchs, peer = qkv.Backward(forward, dout), Autograd(q, k, v, dout, causal), f"PyTorch {precision}"
     ours()
     torchs.backward()
-    calls = {"qkv": ours, rival: torchs.backward}
+    calls = {"qkv": ours, peer: torchs.backward}
     errors = same(name, calls, {"qkv": distance(ours.grads, exact.grads),
-                                rival: distance(torchs.grads, exact.grads)}, TOLERANCE[precision])
-    both = {"qkv": lambda: (ours.run_forward(), ours()), rival: torchs.both}
+                                peer: distance(torchs.grads, exact.grads)}, TOLERANCE[precision])
+    both = {"qkv": lambda: (ours.run_forward(), ours()), peer: torchs.both}
     arithmetic, isa = ours.plan.arithmetic.decode(), ours.plan.isa.decode()
     # FLOPs as all programs count them: five products of backward, two of forward; half for causal attention
     flops = 2 * B * H * N * N * E * (0.5 if causal else 1) / 1e9

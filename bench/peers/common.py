@@ -94,7 +94,7 @@ def plain(section, name, unit, values, limit=None, **more):
 def result(section, name, unit, rounds, limit, lower=False, error=None, **more):
     """Prints the record of a row: for each program the best figure, its error, and how many times better qkv is: by the
     bests, and by the median over the rounds of the ratio within one round."""
-    lower = lower or unit in ("ms", "s", "MB")
+    lower = lower or unit in ("ms", "s", "MB", "MiB")
     best = min if lower else max
     ours, who = rounds.get("qkv"), {}
     for name_of, figures in rounds.items():

@@ -265,7 +265,7 @@ def whole(which, lengths):
 
 
 def pick(seconds, errors, bits):
-    """Prints the rows of one precision of qkv with its rivals."""
+    """Prints the rows of one precision of qkv with its peers."""
     ours = {"bf16": "qkv", "int8": "qkv int8"}[bits]
     theirs = {"bf16": "llama.cpp BF16", "int8": "llama.cpp Q8_0"}[bits]
     names = {ours: "qkv", "PyTorch bf16": "PyTorch bf16", theirs: theirs}
@@ -319,8 +319,8 @@ def prefill(title, who, ids, errors, rounds, flops, qkv):
 
 # ---- llama2.c ------------------------------------------------------------------------------------------
 def llama2c():
-    rival = os.environ.get("QKV_LLAMA2C")
-    if not rival:
+    peer = os.environ.get("QKV_LLAMA2C")
+    if not peer:
         note("  llama2.c is not measured (QKV_LLAMA2C names no program)")
     folder = os.path.join(WORK, "decoders")
     os.makedirs(folder, exist_ok=True)
@@ -330,8 +330,8 @@ def llama2c():
         subprocess.run([sys.executable, tool, "make", path, shape], check=True)
         subprocess.run([sys.executable, tool, "tokenizer", words, str(vocab)], check=True)
         who = {"qkv": [os.path.join(BIN, "bench", "bench_generate"), path, "f32", str(steps), str(THREADS)]}
-        if rival:
-            who["llama2.c"] = [rival, path, "-z", words, "-t", "0", "-n", str(steps)]
+        if peer:
+            who["llama2.c"] = [peer, path, "-z", words, "-t", "0", "-n", str(steps)]
         rates = {name: [] for name in who}
         for _ in range(5 if QUICK else 15):
             for name, command in who.items():

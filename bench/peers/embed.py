@@ -130,7 +130,7 @@ def with_kjarni():
     return lambda texts: np.array(embedder.encode_batch(texts), np.float32)
 
 
-def rivals(precision):
+def peers(precision):
     """Returns {name: run(ids, mask) -> vectors} of the installed programs; kjarni's is run(texts)."""
     path = os.path.join(WORK, "minilm.onnx")
     try:
@@ -216,7 +216,7 @@ def main():
     calls = {f"qkv {p}": mine.all for p, mine in ours.items()}
     single = {f"qkv {p}": mine.single for p, mine in ours.items()}
     worst = {f"qkv {p}": cosines(mine.vectors, exact) for p, mine in ours.items()}
-    for name, run in rivals(precision).items():
+    for name, run in peers(precision).items():
         theirs = np.empty_like(exact)
         of_texts = name == "kjarni"
         for place, x, m in ready:

@@ -80,9 +80,9 @@ def million():
         shapes[0] = ("N262144,window64", "n = 262,144, causal, window 64")
     for (shape, name), r in zip(shapes, memory([s for s, _ in shapes], seconds=0.1)):
         section = f"very long, {HEAD}, f32"
-        plain(section, f"{name}: growth of the peak", "MB",
+        plain(section, f"{name}: growth of the peak", "MiB",
               {"qkv": r["grown"] / 2**20, "64 MiB": 64, "T x S scores": r["scores"] / 2**20}, limit="64 MiB")
-        plain(section, f"{name}: scratch by the plan", "MB", {"qkv": r["scratch"] / 2**20})
+        plain(section, f"{name}: scratch by the plan", "MiB", {"qkv": r["scratch"] / 2**20})
         row(section, f"{name}: time", "s", 1, {"qkv": [r["seconds"]]})
 
 

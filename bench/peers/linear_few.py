@@ -39,11 +39,11 @@ def one(R, K, N, precision):
     while len(ours) * each < COLD:
         ours.append(qkv.Linear(R, K, N, precision, x=x, w=wide, b=b))
     calls, size = {"qkv": in_turn(ours)}, each * len(ours)
-    rival = f"PyTorch {precision}"
+    peer = f"PyTorch {precision}"
     if precision != "int8":
         bk = b.to(kind)
         theirs = [(lambda w=w.clone(): linear(x, w, bk)) for _ in ours]
-        calls[rival] = in_turn(theirs)
+        calls[peer] = in_turn(theirs)
     ours[0]()
     away = lambda y: (y.double() - exact).abs().max().item()
     name = f"R{R}, {K} to {N}"

@@ -60,7 +60,7 @@ def cold_start():
             seconds.setdefault(name, []).append(s)
             memory[name] = min(memory.get(name, mb), mb)
     row("cold start", 'embed "hello", whole process', "ms", 1, seconds)
-    plain("cold start", 'embed "hello", peak memory', "MB", memory)
+    plain("cold start", 'embed "hello", peak memory', "MiB", memory)
     static = os.path.join(os.path.dirname(QKV), "static/qkv")
     if not os.path.exists(static):
         return note("  the static command is not measured: this build has none")
@@ -101,7 +101,7 @@ def view():
 
 
 def tokenizer_row(name, path, text, lines):
-    """Measures one tokenizer.json on one thread: lines to ids and offsets; qkv is called per line, the rival gets all
+    """Measures one tokenizer.json on one thread: lines to ids and offsets; qkv is called per line, the other program gets all
     lines."""
     import tokenizers
     import qkv_ctypes as qkv
@@ -114,7 +114,7 @@ def tokenizer_row(name, path, text, lines):
         raise SystemExit(f"{name}: qkv makes {a} tokens, tokenizers {b}")
     row("tokenizer, " + name, text, "MB/s", sum(map(len, raw)) / 1e6,
         turns({"qkv": lambda: sum(map(ours.count, raw)), "tokenizers": lambda: theirs.encode_batch(lines),
-               "tokenizers, without places": lambda: theirs.encode_batch_fast(lines)}, 3 if QUICK else 7))
+               "tokenizers, without offsets": lambda: theirs.encode_batch_fast(lines)}, 3 if QUICK else 7))
 
 
 def tokenizer():

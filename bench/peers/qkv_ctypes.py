@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""qkv_ctypes.py: calls libqkv in this process by ctypes, so that it and its rivals alternate within one second.
+"""qkv_ctypes.py: calls libqkv in this process by ctypes, so that it and its peers alternate within one second.
 
 QKV_LIBRARY names the libqkv.so of a build tree.
 """

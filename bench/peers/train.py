@@ -176,25 +176,25 @@ def measure(name):
     for bits, steps in (("bf16", bf16), ("f32", f32)):
         if "qkv" in steps:
             kernel = qkv.Linear(1, 384, 384, bits)
-            steps[""] = [THREADS * qkv.peak(kernel.arithmetic, 0.1) / flops(shape) for _ in steps["qkv"]]
+            steps[""] = [qkv.peak(kernel.arithmetic, 0.1) / flops(shape) for _ in steps["qkv"]]  # of all threads
             row(section, f"a step, {bits}", "tokens/s", tokens, steps, peak=kernel.arithmetic, isa=kernel.isa)
     for kind, ours in (("bf16", "qkv"), ("f32", "qkv f32")):
         theirs = {k: v for k, v in memory.items() if k == ours or (k.startswith("PyTorch") and kind in k)}
         theirs["qkv"] = theirs.pop(ours, None) if ours in theirs else None
         if theirs["qkv"]:
-            plain(section, f"whole process at its peak, {kind}", "MB", theirs)
+            plain(section, f"whole process at its peak, {kind}", "MiB", theirs)
     double = {**shape, "B": 2 * shape["B"], "steps": 2}
     more = {}
-    for who, rival in (("qkv", "PyTorch bf16"), ("qkv f32", "PyTorch f32")):
+    for who, peer in (("qkv", "PyTorch bf16"), ("qkv f32", "PyTorch f32")):
         try:
-            pair = {k: runs[k](double)[1] - memory[k] for k in (who, rival) if k in runs}
+            pair = {k: runs[k](double)[1] - memory[k] for k in (who, peer) if k in runs}
         except (RuntimeError, OSError) as e:
             note(f"  activations are not measured: {e}")
             continue
         if len(pair) == 2:
-            more[rival] = {"qkv": pair[who], rival: pair[rival]}
-    for rival, pair in more.items():
-        plain(section, f"activations of {tokens} tokens, {rival.split()[1]}", "MB", pair)
+            more[peer] = {"qkv": pair[who], peer: pair[peer]}
+    for peer, pair in more.items():
+        plain(section, f"activations of {tokens} tokens, {peer.split()[1]}", "MiB", pair)
 
 
 if __name__ == "__main__":
