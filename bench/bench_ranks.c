@@ -18,7 +18,7 @@ enum { ROUNDS = 64 };
 static double now(void)
 {
     struct timespec t;
-    timespec_get(&t, TIME_UTC);
+    timespec_get(&t, TIME_UTC); // C11; only differences of a few seconds are used
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 

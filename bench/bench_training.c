@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// bench_training.c: measures forward and gradients of the linear layer, and their share of the
-// peak.
+// bench_training.c: measures forward and gradients of the linear layer, in GFLOP/s.
 //
 //   bench_training [R K N [THREADS]]     default: its own shapes; best of ROUNDS, GFLOP/s
 //
@@ -9,16 +8,8 @@
 #include "layer/layer.h"
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { ROUNDS = 7 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void *array(int64_t n, qkv_dtype type)
 {
@@ -68,9 +59,9 @@ static double best(struct problem *p, void (*body)(struct problem *p), double pr
 {
     double least = 1e9;
     for (int i = 0; i < ROUNDS; i++) {
-        const double begin = now();
+        const double begin = qkv_seconds();
         body(p);
-        const double took = now() - begin;
+        const double took = qkv_seconds() - begin;
         if (took < least) least = took;
     }
     return products * 2 * (double)p->R * (double)p->K * (double)p->N / least * 1e-9;

@@ -32,7 +32,7 @@ def of_cpu(parts, key, folder):
     """Returns the figures of docs/performance/CPU.md, and writes the drawing of growth."""
     records = [r for part in parts.values() for r in part["records"]]
     out = ["## Goals\n",
-           "Reached: the share of the limit, or qkv's figure divided by the program's; the median over the rounds. The limit "
+           "Reached: the share of the limit, or how many times better qkv is than the program; the median over the rounds. The limit "
            "is the peak of the arithmetic that ran or a plain read of as many bytes, measured in the same rounds, or what "
            "the row names.\n",
            report.judged(records, True, key) or "No goal has been measured yet."]
@@ -46,7 +46,10 @@ def of_cpu(parts, key, folder):
                     "process. Both axes are logarithmic: a line that rises two decades while n rises one is "
                     f"quadratic.\n\n![time and memory against the number of tokens]({key}-growth.svg)\n",
                     f"`make bench BENCH={name}`: {report.where(part)}", report.growth(r, True)]
-    out.append("\n## Figures\n\nRatio: qkv's figure divided by the other's, above 1 is better.")
+    out.append("\n## Figures\n\nA row compares qkv with a program or a bound. cores: threads. qkv, its figure: the best of the rounds. share: "
+               "qkv's share of the limit, by the median; where less is better, a fixed limit divided by the figure. error: the "
+               "largest error against the formula in double (server: 1 - cosine). Ratio: how many times better qkv is; above 1, "
+               "qkv is faster or smaller.")
     for name, part in parts.items():
         if any("who" in r for r in part["records"]):
             out += [report.figures(part["records"], True), f"\n`make bench BENCH={name}`: {report.where(part)}"]
@@ -77,7 +80,8 @@ def top_cell(parts, part, section, row, programs, ratio_row=None):
             compared.append(f"{report.digits(of[fastest])} x {fastest}")
     first = report.shown_share(r) if (r.get("limit") or "").startswith(("peak", "plain")) else \
         f"{report.digits(r['who']['qkv']['best'])} {r['unit']}"
-    return "; ".join([first, *compared]) + (" (busy machine)" if r.get("core") and r["core"] < report.BUSY else "")
+    core = report.least_core([r, other])
+    return "; ".join([first, *compared]) + (" (busy machine)" if core and core < report.BUSY else "")
 
 
 def first_table(every, top):

@@ -6,6 +6,7 @@ import statistics
 import goals
 
 BUSY = 0.95  # share of a core below which other programs ran on it
+BOUNDS = ("limit", "plain read", "peak of *", "memchr", "T x S scores", "twice one process alone", "two processes")
 
 
 def digits(x):
@@ -27,6 +28,16 @@ def peers(record):
     return [w for w in record["who"] if w not in ("qkv", record.get("limit"))]
 
 
+def is_bound(name):
+    """Returns whether a name is that of a limit or a bound, which is no program."""
+    return any(fnmatch.fnmatchcase(name, x) for x in BOUNDS)
+
+
+def least_core(records):
+    """Returns the smallest share of a core that the rounds of some records had; None: none was measured."""
+    return min((r["core"] for r in records if r and r.get("core")), default=None)
+
+
 def share(record):
     """Returns qkv's share of the limit, the median over the rounds; None: the record has no limit."""
     return record["who"].get(record.get("limit"), {}).get("median")
@@ -42,7 +53,7 @@ def shown_share(record):
     return percent(share(record)) if share(record) is not None else ""
 
 
-HEAD = ("", "unit", "cores", "qkv", "share", "limit", "error", "program", "its figure", "its error", "ratio of bests",
+HEAD = ("", "unit", "cores", "qkv", "share", "limit", "error", "program or bound", "its figure", "its error", "ratio of bests",
         "median ratio")
 
 
@@ -65,7 +76,8 @@ def figures(records, markdown):
         if r["section"] != section:
             section = r["section"]
             isa = f"qkv ran {r['isa']}." if r.get("isa") else ""
-            out.append(f"\n### {section}\n\n{isa + chr(10) * 2 if isa else ''}{heading(HEAD)}" if markdown else
+            cores = f", {r['threads']} cores" if r["threads"] > 1 else ""
+            out.append(f"\n### {section}{cores}\n\n{isa + chr(10) * 2 if isa else ''}{heading(HEAD)}" if markdown else
                        f"\n{section}  {isa}")
         ours = r["who"].get("qkv")
         for name in peers(r) or [None]:
@@ -140,7 +152,8 @@ def text(parts):
         if "growth" in r:
             out.append(f"\n{r['section']}" + growth(r, False))
     out.append(judged(records, False))
-    ratios = [r["who"][w]["ratio"] for r in records if "who" in r for w in peers(r) if "ratio" in r["who"][w]]
+    ratios = [r["who"][w]["ratio"] for r in records if "who" in r for w in peers(r)
+              if "ratio" in r["who"][w] and not is_bound(w)]
     if ratios:
         out.append(f"\n{len(ratios)} comparisons; ratio above 1: qkv is better; middle one {statistics.median(ratios):.2f}")
     return "\n".join(x for x in out if x)
@@ -148,7 +161,7 @@ def text(parts):
 
 def where(part):
     m = part["machine"]
-    core = min([r["core"] for r in part["records"] if r.get("core")] or [1])
-    busy = f"; **busy machine: as little as {100 * core:.0f} % of the core**" if core < BUSY else ""
+    core = least_core(part["records"])
+    busy = f"; **busy machine: as little as {100 * core:.0f} % of the core**" if core and core < BUSY else ""
     return (f"{m['date']}, {m['cpu']}, {m['cores']} core{'s' if m['cores'] > 1 else ''}, commit {m['commit']}{busy}"
             f"{'; quick: few rounds and shapes' if part['quick'] else ''}")

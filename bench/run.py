@@ -150,17 +150,17 @@ def run_part(name, python, quick, ggml, build):
     begin = time.monotonic()
     child = subprocess.run(["taskset", "-c", cores(threads), python, script, *command[1:]],
                            env=environment, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    if child.returncode:
-        say(f"bench: {name} failed (exit {child.returncode})")
     say(f"bench: {name} took {time.monotonic() - begin:.0f} s")
+    if child.returncode:
+        return say(f"bench: {name} failed (exit {child.returncode})")
     return [json.loads(line) for line in child.stdout.splitlines() if line.startswith("{")] or None
 
 
 def machine():
     name = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo")
                  if line.startswith("model name")), platform.processor())
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True,
-                            text=True).stdout.strip()
+    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*"],
+                            capture_output=True, text=True).stdout.strip()
     return {"cpu": name, "cores": len(os.sched_getaffinity(0)), "commit": commit,
             "date": time.strftime("%Y-%m-%d", time.gmtime())}
 
@@ -230,12 +230,13 @@ def main():
             if records:
                 parts[name] = {"machine": machine(), "quick": a.quick, "records": records}
             elif name in parts:
-                del parts[name]  # do not replace a failed part by the figure of another day
+                say(f"bench: {name}: the page keeps the results of {parts[name]['machine']['date']}")
             if a.doc or not a.quick:
                 store(kept, cpu, {n: parts[n] for n in PARTS if n in parts})
     shown = {name: parts[name] for name in PARTS if name in parts and name in ran}
+    for name, part in shown.items():
+        print(f"{name}: {report.where(part)}")
     if shown:
-        print(report.where(next(iter(shown.values()))))
         print(report.text(shown))
     if a.doc or not (a.quick or a.show):
         pages.write(DOCS, goals.TOP)

@@ -13,12 +13,16 @@ THREADS = int(os.environ.get("QKV_BENCH_THREADS", "1"))
 QUICK = os.environ.get("QKV_BENCH_QUICK") == "1"
 MODEL = os.environ.get("QKV_BENCH_MODEL", "models/all-MiniLM-L6-v2")
 WORK = os.environ.get("QKV_BENCH_WORK", "build/bench")  # folder for temporary files
-BUSY = 0.95  # share of a core below which other programs are running on it
 COMMAND = os.environ.get("QKV_COMMAND", "")             # path of the built program
 
 
+class Rounds(dict):
+    """{program: seconds of one call, round by round}; core: the share of the core that the rounds had, None: not measured."""
+    core = None
+
+
 def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True, before=None):
-    """Runs {name: function} in rounds; returns {name: [seconds of one call, round by round]}.
+    """Runs {name: function} in rounds; returns Rounds.
 
     In each round every function runs once, one after another, so that a machine that slows down slows down for all;
     short functions are repeated for `least` seconds.  A function that returns a float measures its time itself: it returns
@@ -37,7 +41,7 @@ def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True, before=N
             if took > 1:
                 break
         repeat[name] = max(1, int(least / max(took, 1e-7)))
-    seconds = {name: [] for name in calls}
+    seconds = Rounds((name, []) for name in calls)
     if probe:
         seconds[""] = []
     start, used = time.perf_counter(), time.process_time()
@@ -63,27 +67,24 @@ def turns(calls, rounds, least=0.03, probe=None, limit=None, warm=True, before=N
         if probe:
             seconds[""].append(probe())
     if THREADS == 1:  # threads that wait for each other use less than a core, too
-        share = turns.core = (time.process_time() - used) / (time.perf_counter() - start)
-        if share < BUSY:
-            note(f"  the machine is busy: this process had {100 * share:.0f} % of its core")
+        seconds.core = (time.process_time() - used) / (time.perf_counter() - start)
     return seconds
-
-
-turns.core = None  # share of their core that the last rounds used
 
 
 def row(section, name, unit, work, seconds, peak=None, limit=None, **more):
     """Prints a row of results: work / seconds for each program (unit "ms", "s": the time itself).
 
     The limit of the figure is the peak of an arithmetic, whose rates are under "", or the program `limit`.
+    more: members of the record; core: as in Rounds, for seconds that are a part of them.
     """
+    more.setdefault("core", getattr(seconds, "core", None))
     def figure(s):
         return s * 1e3 if unit == "ms" else s if unit == "s" else work / s
     rounds = {who: [figure(x) for x in s] for who, s in seconds.items() if who}
     if peak and any(seconds.get("", ())):
         limit = f"peak of {peak}"
         rounds[limit] = seconds[""]
-    result(section, name, unit, rounds, limit, core=turns.core, **more)
+    result(section, name, unit, rounds, limit, **more)
 
 
 def plain(section, name, unit, values, limit=None, **more):
@@ -131,13 +132,15 @@ def note(text):
 def same(name, calls, results, tolerance):
     """Removes the programs with wrong results from calls; returns {program: largest error}.
 
+    tolerance: a number, or {program: number}, where "" is that of the others.
     results: {program: its error against the formula in double}.  If qkv is wrong, the comparison fails.
     """
     for who, away in results.items():
-        if away <= tolerance:
+        most = tolerance.get(who, tolerance[""]) if isinstance(tolerance, dict) else tolerance
+        if away <= most:
             continue
         if who.startswith("qkv"):
-            raise SystemExit(f"{who} is off by {away:.3g} on {name}, expected at most {tolerance:.3g}")
+            raise SystemExit(f"{who} is off by {away:.3g} on {name}, expected at most {most:.3g}")
         note(f"  {who} computes something else on {name} (off by {away:.3g}): left out")
         del calls[who]
     return {who: away for who, away in results.items() if who in calls}

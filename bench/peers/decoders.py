@@ -265,7 +265,7 @@ def whole(which, lengths):
 
 
 def pick(seconds, errors, bits):
-    """Prints the rows of one precision of qkv with its peers."""
+    """Returns (seconds, errors) of one precision of qkv and of the other programs."""
     ours = {"bf16": "qkv", "int8": "qkv int8"}[bits]
     theirs = {"bf16": "llama.cpp BF16", "int8": "llama.cpp Q8_0"}[bits]
     names = {ours: "qkv", "PyTorch bf16": "PyTorch bf16", theirs: theirs}
@@ -290,10 +290,10 @@ def decode(title, which, folder, who, ids, errors, qkv):
     seconds = turns(calls, 3 if QUICK else 9)
     for bits in ("bf16", "int8"):
         mine, error = pick(seconds, errors, bits)
-        row(f"decoding, {title}, {bits}", f"a token after {PROMPT}", "tokens/s", STEPS, mine, error=error)
+        row(f"decoding, {title}, {bits}", f"a token after {PROMPT}", "tokens/s", STEPS, mine, error=error, core=seconds.core)
         row(f"decoding, {title}, {bits}", f"weights and keys read, {size[bits] / 1e9:.2f} GB a token", "GB/s", STEPS * size[bits] / 1e9,
             {"qkv": mine["qkv"], "plain read": [STEPS * s for s in seconds[f"read {bits}"]]},
-            limit="plain read")
+            limit="plain read", core=seconds.core)
     for x in who.values():
         x.cut(0)
 
@@ -308,13 +308,14 @@ def prefill(title, who, ids, errors, rounds, flops, qkv):
     def run(x):
         x.cut(0)
         x.feed(ids)
-    seconds = turns({name: lambda x=x: run(x) for name, x in who.items()}, rounds, warm=False)
-    for bits in ("bf16", "int8"):
+    kernels = {bits: qkv.Linear(1, 384, 384, bits) for bits in ("bf16", "int8")}
+    seconds = turns({name: lambda x=x: run(x) for name, x in who.items()}, rounds, warm=False,
+                    probe=lambda: {bits: qkv.peak(k.arithmetic) * len(ids) / flops for bits, k in kernels.items()})
+    for bits, kernel in kernels.items():
         mine, error = pick(seconds, errors, bits)
-        kernel = qkv.Linear(1, 384, 384, bits)
-        mine[""] = [qkv.peak(kernel.arithmetic) * len(ids) / flops for _ in seconds["qkv"]]
+        mine[""] = [rates[bits] for rates in seconds[""]]
         row(f"prompts, {title}, {bits}", f"{len(ids)} tokens", "tokens/s", len(ids), mine, error=error,
-            peak=kernel.arithmetic, isa=kernel.isa)
+            peak=kernel.arithmetic, isa=kernel.isa, core=seconds.core)
 
 
 # ---- llama2.c ------------------------------------------------------------------------------------------

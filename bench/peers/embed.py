@@ -245,9 +245,9 @@ def main():
                               if who == f"qkv {p}" or not who.startswith("qkv")}
         peak = arithmetic if p == first else None
         row(f"embed, MiniLM {p}", f"{len(texts)} sentences, {tokens} tokens", "tokens/s", tokens,
-            mine(together), cosine=mine(worst), peak=peak, isa=kernel.isa)
+            mine(together), cosine=mine(worst), peak=peak, isa=kernel.isa, core=together.core)
         row(f"embed, MiniLM {p}", f"one sentence at a time ({len(alone)})", "sentences/s", len(alone),
-            mine(apart), peak=peak, isa=kernel.isa)
+            mine(apart), peak=peak, isa=kernel.isa, core=apart.core)
         off = {who: 1 - x for who, x in mine(worst).items() if who != "PyTorch f32"}
         if p in AWAY:
             off["limit"] = AWAY[p]

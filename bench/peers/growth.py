@@ -81,7 +81,7 @@ def million():
     for (shape, name), r in zip(shapes, memory([s for s, _ in shapes], seconds=0.1)):
         section = f"very long, {HEAD}, f32"
         plain(section, f"{name}: growth of the peak", "MiB",
-              {"qkv": r["grown"] / 2**20, "64 MiB": 64, "T x S scores": r["scores"] / 2**20}, limit="64 MiB")
+              {"qkv": r["grown"] / 2**20, "limit": 64, "T x S scores": r["scores"] / 2**20}, limit="limit")
         plain(section, f"{name}: scratch by the plan", "MiB", {"qkv": r["scratch"] / 2**20})
         row(section, f"{name}: time", "s", 1, {"qkv": [r["seconds"]]})
 

@@ -118,7 +118,7 @@ def tokenizer_row(name, path, text, lines):
 
 
 def tokenizer():
-    """Returns English lines, then lines of many languages, documentation and sources."""
+    """Measures tokenizers on English lines, then on lines of many languages, documentation and sources."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     text = " ".join(sentences(100000))
     english = [text[i:i + 400] for i in range(0, len(text), 400)]

@@ -60,7 +60,7 @@ def main():
             rounds["qkv"].append(figures["gbytes"])
             rounds["plain read"].append(figures["peak"]["g"])
         size = figures["bytes"] / 1e9
-        result(f"search, {precision}", f"{N} vectors of {E}, one question", "GB/s", rounds, "plain read", isa=answer["isa"])
+        result(f"search, {precision}", f"{N} vectors of {E}, one question", "GB/s", rounds, "plain read")
         result(f"search, {precision}", f"{N} vectors of {E}, milliseconds", "ms",
                {"qkv": [1e3 * size / x for x in rounds["qkv"]], **{who: [1e3 * s for s in took] for who, took in others.items()}},
                None)

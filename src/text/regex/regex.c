@@ -10,7 +10,7 @@
 //
 // The first search of a window runs machine code, which PCRE2 compiles where the system permits it.
 // This code counts steps in another way and has a small stack, so that a search that exceeds a
-// limit is repeated by the interpreter: whether a text is refused never depends on the machine code.
+// limit is repeated by the interpreter: machine code never decides whether a text is refused.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/text_internal.h"
 #include <inttypes.h>
