@@ -49,8 +49,8 @@ static void put_json(const struct embed_sink *s, const float *v, const char *tex
         if (i) fputc(',', to);
         cmd_json_float(to, v[i]);
     }
-    fputs("],", to);
-    cmd_json_computed(to);
+    fprintf(to, "],\"precision\":\"%s\"", qkv_precision_name(common.precision));
+    cmd_json_ablated(to); // not the folder: shards of several machines write the bytes of one run
     fputs("}\n", to);
 }
 

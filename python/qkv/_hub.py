@@ -148,8 +148,8 @@ def told(errors):
     line = errors.strip().rpartition("\n")[2]
     try:
         error = json.loads(line)
-        return ": ".join(x for x in (error.get("file"), error["text"]) if x)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        return ": ".join(x for x in (error.get("file"), error.get("path"), error["text"]) if x)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return errors.strip()
 
 

@@ -106,7 +106,7 @@ qkv_status qkv_folder_has_weights(const char *dir, const qkv_tensors *weights, q
 // Renames the new folder to its final path; on error a folder that existed at that path is
 // unchanged.
 qkv_status qkv_folder_commit(struct qkv_folder *f, qkv_error *err);
-// Removes the new folder; no effect after commit or on a zeroed struct.  If err, which may be NULL,
-// is about a file of the new folder, it then names the file's final path.
+// Removes the new folder; no effect after commit or on a zeroed struct.  err: NULL, or an error: if
+// it is about a file of the new folder, it then names the file's final path.
 void qkv_folder_abort(struct qkv_folder *f, qkv_error *err);
 #endif

@@ -106,13 +106,15 @@ static void let_go(struct qkv_folder *f)
     f->lock = f->slot = -1;
 }
 
-// Replaces the temporary folder by its final path in the name of the file that an error is about.
+// Replaces the temporary folder by its final path in the name of the file that an error is about; a
+// name that is cut becomes the final path.
 static void name_final(const struct qkv_folder *f, qkv_error *err)
 {
-    const size_t n = strlen(f->dir);
-    char below[sizeof err->file];
-    if (!err || strncmp(err->file, f->dir, n) != 0) return;
-    snprintf(below, sizeof below, "%s", err->file + n);
+    char below[sizeof err->file] = "";
+    const size_t have = strlen(err->file), n = strlen(f->dir), end = sizeof "..." - 1;
+    const bool cut = have + 8 > sizeof err->file && strcmp(err->file + have - end, "...") == 0;
+    if (strncmp(err->file, f->dir, cut && have - end < n ? have - end : n) != 0) return;
+    if (!cut) snprintf(below, sizeof below, "%s", err->file + n);
     const int used = snprintf(err->file, sizeof err->file, "%s", f->path);
     if (used >= 0 && (size_t)used < sizeof err->file)
         snprintf(err->file + used, sizeof err->file - (size_t)used, "%s", below);
@@ -122,7 +124,7 @@ void qkv_folder_abort(struct qkv_folder *f, qkv_error *err)
 {
     const int saved = errno;
     if (f->open) {
-        name_final(f, err);
+        if (err) name_final(f, err);
         if (!qkv_disk_remove_tree(f->dir) && f->lock >= 0) {
             close(f->lock); // the process may have no other descriptor for the folder
             f->lock = -1;
@@ -357,9 +359,10 @@ qkv_status qkv_folder_commit(struct qkv_folder *f, qkv_error *err)
 {
     qkv_status status = QKV_OK;
     if (qkv_disk_sync_folder(f->dir) != 0)
-        status = qkv_fail_errno(err, f->dir, "cannot sync", errno);
+        status = qkv_fail_errno(err, f->path, "cannot sync", errno);
     if (!status) status = into_place(f, err);
-    if (status) qkv_folder_abort(f, err); // after the rename: removes the old folder, if it is left
+    if (status)
+        qkv_folder_abort(f, NULL); // after the rename: removes the old folder, if it is left
     let_go(f);
     return status;
 }

@@ -307,7 +307,7 @@ qkv_status train_export_check(const struct qkv_train_options *o, qkv_error *err)
             o->export_type);
     if (!o->export_dir) return QKV_OK;
     const qkv_status status = qkv_folder_begin(&f, o->export_dir, o->export_force, err);
-    qkv_folder_abort(&f, err);
+    qkv_folder_abort(&f, NULL);
     return status;
 }
 

@@ -7,10 +7,6 @@
 // wider window.  When PCRE2 reaches the limit, the window shrinks to the position that needs more
 // steps, and this position is retried with a higher limit as long as the budget lasts.  If the
 // budget is used up, the text is refused with an error that names the expression.
-//
-// The first search of a window runs machine code, which PCRE2 compiles where the system permits it.
-// This code counts steps in another way and has a small stack, so that a search that exceeds a
-// limit is repeated by the interpreter: machine code never decides whether a text is refused.
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "text/text_internal.h"
 #include <inttypes.h>
@@ -115,8 +111,6 @@ bool qkv_expression_new(struct qkv_expression *out, const struct qkv_json_at *at
                                   ? syntax.from[where]
                                   : (int64_t)strlen(regex);
         syntax_error.reason = syntax_error.status == QKV_ERR_LIMIT ? NULL : reason;
-        // If it fails, pcre2_match interprets.
-        if (r->code) (void)pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE);
     }
     qkv_syntax_free(&syntax);
     if (syntax_error.status == QKV_OK) {
@@ -196,13 +190,6 @@ static int refuse_match(struct qkv_matches *m, const char *what)
     return -1;
 }
 
-// Searches for a match that begins in the current window; with machine code if `fast`.
-static int search_window(const struct qkv_matches *m, int64_t from, bool fast)
-{
-    return pcre2_match(m->expression->regex->code, m->text, (size_t)m->size, (size_t)from,
-                       PCRE2_NO_UTF_CHECK | (fast ? 0 : PCRE2_NO_JIT), m->data, m->context);
-}
-
 // Runs pcre2_match from m->at on, with as many steps as the match needs but no more than the budget
 // has left.
 static int search(struct qkv_matches *m)
@@ -214,9 +201,8 @@ static int search(struct qkv_matches *m)
         pcre2_set_match_limit(m->context, (uint32_t)limit);
         pcre2_set_depth_limit(m->context, (uint32_t)limit);
         pcre2_set_offset_limit(m->context, all ? PCRE2_UNSET : (size_t)(from + window - 1));
-        int rc = PCRE2_ERROR_MATCHLIMIT;
-        if (limit == FIRST_STEPS) rc = search_window(m, from, true);
-        if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) rc = search_window(m, from, false);
+        const int rc = pcre2_match(m->expression->regex->code, m->text, (size_t)m->size,
+                                   (size_t)from, PCRE2_NO_UTF_CHECK, m->data, m->context);
         if (rc == PCRE2_ERROR_NOMATCH && !all) {
             from += window;
             while (from < m->size && qkv_utf8_continues(m->text[from])) from++;

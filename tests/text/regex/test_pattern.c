@@ -227,6 +227,10 @@ TEST(expressions_keep_their_meaning)
     finds("(a)\\1(?<n>b)\\k<n>", "aabb", "[aabb]");
     finds("(?#note \\) )a", "a", "[a]");
     finds("{", "{", "[{]");
+    // PCRE2 10.42 answers these otherwise when it has compiled them to machine code
+    finds("(?>b+?)c", "abbc", "[bc]");
+    finds("(?>\\s+|a+?)1", "aa1", "[a1]");
+    finds("(?<x>a*+)\\g<x>|b", "defa", "[][][][a]");
 }
 
 TEST(characters_of_a_set_are_read_in_every_spelling)
@@ -374,6 +378,31 @@ TEST(a_text_that_takes_an_expression_too_long_is_refused_by_its_name) // T19
     free(json);
 }
 
+// It would need 2^40 steps, none of which is a repetition.
+TEST(alternatives_count_as_steps)
+{
+    enum { GROUPS = 40 };
+    char regex[GROUPS * 5 + 2] = "", *json;
+    char text[64] = "";
+    for (int i = 0; i < GROUPS; i++) strcat(regex, "(a|a)");
+    strcat(regex, "!");
+    memset(text, 'a', 50);
+    strcat(text, " !"); // PCRE2 looks first whether the last character occurs
+    char *split = malloc(512);
+    snprintf(split, 512,
+             "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},\"behavior\":\"Isolated\","
+             "\"invert\":false}",
+             regex);
+    json = tiny_with("{\"type\":\"Digits\",\"individual_digits\":true}", split);
+    qkv_tokenizer *t = tiny_open(json);
+    qkv_encoding e = { 0 };
+    CHECK_EQ(qkv_tokenizer_encode(t, &e, text, strlen(text), NULL, 0, NULL, NULL), QKV_ERR_LIMIT);
+    qkv_encoding_free(&e);
+    qkv_tokenizer_close(t);
+    free(split);
+    free(json);
+}
+
 // It takes 10 million steps, 100 for each byte of the text.
 TEST(the_steps_of_an_expression_are_limited_by_the_size_of_the_text)
 {
@@ -462,5 +491,6 @@ CHECK_MAIN(CASE(known_expressions_find_what_pcre2_finds),
            CASE(bad_expressions_are_refused_with_their_byte),
            CASE(an_expression_that_would_grow_too_much_is_refused),
            CASE(a_text_that_takes_an_expression_too_long_is_refused_by_its_name),
+           CASE(alternatives_count_as_steps),
            CASE(the_steps_of_an_expression_are_limited_by_the_size_of_the_text),
            CASE(threads_share_an_expression), CASE(long_texts_are_within_the_limits))
