@@ -393,7 +393,7 @@ TEST(alternatives_count_as_steps)
              "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},\"behavior\":\"Isolated\","
              "\"invert\":false}",
              regex);
-    json = tiny_with("{\"type\":\"Digits\",\"individual_digits\":true}", split);
+    json = tiny_with(TINY_SPLIT, split);
     qkv_tokenizer *t = tiny_open(json);
     qkv_encoding e = { 0 };
     CHECK_EQ(qkv_tokenizer_encode(t, &e, text, strlen(text), NULL, 0, NULL, NULL), QKV_ERR_LIMIT);
