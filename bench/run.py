@@ -159,8 +159,9 @@ def run_part(name, python, quick, ggml, build):
 def machine():
     name = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo")
                  if line.startswith("model name")), platform.processor())
-    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*"],
-                            capture_output=True, text=True).stdout.strip()
+    git = lambda *words: subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True).stdout.strip()
+    changed = git("status", "--porcelain", "--", "src", "include", "cli", "cmake", "CMakeLists.txt", "bench", "python")
+    commit = git("rev-parse", "--short=8", "HEAD") + ("-dirty" if changed else "")
     return {"cpu": name, "cores": len(os.sched_getaffinity(0)), "commit": commit,
             "date": time.strftime("%Y-%m-%d", time.gmtime())}
 
