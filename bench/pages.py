@@ -14,7 +14,7 @@ BEGIN, END = "<!-- figures: made by bench/run.py -->", "<!-- end of the figures 
 PAGE = """# Figures of {name}
 
 `make bench` writes the part between the two marks; [performance.md](../performance.md) says how each figure is measured.
-Each table ends with its command, date, machine and commit.
+Each part ends with its command, date, machine and commit.
 
 {begin}
 {end}
@@ -34,7 +34,7 @@ def of_cpu(parts, key, folder):
     out = ["## Goals\n",
            "Reached: the share of the limit, or how many times better qkv is than the program; the median over the rounds. The limit "
            "is the peak of the arithmetic that ran or a plain read of as many bytes, measured in the same rounds, or what "
-           "the row names.\n",
+           "the row names. Of a figure that is to stay below a number, the share is this number divided by the figure.\n",
            report.judged(records, True, key) or "No goal has been measured yet."]
     for name, part in parts.items():
         for r in part["records"]:

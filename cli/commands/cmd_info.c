@@ -292,8 +292,12 @@ static void model_json(const char *dir, const struct qkv_model_info *i, const st
         putchar('}');
     }
     printf(",\"parameters\":%" PRId64 ",\"tensors\":%" PRId64 ",\"unused_tensors\":%" PRId64
-           ",\"flops_token\":%.0f",
-           i->parameters, i->tensors, i->unused_tensors, i->flops_token);
+           ",\"flops_token\":",
+           i->parameters, i->tensors, i->unused_tensors);
+    if (i->flops_token > 0)
+        printf("%.0f", i->flops_token);
+    else
+        fputs("null", stdout);
     json_member(",", "precision", qkv_precision_name(i->precision));
     json_member(",", "arithmetic", i->arithmetic);
     json_member(",", "tokenizer", b->tokenizer ? qkv_tokenizer_kind(b->tokenizer) : NULL);
@@ -340,8 +344,10 @@ static void model_text(const char *dir, const struct qkv_model_info *i, const st
         cmd_print_cell(stdout, b->class_name, strlen(b->class_name), 0, 0);
         if (b->needs) printf(" is not supported, it needs %s", b->needs);
     }
-    printf("\nwork        %s FLOP per token in its linear layers\n",
-           grouped(number, (int64_t)i->flops_token));
+    putchar('\n');
+    if (i->flops_token > 0) // 0: none, or a recurrent model, which does not count them
+        printf("work        %s FLOP per token in its linear layers\n",
+               grouped(number, (int64_t)i->flops_token));
     printf("precision   %s: products of %s\n", qkv_precision_name(i->precision), i->arithmetic);
     if (b->tokenizer)
         printf("tokenizer   %s, %s tokens\n", qkv_tokenizer_kind(b->tokenizer),
