@@ -182,7 +182,10 @@ python3 -S -E - "$QKV_BIN" <<'EOF' || failed 'exit code of Ctrl-C'
 import signal, subprocess, sys, time, os, glob
 p = subprocess.Popen([sys.argv[1], "pull", "org/verse"], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
 pattern = os.environ["HF_HUB_CACHE"] + "/*/blobs/*.incomplete"
-while p.poll() is None and not any(os.path.getsize(f) > 500000 for f in glob.glob(pattern)): time.sleep(.02)
+def arrived(file):
+    try: return os.path.getsize(file)
+    except FileNotFoundError: return 0 # it has its name now
+while p.poll() is None and not any(arrived(f) > 500000 for f in glob.glob(pattern)): time.sleep(.02)
 p.send_signal(signal.SIGINT)
 said = p.communicate(timeout=60)[1].decode()
 sys.exit(p.returncode != 130 or "the same command continues" not in said)
