@@ -97,15 +97,13 @@ static struct work work_of(cost_row *row, int64_t n)
     return done;
 }
 
-// Prints the work w[round][size] of a row; returns the number of ratios that are too large.
-static int report(const char *name, const char *what, double w[ROUNDS][3], double least,
+// Prints the work of a row; returns the number of ratios that are too large.
+static int report(const char *name, const char *what, const double w[3], double least,
                   bool together)
 {
-    for (int i = 1; i < ROUNDS; i++)
-        for (int k = 0; k < 3; k++) w[0][k] = fmin(w[0][k], w[i][k]);
-    const double first = w[0][1] / fmax(w[0][0], least), second = w[0][2] / fmax(w[0][1], least);
+    const double first = w[1] / fmax(w[0], least), second = w[2] / fmax(w[1], least);
     const int bad = together ? first * second >= most * most : (first >= most) + (second >= most);
-    printf("%-6s %-8s %12.6g  x %.2f  x %.2f  %s\n", bad ? "grows" : "ok", what, w[0][0], first,
+    printf("%-6s %-8s %12.6g  x %.2f  x %.2f  %s\n", bad ? "grows" : "ok", what, w[0], first,
            second, name);
     return bad;
 }
@@ -135,22 +133,20 @@ int main(int argc, char **argv)
     qkv_allocator_set(&ours);
     if (qkv_threads_set(1)) abort();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        double count[ROUNDS][3], bytes[ROUNDS][3], seconds[ROUNDS][3];
+        double count[3], bytes[3], seconds[3] = { INFINITY, INFINITY, INFINITY };
         if (!is_wanted(argc - 1 - timed, argv + 1 + timed, rows[i].name)) continue;
-        for (int m = 0; m < 3 * ROUNDS; m++) {
-            const int round = m / 3, k = m % 3;
-            const bool again = timed || !round; // counts are the same in every round
-            const struct work w = again ? work_of(rows[i].run, rows[i].n * scale << k)
-                                        : (struct work){ count[0][k], bytes[0][k], 0 };
-            count[round][k] = w.blocks;
-            bytes[round][k] = w.bytes;
-            seconds[round][k] = w.seconds;
+        for (int m = 0; m < 3 * (timed ? ROUNDS : 1); m++) { // counts are equal in every round
+            const int k = m % 3;
+            const struct work w = work_of(rows[i].run, rows[i].n * scale << k);
+            count[k] = w.blocks;
+            bytes[k] = w.bytes;
+            seconds[k] = fmin(seconds[k], w.seconds);
         }
         // below these amounts, constant costs and the resolution of the clock decide
         bad += timed ? report(rows[i].name, "seconds", seconds, 0.02, true)
                      : report(rows[i].name, "blocks", count, 1000, false) +
                            report(rows[i].name, "bytes", bytes, 4096, false);
-        if (!timed && count[0][2] < 10)
+        if (!timed && count[2] < 10)
             bad += printf("grows  nothing was counted: %s\n", rows[i].name) > 0;
     }
     printf("%d ratios too large, expected below %.1f\n", bad, most);

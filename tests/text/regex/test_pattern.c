@@ -382,24 +382,21 @@ TEST(a_text_that_takes_an_expression_too_long_is_refused_by_its_name) // T19
 TEST(alternatives_count_as_steps)
 {
     enum { GROUPS = 40 };
-    char regex[GROUPS * 5 + 2] = "", *json;
-    char text[64] = "";
+    char regex[GROUPS * 5 + 2] = "", text[64] = "", split[512];
     for (int i = 0; i < GROUPS; i++) strcat(regex, "(a|a)");
     strcat(regex, "!");
     memset(text, 'a', 50);
     strcat(text, " !"); // PCRE2 looks first whether the last character occurs
-    char *split = malloc(512);
-    snprintf(split, 512,
+    snprintf(split, sizeof split,
              "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},\"behavior\":\"Isolated\","
              "\"invert\":false}",
              regex);
-    json = tiny_with(TINY_SPLIT, split);
+    char *json = tiny_with(TINY_SPLIT, split);
     qkv_tokenizer *t = tiny_open(json);
     qkv_encoding e = { 0 };
     CHECK_EQ(qkv_tokenizer_encode(t, &e, text, strlen(text), NULL, 0, NULL, NULL), QKV_ERR_LIMIT);
     qkv_encoding_free(&e);
     qkv_tokenizer_close(t);
-    free(split);
     free(json);
 }
 
